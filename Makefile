@@ -1,0 +1,106 @@
+# hlod: one non-recursive Makefile. `make help` lists the targets. Variants: CONFIG=release|debug, SAN=address,undefined | SAN=thread.
+CONFIG ?= release
+SAN    ?=
+CC     ?= cc
+PROTOC_C ?= protoc-c
+BUILD  := build/$(CONFIG)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+comma  := ,
+Q      := $(if $(V),,@)
+say     = $(if $(V),,@echo "  $(1)")
+VENV   := build/venv
+PYTHON := $(VENV)/bin/python
+
+FOLDERS  := base proto compiler devices scheduler server client
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Wcast-align -Wpointer-arith -Wswitch $(if $(WERROR),-Werror)
+OPT      := $(if $(filter debug,$(CONFIG)),-O0 -g3,-O2 -g)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DARENA_DEBUG,)
+DEFS     := -D_GNU_SOURCE $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
+LLVM_CONFIG ?= llvm-config-19
+LLVM_CFLAGS := -I$(shell $(LLVM_CONFIG) --includedir 2>/dev/null)
+CFLAGS   := -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
+LDFLAGS  := $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
+
+# A file named main_*.c is a program; everything else of a folder goes to its archive. New files are picked up by wildcard.
+ALL_SRC  := $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c))
+MAIN_SRC := $(filter %/main_%.c,$(subst /main_,/main_,$(ALL_SRC)))
+LIB_SRC  := $(filter-out $(MAIN_SRC),$(ALL_SRC))
+PROTOS   := $(wildcard proto/*.proto proto/formats/*.proto)
+PROTO_C  := $(PROTOS:%.proto=$(BUILD)/gen/%.pb-c.c)
+PROTO_H  := $(PROTO_C:.c=.h)
+obj       = $(patsubst %.c,$(BUILD)/%.o,$(1))
+LIBS     := $(foreach d,$(FOLDERS),$(BUILD)/lib$(d).a)
+
+
+PROGRAMS := $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(BUILD)/hlo-run
+
+SYS_base      := -lcrypto -lm -lpthread
+SYS_proto     := -lprotobuf-c -ljansson
+SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) -lLLVM-19
+SYS_devices   := -ldnnl -luv -lseccomp -lgomp
+SYS_scheduler := -luv -lsqlite3
+SYS_server    := -lmicrohttpd -ljansson
+SYS_client    := -lcurl -lpng -ljpeg
+
+L_base      := base
+L_proto     := proto base
+L_compiler  := compiler proto base
+L_devices   := devices compiler proto base
+L_scheduler := scheduler proto base
+L_server    := server scheduler proto base
+L_client    := client proto base
+link = $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l)))
+
+.PHONY: all debug release check check-quick help clean
+all: $(PROGRAMS) ## build everything
+
+define folder_rules
+$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o))
+	$$(call say,ar $$(@F))
+	$(Q)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(foreach d,$(FOLDERS),$(eval $(call folder_rules,$(d))))
+
+define program_rule # name main-source layer
+$(BUILD)/$(1): $(call obj,$(2)) $(foreach l,$(L_$(3)),$(BUILD)/lib$(l).a)
+	$$(call say,link $(1))
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $(call obj,$(2)) $$(call link,$(3))
+endef
+$(eval $(call program_rule,hlod,server/main_hlod.c,server))
+$(eval $(call program_rule,hlod-worker,devices/main_worker.c,devices))
+$(eval $(call program_rule,hlo-run,devices/main_run.c,devices))
+$(eval $(call program_rule,hlo-opt,compiler/main_opt.c,compiler))
+$(eval $(call program_rule,hlo,client/main_hlo.c,client))
+
+$(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
+	$(call say,protoc-c $<)
+	$(Q)mkdir -p $(@D) && $(PROTOC_C) --c_out=$(BUILD)/gen -I. $<
+
+$(BUILD)/compiler/codegen/%.o: EXTRA_CFLAGS += $(LLVM_CFLAGS)
+$(BUILD)/devices/cpu/%.o: EXTRA_CFLAGS += -fopenmp
+$(BUILD)/%.o: %.c | $(PROTO_H)
+	$(call say,cc $<)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -c -o $@ $<
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c | $(PROTO_H)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -w -c -o $@ $<
+
+# Unit tests: tests/unit/<folder>/<module>_test.c links with that folder's layer and cmocka.
+UNIT_SRC := $(wildcard tests/unit/*/*_test.c)
+UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
+define unit_rule
+$(BUILD)/unit/$(1)/%: tests/unit/$(1)/%.c $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a)
+	$$(call say,test $$*)
+	$(Q)mkdir -p $$(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $$@ $$< $$(call link,$(1)) -lcmocka
+endef
+$(foreach d,$(FOLDERS),$(eval $(call unit_rule,$(d))))
+.PHONY: units
+units: $(UNIT) ## build the unit tests
+
+# Each folder may bring its own targets (tests/*.mk: check pieces, fuzz, bench, demo).
+include $(wildcard tests/*.mk deploy/*.mk)
+
+clean: ## remove build outputs of this configuration
+	rm -rf $(BUILD)
+help: ## this list
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_SRC)))

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// clock: monotonic nanoseconds inside, milliseconds at the edge; wall time only for people.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+int64_t clock_ns(void);                              // CLOCK_MONOTONIC
+int64_t clock_wall_ns(void);                         // CLOCK_REALTIME
+void clock_wall_text(int64_t wall_ns, char out[32]); // 2026-01-31T12:00:00.123Z
