@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// SHA-256 through libcrypto's EVP interface (it picks SHA-NI or AVX2), and a 64-bit mixing hash in
+// the multiply-fold style for maps.
+#include "base/hash.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void check(int ok) {
+    if (ok == 1) return;
+    fprintf(stderr, "lvl=error ev=crypto.sha256\n");
+    abort();
+}
+
+void sha256_init(struct sha256 *s) {
+    s->ctx = EVP_MD_CTX_new();
+    check(s->ctx != NULL);
+    check(EVP_DigestInit_ex(s->ctx, EVP_sha256(), NULL));
+}
+void sha256_add(struct sha256 *s, const void *p, size_t n) {
+    check(EVP_DigestUpdate(s->ctx, p, n));
+}
+void sha256_u64(struct sha256 *s, uint64_t v) {
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++)
+        b[i] = (uint8_t)(v >> (8 * i));
+    sha256_add(s, b, sizeof b);
+}
+void sha256_str(struct sha256 *s, struct str t) {
+    sha256_u64(s, t.n);
+    sha256_add(s, t.p, t.n);
+}
+struct digest sha256_end(struct sha256 *s) {
+    struct digest d;
+    check(EVP_DigestFinal_ex(s->ctx, d.b, NULL));
+    sha256_abandon(s);
+    return d;
+}
+void sha256_abandon(struct sha256 *s) {
+    EVP_MD_CTX_free(s->ctx);
+    s->ctx = NULL;
+}
+struct digest sha256_of(const void *p, size_t n) {
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_add(&s, p, n);
+    return sha256_end(&s);
+}
+
+void digest_hex(struct digest d, char out[65]) {
+    static const char hex[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = hex[d.b[i] >> 4];
+        out[2 * i + 1] = hex[d.b[i] & 15];
+    }
+    out[64] = 0;
+}
+static int nibble(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+bool digest_parse(struct str hex, struct digest *out) {
+    struct digest d;
+    if (hex.n != 64) return false;
+    for (int i = 0; i < 32; i++) {
+        int hi = nibble(hex.p[2 * i]), lo = nibble(hex.p[2 * i + 1]);
+        if (hi < 0 || lo < 0) return false;
+        d.b[i] = (uint8_t)(hi << 4 | lo);
+    }
+    *out = d;
+    return true;
+}
+bool digest_eq(struct digest a, struct digest b) {
+    return memcmp(a.b, b.b, sizeof a.b) == 0;
+}
+bool digest_is_zero(struct digest d) {
+    return digest_eq(d, (struct digest){{0}});
+}
+
+static uint64_t fold(uint64_t a, uint64_t b) {
+    unsigned __int128 p = (unsigned __int128)a * b;
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+uint64_t hash64(const void *p, size_t n, uint64_t seed) {
+    const uint8_t *b = p;
+    uint64_t h = seed ^ fold(n ^ 0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu), x, y;
+    for (; n >= 16; n -= 16, b += 16) {
+        memcpy(&x, b, 8);
+        memcpy(&y, b + 8, 8);
+        h = fold(x ^ 0xa0761d6478bd642fu, y ^ h);
+    }
+    x = y = 0;
+    if (n >= 8) {
+        memcpy(&x, b, 8);
+        memcpy(&y, b + n - 8, 8);
+    } else if (n) {
+        memcpy(&x, b, n);
+    }
+    return fold(x ^ 0xe7037ed1a0b428dbu ^ h, y ^ 0x8ebc6af09c88c6e3u ^ (uint64_t)n);
+}

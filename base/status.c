@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// A status is one heap object: code, reason, place, message. Notes rewrite the message in front
+// ("while x: message"). The out-of-memory status is static, so that reporting it needs nothing.
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct status {
+    enum status_code code;
+    int reason;
+    const char *file;
+    int line;
+    char *message; // malloc, or static text when is_static
+    bool is_static;
+    char where[64];
+};
+static struct status oom = {.code = ST_RESOURCE_EXHAUSTED,
+                            .message = (char *)(uintptr_t)"out of memory",
+                            .is_static = true};
+
+static char *format(const char *fmt, va_list ap) {
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    char *p = n < 0 ? NULL : malloc((size_t)n + 1);
+    if (p) vsnprintf(p, (size_t)n + 1, fmt, ap);
+    return p;
+}
+
+status_t st_new_at(enum status_code code, const char *file, int line, const char *fmt, ...) {
+    struct status *s = calloc(1, sizeof *s);
+    if (!s) return &oom;
+    va_list ap;
+    va_start(ap, fmt);
+    s->message = format(fmt, ap);
+    va_end(ap);
+    if (!s->message) {
+        free(s);
+        return &oom;
+    }
+    s->code = code;
+    s->file = file;
+    s->line = line;
+    return s;
+}
+
+status_t st_note(status_t s, const char *fmt, ...) {
+    if (!s || s->is_static) return s;
+    va_list ap;
+    va_start(ap, fmt);
+    char *note = format(fmt, ap);
+    va_end(ap);
+    if (!note) return s;
+    size_t a = strlen(note), b = strlen(s->message);
+    char *both = malloc(a + b + 3);
+    if (both) {
+        memcpy(both, note, a);
+        memcpy(both + a, ": ", 2);
+        memcpy(both + a + 2, s->message, b + 1);
+        free(s->message);
+        s->message = both;
+    }
+    free(note);
+    return s;
+}
+
+status_t st_reason(status_t s, int reason) {
+    if (s && !s->is_static) s->reason = reason;
+    return s;
+}
+
+status_t st_errno(int err, const char *what) {
+    enum status_code code = ST_UNKNOWN;
+    switch (err) {
+    case ENOENT:
+        code = ST_NOT_FOUND;
+        break;
+    case EEXIST:
+        code = ST_ALREADY_EXISTS;
+        break;
+    case EACCES:
+    case EPERM:
+        code = ST_PERMISSION_DENIED;
+        break;
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        code = ST_RESOURCE_EXHAUSTED;
+        break;
+    case EINVAL:
+        code = ST_INVALID_ARGUMENT;
+        break;
+    case EPIPE:
+    case ECONNRESET:
+    case ECONNREFUSED:
+        code = ST_UNAVAILABLE;
+        break;
+    default:
+        break;
+    }
+    if (err == ENOMEM) return &oom;
+    char text[128];
+    return st_new(code, "%s: %s", what, strerror_r(err, text, sizeof text));
+}
+
+status_t st_oom(void) {
+    return &oom;
+}
+
+void st_drop(status_t s) {
+    if (!s || s->is_static) return;
+    free(s->message);
+    free(s);
+}
+
+enum status_code st_code(status_t s) {
+    return s ? s->code : ST_CODE_OK;
+}
+int st_get_reason(status_t s) {
+    return s ? s->reason : 0;
+}
+const char *st_message(status_t s) {
+    return s ? s->message : "";
+}
+
+const char *st_where(status_t s) {
+    if (!s || s->is_static) return "";
+    snprintf(s->where, sizeof s->where, "%s:%d", s->file, s->line);
+    return s->where;
+}
+
+struct code_row {
+    enum status_code code;
+    const char *name;
+    int http, retry;
+};
+enum { NO_RETRY = 0, RETRY = 1 };
+static const struct code_row rows[] = {
+    {ST_CODE_OK, "OK", 200, NO_RETRY},
+#define STATUS(name, number, http, retry, text) {ST_##name, #name, http, retry},
+#include "base/status.def"
+#undef STATUS
+};
+
+static const struct code_row *row_of(enum status_code c) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].code == c) return &rows[i];
+    return row_of(ST_UNKNOWN);
+}
+const char *st_code_name(enum status_code c) {
+    return row_of(c)->name;
+}
+int st_code_http(enum status_code c) {
+    return row_of(c)->http;
+}
+int st_code_retryable(enum status_code c) {
+    return row_of(c)->retry;
+}
+enum status_code st_code_from_name(const char *name, size_t n) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strlen(rows[i].name) == n && memcmp(rows[i].name, name, n) == 0) return rows[i].code;
+    return ST_UNKNOWN;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Builder and scanners. Numbers are read and written without the locale: the scanners accept only
+// ASCII forms.
+#include "base/str.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void strbuf_done(struct strbuf *b) {
+    free(b->p);
+    *b = (struct strbuf){0};
+}
+void strbuf_clear(struct strbuf *b) {
+    b->n = 0;
+    b->truncated = false;
+    if (b->p) b->p[0] = 0;
+}
+void strbuf_limit(struct strbuf *b, size_t max_bytes) {
+    b->limit = max_bytes;
+}
+
+// Room for n more bytes and the NUL; less when the limit says so. Gives how many may be added.
+static size_t reserve(struct strbuf *b, size_t n) {
+    if (b->limit && n > b->limit - (b->n < b->limit ? b->n : b->limit)) {
+        n = b->limit > b->n ? b->limit - b->n : 0;
+        b->truncated = true;
+    }
+    if (n > SIZE_MAX / 4) abort();
+    if (b->n + n + 1 > b->cap) {
+        size_t cap = b->cap ? b->cap : 64;
+        while (cap < b->n + n + 1)
+            cap *= 2;
+        char *p = realloc(b->p, cap);
+        if (!p) {
+            fprintf(stderr, "lvl=error ev=oom what=strbuf bytes=%zu\n", cap);
+            abort();
+        }
+        b->p = p;
+        b->cap = cap;
+    }
+    return n;
+}
+
+void strbuf_add(struct strbuf *b, const void *p, size_t n) {
+    n = reserve(b, n);
+    if (n) memcpy(b->p + b->n, p, n);
+    b->n += n;
+    b->p[b->n] = 0;
+}
+void strbuf_puts(struct strbuf *b, const char *z) {
+    strbuf_add(b, z, strlen(z));
+}
+void strbuf_putc(struct strbuf *b, char c) {
+    strbuf_add(b, &c, 1);
+}
+void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap) {
+    char small[256];
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    if (n >= 0 && (size_t)n < sizeof small) {
+        strbuf_add(b, small, (size_t)n);
+    } else if (n >= 0) {
+        char *big = malloc((size_t)n + 1);
+        if (!big) abort();
+        vsnprintf(big, (size_t)n + 1, fmt, again);
+        strbuf_add(b, big, (size_t)n);
+        free(big);
+    }
+    va_end(again);
+}
+void strbuf_printf(struct strbuf *b, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    strbuf_vprintf(b, fmt, ap);
+    va_end(ap);
+}
+
+// Length of the valid UTF-8 sequence at p, 0 if it is not one.
+static size_t utf8_len(const uint8_t *p, size_t n) {
+    if (p[0] < 0x80) return 1;
+    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n) return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
+    if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
+    return len;
+}
+
+void strbuf_json_str(struct strbuf *b, struct str s) {
+    strbuf_putc(b, '"');
+    for (size_t i = 0; i < s.n;) {
+        uint8_t c = (uint8_t)s.p[i];
+        if (c == '"' || c == '\\') {
+            strbuf_putc(b, '\\');
+            strbuf_putc(b, (char)c);
+            i++;
+        } else if (c < 0x20 || c == 0x7f) {
+            if (c == '\n')
+                strbuf_puts(b, "\\n");
+            else if (c == '\t')
+                strbuf_puts(b, "\\t");
+            else
+                strbuf_printf(b, "\\u%04x", c);
+            i++;
+        } else {
+            size_t len = utf8_len((const uint8_t *)s.p + i, s.n - i);
+            if (len)
+                strbuf_add(b, s.p + i, len);
+            else
+                strbuf_puts(b, "\xef\xbf\xbd");
+            i += len ? len : 1;
+        }
+    }
+    strbuf_putc(b, '"');
+}
+
+char *strbuf_take(struct strbuf *b) {
+    reserve(b, 0);
+    b->p[b->n] = 0;
+    char *p = b->p;
+    *b = (struct strbuf){0};
+    return p;
+}
+const char *strbuf_cstr(const struct strbuf *b) {
+    return b->p ? b->p : "";
+}
+
+bool str_to_u64(struct str s, uint64_t *out) {
+    uint64_t v = 0;
+    if (s.n == 0) return false;
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned d = (unsigned)(uint8_t)s.p[i] - '0';
+        if (d > 9 || __builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, d, &v))
+            return false;
+    }
+    *out = v;
+    return true;
+}
+
+bool str_to_i64(struct str s, int64_t *out) {
+    bool neg = s.n > 0 && s.p[0] == '-';
+    if (neg || (s.n > 0 && s.p[0] == '+')) s.p++, s.n--;
+    uint64_t v;
+    if (!str_to_u64(s, &v) || v > (uint64_t)INT64_MAX + neg) return false;
+    *out = neg ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+bool str_to_f64(struct str s, double *out) {
+    char buf[512]; // longer decimal texts than this are not numbers people write
+    if (s.n == 0 || s.n >= sizeof buf) return false;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!((c >= '0' && c <= '9') || strchr("+-.eEinfatyINFATYxXpPbcdBCD", c))) return false;
+        buf[i] = c;
+    }
+    buf[s.n] = 0;
+    static locale_t c_locale; // made once; a lost race only makes it twice
+    if (!c_locale) c_locale = newlocale(LC_ALL_MASK, "C", NULL);
+    char *end;
+    double v = strtod_l(buf, &end, c_locale);
+    if (end != buf + s.n) return false;
+    *out = v;
+    return true;
+}
+
+bool str_cut(struct str *s, char sep, struct str *head) {
+    if (s->n == 0) return false;
+    const char *at = memchr(s->p, sep, s->n);
+    size_t n = at ? (size_t)(at - s->p) : s->n;
+    *head = (struct str){s->p, n};
+    s->p += n + (at != NULL);
+    s->n -= n + (at != NULL);
+    return true;
+}
+
+struct str str_trim(struct str s) {
+    while (s.n && strchr(" \t\r\n", s.p[0]))
+        s.p++, s.n--;
+    while (s.n && strchr(" \t\r\n", s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
