@@ -33,4 +33,4 @@ void arena_link(struct arena *a, void (*fn)(void *obj), void *obj);
 #define arena_new_of(a, T)       ((T *)arena_zalloc((a), sizeof(T)))
 #define arena_array(a, T, n)     ((T *)arena_alloc((a), sizeof(T) * (size_t)(n)))
 #define arena_zarray(a, T, n)    ((T *)arena_zalloc((a), sizeof(T) * (size_t)(n)))
-#define arena_dup_array(a, p, n) ((__typeof__(&(p)[0]))arena_dup((a), (p), sizeof((p)[0]) * (size_t)(n)))
+#define arena_dup_array(a, p, n) arena_dup((a), (p), sizeof((p)[0]) * (size_t)(n))

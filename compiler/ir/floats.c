@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small float formats by one parametric routine: sign, e exponent bits, m mantissa bits, bias,
+// and what the top codes mean. Rounding is to nearest even from the double, once. Sources: IEEE
+// 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), the FNUZ variants
+// as ml_dtypes defines them.
+#include "compiler/ir/literal.h"
+
+#include <math.h>
+
+enum special {
+    IEEE,
+    FN,
+    FNUZ
+}; // FN: no inf, NaN is all ones. FNUZ: no inf, no -0, NaN is the code of -0
+struct format {
+    int e, m, bias;
+    enum special special;
+};
+
+static struct format format_of(enum dtype t) {
+    switch (t) {
+    case DT_F8E3M4:
+        return (struct format){3, 4, 3, IEEE};
+    case DT_F8E4M3:
+        return (struct format){4, 3, 7, IEEE};
+    case DT_F8E4M3FN:
+        return (struct format){4, 3, 7, FN};
+    case DT_F8E4M3B11FNUZ:
+        return (struct format){4, 3, 11, FNUZ};
+    case DT_F8E4M3FNUZ:
+        return (struct format){4, 3, 8, FNUZ};
+    case DT_F8E5M2:
+        return (struct format){5, 2, 15, IEEE};
+    case DT_F8E5M2FNUZ:
+        return (struct format){5, 2, 16, FNUZ};
+    case DT_BF16:
+        return (struct format){8, 7, 127, IEEE};
+    default:
+        return (struct format){5, 10, 15, IEEE};
+    }
+}
+
+static double decode(struct format f, uint32_t bits) {
+    uint32_t man = bits & ((1u << f.m) - 1), exp = bits >> f.m & ((1u << f.e) - 1),
+             sign = bits >> (f.e + f.m);
+    uint32_t top = (1u << f.e) - 1;
+    if (f.special == FNUZ && sign && !exp && !man) return (double)NAN;
+    if (f.special == FN && exp == top && man == (1u << f.m) - 1)
+        return sign ? -(double)NAN : (double)NAN;
+    if (f.special == IEEE && exp == top)
+        return man ? (double)NAN : sign ? -(double)INFINITY : (double)INFINITY;
+    double v = exp ? ldexp((double)(man | 1u << f.m), (int)exp - f.bias - f.m)
+                   : ldexp((double)man, 1 - f.bias - f.m);
+    return sign ? -v : v;
+}
+
+static uint32_t encode(struct format f, double v) {
+    uint32_t sign = signbit(v) ? 1u << (f.e + f.m) : 0, top = (1u << f.e) - 1,
+             ones = (1u << f.m) - 1;
+    uint32_t inf = top << f.m;
+    uint32_t nan = f.special == FNUZ ? 1u << (f.e + f.m)
+                   : f.special == FN ? (sign | inf | ones)
+                                     : (sign | inf | 1u << (f.m - 1));
+    uint32_t over = f.special == IEEE ? (sign | inf) : nan;
+    if (isnan(v)) return nan;
+    double a = fabs(v);
+    if (isinf(a)) return over;
+    if (a == 0) return f.special == FNUZ ? 0 : sign;
+    int exp;
+    frexp(a, &exp); // a in [2^(exp-1), 2^exp)
+    int scale = exp - 1 < 1 - f.bias ? 1 - f.bias - f.m : exp - 1 - f.m;
+    uint64_t q = (uint64_t)nearbyint(
+        ldexp(a, -scale)); // exact scaling, one rounding (to nearest even by default)
+    // q counts units of 2^scale: a carry into the next binade needs no special case when read as
+    // one integer.
+    int64_t code = exp - 1 < 1 - f.bias
+                       ? (int64_t)q
+                       : ((int64_t)(exp - 1 + f.bias) << f.m) + (int64_t)q - ((int64_t)1 << f.m);
+    int64_t largest = f.special == IEEE ? (int64_t)inf - 1
+                      : f.special == FN ? (int64_t)(inf | ones) - 1
+                                        : (int64_t)(inf | ones);
+    if (code > largest) return over;
+    if (code == 0 && f.special == FNUZ) return 0;
+    return sign | (uint32_t)code;
+}
+
+float f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, em = h & 0x7fff, bits;
+    if (em >= 0x7c00)
+        bits = sign | 0x7f800000 | (em & 0x3ff) << 13;
+    else if (em >= 0x0400)
+        bits = sign | ((em << 13) + 0x38000000);
+    else
+        return (sign ? -1.0f : 1.0f) * (float)em * 0x1p-24f;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+uint16_t f32_to_f16(float f) {
+    return (uint16_t)encode(format_of(DT_F16), (double)f);
+}
+uint16_t f64_to_f16(double v) {
+    return (uint16_t)encode(format_of(DT_F16), v);
+}
+float bf16_to_f32(uint16_t h) {
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+uint16_t f32_to_bf16(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40); // quiet NaN, sign kept
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+uint16_t f64_to_bf16(double v) {
+    return (uint16_t)encode(format_of(DT_BF16), v);
+}
+double f8_to_f64(enum dtype t, uint8_t b) {
+    return decode(format_of(t), b);
+}
+uint8_t f64_to_f8(enum dtype t, double v) {
+    return (uint8_t)encode(format_of(t), v);
+}
