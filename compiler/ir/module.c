@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph: making, linking, cloning and removing. Every edit of operand slots goes through
+// link_operand and unlink_operand, so `users` is always exact.
+#include "compiler/ir/module.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compiler/ir/op.h"
+
+struct hlo_module *hlo_module_new(const char *name) {
+    struct arena *a = arena_new();
+    struct hlo_module *m = arena_new_of(a, struct hlo_module);
+    m->arena = a;
+    m->name = arena_strdup(a, name);
+    return m;
+}
+void hlo_module_free(struct hlo_module *m) {
+    if (!m) return;
+    struct arena *a = m->arena;
+    smap_done(&m->names);
+    arena_free(a);
+}
+
+// A name no instruction or computation of the module has yet: `want`, or its stem with the first
+// free number. Trailing ".N" is part of the stem only if needed.
+static const char *unique_name(struct hlo_module *m, const char *want) {
+    struct str stem = str_of(want);
+    if (!smap_has(&m->names, stem)) {
+        smap_put(&m->names, stem, NULL);
+        return arena_strdup(m->arena, want);
+    }
+    size_t n = stem.n;
+    while (n && want[n - 1] >= '0' && want[n - 1] <= '9')
+        n--;
+    if (n > 1 && n < stem.n && want[n - 1] == '.') stem.n = n - 1;
+    // The map's value for a stem counts upwards, so that many equal names stay linear.
+    uintptr_t k = (uintptr_t)smap_get(&m->names, stem);
+    for (;;) {
+        char *name = arena_printf(m->arena, STR_FMT ".%zu", STR_ARG(stem), (size_t)++k);
+        if (smap_has(&m->names, str_of(name))) continue;
+        smap_put(&m->names, stem, (void *)k);
+        smap_put(&m->names, str_of(name), NULL);
+        return name;
+    }
+}
+
+// ---- computations
+
+struct hlo_computation *hlo_computation_add(struct hlo_module *m, const char *name) {
+    struct hlo_computation *c = arena_new_of(m->arena, struct hlo_computation);
+    c->module = m;
+    c->name = unique_name(m, name);
+    c->prev = m->last;
+    if (m->last)
+        m->last->next = c;
+    else
+        m->first = c;
+    m->last = c;
+    return c;
+}
+void hlo_computation_remove(struct hlo_computation *c) {
+    struct hlo_module *m = c->module;
+    *(c->prev ? &c->prev->next : &m->first) = c->next;
+    *(c->next ? &c->next->prev : &m->last) = c->prev;
+    if (m->entry == c) m->entry = NULL;
+}
+struct hlo_instr *hlo_root(const struct hlo_computation *c) {
+    return c->root;
+}
+void hlo_set_root(struct hlo_computation *c, struct hlo_instr *i) {
+    c->root = i;
+}
+
+// ---- lists and links
+
+static void list_append(struct hlo_computation *c, struct hlo_instr *i) {
+    i->parent = c;
+    i->next = NULL;
+    i->prev = c->last;
+    *(c->last ? &c->last->next : &c->first) = i;
+    c->last = i;
+    c->n_instrs++;
+}
+static void list_unlink(struct hlo_instr *i) {
+    struct hlo_computation *c = i->parent;
+    *(i->prev ? &i->prev->next : &c->first) = i->next;
+    *(i->next ? &i->next->prev : &c->last) = i->prev;
+    c->n_instrs--;
+}
+static void link_operand(struct hlo_instr *user, struct hlo_instr *x) {
+    avec_push(user->parent->module->arena, &x->users, user);
+}
+static void unlink_operand(struct hlo_instr *user, struct hlo_instr *x) {
+    for (size_t k = 0; k < x->users.n; k++)
+        if (x->users.v[k] == user) {
+            memmove(&x->users.v[k], &x->users.v[k + 1], sizeof *x->users.v * (x->users.n - k - 1));
+            x->users.n--;
+            return;
+        }
+    assert(!"operand without its user");
+}
+
+// ---- instructions
+
+static struct hlo_instr *new_instr(struct hlo_computation *c, enum hlo_op op) {
+    struct hlo_instr *i = arena_new_of(c->module->arena, struct hlo_instr);
+    i->op = op;
+    i->parent = c;
+    i->id = c->module->next_id++;
+    return i;
+}
+static void append_with_operands(struct hlo_computation *c, struct hlo_instr *i) {
+    list_append(c, i);
+    for (int k = 0; k < i->n_operands; k++)
+        link_operand(i, i->operands[k]);
+}
+
+status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
+                       struct hlo_instr *const *operands, int n_operands, const void *attr,
+                       struct hlo_computation *const *called, int n_called,
+                       struct hlo_instr **out) {
+    struct arena *a = c->module->arena;
+    const struct hlo_op_info *info = hlo_op_info(op);
+    if (info->arity >= 0 && info->arity != n_operands)
+        return st_new(ST_INVALID_ARGUMENT, "%s takes %d operands, %d given", info->name,
+                      info->arity, n_operands);
+    struct hlo_instr *i = new_instr(c, op);
+    i->operands = n_operands ? arena_dup_array(a, operands, n_operands) : NULL;
+    i->n_operands = n_operands;
+    i->called = n_called ? arena_dup_array(a, called, n_called) : NULL;
+    i->n_called = n_called;
+    i->attr = attr_clone(a, info->attrs, attr);
+    i->shape = shape;
+    const struct shape *inferred = NULL;
+    RETURN_IF_ERR(st_note(info->infer(a, i, &inferred), "%s", info->name));
+    if (shape && !shape_compatible(shape, inferred))
+        return st_new(ST_INVALID_ARGUMENT, "%s: shape %s given, %s inferred", info->name,
+                      shape_text(a, shape), shape_text(a, inferred));
+    if (!shape) i->shape = inferred;
+    RETURN_IF_ERR(st_note(shape_check(i->shape, c->module->max_bytes), "%s", info->name));
+    i->name = unique_name(c->module, info->name);
+    append_with_operands(c, i);
+    *out = i;
+    return ST_OK;
+}
+
+struct hlo_instr *hlo_add_param(struct hlo_computation *c, int64_t number,
+                                const struct shape *shape, const char *name) {
+    struct hlo_instr *i = new_instr(c, HLO_PARAMETER);
+    i->shape = shape;
+    i->param_number = number;
+    i->attr = attr_clone(c->module->arena, ATTR_none, NULL);
+    i->name = unique_name(c->module, name ? name : "param");
+    list_append(c, i);
+    while (c->params.n <= (size_t)number)
+        avec_push(c->module->arena, &c->params, NULL);
+    c->params.v[number] = i;
+    return i;
+}
+
+struct hlo_instr *hlo_add_constant(struct hlo_computation *c, struct literal *lit) {
+    struct hlo_instr *i = new_instr(c, HLO_CONSTANT);
+    i->shape = lit->shape;
+    i->literal = lit;
+    i->attr = attr_clone(c->module->arena, ATTR_none, NULL);
+    i->name = unique_name(c->module, "constant");
+    list_append(c, i);
+    return i;
+}
+
+static const char *dup_or_null(struct arena *a, const char *s) {
+    return s ? arena_strdup(a, s) : NULL;
+}
+static struct str dup_str(struct arena *a, struct str s) {
+    return (struct str){arena_strndup(a, s.p, s.n), s.n};
+}
+
+static const struct shape *shape_dup(struct arena *a, const struct shape *s) {
+    struct shape *r = arena_dup(a, s, sizeof *s);
+    if (shape_is_tuple(s)) {
+        r->elems = arena_array(a, const struct shape *, s->n_elems ? s->n_elems : 1);
+        for (int k = 0; k < s->n_elems; k++)
+            r->elems[k] = shape_dup(a, s->elems[k]);
+        return r;
+    }
+    if (s->rank) r->dims = arena_dup_array(a, s->dims, s->rank);
+    if (s->dynamic) r->dynamic = arena_dup_array(a, s->dynamic, s->rank);
+    if (s->layout) {
+        struct layout *l = arena_dup(a, s->layout, sizeof *l);
+        l->rest = dup_or_null(a, l->rest);
+        r->layout = l;
+    }
+    return r;
+}
+
+// Everything but name, list position and operands. `deep`: the source may lie in another module, so
+// nothing is shared.
+static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_instr *from,
+                                   bool deep) {
+    struct arena *a = c->module->arena;
+    struct hlo_instr *i = new_instr(c, from->op);
+    i->shape = deep ? shape_dup(a, from->shape) : from->shape;
+    i->n_operands = from->n_operands;
+    i->n_called = from->n_called;
+    i->called = from->n_called ? arena_dup_array(a, from->called, from->n_called) : NULL;
+    i->attr = deep ? attr_clone(a, hlo_op_info(from->op)->attrs, from->attr) : from->attr;
+    i->literal = deep && from->literal ? lit_clone(a, from->literal) : from->literal;
+    if (deep && i->literal)
+        i->literal->shape =
+            layout_is_default(i->shape->layout, i->shape->rank) || shape_is_tuple(i->shape)
+                ? i->shape
+                : i->literal->shape;
+    i->param_number = from->param_number;
+    i->param_kind = from->param_kind;
+    i->param_index = from->param_index;
+    i->op_type = deep ? dup_or_null(a, from->op_type) : from->op_type;
+    i->op_name = deep ? dup_or_null(a, from->op_name) : from->op_name;
+    for (size_t k = 0; k < from->extra.n; k++) {
+        struct hlo_text_attr x = from->extra.v[k];
+        if (deep) x = (struct hlo_text_attr){dup_str(a, x.name), dup_str(a, x.value)};
+        avec_push(a, &i->extra, x);
+    }
+    return i;
+}
+
+struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_instr *from,
+                                  struct hlo_instr *const *operands) {
+    struct hlo_instr *i = copy_body(c, from, from->parent->module != c->module);
+    i->name = unique_name(c->module, from->name);
+    i->operands = i->n_operands ? arena_dup(c->module->arena, operands ? operands : from->operands,
+                                            sizeof *operands * (size_t)i->n_operands)
+                                : NULL;
+    append_with_operands(c, i);
+    if (i->op == HLO_PARAMETER) {
+        while (c->params.n <= (size_t)i->param_number)
+            avec_push(c->module->arena, &c->params, NULL);
+        c->params.v[i->param_number] = i;
+    }
+    return i;
+}
+
+static struct hlo_computation *clone_computation(struct hlo_module *m,
+                                                 const struct hlo_computation *c, const char *name,
+                                                 struct pmap *done) {
+    struct hlo_computation *seen = pmap_get_ptr(done, c);
+    if (seen) return seen;
+    for (const struct hlo_instr *i = c->first; i; i = i->next) // callees first: module order
+        for (int k = 0; k < i->n_called; k++)
+            clone_computation(m, i->called[k], i->called[k]->name, done);
+    struct hlo_computation *r = hlo_computation_add(m, name);
+    struct pmap map = {0};
+    bool other = m != c->module;
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        struct hlo_instr *j = copy_body(r, i, other);
+        j->name = unique_name(m, i->name);
+        j->operands =
+            i->n_operands ? arena_array(m->arena, struct hlo_instr *, i->n_operands) : NULL;
+        for (int k = 0; k < i->n_operands; k++)
+            j->operands[k] = pmap_get_ptr(&map, i->operands[k]);
+        for (int k = 0; k < i->n_called; k++) {
+            j->called[k] = pmap_get_ptr(done, i->called[k]);
+            if (i->op == HLO_FUSION) j->called[k]->fusion = j;
+        }
+        append_with_operands(r, j);
+        for (size_t k = 0; k < i->control_preds.n; k++)
+            avec_push(m->arena, &j->control_preds, pmap_get_ptr(&map, i->control_preds.v[k]));
+        pmap_put_ptr(&map, i, j);
+    }
+    for (size_t k = 0; k < c->params.n; k++)
+        avec_push(m->arena, &r->params, pmap_get_ptr(&map, c->params.v[k]));
+    r->root = pmap_get_ptr(&map, c->root);
+    pmap_done(&map);
+    pmap_put_ptr(done, c, r);
+    return r;
+}
+
+struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,
+                                              const char *name) {
+    struct pmap done = {0};
+    struct hlo_computation *r = clone_computation(m, c, name, &done);
+    pmap_done(&done);
+    return r;
+}
+
+struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
+    struct hlo_module *r = hlo_module_new(m->name);
+    struct pmap done = {0};
+    r->max_bytes = m->max_bytes;
+    HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done);
+    r->entry = pmap_get_ptr(&done, m->entry);
+    pmap_done(&done);
+    for (size_t k = 0; k < m->extra.n; k++)
+        avec_push(r->arena, &r->extra,
+                  ((struct hlo_text_attr){dup_str(r->arena, m->extra.v[k].name),
+                                          dup_str(r->arena, m->extra.v[k].value)}));
+    return r;
+}
+
+// ---- edits
+
+void hlo_move_before(struct hlo_instr *i, struct hlo_instr *pos) {
+    if (i == pos) return;
+    list_unlink(i);
+    struct hlo_computation *c = i->parent;
+    i->next = pos;
+    i->prev = pos->prev;
+    *(pos->prev ? &pos->prev->next : &c->first) = i;
+    pos->prev = i;
+    c->n_instrs++;
+}
+void hlo_set_name(struct hlo_instr *i, const char *name) {
+    i->name = unique_name(i->parent->module, name);
+}
+void hlo_set_shape(struct hlo_instr *i, const struct shape *s) {
+    i->shape = s;
+}
+
+void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
+    if (i->operands[k] == x) return;
+    unlink_operand(i, i->operands[k]);
+    i->operands[k] = x;
+    link_operand(i, x);
+}
+
+void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
+    if (old == with) return;
+    struct hlo_module *m = old->parent->module;
+    for (size_t k = 0; k < old->users.n; k++) {
+        struct hlo_instr *u = old->users.v[k];
+        for (int j = 0; j < u->n_operands; j++)
+            if (u->operands[j] == old) {
+                u->operands[j] = with;
+                break; // one slot for each entry of users
+            }
+        avec_push(m->arena, &with->users, u);
+    }
+    old->users.n = 0;
+    if (old->parent->root == old) old->parent->root = with;
+}
+
+void hlo_remove_instr(struct hlo_instr *i) {
+    assert(i->users.n == 0 && i->parent->root != i);
+    for (int k = 0; k < i->n_operands; k++)
+        unlink_operand(i, i->operands[k]);
+    if (i->op == HLO_FUSION && i->n_called && i->called[0]->fusion == i)
+        hlo_computation_remove(i->called[0]);
+    list_unlink(i);
+    i->parent = NULL;
+}
+
+int hlo_remove_dead(struct hlo_computation *c) {
+    int n = 0;
+    for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
+        prev = i->prev;
+        bool keep = i->users.n || i == c->root || i->op == HLO_PARAMETER || hlo_has_effect(i);
+        if (keep) continue;
+        bool ordered = false; // something waits for it
+        for (const struct hlo_instr *u = i->next; u && !ordered; u = u->next)
+            for (size_t k = 0; k < u->control_preds.n; k++)
+                ordered |= u->control_preds.v[k] == i;
+        if (ordered) continue;
+        hlo_remove_instr(i);
+        n++;
+    }
+    return n;
+}
+
+bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
+    if (i == on) return true;
+    VEC(const struct hlo_instr *) work = {0};
+    struct pmap seen = {0};
+    bool found = false;
+    vec_push(&work, i);
+    while (work.n && !found) {
+        const struct hlo_instr *x = vec_pop(&work);
+        for (int k = 0; k < x->n_operands && !found; k++) {
+            found = x->operands[k] == on;
+            if (pmap_has_ptr(&seen, x->operands[k])) continue;
+            pmap_put_ptr(&seen, x->operands[k], NULL);
+            vec_push(&work, x->operands[k]);
+        }
+    }
+    vec_done(&work);
+    pmap_done(&seen);
+    return found;
+}
+
+status_t hlo_sort_instrs(struct hlo_computation *c) {
+    // Depth first from each instruction in list order with an explicit stack; colours in a map, so
+    // that marks stay the caller's.
+    struct pmap colour = {0}; // 1 = on the stack, 2 = placed
+    VEC(struct hlo_instr *) order = {0};
+    VEC(struct hlo_instr *) stack = {0};
+    bool cycle = false;
+    for (struct hlo_instr *i = c->first; i && !cycle; i = i->next) {
+        if (!pmap_has_ptr(&colour, i)) vec_push(&stack, i);
+        while (stack.n && !cycle) {
+            struct hlo_instr *x = stack.v[stack.n - 1];
+            if (pmap_has_ptr(&colour, x)) { // second visit: operands are placed
+                (void)vec_pop(&stack);
+                if (pmap_get_ptr(&colour, x) == (void *)2) continue;
+                pmap_put_ptr(&colour, x, (void *)2);
+                vec_push(&order, x);
+                continue;
+            }
+            pmap_put_ptr(&colour, x, (void *)1);
+            for (int k = x->n_operands + (int)x->control_preds.n - 1; k >= 0; k--) {
+                struct hlo_instr *p =
+                    k < x->n_operands ? x->operands[k] : x->control_preds.v[k - x->n_operands];
+                void *state = pmap_get_ptr(&colour, p);
+                if (state == (void *)1)
+                    cycle = true;
+                else if (!state)
+                    vec_push(&stack, p);
+            }
+        }
+    }
+    status_t st = ST_OK;
+    if (cycle) st = st_new(ST_INTERNAL, "computation %s: instructions form a cycle", c->name);
+    for (size_t k = 0; !cycle && k < order.n; k++) {
+        list_unlink(order.v[k]);
+        list_append(c, order.v[k]);
+    }
+    pmap_done(&colour);
+    vec_done(&order);
+    vec_done(&stack);
+    return st;
+}
+
+struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k) {
+    return i->operands[k];
+}
+
+const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n) {
+    for (size_t k = 0; k < i->extra.n; k++)
+        if (str_is(i->extra.v[k].name, name)) {
+            if (out_n) *out_n = i->extra.v[k].value.n;
+            return i->extra.v[k].value.p;
+        }
+    return NULL;
+}
+void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
+    struct arena *a = i->parent->module->arena;
+    struct str v = dup_str(a, str_of(value));
+    for (size_t k = 0; k < i->extra.n; k++)
+        if (str_is(i->extra.v[k].name, name)) {
+            i->extra.v[k].value = v;
+            return;
+        }
+    avec_push(a, &i->extra, ((struct hlo_text_attr){dup_str(a, str_of(name)), v}));
+}
+
+struct hlo_counts hlo_count(const struct hlo_module *m) {
+    struct hlo_counts n = {0};
+    HLO_EACH_COMPUTATION(c, m) {
+        n.computations++;
+        n.total += c->n_instrs;
+        for (const struct hlo_instr *i = c->first; i; i = i->next)
+            n.fusions += i->op == HLO_FUSION;
+    }
+    n.entry = m->entry ? m->entry->n_instrs : 0;
+    return n;
+}
