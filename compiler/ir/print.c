@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// HLO text out, in the form that XLA's own printer uses. Canonical text replaces every name by op.N
+// in order of printing and leaves out metadata.
+#include "compiler/ir/text.h"
+
+#include <stdio.h>
+
+#include "compiler/ir/op.h"
+
+struct printer {
+    struct strbuf *b;
+    unsigned flags;
+    struct pmap numbers; // canonical: instruction or computation -> number
+    uintptr_t next;
+};
+
+static uintptr_t number_of(struct printer *p, const void *x) {
+    uintptr_t n = (uintptr_t)pmap_get_ptr(&p->numbers, x);
+    if (!n) pmap_put_ptr(&p->numbers, x, (void *)(n = ++p->next));
+    return n;
+}
+static void put_name(struct printer *p, const struct hlo_instr *i) {
+    if (p->flags & HLO_PRINT_CANONICAL)
+        strbuf_printf(p->b, "%s.%zu", hlo_op_name(i->op), (size_t)number_of(p, i));
+    else
+        strbuf_printf(p->b, "%%%s", i->name);
+}
+static void put_computation_name(struct printer *p, const struct hlo_computation *c) {
+    if (p->flags & HLO_PRINT_CANONICAL)
+        strbuf_printf(p->b, "%%c.%zu", (size_t)number_of(p, c));
+    else
+        strbuf_printf(p->b, "%%%s", c->name);
+}
+static void put_shape(struct printer *p, const struct shape *s) {
+    shape_print(p->b, s, (p->flags & HLO_PRINT_LAYOUTS) != 0);
+}
+
+static void put_called(struct printer *p, const struct hlo_instr *i) {
+    static const char *const pairs[][2] = {
+        {"condition", "body"}, {"select", "scatter"}, {"true_computation", "false_computation"}};
+    const char *const *pair = i->op == HLO_WHILE                ? pairs[0]
+                              : i->op == HLO_SELECT_AND_SCATTER ? pairs[1]
+                                                                : NULL;
+    if (i->op == HLO_CONDITIONAL && i->n_called == 2 && i->operands[0]->shape->dtype == DT_PRED)
+        pair = pairs[2];
+    if (pair && i->n_called == 2) {
+        for (int k = 0; k < 2; k++) {
+            strbuf_printf(p->b, ", %s=", pair[k]);
+            put_computation_name(p, i->called[k]);
+        }
+        return;
+    }
+    if (i->op == HLO_CONDITIONAL || i->op == HLO_CUSTOM_CALL) {
+        strbuf_printf(p->b, ", %s={",
+                      i->op == HLO_CONDITIONAL ? "branch_computations" : "called_computations");
+        for (int k = 0; k < i->n_called; k++) {
+            if (k) strbuf_puts(p->b, ", ");
+            put_computation_name(p, i->called[k]);
+        }
+        strbuf_putc(p->b, '}');
+        return;
+    }
+    bool calls = i->op == HLO_FUSION || i->op == HLO_ASYNC_START || i->op == HLO_ASYNC_UPDATE ||
+                 i->op == HLO_ASYNC_DONE;
+    strbuf_printf(p->b, ", %s=", calls ? "calls" : "to_apply");
+    put_computation_name(p, i->called[0]);
+}
+
+static void put_metadata(struct printer *p, const struct hlo_instr *i) {
+    bool more = false;
+    for (size_t k = 0; k < i->extra.n; k++)
+        more |= str_is(i->extra.v[k].name, "metadata");
+    if (!i->op_type && !i->op_name && !more) return;
+    strbuf_puts(p->b, ", metadata={");
+    const char *sep = "";
+    if (i->op_type) {
+        strbuf_puts(p->b, "op_type=");
+        strbuf_json_str(p->b, str_of(i->op_type));
+        sep = " ";
+    }
+    if (i->op_name) {
+        strbuf_printf(p->b, "%sop_name=", sep);
+        strbuf_json_str(p->b, str_of(i->op_name));
+        sep = " ";
+    }
+    for (size_t k = 0; k < i->extra.n; k++) // the rest of the source's metadata, kept verbatim
+        if (str_is(i->extra.v[k].name, "metadata"))
+            strbuf_printf(p->b, "%s" STR_FMT, sep, STR_ARG(i->extra.v[k].value));
+    strbuf_putc(p->b, '}');
+}
+
+// Where a parameter comes from is a frontend attribute of ours among those of the text.
+static void put_frontend(struct printer *p, const struct hlo_instr *i) {
+    static const char *const kinds[] = {[PARAM_WEIGHT] = "weight", [PARAM_BOUND] = "bound"};
+    size_t n = 0;
+    const char *given = hlo_extra(i, "frontend_attributes", &n);
+    bool ours = i->op == HLO_PARAMETER && i->param_kind != PARAM_INPUT;
+    if (!given && !ours) return;
+    strbuf_puts(p->b, ", frontend_attributes={");
+    if (ours)
+        strbuf_printf(p->b, "hlod_param=\"%s:%lld\"", kinds[i->param_kind],
+                      (long long)i->param_index);
+    if (given && n > 2) strbuf_printf(p->b, "%s%.*s", ours ? "," : "", (int)n - 2, given + 1);
+    strbuf_putc(p->b, '}');
+}
+
+static void put_instr(struct printer *p, const struct hlo_instr *i) {
+    struct strbuf *b = p->b;
+    put_name(p, i);
+    strbuf_puts(b, " = ");
+    put_shape(p, i->shape);
+    strbuf_printf(b, " %s(", hlo_op_name(i->op));
+    if (i->op == HLO_PARAMETER) {
+        strbuf_printf(b, "%lld", (long long)i->param_number);
+    } else if (i->op == HLO_CONSTANT) {
+        if ((p->flags & HLO_PRINT_ELIDE) && shape_elements(i->shape) > 16)
+            strbuf_puts(b, "{...}");
+        else
+            lit_print(b, i->literal);
+    }
+    for (int k = 0; k < i->n_operands; k++) {
+        if (k) strbuf_puts(b, ", ");
+        put_name(p, i->operands[k]);
+    }
+    strbuf_putc(b, ')');
+    attr_print(b, hlo_op_info(i->op)->attrs, i->attr);
+    if (i->n_called) put_called(p, i);
+    if (i->control_preds.n) {
+        strbuf_puts(b, ", control-predecessors={");
+        for (size_t k = 0; k < i->control_preds.n; k++) {
+            if (k) strbuf_puts(b, ", ");
+            put_name(p, i->control_preds.v[k]);
+        }
+        strbuf_putc(b, '}');
+    }
+    put_frontend(p, i);
+    for (size_t k = 0; k < i->extra.n; k++) {
+        struct hlo_text_attr x = i->extra.v[k];
+        if (str_is(x.name, "metadata") || str_is(x.name, "frontend_attributes")) continue;
+        strbuf_printf(b, ", " STR_FMT "=" STR_FMT, STR_ARG(x.name), STR_ARG(x.value));
+    }
+    if ((p->flags & HLO_PRINT_METADATA) && !(p->flags & HLO_PRINT_CANONICAL)) put_metadata(p, i);
+}
+
+static void put_computation(struct printer *p, const struct hlo_computation *c) {
+    struct strbuf *b = p->b;
+    if (c == c->module->entry) strbuf_puts(b, "ENTRY ");
+    put_computation_name(p, c);
+    strbuf_puts(b, " (");
+    for (size_t k = 0; k < c->params.n; k++) {
+        if (k) strbuf_puts(b, ", ");
+        if (p->flags & HLO_PRINT_CANONICAL)
+            strbuf_printf(b, "p%zu", k);
+        else
+            strbuf_puts(b, c->params.v[k]->name);
+        strbuf_puts(b, ": ");
+        shape_print(b, c->params.v[k]->shape, false);
+    }
+    strbuf_puts(b, ") -> ");
+    shape_print(b, c->root->shape, false);
+    strbuf_puts(b, " {\n");
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        strbuf_puts(b, i == c->root ? "  ROOT " : "  ");
+        put_instr(p, i);
+        strbuf_putc(b, '\n');
+    }
+    strbuf_puts(b, "}\n");
+}
+
+void hlo_print_computation(struct strbuf *b, const struct hlo_computation *c, unsigned flags) {
+    struct printer p = {.b = b, .flags = flags};
+    put_computation(&p, c);
+    pmap_done(&p.numbers);
+}
+
+void hlo_print_instr(struct strbuf *b, const struct hlo_instr *i, unsigned flags) {
+    struct printer p = {.b = b, .flags = flags};
+    put_instr(&p, i);
+    pmap_done(&p.numbers);
+}
+
+void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags) {
+    struct printer p = {.b = b, .flags = flags};
+    strbuf_printf(b, "HloModule %s", flags & HLO_PRINT_CANONICAL ? "m" : m->name);
+    for (size_t k = 0; k < m->extra.n; k++)
+        strbuf_printf(b, ", " STR_FMT "=" STR_FMT, STR_ARG(m->extra.v[k].name),
+                      STR_ARG(m->extra.v[k].value));
+    strbuf_puts(b, ", entry_computation_layout={(");
+    const struct hlo_computation *e = m->entry;
+    for (size_t k = 0; k < e->params.n; k++) {
+        if (k) strbuf_puts(b, ", ");
+        shape_print(b, e->params.v[k]->shape, true);
+    }
+    strbuf_puts(b, ")->");
+    shape_print(b, e->root->shape, true);
+    strbuf_puts(b, "}\n");
+    HLO_EACH_COMPUTATION(c, m) {
+        strbuf_putc(b, '\n');
+        put_computation(&p, c);
+    }
+    pmap_done(&p.numbers);
+}
+
+const char *hlo_dump(const struct hlo_instr *i) {
+    static char text[4096];
+    struct strbuf b = {0};
+    hlo_print_instr(&b, i, HLO_PRINT_METADATA | HLO_PRINT_ELIDE);
+    snprintf(text, sizeof text, "%s", strbuf_cstr(&b));
+    strbuf_done(&b);
+    return text;
+}
