@@ -71,6 +71,7 @@ $(eval $(call program_rule,hlo-run,devices/main_run.c,devices))
 $(eval $(call program_rule,hlo-opt,compiler/main_opt.c,compiler))
 $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
+.SECONDARY: $(PROTO_C) $(PROTO_H) # headers found by wildcard rules must not be removed as intermediates
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	$(call say,protoc-c $<)
 	$(Q)mkdir -p $(@D) && $(PROTOC_C) --c_out=$(BUILD)/gen -I. $<

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames, see frame.h. Wire form of a message: struct head, then the body, or (flag BODY_FD) the
+// body's length while the body lies in the last descriptor.
+#include "proto/frame.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <protobuf-c/protobuf-c.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { MAGIC = 0x31464c48 /* "HLF1" */, FLAG_BODY_FD = 1 };
+
+struct head {
+    uint32_t magic, type;
+    uint64_t call;
+    uint32_t flags, n_fds; // n_fds without the body's own
+    uint64_t body_bytes;
+};
+_Static_assert(sizeof(struct head) == 32, "the wire form has no padding");
+
+struct frame_buf {
+    uint8_t bytes[FRAME_MAX_BYTES + 1]; // one more, so that an oversized message shows
+};
+
+struct frame_buf *frame_buf_new(void) {
+    struct frame_buf *b = malloc(sizeof *b);
+    if (!b) abort();
+    return b;
+}
+
+void frame_buf_free(struct frame_buf *b) {
+    free(b);
+}
+
+status_t frame_pair(int out_fds[2]) {
+    int fds[2], size = 4 * FRAME_MAX_BYTES;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+        return st_errno(errno, "socketpair");
+    // Best effort: the kernel caps this, and the default already holds one full message.
+    for (int i = 0; i < 2; i++)
+        setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    memcpy(out_fds, fds, sizeof fds);
+    return ST_OK;
+}
+
+// Waits until the socket is ready for `events`; false when the time is over. timeout_ms -1 waits
+// for ever.
+static bool wait_for(int sock, short events, int timeout_ms) {
+    if (timeout_ms == 0) return false;
+    int64_t end_ns = clock_ns() + timeout_ms * 1000000ll;
+    for (;;) {
+        int left_ms = timeout_ms < 0 ? -1 : (int)((end_ns - clock_ns() + 999999) / 1000000);
+        if (timeout_ms > 0 && left_ms <= 0) return false;
+        struct pollfd p = {.fd = sock, .events = events};
+        int n = poll(&p, 1, left_ms);
+        if (n > 0) return true;
+        if (n == 0 || errno != EINTR) return false;
+    }
+}
+
+static status_t send_message(int sock, const struct head *h, struct span inline_body,
+                             const int *fds, int n_fds, int timeout_ms) {
+    struct iovec iov[2] = {{(void *)h, sizeof *h}, {(void *)inline_body.p, inline_body.n}};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * (FRAME_MAX_FDS + 1))];
+    } control = {0};
+    struct msghdr m = {.msg_iov = iov, .msg_iovlen = inline_body.n ? 2 : 1};
+    if (n_fds) {
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+        memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)n_fds);
+    }
+    for (;;) {
+        if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return ST_OK;
+        if (errno == EINTR) continue;
+        if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+            return st_new(ST_UNAVAILABLE, "the peer of a frame is gone");
+        if (errno != EAGAIN && errno != ENOBUFS) return st_errno(errno, "sendmsg");
+        if (!wait_for(sock, POLLOUT, timeout_ms))
+            return st_new(ST_DEADLINE_EXCEEDED, "frame socket full");
+    }
+}
+
+status_t frame_send(int sock, uint32_t type, uint64_t call, struct span body, const int *fds,
+                    int n_fds, int timeout_ms) {
+    if (n_fds < 0 || n_fds > FRAME_MAX_FDS)
+        return st_new(ST_INVALID_ARGUMENT, "frame with %d descriptors, at most %d", n_fds,
+                      FRAME_MAX_FDS);
+    if (body.n > FRAME_MAX_BODY)
+        return st_new(ST_INVALID_ARGUMENT, "frame body of %zu bytes, at most %d", body.n,
+                      FRAME_MAX_BODY);
+    struct head h = {
+        .magic = MAGIC, .type = type, .call = call, .n_fds = (uint32_t)n_fds, .body_bytes = body.n};
+    if (sizeof h + body.n <= FRAME_MAX_BYTES)
+        return send_message(sock, &h, body, fds, n_fds, timeout_ms);
+
+    int all[FRAME_MAX_FDS + 1], body_fd;
+    RETURN_IF_ERR(frame_memfd("hlod-frame", (int64_t)body.n, &body_fd));
+    uint8_t *p;
+    void *base;
+    size_t base_bytes;
+    status_t st = frame_map(body_fd, 0, (int64_t)body.n, true, &p, &base, &base_bytes);
+    if (st == ST_OK) {
+        memcpy(p, body.p, body.n);
+        frame_unmap(base, base_bytes);
+        if (n_fds) memcpy(all, fds, sizeof(int) * (size_t)n_fds);
+        all[n_fds] = body_fd;
+        h.flags = FLAG_BODY_FD;
+        st = send_message(sock, &h, (struct span){0}, all, n_fds + 1, timeout_ms);
+    }
+    close(body_fd);
+    return st;
+}
+
+status_t frame_send_msg(int sock, uint32_t type, uint64_t call, const ProtobufCMessage *m,
+                        const int *fds, int n_fds, int timeout_ms) {
+    size_t n = protobuf_c_message_get_packed_size(m);
+    uint8_t *p = malloc(n ? n : 1);
+    if (!p) return st_oom();
+    protobuf_c_message_pack(m, p);
+    status_t st = frame_send(sock, type, call, (struct span){p, n}, fds, n_fds, timeout_ms);
+    free(p);
+    return st;
+}
+
+// Closes every descriptor that came with a message we refuse.
+static status_t refuse(const int *fds, int n, const char *why) {
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return st_new(ST_DATA_LOSS, "frame refused: %s", why);
+}
+
+// Reads the ancillary data into fds; returns the count, or -1 when the kernel cut it off (some
+// descriptors are lost then).
+static int collect_fds(struct msghdr *m, int *fds) {
+    int n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+        int k = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (n + k > FRAME_MAX_FDS + 1)
+            k = FRAME_MAX_FDS + 1 - n; // cannot be: the control buffer holds no more
+        memcpy(fds + n, CMSG_DATA(c), sizeof(int) * (size_t)k);
+        n += k;
+    }
+    return n;
+}
+
+status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame *out) {
+    struct iovec iov = {b->bytes, sizeof b->bytes};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * (FRAME_MAX_FDS + 1))];
+    } control;
+    struct msghdr m;
+    ssize_t got;
+    for (;;) {
+        m = (struct msghdr){.msg_iov = &iov,
+                            .msg_iovlen = 1,
+                            .msg_control = control.bytes,
+                            .msg_controllen = sizeof control.bytes};
+        got = recvmsg(sock, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got >= 0) break;
+        if (errno == EINTR) continue;
+        if (errno == ECONNRESET) {
+            got = 0;
+            break;
+        }
+        if (errno != EAGAIN) return st_errno(errno, "recvmsg");
+        if (!wait_for(sock, POLLIN, timeout_ms)) return st_new(ST_DEADLINE_EXCEEDED, "no frame");
+    }
+    struct frame f = {.n_fds = 0};
+    if (got == 0) {
+        *out = f;
+        return ST_OK;
+    }
+    int fds[FRAME_MAX_FDS + 1];
+    int n_fds = collect_fds(&m, fds);
+    struct head h;
+    if ((size_t)got < sizeof h) return refuse(fds, n_fds, "shorter than its header");
+    memcpy(&h, b->bytes, sizeof h);
+    bool body_fd = h.flags & FLAG_BODY_FD;
+    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) return refuse(fds, n_fds, "truncated");
+    if (h.magic != MAGIC || h.type == 0 || (h.flags & ~(uint32_t)FLAG_BODY_FD))
+        return refuse(fds, n_fds, "bad header");
+    if (h.n_fds > FRAME_MAX_FDS || (int)h.n_fds + body_fd != n_fds)
+        return refuse(fds, n_fds, "descriptor count");
+    if (body_fd ? h.body_bytes > FRAME_MAX_BODY || (size_t)got != sizeof h
+                : h.body_bytes != (size_t)got - sizeof h)
+        return refuse(fds, n_fds, "body length");
+    f.type = h.type;
+    f.call = h.call;
+    f.n_fds = (int)h.n_fds;
+    f.body = (struct span){b->bytes + sizeof h, (size_t)h.body_bytes};
+    if (body_fd) {
+        uint8_t *p;
+        status_t st =
+            frame_map(fds[h.n_fds], 0, (int64_t)h.body_bytes, false, &p, &f.map, &f.map_bytes);
+        if (st != ST_OK) {
+            st_drop(st);
+            return refuse(fds, n_fds, "body descriptor");
+        }
+        close(fds[h.n_fds]);
+        f.body.p = p;
+    }
+    memcpy(f.fds, fds, sizeof(int) * h.n_fds);
+    *out = f;
+    return ST_OK;
+}
+
+void frame_done(struct frame *f) {
+    for (int i = 0; i < f->n_fds; i++)
+        if (f->fds[i] >= 0) close(f->fds[i]);
+    frame_unmap(f->map, f->map_bytes);
+    *f = (struct frame){0};
+}
+
+int frame_take_fd(struct frame *f, int i) {
+    if (i < 0 || i >= f->n_fds) return -1;
+    int fd = f->fds[i];
+    f->fds[i] = -1;
+    return fd;
+}
+
+status_t frame_memfd(const char *name, int64_t bytes, int *out_fd) {
+    if (bytes <= 0) return st_new(ST_INVALID_ARGUMENT, "memfd of %lld bytes", (long long)bytes);
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return st_errno(errno, "memfd_create");
+    if (ftruncate(fd, bytes) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW)) {
+        int err = errno;
+        close(fd);
+        return st_errno(err, "memfd");
+    }
+    *out_fd = fd;
+    return ST_OK;
+}
+
+status_t frame_map(int fd, int64_t offset, int64_t size, bool writable, uint8_t **out,
+                   void **out_base, size_t *out_base_bytes) {
+    struct stat sb;
+    int64_t end;
+    if (size <= 0 || !sz_add(offset, size, &end))
+        return st_new(ST_INVALID_ARGUMENT, "mapping of a bad range");
+    if (fstat(fd, &sb)) return st_errno(errno, "fstat");
+    if (!S_ISREG(sb.st_mode) || end > sb.st_size)
+        return st_new(ST_INVALID_ARGUMENT, "mapping [%lld, %lld) of %lld bytes", (long long)offset,
+                      (long long)end, (long long)sb.st_size);
+    int seals = fcntl(fd, F_GET_SEALS); // fails on a regular file
+    if (seals >= 0 && !(seals & F_SEAL_SHRINK))
+        return st_new(ST_INVALID_ARGUMENT, "memfd is not sealed against shrinking");
+    int64_t page = sysconf(_SC_PAGESIZE), start = offset / page * page;
+    size_t n = (size_t)(end - start);
+    void *base =
+        mmap(NULL, n, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, start);
+    if (base == MAP_FAILED) return st_errno(errno, "mmap");
+    *out = (uint8_t *)base + (offset - start);
+    *out_base = base;
+    *out_base_bytes = n;
+    return ST_OK;
+}
+
+void frame_unmap(void *base, size_t base_bytes) {
+    if (base) munmap(base, base_bytes);
+}
