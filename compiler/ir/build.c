@@ -181,7 +181,8 @@ struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dt
     snprintf(name, sizeof name, "%s_%s", hlo_op_name(op), dtype_name(t));
     HLO_EACH_COMPUTATION(c, m)
     if (strcmp(c->name, name) == 0 && c->params.n == 2 && c->root->op == op &&
-        c->root->shape->dtype == t) return c;
+        c->root->shape->dtype == t)
+        return c;
     struct hlo_computation *c = hlo_computation_add(m, name);
     if (c->prev && m->entry) { // callees stand before callers: move to the front
         c->prev->next = NULL;

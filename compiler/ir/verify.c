@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every module must satisfy between passes: lists and links agree, operands come first,
+// parameters are numbered, callees stand before callers (so there is no recursion), and every shape
+// is what its op's rule infers. Errors name computation and instruction.
+#include "compiler/ir/text.h"
+
+#include "compiler/ir/op.h"
+
+static status_t bad(const struct hlo_instr *i, const char *why) {
+    return st_new(ST_INVALID_ARGUMENT, "computation '%s', instruction '%s' (%s): %s",
+                  i->parent ? i->parent->name : "?", i->name, hlo_op_name(i->op), why);
+}
+
+static status_t verify_links(const struct hlo_instr *i, const struct pmap *placed) {
+    const struct hlo_op_info *info = hlo_op_info(i->op);
+    if (info->arity >= 0 && i->n_operands != info->arity) return bad(i, "wrong number of operands");
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (!x || x->parent != i->parent)
+            return bad(i, "an operand belongs to another computation");
+        if (!pmap_has_ptr(placed, x)) return bad(i, "an operand comes after its user");
+    }
+    for (size_t k = 0; k < i->control_preds.n; k++)
+        if (!pmap_has_ptr(placed, i->control_preds.v[k]))
+            return bad(i, "a control predecessor comes after it");
+    for (size_t k = 0; k < i->users.n; k++) {
+        const struct hlo_instr *u = i->users.v[k];
+        bool uses = false;
+        for (int j = 0; j < u->n_operands; j++)
+            uses |= u->operands[j] == i;
+        if (u->parent != i->parent || !uses) return bad(i, "users and operands disagree");
+    }
+    if (i->n_called && !(info->traits & HLO_T_REGION))
+        return bad(i, "calls a computation but has no region");
+    return ST_OK;
+}
+
+static status_t verify_users(const struct hlo_computation *c) {
+    size_t slots = 0, users = 0;
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        slots += (size_t)i->n_operands, users += i->users.n;
+    if (slots != users)
+        return st_new(ST_INTERNAL, "computation '%s': %zu operand slots, %zu users", c->name, slots,
+                      users);
+    return ST_OK;
+}
+
+static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
+    const struct shape *s = NULL;
+    RETURN_IF_ERR(st_note(hlo_op_info(i->op)->infer(a, i, &s),
+                          "computation '%s', instruction '%s' (%s)", i->parent->name, i->name,
+                          hlo_op_name(i->op)));
+    if (!shape_compatible(s, i->shape))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "computation '%s', instruction '%s' (%s): shape is %s, its operands give %s",
+                      i->parent->name, i->name, hlo_op_name(i->op), shape_text(a, i->shape),
+                      shape_text(a, s));
+    return st_note(shape_check(i->shape, i->parent->module->max_bytes), "instruction '%s'",
+                   i->name);
+}
+
+static status_t verify_computation(struct arena *a, const struct hlo_computation *c,
+                                   const struct pmap *above) {
+    struct pmap placed = {0};
+    status_t st = ST_OK;
+    int n = 0;
+    for (const struct hlo_instr *i = c->first; i && !st; i = i->next, n++) {
+        st = i->parent != c ? bad(i, "parent is wrong") : verify_links(i, &placed);
+        for (int k = 0; k < i->n_called && !st; k++)
+            if (!pmap_has_ptr(above, i->called[k]))
+                st = bad(i, "calls a computation that does not stand above");
+        if (!st && i->op == HLO_PARAMETER &&
+            ((size_t)i->param_number >= c->params.n || c->params.v[i->param_number] != i))
+            st = bad(i, "parameter numbering is wrong");
+        if (!st && i->op == HLO_CONSTANT &&
+            (!i->literal || !shape_compatible(i->literal->shape, i->shape)))
+            st = bad(i, "literal and shape differ");
+        if (!st) st = verify_shape(a, i);
+        pmap_put_ptr(&placed, i, NULL);
+        arena_reset(a);
+    }
+    if (!st && n != c->n_instrs)
+        st = st_new(ST_INTERNAL, "computation '%s': %d instructions listed, %d counted", c->name, n,
+                    c->n_instrs);
+    if (!st && (!c->root || !pmap_has_ptr(&placed, c->root)))
+        st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no root", c->name);
+    for (size_t k = 0; !st && k < c->params.n; k++)
+        if (!c->params.v[k] || !pmap_has_ptr(&placed, c->params.v[k]))
+            st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no parameter %zu", c->name, k);
+    pmap_done(&placed);
+    return st ? st : verify_users(c);
+}
+
+static status_t verify_names(const struct hlo_module *m) {
+    struct smap seen = {0};
+    status_t st = ST_OK;
+    HLO_EACH_COMPUTATION(c, m) {
+        for (const struct hlo_instr *i = c->first; i && !st; i = i->next) {
+            if (smap_has(&seen, str_of(i->name))) st = bad(i, "its name is there twice");
+            smap_put(&seen, str_of(i->name), NULL);
+        }
+        if (st) break;
+    }
+    smap_done(&seen);
+    return st;
+}
+
+status_t hlo_verify(const struct hlo_module *m) {
+    struct pmap above = {0};
+    struct arena a = {0};
+    status_t st =
+        m->entry ? ST_OK : st_new(ST_INVALID_ARGUMENT, "the module has no entry computation");
+    for (const struct hlo_computation *c = m->first; c && !st; c = c->next) {
+        st = verify_computation(&a, c, &above);
+        pmap_put_ptr(&above, c, NULL);
+    }
+    if (!st && !pmap_has_ptr(&above, m->entry))
+        st = st_new(ST_INVALID_ARGUMENT, "the entry computation is not in the module");
+    pmap_done(&above);
+    arena_done(&a);
+    return st ? st : verify_names(m);
+}
