@@ -283,8 +283,8 @@ static status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_r
     if (op == HLO_PARAMETER || op == HLO_CONSTANT) {
         RETURN_IF_ERR(p_leaf(p, c, op, shape, args, at, &i));
     } else {
-        struct hlo_instr **operands;
-        int n_operands;
+        struct hlo_instr **operands = NULL;
+        int n_operands = 0;
         void *attr;
         RETURN_IF_ERR(p_operands(p, args, &operands, &n_operands));
         RETURN_IF_ERR(p_called(p, op, attrs, n, called, &n_called, 256));

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks common to several shape rules.
+#include "compiler/ops/rules.h"
+
+status_t rule_array(const struct hlo_instr *i, int k) {
+    enum dtype t = rule_shape(i, k)->dtype;
+    if (t == DT_TUPLE || t == DT_TOKEN || t == DT_OPAQUE)
+        return st_new(ST_INVALID_ARGUMENT, "operand %d is a %s, expected an array", k,
+                      dtype_name(t));
+    return ST_OK;
+}
+status_t rule_arrays(const struct hlo_instr *i) {
+    for (int k = 0; k < i->n_operands; k++)
+        RETURN_IF_ERR(rule_array(i, k));
+    return ST_OK;
+}
+status_t rule_same_dims(struct arena *a, const struct hlo_instr *i, int k, int j) {
+    const struct shape *x = rule_shape(i, k), *y = rule_shape(i, j);
+    if (shape_same_dims(x, y)) return ST_OK;
+    return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, operand %d is %s: dimensions differ", k,
+                  shape_text(a, x), j, shape_text(a, y));
+}
+status_t rule_same_dtype(struct arena *a, const struct hlo_instr *i, int k, int j) {
+    const struct shape *x = rule_shape(i, k), *y = rule_shape(i, j);
+    if (x->dtype == y->dtype) return ST_OK;
+    return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, operand %d is %s: element types differ",
+                  k, shape_text(a, x), j, shape_text(a, y));
+}
+status_t rule_dims(struct i64s d, int rank, const char *what) {
+    bool seen[HLO_MAX_RANK] = {false};
+    for (int k = 0; k < d.n; k++) {
+        if (d.v[k] < 0 || d.v[k] >= rank)
+            return st_new(ST_INVALID_ARGUMENT, "%s has %lld, the rank is %d", what,
+                          (long long)d.v[k], rank);
+        if (seen[d.v[k]])
+            return st_new(ST_INVALID_ARGUMENT, "%s has %lld twice", what, (long long)d.v[k]);
+        seen[d.v[k]] = true;
+    }
+    return ST_OK;
+}
+status_t rule_callee(const struct hlo_instr *i, int k, int n_params, const struct shape **out) {
+    if (k >= i->n_called) return st_new(ST_INVALID_ARGUMENT, "a called computation is missing");
+    const struct hlo_computation *c = i->called[k];
+    if ((int)c->params.n != n_params)
+        return st_new(ST_INVALID_ARGUMENT, "computation '%s' has %zu parameters, expected %d",
+                      c->name, c->params.n, n_params);
+    *out = c->root->shape;
+    return ST_OK;
+}
+
+// XLA operation semantics: the base is dilated, padded, then windows of dilated size step by
+// stride.
+int64_t rule_window_size(int64_t size, const struct window_dim *w) {
+    __int128 base = size == 0 ? 0 : (__int128)(size - 1) * w->base_dilation + 1;
+    __int128 padded = base + w->pad_low + w->pad_high;
+    __int128 window = w->size == 0 ? 0 : (__int128)(w->size - 1) * w->window_dilation + 1;
+    if (w->stride < 1 || w->base_dilation < 1 || w->window_dilation < 1 || w->size < 0) return -1;
+    if (padded < window || padded <= 0) return 0;
+    __int128 n = (padded - window) / w->stride + 1;
+    return n > INT64_MAX ? -1 : (int64_t)n;
+}

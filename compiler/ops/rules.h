@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// rules: helpers that the shape rules share. A rule says what is wrong in terms of the op's own
+// operands: "operand 1 is f32[3], expected f32[2]".
+#pragma once
+#include "compiler/ir/op.h"
+
+static inline const struct shape *rule_shape(const struct hlo_instr *i, int k) {
+    return i->operands[k]->shape;
+}
+// Operand k must be an array (not a tuple or token).
+status_t rule_array(const struct hlo_instr *i, int k) MUST_CHECK;
+status_t rule_arrays(const struct hlo_instr *i) MUST_CHECK; // all operands
+status_t rule_same_dims(struct arena *a, const struct hlo_instr *i, int k, int j) MUST_CHECK;
+status_t rule_same_dtype(struct arena *a, const struct hlo_instr *i, int k, int j) MUST_CHECK;
+// Distinct dimension numbers in [0, rank).
+status_t rule_dims(struct i64s d, int rank, const char *what) MUST_CHECK;
+// Called computation k: n parameters; result out.
+status_t rule_callee(const struct hlo_instr *i, int k, int n_params,
+                     const struct shape **out) MUST_CHECK;
+// Output size of one windowed dimension, 0 when the window does not fit; -1 on overflow or a size
+// below zero.
+int64_t rule_window_size(int64_t size, const struct window_dim *w);
