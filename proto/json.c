@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walker, see json.h. Documents are read by jansson into a tree, then copied into the message;
+// both directions switch over the field's type once.
+#include "proto/json.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/hlod.pb-c.h"
+
+static status_t bad(const char *path, const char *why) MUST_CHECK;
+static status_t bad(const char *path, const char *why) {
+    return st_reason(
+        st_new(ST_INVALID_ARGUMENT, "request field '%s': %s", *path ? path : "(body)", why),
+        HLOD__V1__REASON__REASON_BAD_JSON);
+}
+
+void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b) {
+    for (const char *p = f->name; *p; p++) {
+        if (*p == '_' && p[1])
+            strbuf_putc(b, (char)toupper((unsigned char)*++p));
+        else
+            strbuf_putc(b, *p);
+    }
+}
+
+// Does `key` name this field, as in the .proto or in lowerCamel?
+static bool names(const ProtobufCFieldDescriptor *f, struct str key) {
+    if (str_is(key, f->name)) return true;
+    size_t i = 0;
+    for (const char *p = f->name; *p; p++, i++) {
+        char c = *p;
+        if (c == '_' && p[1]) c = (char)toupper((unsigned char)*++p);
+        if (i >= key.n || key.p[i] != c) return false;
+    }
+    return i == key.n;
+}
+
+const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d, struct str key) {
+    for (unsigned i = 0; i < d->n_fields; i++)
+        if (names(&d->fields[i], key)) return &d->fields[i];
+    return NULL;
+}
+
+static size_t value_size(ProtobufCType t) {
+    switch (t) {
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return 8;
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    case PROTOBUF_C_TYPE_BOOL:
+        return sizeof(protobuf_c_boolean);
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_ENUM:
+        return 4;
+    }
+    return 0;
+}
+
+// ---- print
+
+static const char base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void print_base64(struct strbuf *b, const uint8_t *p, size_t n) {
+    strbuf_putc(b, '"');
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) |
+                     (i + 2 < n ? p[i + 2] : 0);
+        char c[4] = {base64_digits[v >> 18], base64_digits[v >> 12 & 63],
+                     i + 1 < n ? base64_digits[v >> 6 & 63] : '=',
+                     i + 2 < n ? base64_digits[v & 63] : '='};
+        strbuf_add(b, c, 4);
+    }
+    strbuf_putc(b, '"');
+}
+
+static void print_double(struct strbuf *b, double v, int digits) {
+    if (isnan(v))
+        strbuf_puts(b, "\"NaN\"");
+    else if (isinf(v))
+        strbuf_puts(b, v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    else
+        strbuf_printf(b, "%.*g", digits, v);
+}
+
+static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, const void *v) {
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+        strbuf_printf(b, "%" PRId32, *(const int32_t *)v);
+        break;
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        strbuf_printf(b, "%" PRIu32, *(const uint32_t *)v);
+        break;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64: {
+        int64_t x = *(const int64_t *)v;
+        const char *quote = x > -(1ll << 53) && x < 1ll << 53 ? "" : "\"";
+        strbuf_printf(b, "%s%" PRId64 "%s", quote, x, quote);
+        break;
+    }
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64: {
+        uint64_t x = *(const uint64_t *)v;
+        const char *quote = x < 1ull << 53 ? "" : "\"";
+        strbuf_printf(b, "%s%" PRIu64 "%s", quote, x, quote);
+        break;
+    }
+    case PROTOBUF_C_TYPE_FLOAT:
+        print_double(b, (double)*(const float *)v, 9);
+        break;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        print_double(b, *(const double *)v, 12);
+        break;
+    case PROTOBUF_C_TYPE_BOOL:
+        strbuf_puts(b, *(const protobuf_c_boolean *)v ? "true" : "false");
+        break;
+    case PROTOBUF_C_TYPE_ENUM: {
+        const ProtobufCEnumValue *e =
+            protobuf_c_enum_descriptor_get_value(f->descriptor, *(const int *)v);
+        if (e)
+            strbuf_json_str(b, str_of(e->name));
+        else
+            strbuf_printf(b, "%d", *(const int *)v);
+        break;
+    }
+    case PROTOBUF_C_TYPE_STRING:
+        strbuf_json_str(b, str_of(*(char *const *)v));
+        break;
+    case PROTOBUF_C_TYPE_BYTES: {
+        const ProtobufCBinaryData *d = v;
+        print_base64(b, d->data, d->len);
+        break;
+    }
+    case PROTOBUF_C_TYPE_MESSAGE:
+        json_print(b, *(ProtobufCMessage *const *)v);
+        break;
+    }
+}
+
+// Is a singular field worth printing?
+static bool present(const ProtobufCFieldDescriptor *f, const uint8_t *m) {
+    const void *v = m + f->offset;
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
+        return *(const uint32_t *)(m + f->quantifier_offset) == f->id;
+    if (f->type == PROTOBUF_C_TYPE_STRING) return *(char *const *)v && **(char *const *)v;
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE) return *(void *const *)v != NULL;
+    if (f->type == PROTOBUF_C_TYPE_BYTES) return ((const ProtobufCBinaryData *)v)->len > 0;
+    static const uint8_t zero[8];
+    return memcmp(v, zero, value_size(f->type)) != 0;
+}
+
+void json_print(struct strbuf *b, const ProtobufCMessage *m) {
+    const uint8_t *base = (const uint8_t *)m;
+    const char *sep = "";
+    strbuf_putc(b, '{');
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        size_t n = repeated ? *(const size_t *)(base + f->quantifier_offset) : 1;
+        if (repeated ? n == 0 : !present(f, base)) continue;
+        strbuf_puts(b, sep);
+        sep = ",";
+        strbuf_putc(b, '"');
+        json_field_name(f, b);
+        strbuf_puts(b, repeated ? "\":[" : "\":");
+        const uint8_t *v =
+            repeated ? *(const uint8_t *const *)(base + f->offset) : base + f->offset;
+        for (size_t k = 0; k < n; k++) {
+            if (k) strbuf_putc(b, ',');
+            print_value(b, f, v + k * value_size(f->type));
+        }
+        if (repeated) strbuf_putc(b, ']');
+    }
+    strbuf_putc(b, '}');
+}
+
+// ---- parse
+
+struct parser {
+    struct arena *a;
+    int depth;
+    char path[160]; // of the value being read, for messages
+};
+static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
+                              ProtobufCMessage **out) MUST_CHECK;
+
+static status_t parse_base64(struct parser *p, struct str s, ProtobufCBinaryData *out) {
+    while (s.n && s.p[s.n - 1] == '=')
+        s.n--;
+    uint8_t *data = arena_alloc(p->a, s.n / 4 * 3 + 4);
+    size_t n = 0;
+    uint32_t acc = 0;
+    int bits = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i] == '-' ? '+' : s.p[i] == '_' ? '/' : s.p[i];
+        const char *d = c ? strchr(base64_digits, c) : NULL;
+        if (!d) return bad(p->path, "not base64");
+        acc = acc << 6 | (uint32_t)(d - base64_digits);
+        bits += 6;
+        if (bits >= 8) data[n++] = (uint8_t)(acc >> (bits -= 8));
+    }
+    *out = (ProtobufCBinaryData){n, data};
+    return ST_OK;
+}
+
+static status_t parse_integer(struct parser *p, json_t *j, int64_t lo, int64_t hi, int64_t *out) {
+    int64_t v;
+    double d = json_is_real(j) ? json_real_value(j) : 0.5;
+    if (json_is_integer(j))
+        v = json_integer_value(j);
+    else if (d == floor(d) && fabs(d) < 9e15)
+        v = (int64_t)d;
+    else if (!json_is_string(j) ||
+             !str_to_i64((struct str){json_string_value(j), json_string_length(j)}, &v))
+        return bad(p->path, "expected an integer");
+    if (v < lo || v > hi) return bad(p->path, "integer out of range");
+    *out = v;
+    return ST_OK;
+}
+
+static status_t parse_real(struct parser *p, json_t *j, double *out) {
+    if (json_is_number(j))
+        *out = json_number_value(j);
+    else if (!json_is_string(j) ||
+             !str_to_f64((struct str){json_string_value(j), json_string_length(j)}, out))
+        return bad(p->path, "expected a number");
+    return ST_OK;
+}
+
+static status_t parse_enum(struct parser *p, const ProtobufCFieldDescriptor *f, json_t *j,
+                           int *out) {
+    int64_t v;
+    if (json_is_string(j)) {
+        const ProtobufCEnumValue *e =
+            protobuf_c_enum_descriptor_get_value_by_name(f->descriptor, json_string_value(j));
+        if (!e) return bad(p->path, "no such enum value");
+        v = e->value;
+    } else
+        RETURN_IF_ERR(parse_integer(p, j, INT32_MIN, INT32_MAX, &v));
+    *out = (int)v;
+    return ST_OK;
+}
+
+static status_t parse_value(struct parser *p, const ProtobufCFieldDescriptor *f, json_t *j,
+                            void *v) {
+    int64_t i = 0;
+    double d = 0;
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+        RETURN_IF_ERR(parse_integer(p, j, INT32_MIN, INT32_MAX, &i));
+        *(int32_t *)v = (int32_t)i;
+        return ST_OK;
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        RETURN_IF_ERR(parse_integer(p, j, 0, UINT32_MAX, &i));
+        *(uint32_t *)v = (uint32_t)i;
+        return ST_OK;
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+        return parse_integer(p, j, INT64_MIN, INT64_MAX, v);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        RETURN_IF_ERR(parse_integer(p, j, 0, INT64_MAX, &i));
+        *(uint64_t *)v = (uint64_t)i;
+        return ST_OK;
+    case PROTOBUF_C_TYPE_FLOAT:
+        RETURN_IF_ERR(parse_real(p, j, &d));
+        *(float *)v = (float)d;
+        return ST_OK;
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return parse_real(p, j, v);
+    case PROTOBUF_C_TYPE_BOOL:
+        if (!json_is_boolean(j)) return bad(p->path, "expected true or false");
+        *(protobuf_c_boolean *)v = json_is_true(j);
+        return ST_OK;
+    case PROTOBUF_C_TYPE_ENUM:
+        return parse_enum(p, f, j, v);
+    case PROTOBUF_C_TYPE_STRING:
+        if (!json_is_string(j)) return bad(p->path, "expected a string");
+        if (strlen(json_string_value(j)) != json_string_length(j))
+            return bad(p->path, "string with a NUL");
+        *(char **)v = arena_strdup(p->a, json_string_value(j));
+        return ST_OK;
+    case PROTOBUF_C_TYPE_BYTES:
+        if (!json_is_string(j)) return bad(p->path, "expected a base64 string");
+        return parse_base64(p, (struct str){json_string_value(j), json_string_length(j)}, v);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return parse_message(p, f->descriptor, j, v);
+    }
+    return bad(p->path, "unknown field type");
+}
+
+static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f, json_t *j,
+                            uint8_t *m) {
+    if (json_is_null(j)) return ST_OK; // proto3 JSON: null is the default value
+    if (f->label != PROTOBUF_C_LABEL_REPEATED) {
+        if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) *(uint32_t *)(m + f->quantifier_offset) = f->id;
+        return parse_value(p, f, j, m + f->offset);
+    }
+    if (!json_is_array(j)) return bad(p->path, "expected an array");
+    size_t n = json_array_size(j), size = value_size(f->type), at = strlen(p->path);
+    uint8_t *v = arena_zalloc(p->a, n * size + 1);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(p->path + at, sizeof p->path - at, "[%zu]", i);
+        RETURN_IF_ERR(parse_value(p, f, json_array_get(j, i), v + i * size));
+    }
+    p->path[at] = 0;
+    *(size_t *)(m + f->quantifier_offset) = n;
+    *(void **)(m + f->offset) = v;
+    return ST_OK;
+}
+
+static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
+                              ProtobufCMessage **out) {
+    if (!json_is_object(j)) return bad(p->path, "expected an object");
+    if (++p->depth > JSON_MAX_DEPTH) return bad(p->path, "nested too deeply");
+    ProtobufCMessage *m = arena_zalloc(p->a, d->sizeof_message);
+    protobuf_c_message_init(d, m);
+    size_t at = strlen(p->path);
+    const char *key;
+    json_t *val;
+    json_object_foreach(j, key, val) {
+        snprintf(p->path + at, sizeof p->path - at, "%s%.64s", at ? "." : "", key);
+        const ProtobufCFieldDescriptor *f = json_field(d, str_of(key));
+        if (!f) return bad(p->path, "no such field");
+        RETURN_IF_ERR(parse_field(p, f, val, (uint8_t *)m));
+        p->path[at] = 0;
+    }
+    p->depth--;
+    *out = m;
+    return ST_OK;
+}
+
+status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                    ProtobufCMessage **out) {
+    json_error_t e;
+    if (text.n == 0) text = STR("{}");
+    json_t *j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
+    if (!j)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "request body is not JSON: line %d, column %d: %s", e.line,
+                                e.column, e.text),
+                         HLOD__V1__REASON__REASON_BAD_JSON);
+    struct parser p = {.a = a};
+    status_t st = parse_message(&p, d, j, out);
+    json_decref(j);
+    return st;
+}
+
+status_t json_set_text(struct arena *a, ProtobufCMessage *m, struct str name, struct str value) {
+    struct parser p = {.a = a};
+    snprintf(p.path, sizeof p.path, "%.*s", (int)(name.n < 64 ? name.n : 64), name.p);
+    const ProtobufCFieldDescriptor *f = json_field(m->descriptor, name);
+    if (!f || f->type == PROTOBUF_C_TYPE_MESSAGE) return bad(p.path, "no such parameter");
+    json_t *j;
+    if (f->type == PROTOBUF_C_TYPE_BOOL)
+        j = str_is(value, "1") || str_is(value, "true")    ? json_true()
+            : str_is(value, "0") || str_is(value, "false") ? json_false()
+                                                           : NULL;
+    else
+        j = json_stringn(value.p, value.n);
+    if (!j)
+        return bad(p.path,
+                   f->type == PROTOBUF_C_TYPE_BOOL ? "expected 0, 1, true or false" : "not UTF-8");
+    status_t st;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        uint8_t *base = (uint8_t *)m, **v = (uint8_t **)(base + f->offset);
+        size_t *n = (size_t *)(base + f->quantifier_offset), size = value_size(f->type);
+        uint8_t *grown = arena_zalloc(a, (*n + 1) * size);
+        if (*n) memcpy(grown, *v, *n * size);
+        st = parse_value(&p, f, j, grown + *n * size);
+        if (!st) *v = grown, ++*n;
+    } else
+        st = parse_field(&p, f, j, (uint8_t *)m);
+    json_decref(j);
+    return st;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// json: any protobuf-c message as proto3 JSON and back, by one walk over its field descriptors.
+// Names are lowerCamel (both forms are read), enums by name (numbers are read), bytes base64,
+// fields at their default left out. One relaxation: 64-bit integers below 2^53 are printed as
+// numbers, beyond as strings; both are read. Messages made here lie in an arena: never
+// protobuf_c_message_free_unpacked them. Thread: any.
+#pragma once
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+
+enum { JSON_MAX_DEPTH = 64 };
+void json_print(struct strbuf *b, const ProtobufCMessage *m);
+// INVALID_ARGUMENT with REASON_BAD_JSON: bad syntax (with line and column), an unknown field, a
+// wrong type; names the path ("inputs[2].shape").
+status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                    ProtobufCMessage **out) MUST_CHECK;
+// One field from its text, as a query parameter gives it; repeated fields are appended to. Messages
+// are not possible. A field is found by either form of its name.
+status_t json_set_text(struct arena *a, ProtobufCMessage *m, struct str name,
+                       struct str value) MUST_CHECK;
+const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d,
+                                           struct str name);               // NULL if absent
+void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b); // lowerCamel

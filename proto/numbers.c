@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+// See numbers.h. Decimal text of up to 19 digits and a small exponent is converted exactly with one
+// multiplication or division (both operands exact in a double, the classic fast path); the rest
+// goes to strtod.
+#include "proto/numbers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/hlod.pb-c.h"
+
+static const struct dtype_row rows[] = {
+#define DTYPE(name, oip, bytes, cls) {name, oip, bytes, NUM_##cls},
+#include "proto/dtypes.def"
+#undef DTYPE
+};
+
+const struct dtype_row *dtype_find(struct str name) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (str_is(name, rows[i].name) || (rows[i].oip && str_is(name, rows[i].oip)))
+            return &rows[i];
+    return NULL;
+}
+
+static uint16_t f16_of(float f) {
+    uint32_t x;
+    memcpy(&x, &f, 4);
+    uint32_t sign = x >> 16 & 0x8000, mag = x & 0x7fffffff;
+    if (mag > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (mag >= 0x47800000) return (uint16_t)(sign | 0x7c00); // 65536 and more
+    if (mag < 0x38800000) {                                  // subnormal: let the adder round
+        float t;
+        memcpy(&t, &mag, 4);
+        t += 0.5f; // 2^-24 is the last bit of 0.5
+        uint32_t u;
+        memcpy(&u, &t, 4);
+        return (uint16_t)(sign | (u - 0x3f000000));
+    }
+    mag += 0xc8000fff + (mag >> 13 & 1); // rebias and round to even
+    return (uint16_t)(sign | mag >> 13);
+}
+
+static float f16_to(uint16_t h) {
+    int e = h >> 10 & 31;
+    float m = (float)(h & 1023);
+    float v = e == 31 ? (m != 0 ? NAN : INFINITY) : e ? ldexpf(m + 1024, e - 25) : ldexpf(m, -24);
+    return h & 0x8000 ? -v : v;
+}
+
+static uint16_t bf16_of(float f) {
+    uint32_t x;
+    memcpy(&x, &f, 4);
+    if ((x & 0x7fffffff) > 0x7f800000) return (uint16_t)(x >> 16 | 0x40);
+    return (uint16_t)((x + 0x7fff + (x >> 16 & 1)) >> 16);
+}
+
+static float bf16_to(uint16_t h) {
+    uint32_t x = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &x, 4);
+    return f;
+}
+
+// ---- scan
+
+struct number {
+    bool negative, is_int; // is_int: magnitude is exact
+    uint64_t magnitude;
+    double d;
+};
+
+static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+static bool digit(const char *p, const char *end) {
+    return p < end && *p >= '0' && *p <= '9';
+}
+
+// Appends a decimal digit; false when the number would no longer fit.
+static bool append(uint64_t *m, char c) {
+    uint64_t t;
+    if (__builtin_mul_overflow(*m, 10, &t) || __builtin_add_overflow(t, (uint64_t)(c - '0'), &t))
+        return false;
+    *m = t;
+    return true;
+}
+
+// One JSON number at p; returns its end, or NULL.
+static const char *scan_number(const char *p, const char *end, struct number *out) {
+    const char *start = p;
+    struct number n = {.is_int = true};
+    if (p < end && *p == '-') n.negative = true, p++;
+    if (!digit(p, end) || (*p == '0' && digit(p + 1, end))) return NULL;
+    uint64_t m = 0;
+    int exp10 = 0;
+    bool exact = true; // all digits so far are in m
+    for (; digit(p, end); p++)
+        exact = exact && append(&m, *p);
+    n.is_int = exact;
+    if (p < end && *p == '.') {
+        n.is_int = false;
+        p++;
+        if (!digit(p, end)) return NULL;
+        for (; digit(p, end); p++, exp10--)
+            exact = exact && append(&m, *p);
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        n.is_int = false;
+        p++;
+        bool neg = p < end && *p == '-';
+        if (p < end && (*p == '-' || *p == '+')) p++;
+        if (!digit(p, end)) return NULL;
+        int e = 0;
+        for (; digit(p, end); p++)
+            if (e < 100000) e = e * 10 + (*p - '0');
+        exp10 += neg ? -e : e;
+    }
+    n.magnitude = m;
+    if (exact && m < 1ull << 53 && exp10 >= -22 && exp10 <= 22) {
+        double d = (double)m;
+        n.d = exp10 < 0 ? d / powers[-exp10] : d * powers[exp10];
+        if (n.negative) n.d = -n.d;
+    } else {
+        // strtod needs a terminator; a number this long is rare, a huge one is cut where more
+        // digits no longer matter to a double.
+        char tmp[800];
+        size_t len = (size_t)(p - start);
+        if (len >= sizeof tmp) return NULL;
+        memcpy(tmp, start, len);
+        tmp[len] = 0;
+        n.d = strtod(tmp, NULL);
+    }
+    *out = n;
+    return p;
+}
+
+static bool word(const char *p, const char *end, const char *w, size_t *len) {
+    size_t n = strlen(w);
+    if ((size_t)(end - p) < n || memcmp(p, w, n)) return false;
+    *len = n;
+    return true;
+}
+
+// Words that stand for elements: booleans, and non-finite numbers bare or quoted.
+static const char *scan_word(const char *p, const char *end, struct number *out) {
+    size_t n;
+    *out = (struct number){.is_int = true};
+    if (word(p, end, "true", &n)) {
+        out->magnitude = 1;
+        out->d = 1;
+        return p + n;
+    }
+    if (word(p, end, "false", &n)) return p + n;
+    out->is_int = false;
+    bool quoted = p < end && *p == '"';
+    p += quoted;
+    if (word(p, end, "NaN", &n))
+        out->d = (double)NAN;
+    else if (word(p, end, "Infinity", &n))
+        out->d = (double)INFINITY;
+    else if (word(p, end, "-Infinity", &n))
+        out->d = (double)-INFINITY;
+    else
+        return NULL;
+    p += n;
+    if (quoted && (p >= end || *p++ != '"')) return NULL;
+    return p;
+}
+
+static bool to_int(const struct number *v, int64_t *out) {
+    if (v->is_int) {
+        if (v->negative ? v->magnitude > 1ull << 63 : v->magnitude > INT64_MAX) return false;
+        *out = v->negative ? (int64_t)(0 - v->magnitude) : (int64_t)v->magnitude;
+        return true;
+    }
+    if (!(fabs(v->d) < 9007199254740993.0) || v->d != floor(v->d))
+        return false; // 1.0 and 1e3 are integers too
+    *out = (int64_t)v->d;
+    return true;
+}
+
+// Stores one element; false when it does not fit the type.
+static bool store(const struct number *v, enum number_class c, uint8_t *out) {
+    static const struct {
+        int64_t lo, hi;
+    } range[] = {[NUM_PRED] = {0, 1},
+                 [NUM_S8] = {-128, 127},
+                 [NUM_S16] = {-32768, 32767},
+                 [NUM_S32] = {INT32_MIN, INT32_MAX},
+                 [NUM_S64] = {INT64_MIN, INT64_MAX},
+                 [NUM_U8] = {0, 255},
+                 [NUM_U16] = {0, 65535},
+                 [NUM_U32] = {0, UINT32_MAX}};
+    float f = (float)v->d;
+    int64_t i;
+    switch (c) {
+    case NUM_F32:
+        memcpy(out, &f, 4);
+        return isfinite(f) || !isfinite(v->d);
+    case NUM_F64:
+        memcpy(out, &v->d, 8);
+        return true;
+    case NUM_F16: {
+        uint16_t h = f16_of(f);
+        memcpy(out, &h, 2);
+        return (h & 0x7fff) < 0x7c00 || !isfinite(v->d);
+    }
+    case NUM_BF16: {
+        uint16_t h = bf16_of(f);
+        memcpy(out, &h, 2);
+        return (h & 0x7fff) < 0x7f80 || !isfinite(v->d);
+    }
+    case NUM_U64:
+        if (v->is_int && !v->negative) {
+            memcpy(out, &v->magnitude, 8);
+            return true;
+        }
+        if (!to_int(v, &i) || i < 0) return false;
+        memcpy(out, &i, 8);
+        return true;
+    case NUM_PRED:
+    case NUM_S8:
+    case NUM_S16:
+    case NUM_S32:
+    case NUM_S64:
+    case NUM_U8:
+    case NUM_U16:
+    case NUM_U32:
+        if (!to_int(v, &i) || i < range[c].lo || i > range[c].hi) return false;
+        memcpy(out, &i,
+               c == NUM_S64                   ? 8
+               : c == NUM_S32 || c == NUM_U32 ? 4
+               : c == NUM_S16 || c == NUM_U16 ? 2
+                                              : 1); // little-endian
+        return true;
+    case NUM_RAW:
+        return false;
+    }
+    return false;
+}
+
+static status_t bad_data(const char *why, int64_t index, size_t offset) MUST_CHECK;
+static status_t bad_data(const char *why, int64_t index, size_t offset) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "tensor data, element %" PRId64 " (byte %zu): %s",
+                            index, offset, why),
+                     HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+}
+
+status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) {
+    const char *p = text.p, *end = text.p + text.n;
+    uint8_t *o = out;
+    int64_t i = 0;
+    int depth = 0;
+    bool value_may = true, opened = false,
+         array_seen = false; // value_may: a value or '[' may come here; opened: nothing since '['
+    if (t->cls == NUM_RAW) return bad_data("this type has no JSON form; send it as binary", 0, 0);
+    while (p < end) {
+        char c = *p;
+        size_t at = (size_t)(p - text.p);
+        if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
+            p++;
+        else if (c == '[') {
+            if (!value_may || ++depth > 64) return bad_data("unexpected '['", i, at);
+            array_seen = opened = true;
+            p++;
+        } else if (c == ']') {
+            if (depth == 0 || (value_may && !opened)) return bad_data("unexpected ']'", i, at);
+            depth--;
+            value_may = opened = false;
+            p++;
+        } else if (c == ',') {
+            if (value_may || depth == 0) return bad_data("unexpected ','", i, at);
+            value_may = true;
+            p++;
+        } else {
+            struct number v;
+            const char *q = c == '-' && p + 1 < end && p[1] == 'I' ? NULL : scan_number(p, end, &v);
+            if (!q) q = scan_word(p, end, &v);
+            if (!q || !value_may) return bad_data("not a number", i, at);
+            if (i >= n) return bad_data("more elements than the shape has", i, at);
+            if (!store(&v, t->cls, o)) return bad_data("value does not fit the type", i, at);
+            o += t->bytes;
+            i++;
+            p = q;
+            value_may = opened = false;
+        }
+    }
+    if (depth || (value_may && !array_seen)) return bad_data("data ends too early", i, text.n);
+    if (i != n)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "tensor data has %" PRId64 " elements, its shape has %" PRId64, i,
+                                n),
+                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    return ST_OK;
+}
+
+// ---- print
+
+static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max, bool single) {
+    if (isnan(v))
+        strbuf_puts(b, "\"NaN\"");
+    else if (isinf(v))
+        strbuf_puts(b, v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    else if (v == 0)
+        strbuf_puts(b, signbit(v) ? "-0.0" : "0");
+    else {
+        char tmp[40];
+        for (int d = digits_min;;
+             d = digits_max) { // two tries: most values are short or need all digits
+            snprintf(tmp, sizeof tmp, "%.*g", d, v);
+            if (d == digits_max ||
+                (single ? strtof(tmp, NULL) == (float)v : strtod(tmp, NULL) == v))
+                break;
+        }
+        strbuf_puts(b, tmp);
+    }
+}
+
+void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in) {
+    const uint8_t *p = in;
+    strbuf_putc(b, '[');
+    for (int64_t i = 0; i < n; i++, p += t->bytes) {
+        if (i) strbuf_putc(b, ',');
+        union {
+            int8_t s8;
+            int16_t s16;
+            int32_t s32;
+            int64_t s64;
+            uint16_t u16;
+            uint32_t u32;
+            uint64_t u64;
+            float f;
+            double d;
+        } v;
+        memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
+        switch (t->cls) {
+        case NUM_PRED:
+            strbuf_puts(b, *p ? "true" : "false");
+            break;
+        case NUM_S8:
+            strbuf_printf(b, "%d", v.s8);
+            break;
+        case NUM_S16:
+            strbuf_printf(b, "%d", v.s16);
+            break;
+        case NUM_S32:
+            strbuf_printf(b, "%" PRId32, v.s32);
+            break;
+        case NUM_S64:
+            strbuf_printf(b, "%" PRId64, v.s64);
+            break;
+        case NUM_U8:
+            strbuf_printf(b, "%d", *p);
+            break;
+        case NUM_U16:
+            strbuf_printf(b, "%d", v.u16);
+            break;
+        case NUM_U32:
+            strbuf_printf(b, "%" PRIu32, v.u32);
+            break;
+        case NUM_U64:
+            strbuf_printf(b, "%" PRIu64, v.u64);
+            break;
+        case NUM_F16:
+            print_f64(b, (double)f16_to(v.u16), 4, 9, true);
+            break;
+        case NUM_BF16:
+            print_f64(b, (double)bf16_to(v.u16), 4, 9, true);
+            break;
+        case NUM_F32:
+            print_f64(b, (double)v.f, 8, 9, true);
+            break;
+        case NUM_F64:
+            print_f64(b, v.d, 15, 17, false);
+            break;
+        case NUM_RAW:
+            strbuf_puts(b, "null");
+            break;
+        }
+    }
+    strbuf_putc(b, ']');
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// numbers: tensor elements between JSON text and little-endian bytes, without a tree (D18.11: a
+// general parser took most of a small request's time). Nested or flat arrays are read alike, as
+// row-major order; nesting is not compared with the shape, the count is. Thread: any.
+#pragma once
+#include "base/status.h"
+#include "base/str.h"
+
+enum number_class {
+    NUM_PRED,
+    NUM_S8,
+    NUM_S16,
+    NUM_S32,
+    NUM_S64,
+    NUM_U8,
+    NUM_U16,
+    NUM_U32,
+    NUM_U64,
+    NUM_F16,
+    NUM_BF16,
+    NUM_F32,
+    NUM_F64,
+    NUM_RAW
+};
+struct dtype_row {
+    const char *name, *oip; // oip NULL = none
+    int32_t bytes;
+    enum number_class cls; // NUM_RAW: has no JSON form
+};
+const struct dtype_row *dtype_find(struct str name); // by either name; NULL if unknown
+
+// Scans text (one JSON value: an array, nested at will, or a number) into out[0..n * bytes).
+// Exactly n elements are required. Integers out of range, fractions for integer types, junk:
+// INVALID_ARGUMENT, REASON_BAD_TENSOR_DATA, with the element's index and byte offset. "NaN",
+// "Infinity", "-Infinity" (strings or bare) are read for floats; true and false for pred.
+status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) MUST_CHECK;
+// Prints n elements as one flat JSON array, shortest text that reads back the same; non-finite
+// values as strings.
+void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in);

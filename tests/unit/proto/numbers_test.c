@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The number scanner against strtod, its limits, and print-then-scan over random bit patterns of
+// every type.
+#include "proto/numbers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t rng = 88172645463325252ull;
+static uint64_t next(void) {
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    return rng ^= rng << 17;
+}
+
+static void scan_bad(const char *text, const char *dtype, int64_t n, const char *words) {
+    uint8_t out[256];
+    status_t s = numbers_scan(str_of(text), dtype_find(str_of(dtype)), n, out);
+    if (st_code(s) != ST_INVALID_ARGUMENT) fail_msg("'%s' was taken", text);
+    if (!strstr(st_message(s), words))
+        fail_msg("'%s': '%s' lacks '%s'", text, st_message(s), words);
+    st_drop(s);
+}
+
+static void against_strtod(void **state) {
+    (void)state;
+    const struct dtype_row *f64 = dtype_find(STR("FP64"));
+    for (int i = 0; i < 200000; i++) {
+        char text[64];
+        uint64_t r = next();
+        double v, got;
+        memcpy(&v, &r, 8);
+        if (!isfinite(v)) continue;
+        switch (i % 4) {
+        case 0:
+            snprintf(text, sizeof text, "%.17g", v);
+            break;
+        case 1:
+            snprintf(text, sizeof text, "%.*f", (int)(r % 12), (double)(int64_t)r / 1e9);
+            break;
+        case 2:
+            snprintf(text, sizeof text, "%lld.%llue%d", (long long)(int32_t)r,
+                     (unsigned long long)(r >> 40), (int)(r >> 32 & 63) - 30);
+            break;
+        default:
+            snprintf(text, sizeof text, "%llu", (unsigned long long)r);
+            break;
+        }
+        status_t s = numbers_scan(str_of(text), f64, 1, &got);
+        if (s) fail_msg("%s: %s", text, st_message(s));
+        double want = strtod(text, NULL);
+        if (memcmp(&got, &want, 8)) fail_msg("%s: %.17g, strtod %.17g", text, got, want);
+    }
+}
+
+static void print_scan(void **state) {
+    (void)state;
+    const char *types[] = {"pred", "s8",  "s16", "s32",  "s64", "u8", "u16",
+                           "u32",  "u64", "f16", "bf16", "f32", "f64"};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+        const struct dtype_row *t = dtype_find(str_of(types[k]));
+        enum { N = 4096 };
+        uint64_t in[N], out[N];
+        for (int i = 0; i < N; i++)
+            in[i] = next();
+        if (t->cls == NUM_PRED)
+            for (int i = 0; i < N * 8; i++)
+                ((uint8_t *)in)[i] &= 1;
+        struct strbuf b = {0};
+        numbers_print(&b, t, N, in);
+        status_t s = numbers_scan((struct str){b.p, b.n}, t, N, out);
+        if (s) fail_msg("%s: %s", types[k], st_message(s));
+        for (int i = 0; i < N; i++) {
+            const uint8_t *x = (uint8_t *)in + i * t->bytes, *y = (uint8_t *)out + i * t->bytes;
+            uint64_t u = 0;
+            memcpy(&u, x, (size_t)t->bytes);
+            bool nan = (t->cls == NUM_F16 && (u & 0x7fff) > 0x7c00) ||
+                       (t->cls == NUM_BF16 && (u & 0x7fff) > 0x7f80) ||
+                       (t->cls == NUM_F32 && (u & 0x7fffffff) > 0x7f800000) ||
+                       (t->cls == NUM_F64 && (u << 1) > 0xffe0000000000000ull);
+            if (!nan && memcmp(x, y, (size_t)t->bytes))
+                fail_msg("%s: element %d, bits %llx", types[k], i, (unsigned long long)u);
+        }
+        strbuf_done(&b);
+    }
+}
+
+static void shapes_and_words(void **state) {
+    (void)state;
+    float f[4];
+    assert_null(
+        numbers_scan(STR(" [ [1, 2.5] ,[ -3e2,\"NaN\" ] ] "), dtype_find(STR("f32")), 4, f));
+    assert_true(f[0] == 1 && f[1] == 2.5f && f[2] == -300 && isnan(f[3]));
+    assert_null(numbers_scan(STR("7"), dtype_find(STR("f32")), 1, f));
+    assert_null(numbers_scan(STR("[]"), dtype_find(STR("f32")), 0, f));
+    assert_null(numbers_scan(STR("[ [ ] ]"), dtype_find(STR("f32")), 0, f));
+    assert_null(numbers_scan(STR("[-Infinity]"), dtype_find(STR("f32")), 1, f));
+    uint8_t p[2];
+    assert_null(numbers_scan(STR("[true,0]"), dtype_find(STR("BOOL")), 2, p));
+    assert_true(p[0] == 1 && p[1] == 0);
+    assert_null(dtype_find(STR("FP8")));
+}
+
+static void refusals(void **state) {
+    (void)state;
+    scan_bad("[1,2", "f32", 2, "too early");
+    scan_bad("[1,,2]", "f32", 2, "','");
+    scan_bad("[1,]", "f32", 1, "']'");
+    scan_bad("[1 2]", "f32", 2, "element 1");
+    scan_bad("[1,2,3]", "f32", 2, "more elements");
+    scan_bad("[1]", "f32", 2, "has 1 elements");
+    scan_bad("", "f32", 1, "too early");
+    scan_bad("[01]", "s32", 1, "element 0");
+    scan_bad("[300]", "u8", 1, "does not fit");
+    scan_bad("[-1]", "u64", 1, "does not fit");
+    scan_bad("[1.5]", "s64", 1, "does not fit");
+    scan_bad("[1e39]", "f32", 1, "does not fit");
+    scan_bad("[70000]", "f16", 1, "does not fit");
+    scan_bad("[9223372036854775808]", "s64", 1, "does not fit");
+    scan_bad("[nan]", "f32", 1, "not a number");
+    scan_bad("[\"NaN]", "f32", 1, "not a number");
+    scan_bad("[1]", "c64", 1, "binary");
+    scan_bad("1,2", "f32", 2, "','");
+    scan_bad("[1][2]", "f32", 2, "'['");
+}
+
+int main(void) {
+    const struct CMUnitTest t[] = {cmocka_unit_test(against_strtod), cmocka_unit_test(print_scan),
+                                   cmocka_unit_test(shapes_and_words), cmocka_unit_test(refusals)};
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
