@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile: the one door of the compiler. Program bytes, bindings, options, target -> executable; executable <-> artefact bytes (D4).
+// compile: the one door of the compiler. Program bytes, bindings, options, target -> executable;
+// executable <-> artefact bytes (D4).
 #pragma once
 #include "compiler/codegen/codegen.h"
 #include "compiler/frontend/frontend.h"
@@ -8,10 +9,16 @@ struct compile_options {
     enum precision precision;
     const char *disable_passes; // comma separated, "" = none
     const char *disable_rules;
-    bool verify_each;           // verify between passes (always on in debug builds)
+    bool verify_each; // verify between passes (always on in debug builds)
 };
-struct pass_stat { const char *name; int64_t ns; int64_t instrs_before, instrs_after; bool changed; };
-// Progress and cancellation during a compile; both optional. `pass` NULL when a phase is meant ("lower", "codegen").
+struct pass_stat {
+    const char *name;
+    int64_t ns;
+    int64_t instrs_before, instrs_after;
+    bool changed;
+};
+// Progress and cancellation during a compile; both optional. `pass` NULL when a phase is meant
+// ("lower", "codegen").
 struct compile_observer {
     void *ctx;
     void (*on_pass)(void *ctx, const struct pass_stat *s);
@@ -22,26 +29,31 @@ struct compile_observer {
 // The result. Modules are owned; the rest lies in `arena` (owned).
 struct executable {
     struct arena *arena;
-    struct hlo_module *main, *prepare;  // prepare may have an empty root tuple
-    const char *hlo_before;             // text of the module before any pass
-    struct hlo_counts before, after;    // unsplit module before; main after
+    struct hlo_module *main, *prepare; // prepare may have an empty root tuple
+    const char *hlo_before;            // text of the module before any pass
+    struct hlo_counts before, after;   // unsplit module before; main after
     struct hlo_counts prepare_counts;
-    struct pass_stat *passes; int32_t n_passes;
+    struct pass_stat *passes;
+    int32_t n_passes;
     struct kernel_set kernels, prepare_kernels;
     int64_t compile_ns, peak_bytes, values_bytes; // peak: plan of main
     const char *target_id, *options_text, *build_id;
-    struct signature sig;               // with concrete shapes
+    struct signature sig; // with concrete shapes
 };
 void executable_free(struct executable *e);
-status_t hlo_compile(const char *format, const struct lower_request *req, const struct compile_options *opt, const struct target *t,
+status_t hlo_compile(const char *format, const struct lower_request *req,
+                     const struct compile_options *opt, const struct target *t,
                      const struct compile_observer *obs, struct executable **out) MUST_CHECK;
 // The same from a module (hlo-opt, hlo-run, tests). Takes m.
-status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt, const struct target *t, const struct compile_observer *obs,
+status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt,
+                            const struct target *t, const struct compile_observer *obs,
                             struct executable **out) MUST_CHECK;
 // Canonical text of the options, as it enters the cache key.
 void compile_options_print(struct strbuf *b, const struct compile_options *o);
-status_t compile_options_parse(struct arena *a, struct str text, struct compile_options *out) MUST_CHECK;
+status_t compile_options_parse(struct arena *a, struct str text,
+                               struct compile_options *out) MUST_CHECK;
 const char *compile_build_id(void); // of this compiler binary (GNU build id note), hex
-// Artefact: a protobuf message (proto/artifact.proto). Unpack checks version, build and target of the caller.
+// Artefact: a protobuf message (proto/artifact.proto). Unpack checks version, build and target of
+// the caller.
 status_t executable_pack(const struct executable *e, struct strbuf *out) MUST_CHECK;
 status_t executable_unpack(struct span bytes, struct executable **out) MUST_CHECK;

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// target: what the compiler must know of a device without knowing the device. Filled in by devices/ (or from a text description) and passed to hlo_compile.
-// `id` is canonical text over everything here that changes the code: it is part of the cache key.
+// target: what the compiler must know of a device without knowing the device. Filled in by devices/
+// (or from a text description) and passed to hlo_compile. `id` is canonical text over everything
+// here that changes the code: it is part of the cache key.
 #pragma once
 #include "compiler/ir/module.h"
 
 struct target {
-    const char *id;           // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
-    const char *kind;         // "cpu", "sim", later "tpu", "gpu"
+    const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
+    const char *kind; // "cpu", "sim", later "tpu", "gpu"
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
-    int vector_bits;          // 512, 256, 128
-    int conv_block;           // channel block of library layouts: 16, 8, or 0 = no blocked layouts
-    int threads;              // compute threads the code is made for
+    int vector_bits;                                    // 512, 256, 128
+    int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
+    int threads;    // compute threads the code is made for
     int64_t max_fusion_operands;
-    // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)? Pure, same answer every time. NULL = no library.
+    // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
+    // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);
-    // Does the library want blocked layouts for this plain convolution's input and output? (false for 3 input channels: input stays as it is)
-    bool (*wants_blocked)(const struct target *t, const struct hlo_instr *conv, bool *out_input, bool *out_output);
+    // Does the library want blocked layouts for this plain convolution's input and output? (false
+    // for 3 input channels: input stays as it is)
+    bool (*wants_blocked)(const struct target *t, const struct hlo_instr *conv, bool *out_input,
+                          bool *out_output);
 };
-enum precision { PRECISION_DEFAULT, PRECISION_STRICT }; // strict: no Winograd, no reassociation beyond sums, no approximate functions beyond 4 ULP
+enum precision {
+    PRECISION_DEFAULT,
+    PRECISION_STRICT
+}; // strict: no Winograd, no reassociation beyond sums, no approximate functions beyond 4 ULP

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// cases: test files of operations (tests/ops). A file has one or more cases separated by lines "//
+// ----"; a case is an HLO module with comment lines
+//     // IN: <literal>       one per entry parameter, in order
+//     // OUT: <literal>      one per leaf of the result
+//     // TOL: <number>       relative tolerance against the largest magnitude of the expected
+//     value; 0 = exact (default for integers), 1e-6 for floats
+// Literals are HLO text in the parameter's or result's shape.
+#pragma once
+#include <stdio.h>
+
+#include "compiler/ir/module.h"
+
+struct test_case {
+    struct hlo_module *m;  // owned
+    struct literal **in;   // [params] in m's arena
+    struct literal **want; // [leaves]
+    int n_in, n_want;
+    double tol; // < 0 = default for the type
+    int line;   // where the case begins
+};
+// The next case of *text, which advances. out->m NULL at the end. INVALID_ARGUMENT on a file that
+// is not well formed.
+status_t case_next(struct str *text, int *line, struct test_case *out) MUST_CHECK;
+void case_done(struct test_case *c);
+// Compares leaf k; false and a message in `why` when it differs.
+bool case_matches(const struct test_case *c, int k, const struct literal *got, struct strbuf *why);
+// Runs all cases of a file on the reference evaluator; prints failures; *out_rc 1 when some failed.
+// A file without cases is an error.
+status_t cases_check(struct str text, FILE *log, int *out_rc) MUST_CHECK;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// eval: the reference evaluator, which is the specification of every op. Slow and obvious; constant
+// folding uses it, every device is tested against it, and it is the last entry of the CPU's
+// implementation list. Budgets bound memory, steps and nesting. Thread: any, one hlo_eval per
+// thread.
+#pragma once
+#include "compiler/ir/op.h"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+#define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \
+    status_t hlo_eval_##e(struct hlo_eval *ev, const struct hlo_instr *i,                          \
+                          struct literal *const *in, struct literal **out) MUST_CHECK;
+#include "compiler/ir/ops.def"
+#undef OP
+#pragma GCC diagnostic pop
+
+struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps
+// A zeroed literal of i's shape within the budget.
+status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i,
+                        struct literal **out) MUST_CHECK;
+status_t hlo_eval_charge(struct hlo_eval *ev, const struct shape *s) MUST_CHECK;
+// args[k] = parameter k. Shapes are checked. UNIMPLEMENTED names the instruction whose op has no
+// rule; CANCELLED when ev->cancel is set.
+status_t hlo_eval_computation(struct hlo_eval *ev, const struct hlo_computation *c,
+                              struct literal *const *args, int n, struct literal **out) MUST_CHECK;
+status_t hlo_eval_module(struct hlo_eval *ev, const struct hlo_module *m,
+                         struct literal *const *args, int n, struct literal **out) MUST_CHECK;
+// A scalar computation prepared for many calls (reducers, comparators, map): no allocation that
+// grows with the number of calls.
+struct hlo_fn;
+status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c,
+                     struct hlo_fn **out) MUST_CHECK;
+struct literal *hlo_fn_arg(struct hlo_fn *f, int k); // scalar to be set before the call
+status_t hlo_fn_call(struct hlo_fn *f,
+                     struct literal **out) MUST_CHECK; // result valid until the next call
+void hlo_fn_close(struct hlo_fn *f);                   // NULL is fine

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo-opt: the compiler developer's tool. Reads a module, does what the options say, prints HLO
+// text (or another stage) on stdout. Each group of options lives in its own opt_*.c; this file only
+// reads the command line and the input.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/str.h"
+#include "compiler/opt.h"
+
+static const char usage[] =
+    "usage: hlo-opt [OPTION...] FILE|-\n"
+    "  --canonical           print the canonical text (names replaced, no metadata)\n"
+    "  --hash                print the SHA-256 of the canonical graph\n"
+    "  --counts              print instruction counts\n"
+    "  --eval                evaluate with the inputs in the file's comments, compare (see "
+    "tests/ops/README.md)\n"
+    "  --no-output           parse and verify only\n"
+    "Exit codes: 0 ok, 1 results differ, 2 usage, 3 module refused.\n";
+
+static status_t read_file(const char *path, struct strbuf *out) {
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rbe");
+    if (!f) return st_errno(errno, path);
+    char buf[65536];
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;)
+        strbuf_add(out, buf, n);
+    int err = ferror(f) ? errno : 0;
+    if (f != stdin) fclose(f);
+    return err ? st_errno(err, path) : ST_OK;
+}
+
+int main(int argc, char **argv) {
+    struct opt_options o = {.print = true};
+    for (int k = 1; k < argc; k++) {
+        const char *arg = argv[k];
+        if (strcmp(arg, "--help") == 0) return fputs(usage, stdout) < 0;
+        if (strcmp(arg, "--canonical") == 0)
+            o.canonical = true;
+        else if (strcmp(arg, "--hash") == 0)
+            o.hash = true;
+        else if (strcmp(arg, "--counts") == 0)
+            o.counts = true;
+        else if (strcmp(arg, "--eval") == 0)
+            o.eval = true;
+        else if (strcmp(arg, "--no-output") == 0)
+            o.print = false;
+        else if (arg[0] == '-' && arg[1])
+            return fprintf(stderr, "hlo-opt: unknown option %s\n%s", arg, usage), 2;
+        else
+            o.path = arg;
+    }
+    if (!o.path) return fputs(usage, stderr), 2;
+    struct strbuf text = {0};
+    status_t st = read_file(o.path, &text);
+    int rc = 0;
+    if (!st) st = opt_run(&o, (struct str){strbuf_cstr(&text), text.n}, &rc);
+    strbuf_done(&text);
+    if (!st) return rc;
+    fprintf(stderr, "hlo-opt: %s: %s: %s\n", o.path, st_code_name(st_code(st)), st_message(st));
+    st_drop(st);
+    return 3;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation of type changes, comparison, clamp, select and precision reduction.
+#include <math.h>
+
+#include "compiler/eval.h"
+#include "compiler/ops/index.h"
+
+#define EVAL(op)                                                                                   \
+    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
+                           struct literal *const *in, struct literal **out)
+
+EVAL(CONVERT) {
+    RETURN_IF_ERR(hlo_eval_charge(ev, i->shape));
+    struct literal *r = lit_convert(ev->arena, in[0], i->shape->dtype);
+    *out = r;
+    return ST_OK;
+}
+EVAL(BITCAST_CONVERT) {
+    *out = lit_borrow(ev->arena, i->shape, in[0]->data);
+    return ST_OK;
+}
+
+// Total order of floats (IEEE 754 totalOrder): the bits as sign-magnitude made two's complement.
+static int64_t total_order(const struct literal *l, int64_t k) {
+    double v = lit_get_f64(l, k);
+    int64_t b;
+    if (isnan(v)) v = signbit(v) ? -(double)NAN : (double)NAN;
+    memcpy(&b, &v, sizeof b);
+    return b < 0 ? (int64_t)(INT64_MIN + ~b) : b;
+}
+#define COMPARE(d, x, y)                                                                           \
+    ((d) == CMP_EQ   ? (x) == (y)                                                                  \
+     : (d) == CMP_NE ? (x) != (y)                                                                  \
+     : (d) == CMP_GE ? (x) >= (y)                                                                  \
+     : (d) == CMP_GT ? (x) > (y)                                                                   \
+     : (d) == CMP_LE ? (x) <= (y)                                                                  \
+                     : (x) < (y))
+
+EVAL(COMPARE) {
+    struct literal *r;
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    enum cmp_direction d = HLO_ATTR(i, compare)->direction;
+    bool total = HLO_ATTR(i, compare)->type == CMPT_TOTALORDER;
+    enum dtype t = in[0]->shape->dtype;
+    for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
+        bool v;
+        if (dtype_is_complex(t)) {
+            double x[2], y[2];
+            lit_get_c128(in[0], k, x);
+            lit_get_c128(in[1], k, y);
+            bool same = x[0] == y[0] && x[1] == y[1];
+            if (d != CMP_EQ && d != CMP_NE)
+                return st_new(ST_INVALID_ARGUMENT,
+                              "instruction '%s': complex numbers have no order", i->name);
+            v = same == (d == CMP_EQ);
+        } else if (dtype_is_float(t)) {
+            if (total) {
+                int64_t x = total_order(in[0], k), y = total_order(in[1], k);
+                v = COMPARE(d, x, y);
+            } else {
+                double x = lit_get_f64(in[0], k), y = lit_get_f64(in[1], k);
+                v = COMPARE(d, x, y);
+            }
+        } else if (t == DT_U64) {
+            uint64_t x = (uint64_t)lit_get_i64(in[0], k), y = (uint64_t)lit_get_i64(in[1], k);
+            v = COMPARE(d, x, y);
+        } else {
+            int64_t x = lit_get_i64(in[0], k), y = lit_get_i64(in[1], k);
+            v = COMPARE(d, x, y);
+        }
+        lit_set_i64(r, k, v);
+    }
+    *out = r;
+    return ST_OK;
+}
+
+EVAL(SELECT) {
+    if (shape_is_tuple(i->shape)) {
+        *out = lit_get_i64(in[0], 0) ? in[1] : in[2];
+        return ST_OK;
+    }
+    struct literal *r;
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    bool scalar = in[0]->shape->rank == 0;
+    for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
+        element_copy(r, k, lit_get_i64(in[0], scalar ? 0 : k) ? in[1] : in[2], k);
+    *out = r;
+    return ST_OK;
+}
+
+// min(max(lo, x), hi); NaN anywhere gives NaN.
+EVAL(CLAMP) {
+    struct literal *r;
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    bool f = dtype_is_float(r->shape->dtype), u64 = r->shape->dtype == DT_U64;
+    for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
+        int64_t l = in[0]->shape->rank ? k : 0, h = in[2]->shape->rank ? k : 0;
+        if (f) {
+            double lo = lit_get_f64(in[0], l), x = lit_get_f64(in[1], k),
+                   hi = lit_get_f64(in[2], h);
+            lit_set_f64(r, k,
+                        isnan(x) || isnan(lo) || isnan(hi) ? (double)NAN : fmin(fmax(lo, x), hi));
+        } else {
+            int64_t bias = u64 ? INT64_MIN : 0; // makes unsigned order signed
+            int64_t lo = lit_get_i64(in[0], l) ^ bias, x = lit_get_i64(in[1], k) ^ bias,
+                    hi = lit_get_i64(in[2], h) ^ bias;
+            x = x < lo ? lo : x;
+            lit_set_i64(r, k, (x > hi ? hi : x) ^ bias);
+        }
+    }
+    *out = r;
+    return ST_OK;
+}
+
+// Rounds to e exponent and m mantissa bits, to nearest even; below the smallest normal number of
+// the narrow exponent goes to signed zero, above its largest to infinity.
+static double reduce_precision(double v, int64_t e, int64_t m) {
+    if (!isfinite(v) || v == 0) return isnan(v) && m == 0 ? (double)INFINITY : v;
+    int exp, bias = (1 << (e - 1)) - 1;
+    frexp(v, &exp);
+    double r = ldexp(rint(ldexp(v, (int)m + 1 - exp)), exp - 1 - (int)m);
+    frexp(r, &exp);
+    if (exp - 1 > bias) return copysign((double)INFINITY, v);
+    return exp - 1 < 1 - bias ? copysign(0, v) : r;
+}
+EVAL(REDUCE_PRECISION) {
+    struct literal *r;
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    int64_t e = HLO_ATTR(i, redprec)->exponent_bits, m = HLO_ATTR(i, redprec)->mantissa_bits;
+    if (e < 1 || e > 11 || m < 0 || m > 52)
+        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': %lld exponent and %lld mantissa bits",
+                      i->name, (long long)e, (long long)m);
+    for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
+        lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m));
+    *out = r;
+    return ST_OK;
+}
