@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's life: start, what is missing next, events and timings, the one end. See sched.h for the
+// picture.
+#include "scheduler/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+const struct job_result *job_result(const struct job *j) {
+    return &j->r;
+}
+int64_t job_start_ns(const struct job *j) {
+    return j->start_ns;
+}
+
+void job_event(struct job *j, Hlod__V1__Event *e) {
+    if (j->finished || !j->spec.on_event) return;
+    e->t_ms = (double)(clock_ns() - j->start_ns) / 1e6;
+    j->spec.on_event(j->spec.ctx, e);
+}
+
+void job_timing(struct job *j, const char *name, int64_t ns) {
+    if (j->r.n_timings >= sizeof j->r.timings / sizeof *j->r.timings) return;
+    Hlod__V1__Timing *t = arena_new_of(&j->arena, Hlod__V1__Timing);
+    hlod__v1__timing__init(t);
+    t->name = (char *)name; // always a literal
+    t->ms = (double)ns / 1e6;
+    j->r.timings[j->r.n_timings++] = t;
+}
+
+// Lets go of everything in flight. The job's results stay.
+static void detach(struct job *j) {
+    task_drop(&j->task);
+    if (j->op) op_leave(j->op, j);
+    if (j->call) job_drop_call(j);
+    if (j->worker) {
+        worker_release(j->worker);
+        j->worker = NULL;
+    }
+    loop_timer_free(j->deadline);
+    j->deadline = NULL;
+    j->waits_for_worker = j->woken = false;
+    *(j->prev ? &j->prev->next : &j->s->jobs) = j->next;
+    if (j->next) j->next->prev = j->prev;
+    metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
+}
+
+void job_finish(struct job *j, status_t st) {
+    if (j->finished) {
+        st_drop(st);
+        return;
+    }
+    job_timing(j, "total", clock_ns() - j->start_ns);
+    j->finished = true;
+    detach(j);
+    static const char *const kinds[] = {"compile", "run", "inspect"};
+    char key[65] = "-";
+    if (!digest_is_zero(j->key)) digest_hex(j->key, key);
+    struct strbuf times = {0};
+    for (size_t i = 0; i < j->r.n_timings; i++)
+        strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
+    log_event(LOG_INFO, "job.done", "job=%llu kind=%s key=%s dev=%s%s code=%s",
+              (unsigned long long)j->r.id, kinds[j->spec.kind], key,
+              j->r.device ? j->r.device : "-", strbuf_cstr(&times),
+              st ? st_code_name(st_code(st)) : "OK");
+    strbuf_done(&times);
+    j->spec.on_done(j->spec.ctx, j, st);
+}
+
+void job_cancel(struct job *j) {
+    if (j->finished) return;
+    j->finished = j->cancelled = true;
+    metric_add(M_CANCELS, 1);
+    log_event(LOG_INFO, "job.cancelled", "job=%llu after_ms=%.1f", (unsigned long long)j->r.id,
+              (double)(clock_ns() - j->start_ns) / 1e6);
+    detach(j);
+}
+
+// The arena may still be used by pool work of a resolve: then that frees the job.
+void job_free(struct job *j) {
+    if (!j) return;
+    if (j->resolving) {
+        j->free_later = true;
+        return;
+    }
+    model_unref(j->model);
+    model_unref(j->weights);
+    exe_unref(j->exe);
+    if (j->run) hlod__wire__run_reply__free_unpacked(j->run, NULL);
+    if (j->inspect) hlod__wire__inspect_reply__free_unpacked(j->inspect, NULL);
+    for (int i = 0; i < j->r.n_fds; i++)
+        if (j->r.fds[i] >= 0) close(j->r.fds[i]);
+    arena_done(&j->arena);
+    free(j);
+}
+
+static void on_deadline(void *arg) {
+    struct job *j = arg;
+    job_finish(j,
+               st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
+                                (long long)j->spec.timeout_ms,
+                                j->call                             ? "running"
+                                : j->task.item.queued               ? "waiting for a device worker"
+                                : j->op && j->op->task.item.queued  ? "waiting for a compile worker"
+                                : j->op && j->op->kind == OP_INGEST ? "reading the model"
+                                : j->op && j->op->kind == OP_PREPARE ? "preparing weights"
+                                : j->op                              ? "compiling"
+                                                                     : "starting"),
+                         HLOD__V1__REASON__REASON_DEADLINE));
+}
+
+static void first_step(void *arg) {
+    struct job *j = arg;
+    j->resolving = false;
+    if (j->free_later)
+        job_free(j);
+    else if (!j->finished)
+        job_advance(j);
+}
+
+struct job *job_start(struct sched *s, const struct job_spec *spec) {
+    struct job *j = calloc(1, sizeof *j);
+    if (!j) abort();
+    j->s = s;
+    j->spec = *spec;
+    j->start_ns = clock_ns();
+    j->r.id = ++s->next_job;
+    j->r.source = spec->model;
+    if (!j->spec.timeout_ms) j->spec.timeout_ms = s->cfg.default_timeout_ms;
+    if (j->spec.timeout_ms) {
+        j->deadline = loop_timer_new(s->loop, on_deadline, j);
+        loop_timer_start(j->deadline, j->spec.timeout_ms);
+    }
+    j->next = s->jobs;
+    if (j->next) j->next->prev = j;
+    s->jobs = j;
+    metric_set(M_JOBS_ACTIVE, ++s->n_jobs);
+    j->resolving = true; // a posted step holds it, see job_free
+    loop_post(s->loop, first_step, j);
+    return j;
+}
+
+static void emit_compiled(struct job *j) {
+    char hex[65];
+    digest_hex(j->key, hex);
+    Hlod__V1__CompiledEvent compiled = HLOD__V1__COMPILED_EVENT__INIT;
+    compiled.digest = hex;
+    compiled.cache_hit = j->r.cache_hit;
+    compiled.ms = j->exe->info->compile_ms;
+    compiled.before = j->exe->info->before;
+    compiled.after = j->exe->info->after;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_COMPILED;
+    e.compiled = &compiled;
+    job_event(j, &e);
+}
+
+void job_advance(struct job *j) {
+    if (j->finished) return;
+    if (j->s->stopping) {
+        job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
+                                HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+        return;
+    }
+    if (!j->model) {
+        job_resolve(j);
+        return;
+    }
+    j->r.model = j->model->rec;
+    j->r.source = j->model->source;
+    if (!j->bound) {
+        bool wait = false;
+        status_t st = job_bind(j, &wait);
+        if (st) job_finish(j, st);
+        if (st || wait) return;
+        j->bound = true;
+    }
+    if (!j->exe) {
+        struct exe *e = sched_exe(j->s, j->key);
+        if (!e) {
+            j->told_compiled = false;
+            if (j->worker) { // a compile may take long: let others have the place
+                worker_release(j->worker);
+                j->worker = NULL;
+            }
+            op_exe_start(j);
+            return;
+        }
+        j->exe = exe_ref(e);
+        j->r.cache_hit = true;
+        metric_add(M_CACHE_HITS, 1);
+    }
+    j->r.exe = j->exe->info;
+    if (!j->told_compiled) {
+        j->told_compiled = true;
+        emit_compiled(j);
+    }
+    switch (j->spec.kind) {
+    case JOB_COMPILE:
+        job_finish(j, ST_OK);
+        return;
+    case JOB_RUN:
+        job_run(j);
+        return;
+    case JOB_INSPECT:
+        job_inspect(j);
+        return;
+    }
+}

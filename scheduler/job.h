@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// job: one request's way through ingest, compile, prepare and run (D13), doing whichever are
+// missing and telling its owner as it goes. What several jobs need at once is done once. A job ends
+// exactly once: with its result, an error, its deadline, or job_cancel. sched is the whole
+// scheduler: store, journal, workers, queue, records in memory. Thread: loop.
+#pragma once
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/numbers.h"
+#include "proto/wire.pb-c.h"
+#include "scheduler/pool.h"
+
+struct journal;
+struct loop;
+struct sched;
+struct store;
+
+struct sched_config {
+    struct pool_config pool;    // on_change is the scheduler's own
+    int32_t max_queue;          // jobs waiting for a worker; beyond: RESOURCE_EXHAUSTED
+    int64_t default_timeout_ms; // of a job that names none; 0 = no deadline
+    Hlod__Wire__Limits limits;  // of models
+    int64_t cache_budget_bytes; // for CacheStats
+};
+status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
+                   const struct sched_config *cfg, struct sched **out) MUST_CHECK;
+void sched_stop(struct sched *s); // ends all jobs with UNAVAILABLE, stops the workers
+void sched_free(struct sched *s);
+int sched_active(const struct sched *s); // jobs not yet finished
+bool sched_can_serve(struct sched *s);   // a worker of each role is up
+struct pool *sched_pool(struct sched *s);
+struct store *sched_store(struct sched *s);
+struct journal *sched_journal(struct sched *s);
+struct loop *sched_loop(struct sched *s);
+const struct sched_config *sched_cfg(const struct sched *s);
+void sched_forget_executable(struct sched *s, struct digest key); // it was removed from the store
+
+enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT };
+struct job_input {
+    const char *name; // "" = by position
+    const struct dtype_row *dtype;
+    int32_t rank;
+    const int64_t *dims;
+    int64_t offset, size; // in the payload
+};
+struct job;
+struct job_spec { // everything borrowed until on_done
+    enum job_kind kind;
+    struct digest model; // of a source or an executable
+    bool has_weights;
+    struct digest weights;           // source whose weights to use with an executable
+    const char *format;              // hint for ingest
+    Hlod__V1__ShapeBinding **shapes; // JOB_COMPILE
+    size_t n_shapes;
+    const struct job_input *inputs; // JOB_RUN
+    size_t n_inputs;
+    int payload_fd; // memfd with the inputs, or -1: they are in payload_bytes
+    struct span payload_bytes;
+    char **outputs;
+    size_t n_outputs;
+    const Hlod__V1__CompileOptions *options; // NULL = defaults
+    const char *device, *stage;              // "" where not given
+    int64_t timeout_ms;                      // 0 = the default
+    int32_t priority;
+    uint32_t repeat;
+    bool profile, no_compile;
+    void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
+    void (*on_done)(
+        void *ctx, struct job *j,
+        status_t st); // takes st; the result is valid until job_free, which the owner calls
+    void *ctx;
+};
+struct job *job_start(struct sched *s,
+                      const struct job_spec *spec); // on_done never fires from inside
+void job_cancel(struct job *j); // on_done does not fire any more; still job_free it
+void job_free(struct job *j);   // after on_done or job_cancel; NULL is fine
+
+struct job_result {
+    uint64_t id;
+    const Hlod__Wire__IngestReply *model; // NULL if not reached
+    const Hlod__V1__ExecutableInfo *exe;  // NULL if not reached
+    struct digest source;
+    bool ingest_hit, cache_hit, joined;
+    const char *device;
+    const Hlod__Wire__RunReply *run; // JOB_RUN
+    int fds[FRAME_MAX_FDS];          // of run's or inspect's blobs; the job's
+    int n_fds;
+    const uint32_t *outputs; // signature index of each of run->outputs
+    size_t n_outputs;
+    const Hlod__Wire__Blob *text;  // JOB_INSPECT
+    Hlod__V1__Timing *timings[10]; // in order; the last is total
+    size_t n_timings;
+};
+const struct job_result *job_result(const struct job *j);
+int64_t job_start_ns(const struct job *j);

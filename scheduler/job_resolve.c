@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a digest to records (memory, then journal, then ingest), and from shapes to the key. A
+// digest may name a source or an executable; an executable brings the source it was compiled from,
+// whose weights are used unless the request names another source of the same program.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/store.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+// What pool work found for one digest.
+struct lookup {
+    struct job *j;
+    struct arena arena;
+    Hlod__Wire__IngestReply *source;
+    Hlod__V1__ExecutableInfo *exe;
+    struct digest model;              // of source
+    Hlod__Wire__IngestReply *weights; // of spec.weights
+    bool have_blob;
+    bool want_model, want_weights;
+    status_t st;
+};
+
+static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
+    struct span rec;
+    status_t st = journal_get(l->j->s->journal, JOURNAL_SOURCE, d, &l->arena, &rec);
+    if (st) {
+        if (st_code(st) != ST_NOT_FOUND)
+            l->st = st;
+        else
+            st_drop(st);
+        return NULL;
+    }
+    Hlod__Wire__IngestReply *r = hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
+    if (r && (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)) {
+        hlod__wire__ingest_reply__free_unpacked(r, NULL);
+        r = NULL;
+    }
+    return r;
+}
+
+static void lookup_work(void *arg) {
+    struct lookup *l = arg;
+    struct job *j = l->j;
+    if (l->want_model) {
+        l->model = j->spec.model;
+        l->source = j->tried_ingest ? NULL : read_source(l, l->model);
+        struct span rec;
+        if (!l->source && !l->st) {
+            status_t st =
+                journal_get(j->s->journal, JOURNAL_EXECUTABLE, j->spec.model, &l->arena, &rec);
+            if (!st) l->exe = hlod__v1__executable_info__unpack(NULL, rec.n, rec.p);
+            st_drop(st);
+            if (l->exe && digest_parse(str_of(l->exe->source_digest), &l->model))
+                l->source = read_source(l, l->model);
+        }
+        l->have_blob = store_has(j->s->store, STORE_BLOB, l->model);
+    }
+    if (l->want_weights && !l->st) l->weights = read_source(l, j->spec.weights);
+}
+
+static status_t not_found(struct digest d) MUST_CHECK;
+static status_t not_found(struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return st_reason(st_new(ST_NOT_FOUND, "no model or executable %s here", hex),
+                     HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+}
+
+// The job was for an executable: its key and how it was made come from its record.
+static status_t adopt_exe(struct job *j, struct exe *e) {
+    const Hlod__V1__ExecutableInfo *x = e->info;
+    j->key = e->key;
+    j->exe = exe_ref(e);
+    j->bound = true;
+    j->device_kind = arena_strdup(&j->arena, x->device_kind);
+    j->n_bindings = 0;
+    j->bindings = arena_array(&j->arena, Hlod__Wire__Binding *, x->n_bindings + 1);
+    for (size_t i = 0; i < x->n_bindings; i++) {
+        struct str value = str_of(x->bindings[i]), symbol;
+        Hlod__Wire__Binding *b = arena_new_of(&j->arena, Hlod__Wire__Binding);
+        hlod__wire__binding__init(b);
+        const char *eq = strrchr(x->bindings[i], '=');
+        if (!eq || !str_to_i64(str_of(eq + 1), &b->size))
+            return st_new(ST_DATA_LOSS, "unreadable record of an executable");
+        symbol = (struct str){value.p, (size_t)(eq - value.p)};
+        b->symbol = arena_strndup(&j->arena, symbol.p, symbol.n);
+        j->bindings[j->n_bindings++] = b;
+    }
+    j->key_parts =
+        (struct key_parts){.program = j->model->program,
+                           .bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings),
+                           .options = arena_strdup(&j->arena, x->options),
+                           .target_id = arena_strdup(&j->arena, x->target_id),
+                           .build_id = arena_strdup(&j->arena, x->build_id),
+                           .kernel_abi = x->kernel_abi};
+    j->r.cache_hit = true;
+    metric_add(M_CACHE_HITS, 1);
+    return ST_OK;
+}
+
+static void tell_hit(struct job *j) {
+    j->r.ingest_hit = true;
+    char hex[65];
+    digest_hex(j->model->source, hex);
+    Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
+    ingest.source_digest = hex;
+    ingest.hit = true;
+    ingest.signature = j->model->rec->signature;
+    ingest.format = j->model->rec->format;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
+    e.ingest = &ingest;
+    job_event(j, &e);
+}
+
+static void resolved(struct job *j, struct model *m, struct exe *e) {
+    status_t st = ST_OK;
+    j->model = model_ref(m);
+    if (e)
+        st = adopt_exe(j, e);
+    else if (j->spec.kind == JOB_INSPECT)
+        st = st_reason(
+            st_new(ST_NOT_FOUND, "the digest names a model; stages belong to an executable"),
+            HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    tell_hit(j);
+    job_advance(j);
+}
+
+static void looked_up(void *arg) {
+    struct lookup *l = arg;
+    struct job *j = l->j;
+    status_t st = l->st;
+    struct model *m = NULL;
+    struct exe *e = NULL;
+    if (l->source) m = sched_keep_model(j->s, model_new(l->model, l->source));
+    if (l->weights)
+        j->weights = model_ref(sched_keep_model(j->s, model_new(j->spec.weights, l->weights)));
+    // The file of an executable may be gone: that shows when it is loaded, and then it is compiled
+    // again.
+    if (l->exe && m)
+        e = sched_keep_exe(j->s, exe_new(j->spec.model, l->exe));
+    else if (l->exe)
+        hlod__v1__executable_info__free_unpacked(l->exe, NULL);
+    bool have_blob = l->have_blob;
+    arena_done(&l->arena);
+    bool want_weights = l->want_weights, want_model = l->want_model;
+    free(l);
+    j->resolving = false;
+    if (j->finished) {
+        st_drop(st);
+        if (j->free_later) job_free(j);
+        return;
+    }
+    if (st)
+        job_finish(j, st);
+    else if (want_weights && !j->weights)
+        job_finish(j, not_found(j->spec.weights));
+    else if (!want_model)
+        job_advance(j);
+    else if (m)
+        resolved(j, m, e);
+    else if (have_blob && !e)
+        op_ingest_start(j);
+    else
+        job_finish(j, not_found(j->spec.model));
+}
+
+void job_resolve(struct job *j) {
+    if (!j->tried_ingest) {
+        struct exe *e = sched_exe(j->s, j->spec.model);
+        struct digest source = j->spec.model;
+        if (!e || digest_parse(str_of(e->info->source_digest), &source)) {
+            struct model *m = sched_model(j->s, source);
+            bool weights_known = !j->spec.has_weights || j->weights;
+            if (!weights_known && sched_model(j->s, j->spec.weights)) {
+                j->weights = model_ref(sched_model(j->s, j->spec.weights));
+                weights_known = true;
+            }
+            if (m && weights_known) {
+                resolved(j, m, e);
+                return;
+            }
+        }
+    }
+    struct lookup *l = calloc(1, sizeof *l);
+    if (!l) abort();
+    l->j = j;
+    l->want_model = true;
+    l->want_weights = j->spec.has_weights && !j->weights;
+    j->resolving = true;
+    loop_work(j->s->loop, lookup_work, looked_up, l);
+}
+
+// ---- bind
+
+// The device worker whose target the key is made for: the first that fits and has ever said hello.
+static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
+    struct place_want want = {ROLE_DEVICE, j->spec.device ? j->spec.device : ""};
+    *out_hopeless = true;
+    for (int i = 0; i < pool_size(j->s->pool); i++) {
+        struct worker *w = pool_worker(j->s->pool, i);
+        struct place_worker v = pool_place(w);
+        // Before its handshake a worker has no name yet: it may be the one.
+        bool may =
+            v.role == ROLE_DEVICE && !v.hopeless && (place_matches(&want, &v) || !worker_hello(w));
+        if (may) *out_hopeless = false;
+        if (may && worker_hello(w) && place_matches(&want, &v)) return worker_hello(w);
+    }
+    return NULL;
+}
+
+status_t job_bind(struct job *j, bool *out_wait) {
+    bool hopeless;
+    const Hlod__Wire__Hello *h = find_target(j, &hopeless);
+    if (!h && hopeless)
+        return st_reason(st_new(j->spec.device && *j->spec.device ? ST_NOT_FOUND : ST_UNAVAILABLE,
+                                "no device worker%s%s",
+                                j->spec.device && *j->spec.device ? " for " : "",
+                                j->spec.device ? j->spec.device : ""),
+                         HLOD__V1__REASON__REASON_NO_WORKER);
+    if (!h) {
+        j->waits_for_worker = *out_wait = true;
+        return ST_OK;
+    }
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
+    struct key_shape *shapes = arena_array(&j->arena, struct key_shape, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (j->spec.kind != JOB_RUN) {
+            const Hlod__V1__ShapeBinding *s = j->spec.shapes[i];
+            shapes[i] = (struct key_shape){s->input, (int32_t)s->n_dims, s->dims};
+            continue;
+        }
+        const struct job_input *in = &j->spec.inputs[i];
+        const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
+        shapes[i] = (struct key_shape){name, in->rank, in->dims};
+    }
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, &j->bindings, &j->n_bindings));
+    RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
+    j->key_parts.program = j->model->program;
+    j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);
+    j->key_parts.target_id = arena_strdup(&j->arena, h->target_id);
+    j->key_parts.build_id = arena_strdup(&j->arena, h->build_id);
+    j->key_parts.kernel_abi = h->kernel_abi;
+    j->device_kind = arena_strdup(&j->arena, h->device_kind);
+    j->key = key_of(&j->key_parts);
+    return ST_OK;
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a RUN job: inputs put in the signature's order, a place in a device worker, weights
+// prepared there, the RUN call; and INSPECT, which wants a compile worker.
+//
+//   job_run -> queued -> placed -> (op_prepare ->) RUN -> reply -> done       NOT_FOUND from the
+//   worker: it evicted the executable; forget, prepare again, once
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/store.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+static struct job *job_of(struct task *t) {
+    return (struct job *)((char *)t - offsetof(struct job, task));
+}
+
+// The call outlives a cancelled job: its reply frees the worker's place.
+struct run_call {
+    struct job *j; // NULL when nobody waits any more
+    struct worker *w;
+    uint64_t id;
+};
+
+void job_drop_call(struct job *j) {
+    j->call->j = NULL;
+    j->worker = NULL; // the call holds the place now
+    pool_cancel(j->call->w, j->call->id);
+    j->call = NULL;
+}
+
+static status_t input_error(int reason, const char *fmt, const char *name) MUST_CHECK;
+static status_t input_error(int reason, const char *fmt, const char *name) {
+    struct strbuf b = {0};
+    const char *hole = strchr(fmt, '@');
+    strbuf_add(&b, fmt, hole ? (size_t)(hole - fmt) : strlen(fmt));
+    if (hole) {
+        strbuf_puts(&b, name);
+        strbuf_puts(&b, hole + 1);
+    }
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)), reason);
+    strbuf_done(&b);
+    return st;
+}
+
+// The given inputs in signature order. Names are of the model that was asked for; shapes of the
+// executable.
+static status_t order_inputs(struct job *j, const struct job_input **out) {
+    const Hlod__V1__Signature *names = j->model->rec->signature, *sig = j->exe->info->signature;
+    if (!sig || sig->n_inputs != names->n_inputs)
+        return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        out[i] = NULL;
+    for (size_t k = 0; k < j->spec.n_inputs; k++) {
+        const struct job_input *in = &j->spec.inputs[k];
+        size_t i = *in->name ? 0 : k;
+        while (*in->name && i < names->n_inputs && strcmp(names->inputs[i]->name, in->name))
+            i++;
+        if (i >= names->n_inputs)
+            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "the model has no input '@'",
+                               in->name);
+        if (out[i])
+            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "input '@' is given twice",
+                               names->inputs[i]->name);
+        out[i] = in;
+    }
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *want = sig->inputs[i];
+        const char *name = names->inputs[i]->name;
+        const struct job_input *in = out[i];
+        if (!in)
+            return input_error(HLOD__V1__REASON__REASON_MISSING_INPUT, "input '@' is missing",
+                               name);
+        if (strcmp(in->dtype->name, want->dtype))
+            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected %s, found %s", name,
+                                    want->dtype, in->dtype->name),
+                             HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
+        if ((size_t)in->rank != want->n_dims)
+            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d",
+                                    name, want->n_dims, in->rank),
+                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        for (size_t d = 0; d < want->n_dims; d++)
+            if (want->dims[d]->size != in->dims[d])
+                return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                        "input '%s', dimension %zu: expected %" PRId64
+                                        ", found %" PRId64,
+                                        name, d, want->dims[d]->size, in->dims[d]),
+                                 HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    }
+    return ST_OK;
+}
+
+static status_t order_outputs(struct job *j) {
+    const Hlod__V1__Signature *names = j->model->rec->signature;
+    size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
+    uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
+    for (size_t k = 0; k < n; k++) {
+        size_t i = j->spec.n_outputs ? 0 : k;
+        while (j->spec.n_outputs && i < names->n_outputs &&
+               strcmp(names->outputs[i]->name, j->spec.outputs[k]))
+            i++;
+        if (i >= names->n_outputs)
+            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT,
+                               "the model has no output '@'", j->spec.outputs[k]);
+        v[k] = (uint32_t)i;
+    }
+    j->r.outputs = v;
+    j->r.n_outputs = n;
+    return ST_OK;
+}
+
+static void send_run(struct job *j);
+
+static void on_run(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    struct job *j = c->j;
+    if (f && f->type == HLOD__WIRE__TYPE__TYPE_RUNNING) {
+        Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
+        running.device = worker_hello(c->w)->device_name;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_RUNNING;
+        e.running = &running;
+        if (j) job_event(j, &e);
+        return;
+    }
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
+    struct worker *w = c->w;
+    free(c);
+    if (!j) {
+        st_drop(lost);
+        worker_release(w);
+        return;
+    }
+    j->call = NULL;
+    status_t st = lost;
+    if (f) {
+        j->run = hlod__wire__run_reply__unpack(NULL, f->body.n, f->body.p);
+        for (int i = 0; i < f->n_fds; i++)
+            j->r.fds[i] = frame_take_fd(f, i);
+        j->r.n_fds = f->n_fds;
+        st = j->run ? wire_status(j->run->status) : st_new(ST_INTERNAL, "unreadable run reply");
+    }
+    if (st_code(st) == ST_NOT_FOUND &&
+        st_get_reason(st) == HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND && j->retries++ < 2) {
+        st_drop(st);
+        hlod__wire__run_reply__free_unpacked(j->run, NULL);
+        j->run = NULL;
+        if (worker_epoch(w) == j->epoch) warm_forget(worker_warm(w), j->key);
+        j->prepared = false;
+        job_advance(j); // still has its place
+        return;
+    }
+    if (!st && j->run->n_outputs != j->r.n_outputs)
+        st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", j->run->n_outputs,
+                    j->r.n_outputs);
+    job_timing(j, "run", clock_ns() - j->run_start_ns);
+    metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
+    metric_observe_ns(M_RUN_TIME, clock_ns() - j->run_start_ns);
+    j->r.run = st ? NULL : j->run;
+    job_finish(j, st);
+}
+
+static void send_run(struct job *j) {
+    const struct job_input **in =
+        arena_array(&j->arena, const struct job_input *, j->model->rec->signature->n_inputs + 1);
+    status_t st = order_inputs(j, in);
+    if (!st) st = order_outputs(j);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    size_t n = j->exe->info->signature->n_inputs;
+    Hlod__Wire__Run m = HLOD__WIRE__RUN__INIT;
+    m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
+    m.n_inputs = n;
+    for (size_t i = 0; i < n; i++) {
+        Hlod__Wire__WireTensor *t = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
+        Hlod__Wire__Blob *b = arena_new_of(&j->arena, Hlod__Wire__Blob);
+        hlod__wire__wire_tensor__init(t);
+        hlod__wire__blob__init(b);
+        t->dtype = (char *)in[i]->dtype->name;
+        t->dims = (int64_t *)in[i]->dims;
+        t->n_dims = (size_t)in[i]->rank;
+        t->data = b;
+        b->size = (uint64_t)in[i]->size;
+        if (j->spec.payload_fd >= 0) {
+            b->fd = 1;
+            b->offset = (uint64_t)in[i]->offset;
+        } else
+            b->inline_bytes = (ProtobufCBinaryData){
+                (size_t)in[i]->size, (uint8_t *)j->spec.payload_bytes.p + in[i]->offset};
+        m.inputs[i] = t;
+    }
+    m.key = (ProtobufCBinaryData){32, j->key.b};
+    m.weights_digest = (ProtobufCBinaryData){32, j->weights->weights.b};
+    if (j->spec.n_outputs) {
+        m.outputs = (uint32_t *)j->r.outputs;
+        m.n_outputs = j->r.n_outputs;
+    }
+    m.profile = j->spec.profile;
+    m.repeat = j->spec.repeat;
+    m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
+                       ? (uint32_t)j->spec.timeout_ms
+                       : 0;
+    struct run_call *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    c->j = j;
+    c->w = j->worker;
+    j->call = c;
+    j->run_start_ns = clock_ns();
+    c->id = pool_call(j->worker, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, &j->spec.payload_fd,
+                      j->spec.payload_fd >= 0, on_run, c);
+}
+
+static void placed(struct task *t, struct worker *w) {
+    struct job *j = job_of(t);
+    j->worker = w;
+    j->epoch = worker_epoch(w);
+    j->r.device = arena_strdup(&j->arena, worker_hello(w)->device_name);
+    j->prepared = warm_has_prepared(worker_warm(w), j->key, j->weights->weights);
+    job_timing(j, "queue", clock_ns() - t->queued_ns);
+    job_advance(j);
+}
+
+static void failed(struct task *t, status_t st) {
+    job_finish(job_of(t), st);
+}
+
+void job_run(struct job *j) {
+    if (!j->weights) j->weights = model_ref(j->model);
+    if (!digest_eq(j->weights->program, j->model->program)) {
+        job_finish(j,
+                   st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
+                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH));
+        return;
+    }
+    if (j->worker) {
+        if (j->prepared)
+            send_run(j);
+        else
+            op_prepare_start(j);
+        return;
+    }
+    if (!j->checked) { // refuse before any waiting
+        const struct job_input **in = arena_array(&j->arena, const struct job_input *,
+                                                  j->model->rec->signature->n_inputs + 1);
+        status_t st = order_inputs(j, in);
+        if (!st) st = order_outputs(j);
+        if (st) {
+            job_finish(j, st);
+            return;
+        }
+        j->checked = true;
+    }
+    Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
+    queued.job = j->r.id;
+    queued.position = (uint32_t)j->s->queue.n;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
+    e.queued = &queued;
+    job_event(j, &e);
+    const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
+    j->task = (struct task){.want = {ROLE_DEVICE, device},
+                            .has_key = true,
+                            .key = j->key,
+                            .weights = j->weights->weights,
+                            .placed = placed,
+                            .failed = failed,
+                            .item = {.priority = j->spec.priority}};
+    task_queue(j->s, &j->task);
+}
+
+// ---- inspect
+
+static void on_inspect(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
+    struct job *j = c->j;
+    struct worker *w = c->w;
+    free(c);
+    if (!j) {
+        st_drop(lost);
+        worker_release(w);
+        return;
+    }
+    j->call = NULL;
+    status_t st = lost;
+    if (f) {
+        j->inspect = hlod__wire__inspect_reply__unpack(NULL, f->body.n, f->body.p);
+        for (int i = 0; i < f->n_fds; i++)
+            j->r.fds[i] = frame_take_fd(f, i);
+        j->r.n_fds = f->n_fds;
+        st = j->inspect ? wire_status(j->inspect->status)
+                        : st_new(ST_INTERNAL, "unreadable inspect reply");
+        if (!st) j->r.text = j->inspect->text;
+    }
+    job_finish(j, st);
+}
+
+static void inspect_placed(struct task *t, struct worker *w) {
+    struct job *j = job_of(t);
+    j->worker = w;
+    int fds[2], n = 0;
+    int64_t offset, size;
+    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT, program = HLOD__WIRE__BLOB__INIT;
+    const struct {
+        enum store_kind kind;
+        struct digest d;
+        Hlod__Wire__Blob *b;
+    } parts[] = {{STORE_EXECUTABLE, j->key, &artifact},
+                 {STORE_PROGRAM, j->model->program, &program}};
+    status_t st = ST_OK;
+    for (int i = 0; i < 2 && !st; i++) {
+        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, true, &fds[n], &offset, &size);
+        if (st) break;
+        n++;
+        parts[i].b->fd = (uint32_t)n;
+        parts[i].b->offset = (uint64_t)offset;
+        parts[i].b->size = (uint64_t)size;
+    }
+    if (!st) {
+        Hlod__Wire__Compile how = HLOD__WIRE__COMPILE__INIT;
+        how.format = j->model->rec->format;
+        how.program = &program;
+        how.bindings = j->bindings;
+        how.n_bindings = j->n_bindings;
+        how.options = (char *)j->key_parts.options;
+        how.target_id = (char *)j->key_parts.target_id;
+        how.entry_name = (char *)"main";
+        how.limits = &j->s->cfg.limits;
+        Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
+        m.stage = (char *)j->spec.stage;
+        m.artifact = &artifact;
+        m.compile = &how;
+        struct run_call *c = calloc(1, sizeof *c);
+        if (!c) abort();
+        c->j = j;
+        c->w = w;
+        j->call = c;
+        c->id = pool_call(w, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect, c);
+    }
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    if (st) job_finish(j, st);
+}
+
+void job_inspect(struct job *j) {
+    j->task = (struct task){.want = {ROLE_COMPILE, ""}, .placed = inspect_placed, .failed = failed};
+    task_queue(j->s, &j->task);
+}

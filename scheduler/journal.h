@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// journal: the index that outlives the daemon (D13, D16): source digest -> what ingest found (a
+// packed hlod.wire.IngestReply without its blobs), and executable key -> its
+// hlod.v1.ExecutableInfo, so that the same bytes are ingested once, also after a restart. SQLite
+// with a write-ahead log in DIR/journal.db; the only file that knows SQLite. A damaged database is
+// moved aside and begun anew: everything in it can be made again from the blobs. Blocking. Thread:
+// any (one lock); call it on the pool.
+#pragma once
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+struct journal;
+status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
+void journal_close(struct journal *j); // NULL is fine
+
+enum journal_table { JOURNAL_SOURCE, JOURNAL_EXECUTABLE, JOURNAL_TABLE_COUNT };
+// Replaces an older record of the same key. wall_ns: creation time for people.
+status_t journal_put(struct journal *j, enum journal_table t, struct digest key, struct span record,
+                     int64_t wall_ns) MUST_CHECK;
+// The record in `a`, and marks it used now. NOT_FOUND.
+status_t journal_get(struct journal *j, enum journal_table t, struct digest key, struct arena *a,
+                     struct span *out) MUST_CHECK;
+status_t journal_remove(struct journal *j, enum journal_table t,
+                        struct digest key) MUST_CHECK; // absent is fine
+// Newest use first. fn on this thread; `record` is valid during the call.
+status_t journal_list(struct journal *j, enum journal_table t, int64_t limit,
+                      void (*fn)(void *ctx, struct digest key, struct span record),
+                      void *ctx) MUST_CHECK;
+int64_t journal_count(struct journal *j, enum journal_table t);

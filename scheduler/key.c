@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/key.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/vec.h"
+
+struct digest key_of(const struct key_parts *p) {
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_str(&s, STR("hlod executable 1"));
+    sha256_add(&s, p->program.b, sizeof p->program.b);
+    sha256_str(&s, str_of(p->bindings));
+    sha256_str(&s, str_of(p->options));
+    sha256_str(&s, str_of(p->target_id));
+    sha256_str(&s, str_of(p->build_id));
+    sha256_u64(&s, p->kernel_abi);
+    return sha256_end(&s);
+}
+
+const char *key_explain(struct arena *a, const struct key_parts *x, const struct key_parts *y,
+                        const char **out_x, const char **out_y) {
+    char hex[2][65];
+    digest_hex(x->program, hex[0]);
+    digest_hex(y->program, hex[1]);
+    const struct {
+        const char *name, *x, *y;
+    } rows[] = {{"program", hex[0], hex[1]},
+                {"bindings", x->bindings, y->bindings},
+                {"options", x->options, y->options},
+                {"target", x->target_id, y->target_id},
+                {"abi", arena_printf(a, "%u", x->kernel_abi), arena_printf(a, "%u", y->kernel_abi)},
+                {"build", x->build_id, y->build_id}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!strcmp(rows[i].x, rows[i].y)) continue;
+        *out_x = arena_strdup(a, rows[i].x);
+        *out_y = arena_strdup(a, rows[i].y);
+        return rows[i].name;
+    }
+    return NULL;
+}
+
+// ---- options
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static status_t add_list(struct arena *a, struct strbuf *b, const char *name, char **v, size_t n) {
+    char **sorted = arena_array(a, char *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        for (const char *p = v[i]; *p; p++)
+            if (!isalnum((unsigned char)*p) && !strchr("-_./", *p))
+                return st_reason(
+                    st_new(ST_INVALID_ARGUMENT, "option %s: '%s' is not a name", name, v[i]),
+                    HLOD__V1__REASON__REASON_BAD_OPTION);
+        sorted[i] = v[i];
+    }
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++) {
+        if (i && !strcmp(sorted[i], sorted[i - 1])) continue;
+        strbuf_printf(b, "%s%s", i ? "," : b->n ? ";" : "", i ? "" : name);
+        strbuf_printf(b, "%s%s", i ? "" : "=", sorted[i]);
+    }
+    return ST_OK;
+}
+
+status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o, const char **out) {
+    *out = "";
+    if (!o) return ST_OK;
+    struct strbuf b = {0};
+    status_t st = ST_OK;
+    GOTO_IF_ERR(end, add_list(a, &b, "disable_passes", o->disable_passes, o->n_disable_passes));
+    GOTO_IF_ERR(end, add_list(a, &b, "disable_rules", o->disable_rules, o->n_disable_rules));
+    if (!strcmp(o->precision, "strict"))
+        strbuf_printf(&b, "%sprecision=strict", b.n ? ";" : "");
+    else if (*o->precision && strcmp(o->precision, "default")) {
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "precision '%s': expected 'default' or 'strict'",
+                              o->precision),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        goto end;
+    }
+    if (o->verify_each) strbuf_printf(&b, "%sverify_each=1", b.n ? ";" : "");
+    *out = arena_strdup(a, strbuf_cstr(&b));
+end:
+    strbuf_done(&b);
+    return st;
+}
+
+// ---- bindings
+
+static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
+                         int64_t found) MUST_CHECK;
+static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
+                         int64_t found) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT,
+                            "input '%s', dimension %zu: expected %" PRId64 ", found %" PRId64,
+                            input, dim, expected, found),
+                     reason);
+}
+
+struct binder {
+    struct arena *a;
+    struct {
+        Hlod__Wire__Binding **v;
+        size_t n, cap;
+    } bound;
+};
+
+static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
+    for (size_t i = 0; i < b->bound.n; i++)
+        if (!strcmp(b->bound.v[i]->symbol, symbol)) return b->bound.v[i];
+    return NULL;
+}
+
+static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
+                           const struct key_shape *s) {
+    if ((size_t)s->rank != in->n_dims)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d",
+                                in->name, in->n_dims, s->rank),
+                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    for (size_t d = 0; d < in->n_dims; d++) {
+        const Hlod__V1__Dim *dim = in->dims[d];
+        int64_t found = s->dims[d];
+        if (dim->size >= 0 && dim->size != found)
+            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, dim->size, found);
+        if (dim->size >= 0) continue;
+        if (found < 0)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
+                                    dim->symbol),
+                             HLOD__V1__REASON__REASON_UNBOUND_DIM);
+        Hlod__Wire__Binding *old = lookup(b, dim->symbol);
+        if (old && old->size != found)
+            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, old->size, found);
+        if (old) continue;
+        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+        hlod__wire__binding__init(n);
+        n->symbol = arena_strdup(b->a, dim->symbol);
+        n->size = found;
+        avec_push(b->a, &b->bound, n);
+    }
+    return ST_OK;
+}
+
+static int by_symbol(const void *x, const void *y) {
+    return strcmp((*(Hlod__Wire__Binding *const *)x)->symbol,
+                  (*(Hlod__Wire__Binding *const *)y)->symbol);
+}
+
+static const Hlod__V1__TensorSpec *input_named(const Hlod__V1__Signature *sig, const char *name) {
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
+    return NULL;
+}
+
+status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                  size_t n, Hlod__Wire__Binding ***out, size_t *out_n) {
+    struct binder b = {.a = a};
+    for (size_t i = 0; i < n; i++) {
+        const Hlod__V1__TensorSpec *in = input_named(sig, shapes[i].input);
+        if (!in)
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT, "the model has no input '%s'", shapes[i].input),
+                HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+        RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
+    }
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
+            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
+            if (dim->size < 0 && !lookup(&b, dim->symbol))
+                return st_reason(
+                    st_new(ST_INVALID_ARGUMENT,
+                           "input '%s', dimension %zu ('%s') is symbolic: give its shape",
+                           sig->inputs[i]->name, d, dim->symbol),
+                    HLOD__V1__REASON__REASON_UNBOUND_DIM);
+        }
+    if (b.bound.n) qsort(b.bound.v, b.bound.n, sizeof *b.bound.v, by_symbol);
+    *out = b.bound.v;
+    *out_n = b.bound.n;
+    return ST_OK;
+}
+
+const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n) {
+    struct strbuf t = {0};
+    for (size_t i = 0; i < n; i++)
+        strbuf_printf(&t, "%s%s=%" PRId64, i ? ";" : "", b[i]->symbol, b[i]->size);
+    const char *text = arena_strdup(a, strbuf_cstr(&t));
+    strbuf_done(&t);
+    return text;
+}

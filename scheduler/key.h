@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// key: from a request to the name of its executable (D6). Shapes are matched against the model's
+// signature, which binds its symbols; the key is SHA-256 over program digest, bindings, canonical
+// options, target id, kernel ABI and compiler build id. Weights and names are not in it. Pure.
+// Thread: any.
+#pragma once
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/wire.pb-c.h"
+
+struct key_parts {
+    struct digest program;
+    const char *bindings; // "N=8;T=128", sorted by symbol
+    const char *options;  // canonical, see proto/wire.proto Compile.options
+    const char *target_id, *build_id;
+    uint32_t kernel_abi;
+};
+struct digest key_of(const struct key_parts *p);
+// The first component that differs, as its name, with both values; NULL when equal.
+const char *key_explain(struct arena *a, const struct key_parts *x, const struct key_parts *y,
+                        const char **out_x, const char **out_y);
+
+// Canonical text of the options: defaults left out, lists sorted and without repeats.
+// INVALID_ARGUMENT, REASON_BAD_OPTION for an unknown precision or a name with odd characters.
+status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o,
+                     const char **out) MUST_CHECK;
+
+struct key_shape {
+    const char *input;
+    int32_t rank;
+    const int64_t *dims;
+};
+// Binds the signature's symbols. Inputs without symbols may be missing from `shapes`, those present
+// must agree. Errors name input, dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH,
+// UNBOUND_DIM). Bindings come sorted by symbol.
+status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                  size_t n, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n);

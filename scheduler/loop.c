@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// See loop.h. Posted functions wait in a list under a mutex; the async handle wakes the loop, which
+// takes the whole list at once.
+#include "scheduler/loop.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <uv.h>
+
+#include "base/vec.h"
+
+struct post {
+    void (*fn)(void *);
+    void *arg;
+};
+struct loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_mutex_t lock;
+    VEC(struct post) posts; // under lock
+    bool stopped;           // under lock
+};
+
+static void *must(void *p) {
+    if (!p) abort(); // small fixed sizes only
+    return p;
+}
+
+static void on_wake(uv_async_t *a) {
+    struct loop *l = a->data;
+    uv_mutex_lock(&l->lock);
+    __typeof__(l->posts) taken = l->posts;
+    l->posts.v = NULL;
+    l->posts.n = l->posts.cap = 0;
+    bool stopped = l->stopped;
+    uv_mutex_unlock(&l->lock);
+    for (size_t i = 0; i < taken.n; i++)
+        taken.v[i].fn(taken.v[i].arg);
+    vec_done(&taken);
+    if (stopped) uv_stop(&l->uv);
+}
+
+status_t loop_new(struct loop **out) {
+    struct loop *l = must(calloc(1, sizeof *l));
+    if (uv_loop_init(&l->uv)) {
+        free(l);
+        return st_new(ST_INTERNAL, "cannot make an event loop");
+    }
+    if (uv_mutex_init(&l->lock)) abort();
+    uv_async_init(&l->uv, &l->wake, on_wake);
+    l->wake.data = l;
+    *out = l;
+    return ST_OK;
+}
+
+void loop_free(struct loop *l) {
+    if (!l) return;
+    uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
+    uv_mutex_destroy(&l->lock);
+    vec_done(&l->posts);
+    free(l);
+}
+
+void loop_run(struct loop *l) {
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+}
+
+void loop_stop(struct loop *l) {
+    uv_mutex_lock(&l->lock);
+    l->stopped = true;
+    uv_mutex_unlock(&l->lock);
+    uv_async_send(&l->wake);
+}
+
+struct uv_loop_s *loop_uv(struct loop *l) {
+    return &l->uv;
+}
+
+void loop_post(struct loop *l, void (*fn)(void *), void *arg) {
+    uv_mutex_lock(&l->lock);
+    struct post p = {fn, arg};
+    vec_push(&l->posts, p);
+    uv_mutex_unlock(&l->lock);
+    uv_async_send(&l->wake);
+}
+
+struct work {
+    uv_work_t req;
+    void (*work)(void *);
+    void (*done)(void *);
+    void *arg;
+};
+static void on_work(uv_work_t *r) {
+    struct work *w = r->data;
+    w->work(w->arg);
+}
+static void on_worked(uv_work_t *r, int code) {
+    (void)code;
+    struct work *w = r->data;
+    w->done(w->arg);
+    free(w);
+}
+
+void loop_work(struct loop *l, void (*work)(void *), void (*done)(void *), void *arg) {
+    struct work *w = must(calloc(1, sizeof *w));
+    *w = (struct work){.work = work, .done = done, .arg = arg};
+    w->req.data = w;
+    uv_queue_work(&l->uv, &w->req, on_work, on_worked);
+}
+
+// ---- timers
+
+struct loop_timer {
+    uv_timer_t uv;
+    void (*fn)(void *);
+    void *arg;
+};
+static void free_handle(uv_handle_t *h) {
+    free(h->data);
+}
+static void on_timer(uv_timer_t *u) {
+    struct loop_timer *t = u->data;
+    t->fn(t->arg);
+}
+
+struct loop_timer *loop_timer_new(struct loop *l, void (*fn)(void *), void *arg) {
+    struct loop_timer *t = must(calloc(1, sizeof *t));
+    t->fn = fn;
+    t->arg = arg;
+    uv_timer_init(&l->uv, &t->uv);
+    t->uv.data = t;
+    return t;
+}
+void loop_timer_start(struct loop_timer *t, int64_t ms) {
+    uv_update_time(t->uv.loop);
+    uv_timer_start(&t->uv, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
+}
+void loop_timer_stop(struct loop_timer *t) {
+    if (t) uv_timer_stop(&t->uv);
+}
+void loop_timer_free(struct loop_timer *t) {
+    if (t) uv_close((uv_handle_t *)&t->uv, free_handle);
+}
+
+// ---- descriptors
+
+struct loop_watch {
+    uv_poll_t uv;
+    void (*fn)(void *, int);
+    void *arg;
+};
+static void on_poll(uv_poll_t *u, int status, int events) {
+    struct loop_watch *w = u->data;
+    int e = (events & UV_READABLE ? LOOP_READ : 0) | (events & UV_WRITABLE ? LOOP_WRITE : 0) |
+            (events & UV_DISCONNECT ? LOOP_HANGUP : 0);
+    if (status < 0) e = LOOP_READ | LOOP_HANGUP; // the error shows at the next read
+    w->fn(w->arg, e);
+}
+
+status_t loop_watch_new(struct loop *l, int fd, void (*fn)(void *, int), void *arg,
+                        struct loop_watch **out) {
+    struct loop_watch *w = must(calloc(1, sizeof *w));
+    w->fn = fn;
+    w->arg = arg;
+    int err = uv_poll_init(&l->uv, &w->uv, fd);
+    if (err) {
+        free(w);
+        return st_errno(-err, "watch");
+    }
+    w->uv.data = w;
+    *out = w;
+    return ST_OK;
+}
+void loop_watch_set(struct loop_watch *w, int events) {
+    int e = (events & LOOP_READ ? UV_READABLE : 0) | (events & LOOP_WRITE ? UV_WRITABLE : 0) |
+            (events & LOOP_HANGUP ? UV_DISCONNECT : 0);
+    if (e)
+        uv_poll_start(&w->uv, e, on_poll);
+    else
+        uv_poll_stop(&w->uv);
+}
+void loop_watch_free(struct loop_watch *w) {
+    if (w) uv_close((uv_handle_t *)&w->uv, free_handle);
+}

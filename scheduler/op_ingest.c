@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_ingest: a source that no record knows is read by a compile worker (INGEST); what it found goes
+// to the store (program, sidecar) and the journal, then to the waiters.
+//
+//   queued -> placed: open source, INGEST -> reply -> pool: store program, store sidecar, journal
+//   -> record in memory -> waiters
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/store.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+// The reply as it is kept: blobs emptied, the sidecar's digest in their place.
+static status_t store_results(struct op *op) {
+    Hlod__Wire__IngestReply *r = op->ingest;
+    if (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)
+        return st_new(ST_INTERNAL, "incomplete ingest reply");
+    struct digest program;
+    memcpy(program.b, r->program_digest.data, 32);
+    struct span bytes;
+    void *base;
+    size_t base_bytes;
+    RETURN_IF_ERR(blob_map(r->program, op->fds, op->n_fds, &bytes, &base, &base_bytes));
+    status_t st = store_put(op->s->store, STORE_PROGRAM, program, bytes.p, bytes.n);
+    frame_unmap(base, base_bytes);
+    if (st) return st;
+    RETURN_IF_ERR(blob_map(r->sidecar, op->fds, op->n_fds, &bytes, &base, &base_bytes));
+    if (bytes.n) {
+        struct store_writer *w;
+        struct digest d;
+        st = store_write_begin(op->s->store, STORE_BLOB, &w);
+        if (!st) {
+            st = store_write(w, bytes.p, bytes.n);
+            if (st)
+                store_write_abort(w);
+            else
+                st = store_write_end(w, &d);
+        }
+        if (!st) {
+            free(r->sidecar_digest.data);
+            r->sidecar_digest = (ProtobufCBinaryData){32, malloc(32)};
+            if (!r->sidecar_digest.data) abort();
+            memcpy(r->sidecar_digest.data, d.b, 32);
+        }
+    }
+    frame_unmap(base, base_bytes);
+    if (st) return st;
+    if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
+    if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
+    r->program = r->sidecar = NULL;
+    size_t n = hlod__wire__ingest_reply__get_packed_size(r);
+    uint8_t *packed = malloc(n + 1);
+    if (!packed) return st_oom();
+    hlod__wire__ingest_reply__pack(r, packed);
+    st = journal_put(op->s->journal, JOURNAL_SOURCE, op->digest, (struct span){packed, n},
+                     clock_wall_ns());
+    free(packed);
+    return st;
+}
+
+static void store_work(void *arg) {
+    struct op *op = arg;
+    op->st = store_results(op);
+}
+
+static void stored(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    if (!st) {
+        struct model *m = sched_keep_model(op->s, model_new(op->digest, op->ingest));
+        op->ingest = NULL;
+        metric_add(M_INGESTS, 1);
+        char hex[65];
+        digest_hex(op->digest, hex);
+        int64_t weights_bytes = 0;
+        for (size_t i = 0; i < m->rec->n_weights; i++)
+            weights_bytes += m->rec->weights[i]->size;
+        Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
+        ingest.source_digest = hex;
+        ingest.ms = (double)(clock_ns() - op->start_ns) / 1e6;
+        ingest.signature = m->rec->signature;
+        ingest.format = m->rec->format;
+        ingest.weights_bytes = weights_bytes;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
+        e.ingest = &ingest;
+        op_tell(op, &e);
+        for (size_t i = 0; i < op->waiters.n; i++) {
+            struct job *j = op->waiters.v[i];
+            j->model = model_ref(m);
+            job_timing(j, "ingest", clock_ns() - op->start_ns);
+        }
+    }
+    op_end(op, st);
+}
+
+static void on_reply(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
+    op->call = 0;
+    worker_release(op->worker);
+    op->worker = NULL;
+    if (!f) {
+        op_end(op, lost);
+        return;
+    }
+    op->ingest = hlod__wire__ingest_reply__unpack(NULL, f->body.n, f->body.p);
+    op_take_fds(op, f);
+    status_t st = op->ingest ? wire_status(op->ingest->status)
+                             : st_new(ST_INTERNAL, "unreadable ingest reply");
+    if (st)
+        op_end(op, st);
+    else
+        loop_work(op->s->loop, store_work, stored, op);
+}
+
+static void placed(struct task *t, struct worker *w) {
+    struct op *op = (struct op *)((char *)t - offsetof(struct op, task));
+    op->worker = w;
+    int fd;
+    int64_t offset, size;
+    status_t st = store_open_fd(op->s->store, STORE_BLOB, op->digest, false, &fd, &offset, &size);
+    if (st) {
+        op_end(op, st);
+        return;
+    }
+    Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT;
+    source.fd = 1;
+    source.offset = (uint64_t)offset;
+    source.size = (uint64_t)size;
+    Hlod__Wire__Ingest m = HLOD__WIRE__INGEST__INIT;
+    m.source = &source;
+    m.format = (char *)op->format;
+    m.limits = &op->s->cfg.limits;
+    op->call = pool_call(w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
+    close(fd);
+}
+
+static void failed(struct task *t, status_t st) {
+    op_end((struct op *)((char *)t - offsetof(struct op, task)), st);
+}
+
+void op_ingest_start(struct job *j) {
+    char name[80] = "ingest/";
+    digest_hex(j->spec.model, name + strlen(name));
+    struct op *op = op_find(j->s, name);
+    if (op) {
+        op_join(op, j);
+        return;
+    }
+    op = op_new(j->s, OP_INGEST, name);
+    op_join(op, j);
+    op->digest = j->spec.model;
+    op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
+    op->task = (struct task){.want = {ROLE_COMPILE, ""},
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = j->spec.priority}};
+    task_queue(j->s, &op->task);
+}

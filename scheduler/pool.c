@@ -1,0 +1,515 @@
+// SPDX-License-Identifier: Apache-2.0
+// See pool.h. Life of a slot:
+//
+//   DOWN --spawn--> STARTING --HELLO--> READY --EOF, exit, bad frame, no health, kill--> DOWN --(0,
+//   100 ms, 200 ms, ... 10 s)--> spawn
+//
+// A process is lost when its socket ends, not when it exits: that is seen first, and the exit only
+// reaps it.
+#include "scheduler/pool.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/vec.h"
+#include "scheduler/loop.h"
+
+enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
+enum { HEALTH_EVERY_MS = 1000, MAX_STARTS_WITHOUT_HELLO = 6 };
+
+struct call {
+    uint64_t id;
+    pool_reply_fn fn;
+    void *ctx;
+    int64_t kill_at_ns; // 0 = not cancelled
+};
+struct pending { // a frame the socket had no room for
+    uint32_t type;
+    uint64_t call;
+    uint8_t *body;
+    size_t n;
+    int fds[FRAME_MAX_FDS];
+    int n_fds;
+};
+struct worker {
+    struct pool *pool;
+    int index;
+    enum worker_role role;
+    const char *device; // as configured
+    enum worker_state state;
+    int sock;
+    struct loop_watch *watch;
+    struct loop_timer *timer; // restart while DOWN; health while up
+    uv_process_t *process;
+    int pid;
+    uint64_t epoch;
+    int failures; // starts in a row that did not last
+    int starts_without_hello;
+    int64_t started_ns, ready_ns, last_sign_ns;
+    Hlod__Wire__Hello *hello;
+    VEC(struct call) calls;
+    VEC(struct pending) out;
+    int places_taken, restarts;
+    int64_t rss_bytes, prepared_bytes;
+    int32_t resident;
+    struct warm warm;
+};
+struct pool {
+    struct loop *loop;
+    struct pool_config cfg;
+    struct worker *w;
+    int n;
+    uint64_t next_call;
+    struct frame_buf *buf;
+    bool stopping;
+};
+
+static void start_worker(void *arg);
+static void on_socket(void *arg, int events);
+
+static const char *role_name(const struct worker *w) {
+    return w->role == ROLE_COMPILE ? "compile" : "device";
+}
+static void changed(struct pool *p) {
+    if (p->cfg.on_change && !p->stopping) p->cfg.on_change(p->cfg.ctx);
+}
+
+static void free_pending(struct pending *p) {
+    for (int i = 0; i < p->n_fds; i++)
+        close(p->fds[i]);
+    free(p->body);
+}
+
+// ---- death
+
+static void free_process(uv_handle_t *h) {
+    free(h);
+}
+static void on_exit_cb(uv_process_t *pr, int64_t status, int sig) {
+    struct worker *w = pr->data;
+    if (w) { // still the present process of the slot: say how it ended
+        log_event(LOG_DEBUG, "worker.exit", "worker=%d pid=%d status=%lld signal=%d", w->index,
+                  pr->pid, (long long)status, sig);
+        w->process = NULL;
+    }
+    uv_close((uv_handle_t *)pr, free_process);
+}
+
+static int64_t backoff_ms(int failures) {
+    int64_t ms = failures <= 1 ? 0 : 100ll << (failures - 2 < 7 ? failures - 2 : 7);
+    return ms < 10000 ? ms : 10000;
+}
+
+// The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
+static void lose(struct worker *w, const char *why) {
+    if (w->state == W_DOWN || w->state == W_STOPPED) return;
+    bool was_ready = w->state == W_READY;
+    w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
+    loop_watch_free(w->watch);
+    w->watch = NULL;
+    close(w->sock);
+    w->sock = -1;
+    if (w->process) {
+        if (!w->pool->stopping) uv_process_kill(w->process, SIGKILL);
+        w->process->data = NULL; // reaped by on_exit_cb
+        w->process = NULL;
+    }
+    warm_done(&w->warm);
+    w->rss_bytes = w->prepared_bytes = 0;
+    w->resident = 0;
+    for (size_t i = 0; i < w->out.n; i++)
+        free_pending(&w->out.v[i]);
+    w->out.n = 0;
+    __typeof__(w->calls) calls = w->calls; // handlers may call again
+    memset(&w->calls, 0, sizeof w->calls);
+    if (!w->pool->stopping) {
+        metric_add(M_WORKER_DEATHS, 1);
+        w->restarts++;
+        w->failures = was_ready && clock_ns() - w->ready_ns > 10000000000ll ? 1 : w->failures + 1;
+        w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
+        log_event(LOG_WARN, "worker.lost",
+                  "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
+                  role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
+        loop_timer_start(w->timer, backoff_ms(w->failures));
+    }
+    for (size_t i = 0; i < calls.n; i++)
+        calls.v[i].fn(
+            calls.v[i].ctx, NULL,
+            st_reason(st_new(ST_UNAVAILABLE,
+                             "the %s worker was lost (%s); the same request may be sent again",
+                             role_name(w), why),
+                      HLOD__V1__REASON__REASON_WORKER_LOST));
+    vec_done(&calls);
+    changed(w->pool);
+}
+
+// ---- birth
+
+static void on_timer(void *arg) {
+    struct worker *w = arg;
+    if (w->state == W_DOWN && !w->pool->stopping)
+        start_worker(w);
+    else if (w->state == W_STARTING)
+        lose(w, "no handshake in time");
+    else if (w->state == W_READY) {
+        int64_t now = clock_ns();
+        for (size_t i = 0; i < w->calls.n; i++)
+            if (w->calls.v[i].kill_at_ns && w->calls.v[i].kill_at_ns <= now) {
+                lose(w, "a cancelled call did not end");
+                return;
+            }
+        if (now - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
+            lose(w, "no sign of life");
+            return;
+        }
+        Hlod__Wire__Stats s = HLOD__WIRE__STATS__INIT;
+        st_drop(frame_send_msg(w->sock, HLOD__WIRE__TYPE__TYPE_STATS, 0, &s.base, NULL, 0,
+                               0)); // a full socket is no news
+        loop_timer_start(w->timer, HEALTH_EVERY_MS);
+    }
+}
+
+static status_t spawn(struct worker *w, int child_fd) {
+    struct pool *p = w->pool;
+    char role[32], device[80], fd[16] = "--fd=3";
+    snprintf(role, sizeof role, "--role=%s", role_name(w));
+    snprintf(device, sizeof device, "--device=%s", w->device);
+    char *args[] = {(char *)p->cfg.worker_path, role, device, fd, NULL};
+    uv_stdio_container_t io[4] = {{.flags = UV_IGNORE},
+                                  {.flags = UV_IGNORE},
+                                  {.flags = UV_INHERIT_FD, .data.fd = 2},
+                                  {.flags = UV_INHERIT_FD, .data.fd = child_fd}};
+    uv_process_options_t o = {.file = p->cfg.worker_path,
+                              .args = args,
+                              .exit_cb = on_exit_cb,
+                              .stdio = io,
+                              .stdio_count = 4};
+    uv_process_t *pr = calloc(1, sizeof *pr);
+    if (!pr) return st_oom();
+    int err = uv_spawn(loop_uv(p->loop), pr, &o);
+    if (err) {
+        uv_close((uv_handle_t *)pr, free_process);
+        return st_new(ST_UNAVAILABLE, "cannot start %s: %s", p->cfg.worker_path, uv_strerror(err));
+    }
+    pr->data = w;
+    w->process = pr;
+    w->pid = pr->pid;
+    return ST_OK;
+}
+
+static void start_worker(void *arg) {
+    struct worker *w = arg;
+    int fds[2];
+    status_t st = frame_pair(fds);
+    if (!st) {
+        st = spawn(w, fds[1]);
+        close(fds[1]);
+        if (!st) {
+            w->sock = fds[0];
+            st = loop_watch_new(w->pool->loop, fds[0], on_socket, w, &w->watch);
+        }
+        if (st) close(fds[0]);
+    }
+    if (st) {
+        w->failures++;
+        w->starts_without_hello++;
+        log_status(LOG_ERROR, "worker.start", st);
+        loop_timer_start(w->timer, backoff_ms(w->failures + 1));
+        changed(w->pool);
+        return;
+    }
+    w->state = W_STARTING;
+    w->epoch++;
+    w->started_ns = w->last_sign_ns = clock_ns();
+    metric_add(M_WORKER_STARTS, 1);
+    loop_watch_set(w->watch, LOOP_READ);
+    loop_timer_start(w->timer, w->pool->cfg.hello_ms);
+}
+
+static void on_hello(struct worker *w, const struct frame *f) {
+    Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, f->body.n, f->body.p);
+    if (!h || h->protocol != FRAME_PROTOCOL || strcmp(h->role, role_name(w))) {
+        if (h) hlod__wire__hello__free_unpacked(h, NULL);
+        lose(w, "bad handshake");
+        return;
+    }
+    if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
+    w->hello = h;
+    w->state = W_READY;
+    w->ready_ns = clock_ns();
+    w->starts_without_hello = 0;
+    log_event(LOG_INFO, "worker.ready",
+              "worker=%d role=%s pid=%d device=%s target=\"%s\" start_ms=%.1f", w->index,
+              role_name(w), w->pid, h->device_name, h->target_id,
+              (double)(w->ready_ns - w->started_ns) / 1e6);
+    loop_timer_start(w->timer, HEALTH_EVERY_MS);
+    changed(w->pool);
+}
+
+// ---- frames
+
+static bool is_event(uint32_t type) {
+    return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING;
+}
+
+static void on_stats(struct worker *w, const struct frame *f) {
+    Hlod__Wire__StatsReply *s = hlod__wire__stats_reply__unpack(NULL, f->body.n, f->body.p);
+    if (!s) return;
+    w->rss_bytes = s->rss_bytes;
+    w->resident = s->resident_executables;
+    w->prepared_bytes = s->prepared_bytes;
+    hlod__wire__stats_reply__free_unpacked(s, NULL);
+}
+
+static void on_frame(struct worker *w, struct frame *f) {
+    w->last_sign_ns = clock_ns();
+    if (w->state == W_STARTING) {
+        if (f->type == HLOD__WIRE__TYPE__TYPE_HELLO)
+            on_hello(w, f);
+        else
+            lose(w, "spoke before its handshake");
+        return;
+    }
+    if (f->type == HLOD__WIRE__TYPE__TYPE_STATS_REPLY && f->call == 0) {
+        on_stats(w, f);
+        return;
+    }
+    for (size_t i = 0; i < w->calls.n; i++) {
+        if (w->calls.v[i].id != f->call) continue;
+        struct call c = w->calls.v[i];
+        if (!is_event(f->type)) w->calls.v[i] = w->calls.v[--w->calls.n];
+        c.fn(c.ctx, f, ST_OK);
+        return;
+    }
+    lose(w, "answered a call that was never made");
+}
+
+static void flush(struct worker *w) {
+    while (w->out.n) {
+        struct pending *p = &w->out.v[0];
+        status_t st = frame_send(w->sock, p->type, p->call, (struct span){p->body, p->n}, p->fds,
+                                 p->n_fds, 0);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            break;
+        }
+        st_drop(st); // a lost peer shows at the next read
+        free_pending(p);
+        memmove(w->out.v, w->out.v + 1, --w->out.n * sizeof *w->out.v);
+    }
+    if (w->watch) loop_watch_set(w->watch, LOOP_READ | (w->out.n ? LOOP_WRITE : 0));
+}
+
+static void on_socket(void *arg, int events) {
+    struct worker *w = arg;
+    if (events & LOOP_WRITE) flush(w);
+    uint64_t epoch = w->epoch;
+    // A bounded batch, so that one chatty worker does not hold the loop.
+    for (int i = 0; i < 32 && w->sock >= 0 && w->epoch == epoch; i++) {
+        struct frame f;
+        status_t st = frame_recv(w->sock, w->pool->buf, 0, &f);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            return;
+        }
+        if (st || f.type == 0) {
+            lose(w, st ? "sent a broken frame" : "its process ended");
+            st_drop(st);
+            return;
+        }
+        on_frame(w, &f);
+        frame_done(&f);
+    }
+}
+
+static void send_or_keep(struct worker *w, uint32_t type, uint64_t call, const ProtobufCMessage *m,
+                         const int *fds, int n_fds) {
+    if (w->out.n == 0) {
+        status_t st = frame_send_msg(w->sock, type, call, m, fds, n_fds, 0);
+        bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
+        if (st && !full)
+            log_status(LOG_WARN, "worker.send", st); // the read side will see the loss
+        else
+            st_drop(st);
+        if (!full) return;
+    }
+    struct pending p = {
+        .type = type, .call = call, .n = protobuf_c_message_get_packed_size(m), .n_fds = n_fds};
+    p.body = malloc(p.n + 1);
+    if (!p.body) abort();
+    protobuf_c_message_pack(m, p.body);
+    for (int i = 0; i < n_fds; i++)
+        p.fds[i] = dup(fds[i]);
+    vec_push(&w->out, p);
+    loop_watch_set(w->watch, LOOP_READ | LOOP_WRITE);
+}
+
+struct late_loss {
+    pool_reply_fn fn;
+    void *ctx;
+};
+static void tell_loss(void *arg) {
+    struct late_loss *l = arg;
+    l->fn(l->ctx, NULL,
+          st_reason(st_new(ST_UNAVAILABLE, "the worker is not up"),
+                    HLOD__V1__REASON__REASON_WORKER_LOST));
+    free(l);
+}
+
+uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                   int n_fds, pool_reply_fn fn, void *ctx) {
+    uint64_t id = ++w->pool->next_call;
+    if (w->state != W_READY) { // lost between placement and call: answer later, as always
+        struct late_loss *l = malloc(sizeof *l);
+        if (!l) abort();
+        *l = (struct late_loss){fn, ctx};
+        loop_post(w->pool->loop, tell_loss, l);
+        return id;
+    }
+    struct call c = {.id = id, .fn = fn, .ctx = ctx};
+    vec_push(&w->calls, c);
+    send_or_keep(w, type, id, m, fds, n_fds);
+    return id;
+}
+
+void pool_cancel(struct worker *w, uint64_t call) {
+    for (size_t i = 0; i < w->calls.n; i++) {
+        struct call *c = &w->calls.v[i];
+        if (c->id != call || c->kill_at_ns) continue;
+        c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
+        Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
+        send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
+    }
+}
+
+// ---- the pool
+
+status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
+    if (access(cfg->worker_path, X_OK))
+        return st_note(st_errno(errno, cfg->worker_path), "worker program");
+    struct pool *p = calloc(1, sizeof *p);
+    if (!p) return st_oom();
+    p->loop = l;
+    p->cfg = *cfg;
+    if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
+    if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
+    if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
+    p->n = cfg->n_devices + cfg->n_compile;
+    p->w = calloc((size_t)p->n, sizeof *p->w);
+    p->buf = frame_buf_new();
+    if (!p->w) abort();
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        w->pool = p;
+        w->index = i;
+        w->sock = -1;
+        w->role = i < cfg->n_devices ? ROLE_DEVICE : ROLE_COMPILE;
+        w->device = i < cfg->n_devices ? cfg->devices[i] : cfg->n_devices ? cfg->devices[0] : "cpu";
+        w->timer = loop_timer_new(l, on_timer, w);
+        warm_init(&w->warm);
+        start_worker(w);
+    }
+    *out = p;
+    return ST_OK;
+}
+
+void pool_stop(struct pool *p) {
+    p->stopping = true;
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        uv_process_t *pr = w->process;
+        loop_timer_stop(w->timer);
+        if (w->state == W_DOWN) w->state = W_STOPPED;
+        lose(w, "shutdown");
+        if (pr)
+            uv_process_kill(
+                pr, SIGTERM); // they end on their closed socket anyway; busy ones need the signal
+    }
+}
+
+void pool_free(struct pool *p) {
+    if (!p) return;
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        loop_timer_free(w->timer);
+        if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
+        vec_done(&w->calls);
+        vec_done(&w->out);
+        smap_done(&w->warm.held);
+    }
+    frame_buf_free(p->buf);
+    free(p->w);
+    free(p);
+}
+
+int pool_size(const struct pool *p) {
+    return p->n;
+}
+struct worker *pool_worker(struct pool *p, int i) {
+    return &p->w[i];
+}
+struct warm *worker_warm(struct worker *w) {
+    return &w->warm;
+}
+bool worker_ready(const struct worker *w) {
+    return w->state == W_READY;
+}
+const Hlod__Wire__Hello *worker_hello(const struct worker *w) {
+    return w->hello;
+}
+uint64_t worker_epoch(const struct worker *w) {
+    return w->epoch;
+}
+void worker_take(struct worker *w) {
+    w->places_taken++;
+}
+void worker_release(struct worker *w) {
+    w->places_taken--;
+    changed(w->pool);
+}
+
+struct place_worker pool_place(const struct worker *w) {
+    return (struct place_worker){
+        .role = w->role,
+        .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->device,
+        .name = w->hello ? w->hello->device_name : "",
+        .ready = w->state == W_READY,
+        .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
+        .calls = w->places_taken,
+        .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1};
+}
+
+void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
+    hlod__v1__device__init(out);
+    static const char *const states[] = {"down", "starting", "ready", "down"};
+    const Hlod__Wire__Hello *h = w->hello;
+    if (h) {
+        out->name = h->device_name;
+        out->kind = h->device_kind;
+        out->target_id = h->target_id;
+        out->description = h->description;
+        out->memory_bytes = h->memory_bytes;
+        out->threads = h->threads;
+    } else
+        out->name = out->kind = (char *)w->device;
+    out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
+    out->worker_pid = w->pid;
+    out->worker_rss_bytes = w->rss_bytes;
+    out->restarts = w->restarts;
+    out->resident_executables = w->resident;
+    out->prepared_bytes = w->prepared_bytes;
+}
+
+status_t wire_status(const Hlod__Wire__Status *s) {
+    if (!s || s->code == 0) return ST_OK;
+    enum status_code code = s->code > 0 && s->code <= 16 ? (enum status_code)s->code : ST_UNKNOWN;
+    return st_reason(st_new(code, "%s", s->message), s->reason);
+}

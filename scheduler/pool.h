@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool: the worker processes. Spawns them early (a fork from a small process is cheap), shakes
+// hands, probes their health, restarts the dead (the first time at once, then with growing delay),
+// and carries calls: one request frame, any events, one reply. A worker's death ends all its calls
+// with UNAVAILABLE; the daemon is unharmed. A cancelled call that does not end within the grace
+// costs the worker its life: the only way to stop code that hangs. Thread: loop.
+#pragma once
+#include "base/hash.h"
+#include "proto/frame.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/wire.pb-c.h"
+#include "scheduler/place.h"
+#include "scheduler/warm.h"
+
+struct loop;
+struct pool;
+struct worker; // a slot: lives as long as the pool, its process comes and goes
+
+struct pool_config {
+    const char *worker_path;    // hlod-worker
+    const char *const *devices; // one device worker each: "cpu"
+    int n_devices, n_compile;
+    int device_calls; // calls in flight a device worker: 2 keeps it busy while a reply travels
+    int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
+    void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
+    void *ctx;
+};
+status_t pool_new(struct loop *l, const struct pool_config *cfg,
+                  struct pool **out) MUST_CHECK; // starts the workers
+void pool_stop(
+    struct pool *p); // closes their sockets: they end by themselves, or are killed after the grace
+void pool_free(struct pool *p); // after pool_stop and a turn of the loop
+
+int pool_size(const struct pool *p);
+struct worker *pool_worker(struct pool *p, int i);
+// The state for place_choose, except has_executable and has_prepared.
+struct place_worker pool_place(const struct worker *w);
+struct warm *worker_warm(struct worker *w);
+bool worker_ready(const struct worker *w);
+// What the last handshake said; fields stay from the last life while it restarts. NULL before the
+// first.
+const Hlod__Wire__Hello *worker_hello(const struct worker *w);
+void worker_describe(const struct worker *w,
+                     Hlod__V1__Device *out);   // strings borrowed from the worker
+uint64_t worker_epoch(const struct worker *w); // counts its lives
+
+// One call. `fn` gets every event frame and at last the reply; or frame NULL and a status (taken by
+// fn) when the worker is lost. Descriptors stay the caller's. fn may start other calls. Returns the
+// call number (never 0).
+typedef void (*pool_reply_fn)(void *ctx, struct frame *f, status_t lost);
+uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                   int n_fds, pool_reply_fn fn, void *ctx);
+// Asks the worker to stop the call; fn still gets its reply. Kills the worker when none comes
+// within the grace.
+void pool_cancel(struct worker *w, uint64_t call);
+// A place for one more piece of work is taken or free again (place_worker.calls).
+void worker_take(struct worker *w);
+void worker_release(struct worker *w);
+status_t wire_status(const Hlod__Wire__Status *s) MUST_CHECK; // a reply's status as ours

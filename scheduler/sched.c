@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scheduler's frame: records, the queue's dispatch, ops and who waits for them. See sched.h.
+#include "scheduler/sched.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+
+enum { MAX_RECORDS = 2048, MAX_WORKERS = 64 };
+
+static void *must(void *p) {
+    if (!p) abort(); // small fixed sizes only
+    return p;
+}
+struct str digest_str(const struct digest *d) {
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
+
+// ---- records
+
+struct model *model_new(struct digest source, Hlod__Wire__IngestReply *rec) {
+    struct model *m = must(calloc(1, sizeof *m));
+    m->refs = 1;
+    m->source = source;
+    m->rec = rec;
+    memcpy(m->program.b, rec->program_digest.data, sizeof m->program.b);
+    memcpy(m->weights.b, rec->weights_digest.data, sizeof m->weights.b);
+    return m;
+}
+struct model *model_ref(struct model *m) {
+    if (m) m->refs++;
+    return m;
+}
+struct model *model_unref(struct model *m) {
+    if (m && --m->refs == 0) {
+        hlod__wire__ingest_reply__free_unpacked(m->rec, NULL);
+        free(m);
+    }
+    return NULL;
+}
+struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info) {
+    struct exe *e = must(calloc(1, sizeof *e));
+    e->refs = 1;
+    e->key = key;
+    e->info = info;
+    return e;
+}
+struct exe *exe_ref(struct exe *e) {
+    if (e) e->refs++;
+    return e;
+}
+struct exe *exe_unref(struct exe *e) {
+    if (e && --e->refs == 0) {
+        hlod__v1__executable_info__free_unpacked(e->info, NULL);
+        free(e);
+    }
+    return NULL;
+}
+
+struct model *sched_model(struct sched *s, struct digest source) {
+    struct model *m = smap_get(&s->models, digest_str(&source));
+    if (m) m->used = (int64_t)++s->tick;
+    return m;
+}
+struct exe *sched_exe(struct sched *s, struct digest key) {
+    struct exe *e = smap_get(&s->exes, digest_str(&key));
+    if (e) e->used = (int64_t)++s->tick;
+    return e;
+}
+struct model *sched_keep_model(struct sched *s, struct model *m) {
+    struct model *old = sched_model(s, m->source);
+    if (old) {
+        model_unref(m);
+        return old;
+    }
+    if (s->models.n >= MAX_RECORDS) { // everything here can be read again from the journal
+        struct model *victim = NULL;
+        struct str k;
+        void *v;
+        for (size_t i = 0; smap_next(&s->models, &i, &k, &v);) {
+            struct model *x = v;
+            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
+        }
+        if (victim) model_unref(smap_del(&s->models, digest_str(&victim->source)));
+    }
+    m->used = (int64_t)++s->tick;
+    smap_put(&s->models, digest_str(&m->source), m);
+    return m;
+}
+struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
+    struct exe *old = sched_exe(s, e->key);
+    if (old) {
+        exe_unref(e);
+        return old;
+    }
+    if (s->exes.n >= MAX_RECORDS) {
+        struct exe *victim = NULL;
+        struct str k;
+        void *v;
+        for (size_t i = 0; smap_next(&s->exes, &i, &k, &v);) {
+            struct exe *x = v;
+            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
+        }
+        if (victim) exe_unref(smap_del(&s->exes, digest_str(&victim->key)));
+    }
+    e->used = (int64_t)++s->tick;
+    smap_put(&s->exes, digest_str(&e->key), e);
+    return e;
+}
+void sched_forget_executable(struct sched *s, struct digest key) {
+    exe_unref(smap_del(&s->exes, digest_str(&key)));
+    for (int i = 0; i < pool_size(s->pool); i++)
+        warm_forget(worker_warm(pool_worker(s->pool, i)), key);
+}
+
+// ---- the queue
+
+static void dispatch_posted(void *arg) {
+    sched_dispatch(arg);
+}
+
+void task_queue(struct sched *s, struct task *t) {
+    t->s = s;
+    t->item.owner = t;
+    t->queued_ns = clock_ns();
+    if (!queue_push(&s->queue, &t->item)) {
+        t->failed(t, st_reason(st_new(ST_RESOURCE_EXHAUSTED, "the queue is full (%d jobs wait)",
+                                      s->queue.n),
+                               HLOD__V1__REASON__REASON_QUEUE_FULL));
+        return;
+    }
+    loop_post(s->loop, dispatch_posted, s);
+}
+
+void task_drop(struct task *t) {
+    if (t->s) queue_remove(&t->s->queue, &t->item);
+}
+
+static int place_task(struct sched *s, const struct task *t) {
+    struct place_worker view[MAX_WORKERS];
+    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
+    for (int i = 0; i < n; i++) {
+        struct worker *w = pool_worker(s->pool, i);
+        view[i] = pool_place(w);
+        if (!t->has_key) continue;
+        view[i].has_executable = warm_has_executable(worker_warm(w), t->key);
+        view[i].has_prepared = warm_has_prepared(worker_warm(w), t->key, t->weights);
+    }
+    return place_choose(&t->want, view, n);
+}
+
+void sched_dispatch(struct sched *s) {
+    if (s->dispatching || s->stopping)
+        return; // a callback below changed something: the loop begins again anyway
+    s->dispatching = true;
+    for (bool again = true; again;) {
+        again = false;
+        for (struct queue_item *it = s->queue.head; it && !again; it = it->next) {
+            struct task *t = it->owner;
+            int i = place_task(s, t);
+            if (i == PLACE_WAIT) continue;
+            queue_remove(&s->queue, it);
+            again = true; // the list may change under the callback
+            if (i == PLACE_NEVER) {
+                t->failed(t,
+                          st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started",
+                                           t->want.role == ROLE_COMPILE ? "compile" : "device",
+                                           *t->want.device ? " for device " : "", t->want.device),
+                                    HLOD__V1__REASON__REASON_NO_WORKER));
+                continue;
+            }
+            metric_observe_ns(M_QUEUE_TIME, clock_ns() - t->queued_ns);
+            struct worker *w = pool_worker(s->pool, i);
+            worker_take(w);
+            t->placed(t, w);
+        }
+    }
+    s->dispatching = false;
+    metric_set(M_JOBS_QUEUED, s->queue.n);
+}
+
+// A worker came, went or became free. Posted, because it may be told from the middle of anything.
+static void after_change(void *arg) {
+    struct sched *s = arg;
+    sched_dispatch(s);
+    for (struct job *j = s->jobs; j; j = j->next) {
+        j->woken = j->waits_for_worker;
+        j->waits_for_worker = false;
+    }
+    for (struct job *j = s->jobs;
+         j && !s->stopping;) { // advancing one may end and free others: look from the start again
+        if (!j->woken) {
+            j = j->next;
+            continue;
+        }
+        j->woken = false;
+        job_advance(j);
+        j = s->jobs;
+    }
+}
+static void on_pool_change(void *ctx) {
+    struct sched *s = ctx;
+    if (!s->stopping) loop_post(s->loop, after_change, s);
+}
+
+// ---- ops
+
+struct op *op_find(struct sched *s, const char *name) {
+    return smap_get(&s->ops, str_of(name));
+}
+
+struct op *op_new(struct sched *s, enum op_kind kind, const char *name) {
+    struct op *op = must(calloc(1, sizeof *op));
+    op->kind = kind;
+    op->s = s;
+    op->start_ns = clock_ns();
+    op->listed = true;
+    memcpy(op->name, name, strlen(name) + 1);
+    smap_put(&s->ops, str_of(op->name), op);
+    return op;
+}
+
+static void unlist(struct op *op) {
+    if (op->listed) smap_del(&op->s->ops, str_of(op->name));
+    op->listed = false;
+}
+
+void op_join(struct op *op, struct job *j) {
+    vec_push(&op->waiters, j);
+    j->op = op;
+}
+
+void op_leave(struct op *op, struct job *j) {
+    for (size_t i = 0; i < op->waiters.n; i++)
+        if (op->waiters.v[i] == j) {
+            memmove(op->waiters.v + i, op->waiters.v + i + 1,
+                    (--op->waiters.n - i) * sizeof *op->waiters.v);
+            break;
+        }
+    j->op = NULL;
+    if (op->waiters.n || op->ending || op->kind == OP_PREPARE) return;
+    if (op->call) { // stop the worker; the reply, or the loss, ends the op
+        unlist(op);
+        pool_cancel(op->worker, op->call);
+    } else if (op->task.item.queued) {
+        task_drop(&op->task);
+        op_end(op, ST_OK);
+    }
+}
+
+void op_end(struct op *op, status_t st) {
+    unlist(op);
+    if (op->worker) worker_release(op->worker);
+    op->ending = true;
+    while (op->waiters.n) { // one at a time: waking one may make others leave
+        struct job *j = op->waiters.v[0];
+        memmove(op->waiters.v, op->waiters.v + 1, --op->waiters.n * sizeof *op->waiters.v);
+        j->op = NULL;
+        if (st)
+            job_finish(j, st_reason(st_new(st_code(st), "%s", st_message(st)), st_get_reason(st)));
+        else
+            job_advance(j);
+    }
+    st_drop(st);
+    for (int i = 0; i < op->n_fds; i++)
+        close(op->fds[i]);
+    if (op->ingest) hlod__wire__ingest_reply__free_unpacked(op->ingest, NULL);
+    if (op->compile) hlod__wire__compile_reply__free_unpacked(op->compile, NULL);
+    model_unref(op->model);
+    exe_unref(op->exe);
+    vec_done(&op->waiters);
+    arena_done(&op->arena);
+    free(op);
+}
+
+void op_tell(struct op *op, Hlod__V1__Event *e) {
+    for (size_t i = 0; i < op->waiters.n; i++)
+        job_event(op->waiters.v[i], e);
+}
+
+void op_take_fds(struct op *op, struct frame *f) {
+    for (int i = 0; i < f->n_fds; i++)
+        op->fds[i] = frame_take_fd(f, i);
+    op->n_fds = f->n_fds;
+}
+
+status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
+                  void **out_base, size_t *out_base_bytes) {
+    *out_base = NULL;
+    *out_base_bytes = 0;
+    if (!b || (b->fd == 0 && b->inline_bytes.len == 0) || (b->fd && b->size == 0)) {
+        *out = (struct span){0};
+        return ST_OK;
+    }
+    if (b->fd == 0) {
+        *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
+        return ST_OK;
+    }
+    if (b->fd > (uint32_t)n_fds || b->offset > INT64_MAX || b->size > INT64_MAX)
+        return st_new(ST_INTERNAL, "a worker's blob names no descriptor");
+    uint8_t *p;
+    RETURN_IF_ERR(st_note(frame_map(fds[b->fd - 1], (int64_t)b->offset, (int64_t)b->size, false, &p,
+                                    out_base, out_base_bytes),
+                          "a worker's blob"));
+    *out = (struct span){p, b->size};
+    return ST_OK;
+}
+
+// ---- life
+
+status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
+                   const struct sched_config *cfg, struct sched **out) {
+    struct sched *s = must(calloc(1, sizeof *s));
+    s->loop = l;
+    s->store = store;
+    s->journal = journal;
+    s->cfg = *cfg;
+    s->queue.max = cfg->max_queue;
+    smap_seed_random(&s->models);
+    smap_seed_random(&s->exes);
+    smap_seed_random(&s->ops);
+    s->cfg.pool.on_change = on_pool_change;
+    s->cfg.pool.ctx = s;
+    status_t st = pool_new(l, &s->cfg.pool, &s->pool);
+    if (st) {
+        free(s);
+        return st;
+    }
+    *out = s;
+    return ST_OK;
+}
+
+void sched_stop(struct sched *s) {
+    while (s->jobs) {
+        struct job *j = s->jobs;
+        job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
+                                HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+        if (s->jobs == j) break; // cannot be
+    }
+    s->stopping = true;
+    pool_stop(s->pool);
+}
+
+void sched_free(struct sched *s) {
+    if (!s) return;
+    struct str k;
+    void *v;
+    for (size_t i = 0; smap_next(&s->models, &i, &k, &v);)
+        model_unref(v);
+    for (size_t i = 0; smap_next(&s->exes, &i, &k, &v);)
+        exe_unref(v);
+    smap_done(&s->models);
+    smap_done(&s->exes);
+    smap_done(&s->ops);
+    pool_free(s->pool);
+    free(s);
+}
+
+int sched_active(const struct sched *s) {
+    return s->n_jobs;
+}
+bool sched_can_serve(struct sched *s) {
+    bool up[2] = {false, false};
+    for (int i = 0; i < pool_size(s->pool); i++)
+        if (worker_ready(pool_worker(s->pool, i)))
+            up[pool_place(pool_worker(s->pool, i)).role] = true;
+    return up[ROLE_COMPILE] && up[ROLE_DEVICE] && !s->stopping;
+}
+struct pool *sched_pool(struct sched *s) {
+    return s->pool;
+}
+struct store *sched_store(struct sched *s) {
+    return s->store;
+}
+struct journal *sched_journal(struct sched *s) {
+    return s->journal;
+}
+struct loop *sched_loop(struct sched *s) {
+    return s->loop;
+}
+const struct sched_config *sched_cfg(const struct sched *s) {
+    return &s->cfg;
+}

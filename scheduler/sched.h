@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// sched: the scheduler's inside, shared by its job_*.c and op_*.c files and nobody else. A *record*
+// is what memory keeps of a source (model) or executable (exe), counted, found by digest. A *task*
+// is a wish for a worker in the queue. An *op* is one piece of shared work (ingest, look up or
+// compile, prepare) with the jobs that wait for it: single flight means that an op is found by its
+// name while it runs.
+//
+//   job_advance: model? -> resolve, op_ingest      key? -> bind      exe? -> op_exe (look up, else
+//   compile)      RUN: task -> worker -> op_prepare -> RUN frame
+//
+// Every asynchronous step ends by calling job_advance again, which looks at what is still missing;
+// so a step may be repeated (a cache entry gone bad) without a special path. Thread: loop, except
+// *_work functions (pool), which touch only the object they are given.
+#pragma once
+#include "base/map.h"
+#include "base/vec.h"
+#include "scheduler/job.h"
+#include "scheduler/key.h"
+#include "scheduler/queue.h"
+
+struct loop_timer;
+struct model {
+    int refs;
+    struct digest source, program, weights;
+    Hlod__Wire__IngestReply *rec; // owned; blobs empty
+    int64_t used;
+};
+struct exe {
+    int refs;
+    struct digest key;
+    Hlod__V1__ExecutableInfo *info; // owned
+    int64_t used;
+};
+struct model *model_new(struct digest source, Hlod__Wire__IngestReply *rec); // takes rec
+struct model *model_ref(struct model *m);
+struct model *model_unref(struct model *m);                             // NULL
+struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info); // takes info
+struct exe *exe_ref(struct exe *e);
+struct exe *exe_unref(struct exe *e); // NULL
+
+struct task {
+    struct queue_item item;
+    struct sched *s;
+    struct place_want want;
+    bool has_key; // prefer workers that hold these
+    struct digest key, weights;
+    void (*placed)(struct task *t, struct worker *w); // the place is taken: worker_release it
+    void (*failed)(struct task *t,
+                   status_t st); // takes st: no worker will ever come, or the queue is full
+    int64_t queued_ns;
+};
+void task_queue(struct sched *s, struct task *t); // never answers from inside
+void task_drop(struct task *t);
+
+enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE };
+struct op {
+    enum op_kind kind;
+    struct sched *s;
+    char name[200]; // in sched.ops while `listed`
+    bool listed, ending;
+    VEC(struct job *) waiters;
+    struct arena arena;
+    struct task task;
+    struct worker *worker; // whose place we hold
+    uint64_t call;
+    int64_t start_ns;
+    status_t st; // outcome of pool work
+    // what it is about
+    struct model *model;  // OP_EXE, OP_PREPARE
+    struct exe *exe;      // OP_PREPARE; result of OP_EXE
+    struct digest digest; // source, or key
+    const char *format;
+    Hlod__Wire__Binding **bindings;
+    size_t n_bindings;
+    const char *bindings_text, *options, *target_id, *device_kind, *build_id;
+    uint32_t kernel_abi;
+    bool hit, damaged, compiling, loaded;
+    uint64_t epoch;         // of the worker, OP_PREPARE
+    int target_index;       // of the worker in the pool, OP_PREPARE
+    int fds[FRAME_MAX_FDS]; // of the reply
+    int n_fds;
+    Hlod__Wire__IngestReply *ingest;
+    Hlod__Wire__CompileReply *compile;
+    int64_t artifact_offset, artifact_size;
+};
+struct op *op_find(struct sched *s, const char *name); // NULL if none runs
+struct op *op_new(struct sched *s, enum op_kind kind, const char *name);
+void op_join(struct op *op, struct job *j);
+void op_leave(struct op *op,
+              struct job *j);            // an op without waiters is given up where that saves work
+void op_end(struct op *op, status_t st); // takes st; wakes the waiters and frees the op
+void op_tell(struct op *op, Hlod__V1__Event *e); // to every waiter
+void op_take_fds(struct op *op, struct frame *f);
+status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
+                  void **out_base, size_t *out_base_bytes) MUST_CHECK;
+
+void op_ingest_start(struct job *j);  // the job's source
+void op_exe_start(struct job *j);     // the job's key
+void op_prepare_start(struct job *j); // the job's exe and weights in the job's worker
+
+struct run_call;
+struct job {
+    struct sched *s;
+    struct job *prev, *next;
+    struct arena arena;
+    struct job_spec spec;
+    struct job_result r;
+    int64_t start_ns;
+    struct loop_timer *deadline;
+    bool finished, cancelled, free_later, told_compiled, waits_for_worker, woken, bound,
+        tried_ingest;
+    bool resolving; // a posted step or pool work holds the job
+    int retries;
+    struct op *op;                 // waiting for it
+    struct model *model, *weights; // weights: whose to prepare; owned references
+    struct exe *exe;
+    struct key_parts key_parts;
+    struct digest key;
+    Hlod__Wire__Binding **bindings;
+    size_t n_bindings;
+    const char *device_kind;
+    struct task task;
+    struct worker *worker; // place held
+    bool prepared, checked;
+    uint64_t epoch;        // of the worker when it was taken
+    struct run_call *call; // in flight
+    Hlod__Wire__RunReply *run;
+    Hlod__Wire__InspectReply *inspect;
+    int64_t run_start_ns;
+};
+void job_advance(struct job *j);
+void job_finish(struct job *j, status_t st); // takes st
+void job_event(struct job *j, Hlod__V1__Event *e);
+void job_timing(struct job *j, const char *name, int64_t ns);
+void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
+status_t job_bind(struct job *j, bool *out_wait)
+    MUST_CHECK;                    // job_resolve.c: shapes -> key; wait: no target known yet
+void job_run(struct job *j);       // job_run.c
+void job_inspect(struct job *j);   // job_run.c
+void job_drop_call(struct job *j); // job_run.c: nobody waits for the call any more
+
+struct sched {
+    struct loop *loop;
+    struct store *store;
+    struct journal *journal;
+    struct pool *pool;
+    struct sched_config cfg;
+    struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
+    struct queue queue;
+    struct job *jobs; // all unfinished
+    int n_jobs;
+    uint64_t next_job, tick;
+    bool dispatching, stopping;
+};
+struct model *sched_model(struct sched *s, struct digest source); // borrowed, NULL if not in memory
+struct exe *sched_exe(struct sched *s, struct digest key);
+struct model *sched_keep_model(struct sched *s,
+                               struct model *m); // takes m; the record that is kept (borrowed): an
+                                                 // older one of the same digest wins
+struct exe *sched_keep_exe(struct sched *s, struct exe *e);
+void sched_dispatch(struct sched *s);
+struct str digest_str(const struct digest *d);
