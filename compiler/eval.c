@@ -91,6 +91,34 @@ status_t hlo_eval_module(struct hlo_eval *ev, const struct hlo_module *m,
     return hlo_eval_computation(ev, m->entry, args, n, out);
 }
 
+// Post-order over the operands with an explicit stack: shape arithmetic may be deep.
+status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct literal **out) {
+    struct hlo_eval ev = hlo_eval_begin(a);
+    struct pmap done = {0};
+    VEC(const struct hlo_instr *) stack = {0};
+    status_t st = ST_OK;
+    vec_push(&stack, i);
+    while (stack.n && !st) {
+        const struct hlo_instr *x = stack.v[stack.n - 1];
+        size_t before = stack.n;
+        for (int k = 0; k < x->n_operands; k++)
+            if (!pmap_get_ptr(&done, x->operands[k])) vec_push(&stack, x->operands[k]);
+        if (stack.n > before) continue;
+        (void)vec_pop(&stack);
+        if (pmap_get_ptr(&done, x)) continue;
+        hlo_eval_fn fn = hlo_op_info(x->op)->eval;
+        struct literal **in = arena_array(a, struct literal *, x->n_operands + 1), *v = NULL;
+        for (int k = 0; k < x->n_operands; k++) in[k] = pmap_get_ptr(&done, x->operands[k]);
+        if (x->op == HLO_PARAMETER) st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
+        else st = fn ? fn(&ev, x, in, &v) : st_new(ST_UNIMPLEMENTED, "the evaluator has no rule for %s", hlo_op_name(x->op));
+        if (!st) pmap_put_ptr(&done, x, v);
+    }
+    if (!st) *out = pmap_get_ptr(&done, i);
+    vec_done(&stack);
+    pmap_done(&done);
+    return st;
+}
+
 struct hlo_fn {
     struct hlo_eval ev;      // its own arena and depth
     struct hlo_eval *parent; // steps and cancel are shared
