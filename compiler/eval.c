@@ -108,9 +108,14 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
         if (pmap_get_ptr(&done, x)) continue;
         hlo_eval_fn fn = hlo_op_info(x->op)->eval;
         struct literal **in = arena_array(a, struct literal *, x->n_operands + 1), *v = NULL;
-        for (int k = 0; k < x->n_operands; k++) in[k] = pmap_get_ptr(&done, x->operands[k]);
-        if (x->op == HLO_PARAMETER) st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
-        else st = fn ? fn(&ev, x, in, &v) : st_new(ST_UNIMPLEMENTED, "the evaluator has no rule for %s", hlo_op_name(x->op));
+        for (int k = 0; k < x->n_operands; k++)
+            in[k] = pmap_get_ptr(&done, x->operands[k]);
+        if (x->op == HLO_PARAMETER)
+            st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
+        else
+            st = fn ? fn(&ev, x, in, &v)
+                    : st_new(ST_UNIMPLEMENTED, "the evaluator has no rule for %s",
+                             hlo_op_name(x->op));
         if (!st) pmap_put_ptr(&done, x, v);
     }
     if (!st) *out = pmap_get_ptr(&done, i);

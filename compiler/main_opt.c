@@ -16,6 +16,7 @@ static const char usage[] =
     "  --counts              print instruction counts\n"
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
     "tests/ops/README.md)\n"
+    "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
     "  --no-output           parse and verify only\n"
     "Exit codes: 0 ok, 1 results differ, 2 usage, 3 module refused.\n";
 
@@ -45,6 +46,8 @@ int main(int argc, char **argv) {
             o.eval = true;
         else if (strcmp(arg, "--no-output") == 0)
             o.print = false;
+        else if (strcmp(arg, "--bind") == 0 && k + 1 < argc)
+            o.bind = argv[++k];
         else if (arg[0] == '-' && arg[1])
             return fprintf(stderr, "hlo-opt: unknown option %s\n%s", arg, usage), 2;
         else

@@ -6,6 +6,7 @@
 struct opt_options {
     const char *path;
     bool print, canonical, hash, counts, eval;
+    const char *bind; // ONNX: "N=1,S=128", or NULL
 };
 // *out_rc: exit code when the status is OK. Prints on stdout.
 status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) MUST_CHECK;

@@ -1,16 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// frontend: formats that a program can come in. Each row of frontends.def has three functions: sniff the first bytes, ingest (source bytes -> program
-// without weights, signature, weight manifest; D13), and lower (program with its dimensions bound -> one HLO module). Everything a frontend reads is hostile.
-// Thread: any; no global state.
+// frontend: formats that a program can come in. Each row of frontends.def has three functions:
+// sniff the first bytes, ingest (source bytes -> program without weights, signature, weight
+// manifest; D13), and lower (program with its dimensions bound -> one HLO module). Everything a
+// frontend reads is hostile. Thread: any; no global state.
 #pragma once
 #include "base/hash.h"
 #include "compiler/ir/module.h"
 
-struct sig_dim { int64_t size; const char *symbol; }; // size >= 0 and symbol NULL, or size -1 and the symbol's name ("N"; unnamed ones get "_<input>_<dim>")
-struct sig_tensor { const char *name; enum dtype dtype; int32_t rank; struct sig_dim *dims; }; // rank -1 = unknown (outputs only)
-struct signature { struct sig_tensor *in, *out; int32_t n_in, n_out; };
+struct sig_dim {
+    int64_t size;
+    const char *symbol;
+}; // size >= 0 and symbol NULL, or size -1 and the symbol's name ("N"; unnamed ones get
+   // "_<input>_<dim>")
+struct sig_tensor {
+    const char *name;
+    enum dtype dtype;
+    int32_t rank;
+    struct sig_dim *dims;
+}; // rank -1 = unknown (outputs only)
+struct signature {
+    struct sig_tensor *in, *out;
+    int32_t n_in, n_out;
+};
 
-// One weight: a slice of the source blob, or of the sidecar (weights that are not stored as plain little-endian bytes in the source, decoded).
+// One weight: a slice of the source blob, or of the sidecar (weights that are not stored as plain
+// little-endian bytes in the source, decoded).
 struct weight {
     const char *name; // as in the source
     enum dtype dtype;
@@ -21,18 +35,27 @@ struct weight {
     int64_t offset, size_bytes;
 };
 struct ingest_result {
-    struct digest program_digest; // canonical graph: names, metadata and weight values removed; baked constants hashed; dynamic dims as symbols
+    struct digest program_digest; // canonical graph: names, metadata and weight values removed;
+                                  // baked constants hashed; dynamic dims as symbols
     struct digest weights_digest; // over the manifest in order: dtype, shape, digest
     struct span program;          // source format with the weights cut out, arena
     struct span sidecar;          // may be empty, arena
     struct signature sig;
-    struct weight *weights;       // manifest; module parameters of kind PARAM_WEIGHT index it
+    struct weight *weights; // manifest; module parameters of kind PARAM_WEIGHT index it
     int32_t n_weights;
-    const char *format;           // row name
+    const char *format; // row name
 };
-struct frontend_limits { int64_t max_program_bytes; /* without weights */ int max_depth; int64_t max_nodes; int64_t max_tensor_bytes; }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
+struct frontend_limits {
+    int64_t max_program_bytes; /* without weights */
+    int max_depth;
+    int64_t max_nodes;
+    int64_t max_tensor_bytes;
+}; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
-struct dim_binding { const char *symbol; int64_t size; };
+struct dim_binding {
+    const char *symbol;
+    int64_t size;
+};
 struct lower_request {
     struct span program;
     const struct dim_binding *bindings;
@@ -44,18 +67,27 @@ struct lower_request {
 // ---- what the driver calls
 const char *frontend_sniff(struct span head); // row name ("onnx", "hlo-text"), or NULL
 const char *frontend_from_media_type(struct str media_type);
-// format NULL = sniff. Errors: INVALID_ARGUMENT with byte offset and message path; ALL unsupported nodes are listed in one error
-// (reason REASON_UNSUPPORTED_OP; one line each: node name, op, domain, opset, why).
-status_t frontend_ingest(struct arena *a, const char *format, struct span source, const struct frontend_limits *limits, struct ingest_result *out) MUST_CHECK;
-// Unbound symbols: INVALID_ARGUMENT naming them. The module is verified; its entry parameters are the inputs in signature order (PARAM_INPUT), then the weights used
-// (PARAM_WEIGHT, param_index into the manifest). The root is a tuple of the outputs in signature order. Caller frees the module.
-status_t frontend_lower(const char *format, const struct lower_request *req, struct hlo_module **out) MUST_CHECK;
-// Matches concrete input shapes against a signature: binds symbols; INVALID_ARGUMENT names input, dim, expected, found.
-status_t signature_bind(struct arena *a, const struct signature *sig, const struct shape *const *in, int n_in, struct dim_binding **out, int *n_out) MUST_CHECK;
+// format NULL = sniff. Errors: INVALID_ARGUMENT with byte offset and message path; ALL unsupported
+// nodes are listed in one error (reason REASON_UNSUPPORTED_OP; one line each: node name, op,
+// domain, opset, why).
+status_t frontend_ingest(struct arena *a, const char *format, struct span source,
+                         const struct frontend_limits *limits,
+                         struct ingest_result *out) MUST_CHECK;
+// Unbound symbols: INVALID_ARGUMENT naming them. The module is verified; its entry parameters are
+// the inputs in signature order (PARAM_INPUT), then the weights used (PARAM_WEIGHT, param_index
+// into the manifest). The root is a tuple of the outputs in signature order. Caller frees the
+// module.
+status_t frontend_lower(const char *format, const struct lower_request *req,
+                        struct hlo_module **out) MUST_CHECK;
+// Matches concrete input shapes against a signature: binds symbols; INVALID_ARGUMENT names input,
+// dim, expected, found.
+status_t signature_bind(struct arena *a, const struct signature *sig, const struct shape *const *in,
+                        int n_in, struct dim_binding **out, int *n_out) MUST_CHECK;
 
 struct frontend {
     const char *name, *media_type;
     bool (*sniff)(struct span head);
-    status_t (*ingest)(struct arena *a, struct span source, const struct frontend_limits *limits, struct ingest_result *out);
+    status_t (*ingest)(struct arena *a, struct span source, const struct frontend_limits *limits,
+                       struct ingest_result *out);
     status_t (*lower)(const struct lower_request *req, struct hlo_module **out);
 };

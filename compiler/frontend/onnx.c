@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ingest (D13): decides which initializers are weights, hashes them, writes the program with their bytes cut out, and the digest of the canonical graph.
-//   source bytes -> model -> {signature, weights} -> program bytes (weights replaced by references) -> digests
+// Ingest (D13): decides which initializers are weights, hashes them, writes the program with their
+// bytes cut out, and the digest of the canonical graph.
+//   source bytes -> model -> {signature, weights} -> program bytes (weights replaced by references)
+//   -> digests
 #include "compiler/frontend/onnx.h"
 
 #include <stdio.h>
@@ -13,7 +15,8 @@
 enum { BAKE_BYTES = 1024 };
 
 bool onnx_sniff(struct span head) {
-    // ModelProto begins with ir_version (field 1, varint) in every writer we know; otherwise with producer_name or graph.
+    // ModelProto begins with ir_version (field 1, varint) in every writer we know; otherwise with
+    // producer_name or graph.
     if (head.n < 2) return false;
     if (head.p[0] == 0x08 && head.p[1] < 32) return true;
     return (head.p[0] == 0x12 || head.p[0] == 0x3a) && head.n > 4;
@@ -31,23 +34,35 @@ status_t onnx_check_supported(const struct onnx_model *m) {
     for (size_t k = 0; k < m->nodes.n; k++) {
         const struct onnx_node *node = &m->nodes.v[k];
         const char *why = NULL;
-        if (node->domain.n) why = "operators of this domain are not supported";
-        else if (!onnx_op_find(node->op, m->opset)) why = "the operator is not supported";
+        if (node->domain.n)
+            why = "operators of this domain are not supported";
+        else if (!onnx_op_find(node->op, m->opset))
+            why = "the operator is not supported";
         if (!why) continue;
         n++;
-        strbuf_printf(&b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s", onnx_node_name(m->arena, node), STR_ARG(node->domain), (long long)m->opset, why);
+        strbuf_printf(&b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s",
+                      onnx_node_name(m->arena, node), STR_ARG(node->domain), (long long)m->opset,
+                      why);
     }
-    status_t st = n ? st_new(ST_INVALID_ARGUMENT, "%d unsupported node%s:%s", n, n > 1 ? "s" : "", strbuf_cstr(&b)) : ST_OK;
+    status_t st = n ? st_new(ST_INVALID_ARGUMENT, "%d unsupported node%s:%s", n, n > 1 ? "s" : "",
+                             strbuf_cstr(&b))
+                    : ST_OK;
     strbuf_done(&b);
     return st_reason(st, HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
 }
 
 // ---- signature
 
-static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input, struct sig_tensor *out) {
-    struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n), .dtype = dtype_from_onnx(v->elem_type), .rank = v->has_shape ? v->rank : -1};
+static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
+                       struct sig_tensor *out) {
+    struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n),
+                           .dtype = dtype_from_onnx(v->elem_type),
+                           .rank = v->has_shape ? v->rank : -1};
     if (input && (!v->is_tensor || t.dtype == DT_INVALID || !v->has_shape))
-        return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name, !v->is_tensor ? "only tensors are supported" : t.dtype == DT_INVALID ? "the element type is not supported" : "it must declare a shape");
+        return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name,
+                      !v->is_tensor           ? "only tensors are supported"
+                      : t.dtype == DT_INVALID ? "the element type is not supported"
+                                              : "it must declare a shape");
     t.dims = arena_zarray(a, struct sig_dim, v->rank + 1);
     for (int d = 0; d < v->rank; d++) {
         t.dims[d].size = v->dims[d].size;
@@ -62,8 +77,10 @@ static status_t signature_of(struct arena *a, const struct onnx_model *m, struct
     *out = (struct signature){.n_in = (int32_t)m->inputs.n, .n_out = (int32_t)m->outputs.n};
     out->in = arena_zarray(a, struct sig_tensor, m->inputs.n + 1);
     out->out = arena_zarray(a, struct sig_tensor, m->outputs.n + 1);
-    for (size_t k = 0; k < m->inputs.n; k++) RETURN_IF_ERR(sig_of(a, &m->inputs.v[k], true, &out->in[k]));
-    for (size_t k = 0; k < m->outputs.n; k++) RETURN_IF_ERR(sig_of(a, &m->outputs.v[k], false, &out->out[k]));
+    for (size_t k = 0; k < m->inputs.n; k++)
+        RETURN_IF_ERR(sig_of(a, &m->inputs.v[k], true, &out->in[k]));
+    for (size_t k = 0; k < m->outputs.n; k++)
+        RETURN_IF_ERR(sig_of(a, &m->outputs.v[k], false, &out->out[k]));
     return ST_OK;
 }
 
@@ -79,10 +96,18 @@ static void mark_shape_operands(const struct onnx_model *m, struct smap *out) {
     }
 }
 
-static status_t add_weight(struct arena *a, const struct onnx_model *m, const struct onnx_tensor *t, const struct shape *s, struct strbuf *sidecar, struct weight *w) {
-    *w = (struct weight){.name = arena_strndup(a, t->name.p, t->name.n), .dtype = s->dtype, .rank = s->rank, .dims = s->dims, .size_bytes = shape_bytes(s)};
+static status_t add_weight(struct arena *a, const struct onnx_model *m, const struct onnx_tensor *t,
+                           const struct shape *s, struct strbuf *sidecar, struct weight *w) {
+    *w = (struct weight){.name = arena_strndup(a, t->name.p, t->name.n),
+                         .dtype = s->dtype,
+                         .rank = s->rank,
+                         .dims = s->dims,
+                         .size_bytes = shape_bytes(s)};
     if (t->typed_field == 0 && s->dtype != DT_S4 && s->dtype != DT_U4) {
-        if ((int64_t)t->raw.n != w->size_bytes) return st_new(ST_INVALID_ARGUMENT, "initializer '%s': %zu bytes of data, its shape needs %lld", w->name, t->raw.n, (long long)w->size_bytes);
+        if ((int64_t)t->raw.n != w->size_bytes)
+            return st_new(ST_INVALID_ARGUMENT,
+                          "initializer '%s': %zu bytes of data, its shape needs %lld", w->name,
+                          t->raw.n, (long long)w->size_bytes);
         w->offset = t->raw.p - m->file;
         w->digest = sha256_of(t->raw.p, t->raw.n);
         return ST_OK;
@@ -101,7 +126,8 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
 }
 
 // index[k] = manifest index of initializer k, or -1 when it stays in the program.
-static status_t collect_weights(struct arena *a, const struct onnx_model *m, int *index, struct strbuf *sidecar, struct ingest_result *out) {
+static status_t collect_weights(struct arena *a, const struct onnx_model *m, int *index,
+                                struct strbuf *sidecar, struct ingest_result *out) {
     struct smap shape_operands = {0};
     status_t st = ST_OK;
     mark_shape_operands(m, &shape_operands);
@@ -111,7 +137,11 @@ static status_t collect_weights(struct arena *a, const struct onnx_model *m, int
         const struct shape *s;
         index[k] = -1;
         st = onnx_tensor_shape(a, t, &s);
-        if (!st && t->external) st = st_new(ST_INVALID_ARGUMENT, "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT "'): send a model with its weights inside", STR_ARG(t->name), STR_ARG(t->location));
+        if (!st && t->external)
+            st = st_new(ST_INVALID_ARGUMENT,
+                        "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                        "'): send a model with its weights inside",
+                        STR_ARG(t->name), STR_ARG(t->location));
         if (st || shape_bytes(s) <= BAKE_BYTES || smap_has(&shape_operands, t->name)) continue;
         index[k] = out->n_weights;
         st = add_weight(a, m, t, s, sidecar, &out->weights[out->n_weights]);
@@ -121,10 +151,12 @@ static status_t collect_weights(struct arena *a, const struct onnx_model *m, int
     return st;
 }
 
-// ---- the program with the weights cut out: the same messages, but such an initializer has no data and refers to "weight:N"
+// ---- the program with the weights cut out: the same messages, but such an initializer has no data
+// and refers to "weight:N"
 
 static void put_varint(struct strbuf *b, uint64_t v) {
-    for (; v >= 0x80; v >>= 7) strbuf_putc(b, (char)(v | 0x80));
+    for (; v >= 0x80; v >>= 7)
+        strbuf_putc(b, (char)(v | 0x80));
     strbuf_putc(b, (char)v);
 }
 static void put_len(struct strbuf *b, uint32_t field, const void *p, size_t n) {
@@ -141,7 +173,8 @@ static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t, i
     struct strbuf tensor = {0}, pair = {0};
     char where[32];
     int n = snprintf(where, sizeof where, "weight:%d", weight);
-    for (int d = 0; d < t->rank; d++) put_int(&tensor, 1, (uint64_t)t->dims[d]);
+    for (int d = 0; d < t->rank; d++)
+        put_int(&tensor, 1, (uint64_t)t->dims[d]);
     put_int(&tensor, 2, (uint64_t)t->data_type);
     put_len(&tensor, 8, t->name.p, t->name.n);
     put_len(&pair, 1, "location", 8);
@@ -162,19 +195,23 @@ static status_t cut_graph(const struct onnx_model *m, const int *index, struct s
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) return ST_OK;
         bool init = f.number == 5 && f.type == WIRE_LEN;
-        if (init && index[k] >= 0) put_cut_initializer(b, &m->inits.v[k], index[k]);
-        else if (f.number != 10 && f.number != 13 && f.number != 14) strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
+        if (init && index[k] >= 0)
+            put_cut_initializer(b, &m->inits.v[k], index[k]);
+        else if (f.number != 10 && f.number != 13 && f.number != 14)
+            strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
         k += init;
     }
 }
-static status_t cut_model(const struct onnx_model *m, struct span source, const int *index, struct strbuf *b) {
+static status_t cut_model(const struct onnx_model *m, struct span source, const int *index,
+                          struct strbuf *b) {
     struct wire w = wire_open(m->file, source);
     struct wire_field f;
     bool got;
     for (;;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) break;
-        if (f.number == 1 || f.number == 8 || f.number == 25) strbuf_add(b, f.at, (size_t)(f.after - f.at));
+        if (f.number == 1 || f.number == 8 || f.number == 25)
+            strbuf_add(b, f.at, (size_t)(f.after - f.at));
     }
     struct strbuf g = {0};
     status_t st = cut_graph(m, index, &g);
@@ -205,8 +242,10 @@ static void digest_attr(struct sha256 *h, const struct onnx_attr *at) {
     sha256_str(h, (struct str){(const char *)at->graph.p, at->graph.n});
 }
 
-// Values are numbered as they appear (inputs, initializers, node outputs), so names do not count; symbols are numbered by first use.
-static status_t digest_program(struct arena *a, const struct onnx_model *m, const int *index, struct digest *out) {
+// Values are numbered as they appear (inputs, initializers, node outputs), so names do not count;
+// symbols are numbered by first use.
+static status_t digest_program(struct arena *a, const struct onnx_model *m, const int *index,
+                               struct digest *out) {
     struct smap ids = {0}, symbols = {0};
     struct sha256 h;
     uintptr_t next = 0;
@@ -221,8 +260,10 @@ static status_t digest_program(struct arena *a, const struct onnx_model *m, cons
         sha256_u64(&h, (uint64_t)v->rank);
         for (int d = 0; d < v->rank; d++) {
             struct str s = onnx_dim_symbol(a, v, d);
-            if (v->dims[d].size < 0 && !smap_has(&symbols, s)) smap_put(&symbols, s, (void *)(symbols.n + 1));
-            sha256_u64(&h, v->dims[d].size >= 0 ? (uint64_t)v->dims[d].size : ~(uint64_t)(uintptr_t)smap_get(&symbols, s));
+            if (v->dims[d].size < 0 && !smap_has(&symbols, s))
+                smap_put(&symbols, s, (void *)(symbols.n + 1));
+            sha256_u64(&h, v->dims[d].size >= 0 ? (uint64_t)v->dims[d].size
+                                                : ~(uint64_t)(uintptr_t)smap_get(&symbols, s));
         }
     }
     for (size_t k = 0; k < m->inits.n && !st; k++) {
@@ -242,15 +283,20 @@ static status_t digest_program(struct arena *a, const struct onnx_model *m, cons
         sha256_str(&h, n->op);
         sha256_str(&h, n->domain);
         sha256_u64(&h, n->in.n);
-        for (size_t i = 0; i < n->in.n; i++) sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, n->in.v[i]));
+        for (size_t i = 0; i < n->in.n; i++)
+            sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, n->in.v[i]));
         sha256_u64(&h, n->out.n);
         for (size_t i = 0; i < n->out.n; i++)
-            if (n->out.v[i].n) smap_put(&ids, n->out.v[i], (void *)++next);
-            else ++next;
+            if (n->out.v[i].n)
+                smap_put(&ids, n->out.v[i], (void *)++next);
+            else
+                ++next;
         sha256_u64(&h, n->attrs.n);
-        for (size_t i = 0; i < n->attrs.n; i++) digest_attr(&h, &n->attrs.v[i]);
+        for (size_t i = 0; i < n->attrs.n; i++)
+            digest_attr(&h, &n->attrs.v[i]);
     }
-    for (size_t k = 0; k < m->outputs.n; k++) sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, m->outputs.v[k].name));
+    for (size_t k = 0; k < m->outputs.n; k++)
+        sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, m->outputs.v[k].name));
     *out = sha256_end(&h);
     smap_done(&ids);
     smap_done(&symbols);
@@ -275,7 +321,8 @@ static struct span to_arena(struct arena *a, struct strbuf *b) {
     return s;
 }
 
-status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_limits *limits, struct ingest_result *out) {
+status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_limits *limits,
+                     struct ingest_result *out) {
     struct onnx_model m;
     struct ingest_result r = {.format = "onnx"};
     struct strbuf program = {0}, sidecar = {0};
@@ -286,8 +333,11 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     status_t st = collect_weights(a, &m, index, &sidecar, &r);
     if (!st) st = cut_model(&m, source, index, &program);
     if (!st) st = digest_program(a, &m, index, &r.program_digest);
-    if (!st && limits && limits->max_program_bytes && (int64_t)program.n > limits->max_program_bytes)
-        st = st_new(ST_RESOURCE_EXHAUSTED, "the program without weights has %zu bytes, the limit is %lld", program.n, (long long)limits->max_program_bytes);
+    if (!st && limits && limits->max_program_bytes &&
+        (int64_t)program.n > limits->max_program_bytes)
+        st = st_new(ST_RESOURCE_EXHAUSTED,
+                    "the program without weights has %zu bytes, the limit is %lld", program.n,
+                    (long long)limits->max_program_bytes);
     r.weights_digest = digest_weights(&r);
     r.program = to_arena(a, &program);
     r.sidecar = to_arena(a, &sidecar);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives the lowering of a graph with its dimensions bound: node by node in order, each through its row of onnx_ops.def. A node whose inputs are all known at
-// compile time is evaluated at once by the reference evaluator, so that shape arithmetic folds as it goes.
+// Drives the lowering of a graph with its dimensions bound: node by node in order, each through its
+// row of onnx_ops.def. A node whose inputs are all known at compile time is evaluated at once by
+// the reference evaluator, so that shape arithmetic folds as it goes.
 #include "compiler/frontend/onnx_lower.h"
 
 #include <stdarg.h>
@@ -13,13 +14,15 @@
 enum { MAX_FOLD_BYTES = 1 << 20 };
 
 static const struct onnx_op table[] = {
-#define ONNX_OP(name, since, until, min, max, shapes, fn, arg) {name, since, until, min, max, shapes, onnx_##fn, arg},
+#define ONNX_OP(name, since, until, min, max, shapes, fn, arg)                                     \
+    {name, since, until, min, max, shapes, onnx_##fn, arg},
 #include "compiler/frontend/onnx_ops.def"
 #undef ONNX_OP
 };
 const struct onnx_op *onnx_op_find(struct str name, int64_t opset) {
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
-        if (str_is(name, table[k].name) && opset >= table[k].since && opset <= table[k].until) return &table[k];
+        if (str_is(name, table[k].name) && opset >= table[k].since && opset <= table[k].until)
+            return &table[k];
     return NULL;
 }
 
@@ -33,10 +36,16 @@ void fail(struct onnx_ctx *c, const char *fmt, ...) {
     va_end(ap);
     hb_fail(&c->b, st_new(ST_INVALID_ARGUMENT, "%s", text));
 }
-int op_arg(const struct onnx_ctx *c) { return onnx_op_find(c->n->op, c->opset)->arg; }
+int op_arg(const struct onnx_ctx *c) {
+    return onnx_op_find(c->n->op, c->opset)->arg;
+}
 
-bool in_has(const struct onnx_ctx *c, size_t k) { return k < c->n->in.n && c->n->in.v[k].n > 0; }
-static struct onnx_val *value(struct onnx_ctx *c, size_t k) { return in_has(c, k) ? smap_get(&c->values, c->n->in.v[k]) : NULL; }
+bool in_has(const struct onnx_ctx *c, size_t k) {
+    return k < c->n->in.n && c->n->in.v[k].n > 0;
+}
+static struct onnx_val *value(struct onnx_ctx *c, size_t k) {
+    return in_has(c, k) ? smap_get(&c->values, c->n->in.v[k]) : NULL;
+}
 
 hv in_val(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = value(c, k);
@@ -45,7 +54,11 @@ hv in_val(struct onnx_ctx *c, size_t k) {
 }
 const struct literal *in_known(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = value(c, k);
-    if (!v || !v->known) fail(c, "input %zu must be known at compile time (it decides a shape), but it depends on the request's data", k);
+    if (!v || !v->known)
+        fail(c,
+             "input %zu must be known at compile time (it decides a shape), but it depends on the "
+             "request's data",
+             k);
     return v ? v->known : NULL;
 }
 bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
@@ -54,10 +67,12 @@ bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
     if (!l) return false;
     int64_t count = shape_elements(l->shape);
     if (count > max || !dtype_is_int(l->shape->dtype)) {
-        fail(c, "input %zu is %s, expected at most %d integers", k, shape_text(c->a, l->shape), max);
+        fail(c, "input %zu is %s, expected at most %d integers", k, shape_text(c->a, l->shape),
+             max);
         return false;
     }
-    for (int64_t i = 0; i < count; i++) v[i] = lit_get_i64(l, i);
+    for (int64_t i = 0; i < count; i++)
+        v[i] = lit_get_i64(l, i);
     *n = (int)count;
     return true;
 }
@@ -88,7 +103,8 @@ bool at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max, int *n) 
         fail(c, "attribute %s has %zu values, at most %d make sense", name, a->ints.n, max);
         return false;
     }
-    for (size_t k = 0; k < a->ints.n; k++) v[(*n)++] = a->ints.v[k];
+    for (size_t k = 0; k < a->ints.n; k++)
+        v[(*n)++] = a->ints.v[k];
     return true;
 }
 int64_t axis_of(struct onnx_ctx *c, int64_t axis, int rank) {
@@ -98,14 +114,17 @@ int64_t axis_of(struct onnx_ctx *c, int64_t axis, int rank) {
     return 0;
 }
 void axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
-    *given = in_has(c, k) ? in_ints(c, k, axes, HLO_MAX_RANK, n) : at_ints(c, "axes", axes, HLO_MAX_RANK, n);
+    *given = in_has(c, k) ? in_ints(c, k, axes, HLO_MAX_RANK, n)
+                          : at_ints(c, "axes", axes, HLO_MAX_RANK, n);
     for (int i = 0; i < *n; i++) {
         axes[i] = axis_of(c, axes[i], rank);
         for (int j = 0; j < i; j++)
             if (axes[j] == axes[i]) fail(c, "axis %lld is there twice", (long long)axes[i]);
     }
 }
-hv splat_like(struct onnx_ctx *c, hv x, double v) { return hb_splat(&c->b, x->shape, v); }
+hv splat_like(struct onnx_ctx *c, hv x, double v) {
+    return hb_splat(&c->b, x->shape, v);
+}
 
 hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped, int n) {
     int64_t map[HLO_MAX_RANK];
@@ -117,15 +136,21 @@ hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropp
 
 static double reduce_init(enum hlo_op op, enum dtype t) {
     if (op == HLO_MULTIPLY) return 1;
-    if (op == HLO_MAXIMUM) return dtype_is_float(t) ? -(double)__builtin_inf() : dtype_class(t) == DC_SIGNED ? -9.3e18 : 0;
+    if (op == HLO_MAXIMUM)
+        return dtype_is_float(t)             ? -(double)__builtin_inf()
+               : dtype_class(t) == DC_SIGNED ? -9.3e18
+                                             : 0;
     if (op == HLO_MINIMUM) return dtype_is_float(t) ? (double)__builtin_inf() : 1.9e19;
     return 0;
 }
 hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op, bool keep) {
-    hv r = hb_reduce(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, reduce_init(op, x->shape->dtype)), axes, n, op);
+    hv r =
+        hb_reduce(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, reduce_init(op, x->shape->dtype)),
+                  axes, n, op);
     if (!keep) return r;
     int64_t dims[HLO_MAX_RANK];
-    for (int d = 0; d < x->shape->rank; d++) dims[d] = i64s_has((struct i64s){(int64_t *)(uintptr_t)axes, n}, d) ? 1 : x->shape->dims[d];
+    for (int d = 0; d < x->shape->rank; d++)
+        dims[d] = i64s_has((struct i64s){(int64_t *)(uintptr_t)axes, n}, d) ? 1 : x->shape->dims[d];
     return hb_reshape(&c->b, r, dims, x->shape->rank);
 }
 
@@ -137,7 +162,8 @@ static int64_t bound_size(const struct lower_request *req, struct str symbol) {
     return -1;
 }
 
-static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req, struct hlo_computation *comp, int64_t *number) {
+static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
+                           struct hlo_computation *comp, int64_t *number) {
     struct strbuf missing = {0};
     for (size_t k = 0; k < c->m->inputs.n; k++) {
         const struct onnx_value *v = &c->m->inputs.v[k];
@@ -145,7 +171,9 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req, 
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
             dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_size(req, symbol);
-            if (dims[d] < 0) strbuf_printf(&missing, "%s" STR_FMT " (dimension %d of input '" STR_FMT "')", missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
+            if (dims[d] < 0)
+                strbuf_printf(&missing, "%s" STR_FMT " (dimension %d of input '" STR_FMT "')",
+                              missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
         }
         if (missing.n) continue;
         const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, v->rank);
@@ -158,17 +186,21 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req, 
         o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, v->name.p, v->name.n));
         smap_put(&c->values, v->name, o);
     }
-    status_t st = missing.n ? st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p) : ST_OK;
+    status_t st =
+        missing.n ? st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p) : ST_OK;
     strbuf_done(&missing);
     return st;
 }
 
 // Our program form marks a cut weight by external data at "weight:N".
 static bool weight_index(const struct onnx_tensor *t, int64_t *out) {
-    return t->external && str_starts(t->location, "weight:") && str_to_i64((struct str){t->location.p + 7, t->location.n - 7}, out) && *out >= 0 && *out < INT32_MAX;
+    return t->external && str_starts(t->location, "weight:") &&
+           str_to_i64((struct str){t->location.p + 7, t->location.n - 7}, out) && *out >= 0 &&
+           *out < INT32_MAX;
 }
 
-static status_t add_initializers(struct onnx_ctx *c, struct hlo_computation *comp, int64_t *number) {
+static status_t add_initializers(struct onnx_ctx *c, struct hlo_computation *comp,
+                                 int64_t *number) {
     for (size_t k = 0; k < c->m->inits.n; k++) {
         const struct onnx_tensor *t = &c->m->inits.v[k];
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
@@ -198,7 +230,9 @@ static status_t fold_outputs(struct onnx_ctx *c) {
     }
     for (size_t k = 0; k < c->n->out.n; k++) {
         struct onnx_val *o = smap_get(&c->values, c->n->out.v[k]);
-        if (!o || o->known || shape_is_tuple(o->v->shape) || shape_bytes(o->v->shape) > MAX_FOLD_BYTES) continue;
+        if (!o || o->known || shape_is_tuple(o->v->shape) ||
+            shape_bytes(o->v->shape) > MAX_FOLD_BYTES)
+            continue;
         struct arena tmp = {0};
         struct literal *l = NULL;
         status_t st = hlo_eval_value(&tmp, o->v, &l);
@@ -207,8 +241,10 @@ static status_t fold_outputs(struct onnx_ctx *c) {
             o->v = hb_constant(&c->b, o->known);
         }
         arena_done(&tmp);
-        if (st_code(st) == ST_UNIMPLEMENTED) st_drop(st);
-        else RETURN_IF_ERR(st);
+        if (st_code(st) == ST_UNIMPLEMENTED)
+            st_drop(st);
+        else
+            RETURN_IF_ERR(st);
     }
     return ST_OK;
 }
@@ -217,15 +253,20 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_op *op = n->domain.n ? NULL : onnx_op_find(n->op, c->opset);
     c->n = n;
     c->b.op_type = arena_strndup(c->a, n->op.p, n->op.n);
-    c->b.op_name = n->name.n ? arena_strndup(c->a, n->name.p, n->name.n) : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n) : NULL;
+    c->b.op_name = n->name.n  ? arena_strndup(c->a, n->name.p, n->name.n)
+                   : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n)
+                              : NULL;
     if (!op) return st_new(ST_INVALID_ARGUMENT, "operator is not supported");
-    if ((int)n->in.n < op->min_in || (op->max_in >= 0 && (int)n->in.n > op->max_in)) return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in, op->max_in);
+    if ((int)n->in.n < op->min_in || (op->max_in >= 0 && (int)n->in.n > op->max_in))
+        return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in,
+                      op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
     op->fn(c);
     RETURN_IF_ERR(hb_end(&c->b));
     for (size_t k = 0; k < n->out.n; k++)
-        if (n->out.v[k].n && !smap_get(&c->values, n->out.v[k])) return st_new(ST_INVALID_ARGUMENT, "output %zu is not supported", k);
+        if (n->out.v[k].n && !smap_get(&c->values, n->out.v[k]))
+            return st_new(ST_INVALID_ARGUMENT, "output %zu is not supported", k);
     return fold_outputs(c);
 }
 
@@ -233,7 +274,9 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
     hv *outs = arena_array(c->a, hv, c->m->outputs.n);
     for (size_t k = 0; k < c->m->outputs.n; k++) {
         struct onnx_val *v = smap_get(&c->values, c->m->outputs.v[k].name);
-        if (!v) return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node", STR_ARG(c->m->outputs.v[k].name));
+        if (!v)
+            return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
+                          STR_ARG(c->m->outputs.v[k].name));
         outs[k] = v->v;
     }
     c->b.op_type = c->b.op_name = NULL;
@@ -256,11 +299,14 @@ static void drop_unused_weights(struct hlo_computation *comp) {
     comp->params.n = kept;
 }
 
-static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req, struct hlo_computation *comp) {
+static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
+                            struct hlo_computation *comp) {
     int64_t number = 0;
     RETURN_IF_ERR(add_inputs(c, req, comp, &number));
     RETURN_IF_ERR(add_initializers(c, comp, &number));
-    for (size_t k = 0; k < c->m->nodes.n; k++) RETURN_IF_ERR(st_note(lower_node(c, &c->m->nodes.v[k]), "node %s", onnx_node_name(c->a, &c->m->nodes.v[k])));
+    for (size_t k = 0; k < c->m->nodes.n; k++)
+        RETURN_IF_ERR(st_note(lower_node(c, &c->m->nodes.v[k]), "node %s",
+                              onnx_node_name(c->a, &c->m->nodes.v[k])));
     RETURN_IF_ERR(lower_outputs(c, comp));
     hlo_remove_dead(comp);
     drop_unused_weights(comp);
@@ -283,7 +329,9 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     st = lower_graph(&c, req, comp);
     smap_done(&c.values);
     arena_done(&tmp);
-    if (st) hlo_module_free(mod);
-    else *out = mod;
+    if (st)
+        hlo_module_free(mod);
+    else
+        *out = mod;
     return st;
 }

@@ -1,53 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_lower: what the operator functions (onnx_<family>.c) see. An operator is a function that reads its inputs and attributes, builds HLO through `b`, and sets its outputs.
-// Errors are sticky in the builder; the driver adds the node's name.
+// onnx_lower: what the operator functions (onnx_<family>.c) see. An operator is a function that
+// reads its inputs and attributes, builds HLO through `b`, and sets its outputs. Errors are sticky
+// in the builder; the driver adds the node's name.
 #pragma once
 #include "compiler/frontend/onnx_model.h"
 #include "compiler/ir/build.h"
 
 struct onnx_val {
     hv v;                  // NULL until made
-    struct literal *known; // its value, when it is known at compile time (constants and what is computed from them)
+    struct literal *known; // its value, when it is known at compile time (constants and what is
+                           // computed from them)
     int weight;            // manifest index + 1 of an initializer that is bound, 0 = none
 };
 struct onnx_ctx {
     struct hb b;
-    struct arena *a;             // the module's
+    struct arena *a; // the module's
     const struct onnx_model *m;
-    const struct onnx_node *n;   // being lowered
-    struct smap values;          // name -> struct onnx_val *
+    const struct onnx_node *n; // being lowered
+    struct smap values;        // name -> struct onnx_val *
     int64_t opset;
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 
 struct onnx_op {
     const char *name;
-    int since, until;     // opsets [since, until]
-    int min_in, max_in;   // -1 = any
-    uint32_t shape_inputs; // bit k: input k must be known at compile time (a shape, axes, pads): initializers there are baked at any size
+    int since, until;      // opsets [since, until]
+    int min_in, max_in;    // -1 = any
+    uint32_t shape_inputs; // bit k: input k must be known at compile time (a shape, axes, pads):
+                           // initializers there are baked at any size
     onnx_fn fn;
-    int arg;               // an enum hlo_op for functions that serve many operators
+    int arg; // an enum hlo_op for functions that serve many operators
 };
 const struct onnx_op *onnx_op_find(struct str name, int64_t opset); // NULL if unknown
 #define ONNX(fn) void onnx_##fn(struct onnx_ctx *c)
 
 bool in_has(const struct onnx_ctx *c, size_t k);
-hv in_val(struct onnx_ctx *c, size_t k);                      // fails when missing
-const struct literal *in_known(struct onnx_ctx *c, size_t k); // fails when not known at compile time; NULL then
+hv in_val(struct onnx_ctx *c, size_t k); // fails when missing
+const struct literal *in_known(struct onnx_ctx *c,
+                               size_t k); // fails when not known at compile time; NULL then
 bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); // from a known input
 void out_val(struct onnx_ctx *c, size_t k, hv v);
 int64_t at_int(const struct onnx_ctx *c, const char *name, int64_t def);
 float at_float(const struct onnx_ctx *c, const char *name, float def);
 struct str at_str(const struct onnx_ctx *c, const char *name, const char *def);
-bool at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max, int *n); // false when absent
+bool at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max,
+             int *n); // false when absent
 void fail(struct onnx_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int64_t axis_of(struct onnx_ctx *c, int64_t axis, int rank); // negative counts from the end; fails out of range (inclusive of rank only if `rank` says so)
+int64_t axis_of(struct onnx_ctx *c, int64_t axis,
+                int rank); // negative counts from the end; fails out of range (inclusive of rank
+                           // only if `rank` says so)
 int op_arg(const struct onnx_ctx *c);
 // Axes from input k (newer opsets) or attribute "axes"; *given false when neither.
 void axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given);
 hv splat_like(struct onnx_ctx *c, hv x, double v);
-hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op, bool keep); // with init of the op
-hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped, int n);      // broadcast of a reduced value over the dropped dims
+hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
+               bool keep); // with init of the op
+hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped,
+           int n); // broadcast of a reduced value over the dropped dims
 
 #define ONNX_OP(name, since, until, min, max, shapes, fn, arg) ONNX(fn);
 #include "compiler/frontend/onnx_ops.def"

@@ -20,7 +20,8 @@ ONNX(constant) {
         return out_val(c, 0, hb_const_s64s(&c->b, a->ints.v, (int)a->ints.n));
     } else if (str_is(a->name, "value_floats")) {
         l = lit_new(c->a, shape_make(c->a, DT_F32, (int64_t[]){(int64_t)a->floats.n}, 1));
-        for (size_t k = 0; k < a->floats.n; k++) lit_set_f64(l, (int64_t)k, (double)a->floats.v[k]);
+        for (size_t k = 0; k < a->floats.n; k++)
+            lit_set_f64(l, (int64_t)k, (double)a->floats.v[k]);
     } else {
         return fail(c, "attribute '" STR_FMT "' is not supported", STR_ARG(a->name));
     }
@@ -36,7 +37,9 @@ ONNX(shape) {
     to = to < from ? from : to > s->rank ? s->rank : to;
     out_val(c, 0, hb_const_s64s(&c->b, s->dims + from, (int)(to - from)));
 }
-ONNX(size) { out_val(c, 0, hb_const_i64(&c->b, DT_S64, shape_elements(in_val(c, 0)->shape))); }
+ONNX(size) {
+    out_val(c, 0, hb_const_i64(&c->b, DT_S64, shape_elements(in_val(c, 0)->shape)));
+}
 
 ONNX(constantofshape) {
     int64_t dims[HLO_MAX_RANK];
@@ -59,14 +62,17 @@ ONNX(range) {
     const struct literal *from = in_known(c, 0), *to = in_known(c, 1), *by = in_known(c, 2);
     if (!from || !to || !by) return;
     enum dtype t = from->shape->dtype;
-    double start = lit_get_f64(from, 0), step = lit_get_f64(by, 0), n = ceil((lit_get_f64(to, 0) - start) / step);
+    double start = lit_get_f64(from, 0), step = lit_get_f64(by, 0),
+           n = ceil((lit_get_f64(to, 0) - start) / step);
     if (!(n >= 0)) n = 0;
     if (n > 1e8) return fail(c, "%g elements", n);
     int64_t count = (int64_t)n;
     struct literal *l = lit_new(c->a, shape_make(c->a, t, &count, 1));
     for (int64_t k = 0; k < count; k++) {
-        if (dtype_is_int(t)) lit_set_i64(l, k, lit_get_i64(from, 0) + k * lit_get_i64(by, 0));
-        else lit_set_f64(l, k, start + (double)k * step);
+        if (dtype_is_int(t))
+            lit_set_i64(l, k, lit_get_i64(from, 0) + k * lit_get_i64(by, 0));
+        else
+            lit_set_f64(l, k, start + (double)k * step);
     }
     out_val(c, 0, hb_constant(&c->b, l));
 }
@@ -75,10 +81,14 @@ ONNX(reshape) {
     hv x = in_val(c, 0);
     int64_t dims[HLO_MAX_RANK], known = 1, total = shape_elements(x->shape);
     int n, hole = -1;
-    if (!(in_has(c, 1) ? in_ints(c, 1, dims, HLO_MAX_RANK, &n) : at_ints(c, "shape", dims, HLO_MAX_RANK, &n))) return fail(c, "no shape");
+    if (!(in_has(c, 1) ? in_ints(c, 1, dims, HLO_MAX_RANK, &n)
+                       : at_ints(c, "shape", dims, HLO_MAX_RANK, &n)))
+        return fail(c, "no shape");
     for (int d = 0; d < n; d++) {
         if (dims[d] == 0 && !at_int(c, "allowzero", 0)) {
-            if (d >= x->shape->rank) return fail(c, "0 in dimension %d of the new shape, the input has rank %d", d, x->shape->rank);
+            if (d >= x->shape->rank)
+                return fail(c, "0 in dimension %d of the new shape, the input has rank %d", d,
+                            x->shape->rank);
             dims[d] = x->shape->dims[d];
         }
         if (dims[d] == -1) {
@@ -89,7 +99,8 @@ ONNX(reshape) {
         }
     }
     if (hole >= 0) {
-        if (known == 0 || total % known) return fail(c, "%s does not divide into the new shape", shape_text(c->a, x->shape));
+        if (known == 0 || total % known)
+            return fail(c, "%s does not divide into the new shape", shape_text(c->a, x->shape));
         dims[hole] = total / known;
     }
     out_val(c, 0, hb_reshape(&c->b, x, dims, n));
@@ -100,7 +111,8 @@ ONNX(flatten) {
     int64_t axis = at_int(c, "axis", 1), dims[2] = {1, 1};
     if (axis < 0) axis += rank;
     if (axis < 0 || axis > rank) return fail(c, "axis %lld of rank %d", (long long)axis, rank);
-    for (int d = 0; d < rank; d++) dims[d >= axis] *= x->shape->dims[d];
+    for (int d = 0; d < rank; d++)
+        dims[d >= axis] *= x->shape->dims[d];
     out_val(c, 0, hb_reshape(&c->b, x, dims, 2));
 }
 ONNX(squeeze) {
@@ -111,7 +123,8 @@ ONNX(squeeze) {
     axes_of(c, 1, x->shape->rank, axes, &n, &given);
     for (int d = 0; d < x->shape->rank; d++) {
         bool drop = given ? i64s_has((struct i64s){axes, n}, d) : x->shape->dims[d] == 1;
-        if (drop && x->shape->dims[d] != 1) return fail(c, "dimension %d of %s is not 1", d, shape_text(c->a, x->shape));
+        if (drop && x->shape->dims[d] != 1)
+            return fail(c, "dimension %d of %s is not 1", d, shape_text(c->a, x->shape));
         if (!drop) dims[rank++] = x->shape->dims[d];
     }
     out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
@@ -122,12 +135,15 @@ ONNX(unsqueeze) {
     int n, from = 0;
     bool given;
     // The axes count in the result, whose rank needs their number first.
-    if (in_has(c, 1) ? !in_ints(c, 1, raw, HLO_MAX_RANK, &n) : !at_ints(c, "axes", raw, HLO_MAX_RANK, &n)) return fail(c, "no axes");
+    if (in_has(c, 1) ? !in_ints(c, 1, raw, HLO_MAX_RANK, &n)
+                     : !at_ints(c, "axes", raw, HLO_MAX_RANK, &n))
+        return fail(c, "no axes");
     int rank = x->shape->rank + n;
     if (rank > HLO_MAX_RANK) return fail(c, "the result has rank %d", rank);
     axes_of(c, 1, rank, axes, &n, &given);
     if (!hb_ok(&c->b)) return;
-    for (int d = 0; d < rank; d++) dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[from++];
+    for (int d = 0; d < rank; d++)
+        dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[from++];
     out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
 }
 ONNX(transpose) {
@@ -135,57 +151,79 @@ ONNX(transpose) {
     int64_t perm[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
     if (!at_ints(c, "perm", perm, HLO_MAX_RANK, &n))
-        for (n = 0; n < rank; n++) perm[n] = rank - 1 - n;
+        for (n = 0; n < rank; n++)
+            perm[n] = rank - 1 - n;
     if (n != rank) return fail(c, "perm has %d values for rank %d", n, rank);
-    for (int d = 0; d < n; d++) perm[d] = axis_of(c, perm[d], rank);
+    for (int d = 0; d < n; d++)
+        perm[d] = axis_of(c, perm[d], rank);
     if (hb_ok(&c->b)) out_val(c, 0, hb_transpose(&c->b, x, perm));
 }
 ONNX(concat) {
     hv first = in_val(c, 0), *xs = arena_array(c->a, hv, c->n->in.n);
-    for (size_t k = 0; k < c->n->in.n; k++) xs[k] = in_val(c, k);
-    out_val(c, 0, hb_concat(&c->b, xs, (int)c->n->in.n, axis_of(c, at_int(c, "axis", 1), first->shape->rank)));
+    for (size_t k = 0; k < c->n->in.n; k++)
+        xs[k] = in_val(c, k);
+    out_val(c, 0,
+            hb_concat(&c->b, xs, (int)c->n->in.n,
+                      axis_of(c, at_int(c, "axis", 1), first->shape->rank)));
 }
 ONNX(split) {
     hv x = in_val(c, 0);
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank), sizes[1024], size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
+    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank), sizes[1024],
+            size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
     int n, outs = (int)c->n->out.n;
-    bool given = in_has(c, 1) ? in_ints(c, 1, sizes, 1024, &n) : at_ints(c, "split", sizes, 1024, &n);
+    bool given =
+        in_has(c, 1) ? in_ints(c, 1, sizes, 1024, &n) : at_ints(c, "split", sizes, 1024, &n);
     if (outs > 1024) return fail(c, "%d outputs", outs);
     if (!given)
         for (n = 0; n < outs; n++) {
             int64_t each = (size + outs - 1) / outs;
-            sizes[n] = n < outs - 1 ? each : size - each * (outs - 1); // the last one may be smaller
+            sizes[n] =
+                n < outs - 1 ? each : size - each * (outs - 1); // the last one may be smaller
         }
     if (n != outs || !hb_ok(&c->b)) return fail(c, "%d sizes for %d outputs", n, outs);
     for (int k = 0; k < n; k++) {
         struct range r[HLO_MAX_RANK];
-        for (int d = 0; d < x->shape->rank; d++) r[d] = (struct range){0, x->shape->dims[d], 1};
-        if (sizes[k] < 0 || at + sizes[k] > size) return fail(c, "sizes do not sum to %lld", (long long)size);
+        for (int d = 0; d < x->shape->rank; d++)
+            r[d] = (struct range){0, x->shape->dims[d], 1};
+        if (sizes[k] < 0 || at + sizes[k] > size)
+            return fail(c, "sizes do not sum to %lld", (long long)size);
         r[axis] = (struct range){at, at + sizes[k], 1};
         at += sizes[k];
         out_val(c, (size_t)k, hb_slice(&c->b, x, r));
     }
-    if (at != size) fail(c, "sizes sum to %lld, the dimension is %lld", (long long)at, (long long)size);
+    if (at != size)
+        fail(c, "sizes sum to %lld, the dimension is %lld", (long long)at, (long long)size);
 }
 
-static int64_t clamp64(int64_t v, int64_t lo, int64_t hi) { return v < lo ? lo : v > hi ? hi : v; }
+static int64_t clamp64(int64_t v, int64_t lo, int64_t hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
 ONNX(slice) {
     hv x = in_val(c, 0);
     int rank = x->shape->rank, n, m, reversed = 0;
-    int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK], rev[HLO_MAX_RANK];
+    int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK],
+        rev[HLO_MAX_RANK];
     struct range r[HLO_MAX_RANK];
     bool inputs = c->opset >= 10, given;
-    if (!(inputs ? in_ints(c, 1, starts, HLO_MAX_RANK, &n) && in_ints(c, 2, ends, HLO_MAX_RANK, &m) : at_ints(c, "starts", starts, HLO_MAX_RANK, &n) && at_ints(c, "ends", ends, HLO_MAX_RANK, &m)) || n != m)
+    if (!(inputs ? in_ints(c, 1, starts, HLO_MAX_RANK, &n) && in_ints(c, 2, ends, HLO_MAX_RANK, &m)
+                 : at_ints(c, "starts", starts, HLO_MAX_RANK, &n) &&
+                       at_ints(c, "ends", ends, HLO_MAX_RANK, &m)) ||
+        n != m)
         return fail(c, "starts and ends do not match");
     axes_of(c, 3, rank, axes, &m, &given);
-    for (int k = 0; k < n && !given; k++) axes[k] = k;
+    for (int k = 0; k < n && !given; k++)
+        axes[k] = k;
     if ((given && m != n) || (!given && n > rank)) return fail(c, "%d axes for %d starts", m, n);
-    for (int k = 0; k < n; k++) steps[k] = 1;
-    if (inputs && in_has(c, 4) && (!in_ints(c, 4, steps, HLO_MAX_RANK, &m) || m != n)) return fail(c, "%d steps for %d starts", m, n);
-    for (int d = 0; d < rank; d++) r[d] = (struct range){0, x->shape->dims[d], 1};
+    for (int k = 0; k < n; k++)
+        steps[k] = 1;
+    if (inputs && in_has(c, 4) && (!in_ints(c, 4, steps, HLO_MAX_RANK, &m) || m != n))
+        return fail(c, "%d steps for %d starts", m, n);
+    for (int d = 0; d < rank; d++)
+        r[d] = (struct range){0, x->shape->dims[d], 1};
     for (int k = 0; k < n && hb_ok(&c->b); k++) {
         int64_t size = x->shape->dims[axes[k]], s = starts[k], e = ends[k];
-        if (steps[k] == 0 || steps[k] == INT64_MIN) return fail(c, "step %lld", (long long)steps[k]);
+        if (steps[k] == 0 || steps[k] == INT64_MIN)
+            return fail(c, "step %lld", (long long)steps[k]);
         if (s < 0) s = s < -size ? (steps[k] > 0 ? 0 : -1) : s + size;
         if (e < 0) e = e < -size ? -1 : e + size;
         if (steps[k] > 0) {
@@ -208,16 +246,22 @@ ONNX(gather) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), idx = in_val(c, 1);
     int rank = x->shape->rank, n = idx->shape->rank, k = 0;
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), rank), offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK];
+    int64_t axis = axis_of(c, at_int(c, "axis", 0), rank), offsets[HLO_MAX_RANK],
+            sizes[HLO_MAX_RANK];
     if (!hb_ok(b)) return;
     if (rank - 1 + n > HLO_MAX_RANK) return fail(c, "the result has rank %d", rank - 1 + n);
-    hv zero = hb_splat(b, idx->shape, 0), size = hb_splat(b, idx->shape, (double)x->shape->dims[axis]);
+    hv zero = hb_splat(b, idx->shape, 0),
+       size = hb_splat(b, idx->shape, (double)x->shape->dims[axis]);
     idx = hb_select(b, hb_compare(b, idx, zero, CMP_LT), hb_add(b, idx, size), idx);
     for (int d = 0; d < rank; d++) {
         sizes[d] = d == axis ? 1 : x->shape->dims[d];
         if (d != axis) offsets[k++] = d < axis ? d : d - 1 + n;
     }
-    struct hlo_attr_gather g = {.offset_dims = {offsets, k}, .collapsed_slice_dims = {&axis, 1}, .start_index_map = {&axis, 1}, .index_vector_dim = n, .slice_sizes = {sizes, rank}};
+    struct hlo_attr_gather g = {.offset_dims = {offsets, k},
+                                .collapsed_slice_dims = {&axis, 1},
+                                .start_index_map = {&axis, 1},
+                                .index_vector_dim = n,
+                                .slice_sizes = {sizes, rank}};
     out_val(c, 0, hb_gather(b, x, idx, &g));
 }
 
@@ -228,7 +272,8 @@ ONNX(expand) {
     if (!in_ints(c, 1, want, HLO_MAX_RANK, &n)) return;
     int rank = n > x->shape->rank ? n : x->shape->rank;
     for (int k = 1; k <= rank; k++) { // both ways: a 1 in the wanted shape keeps the input's size
-        int64_t p = k <= x->shape->rank ? x->shape->dims[x->shape->rank - k] : 1, q = k <= n ? want[n - k] : 1;
+        int64_t p = k <= x->shape->rank ? x->shape->dims[x->shape->rank - k] : 1,
+                q = k <= n ? want[n - k] : 1;
         dims[rank - k] = q == 1 ? p : q;
         if (dims[rank - k] < 0) return fail(c, "dimension %lld", (long long)q);
     }
@@ -244,7 +289,8 @@ ONNX(tile) {
         wide[2 * d] = reps[d];
         wide[2 * d + 1] = x->shape->dims[d];
         map[d] = 2 * d + 1;
-        if (!sz_mul(reps[d], x->shape->dims[d], &dims[d])) return fail(c, "repeat %lld", (long long)reps[d]);
+        if (!sz_mul(reps[d], x->shape->dims[d], &dims[d]))
+            return fail(c, "repeat %lld", (long long)reps[d]);
     }
     out_val(c, 0, hb_reshape(&c->b, hb_broadcast(&c->b, x, wide, 2 * rank, map), dims, rank));
 }
@@ -256,14 +302,22 @@ ONNX(pad) {
     bool given = false;
     struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
     struct str mode = at_str(c, "mode", "constant");
-    if (!(c->opset >= 11 ? in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n) : at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) || at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n))) return fail(c, "no pads");
+    if (!(c->opset >= 11 ? in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
+                         : at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
+                               at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
+        return fail(c, "no pads");
     if (in_has(c, 3)) axes_of(c, 3, rank, axes, &m, &given);
-    for (int k = 0; k < rank && !given; k++) axes[m++] = k;
+    for (int k = 0; k < rank && !given; k++)
+        axes[m++] = k;
     if (n != 2 * m) return fail(c, "%d pads for %d axes", n, m);
-    if (!str_is(mode, "constant")) return fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode));
-    for (int k = 0; k < m && hb_ok(b); k++) p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
-    if (c->opset >= 11 && in_has(c, 2)) value = hb_reshape(b, in_val(c, 2), NULL, 0);
-    else value = hb_const_f64(b, x->shape->dtype, (double)at_float(c, "value", 0));
+    if (!str_is(mode, "constant"))
+        return fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode));
+    for (int k = 0; k < m && hb_ok(b); k++)
+        p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
+    if (c->opset >= 11 && in_has(c, 2))
+        value = hb_reshape(b, in_val(c, 2), NULL, 0);
+    else
+        value = hb_const_f64(b, x->shape->dtype, (double)at_float(c, "value", 0));
     out_val(c, 0, hb_pad(b, x, value, p));
 }
 
@@ -271,9 +325,11 @@ ONNX(pad) {
 ONNX(depthtospace) {
     hv x = in_val(c, 0);
     int64_t k = at_int(c, "blocksize", 0), *d = x->shape->dims;
-    if (x->shape->rank != 4 || k < 1 || d[1] % (k * k)) return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
+    if (x->shape->rank != 4 || k < 1 || d[1] % (k * k))
+        return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
     bool crd = str_is(at_str(c, "mode", "DCR"), "CRD");
-    int64_t ch = d[1] / (k * k), dcr[6] = {d[0], k, k, ch, d[2], d[3]}, other[6] = {d[0], ch, k, k, d[2], d[3]};
+    int64_t ch = d[1] / (k * k), dcr[6] = {d[0], k, k, ch, d[2], d[3]},
+            other[6] = {d[0], ch, k, k, d[2], d[3]};
     hv y = hb_reshape(&c->b, x, crd ? other : dcr, 6);
     y = hb_transpose(&c->b, y, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
     out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], ch, d[2] * k, d[3] * k}, 4));
@@ -281,7 +337,8 @@ ONNX(depthtospace) {
 ONNX(spacetodepth) {
     hv x = in_val(c, 0);
     int64_t k = at_int(c, "blocksize", 0), *d = x->shape->dims;
-    if (x->shape->rank != 4 || k < 1 || d[2] % k || d[3] % k) return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
+    if (x->shape->rank != 4 || k < 1 || d[2] % k || d[3] % k)
+        return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
     hv y = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], d[2] / k, k, d[3] / k, k}, 6);
     y = hb_transpose(&c->b, y, (int64_t[]){0, 3, 5, 1, 2, 4});
     out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], d[1] * k * k, d[2] / k, d[3] / k}, 4));

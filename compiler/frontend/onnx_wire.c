@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Varints and fields. Groups (wire types 3 and 4) are not part of any format read here and are refused.
+// Varints and fields. Groups (wire types 3 and 4) are not part of any format read here and are
+// refused.
 #include "compiler/frontend/onnx_wire.h"
 
 static status_t bad(const struct wire *w, const uint8_t *at, const char *why) {
@@ -33,7 +34,9 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     if (tag >> 32 || f->number == 0) return bad(w, f->at, "a field number is not valid");
     size_t left = (size_t)(w->end - w->p);
     switch (tag & 7) {
-    case WIRE_VARINT: RETURN_IF_ERR(wire_varint(w, &f->value)); break;
+    case WIRE_VARINT:
+        RETURN_IF_ERR(wire_varint(w, &f->value));
+        break;
     case WIRE_I64:
     case WIRE_I32: {
         size_t size = f->type == WIRE_I64 ? 8 : 4;
@@ -45,11 +48,15 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     case WIRE_LEN:
         RETURN_IF_ERR(wire_varint(w, &n));
         left = (size_t)(w->end - w->p);
-        if (n > left) return st_new(ST_INVALID_ARGUMENT, "byte %zu: field %u has a length of %llu bytes, %zu are left", (size_t)(f->at - w->start), f->number, (unsigned long long)n, left);
+        if (n > left)
+            return st_new(ST_INVALID_ARGUMENT,
+                          "byte %zu: field %u has a length of %llu bytes, %zu are left",
+                          (size_t)(f->at - w->start), f->number, (unsigned long long)n, left);
         f->bytes = (struct span){w->p, (size_t)n};
         w->p += n;
         break;
-    default: return bad(w, f->at, "wire type is not valid");
+    default:
+        return bad(w, f->at, "wire type is not valid");
     }
     f->after = w->p;
     return ST_OK;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_wire: a reader of protobuf's wire format over borrowed bytes (protobuf.dev, "Encoding"). Nothing is copied, nothing recurses: a nested message is a span that the
-// caller opens as another reader. Every length is checked against what is left.
+// onnx_wire: a reader of protobuf's wire format over borrowed bytes (protobuf.dev, "Encoding").
+// Nothing is copied, nothing recurses: a nested message is a span that the caller opens as another
+// reader. Every length is checked against what is left.
 #pragma once
 #include "base/span.h"
 #include "base/status.h"
 
 enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
-struct wire { const uint8_t *start, *p, *end; }; // start: of the whole file, for offsets in messages
+struct wire {
+    const uint8_t *start, *p, *end;
+}; // start: of the whole file, for offsets in messages
 struct wire_field {
     uint32_t number;
     enum wire_type type;
@@ -15,7 +18,9 @@ struct wire_field {
     const uint8_t *at; // where the field begins (its tag)
     const uint8_t *after;
 };
-static inline struct wire wire_open(const uint8_t *file, struct span s) { return (struct wire){file, s.p, s.p + s.n}; }
+static inline struct wire wire_open(const uint8_t *file, struct span s) {
+    return (struct wire){file, s.p, s.p + s.n};
+}
 // The next field; *got false at the end. INVALID_ARGUMENT with the byte offset.
 status_t wire_next(struct wire *w, struct wire_field *f, bool *got) MUST_CHECK;
 // One varint from w (packed fields).
