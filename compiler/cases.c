@@ -40,7 +40,7 @@ static status_t read_case(struct str text, struct test_case *c) {
     RETURN_IF_ERR(hlo_parse(text, NULL, &c->m));
     const struct hlo_computation *e = c->m->entry;
     int leaves = shape_leaves(e->root->shape);
-    c->tol = -1;
+    c->tol = c->rtol = -1;
     c->in = arena_zarray(c->m->arena, struct literal *, e->params.n + 1);
     c->want = arena_zarray(c->m->arena, struct literal *, leaves + 1);
     while (text.n) {
@@ -50,6 +50,9 @@ static status_t read_case(struct str text, struct test_case *c) {
         if (str_starts(line, "// TOL:") &&
             !str_to_f64(str_trim((struct str){line.p + 7, line.n - 7}), &c->tol))
             return st_new(ST_INVALID_ARGUMENT, "bad TOL line");
+        if (str_starts(line, "// RTOL:") &&
+            !str_to_f64(str_trim((struct str){line.p + 8, line.n - 8}), &c->rtol))
+            return st_new(ST_INVALID_ARGUMENT, "bad RTOL line");
         if (!in && !want) continue;
         if (in ? c->n_in >= (int)e->params.n : c->n_want >= leaves)
             return st_new(ST_INVALID_ARGUMENT, "too many %s lines", in ? "IN" : "OUT");
@@ -114,7 +117,8 @@ bool case_matches(const struct test_case *c, int k, const struct literal *got, s
         lit_get_c128(got, e, y);
         for (int p = 0; p < 2; p++) {
             bool same = (isnan(x[p]) && isnan(y[p])) || x[p] == y[p] ||
-                        (isfinite(x[p]) && isfinite(y[p]) && fabs(x[p] - y[p]) <= tol * scale);
+                        (isfinite(x[p]) && isfinite(y[p]) &&
+                         fabs(x[p] - y[p]) <= (c->rtol >= 0 ? c->rtol * fabs(x[p]) : tol * scale));
             if (!inexact && t != DT_PRED) same = lit_get_i64(want, e) == lit_get_i64(got, e);
             if (same) continue;
             strbuf_printf(why, "element %lld is %.9g, expected %.9g", (long long)e, y[p], x[p]);

@@ -3,8 +3,9 @@
 // ----"; a case is an HLO module with comment lines
 //     // IN: <literal>       one per entry parameter, in order
 //     // OUT: <literal>      one per leaf of the result
-//     // TOL: <number>       relative tolerance against the largest magnitude of the expected
-//     value; 0 = exact (default for integers), 1e-6 for floats
+//     // TOL: <number>       tolerance relative to the largest magnitude of the expected value;
+//                            0 = exact (default for integers), 1e-6 for floats
+//     // RTOL: <number>      instead: tolerance relative to each element (elementwise functions)
 // Literals are HLO text in the parameter's or result's shape.
 #pragma once
 #include <stdio.h>
@@ -16,8 +17,9 @@ struct test_case {
     struct literal **in;   // [params] in m's arena
     struct literal **want; // [leaves]
     int n_in, n_want;
-    double tol; // < 0 = default for the type
-    int line;   // where the case begins
+    double tol;  // < 0 = default for the type
+    double rtol; // < 0 = none: tol decides
+    int line;    // where the case begins
 };
 // The next case of *text, which advances. out->m NULL at the end. INVALID_ARGUMENT on a file that
 // is not well formed.

@@ -287,9 +287,13 @@ EVAL(SCATTER) {
                     int64_t pos = sc->scatter_indices_batching_dims.v[b];
                     at[d] = batch[pos > sc->index_vector_dim ? pos - 1 : pos];
                 }
-            if (!i64s_has(sc->inserted_window_dims, d) && !i64s_has(sc->input_batching_dims, d))
-                at[d] += x[sc->update_window_dims.v[w++]];
-            inside &= at[d] >= 0 && at[d] < s->dims[d];
+            int64_t size = 1, offset = 0; // a window that does not fit is skipped whole
+            if (!i64s_has(sc->inserted_window_dims, d) && !i64s_has(sc->input_batching_dims, d)) {
+                int64_t from = sc->update_window_dims.v[w++];
+                size = u->dims[from], offset = x[from];
+            }
+            inside &= at[d] >= 0 && at[d] <= s->dims[d] - size;
+            at[d] += offset;
         }
         if (inside && !st) {
             int64_t to = index_linear(at, s->dims, s->rank);
