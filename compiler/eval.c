@@ -29,6 +29,18 @@ status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i, struct l
     return ST_OK;
 }
 
+status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int n,
+                             struct literal ***out_each, struct literal **out) {
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    if (n == 1 && !shape_is_tuple(i->shape)) {
+        *out_each = arena_array(ev->arena, struct literal *, 1);
+        (*out_each)[0] = *out;
+    } else {
+        *out_each = (*out)->elems;
+    }
+    return ST_OK;
+}
+
 static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *values, struct literal **out) {
     hlo_eval_fn fn = hlo_op_info(i->op)->eval;

@@ -18,6 +18,10 @@ struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9
 // A zeroed literal of i's shape within the budget.
 status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i,
                         struct literal **out) MUST_CHECK;
+// The same for an op with n results: *out is the literal or the tuple of them, (*out_each)[k]
+// result k.
+status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int n,
+                             struct literal ***out_each, struct literal **out) MUST_CHECK;
 status_t hlo_eval_charge(struct hlo_eval *ev, const struct shape *s) MUST_CHECK;
 // args[k] = parameter k. Shapes are checked. UNIMPLEMENTED names the instruction whose op has no
 // rule; CANCELLED when ev->cancel is set.

@@ -28,6 +28,15 @@ static int64_t total_order(const struct literal *l, int64_t k) {
     memcpy(&b, &v, sizeof b);
     return b < 0 ? (int64_t)(INT64_MIN + ~b) : b;
 }
+int literal_order(const struct literal *l, int64_t a, int64_t b) {
+    if (dtype_is_float(l->shape->dtype)) {
+        int64_t x = total_order(l, a), y = total_order(l, b);
+        return (x > y) - (x < y);
+    }
+    int64_t bias = l->shape->dtype == DT_U64 ? INT64_MIN : 0; // makes unsigned order signed
+    int64_t x = lit_get_i64(l, a) ^ bias, y = lit_get_i64(l, b) ^ bias;
+    return (x > y) - (x < y);
+}
 #define COMPARE(d, x, y)                                                                           \
     ((d) == CMP_EQ   ? (x) == (y)                                                                  \
      : (d) == CMP_NE ? (x) != (y)                                                                  \
@@ -132,6 +141,25 @@ EVAL(REDUCE_PRECISION) {
                       i->name, (long long)e, (long long)m);
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         lit_set_f64(r, k, reduce_precision(lit_get_f64(in[0], k), e, m));
+    *out = r;
+    return ST_OK;
+}
+
+// Floats to integers: away from zero with the probability of the fraction (the random number,
+// read as a fraction, lies below it), else toward zero.
+EVAL(STOCHASTIC_CONVERT) {
+    enum dtype to = i->shape->dtype, from = in[0]->shape->dtype;
+    if (!dtype_is_int(to) || !dtype_is_float(from))
+        return st_new(ST_UNIMPLEMENTED, "instruction '%s': stochastic-convert of %s to %s", i->name,
+                      dtype_name(from), dtype_name(to));
+    struct literal *r;
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
+    double unit = ldexp(1, -dtype_bits(in[1]->shape->dtype));
+    for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++) {
+        double v = lit_get_f64(in[0], k), whole = trunc(v);
+        double random = (double)(uint64_t)lit_get_i64(in[1], k) * unit;
+        lit_set_f64(r, k, isfinite(v) && random < fabs(v - whole) ? whole + copysign(1, v) : v);
+    }
     *out = r;
     return ST_OK;
 }
