@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// api: the method table (api.def joined with the service descriptor) and the handlers, one file a
+// noun. Handlers check what the message's types cannot say, start a job or pool work, and answer
+// the call; they decide nothing else. Thread: loop.
+#pragma once
+#include "base/str.h"
+#include "server/call.h"
+
+enum api_body { BODY_MODEL, BODY_TENSORS, BODY_NONE };
+enum api_verb { VERB_GET, VERB_POST, VERB_DELETE };
+struct api_row {
+    const char *method;
+    void (*handler)(struct call *c);
+    bool stream;
+    enum api_verb verb;
+    const char *alias;
+    enum api_body body;
+    const ProtobufCMessageDescriptor *input, *output; // from the service
+};
+struct api {
+    struct sched *sched;
+    int64_t start_ns;
+    bool draining; // readiness is off, new work refused
+};
+enum { API_ROWS = 13 };
+extern struct api_row api_rows[API_ROWS];
+// Joins table and descriptor; INTERNAL when they do not agree.
+status_t api_init(void) MUST_CHECK;
+void api_dispatch(struct call *c); // row and request are set; answers through the sink
+const char *api_verb_name(enum api_verb v);
+const char *api_media_type(const char *format);             // "onnx" -> "application/onnx"
+void api_openapi(struct strbuf *b);                         // /v1/openapi.json
+void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
+const char *api_version_text(void);
+
+void api_compile(struct call *c);
+void api_run(struct call *c);
+void api_inspect(struct call *c);
+void api_list(struct call *c);
+void api_get(struct call *c);
+void api_remove(struct call *c);
+void api_explain(struct call *c);
+void api_cache(struct call *c);
+void api_devices(struct call *c);
+void api_health(struct call *c);
+void api_version(struct call *c);
+
+// For handlers.
+status_t api_digest(const char *text, const char *what,
+                    struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST

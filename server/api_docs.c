@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tables say about themselves: OpenAPI for programs, docs/api.md for people. Nothing here
+// is written by hand twice: shapes come from the descriptors, words from the comments of
+// proto/hlod.proto.
+#include <ctype.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "proto/json.h"
+#include "server/api.h"
+
+const char *api_media_type(const char *format) {
+    return !strcmp(format, "onnx") ? "application/onnx" : "application/octet-stream";
+}
+
+struct set {
+    const ProtobufCMessageDescriptor **v;
+    size_t n, cap;
+};
+
+static void collect(struct set *s, const ProtobufCMessageDescriptor *d) {
+    for (size_t i = 0; i < s->n; i++)
+        if (s->v[i] == d) return;
+    vec_push(s, d);
+    for (unsigned i = 0; i < d->n_fields; i++)
+        if (d->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) collect(s, d->fields[i].descriptor);
+}
+static struct set all_messages(void) {
+    struct set s = {0};
+    for (int i = 0; i < API_ROWS; i++) {
+        collect(&s, api_rows[i].input);
+        collect(&s, api_rows[i].output);
+    }
+    return s;
+}
+
+static const char *json_type(ProtobufCType t) {
+    switch (t) {
+    case PROTOBUF_C_TYPE_BOOL:
+        return "boolean";
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_BYTES:
+    case PROTOBUF_C_TYPE_ENUM:
+        return "string";
+    case PROTOBUF_C_TYPE_FLOAT:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return "number";
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return "object";
+    default:
+        return "integer";
+    }
+}
+
+static void put_schema(struct strbuf *b, const ProtobufCMessageDescriptor *d) {
+    strbuf_printf(b, "\"%s\":{\"type\":\"object\",\"properties\":{", d->short_name);
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[i];
+        strbuf_puts(b, i ? ",\"" : "\"");
+        json_field_name(f, b);
+        strbuf_puts(b, "\":");
+        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        if (repeated) strbuf_puts(b, "{\"type\":\"array\",\"items\":");
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+            strbuf_printf(b, "{\"$ref\":\"#/components/schemas/%s\"}",
+                          ((const ProtobufCMessageDescriptor *)f->descriptor)->short_name);
+        else
+            strbuf_printf(b, "{\"type\":\"%s\"%s}", json_type(f->type),
+                          f->type == PROTOBUF_C_TYPE_BYTES ? ",\"format\":\"byte\"" : "");
+        if (repeated) strbuf_puts(b, "}");
+    }
+    strbuf_puts(b, "}}");
+}
+
+// One operation; alias or RPC path.
+static void put_operation(struct strbuf *b, const struct api_row *row, bool rpc) {
+    const char *in = row->input->short_name, *out = row->output->short_name;
+    strbuf_printf(b, "\"operationId\":\"%s%s\",\"parameters\":[", row->method, rpc ? "Rpc" : "");
+    const char *sep = "";
+    if (!rpc)
+        for (const char *p = row->alias; (p = strchr(p, '{')); p++) {
+            size_t n = strcspn(p + 1, "*}");
+            strbuf_printf(b,
+                          "%s{\"name\":\"%.*s\",\"in\":\"path\",\"required\":true,\"schema\":{"
+                          "\"type\":\"string\"}}",
+                          sep, (int)n, p + 1);
+            sep = ",";
+        }
+    if (!rpc && row->body == BODY_MODEL)
+        strbuf_printf(b,
+                      "%s{\"name\":\"shape\",\"in\":\"query\",\"description\":\"NAME=1x3x224x224, "
+                      "repeatable\",\"schema\":{\"type\":\"string\"}}",
+                      sep);
+    strbuf_puts(b, "],");
+    if (rpc || row->body == BODY_TENSORS)
+        strbuf_printf(b,
+                      "\"requestBody\":{\"content\":{\"application/"
+                      "json\":{\"schema\":{\"$ref\":\"#/components/schemas/%s\"}}}},",
+                      in);
+    else if (row->body == BODY_MODEL)
+        strbuf_puts(b, "\"requestBody\":{\"content\":{\"application/"
+                       "onnx\":{\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}}},");
+    strbuf_printf(b,
+                  "\"responses\":{\"200\":{\"description\":\"%s\",\"content\":{\"%s\":{\"schema\":{"
+                  "\"$ref\":\"#/components/schemas/%s\"}}}},"
+                  "\"default\":{\"description\":\"error\",\"content\":{\"application/"
+                  "json\":{\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}}",
+                  row->stream ? "one event a line" : "done",
+                  row->stream ? "application/x-ndjson" : "application/json", out);
+}
+
+void api_openapi(struct strbuf *b) {
+    strbuf_printf(
+        b, "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"hlod\",\"version\":\"%s\"},\"paths\":{",
+        api_version_text());
+    for (int i = 0; i < API_ROWS; i++) {
+        strbuf_printf(b, "%s\"/hlod.v1.Hlod/%s\":{\"post\":{", i ? "," : "", api_rows[i].method);
+        put_operation(b, &api_rows[i], true);
+        strbuf_puts(b, "}}");
+    }
+    for (int i = 0; i < API_ROWS; i++) {
+        bool first = true;
+        for (int k = 0; k < i; k++)
+            first = first && strcmp(api_rows[k].alias, api_rows[i].alias);
+        if (!first) continue;
+        strbuf_puts(b, ",\"");
+        for (const char *p = api_rows[i].alias; *p; p++)
+            if (*p != '*') strbuf_putc(b, *p);
+        strbuf_puts(b, "\":{");
+        const char *sep = "";
+        for (int v = VERB_GET; v <= VERB_DELETE; v++)
+            for (int k = i; k < API_ROWS;
+                 k++) { // of two rows on one alias and verb the first speaks
+                if ((int)api_rows[k].verb != v || strcmp(api_rows[k].alias, api_rows[i].alias))
+                    continue;
+                static const char *const verbs[] = {"get", "post", "delete"};
+                strbuf_printf(b, "%s\"%s\":{", sep, verbs[v]);
+                put_operation(b, &api_rows[k], false);
+                strbuf_putc(b, '}');
+                sep = ",";
+                break;
+            }
+        strbuf_putc(b, '}');
+    }
+    strbuf_puts(b, "},\"components\":{\"schemas\":{");
+    struct set s = all_messages();
+    for (size_t i = 0; i < s.n; i++) {
+        if (i) strbuf_putc(b, ',');
+        put_schema(b, s.v[i]);
+    }
+    vec_done(&s);
+    strbuf_puts(b, "}}}\n");
+}
+
+// ---- docs/api.md
+
+// The comment lines right above, or the comment behind, the line of the .proto that starts with
+// `what` (after blanks) inside `where` ("message X {").
+static void put_comment(struct strbuf *b, struct str proto, const char *where, const char *what) {
+    struct str line;
+    struct strbuf above = {0};
+    bool inside = !*where;
+    while (str_cut(&proto, '\n', &line)) {
+        line = str_trim(line);
+        if (!inside && str_starts(line, where)) {
+            inside = true;
+            const char *brace = memchr(line.p, '{', line.n); // a message in one line
+            if (brace && line.p[line.n - 1] == '}') break;
+            continue;
+        }
+        if (!inside) continue;
+        if (*where && str_starts(line, "}")) break;
+        if (str_starts(line, "// ")) {
+            strbuf_printf(&above, "%s%.*s", above.n ? " " : "", (int)line.n - 3, line.p + 3);
+            continue;
+        }
+        if (str_starts(line, what)) {
+            const char *c = NULL;
+            for (size_t i = 0; i + 2 < line.n && !c; i++)
+                if (line.p[i] == '/' && line.p[i + 1] == '/') c = line.p + i + 3;
+            if (c && c < line.p + line.n)
+                strbuf_printf(b, "%.*s", (int)(line.p + line.n - c), c);
+            else
+                strbuf_puts(b, strbuf_cstr(&above));
+            break;
+        }
+        strbuf_clear(&above);
+    }
+    strbuf_done(&above);
+}
+
+static void put_type(struct strbuf *b, const ProtobufCFieldDescriptor *f) {
+    const char *end = f->label == PROTOBUF_C_LABEL_REPEATED ? "[]" : "";
+    if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
+        const char *n = ((const ProtobufCMessageDescriptor *)f->descriptor)->short_name;
+        strbuf_printf(b, "[%s%s](#", n, end);
+        for (; *n; n++)
+            strbuf_putc(b, (char)tolower((unsigned char)*n));
+        strbuf_putc(b, ')');
+    } else
+        strbuf_printf(b, "%s%s", f->type == PROTOBUF_C_TYPE_BYTES ? "base64" : json_type(f->type),
+                      end);
+}
+
+void api_markdown(struct strbuf *b, struct str proto) {
+    strbuf_puts(
+        b, "# The API\n\n<!-- generated from proto/hlod.proto and server/api.def by `make docs`; "
+           "do not edit -->\n\n"
+           "A method is `POST /hlod.v1.Hlod/<Method>` with JSON (proto3 rules; 64-bit integers "
+           "below 2^53 as numbers) or `application/x-protobuf`; the alias is the same method.\n"
+           "Errors: `{\"code\", \"reason\", \"message\", \"details\": [lines]}` with the code's "
+           "HTTP status (docs/errors.md). Other routes: `/healthz`, `/readyz`, `/metrics`,\n"
+           "`/v1/openapi.json`.\n\n"
+           "## Binary tensors\n\nA run request may carry `Inference-Header-Content-Length: N`: the "
+           "body is N bytes of JSON, whose inputs have `\"parameters\":{\"binary_data_size\":B}` "
+           "instead of `data`,\n"
+           "then the inputs' bytes in that order, little-endian, packed. With `Accept: "
+           "application/octet-stream` (or `binary_data_output`) the reply has the same form.\n\n"
+           "## Streams\n\n`Accept: application/x-ndjson` (or `stream=1`; the default of `/v1/run`) "
+           "gives one [Event](#event) a line, exactly one kind each; blank lines may come between "
+           "and mean\n"
+           "nothing. An error before the first event is an ordinary error reply; after it, an "
+           "`error` line. The last line is always `done`.\n\n"
+           "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < API_ROWS; i++) {
+        const struct api_row *r = &api_rows[i];
+        char what[80] = "rpc ";
+        strncat(what, r->method, 60);
+        size_t n = strlen(what);
+        what[n] = '(';
+        what[n + 1] = 0;
+        strbuf_printf(b, "| `%s` | `%s %s` | %s%s | %s%s | ", r->method, api_verb_name(r->verb),
+                      r->alias, r->input->short_name,
+                      r->body == BODY_MODEL ? "; the alias: model bytes, options in the query" : "",
+                      r->stream ? "stream of " : "", r->output->short_name);
+        put_comment(b, proto, "service Hlod {", what);
+        strbuf_puts(b, " |\n");
+    }
+    strbuf_puts(b, "\n## Messages\n");
+    struct set s = all_messages();
+    for (size_t i = 0; i < s.n; i++) {
+        const ProtobufCMessageDescriptor *d = s.v[i];
+        char where[80] = "message ";
+        strncat(where, d->short_name, 60);
+        strbuf_printf(b, "\n### %s\n\n", d->short_name);
+        size_t at = b->n;
+        put_comment(b, proto, "", where);
+        if (b->n > at) strbuf_puts(b, "\n\n");
+        if (d->n_fields) strbuf_puts(b, "| field | type | |\n|---|---|---|\n");
+        strncat(where, " {", 3);
+        for (unsigned k = 0; k < d->n_fields; k++) {
+            strbuf_puts(b, "| `");
+            json_field_name(&d->fields[k], b);
+            strbuf_puts(b, "` | ");
+            put_type(b, &d->fields[k]);
+            strbuf_puts(b, " | ");
+            // The field's line starts with its type; look for " name = ".
+            struct str text = proto, line;
+            bool inside = false;
+            char key[100] = " ";
+            strncat(key, d->fields[k].name, 80);
+            strncat(key, " = ", 4);
+            while (str_cut(&text, '\n', &line)) {
+                if (str_starts(line, where))
+                    inside = true;
+                else if (inside && str_starts(line, "}"))
+                    break;
+                const char *hit = inside ? memmem(line.p, line.n, key, strlen(key)) : NULL;
+                const char *c = hit ? memmem(hit, (size_t)(line.p + line.n - hit), "// ", 3) : NULL;
+                if (c) strbuf_printf(b, "%.*s", (int)(line.p + line.n - c - 3), c + 3);
+                if (hit) break;
+            }
+            strbuf_puts(b, " |\n");
+        }
+    }
+    vec_done(&s);
+    strbuf_puts(b, "\n## Reasons\n\n| reason | |\n|---|---|\n");
+    const ProtobufCEnumDescriptor *e = &hlod__v1__reason__descriptor;
+    for (unsigned i = 0; i < e->n_values; i++) {
+        strbuf_printf(b, "| `%s` | ", e->values[i].name + strlen("REASON_"));
+        char key[100] = "";
+        strncat(key, e->values[i].name, 80);
+        strncat(key, " = ", 4);
+        put_comment(b, proto, "enum Reason {", key);
+        strbuf_puts(b, " |\n");
+    }
+}

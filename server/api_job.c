@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api_job.h"
+
+#include "base/clock.h"
+
+struct job_call {
+    struct call *c;
+    struct job *job;
+    api_reply_fn reply;
+};
+
+static void on_event(void *ctx, Hlod__V1__Event *e) {
+    struct job_call *jc = ctx;
+    call_event(jc->c, e);
+}
+
+static void on_cancel(struct call *c) {
+    struct job_call *jc = c->handler;
+    job_cancel(jc->job);
+}
+
+static void on_free(struct call *c) {
+    struct job_call *jc = c->handler;
+    job_free(jc->job);
+}
+
+static void on_done(void *ctx, struct job *j, status_t st) {
+    struct job_call *jc = ctx;
+    struct call *c = jc->c;
+    const struct job_result *r = job_result(j);
+    c->timings = (Hlod__V1__Timing **)r->timings;
+    c->n_timings = r->n_timings;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    const ProtobufCMessage *reply = NULL;
+    if (!st) st = jc->reply(c, r, &e, &reply);
+    if (!st && c->row->stream) {
+        e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
+        call_event(c, &e);
+    }
+    call_finish(c, reply, st);
+}
+
+void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
+    struct job_call *jc = arena_new_of(&c->arena, struct job_call);
+    jc->c = c;
+    jc->reply = reply;
+    spec->on_event = on_event;
+    spec->on_done = on_done;
+    spec->ctx = jc;
+    c->handler = jc;
+    c->on_cancel = on_cancel;
+    c->on_free = on_free;
+    jc->job = job_start(c->api->sched, spec);
+}

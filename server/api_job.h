@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// api_job: a call with a job behind it (compile, run, inspect): events pass through, cancelling
+// reaches the job, and the job lives until the reply is sent. Thread: loop.
+#pragma once
+#include "server/api.h"
+
+// `reply` makes the answer from the finished job (in c->arena) and is called only on success; for a
+// stream row the event kind it belongs to is set by it too.
+typedef status_t (*api_reply_fn)(struct call *c, const struct job_result *r,
+                                 Hlod__V1__Event *result, const ProtobufCMessage **out_reply);
+void api_start_job(struct call *c, struct job_spec *spec,
+                   api_reply_fn reply); // sets on_event, on_done, ctx of the spec

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run and RunUnary: request -> job, job's result -> reply with its tensors beside it.
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/frame.h"
+#include "server/api_job.h"
+
+struct mapping {
+    void *base;
+    size_t bytes;
+};
+static void unmap(void *obj) {
+    struct mapping *m = obj;
+    frame_unmap(m->base, m->bytes);
+}
+
+static status_t output_data(struct call *c, const struct job_result *r, const Hlod__Wire__Blob *b,
+                            struct call_output *o) {
+    int64_t need = o->dtype->bytes;
+    o->elements = 1;
+    for (int32_t d = 0; d < o->rank; d++)
+        if (!sz_mul(o->elements, o->dims[d], &o->elements))
+            return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
+    if (!sz_mul(o->elements, need, &need))
+        return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
+    if (need == 0) return ST_OK;
+    if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
+    if (b->fd == 0) {
+        if (b->inline_bytes.len != (size_t)need)
+            return st_new(ST_INTERNAL, "output '%s': %zu bytes, expected %lld", o->name,
+                          b->inline_bytes.len, (long long)need);
+        o->data = (struct span){b->inline_bytes.data, b->inline_bytes.len};
+        return ST_OK;
+    }
+    if (b->fd > (uint32_t)r->n_fds || b->size != (uint64_t)need || b->offset > INT64_MAX)
+        return st_new(ST_INTERNAL, "output '%s': a blob of %llu bytes, expected %lld", o->name,
+                      (unsigned long long)b->size, (long long)need);
+    struct mapping *m = arena_new_of(&c->arena, struct mapping);
+    uint8_t *p;
+    RETURN_IF_ERR(
+        frame_map(r->fds[b->fd - 1], (int64_t)b->offset, need, false, &p, &m->base, &m->bytes));
+    arena_link(&c->arena, unmap, m);
+    o->data = (struct span){p, (size_t)need};
+    return ST_OK;
+}
+
+static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                    const ProtobufCMessage **out) {
+    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    c->n_outputs = r->run->n_outputs;
+    c->outputs = arena_zarray(&c->arena, struct call_output, r->run->n_outputs + 1);
+    for (size_t i = 0; i < r->run->n_outputs; i++) {
+        const Hlod__Wire__WireTensor *t = r->run->outputs[i];
+        struct call_output *o = &c->outputs[i];
+        o->name = r->model->signature->outputs[r->outputs[i]]->name;
+        o->dtype = dtype_find(str_of(t->dtype));
+        o->rank = (int32_t)t->n_dims;
+        o->dims = t->dims;
+        if (!o->dtype)
+            return st_new(ST_INTERNAL, "output '%s' has unknown type '%s'", o->name, t->dtype);
+        RETURN_IF_ERR(output_data(c, r, t->data, o));
+    }
+    Hlod__V1__RunReply *m = arena_new_of(&c->arena, Hlod__V1__RunReply);
+    hlod__v1__run_reply__init(m);
+    m->model = q->model;
+    m->executable = r->exe->digest;
+    m->timings = c->timings;
+    m->n_timings = c->n_timings;
+    m->run_ms = r->run->run_ms;
+    m->n_run_ms = r->run->n_run_ms;
+    m->peak_bytes = r->run->peak_bytes;
+    m->prepared_bytes = r->run->prepared_bytes;
+    m->device = (char *)r->device;
+    m->cache_hit = r->cache_hit;
+    m->job = r->id;
+    if (!c->row->stream)
+        m->profile = r->run->profile;
+    else if (r->run->profile) { // a line of its own before the result
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_PROFILE;
+        e.profile = r->run->profile;
+        e.t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+        call_event(c, &e);
+    }
+    result->kind_case = HLOD__V1__EVENT__KIND_RESULT;
+    result->result = m;
+    *out = &m->base;
+    return ST_OK;
+}
+
+void api_run(struct call *c) {
+    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    Hlod__V1__RunOptions none = HLOD__V1__RUN_OPTIONS__INIT, *o = q->options ? q->options : &none;
+    struct job_spec spec = {.kind = JOB_RUN,
+                            .has_weights = *q->weights != 0,
+                            .inputs = c->inputs,
+                            .n_inputs = c->n_inputs,
+                            .payload_fd = c->payload_fd,
+                            .payload_bytes = c->payload_bytes,
+                            .outputs = q->outputs,
+                            .n_outputs = q->n_outputs,
+                            .options = o->compile,
+                            .device = o->device,
+                            .timeout_ms = o->timeout_ms,
+                            .repeat = o->repeat,
+                            .profile = o->profile,
+                            .no_compile = o->no_compile};
+    status_t st = api_digest(q->model, "model", &spec.model);
+    if (!st && spec.has_weights) st = api_digest(q->weights, "weights", &spec.weights);
+    if (!st && o->repeat > 1000)
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "repeat: at most 1000, found %u", o->repeat),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        api_start_job(c, &spec, ran);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// call: one request between a transport and a handler; neither knows the other. The transport fills
+// it in, hands it to api_dispatch, and gets the answer through its sink: any number of events on a
+// stream row, then exactly one finish. On a unary row events are dropped. A handler that is not
+// done at once leaves on_cancel; after call_cancel the sink is silent. Life: the transport owns the
+// call and frees it (call_done) after finish or cancel, when its reply is sent: outputs are
+// borrowed from the handler until then (on_free). Thread: loop.
+#pragma once
+#include "base/arena.h"
+#include "proto/hlod.pb-c.h"
+#include "scheduler/job.h"
+
+struct api;
+struct api_row;
+struct call;
+
+struct call_output { // a tensor of the reply, outside the message
+    const char *name;
+    const struct dtype_row *dtype;
+    int32_t rank;
+    const int64_t *dims;
+    int64_t elements;
+    struct span data;
+};
+struct call_sink {
+    void (*event)(struct call *c, const Hlod__V1__Event *e); // a result event: with call->outputs
+    void (*finish)(struct call *c, const ProtobufCMessage *reply,
+                   status_t st); // reply on success of a unary row; takes st
+};
+struct call {
+    struct api *api;
+    const struct api_row *row;
+    struct arena arena;
+    ProtobufCMessage *request; // of the row's input type, in the arena
+    int64_t start_ns;
+    // A model that came as the body, stored.
+    bool has_source;
+    struct digest source;
+    const char *content_type; // "" if none
+    double upload_ms;
+    // Tensors that came with the request.
+    struct job_input *inputs;
+    size_t n_inputs;
+    int payload_fd; // -1: payload_bytes
+    struct span payload_bytes;
+    // The answer's tensors, and what else the transport may show.
+    struct call_output *outputs;
+    size_t n_outputs;
+    Hlod__V1__Timing **timings;
+    size_t n_timings;
+    const struct call_sink *sink;
+    void *transport;
+    // The handler's.
+    void *handler;
+    void (*on_cancel)(struct call *c); // NULL: nothing to cancel
+    void (*on_free)(struct call *c);   // outputs are no longer needed
+    bool finished;
+    bool busy, done; // busy: pool work holds the call; done: call_done came meanwhile
+};
+void call_init(struct call *c, struct api *api);
+void call_event(struct call *c, const Hlod__V1__Event *e);
+void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
+void call_cancel(struct call *c); // the client is gone: no finish will come
+// Frees the call (from malloc) and what belongs to it; while pool work holds it (busy),
+// call_released does that later.
+void call_done(struct call *c);
+void call_released(struct call *c); // the pool work is over and the call was finished meanwhile

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum type { T_TEXT, T_INT, T_BYTES, T_BOOL, T_LIST };
+struct option {
+    const char *name;
+    enum type type;
+    const char *def;
+    int64_t low, high;
+    const char *value, *help;
+    size_t offset;
+};
+static const struct option options[] = {
+#define OPTION(name, type, def, low, high, value, help)                                            \
+    {#name, T_##type, def, low, high, value, help, offsetof(struct config, name)},
+#include "server/config.def"
+#undef OPTION
+};
+enum { N_OPTIONS = sizeof options / sizeof *options, MAX_FILE = 1 << 20 };
+
+// Does `text` (with dashes or underscores, any case when `fold`) name the option?
+static bool names(const struct option *o, struct str text, bool fold) {
+    if (strlen(o->name) != text.n) return false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i] == '-' ? '_' : text.p[i];
+        if (c != (fold ? toupper((unsigned char)o->name[i]) : o->name[i])) return false;
+    }
+    return true;
+}
+static const struct option *find(struct str text, bool fold) {
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (names(&options[i], text, fold)) return &options[i];
+    return NULL;
+}
+
+static bool parse_bytes(struct str v, int64_t *out) {
+    int64_t unit = 1;
+    if (v.n && strchr("KMGT", v.p[v.n - 1])) {
+        const char units[] = "KMGT";
+        for (const char *u = units; *u; u++) {
+            unit *= 1024;
+            if (*u == v.p[v.n - 1]) break;
+        }
+        v.n--;
+    }
+    return str_to_i64(v, out) && sz_mul(*out, unit, out);
+}
+
+static status_t set(struct config *c, const struct option *o, struct str v, const char *where) {
+    char *field = (char *)c + o->offset;
+    int64_t n = 0;
+    switch (o->type) {
+    case T_TEXT:
+    case T_LIST:
+        *(const char **)(void *)field = arena_strndup(&c->arena, v.p, v.n);
+        return ST_OK;
+    case T_BOOL:
+        if (!str_is(v, "true") && !str_is(v, "1") && !str_is(v, "false") && !str_is(v, "0"))
+            return st_new(ST_INVALID_ARGUMENT,
+                          "%s: %s: expected true or false, found '" STR_FMT "'", where, o->name,
+                          STR_ARG(v));
+        *(bool *)field = str_is(v, "true") || str_is(v, "1");
+        return ST_OK;
+    case T_INT:
+    case T_BYTES:
+        if (!(o->type == T_INT ? str_to_i64(v, &n) : parse_bytes(v, &n)))
+            return st_new(ST_INVALID_ARGUMENT, "%s: %s: expected a number, found '" STR_FMT "'",
+                          where, o->name, STR_ARG(v));
+        if (n < o->low || n > o->high)
+            return st_new(ST_INVALID_ARGUMENT, "%s: %s: %lld is not within %lld to %lld", where,
+                          o->name, (long long)n, (long long)o->low, (long long)o->high);
+        *(int64_t *)(void *)field = n;
+        return ST_OK;
+    }
+    return ST_OK;
+}
+
+// ---- file
+
+// One TOML value at the start of *s: a basic string without escapes beyond \\ and \", a bare word,
+// or a list of strings (joined by commas).
+static bool toml_value(struct arena *a, struct str s, struct str *out) {
+    struct strbuf b = {0};
+    bool list = s.n && s.p[0] == '[', ok = true, closed = !list, expect = true;
+    size_t i = list;
+    while (ok && i < s.n && !(list && closed)) {
+        char c = s.p[i];
+        if (c == ' ' || c == '\t')
+            i++;
+        else if (list && c == ']')
+            closed = true, i++;
+        else if (list && c == ',' && !expect)
+            expect = true, i++;
+        else if (!expect)
+            break;
+        else if (c == '"') {
+            if (b.n) strbuf_putc(&b, ',');
+            for (i++; i < s.n && s.p[i] != '"'; i++) {
+                if (s.p[i] == '\\' && (++i >= s.n || !strchr("\\\"", s.p[i]))) {
+                    ok = false;
+                    break;
+                }
+                strbuf_putc(&b, s.p[i]);
+            }
+            ok = ok && i < s.n;
+            i++;
+            expect = false;
+        } else if (!list) {
+            while (i < s.n && (isalnum((unsigned char)s.p[i]) || strchr("_-", s.p[i])))
+                strbuf_putc(&b, s.p[i++]);
+            ok = b.n > 0;
+            expect = false;
+        } else
+            ok = false;
+    }
+    struct str rest = str_trim((struct str){s.p + i, s.n - i});
+    ok = ok && closed && (list || !expect) && (rest.n == 0 || rest.p[0] == '#');
+    *out = str_of(arena_strdup(a, strbuf_cstr(&b)));
+    strbuf_done(&b);
+    return ok;
+}
+
+static status_t read_text(struct config *c, struct str text, const char *path) {
+    struct str line;
+    for (int n = 1; str_cut(&text, '\n', &line); n++) {
+        line = str_trim(line);
+        if (line.n == 0 || line.p[0] == '#') continue;
+        char where[300];
+        snprintf(where, sizeof where, "%.200s:%d", path, n);
+        struct str key, value;
+        if (!memchr(line.p, '=', line.n))
+            return st_new(ST_INVALID_ARGUMENT, "%s: expected `key = value`", where);
+        str_cut(&line, '=', &key);
+        key = str_trim(key);
+        const struct option *o = find(key, false);
+        if (!o)
+            return st_new(ST_INVALID_ARGUMENT, "%s: no option '" STR_FMT "'", where, STR_ARG(key));
+        if (!toml_value(&c->arena, str_trim(line), &value))
+            return st_new(ST_INVALID_ARGUMENT, "%s: cannot read the value of '%s'", where, o->name);
+        RETURN_IF_ERR(set(c, o, value, where));
+    }
+    return ST_OK;
+}
+
+static status_t read_file(struct config *c, const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return st_errno(errno, path);
+    char *buf = arena_alloc(&c->arena, MAX_FILE);
+    size_t n = 0;
+    ssize_t got = 0;
+    while (n < MAX_FILE && (got = read(fd, buf + n, MAX_FILE - n)) > 0)
+        n += (size_t)got;
+    int err = got < 0 ? errno : 0;
+    close(fd);
+    if (err) return st_errno(err, path);
+    if (n == MAX_FILE) return st_new(ST_INVALID_ARGUMENT, "%s: larger than 1 MiB", path);
+    return read_text(c, (struct str){buf, n}, path);
+}
+
+// ---- all sources
+
+// The value of `--name value` or `--name=value`; NULL when this argument is not that flag. Moves *i
+// over a separate value.
+static const char *flag_value(int argc, char *const *argv, int *i, const char *name) {
+    size_t n = strlen(name);
+    if (strncmp(argv[*i], name, n)) return NULL;
+    if (argv[*i][n] == '=') return argv[*i] + n + 1;
+    if (argv[*i][n] || *i + 1 >= argc) return NULL;
+    return argv[++*i];
+}
+
+static status_t read_flag(struct config *c, int argc, char *const *argv, int *i) {
+    const char *arg = argv[*i];
+    if (strncmp(arg, "--", 2)) return st_new(ST_INVALID_ARGUMENT, "unexpected argument '%s'", arg);
+    struct str text = str_of(arg + 2), name;
+    bool has_value = strchr(arg, '=') != NULL;
+    str_cut(&text, '=', &name);
+    const struct option *o = find(name, false);
+    if (!o)
+        return st_new(ST_INVALID_ARGUMENT, "no option '--" STR_FMT "' (see --help)", STR_ARG(name));
+    struct str value = text;
+    if (!has_value && o->type == T_BOOL)
+        value = STR("true");
+    else if (!has_value) {
+        if (*i + 1 >= argc) return st_new(ST_INVALID_ARGUMENT, "option '%s' needs a value", arg);
+        value = str_of(argv[++*i]);
+    }
+    return set(c, o, value, "command line");
+}
+
+status_t config_read(int argc, char *const *argv, char *const *env, struct config *out) {
+    for (int i = 0; i < N_OPTIONS; i++)
+        RETURN_IF_ERR(set(out, &options[i], str_of(options[i].def), "default"));
+    const char *file = NULL, *v;
+    for (int i = 0; env && env[i]; i++)
+        if (!strncmp(env[i], "HLOD_CONFIG=", 12)) file = env[i] + 12;
+    for (int i = 1; i < argc; i++)
+        if ((v = flag_value(argc, argv, &i, "--config"))) file = v;
+    if (file && *file) RETURN_IF_ERR(read_file(out, file));
+    for (int i = 0; env && env[i]; i++) {
+        struct str text = str_of(env[i]), key;
+        if (!str_starts(text, "HLOD_") || str_starts(text, "HLOD_CONFIG=") ||
+            str_starts(text, "HLOD_ADDR=") || str_starts(text, "HLOD_FAULT="))
+            continue;
+        str_cut(&text, '=', &key);
+        const struct option *o = find((struct str){key.p + 5, key.n - 5}, true);
+        if (!o)
+            return st_new(ST_INVALID_ARGUMENT, "environment: no option '" STR_FMT "'",
+                          STR_ARG(key));
+        RETURN_IF_ERR(set(out, o, text, "environment"));
+    }
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            out->help = true;
+        else if (!strcmp(argv[i], "--version"))
+            out->version = true;
+        else if (!strcmp(argv[i], "--check-config"))
+            out->check = true;
+        else if (flag_value(argc, argv, &i, "--config"))
+            continue;
+        else
+            RETURN_IF_ERR(read_flag(out, argc, argv, &i));
+    }
+    return ST_OK;
+}
+
+void config_done(struct config *c) {
+    arena_done(&c->arena);
+}
+
+// ---- text
+
+static void put_flag(struct strbuf *b, const struct option *o) {
+    strbuf_puts(b, "--");
+    for (const char *p = o->name; *p; p++)
+        strbuf_putc(b, *p == '_' ? '-' : *p);
+}
+
+void config_help(struct strbuf *b) {
+    strbuf_puts(b, "hlod: compiles model graphs into whole-program executables and runs "
+                   "them\n\nusage: hlod [options]\n\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        size_t at = b->n;
+        strbuf_puts(b, "  ");
+        put_flag(b, &options[i]);
+        strbuf_printf(b, " %s", options[i].value);
+        while (b->n - at < 32)
+            strbuf_putc(b, ' ');
+        strbuf_printf(b, " %s", options[i].help);
+        if (*options[i].def && options[i].type != T_BOOL) strbuf_printf(b, " [%s]", options[i].def);
+        strbuf_putc(b, '\n');
+    }
+    strbuf_puts(
+        b, "  --config FILE                   a file with `option = value` lines (docs/config.md)\n"
+           "  --check-config                  read everything, say what is wrong, start nothing\n"
+           "  --version, --help\n\nEach option is also an environment variable: --max-queue is "
+           "HLOD_MAX_QUEUE.\n");
+}
+
+void config_markdown(struct strbuf *b) {
+    strbuf_puts(b, "# Options of hlod\n\n<!-- generated from server/config.def by `make docs`; do "
+                   "not edit -->\n\n"
+                   "Flags win over the environment, that over the file (`--config FILE` or "
+                   "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
+                   "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
+                   "comment`; one level. Sizes may be written as `\"256M\"`.\n\n"
+                   "| flag | environment | file | default | meaning |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        strbuf_puts(b, "| `");
+        put_flag(b, o);
+        strbuf_printf(b, "%s%s` | `HLOD_", *o->value ? " " : "", o->value);
+        for (const char *p = o->name; *p; p++)
+            strbuf_putc(b, (char)toupper((unsigned char)*p));
+        strbuf_printf(b, "` | `%s` | %s%s%s | %s |\n", o->name, *o->def ? "`" : "", o->def,
+                      *o->def ? "`" : "", o->help);
+    }
+}
+
+status_t config_address(struct arena *a, const char *text, const char **out_host,
+                        uint16_t *out_port) {
+    const char *colon = strrchr(text, ':');
+    int64_t port;
+    if (!colon || !str_to_i64(str_of(colon + 1), &port) || port < 0 || port > 65535)
+        return st_new(ST_INVALID_ARGUMENT, "address '%s': expected ADDR:PORT", text);
+    struct str host = {text, (size_t)(colon - text)};
+    if (host.n > 1 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = (struct str){host.p + 1, host.n - 2};
+    if (host.n == 0)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "address '%s': no host; say 127.0.0.1, or 0.0.0.0 with --insecure-bind",
+                      text);
+    *out_host = arena_strndup(a, host.p, host.n);
+    *out_port = (uint16_t)port;
+    return ST_OK;
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library side of HTTP: one uv watch on its epoll descriptor, one timer for its timeouts, and
+// the handler that takes each request through its life (http_req.h).
+//
+// Leaving clients: while a request is suspended the library does not look at its socket, so we
+// watch a duplicate of it. HUP or ERR means gone: cancel. A mere FIN may be a half-close of a
+// client that still reads, or the whole client gone; only writing tells. So at a FIN we write
+// something harmless (a blank line in an open stream, else an interim 102) and look for the reset
+// that a dead peer answers with.
+#include "server/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "proto/json.h"
+#include "scheduler/loop.h"
+#include "server/http_req.h"
+
+// ---- driving the library
+
+static void run_library(struct http *h) {
+    if (!h->mhd || h->running) return;
+    h->running = true;
+    MHD_run(h->mhd);
+    h->running = false;
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(h->mhd, &ms) == MHD_YES)
+        loop_timer_start(h->timer, ms < 1000000 ? (int64_t)ms : 1000000);
+    else
+        loop_timer_stop(h->timer);
+}
+static void on_epoll(void *arg, int events) {
+    (void)events;
+    run_library(arg);
+}
+static void on_timer(void *arg) {
+    run_library(arg);
+}
+static void on_kick(void *arg) {
+    struct http *h = arg;
+    h->kicked = false;
+    run_library(h);
+}
+void http_kick(struct http *h) {
+    if (h->kicked) return;
+    h->kicked = true;
+    loop_post(h->loop, on_kick, h);
+}
+
+// ---- watching for a leaving client
+
+static void stop_watch(struct http_req *r) {
+    loop_watch_free(r->watch);
+    loop_timer_free(r->gone_timer);
+    r->watch = NULL;
+    r->gone_timer = NULL;
+    if (r->watch_fd >= 0) close(r->watch_fd);
+    r->watch_fd = -1;
+}
+
+static bool peer_dead(const struct http_req *r) {
+    struct pollfd p = {.fd = r->watch_fd, .events = 0};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+}
+
+static void client_gone(struct http_req *r) {
+    if (r->gone) return;
+    r->gone = true;
+    stop_watch(r);
+    http_leave(r);
+}
+
+void http_leave(struct http_req *r) {
+    if (r->parsing) return; // the pool holds the request: http_body.c comes back here
+    if (r->call && !r->call->finished) call_cancel(r->call);
+    r->stream_ended = true;
+    if (!r->response)
+        http_reply_error(r, st_reason(st_new(ST_CANCELLED, "the client left"),
+                                      HLOD__V1__REASON__REASON_CLIENT_GONE));
+    if (r->suspended) http_resume(r);
+}
+
+static void look_again(void *arg) {
+    struct http_req *r = arg;
+    if (peer_dead(r))
+        client_gone(r);
+    else
+        loop_timer_start(r->gone_timer, 50);
+}
+
+static void on_peer(void *arg, int events) {
+    struct http_req *r = arg;
+    (void)events;
+    if (peer_dead(r)) {
+        client_gone(r);
+        return;
+    }
+    loop_watch_set(r->watch, 0);
+    if (r->queued) { // an open stream: a blank line may come between two events
+        if (r->reader_waits) {
+            strbuf_putc(&r->out, '\n');
+            http_resume(r);
+        }
+    } else
+        (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    r->gone_timer = loop_timer_new(r->h->loop, look_again, r);
+    loop_timer_start(r->gone_timer, 5);
+}
+
+static void watch_peer(struct http_req *r) {
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!i || r->watch || r->watch_fd >= 0) return;
+    r->watch_fd = dup(i->connect_fd);
+    if (r->watch_fd < 0) return;
+    status_t st = loop_watch_new(r->h->loop, r->watch_fd, on_peer, r, &r->watch);
+    if (st)
+        st_drop(st);
+    else
+        loop_watch_set(r->watch, LOOP_HANGUP);
+}
+
+void http_suspend(struct http_req *r) {
+    if (r->suspended) return;
+    r->suspended = true;
+    MHD_suspend_connection(r->conn);
+}
+void http_resume(struct http_req *r) {
+    if (!r->suspended) return;
+    r->suspended = r->reader_waits = false;
+    MHD_resume_connection(r->conn);
+    http_kick(r->h);
+}
+
+// ---- plain routes
+
+static bool plain_route(struct http_req *r, const char *verb, const char *url) {
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        if (strcmp(url, paths[i])) continue;
+        r->plain = true;
+        snprintf(r->plain_path, sizeof r->plain_path, "%s", url);
+        if (strcmp(verb, "GET") && strcmp(verb, "HEAD")) {
+            r->allow = "GET, HEAD";
+            http_fail(r, st_reason(st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use GET",
+                                          verb),
+                                   HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED));
+        }
+        return true;
+    }
+    return false;
+}
+
+static void plain_reply(struct http_req *r) {
+    struct strbuf b = {0};
+    struct api *api = r->h->api;
+    if (!strcmp(r->plain_path, "/metrics")) {
+        metrics_text(&b);
+        http_reply_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+    } else if (!strcmp(r->plain_path, "/v1/openapi.json")) {
+        api_openapi(&b);
+        http_reply_text(r, 200, "application/json", &b);
+    } else if (!strcmp(r->plain_path, "/")) {
+        strbuf_printf(
+            &b, "hlod %s\nAPI: /v1/openapi.json   health: /healthz /readyz   metrics: /metrics\n",
+            api_version_text());
+        http_reply_text(r, 200, "text/plain; charset=utf-8", &b);
+    } else {
+        bool ok =
+            !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));
+        strbuf_puts(&b, ok ? "ok\n" : api->draining ? "shutting down\n" : "workers are starting\n");
+        http_reply_text(r, ok ? 200 : 503, "text/plain; charset=utf-8", &b);
+    }
+}
+
+// ---- a request's life
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+                         enum MHD_RequestTerminationCode why) {
+    (void)cls, (void)conn, (void)why;
+    struct http_req *r = *con_cls;
+    if (!r) return;
+    *con_cls = NULL;
+    stop_watch(r);
+    if (r->call && r->started && !r->call->finished) call_cancel(r->call);
+    if (r->response) MHD_destroy_response(r->response);
+    upload_free(r->upload);
+    strbuf_done(&r->text);
+    strbuf_done(&r->out);
+    st_drop(r->error);
+    if (r->call) call_done(r->call);
+    r->h->open_requests--;
+    free(r);
+}
+
+static enum MHD_Result queue_reply(struct http_req *r) {
+    r->queued = true;
+    if (!r->stream_open) stop_watch(r); // from here the library sees the socket itself
+    // A request we did not read to its end leaves the connection in an unknown state; the library
+    // closes it then.
+    return MHD_queue_response(r->conn, r->code, r->response);
+}
+
+static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *url,
+                             const char *verb, void **con_cls) {
+    struct http_req *r = calloc(1, sizeof *r);
+    if (!r) return MHD_NO;
+    *con_cls = r;
+    h->open_requests++;
+    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    if (plain_route(r, verb, url)) {
+        if (!r->error) return MHD_YES;
+        status_t st = r->error;
+        r->error = ST_OK;
+        http_reply_error(r, st);
+        return queue_reply(r);
+    }
+    r->call = malloc(sizeof *r->call);
+    if (!r->call) abort();
+    call_init(r->call, h->api);
+    r->call->sink = &http_sink;
+    r->call->transport = r;
+    const char *accept = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept");
+    const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");
+    int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
+    status_t st =
+        http_route(&r->call->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow);
+    if (st)
+        http_fail(r, st);
+    else {
+        r->call->row = r->route.row;
+        http_body_begin(r);
+    }
+    if (!r->error) return MHD_YES;
+    // Refused before its body: the library closes the connection after the reply if one follows.
+    metric_add(M_REQUESTS, 1);
+    metric_add(M_REQUEST_ERRORS, 1);
+    st = r->error;
+    r->error = ST_OK;
+    r->call->finished = true;
+    http_reply_error(r, st);
+    return queue_reply(r);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
+                                  const char *verb, const char *version, const char *data,
+                                  size_t *n, void **con_cls) {
+    (void)version;
+    struct http *h = cls;
+    struct http_req *r = *con_cls;
+    if (!r) return begin(h, conn, url, verb, con_cls);
+    if (r->plain) {
+        if (*n) {
+            *n = 0;
+            return MHD_YES;
+        }
+        plain_reply(r);
+        return queue_reply(r);
+    }
+    if (*n) {
+        http_body_add(r, data, n);
+        return r->error && r->received > 1 << 30 ? MHD_NO : MHD_YES; // enough dropped: cut the line
+    }
+    if (!r->started) {
+        r->started = true;
+        http_suspend(r);
+        watch_peer(r);
+        http_body_end(r);
+        return MHD_YES;
+    }
+    if (r->response && !r->queued) return queue_reply(r);
+    if (!r->response) http_suspend(r); // resumed too early
+    return MHD_YES;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
+                          enum MHD_ConnectionNotificationCode what) {
+    (void)cls, (void)ctx;
+    metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) return;
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int one = 1;
+    if (i) setsockopt(i->connect_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+// ---- start and stop
+
+static status_t bind_address(const char *host, uint16_t port, struct sockaddr_storage *out,
+                             socklen_t *out_n) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *res;
+    char text[8];
+    snprintf(text, sizeof text, "%u", port);
+    int err = getaddrinfo(host, text, &hints, &res);
+    if (err) return st_new(ST_INVALID_ARGUMENT, "address '%s': %s", host, gai_strerror(err));
+    memcpy(out, res->ai_addr, res->ai_addrlen);
+    *out_n = res->ai_addrlen;
+    freeaddrinfo(res);
+    return ST_OK;
+}
+
+static status_t listen_on(struct http *h) {
+    struct sockaddr_storage a = {0};
+    socklen_t n;
+    RETURN_IF_ERR(bind_address(h->cfg.host, h->cfg.port, &a, &n));
+    int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+    if (fd < 0) return st_errno(errno, "socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024)) {
+        int err = errno;
+        close(fd);
+        return st_note(st_errno(err, "listen"), "%s port %u", h->cfg.host, h->cfg.port);
+    }
+    n = sizeof a;
+    getsockname(fd, (struct sockaddr *)&a, &n);
+    h->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                            : ((struct sockaddr_in *)&a)->sin_port);
+    h->listen_fd = fd;
+    return ST_OK;
+}
+
+status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
+                    struct http **out) {
+    struct http *h = calloc(1, sizeof *h);
+    if (!h) return st_oom();
+    h->loop = l;
+    h->api = api;
+    h->cfg = *cfg;
+    h->listen_fd = -1;
+    status_t st = listen_on(h);
+    if (st) {
+        free(h);
+        return st;
+    }
+    h->timer = loop_timer_new(l, on_timer, h);
+    h->mhd = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, h,
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)cfg->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)cfg->idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_END);
+    const union MHD_DaemonInfo *info =
+        h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (!info)
+        st = st_new(ST_INTERNAL, "cannot start the HTTP server");
+    else
+        st = loop_watch_new(l, info->epoll_fd, on_epoll, h, &h->watch);
+    if (st) {
+        loop_timer_free(h->timer);
+        if (h->mhd) MHD_stop_daemon(h->mhd);
+        free(h);
+        return st;
+    }
+    loop_watch_set(h->watch, LOOP_READ);
+    http_kick(h);
+    *out = h;
+    return ST_OK;
+}
+
+uint16_t http_port(const struct http *h) {
+    return h->port;
+}
+int http_open_requests(const struct http *h) {
+    return h->open_requests;
+}
+void http_quiesce(struct http *h) {
+    if (h->listen_fd < 0) return;
+    MHD_socket fd = MHD_quiesce_daemon(h->mhd);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+    h->listen_fd = -1;
+}
+void http_stop(struct http *h) {
+    http_quiesce(h);
+    loop_watch_free(h->watch);
+    loop_timer_free(h->timer);
+    MHD_stop_daemon(h->mhd);
+    h->mhd = NULL; // h itself stays: a posted kick may still come
+}

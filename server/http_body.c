@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receiving: models stream into an upload, raw tensors straight into their memfd, JSON and protobuf
+// are gathered up to a limit. After an error the rest of the body is read and dropped (the library
+// can answer only then), but not without end.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/json.h"
+#include "scheduler/loop.h"
+#include "server/http_req.h"
+
+enum { MAX_DROPPED = 1 << 30 };
+
+static const char *header(struct http_req *r, const char *name) {
+    const char *v = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, name);
+    return v ? v : "";
+}
+
+void http_fail(struct http_req *r, status_t st) {
+    if (r->error)
+        st_drop(st);
+    else
+        r->error = st;
+}
+
+static status_t framing(const char *why) MUST_CHECK;
+static status_t framing(const char *why) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why), HLOD__V1__REASON__REASON_BAD_FRAMING);
+}
+static status_t too_large(int64_t max) MUST_CHECK;
+static status_t too_large(int64_t max) {
+    return st_reason(
+        st_new(ST_INVALID_ARGUMENT, "the body is larger than %lld bytes", (long long)max),
+        HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+}
+
+static int64_t limit(const struct http_req *r) {
+    const struct http_config *c = &r->h->cfg;
+    switch (r->in) {
+    case IN_MODEL:
+        return c->max_model_bytes;
+    case IN_BINARY:
+        return c->max_message_bytes;
+    case IN_TEXT:
+        return r->protobuf ? c->max_message_bytes : c->max_json_bytes;
+    case IN_NONE:
+        return 1 << 20;
+    }
+    return 0;
+}
+
+static status_t choose(struct http_req *r) {
+    const char *type = header(r, "Content-Type"), *length = header(r, "Content-Length"),
+               *coding = header(r, "Transfer-Encoding");
+    r->length = -1;
+    if (*length && *coding) return framing("Content-Length together with Transfer-Encoding");
+    if (*length && (!str_to_i64(str_of(length), &r->length) || r->length < 0))
+        return framing("bad Content-Length");
+    if (!*length && !*coding) r->length = 0;
+    if (*header(r, "Content-Encoding") && strcmp(header(r, "Content-Encoding"), "identity"))
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "Content-Encoding '%.40s' is not supported",
+                                header(r, "Content-Encoding")),
+                         HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+    const struct api_row *row = r->route.row;
+    r->protobuf =
+        !strncmp(type, "application/x-protobuf", 22) || !strncmp(type, "application/protobuf", 20);
+    const char *split = header(r, "Inference-Header-Content-Length");
+    if (row->body == BODY_MODEL && !r->route.rpc && !r->protobuf &&
+        strncmp(type, "application/json", 16)) {
+        r->in = r->length == 0 ? IN_NONE : IN_MODEL;
+        // curl's default for --data-binary says nothing about the bytes.
+        bool vague = !strncmp(type, "application/x-www-form-urlencoded", 33) ||
+                     !strncmp(type, "application/octet-stream", 24);
+        r->call->content_type = arena_strdup(&r->call->arena, vague ? "" : type);
+        if (!strncmp(type, "multipart/", 10))
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT,
+                       "multipart bodies are not supported: send the model's bytes as they are"),
+                HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+    } else if (row->body == BODY_TENSORS && *split) {
+        r->in = IN_BINARY;
+        if (!str_to_i64(str_of(split), &r->json_bytes) || r->json_bytes <= 0 ||
+            r->json_bytes > r->h->cfg.max_json_bytes)
+            return framing("Inference-Header-Content-Length: expected the length of the JSON in "
+                           "front of the tensors");
+        if (r->length >= 0 && r->json_bytes > r->length)
+            return framing("Inference-Header-Content-Length is larger than the body");
+    } else if (row->body == BODY_NONE && !r->route.rpc)
+        r->in = IN_NONE;
+    else {
+        r->in = IN_TEXT;
+        bool json = !*type || !strncmp(type, "application/json", 16) ||
+                    !strncmp(type, "application/x-www-form-urlencoded", 33);
+        if (!json && !r->protobuf)
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT,
+                       "Content-Type '%.80s': expected application/json or application/x-protobuf",
+                       type),
+                HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+    }
+    return r->length > limit(r) ? too_large(limit(r)) : ST_OK;
+}
+
+static void upload_ready(void *ctx) {
+    struct http_req *r = ctx;
+    if (upload_finished(r->upload)) {
+        struct call *c = r->call;
+        int64_t bytes;
+        status_t st = upload_result(r->upload, &c->source, &bytes);
+        if (st) http_fail(r, st);
+        c->has_source = true;
+        c->upload_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+        upload_free(r->upload);
+        r->upload = NULL;
+        http_body_end(r);
+        return;
+    }
+    if (r->suspended) http_resume(r);
+}
+
+void http_body_begin(struct http_req *r) {
+    status_t st = choose(r);
+    if (st)
+        http_fail(r, st);
+    else if (r->in == IN_MODEL)
+        r->upload = upload_new(r->h->loop, sched_store(r->h->api->sched), upload_ready, r);
+}
+
+// The JSON in front of raw tensors is complete: now their places are known.
+static status_t begin_binary(struct http_req *r) {
+    r->binary_ready = true;
+    struct tensors_limits l = {r->h->cfg.max_message_bytes};
+    RETURN_IF_ERR(json_parse(&r->call->arena, &hlod__v1__run_request__descriptor,
+                             (struct str){r->text.p, r->text.n}, &r->call->request));
+    RETURN_IF_ERR(tensors_layout(r->call, &l, TENSORS_BINARY));
+    int64_t rest = r->length - r->json_bytes, want = tensors_binary_left(r->call, &r->binary);
+    if (r->length >= 0 && rest != want)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "%lld bytes follow the JSON, the inputs' binary_data_size say %lld",
+                                (long long)rest, (long long)want),
+                         HLOD__V1__REASON__REASON_BAD_FRAMING);
+    return ST_OK;
+}
+
+static status_t add(struct http_req *r, const char *p, size_t n) {
+    if (r->in == IN_TEXT) {
+        strbuf_add(&r->text, p, n);
+        return ST_OK;
+    }
+    if (r->in == IN_NONE) return framing("no body is expected here");
+    size_t head = 0;
+    if ((int64_t)r->text.n < r->json_bytes) {
+        head = n < (size_t)r->json_bytes - r->text.n ? n : (size_t)r->json_bytes - r->text.n;
+        strbuf_add(&r->text, p, head);
+    }
+    if ((int64_t)r->text.n == r->json_bytes && !r->binary_ready) RETURN_IF_ERR(begin_binary(r));
+    return tensors_binary_add(r->call, &r->binary, p + head, n - head);
+}
+
+void http_body_add(struct http_req *r, const char *p, size_t *n) {
+    size_t all = *n;
+    *n = 0;
+    if (!r->error && r->received + (int64_t)all > limit(r)) http_fail(r, too_large(limit(r)));
+    if (r->error) {
+        r->received += (int64_t)all;
+        return;
+    }
+    if (r->in == IN_MODEL) {
+        size_t taken = upload_add(r->upload, p, all);
+        r->received += (int64_t)taken;
+        *n = all - taken;
+        if (*n) http_suspend(r); // upload_ready resumes
+        return;
+    }
+    r->received += (int64_t)all;
+    status_t st = add(r, p, all);
+    if (st) http_fail(r, st);
+}
+
+// ---- from body to request message
+
+static status_t unpack_protobuf(struct call *c, struct str body) {
+    // Our messages do not nest in themselves, and unknown fields are not descended into: depth is
+    // bounded by the schema.
+    ProtobufCMessage *m =
+        protobuf_c_message_unpack(c->row->input, NULL, body.n, (const uint8_t *)body.p);
+    if (!m)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a %s", c->row->input->name),
+                         HLOD__V1__REASON__REASON_BAD_JSON);
+    c->request = m;
+    return ST_OK;
+}
+static void free_message(void *m) {
+    protobuf_c_message_free_unpacked(m, NULL);
+}
+
+static status_t parse(struct http_req *r) {
+    struct call *c = r->call;
+    struct str text = {r->text.p, r->text.n};
+    struct tensors_limits l = {r->h->cfg.max_message_bytes};
+    bool tensors = c->row->input == &hlod__v1__run_request__descriptor;
+    if (r->in == IN_TEXT && r->protobuf) {
+        RETURN_IF_ERR(unpack_protobuf(c, text));
+        arena_link(&c->arena, free_message, c->request);
+        return tensors ? tensors_raw(c, &l) : ST_OK;
+    }
+    if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
+    if (r->in == IN_TEXT) return json_parse(&c->arena, c->row->input, text, &c->request);
+    if (r->in == IN_BINARY) {
+        if (!r->binary_ready || tensors_binary_left(c, &r->binary))
+            return framing("the body ends before the tensors do");
+        return ST_OK;
+    }
+    return json_parse(&c->arena, c->row->input, (struct str){0}, &c->request);
+}
+
+static void parse_work(void *arg) {
+    struct http_req *r = arg;
+    r->error = parse(r);
+}
+
+struct query {
+    struct http_req *r;
+    status_t st;
+};
+static enum MHD_Result on_query(void *cls, enum MHD_ValueKind kind, const char *key,
+                                const char *value) {
+    (void)kind;
+    struct query *q = cls;
+    if (!q->st)
+        q->st = http_query(&q->r->call->arena, q->r->call->request, key, value ? value : "");
+    return q->st ? MHD_NO : MHD_YES;
+}
+static status_t query_parameters(struct http_req *r) {
+    if (r->route.rpc) return ST_OK;
+    struct query q = {r, ST_OK};
+    MHD_get_connection_values(r->conn, MHD_GET_ARGUMENT_KIND, on_query, &q);
+    return q.st;
+}
+
+static void parsed(void *arg) {
+    struct http_req *r = arg;
+    struct call *c = r->call;
+    r->parsing = false;
+    if (r->gone) {
+        http_leave(r);
+        return;
+    }
+    if (!r->error) r->error = query_parameters(r);
+    if (!r->error) r->error = http_route_params(&c->arena, &r->route, c->request);
+    if (!r->error && c->row->input == &hlod__v1__run_request__descriptor && !c->row->stream &&
+        ((Hlod__V1__RunRequest *)c->request)->binary_data_output && r->route.form == FORM_JSON)
+        r->route.form = FORM_BINARY;
+    if (r->error) {
+        status_t st = r->error;
+        r->error = ST_OK;
+        call_finish(c, NULL, st);
+    } else
+        api_dispatch(c);
+}
+
+void http_body_end(struct http_req *r) {
+    if (!r->error && r->upload) {
+        upload_end(r->upload);
+        return;
+    }
+    r->parsing = true;
+    if (r->error)
+        parsed(r);
+    else if (r->text.n > 64 << 10 && r->in == IN_TEXT)
+        loop_work(r->h->loop, parse_work, parsed, r);
+    else {
+        parse_work(r);
+        parsed(r);
+    }
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sending: the HTTP sink. A stream's head goes out with its first event, so that an error before it
+// still has its own status code; tensors of a binary reply are sent from the worker's memory
+// without a copy, which is why the call lives until the library is done with the response.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "proto/json.h"
+#include "scheduler/loop.h"
+#include "server/http_req.h"
+
+static void add_header(struct http_req *r, const char *name, const char *value) {
+    MHD_add_response_header(r->response, name, value);
+}
+
+static void set_response(struct http_req *r, unsigned code, const char *type,
+                         struct MHD_Response *response) {
+    if (!response) abort();
+    r->response = response;
+    r->code = code;
+    add_header(r, "Content-Type", type);
+    add_header(r, "X-Content-Type-Options", "nosniff");
+}
+
+void http_reply_text(struct http_req *r, unsigned code, const char *type, struct strbuf *text) {
+    size_t n = text->n;
+    char *p = strbuf_take(text);
+    set_response(r, code, type, MHD_create_response_from_buffer(n, p, MHD_RESPMEM_MUST_FREE));
+}
+
+void http_reply_error(struct http_req *r, status_t st) {
+    struct strbuf b = {0};
+    http_error_json(&b, st);
+    strbuf_putc(&b, '\n');
+    unsigned code = http_code(st);
+    http_reply_text(r, code, "application/json", &b);
+    if (code == 503 || code == 429) add_header(r, "Retry-After", "1");
+    if (r->allow) add_header(r, "Allow", r->allow);
+    st_drop(st);
+}
+
+static void server_timing(struct http_req *r) {
+    struct strbuf b = {0};
+    for (size_t i = 0; i < r->call->n_timings; i++)
+        strbuf_printf(&b, "%s%s;dur=%.3f", i ? ", " : "", r->call->timings[i]->name,
+                      r->call->timings[i]->ms);
+    if (b.n) add_header(r, "Server-Timing", b.p);
+    strbuf_done(&b);
+}
+
+// ---- tensors in a reply
+
+static void print_output(struct strbuf *b, const struct call_output *o, bool binary) {
+    strbuf_puts(b, "{\"name\":");
+    strbuf_json_str(b, str_of(o->name));
+    strbuf_printf(b, ",\"dtype\":\"%s\"", o->dtype->name);
+    if (o->dtype->oip) strbuf_printf(b, ",\"datatype\":\"%s\"", o->dtype->oip);
+    strbuf_puts(b, ",\"shape\":[");
+    for (int32_t d = 0; d < o->rank; d++)
+        strbuf_printf(b, "%s%lld", d ? "," : "", (long long)o->dims[d]);
+    strbuf_puts(b, "]");
+    if (binary)
+        strbuf_printf(b, ",\"parameters\":{\"binary_data_size\":%zu}", o->data.n);
+    else {
+        strbuf_puts(b, ",\"data\":");
+        numbers_print(b, o->dtype, o->elements, o->data.p);
+    }
+    strbuf_putc(b, '}');
+}
+
+// The message with the call's outputs as its first field.
+static void print_with_outputs(struct strbuf *b, const ProtobufCMessage *m, const struct call *c,
+                               bool binary) {
+    strbuf_puts(b, "{\"outputs\":[");
+    for (size_t i = 0; i < c->n_outputs; i++) {
+        if (i) strbuf_putc(b, ',');
+        print_output(b, &c->outputs[i], binary);
+    }
+    struct strbuf rest = {0};
+    json_print(&rest, m);
+    strbuf_printf(b, "]%s%s", rest.n > 2 ? "," : "", strbuf_cstr(&rest) + 1);
+    strbuf_done(&rest);
+}
+
+static void reply_json(struct http_req *r, const ProtobufCMessage *m) {
+    struct strbuf b = {0};
+    if (m->descriptor == &hlod__v1__run_reply__descriptor)
+        print_with_outputs(&b, m, r->call, false);
+    else
+        json_print(&b, m);
+    strbuf_putc(&b, '\n');
+    http_reply_text(r, 200, "application/json", &b);
+}
+
+static void reply_binary(struct http_req *r, const ProtobufCMessage *m) {
+    struct call *c = r->call;
+    struct strbuf b = {0};
+    print_with_outputs(&b, m, c, true);
+    char length[32];
+    snprintf(length, sizeof length, "%zu", b.n);
+    struct MHD_IoVec *v = arena_array(&c->arena, struct MHD_IoVec, c->n_outputs + 1);
+    unsigned n = 0;
+    v[n++] = (struct MHD_IoVec){arena_dup(&c->arena, b.p, b.n), b.n};
+    for (size_t i = 0; i < c->n_outputs; i++)
+        if (c->outputs[i].data.n)
+            v[n++] = (struct MHD_IoVec){c->outputs[i].data.p, c->outputs[i].data.n};
+    set_response(
+        r, 200, "application/octet-stream",
+        MHD_create_response_from_iovec(v, n, NULL, NULL)); // memory: the call's, which outlives it
+    add_header(r, "Inference-Header-Content-Length", length);
+    strbuf_done(&b);
+}
+
+static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
+    struct call *c = r->call;
+    if (m->descriptor == &hlod__v1__run_reply__descriptor) {
+        Hlod__V1__RunReply *reply = (Hlod__V1__RunReply *)m;
+        reply->outputs = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
+        reply->n_outputs = c->n_outputs;
+        for (size_t i = 0; i < c->n_outputs; i++) {
+            Hlod__V1__Tensor *t = reply->outputs[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
+            hlod__v1__tensor__init(t);
+            t->name = (char *)c->outputs[i].name;
+            t->dtype = (char *)c->outputs[i].dtype->name;
+            t->shape = (int64_t *)c->outputs[i].dims;
+            t->n_shape = (size_t)c->outputs[i].rank;
+            t->raw = (ProtobufCBinaryData){c->outputs[i].data.n, (uint8_t *)c->outputs[i].data.p};
+        }
+    }
+    size_t n = protobuf_c_message_get_packed_size(m);
+    uint8_t *p = malloc(n + 1);
+    if (!p) abort();
+    protobuf_c_message_pack(m, p);
+    set_response(r, 200, "application/x-protobuf",
+                 MHD_create_response_from_buffer(n, p, MHD_RESPMEM_MUST_FREE));
+}
+
+// ---- streams
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
+    (void)pos;
+    struct http_req *r = cls;
+    size_t n = r->out.n - r->out_at;
+    if (n == 0 && r->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
+    if (n == 0) {
+        r->reader_waits = true;
+        http_suspend(r);
+        return 0;
+    }
+    if (n > max) n = max;
+    memcpy(buf, r->out.p + r->out_at, n);
+    r->out_at += n;
+    if (r->out_at == r->out.n) {
+        strbuf_clear(&r->out);
+        r->out_at = 0;
+    }
+    return (ssize_t)n;
+}
+
+static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
+    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) {
+        strbuf_printf(&r->out, "{\"tMs\":%.3f,\"result\":", e->t_ms);
+        print_with_outputs(&r->out, &e->result->base, r->call, false);
+        strbuf_putc(&r->out, '}');
+    } else
+        json_print(&r->out, &e->base);
+    strbuf_putc(&r->out, '\n');
+    if (!r->stream_open) {
+        r->stream_open = true;
+        set_response(
+            r, 200, "application/x-ndjson",
+            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 32 << 10, read_stream, r, NULL));
+        add_header(r, "Cache-Control", "no-store");
+    }
+    if (r->suspended) http_resume(r);
+}
+
+static void on_event(struct call *c, const Hlod__V1__Event *e) {
+    stream_line(c->transport, e);
+}
+
+// An error inside a stream, and the last line of every stream.
+static void end_stream(struct http_req *r, status_t st) {
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.t_ms = (double)(clock_ns() - r->call->start_ns) / 1e6;
+    if (st) {
+        struct strbuf b = {0};
+        http_error_json(&b, st);
+        strbuf_printf(&r->out, "{\"tMs\":%.3f,\"error\":%s}\n", e.t_ms, b.p);
+        strbuf_done(&b);
+    }
+    Hlod__V1__DoneEvent done = HLOD__V1__DONE_EVENT__INIT;
+    done.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
+    done.timings = r->call->timings;
+    done.n_timings = r->call->n_timings;
+    e.kind_case = HLOD__V1__EVENT__KIND_DONE;
+    e.done = &done;
+    stream_line(r, &e);
+    r->stream_ended = true;
+    st_drop(st);
+}
+
+static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
+    struct http_req *r = c->transport;
+    if (c->row->stream && (r->stream_open || !st))
+        end_stream(r, st);
+    else if (st)
+        http_reply_error(r, st);
+    else {
+        switch (r->route.form) {
+        case FORM_TEXT: {
+            struct strbuf b = {0};
+            strbuf_puts(&b, ((const Hlod__V1__InspectReply *)reply)->text);
+            http_reply_text(r, 200, "text/plain; charset=utf-8", &b);
+            break;
+        }
+        case FORM_BINARY:
+            reply_binary(r, reply);
+            break;
+        case FORM_PROTO:
+            reply_protobuf(r, reply);
+            break;
+        case FORM_JSON:
+        case FORM_NDJSON:
+            reply_json(r, reply);
+            break;
+        }
+        server_timing(r);
+    }
+    if (r->suspended) http_resume(r);
+}
+
+const struct call_sink http_sink = {on_event, on_finish};

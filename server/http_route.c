@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http_route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "proto/json.h"
+
+static bool accepts(const char *accept, const char *type) {
+    return strstr(accept, type) != NULL;
+}
+
+// Matches a path against an alias with {fields}. `out` gets the values.
+static bool match(const char *alias, struct str path, struct route *out) {
+    out->n_params = 0;
+    size_t i = 0;
+    while (*alias) {
+        if (*alias != '{') {
+            if (i >= path.n || path.p[i++] != *alias++) return false;
+            continue;
+        }
+        const char *close = strchr(alias, '}');
+        bool rest = close[-1] == '*';
+        size_t start = i;
+        while (i < path.n && (rest || path.p[i] != '/'))
+            i++;
+        if (i == start) return false;
+        out->params[out->n_params].field =
+            (struct str){alias + 1, (size_t)(close - alias - 1 - rest)};
+        out->params[out->n_params++].value = (struct str){path.p + start, i - start};
+        alias = close + 1;
+    }
+    return i == path.n;
+}
+
+static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
+    if (row->stream) return FORM_NDJSON;
+    if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
+    if (row->body == BODY_TENSORS && accepts(accept, "application/octet-stream"))
+        return FORM_BINARY;
+    if (row->handler == api_inspect && !rpc && !accepts(accept, "application/json"))
+        return FORM_TEXT;
+    return FORM_JSON;
+}
+
+static status_t no_route(const char *path) MUST_CHECK;
+static status_t no_route(const char *path) {
+    return st_reason(st_new(ST_NOT_FOUND, "nothing at '%.200s'; see /v1/openapi.json", path),
+                     HLOD__V1__REASON__REASON_NO_ROUTE);
+}
+
+static status_t rpc_route(struct arena *a, const char *verb, const char *method, const char *accept,
+                          struct route *out, const char **out_allow) {
+    for (int i = 0; i < API_ROWS; i++) {
+        if (strcmp(api_rows[i].method, method)) continue;
+        if (strcmp(verb, "POST")) {
+            *out_allow = arena_strdup(a, "POST");
+            return st_reason(st_new(ST_INVALID_ARGUMENT, "%s is not allowed here; use POST", verb),
+                             HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+        }
+        *out = (struct route){
+            .row = &api_rows[i], .rpc = true, .form = form_of(&api_rows[i], true, accept)};
+        return ST_OK;
+    }
+    return st_reason(st_new(ST_UNIMPLEMENTED, "hlod.v1.Hlod has no method '%.80s'", method),
+                     HLOD__V1__REASON__REASON_NO_ROUTE);
+}
+
+status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
+                    int stream, struct route *out, const char **out_allow) {
+    static const char prefix[] = "/hlod.v1.Hlod/";
+    *out_allow = NULL;
+    if (!strncmp(path, prefix, sizeof prefix - 1))
+        return rpc_route(a, verb, path + sizeof prefix - 1, accept, out, out_allow);
+    bool want_stream = stream >= 0 ? stream : accepts(accept, "application/x-ndjson");
+    bool want_unary = stream >= 0 ? !stream
+                                  : !want_stream && (accepts(accept, "application/json") ||
+                                                     accepts(accept, "application/octet-stream") ||
+                                                     accepts(accept, "application/x-protobuf"));
+    struct strbuf allow = {0};
+    const struct api_row *found = NULL;
+    struct route r = {0}, best = {0};
+    for (int i = 0; i < API_ROWS; i++) {
+        const struct api_row *row = &api_rows[i];
+        if (!match(row->alias, str_of(path), &r)) continue;
+        if (strcmp(api_verb_name(row->verb), verb)) {
+            if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))
+                strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
+            continue;
+        }
+        // The first row is the default; the other one is taken when asked for.
+        if (found &&
+            !((want_stream && row->stream) || (want_unary && !row->stream && found->stream)))
+            continue;
+        found = row;
+        best = r;
+    }
+    status_t st = ST_OK;
+    if (found) {
+        best.row = found;
+        best.rpc = false;
+        best.form = form_of(found, false, accept);
+        *out = best;
+    } else if (allow.n) {
+        *out_allow = arena_strdup(a, strbuf_cstr(&allow));
+        st = st_reason(
+            st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use %s", verb, *out_allow),
+            HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+    } else
+        st = no_route(path);
+    strbuf_done(&allow);
+    return st;
+}
+
+status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMessage *m) {
+    for (int i = 0; i < r->n_params; i++)
+        RETURN_IF_ERR(json_set_text(a, m, r->params[i].field, r->params[i].value));
+    return ST_OK;
+}
+
+// ---- query
+
+static status_t bad_shape(const char *value) MUST_CHECK;
+static status_t bad_shape(const char *value) {
+    return st_reason(
+        st_new(ST_INVALID_ARGUMENT, "shape '%.100s': expected NAME=1x3x224x224", value),
+        HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
+static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
+    const char *eq = strrchr(value, '='); // names may contain '='
+    if (!eq || eq == value) return bad_shape(value);
+    Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
+    hlod__v1__shape_binding__init(s);
+    s->input = arena_strndup(a, value, (size_t)(eq - value));
+    struct {
+        int64_t *v;
+        size_t n, cap;
+    } dims = {0};
+    struct str text = str_of(eq + 1), part;
+    while (text.n && str_cut(&text, 'x', &part)) {
+        int64_t d;
+        if (!str_to_i64(part, &d) || d < 0 || dims.n >= 64) return bad_shape(value);
+        avec_push(a, &dims, d);
+    }
+    if (eq[1] && eq[strlen(eq) - 1] == 'x') return bad_shape(value);
+    s->dims = dims.v;
+    s->n_dims = dims.n;
+    struct {
+        Hlod__V1__ShapeBinding **v;
+        size_t n, cap;
+    } all = {q->shapes, q->n_shapes, q->n_shapes};
+    avec_push(a, &all, s);
+    q->shapes = all.v;
+    q->n_shapes = all.n;
+    return ST_OK;
+}
+
+static Hlod__V1__CompileOptions *compile_options(struct arena *a, Hlod__V1__CompileOptions **at) {
+    if (!*at) {
+        *at = arena_new_of(a, Hlod__V1__CompileOptions);
+        hlod__v1__compile_options__init(*at);
+    }
+    return *at;
+}
+
+status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const char *value) {
+    if (!strcmp(key, "stream")) return ST_OK; // chose the row
+    ProtobufCMessage *levels[3] = {m, NULL, NULL};
+    if (m->descriptor == &hlod__v1__compile_request__descriptor) {
+        Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)m;
+        if (!strcmp(key, "shape")) return add_shape(a, q, value);
+        levels[1] = &compile_options(a, &q->options)->base;
+    } else if (m->descriptor == &hlod__v1__run_request__descriptor) {
+        Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)m;
+        if (!q->options) {
+            q->options = arena_new_of(a, Hlod__V1__RunOptions);
+            hlod__v1__run_options__init(q->options);
+        }
+        levels[1] = &q->options->base;
+        levels[2] = &compile_options(a, &q->options->compile)->base;
+    }
+    for (int i = 0; i < 3 && levels[i]; i++) {
+        const ProtobufCFieldDescriptor *f = json_field(levels[i]->descriptor, str_of(key));
+        if (f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_BYTES)
+            return json_set_text(a, levels[i], str_of(key), str_of(value));
+    }
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "no query parameter '%.80s' here", key),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
+// ---- errors
+
+unsigned http_code(status_t st) {
+    switch (st_get_reason(st)) {
+    case HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED:
+        return 405;
+    case HLOD__V1__REASON__REASON_BODY_TOO_LARGE:
+        return 413;
+    case HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE:
+        return 415;
+    default:
+        return (unsigned)st_code_http(st_code(st));
+    }
+}
+
+void http_error_json(struct strbuf *b, status_t st) {
+    struct str text = str_of(st_message(st)), line;
+    const ProtobufCEnumValue *r =
+        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
+    bool reason = r && r->value;
+    str_cut(&text, '\n', &line);
+    strbuf_puts(b, "{\"code\":");
+    strbuf_json_str(b, str_of(st_code_name(st_code(st))));
+    strbuf_puts(b, ",\"reason\":");
+    strbuf_json_str(b, str_of(reason ? r->name + strlen("REASON_") : ""));
+    strbuf_puts(b, ",\"message\":");
+    strbuf_json_str(b, line);
+    strbuf_puts(b, ",\"details\":[");
+    for (const char *sep = ""; str_cut(&text, '\n', &line); sep = ",") {
+        strbuf_puts(b, sep);
+        strbuf_json_str(b, line);
+    }
+    strbuf_puts(b, "]}");
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlod: the daemon. Reads its options, opens the data folder, starts the workers (before anything
+// large is in memory: a fork is cheap then), listens, and runs the loop until SIGTERM or SIGINT:
+// then it takes no more connections, waits for the jobs under way, and ends.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/store.h"
+#include "base/vec.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+#include "server/config.h"
+#include "server/http.h"
+
+struct daemon {
+    struct config cfg;
+    struct loop *loop;
+    struct store *store;
+    struct journal *journal;
+    struct sched *sched;
+    struct api api;
+    struct http *http;
+    uv_signal_t sig[2];
+    struct loop_timer *drain;
+    int64_t drain_until_ns;
+};
+
+// ---- shutdown
+
+static void on_drain(void *arg) {
+    struct daemon *d = arg;
+    bool over = clock_ns() >= d->drain_until_ns;
+    if (sched_active(d->sched) + http_open_requests(d->http) > 0 && !over) {
+        loop_timer_start(d->drain, 20);
+        return;
+    }
+    if (over)
+        log_event(LOG_WARN, "server.drain", "jobs=%d requests=%d", sched_active(d->sched),
+                  http_open_requests(d->http));
+    loop_stop(d->loop);
+}
+
+static void on_signal(uv_signal_t *s, int number) {
+    struct daemon *d = s->data;
+    if (d->api.draining) { // a second one means now
+        d->drain_until_ns = 0;
+        return;
+    }
+    log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
+    d->api.draining = true;
+    http_quiesce(d->http);
+    d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
+    d->drain = loop_timer_new(d->loop, on_drain, d);
+    loop_timer_start(d->drain, 0);
+}
+
+// ---- start
+
+static const char *data_dir(struct daemon *d) {
+    if (*d->cfg.data) return d->cfg.data;
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    if (xdg && *xdg == '/') return arena_printf(&d->cfg.arena, "%s/hlod", xdg);
+    return arena_printf(&d->cfg.arena, "%s/.local/share/hlod", home && *home ? home : "/var/lib");
+}
+
+static status_t make_parents(const char *path) {
+    char part[4096];
+    for (size_t i = 1; path[i] && i < sizeof part; i++) {
+        if (path[i] != '/') continue;
+        snprintf(part, sizeof part, "%.*s", (int)i, path);
+        if (mkdir(part, 0700) && errno != EEXIST) return st_errno(errno, part);
+    }
+    return ST_OK;
+}
+
+static const char *worker_path(struct daemon *d) {
+    if (*d->cfg.worker) return d->cfg.worker;
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) return "hlod-worker";
+    self[n] = 0;
+    char *slash = strrchr(self, '/');
+    return arena_printf(&d->cfg.arena, "%.*s/hlod-worker", (int)(slash - self), self);
+}
+
+static bool loopback(const char *host) {
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+}
+
+static status_t write_port(const char *path, const char *host, uint16_t port) {
+    if (!*path) return ST_OK;
+    char tmp[4100];
+    snprintf(tmp, sizeof tmp, "%.4090s.tmp", path);
+    FILE *f = fopen(tmp, "we");
+    if (!f) return st_errno(errno, tmp);
+    bool ok = fprintf(f, strchr(host, ':') ? "[%s]:%u\n" : "%s:%u\n", host, port) > 0;
+    if (fclose(f) || !ok || rename(tmp, path)) return st_errno(errno, path);
+    return ST_OK;
+}
+
+static status_t start(struct daemon *d) {
+    struct config *c = &d->cfg;
+    const char *host;
+    uint16_t port;
+    RETURN_IF_ERR(config_address(&c->arena, c->http, &host, &port));
+    if (!loopback(host) && !c->insecure_bind)
+        return st_new(ST_FAILED_PRECONDITION,
+                      "%s is not a loopback address and there is no authentication: anyone who "
+                      "reaches it may compile, run and delete; "
+                      "say --insecure-bind if that is meant",
+                      host);
+    if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
+    VEC(const char *) devices = {0};
+    struct str list = str_of(c->device), one;
+    while (list.n && str_cut(&list, ',', &one))
+        avec_push(&c->arena, &devices, arena_strndup(&c->arena, one.p, one.n));
+    if (devices.n == 0 || devices.n > 32)
+        return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to 32 devices");
+    if (c->check) return ST_OK;
+
+    const char *dir = data_dir(d);
+    RETURN_IF_ERR(make_parents(dir));
+    RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
+    RETURN_IF_ERR(journal_open(dir, &d->journal));
+    RETURN_IF_ERR(loop_new(&d->loop));
+    struct sched_config sc = {.pool = {.worker_path = worker_path(d),
+                                       .devices = devices.v,
+                                       .n_devices = (int)devices.n,
+                                       .n_compile = (int)c->compile_workers,
+                                       .device_calls = (int)c->device_calls},
+                              .max_queue = (int32_t)c->max_queue,
+                              .default_timeout_ms = c->timeout_ms,
+                              .limits = HLOD__WIRE__LIMITS__INIT,
+                              .cache_budget_bytes = c->cache_bytes};
+    RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
+    d->api = (struct api){.sched = d->sched, .start_ns = clock_ns()};
+    struct http_config hc = {.host = host,
+                             .port = port,
+                             .max_model_bytes = c->max_model_bytes,
+                             .max_message_bytes = c->max_message_bytes,
+                             .max_json_bytes = c->max_json_bytes,
+                             .max_connections = (int)c->max_connections,
+                             .idle_s = (int)c->idle_s};
+    RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
+    static const int signals[2] = {SIGTERM, SIGINT};
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(loop_uv(d->loop), &d->sig[i]);
+        d->sig[i].data = d;
+        uv_signal_start(&d->sig[i], on_signal, signals[i]);
+    }
+    log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
+              http_port(d->http), dir, api_version_text());
+    return write_port(c->port_file, host, http_port(d->http));
+}
+
+static void finish(struct daemon *d) {
+    if (d->sched) sched_stop(d->sched);
+    if (d->http) http_stop(d->http);
+    for (int i = 0; i < 2; i++)
+        if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
+    loop_timer_free(d->drain);
+    sched_free(d->sched);
+    loop_free(d->loop);
+    free(d->http);
+    journal_close(d->journal);
+    store_close(d->store);
+    config_done(&d->cfg);
+}
+
+static int fail(struct daemon *d, status_t st, int code) {
+    fprintf(stderr, "hlod: %s\n", st_message(st));
+    st_drop(st);
+    finish(d);
+    return code;
+}
+
+// `hlod --print-docs=config|api|openapi`: for `make docs`; the text of proto/hlod.proto comes on
+// stdin for api.
+static int print_docs(const char *what) {
+    struct strbuf b = {0}, in = {0};
+    if (!strcmp(what, "config"))
+        config_markdown(&b);
+    else if (!strcmp(what, "openapi"))
+        api_openapi(&b);
+    else if (!strcmp(what, "api")) {
+        char piece[4096];
+        size_t n;
+        while ((n = fread(piece, 1, sizeof piece, stdin)))
+            strbuf_add(&in, piece, n);
+        api_markdown(&b, (struct str){strbuf_cstr(&in), in.n});
+    } else
+        return 2;
+    bool ok = fwrite(strbuf_cstr(&b), 1, b.n, stdout) == b.n && !fflush(stdout);
+    strbuf_done(&b);
+    strbuf_done(&in);
+    return ok ? 0 : 1;
+}
+
+extern char **environ;
+
+int main(int argc, char **argv) {
+    static struct daemon d;
+    signal(SIGPIPE, SIG_IGN);
+    status_t st = api_init();
+    if (st) return fail(&d, st, 1);
+    if (argc == 2 && !strncmp(argv[1], "--print-docs=", 13)) return print_docs(argv[1] + 13);
+    st = config_read(argc, argv, environ, &d.cfg);
+    if (st) return fail(&d, st, 2);
+    if (d.cfg.help || d.cfg.version) {
+        struct strbuf b = {0};
+        if (d.cfg.help)
+            config_help(&b);
+        else
+            strbuf_printf(&b, "hlod %s\n", api_version_text());
+        fputs(strbuf_cstr(&b), stdout);
+        strbuf_done(&b);
+        config_done(&d.cfg);
+        return 0;
+    }
+    struct rlimit files;
+    if (!getrlimit(RLIMIT_NOFILE, &files)) { // one or two descriptors a connection
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    st = start(&d);
+    if (st) return fail(&d, st, st_code(st) == ST_INVALID_ARGUMENT ? 2 : 1);
+    if (!d.cfg.check) loop_run(d.loop);
+    finish(&d);
+    return 0;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/vec.h"
+#include "proto/frame.h"
+#include "proto/json.h"
+
+static status_t bad(int reason, size_t i, const char *name, const char *why) MUST_CHECK;
+static status_t bad(int reason, size_t i, const char *name, const char *why) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu] '%.80s': %s", i, name, why), reason);
+}
+
+static status_t layout_one(struct call *c, const Hlod__V1__Tensor *t, size_t i, int from,
+                           int64_t *total) {
+    struct job_input *in = &c->inputs[i];
+    const char *type = *t->dtype ? t->dtype : t->datatype;
+    in->name = t->name;
+    in->dtype = dtype_find(str_of(type));
+    if (!in->dtype)
+        return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
+                   *type ? "unknown element type" : "no dtype");
+    if (t->n_shape > 64)
+        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
+    in->rank = (int32_t)t->n_shape;
+    in->dims = t->shape;
+    int64_t size = in->dtype->bytes;
+    for (size_t d = 0; d < t->n_shape; d++)
+        if (t->shape[d] < 0 || !sz_mul(size, t->shape[d], &size))
+            return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name,
+                       "negative or overflowing shape");
+    in->size = size;
+    int64_t given = from == TENSORS_BINARY ? (t->parameters ? t->parameters->binary_data_size : -1)
+                    : from == TENSORS_RAW  ? (int64_t)t->raw.len
+                                           : size;
+    if (given != size)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "inputs[%zu] '%.80s': its shape has %lld bytes, %s %lld", i,
+                                t->name, (long long)size,
+                                from == TENSORS_BINARY ? "binary_data_size says" : "its data has",
+                                (long long)given),
+                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    in->offset = *total;
+    if (!sz_add(*total, size, total) || !sz_add(*total, 63, total))
+        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "too large");
+    *total &= ~63ll;
+    return ST_OK;
+}
+
+status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) {
+    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    c->inputs = arena_zarray(&c->arena, struct job_input, q->n_inputs + 1);
+    c->n_inputs = q->n_inputs;
+    int64_t total = 0;
+    for (size_t i = 0; i < q->n_inputs; i++)
+        RETURN_IF_ERR(layout_one(c, q->inputs[i], i, from, &total));
+    if (total > l->max_bytes)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs of %lld bytes, at most %lld",
+                                (long long)total, (long long)l->max_bytes),
+                         HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+    if (total <= FRAME_INLINE_BYTES) {
+        c->payload_bytes = (struct span){arena_zalloc(&c->arena, (size_t)total + 1), (size_t)total};
+        return ST_OK;
+    }
+    return frame_memfd("hlod-inputs", total, &c->payload_fd);
+}
+
+static status_t put(struct call *c, int64_t offset, const void *p, size_t n) {
+    if (c->payload_fd < 0) {
+        if (n) memcpy((uint8_t *)c->payload_bytes.p + offset, p, n);
+        return ST_OK;
+    }
+    while (n) {
+        ssize_t k = pwrite(c->payload_fd, p, n, offset);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return st_errno(errno, "tensor memory");
+        p = (const uint8_t *)p + k;
+        offset += k;
+        n -= (size_t)k;
+    }
+    return ST_OK;
+}
+
+// ---- binary
+
+status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void *p, size_t n) {
+    while (n) {
+        while (b->input < c->n_inputs && b->done == c->inputs[b->input].size) {
+            b->input++;
+            b->done = 0;
+        }
+        if (b->input >= c->n_inputs)
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT, "more bytes than the inputs' binary_data_size say"),
+                HLOD__V1__REASON__REASON_BAD_FRAMING);
+        const struct job_input *in = &c->inputs[b->input];
+        size_t k = (int64_t)n < in->size - b->done ? n : (size_t)(in->size - b->done);
+        RETURN_IF_ERR(put(c, in->offset + b->done, p, k));
+        b->done += (int64_t)k;
+        p = (const uint8_t *)p + k;
+        n -= k;
+    }
+    return ST_OK;
+}
+
+int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b) {
+    int64_t left = -b->done;
+    for (size_t i = b->input; i < c->n_inputs; i++)
+        left += c->inputs[i].size;
+    return left;
+}
+
+status_t tensors_raw(struct call *c, const struct tensors_limits *l) {
+    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
+    for (size_t i = 0; i < q->n_inputs; i++)
+        RETURN_IF_ERR(put(c, c->inputs[i].offset, q->inputs[i]->raw.data, q->inputs[i]->raw.len));
+    return ST_OK;
+}
+
+// ---- JSON: cut the data values out. Only as much syntax is known here as finding them needs; the
+// rest is the document parser's.
+
+struct cut {
+    const char *p, *end;
+    struct strbuf *out;
+};
+static void copy_space(struct cut *k) {
+    while (k->p < k->end && strchr(" \t\r\n", *k->p) && *k->p)
+        strbuf_putc(k->out, *k->p++);
+}
+static bool copy_char(struct cut *k, char c) {
+    copy_space(k);
+    if (k->p >= k->end || *k->p != c) return false;
+    strbuf_putc(k->out, *k->p++);
+    return true;
+}
+// The end of the string at p, or NULL.
+static const char *string_end(const char *p, const char *end) {
+    for (p++; p < end && *p != '"'; p++)
+        if (*p == '\\') p++;
+    return p < end ? p + 1 : NULL;
+}
+// The end of the value at p: brackets counted, strings skipped.
+static const char *value_end(const char *p, const char *end) {
+    int depth = 0;
+    while (p < end) {
+        if (*p == '"') {
+            p = string_end(p, end);
+            if (!p) return NULL;
+            if (depth == 0) return p;
+            continue;
+        }
+        if (*p == '[' || *p == '{')
+            depth++;
+        else if (*p == ']' || *p == '}') {
+            if (depth == 0) return p;
+            if (--depth == 0) return p + 1;
+        } else if (depth == 0 && (*p == ',' || strchr(" \t\r\n", *p)))
+            return p;
+        p++;
+    }
+    return depth ? NULL : p;
+}
+static bool copy_value(struct cut *k) {
+    copy_space(k);
+    const char *e = value_end(k->p, k->end);
+    if (!e || e == k->p) return false;
+    strbuf_add(k->out, k->p, (size_t)(e - k->p));
+    k->p = e;
+    return true;
+}
+// Reads a key and its colon without copying the key.
+static bool take_key(struct cut *k, struct str *key) {
+    copy_space(k);
+    if (k->p >= k->end || *k->p != '"') return false;
+    const char *e = string_end(k->p, k->end);
+    if (!e) return false;
+    *key = (struct str){k->p + 1, (size_t)(e - k->p - 2)};
+    k->p = e;
+    return true;
+}
+
+static bool cut_input(struct cut *k, struct str *data) {
+    *data = (struct str){0};
+    if (!copy_char(k, '{')) return false;
+    if (copy_char(k, '}')) return true;
+    do {
+        struct str key;
+        if (!take_key(k, &key)) return false;
+        if (!str_is(key, "data")) {
+            strbuf_printf(k->out, "\"" STR_FMT "\"", STR_ARG(key));
+            if (!copy_char(k, ':') || !copy_value(k)) return false;
+            continue;
+        }
+        if (data->p) return false; // twice: let the document parser refuse it
+        strbuf_puts(k->out, "\"raw\"");
+        if (!copy_char(k, ':')) return false;
+        copy_space(k);
+        const char *e = value_end(k->p, k->end);
+        if (!e || e == k->p) return false;
+        *data = (struct str){k->p, (size_t)(e - k->p)};
+        k->p = e;
+        strbuf_puts(k->out, "null");
+    } while (copy_char(k, ','));
+    return copy_char(k, '}');
+}
+
+bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans *out) {
+    struct cut k = {text.p, text.p + text.n, reduced};
+    if (!copy_char(&k, '{')) return false;
+    if (copy_char(&k, '}')) return true;
+    do {
+        struct str key;
+        if (!take_key(&k, &key)) return false;
+        strbuf_printf(k.out, "\"" STR_FMT "\"", STR_ARG(key));
+        if (!copy_char(&k, ':')) return false;
+        copy_space(&k);
+        if (!str_is(key, "inputs") || k.p >= k.end || *k.p != '[') {
+            if (!copy_value(&k)) return false;
+            continue;
+        }
+        if (out->n) return false;
+        copy_char(&k, '[');
+        if (copy_char(&k, ']')) continue;
+        do {
+            struct str data;
+            if (!cut_input(&k, &data)) return false;
+            vec_push(out, data);
+        } while (copy_char(&k, ','));
+        if (!copy_char(&k, ']')) return false;
+    } while (copy_char(&k, ','));
+    if (!copy_char(&k, '}')) return false;
+    copy_space(&k);
+    return k.p == k.end;
+}
+
+static status_t scan_all(struct call *c, const struct tensors_spans *spans) {
+    uint8_t *base = (uint8_t *)c->payload_bytes.p;
+    void *map = NULL;
+    size_t map_bytes = 0;
+    if (c->payload_fd >= 0) {
+        const struct job_input *last = &c->inputs[c->n_inputs - 1];
+        RETURN_IF_ERR(frame_map(c->payload_fd, 0, (last->offset + last->size + 63) & ~63ll, true,
+                                &base, &map, &map_bytes));
+    }
+    status_t st = ST_OK;
+    for (size_t i = 0; i < c->n_inputs && !st; i++) {
+        const struct job_input *in = &c->inputs[i];
+        if (!spans->v[i].p)
+            st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
+        else
+            st = st_note(numbers_scan(spans->v[i], in->dtype, in->size / in->dtype->bytes,
+                                      base + in->offset),
+                         "inputs[%zu] '%.80s'", i, in->name);
+    }
+    frame_unmap(map, map_bytes);
+    return st;
+}
+
+status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) {
+    struct strbuf reduced = {0};
+    struct tensors_spans spans = {0};
+    bool split = tensors_split(text, &reduced, &spans);
+    status_t st = json_parse(&c->arena, &hlod__v1__run_request__descriptor,
+                             split ? (struct str){reduced.p, reduced.n} : text, &c->request);
+    if (!st && !split)
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
+                       HLOD__V1__REASON__REASON_BAD_JSON);
+    if (!st) {
+        Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+        bool raw = false;
+        for (size_t i = 0; i < q->n_inputs; i++)
+            raw = raw || q->inputs[i]->raw.len;
+        if (raw)
+            st = tensors_raw(c, l); // base64
+        else if (!(st = tensors_layout(c, l, TENSORS_JSON)) && spans.n == c->n_inputs)
+            st = scan_all(c, &spans);
+    }
+    strbuf_done(&reduced);
+    vec_done(&spans);
+    return st;
+}

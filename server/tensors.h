@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// tensors: the inputs of a run request on their way from a body to the payload that goes to a
+// worker: checked against their shapes, laid out at 64-byte aligned offsets, in one memfd (or, up
+// to 64 KiB in all, in memory). Three sources: numbers in JSON, raw bytes after the JSON as they
+// arrive, bytes inside a protobuf message. Thread: one call at a time; tensors_json may run on the
+// pool.
+#pragma once
+#include "server/call.h"
+
+struct tensors_limits {
+    int64_t max_bytes; // of the payload
+};
+// Checks names, types and shapes of the request's inputs, fills c->inputs, makes the payload.
+// `from` says where the bytes come from: sizes given there must fit the shapes.
+status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) MUST_CHECK;
+enum { TENSORS_JSON, TENSORS_BINARY, TENSORS_RAW };
+
+// Cuts the `data` values of inputs out of a request's JSON: spans into text, one an input (empty
+// where there was none); `reduced` is the rest, a document json_parse reads. False: not of this
+// form; parse the whole text to learn why.
+struct tensors_spans {
+    struct str *v;
+    size_t n, cap;
+};
+bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans *out);
+// A whole JSON body: c->request, c->inputs, payload.
+status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) MUST_CHECK;
+// Inputs that came in the message's raw fields.
+status_t tensors_raw(struct call *c, const struct tensors_limits *l) MUST_CHECK;
+// Binary: bytes in the order of the inputs, any pieces. tensors_binary_left: bytes still to come.
+struct tensors_binary {
+    size_t input;
+    int64_t done; // of this input
+};
+status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void *p,
+                            size_t n) MUST_CHECK;
+int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b);
