@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drives the rules: each instruction in order, each rule in the table's order, until a sweep changes nothing.
+#include "compiler/passes/rules.h"
+
+struct rule { const char *name; rule_fn fn; };
+static const struct rule table[] = {
+#define RULE(name, doc) {#name, rule_##name},
+#include "compiler/passes/rules.def"
+#undef RULE
+};
+enum { N_RULES = sizeof table / sizeof table[0], MAX_SWEEPS = 10 };
+
+static void find_disabled(const char *list, bool *off) {
+    struct str all = str_of(list ? list : ""), item;
+    while (str_cut(&all, ',', &item))
+        for (int k = 0; k < N_RULES; k++)
+            if (str_is(str_trim(item), table[k].name)) off[k] = true;
+}
+
+// Tries the rules on i; true when it was replaced.
+static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off) {
+    struct hlo_computation *c = i->parent;
+    r->b.op_type = i->op_type;
+    r->b.op_name = i->op_name;
+    for (int k = 0; k < N_RULES; k++) {
+        struct hlo_instr *last = c->last, *with = off[k] ? NULL : table[k].fn(r, i);
+        for (struct hlo_instr *n = last->next, *next; n; n = next) { // what the rule appended goes in front of i
+            next = n->next;
+            hlo_move_before(n, i);
+        }
+        if (!with || with == i || !hb_ok(&r->b)) continue;
+        hlo_replace_uses(i, with);
+        hlo_remove_instr(i);
+        return true;
+    }
+    return false;
+}
+
+status_t pass_algsimp(struct hlo_module *m, struct pass_ctx *p) {
+    bool off[N_RULES] = {false};
+    find_disabled(p->opt->disable_rules, off);
+    HLO_EACH_COMPUTATION(c, m) {
+        struct rule_ctx r = {.b = hb_begin(c), .strict = p->opt->precision == PRECISION_STRICT};
+        bool changed = true;
+        for (int sweep = 0; changed && sweep < MAX_SWEEPS; sweep++) {
+            changed = false;
+            HLO_EACH_INSTR(i, c)
+            if (i->n_operands && rewrite(&r, i, off)) changed = true;
+            p->changed |= changed;
+        }
+        RETURN_IF_ERR(hb_end(&r.b));
+    }
+    return ST_OK;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The body is made of clones; what they use from outside becomes parameters in order of first use.
+#include "compiler/passes/fusion.h"
+
+status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind, const struct hlo_instr *hero, struct hlo_instr **out) {
+    struct hlo_instr *last = instrs[n - 1];
+    struct hlo_computation *outer = last->parent, *body;
+    struct hlo_module *m = outer->module;
+    struct pmap map = {0};
+    VEC(struct hlo_instr *) operands = {0};
+    body = hlo_computation_add(m, "fused_computation");
+    // Callees stand before callers: the body goes in front of the computation it is called from.
+    m->last = body->prev;
+    body->prev->next = NULL;
+    body->next = outer;
+    body->prev = outer->prev;
+    *(outer->prev ? &outer->prev->next : &m->first) = body;
+    outer->prev = body;
+    for (int k = 0; k < n; k++) pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < instrs[k]->n_operands; j++) {
+            struct hlo_instr *x = instrs[k]->operands[j];
+            if (pmap_has_ptr(&map, x)) continue;
+            if (x->op == HLO_CONSTANT && x->shape->rank == 0) {
+                pmap_put_ptr(&map, x, hlo_clone_instr(body, x, NULL));
+                continue;
+            }
+            pmap_put_ptr(&map, x, hlo_add_param(body, (int64_t)operands.n, x->shape, "param"));
+            avec_push(m->arena, &operands, x);
+        }
+    for (int k = 0; k < n; k++) {
+        struct hlo_instr *x = instrs[k], **in = arena_array(m->arena, struct hlo_instr *, x->n_operands + 1);
+        for (int j = 0; j < x->n_operands; j++) in[j] = pmap_get_ptr(&map, x->operands[j]);
+        pmap_put_ptr(&map, x, hlo_clone_instr(body, x, in));
+    }
+    hlo_set_root(body, pmap_get_ptr(&map, last));
+    pmap_done(&map);
+    struct hlo_instr *f;
+    RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, operands.v, (int)operands.n, &(struct hlo_attr_fusion){.kind = kind}, &body, 1, &f));
+    f->shape = last->shape;
+    f->op_type = hero->op_type;
+    f->op_name = hero->op_name;
+    body->fusion = f;
+    hlo_move_before(f, last);
+    hlo_replace_uses(last, f);
+    *out = f;
+    return ST_OK;
+}

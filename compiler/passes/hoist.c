@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A value is hoisted when it depends on weights and constants alone and something that depends on inputs uses it. Cheap movements (broadcast, reshape, constants) are
+// not worth memory: they are computed again in main from what they move.
+#include "compiler/passes/hoist.h"
+
+enum { MAIN = 1, FRONTIER = 2 };
+
+static bool cheap(const struct hlo_instr *i) { return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_BITCAST || i->op == HLO_CONSTANT || i->op == HLO_IOTA; }
+
+// In `only`: values that depend on weights and constants alone.
+static void find_weight_only(const struct hlo_computation *c, struct pmap *only) {
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        bool yes = i->op == HLO_CONSTANT || i->op == HLO_IOTA || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
+        if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P) && i->op != HLO_TUPLE) {
+            yes = true;
+            for (int k = 0; k < i->n_operands; k++) yes &= pmap_has_ptr(only, i->operands[k]);
+        }
+        if (yes) pmap_put_ptr(only, i, NULL);
+    }
+}
+
+// Backwards from the root: what main computes, and where it meets hoisted values.
+static void find_frontier(const struct hlo_computation *c, const struct pmap *only, struct pmap *where) {
+    pmap_put_ptr(where, c->root, (void *)MAIN);
+    for (const struct hlo_instr *i = c->last; i; i = i->prev) {
+        if (hlo_has_effect(i)) pmap_put_ptr(where, i, (void *)MAIN);
+        if (pmap_get_ptr(where, i) != (void *)MAIN) continue;
+        for (int k = 0; k < i->n_operands; k++) {
+            const struct hlo_instr *x = i->operands[k];
+            bool hoist = pmap_has_ptr(only, x) && !cheap(x);
+            pmap_put_ptr(where, x, (void *)(uintptr_t)(hoist ? FRONTIER : MAIN));
+        }
+    }
+}
+
+// Renumbers parameters, dropping those that nothing uses and that are not inputs.
+static void renumber(struct hlo_computation *c) {
+    VEC(struct hlo_instr *) kept = {0};
+    for (int bound = 1; bound >= 0; bound--)
+        for (size_t k = 0; k < c->params.n; k++) {
+            struct hlo_instr *p = c->params.v[k];
+            if (!p || (p->param_kind == PARAM_BOUND) != bound) continue;
+            avec_push(c->module->arena, &kept, p);
+        }
+    c->params.n = 0;
+    for (size_t k = 0; k < kept.n; k++) {
+        kept.v[k]->param_number = (int64_t)c->params.n;
+        avec_push(c->module->arena, &c->params, kept.v[k]);
+    }
+}
+static void drop_params(struct hlo_computation *c, enum hlo_param_kind kind) {
+    for (size_t k = 0; k < c->params.n; k++) {
+        struct hlo_instr *p = c->params.v[k];
+        if (p->param_kind != kind || p->users.n || p == c->root) continue;
+        hlo_remove_instr(p);
+        c->params.v[k] = NULL;
+    }
+}
+
+// Instruction of the clone that stands where x stands in the original: same position in the list.
+static struct hlo_instr *twin(const struct hlo_computation *from, const struct hlo_computation *to, const struct hlo_instr *x) {
+    struct hlo_instr *b = to->first;
+    for (const struct hlo_instr *a = from->first; a != x; a = a->next) b = b->next;
+    return b;
+}
+
+static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m, struct hlo_instr *const *frontier, int n) {
+    struct hlo_computation *c = p->entry;
+    struct hlo_instr **roots = arena_array(p->arena, struct hlo_instr *, n + 1), *tuple;
+    for (int k = 0; k < n; k++) roots[k] = twin(m->entry, c, frontier[k]);
+    RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
+    hlo_set_root(c, tuple);
+    hlo_remove_dead(c);
+    drop_params(c, PARAM_INPUT);
+    drop_params(c, PARAM_WEIGHT);
+    renumber(c);
+    return ST_OK;
+}
+
+static status_t make_main(struct hlo_module *t, const struct hlo_module *m, struct hlo_instr *const *frontier, int n) {
+    struct hlo_computation *c = t->entry;
+    struct hlo_instr **old = arena_array(t->arena, struct hlo_instr *, n + 1);
+    for (int k = 0; k < n; k++) old[k] = twin(m->entry, c, frontier[k]);
+    for (int k = 0; k < n; k++) {
+        struct hlo_instr *p = hlo_add_param(c, (int64_t)c->params.n, old[k]->shape, old[k]->op == HLO_PARAMETER ? old[k]->name : "bound");
+        p->param_kind = PARAM_BOUND;
+        p->param_index = k;
+        p->op_name = old[k]->op_name;
+        hlo_move_before(p, c->first);
+        // Only main's users change; hoisted ones are dead then.
+        hlo_replace_uses(old[k], p);
+    }
+    hlo_remove_dead(c);
+    drop_params(c, PARAM_WEIGHT);
+    renumber(c);
+    return ST_OK;
+}
+
+status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare, struct hlo_module **out_main) {
+    struct pmap only = {0}, where = {0};
+    struct arena a = {0};
+    VEC(struct hlo_instr *) frontier = {0};
+    find_weight_only(m->entry, &only);
+    find_frontier(m->entry, &only, &where);
+    for (struct hlo_instr *i = m->entry->first; i; i = i->next)
+        if (pmap_get_ptr(&where, i) == (void *)FRONTIER) avec_push(&a, &frontier, i);
+    struct hlo_module *prepare = hlo_module_clone(m), *mainm = hlo_module_clone(m);
+    prepare->name = arena_printf(prepare->arena, "%s.prepare", m->name);
+    mainm->name = arena_printf(mainm->arena, "%s.main", m->name);
+    status_t st = make_prepare(prepare, m, frontier.v, (int)frontier.n);
+    if (!st) st = make_main(mainm, m, frontier.v, (int)frontier.n);
+    pmap_done(&only);
+    pmap_done(&where);
+    arena_done(&a);
+    if (st) {
+        hlo_module_free(prepare);
+        hlo_module_free(mainm);
+        return st;
+    }
+    *out_prepare = prepare;
+    *out_main = mainm;
+    return ST_OK;
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps. Each looks forward from a value: one user that is a known operation, or the small graph of a known activation.
+#include "compiler/passes/library.h"
+
+#include <math.h>
+
+#include "compiler/passes/match.h"
+
+static int channel_dim(const struct hlo_instr *hero) { return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature : hero->shape->rank - 1; }
+static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b); }
+static bool is_root(const struct hlo_instr *i) { return i->parent->root == i; }
+
+static bool cover(struct lib_step *s, struct hlo_instr *i) {
+    for (int k = 0; k < s->n; k++)
+        if (s->covers[k] == i) return true;
+    if (s->n == LIB_MAX_STEP) return false;
+    s->covers[s->n++] = i;
+    return true;
+}
+// Splats are covered with the operation that uses them, so that the fusion carries them as constants.
+static void cover_splat(struct lib_step *s, struct hlo_instr *i) {
+    if (i->op == HLO_BROADCAST) cover(s, i->operands[0]);
+    cover(s, i);
+}
+
+// x * c -> erf -> + 1 -> * x -> * 0.5, or x*0.5 first. Gives the last instruction.
+static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
+    struct hlo_instr *scaled = NULL, *half = NULL, *prod = NULL;
+    double v;
+    for (size_t k = 0; k < x->users.n; k++) {
+        struct hlo_instr *u = x->users.v[k];
+        if (u->op != HLO_MULTIPLY) return NULL;
+        if (match_with_splat(u, &v) == x) {
+            if (near(v, 0.70710678118654752)) scaled = u;
+            else if (v == 0.5) half = u;
+            else return NULL;
+        } else {
+            prod = u;
+        }
+    }
+    if (!scaled || scaled->users.n != 1 || (half != NULL) == (prod != NULL) || x->users.n != 2) return NULL;
+    struct hlo_instr *erf = scaled->users.v[0];
+    if (erf->op != HLO_ERF || erf->users.n != 1) return NULL;
+    struct hlo_instr *plus = erf->users.v[0];
+    if (plus->op != HLO_ADD || match_with_splat(plus, &v) != erf || v != 1 || plus->users.n != 1) return NULL;
+    struct hlo_instr *last = plus->users.v[0];
+    if (last->op != HLO_MULTIPLY || (half && half->users.n != 1)) return NULL;
+    const struct hlo_instr *other = last->operands[last->operands[0] == plus];
+    if (other != (half ? half : x)) return NULL;
+    for (int k = 0; k < 2; k++) cover_splat(s, match_splat(scaled->operands[k], &v) ? scaled->operands[k] : scaled);
+    for (int k = 0; k < 2; k++) cover_splat(s, match_splat(plus->operands[k], &v) ? plus->operands[k] : erf);
+    cover(s, plus);
+    for (int k = 0; half && k < 2; k++) cover_splat(s, match_splat(half->operands[k], &v) ? half->operands[k] : half);
+    cover(s, last);
+    if (half) return last;
+    if (last->users.n != 1 || is_root(last)) return NULL;
+    struct hlo_instr *final = last->users.v[0];
+    if (final->op != HLO_MULTIPLY || match_with_splat(final, &v) != last || v != 0.5) return NULL;
+    cover_splat(s, final->operands[final->operands[0] == last]);
+    cover(s, final);
+    return final;
+}
+
+static bool two_users(const struct hlo_instr *x, struct lib_step *s) {
+    struct hlo_instr *a = x->users.v[0], *b = x->users.v[1];
+    if (b->op == HLO_LOGISTIC) { // order of users is not given
+        struct hlo_instr *t = a;
+        a = b;
+        b = t;
+    }
+    if (a->op == HLO_LOGISTIC && a->users.n == 1 && a->users.v[0] == b && b->op == HLO_MULTIPLY) {
+        s->post = (struct lib_post){.kind = LIB_POST_SWISH, .alpha = 1};
+        return cover(s, a) && cover(s, b);
+    }
+    s->post = (struct lib_post){.kind = LIB_POST_GELU_ERF};
+    return gelu(x, s) != NULL;
+}
+
+static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u, struct lib_step *s) {
+    double lo, hi;
+    struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
+    switch (u->op) {
+    case HLO_ADD:
+        if (match_channel(other, channel_dim(hero))) {
+            s->post = (struct lib_post){.kind = LIB_POST_BIAS, .operand = other->operands[0]};
+            cover(s, other);
+        } else if (shape_compatible(other->shape, u->shape) && other->op != HLO_BROADCAST && other->op != HLO_CONSTANT) {
+            s->post = (struct lib_post){.kind = LIB_POST_SUM, .operand = other};
+        } else {
+            return false;
+        }
+        break;
+    case HLO_MULTIPLY:
+        if (!match_splat(other, &lo)) return false;
+        s->post = (struct lib_post){.kind = LIB_POST_SCALE, .alpha = (float)lo};
+        cover_splat(s, other);
+        break;
+    case HLO_MAXIMUM:
+        if (!match_splat(other, &lo) || lo != 0) return false;
+        s->post = (struct lib_post){.kind = LIB_POST_RELU};
+        cover_splat(s, other);
+        break;
+    case HLO_CLAMP:
+        if (u->operands[1] != x || !match_splat(u->operands[0], &lo) || !match_splat(u->operands[2], &hi)) return false;
+        s->post = (struct lib_post){.kind = LIB_POST_CLIP, .alpha = (float)lo, .beta = (float)hi};
+        cover_splat(s, u->operands[0]);
+        cover_splat(s, u->operands[2]);
+        break;
+    case HLO_LOGISTIC: s->post = (struct lib_post){.kind = LIB_POST_LOGISTIC}; break;
+    case HLO_TANH: s->post = (struct lib_post){.kind = LIB_POST_TANH}; break;
+    default: return false;
+    }
+    return cover(s, u);
+}
+
+bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out) {
+    *out = (struct lib_step){.n = 0};
+    if (is_root(from) || from->shape->dtype != DT_F32) return false;
+    if (from->users.n == 1) return one_user(hero, from, from->users.v[0], out);
+    return from->users.n == 2 && two_users(from, out);
+}
+
+int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x) {
+    if (i->op == HLO_FUSION) return x->op == HLO_PARAMETER && x->parent == i->called[0] ? (int)x->param_number : -1;
+    for (int k = 0; k < i->n_operands; k++)
+        if (i->operands[k] == x) return k;
+    return -1;
+}
+
+static bool is_hero(const struct hlo_instr *i) { return i->op == HLO_CONVOLUTION || i->op == HLO_DOT; }
+
+bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
+    struct lib_call c = {.instr = i, .hero = i, .result = i->shape};
+    if (i->op == HLO_FUSION && HLO_ATTR(i, fusion)->kind == FUSION_OUTPUT) {
+        c.hero = NULL;
+        for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next) {
+            if (!is_hero(x)) continue;
+            if (c.hero) return false;
+            c.hero = x;
+        }
+    }
+    if (!c.hero || !is_hero(c.hero) || shape_is_tuple(i->shape)) return false;
+    c.lhs = c.hero->operands[0];
+    c.rhs = c.hero->operands[1];
+    if (i->op == HLO_FUSION) {
+        const struct hlo_instr *at = c.hero;
+        while (at != i->called[0]->root) {
+            struct lib_step s;
+            if (c.n_post == LIB_MAX_POST || !lib_step(c.hero, at, &s)) return false;
+            if (s.post.operand && lib_operand(i, s.post.operand) < 0) return false;
+            c.post[c.n_post++] = s.post;
+            at = s.covers[s.n - 1];
+        }
+        if (lib_operand(i, c.lhs) < 0 || lib_operand(i, c.rhs) < 0) return false;
+    }
+    *out = c;
+    return true;
+}

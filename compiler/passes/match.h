@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// match: small questions that rules ask of instructions.
+#pragma once
+#include "compiler/ir/ir.h"
+
+// The scalar constant that i broadcasts (or is), as a number.
+static inline bool match_splat(const struct hlo_instr *i, double *out) {
+    if (i->op == HLO_BROADCAST) i = i->operands[0];
+    if (i->op != HLO_CONSTANT || i->shape->rank != 0 || dtype_is_complex(i->shape->dtype)) return false;
+    *out = lit_get_f64(i->literal, 0);
+    return true;
+}
+static inline bool match_splat_is(const struct hlo_instr *i, double v) {
+    double x;
+    return match_splat(i, &x) && x == v;
+}
+// Either operand of a binary is a splat: gives the other.
+static inline struct hlo_instr *match_with_splat(const struct hlo_instr *i, double *out) {
+    if (match_splat(i->operands[1], out)) return i->operands[0];
+    return match_splat(i->operands[0], out) ? i->operands[1] : NULL;
+}
+// A vector broadcast along dimension d of the result only.
+static inline bool match_channel(const struct hlo_instr *i, int d) {
+    return i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 1 && HLO_ATTR(i, dims)->dimensions.v[0] == d;
+}
+static inline bool match_identity_dims(struct i64s d, int rank) {
+    if (d.n != rank) return false;
+    for (int k = 0; k < rank; k++)
+        if (d.v[k] != k) return false;
+    return true;
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runner.
+#include "compiler/passes/pass.h"
+
+#include "base/clock.h"
+#include "compiler/ir/text.h"
+
+static const struct pass table[] = {
+#define PASS(fn, name, doc) {name, pass_##fn, doc},
+#include "compiler/passes/passes.def"
+#undef PASS
+};
+const struct pass *pass_table(int *n) {
+    *n = (int)(sizeof table / sizeof table[0]);
+    return table;
+}
+const struct pass *pass_find(struct str name) {
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
+        if (str_is(name, table[k].name)) return &table[k];
+    return NULL;
+}
+
+static bool listed(const char *list, const char *name) {
+    struct str all = str_of(list ? list : ""), item;
+    while (str_cut(&all, ',', &item))
+        if (str_is(str_trim(item), name)) return true;
+    return false;
+}
+
+status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
+    const struct pass *pass = pass_find(str_of(name));
+    if (!pass) return st_new(ST_INVALID_ARGUMENT, "no pass is called '%s'", name);
+    if (listed(p->opt->disable_passes, name)) return ST_OK;
+    if (p->obs && p->obs->cancel && *p->obs->cancel) return st_new(ST_CANCELLED, "the compile was cancelled");
+    struct pass_stat s = {.name = pass->name, .instrs_before = hlo_count(m).total};
+    int64_t start = clock_ns();
+    p->changed = false;
+    status_t st = pass->fn(m, p);
+    arena_reset(&p->scratch);
+    s.ns = clock_ns() - start;
+    if (st) return st_note(st, "pass %s", name);
+#ifdef HLOD_FAULTS
+    bool verify = true;
+#else
+    bool verify = p->opt->verify_each;
+#endif
+    if (verify && (st = hlo_verify(m))) {
+        status_t broken = st_new(ST_INTERNAL, "after pass %s the module does not verify: %s", name, st_message(st));
+        st_drop(st);
+        return broken;
+    }
+    s.instrs_after = hlo_count(m).total;
+    s.changed = p->changed;
+    avec_push(p->keep, &p->stats, s);
+    if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
+    if (p->obs && p->obs->on_dump) p->obs->on_dump(p->obs->ctx, name, m);
+    return ST_OK;
+}
+
+status_t pass_run_list(struct hlo_module *m, const char *const *names, int rounds, struct pass_ctx *p) {
+    for (int round = 0; round < rounds; round++) {
+        bool any = false;
+        for (int k = 0; names[k]; k++) {
+            RETURN_IF_ERR(pass_run(m, names[k], p));
+            any |= p->changed;
+        }
+        if (!any) break;
+    }
+    return ST_OK;
+}
