@@ -17,8 +17,8 @@ SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DARENA_DEBUG,
 DEFS     := -D_GNU_SOURCE $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
 LLVM_CONFIG ?= llvm-config-19
 LLVM_CFLAGS := -I$(shell $(LLVM_CONFIG) --includedir 2>/dev/null)
-CFLAGS   := -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
-LDFLAGS  := $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
+CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
+LDFLAGS   = $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
 
 # A file named main_*.c is a program; everything else of a folder goes to its archive. New files are picked up by wildcard.
 ALL_SRC  := $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c))

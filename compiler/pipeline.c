@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simplify to a fixed point, fold scales into weights, split, then fuse what is left of main. Repeats are bounded: rules are monotone, so few rounds suffice.
+// Simplify to a fixed point, fold scales into weights, split, then fuse what is left of main.
+// Repeats are bounded: rules are monotone, so few rounds suffice.
 #include "compiler/pipeline.h"
 
 static const char *const simplify[] = {"dce", "cse", "algsimp", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
-static const char *const fuse_main[] = {"cse", "dce", "fuse-epilogue", "dce", NULL};
+static const char *const fuse_main[] = {"cse", "dce", "fuse-epilogue", "dce", "layout",
+                                        "dce", NULL};
 static const char *const clean[] = {"cse", "dce", NULL};
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {
     RETURN_IF_ERR(pass_run_list(m, simplify, 4, p));
     return pass_run_list(m, fold_weights, 1, p);
 }
-status_t pipeline_prepare(struct hlo_module *m, struct pass_ctx *p) { return pass_run_list(m, clean, 1, p); }
-status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) { return pass_run_list(m, fuse_main, 1, p); }
+status_t pipeline_prepare(struct hlo_module *m, struct pass_ctx *p) {
+    return pass_run_list(m, clean, 1, p);
+}
+status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) {
+    return pass_run_list(m, fuse_main, 1, p);
+}

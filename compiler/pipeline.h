@@ -2,6 +2,7 @@
 // pipeline: the order of passes, as lists that can be read.
 #pragma once
 #include "compiler/passes/pass.h"
-status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) MUST_CHECK;   // on the unsplit module
+status_t pipeline_whole(struct hlo_module *m,
+                        struct pass_ctx *p) MUST_CHECK; // on the unsplit module
 status_t pipeline_prepare(struct hlo_module *m, struct pass_ctx *p) MUST_CHECK; // on NAME.prepare
 status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) MUST_CHECK;    // on NAME.main

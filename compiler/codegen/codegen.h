@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// codegen: kernels for the instructions that no library takes: lowered to kir, emitted by LLVM as one relocatable object, and loaded again without the optimiser.
-// Only llvm_*.c behind this header knows LLVM. Thread: compile on any thread (one target machine per call); load and lookup on one thread.
+// codegen: kernels for the instructions that no library takes: lowered to kir, emitted by LLVM as
+// one relocatable object, and loaded again without the optimiser. Only llvm_*.c behind this header
+// knows LLVM. Thread: compile on any thread (one target machine per call); load and lookup on one
+// thread.
 #pragma once
 #include "base/span.h"
 #include "compiler/target.h"
 
 struct kernel_info {
-    const char *symbol;     // "k0_<instr name>"
-    const char *instr;      // name of the instruction it computes
-    int64_t extent;         // parallel units
-    int64_t scratch_bytes;  // per thread
-    int64_t flops, bytes;   // estimate of the whole kernel, for grain size and profiles
+    const char *symbol;    // "k0_<instr name>"
+    const char *instr;     // name of the instruction it computes
+    int64_t extent;        // parallel units
+    int64_t scratch_bytes; // per thread
+    int64_t flops, bytes;  // estimate of the whole kernel, for grain size and profiles
 };
-struct kernel_set { struct kernel_info *k; int32_t n; struct span object; };
+struct kernel_set {
+    struct kernel_info *k;
+    int32_t n;
+    struct span object;
+};
 
-// Can this instruction (fusion or single op of an entry, while body, ... computation) be a kernel? Says why not in *why when false (static text).
+// Can this instruction (fusion or single op of an entry, while body, ... computation) be a kernel?
+// Says why not in *why when false (static text).
 bool kernel_supported(const struct hlo_instr *i, const char **why);
-// Makes kernels for every instruction of `m` (all computations that run as steps: entry, while/conditional/call bodies) that is supported and that
-// t->library_accepts does not take. Objects in arena a. text_kir/text_llvm: optional dumps for inspect.
-status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t, enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
+// Makes kernels for every instruction of `m` (all computations that run as steps: entry,
+// while/conditional/call bodies) that is supported and that t->library_accepts does not take.
+// Objects in arena a. text_kir/text_llvm: optional dumps for inspect.
+status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,
+                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
                         struct kernel_set *out) MUST_CHECK;
 struct code; // loaded object
 status_t code_load(struct span object, struct code **out) MUST_CHECK;

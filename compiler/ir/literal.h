@@ -1,35 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// literal: a value on the host, dense in LOGICAL row-major order whatever the shape's layout says, or a tuple of literals. Data may be borrowed
-// (a mapped model file) or owned by an arena. Element access goes through doubles, int64 or complex for code that need not be fast (the evaluator, folding, printing).
+// literal: a value on the host, dense in LOGICAL row-major order whatever the shape's layout says,
+// or a tuple of literals. Data may be borrowed (a mapped model file) or owned by an arena. Element
+// access goes through doubles, int64 or complex for code that need not be fast (the evaluator,
+// folding, printing).
 #pragma once
 #include "compiler/ir/shape.h"
 
 struct literal {
     const struct shape *shape;
-    void *data;             // [shape_elements * dtype_size]; NULL for tuples. May be unaligned when borrowed: use lit_* accessors or memcpy
+    void *data; // [shape_elements * dtype_size]; NULL for tuples. May be unaligned when borrowed:
+                // use lit_* accessors or memcpy
     size_t size_bytes;
     struct literal **elems; // tuples
 };
-struct literal *lit_new(struct arena *a, const struct shape *s);  // zeroed; size checked before by the caller (shape_check)
+struct literal *
+lit_new(struct arena *a,
+        const struct shape *s); // zeroed; size checked before by the caller (shape_check)
 struct literal *lit_borrow(struct arena *a, const struct shape *s, const void *data);
 struct literal *lit_tuple(struct arena *a, const struct shape *s, struct literal *const *elems);
-struct literal *lit_scalar_f64(struct arena *a, enum dtype t, double v); // any numeric dtype, XLA's conversion rules
+struct literal *lit_scalar_f64(struct arena *a, enum dtype t,
+                               double v); // any numeric dtype, XLA's conversion rules
 struct literal *lit_scalar_i64(struct arena *a, enum dtype t, int64_t v);
-// i = linear logical index. Conversions as HLO convert (round to nearest even into small floats; float to int saturates, NaN -> 0).
+// i = linear logical index. Conversions as HLO convert (round to nearest even into small floats;
+// float to int saturates, NaN -> 0).
 double lit_get_f64(const struct literal *l, int64_t i);
 int64_t lit_get_i64(const struct literal *l, int64_t i);
 void lit_get_c128(const struct literal *l, int64_t i, double out[2]);
 void lit_set_f64(struct literal *l, int64_t i, double v);
 void lit_set_i64(struct literal *l, int64_t i, int64_t v);
 void lit_set_c128(struct literal *l, int64_t i, double re, double im);
-bool lit_equal(const struct literal *a, const struct literal *b); // shape-compatible and same bits (NaN equals NaN)
-bool lit_all_equal_f64(const struct literal *l, double v);        // every element is v; false for tuples and empty
+bool lit_equal(const struct literal *a,
+               const struct literal *b); // shape-compatible and same bits (NaN equals NaN)
+bool lit_all_equal_f64(const struct literal *l,
+                       double v); // every element is v; false for tuples and empty
 uint64_t lit_hash(const struct literal *l);
 struct literal *lit_clone(struct arena *a, const struct literal *l);
 struct literal *lit_convert(struct arena *a, const struct literal *l, enum dtype t);
-void lit_print(struct strbuf *b, const struct literal *l); // "{ {1, 2}, {3, 4} }", shortest text that parses to the same bits
+void lit_print(
+    struct strbuf *b,
+    const struct literal *l); // "{ {1, 2}, {3, 4} }", shortest text that parses to the same bits
 
-// Scalar conversions of the small float types, bits in the low end. Round to nearest even; overflow as the format says (inf or NaN).
+// Scalar conversions of the small float types, bits in the low end. Round to nearest even; overflow
+// as the format says (inf or NaN).
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);

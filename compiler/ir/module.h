@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// module: the HLO graph. A module owns computations; a computation owns instructions in a list whose order is a valid
-// execution order (operands before users; the verifier checks). Everything lives in the module's arena: instructions are unlinked, never freed.
-// `users` has one entry per operand slot that uses the value (add(x, x) appears twice in x's users) and is kept by the functions here: never edit operand slots by hand.
+// module: the HLO graph. A module owns computations; a computation owns instructions in a list
+// whose order is a valid execution order (operands before users; the verifier checks). Everything
+// lives in the module's arena: instructions are unlinked, never freed. `users` has one entry per
+// operand slot that uses the value (add(x, x) appears twice in x's users) and is kept by the
+// functions here: never edit operand slots by hand.
 #pragma once
 #include "base/map.h"
 #include "base/vec.h"
@@ -15,36 +17,41 @@ enum hlo_op {
     HLO_OP_COUNT
 };
 
-// What an entry parameter is (D5, D14). Printed as frontend_attributes={hlod_param="weight:3"} and parsed back.
+// What an entry parameter is (D5, D14). Printed as frontend_attributes={hlod_param="weight:3"} and
+// parsed back.
 enum hlo_param_kind {
     PARAM_INPUT,  // given with each run
     PARAM_WEIGHT, // an initializer: given once, index into the weight manifest
     PARAM_BOUND,  // in main: result k of prepare
 };
 
-struct hlo_text_attr { struct str name, value; }; // an attribute kept verbatim: sharding, backend_config, frontend_attributes, operand_precision, ...
+struct hlo_text_attr {
+    struct str name, value;
+}; // an attribute kept verbatim: sharding, backend_config, frontend_attributes, operand_precision,
+   // ...
 
 struct hlo_instr {
     enum hlo_op op;
-    uint32_t id;        // unique in the module, never reused
-    const char *name;   // unique in the module, without '%'
+    uint32_t id;      // unique in the module, never reused
+    const char *name; // unique in the module, without '%'
     const struct shape *shape;
     struct hlo_instr **operands;
     int32_t n_operands, n_called;
-    struct hlo_computation **called;  // meaning per op: see ops.def
-    const void *attr;                 // record of ops.def's attrs column, immutable, may be shared: HLO_ATTR(i, dot)->...; NULL only for record none
-    struct literal *literal;          // constants
-    int64_t param_number;             // parameters
+    struct hlo_computation **called; // meaning per op: see ops.def
+    const void *attr; // record of ops.def's attrs column, immutable, may be shared: HLO_ATTR(i,
+                      // dot)->...; NULL only for record none
+    struct literal *literal; // constants
+    int64_t param_number;    // parameters
     enum hlo_param_kind param_kind;
-    int64_t param_index;              // weights: manifest index; bound: result of prepare
-    const char *op_type, *op_name;    // metadata: the source op ("Conv") and node name, or NULL
-    VEC(struct hlo_text_attr) extra;  // in the order of the text
+    int64_t param_index;             // weights: manifest index; bound: result of prepare
+    const char *op_type, *op_name;   // metadata: the source op ("Conv") and node name, or NULL
+    VEC(struct hlo_text_attr) extra; // in the order of the text
     VEC(struct hlo_instr *) users;
     VEC(struct hlo_instr *) control_preds;
     struct hlo_computation *parent;
-    struct hlo_instr *prev, *next;    // list order = execution order
-    uint32_t mark;                    // scratch for the running pass; undefined at its start
-    void *tmp;                        // the same
+    struct hlo_instr *prev, *next; // list order = execution order
+    uint32_t mark;                 // scratch for the running pass; undefined at its start
+    void *tmp;                     // the same
 };
 #define HLO_ATTR(i, record) ((const struct hlo_attr_##record *)(i)->attr)
 
@@ -53,8 +60,8 @@ struct hlo_computation {
     struct hlo_module *module;
     struct hlo_instr *first, *last;
     struct hlo_instr *root;
-    VEC(struct hlo_instr *) params;      // by number
-    struct hlo_instr *fusion;            // the fusion instruction that owns this body, or NULL
+    VEC(struct hlo_instr *) params; // by number
+    struct hlo_instr *fusion;       // the fusion instruction that owns this body, or NULL
     int32_t n_instrs;
     uint32_t mark;
     struct hlo_computation *prev, *next; // callees before callers
@@ -65,48 +72,69 @@ struct hlo_module {
     const char *name;
     struct hlo_computation *first, *last, *entry;
     uint32_t next_id;
-    struct smap names;   // instruction and computation names in use
-    VEC(struct hlo_text_attr) extra; // input_output_alias, is_scheduled, frontend_attributes, ... verbatim
-    int64_t max_bytes;   // budget for any single value, 0 = none
+    struct smap names; // instruction and computation names in use
+    VEC(struct hlo_text_attr)
+    extra;             // input_output_alias, is_scheduled, frontend_attributes, ... verbatim
+    int64_t max_bytes; // budget for any single value, 0 = none
 };
 
 struct hlo_module *hlo_module_new(const char *name);
 void hlo_module_free(struct hlo_module *m); // NULL is fine
 struct hlo_module *hlo_module_clone(const struct hlo_module *m);
 
-struct hlo_computation *hlo_computation_add(struct hlo_module *m, const char *name); // name made unique; appended (callees must be added before callers)
-void hlo_computation_remove(struct hlo_computation *c);                              // nothing may call it
-// A deep copy in module m, which may be another module (called computations are cloned too, once each).
-struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c, const char *name);
+struct hlo_computation *hlo_computation_add(
+    struct hlo_module *m,
+    const char *name); // name made unique; appended (callees must be added before callers)
+void hlo_computation_remove(struct hlo_computation *c); // nothing may call it
+// A deep copy in module m, which may be another module (called computations are cloned too, once
+// each).
+struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,
+                                              const char *name);
 struct hlo_instr *hlo_root(const struct hlo_computation *c);
 void hlo_set_root(struct hlo_computation *c, struct hlo_instr *i);
 
-// Appends an instruction. `shape` may be NULL when the op's rule infers it without (it must be given for constant, parameter, reshape, broadcast, iota, convert,
-// bitcast, bitcast-convert, rng*, custom-call, get-dimension-size and host ops). `attr` is copied (deeply) into the module. Runs the infer rule:
-// INVALID_ARGUMENT when the operands, attributes or given shape do not fit.
-status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape, struct hlo_instr *const *operands, int n_operands, const void *attr,
-                       struct hlo_computation *const *called, int n_called, struct hlo_instr **out) MUST_CHECK;
-struct hlo_instr *hlo_add_param(struct hlo_computation *c, int64_t number, const struct shape *shape, const char *name);
-struct hlo_instr *hlo_add_constant(struct hlo_computation *c, struct literal *lit); // literal borrowed: must live as long as the module's arena
-// A copy of i in computation c (operands as given; NULL = the same), name derived and unique, metadata and extra kept, appended at the end.
-struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_instr *i, struct hlo_instr *const *operands);
-void hlo_move_before(struct hlo_instr *i, struct hlo_instr *pos);  // list position only
-void hlo_set_name(struct hlo_instr *i, const char *name);          // made unique with a suffix
+// Appends an instruction. `shape` may be NULL when the op's rule infers it without (it must be
+// given for constant, parameter, reshape, broadcast, iota, convert, bitcast, bitcast-convert, rng*,
+// custom-call, get-dimension-size and host ops). `attr` is copied (deeply) into the module. Runs
+// the infer rule: INVALID_ARGUMENT when the operands, attributes or given shape do not fit.
+status_t hlo_add_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
+                       struct hlo_instr *const *operands, int n_operands, const void *attr,
+                       struct hlo_computation *const *called, int n_called,
+                       struct hlo_instr **out) MUST_CHECK;
+struct hlo_instr *hlo_add_param(struct hlo_computation *c, int64_t number,
+                                const struct shape *shape, const char *name);
+struct hlo_instr *
+hlo_add_constant(struct hlo_computation *c,
+                 struct literal *lit); // literal borrowed: must live as long as the module's arena
+// A copy of i in computation c (operands as given; NULL = the same), name derived and unique,
+// metadata and extra kept, appended at the end.
+struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_instr *i,
+                                  struct hlo_instr *const *operands);
+void hlo_move_before(struct hlo_instr *i, struct hlo_instr *pos); // list position only
+void hlo_set_name(struct hlo_instr *i, const char *name);         // made unique with a suffix
 void hlo_set_shape(struct hlo_instr *i, const struct shape *s);
 void hlo_set_operand(struct hlo_instr *i, int k, struct hlo_instr *x);
-void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with); // all users (not control), and the root if it is old
-void hlo_remove_instr(struct hlo_instr *i);                           // no users, not the root
-int hlo_remove_dead(struct hlo_computation *c);                       // pure instructions without users; returns how many
-bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on); // is `on` reachable through operands
-// Restores list order (operands first) after edits; stable for what was in order. INTERNAL on a cycle.
+void hlo_replace_uses(struct hlo_instr *old,
+                      struct hlo_instr *with); // all users (not control), and the root if it is old
+void hlo_remove_instr(struct hlo_instr *i);    // no users, not the root
+int hlo_remove_dead(struct hlo_computation *c); // pure instructions without users; returns how many
+bool hlo_depends_on(const struct hlo_instr *i,
+                    const struct hlo_instr *on); // is `on` reachable through operands
+// Restores list order (operands first) after edits; stable for what was in order. INTERNAL on a
+// cycle.
 status_t hlo_sort_instrs(struct hlo_computation *c) MUST_CHECK;
 struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k);
 const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n); // NULL if none
 void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value);      // copies
 
-#define HLO_EACH_INSTR(i, c)       for (struct hlo_instr *i = (c)->first, *i##_next = i ? i->next : NULL; i; i = i##_next, i##_next = i ? i->next : NULL) /* i may be removed */
+#define HLO_EACH_INSTR(i, c)                                                                       \
+    for (struct hlo_instr *i = (c)->first, *i##_next = i ? i->next : NULL; i;                      \
+         i = i##_next, i##_next = i ? i->next : NULL) /* i may be removed */
 #define HLO_EACH_COMPUTATION(c, m) for (struct hlo_computation *c = (m)->first; c; c = c->next)
 
-// Counts as Fischer & Saba's figure 3: entry = instructions of the entry computation; total = over all computations. Parameters, constants and tuples count.
-struct hlo_counts { int64_t entry, total, fusions, computations; };
+// Counts as Fischer & Saba's figure 3: entry = instructions of the entry computation; total = over
+// all computations. Parameters, constants and tuples count.
+struct hlo_counts {
+    int64_t entry, total, fusions, computations;
+};
 struct hlo_counts hlo_count(const struct hlo_module *m);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives the rules: each instruction in order, each rule in the table's order, until a sweep changes nothing.
+// Drives the rules: each instruction in order, each rule in the table's order, until a sweep
+// changes nothing.
 #include "compiler/passes/rules.h"
 
-struct rule { const char *name; rule_fn fn; };
+struct rule {
+    const char *name;
+    rule_fn fn;
+};
 static const struct rule table[] = {
 #define RULE(name, doc) {#name, rule_##name},
 #include "compiler/passes/rules.def"
@@ -24,7 +28,8 @@ static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off) {
     r->b.op_name = i->op_name;
     for (int k = 0; k < N_RULES; k++) {
         struct hlo_instr *last = c->last, *with = off[k] ? NULL : table[k].fn(r, i);
-        for (struct hlo_instr *n = last->next, *next; n; n = next) { // what the rule appended goes in front of i
+        for (struct hlo_instr *n = last->next, *next; n;
+             n = next) { // what the rule appended goes in front of i
             next = n->next;
             hlo_move_before(n, i);
         }

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scale per output channel behind a convolution or dot goes into the weights: conv(x, w) * s[c] -> conv(x, w * s). With weights and scale known before any run, the
-// product is prepared once, and conv + batch norm + relu is conv + bias + relu. Also conv(x,w)*s + t with a bias inside: (y + b)*s -> y*s + b*s first.
+// A scale per output channel behind a convolution or dot goes into the weights: conv(x, w) * s[c]
+// -> conv(x, w * s). With weights and scale known before any run, the product is prepared once, and
+// conv + batch norm + relu is conv + bias + relu. Also conv(x,w)*s + t with a bias inside: (y +
+// b)*s -> y*s + b*s first.
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
 // mark = 1: depends on weights and constants alone.
 static void mark_weight_only(struct hlo_computation *c) {
     for (struct hlo_instr *i = c->first; i; i = i->next) {
-        bool only = i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
+        bool only =
+            i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
         if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P)) {
             only = true;
-            for (int k = 0; k < i->n_operands; k++) only &= i->operands[k]->mark == 1;
+            for (int k = 0; k < i->n_operands; k++)
+                only &= i->operands[k]->mark == 1;
         }
         i->mark = only;
     }
 }
 
-static int channel_dim(const struct hlo_instr *hero) { return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature : hero->shape->rank - 1; }
+static int channel_dim(const struct hlo_instr *hero) {
+    return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature
+                                       : hero->shape->rank - 1;
+}
 
 // The weights' dimension that becomes the result's channel; -1 when there is none.
 static int weight_dim(const struct hlo_instr *hero) {
@@ -30,8 +37,10 @@ static int weight_dim(const struct hlo_instr *hero) {
 
 static struct hlo_instr *fold(struct hb *b, struct hlo_instr *hero, struct hlo_instr *scale) {
     int64_t d = weight_dim(hero);
-    struct hlo_instr *w = hero->operands[1], *s = hb_broadcast(b, scale, w->shape->dims, w->shape->rank, &d);
-    return hb_op(b, hero->op, hero->shape, (hv[]){hero->operands[0], hb_mul(b, w, s)}, 2, hero->attr);
+    struct hlo_instr *w = hero->operands[1],
+                     *s = hb_broadcast(b, scale, w->shape->dims, w->shape->rank, &d);
+    return hb_op(b, hero->op, hero->shape, (hv[]){hero->operands[0], hb_mul(b, w, s)}, 2,
+                 hero->attr);
 }
 
 // y + t[c] with y the hero, alone: gives the hero and the vector.
@@ -46,8 +55,10 @@ static struct hlo_instr *biased_hero(struct hlo_instr *i, int channel, struct hl
 }
 
 static bool is_hero(const struct hlo_instr *i) {
-    bool kind = (i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->batch_group_count == 1) || i->op == HLO_DOT;
-    return kind && i->users.n == 1 && i->operands[1]->mark == 1 && weight_dim(i) >= 0 && dtype_is_float(i->shape->dtype) && i->shape->rank > 0;
+    bool kind =
+        (i->op == HLO_CONVOLUTION && HLO_ATTR(i, conv)->batch_group_count == 1) || i->op == HLO_DOT;
+    return kind && i->users.n == 1 && i->operands[1]->mark == 1 && weight_dim(i) >= 0 &&
+           dtype_is_float(i->shape->dtype) && i->shape->rank > 0;
 }
 
 static bool try_fold(struct hb *b, struct hlo_instr *mul) {
@@ -63,7 +74,9 @@ static bool try_fold(struct hb *b, struct hlo_instr *mul) {
         struct hlo_instr *r = fold(b, hero, s->operands[0]);
         if (t) {
             int64_t d = channel;
-            r = hb_add(b, r, hb_broadcast(b, hb_mul(b, t, s->operands[0]), mul->shape->dims, mul->shape->rank, &d));
+            r = hb_add(b, r,
+                       hb_broadcast(b, hb_mul(b, t, s->operands[0]), mul->shape->dims,
+                                    mul->shape->rank, &d));
         }
         if (!hb_ok(b)) return false;
         hlo_replace_uses(mul, r);
@@ -84,11 +97,13 @@ status_t pass_bn_fold(struct hlo_module *m, struct pass_ctx *p) {
         b.op_name = i->op_name;
         if (try_fold(&b, i)) {
             p->changed = true;
-            for (struct hlo_instr *n = last->next; n; n = n->next) n->mark = 0;
+            for (struct hlo_instr *n = last->next; n; n = n->next)
+                n->mark = 0;
             for (struct hlo_instr *n = last->next, *next; n; n = next) {
                 next = n->next;
                 bool only = n->n_operands > 0;
-                for (int k = 0; k < n->n_operands; k++) only &= n->operands[k]->mark == 1;
+                for (int k = 0; k < n->n_operands; k++)
+                    only &= n->operands[k]->mark == 1;
                 n->mark = only;
                 hlo_move_before(n, i);
             }

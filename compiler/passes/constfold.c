@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding by the reference evaluator. Only small results are folded, and never a broadcast of a scalar: that form is what other rules look for.
+// Constant folding by the reference evaluator. Only small results are folded, and never a broadcast
+// of a scalar: that form is what other rules look for.
 #include "compiler/eval.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_BYTES = 4096 };
 
 static bool foldable(const struct hlo_instr *i) {
-    if (i->op == HLO_CONSTANT || i->op == HLO_PARAMETER || i->op == HLO_TUPLE || i->op == HLO_IOTA || !i->n_operands || hlo_has_effect(i)) return false;
-    if (shape_is_tuple(i->shape) || shape_bytes(i->shape) > MAX_BYTES || !hlo_op_info(i->op)->eval || i->n_called) return false;
+    if (i->op == HLO_CONSTANT || i->op == HLO_PARAMETER || i->op == HLO_TUPLE ||
+        i->op == HLO_IOTA || !i->n_operands || hlo_has_effect(i))
+        return false;
+    if (shape_is_tuple(i->shape) || shape_bytes(i->shape) > MAX_BYTES ||
+        !hlo_op_info(i->op)->eval || i->n_called)
+        return false;
     if (i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 0) return false;
     for (int k = 0; k < i->n_operands; k++)
         if (i->operands[k]->op != HLO_CONSTANT) return false;

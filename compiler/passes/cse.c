@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common subexpressions: instructions of a computation in order, by a hash of opcode, shape, attributes, operands, callees and literal. Equal means equal in all of
-// these, so the first stands for the later ones. Side effects, parameters and fusions keep to themselves.
+// Common subexpressions: instructions of a computation in order, by a hash of opcode, shape,
+// attributes, operands, callees and literal. Equal means equal in all of these, so the first stands
+// for the later ones. Side effects, parameters and fusions keep to themselves.
 #include "base/hash.h"
 #include "compiler/passes/pass.h"
 
 static uint64_t key_of(const struct hlo_instr *i) {
-    uint64_t h = attr_hash(hlo_op_info(i->op)->attrs, i->attr) ^ (uint64_t)i->op * 0x9e3779b97f4a7c15u;
-    for (int k = 0; k < i->n_operands; k++) h = hash64(&i->operands[k]->id, sizeof i->operands[k]->id, h);
-    for (int k = 0; k < i->n_called; k++) h = hash64(&i->called[k], sizeof i->called[k], h);
-    if (!shape_is_tuple(i->shape) && i->shape->rank) h = hash64(i->shape->dims, sizeof(int64_t) * (size_t)i->shape->rank, h + (uint64_t)i->shape->dtype);
+    uint64_t h =
+        attr_hash(hlo_op_info(i->op)->attrs, i->attr) ^ (uint64_t)i->op * 0x9e3779b97f4a7c15u;
+    for (int k = 0; k < i->n_operands; k++)
+        h = hash64(&i->operands[k]->id, sizeof i->operands[k]->id, h);
+    for (int k = 0; k < i->n_called; k++)
+        h = hash64(&i->called[k], sizeof i->called[k], h);
+    if (!shape_is_tuple(i->shape) && i->shape->rank)
+        h = hash64(i->shape->dims, sizeof(int64_t) * (size_t)i->shape->rank,
+                   h + (uint64_t)i->shape->dtype);
     return i->literal ? h ^ lit_hash(i->literal) : h;
 }
 static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
-    if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called || !shape_equal(a->shape, b->shape)) return false;
+    if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called ||
+        !shape_equal(a->shape, b->shape))
+        return false;
     for (int k = 0; k < a->n_operands; k++)
         if (a->operands[k] != b->operands[k]) return false;
     for (int k = 0; k < a->n_called; k++)
@@ -26,7 +34,9 @@ status_t pass_cse(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m) {
         struct pmap seen = {0};
         HLO_EACH_INSTR(i, c) {
-            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || i->op == HLO_CUSTOM_CALL || hlo_has_effect(i)) continue;
+            if (i->op == HLO_PARAMETER || i->op == HLO_FUSION || i->op == HLO_CUSTOM_CALL ||
+                hlo_has_effect(i))
+                continue;
             uint64_t h = key_of(i);
             struct hlo_instr *first = pmap_get(&seen, h);
             if (!first) {

@@ -13,7 +13,8 @@ status_t pass_dce(struct hlo_module *m, struct pass_ctx *p) {
         }
         if (hlo_remove_dead(c)) p->changed = true;
         for (const struct hlo_instr *i = c->first; i; i = i->next)
-            for (int k = 0; k < i->n_called; k++) pmap_put_ptr(&called, i->called[k], NULL);
+            for (int k = 0; k < i->n_called; k++)
+                pmap_put_ptr(&called, i->called[k], NULL);
     }
     pmap_done(&called);
     return ST_OK;

@@ -2,7 +2,8 @@
 // The body is made of clones; what they use from outside becomes parameters in order of first use.
 #include "compiler/passes/fusion.h"
 
-status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind, const struct hlo_instr *hero, struct hlo_instr **out) {
+status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind,
+                     const struct hlo_instr *hero, struct hlo_instr **out) {
     struct hlo_instr *last = instrs[n - 1];
     struct hlo_computation *outer = last->parent, *body;
     struct hlo_module *m = outer->module;
@@ -16,7 +17,8 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     body->prev = outer->prev;
     *(outer->prev ? &outer->prev->next : &m->first) = body;
     outer->prev = body;
-    for (int k = 0; k < n; k++) pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
+    for (int k = 0; k < n; k++)
+        pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
     for (int k = 0; k < n; k++)
         for (int j = 0; j < instrs[k]->n_operands; j++) {
             struct hlo_instr *x = instrs[k]->operands[j];
@@ -29,14 +31,17 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
             avec_push(m->arena, &operands, x);
         }
     for (int k = 0; k < n; k++) {
-        struct hlo_instr *x = instrs[k], **in = arena_array(m->arena, struct hlo_instr *, x->n_operands + 1);
-        for (int j = 0; j < x->n_operands; j++) in[j] = pmap_get_ptr(&map, x->operands[j]);
+        struct hlo_instr *x = instrs[k],
+                         **in = arena_array(m->arena, struct hlo_instr *, x->n_operands + 1);
+        for (int j = 0; j < x->n_operands; j++)
+            in[j] = pmap_get_ptr(&map, x->operands[j]);
         pmap_put_ptr(&map, x, hlo_clone_instr(body, x, in));
     }
     hlo_set_root(body, pmap_get_ptr(&map, last));
     pmap_done(&map);
     struct hlo_instr *f;
-    RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, operands.v, (int)operands.n, &(struct hlo_attr_fusion){.kind = kind}, &body, 1, &f));
+    RETURN_IF_ERR(hlo_add_instr(outer, HLO_FUSION, NULL, operands.v, (int)operands.n,
+                                &(struct hlo_attr_fusion){.kind = kind}, &body, 1, &f));
     f->shape = last->shape;
     f->op_type = hero->op_type;
     f->op_name = hero->op_name;

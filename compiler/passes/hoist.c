@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value is hoisted when it depends on weights and constants alone and something that depends on inputs uses it. Cheap movements (broadcast, reshape, constants) are
-// not worth memory: they are computed again in main from what they move.
+// A value is hoisted when it depends on weights and constants alone and something that depends on
+// inputs uses it. Cheap movements (broadcast, reshape, constants) are not worth memory: they are
+// computed again in main from what they move.
 #include "compiler/passes/hoist.h"
 
 enum { MAIN = 1, FRONTIER = 2 };
 
-static bool cheap(const struct hlo_instr *i) { return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_BITCAST || i->op == HLO_CONSTANT || i->op == HLO_IOTA; }
+static bool cheap(const struct hlo_instr *i) {
+    return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_BITCAST ||
+           i->op == HLO_CONSTANT || i->op == HLO_IOTA;
+}
 
 // In `only`: values that depend on weights and constants alone.
 static void find_weight_only(const struct hlo_computation *c, struct pmap *only) {
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
-        bool yes = i->op == HLO_CONSTANT || i->op == HLO_IOTA || (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
+        bool yes = i->op == HLO_CONSTANT || i->op == HLO_IOTA ||
+                   (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
         if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P) && i->op != HLO_TUPLE) {
             yes = true;
-            for (int k = 0; k < i->n_operands; k++) yes &= pmap_has_ptr(only, i->operands[k]);
+            for (int k = 0; k < i->n_operands; k++)
+                yes &= pmap_has_ptr(only, i->operands[k]);
         }
         if (yes) pmap_put_ptr(only, i, NULL);
     }
 }
 
 // Backwards from the root: what main computes, and where it meets hoisted values.
-static void find_frontier(const struct hlo_computation *c, const struct pmap *only, struct pmap *where) {
+static void find_frontier(const struct hlo_computation *c, const struct pmap *only,
+                          struct pmap *where) {
     pmap_put_ptr(where, c->root, (void *)MAIN);
     for (const struct hlo_instr *i = c->last; i; i = i->prev) {
         if (hlo_has_effect(i)) pmap_put_ptr(where, i, (void *)MAIN);
@@ -51,23 +58,27 @@ static void renumber(struct hlo_computation *c) {
 static void drop_params(struct hlo_computation *c, enum hlo_param_kind kind) {
     for (size_t k = 0; k < c->params.n; k++) {
         struct hlo_instr *p = c->params.v[k];
-        if (p->param_kind != kind || p->users.n || p == c->root) continue;
+        if (!p || p->param_kind != kind || p->users.n || p == c->root) continue;
         hlo_remove_instr(p);
         c->params.v[k] = NULL;
     }
 }
 
 // Instruction of the clone that stands where x stands in the original: same position in the list.
-static struct hlo_instr *twin(const struct hlo_computation *from, const struct hlo_computation *to, const struct hlo_instr *x) {
+static struct hlo_instr *twin(const struct hlo_computation *from, const struct hlo_computation *to,
+                              const struct hlo_instr *x) {
     struct hlo_instr *b = to->first;
-    for (const struct hlo_instr *a = from->first; a != x; a = a->next) b = b->next;
+    for (const struct hlo_instr *a = from->first; a != x; a = a->next)
+        b = b->next;
     return b;
 }
 
-static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m, struct hlo_instr *const *frontier, int n) {
+static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
+                             struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = p->entry;
     struct hlo_instr **roots = arena_array(p->arena, struct hlo_instr *, n + 1), *tuple;
-    for (int k = 0; k < n; k++) roots[k] = twin(m->entry, c, frontier[k]);
+    for (int k = 0; k < n; k++)
+        roots[k] = twin(m->entry, c, frontier[k]);
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
     hlo_set_root(c, tuple);
     hlo_remove_dead(c);
@@ -77,12 +88,15 @@ static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m, s
     return ST_OK;
 }
 
-static status_t make_main(struct hlo_module *t, const struct hlo_module *m, struct hlo_instr *const *frontier, int n) {
+static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
+                          struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = t->entry;
     struct hlo_instr **old = arena_array(t->arena, struct hlo_instr *, n + 1);
-    for (int k = 0; k < n; k++) old[k] = twin(m->entry, c, frontier[k]);
+    for (int k = 0; k < n; k++)
+        old[k] = twin(m->entry, c, frontier[k]);
     for (int k = 0; k < n; k++) {
-        struct hlo_instr *p = hlo_add_param(c, (int64_t)c->params.n, old[k]->shape, old[k]->op == HLO_PARAMETER ? old[k]->name : "bound");
+        struct hlo_instr *p = hlo_add_param(c, (int64_t)c->params.n, old[k]->shape,
+                                            old[k]->op == HLO_PARAMETER ? old[k]->name : "bound");
         p->param_kind = PARAM_BOUND;
         p->param_index = k;
         p->op_name = old[k]->op_name;
@@ -96,7 +110,8 @@ static status_t make_main(struct hlo_module *t, const struct hlo_module *m, stru
     return ST_OK;
 }
 
-status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare, struct hlo_module **out_main) {
+status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare,
+                     struct hlo_module **out_main) {
     struct pmap only = {0}, where = {0};
     struct arena a = {0};
     VEC(struct hlo_instr *) frontier = {0};

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps. Each looks forward from a value: one user that is a known operation, or the small graph of a known activation.
+// The steps. Each looks forward from a value: one user that is a known operation, or the small
+// graph of a known activation.
 #include "compiler/passes/library.h"
 
 #include <math.h>
 
 #include "compiler/passes/match.h"
 
-static int channel_dim(const struct hlo_instr *hero) { return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature : hero->shape->rank - 1; }
-static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b); }
-static bool is_root(const struct hlo_instr *i) { return i->parent->root == i; }
+static int channel_dim(const struct hlo_instr *hero) {
+    return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature
+                                       : hero->shape->rank - 1;
+}
+static bool near(double a, double b) {
+    return fabs(a - b) <= 1e-6 * fabs(b);
+}
+static bool is_root(const struct hlo_instr *i) {
+    return i->parent->root == i;
+}
 
 static bool cover(struct lib_step *s, struct hlo_instr *i) {
     for (int k = 0; k < s->n; k++)
@@ -17,7 +25,8 @@ static bool cover(struct lib_step *s, struct hlo_instr *i) {
     s->covers[s->n++] = i;
     return true;
 }
-// Splats are covered with the operation that uses them, so that the fusion carries them as constants.
+// Splats are covered with the operation that uses them, so that the fusion carries them as
+// constants.
 static void cover_splat(struct lib_step *s, struct hlo_instr *i) {
     if (i->op == HLO_BROADCAST) cover(s, i->operands[0]);
     cover(s, i);
@@ -31,26 +40,34 @@ static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
         struct hlo_instr *u = x->users.v[k];
         if (u->op != HLO_MULTIPLY) return NULL;
         if (match_with_splat(u, &v) == x) {
-            if (near(v, 0.70710678118654752)) scaled = u;
-            else if (v == 0.5) half = u;
-            else return NULL;
+            if (near(v, 0.70710678118654752))
+                scaled = u;
+            else if (v == 0.5)
+                half = u;
+            else
+                return NULL;
         } else {
             prod = u;
         }
     }
-    if (!scaled || scaled->users.n != 1 || (half != NULL) == (prod != NULL) || x->users.n != 2) return NULL;
+    if (!scaled || scaled->users.n != 1 || (half != NULL) == (prod != NULL) || x->users.n != 2)
+        return NULL;
     struct hlo_instr *erf = scaled->users.v[0];
     if (erf->op != HLO_ERF || erf->users.n != 1) return NULL;
     struct hlo_instr *plus = erf->users.v[0];
-    if (plus->op != HLO_ADD || match_with_splat(plus, &v) != erf || v != 1 || plus->users.n != 1) return NULL;
+    if (plus->op != HLO_ADD || match_with_splat(plus, &v) != erf || v != 1 || plus->users.n != 1)
+        return NULL;
     struct hlo_instr *last = plus->users.v[0];
     if (last->op != HLO_MULTIPLY || (half && half->users.n != 1)) return NULL;
     const struct hlo_instr *other = last->operands[last->operands[0] == plus];
     if (other != (half ? half : x)) return NULL;
-    for (int k = 0; k < 2; k++) cover_splat(s, match_splat(scaled->operands[k], &v) ? scaled->operands[k] : scaled);
-    for (int k = 0; k < 2; k++) cover_splat(s, match_splat(plus->operands[k], &v) ? plus->operands[k] : erf);
+    for (int k = 0; k < 2; k++)
+        cover_splat(s, match_splat(scaled->operands[k], &v) ? scaled->operands[k] : scaled);
+    for (int k = 0; k < 2; k++)
+        cover_splat(s, match_splat(plus->operands[k], &v) ? plus->operands[k] : erf);
     cover(s, plus);
-    for (int k = 0; half && k < 2; k++) cover_splat(s, match_splat(half->operands[k], &v) ? half->operands[k] : half);
+    for (int k = 0; half && k < 2; k++)
+        cover_splat(s, match_splat(half->operands[k], &v) ? half->operands[k] : half);
     cover(s, last);
     if (half) return last;
     if (last->users.n != 1 || is_root(last)) return NULL;
@@ -76,7 +93,8 @@ static bool two_users(const struct hlo_instr *x, struct lib_step *s) {
     return gelu(x, s) != NULL;
 }
 
-static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u, struct lib_step *s) {
+static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u,
+                     struct lib_step *s) {
     double lo, hi;
     struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
     switch (u->op) {
@@ -84,7 +102,8 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
         if (match_channel(other, channel_dim(hero))) {
             s->post = (struct lib_post){.kind = LIB_POST_BIAS, .operand = other->operands[0]};
             cover(s, other);
-        } else if (shape_compatible(other->shape, u->shape) && other->op != HLO_BROADCAST && other->op != HLO_CONSTANT) {
+        } else if (shape_compatible(other->shape, u->shape) && other->op != HLO_BROADCAST &&
+                   other->op != HLO_CONSTANT) {
             s->post = (struct lib_post){.kind = LIB_POST_SUM, .operand = other};
         } else {
             return false;
@@ -101,14 +120,21 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
         cover_splat(s, other);
         break;
     case HLO_CLAMP:
-        if (u->operands[1] != x || !match_splat(u->operands[0], &lo) || !match_splat(u->operands[2], &hi)) return false;
+        if (u->operands[1] != x || !match_splat(u->operands[0], &lo) ||
+            !match_splat(u->operands[2], &hi))
+            return false;
         s->post = (struct lib_post){.kind = LIB_POST_CLIP, .alpha = (float)lo, .beta = (float)hi};
         cover_splat(s, u->operands[0]);
         cover_splat(s, u->operands[2]);
         break;
-    case HLO_LOGISTIC: s->post = (struct lib_post){.kind = LIB_POST_LOGISTIC}; break;
-    case HLO_TANH: s->post = (struct lib_post){.kind = LIB_POST_TANH}; break;
-    default: return false;
+    case HLO_LOGISTIC:
+        s->post = (struct lib_post){.kind = LIB_POST_LOGISTIC};
+        break;
+    case HLO_TANH:
+        s->post = (struct lib_post){.kind = LIB_POST_TANH};
+        break;
+    default:
+        return false;
     }
     return cover(s, u);
 }
@@ -121,13 +147,16 @@ bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct
 }
 
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x) {
-    if (i->op == HLO_FUSION) return x->op == HLO_PARAMETER && x->parent == i->called[0] ? (int)x->param_number : -1;
+    if (i->op == HLO_FUSION)
+        return x->op == HLO_PARAMETER && x->parent == i->called[0] ? (int)x->param_number : -1;
     for (int k = 0; k < i->n_operands; k++)
         if (i->operands[k] == x) return k;
     return -1;
 }
 
-static bool is_hero(const struct hlo_instr *i) { return i->op == HLO_CONVOLUTION || i->op == HLO_DOT; }
+static bool is_hero(const struct hlo_instr *i) {
+    return i->op == HLO_CONVOLUTION || i->op == HLO_DOT;
+}
 
 bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
     struct lib_call c = {.instr = i, .hero = i, .result = i->shape};

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// library: reads a convolution or dot, alone or as the hero of a kOutput fusion, as one library call: hero, operands, and a chain of post-operations. The epilogue
-// pass grows fusions with lib_step, the CPU device builds primitives from lib_match, which walks the same steps: so the two cannot disagree. It only
-// reads HLO; it knows no library.
+// library: reads a convolution or dot, alone or as the hero of a kOutput fusion, as one library
+// call: hero, operands, and a chain of post-operations. The epilogue pass grows fusions with
+// lib_step, the CPU device builds primitives from lib_match, which walks the same steps: so the two
+// cannot disagree. It only reads HLO; it knows no library.
 #pragma once
 #include "compiler/ir/ir.h"
 
 enum lib_post_kind {
-    LIB_POST_BIAS,     // + operand, one value per output channel (conv: feature dim; dot: last dim of the result)
-    LIB_POST_SUM,      // + operand of the result's shape
-    LIB_POST_RELU,     // max(x, 0)
-    LIB_POST_CLIP,     // clamp(alpha, x, beta)
+    LIB_POST_BIAS, // + operand, one value per output channel (conv: feature dim; dot: last dim of
+                   // the result)
+    LIB_POST_SUM,  // + operand of the result's shape
+    LIB_POST_RELU, // max(x, 0)
+    LIB_POST_CLIP, // clamp(alpha, x, beta)
     LIB_POST_LOGISTIC,
     LIB_POST_TANH,
     LIB_POST_SCALE,    // * alpha
-    LIB_POST_GELU_ERF, // 0.5*x*(1+erf(x/sqrt 2)) (Hendrycks & Gimpel, "Gaussian Error Linear Units", 2016)
+    LIB_POST_GELU_ERF, // 0.5*x*(1+erf(x/sqrt 2)) (Hendrycks & Gimpel, "Gaussian Error Linear
+                       // Units", 2016)
     LIB_POST_SWISH,    // x*logistic(x)
 };
 enum { LIB_MAX_POST = 8, LIB_MAX_STEP = 12 };
@@ -22,8 +25,13 @@ struct lib_post {
     float alpha, beta;
     const struct hlo_instr *operand; // BIAS: the vector; SUM: the tensor; else NULL
 };
-// One step behind value `from`: the instructions it covers, the last of which is the new value. False when nothing known follows. Every user of `from` is covered.
-struct lib_step { struct lib_post post; struct hlo_instr *covers[LIB_MAX_STEP]; int n; };
+// One step behind value `from`: the instructions it covers, the last of which is the new value.
+// False when nothing known follows. Every user of `from` is covered.
+struct lib_step {
+    struct lib_post post;
+    struct hlo_instr *covers[LIB_MAX_STEP];
+    int n;
+};
 bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out);
 
 struct lib_call {
@@ -33,7 +41,9 @@ struct lib_call {
     struct lib_post post[LIB_MAX_POST];
     int n_post;
 };
-// True when `i` (convolution, dot, or kOutput fusion with one of them as hero) is one library call in this sense; fills *out. No allocation.
+// True when `i` (convolution, dot, or kOutput fusion with one of them as hero) is one library call
+// in this sense; fills *out. No allocation.
 bool lib_match(const struct hlo_instr *i, struct lib_call *out);
-// Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is neither.
+// Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
+// neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

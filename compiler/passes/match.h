@@ -6,7 +6,8 @@
 // The scalar constant that i broadcasts (or is), as a number.
 static inline bool match_splat(const struct hlo_instr *i, double *out) {
     if (i->op == HLO_BROADCAST) i = i->operands[0];
-    if (i->op != HLO_CONSTANT || i->shape->rank != 0 || dtype_is_complex(i->shape->dtype)) return false;
+    if (i->op != HLO_CONSTANT || i->shape->rank != 0 || dtype_is_complex(i->shape->dtype))
+        return false;
     *out = lit_get_f64(i->literal, 0);
     return true;
 }
@@ -21,7 +22,8 @@ static inline struct hlo_instr *match_with_splat(const struct hlo_instr *i, doub
 }
 // A vector broadcast along dimension d of the result only.
 static inline bool match_channel(const struct hlo_instr *i, int d) {
-    return i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 1 && HLO_ATTR(i, dims)->dimensions.v[0] == d;
+    return i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 1 &&
+           HLO_ATTR(i, dims)->dimensions.v[0] == d;
 }
 static inline bool match_identity_dims(struct i64s d, int rank) {
     if (d.n != rank) return false;

@@ -31,7 +31,8 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     const struct pass *pass = pass_find(str_of(name));
     if (!pass) return st_new(ST_INVALID_ARGUMENT, "no pass is called '%s'", name);
     if (listed(p->opt->disable_passes, name)) return ST_OK;
-    if (p->obs && p->obs->cancel && *p->obs->cancel) return st_new(ST_CANCELLED, "the compile was cancelled");
+    if (p->obs && p->obs->cancel && *p->obs->cancel)
+        return st_new(ST_CANCELLED, "the compile was cancelled");
     struct pass_stat s = {.name = pass->name, .instrs_before = hlo_count(m).total};
     int64_t start = clock_ns();
     p->changed = false;
@@ -45,7 +46,8 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     bool verify = p->opt->verify_each;
 #endif
     if (verify && (st = hlo_verify(m))) {
-        status_t broken = st_new(ST_INTERNAL, "after pass %s the module does not verify: %s", name, st_message(st));
+        status_t broken = st_new(ST_INTERNAL, "after pass %s the module does not verify: %s", name,
+                                 st_message(st));
         st_drop(st);
         return broken;
     }
@@ -57,7 +59,8 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     return ST_OK;
 }
 
-status_t pass_run_list(struct hlo_module *m, const char *const *names, int rounds, struct pass_ctx *p) {
+status_t pass_run_list(struct hlo_module *m, const char *const *names, int rounds,
+                       struct pass_ctx *p) {
     for (int round = 0; round < rounds; round++) {
         bool any = false;
         for (int k = 0; names[k]; k++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pass: what a pass is, and the runner that gives every pass verification, timing, counts, dumps and scratch memory. A pass file holds only its idea.
+// pass: what a pass is, and the runner that gives every pass verification, timing, counts, dumps
+// and scratch memory. A pass file holds only its idea.
 #pragma once
 #include "compiler/compile.h"
 #include "compiler/ir/ir.h"
@@ -11,16 +12,22 @@ struct pass_ctx {
     struct arena scratch;               // reset after each pass
     VEC(struct pass_stat) stats;        // in `keep`
     struct arena *keep;
-    bool changed;                       // set by a pass that changed something
+    bool changed; // set by a pass that changed something
 };
 typedef status_t (*pass_fn)(struct hlo_module *m, struct pass_ctx *p);
-struct pass { const char *name; pass_fn fn; const char *doc; };
+struct pass {
+    const char *name;
+    pass_fn fn;
+    const char *doc;
+};
 const struct pass *pass_find(struct str name); // NULL if unknown
 const struct pass *pass_table(int *n);
-// Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that no longer verifies is INTERNAL and names the pass.
+// Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that
+// no longer verifies is INTERNAL and names the pass.
 status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) MUST_CHECK;
 // Repeats a list until nothing changes, at most `rounds` times.
-status_t pass_run_list(struct hlo_module *m, const char *const *names, int rounds, struct pass_ctx *p) MUST_CHECK;
+status_t pass_run_list(struct hlo_module *m, const char *const *names, int rounds,
+                       struct pass_ctx *p) MUST_CHECK;
 
 #define PASS(fn, name, doc) status_t pass_##fn(struct hlo_module *m, struct pass_ctx *p) MUST_CHECK;
 #include "compiler/passes/passes.def"

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// rules: the signature of an algebraic rule. It looks at i (and what feeds it) and gives a value to put in its place, or NULL. New instructions come through the
-// builder, which appends; the pass moves them in front of i. A rule must be monotone: the result has fewer instructions, or is nearer to the stated form.
+// rules: the signature of an algebraic rule. It looks at i (and what feeds it) and gives a value to
+// put in its place, or NULL. New instructions come through the builder, which appends; the pass
+// moves them in front of i. A rule must be monotone: the result has fewer instructions, or is
+// nearer to the stated form.
 #pragma once
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
-struct rule_ctx { struct hb b; bool strict; };
+struct rule_ctx {
+    struct hb b;
+    bool strict;
+};
 typedef struct hlo_instr *(*rule_fn)(struct rule_ctx *r, struct hlo_instr *i);
 #define RULE(name, doc) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);
 #include "compiler/passes/rules.def"

@@ -3,19 +3,22 @@
 #include "compiler/passes/rules.h"
 
 #define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
-#define UNUSED (void)r
+#define UNUSED        (void)r
 
 RULE_FN(convert_same) {
     UNUSED;
-    return i->op == HLO_CONVERT && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0] : NULL;
+    return i->op == HLO_CONVERT && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                                : NULL;
 }
 RULE_FN(copy_same) {
     UNUSED;
-    return i->op == HLO_COPY && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0] : NULL;
+    return i->op == HLO_COPY && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                             : NULL;
 }
 RULE_FN(reshape_same) {
     UNUSED;
-    return i->op == HLO_RESHAPE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0] : NULL;
+    return i->op == HLO_RESHAPE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                                : NULL;
 }
 RULE_FN(reshape_reshape) {
     if (i->op != HLO_RESHAPE || i->operands[0]->op != HLO_RESHAPE) return NULL;
@@ -24,17 +27,23 @@ RULE_FN(reshape_reshape) {
 RULE_FN(reshape_constant) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_RESHAPE || x->op != HLO_BROADCAST || x->operands[0]->shape->rank) return NULL;
-    return i->shape->rank ? hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, NULL) : x->operands[0];
+    return i->shape->rank
+               ? hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, NULL)
+               : x->operands[0];
 }
 RULE_FN(transpose_identity) {
     UNUSED;
-    return i->op == HLO_TRANSPOSE && match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank) ? i->operands[0] : NULL;
+    return i->op == HLO_TRANSPOSE &&
+                   match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
+               ? i->operands[0]
+               : NULL;
 }
 RULE_FN(transpose_transpose) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_TRANSPOSE || x->op != HLO_TRANSPOSE) return NULL;
     int64_t perm[HLO_MAX_RANK];
-    for (int d = 0; d < i->shape->rank; d++) perm[d] = HLO_ATTR(x, dims)->dimensions.v[HLO_ATTR(i, dims)->dimensions.v[d]];
+    for (int d = 0; d < i->shape->rank; d++)
+        perm[d] = HLO_ATTR(x, dims)->dimensions.v[HLO_ATTR(i, dims)->dimensions.v[d]];
     return hb_transpose(&r->b, x->operands[0], perm);
 }
 RULE_FN(transpose_to_reshape) {
@@ -50,16 +59,21 @@ RULE_FN(transpose_to_reshape) {
 }
 RULE_FN(broadcast_identity) {
     UNUSED;
-    return i->op == HLO_BROADCAST && shape_equal(i->shape, i->operands[0]->shape) && match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank) ? i->operands[0] : NULL;
+    return i->op == HLO_BROADCAST && shape_equal(i->shape, i->operands[0]->shape) &&
+                   match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
+               ? i->operands[0]
+               : NULL;
 }
 RULE_FN(broadcast_broadcast) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_BROADCAST || x->op != HLO_BROADCAST) return NULL;
     int64_t map[HLO_MAX_RANK];
-    for (int k = 0; k < x->operands[0]->shape->rank; k++) map[k] = HLO_ATTR(i, dims)->dimensions.v[HLO_ATTR(x, dims)->dimensions.v[k]];
+    for (int k = 0; k < x->operands[0]->shape->rank; k++)
+        map[k] = HLO_ATTR(i, dims)->dimensions.v[HLO_ATTR(x, dims)->dimensions.v[k]];
     return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
 }
-// Dims of the operand that are not 1 stand for the same dims of the reshape's operand, in order; 1s may be dropped from the map.
+// Dims of the operand that are not 1 stand for the same dims of the reshape's operand, in order; 1s
+// may be dropped from the map.
 RULE_FN(broadcast_reshape) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_BROADCAST || x->op != HLO_RESHAPE) return NULL;
@@ -67,8 +81,11 @@ RULE_FN(broadcast_reshape) {
     int64_t map[HLO_MAX_RANK];
     int k = 0, n = 0;
     for (int d = 0; d < y->shape->rank; d++) {
-        if (y->shape->dims[d] == 1) return NULL; // a 1 of the source has no place in the map: handled when it is dropped first
-        while (k < x->shape->rank && x->shape->dims[k] == 1) k++;
+        if (y->shape->dims[d] == 1)
+            return NULL; // a 1 of the source has no place in the map: handled when it is dropped
+                         // first
+        while (k < x->shape->rank && x->shape->dims[k] == 1)
+            k++;
         if (k == x->shape->rank || x->shape->dims[k] != y->shape->dims[d]) return NULL;
         map[n++] = HLO_ATTR(i, dims)->dimensions.v[k++];
     }
@@ -76,7 +93,8 @@ RULE_FN(broadcast_reshape) {
 }
 RULE_FN(slice_full) {
     UNUSED;
-    return i->op == HLO_SLICE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0] : NULL;
+    return i->op == HLO_SLICE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                              : NULL;
 }
 RULE_FN(slice_slice) {
     struct hlo_instr *x = i->operands[0];
@@ -84,7 +102,8 @@ RULE_FN(slice_slice) {
     struct range v[HLO_MAX_RANK];
     for (int d = 0; d < i->shape->rank; d++) {
         struct range in = HLO_ATTR(x, slice)->slice.v[d], o = HLO_ATTR(i, slice)->slice.v[d];
-        int64_t start = in.start + o.start * in.stride, stride = in.stride * o.stride, n = i->shape->dims[d];
+        int64_t start = in.start + o.start * in.stride, stride = in.stride * o.stride,
+                n = i->shape->dims[d];
         v[d] = (struct range){start, n ? start + (n - 1) * stride + 1 : start, stride};
     }
     return hb_slice(&r->b, x->operands[0], v);
@@ -103,7 +122,9 @@ RULE_FN(concat_one) {
 }
 RULE_FN(gte_tuple) {
     UNUSED;
-    return i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE ? i->operands[0]->operands[HLO_ATTR(i, gte)->index] : NULL;
+    return i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE
+               ? i->operands[0]->operands[HLO_ATTR(i, gte)->index]
+               : NULL;
 }
 RULE_FN(reverse_ones) {
     UNUSED;
@@ -120,18 +141,23 @@ RULE_FN(reduce_nothing) {
     bool sum = f->op == HLO_ADD && match_splat_is(i->operands[1], 0);
     for (int k = 0; k < d.n; k++)
         if (!sum || i->operands[0]->shape->dims[d.v[k]] != 1) return NULL;
-    if (!sum || f->operands[0]->op != HLO_PARAMETER || f->operands[1]->op != HLO_PARAMETER || i->shape->dtype != i->operands[0]->shape->dtype) return NULL;
+    if (!sum || f->operands[0]->op != HLO_PARAMETER || f->operands[1]->op != HLO_PARAMETER ||
+        i->shape->dtype != i->operands[0]->shape->dtype)
+        return NULL;
     return hb_op(&r->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
 }
 
-// A dot names its dims, so a transposed operand needs no transpose, as long as the order of the free dims stays.
+// A dot names its dims, so a transposed operand needs no transpose, as long as the order of the
+// free dims stays.
 RULE_FN(dot_transpose) {
     if (i->op != HLO_DOT) return NULL;
     for (int side = 0; side < 2; side++) {
         struct hlo_instr *t = i->operands[side];
         if (t->op != HLO_TRANSPOSE) continue;
         const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
-        struct i64s perm = HLO_ATTR(t, dims)->dimensions, batch = side ? d->rhs_batch_dims : d->lhs_batch_dims, contract = side ? d->rhs_contracting_dims : d->lhs_contracting_dims;
+        struct i64s perm = HLO_ATTR(t, dims)->dimensions,
+                    batch = side ? d->rhs_batch_dims : d->lhs_batch_dims,
+                    contract = side ? d->rhs_contracting_dims : d->lhs_contracting_dims;
         int64_t nb[HLO_MAX_RANK], nc[HLO_MAX_RANK], last = -1;
         bool ordered = true;
         for (int k = 0; k < t->shape->rank; k++) {
@@ -140,8 +166,10 @@ RULE_FN(dot_transpose) {
             last = perm.v[k];
         }
         if (!ordered) continue;
-        for (int k = 0; k < batch.n; k++) nb[k] = perm.v[batch.v[k]];
-        for (int k = 0; k < contract.n; k++) nc[k] = perm.v[contract.v[k]];
+        for (int k = 0; k < batch.n; k++)
+            nb[k] = perm.v[batch.v[k]];
+        for (int k = 0; k < contract.n; k++)
+            nc[k] = perm.v[contract.v[k]];
         struct hlo_attr_dot n = *d;
         *(side ? &n.rhs_batch_dims : &n.lhs_batch_dims) = (struct i64s){nb, batch.n};
         *(side ? &n.rhs_contracting_dims : &n.lhs_contracting_dims) = (struct i64s){nc, contract.n};
@@ -154,7 +182,8 @@ RULE_FN(dot_transpose) {
 
 RULE_FN(pad_into_conv) {
     struct hlo_instr *x = i->operands[0];
-    if (i->op != HLO_CONVOLUTION || x->op != HLO_PAD || !match_splat_is(x->operands[1], 0)) return NULL;
+    if (i->op != HLO_CONVOLUTION || x->op != HLO_PAD || !match_splat_is(x->operands[1], 0))
+        return NULL;
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     const struct padding *p = &HLO_ATTR(x, pad)->padding;
     struct hlo_attr_conv n = *c;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan: where every value of a computation lives and in which order instructions run. Deterministic from the module alone, so it is never stored: it is made again at load.
-// Buffers of one computation share an arena [0, arena_bytes) by liveness (best fit by offset, 64-byte aligned); called computations (while, conditional, call) get
-// their own plan, whose arena lies inside the caller's as the step's scratch. Tuples, get-tuple-element, bitcast (and reshape where layouts
-// allow) take no step: they alias. In-place where legal: an elementwise step may write over an operand that dies there.
+// plan: where every value of a computation lives and in which order instructions run. Deterministic
+// from the module alone, so it is never stored: it is made again at load. Buffers of one
+// computation share an arena [0, arena_bytes) by liveness (best fit by offset, 64-byte aligned);
+// called computations (while, conditional, call) get their own plan, whose arena lies inside the
+// caller's as the step's scratch. Tuples, get-tuple-element, bitcast (and reshape where layouts
+// allow) take no step: they alias. In-place where legal: an elementwise step may write over an
+// operand that dies there.
 #pragma once
 #include "compiler/ir/module.h"
 #include "compiler/target.h"
@@ -10,28 +13,41 @@
 enum slice_where { SLICE_NONE, SLICE_PARAM, SLICE_CONST, SLICE_ARENA, SLICE_OUTPUT };
 struct slice {
     enum slice_where where;
-    int32_t index;       // PARAM: leaf number over all parameters; CONST: constant table; OUTPUT: leaf of the root
+    int32_t index; // PARAM: leaf number over all parameters; CONST: constant table; OUTPUT: leaf of
+                   // the root
     int64_t offset, size_bytes;
 };
-struct plan_value { const struct hlo_instr *instr; struct slice *leaves; int32_t n_leaves; };
+struct plan_value {
+    const struct hlo_instr *instr;
+    struct slice *leaves;
+    int32_t n_leaves;
+};
 struct plan_step {
     const struct hlo_instr *instr;
-    struct slice *in;  int32_t n_in;   // operand leaves in order
-    struct slice *out; int32_t n_out;  // result leaves
-    int32_t kernel;                    // index into the executable's kernel table, -1 = none (library, control flow, eval)
-    struct plan **called;              // plans of called computations that run as steps, in instr->called order
+    struct slice *in;
+    int32_t n_in; // operand leaves in order
+    struct slice *out;
+    int32_t n_out; // result leaves
+    int32_t
+        kernel; // index into the executable's kernel table, -1 = none (library, control flow, eval)
+    struct plan **called; // plans of called computations that run as steps, in instr->called order
     int64_t scratch_offset, scratch_bytes; // for called plans
 };
 struct plan {
     const struct hlo_computation *comp;
-    struct plan_step *steps; int32_t n_steps;
-    struct slice *root;      int32_t n_root;
-    struct slice *params;    int32_t n_params;   // leaves
-    const struct literal **consts; int32_t n_consts;
-    int64_t arena_bytes;     // peak of temporaries, called plans included
-    int64_t values_bytes;    // sum of all temporaries if nothing were shared
+    struct plan_step *steps;
+    int32_t n_steps;
+    struct slice *root;
+    int32_t n_root;
+    struct slice *params;
+    int32_t n_params; // leaves
+    const struct literal **consts;
+    int32_t n_consts;
+    int64_t arena_bytes;  // peak of temporaries, called plans included
+    int64_t values_bytes; // sum of all temporaries if nothing were shared
     int32_t n_in_place;
 };
 // INTERNAL on a module that is not verified.
-status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) MUST_CHECK;
+status_t plan_make(struct arena *a, const struct hlo_computation *entry,
+                   struct plan **out) MUST_CHECK;
 void plan_print(struct strbuf *b, const struct plan *p); // hlo inspect --stage plan

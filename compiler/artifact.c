@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executable to bytes and back (proto/artifact.proto). What comes in was written by us and its
+// digest was checked, but it is parsed as foreign input all the same.
+#include <stdlib.h>
+
+#include "compiler/codegen/abi.h"
+#include "compiler/compile.h"
+#include "compiler/ir/text.h"
+#include "proto/artifact.pb-c.h"
+
+enum { VERSION = 1 };
+
+static Hlod__V1__Counts *counts_out(struct arena *a, struct hlo_counts n) {
+    Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
+    hlod__v1__counts__init(c);
+    c->entry = n.entry;
+    c->total = n.total;
+    c->fusions = n.fusions;
+    c->computations = n.computations;
+    return c;
+}
+static struct hlo_counts counts_in(const Hlod__V1__Counts *c) {
+    return c ? (struct hlo_counts){c->entry, c->total, c->fusions, c->computations}
+             : (struct hlo_counts){0};
+}
+
+static Hlod__Artifact__KernelSet *kernels_out(struct arena *a, const struct kernel_set *k) {
+    Hlod__Artifact__KernelSet *s = arena_new_of(a, Hlod__Artifact__KernelSet);
+    hlod__artifact__kernel_set__init(s);
+    s->n_kernels = (size_t)k->n;
+    s->kernels = arena_array(a, Hlod__Artifact__Kernel *, k->n + 1);
+    for (int i = 0; i < k->n; i++) {
+        Hlod__Artifact__Kernel *x = s->kernels[i] = arena_new_of(a, Hlod__Artifact__Kernel);
+        hlod__artifact__kernel__init(x);
+        x->symbol = (char *)(uintptr_t)k->k[i].symbol;
+        x->instr = (char *)(uintptr_t)k->k[i].instr;
+        x->extent = k->k[i].extent;
+        x->scratch_bytes = k->k[i].scratch_bytes;
+        x->flops = k->k[i].flops;
+        x->bytes = k->k[i].bytes;
+    }
+    s->object = (ProtobufCBinaryData){k->object.n, (uint8_t *)(uintptr_t)k->object.p};
+    return s;
+}
+static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
+                       struct kernel_set *out) {
+    if (!s) return;
+    out->n = (int32_t)s->n_kernels;
+    out->k = arena_zarray(a, struct kernel_info, s->n_kernels + 1);
+    for (size_t i = 0; i < s->n_kernels; i++) {
+        const Hlod__Artifact__Kernel *x = s->kernels[i];
+        out->k[i] = (struct kernel_info){arena_strdup(a, x->symbol),
+                                         arena_strdup(a, x->instr),
+                                         x->extent,
+                                         x->scratch_bytes,
+                                         x->flops,
+                                         x->bytes};
+    }
+    out->object = (struct span){s->object.len ? arena_dup(a, s->object.data, s->object.len) : NULL,
+                                s->object.len};
+}
+
+static char *module_text(struct arena *a, const struct hlo_module *m) {
+    struct strbuf b = {0};
+    hlo_print_module(&b, m, HLO_PRINT_DEFAULT);
+    char *t = arena_strndup(a, strbuf_cstr(&b), b.n);
+    strbuf_done(&b);
+    return t;
+}
+
+status_t executable_pack(const struct executable *e, struct strbuf *out) {
+    struct arena a = {0};
+    Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
+    m.version = VERSION;
+    m.kernel_abi = HLOD_KERNEL_ABI;
+    m.build_id = (char *)(uintptr_t)e->build_id;
+    m.target_id = (char *)(uintptr_t)e->target_id;
+    m.options = (char *)(uintptr_t)e->options_text;
+    m.main = module_text(&a, e->main);
+    m.prepare = module_text(&a, e->prepare);
+    m.before = (char *)(uintptr_t)e->hlo_before;
+    m.counts_before = counts_out(&a, e->before);
+    m.counts_after = counts_out(&a, e->after);
+    m.counts_prepare = counts_out(&a, e->prepare_counts);
+    m.n_passes = (size_t)e->n_passes;
+    m.passes = arena_array(&a, Hlod__V1__PassStat *, e->n_passes + 1);
+    for (int k = 0; k < e->n_passes; k++) {
+        Hlod__V1__PassStat *s = m.passes[k] = arena_new_of(&a, Hlod__V1__PassStat);
+        hlod__v1__pass_stat__init(s);
+        s->name = (char *)(uintptr_t)e->passes[k].name;
+        s->ms = (double)e->passes[k].ns / 1e6;
+        s->before = e->passes[k].instrs_before;
+        s->after = e->passes[k].instrs_after;
+        s->changed = e->passes[k].changed;
+    }
+    m.kernels = kernels_out(&a, &e->kernels);
+    m.prepare_kernels = kernels_out(&a, &e->prepare_kernels);
+    m.compile_ns = e->compile_ns;
+    m.peak_bytes = e->peak_bytes;
+    m.values_bytes = e->values_bytes;
+    size_t n = hlod__artifact__artifact__get_packed_size(&m);
+    uint8_t *bytes = malloc(n ? n : 1);
+    if (bytes) {
+        hlod__artifact__artifact__pack(&m, bytes);
+        strbuf_add(out, bytes, n);
+    }
+    free(bytes);
+    arena_done(&a);
+    return bytes ? ST_OK : st_oom();
+}
+
+static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
+    struct arena *a = e->arena;
+    RETURN_IF_ERR(st_note(hlo_parse(str_of(m->main), NULL, &e->main), "artefact: main"));
+    RETURN_IF_ERR(st_note(hlo_parse(str_of(m->prepare), NULL, &e->prepare), "artefact: prepare"));
+    e->hlo_before = arena_strdup(a, m->before);
+    e->build_id = arena_strdup(a, m->build_id);
+    e->target_id = arena_strdup(a, m->target_id);
+    e->options_text = arena_strdup(a, m->options);
+    e->before = counts_in(m->counts_before);
+    e->after = counts_in(m->counts_after);
+    e->prepare_counts = counts_in(m->counts_prepare);
+    e->passes = arena_zarray(a, struct pass_stat, m->n_passes + 1);
+    e->n_passes = (int32_t)m->n_passes;
+    for (size_t k = 0; k < m->n_passes; k++)
+        e->passes[k] = (struct pass_stat){arena_strdup(a, m->passes[k]->name),
+                                          (int64_t)(m->passes[k]->ms * 1e6), m->passes[k]->before,
+                                          m->passes[k]->after, m->passes[k]->changed};
+    kernels_in(a, m->kernels, &e->kernels);
+    kernels_in(a, m->prepare_kernels, &e->prepare_kernels);
+    e->compile_ns = m->compile_ns;
+    e->peak_bytes = m->peak_bytes;
+    e->values_bytes = m->values_bytes;
+    return ST_OK;
+}
+
+status_t executable_unpack(struct span bytes, struct executable **out) {
+    Hlod__Artifact__Artifact *m = hlod__artifact__artifact__unpack(NULL, bytes.n, bytes.p);
+    if (!m) return st_new(ST_DATA_LOSS, "the artefact does not parse");
+    struct arena *a = arena_new();
+    struct executable *e = arena_new_of(a, struct executable);
+    e->arena = a;
+    status_t st = m->version != VERSION || m->kernel_abi != HLOD_KERNEL_ABI
+                      ? st_new(ST_FAILED_PRECONDITION,
+                               "artefact version %u, kernel ABI %u; this build has %d, %d",
+                               m->version, m->kernel_abi, VERSION, HLOD_KERNEL_ABI)
+                      : fill(e, m);
+    hlod__artifact__artifact__free_unpacked(m, NULL);
+    if (st)
+        executable_free(e);
+    else
+        *out = e;
+    return st;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver of one compile, and the canonical text of its options.
+//     program -> module -> whole-module passes -> prepare | main -> passes of each -> kernels ->
+//     plan -> executable
+#include "compiler/compile.h"
+
+#include "base/clock.h"
+#include "compiler/ir/text.h"
+#include "compiler/passes/hoist.h"
+#include "compiler/pipeline.h"
+#include "compiler/plan/plan.h"
+#include "proto/hlod.pb-c.h"
+
+void executable_free(struct executable *e) {
+    if (!e) return;
+    hlo_module_free(e->main);
+    hlo_module_free(e->prepare);
+    arena_free(e->arena); // e itself lies in it
+}
+
+static const char *text_of(struct arena *a, const struct hlo_module *m) {
+    struct strbuf b = {0};
+    hlo_print_module(&b, m, HLO_PRINT_DEFAULT);
+    const char *t = arena_strndup(a, strbuf_cstr(&b), b.n);
+    strbuf_done(&b);
+    return t;
+}
+
+static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, const struct hlo_module *m) {
+    int64_t n = hlo_count(m).total;
+    struct pass_stat s = {.name = name, .ns = ns, .instrs_before = n, .instrs_after = n};
+    avec_push(p->keep, &p->stats, s);
+    if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
+}
+
+// Strict executables say so on each contraction, where the device reads it.
+static void mark_strict(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        if (i->op == HLO_CONVOLUTION || i->op == HLO_DOT)
+            hlo_set_extra(i, "backend_config", "{\"precision\":\"strict\"}");
+}
+
+static status_t make_code(struct executable *e, const struct target *t,
+                          const struct compile_options *opt, struct pass_ctx *p) {
+    int64_t start = clock_ns();
+    struct plan *plan;
+    RETURN_IF_ERR(codegen_module(e->arena, e->main, t, opt->precision, NULL, NULL, &e->kernels));
+    RETURN_IF_ERR(
+        codegen_module(e->arena, e->prepare, t, opt->precision, NULL, NULL, &e->prepare_kernels));
+    add_stat(p, "codegen", clock_ns() - start, e->main);
+    RETURN_IF_ERR(plan_make(e->arena, e->main->entry, &plan));
+    e->peak_bytes = plan->arena_bytes;
+    e->values_bytes = plan->values_bytes;
+    return ST_OK;
+}
+
+static status_t compile_into(struct executable *e, struct hlo_module *m,
+                             const struct compile_options *opt, const struct target *t,
+                             struct pass_ctx *p) {
+    RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
+    e->before = hlo_count(m);
+    e->hlo_before = text_of(e->arena, m);
+    RETURN_IF_ERR(pipeline_whole(m, p));
+    int64_t start = clock_ns();
+    RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));
+    add_stat(p, "hoist", clock_ns() - start, e->main);
+    RETURN_IF_ERR(pipeline_prepare(e->prepare, p));
+    RETURN_IF_ERR(pipeline_main(e->main, p));
+    if (opt->precision == PRECISION_STRICT) mark_strict(e->main);
+    RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
+    RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
+    e->after = hlo_count(e->main);
+    e->prepare_counts = hlo_count(e->prepare);
+    return make_code(e, t, opt, p);
+}
+
+status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt,
+                            const struct target *t, const struct compile_observer *obs,
+                            struct executable **out) {
+    struct arena *a = arena_new();
+    struct executable *e = arena_new_of(a, struct executable);
+    struct strbuf options = {0};
+    int64_t start = clock_ns();
+    e->arena = a;
+    e->target_id = arena_strdup(a, t->id);
+    e->build_id = compile_build_id();
+    compile_options_print(&options, opt);
+    e->options_text = arena_strndup(a, strbuf_cstr(&options), options.n);
+    strbuf_done(&options);
+    struct pass_ctx p = {.opt = opt, .target = t, .obs = obs, .keep = a};
+    status_t st = compile_into(e, m, opt, t, &p);
+    arena_done(&p.scratch);
+    hlo_module_free(m);
+    e->passes = p.stats.v;
+    e->n_passes = (int32_t)p.stats.n;
+    e->compile_ns = clock_ns() - start;
+    if (st)
+        executable_free(e);
+    else
+        *out = e;
+    return st;
+}
+
+status_t hlo_compile(const char *format, const struct lower_request *req,
+                     const struct compile_options *opt, const struct target *t,
+                     const struct compile_observer *obs, struct executable **out) {
+    struct hlo_module *m;
+    int64_t start = clock_ns();
+    RETURN_IF_ERR(frontend_lower(format, req, &m));
+    struct pass_stat s = {.name = "lower",
+                          .ns = clock_ns() - start,
+                          .instrs_after = hlo_count(m).total,
+                          .changed = true};
+    if (obs && obs->on_pass) obs->on_pass(obs->ctx, &s);
+    RETURN_IF_ERR(hlo_compile_module(m, opt, t, obs, out));
+    struct executable *e = *out;
+    struct pass_stat *all = arena_array(e->arena, struct pass_stat, e->n_passes + 1);
+    all[0] = s;
+    if (e->n_passes) memcpy(all + 1, e->passes, sizeof *all * (size_t)e->n_passes);
+    e->passes = all;
+    e->n_passes++;
+    e->compile_ns += s.ns;
+    return ST_OK;
+}
+
+// ---- options: "disable_passes=a,b;disable_rules=c;precision=strict;verify_each=1", defaults left
+// out
+
+void compile_options_print(struct strbuf *b, const struct compile_options *o) {
+    const char *sep = "";
+    if (o->disable_passes && o->disable_passes[0])
+        strbuf_printf(b, "disable_passes=%s", o->disable_passes), sep = ";";
+    if (o->disable_rules && o->disable_rules[0])
+        strbuf_printf(b, "%sdisable_rules=%s", sep, o->disable_rules), sep = ";";
+    if (o->precision == PRECISION_STRICT) strbuf_printf(b, "%sprecision=strict", sep), sep = ";";
+    if (o->verify_each) strbuf_printf(b, "%sverify_each=1", sep);
+}
+
+static status_t check_passes(const char *list) {
+    struct str all = str_of(list), item;
+    while (str_cut(&all, ',', &item))
+        if (!pass_find(str_trim(item)))
+            return st_new(ST_INVALID_ARGUMENT, "no pass is called '" STR_FMT "'", STR_ARG(item));
+    return ST_OK;
+}
+
+static status_t set_option(struct arena *a, struct str key, struct str value,
+                           struct compile_options *o) {
+    if (str_is(key, "precision")) {
+        if (!str_is(value, "default") && !str_is(value, "strict"))
+            return st_new(ST_INVALID_ARGUMENT,
+                          "precision is 'default' or 'strict', not '" STR_FMT "'", STR_ARG(value));
+        o->precision = str_is(value, "strict") ? PRECISION_STRICT : PRECISION_DEFAULT;
+    } else if (str_is(key, "disable_passes")) {
+        o->disable_passes = arena_strndup(a, value.p, value.n);
+        RETURN_IF_ERR(check_passes(o->disable_passes));
+    } else if (str_is(key, "disable_rules")) {
+        o->disable_rules = arena_strndup(a, value.p, value.n);
+    } else if (str_is(key, "verify_each")) {
+        o->verify_each = str_is(value, "1") || str_is(value, "true");
+    } else {
+        return st_new(ST_INVALID_ARGUMENT, "no compile option is called '" STR_FMT "'",
+                      STR_ARG(key));
+    }
+    return ST_OK;
+}
+
+status_t compile_options_parse(struct arena *a, struct str text, struct compile_options *out) {
+    struct compile_options o = {.disable_passes = "", .disable_rules = ""};
+    struct str item, key;
+    while (str_cut(&text, ';', &item)) {
+        if (!item.n) continue;
+        str_cut(&item, '=', &key);
+        RETURN_IF_ERR(st_reason(set_option(a, str_trim(key), str_trim(item), &o),
+                                HLOD__V1__REASON__REASON_BAD_OPTION));
+    }
+    *out = o;
+    return ST_OK;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning in three walks: (1) every instruction gets slices, by aliasing where it needs no step;
+// (2) steps with the last use of every buffer; (3) offsets: a buffer is placed at the lowest offset
+// that is free during its life (best effort by first fit over buffers sorted by birth, which is
+// step order).
+#include "compiler/plan/plan.h"
+
+#include <stdlib.h>
+
+#include "compiler/ir/op.h"
+
+enum { ALIGN = 64 };
+
+struct buffer {
+    int64_t size, offset;
+    int birth, death;
+};
+struct planner {
+    struct arena *a;
+    struct plan *p;
+    struct pmap values; // instruction -> struct plan_value *
+    VEC(struct buffer *) buffers;
+    VEC(struct plan_step) steps;
+    VEC(const struct literal *) consts;
+};
+
+// Slices in the arena refer to their buffer by index until offsets are known.
+static struct slice new_buffer(struct planner *pl, int64_t size) {
+    struct buffer *b = arena_new_of(pl->a, struct buffer);
+    b->size = (size + ALIGN - 1) / ALIGN * ALIGN;
+    b->birth = (int)pl->steps.n;
+    b->death = b->birth;
+    avec_push(pl->a, &pl->buffers, b);
+    return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size};
+}
+static void use(struct planner *pl, struct slice s) {
+    if (s.where == SLICE_ARENA) pl->buffers.v[s.index]->death = (int)pl->steps.n;
+}
+static struct plan_value *value_of(struct planner *pl, const struct hlo_instr *i) {
+    return pmap_get_ptr(&pl->values, i);
+}
+
+static struct plan_value *set_value(struct planner *pl, const struct hlo_instr *i,
+                                    struct slice *leaves) {
+    struct plan_value *v = arena_new_of(pl->a, struct plan_value);
+    *v = (struct plan_value){i, leaves, shape_leaves(i->shape)};
+    pmap_put_ptr(&pl->values, i, v);
+    return v;
+}
+
+static int first_leaf(const struct shape *tuple, int64_t index) {
+    int n = 0;
+    for (int64_t k = 0; k < index; k++)
+        n += shape_leaves(tuple->elems[k]);
+    return n;
+}
+
+// A reshape or copy between default layouts is the same bytes.
+static bool same_bytes(const struct hlo_instr *i) {
+    const struct shape *s = i->operands[0]->shape;
+    if (shape_is_tuple(i->shape)) return true;
+    bool plain = layout_is_default(i->shape->layout, i->shape->rank) &&
+                 layout_is_default(s->layout, s->rank);
+    return i->op == HLO_BITCAST ||
+           (plain && (i->op == HLO_RESHAPE || i->op == HLO_COPY || i->op == HLO_BITCAST_CONVERT)) ||
+           i->op == HLO_OPT_BARRIER || i->op == HLO_ADD_DEPENDENCY;
+}
+
+static bool alias(struct planner *pl, const struct hlo_instr *i) {
+    struct slice *s;
+    switch (i->op) {
+    case HLO_PARAMETER: {
+        int at = 0;
+        for (int64_t k = 0; k < i->param_number; k++)
+            at += shape_leaves(pl->p->comp->params.v[k]->shape);
+        set_value(pl, i, pl->p->params + at);
+        return true;
+    }
+    case HLO_CONSTANT:
+        if (shape_is_tuple(i->shape)) return false;
+        s = arena_new_of(pl->a, struct slice);
+        *s = (struct slice){SLICE_CONST, (int32_t)pl->consts.n, 0, shape_bytes(i->shape)};
+        avec_push(pl->a, &pl->consts, i->literal);
+        set_value(pl, i, s);
+        return true;
+    case HLO_TUPLE: {
+        int n = 0;
+        s = arena_zarray(pl->a, struct slice, shape_leaves(i->shape) + 1);
+        for (int k = 0; k < i->n_operands; k++) {
+            struct plan_value *v = value_of(pl, i->operands[k]);
+            for (int e = 0; e < v->n_leaves; e++)
+                s[n++] = v->leaves[e];
+        }
+        set_value(pl, i, s);
+        return true;
+    }
+    case HLO_GET_TUPLE_ELEMENT:
+        set_value(pl, i,
+                  value_of(pl, i->operands[0])->leaves +
+                      first_leaf(i->operands[0]->shape, HLO_ATTR(i, gte)->index));
+        return true;
+    case HLO_AFTER_ALL:
+        set_value(pl, i, arena_zarray(pl->a, struct slice, 1));
+        return true;
+    default:
+        break;
+    }
+    if (i->n_operands >= 1 && same_bytes(i)) {
+        set_value(pl, i, value_of(pl, i->operands[0])->leaves);
+        return true;
+    }
+    return false;
+}
+
+static bool runs_as_steps(enum hlo_op op) {
+    return op == HLO_WHILE || op == HLO_CONDITIONAL || op == HLO_CALL;
+}
+
+static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
+    struct plan_step s = {.instr = i, .kernel = -1, .n_out = shape_leaves(i->shape)};
+    for (int k = 0; k < i->n_operands; k++)
+        s.n_in += value_of(pl, i->operands[k])->n_leaves;
+    s.in = arena_zarray(pl->a, struct slice, s.n_in + 1);
+    s.out = arena_zarray(pl->a, struct slice, s.n_out + 1);
+    int n = 0;
+    for (int k = 0; k < i->n_operands; k++) {
+        struct plan_value *v = value_of(pl, i->operands[k]);
+        for (int e = 0; e < v->n_leaves; e++)
+            s.in[n++] = v->leaves[e];
+    }
+    for (int k = 0; k < s.n_out; k++) {
+        int64_t bytes = shape_bytes(shape_leaf(i->shape, k));
+        s.out[k] = new_buffer(pl, bytes);
+        pl->p->values_bytes += bytes;
+    }
+    if (runs_as_steps(i->op)) {
+        s.called = arena_array(pl->a, struct plan *, i->n_called + 1);
+        for (int k = 0; k < i->n_called; k++) {
+            RETURN_IF_ERR(plan_make(pl->a, i->called[k], &s.called[k]));
+            pl->p->values_bytes += s.called[k]->values_bytes;
+            if (s.called[k]->arena_bytes > s.scratch_bytes)
+                s.scratch_bytes = s.called[k]->arena_bytes;
+        }
+        if (s.scratch_bytes) {
+            struct slice scratch = new_buffer(pl, s.scratch_bytes);
+            s.scratch_offset = scratch.index; // until offsets are known
+        }
+    }
+    for (int k = 0; k < s.n_in; k++)
+        use(pl, s.in[k]);
+    for (int k = 0; k < s.n_out; k++)
+        use(pl, s.out[k]);
+    avec_push(pl->a, &pl->steps, s);
+    set_value(pl, i, s.out);
+    return ST_OK;
+}
+
+static int by_size(const void *a, const void *b) {
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    if (x->size != y->size) return x->size < y->size ? 1 : -1;
+    return x->birth != y->birth ? x->birth - y->birth : 0;
+}
+
+// Largest first, each at the lowest offset where no buffer alive at the same time lies.
+static void place(struct planner *pl) {
+    size_t n = pl->buffers.n;
+    struct buffer **order = arena_dup(pl->a, pl->buffers.v, sizeof *order * n);
+    int64_t end = 0;
+    if (n) qsort(order, n, sizeof *order, by_size);
+    for (size_t k = 0; k < n; k++) {
+        struct buffer *b = order[k];
+        bool moved = true;
+        b->offset = 0;
+        while (moved) {
+            moved = false;
+            for (size_t j = 0; j < k; j++) {
+                const struct buffer *o = order[j];
+                bool together = o->birth <= b->death && b->birth <= o->death;
+                if (together && b->offset < o->offset + o->size &&
+                    o->offset < b->offset + b->size) {
+                    b->offset = o->offset + o->size;
+                    moved = true;
+                }
+            }
+        }
+        if (b->offset + b->size > end) end = b->offset + b->size;
+    }
+    pl->p->arena_bytes = end;
+}
+
+static void resolve(struct planner *pl, struct slice *s) {
+    if (s->where == SLICE_ARENA) s->offset = pl->buffers.v[s->index]->offset;
+}
+
+static status_t plan_body(struct planner *pl) {
+    struct plan *p = pl->p;
+    for (const struct hlo_instr *i = p->comp->first; i; i = i->next)
+        if (!alias(pl, i)) RETURN_IF_ERR(add_step(pl, i));
+    struct plan_value *root = value_of(pl, p->comp->root);
+    for (int k = 0; k < root->n_leaves; k++)
+        use(pl, root->leaves[k]); // results live to the end
+    place(pl);
+    for (size_t k = 0; k < pl->steps.n; k++) {
+        struct plan_step *s = &pl->steps.v[k];
+        for (int e = 0; e < s->n_in; e++)
+            resolve(pl, &s->in[e]);
+        for (int e = 0; e < s->n_out; e++)
+            resolve(pl, &s->out[e]);
+        if (s->scratch_bytes) s->scratch_offset = pl->buffers.v[s->scratch_offset]->offset;
+    }
+    p->n_root = root->n_leaves;
+    p->root = arena_dup(pl->a, root->leaves, sizeof *root->leaves * (size_t)root->n_leaves);
+    for (int k = 0; k < p->n_root; k++)
+        resolve(pl, &p->root[k]);
+    p->steps = pl->steps.v;
+    p->n_steps = (int32_t)pl->steps.n;
+    p->consts = pl->consts.v;
+    p->n_consts = (int32_t)pl->consts.n;
+    return ST_OK;
+}
+
+status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
+    struct plan *p = arena_new_of(a, struct plan);
+    struct planner pl = {.a = a, .p = p};
+    p->comp = entry;
+    for (size_t k = 0; k < entry->params.n; k++)
+        p->n_params += shape_leaves(entry->params.v[k]->shape);
+    p->params = arena_zarray(a, struct slice, p->n_params + 1);
+    for (size_t k = 0, n = 0; k < entry->params.n; k++)
+        for (int e = 0; e < shape_leaves(entry->params.v[k]->shape); e++, n++)
+            p->params[n] = (struct slice){SLICE_PARAM, (int32_t)n, 0,
+                                          shape_bytes(shape_leaf(entry->params.v[k]->shape, e))};
+    status_t st = plan_body(&pl);
+    pmap_done(&pl.values);
+    if (!st) *out = p;
+    return st;
+}
+
+static void print_slice(struct strbuf *b, const struct slice *s) {
+    static const char *const where[] = {"none", "param", "const", "arena", "output"};
+    if (s->where == SLICE_ARENA)
+        strbuf_printf(b, "arena[%lld+%lld]", (long long)s->offset, (long long)s->size_bytes);
+    else
+        strbuf_printf(b, "%s %d", where[s->where], s->index);
+}
+static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
+    strbuf_printf(b, "%*splan %s: %d steps, arena %lld bytes, values %lld bytes\n", depth * 2, "",
+                  p->comp->name, p->n_steps, (long long)p->arena_bytes, (long long)p->values_bytes);
+    for (int k = 0; k < p->n_steps; k++) {
+        const struct plan_step *s = &p->steps[k];
+        strbuf_printf(b, "%*s%4d  %s %s (", depth * 2, "", k, hlo_op_name(s->instr->op),
+                      s->instr->name);
+        for (int e = 0; e < s->n_in; e++)
+            strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->in[e]);
+        strbuf_puts(b, ") -> ");
+        for (int e = 0; e < s->n_out; e++)
+            strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->out[e]);
+        strbuf_putc(b, '\n');
+        for (int e = 0; s->called && e < s->instr->n_called; e++)
+            print_plan(b, s->called[e], depth + 1);
+    }
+    strbuf_printf(b, "%*sroot ", depth * 2, "");
+    for (int e = 0; e < p->n_root; e++)
+        strbuf_puts(b, e ? ", " : ""), print_slice(b, &p->root[e]);
+    strbuf_putc(b, '\n');
+}
+void plan_print(struct strbuf *b, const struct plan *p) {
+    print_plan(b, p, 0);
+}

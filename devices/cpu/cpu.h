@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu: what the files of the CPU device share. A step of the plan is bound at load to the first
+// implementation of the ordered list that accepts it (cpu_impls.c); an implementation keeps its own
+// state for the step and runs it on buffers that are given at each run.
+#pragma once
+#include "compiler/plan/plan.h"
+#include "devices/device.h"
+
+struct cpu_exe;
+struct cpu_step {
+    const struct plan_step *plan;
+    const struct cpu_impl *impl;
+    void *state;        // of the implementation
+    const char *detail; // for profiles: "onednn:jit:avx512_core"
+    int packed_in; // operand leaf that is read in packed form from the prepared weights, -1 = none
+    int pack_slot; // where in dev_weights
+    struct cpu_plan **called;
+    int64_t flops, bytes;
+};
+struct cpu_plan {
+    struct plan *plan;
+    struct cpu_step *steps;
+};
+
+struct cpu_impl {
+    const char *name;
+    // Says no with a reason (static text); must not allocate.
+    bool (*accepts)(const struct cpu_exe *x, const struct hlo_instr *i, const char **why);
+    status_t (*open)(struct cpu_exe *x, struct cpu_step *s);
+    void (*close)(struct cpu_step *s);
+    // bufs: operand leaves, then result leaves.
+    status_t (*run)(struct cpu_exe *x, struct cpu_step *s, void **bufs);
+    // Weights read in a form of the implementation's own; NULL = never.
+    int64_t (*pack_bytes)(const struct cpu_step *s);
+    status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
+};
+extern const struct cpu_impl cpu_impl_onednn, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
+const struct cpu_impl *const *cpu_impls(int *n);
+
+struct cpu_exe {
+    struct dev_exe base;
+    struct executable *exe; // owned
+    struct arena arena;
+    struct cpu_plan *main, *prepare;
+    struct code *code, *prepare_code;
+    const struct kernel_set *kernels; // of the module being bound
+    struct code *binding;             // its code
+    void *memory;                     // arena of main's plan
+    int64_t memory_bytes;
+    void *scratch; // libraries' scratchpad, shared by steps
+    int64_t scratch_bytes;
+    int n_packs;
+    struct dev_stats stats;
+    bool strict;
+};
+struct cpu_weights {
+    struct dev_weights base;
+    void **bound;  // [bound parameters] plain values, NULL when only read packed
+    void **packed; // [n_packs]
+    int n_bound, n_packed;
+};
+// What a run needs besides the plan: where parameters and results are.
+struct cpu_frame {
+    const void *const *params;
+    char *memory;
+    struct cpu_weights *weights; // or NULL
+    const struct dev_run *run;   // cancel and profile; or NULL
+};
+status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
+                      const struct cpu_frame *f) MUST_CHECK;
+void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);
+const struct target *cpu_target(void);
+bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
+bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *conv, bool *out_input,
+                       bool *out_output);
+void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
+                  int64_t extent, int64_t grain); // cpu_pool.c
+int cpu_threads(void);

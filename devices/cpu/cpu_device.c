@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU device: loading (plan, code, one implementation a step), preparing weights, running. A
+// run allocates nothing: the plan's arena, the libraries' scratchpad and all step states are taken
+// at load.
+#include "devices/cpu/cpu.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "compiler/ir/op.h"
+
+struct cpu_device {
+    struct device base;
+};
+
+// ---- addresses and running
+
+void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s) {
+    switch (s->where) {
+    case SLICE_PARAM:
+        return (void *)(uintptr_t)f->params[s->index];
+    case SLICE_CONST:
+        return p->plan->consts[s->index]->data;
+    case SLICE_ARENA:
+        return f->memory + s->offset;
+    default:
+        return NULL;
+    }
+}
+
+static void copy_leaves(const struct cpu_plan *p, const struct cpu_frame *f,
+                        const struct slice *from, void *const *to, int n) {
+    for (int k = 0; k < n; k++) {
+        void *src = cpu_address(p, f, &from[k]);
+        if (src != to[k] && from[k].size_bytes) memmove(to[k], src, (size_t)from[k].size_bytes);
+    }
+}
+
+// Runs a called plan on the values at `args`, results to `out`.
+static status_t run_called(struct cpu_exe *x, const struct cpu_plan *p,
+                           const struct cpu_frame *outer, char *memory, void *const *args,
+                           void *const *out) {
+    struct cpu_frame f = {.params = (const void *const *)args,
+                          .memory = memory,
+                          .weights = outer->weights,
+                          .run = outer->run};
+    RETURN_IF_ERR(cpu_run_plan(x, p, &f));
+    copy_leaves(p, &f, p->plan->root, out, p->plan->n_root);
+    return ST_OK;
+}
+
+static status_t run_control(struct cpu_exe *x, struct cpu_step *s, const struct cpu_frame *f,
+                            void **bufs) {
+    const struct plan_step *ps = s->plan;
+    void **in = bufs, **out = bufs + ps->n_in;
+    char *memory = f->memory + ps->scratch_offset;
+    if (ps->instr->op == HLO_CALL) return run_called(x, s->called[0], f, memory, in, out);
+    if (ps->instr->op == HLO_CONDITIONAL) {
+        bool pred = ps->instr->operands[0]->shape->dtype == DT_PRED;
+        int32_t k = pred ? (*(uint8_t *)in[0] ? 0 : 1) : *(int32_t *)in[0];
+        if (k < 0 || k >= ps->instr->n_called) k = ps->instr->n_called - 1;
+        int first = 1;
+        for (int b = 0; b < k; b++)
+            first += shape_leaves(ps->instr->operands[b + 1]->shape);
+        return run_called(x, s->called[k], f, memory, in + first, out);
+    }
+    // while: the state lives in the result's buffers from the start; the body reads and writes it,
+    // so its results are copied at the end of each turn.
+    for (int k = 0; k < ps->n_out; k++)
+        if (out[k] != in[k] && ps->out[k].size_bytes)
+            memcpy(out[k], in[k], (size_t)ps->out[k].size_bytes);
+    for (;;) {
+        uint8_t go = 0;
+        void *go_at = &go;
+        RETURN_IF_ERR(run_called(x, s->called[0], f, memory, out, &go_at));
+        if (!go) return ST_OK;
+        RETURN_IF_ERR(run_called(x, s->called[1], f, memory, out, out));
+    }
+}
+
+static void add_row(const struct dev_run *r, const struct cpu_step *s, int64_t start, int64_t end,
+                    int64_t zero) {
+    struct profile *p = r->profile;
+    const struct hlo_instr *i = s->plan->instr;
+    if (p->n == p->cap) return;
+    p->rows[p->n++] =
+        (struct profile_row){i->name,     i->op_name ? i->op_name : hlo_op_name(i->op),
+                             s->detail,   start - zero,
+                             end - start, s->flops,
+                             s->bytes};
+}
+
+enum { MAX_BUFS = 256 };
+status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f) {
+    void *bufs[MAX_BUFS];
+    const struct dev_run *r = f->run;
+    int64_t zero = r && r->profile ? clock_ns() : 0, at = zero;
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        struct cpu_step *s = &p->steps[k];
+        const struct plan_step *ps = s->plan;
+        if (r && r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+        for (int e = 0; e < ps->n_in; e++)
+            bufs[e] = cpu_address(p, f, &ps->in[e]);
+        for (int e = 0; e < ps->n_out; e++)
+            bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
+        if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
+        RETURN_IF_ERR(s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs));
+        if (r && r->profile) {
+            int64_t now = clock_ns();
+            add_row(r, s, at, now, zero);
+            at = now;
+        }
+    }
+    return ST_OK;
+}
+
+// ---- loading
+
+static int64_t step_bytes(const struct plan_step *s) {
+    int64_t n = 0;
+    for (int k = 0; k < s->n_in; k++)
+        n += s->in[k].size_bytes;
+    for (int k = 0; k < s->n_out; k++)
+        n += s->out[k].size_bytes;
+    return n;
+}
+
+static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
+    int n;
+    const struct cpu_impl *const *impls = cpu_impls(&n);
+    const char *why = "";
+    if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
+        return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
+                      s->plan->instr->name, MAX_BUFS);
+    s->bytes = step_bytes(s->plan);
+    s->packed_in = -1;
+    for (int k = 0; k < n; k++) {
+        if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
+        s->impl = impls[k];
+        return st_note(impls[k]->open(x, s), "instruction '%s'", s->plan->instr->name);
+    }
+    return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
+}
+
+static status_t bind_plan(struct cpu_exe *x, struct plan *plan, struct cpu_plan **out) {
+    struct cpu_plan *p = arena_new_of(&x->arena, struct cpu_plan);
+    p->plan = plan;
+    p->steps = arena_zarray(&x->arena, struct cpu_step, plan->n_steps + 1);
+    *out = p;
+    for (int k = 0; k < plan->n_steps; k++) {
+        struct cpu_step *s = &p->steps[k];
+        s->plan = &plan->steps[k];
+        RETURN_IF_ERR(bind_step(x, s));
+        if (!s->plan->called) continue;
+        s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
+        for (int c = 0; c < s->plan->instr->n_called; c++)
+            RETURN_IF_ERR(bind_plan(x, s->plan->called[c], &s->called[c]));
+    }
+    return ST_OK;
+}
+
+static void close_plan(struct cpu_plan *p) {
+    if (!p) return;
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        struct cpu_step *s = &p->steps[k];
+        if (s->impl) s->impl->close(s);
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            close_plan(s->called[c]);
+    }
+}
+
+static void cpu_unload(struct dev_exe *base) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    close_plan(x->main);
+    close_plan(x->prepare);
+    code_free(x->code);
+    code_free(x->prepare_code);
+    free(x->memory);
+    free(x->scratch);
+    executable_free(x->exe);
+    arena_done(&x->arena);
+    free(x);
+}
+
+static status_t load_into(struct cpu_exe *x) {
+    struct plan *main, *prepare;
+    const struct executable *e = x->exe;
+    RETURN_IF_ERR(plan_make(&x->arena, e->main->entry, &main));
+    RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
+    if (e->kernels.object.n) RETURN_IF_ERR(code_load(e->kernels.object, &x->code));
+    if (e->prepare_kernels.object.n)
+        RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
+    x->kernels = &e->kernels;
+    x->binding = x->code;
+    RETURN_IF_ERR(bind_plan(x, main, &x->main));
+    x->kernels = &e->prepare_kernels;
+    x->binding = x->prepare_code;
+    RETURN_IF_ERR(bind_plan(x, prepare, &x->prepare));
+    x->memory_bytes = main->arena_bytes;
+    if (posix_memalign(&x->memory, 64, (size_t)x->memory_bytes + 64)) x->memory = NULL;
+    if (posix_memalign(&x->scratch, 64, (size_t)x->scratch_bytes + 64)) x->scratch = NULL;
+    if (!x->memory || !x->scratch)
+        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for a working set of %lld bytes",
+                      (long long)(x->memory_bytes + x->scratch_bytes));
+    x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
+    return ST_OK;
+}
+
+static status_t cpu_load(struct device *d, struct executable *exe, struct dev_exe **out) {
+    struct cpu_exe *x = calloc(1, sizeof *x);
+    if (!x) {
+        executable_free(exe);
+        return st_oom();
+    }
+    x->base = (struct dev_exe){d, exe};
+    x->exe = exe;
+    x->strict = strstr(exe->options_text, "precision=strict") != NULL;
+    if (strcmp(exe->target_id, cpu_target()->id) != 0) {
+        status_t st =
+            st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
+                   exe->target_id, cpu_target()->id);
+        cpu_unload(&x->base);
+        return st;
+    }
+    status_t st = load_into(x);
+    if (st)
+        cpu_unload(&x->base);
+    else
+        *out = &x->base;
+    return st;
+}
+
+// ---- weights
+
+static void cpu_release(struct dev_weights *base) {
+    struct cpu_weights *w = (struct cpu_weights *)base;
+    for (int k = 0; k < w->n_bound; k++)
+        free(w->bound[k]);
+    for (int k = 0; k < w->n_packed; k++)
+        free(w->packed[k]);
+    free(w->bound);
+    free(w->packed);
+    free(w);
+}
+
+static void *aligned(int64_t n) {
+    void *p = NULL;
+    return posix_memalign(&p, 64, (size_t)n + 64) ? NULL : p;
+}
+
+// Is bound parameter k read by any step that does not read it packed, or by the root?
+static bool read_plain(const struct cpu_plan *p, int param) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        const struct cpu_step *s = &p->steps[k];
+        for (int e = 0; e < s->plan->n_in; e++)
+            if (s->plan->in[e].where == SLICE_PARAM && s->plan->in[e].index == param &&
+                e != s->packed_in)
+                return true;
+    }
+    for (int k = 0; k < p->plan->n_root; k++)
+        if (p->plan->root[k].where == SLICE_PARAM && p->plan->root[k].index == param) return true;
+    return false;
+}
+
+static status_t keep_bound(struct cpu_exe *x, struct cpu_weights *w, int k, const void *value,
+                           int64_t bytes) {
+    const struct cpu_plan *p = x->main;
+    for (int i = 0; i < p->plan->n_steps; i++) {
+        struct cpu_step *s = &p->steps[i];
+        if (s->packed_in < 0 || s->plan->in[s->packed_in].where != SLICE_PARAM ||
+            s->plan->in[s->packed_in].index != k)
+            continue;
+        int64_t n = s->impl->pack_bytes(s);
+        void *packed = w->packed[s->pack_slot] = aligned(n);
+        if (!packed)
+            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of prepared weights",
+                          (long long)n);
+        w->base.bytes += n;
+        RETURN_IF_ERR(s->impl->pack(x, s, value, packed));
+    }
+    if (!read_plain(p, k)) return ST_OK;
+    if (!(w->bound[k] = aligned(bytes)))
+        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of weights",
+                      (long long)bytes);
+    if (bytes) memcpy(w->bound[k], value, (size_t)bytes);
+    w->base.bytes += bytes;
+    return ST_OK;
+}
+
+static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n,
+                            struct cpu_weights *w) {
+    const struct plan *p = x->prepare->plan;
+    struct arena a = {0};
+    const void **params = arena_zarray(&a, const void *, p->n_params + 1);
+    void *memory = aligned(p->arena_bytes);
+    status_t st =
+        memory ? ST_OK
+               : st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes while preparing weights",
+                        (long long)p->arena_bytes);
+    for (int k = 0; k < p->n_params && !st; k++) {
+        const struct hlo_instr *q = x->exe->prepare->entry->params.v[k];
+        if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape)) {
+            st = st_new(ST_INVALID_ARGUMENT, "weight %lld ('%s') is missing or has the wrong size",
+                        (long long)q->param_index, q->name);
+            break;
+        }
+        params[k] = weights[q->param_index].p;
+    }
+    struct cpu_frame f = {.params = params, .memory = memory};
+    if (!st) st = cpu_run_plan(x, x->prepare, &f);
+    for (int k = 0; k < p->n_root && !st; k++)
+        st = keep_bound(x, w, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
+    free(memory);
+    arena_done(&a);
+    return st;
+}
+
+static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
+                            struct dev_weights **out) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    struct cpu_weights *w = calloc(1, sizeof *w);
+    if (!w) return st_oom();
+    w->base.exe = base;
+    w->n_bound = x->prepare->plan->n_root;
+    w->n_packed = x->n_packs;
+    w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
+    w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
+    status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
+    if (st)
+        cpu_release(&w->base);
+    else
+        *out = &w->base;
+    return st;
+}
+
+// ---- run
+
+static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const struct dev_run *r) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    struct cpu_weights *w = (struct cpu_weights *)wbase;
+    const struct plan *p = x->main->plan;
+    const void *params[1024];
+    if (p->n_params > 1024) return st_new(ST_UNIMPLEMENTED, "more than 1024 parameters");
+    int n_bound = w ? w->n_bound : 0;
+    for (int k = 0; k < p->n_params; k++)
+        params[k] = k < n_bound ? w->bound[k] : r->in[k - n_bound];
+    struct cpu_frame f = {.params = params, .memory = x->memory, .weights = w, .run = r};
+    RETURN_IF_ERR(cpu_run_plan(x, x->main, &f));
+    copy_leaves(x->main, &f, p->root, r->out, p->n_root);
+    x->stats.runs++;
+    return ST_OK;
+}
+
+static struct dev_stats cpu_stats(const struct dev_exe *base) {
+    return ((const struct cpu_exe *)base)->stats;
+}
+
+static void explain(const struct cpu_plan *p, struct strbuf *out, int depth) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        const struct cpu_step *s = &p->steps[k];
+        strbuf_printf(out, "%*s%-40s %s\n", depth * 2, "", s->plan->instr->name,
+                      s->detail ? s->detail : s->impl->name);
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            explain(s->called[c], out, depth + 1);
+    }
+}
+static void cpu_explain(const struct dev_exe *base, struct strbuf *out) {
+    const struct cpu_exe *x = (const struct cpu_exe *)base;
+    plan_print(out, x->main->plan);
+    strbuf_puts(out, "\nimplementations:\n");
+    explain(x->main, out, 1);
+}
+
+static status_t cpu_open(struct device **out) {
+    extern const struct dev_vtable cpu_vtable;
+    struct cpu_device *d = calloc(1, sizeof *d);
+    if (!d) return st_oom();
+    d->base.vt = &cpu_vtable;
+    *out = &d->base;
+    return ST_OK;
+}
+static void cpu_close(struct device *d) {
+    free(d);
+}
+static const struct target *target(struct device *d) {
+    (void)d;
+    return cpu_target();
+}
+extern const struct dev_vtable cpu_vtable;
+const struct dev_vtable cpu_vtable = {"cpu",    cpu_open,   cpu_close,   target,
+                                      cpu_load, cpu_unload, cpu_prepare, cpu_release,
+                                      cpu_run,  cpu_stats,  cpu_explain};

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ordered list (D8), and the three implementations that need no library: control flow,
+// generated kernels, and the reference evaluator, which always accepts.
+#include <stdlib.h>
+
+#include "compiler/codegen/abi.h"
+#include "compiler/eval.h"
+#include "compiler/ops/index.h"
+#include "devices/cpu/cpu.h"
+
+static const struct cpu_impl *const list[] = {&cpu_impl_control, &cpu_impl_onednn, &cpu_impl_kernel,
+                                              &cpu_impl_reference};
+const struct cpu_impl *const *cpu_impls(int *n) {
+    *n = (int)(sizeof list / sizeof list[0]);
+    return list;
+}
+
+// ---- kernels
+
+struct kernel_state {
+    hlod_kernel_fn fn;
+    const struct kernel_info *info;
+    void *scratch;
+};
+
+static const struct kernel_info *find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
+    for (int k = 0; x->kernels && k < x->kernels->n; k++)
+        if (strcmp(x->kernels->k[k].instr, i->name) == 0) return &x->kernels->k[k];
+    return NULL;
+}
+static bool kernel_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    *why = "no kernel was generated";
+    return find_kernel(x, i) != NULL;
+}
+static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
+    k->info = find_kernel(x, s->plan->instr);
+    void *symbol = x->binding ? code_symbol(x->binding, k->info->symbol) : NULL;
+    if (!symbol)
+        return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", k->info->symbol);
+    memcpy(&k->fn, &symbol, sizeof k->fn);
+    if (k->info->scratch_bytes)
+        k->scratch = arena_alloc_aligned(
+            &x->arena, (size_t)(k->info->scratch_bytes + 63) / 64 * 64 * (size_t)cpu_threads(), 64);
+    s->flops = k->info->flops;
+    s->bytes = k->info->bytes;
+    s->detail = "kernel";
+    s->state = k;
+    return ST_OK;
+}
+struct kernel_call {
+    const struct kernel_state *k;
+    void **bufs;
+};
+static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct kernel_call *c = ctx;
+    char *scratch = c->k->scratch;
+    c->k->fn(c->bufs, begin, end,
+             scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL);
+}
+static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    (void)x;
+    const struct kernel_state *k = s->state;
+    struct kernel_call c = {k, bufs};
+    // A unit's share of the work decides whether waking the other thread pays: about 20 us.
+    int64_t work = k->info->flops + k->info->bytes,
+            per_unit = k->info->extent > 0 ? work / k->info->extent : 0;
+    cpu_parallel(kernel_part, &c, k->info->extent, per_unit > 0 ? 60000 / per_unit + 1 : 1);
+    return ST_OK;
+}
+static void nothing(struct cpu_step *s) {
+    (void)s;
+}
+const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open, nothing,
+                                         kernel_run, NULL,           NULL};
+
+// ---- control flow: called plans run here, on the device; nothing goes to the daemon
+
+static bool control_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not control flow";
+    return i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL;
+}
+static status_t control_open(struct cpu_exe *x, struct cpu_step *s) {
+    (void)x;
+    s->detail = "control";
+    return ST_OK;
+}
+static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    (void)x, (void)s, (void)bufs;
+    return st_new(ST_INTERNAL, "control steps are run by cpu_run_plan");
+}
+const struct cpu_impl cpu_impl_control = {
+    "control", control_accepts, control_open, nothing, control_run, NULL, NULL};
+
+// ---- the reference evaluator
+
+static bool reference_accepts(const struct cpu_exe *x, const struct hlo_instr *i,
+                              const char **why) {
+    (void)x, (void)i, (void)why;
+    return true;
+}
+static status_t reference_open(struct cpu_exe *x, struct cpu_step *s) {
+    (void)x;
+    s->detail = "reference";
+    return hlo_op_info(s->plan->instr->op)->eval
+               ? ST_OK
+               : st_new(ST_UNIMPLEMENTED, "instruction '%s' (%s%s%s): the CPU device cannot run %s",
+                        s->plan->instr->name,
+                        s->plan->instr->op_type ? s->plan->instr->op_type : "",
+                        s->plan->instr->op_name ? " " : "",
+                        s->plan->instr->op_name ? s->plan->instr->op_name : "",
+                        hlo_op_name(s->plan->instr->op));
+}
+// A buffer in its layout as a literal in logical order, and back; padding is written as zero.
+static struct literal *to_logical(struct arena *a, const struct shape *s, void *buf) {
+    struct literal *l = lit_borrow(a, s, buf);
+    if (layout_is_default(s->layout, s->rank)) return l;
+    struct literal *r = lit_new(a, s);
+    r->shape = l->shape;
+    int64_t k = 0;
+    EACH_INDEX(x, s) element_copy(r, k++, l, shape_offset(s, x));
+    return r;
+}
+static void from_logical(const struct shape *s, const struct literal *l, void *buf) {
+    if (layout_is_default(s->layout, s->rank)) {
+        if (l->size_bytes) memcpy(buf, l->data, l->size_bytes);
+        return;
+    }
+    struct literal to = {.shape = l->shape, .data = buf};
+    int64_t k = 0;
+    memset(buf, 0, (size_t)shape_bytes(s));
+    EACH_INDEX(x, s) element_copy(&to, shape_offset(s, x), l, k++);
+}
+static struct literal *gather_leaves(struct arena *a, const struct shape *s, void **bufs, int *k) {
+    if (!shape_is_tuple(s)) return to_logical(a, s, bufs[(*k)++]);
+    struct literal **e = arena_array(a, struct literal *, s->n_elems + 1);
+    for (int i = 0; i < s->n_elems; i++)
+        e[i] = gather_leaves(a, s->elems[i], bufs, k);
+    return lit_tuple(a, s, e);
+}
+static void scatter_leaves(const struct shape *s, const struct literal *l, void **bufs, int *k) {
+    if (!shape_is_tuple(s)) from_logical(s, l, bufs[(*k)++]);
+    for (int i = 0; i < s->n_elems; i++)
+        scatter_leaves(s->elems[i], l->elems[i], bufs, k);
+}
+static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    struct arena a = {0};
+    struct hlo_eval ev = hlo_eval_begin(&a);
+    const struct hlo_instr *i = s->plan->instr;
+    struct literal **in = arena_array(&a, struct literal *, i->n_operands + 1), *out = NULL;
+    int k = 0, r = s->plan->n_in;
+    for (int p = 0; p < i->n_operands; p++)
+        in[p] = gather_leaves(&a, i->operands[p]->shape, bufs, &k);
+    status_t st = hlo_op_info(i->op)->eval(&ev, i, in, &out);
+    if (!st) scatter_leaves(i->shape, out, bufs, &r);
+    arena_done(&a);
+    x->stats.reference_steps++;
+    return st;
+}
+const struct cpu_impl cpu_impl_reference = {
+    "reference", reference_accepts, reference_open, nothing, reference_run, NULL, NULL};

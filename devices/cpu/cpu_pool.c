@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compute pool is OpenMP's (docs/decisions/0002): the library's parallel regions use the same
+// threads, so the machine is never oversubscribed.
+#include <omp.h>
+
+#include "devices/cpu/cpu.h"
+
+int cpu_threads(void) {
+    return omp_get_max_threads();
+}
+
+void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
+                  int64_t extent, int64_t grain) {
+    int n = cpu_threads();
+    if (extent < 2 * (grain > 0 ? grain : 1) || n == 1) {
+        fn(ctx, 0, extent, 0);
+        return;
+    }
+#pragma omp parallel num_threads(n)
+    {
+        int64_t t = omp_get_thread_num(), count = omp_get_num_threads();
+        int64_t begin = extent * t / count, end = extent * (t + 1) / count;
+        if (begin < end) fn(ctx, begin, end, (int)t);
+    }
+}

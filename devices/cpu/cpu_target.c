@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Describes this CPU as a compile target. The id names what the code depends on: instruction sets
+// that are really there, the channel block of library layouts, the kernel ABI and the version of
+// the implementation choices, so that an entry made on one machine is used on another exactly when
+// it would be made the same there. HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one
+// without.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "compiler/codegen/abi.h"
+#include "devices/cpu/cpu.h"
+
+enum { COST_VERSION = 1 }; // raise when the choice between implementations changes
+
+const struct target *cpu_target(void) {
+    static struct target t;
+    static char id[256];
+    if (t.id) return &t;
+    __builtin_cpu_init();
+    const char *forced = getenv("HLOD_CPU_ISA");
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (forced && strcmp(forced, "avx2") == 0) avx512 = false;
+    t.kind = "cpu";
+    t.llvm_triple = t.llvm_cpu = t.llvm_features = "";
+    t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
+    t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
+    t.threads = cpu_threads();
+    t.max_fusion_operands = 32;
+    t.library_accepts = cpu_library_accepts;
+    t.wants_blocked = cpu_wants_blocked;
+    snprintf(id, sizeof id, "cpu:x86-64:%s:block%d:abi%d:cost%d",
+             avx512 ? "avx512f+bw+dq+vl"
+             : avx2 ? "avx2+fma"
+                    : "sse2",
+             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION);
+    t.id = id;
+    return &t;
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo-run: compiles one file for a device, runs it, and compares with the reference evaluator or
+// times it. A developer's tool; users have `hlo`.
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "compiler/eval.h"
+#include "devices/device.h"
+
+static const char usage[] = "usage: hlo-run [OPTION...] FILE.hlo|FILE.onnx\n"
+                            "  --bind N=1,S=128     sizes of symbolic dimensions\n"
+                            "  --device KIND        cpu (default)\n"
+                            "  --precision strict   no Winograd, no reassociation\n"
+                            "  --in FILE            raw little-endian input; repeat for each input "
+                            "(default: seeded random)\n"
+                            "  --out FILE           write all results, raw, one after the other\n"
+                            "  --compare            compare with the reference evaluator\n"
+                            "  --time N             median of N runs\n"
+                            "  --profile            a row per step\n"
+                            "  --plan               the plan and how each step runs\n"
+                            "  --loop               for benchmarks: reads a number of runs per "
+                            "line on stdin, answers their times in ms\n"
+                            "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
+
+struct args {
+    const char *path, *bind, *device, *precision, *out;
+    const char *in[64];
+    int n_in, time;
+    bool compare, profile, plan, loop;
+};
+struct loaded {
+    struct arena arena;
+    struct span file;
+    struct ingest_result src;
+    struct device *dev;
+    struct dev_exe *exe;
+    struct dev_weights *weights;
+    struct span *spans;
+    void **in, **out;
+    int n_in, n_out;
+};
+
+static status_t map_file(const char *path, struct span *out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat sb;
+    if (fd < 0) return st_errno(2, path);
+    if (fstat(fd, &sb) || sb.st_size == 0) {
+        close(fd);
+        return st_new(ST_INVALID_ARGUMENT, "%s: empty", path);
+    }
+    void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (p == MAP_FAILED) return st_new(ST_RESOURCE_EXHAUSTED, "%s: cannot be mapped", path);
+    *out = (struct span){p, (size_t)sb.st_size};
+    return ST_OK;
+}
+
+static status_t parse_bindings(struct arena *a, const char *text, struct lower_request *req) {
+    struct str all = str_of(text), item, name;
+    VEC(struct dim_binding) v = {0};
+    while (text && str_cut(&all, ',', &item)) {
+        struct dim_binding b;
+        if (!str_cut(&item, '=', &name) || !str_to_i64(item, &b.size))
+            return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
+        b.symbol = arena_strndup(a, name.p, name.n);
+        avec_push(a, &v, b);
+    }
+    req->bindings = v.v;
+    req->n_bindings = (int32_t)v.n;
+    return ST_OK;
+}
+
+// Uniform in [-1, 1) for floats, small integers otherwise: xorshift64*, the same on every machine.
+static void fill_random(struct literal *l, uint64_t seed) {
+    uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+    for (int64_t k = 0, n = shape_elements(l->shape); k < n; k++) {
+        x ^= x >> 12, x ^= x << 25, x ^= x >> 27;
+        double u = (double)((x * 0x2545f4914f6cdd1du) >> 11) / 9007199254740992.0;
+        if (dtype_is_int(l->shape->dtype) || l->shape->dtype == DT_PRED)
+            lit_set_i64(l, k, (int64_t)(u * 2));
+        else
+            lit_set_c128(l, k, 2 * u - 1, 0);
+    }
+}
+
+static status_t load(const struct args *a, struct loaded *l) {
+    struct lower_request req = {.entry_name = "main"};
+    struct compile_options opt = {.precision = a->precision && strcmp(a->precision, "strict") == 0
+                                                   ? PRECISION_STRICT
+                                                   : PRECISION_DEFAULT,
+                                  .disable_passes = "",
+                                  .disable_rules = "",
+                                  .verify_each = true};
+    struct executable *e;
+    RETURN_IF_ERR(map_file(a->path, &l->file));
+    RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
+    RETURN_IF_ERR(parse_bindings(&l->arena, a->bind, &req));
+    req.program = l->src.program;
+    RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
+    RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
+    fprintf(stderr,
+            "compiled in %.1f ms: before entry=%lld total=%lld, after entry=%lld total=%lld "
+            "fusions=%lld, prepare entry=%lld, peak %.1f MB of %.1f MB\n",
+            (double)e->compile_ns / 1e6, (long long)e->before.entry, (long long)e->before.total,
+            (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
+            (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
+            (double)e->values_bytes / 1e6);
+    RETURN_IF_ERR(dev_load(l->dev, e, &l->exe));
+    l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
+    for (int k = 0; k < l->src.n_weights; k++) {
+        const struct weight *w = &l->src.weights[k];
+        l->spans[k] = (struct span){(w->sidecar ? l->src.sidecar.p : l->file.p) + w->offset,
+                                    (size_t)w->size_bytes};
+    }
+    int64_t start = clock_ns();
+    RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, &l->weights));
+    fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", (double)(clock_ns() - start) / 1e6,
+            (double)l->weights->bytes / 1e6);
+    return ST_OK;
+}
+
+static status_t buffers(const struct args *a, struct loaded *l) {
+    const struct hlo_computation *c = l->exe->exe->main->entry;
+    l->in = arena_zarray(&l->arena, void *, c->params.n + 1);
+    for (size_t k = 0; k < c->params.n; k++) {
+        const struct hlo_instr *p = c->params.v[k];
+        if (p->param_kind == PARAM_BOUND) continue;
+        struct literal *v = lit_new(&l->arena, p->shape);
+        if (l->n_in < a->n_in) {
+            struct span f;
+            RETURN_IF_ERR(map_file(a->in[l->n_in], &f));
+            if (f.n != v->size_bytes)
+                return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, input %d needs %zu",
+                              a->in[l->n_in], f.n, l->n_in, v->size_bytes);
+            memcpy(v->data, f.p, f.n);
+        } else {
+            fill_random(v, (uint64_t)l->n_in + 7);
+        }
+        l->in[l->n_in++] = v->data;
+    }
+    l->n_out = shape_leaves(c->root->shape);
+    l->out = arena_zarray(&l->arena, void *, l->n_out + 1);
+    for (int k = 0; k < l->n_out; k++)
+        l->out[k] = arena_alloc_aligned(
+            &l->arena, (size_t)shape_bytes(shape_leaf(c->root->shape, k)) + 64, 64);
+    return ST_OK;
+}
+
+static status_t run_once(struct loaded *l, struct profile *p, int64_t *ns) {
+    struct dev_run r = {.in = (const void *const *)l->in, .out = l->out, .profile = p};
+    int64_t start = clock_ns();
+    status_t st = dev_run(l->exe, l->weights, &r);
+    *ns = clock_ns() - start;
+    return st;
+}
+
+// The program lowered again, without any pass, through the evaluator.
+static status_t compare(const struct args *a, struct loaded *l, int *rc) {
+    struct lower_request req = {.entry_name = "main", .program = l->src.program};
+    struct hlo_module *m;
+    struct literal *want;
+    RETURN_IF_ERR(parse_bindings(&l->arena, a->bind, &req));
+    RETURN_IF_ERR(frontend_lower(l->src.format, &req, &m));
+    const struct hlo_computation *c = m->entry;
+    struct literal **args = arena_array(&l->arena, struct literal *, c->params.n + 1);
+    int input = 0;
+    for (size_t k = 0; k < c->params.n; k++) {
+        const struct hlo_instr *p = c->params.v[k];
+        args[k] =
+            lit_borrow(&l->arena, p->shape,
+                       p->param_kind == PARAM_WEIGHT ? (const void *)l->spans[p->param_index].p
+                                                     : l->in[input++]);
+    }
+    struct hlo_eval ev = hlo_eval_begin(&l->arena);
+    RETURN_IF_ERR(hlo_eval_module(&ev, m, args, (int)c->params.n, &want));
+    for (int k = 0; k < l->n_out; k++) {
+        const struct shape *s = shape_leaf(c->root->shape, k);
+        const struct literal *w = shape_is_tuple(want->shape) ? want->elems[k] : want;
+        struct literal *got = lit_borrow(&l->arena, s, l->out[k]);
+        double worst = 0, scale = 0;
+        for (int64_t e = 0, n = shape_elements(s); e < n; e++) {
+            double x[2], y[2];
+            lit_get_c128(w, e, x);
+            lit_get_c128(got, e, y);
+            for (int p = 0; p < 2; p++) {
+                if (isfinite(x[p]) && fabs(x[p]) > scale) scale = fabs(x[p]);
+                double d = (isnan(x[p]) && isnan(y[p])) || x[p] == y[p] ? 0 : fabs(x[p] - y[p]);
+                if (!(d <= worst)) worst = d;
+            }
+        }
+        double relative = scale > 0 ? worst / scale : worst;
+        printf("result %d: max error %.3g of scale %.3g (%.3g)\n", k, worst, scale, relative);
+        if (!(relative <= 1e-4)) *rc = 6;
+    }
+    hlo_module_free(m);
+    return ST_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static status_t work(const struct args *a, struct loaded *l, int *rc) {
+    int64_t ns;
+    RETURN_IF_ERR(load(a, l));
+    RETURN_IF_ERR(buffers(a, l));
+    RETURN_IF_ERR(run_once(l, NULL, &ns));
+    fprintf(stderr, "first run %.3f ms, %lld reference steps\n", (double)ns / 1e6,
+            (long long)dev_stats(l->exe).reference_steps);
+    if (a->plan) {
+        struct strbuf b = {0};
+        l->exe->dev->vt->explain(l->exe, &b);
+        fputs(strbuf_cstr(&b), stdout);
+        strbuf_done(&b);
+    }
+    if (a->compare) RETURN_IF_ERR(compare(a, l, rc));
+    if (a->time > 0) {
+        int64_t *t = arena_array(&l->arena, int64_t, a->time);
+        for (int k = 0; k < a->time; k++)
+            RETURN_IF_ERR(run_once(l, NULL, &t[k]));
+        qsort(t, (size_t)a->time, sizeof *t, by_value);
+        printf("run ms: median %.3f min %.3f max %.3f of %d\n", (double)t[a->time / 2] / 1e6,
+               (double)t[0] / 1e6, (double)t[a->time - 1] / 1e6, a->time);
+    }
+    if (a->profile) {
+        struct profile p = {.rows = arena_zarray(&l->arena, struct profile_row, 4096), .cap = 4096};
+        RETURN_IF_ERR(run_once(l, &p, &ns));
+        for (int k = 0; k < p.n; k++)
+            printf("%9.3f ms  %8.1f GF/s  %-28s %-36s %s\n", (double)p.rows[k].ns / 1e6,
+                   p.rows[k].ns ? (double)p.rows[k].flops / (double)p.rows[k].ns : 0,
+                   p.rows[k].name, p.rows[k].impl, p.rows[k].op);
+    }
+    char line[64];
+    while (a->loop && fgets(line, sizeof line, stdin)) {
+        int64_t n = 0;
+        str_to_i64(str_trim(str_of(line)), &n);
+        for (int64_t k = 0; k < n; k++) {
+            RETURN_IF_ERR(run_once(l, NULL, &ns));
+            printf("%.4f%c", (double)ns / 1e6, k + 1 < n ? ' ' : '\n');
+        }
+        fflush(stdout);
+    }
+    if (a->out) {
+        FILE *f = fopen(a->out, "wbe");
+        if (!f) return st_errno(2, a->out);
+        for (int k = 0; k < l->n_out; k++)
+            fwrite(l->out[k], 1,
+                   (size_t)shape_bytes(shape_leaf(l->exe->exe->main->entry->root->shape, k)), f);
+        if (fclose(f)) return st_errno(5, a->out);
+    }
+    return ST_OK;
+}
+
+int main(int argc, char **argv) {
+    struct args a = {0};
+    for (int k = 1; k < argc; k++) {
+        const char *o = argv[k], *v = k + 1 < argc ? argv[k + 1] : NULL;
+        bool takes = true;
+        if (v && strcmp(o, "--bind") == 0)
+            a.bind = v;
+        else if (v && strcmp(o, "--device") == 0)
+            a.device = v;
+        else if (v && strcmp(o, "--precision") == 0)
+            a.precision = v;
+        else if (v && strcmp(o, "--out") == 0)
+            a.out = v;
+        else if (v && strcmp(o, "--time") == 0)
+            a.time = (int)strtol(v, NULL, 10);
+        else if (v && strcmp(o, "--in") == 0 && a.n_in < 64)
+            a.in[a.n_in++] = v;
+        else
+            takes = false;
+        if (takes) {
+            k++;
+            continue;
+        }
+        if (strcmp(o, "--compare") == 0)
+            a.compare = true;
+        else if (strcmp(o, "--profile") == 0)
+            a.profile = true;
+        else if (strcmp(o, "--plan") == 0)
+            a.plan = true;
+        else if (strcmp(o, "--loop") == 0)
+            a.loop = true;
+        else if (strcmp(o, "--help") == 0)
+            return fputs(usage, stdout) < 0;
+        else if (o[0] == '-')
+            return fprintf(stderr, "hlo-run: unknown option %s\n%s", o, usage), 2;
+        else
+            a.path = o;
+    }
+    if (!a.path) return fputs(usage, stderr), 2;
+    struct loaded l = {0};
+    int rc = 0;
+    status_t st = work(&a, &l, &rc);
+    if (st) {
+        fprintf(stderr, "hlo-run: %s: %s: %s\n", a.path, st_code_name(st_code(st)), st_message(st));
+        rc = st_code(st) == ST_INVALID_ARGUMENT || st_code(st) == ST_NOT_FOUND ? 3 : 5;
+        st_drop(st);
+    }
+    dev_release(l.weights);
+    dev_unload(l.exe);
+    dev_close(l.dev);
+    if (l.file.p) munmap((void *)(uintptr_t)l.file.p, l.file.n);
+    arena_done(&l.arena);
+    return rc;
+}
