@@ -233,6 +233,7 @@ status_t job_bind(struct job *j, bool *out_wait) {
         return ST_OK;
     }
     const Hlod__V1__Signature *sig = j->model->rec->signature;
+    if (j->spec.kind == JOB_RUN) RETURN_IF_ERR(job_check_inputs(j));
     size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
     struct key_shape *shapes = arena_array(&j->arena, struct key_shape, n + 1);
     for (size_t i = 0; i < n; i++) {

@@ -47,10 +47,11 @@ static status_t input_error(int reason, const char *fmt, const char *name) {
     return st;
 }
 
-// The given inputs in signature order. Names are of the model that was asked for; shapes of the
-// executable.
-static status_t order_inputs(struct job *j, const struct job_input **out) {
-    const Hlod__V1__Signature *names = j->model->rec->signature, *sig = j->exe->info->signature;
+// The given inputs in signature order. Names are of the model that was asked for; shapes are of
+// `sig`, the executable's or the model's own (whose symbols fit any size).
+static status_t order_inputs(struct job *j, const Hlod__V1__Signature *sig,
+                             const struct job_input **out) {
+    const Hlod__V1__Signature *names = j->model->rec->signature;
     if (!sig || sig->n_inputs != names->n_inputs)
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
     for (size_t i = 0; i < sig->n_inputs; i++)
@@ -84,7 +85,7 @@ static status_t order_inputs(struct job *j, const struct job_input **out) {
                                     name, want->n_dims, in->rank),
                              HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
         for (size_t d = 0; d < want->n_dims; d++)
-            if (want->dims[d]->size != in->dims[d])
+            if (want->dims[d]->size >= 0 && want->dims[d]->size != in->dims[d])
                 return st_reason(st_new(ST_INVALID_ARGUMENT,
                                         "input '%s', dimension %zu: expected %" PRId64
                                         ", found %" PRId64,
@@ -92,6 +93,13 @@ static status_t order_inputs(struct job *j, const struct job_input **out) {
                                  HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
     }
     return ST_OK;
+}
+
+status_t job_check_inputs(struct job *j) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    const struct job_input **in =
+        arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
+    return order_inputs(j, sig, in);
 }
 
 static status_t order_outputs(struct job *j) {
@@ -167,7 +175,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
 static void send_run(struct job *j) {
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, j->model->rec->signature->n_inputs + 1);
-    status_t st = order_inputs(j, in);
+    status_t st = order_inputs(j, j->exe->info->signature, in);
     if (!st) st = order_outputs(j);
     if (st) {
         job_finish(j, st);
@@ -248,7 +256,7 @@ void job_run(struct job *j) {
     if (!j->checked) { // refuse before any waiting
         const struct job_input **in = arena_array(&j->arena, const struct job_input *,
                                                   j->model->rec->signature->n_inputs + 1);
-        status_t st = order_inputs(j, in);
+        status_t st = order_inputs(j, j->exe->info->signature, in);
         if (!st) st = order_outputs(j);
         if (st) {
             job_finish(j, st);

@@ -134,7 +134,9 @@ void job_event(struct job *j, Hlod__V1__Event *e);
 void job_timing(struct job *j, const char *name, int64_t ns);
 void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
 status_t job_bind(struct job *j, bool *out_wait)
-    MUST_CHECK;                    // job_resolve.c: shapes -> key; wait: no target known yet
+    MUST_CHECK; // job_resolve.c: shapes -> key; wait: no target known yet
+status_t job_check_inputs(struct job *j)
+    MUST_CHECK;                    // job_run.c: against the model's signature, before any compile
 void job_run(struct job *j);       // job_run.c
 void job_inspect(struct job *j);   // job_run.c
 void job_drop_call(struct job *j); // job_run.c: nobody waits for the call any more

@@ -159,6 +159,13 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     return (ssize_t)n;
 }
 
+// Events that only say what was known already: they wait in the buffer, so that a refusal that
+// follows is still a proper error reply.
+static bool holds_back(const Hlod__V1__Event *e) {
+    return (e->kind_case == HLOD__V1__EVENT__KIND_INGEST && e->ingest->hit) ||
+           (e->kind_case == HLOD__V1__EVENT__KIND_COMPILED && e->compiled->cache_hit);
+}
+
 static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
     if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) {
         strbuf_printf(&r->out, "{\"tMs\":%.3f,\"result\":", e->t_ms);
@@ -167,6 +174,7 @@ static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
     } else
         json_print(&r->out, &e->base);
     strbuf_putc(&r->out, '\n');
+    if (!r->stream_open && holds_back(e)) return;
     if (!r->stream_open) {
         r->stream_open = true;
         set_response(

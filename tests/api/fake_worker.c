@@ -124,7 +124,9 @@ static char *blob_text(const Hlod__Wire__Blob *b, struct frame *f) {
     return out;
 }
 
-static Hlod__V1__TensorSpec *spec(const char *line, Hlod__Wire__Binding **b, size_t n_b) {
+static Hlod__V1__TensorSpec *spec(const char *at, Hlod__Wire__Binding **b, size_t n_b) {
+    char line[300];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at, "\n"), at);
     char name[64], dtype[16], dims[128] = "";
     if (sscanf(line, "%63s %15s %127s", name, dtype, dims) < 2) abort();
     Hlod__V1__TensorSpec *t = calloc(1, sizeof *t);

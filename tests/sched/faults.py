@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
+Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
+import argparse, glob, hashlib, json, os, signal, socket, struct, sys, threading, time, traceback
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
+from run import Daemon
+
+def model(*lines):
+    return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
+
+def request(digest, n=1, **options):
+    return {"model": digest, "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4], "data": [1.0] * (4 * n)}], "options": options}
+
+def put(d, *lines):
+    status, r = d.json("POST", "/v1/executables?shape=x=1x4", model(*lines))
+    assert status == 200, r
+    return r["sourceDigest"], r["digest"]
+
+def run_ok(d, digest, n=1):
+    status, r = d.json("POST", "/v1/run", request(digest, n))
+    assert status == 200 and r["outputs"][0]["data"] == [2.0] * (4 * n), r
+    return r
+
+def pid(d):
+    return d.json("GET", "/v1/devices")[1]["devices"][0]["workerPid"]
+
+def in_thread(fn, *args):
+    out = []
+    t = threading.Thread(target=lambda: out.append(fn(*args)))
+    t.start()
+    return t, out
+
+def metric(d, name):
+    for line in d.call("GET", "/metrics")[2].decode().split("\n"):
+        if line.startswith(name + " "):
+            return float(line.split()[1])
+    raise AssertionError(name)
+
+def crash_in_run(d):
+    good, _ = put(d)
+    bad, _ = put(d, "run_ms 20", "crash run")
+    run_ok(d, good)
+    status, r = d.json("POST", "/v1/run", request(bad))
+    assert (status, r["reason"]) == (503, "WORKER_LOST"), r
+    t = time.monotonic()
+    run_ok(d, good)
+    assert time.monotonic() - t < 1, "the next request took more than a second"
+
+def kill_in_run(d):
+    slow, _ = put(d, "run_ms 3000")
+    t, out = in_thread(d.json, "POST", "/v1/run", request(slow))
+    time.sleep(0.3)
+    os.kill(pid(d), signal.SIGKILL)
+    start = time.monotonic()
+    good, _ = put(d)
+    run_ok(d, good)
+    assert time.monotonic() - start < 1
+    t.join()
+    assert out[0][0] == 503 and out[0][1]["reason"] == "WORKER_LOST", out
+
+def crash_in_compile(d):
+    for step in "ingest", "compile":
+        status, r = d.json("POST", "/v1/executables?shape=x=1x4", model("crash " + step))
+        assert (status, r["reason"]) == (503, "WORKER_LOST"), r
+        put(d)
+
+def crash_in_prepare(d):
+    bad, _ = put(d, "crash prepare")
+    assert d.json("POST", "/v1/run", request(bad))[0] == 503
+    run_ok(d, put(d)[0])
+
+def crash_storm(d):
+    """A worker that dies at every request: each is answered, the daemon lives, and a good request is served in the end."""
+    bad, _ = put(d, "crash run")
+    for _ in range(4):
+        assert d.json("POST", "/v1/run", request(bad))[0] == 503
+    run_ok(d, put(d)[0])
+
+def single_flight(d):
+    before = metric(d, "hlod_compiles_total")
+    body = model("compile_ms 300", "# single flight")
+    work = [in_thread(d.json, "POST", "/v1/executables?shape=x=1x4", body) for _ in range(8)]
+    replies = [(t.join(), out[0])[1] for t, out in work]
+    assert all(s == 200 for s, _ in replies), replies
+    assert len({r["digest"] for _, r in replies}) == 1
+    assert sum(bool(r.get("joined")) for _, r in replies) == 7
+    assert metric(d, "hlod_compiles_total") == before + 1
+
+def deadline(d):
+    slow, _ = put(d, "run_ms 5000")
+    t = time.monotonic()
+    status, r = d.json("POST", "/v1/run", request(slow, timeout_ms=200))
+    assert (status, r["code"]) == (504, "DEADLINE_EXCEEDED"), r
+    assert time.monotonic() - t < 1
+    run_ok(d, put(d)[0])
+
+def hang_is_killed(d):
+    hung, _ = put(d, "hang run")
+    first = pid(d)
+    assert d.json("POST", "/v1/run", request(hung, timeout_ms=200))[0] == 504
+    good, _ = put(d)
+    end = time.monotonic() + 8
+    while pid(d) == first:
+        assert time.monotonic() < end, "the hung worker was not killed"
+        time.sleep(0.05)
+    run_ok(d, good)
+
+def leave(d, digest, stream, reset):
+    """A client that goes away in mid-run: the job must be cancelled."""
+    before = metric(d, "hlod_cancels_total")
+    body = json.dumps(request(digest)).encode()
+    s = socket.create_connection(d.addr)
+    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
+    time.sleep(0.3)
+    if reset:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    elif stream:
+        s.recv(1 << 16)
+    s.close()
+    end = time.monotonic() + 1.5
+    while metric(d, "hlod_cancels_total") == before:
+        assert time.monotonic() < end, f"not cancelled (stream={stream}, reset={reset})"
+        time.sleep(0.02)
+
+def client_leaves(d):
+    slow, _ = put(d, "run_ms 4000")
+    for stream in False, True:
+        for reset in False, True:
+            leave(d, slow, stream, reset)
+    run_ok(d, put(d)[0])
+
+def half_close(d):
+    """A client that shuts down its sending side and still reads gets its answer."""
+    slow, _ = put(d, "run_ms 400")
+    body = json.dumps(request(slow)).encode()
+    s = socket.create_connection(d.addr)
+    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.shutdown(socket.SHUT_WR)
+    text = b""
+    s.settimeout(5)
+    while piece := s.recv(1 << 16):
+        text += piece
+    assert b"HTTP/1.1 200" in text and b'"outputs"' in text, text[:300]
+
+def warm_restart(d):
+    source, exe = put(d)
+    run_ok(d, source)
+    home = d.dir
+    assert d.stop_keep() == 0
+    again = Daemon(d.hlod, d.worker, data=home)
+    try:
+        r = run_ok(again, source)
+        assert r.get("cacheHit") and metric(again, "hlod_compiles_total") == 0 and metric(again, "hlod_ingests_total") == 0
+        status, r = again.json("POST", "/v1/executables?shape=x=1x4", model())
+        assert r.get("ingestHit") and r.get("cacheHit") and r["digest"] == exe, r
+        assert again.stop_keep() == 0
+        files = [p for p in glob.glob(home + "/data/**/*" + exe[2:] + "*", recursive=True) if os.path.isfile(p)]
+        assert len(files) == 1, files
+        with open(files[0], "r+b") as f:
+            f.seek(-1, 2)
+            last = f.read(1)
+            f.seek(-1, 2)
+            f.write(bytes([last[0] ^ 1]))
+        third = Daemon(d.hlod, d.worker, data=home)
+        run_ok(third, source)
+        assert metric(third, "hlod_cache_quarantined_total") == 1 and metric(third, "hlod_compiles_total") == 1
+        run_ok(third, exe)
+        third.stop_keep()
+    finally:
+        again.p.poll() is None and again.kill()
+
+def two_daemons(d):
+    import subprocess
+    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--data", os.path.join(d.dir, "data"), "--worker", d.worker], capture_output=True, timeout=10)
+    assert p.returncode != 0, "two daemons on one data folder"
+
+def drain(d):
+    slow, _ = put(d, "run_ms 700")
+    t, out = in_thread(d.json, "POST", "/v1/run", request(slow))
+    time.sleep(0.2)
+    d.p.send_signal(signal.SIGTERM)
+    t.join()
+    assert out[0][0] == 200, out
+    assert d.p.wait(10) == 0
+
+def raw(d, text, timeout=5):
+    s = socket.create_connection(d.addr)
+    s.settimeout(timeout)
+    try:
+        s.sendall(text)
+    except OSError:
+        pass
+    got = b""
+    try:
+        while piece := s.recv(1 << 16):
+            got += piece
+            if b"\r\n\r\n" in got:
+                break
+    except OSError:
+        pass
+    s.close()
+    return int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else None
+
+def hostile_framing(d):
+    head = b"POST /v1/run HTTP/1.1\r\nHost: x\r\n"
+    assert raw(d, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") == 400
+    assert raw(d, head + b"X: " + b"a" * 300000 + b"\r\n\r\n") == 431
+    assert raw(d, head + b"Content-Length: 99999999999\r\n\r\n") == 413
+    assert raw(d, head + b"Content-Length: -1\r\n\r\n") in (400, 413)
+    assert raw(d, b"\x00\x01\x02\r\n\r\n") in (400, None)
+    assert raw(d, b"POST /v1/executables HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n") == 413
+    s = socket.create_connection(d.addr)  # an upload that stops half way and leaves
+    s.sendall(b"POST /v1/executables HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 3000000)
+    s.close()
+    run_ok(d, put(d)[0])
+
+def big_tensors(d):
+    source, _ = put(d)
+    n = 1 << 18  # 4 MiB: through memfds both ways
+    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [n, 4], "parameters": {"binary_data_size": n * 16}}]}).encode()
+    status, headers, body = d.call("POST", "/v1/run", head + struct.pack("<f", 1.5) * (n * 4),
+                                   {"Inference-Header-Content-Length": str(len(head)), "Accept": "application/octet-stream"})
+    assert status == 200, body[:300]
+    k = int(headers["inference-header-content-length"])
+    assert json.loads(body[:k])["outputs"][0]["parameters"]["binary_data_size"] == n * 16
+    assert body[k:] == struct.pack("<f", 2.5) * (n * 4)
+    status, r = d.json("POST", "/v1/run", request(source, 20000))
+    assert status == 200 and len(r["outputs"][0]["data"]) == 80000 and set(r["outputs"][0]["data"]) == {2.0}
+
+def upload_memory(d):
+    """600 MB of model: the daemon stays below 64 MB."""
+    size, peak, done = 600 << 20, [0], [False]
+    head = model()
+    def watch():
+        while not done[0]:
+            with open(f"/proc/{d.p.pid}/status") as f:
+                peak[0] = max(peak[0], int([l for l in f if l.startswith("VmRSS")][0].split()[1]))
+            time.sleep(0.02)
+    t = threading.Thread(target=watch)
+    t.start()
+    try:
+        s = socket.create_connection(d.addr)
+        s.settimeout(120)
+        s.sendall(b"POST /v1/executables?shape=x=1x4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size + head)
+        piece, left, sha = b"#" * (1 << 20), size - len(head), hashlib.sha256(head)
+        while left:
+            n = min(left, len(piece))
+            s.sendall(piece[:n])
+            sha.update(piece[:n])
+            left -= n
+        text = b""
+        while more := s.recv(1 << 16):
+            text += more
+    finally:
+        done[0] = True
+        t.join()
+    assert b" 200 OK" in text and sha.hexdigest().encode() in text, text[:500]
+    assert peak[0] < 64 * 1024, f"peak RSS {peak[0]} KiB"
+
+def many_clients(d):
+    source, _ = put(d, "run_ms 1")
+    run_ok(d, source)
+    work = [in_thread(lambda: [run_ok(d, source) for _ in range(10)]) for _ in range(32)]
+    for t, out in work:
+        t.join()
+        assert out
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--hlod", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    alone = {"warm_restart", "drain"}
+    scenarios = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
+                 warm_restart, two_daemons, drain, hostile_framing, big_tensors, upload_memory, many_clients]
+    bad = 0
+    chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
+    for s in chosen:
+        d = Daemon(o.hlod, o.worker)
+        d.hlod, d.worker = o.hlod, o.worker
+        def stop_keep(self):
+            self.p.send_signal(signal.SIGTERM)
+            return self.p.wait(timeout=20)
+        Daemon.stop_keep = stop_keep
+        start = time.monotonic()
+        try:
+            s(d)
+            if s.__name__ not in alone:
+                assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+                assert d.stop_keep() == 0, "the daemon did not end cleanly"
+            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Exception:
+            bad += 1
+            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+            if d.p.poll() is None:
+                d.kill()
+        import shutil
+        shutil.rmtree(d.dir, ignore_errors=True)
+    print(f"sched: {len(chosen)} scenarios, {bad} failures")
+    return 1 if bad or not chosen else 0
+
+if __name__ == "__main__":
+    sys.exit(main())
