@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal: put, get, replace, order of use, survival of a reopen, and a damaged file set aside.
+#include "scheduler/journal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/journal-test-XXXXXX";
+
+static struct digest key(int i) {
+    struct digest d = {{0}};
+    d.b[0] = (uint8_t)i;
+    return d;
+}
+static void put(struct journal *j, int i, const char *text) {
+    assert_null(journal_put(j, JOURNAL_SOURCE, key(i),
+                            (struct span){(const uint8_t *)text, strlen(text)}, 1));
+}
+static void is(struct journal *j, int i, const char *text) {
+    struct arena a = {0};
+    struct span s;
+    status_t st = journal_get(j, JOURNAL_SOURCE, key(i), &a, &s);
+    if (!text) {
+        assert_int_equal(st_code(st), ST_NOT_FOUND);
+        st_drop(st);
+    } else {
+        assert_null(st);
+        assert_int_equal(s.n, strlen(text));
+        assert_memory_equal(s.p, text, s.n);
+    }
+    arena_done(&a);
+}
+static void note(void *ctx, struct digest d, struct span record) {
+    (void)record;
+    char *out = ctx;
+    out[strlen(out)] = (char)('0' + d.b[0]);
+}
+
+static void life(void **state) {
+    (void)state;
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    is(j, 1, NULL);
+    put(j, 1, "one");
+    put(j, 2, "two");
+    put(j, 3, "three");
+    put(j, 2, "two again");
+    is(j, 1, "one"); // used last
+    assert_int_equal(journal_count(j, JOURNAL_SOURCE), 3);
+    assert_int_equal(journal_count(j, JOURNAL_EXECUTABLE), 0);
+    journal_close(j);
+    assert_null(journal_open(dir, &j));
+    is(j, 2, "two again");
+    char order[8] = "";
+    assert_null(journal_list(j, JOURNAL_SOURCE, 2, note, order));
+    assert_string_equal(order, "21");
+    assert_null(journal_remove(j, JOURNAL_SOURCE, key(2)));
+    assert_null(journal_remove(j, JOURNAL_SOURCE, key(2)));
+    is(j, 2, NULL);
+    journal_close(j);
+}
+
+static void damaged(void **state) {
+    (void)state;
+    char path[100];
+    snprintf(path, sizeof path, "%s/journal.db", dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 5000; i++)
+        fputs("not a database", f);
+    fclose(f);
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    is(j, 1, NULL);
+    put(j, 1, "new");
+    is(j, 1, "new");
+    journal_close(j);
+    snprintf(path, sizeof path, "%s/journal.db.damaged", dir);
+    assert_int_equal(access(path, R_OK), 0);
+}
+
+static int clean(void **state) {
+    (void)state;
+    static const char *const files[] = {"journal.db", "journal.db-wal", "journal.db-shm",
+                                        "journal.db.damaged"};
+    for (int i = 0; i < 4; i++) {
+        char path[100];
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        unlink(path);
+    }
+    return rmdir(dir);
+}
+
+int main(void) {
+    if (!mkdtemp(dir)) return 1;
+    const struct CMUnitTest t[] = {cmocka_unit_test(life), cmocka_unit_test(damaged)};
+    return cmocka_run_group_tests(t, NULL, clean);
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys: every component changes the key and is the one explain names; options are canonical;
+// symbols bind.
+#include "scheduler/key.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+static struct arena a;
+
+static void components(void **state) {
+    (void)state;
+    const struct key_parts base = {
+        .bindings = "N=1", .options = "", .target_id = "t", .build_id = "b", .kernel_abi = 1};
+    struct key_parts v[7] = {base, base, base, base, base, base, base};
+    v[1].program.b[31] = 1;
+    v[2].bindings = "N=2";
+    v[3].options = "precision=strict";
+    v[4].target_id = "u";
+    v[5].kernel_abi = 2;
+    v[6].build_id = "c";
+    const char *names[] = {NULL, "program", "bindings", "options", "target", "abi", "build"};
+    for (int i = 0; i < 7; i++) {
+        const char *x, *y, *name = key_explain(&a, &base, &v[i], &x, &y);
+        if (names[i])
+            assert_string_equal(name, names[i]);
+        else
+            assert_null(name);
+        for (int k = 0; k < 7; k++)
+            assert_int_equal(digest_eq(key_of(&v[i]), key_of(&v[k])), i == k);
+    }
+    // Fields must not run together.
+    struct key_parts p = base, q = base;
+    p.bindings = "N=1t";
+    p.target_id = "";
+    q.bindings = "N=1";
+    q.target_id = "t";
+    assert_false(digest_eq(key_of(&p), key_of(&q)));
+}
+
+static void options(void **state) {
+    (void)state;
+    Hlod__V1__CompileOptions o = HLOD__V1__COMPILE_OPTIONS__INIT;
+    const char *text;
+    assert_null(key_options(&a, NULL, &text));
+    assert_string_equal(text, "");
+    char *passes[] = {(char *)"fuse", (char *)"cse", (char *)"fuse"};
+    o.disable_passes = passes;
+    o.n_disable_passes = 3;
+    o.precision = (char *)"strict";
+    o.verify_each = 1;
+    assert_null(key_options(&a, &o, &text));
+    assert_string_equal(text, "disable_passes=cse,fuse;precision=strict;verify_each=1");
+    o.precision = (char *)"default";
+    o.n_disable_passes = 0;
+    o.verify_each = 0;
+    assert_null(key_options(&a, &o, &text));
+    assert_string_equal(text, "");
+    o.precision = (char *)"fast";
+    status_t st = key_options(&a, &o, &text);
+    assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_OPTION);
+    st_drop(st);
+    o.precision = (char *)"";
+    passes[0] = (char *)"a;b";
+    o.n_disable_passes = 1;
+    st = key_options(&a, &o, &text);
+    assert_int_equal(st_get_reason(st), HLOD__V1__REASON__REASON_BAD_OPTION);
+    st_drop(st);
+}
+
+static Hlod__V1__TensorSpec *spec(const char *name, int64_t d0, const char *s0, int64_t d1,
+                                  const char *s1) {
+    Hlod__V1__TensorSpec *t = arena_new_of(&a, Hlod__V1__TensorSpec);
+    hlod__v1__tensor_spec__init(t);
+    t->name = (char *)name;
+    t->dims = arena_array(&a, Hlod__V1__Dim *, 2);
+    t->n_dims = 2;
+    for (int i = 0; i < 2; i++) {
+        t->dims[i] = arena_new_of(&a, Hlod__V1__Dim);
+        hlod__v1__dim__init(t->dims[i]);
+        t->dims[i]->size = i ? d1 : d0;
+        t->dims[i]->symbol = (char *)(i ? s1 : s0);
+    }
+    return t;
+}
+
+static void expect(const Hlod__V1__Signature *sig, const struct key_shape *s, size_t n, int reason,
+                   const char *words) {
+    Hlod__Wire__Binding **b;
+    size_t n_b;
+    status_t st = key_bind(&a, sig, s, n, &b, &n_b);
+    if (!reason) {
+        if (st) fail_msg("%s", st_message(st));
+        assert_string_equal(key_bindings_text(&a, b, n_b), words);
+        return;
+    }
+    assert_int_equal(st_get_reason(st), reason);
+    if (!strstr(st_message(st), words)) fail_msg("'%s' lacks '%s'", st_message(st), words);
+    st_drop(st);
+}
+
+static void bind(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("x", -1, "T", 4, ""), spec("y", -1, "N", -1, "T")};
+    sig.inputs = in;
+    sig.n_inputs = 2;
+    const int64_t x[] = {3, 4}, y[] = {2, 3}, y_bad[] = {2, 5}, x_bad[] = {3, 5},
+                  x_open[] = {-1, 4};
+    const struct key_shape good[] = {{"y", 2, y}, {"x", 2, x}};
+    expect(&sig, good, 2, 0, "N=2;T=3");
+    expect(&sig, good, 1, 0, "N=2;T=3"); // x needs nothing more
+    expect(&sig, good + 1, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'y', dimension 0 ('N')");
+    const struct key_shape conflict[] = {{"x", 2, x}, {"y", 2, y_bad}};
+    expect(&sig, conflict, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
+           "'y', dimension 1: expected 3, found 5");
+    const struct key_shape fixed[] = {{"x", 2, x_bad}}, rank[] = {{"x", 1, x}},
+                           name[] = {{"z", 2, x}}, open[] = {{"x", 2, x_open}};
+    expect(&sig, fixed, 1, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "expected 4, found 5");
+    expect(&sig, rank, 1, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "expected rank 2, found 1");
+    expect(&sig, name, 1, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "'z'");
+    expect(&sig, open, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "needs a size");
+}
+
+int main(void) {
+    const struct CMUnitTest t[] = {cmocka_unit_test(components), cmocka_unit_test(options),
+                                   cmocka_unit_test(bind)};
+    int bad = cmocka_run_group_tests(t, NULL, NULL);
+    arena_done(&a);
+    return bad;
+}
