@@ -1,0 +1,14 @@
+# Daemon tests: transcripts and fault scenarios, over a scripted worker; and the documents made from the daemon's tables.
+FAKE_WORKER := $(BUILD)/tests/fake_worker
+$(FAKE_WORKER): tests/api/fake_worker.c $(BUILD)/libproto.a $(BUILD)/libbase.a
+	$(call say,link fake_worker)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
+
+.PHONY: check-api check-sched docs-daemon
+check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
+	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
+check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory
+	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+docs-daemon: $(BUILD)/hlod ## docs/config.md and docs/api.md from their tables
+	$(Q)$(BUILD)/hlod --print-docs=config > docs/config.md
+	$(Q)$(BUILD)/hlod --print-docs=api < proto/hlod.proto > docs/api.md
