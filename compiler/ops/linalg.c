@@ -17,8 +17,8 @@ static void set(struct literal *l, int64_t k, double complex v) {
 }
 
 // One matrix: a = l l^H by columns. The upper form is the conjugate transpose of the lower one of
-// the same matrix, read from the upper triangle. A matrix that is not positive definite gives NaN.
-static void cholesky_one(const struct literal *a, struct literal *r, int64_t base, int64_t n,
+// the same matrix, read from the upper triangle. False when the matrix is not positive definite.
+static bool cholesky_one(const struct literal *a, struct literal *r, int64_t base, int64_t n,
                          bool lower) {
     for (int64_t j = 0; j < n; j++)
         for (int64_t row = j; row < n; row++) {
@@ -30,13 +30,15 @@ static void cholesky_one(const struct literal *a, struct literal *r, int64_t bas
                                y = get(r, base + (lower ? j * n + k : k * n + j));
                 s -= lower ? x * conj(y) : conj(x) * y;
             }
-            if (row == j) {
-                s = creal(s) > 0 ? sqrt(creal(s)) : (double)NAN;
-            } else {
+            if (row > j)
                 s /= creal(get(r, base + j * n + j));
-            }
+            else if (creal(s) > 0)
+                s = sqrt(creal(s));
+            else
+                return false;
             set(r, to, lower ? s : conj(s));
         }
+    return true;
 }
 status_t hlo_eval_CHOLESKY(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *in, struct literal **out) {
@@ -44,7 +46,9 @@ status_t hlo_eval_CHOLESKY(struct hlo_eval *ev, const struct hlo_instr *i,
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     int64_t n = r->shape->dims[r->shape->rank - 1], all = shape_elements(r->shape);
     for (int64_t base = 0; base < all; base += n * n)
-        cholesky_one(in[0], r, base, n, HLO_ATTR(i, cholesky)->lower);
+        if (!cholesky_one(in[0], r, base, n, HLO_ATTR(i, cholesky)->lower))
+            for (int64_t k = 0; k < n * n; k++)
+                set(r, base + k, (double)NAN);
     *out = r;
     return ST_OK;
 }

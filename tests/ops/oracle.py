@@ -22,6 +22,8 @@ NAMES = {np.dtype(v): k for k, v in DTYPES.items()}
 
 
 def _serve(pipe):
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))  # some modules ask for a whole machine
     import jax
     jax.config.update("jax_enable_x64", True)
     from jax._src import xla_bridge
@@ -58,9 +60,7 @@ class Xla:
             if self.pipe.poll(seconds):
                 return self.pipe.recv()
             why = "XLA takes too long"
-        except EOFError:
-            why = "XLA crashed"
-        except BrokenPipeError:
+        except (EOFError, ConnectionError):
             why = "XLA crashed"
         self.child.kill()
         self.child.join()
@@ -117,13 +117,13 @@ def parse_literal(text, name, dims):
 
 def parameters(text):
     """[(type name, dims)] of the entry computation; None where a parameter is a tuple."""
-    entry = re.search(r"^\s*ENTRY\b.*?^\}", text, re.S | re.M)
+    entry = re.search(r"^\s*ENTRY\b.*?^\s*\}", text, re.S | re.M)
     found = {}
     for line in entry.group(0).split("\n"):
         m = re.search(r"= *(.*?) parameter\((\d+)\)", line)
         if m:
-            s = re.match(r"([a-z0-9]+)\[([\d,<=]*)\]", m.group(1))
-            found[int(m.group(2))] = (s.group(1), [int(d.lstrip("<=")) for d in s.group(2).split(",") if d]) if s else None
+            s = re.match(r"([a-z0-9]+)\[([\d,<= ]*)\]", m.group(1))
+            found[int(m.group(2))] = (s.group(1), [int(d.strip().lstrip("<=")) for d in s.group(2).split(",") if d]) if s else None
     return [found[k] for k in sorted(found)]
 
 
