@@ -41,6 +41,11 @@ status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int
     return ST_OK;
 }
 
+static status_t too_many_steps(const struct hlo_eval *ev) {
+    return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld steps",
+                  (long long)ev->max_steps);
+}
+
 static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *values, struct literal **out) {
     hlo_eval_fn fn = hlo_op_info(i->op)->eval;
@@ -49,17 +54,14 @@ static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
         return st_new(ST_UNIMPLEMENTED, "instruction '%s': the evaluator has no rule for %s",
                       i->name, hlo_op_name(i->op));
     if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
-    if (ev->max_steps && ++ev->steps > ev->max_steps)
-        return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld steps",
-                      (long long)ev->max_steps);
+    if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
     if (i->n_operands > 16) args = arena_array(ev->arena, struct literal *, i->n_operands);
     for (int k = 0; k < i->n_operands; k++)
         args[k] = values[i->operands[k]->mark];
     return fn(ev, i, args, out);
 }
 
-// Positions of instructions are kept in a map from pointer, because `mark` belongs to whoever runs
-// passes; numbering here is set at each entry.
+// Values are found by an instruction's position, kept in `mark` and set anew at each entry.
 static void number(const struct hlo_computation *c) {
     uint32_t n = 0;
     for (struct hlo_instr *i = c->first; i; i = i->next)
@@ -87,11 +89,15 @@ status_t hlo_eval_computation(struct hlo_eval *ev, const struct hlo_computation 
             return st_new(ST_INVALID_ARGUMENT, "argument %d of '%s' is %s, expected %s", k, c->name,
                           shape_text(ev->arena, args[k]->shape),
                           shape_text(ev->arena, c->params.v[k]->shape));
-    if (++ev->depth > MAX_DEPTH)
+    if (ev->depth >= MAX_DEPTH)
         return st_new(ST_RESOURCE_EXHAUSTED, "computations nest deeper than %d", MAX_DEPTH);
+    ev->depth++;
     number(c);
     struct literal **values = calloc((size_t)c->n_instrs + 1, sizeof *values);
-    if (!values) return st_oom();
+    if (!values) {
+        ev->depth--;
+        return st_oom();
+    }
     status_t st = run_body(ev, c, args, values);
     if (!st) *out = values[c->root->mark];
     free(values);
@@ -136,34 +142,104 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
     return st;
 }
 
+// Most called functions are one binary operation on their two parameters: known at open, run
+// without the driver.
+enum fast { FAST_NONE, FAST_ADD, FAST_MUL, FAST_MAX, FAST_MIN, FAST_AND, FAST_OR };
+
 struct hlo_fn {
-    struct hlo_eval ev;      // its own arena and depth
-    struct hlo_eval *parent; // steps and cancel are shared
+    struct hlo_eval ev;      // its own arena
+    struct hlo_eval *parent; // steps, depth, random state are shared
     const struct hlo_computation *c;
     struct arena args_arena, scratch;
-    struct literal **args;
-    // Most reducers are one binary op on two f32 parameters: known at open, run without the driver.
-    enum hlo_op fast;
-    bool has_fast;
+    struct literal **args, **values;
+    enum fast fast;
 };
 
-status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c, struct hlo_fn **out) {
+static enum fast fast_of(const struct hlo_computation *c) {
+    const struct hlo_instr *r = c->root;
+    if (c->params.n != 2 || c->n_instrs != 3 || r->n_operands != 2 ||
+        r->operands[0] != c->params.v[0] || r->operands[1] != c->params.v[1])
+        return FAST_NONE;
+    enum dtype t = r->shape->dtype;
+    if (r->operands[0]->shape->dtype != t || r->operands[1]->shape->dtype != t) return FAST_NONE;
+    bool f32 = t == DT_F32, s32 = t == DT_S32, pred = t == DT_PRED;
+    switch (r->op) {
+    case HLO_ADD:
+        return f32 || s32 ? FAST_ADD : FAST_NONE;
+    case HLO_MULTIPLY:
+        return f32 || s32 ? FAST_MUL : FAST_NONE;
+    case HLO_MAXIMUM:
+        return f32 || s32 ? FAST_MAX : FAST_NONE;
+    case HLO_MINIMUM:
+        return f32 || s32 ? FAST_MIN : FAST_NONE;
+    case HLO_AND:
+        return pred ? FAST_AND : FAST_NONE;
+    case HLO_OR:
+        return pred ? FAST_OR : FAST_NONE;
+    default:
+        return FAST_NONE;
+    }
+}
+static float fast_f32(enum fast op, float x, float y) {
+    if (op == FAST_ADD) return x + y;
+    if (op == FAST_MUL) return x * y;
+    if (x != x || y != y) return x + y;                                   // NaN wins
+    if (x == y) return (op == FAST_MAX) == !__builtin_signbit(x) ? x : y; // orders -0 below 0
+    return (x > y) == (op == FAST_MAX) ? x : y;
+}
+static int32_t fast_s32(enum fast op, int32_t x, int32_t y) {
+    if (op == FAST_ADD) return (int32_t)((uint32_t)x + (uint32_t)y);
+    if (op == FAST_MUL) return (int32_t)((uint32_t)x * (uint32_t)y);
+    return (x > y) == (op == FAST_MAX) ? x : y;
+}
+// The result goes where the first argument stood: callers copy it before the next call.
+static struct literal *call_fast(struct hlo_fn *f) {
+    void *x = f->args[0]->data, *y = f->args[1]->data;
+    switch (f->args[0]->shape->dtype) {
+    case DT_F32:
+        *(float *)x = fast_f32(f->fast, *(float *)x, *(float *)y);
+        break;
+    case DT_S32:
+        *(int32_t *)x = fast_s32(f->fast, *(int32_t *)x, *(int32_t *)y);
+        break;
+    default:
+        *(bool *)x = f->fast == FAST_AND ? *(bool *)x && *(bool *)y : *(bool *)x || *(bool *)y;
+        break;
+    }
+    return f->args[0];
+}
+
+static bool scalar_array(const struct shape *s) {
+    return s->rank == 0 && dtype_class(s->dtype) != DC_NONE;
+}
+static bool takes_scalars(const struct hlo_computation *c, int n_args, int n_results) {
+    const struct shape *r = c->root->shape;
+    if ((int)c->params.n != n_args) return false;
+    for (int k = 0; k < n_args; k++)
+        if (!scalar_array(c->params.v[k]->shape)) return false;
+    if (!shape_is_tuple(r)) return n_results == 1 && scalar_array(r);
+    for (int k = 0; k < r->n_elems; k++)
+        if (!scalar_array(r->elems[k])) return false;
+    return r->n_elems == n_results;
+}
+
+status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c, int n_args,
+                     int n_results, struct hlo_fn **out) {
+    if (!takes_scalars(c, n_args, n_results))
+        return st_new(ST_INVALID_ARGUMENT, "'%s' must take %d scalars and give %d", c->name, n_args,
+                      n_results);
     struct hlo_fn *f = calloc(1, sizeof *f);
     if (!f) return st_oom();
     f->parent = ev;
     f->c = c;
     f->ev = *ev;
     f->ev.arena = &f->scratch;
-    f->ev.max_bytes = 0;
-    f->args = arena_array(&f->args_arena, struct literal *, c->params.n + 1);
-    for (size_t k = 0; k < c->params.n; k++)
+    f->args = arena_array(&f->args_arena, struct literal *, n_args + 1);
+    f->values = arena_zarray(&f->args_arena, struct literal *, c->n_instrs + 1);
+    for (int k = 0; k < n_args; k++)
         f->args[k] = lit_new(&f->args_arena, c->params.v[k]->shape);
-    const struct hlo_instr *r = c->root;
-    f->has_fast =
-        c->params.n == 2 && c->n_instrs == 3 && r->n_operands == 2 && r->shape->dtype == DT_F32 &&
-        r->operands[0] == c->params.v[0] && r->operands[1] == c->params.v[1] &&
-        (r->op == HLO_ADD || r->op == HLO_MULTIPLY || r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM);
-    f->fast = r->op;
+    f->fast = fast_of(c);
+    number(c);
     *out = f;
     return ST_OK;
 }
@@ -172,32 +248,25 @@ struct literal *hlo_fn_arg(struct hlo_fn *f, int k) {
 }
 
 status_t hlo_fn_call(struct hlo_fn *f, struct literal **out) {
-    if (f->has_fast) { // the result goes where the first argument stood: callers copy it before the
-                       // next call
-        float *x = f->args[0]->data, y = *(float *)f->args[1]->data;
-        bool nan = *x != *x || y != y;
-        switch (f->fast) {
-        case HLO_ADD:
-            *x += y;
-            break;
-        case HLO_MULTIPLY:
-            *x *= y;
-            break;
-        case HLO_MAXIMUM:
-            *x = nan ? *x + y : *x > y ? *x : y;
-            break;
-        default:
-            *x = nan ? *x + y : *x < y ? *x : y;
-            break;
-        }
-        *out = f->args[0];
+    struct hlo_eval *p = f->parent;
+    if (f->fast) {
+        if (p->max_steps && ++p->steps > p->max_steps) return too_many_steps(p);
+        if ((p->steps & 4095) == 0 && p->cancel && *p->cancel)
+            return st_new(ST_CANCELLED, "evaluation was cancelled");
+        *out = call_fast(f);
         return ST_OK;
     }
+    if (p->depth >= MAX_DEPTH)
+        return st_new(ST_RESOURCE_EXHAUSTED, "computations nest deeper than %d", MAX_DEPTH);
     arena_reset(&f->scratch);
-    f->ev.depth = f->parent->depth;
-    f->ev.steps = f->parent->steps;
-    status_t st = hlo_eval_computation(&f->ev, f->c, f->args, (int)f->c->params.n, out);
-    f->parent->steps = f->ev.steps;
+    f->ev.used_bytes = p->used_bytes;
+    f->ev.depth = p->depth + 1;
+    f->ev.steps = p->steps;
+    f->ev.rng_state = p->rng_state;
+    status_t st = run_body(&f->ev, f->c, f->args, f->values);
+    p->steps = f->ev.steps;
+    p->rng_state = f->ev.rng_state;
+    if (!st) *out = f->values[f->c->root->mark];
     return st;
 }
 void hlo_fn_close(struct hlo_fn *f) {

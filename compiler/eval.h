@@ -34,10 +34,11 @@ status_t hlo_eval_module(struct hlo_eval *ev, const struct hlo_module *m,
 status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i,
                         struct literal **out) MUST_CHECK;
 // A scalar computation prepared for many calls (reducers, comparators, map): no allocation that
-// grows with the number of calls.
+// grows with the number of calls. INVALID_ARGUMENT unless c takes n_args scalars and gives
+// n_results (one: a scalar or a tuple of one; more: a tuple).
 struct hlo_fn;
-status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c,
-                     struct hlo_fn **out) MUST_CHECK;
+status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c, int n_args,
+                     int n_results, struct hlo_fn **out) MUST_CHECK;
 struct literal *hlo_fn_arg(struct hlo_fn *f, int k); // scalar to be set before the call
 status_t hlo_fn_call(struct hlo_fn *f,
                      struct literal **out) MUST_CHECK; // result valid until the next call

@@ -71,7 +71,7 @@ EVAL(SCATTER) {
         r[k] = lit_clone(ev->arena, in[k]);
     }
     struct hlo_fn *f;
-    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], &f));
+    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
     status_t st = ST_OK;
     int64_t j = 0;
     EACH_INDEX(x, u) {
@@ -103,7 +103,8 @@ EVAL(SCATTER) {
             }
             st = hlo_fn_call(f, &result);
             for (int k = 0; k < n && !st; k++)
-                element_copy(r[k], to, n == 1 ? result : result->elems[k], 0);
+                element_copy(r[k], to, shape_is_tuple(result->shape) ? result->elems[k] : result,
+                             0);
         }
         j++;
     }

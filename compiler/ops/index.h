@@ -19,8 +19,18 @@ static inline int64_t index_linear(const int64_t *idx, const int64_t *dims, int 
         n = n * dims[d] + idx[d];
     return n;
 }
+// Converts where the types differ (a reducer may sum bf16 values in f32).
 static inline void element_copy(struct literal *to, int64_t i, const struct literal *from,
                                 int64_t j) {
+    if (to->shape->dtype != from->shape->dtype) {
+        double c[2];
+        lit_get_c128(from, j, c);
+        if (dtype_class(from->shape->dtype) == DC_FLOAT || dtype_is_complex(from->shape->dtype))
+            lit_set_c128(to, i, c[0], c[1]);
+        else
+            lit_set_i64(to, i, lit_get_i64(from, j));
+        return;
+    }
     size_t n = (size_t)dtype_size(from->shape->dtype);
     memcpy((char *)to->data + (size_t)i * n, (const char *)from->data + (size_t)j * n, n);
 }

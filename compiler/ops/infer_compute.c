@@ -100,20 +100,20 @@ status_t hlo_infer_reduce(struct arena *a, const struct hlo_instr *i, const stru
         return st_new(ST_INVALID_ARGUMENT,
                       "%d operands, expected inputs and as many initial values", i->n_operands);
     RETURN_IF_ERR(rule_arrays(i));
-    const struct shape *s = rule_shape(i, 0), *result,
-                       **e = arena_array(a, const struct shape *, n);
+    const struct shape *s = rule_shape(i, 0), **e = arena_array(a, const struct shape *, n),
+                       **result = arena_array(a, const struct shape *, n);
     RETURN_IF_ERR(rule_dims(r, s->rank, "dimensions"));
     int64_t dims[HLO_MAX_RANK];
     int rank = 0;
     for (int d = 0; d < s->rank; d++)
         if (!i64s_has(r, d)) dims[rank++] = s->dims[d];
-    RETURN_IF_ERR(rule_callee(i, 0, 2 * n, &result));
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
-        const struct shape *leaf = n == 1 ? result : shape_leaf(result, k);
-        if (rule_shape(i, n + k)->rank || !leaf || leaf->rank)
-            return st_new(ST_INVALID_ARGUMENT, "initial value and reducer must be scalars");
-        e[k] = shape_make(a, leaf->dtype, dims, rank);
+        if (rule_shape(i, n + k)->rank)
+            return st_new(ST_INVALID_ARGUMENT, "initial value %d is %s, expected a scalar", k,
+                          shape_text(a, rule_shape(i, n + k)));
+        e[k] = shape_make(a, result[k]->dtype, dims, rank);
     }
     *out = tuple_or_one(a, e, n);
     return ST_OK;
@@ -126,21 +126,21 @@ status_t hlo_infer_reduce_window(struct arena *a, const struct hlo_instr *i,
         return st_new(ST_INVALID_ARGUMENT,
                       "%d operands, expected inputs and as many initial values", i->n_operands);
     RETURN_IF_ERR(rule_arrays(i));
-    const struct shape *s = rule_shape(i, 0), *result,
-                       **e = arena_array(a, const struct shape *, n);
+    const struct shape *s = rule_shape(i, 0), **e = arena_array(a, const struct shape *, n),
+                       **result = arena_array(a, const struct shape *, n);
     int64_t dims[HLO_MAX_RANK];
     if (w->n != s->rank)
         return st_new(ST_INVALID_ARGUMENT, "window of %d dimensions on %s", w->n, shape_text(a, s));
     for (int d = 0; d < s->rank; d++)
         if ((dims[d] = rule_window_size(s->dims[d], &w->v[d])) < 0)
             return st_new(ST_INVALID_ARGUMENT, "window dimension %d is not valid", d);
-    RETURN_IF_ERR(rule_callee(i, 0, 2 * n, &result));
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
-        const struct shape *leaf = n == 1 ? result : shape_leaf(result, k);
-        if (rule_shape(i, n + k)->rank || !leaf || leaf->rank)
-            return st_new(ST_INVALID_ARGUMENT, "initial value and reducer must be scalars");
-        e[k] = shape_make(a, leaf->dtype, dims, s->rank);
+        if (rule_shape(i, n + k)->rank)
+            return st_new(ST_INVALID_ARGUMENT, "initial value %d is %s, expected a scalar", k,
+                          shape_text(a, rule_shape(i, n + k)));
+        e[k] = shape_make(a, result[k]->dtype, dims, s->rank);
     }
     *out = tuple_or_one(a, e, n);
     return ST_OK;
@@ -158,8 +158,10 @@ status_t hlo_infer_select_and_scatter(struct arena *a, const struct hlo_instr *i
             return st_new(ST_INVALID_ARGUMENT,
                           "source %s does not match the window in dimension %d", shape_text(a, src),
                           d);
-    RETURN_IF_ERR(rule_callee(i, 0, 2, &r));
-    RETURN_IF_ERR(rule_callee(i, 1, 2, &r));
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2, 1, &r));
+    if (r->dtype != DT_PRED)
+        return st_new(ST_INVALID_ARGUMENT, "select gives %s, expected pred[]", shape_text(a, r));
+    RETURN_IF_ERR(rule_scalar_callee(i, 1, 2, 1, &r));
     *out = shape_with_layout(a, s, NULL);
     return ST_OK;
 }
@@ -174,7 +176,7 @@ status_t hlo_infer_sort(struct arena *a, const struct hlo_instr *i, const struct
     RETURN_IF_ERR(rule_arrays(i));
     RETURN_IF_ERR(rule_dims(d, rule_shape(i, 0)->rank, "dimensions"));
     if (d.n != 1) return st_new(ST_INVALID_ARGUMENT, "dimensions must name one dimension");
-    RETURN_IF_ERR(rule_callee(i, 0, 2 * i->n_operands, &r));
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * i->n_operands, 1, &r));
     if (r->dtype != DT_PRED || r->rank)
         return st_new(ST_INVALID_ARGUMENT, "the comparator gives %s, expected pred[]",
                       shape_text(a, r));
@@ -352,10 +354,7 @@ status_t hlo_infer_map(struct arena *a, const struct hlo_instr *i, const struct 
     RETURN_IF_ERR(rule_arrays(i));
     for (int k = 1; k < i->n_operands; k++)
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
-    RETURN_IF_ERR(rule_callee(i, 0, i->n_operands, &r));
-    if (r->rank || shape_is_tuple(r))
-        return st_new(ST_INVALID_ARGUMENT, "the mapped computation gives %s, expected a scalar",
-                      shape_text(a, r));
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, i->n_operands, 1, &r));
     *out = shape_with_dtype(a, shape_with_layout(a, rule_shape(i, 0), NULL), r->dtype);
     return ST_OK;
 }

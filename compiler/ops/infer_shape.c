@@ -244,7 +244,6 @@ status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const str
     const struct hlo_attr_scatter *sc = HLO_ATTR(i, scatter);
     int n = i->n_operands / 2, nb;
     int64_t batch[HLO_MAX_RANK];
-    const struct shape *result;
     if (i->n_operands < 3 || i->n_operands % 2 == 0)
         return st_new(ST_INVALID_ARGUMENT, "%d operands, expected N inputs, indices, N updates",
                       i->n_operands);
@@ -284,7 +283,8 @@ status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const str
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
         RETURN_IF_ERR(rule_same_dims(a, i, n + 1 + k, n + 1));
     }
-    RETURN_IF_ERR(rule_callee(i, 0, 2 * n, &result));
+    const struct shape **result = arena_array(a, const struct shape *, n);
+    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
     if (n == 1) {
         *out = shape_with_layout(a, s, NULL);
         return ST_OK;

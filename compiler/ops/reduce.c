@@ -17,7 +17,7 @@ static status_t fold(struct hlo_fn *f, struct literal **acc, int64_t at, struct 
     }
     RETURN_IF_ERR(hlo_fn_call(f, &v));
     for (int k = 0; k < n; k++)
-        element_copy(acc[k], at, n == 1 && !shape_is_tuple(v->shape) ? v : v->elems[k], 0);
+        element_copy(acc[k], at, shape_is_tuple(v->shape) ? v->elems[k] : v, 0);
     return ST_OK;
 }
 
@@ -43,7 +43,7 @@ EVAL(REDUCE) {
     for (int k = 0; k < n; k++)
         for (int64_t e = 0, m = shape_elements(acc[k]->shape); e < m; e++)
             element_copy(acc[k], e, in[n + k], 0);
-    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], &f));
+    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
     status_t st = reduce_with(f, i, in, n, acc);
     hlo_fn_close(f);
     *out = r;
@@ -76,7 +76,7 @@ EVAL(REDUCE_WINDOW) {
     struct hlo_fn *f;
     int64_t sizes[HLO_MAX_RANK + 1], to = 0;
     RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, n, &acc, &r));
-    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], &f));
+    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], 2 * n, n, &f));
     status_t st = ST_OK;
     bool any = first_tap(w, sizes);
     EACH_INDEX(o, acc[0]->shape) {
@@ -128,8 +128,8 @@ EVAL(SELECT_AND_SCATTER) {
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     for (int64_t k = 0, n = shape_elements(r->shape); k < n; k++)
         element_copy(r, k, in[2], 0);
-    status_t st = hlo_fn_open(ev, i->called[0], &select);
-    if (!st) st = hlo_fn_open(ev, i->called[1], &scatter);
+    status_t st = hlo_fn_open(ev, i->called[0], 2, 1, &select);
+    if (!st) st = hlo_fn_open(ev, i->called[1], 2, 1, &scatter);
     if (!st) st = select_and_scatter(select, scatter, i, in, r);
     hlo_fn_close(select);
     hlo_fn_close(scatter);
@@ -141,7 +141,7 @@ EVAL(MAP) {
     struct literal *r, *v;
     struct hlo_fn *f;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
-    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], &f));
+    RETURN_IF_ERR(hlo_fn_open(ev, i->called[0], i->n_operands, 1, &f));
     status_t st = ST_OK;
     for (int64_t k = 0, n = shape_elements(r->shape); k < n && !st; k++) {
         for (int a = 0; a < i->n_operands; a++)

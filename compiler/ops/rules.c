@@ -48,6 +48,26 @@ status_t rule_callee(const struct hlo_instr *i, int k, int n_params, const struc
     return ST_OK;
 }
 
+static bool is_scalar_array(const struct shape *s) {
+    return s->rank == 0 && dtype_class(s->dtype) != DC_NONE;
+}
+status_t rule_scalar_callee(const struct hlo_instr *i, int k, int n_params, int n_results,
+                            const struct shape **out_each) {
+    const struct shape *r;
+    RETURN_IF_ERR(rule_callee(i, k, n_params, &r));
+    const struct hlo_computation *c = i->called[k];
+    for (int p = 0; p < n_params; p++)
+        if (!is_scalar_array(c->params.v[p]->shape))
+            return st_new(ST_INVALID_ARGUMENT, "parameter %d of '%s' is not a scalar", p, c->name);
+    bool tuple = shape_is_tuple(r), ok = tuple ? r->n_elems == n_results : n_results == 1;
+    for (int e = 0; ok && e < n_results; e++) {
+        out_each[e] = tuple ? r->elems[e] : r;
+        ok = is_scalar_array(out_each[e]);
+    }
+    return ok ? ST_OK
+              : st_new(ST_INVALID_ARGUMENT, "'%s' must give %d scalars", c->name, n_results);
+}
+
 // XLA operation semantics: the base is dilated, padded, then windows of dilated size step by
 // stride.
 int64_t rule_window_size(int64_t size, const struct window_dim *w) {

@@ -14,9 +14,13 @@ status_t rule_same_dims(struct arena *a, const struct hlo_instr *i, int k, int j
 status_t rule_same_dtype(struct arena *a, const struct hlo_instr *i, int k, int j) MUST_CHECK;
 // Distinct dimension numbers in [0, rank).
 status_t rule_dims(struct i64s d, int rank, const char *what) MUST_CHECK;
-// Called computation k: n parameters; result out.
+// Called computation k takes n_params arguments; its result's shape.
 status_t rule_callee(const struct hlo_instr *i, int k, int n_params,
                      const struct shape **out) MUST_CHECK;
+// The same for a function of scalars: n_results = 1 gives a scalar (or a tuple of one), more a
+// tuple of scalars. out_each[n_results].
+status_t rule_scalar_callee(const struct hlo_instr *i, int k, int n_params, int n_results,
+                            const struct shape **out_each) MUST_CHECK;
 // Output size of one windowed dimension, 0 when the window does not fit; -1 on overflow or a size
 // below zero.
 int64_t rule_window_size(int64_t size, const struct window_dim *w);

@@ -53,7 +53,7 @@ EVAL(SORT) {
     int64_t len = s->dims[d], lines = len ? shape_elements(s) / len : 0;
     int64_t *order = malloc(sizeof *order * 2 * (size_t)(len + 1));
     if (!order) return st_oom();
-    status_t st = hlo_fn_open(ev, i->called[0], &so.f);
+    status_t st = hlo_fn_open(ev, i->called[0], 2 * n, 1, &so.f);
     so.stride = stride;
     for (int64_t line = 0; line < lines && !st; line++) {
         so.base = line / stride * stride * len + line % stride;
