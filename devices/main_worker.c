@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlod-worker: started by hlod with a socket; not for use by hand.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "devices/worker.h"
+
+int main(int argc, char **argv) {
+    struct worker_options o = {.role = "", .device = "cpu", .fd = -1};
+    for (int k = 1; k < argc; k++) {
+        if (strncmp(argv[k], "--role=", 7) == 0)
+            o.role = argv[k] + 7;
+        else if (strncmp(argv[k], "--device=", 9) == 0)
+            o.device = argv[k] + 9;
+        else if (strncmp(argv[k], "--fd=", 5) == 0)
+            o.fd = (int)strtol(argv[k] + 5, NULL, 10);
+    }
+    if (o.fd < 0 || (strcmp(o.role, "compile") != 0 && strcmp(o.role, "device") != 0)) {
+        fputs("hlod-worker is started by hlod: --role=compile|device --device=KIND --fd=N\n",
+              stderr);
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
+    signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
+    status_t st = worker_serve(&o);
+    fprintf(stderr, "lvl=error ev=worker.end role=%s code=%s msg=\"%s\"\n", o.role,
+            st_code_name(st_code(st)), st_message(st));
+    st_drop(st);
+    return 1;
+}

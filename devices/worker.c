@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames in, replies out. Two threads share a queue and the socket's sending side, each behind a
+// mutex; everything else belongs to one of them.
+#include "devices/worker.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "compiler/codegen/abi.h"
+#include "devices/worker_calls.h"
+
+struct worker {
+    const struct worker_options *opt;
+    bool device_role;
+    struct device *dev;
+    pthread_mutex_t mutex, sending;
+    pthread_cond_t more;
+    struct call *first, *last, *running;
+    bool closing;
+};
+
+// ---- calls
+
+status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) {
+    uint8_t *p;
+    *out = (struct span){0};
+    if (!b || (b->fd == 0 && b->inline_bytes.len == 0)) return ST_OK;
+    if (b->fd == 0) {
+        *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
+        return ST_OK;
+    }
+    if ((int)b->fd > c->n_fds || c->n_maps == FRAME_MAX_FDS * 2)
+        return st_new(ST_INTERNAL, "a blob names descriptor %u of %d", b->fd, c->n_fds);
+    if (b->size == 0) return ST_OK;
+    RETURN_IF_ERR(frame_map(c->fds[b->fd - 1], (int64_t)b->offset, (int64_t)b->size, false, &p,
+                            &c->maps[c->n_maps], &c->map_bytes[c->n_maps]));
+    c->n_maps++;
+    *out = (struct span){p, (size_t)b->size};
+    return ST_OK;
+}
+
+status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob **out) {
+    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
+    hlod__wire__blob__init(b);
+    b->size = n;
+    if (n <= 4096) {
+        b->inline_bytes = (ProtobufCBinaryData){n, arena_dup(&c->arena, p, n)};
+        *out = b;
+        return ST_OK;
+    }
+    int fd;
+    uint8_t *map;
+    void *base;
+    size_t bytes;
+    RETURN_IF_ERR(frame_memfd("hlod-reply", (int64_t)n, &fd));
+    status_t st = frame_map(fd, 0, (int64_t)n, true, &map, &base, &bytes);
+    if (st) {
+        close(fd);
+        return st;
+    }
+    memcpy(map, p, n);
+    frame_unmap(base, bytes);
+    c->reply_fds[c->n_reply_fds++] = fd;
+    b->fd = (uint32_t)c->n_reply_fds;
+    *out = b;
+    return ST_OK;
+}
+
+Hlod__Wire__Status *call_status(struct call *c, status_t st) {
+    Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
+    hlod__wire__status__init(s);
+    s->code = (int32_t)st_code(st);
+    s->message = arena_strdup(&c->arena, st_message(st));
+    s->reason = st_get_reason(st);
+    st_drop(st);
+    return s;
+}
+
+static void send_message(struct worker *w, uint32_t type, uint64_t id, const ProtobufCMessage *m,
+                         const int *fds, int n_fds) {
+    pthread_mutex_lock(&w->sending);
+    st_drop(frame_send_msg(w->opt->fd, type, id, m, fds, n_fds,
+                           -1)); // the daemon gone: the loop sees it too
+    pthread_mutex_unlock(&w->sending);
+}
+void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
+    send_message(c->worker, type, c->id, m, NULL, 0);
+}
+
+static void call_free(struct call *c) {
+    if (c->request) protobuf_c_message_free_unpacked(c->request, NULL);
+    for (int k = 0; k < c->n_maps; k++)
+        frame_unmap(c->maps[k], c->map_bytes[k]);
+    for (int k = 0; k < c->n_fds; k++)
+        if (c->fds[k] >= 0) close(c->fds[k]);
+    for (int k = 0; k < c->n_reply_fds; k++)
+        close(c->reply_fds[k]);
+    arena_done(&c->arena);
+    free(c);
+}
+
+// ---- the run thread
+
+static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
+    switch (c->type) {
+    case HLOD__WIRE__TYPE__TYPE_INGEST:
+        return worker_ingest(c);
+    case HLOD__WIRE__TYPE__TYPE_COMPILE:
+        return worker_compile(c);
+    case HLOD__WIRE__TYPE__TYPE_INSPECT:
+        return worker_inspect(c);
+    case HLOD__WIRE__TYPE__TYPE_LOAD:
+        return worker_load(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_PREPARE:
+        return worker_prepare(c);
+    case HLOD__WIRE__TYPE__TYPE_RUN:
+        return worker_run(c);
+    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
+        return worker_unload(c);
+    default:
+        return NULL;
+    }
+}
+
+static void *run_thread(void *arg) {
+    struct worker *w = arg;
+    for (;;) {
+        pthread_mutex_lock(&w->mutex);
+        while (!w->first && !w->closing)
+            pthread_cond_wait(&w->more, &w->mutex);
+        struct call *c = w->first;
+        if (c) {
+            w->first = c->next;
+            if (!w->first) w->last = NULL;
+            w->running = c;
+        }
+        pthread_mutex_unlock(&w->mutex);
+        if (!c) return NULL;
+        ProtobufCMessage *reply = dispatch(w, c);
+        if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+        pthread_mutex_lock(&w->mutex);
+        w->running = NULL;
+        pthread_mutex_unlock(&w->mutex);
+        call_free(c);
+    }
+}
+
+// ---- the loop thread
+
+static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, uint32_t type) {
+    switch (type) {
+    case HLOD__WIRE__TYPE__TYPE_INGEST:
+        return w->device_role ? NULL : &hlod__wire__ingest__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_COMPILE:
+        return w->device_role ? NULL : &hlod__wire__compile__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_INSPECT:
+        return w->device_role ? NULL : &hlod__wire__inspect__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_LOAD:
+        return w->device_role ? &hlod__wire__load__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_PREPARE:
+        return w->device_role ? &hlod__wire__prepare__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_RUN:
+        return w->device_role ? &hlod__wire__run__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
+        return w->device_role ? &hlod__wire__unload__descriptor : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static int64_t rss_bytes(void) {
+    FILE *f = fopen("/proc/self/statm", "re");
+    long long pages = 0, resident = 0;
+    if (f) {
+        if (fscanf(f, "%lld %lld", &pages, &resident) != 2) resident = 0;
+        fclose(f);
+    }
+    return resident * sysconf(_SC_PAGESIZE);
+}
+
+static void answer_stats(struct worker *w, uint64_t id) {
+    Hlod__Wire__StatsReply r = HLOD__WIRE__STATS_REPLY__INIT;
+    Hlod__Wire__Status ok = HLOD__WIRE__STATUS__INIT;
+    r.status = &ok;
+    r.rss_bytes = rss_bytes();
+    worker_residents(&r.resident_executables, &r.prepared_bytes);
+    pthread_mutex_lock(&w->mutex);
+    for (struct call *c = w->first; c; c = c->next)
+        r.calls_active++;
+    r.calls_active += w->running != NULL;
+    pthread_mutex_unlock(&w->mutex);
+    send_message(w, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
+}
+
+static void cancel_call(struct worker *w, uint64_t id) {
+    pthread_mutex_lock(&w->mutex);
+    for (struct call *c = w->first; c; c = c->next)
+        if (c->id == id) c->cancel = true;
+    if (w->running && w->running->id == id) w->running->cancel = true;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static status_t accept_call(struct worker *w, struct frame *f) {
+    const ProtobufCMessageDescriptor *d = descriptor_of(w, f->type);
+    if (!d)
+        return st_new(ST_INTERNAL, "frame type %u is not for a %s worker", f->type, w->opt->role);
+    struct call *c = calloc(1, sizeof *c);
+    if (!c) return st_oom();
+    c->type = f->type;
+    c->id = f->call;
+    c->worker = w;
+    c->request = protobuf_c_message_unpack(d, NULL, f->body.n, f->body.p);
+    for (int k = 0; k < f->n_fds; k++)
+        c->fds[c->n_fds++] = frame_take_fd(f, k);
+    if (!c->request) {
+        call_free(c);
+        return st_new(ST_INTERNAL, "a %s does not parse", d->name);
+    }
+    pthread_mutex_lock(&w->mutex);
+    *(w->last ? &w->last->next : &w->first) = c;
+    w->last = c;
+    pthread_cond_signal(&w->more);
+    pthread_mutex_unlock(&w->mutex);
+    return ST_OK;
+}
+
+static void say_hello(struct worker *w) {
+    Hlod__Wire__Hello h = HLOD__WIRE__HELLO__INIT;
+    Hlod__Wire__Format formats[] = {HLOD__WIRE__FORMAT__INIT, HLOD__WIRE__FORMAT__INIT},
+                       *list[] = {&formats[0], &formats[1]};
+    static const char *const names[][2] = {
+#define FRONTEND(fn, name, media_type) {name, media_type},
+#include "compiler/frontend/frontends.def"
+#undef FRONTEND
+    };
+    char name[64];
+    for (int k = 0; k < 2; k++) {
+        formats[k].name = (char *)(uintptr_t)names[k][0];
+        formats[k].media_type = (char *)(uintptr_t)names[k][1];
+    }
+    h.protocol = FRAME_PROTOCOL;
+    h.role = (char *)(uintptr_t)w->opt->role;
+    h.pid = (int32_t)getpid();
+    h.build_id = (char *)(uintptr_t)compile_build_id();
+    h.kernel_abi = HLOD_KERNEL_ABI;
+    h.n_formats = 2;
+    h.formats = list;
+    if (w->device_role) {
+        const struct target *t = dev_target(w->dev);
+        snprintf(name, sizeof name, "%s:0", t->kind);
+        h.device_kind = (char *)(uintptr_t)t->kind;
+        h.device_name = name;
+        h.target_id = (char *)(uintptr_t)t->id;
+        h.description = (char *)(uintptr_t)t->id;
+        h.memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+        h.threads = t->threads;
+    }
+    send_message(w, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
+}
+
+static status_t read_frames(struct worker *w) {
+    struct frame_buf *buf = frame_buf_new();
+    status_t st = ST_OK;
+    for (struct frame f; !st; frame_done(&f)) {
+        st = frame_recv(w->opt->fd, buf, -1, &f);
+        if (st || f.type == 0) break;
+        if (f.type == HLOD__WIRE__TYPE__TYPE_STATS) {
+            answer_stats(w, f.call);
+        } else if (f.type == HLOD__WIRE__TYPE__TYPE_CANCEL) {
+            cancel_call(w, f.call);
+        } else {
+            st = accept_call(w, &f);
+        }
+    }
+    frame_buf_free(buf);
+    return st;
+}
+
+status_t worker_serve(const struct worker_options *o) {
+    struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
+    pthread_t thread;
+    if (w.device_role) RETURN_IF_ERR(dev_open(o->device, &w.dev));
+    pthread_mutex_init(&w.mutex, NULL);
+    pthread_mutex_init(&w.sending, NULL);
+    pthread_cond_init(&w.more, NULL);
+    if (pthread_create(&thread, NULL, run_thread, &w))
+        return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
+    say_hello(&w);
+    status_t st = read_frames(&w);
+    // The daemon is gone: what still runs has nobody to answer to.
+    _exit(st ? 1 : 0);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// worker: the process side of the wire protocol (proto/wire.proto). The loop thread reads frames,
+// answers STATS and CANCEL at once, and queues the rest for the run thread, which owns compiler and
+// device. Roles: "compile" (INGEST, COMPILE, INSPECT; no resident state) and "device" (LOAD,
+// PREPARE, RUN, UNLOAD).
+#pragma once
+#include "base/status.h"
+struct worker_options {
+    const char *role, *device;
+    int fd;
+};
+// Serves until the daemon closes the socket. Returns what ended it otherwise.
+status_t worker_serve(const struct worker_options *o) MUST_CHECK;

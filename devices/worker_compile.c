@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
+#include <stdio.h>
+
+#include "compiler/codegen/abi.h"
+#include "compiler/ir/text.h"
+#include "compiler/plan/plan.h"
+#include "devices/worker_calls.h"
+
+Hlod__V1__Counts *wire_counts(struct arena *a, struct hlo_counts n) {
+    Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
+    hlod__v1__counts__init(c);
+    c->entry = n.entry;
+    c->total = n.total;
+    c->fusions = n.fusions;
+    c->computations = n.computations;
+    return c;
+}
+
+static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
+    Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
+    hlod__v1__tensor_spec__init(s);
+    s->name = arena_strdup(a, t->name);
+    s->dtype = (char *)(uintptr_t)dtype_name(t->dtype);
+    s->unknown_rank = t->rank < 0;
+    s->n_dims = t->rank > 0 ? (size_t)t->rank : 0;
+    s->dims = arena_array(a, Hlod__V1__Dim *, s->n_dims + 1);
+    for (size_t d = 0; d < s->n_dims; d++) {
+        s->dims[d] = arena_new_of(a, Hlod__V1__Dim);
+        hlod__v1__dim__init(s->dims[d]);
+        s->dims[d]->size = t->dims[d].size;
+        if (t->dims[d].symbol) s->dims[d]->symbol = arena_strdup(a, t->dims[d].symbol);
+    }
+    return s;
+}
+Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s) {
+    Hlod__V1__Signature *w = arena_new_of(a, Hlod__V1__Signature);
+    hlod__v1__signature__init(w);
+    w->n_inputs = (size_t)s->n_in;
+    w->n_outputs = (size_t)s->n_out;
+    w->inputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_in + 1);
+    w->outputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_out + 1);
+    for (int k = 0; k < s->n_in; k++)
+        w->inputs[k] = spec_of(a, &s->in[k]);
+    for (int k = 0; k < s->n_out; k++)
+        w->outputs[k] = spec_of(a, &s->out[k]);
+    return w;
+}
+
+static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
+    return l ? (struct frontend_limits){l->max_program_bytes, l->max_depth, l->max_nodes,
+                                        l->max_tensor_bytes}
+             : (struct frontend_limits){0};
+}
+
+// ---- ingest
+
+static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
+    const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
+    struct frontend_limits limits = limits_of(q->limits);
+    struct ingest_result r;
+    struct span source;
+    const char *format = q->format && strchr(q->format, '/')
+                             ? frontend_from_media_type(str_of(q->format))
+                             : q->format;
+    RETURN_IF_ERR(call_blob(c, q->source, &source));
+    RETURN_IF_ERR(
+        frontend_ingest(&c->arena, format && format[0] ? format : NULL, source, &limits, &r));
+    out->format = (char *)(uintptr_t)r.format;
+    out->program_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.program_digest.b, 32)};
+    out->weights_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.weights_digest.b, 32)};
+    RETURN_IF_ERR(call_put_blob(c, r.program.p, r.program.n, &out->program));
+    RETURN_IF_ERR(call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
+    out->signature = wire_signature(&c->arena, &r.sig);
+    out->n_weights = (size_t)r.n_weights;
+    out->weights = arena_array(&c->arena, Hlod__Wire__Weight *, r.n_weights + 1);
+    for (int k = 0; k < r.n_weights; k++) {
+        const struct weight *w = &r.weights[k];
+        Hlod__Wire__Weight *m = out->weights[k] = arena_new_of(&c->arena, Hlod__Wire__Weight);
+        hlod__wire__weight__init(m);
+        m->name = (char *)(uintptr_t)w->name;
+        m->dtype = (char *)(uintptr_t)dtype_name(w->dtype);
+        m->n_dims = (size_t)w->rank;
+        m->dims = w->dims;
+        m->digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, w->digest.b, 32)};
+        m->sidecar = w->sidecar;
+        m->offset = w->offset;
+        m->size = w->size_bytes;
+    }
+    return ST_OK;
+}
+ProtobufCMessage *worker_ingest(struct call *c) {
+    Hlod__Wire__IngestReply *r = arena_new_of(&c->arena, Hlod__Wire__IngestReply);
+    hlod__wire__ingest_reply__init(r);
+    r->status = call_status(c, ingest(c, r));
+    return &r->base;
+}
+
+// ---- compile
+
+// The compile role has no device of its own: it describes the one that the daemon names, which is
+// of this machine's kind.
+static status_t target_by_id(const char *id, struct device **dev, const struct target **out) {
+    const char *colon = strchr(id, ':');
+    char kind[32];
+    snprintf(kind, sizeof kind, "%.*s", colon ? (int)(colon - id) : (int)strlen(id), id);
+    RETURN_IF_ERR(dev_open(kind, dev));
+    *out = dev_target(*dev);
+    if (strcmp((*out)->id, id) != 0)
+        return st_new(ST_FAILED_PRECONDITION,
+                      "target %s cannot be compiled for here: this machine is %s", id, (*out)->id);
+    return ST_OK;
+}
+
+static void on_pass(void *ctx, const struct pass_stat *s) {
+    Hlod__V1__PassStat m = HLOD__V1__PASS_STAT__INIT;
+    m.name = (char *)(uintptr_t)s->name;
+    m.ms = (double)s->ns / 1e6;
+    m.before = s->instrs_before;
+    m.after = s->instrs_after;
+    m.changed = s->changed;
+    call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
+}
+
+static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
+                                const struct compile_observer *obs, struct executable **out) {
+    struct lower_request req = {.entry_name =
+                                    q->entry_name && q->entry_name[0] ? q->entry_name : "main",
+                                .limits = limits_of(q->limits)};
+    struct compile_options opt;
+    struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
+    struct device *dev = NULL;
+    const struct target *t;
+    RETURN_IF_ERR(call_blob(c, q->program, &req.program));
+    RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
+    for (size_t k = 0; k < q->n_bindings; k++)
+        b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
+    req.bindings = b;
+    req.n_bindings = (int32_t)q->n_bindings;
+    status_t st = target_by_id(q->target_id, &dev, &t);
+    if (!st) st = hlo_compile(q->format, &req, &opt, t, obs, out);
+    dev_close(dev);
+    return st;
+}
+
+static void concrete(struct arena *a, const struct shape *s, const char *name,
+                     struct sig_tensor *out) {
+    *out = (struct sig_tensor){.name = name,
+                               .dtype = s->dtype,
+                               .rank = s->rank,
+                               .dims = arena_zarray(a, struct sig_dim, s->rank + 1)};
+    for (int d = 0; d < s->rank; d++)
+        out->dims[d].size = s->dims[d];
+}
+
+static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e) {
+    struct arena *a = &c->arena;
+    Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
+    hlod__v1__executable_info__init(i);
+    const struct hlo_computation *m = e->main->entry;
+    struct signature sig = {.in = arena_zarray(a, struct sig_tensor, m->params.n + 1),
+                            .n_out = shape_leaves(m->root->shape)};
+    sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
+    for (size_t k = 0; k < m->params.n; k++)
+        if (m->params.v[k]->param_kind == PARAM_INPUT)
+            concrete(a, m->params.v[k]->shape, m->params.v[k]->name, &sig.in[sig.n_in++]);
+    for (int k = 0; k < sig.n_out; k++)
+        concrete(a, shape_leaf(m->root->shape, k), arena_printf(a, "result%d", k), &sig.out[k]);
+    i->signature = wire_signature(a, &sig);
+    i->before = wire_counts(a, e->before);
+    i->after = wire_counts(a, e->after);
+    i->prepare = wire_counts(a, e->prepare_counts);
+    i->n_passes = (size_t)e->n_passes;
+    i->passes = arena_array(a, Hlod__V1__PassStat *, e->n_passes + 1);
+    for (int k = 0; k < e->n_passes; k++) {
+        Hlod__V1__PassStat *s = i->passes[k] = arena_new_of(a, Hlod__V1__PassStat);
+        hlod__v1__pass_stat__init(s);
+        s->name = arena_strdup(a, e->passes[k].name);
+        s->ms = (double)e->passes[k].ns / 1e6;
+        s->before = e->passes[k].instrs_before;
+        s->after = e->passes[k].instrs_after;
+        s->changed = e->passes[k].changed;
+    }
+    i->compile_ms = (double)e->compile_ns / 1e6;
+    i->peak_bytes = e->peak_bytes;
+    i->values_bytes = e->values_bytes;
+    i->kernels = e->kernels.n;
+    i->options = arena_strdup(a, e->options_text);
+    i->build_id = arena_strdup(a, e->build_id);
+    i->target_id = arena_strdup(a, e->target_id);
+    i->kernel_abi = HLOD_KERNEL_ABI;
+    return i;
+}
+
+static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
+    struct compile_observer obs = {.ctx = c, .on_pass = on_pass, .cancel = &c->cancel};
+    struct executable *e;
+    struct strbuf bytes = {0};
+    RETURN_IF_ERR(compile_request(c, (const Hlod__Wire__Compile *)c->request, &obs, &e));
+    status_t st = executable_pack(e, &bytes);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
+    if (!st) out->info = info_of(c, e);
+    strbuf_done(&bytes);
+    executable_free(e);
+    return st;
+}
+ProtobufCMessage *worker_compile(struct call *c) {
+    Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
+    hlod__wire__compile_reply__init(r);
+    r->status = call_status(c, compile(c, r));
+    return &r->base;
+}
+
+// ---- inspect
+
+struct dump {
+    const char *want;
+    struct strbuf *out;
+    bool found;
+};
+static void on_dump(void *ctx, const char *pass, const struct hlo_module *m) {
+    struct dump *d = ctx;
+    if (strcmp(pass, d->want) != 0) return;
+    strbuf_clear(d->out); // the last run of the pass counts
+    hlo_print_module(d->out, m, HLO_PRINT_DEFAULT);
+    d->found = true;
+}
+static void no_event(void *ctx, const struct pass_stat *s) {
+    (void)ctx, (void)s;
+}
+
+static status_t plan_text(struct executable *e, struct strbuf *b) {
+    struct device *d;
+    struct dev_exe *x;
+    char kind[32];
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(e->target_id, ":"), e->target_id);
+    status_t st = dev_open(kind, &d);
+    if (st) {
+        executable_free(e);
+        return st;
+    }
+    st = dev_load(d, e, &x);
+    if (!st) {
+        d->vt->explain(x, b);
+        dev_unload(x);
+    }
+    dev_close(d);
+    return st;
+}
+
+static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
+    struct executable *e;
+    RETURN_IF_ERR(executable_unpack(bytes, &e));
+    if (strcmp(stage, "plan") == 0) return plan_text(e, b); // takes e
+    if (strcmp(stage, "hlo-before") == 0)
+        strbuf_puts(b, e->hlo_before);
+    else
+        hlo_print_module(b, strcmp(stage, "prepare") == 0 ? e->prepare : e->main,
+                         HLO_PRINT_DEFAULT);
+    executable_free(e);
+    return ST_OK;
+}
+
+static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
+    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare", "plan"};
+    struct span bytes;
+    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
+        if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
+    struct executable *e;
+    struct dump d = {.want = strncmp(q->stage, "pass/", 5) == 0 ? q->stage + 5 : "", .out = b};
+    struct compile_observer obs = {
+        .ctx = &d, .on_dump = on_dump, .on_pass = no_event, .cancel = &c->cancel};
+    bool code = strcmp(q->stage, "kir") == 0 || strcmp(q->stage, "llvm") == 0;
+    if (!q->compile || (!code && !d.want[0]))
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "no stage is called '%s'", q->stage),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    RETURN_IF_ERR(compile_request(c, q->compile, &obs, &e));
+    status_t st = ST_OK;
+    if (code) {
+        struct kernel_set k;
+        struct strbuf kir = {0}, llvm = {0};
+        struct device *dev = NULL;
+        const struct target *t;
+        st = target_by_id(e->target_id, &dev, &t);
+        if (!st) st = codegen_module(&c->arena, e->main, t, PRECISION_DEFAULT, &kir, &llvm, &k);
+        dev_close(dev);
+        const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
+        strbuf_add(b, strbuf_cstr(text), text->n);
+        strbuf_done(&kir);
+        strbuf_done(&llvm);
+    } else if (!d.found) {
+        st =
+            st_reason(st_new(ST_INVALID_ARGUMENT, "no pass of this compile is called '%s'", d.want),
+                      HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    }
+    executable_free(e);
+    return st;
+}
+ProtobufCMessage *worker_inspect(struct call *c) {
+    Hlod__Wire__InspectReply *r = arena_new_of(&c->arena, Hlod__Wire__InspectReply);
+    struct strbuf b = {0};
+    hlod__wire__inspect_reply__init(r);
+    status_t st = inspect_text(c, (const Hlod__Wire__Inspect *)c->request, &b);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&b), b.n, &r->text);
+    strbuf_done(&b);
+    r->status = call_status(c, st);
+    return &r->base;
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// LOAD, PREPARE, RUN, UNLOAD: what is resident in this process. Tables are small and belong to the
+// run thread; their sizes are published for STATS.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "devices/worker_calls.h"
+
+enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
+struct prepared {
+    struct digest digest;
+    struct dev_weights *w;
+};
+struct resident {
+    struct digest key;
+    struct dev_exe *exe;
+    VEC(struct prepared) sets;
+    int64_t bytes;
+};
+static struct resident *residents[MAX_RESIDENT];
+static _Atomic int32_t count;
+static _Atomic int64_t prepared_total;
+
+void worker_residents(int32_t *n, int64_t *prepared_bytes) {
+    *n = count;
+    *prepared_bytes = prepared_total;
+}
+
+static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
+    if (b.len != 32) return false;
+    memcpy(out->b, b.data, 32);
+    return true;
+}
+static struct resident **find(struct digest key) {
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k] && digest_eq(residents[k]->key, key)) return &residents[k];
+    return NULL;
+}
+static void drop(struct resident **slot) {
+    struct resident *r = *slot;
+    for (size_t k = 0; k < r->sets.n; k++) {
+        prepared_total -= r->sets.v[k].w->bytes;
+        dev_release(r->sets.v[k].w);
+    }
+    vec_done(&r->sets);
+    dev_unload(r->exe);
+    free(r);
+    *slot = NULL;
+    count--;
+}
+static status_t not_here(const char *what) {
+    return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
+                     HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+}
+
+// ---- load
+
+static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
+    const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
+    struct digest key;
+    struct span bytes;
+    struct executable *e;
+    if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
+    struct resident **slot = find(key);
+    if (slot) drop(slot);
+    for (int k = 0; k < MAX_RESIDENT && !slot; k++)
+        if (!residents[k]) slot = &residents[k];
+    if (!slot) { // full: the first is the oldest
+        drop(&residents[0]);
+        memmove(&residents[0], &residents[1], sizeof *residents * (MAX_RESIDENT - 1));
+        slot = &residents[MAX_RESIDENT - 1];
+        *slot = NULL;
+    }
+    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    RETURN_IF_ERR(executable_unpack(bytes, &e));
+    struct resident *r = calloc(1, sizeof *r);
+    if (!r) {
+        executable_free(e);
+        return st_oom();
+    }
+    status_t st = dev_load(d, e, &r->exe);
+    if (st) {
+        free(r);
+        return st;
+    }
+    r->key = key;
+    *slot = r;
+    count++;
+    *out_bytes = dev_stats(r->exe).arena_bytes;
+    return ST_OK;
+}
+ProtobufCMessage *worker_load(struct call *c, struct device *d) {
+    Hlod__Wire__LoadReply *r = arena_new_of(&c->arena, Hlod__Wire__LoadReply);
+    int64_t start = clock_ns();
+    hlod__wire__load_reply__init(r);
+    r->status = call_status(c, load(c, d, &r->resident_bytes));
+    r->ms = (double)(clock_ns() - start) / 1e6;
+    return &r->base;
+}
+
+// ---- prepare
+
+static status_t prepare(struct call *c, int64_t *out_bytes) {
+    const Hlod__Wire__Prepare *q = (const Hlod__Wire__Prepare *)c->request;
+    struct digest key, weights;
+    struct span source, sidecar;
+    struct prepared p;
+    if (!digest_of(q->key, &key) || !digest_of(q->weights_digest, &weights))
+        return st_new(ST_INTERNAL, "key is not a digest");
+    struct resident **slot = find(key);
+    if (!slot) return not_here("the executable");
+    RETURN_IF_ERR(call_blob(c, q->source, &source));
+    RETURN_IF_ERR(call_blob(c, q->sidecar, &sidecar));
+    struct span *spans = arena_zarray(&c->arena, struct span, q->n_weights + 1);
+    for (size_t k = 0; k < q->n_weights; k++) {
+        const Hlod__Wire__Weight *w = q->weights[k];
+        struct span from = w->sidecar ? sidecar : source;
+        if (w->offset < 0 || w->size < 0 || (uint64_t)w->offset > from.n ||
+            (uint64_t)w->size > from.n - (uint64_t)w->offset)
+            return st_new(ST_DATA_LOSS, "weight '%s' lies outside its blob", w->name);
+        spans[k] = (struct span){from.p + w->offset, (size_t)w->size};
+    }
+    p.digest = weights;
+    RETURN_IF_ERR(dev_prepare((*slot)->exe, spans, (int)q->n_weights, &p.w));
+    for (size_t k = 0; k < (*slot)->sets.n; k++)
+        if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
+            prepared_total -= (*slot)->sets.v[k].w->bytes;
+            dev_release((*slot)->sets.v[k].w);
+            (*slot)->sets.v[k] = vec_pop(&(*slot)->sets);
+            break;
+        }
+    vec_push(&(*slot)->sets, p);
+    prepared_total += p.w->bytes;
+    *out_bytes = p.w->bytes;
+    return ST_OK;
+}
+ProtobufCMessage *worker_prepare(struct call *c) {
+    Hlod__Wire__PrepareReply *r = arena_new_of(&c->arena, Hlod__Wire__PrepareReply);
+    int64_t start = clock_ns();
+    hlod__wire__prepare_reply__init(r);
+    r->status = call_status(c, prepare(c, &r->prepared_bytes));
+    r->ms = (double)(clock_ns() - start) / 1e6;
+    return &r->base;
+}
+
+// ---- run
+
+static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q,
+                            const struct hlo_computation *m, const void **in) {
+    size_t n = 0;
+    for (size_t k = 0; k < m->params.n; k++) {
+        const struct hlo_instr *p = m->params.v[k];
+        if (p->param_kind != PARAM_INPUT) continue;
+        if (n >= q->n_inputs)
+            return st_new(ST_INVALID_ARGUMENT, "%zu inputs given, the executable takes more",
+                          q->n_inputs);
+        const Hlod__Wire__WireTensor *t = q->inputs[n];
+        struct span s;
+        RETURN_IF_ERR(call_blob(c, t->data, &s));
+        bool same = dtype_from_name(str_of(t->dtype)) == p->shape->dtype &&
+                    (int)t->n_dims == p->shape->rank;
+        for (size_t d = 0; same && d < t->n_dims; d++)
+            same = t->dims[d] == p->shape->dims[d];
+        if (!same || (int64_t)s.n != shape_bytes(p->shape))
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "input '%s': expected %s, %lld bytes; %zu bytes given", p->name,
+                                    shape_text(&c->arena, p->shape),
+                                    (long long)shape_bytes(p->shape), s.n),
+                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        // Libraries want aligned data; what lies in the body of the frame need not be.
+        if ((uintptr_t)s.p % 64)
+            s.p = memcpy(arena_alloc_aligned(&c->arena, s.n + 64, 64), s.p, s.n);
+        in[n++] = s.p;
+    }
+    return n == q->n_inputs ? ST_OK
+                            : st_new(ST_INVALID_ARGUMENT,
+                                     "%zu inputs given, the executable takes %zu", q->n_inputs, n);
+}
+
+struct outputs {
+    void **p;
+    int64_t *offset;
+    int n;
+    uint8_t *map;
+    void *base;
+    size_t base_bytes;
+    int fd;
+};
+
+// Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes.
+static status_t make_outputs(struct call *c, const struct shape *root, struct outputs *o) {
+    int64_t total = 0;
+    o->n = shape_leaves(root);
+    o->p = arena_zarray(&c->arena, void *, o->n + 1);
+    o->offset = arena_zarray(&c->arena, int64_t, o->n + 1);
+    for (int k = 0; k < o->n; k++) {
+        o->offset[k] = total;
+        total += (shape_bytes(shape_leaf(root, k)) + 127) / 64 * 64;
+    }
+    RETURN_IF_ERR(frame_memfd("hlod-out", total + 64, &o->fd));
+    c->reply_fds[c->n_reply_fds++] = o->fd;
+    RETURN_IF_ERR(frame_map(o->fd, 0, total + 64, true, &o->map, &o->base, &o->base_bytes));
+    for (int k = 0; k < o->n; k++)
+        o->p[k] = o->map + o->offset[k];
+    return ST_OK;
+}
+
+static Hlod__V1__Profile *wire_profile(struct arena *a, const struct profile *p, double total_ms) {
+    Hlod__V1__Profile *m = arena_new_of(a, Hlod__V1__Profile);
+    hlod__v1__profile__init(m);
+    m->total_ms = total_ms;
+    m->n_rows = (size_t)p->n;
+    m->rows = arena_array(a, Hlod__V1__ProfileRow *, p->n + 1);
+    for (int k = 0; k < p->n; k++) {
+        Hlod__V1__ProfileRow *r = m->rows[k] = arena_new_of(a, Hlod__V1__ProfileRow);
+        hlod__v1__profile_row__init(r);
+        r->name = (char *)(uintptr_t)p->rows[k].name;
+        r->op = (char *)(uintptr_t)p->rows[k].op;
+        r->impl = (char *)(uintptr_t)(p->rows[k].impl ? p->rows[k].impl : "");
+        r->start_ms = (double)p->rows[k].start_ns / 1e6;
+        r->ms = (double)p->rows[k].ns / 1e6;
+        r->flops = p->rows[k].flops;
+        r->bytes = p->rows[k].bytes;
+    }
+    return m;
+}
+
+static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct shape *root,
+                             const struct outputs *o, Hlod__Wire__RunReply *out) {
+    size_t n = q->n_outputs ? q->n_outputs : (size_t)o->n;
+    size_t inline_bytes = 0;
+    out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
+    out->n_outputs = n;
+    for (size_t k = 0; k < n; k++) {
+        uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
+        if (leaf >= (uint32_t)o->n)
+            return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, o->n);
+        const struct shape *s = shape_leaf(root, (int)leaf);
+        Hlod__Wire__WireTensor *t = out->outputs[k] =
+            arena_new_of(&c->arena, Hlod__Wire__WireTensor);
+        Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
+        hlod__wire__wire_tensor__init(t);
+        hlod__wire__blob__init(b);
+        t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
+        t->n_dims = (size_t)s->rank;
+        t->dims = s->dims;
+        t->data = b;
+        b->size = (uint64_t)shape_bytes(s);
+        if (inline_bytes + b->size <= 16384) {
+            b->inline_bytes =
+                (ProtobufCBinaryData){b->size, arena_dup(&c->arena, o->p[leaf], b->size)};
+            inline_bytes += b->size;
+        } else {
+            b->fd = 1;
+            b->offset = (uint64_t)o->offset[leaf];
+        }
+    }
+    return ST_OK;
+}
+
+static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    struct digest key, weights;
+    struct outputs o = {.fd = -1};
+    struct profile profile = {0};
+    if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
+    struct resident **slot = find(key);
+    if (!slot) return not_here("the executable");
+    struct dev_weights *w = NULL;
+    if (!digest_of(q->weights_digest, &weights)) weights = (struct digest){{0}};
+    for (size_t k = 0; k < (*slot)->sets.n; k++)
+        if (digest_eq((*slot)->sets.v[k].digest, weights)) w = (*slot)->sets.v[k].w;
+    if (!w) return not_here("the weight set");
+    const struct hlo_computation *m = (*slot)->exe->exe->main->entry;
+    const void **in = arena_zarray(&c->arena, const void *, m->params.n + 1);
+    RETURN_IF_ERR(bind_inputs(c, q, m, in));
+    RETURN_IF_ERR(make_outputs(c, m->root->shape, &o));
+    uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
+    out->run_ms = arena_array(&c->arena, double, repeat);
+    if (q->profile)
+        profile = (struct profile){.rows = arena_zarray(&c->arena, struct profile_row, MAX_ROWS),
+                                   .cap = MAX_ROWS};
+    struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel};
+    status_t st = ST_OK;
+    for (uint32_t k = 0; k < repeat && !st; k++) {
+        r.profile =
+            q->profile && k + 1 == repeat ? &profile : NULL; // the last one, which runs warm
+        int64_t start = clock_ns();
+        st = dev_run((*slot)->exe, w, &r);
+        out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
+    }
+    if (!st) st = send_outputs(c, q, m->root->shape, &o, out);
+    if (!st && q->profile)
+        out->profile = wire_profile(&c->arena, &profile, out->run_ms[out->n_run_ms - 1]);
+    out->peak_bytes = dev_stats((*slot)->exe).arena_bytes;
+    out->prepared_bytes = w->bytes;
+    frame_unmap(o.base, o.base_bytes);
+    return st;
+}
+ProtobufCMessage *worker_run(struct call *c) {
+    Hlod__Wire__RunReply *r = arena_new_of(&c->arena, Hlod__Wire__RunReply);
+    hlod__wire__run_reply__init(r);
+    call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
+    r->status = call_status(c, run(c, r));
+    return &r->base;
+}
+
+ProtobufCMessage *worker_unload(struct call *c) {
+    const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
+    Hlod__Wire__UnloadReply *r = arena_new_of(&c->arena, Hlod__Wire__UnloadReply);
+    struct digest key;
+    hlod__wire__unload_reply__init(r);
+    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
+    int64_t before = prepared_total;
+    if (slot) drop(slot);
+    r->freed_bytes = before - prepared_total;
+    r->status = call_status(c, slot ? ST_OK : not_here("the executable"));
+    return &r->base;
+}
