@@ -86,7 +86,13 @@ static void send_message(struct worker *w, uint32_t type, uint64_t id, const Pro
     pthread_mutex_unlock(&w->sending);
 }
 void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
-    send_message(c->worker, type, c->id, m, NULL, 0);
+    if (m) {
+        send_message(c->worker, type, c->id, m, NULL, 0);
+        return;
+    }
+    pthread_mutex_lock(&c->worker->sending);
+    st_drop(frame_send(c->worker->opt->fd, type, c->id, (struct span){NULL, 0}, NULL, 0, -1));
+    pthread_mutex_unlock(&c->worker->sending);
 }
 
 static void call_free(struct call *c) {

@@ -28,6 +28,7 @@ struct call {
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;
 // Puts bytes into a reply: inline when small, else into a memfd.
 status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob **out) MUST_CHECK;
+// m NULL: an event without a body.
 void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m);
 Hlod__Wire__Status *call_status(struct call *c, status_t st); // takes st; NULL gives code 0
 
