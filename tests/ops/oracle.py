@@ -95,6 +95,8 @@ def literal_text(a):
     name = NAMES[a.dtype]
     if a.ndim == 0:
         return _number(a[()], name)
+    if a.size == 0:
+        return "{}"
     return "{" + ", ".join(literal_text(x) for x in a) + "}"
 
 
