@@ -90,30 +90,52 @@ void http_leave(struct http_req *r) {
     if (r->suspended) http_resume(r);
 }
 
+// The library's edge-triggered watch can miss an end of file that came together with the last data;
+// taking the connection out and in again shows it.
+static void nudge(void *arg) {
+    struct http_req *r = arg;
+    if (!r->started && !r->suspended) {
+        http_suspend(r);
+        http_resume(r);
+    }
+    loop_timer_start(r->gone_timer, 20);
+}
+
+// Writes something harmless: a dead peer answers with a reset, a half-closed one reads on.
+static void probe(struct http_req *r) {
+    r->probed = true;
+    if (!r->queued) {
+        (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else if (r->reader_waits) { // an open stream: a blank line may come between two events
+        strbuf_putc(&r->out, '\n');
+        http_resume(r);
+    } else
+        r->probed = false; // its next event will do
+}
+
 static void look_again(void *arg) {
     struct http_req *r = arg;
-    if (peer_dead(r))
+    if (!r->started)
+        nudge(r);
+    else if (peer_dead(r))
         client_gone(r);
-    else
+    else {
+        if (!r->probed) probe(r);
         loop_timer_start(r->gone_timer, 50);
+    }
 }
 
 static void on_peer(void *arg, int events) {
     struct http_req *r = arg;
     (void)events;
-    if (peer_dead(r)) {
+    if (r->started && peer_dead(r)) {
         client_gone(r);
         return;
     }
     loop_watch_set(r->watch, 0);
-    if (r->queued) { // an open stream: a blank line may come between two events
-        if (r->reader_waits) {
-            strbuf_putc(&r->out, '\n');
-            http_resume(r);
-        }
-    } else
-        (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
-                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (r->started)
+        probe(r); // in mid-body the library must see it, when it has read what came before
     r->gone_timer = loop_timer_new(r->h->loop, look_again, r);
     loop_timer_start(r->gone_timer, 5);
 }
@@ -242,7 +264,10 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
         r->call->row = r->route.row;
         http_body_begin(r);
     }
-    if (!r->error) return MHD_YES;
+    if (!r->error) {
+        if (r->in != IN_NONE) watch_peer(r);
+        return MHD_YES;
+    }
     // Refused before its body: the library closes the connection after the reply if one follows.
     metric_add(M_REQUESTS, 1);
     metric_add(M_REQUEST_ERRORS, 1);

@@ -51,7 +51,7 @@ struct http_req {
     struct tensors_binary binary;
     bool binary_ready; // layout done
     // Waiting and replying.
-    bool suspended, gone, parsing;
+    bool suspended, gone, parsing, probed;
     struct loop_watch *watch;
     struct loop_timer *gone_timer;
     int watch_fd;
