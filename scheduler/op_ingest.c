@@ -99,6 +99,17 @@ static void stored(void *arg) {
     op_end(op, st);
 }
 
+// A source that no frontend takes is not kept: nothing will ever use its bytes, and uploads of them
+// could fill the disk.
+static void discard_work(void *arg) {
+    struct op *op = arg;
+    st_drop(store_remove(op->s->store, STORE_BLOB, op->digest)); // a leftover file does no harm
+}
+static void discarded(void *arg) {
+    struct op *op = arg;
+    op_end(op, op->st);
+}
+
 static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
@@ -113,7 +124,10 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     op_take_fds(op, f);
     status_t st = op->ingest ? wire_status(op->ingest->status)
                              : st_new(ST_INTERNAL, "unreadable ingest reply");
-    if (st)
+    if (st_code(st) == ST_INVALID_ARGUMENT) {
+        op->st = st;
+        loop_work(op->s->loop, discard_work, discarded, op);
+    } else if (st)
         op_end(op, st);
     else
         loop_work(op->s->loop, store_work, stored, op);

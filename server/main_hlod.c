@@ -183,14 +183,33 @@ static int fail(struct daemon *d, status_t st, int code) {
     return code;
 }
 
-// `hlod --print-docs=config|api|openapi`: for `make docs`; the text of proto/hlod.proto comes on
-// stdin for api.
+static void errors_markdown(struct strbuf *b) {
+    strbuf_puts(
+        b, "# Status codes\n\n<!-- generated from base/status.def by `make docs-daemon`; do not "
+           "edit -->\n\nThe canonical codes, with the HTTP status each has in an error reply. "
+           "Three reasons have a status of their own: METHOD_NOT_ALLOWED 405,\nBODY_TOO_LARGE 413, "
+           "UNSUPPORTED_MEDIA_TYPE 415. Reasons: docs/api.md.\n\n| code | number | HTTP | retry | "
+           "|\n|---|---|---|---|---|\n");
+#define RETRY    "yes"
+#define NO_RETRY "no"
+#define STATUS(name, number, http, retry, text)                                                    \
+    strbuf_printf(b, "| `%s` | %d | %d | %s | %s |\n", #name, number, http, retry, text);
+#include "base/status.def"
+#undef STATUS
+#undef RETRY
+#undef NO_RETRY
+}
+
+// `hlod --print-docs=config|api|openapi|errors`: for `make docs`; the text of proto/hlod.proto
+// comes on stdin for api.
 static int print_docs(const char *what) {
     struct strbuf b = {0}, in = {0};
     if (!strcmp(what, "config"))
         config_markdown(&b);
     else if (!strcmp(what, "openapi"))
         api_openapi(&b);
+    else if (!strcmp(what, "errors"))
+        errors_markdown(&b);
     else if (!strcmp(what, "api")) {
         char piece[4096];
         size_t n;

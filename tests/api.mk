@@ -9,6 +9,7 @@ check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
 check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
-docs-daemon: $(BUILD)/hlod ## docs/config.md and docs/api.md from their tables
+docs-daemon: $(BUILD)/hlod ## docs/{config,api,errors}.md from their tables
 	$(Q)$(BUILD)/hlod --print-docs=config > docs/config.md
+	$(Q)$(BUILD)/hlod --print-docs=errors > docs/errors.md
 	$(Q)$(BUILD)/hlod --print-docs=api < proto/hlod.proto > docs/api.md
