@@ -14,7 +14,8 @@ FOLDERS  := base proto compiler devices scheduler server client
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Wcast-align -Wpointer-arith -Wswitch $(if $(WERROR),-Werror)
 OPT      := $(if $(filter debug,$(CONFIG)),-O0 -g3,-O2 -g)
 SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DARENA_DEBUG,)
-DEFS     := -D_GNU_SOURCE $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
+VERSION  := 0.1.0
+DEFS     := -D_GNU_SOURCE -DHLOD_VERSION=\"$(VERSION)\" $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
 LLVM_CONFIG ?= llvm-config-19
 LLVM_CFLAGS := -I$(shell $(LLVM_CONFIG) --includedir 2>/dev/null)
 CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo compile, inspect, devices, cache, doctor.
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/hlo.h"
+
+struct watch {
+    struct hlo *h;
+    json_t *result, *error;
+};
+
+static void on_event(void *ctx, struct str line) {
+    struct watch *w = ctx;
+    json_error_t e;
+    json_t *j = json_loadb(line.p, line.n, 0, &e);
+    if (!j) return;
+    json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult"),
+           *err = json_object_get(j, "error");
+    if (pass && w->h->tty && !w->h->quiet)
+        fprintf(stderr, "\r\033[K%s %.1f ms", text_at(pass, "name"), number_at(pass, "ms"));
+    if (r) w->result = json_incref(r);
+    if (err || json_object_get(j, "code"))
+        w->error =
+            json_incref(err ? err : j); // a refusal before the stream began is a plain error body
+    json_decref(j);
+}
+static void on_upload(void *ctx, int64_t sent, int64_t total) {
+    struct hlo *h = ctx;
+    if (h->tty && !h->quiet && total > (8 << 20))
+        fprintf(stderr, "\r\033[Kuploading %lld of %lld MB", (long long)(sent >> 20),
+                (long long)(total >> 20));
+}
+static void upload_progress(void *ctx, int64_t sent, int64_t total) {
+    on_upload(((struct watch *)ctx)->h, sent, total);
+}
+
+int compile_model(struct hlo *h, const char *path, const char *query, json_t **out) {
+    struct watch w = {.h = h};
+    struct http_reply r;
+    const char *dot = strrchr(path, '.'),
+               *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
+                       : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
+                                                         : "application/octet-stream";
+    const char *url = arena_printf(&h->arena, "/v1/executables%s%s", query[0] ? "?" : "", query);
+    status_t st = http_call(h->addr,
+                            &(struct http_request){.method = "POST",
+                                                   .path = url,
+                                                   .content_type = type,
+                                                   .accept = "application/x-ndjson",
+                                                   .body_file = path,
+                                                   .on_line = on_event,
+                                                   .on_progress = upload_progress,
+                                                   .ctx = &w},
+                            &r);
+    if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
+    if (st) return fail_status(st);
+    int rc = 0;
+    if (w.error || !w.result) {
+        fprintf(stderr, "hlo: %s %s: %s\n", text_at(w.error, "code"), text_at(w.error, "reason"),
+                w.error ? text_at(w.error, "message")
+                        : "the server ended the stream without a result");
+        const char *code = text_at(w.error, "code");
+        rc = strcmp(code, "INVALID_ARGUMENT") == 0 ? EXIT_REFUSED
+             : strcmp(code, "UNAVAILABLE") == 0 || strcmp(code, "RESOURCE_EXHAUSTED") == 0
+                 ? EXIT_BUSY
+             : strcmp(code, "DEADLINE_EXCEEDED") == 0 ? EXIT_DEADLINE
+                                                      : EXIT_COMPILE;
+        json_decref(w.result);
+    } else {
+        *out = w.result;
+    }
+    json_decref(w.error);
+    http_reply_done(&r);
+    return rc;
+}
+
+static void print_compiled(const json_t *c) {
+    const json_t *e = json_object_get(c, "executable"), *b = json_object_get(e, "before"),
+                 *a = json_object_get(e, "after"), *p = json_object_get(e, "prepare"), *row;
+    bool hit = json_is_true(json_object_get(c, "cacheHit"));
+    size_t k;
+    printf("executable   %s\nmodel        %s\n", text_at(c, "digest"), text_at(c, "sourceDigest"));
+    printf("cache        %s\n", hit ? "hit, not compiled" : "miss, compiled");
+    printf("instructions before: entry %.0f, total %.0f; after: entry %.0f, total %.0f; prepare: "
+           "%.0f\n",
+           number_at(b, "entry"), number_at(b, "total"), number_at(a, "entry"),
+           number_at(a, "total"), number_at(p, "entry"));
+    printf("fusions      %.0f\n", number_at(a, "fusions"));
+    printf("memory       peak %.1f MB; all values together %.1f MB; weights %.1f MB\n",
+           number_at(e, "peakBytes") / 1e6, number_at(e, "valuesBytes") / 1e6,
+           number_at(e, "weightsBytes") / 1e6);
+    if (hit) return;
+    printf("compile      %.1f ms\n", number_at(e, "compileMs"));
+    json_array_foreach(json_object_get(e, "passes"), k,
+                       row) if (json_is_true(json_object_get(row, "changed")) ||
+                                number_at(row, "ms") >= 0.5)
+        printf("  %-16s %8.2f ms  %5.0f -> %.0f\n", text_at(row, "name"), number_at(row, "ms"),
+               number_at(row, "before"), number_at(row, "after"));
+}
+
+int cmd_compile(struct hlo *h) {
+    const char *path = NULL, *v;
+    struct strbuf query = {0};
+    for (int k = 0; k < h->argc; k++) {
+        if ((v = option_value(h, &k, "--shape")))
+            strbuf_printf(&query, "%sshape=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--precision")))
+            strbuf_printf(&query, "%sprecision=%s", query.n ? "&" : "", v);
+        else if (h->argv[k][0] == '-')
+            return usage_error("compile has no option %s", h->argv[k]);
+        else
+            path = h->argv[k];
+    }
+    if (!path) return usage_error("compile needs a model file");
+    json_t *c = NULL;
+    int rc = compile_model(h, path, strbuf_cstr(&query), &c);
+    strbuf_done(&query);
+    if (rc) return rc;
+    if (h->json)
+        print_json(c);
+    else
+        print_compiled(c);
+    json_decref(c);
+    return 0;
+}
+
+static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
+    const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s", digest, stage);
+    status_t st = http_call(
+        h->addr, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
+    if (st) return fail_status(st);
+    if (r->code < 300) return 0;
+    int rc = fail_reply(r, EXIT_REFUSED);
+    http_reply_done(r);
+    return rc;
+}
+
+// Two stages or passes side by side, through diff(1).
+static int diff(struct hlo *h, const char *digest, const char *a, const char *b) {
+    char name[2][32] = {"/tmp/hlo-a-XXXXXX", "/tmp/hlo-b-XXXXXX"};
+    const char *stages[2] = {a, b};
+    int rc = 0;
+    for (int k = 0; k < 2 && !rc; k++) {
+        struct http_reply r;
+        rc = stage_text(h, digest, stages[k], &r);
+        int fd = rc ? -1 : mkstemp(name[k]);
+        if (!rc && (fd < 0 || write(fd, strbuf_cstr(&r.body), r.body.n) != (ssize_t)r.body.n))
+            rc = EXIT_RUN;
+        if (fd >= 0) close(fd);
+        if (!rc) http_reply_done(&r);
+    }
+    if (!rc) {
+        FILE *p = popen(
+            arena_printf(&h->arena, "diff -u --label %s %s --label %s %s", a, name[0], b, name[1]),
+            "re");
+        char buf[4096];
+        for (size_t n; p && (n = fread(buf, 1, sizeof buf, p)) > 0;)
+            fwrite(buf, 1, n, stdout);
+        if (p) pclose(p);
+    }
+    unlink(name[0]);
+    unlink(name[1]);
+    return rc;
+}
+
+int cmd_inspect(struct hlo *h) {
+    const char *digest = NULL, *stage = NULL, *a = NULL, *b = NULL, *v;
+    for (int k = 0; k < h->argc; k++) {
+        if ((v = option_value(h, &k, "--stage")))
+            stage = v;
+        else if ((v = option_value(h, &k, "--pass")))
+            stage = arena_printf(&h->arena, "pass/%s", v);
+        else if ((v = option_value(h, &k, "--diff")))
+            a = v, b = k + 1 < h->argc ? h->argv[++k] : NULL;
+        else
+            digest = h->argv[k];
+    }
+    if (!digest || (!stage && !b))
+        return usage_error("inspect needs a digest and --stage, --pass or --diff A B");
+    if (b) return diff(h, digest, a, b);
+    struct http_reply r;
+    int rc = stage_text(h, digest, stage, &r);
+    if (rc) return rc;
+    fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
+    http_reply_done(&r);
+    return 0;
+}
+
+int cmd_devices(struct hlo *h) {
+    json_t *j, *d;
+    size_t k;
+    int rc = get_json(h, "/v1/devices", &j);
+    if (rc) return rc;
+    if (h->json)
+        print_json(j);
+    else
+        json_array_foreach(json_object_get(j, "devices"), k, d) printf(
+            "%-8s %-9s threads %.0f  memory %.1f GB  resident %.1f MB  %s\n", text_at(d, "name"),
+            text_at(d, "state"), number_at(d, "threads"), number_at(d, "memoryBytes") / 1e9,
+            number_at(d, "preparedBytes") / 1e6, text_at(d, "targetId"));
+    json_decref(j);
+    return 0;
+}
+
+int cmd_cache(struct hlo *h) {
+    const char *verb = h->argc ? h->argv[0] : "ls";
+    json_t *j, *e;
+    size_t k;
+    if (strcmp(verb, "rm") == 0) {
+        struct http_reply r;
+        if (h->argc < 2) return usage_error("cache rm needs a digest");
+        status_t st =
+            http_call(h->addr,
+                      &(struct http_request){
+                          .method = "DELETE",
+                          .path = arena_printf(&h->arena, "/v1/executables/%s", h->argv[1])},
+                      &r);
+        if (st) return fail_status(st);
+        int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+        http_reply_done(&r);
+        return rc;
+    }
+    const char *path =
+        strcmp(verb, "ls") == 0      ? "/v1/executables"
+        : strcmp(verb, "stats") == 0 ? "/v1/cache"
+        : strcmp(verb, "explain") == 0 && h->argc == 3
+            ? arena_printf(&h->arena, "/v1/cache/explain?a=%s&b=%s", h->argv[1], h->argv[2])
+            : NULL;
+    if (!path) return usage_error("cache takes ls, rm DIGEST, explain A B or stats");
+    int rc = get_json(h, path, &j);
+    if (rc) return rc;
+    if (h->json || strcmp(verb, "ls") != 0)
+        print_json(j);
+    else
+        json_array_foreach(json_object_get(j, "executables"), k, e)
+            printf("%s  %7.0f kB  %6.1f ms  entry %4.0f  %s  %s\n", text_at(e, "digest"),
+                   number_at(e, "artifactBytes") / 1e3, number_at(e, "compileMs"),
+                   number_at(json_object_get(e, "after"), "entry"), text_at(e, "format"),
+                   text_at(e, "created"));
+    json_decref(j);
+    return 0;
+}
+
+int cmd_doctor(struct hlo *h) {
+    json_t *j = NULL, *d;
+    size_t k;
+    int rc = get_json(h, "/v1/version", &j), ready = 0;
+    if (rc) return rc;
+    printf("server     %s at %s, API %s\n", text_at(j, "version"), h->addr, text_at(j, "api"));
+    json_decref(j);
+    rc = get_json(h, "/v1/devices", &j);
+    if (rc) return rc;
+    json_array_foreach(json_object_get(j, "devices"), k, d) {
+        bool up =
+            strcmp(text_at(d, "state"), "ready") == 0 || strcmp(text_at(d, "state"), "busy") == 0;
+        ready += up;
+        printf("device     %s is %s, %.0f restarts\n", text_at(d, "name"), text_at(d, "state"),
+               number_at(d, "restarts"));
+    }
+    json_decref(j);
+    puts(ready ? "all well" : "no device is ready");
+    return ready ? 0 : EXIT_BUSY;
+}

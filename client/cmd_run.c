@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo run: inputs from files or the command line, one request in the binary form of the Open
+// Inference Protocol (JSON, then the tensors' bytes), outputs to a file or the terminal.
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "client/hlo.h"
+#include "client/npy.h"
+
+enum { MAX_INPUTS = 64 };
+struct run {
+    const char *model, *out, *profile, *labels;
+    int repeat, top;
+    struct npy in[MAX_INPUTS];
+    int n_in;
+    struct npy *results;
+    int n_results;
+};
+
+static const struct {
+    const char *descr, *datatype;
+} types[] = {{"|b1", "BOOL"},   {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
+             {"<u2", "UINT16"}, {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
+             {"<u8", "UINT64"}, {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"}};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+static const char *datatype_of(const char *descr) {
+    for (int k = 0; k < N_TYPES; k++)
+        if (strcmp(types[k].descr, descr) == 0) return types[k].datatype;
+    return NULL;
+}
+
+// "1,2,3" as f32 of that length.
+static status_t inline_value(struct arena *a, const char *text, struct npy *x) {
+    struct str all = str_of(text), item;
+    int64_t n = 1;
+    for (const char *p = text; *p; p++)
+        n += *p == ',';
+    float *v = arena_array(a, float, n);
+    *x = (struct npy){
+        .descr = "<f4", .rank = 1, .dims = {n}, .data = v, .size_bytes = (size_t)n * 4};
+    for (int64_t k = 0; str_cut(&all, ',', &item); k++) {
+        double d;
+        if (!str_to_f64(str_trim(item), &d))
+            return st_new(ST_INVALID_ARGUMENT, "'%s' is neither @file nor numbers", text);
+        v[k] = (float)d;
+    }
+    return ST_OK;
+}
+
+static status_t add_input(struct hlo *h, struct run *r, const char *word) {
+    const char *eq = strchr(word, '=');
+    if (!eq) return st_new(ST_INVALID_ARGUMENT, "-i takes NAME=VALUE");
+    if (r->n_in == MAX_INPUTS)
+        return st_new(ST_INVALID_ARGUMENT, "more than %d inputs", MAX_INPUTS);
+    char *name = arena_strndup(&h->arena, word, (size_t)(eq - word));
+    if (eq[1] != '@')
+        RETURN_IF_ERR(inline_value(&h->arena, eq + 1, &r->in[r->n_in]));
+    else {
+        struct npy *x;
+        int n;
+        RETURN_IF_ERR(npy_read_file(&h->arena, eq + 2, &x, &n));
+        int pick = 0;
+        for (int k = 0; k < n; k++)
+            if (x[k].name && strcmp(x[k].name, name) == 0) pick = k;
+        if (n == 0) return st_new(ST_INVALID_ARGUMENT, "%s has no arrays", eq + 2);
+        r->in[r->n_in] = x[pick];
+    }
+    r->in[r->n_in++].name = name;
+    return ST_OK;
+}
+
+// A file that exists is a model to upload first; anything else must be a digest.
+static int resolve_model(struct hlo *h, struct run *r) {
+    struct stat sb;
+    if (stat(r->model, &sb) != 0) return 0;
+    struct strbuf q = {0};
+    for (int k = 0; k < r->n_in; k++) {
+        strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", r->in[k].name);
+        for (int d = 0; d < r->in[k].rank; d++)
+            strbuf_printf(&q, "%s%lld", d ? "x" : "", (long long)r->in[k].dims[d]);
+    }
+    json_t *c = NULL;
+    int rc = compile_model(h, r->model, strbuf_cstr(&q), &c);
+    strbuf_done(&q);
+    if (rc) return rc;
+    if (!h->quiet)
+        fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
+                json_is_true(json_object_get(c, "cacheHit")) ? "cached" : "compiled");
+    r->model = arena_strdup(&h->arena, text_at(c, "sourceDigest"));
+    json_decref(c);
+    return 0;
+}
+
+static char *request_json(const struct run *r) {
+    json_t *ins = json_array(), *options = json_object();
+    for (int k = 0; k < r->n_in; k++) {
+        const struct npy *x = &r->in[k];
+        json_t *shape = json_array();
+        for (int d = 0; d < x->rank; d++)
+            json_array_append_new(shape, json_integer(x->dims[d]));
+        json_array_append_new(ins,
+                              json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype",
+                                        datatype_of(x->descr), "shape", shape, "parameters",
+                                        "binary_data_size", (json_int_t)x->size_bytes));
+    }
+    if (r->profile) json_object_set_new(options, "profile", json_true());
+    if (r->repeat > 1) json_object_set_new(options, "repeat", json_integer(r->repeat));
+    json_t *q = json_pack("{s:s, s:o, s:o}", "model", r->model, "inputs", ins, "options", options);
+    char *text = json_dumps(q, JSON_COMPACT);
+    json_decref(q);
+    return text;
+}
+
+// Outputs of a binary reply: descriptions in the JSON, bytes behind it in order.
+static status_t read_outputs(struct hlo *h, const json_t *j, struct span tail, struct run *r) {
+    const json_t *list = json_object_get(j, "outputs"), *o;
+    size_t k, at = 0;
+    r->results = arena_zarray(&h->arena, struct npy, json_array_size(list) + 1);
+    json_array_foreach(list, k, o) {
+        struct npy *x = &r->results[r->n_results++];
+        size_t n = (size_t)number_at(json_object_get(o, "parameters"), "binary_data_size");
+        const char *type = text_at(o, "datatype");
+        x->name = arena_strdup(&h->arena, text_at(o, "name"));
+        for (int t = 0; t < N_TYPES; t++)
+            if (strcmp(types[t].datatype, type) == 0) memcpy(x->descr, types[t].descr, 4);
+        size_t d;
+        const json_t *dim;
+        json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
+            x->dims[x->rank++] = json_integer_value(dim);
+        if (!x->descr[0])
+            memcpy(x->descr, "|u1", 4), x->rank = 1,
+                                        x->dims[0] = (int64_t)n; // no NumPy type: bytes
+        if (n > tail.n - at) return st_new(ST_DATA_LOSS, "the reply is shorter than it says");
+        x->data = arena_dup(&h->arena, tail.p + at, n);
+        x->size_bytes = n;
+        at += n;
+    }
+    return ST_OK;
+}
+
+static status_t write_outputs(const struct run *r) {
+    size_t n = strlen(r->out);
+    if (n > 4 && strcmp(r->out + n - 4, ".npy") == 0) {
+        if (r->n_results != 1)
+            return st_new(ST_INVALID_ARGUMENT, "there are %d outputs: write a .npz", r->n_results);
+        return npy_write_file(r->out, &r->results[0]);
+    }
+    return npz_write_file(r->out, r->results, r->n_results);
+}
+
+static status_t write_trace(const char *path, const json_t *profile) {
+    const json_t *row;
+    size_t k;
+    json_t *events = json_array();
+    json_array_foreach(json_object_get(profile, "rows"), k, row) json_array_append_new(
+        events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:s, s:f, s:f}}", "name",
+                          text_at(row, "name"), "cat", text_at(row, "impl"), "ph", "X", "ts",
+                          number_at(row, "startMs") * 1e3, "dur", number_at(row, "ms") * 1e3, "pid",
+                          1, "tid", 1, "args", "op", text_at(row, "op"), "flops",
+                          number_at(row, "flops"), "bytes", number_at(row, "bytes")));
+    json_t *t = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
+    int rc = json_dump_file(t, path, JSON_COMPACT);
+    json_decref(t);
+    return rc ? st_new(ST_PERMISSION_DENIED, "%s cannot be written", path) : ST_OK;
+}
+
+static void print_top(const struct npy *x, int top, const char *labels) {
+    const float *v = x->data;
+    int64_t n = (int64_t)x->size_bytes / 4;
+    char line[256];
+    for (int k = 0; k < top && k < n; k++) {
+        int64_t best = -1;
+        for (int64_t e = 0; e < n; e++) { // the k-th largest: ties by index
+            bool below = k == 0;
+            static float last;
+            static int64_t last_index;
+            if (k) below = v[e] < last || (v[e] == last && e > last_index);
+            if (below && (best < 0 || v[e] > v[best])) best = e;
+            if (e == n - 1 && best >= 0) last = v[best], last_index = best;
+        }
+        FILE *f = labels ? fopen(labels, "re") : NULL;
+        snprintf(line, sizeof line, "%lld", (long long)best);
+        for (int64_t e = 0; f && e <= best && fgets(line, sizeof line, f); e++)
+            line[strcspn(line, "\n")] = 0;
+        if (f) fclose(f);
+        printf("%.3f  %s\n", (double)v[best], line);
+    }
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
+    const json_t *times = json_object_get(j, "runMs");
+    size_t n = json_array_size(times);
+    double *t = arena_zarray(&h->arena, double, n + 1);
+    for (size_t k = 0; k < n; k++)
+        t[k] = json_number_value(json_array_get(times, k));
+    if (n) qsort(t, n, sizeof *t, by_value);
+    if (n)
+        fprintf(stderr, "run %.3f ms%s on %s; working memory %.1f MB, weights %.1f MB\n", t[n / 2],
+                n > 1 ? arena_printf(&h->arena, " (median of %zu)", n) : "", text_at(j, "device"),
+                number_at(j, "peakBytes") / 1e6, number_at(j, "preparedBytes") / 1e6);
+    for (int k = 0; k < r->n_results && !r->out && !r->top; k++) {
+        const struct npy *x = &r->results[k];
+        printf("%s %s [", x->name, x->descr);
+        for (int d = 0; d < x->rank; d++)
+            printf("%s%lld", d ? "," : "", (long long)x->dims[d]);
+        printf("]");
+        for (size_t e = 0; strcmp(x->descr, "<f4") == 0 && e < x->size_bytes / 4 && e < 8; e++)
+            printf(" %g", (double)((const float *)x->data)[e]);
+        puts("");
+    }
+    if (r->top && r->n_results && strcmp(r->results[0].descr, "<f4") == 0)
+        print_top(&r->results[0], r->top, r->labels);
+}
+
+static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *reply) {
+    json_error_t e;
+    size_t head = reply->json_bytes >= 0 && (size_t)reply->json_bytes <= reply->body.n
+                      ? (size_t)reply->json_bytes
+                      : reply->body.n;
+    json_t *j = json_loadb(strbuf_cstr(&reply->body), head, 0, &e);
+    if (!j) return fail_status(st_new(ST_DATA_LOSS, "the reply is not JSON: %s", e.text));
+    status_t st = read_outputs(
+        h, j, (struct span){(const uint8_t *)reply->body.p + head, reply->body.n - head}, r);
+    if (!st && r->out) st = write_outputs(r);
+    if (!st && r->profile) st = write_trace(r->profile, json_object_get(j, "profile"));
+    if (!st) print_summary(h, j, r);
+    json_decref(j);
+    return st ? fail_status(st) : 0;
+}
+
+static int send_run(struct hlo *h, struct run *r) {
+    char *head = request_json(r), length[64];
+    struct strbuf body = {0};
+    struct http_reply reply;
+    if (!head) return fail_status(st_oom());
+    strbuf_puts(&body, head);
+    for (int k = 0; k < r->n_in; k++)
+        strbuf_add(&body, r->in[k].data, r->in[k].size_bytes);
+    snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(head));
+    free(head);
+    const char *headers[] = {length, NULL};
+    status_t st = http_call(h->addr,
+                            &(struct http_request){.method = "POST",
+                                                   .path = "/v1/run",
+                                                   .content_type = "application/octet-stream",
+                                                   .accept = "application/octet-stream",
+                                                   .headers = headers,
+                                                   .body = {(const uint8_t *)body.p, body.n}},
+                            &reply);
+    strbuf_done(&body);
+    if (st) return fail_status(st);
+    int rc =
+        reply.code < 300
+            ? handle_reply(h, r, &reply)
+            : fail_reply(&reply, reply.code == 400 || reply.code == 404 ? EXIT_REFUSED : EXIT_RUN);
+    http_reply_done(&reply);
+    return rc;
+}
+
+int cmd_run(struct hlo *h) {
+    struct run r = {.repeat = 1};
+    const char *v;
+    for (int k = 0; k < h->argc; k++) {
+        status_t st = ST_OK;
+        if ((v = option_value(h, &k, "-i")))
+            st = add_input(h, &r, v);
+        else if ((v = option_value(h, &k, "-o")))
+            r.out = v;
+        else if ((v = option_value(h, &k, "--profile")))
+            r.profile = v;
+        else if ((v = option_value(h, &k, "--labels")))
+            r.labels = v;
+        else if ((v = option_value(h, &k, "--repeat")))
+            r.repeat = (int)strtol(v, NULL, 10);
+        else if ((v = option_value(h, &k, "--top")))
+            r.top = (int)strtol(v, NULL, 10);
+        else if (h->argv[k][0] == '-')
+            return usage_error("run has no option %s", h->argv[k]);
+        else
+            r.model = h->argv[k];
+        if (st) return fail_status(st);
+    }
+    if (!r.model) return usage_error("run needs a model file or digest");
+    for (int k = 0; k < r.n_in; k++)
+        if (!datatype_of(r.in[k].descr))
+            return usage_error("input '%s' has dtype %s, which cannot be sent", r.in[k].name,
+                               r.in[k].descr);
+    int rc = resolve_model(h, &r);
+    return rc ? rc : send_run(h, &r);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Helpers of the commands: options, errors, JSON.
+#include "client/hlo.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+const char *option_value(struct hlo *h, int *k, const char *name) {
+    size_t n = strlen(name);
+    const char *word = h->argv[*k];
+    if (strncmp(word, name, n) != 0) return NULL;
+    if (word[n] == '=') return word + n + 1;
+    if (word[n] || *k + 1 >= h->argc) return NULL;
+    return h->argv[++*k];
+}
+int usage_error(const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("hlo: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputs("; see hlo --help\n", stderr);
+    va_end(ap);
+    return EXIT_USAGE;
+}
+int fail_status(status_t st) {
+    int rc = st_code(st) == ST_UNAVAILABLE ? EXIT_UNREACHABLE : EXIT_USAGE;
+    fprintf(stderr, "hlo: %s\n", st_message(st));
+    st_drop(st);
+    return rc;
+}
+int fail_reply(const struct http_reply *r, int code) {
+    json_error_t e;
+    json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+    const char *name = text_at(j, "code");
+    fprintf(stderr, "hlo: %s%s%s: %s\n", name[0] ? name : "error",
+            text_at(j, "reason")[0] ? " " : "", text_at(j, "reason"),
+            j ? text_at(j, "message") : strbuf_cstr(&r->body));
+    size_t k;
+    json_t *d;
+    json_array_foreach(json_object_get(j, "details"), k, d)
+        fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
+    if (r->code == 503 || r->code == 429) code = EXIT_BUSY;
+    if (r->code == 504) code = EXIT_DEADLINE;
+    json_decref(j);
+    return code;
+}
+int get_json(struct hlo *h, const char *path, json_t **out) {
+    struct http_reply r;
+    json_error_t e;
+    status_t st = http_call(h->addr, &(struct http_request){.method = "GET", .path = path}, &r);
+    if (st) return fail_status(st);
+    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
+        fprintf(stderr, "hlo: the server's reply is not JSON: %s\n", e.text);
+        rc = EXIT_RUN;
+    }
+    http_reply_done(&r);
+    return rc;
+}
+void print_json(const json_t *j) {
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+}
+const char *text_at(const json_t *j, const char *key) {
+    const char *s = json_string_value(json_object_get(j, key));
+    return s ? s : "";
+}
+double number_at(const json_t *j, const char *key) {
+    const json_t *v = json_object_get(j, key);
+    double d = 0;
+    if (json_is_string(v)) str_to_f64(str_of(json_string_value(v)), &d);
+    return json_is_number(v) ? json_number_value(v) : d;
+}

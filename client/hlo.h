@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo: what the commands of the user's tool share. Data goes to stdout, progress and errors to
+// stderr; exit codes are those of `hlo help exit-codes`.
+#pragma once
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "client/http.h"
+
+enum {
+    EXIT_OK = 0,
+    EXIT_DIFFERS = 1,
+    EXIT_USAGE = 2,
+    EXIT_REFUSED = 3,
+    EXIT_COMPILE = 4,
+    EXIT_RUN = 5,
+    EXIT_UNREACHABLE = 69,
+    EXIT_BUSY = 75,
+    EXIT_DEADLINE = 124
+};
+struct hlo {
+    const char *addr;
+    bool json, quiet, tty;
+    struct arena arena;
+    int argc; // words behind the command
+    char **argv;
+};
+struct command {
+    const char *name;
+    int (*fn)(struct hlo *h);
+    const char *usage, *doc;
+};
+int cmd_compile(struct hlo *h);
+int cmd_inspect(struct hlo *h);
+int cmd_run(struct hlo *h);
+int cmd_devices(struct hlo *h);
+int cmd_cache(struct hlo *h);
+int cmd_doctor(struct hlo *h);
+
+// The value behind option `name` at argv[*k] ("--x V" or "--x=V"), advancing *k; NULL if it is
+// another word.
+const char *option_value(struct hlo *h, int *k, const char *name);
+int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int fail_status(status_t st); // prints, frees, gives the exit code
+int fail_reply(const struct http_reply *r,
+               int code); // prints the error body; `code` unless the reply says otherwise
+int get_json(struct hlo *h, const char *path, json_t **out); // 0 or an exit code already reported
+// Uploads a model and compiles it; events go to stderr. *out: the CompileReply.
+int compile_model(struct hlo *h, const char *path, const char *query, json_t **out);
+void print_json(const json_t *j);
+const char *text_at(const json_t *j, const char *key); // "" when absent
+double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)
