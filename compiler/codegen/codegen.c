@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of a module: finds the instructions that need one, lowers them, makes equal kernels share
+// one symbol, compiles on two threads and packs the objects.
+#include "compiler/codegen/codegen.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/str.h"
+#include "compiler/codegen/llvm_emit.h"
+#include "compiler/kernel/lower.h"
+
+enum { THREADS = 2, FEW = 4 };
+
+struct unit { // one distinct kernel
+    const struct kir_fn *fn;
+    const char *symbol;
+};
+struct half {
+    const struct unit *u;
+    int n, first, step;
+    const struct target *t;
+    bool want_text;
+    struct strbuf text;
+    LLVMMemoryBufferRef object;
+    status_t st;
+};
+struct gather {
+    struct arena *a;
+    const struct target *t;
+    enum precision prec;
+    struct strbuf *text;
+    struct smap by_text; // kir text -> symbol
+    struct pmap seen;    // computations
+    VEC(struct kernel_info) kernels;
+    VEC(struct unit) units;
+};
+
+// Dtypes that the emitter cannot load or store.
+static const char *odd_type(const struct shape *s) {
+    for (int i = 0; i < shape_leaves(s); i++) {
+        enum dtype t = shape_leaf(s, i)->dtype;
+        if (dtype_is_float(t) && dtype_bits(t) < 16) return "an 8-bit float";
+    }
+    return NULL;
+}
+static const char *odd_types(const struct hlo_instr *i) {
+    const char *why = odd_type(i->shape);
+    for (int n = 0; n < i->n_operands && !why; n++)
+        why = odd_type(i->operands[n]->shape);
+    if (i->op == HLO_FUSION) HLO_EACH_INSTR(b, i->called[0]) if (!why) why = odd_type(b->shape);
+    return why;
+}
+
+bool kernel_supported(const struct hlo_instr *i, const char **why) {
+    struct arena a = {0};
+    struct kir_fn *fn;
+    const char *reason = odd_types(i);
+    if (!reason) {
+        status_t st = lower_kernel(&a, i, PRECISION_DEFAULT, &fn, &reason);
+        if (!st) reason = NULL;
+        st_drop(st);
+    }
+    arena_done(&a);
+    if (why) *why = reason;
+    return !reason;
+}
+
+static char *symbol_name(struct arena *a, size_t n, const char *instr) {
+    char *s = arena_printf(a, "k%zu_%.200s", n, instr);
+    for (char *p = s; *p; p++)
+        if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9')))
+            *p = '_';
+    return s;
+}
+
+static int64_t body_ops(const struct hlo_computation *c) {
+    int64_t n = 0;
+    HLO_EACH_INSTR(i, c) {
+        if (hlo_is_elementwise(i))
+            n += shape_elements(shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape);
+        if (i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW)
+            n += shape_elements(i->operands[0]->shape);
+    }
+    return n;
+}
+
+static status_t one(struct gather *g, const struct hlo_instr *i) {
+    struct kir_fn *fn;
+    const char *why = odd_types(i);
+    if (why) return ST_OK;
+    status_t st = lower_kernel(g->a, i, g->prec, &fn, &why);
+    if (st_code(st) == ST_UNIMPLEMENTED) {
+        st_drop(st);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(st);
+    struct strbuf text = {0};
+    kir_print(&text, fn);
+    struct str key = {strbuf_cstr(&text), text.n};
+    const char *symbol = smap_get(&g->by_text, key);
+    if (!symbol) {
+        symbol = symbol_name(g->a, g->units.n, i->name);
+        smap_put(&g->by_text, key, (void *)symbol);
+        struct unit u = {fn, symbol};
+        avec_push(g->a, &g->units, u);
+        if (g->text) {
+            strbuf_printf(g->text, "// %s\n", i->name);
+            strbuf_add(g->text, key.p, key.n);
+        }
+    } else if (g->text) {
+        strbuf_printf(g->text, "// %s: same as %s\n", i->name, symbol);
+    }
+    strbuf_done(&text);
+    struct kernel_info info = {.symbol = symbol,
+                               .instr = arena_strdup(g->a, i->name),
+                               .extent = fn->extent,
+                               .scratch_bytes = fn->scratch_bytes};
+    info.bytes = shape_bytes(i->shape);
+    for (int n = 0; n < i->n_operands; n++)
+        info.bytes += shape_bytes(i->operands[n]->shape);
+    info.flops = i->op == HLO_FUSION        ? body_ops(i->called[0])
+                 : shape_is_tuple(i->shape) ? 0
+                                            : shape_elements(i->shape);
+    avec_push(g->a, &g->kernels, info);
+    return ST_OK;
+}
+
+static status_t computation(struct gather *g, const struct hlo_computation *c) {
+    if (pmap_has_ptr(&g->seen, c)) return ST_OK;
+    pmap_put_ptr(&g->seen, c, (void *)c);
+    HLO_EACH_INSTR(i, c) {
+        if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
+            for (int n = 0; n < i->n_called; n++)
+                RETURN_IF_ERR(computation(g, i->called[n]));
+        else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
+            RETURN_IF_ERR(one(g, i));
+    }
+    return ST_OK;
+}
+
+static void *compile_half(void *arg) {
+    struct half *h = arg;
+    LLVMContextRef c = LLVMContextCreate();
+    LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
+    LLVMTargetMachineRef tm = NULL;
+    h->st = llvm_machine(h->t, &tm);
+    for (int i = h->first; i < h->n && !h->st; i += h->step)
+        h->st = llvm_emit_kernel(m, h->u[i].fn, h->u[i].symbol, h->t);
+    if (!h->st) h->st = llvm_compile(m, tm, h->want_text ? &h->text : NULL, &h->object);
+    if (tm) LLVMDisposeTargetMachine(tm);
+    LLVMDisposeModule(m);
+    LLVMContextDispose(c);
+    return NULL;
+}
+
+static struct span pack(struct arena *a, struct half *h, int n) {
+    struct strbuf b = {0};
+    uint32_t count = (uint32_t)n;
+    strbuf_puts(&b, "HKOB");
+    strbuf_add(&b, &count, 4);
+    for (int i = 0; i < n; i++) {
+        uint64_t size = LLVMGetBufferSize(h[i].object);
+        strbuf_add(&b, &size, 8);
+        strbuf_add(&b, LLVMGetBufferStart(h[i].object), (size_t)size);
+    }
+    struct span s = {arena_dup(a, b.p, b.n), b.n};
+    strbuf_done(&b);
+    return s;
+}
+
+static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span *out) {
+    struct half h[THREADS];
+    pthread_t other[THREADS];
+    bool started[THREADS] = {false};
+    int n = g->units.n > FEW && !text_llvm ? THREADS : 1;
+    status_t st = ST_OK;
+    for (int i = 0; i < n; i++)
+        h[i] = (struct half){.u = g->units.v,
+                             .n = (int)g->units.n,
+                             .first = i,
+                             .step = n,
+                             .t = g->t,
+                             .want_text = text_llvm != NULL};
+    for (int i = 1; i < n; i++)
+        started[i] = pthread_create(&other[i], NULL, compile_half, &h[i]) == 0;
+    compile_half(&h[0]);
+    for (int i = 1; i < n; i++) {
+        if (started[i])
+            pthread_join(other[i], NULL);
+        else
+            compile_half(&h[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        if (st)
+            st_drop(h[i].st);
+        else
+            st = h[i].st;
+        if (text_llvm) strbuf_add(text_llvm, h[i].text.p ? h[i].text.p : "", h[i].text.n);
+        strbuf_done(&h[i].text);
+    }
+    if (!st) *out = pack(g->a, h, n);
+    for (int i = 0; i < n; i++)
+        if (h[i].object) LLVMDisposeMemoryBuffer(h[i].object);
+    return st;
+}
+
+status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,
+                        enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
+                        struct kernel_set *out) {
+    struct gather g = {.a = a, .t = t, .prec = prec, .text = text_kir};
+    struct kernel_set set = {0};
+    status_t st = computation(&g, m->entry);
+    if (!st) st = compile(&g, text_llvm, &set.object);
+    set.k = g.kernels.v;
+    set.n = (int32_t)g.kernels.n;
+    smap_done(&g.by_text);
+    pmap_done(&g.seen);
+    if (!st) *out = set;
+    return st;
+}

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// kir to LLVM IR. One kernel becomes two functions: an inner one whose buffers are noalias
+// parameters, and the exported one that unpacks the buffer array.
+#include "compiler/codegen/llvm_emit.h"
+
+#include <llvm-c/DebugInfo.h>
+#include <stdio.h>
+
+struct emit {
+    LLVMContextRef c;
+    LLVMModuleRef m;
+    LLVMBuilderRef b;
+    LLVMValueRef fn, scratch, bufs[512], *tables;
+    const struct kir_fn *f;
+    status_t st;
+};
+
+static LLVMTypeRef type_of(struct emit *e, enum dtype t) {
+    switch (t) {
+    case DT_F32:
+        return LLVMFloatTypeInContext(e->c);
+    case DT_F64:
+        return LLVMDoubleTypeInContext(e->c);
+    case DT_PRED:
+        return LLVMInt1TypeInContext(e->c);
+    default:
+        return LLVMIntTypeInContext(e->c, (unsigned)dtype_bits(t));
+    }
+}
+static LLVMTypeRef memory_type(struct emit *e, enum dtype t) {
+    if (t == DT_F32 || t == DT_F64) return type_of(e, t);
+    if (t == DT_F16) return LLVMHalfTypeInContext(e->c);
+    return LLVMIntTypeInContext(e->c, (unsigned)dtype_size(t) * 8);
+}
+static LLVMTypeRef i_n(struct emit *e, int bits) {
+    return LLVMIntTypeInContext(e->c, (unsigned)bits);
+}
+static LLVMValueRef val(const struct kir_val *v) {
+    return v->emit;
+}
+static LLVMValueRef ci(LLVMTypeRef t, int64_t v) {
+    return LLVMConstInt(t, (unsigned long long)v, 1);
+}
+static bool is_signed(enum dtype t) {
+    return dtype_class(t) == DC_SIGNED;
+}
+
+static LLVMValueRef intrinsic(struct emit *e, const char *name, LLVMTypeRef *over, int n_over,
+                              LLVMValueRef *args, unsigned n) {
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef f = LLVMGetIntrinsicDeclaration(e->m, id, over, (size_t)n_over);
+    LLVMTypeRef ft = LLVMIntrinsicGetType(e->c, id, over, (size_t)n_over);
+    return LLVMBuildCall2(e->b, ft, f, args, n, "");
+}
+static LLVMValueRef intrinsic1(struct emit *e, const char *name, LLVMValueRef x) {
+    LLVMTypeRef t = LLVMTypeOf(x);
+    return intrinsic(e, name, &t, 1, &x, 1);
+}
+static LLVMValueRef intrinsic2(struct emit *e, const char *name, LLVMValueRef x, LLVMValueRef y) {
+    LLVMTypeRef t = LLVMTypeOf(x);
+    LLVMValueRef a[2] = {x, y};
+    return intrinsic(e, name, &t, 1, a, 2);
+}
+
+// f32 to bfloat16 bits, to nearest even; NaN stays NaN (quiet).
+static LLVMValueRef to_bf16(struct emit *e, LLVMValueRef x) {
+    LLVMTypeRef t = i_n(e, 32);
+    LLVMValueRef u = LLVMBuildBitCast(e->b, x, t, "");
+    LLVMValueRef lsb = LLVMBuildAnd(e->b, LLVMBuildLShr(e->b, u, ci(t, 16), ""), ci(t, 1), "");
+    LLVMValueRef r = LLVMBuildAdd(e->b, LLVMBuildAdd(e->b, u, ci(t, 0x7fff), ""), lsb, "");
+    LLVMValueRef nan = LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, "");
+    r = LLVMBuildSelect(e->b, nan, LLVMBuildOr(e->b, u, ci(t, 0x400000), ""), r, "");
+    return LLVMBuildLShr(e->b, r, ci(t, 16), "");
+}
+static LLVMValueRef from_bf16(struct emit *e, LLVMValueRef bits32) {
+    LLVMTypeRef t = i_n(e, 32);
+    return LLVMBuildBitCast(e->b, LLVMBuildShl(e->b, bits32, ci(t, 16), ""),
+                            LLVMFloatTypeInContext(e->c), "");
+}
+
+static LLVMValueRef load(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at) {
+    LLVMTypeRef mt = memory_type(e, elem);
+    LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    LLVMValueRef v = LLVMBuildLoad2(e->b, mt, p, "");
+    LLVMSetAlignment(v, (unsigned)dtype_size(elem));
+    switch (elem) {
+    case DT_PRED:
+        return LLVMBuildICmp(e->b, LLVMIntNE, v, ci(mt, 0), "");
+    case DT_F16:
+        return LLVMBuildFPExt(e->b, v, LLVMFloatTypeInContext(e->c), "");
+    case DT_BF16:
+        return from_bf16(e, LLVMBuildZExt(e->b, v, i_n(e, 32), ""));
+    default:
+        return v;
+    }
+}
+static void store(struct emit *e, LLVMValueRef base, enum dtype elem, LLVMValueRef at,
+                  LLVMValueRef v) {
+    LLVMTypeRef mt = memory_type(e, elem);
+    LLVMValueRef p = LLVMBuildInBoundsGEP2(e->b, mt, base, &at, 1, "");
+    if (elem == DT_PRED) v = LLVMBuildZExt(e->b, v, mt, "");
+    if (elem == DT_F16) v = LLVMBuildFPTrunc(e->b, v, mt, "");
+    if (elem == DT_BF16) v = LLVMBuildTrunc(e->b, to_bf16(e, v), mt, "");
+    LLVMSetAlignment(LLVMBuildStore(e->b, v, p), (unsigned)dtype_size(elem));
+}
+static LLVMValueRef base_of(struct emit *e, int64_t buf) {
+    return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
+}
+
+static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
+    enum dtype to = v->type, from = v->args[0]->type;
+    LLVMValueRef x = val(v->args[0]);
+    LLVMTypeRef t = type_of(e, to);
+    if (to == DT_PRED) {
+        if (dtype_is_float(from))
+            return LLVMBuildFCmp(e->b, LLVMRealUNE, x, LLVMConstNull(LLVMTypeOf(x)), "");
+        return LLVMBuildICmp(e->b, LLVMIntNE, x, LLVMConstNull(LLVMTypeOf(x)), "");
+    }
+    if (dtype_is_float(to) && dtype_is_float(from))
+        return to == DT_F64 ? LLVMBuildFPExt(e->b, x, t, "") : LLVMBuildFPTrunc(e->b, x, t, "");
+    if (dtype_is_float(to))
+        return is_signed(from) ? LLVMBuildSIToFP(e->b, x, t, "") : LLVMBuildUIToFP(e->b, x, t, "");
+    if (dtype_is_float(from)) {
+        LLVMTypeRef over[2] = {t, LLVMTypeOf(x)};
+        return intrinsic(e, is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);
+    }
+    return LLVMBuildIntCast2(e->b, x, t, is_signed(from), "");
+}
+
+static LLVMValueRef divmod(struct emit *e, const struct kir_val *v) {
+    bool narrow = v->args[0]->hi < INT64_C(0xffffffff);
+    LLVMTypeRef t = i_n(e, narrow ? 32 : 64);
+    LLVMValueRef x = val(v->args[0]);
+    if (narrow) x = LLVMBuildTrunc(e->b, x, t, "");
+    if (v->imm_i != 1) x = LLVMBuildUDiv(e->b, x, ci(t, v->imm_i), "");
+    if (v->imm_j) x = LLVMBuildURem(e->b, x, ci(t, v->imm_j), "");
+    return narrow ? LLVMBuildZExt(e->b, x, i_n(e, 64), "") : x;
+}
+
+static LLVMValueRef compare(struct emit *e, const struct kir_val *v) {
+    static const LLVMRealPredicate real[] = {LLVMRealOEQ, LLVMRealUNE, LLVMRealOGE,
+                                             LLVMRealOGT, LLVMRealOLE, LLVMRealOLT};
+    static const LLVMIntPredicate sint[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntSGE,
+                                            LLVMIntSGT, LLVMIntSLE, LLVMIntSLT};
+    static const LLVMIntPredicate uint[] = {LLVMIntEQ,  LLVMIntNE,  LLVMIntUGE,
+                                            LLVMIntUGT, LLVMIntULE, LLVMIntULT};
+    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
+    enum dtype t = v->args[0]->type;
+    if (dtype_is_float(t)) return LLVMBuildFCmp(e->b, real[v->imm_i], x, y, "");
+    return LLVMBuildICmp(e->b, is_signed(t) ? sint[v->imm_i] : uint[v->imm_i], x, y, "");
+}
+
+static LLVMValueRef call(struct emit *e, const struct kir_val *v) {
+    LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[2] = {d, d};
+    unsigned n = v->n_args;
+    LLVMTypeRef ft = LLVMFunctionType(d, p, n, 0);
+    const char *name = kir_fn_name((int)v->imm_i);
+    LLVMValueRef f = LLVMGetNamedFunction(e->m, name), a[2] = {NULL, NULL};
+    if (!f) f = LLVMAddFunction(e->m, name, ft);
+    for (unsigned i = 0; i < n; i++)
+        a[i] = val(v->args[i]);
+    return LLVMBuildCall2(e->b, ft, f, a, n, "");
+}
+
+static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
+    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
+    enum dtype t = v->type;
+    bool f = dtype_is_float(t), s = is_signed(t);
+    switch (v->op) {
+    case K_ADD:
+        return f                   ? LLVMBuildFAdd(e->b, x, y, "")
+               : v->type == DT_S64 ? LLVMBuildAdd(e->b, x, y, "")
+                                   : LLVMBuildAdd(e->b, x, y, "");
+    case K_SUB:
+        return f ? LLVMBuildFSub(e->b, x, y, "") : LLVMBuildSub(e->b, x, y, "");
+    case K_MUL:
+        return f ? LLVMBuildFMul(e->b, x, y, "") : LLVMBuildMul(e->b, x, y, "");
+    case K_DIV:
+        return f   ? LLVMBuildFDiv(e->b, x, y, "")
+               : s ? LLVMBuildSDiv(e->b, x, y, "")
+                   : LLVMBuildUDiv(e->b, x, y, "");
+    case K_REM:
+        return s ? LLVMBuildSRem(e->b, x, y, "") : LLVMBuildURem(e->b, x, y, "");
+    case K_MIN:
+        return intrinsic2(e, f ? "llvm.minimum" : s ? "llvm.smin" : "llvm.umin", x, y);
+    case K_MAX:
+        return intrinsic2(e, f ? "llvm.maximum" : s ? "llvm.smax" : "llvm.umax", x, y);
+    case K_AND:
+        return LLVMBuildAnd(e->b, x, y, "");
+    case K_OR:
+        return LLVMBuildOr(e->b, x, y, "");
+    case K_XOR:
+        return LLVMBuildXor(e->b, x, y, "");
+    case K_SHL:
+        return LLVMBuildShl(e->b, x, y, "");
+    case K_SHR:
+        return s ? LLVMBuildAShr(e->b, x, y, "") : LLVMBuildLShr(e->b, x, y, "");
+    default:
+        return intrinsic2(e, "llvm.copysign", x, y);
+    }
+}
+
+static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
+    LLVMValueRef x = v->n_args ? val(v->args[0]) : NULL;
+    LLVMTypeRef t = v->type ? type_of(e, v->type) : NULL;
+    switch (v->op) {
+    case K_CONST:
+        return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
+    case K_LOAD:
+        return load(e, base_of(e, v->imm_i), v->elem, x);
+    case K_STORE:
+        store(e, base_of(e, v->imm_i), v->elem, x, val(v->args[1]));
+        return NULL;
+    case K_TABLE:
+        return load(e, e->tables[v->imm_i], v->elem, x);
+    case K_DIVMOD:
+        return divmod(e, v);
+    case K_FMA: {
+        LLVMValueRef a[3] = {x, val(v->args[1]), val(v->args[2])};
+        return intrinsic(e, "llvm.fma", &t, 1, a, 3);
+    }
+    case K_NEG:
+        return dtype_is_float(v->type) ? LLVMBuildFNeg(e->b, x, "") : LLVMBuildNeg(e->b, x, "");
+    case K_ABS: {
+        LLVMValueRef a[2] = {x, ci(i_n(e, 1), 0)};
+        return dtype_is_float(v->type) ? intrinsic1(e, "llvm.fabs", x)
+                                       : intrinsic(e, "llvm.abs", &t, 1, a, 2);
+    }
+    case K_SQRT:
+        return intrinsic1(e, "llvm.sqrt", x);
+    case K_FLOOR:
+        return intrinsic1(e, "llvm.floor", x);
+    case K_CEIL:
+        return intrinsic1(e, "llvm.ceil", x);
+    case K_RINT:
+        return intrinsic1(e, "llvm.roundeven", x);
+    case K_ROUND:
+        return intrinsic1(e, "llvm.round", x);
+    case K_CLZ: {
+        LLVMValueRef a[2] = {x, ci(i_n(e, 1), 0)};
+        return intrinsic(e, "llvm.ctlz", &t, 1, a, 2);
+    }
+    case K_POPCNT:
+        return intrinsic1(e, "llvm.ctpop", x);
+    case K_CMP:
+        return compare(e, v);
+    case K_SELECT:
+        return LLVMBuildSelect(e->b, x, val(v->args[1]), val(v->args[2]), "");
+    case K_CAST:
+        return cast(e, v);
+    case K_BITS:
+        return LLVMBuildBitCast(e->b, x, t, "");
+    case K_QUANT:
+        if (v->imm_i == DT_BF16) return from_bf16(e, to_bf16(e, x));
+        return LLVMBuildFPExt(e->b, LLVMBuildFPTrunc(e->b, x, LLVMHalfTypeInContext(e->c), ""), t,
+                              "");
+    case K_CALL:
+        return call(e, v);
+    default:
+        return binary(e, v);
+    }
+}
+
+static void flags(LLVMValueRef r, const struct kir_val *v) {
+    if (!(v->flags & (KF_REASSOC | KF_CONTRACT)) || !dtype_is_float(v->type) ||
+        !LLVMIsAInstruction(r) || !LLVMCanValueUseFastMathFlags(r))
+        return;
+    LLVMSetFastMathFlags(
+        r, (v->flags & KF_REASSOC ? LLVMFastMathAllowReassoc | LLVMFastMathAllowContract : 0) |
+               (v->flags & KF_CONTRACT ? LLVMFastMathAllowContract : 0));
+}
+
+static LLVMMetadataRef note(struct emit *e, const char *name, int bits, int64_t v) {
+    LLVMMetadataRef s = LLVMMDStringInContext2(e->c, name, strlen(name));
+    if (!bits) return LLVMMDNodeInContext2(e->c, &s, 1);
+    LLVMMetadataRef two[2] = {s, LLVMValueAsMetadata(ci(i_n(e, bits), v))};
+    return LLVMMDNodeInContext2(e->c, two, 2);
+}
+// A distinct !llvm.loop node: its first operand is itself.
+static void loop_metadata(struct emit *e, LLVMValueRef branch, const struct kir_loop *l) {
+    LLVMMetadataRef ops[4], self = LLVMTemporaryMDNode(e->c, NULL, 0);
+    size_t n = 0;
+    ops[n++] = self;
+    ops[n++] = note(e, "llvm.loop.mustprogress", 0, 0);
+    if (!l->vectorize) ops[n++] = note(e, "llvm.loop.vectorize.enable", 1, 0);
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->c, ops, n);
+    LLVMMetadataReplaceAllUsesWith(self, node);
+    unsigned kind = LLVMGetMDKindIDInContext(e->c, "llvm.loop", 9);
+    LLVMSetMetadata(branch, kind, LLVMMetadataAsValue(e->c, node));
+}
+
+static void block(struct emit *e, const struct kir_block *b);
+static void loop(struct emit *e, struct kir_loop *l) {
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b);
+    LLVMBasicBlockRef body = LLVMAppendBasicBlockInContext(e->c, e->fn, ""),
+                      done = LLVMAppendBasicBlockInContext(e->c, e->fn, "");
+    LLVMTypeRef i64 = i_n(e, 64);
+    LLVMValueRef begin = val(l->begin), end = val(l->end);
+    bool known =
+        l->begin->op == K_CONST && l->end->op == K_CONST && l->begin->imm_i < l->end->imm_i;
+    if (known)
+        LLVMBuildBr(e->b, body);
+    else
+        LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, begin, end, ""), body, done);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef i = LLVMBuildPhi(e->b, i64, "");
+    LLVMAddIncoming(i, &begin, &pre, 1);
+    l->var->emit = i;
+    for (int c = 0; c < l->n_carry; c++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, type_of(e, l->carry[c]->type), ""),
+                     init = val(l->init[c]);
+        LLVMAddIncoming(phi, &init, &pre, 1);
+        l->carry[c]->emit = phi;
+    }
+    block(e, &l->body);
+    LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
+    LLVMValueRef next = LLVMBuildNSWAdd(e->b, i, ci(i64, 1), "");
+    LLVMSetNUW(next, 1);
+    LLVMAddIncoming(i, &next, &latch, 1);
+    for (int c = 0; c < l->n_carry; c++) {
+        LLVMValueRef y = val(l->yield[c]);
+        LLVMAddIncoming(val(l->carry[c]), &y, &latch, 1);
+    }
+    loop_metadata(
+        e, LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), body, done), l);
+    LLVMPositionBuilderAtEnd(e->b, done);
+    for (int c = 0; c < l->n_carry; c++) {
+        LLVMValueRef phi = LLVMBuildPhi(e->b, type_of(e, l->carry[c]->type), ""),
+                     y = val(l->yield[c]), init = val(l->init[c]);
+        LLVMAddIncoming(phi, &y, &latch, 1);
+        if (!known) LLVMAddIncoming(phi, &init, &pre, 1);
+        l->result[c]->emit = phi;
+    }
+}
+static void block(struct emit *e, const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) {
+            loop(e, v->loop);
+            continue;
+        }
+        v->emit = value(e, v);
+        if (v->emit) flags(v->emit, v);
+    }
+}
+
+static void attribute(struct emit *e, LLVMValueRef fn, unsigned at, const char *name, uint64_t v) {
+    unsigned k = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->c, k, v));
+}
+static void text_attribute(struct emit *e, LLVMValueRef fn, const char *name, const char *v) {
+    LLVMAddAttributeAtIndex(
+        fn, LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->c, name, (unsigned)strlen(name), v, (unsigned)strlen(v)));
+}
+static void make_tables(struct emit *e, LLVMValueRef *out) {
+    for (size_t i = 0; i < e->f->tables.n; i++) {
+        const struct kir_table *t = &e->f->tables.v[i];
+        LLVMValueRef init =
+            LLVMConstStringInContext(e->c, t->data, (unsigned)(t->n * dtype_size(t->elem)), 1);
+        out[i] = LLVMAddGlobal(e->m, LLVMTypeOf(init), "table");
+        LLVMSetInitializer(out[i], init);
+        LLVMSetLinkage(out[i], LLVMPrivateLinkage);
+        LLVMSetGlobalConstant(out[i], 1);
+        LLVMSetAlignment(out[i], 64);
+    }
+}
+
+static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct target *t) {
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64), params[512 + 3];
+    unsigned n = 0, nb = (unsigned)e->f->n_bufs;
+    for (unsigned i = 0; i < nb; i++)
+        params[n++] = ptr;
+    params[n++] = i64;
+    params[n++] = i64;
+    params[n++] = ptr;
+    LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->c), params, n, 0);
+    LLVMValueRef fn = LLVMAddFunction(e->m, "body", ft);
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    for (unsigned i = 0; i <= nb; i++) {
+        unsigned at = 1 + (i < nb ? i : nb + 2);
+        attribute(e, fn, at, "noalias", 0);
+        if (i >= (unsigned)e->f->n_in) attribute(e, fn, at, "align", 64);
+    }
+    attribute(e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+    char width[16];
+    snprintf(width, sizeof width, "%d", t->vector_bits ? t->vector_bits : 256);
+    text_attribute(e, fn, "prefer-vector-width", width);
+    text_attribute(e, fn, "no-trapping-math", "true");
+    e->fn = fn;
+    for (unsigned i = 0; i < nb; i++)
+        e->bufs[i] = LLVMGetParam(fn, i);
+    e->f->begin->emit = LLVMGetParam(fn, nb);
+    e->f->end->emit = LLVMGetParam(fn, nb + 1);
+    e->scratch = LLVMGetParam(fn, nb + 2);
+    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
+    block(e, &e->f->top);
+    LLVMBuildRetVoid(e->b);
+    *out_type = ft;
+    return fn;
+}
+
+status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol,
+                          const struct target *t) {
+    struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f};
+    LLVMValueRef tables[64], args[512 + 3];
+    LLVMTypeRef body_type;
+    if (f->n_bufs > 512 || f->tables.n > 64)
+        return st_new(ST_UNIMPLEMENTED, "a kernel with %d buffers", f->n_bufs);
+    e.b = LLVMCreateBuilderInContext(e.c);
+    e.tables = tables;
+    make_tables(&e, tables);
+    LLVMValueRef body = inner(&e, &body_type, t);
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e.c, 0), i64 = i_n(&e, 64),
+                p[4] = {ptr, i64, i64, ptr};
+    LLVMValueRef fn =
+        LLVMAddFunction(m, symbol, LLVMFunctionType(LLVMVoidTypeInContext(e.c), p, 4, 0));
+    attribute(&e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+    LLVMPositionBuilderAtEnd(e.b, LLVMAppendBasicBlockInContext(e.c, fn, ""));
+    unsigned n = 0;
+    for (int i = 0; i < f->n_bufs; i++) {
+        LLVMValueRef at = ci(i64, i);
+        args[n++] = LLVMBuildLoad2(
+            e.b, ptr, LLVMBuildInBoundsGEP2(e.b, ptr, LLVMGetParam(fn, 0), &at, 1, ""), "");
+    }
+    for (unsigned i = 1; i < 4; i++)
+        args[n++] = LLVMGetParam(fn, i);
+    LLVMBuildCall2(e.b, body_type, body, args, n, "");
+    LLVMBuildRetVoid(e.b);
+    LLVMDisposeBuilder(e.b);
+    return ST_OK;
+}

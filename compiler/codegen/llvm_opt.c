@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimiser pipeline and the target machine. The pipeline is short on purpose: kir arrives with
+// loop-invariant code hoisted and values shared, so what is left is vectorising and cleaning up.
+#include <llvm-c/Error.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <pthread.h>
+
+#include "base/str.h"
+#include "compiler/codegen/llvm_emit.h"
+
+static const char pipeline[] = "function(early-cse,loop-mssa(loop-rotate,licm),simplifycfg,loop("
+                               "indvars),loop-vectorize,instcombine<no-verify-fixpoint>,"
+                               "loop-unroll<O2>,early-cse<memssa>,loop-mssa(licm),instcombine<no-"
+                               "verify-fixpoint>,simplifycfg)";
+
+static void init_targets(void) {
+    LLVMInitializeNativeTarget();
+    LLVMInitializeNativeAsmPrinter();
+    LLVMInitializeNativeAsmParser();
+}
+
+status_t llvm_machine(const struct target *t, LLVMTargetMachineRef *out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_targets);
+    bool own_triple = !t->llvm_triple || !*t->llvm_triple, host = !t->llvm_cpu || !*t->llvm_cpu;
+    char *triple = own_triple ? LLVMGetDefaultTargetTriple() : NULL, *msg = NULL;
+    char *cpu = host ? LLVMGetHostCPUName() : NULL,
+         *feat =
+             host && (!t->llvm_features || !*t->llvm_features) ? LLVMGetHostCPUFeatures() : NULL;
+    LLVMTargetRef target;
+    status_t st = ST_OK;
+    const char *tr = triple ? triple : t->llvm_triple;
+    if (LLVMGetTargetFromTriple(tr, &target, &msg)) {
+        st = st_new(ST_INVALID_ARGUMENT, "target '%s': %s", tr, msg ? msg : "unknown");
+    } else {
+        *out = LLVMCreateTargetMachine(target, tr, cpu ? cpu : t->llvm_cpu,
+                                       feat               ? feat
+                                       : t->llvm_features ? t->llvm_features
+                                                          : "",
+                                       LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
+        if (!*out) st = st_new(ST_INTERNAL, "no target machine for '%s'", tr);
+    }
+    LLVMDisposeMessage(msg);
+    LLVMDisposeMessage(triple);
+    LLVMDisposeMessage(cpu);
+    LLVMDisposeMessage(feat);
+    return st;
+}
+
+status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, struct strbuf *text,
+                      LLVMMemoryBufferRef *out) {
+    char *msg = NULL, *triple = LLVMGetTargetMachineTriple(tm);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
+    LLVMSetTarget(m, triple);
+    LLVMSetModuleDataLayout(m, layout);
+    LLVMDisposeTargetData(layout);
+    LLVMDisposeMessage(triple);
+    LLVMPassBuilderOptionsRef o = LLVMCreatePassBuilderOptions();
+    LLVMPassBuilderOptionsSetLoopVectorization(o, 1);
+    LLVMPassBuilderOptionsSetLoopInterleaving(o, 1);
+    LLVMPassBuilderOptionsSetSLPVectorization(o, 0);
+    LLVMErrorRef err = LLVMRunPasses(m, pipeline, tm, o);
+    LLVMDisposePassBuilderOptions(o);
+    if (err) {
+        char *why = LLVMGetErrorMessage(err);
+        status_t st = st_new(ST_INTERNAL, "optimiser: %s", why);
+        LLVMDisposeErrorMessage(why);
+        return st;
+    }
+    if (text) {
+        char *ir = LLVMPrintModuleToString(m);
+        strbuf_puts(text, ir);
+        LLVMDisposeMessage(ir);
+    }
+    if (LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVMObjectFile, &msg, out)) {
+        status_t st = st_new(ST_INTERNAL, "object: %s", msg ? msg : "?");
+        LLVMDisposeMessage(msg);
+        return st;
+    }
+    return ST_OK;
+}

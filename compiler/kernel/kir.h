@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// kir: a small structured loop and scalar IR, and its builder. SSA values in nested for loops with
+// carried values; no branches. Target-neutral: codegen prints LLVM from it, OpenCL C or GLSL can
+// be.
+//
+// The builder simplifies as it goes. A pure value is placed in the outermost open loop in which its
+// arguments exist, so loop-invariant work is hoisted by construction (reductions too: see
+// kir_at_level), and equal values are shared while they are visible. Index arithmetic is kept as
+// sums of terms; division and remainder of an index are atoms `divmod(v, s, m)` = (v / s) % m of a
+// loop variable, and sums of them that make up the variable again fold back (index.c). Thread: one
+// builder, one thread. Memory: the builder's arena.
+#pragma once
+#include "base/map.h"
+#include "base/vec.h"
+#include "compiler/ir/attrs.h"
+
+enum kop {
+#define KOP(e, text, args, traits) K_##e,
+#include "compiler/kernel/kops.def"
+#undef KOP
+    KOP_COUNT
+};
+enum { KIR_SCRATCH = -1, KIR_MAX_LEVEL = 40 };
+enum {               // value flags
+    KF_REASSOC = 1,  // the order of additions may change (sums of a reduction)
+    KF_CONTRACT = 2, // may fuse with its multiplication
+    KF_PINNED = 4,   // reads memory that the kernel writes: neither hoisted nor shared
+};
+struct kir_val {
+    enum kop op;
+    enum dtype type; // value type; STORE: DT_INVALID
+    enum dtype elem; // LOAD, STORE, TABLE: element type in memory
+    uint8_t n_args, flags, level;
+    uint32_t id;
+    struct kir_val *args[3];
+    int64_t imm_i, imm_j;
+    double imm_f;
+    int64_t lo, hi; // s64 values: lo <= value <= hi
+    struct kir_block *block;
+    struct kir_loop *loop; // FOR, VAR, CARRY, RESULT
+    struct kir_val *next;
+    void *emit; // scratch of a back end
+};
+struct kir_block {
+    struct kir_val *first, *last;
+    struct kir_block *parent;
+    uint8_t level;
+};
+struct kir_loop {
+    struct kir_val *begin, *end; // step 1
+    struct kir_val *var;
+    int n_carry;
+    struct kir_val **init, **carry, **yield, **result;
+    struct kir_block body;
+    bool vectorize; // hint: iterations are independent or a reassociable reduction
+    bool unroll;
+};
+struct kir_table {
+    enum dtype elem;
+    int64_t n;
+    const void *data;
+};
+
+struct kir_fn {
+    int n_bufs, n_in; // buffers; the first n_in are read only, the others written only
+    int64_t extent, scratch_bytes;
+    VEC(struct kir_table) tables;
+    struct kir_block top;        // level 0
+    struct kir_val *begin, *end; // VARs: the unit range
+};
+struct kir {
+    struct arena *arena;
+    struct kir_fn *fn;
+    struct kir_block *stack[KIR_MAX_LEVEL];
+    int depth;        // stack[0..depth] are open
+    struct pmap seen; // value hash -> newest value
+    uint32_t n_vals, max_vals;
+    bool overflow; // more than max_vals or too deep: the caller gives up
+};
+void kir_init(struct kir *k, struct arena *a, int n_in, int n_bufs);
+void kir_done(struct kir *k);
+
+// Types of values: f16 -> f32, s4 -> s8, ...; complex keeps its component's type.
+enum dtype kir_type(enum dtype t);
+struct kir_val *kir_i64(struct kir *k, int64_t v);
+struct kir_val *kir_int(struct kir *k, enum dtype t, int64_t v);
+struct kir_val *kir_f(struct kir *k, enum dtype t, double v);
+struct kir_val *kir_zero(struct kir *k, enum dtype storage);
+struct kir_val *kir_op(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y,
+                       struct kir_val *z);
+struct kir_val *kir_flag(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y,
+                         uint8_t flags);
+struct kir_val *kir_cmp(struct kir *k, enum cmp_direction d, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_call(struct kir *k, int fn, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_complex(struct kir *k, struct kir_val *re, struct kir_val *im);
+struct kir_val *kir_re(struct kir *k, struct kir_val *x); // of any value
+struct kir_val *kir_im(struct kir *k, struct kir_val *x);
+struct kir_val *kir_load(struct kir *k, int buf, enum dtype elem, struct kir_val *at,
+                         uint8_t flags);
+void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, struct kir_val *v);
+int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data); // data copied
+struct kir_val *kir_table(struct kir *k, int table, struct kir_val *at);
+bool kir_is_const(const struct kir_val *v, int64_t *out); // integer constant
+
+// For index.c: finds or places the pure value `t`.
+struct kir_val *kir_intern(struct kir *k, const struct kir_val *t);
+
+// index.c: sums and atoms. All s64.
+struct kir_val *kir_idx_add(struct kir *k, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_idx_mul(struct kir *k, struct kir_val *x, int64_t c);
+struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s,
+                               int64_t m); // x >= 0, m = 0: none
+struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi);
+// x with loop variable `var` replaced by `with`; NULL if x depends on a carried value.
+struct kir_val *kir_subst(struct kir *k, struct kir_val *x, struct kir_val *var,
+                          struct kir_val *with);
+
+// Loops. open: the loop is placed in the current block when closed. yields replace the carried
+// values.
+struct kir_loop *kir_for(struct kir *k, struct kir_val *begin, struct kir_val *end,
+                         int64_t max_trip, struct kir_val *const *init, int n_carry);
+void kir_end(struct kir *k, struct kir_loop *l, struct kir_val *const *yield);
+// Makes `level` the current block until kir_restore; deeper values are invisible meanwhile.
+struct kir_block *kir_at_level(struct kir *k, int level); // returns what kir_restore needs
+void kir_restore(struct kir *k, struct kir_block *now);
+bool kir_visible(const struct kir *k, const struct kir_val *v);
+
+void kir_sweep(struct kir *k); // drops unused pure values
+// Atoms that are left after kir_sweep: calls fn for each live divmod.
+void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), void *ctx);
+void kir_print(struct strbuf *b,
+               const struct kir_fn *f); // text without names: equal text, equal kernel
+status_t kir_verify(const struct kir_fn *f) MUST_CHECK;
+
+// libm functions that kernels may call; the loader resolves these names and no others.
+enum kir_libm {
+#define LIBM(e, name, n) KLIBM_##e,
+#include "compiler/kernel/libm.def"
+#undef LIBM
+    KLIBM_COUNT
+};
+const char *kir_fn_name(int fn);
+int kir_fn_args(int fn);
+const char *kop_name(enum kop op);

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of elementwise.def's kir column for every class of types, and conversions between
+// types. Float functions of kmath_float.c; semantics are those of the evaluator's rows.
+#include <math.h>
+
+#include "compiler/kernel/lower.h"
+
+struct kir_val *kmath_wrap(struct lower *lw, enum dtype t, struct kir_val *x) {
+    struct kir *k = &lw->k;
+    if (dtype_is_float(t)) return kir_quant(k, t, x);
+    if (t == DT_U4) return kir_op(k, K_AND, x, kir_int(k, DT_U8, 15), NULL);
+    if (t != DT_S4) return x;
+    struct kir_val *four = kir_int(k, DT_S8, 4);
+    return kir_op(k, K_SHR, kir_op(k, K_SHL, x, four, NULL), four, NULL);
+}
+
+static struct kir_val *real_convert(struct lower *lw, enum dtype to, enum dtype from,
+                                    struct kir_val *x) {
+    struct kir *k = &lw->k;
+    enum dtype t = kir_type(to);
+    if (to == from) return x;
+    if (dtype_is_float(to) && to != DT_F32 && to != DT_F64 &&
+        x->type ==
+            DT_F64) // double rounding is avoided for the values that matter: f64 -> f32 to odd
+        return kir_quant(k, to, kir_cast(k, DT_F32, x));
+    if ((to == DT_S4 || to == DT_U4) && dtype_is_float(x->type)) {
+        double lo = to == DT_S4 ? -8 : 0, hi = to == DT_S4 ? 7 : 15;
+        struct kir_val *c = kir_cast(k, t, x); // saturates at 8 bits
+        c = kir_op(k, K_MAX, c, kir_int(k, t, (int64_t)lo), NULL);
+        return kir_op(k, K_MIN, c, kir_int(k, t, (int64_t)hi), NULL);
+    }
+    return kmath_wrap(lw, to, kir_cast(k, t, x));
+}
+struct kir_val *kmath_convert(struct lower *lw, enum dtype to, enum dtype from, struct kir_val *x) {
+    struct kir *k = &lw->k;
+    if (dtype_is_complex(to))
+        return kir_complex(k, real_convert(lw, kir_type(to), kir_type(from), kir_re(k, x)),
+                           dtype_is_complex(from)
+                               ? real_convert(lw, kir_type(to), kir_type(from), kir_im(k, x))
+                               : kir_f(k, kir_type(to), 0));
+    if (dtype_is_complex(from) && to == DT_PRED)
+        return kir_op(k, K_OR, kir_cast(k, DT_PRED, kir_re(k, x)),
+                      kir_cast(k, DT_PRED, kir_im(k, x)), NULL);
+    return real_convert(lw, to, dtype_is_complex(from) ? kir_type(from) : from, kir_re(k, x));
+}
+
+static struct kir_val *sign(struct kir *k, struct kir_val *x) {
+    bool f = dtype_is_float(x->type);
+    struct kir_val *zero = kir_zero(k, x->type);
+    struct kir_val *one = f ? kir_f(k, x->type, 1) : kir_int(k, x->type, 1),
+                   *minus = f ? kir_f(k, x->type, -1) : kir_int(k, x->type, -1);
+    struct kir_val *neg = dtype_class(x->type) == DC_UNSIGNED
+                              ? zero
+                              : kir_select(k, kir_cmp(k, CMP_LT, x, zero), minus, f ? x : zero);
+    return kir_select(k, kir_cmp(k, CMP_GT, x, zero), one, neg); // NaN and -0 come out as they are
+}
+
+static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x,
+                                struct kir_val *y) {
+    struct kir *k = &lw->k;
+    enum dtype t = x->type;
+    struct kir_val *one = kir_f(k, t, 1);
+    switch (fn) {
+    case KFN_ABS:
+        return kir_op(k, K_ABS, x, NULL, NULL);
+    case KFN_CEIL:
+        return kir_op(k, K_CEIL, x, NULL, NULL);
+    case KFN_FLOOR:
+        return kir_op(k, K_FLOOR, x, NULL, NULL);
+    case KFN_ROUND_AFZ:
+        return kir_op(k, K_ROUND, x, NULL, NULL);
+    case KFN_ROUND_EVEN:
+        return kir_op(k, K_RINT, x, NULL, NULL);
+    case KFN_NEG:
+        return kir_op(k, K_NEG, x, NULL, NULL);
+    case KFN_SQRT:
+        return kir_op(k, K_SQRT, x, NULL, NULL);
+    case KFN_RSQRT:
+        return kir_op(k, K_DIV, one, kir_op(k, K_SQRT, x, NULL, NULL), NULL);
+    case KFN_SIGN:
+        return sign(k, x);
+    case KFN_REAL:
+        return x;
+    case KFN_IMAG:
+        return kir_f(k, t, 0);
+    case KFN_ISFINITE:
+        return kir_cmp(k, CMP_LT, kir_op(k, K_ABS, x, NULL, NULL), kir_f(k, t, INFINITY));
+    case KFN_ADD:
+        return kir_flag(k, K_ADD, x, y, KF_CONTRACT);
+    case KFN_SUB:
+        return kir_flag(k, K_SUB, x, y, KF_CONTRACT);
+    case KFN_MUL:
+        return kir_flag(k, K_MUL, x, y, KF_CONTRACT);
+    case KFN_DIV:
+        return kir_op(k, K_DIV, x, y, NULL);
+    case KFN_MAX:
+        return kir_op(k, K_MAX, x, y, NULL);
+    case KFN_MIN:
+        return kir_op(k, K_MIN, x, y, NULL);
+    case KFN_COMPLEX:
+        return kir_complex(k, x, y);
+    default:
+        return t == DT_F64 ? kmath_f64(k, fn, x, y) : kmath_f32(k, fn, x, y);
+    }
+}
+
+// x / y and x % y with the evaluator's answers for zero and overflow.
+static struct kir_val *int_divide(struct kir *k, enum kop op, struct kir_val *x,
+                                  struct kir_val *y) {
+    enum dtype t = x->type;
+    bool s = dtype_class(t) == DC_SIGNED, div = op == K_DIV;
+    struct kir_val *zero = kir_int(k, t, 0), *one = kir_int(k, t, 1), *ones = kir_int(k, t, -1);
+    struct kir_val *by0 = kir_cmp(k, CMP_EQ, y, zero), *bad = by0, *by_m1 = NULL;
+    if (s) {
+        by_m1 = kir_cmp(k, CMP_EQ, y, ones);
+        bad = kir_op(k, K_OR, by0, by_m1, NULL);
+    }
+    struct kir_val *r = kir_op(k, op, x, kir_select(k, bad, one, y), NULL);
+    if (s) r = kir_select(k, by_m1, div ? kir_op(k, K_NEG, x, NULL, NULL) : zero, r);
+    return kir_select(k, by0, div ? ones : x, r);
+}
+static struct kir_val *shift(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
+                             struct kir_val *y) {
+    struct kir *k = &lw->k;
+    enum dtype c = kir_type(t), u = c == DT_S8    ? DT_U8
+                                    : c == DT_S16 ? DT_U16
+                                    : c == DT_S32 ? DT_U32
+                                    : c == DT_S64 ? DT_U64
+                                                  : c;
+    enum dtype sg = u == DT_U8 ? DT_S8 : u == DT_U16 ? DT_S16 : u == DT_U32 ? DT_S32 : DT_S64;
+    int w = dtype_bits(t);
+    if (w < 8) return NULL;
+    struct kir_val *n = kir_bits(k, u, y), *big = kir_cmp(k, CMP_GE, n, kir_int(k, u, w));
+    struct kir_val *some = kir_select(k, big, kir_int(k, u, fn == KFN_ASHR ? w - 1 : 0), n);
+    if (fn == KFN_ASHR)
+        return kir_bits(k, c, kir_op(k, K_SHR, kir_bits(k, sg, x), kir_bits(k, sg, some), NULL));
+    struct kir_val *r = kir_op(k, fn == KFN_SHL ? K_SHL : K_SHR, kir_bits(k, u, x), some, NULL);
+    return kir_bits(k, c, kir_select(k, big, kir_int(k, u, 0), r));
+}
+static struct kir_val *int_power(struct lower *lw, struct kir_val *x, struct kir_val *y) {
+    struct kir *k = &lw->k;
+    enum dtype t = x->type;
+    int64_t n;
+    struct kir_val *r = kir_int(k, t, 1);
+    if (!kir_is_const(y, &n) || n < 0 || n > 64) return NULL;
+    for (int64_t i = 0; i < n; i++)
+        r = kir_op(k, K_MUL, r, x, NULL);
+    return r;
+}
+static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, struct kir_val *x,
+                              struct kir_val *y) {
+    struct kir *k = &lw->k;
+    enum dtype t = x->type;
+    bool s = dtype_class(t) == DC_SIGNED;
+    switch (fn) {
+    case KFN_ABS:
+        return s ? kir_op(k, K_ABS, x, NULL, NULL) : x;
+    case KFN_NEG:
+        return kir_op(k, K_NEG, x, NULL, NULL);
+    case KFN_NOT:
+        return kir_op(k, K_XOR, x, kir_int(k, t, -1), NULL);
+    case KFN_CLZ:
+        return dtype_bits(st) < 8 ? NULL : kir_op(k, K_CLZ, x, NULL, NULL);
+    case KFN_POPCNT:
+        return dtype_bits(st) < 8 ? NULL : kir_op(k, K_POPCNT, x, NULL, NULL);
+    case KFN_SIGN:
+        return sign(k, x);
+    case KFN_ISFINITE:
+        return kir_int(k, DT_PRED, 1);
+    case KFN_ADD:
+        return kir_op(k, K_ADD, x, y, NULL);
+    case KFN_SUB:
+        return kir_op(k, K_SUB, x, y, NULL);
+    case KFN_MUL:
+        return kir_op(k, K_MUL, x, y, NULL);
+    case KFN_AND:
+        return kir_op(k, K_AND, x, y, NULL);
+    case KFN_OR:
+        return kir_op(k, K_OR, x, y, NULL);
+    case KFN_XOR:
+        return kir_op(k, K_XOR, x, y, NULL);
+    case KFN_MAX:
+        return kir_op(k, K_MAX, x, y, NULL);
+    case KFN_MIN:
+        return kir_op(k, K_MIN, x, y, NULL);
+    case KFN_DIV:
+        return int_divide(k, K_DIV, x, y);
+    case KFN_REM:
+        return int_divide(k, K_REM, x, y);
+    case KFN_POW:
+        return int_power(lw, x, y);
+    case KFN_SHL:
+    case KFN_ASHR:
+    case KFN_LSHR:
+        return shift(lw, fn, st, x, y);
+    default:
+        return NULL;
+    }
+}
+static struct kir_val *pred_fn(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
+    switch (fn) {
+    case KFN_ABS:
+        return x;
+    case KFN_NOT:
+        return kir_op(k, K_XOR, x, kir_int(k, DT_PRED, 1), NULL);
+    case KFN_ISFINITE:
+        return kir_int(k, DT_PRED, 1);
+    case KFN_ADD:
+    case KFN_MAX:
+    case KFN_OR:
+        return kir_op(k, K_OR, x, y, NULL);
+    case KFN_MUL:
+    case KFN_MIN:
+    case KFN_AND:
+        return kir_op(k, K_AND, x, y, NULL);
+    case KFN_XOR:
+        return kir_op(k, K_XOR, x, y, NULL);
+    default:
+        return NULL;
+    }
+}
+static struct kir_val *complex_fn(struct lower *lw, enum kfn fn, struct kir_val *x,
+                                  struct kir_val *y) {
+    struct kir *k = &lw->k;
+    struct kir_val *a = kir_re(k, x), *b = kir_im(k, x), *c = y ? kir_re(k, y) : NULL,
+                   *d = y ? kir_im(k, y) : NULL;
+    switch (fn) {
+    case KFN_REAL:
+        return a;
+    case KFN_IMAG:
+        return b;
+    case KFN_NEG:
+        return kir_complex(k, kir_op(k, K_NEG, a, NULL, NULL), kir_op(k, K_NEG, b, NULL, NULL));
+    case KFN_ADD:
+        return kir_complex(k, kir_op(k, K_ADD, a, c, NULL), kir_op(k, K_ADD, b, d, NULL));
+    case KFN_SUB:
+        return kir_complex(k, kir_op(k, K_SUB, a, c, NULL), kir_op(k, K_SUB, b, d, NULL));
+    case KFN_MUL:
+        return kir_complex(
+            k, kir_op(k, K_SUB, kir_op(k, K_MUL, a, c, NULL), kir_op(k, K_MUL, b, d, NULL), NULL),
+            kir_op(k, K_ADD, kir_op(k, K_MUL, a, d, NULL), kir_op(k, K_MUL, b, c, NULL), NULL));
+    default:
+        return NULL;
+    }
+}
+
+struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
+                      struct kir_val *y) {
+    struct kir_val *r;
+    switch (dtype_class(t)) {
+    case DC_FLOAT:
+        r = float_fn(lw, fn, x, y);
+        break;
+    case DC_SIGNED:
+    case DC_UNSIGNED:
+        r = int_fn(lw, fn, t, x, y);
+        break;
+    case DC_PRED:
+        return pred_fn(&lw->k, fn, x, y);
+    case DC_COMPLEX:
+        return complex_fn(lw, fn, x, y);
+    default:
+        return NULL;
+    }
+    return r && r->type == kir_type(t) && r->op != K_COMPLEX ? kmath_wrap(lw, t, r) : r;
+}

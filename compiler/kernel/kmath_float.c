@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transcendental functions as kir. f32: argument reduction and polynomials fitted for this file
+// (weighted least squares on Chebyshev nodes, relative error below 2^-27); the functions whose
+// reduction loses digits (sin, cos, tan, pow, cbrt, atan2) work in f64 and round once. f64: libm.
+// Infinities, NaN, signed zero and subnormals follow libm. Bounds in ULP: kmath_test.c.
+#include <math.h>
+
+#include "compiler/kernel/lower.h"
+
+typedef struct kir_val *V;
+#define C(v)         kir_f(k, t, (v))
+#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
+#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
+#define FMA(x, y, z) kir_op(k, K_FMA, (x), (y), (z))
+#define SEL(c, x, y) kir_select(k, (c), (x), (y))
+#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
+#define I32(v)       kir_int(k, DT_S32, (v))
+#define I64(v)       kir_int(k, DT_S64, (v))
+
+static V poly(struct kir *k, V x, const double *c, int n) {
+    enum dtype t = x->type;
+    V r = C(c[n - 1]);
+    for (int i = n - 2; i >= 0; i--)
+        r = FMA(r, x, C(c[i]));
+    return r;
+}
+#define POLY(x, c) poly(k, (x), (c), (int)(sizeof(c) / sizeof((c)[0])))
+
+// x = n ln2 + r: r and n as f32 and s32. |x| below 2^20.
+static V reduce_ln2(struct kir *k, V x, V *out_n) {
+    enum dtype t = DT_F32;
+    V magic = C(12582912.0); // 1.5 * 2^23: adding it rounds to an integer in the low bits
+    V z = FMA(x, C(1.4426950408889634), magic), n = OP2(SUB, z, magic);
+    V r = FMA(n, C(-0.693145751953125), x);
+    r = FMA(n, C(-1.428606765330187e-06), r);
+    *out_n = OP2(SUB, kir_bits(k, DT_S32, z), I32(0x4b400000));
+    return r;
+}
+static V pow2i(struct kir *k, V n) {
+    return kir_bits(k, DT_F32, OP2(SHL, OP2(ADD, n, I32(127)), I32(23)));
+}
+static const double exp_c[] = {0.50000000801518218,   0.16666666826323343,
+                               0.041666263456547011,  0.0083332718097846314,
+                               0.0013946497478840487, 0.00019914510851102852};
+static V exp32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V n;
+    x = SEL(CMP(GT, x, C(89)), C(89), x);
+    x = SEL(CMP(LT, x, C(-105)), C(-105), x);
+    V r = reduce_ln2(k, x, &n);
+    V p = OP2(ADD, C(1), FMA(OP2(MUL, r, r), POLY(r, exp_c), r));
+    V h = OP2(SHR, n, I32(1));
+    return OP2(MUL, OP2(MUL, p, pow2i(k, h)), pow2i(k, OP2(SUB, n, h)));
+}
+static V expm1_32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V n, c = SEL(CMP(GT, x, C(89)), C(89), x);
+    c = SEL(CMP(LT, c, C(-18)), C(-18), c);
+    V r = reduce_ln2(k, c, &n);
+    V p = FMA(OP2(MUL, r, r), POLY(r, exp_c), r);
+    V s = pow2i(k, OP2(SUB, n, I32(1))), m = FMA(s, p, OP2(SUB, s, C(0.5)));
+    V y = OP2(ADD, m, m);
+    y = SEL(CMP(LT, OP1(ABS, x), C(1e-5)), FMA(OP2(MUL, x, C(0.5)), x, x), y);
+    return SEL(CMP(EQ, x, C(0)), x, y);
+}
+static const double log_c[] = {0.33333312461656706,  -0.25000009034909387, 0.20002125807118015,
+                               -0.16668025748549117, 0.14219454501940915,  -0.12405085572078697,
+                               0.11888318957116063,  -0.11678363311415753, 0.067494453773328147};
+static V log32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V tiny = CMP(LT, x, C(0x1p-126)), s = SEL(tiny, OP2(MUL, x, C(0x1p24)), x);
+    V u = OP2(SUB, kir_bits(k, DT_S32, s), I32(0x3f3504f3)), e = OP2(SHR, u, I32(23));
+    V m = kir_bits(k, DT_F32, OP2(ADD, OP2(AND, u, I32(0x7fffff)), I32(0x3f3504f3)));
+    V f = OP2(SUB, m, C(1)), z = OP2(MUL, f, f);
+    V ef = kir_cast(k, DT_F32, SEL(tiny, OP2(SUB, e, I32(24)), e));
+    V y = OP2(MUL, OP2(MUL, f, z), POLY(f, log_c));
+    y = FMA(ef, C(-2.12194440054690583e-4), y);
+    y = FMA(z, C(-0.5), y);
+    y = FMA(ef, C(0.693359375), OP2(ADD, f, y));
+    y = SEL(CMP(EQ, x, C(0)), C(-INFINITY), y);
+    y = SEL(CMP(LT, x, C(0)), C(NAN), y);
+    y = SEL(CMP(EQ, x, C(INFINITY)), x, y);
+    return SEL(CMP(NE, x, x), x, y);
+}
+static V log1p_32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V u = OP2(ADD, x, C(1)), l = log32(k, u);
+    V c = OP2(DIV, OP2(SUB, x, OP2(SUB, u, C(1))), u);
+    V fine = OP2(AND, CMP(GT, u, C(0)), CMP(LT, u, C(INFINITY)));
+    V y = SEL(fine, OP2(ADD, l, c), l);
+    return SEL(CMP(LT, OP1(ABS, x), C(1e-5)), FMA(OP2(MUL, x, C(-0.5)), x, x), y);
+}
+static V tanh32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V a = OP1(ABS, x), m = expm1_32(k, OP2(MUL, SEL(CMP(GT, a, C(10)), C(10), a), C(2)));
+    V y = OP2(COPYSIGN, OP2(DIV, m, OP2(ADD, m, C(2))), x);
+    return SEL(CMP(LT, a, C(1e-4)), x, y);
+}
+static V logistic32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    return OP2(DIV, C(1), OP2(ADD, C(1), exp32(k, OP1(NEG, x))));
+}
+static const double erf_c[] = {
+    0.12837916664219851,   -0.37612633696024211,    0.11283693927477312,   -0.026859270058200543,
+    0.0052006326817650352, -0.00081374208296095115, 8.3451602674030308e-05};
+static const double erfc_c[] = {
+    -1.1285414647047143,    -0.63567302413759774,   -0.10516975009820675,   0.022575895964399219,
+    -0.0028693006669243668, 2.7502349425362528e-05, 4.9926932811264114e-05, -5.295867001542182e-06};
+static V erf32(struct kir *k, V x) {
+    enum dtype t = DT_F32;
+    V a = OP1(ABS, x), b = SEL(CMP(GT, a, C(4)), C(4), a);
+    V small = FMA(POLY(OP2(MUL, x, x), erf_c), x, x);
+    V large = OP2(COPYSIGN, OP2(SUB, C(1), exp32(k, OP2(MUL, b, POLY(b, erfc_c)))), x);
+    return SEL(CMP(LT, a, C(0.92)), small, SEL(CMP(NE, x, x), x, large));
+}
+
+// ---- through f64
+
+static V wide(struct kir *k, V x) {
+    return kir_cast(k, DT_F64, x);
+}
+static V exp64(struct kir *k, V x) { // for |x| < 700, about 1e-12
+    enum dtype t = DT_F64;
+    static const double c[] = {1,        1,         1. / 2,     1. / 6,      1. / 24,     1. / 120,
+                               1. / 720, 1. / 5040, 1. / 40320, 1. / 362880, 1. / 3628800};
+    V magic = C(6755399441055744.0), z = FMA(x, C(1.4426950408889634), magic),
+      n = OP2(SUB, z, magic);
+    V r = FMA(n, C(-1.9082149292705877e-10), FMA(n, C(-0.6931471803691238), x));
+    V bits = OP2(SHL, OP2(ADD, kir_bits(k, DT_S64, z), I64(1023)), I64(52));
+    return OP2(MUL, POLY(r, c), kir_bits(k, DT_F64, bits));
+}
+static V log64(struct kir *k, V x) { // for positive normal x, about 1e-13
+    enum dtype t = DT_F64;
+    static const double c[] = {2,       2. / 3,  2. / 5,  2. / 7, 2. / 9,
+                               2. / 11, 2. / 13, 2. / 15, 2. / 17};
+    V u = OP2(SUB, kir_bits(k, DT_S64, x), I64(INT64_C(0x3fe6a09e667f3bcd))),
+      e = OP2(SHR, u, I64(52));
+    V m = kir_bits(
+        k, DT_F64,
+        OP2(ADD, OP2(AND, u, I64(INT64_C(0xfffffffffffff))), I64(INT64_C(0x3fe6a09e667f3bcd))));
+    V s = OP2(DIV, OP2(SUB, m, C(1)), OP2(ADD, m, C(1)));
+    return FMA(kir_cast(k, DT_F64, e), C(0.6931471805599453), OP2(MUL, s, POLY(OP2(MUL, s, s), c)));
+}
+static V pow32(struct kir *k, V x, V y) {
+    enum dtype t = DT_F32;
+    V a = OP1(ABS, x), l = OP2(MUL, wide(k, y), log64(k, wide(k, a)));
+    t = DT_F64;
+    l = SEL(CMP(GT, l, C(200)), C(200), l);
+    l = SEL(CMP(LT, l, C(-200)), C(-200), l);
+    V r = kir_cast(k, DT_F32, exp64(k, l));
+    t = DT_F32;
+    V whole = CMP(EQ, OP1(FLOOR, y), y), half = OP2(MUL, y, C(0.5));
+    V odd = OP2(AND, whole, CMP(NE, OP1(FLOOR, half), half)), up = CMP(GT, y, C(0));
+    V a_inf = CMP(EQ, a, C(INFINITY)), y_inf = CMP(EQ, OP1(ABS, y), C(INFINITY));
+    r = SEL(CMP(EQ, a, C(0)), SEL(up, C(0), C(INFINITY)), r);
+    r = SEL(a_inf, SEL(up, C(INFINITY), C(0)), r);
+    r = SEL(y_inf,
+            SEL(CMP(EQ, a, C(1)), C(1),
+                SEL(kir_op(k, K_XOR, CMP(GT, a, C(1)), up, NULL), C(0), C(INFINITY))),
+            r);
+    V negative = CMP(LT, OP2(COPYSIGN, C(1), x), C(0));
+    r = SEL(OP2(AND, negative, odd), OP1(NEG, r), r);
+    V bad = OP2(AND, OP2(AND, CMP(LT, x, C(0)), CMP(NE, a, C(INFINITY))),
+                OP2(XOR, whole, kir_int(k, DT_PRED, 1)));
+    r = SEL(bad, C(NAN), r);
+    r = SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), r);
+    return SEL(OP2(OR, CMP(EQ, x, C(1)), CMP(EQ, y, C(0))), C(1), r);
+}
+static V cbrt32(struct kir *k, V x) {
+    enum dtype t = DT_F64;
+    V a = OP1(ABS, wide(k, x)), e = exp64(k, OP2(MUL, log64(k, a), C(1.0 / 3)));
+    V r = kir_cast(k, DT_F32, OP2(COPYSIGN, e, wide(k, x)));
+    t = DT_F32;
+    V same = OP2(OR, CMP(EQ, x, C(0)), OP2(OR, CMP(NE, x, x), CMP(EQ, OP1(ABS, x), C(INFINITY))));
+    return SEL(same, x, r);
+}
+// x 2/pi = n + f, |f| <= 1/2, in two parts of 2/pi; good to the last bit for |x| < 2^50.
+static V quadrant(struct kir *k, V x, V *out_n) {
+    enum dtype t = DT_F64;
+    V d = wide(k, x), hi = C(0.6366197723675814), lo = C(-3.935735335036497e-17);
+    V n = OP1(RINT, OP2(MUL, d, hi));
+    *out_n = n;
+    return FMA(d, lo, FMA(d, hi, OP1(NEG, n)));
+}
+static V sin_poly(struct kir *k, V r) {
+    static const double c[] = {1,           -1. / 6,        1. / 120,        -1. / 5040,
+                               1. / 362880, -1. / 39916800, 1. / 6227020800.};
+    return OP2(MUL, r, POLY(OP2(MUL, r, r), c));
+}
+static V cos_poly(struct kir *k, V r) {
+    static const double c[] = {1,          -1. / 2,       1. / 24,        -1. / 720,
+                               1. / 40320, -1. / 3628800, 1. / 479001600.};
+    return POLY(OP2(MUL, r, r), c);
+}
+static V trig32(struct kir *k, enum kfn fn, V x) {
+    enum dtype t = DT_F64;
+    V n, f = quadrant(k, x, &n), r = OP2(MUL, f, C(1.5707963267948966));
+    V q = OP2(SUB, n, OP2(MUL, OP1(FLOOR, OP2(MUL, n, C(0.25))), C(4))); // n mod 4
+    V s = sin_poly(k, r), c = cos_poly(k, r), odd = OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(3))), y;
+    if (fn == KFN_TAN) {
+        y = SEL(odd, OP2(DIV, OP1(NEG, c), s), OP2(DIV, s, c));
+    } else if (fn == KFN_SIN) {
+        y = SEL(odd, c, s);
+        y = SEL(CMP(GE, q, C(2)), OP1(NEG, y), y);
+    } else {
+        y = SEL(odd, s, c);
+        y = SEL(OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(2))), OP1(NEG, y), y);
+    }
+    y = kir_cast(k, DT_F32, y);
+    t = DT_F32;
+    if (fn != KFN_COS) y = SEL(CMP(EQ, x, C(0)), x, y);
+    return y;
+}
+static const double atan_c[] = {
+    -0.33333333328565518,  0.19999998541459119,  -0.14285640182677073,   0.1110962820552463,
+    -0.090754226893088985, 0.075953083220675705, -0.062713232594457366,  0.047759219243856767,
+    -0.030467528886331238, 0.014484127503663374, -0.0043940914574480197, 0.0006242809505022269};
+static V atan2_32(struct kir *k, V y, V x) {
+    enum dtype t = DT_F64;
+    V a = OP1(ABS, wide(k, y)), b = OP1(ABS, wide(k, x)), swap = CMP(GT, a, b);
+    V n = SEL(swap, b, a), d = SEL(swap, a, b), inf = C(INFINITY);
+    V q = OP2(DIV, n, SEL(CMP(EQ, d, C(0)), C(1), d));
+    q = SEL(OP2(AND, CMP(EQ, a, inf), CMP(EQ, b, inf)), C(1), q);
+    V z = OP2(MUL, q, q), r = FMA(OP2(MUL, q, z), POLY(z, atan_c), q);
+    r = SEL(swap, OP2(SUB, C(1.5707963267948966), r), r);
+    V left = CMP(LT, OP2(COPYSIGN, C(1), wide(k, x)), C(0));
+    r = SEL(left, OP2(SUB, C(3.141592653589793), r), r);
+    V res = kir_cast(k, DT_F32, OP2(COPYSIGN, r, wide(k, y)));
+    t = DT_F32;
+    return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
+}
+
+struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
+    switch (fn) {
+    case KFN_EXP:
+        return exp32(k, x);
+    case KFN_EXPM1:
+        return expm1_32(k, x);
+    case KFN_LOG:
+        return log32(k, x);
+    case KFN_LOG1P:
+        return log1p_32(k, x);
+    case KFN_TANH:
+        return tanh32(k, x);
+    case KFN_LOGISTIC:
+        return logistic32(k, x);
+    case KFN_ERF:
+        return erf32(k, x);
+    case KFN_POW:
+        return pow32(k, x, y);
+    case KFN_CBRT:
+        return cbrt32(k, x);
+    case KFN_SIN:
+    case KFN_COS:
+    case KFN_TAN:
+        return trig32(k, fn, x);
+    case KFN_ATAN2:
+        return atan2_32(k, x, y);
+    case KFN_REM:
+        return kir_cast(k, DT_F32, kir_call(k, KLIBM_FMOD, wide(k, x), wide(k, y))); // exact in f64
+    default:
+        return NULL;
+    }
+}
+
+struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
+    enum dtype t = DT_F64;
+    switch (fn) {
+    case KFN_EXP:
+        return kir_call(k, KLIBM_EXP, x, NULL);
+    case KFN_EXPM1:
+        return kir_call(k, KLIBM_EXPM1, x, NULL);
+    case KFN_LOG:
+        return kir_call(k, KLIBM_LOG, x, NULL);
+    case KFN_LOG1P:
+        return kir_call(k, KLIBM_LOG1P, x, NULL);
+    case KFN_TANH:
+        return kir_call(k, KLIBM_TANH, x, NULL);
+    case KFN_LOGISTIC:
+        return OP2(DIV, C(1), OP2(ADD, C(1), kir_call(k, KLIBM_EXP, OP1(NEG, x), NULL)));
+    case KFN_ERF:
+        return kir_call(k, KLIBM_ERF, x, NULL);
+    case KFN_POW:
+        return kir_call(k, KLIBM_POW, x, y);
+    case KFN_CBRT:
+        return kir_call(k, KLIBM_CBRT, x, NULL);
+    case KFN_SIN:
+        return kir_call(k, KLIBM_SIN, x, NULL);
+    case KFN_COS:
+        return kir_call(k, KLIBM_COS, x, NULL);
+    case KFN_TAN:
+        return kir_call(k, KLIBM_TAN, x, NULL);
+    case KFN_ATAN2:
+        return kir_call(k, KLIBM_ATAN2, x, y);
+    case KFN_REM:
+        return kir_call(k, KLIBM_FMOD, x, y);
+    default:
+        return NULL;
+    }
+}

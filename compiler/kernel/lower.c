@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver of lowering: one HLO instruction to one kir kernel. The result is one flat loop at
+// first; each division by a constant that is left on a loop variable asks for a cut of that loop,
+// and the kernel is built again with it, until no division is left (or none can be helped).
+#include "compiler/kernel/lower.h"
+
+#include "compiler/kernel/lower_priv.h"
+
+enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096 };
+
+status_t lower_no(struct lower *lw, const char *why) {
+    lw->why = why;
+    return st_new(ST_UNIMPLEMENTED, "instruction '%s': no kernel: %s", lw->instr->name, why);
+}
+
+int lower_level(struct kir_val *const *v, int n) {
+    int level = 0;
+    for (int i = 0; i < n; i++)
+        if (v[i]->level > level) level = v[i]->level;
+    return level;
+}
+
+void lower_unflatten(struct lower *lw, struct kir_val *v, const int64_t *dims, int rank,
+                     struct kir_val **index) {
+    int64_t stride = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        index[d] = kir_idx_divmod(&lw->k, v, stride, dims[d]);
+        stride *= dims[d];
+    }
+}
+struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, const int64_t *dims,
+                              int rank) {
+    struct kir_val *v = kir_i64(&lw->k, 0);
+    int64_t stride = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        v = kir_idx_add(&lw->k, v, kir_idx_mul(&lw->k, index[d], stride));
+        stride *= dims[d];
+    }
+    return v;
+}
+struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
+                             struct kir_val *const *index) {
+    struct shape_phys p;
+    shape_physical(s, &p);
+    struct kir_val *v = kir_i64(&lw->k, 0);
+    int64_t stride = 1;
+    for (int d = p.rank - 1; d >= 0; d--) {
+        struct kir_val *at = kir_idx_divmod(&lw->k, index[p.of[d]], p.step[d], p.dims[d]);
+        v = kir_idx_add(&lw->k, v, kir_idx_mul(&lw->k, at, stride));
+        stride *= p.dims[d];
+    }
+    return v;
+}
+
+// ---- spaces and scratch
+
+struct lower_space *lower_space(struct lower *lw, const void *owner, int64_t total) {
+    for (size_t i = 0; i < lw->spaces.n; i++)
+        if (lw->spaces.v[i]->owner == owner && lw->spaces.v[i]->total == total)
+            return lw->spaces.v[i];
+    struct lower_space *s = arena_new_of(lw->arena, struct lower_space);
+    s->owner = owner;
+    s->total = total;
+    avec_push(lw->arena, &lw->spaces, s);
+    return s;
+}
+void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, int64_t stride) {
+    var->imm_j = stride;
+    pmap_put_ptr(&lw->var_space, var, sp);
+}
+// Adds boundary b unless it does not divide its neighbours.
+static bool cut(struct lower_space *s, int64_t b) {
+    int at = 0;
+    if (b <= 1 || b >= s->total || s->n >= LOWER_MAX_CUTS) return false;
+    while (at < s->n && s->cut[at] > b)
+        at++;
+    if (at < s->n && s->cut[at] == b) return false;
+    int64_t above = at ? s->cut[at - 1] : s->total, below = at < s->n ? s->cut[at] : 1;
+    if (above % b || b % below || (below == 1 && b < 4)) return false;
+    memmove(s->cut + at + 1, s->cut + at, sizeof s->cut[0] * (size_t)(s->n - at));
+    s->cut[at] = b;
+    s->n++;
+    return true;
+}
+struct cutter {
+    struct lower *lw;
+    bool changed;
+};
+static void want_cut(void *ctx, struct kir_val *v) {
+    struct cutter *c = ctx;
+    if (v->op != K_DIVMOD) return;
+    struct lower_space *s = pmap_get_ptr(&c->lw->var_space, v->args[0]);
+    if (!s) return;
+    int64_t stride = v->args[0]->imm_j * v->imm_i;
+    c->changed |= cut(s, stride);
+    if (v->imm_j) c->changed |= cut(s, stride * v->imm_j);
+}
+
+enum dtype lower_scratch_type(enum dtype t) {
+    return dtype_is_complex(t) ? t : kir_type(t);
+}
+int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n) {
+    int64_t at = lw->scratch;
+    lw->scratch += (n * dtype_size(lower_scratch_type(t)) + 63) & ~INT64_C(63);
+    return at;
+}
+struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i) {
+    return kir_idx_add(&lw->k, i, kir_i64(&lw->k, at / dtype_size(lower_scratch_type(t))));
+}
+struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row) {
+    struct kir_block *b = lw->k.stack[row->base];
+    struct kir_val *v = pmap_get_ptr(&lw->canon, b);
+    if (v) return v;
+    v = arena_new_of(lw->arena, struct kir_val);
+    *v = *row->var;
+    v->id = lw->k.n_vals++;
+    v->level = b->level;
+    v->block = b;
+    v->loop = NULL;
+    v->imm_j = 0;
+    v->lo = 0;
+    pmap_put_ptr(&lw->canon, b, v);
+    return v;
+}
+struct lower_kept *lower_find_kept(struct lower *lw, const struct hlo_instr *i,
+                                   struct kir_val *const *index, int rank, struct kir_block *b) {
+    for (size_t n = 0; n < lw->kept.n; n++) {
+        struct lower_kept *k = lw->kept.v[n];
+        if (k->i == i && k->block == b && k->rank == rank &&
+            memcmp(k->index, index, sizeof *index * (size_t)rank) == 0)
+            return k;
+    }
+    return NULL;
+}
+struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
+                              struct kir_val *const *index, int rank, struct kir_block *b) {
+    struct lower_kept *k = arena_new_of(lw->arena, struct lower_kept);
+    k->i = i;
+    k->rank = rank;
+    k->block = b;
+    memcpy(k->index, index, sizeof *index * (size_t)rank);
+    avec_push(lw->arena, &lw->kept, k);
+    return k;
+}
+void lower_kept_ready(struct lower *lw) {
+    for (size_t n = 0; n < lw->kept.n; n++)
+        if (lw->kept.v[n]->extent) lw->kept.v[n]->ready = true;
+}
+
+// ---- values
+
+struct lower_memo {
+    const struct hlo_instr *i;
+    int rank, n;
+    struct kir_val **index, *out[LOWER_MAX_RESULTS];
+};
+static uint64_t memo_key(const struct hlo_instr *i, struct kir_val *const *index, int rank) {
+    uint64_t h = (uint64_t)(uintptr_t)i;
+    for (int d = 0; d < rank; d++)
+        h = (h ^ (index[d]->id + 1)) * UINT64_C(0x9e3779b97f4a7c15), h ^= h >> 31;
+    return h;
+}
+static bool memo_find(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                      int rank, int n, struct kir_val **out) {
+    struct lower_memo *m = pmap_get(&lw->memo, memo_key(i, index, rank));
+    if (!m || m->i != i || m->rank != rank || memcmp(m->index, index, sizeof *index * (size_t)rank))
+        return false;
+    for (int r = 0; r < n; r++) {
+        struct kir_val *v = m->out[r];
+        if (v->flags & KF_PINNED || !kir_visible(&lw->k, v)) return false;
+    }
+    memcpy(out, m->out, sizeof *out * (size_t)n);
+    return true;
+}
+static void memo_add(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                     int rank, int n, struct kir_val *const *out) {
+    struct lower_memo *m = arena_new_of(lw->arena, struct lower_memo);
+    m->i = i;
+    m->rank = rank;
+    m->index = arena_array(lw->arena, struct kir_val *, rank + 1);
+    memcpy(m->index, index, sizeof *index * (size_t)rank);
+    memcpy(m->out, out, sizeof *out * (size_t)n);
+    pmap_put(&lw->memo, memo_key(i, index, rank), m);
+}
+
+// A value that several phases need and that is dear: filled by the first fold that meets it.
+static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                       int rank, bool *done, struct kir_val **out) {
+    struct kir *k = &lw->k;
+    struct lower_row *row = lw->row;
+    int64_t zero;
+    *done = false;
+    if (!row || dtype_is_complex(i->shape->dtype) || row->extent > 65536 ||
+        !kir_is_const(row->begin, &zero) || zero != 0)
+        return ST_OK;
+    if (lower_level(index, rank) != row->base + 1) return ST_OK;
+    struct kir_block *now = kir_at_level(k, row->base);
+    struct kir_val *canon = lower_canon(lw, row), *cindex[HLO_MAX_RANK + 1];
+    kir_restore(k, now);
+    for (int d = 0; d < rank; d++) {
+        cindex[d] = kir_subst(k, index[d], row->var, canon);
+        if (!cindex[d] || cindex[d]->level > row->base) return ST_OK;
+    }
+    enum dtype t = i->shape->dtype;
+    struct lower_kept *kept = lower_find_kept(lw, i, cindex, rank, k->stack[row->base]);
+    if (kept && (!kept->ready || kept->extent != row->extent)) return ST_OK;
+    if (!kept && !row->fold) return ST_OK;
+    *done = true;
+    if (kept) {
+        *out = kir_load(k, KIR_SCRATCH, lower_scratch_type(t),
+                        lower_scratch_index(lw, t, kept->at[0], row->var), KF_PINNED);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(hlo_op_info(i->op)->lower(lw, i, index, out));
+    kept = lower_keep(lw, i, cindex, rank, k->stack[row->base]);
+    kept->extent = row->extent;
+    kept->at[0] = lower_scratch(lw, t, row->extent);
+    kir_store(k, KIR_SCRATCH, lower_scratch_type(t),
+              lower_scratch_index(lw, t, kept->at[0], row->var), *out);
+    return ST_OK;
+}
+
+status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                     struct kir_val **out) {
+    struct kir_val *v;
+    if (lw->env && (v = pmap_get_ptr(lw->env, i))) {
+        *out = v;
+        return ST_OK;
+    }
+    bool tuple = shape_is_tuple(i->shape);
+    const struct shape *s = tuple ? shape_leaf(i->shape, 0) : i->shape;
+    int rank = s->rank, n = tuple ? shape_leaves(i->shape) : 1;
+    intptr_t leaf = lw->env ? 0 : (intptr_t)pmap_get_ptr(&lw->leaf, i);
+    if (leaf) {
+        if (tuple) return lower_no(lw, "a tuple operand");
+        *out = kir_load(&lw->k, (int)leaf - 1, s->dtype, lower_offset(lw, s, index), 0);
+        return ST_OK;
+    }
+    if (n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
+    if (!lw->env && memo_find(lw, i, index, rank, n, out)) return ST_OK;
+    hlo_lower_fn rule = hlo_op_info(i->op)->lower;
+    if (!rule) return lower_no(lw, "an operation without a lowering");
+    if (lw->depth > MAX_DEPTH) return lower_no(lw, "a fusion that is too deep");
+    if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
+    lw->depth++;
+    bool done = false;
+    status_t st = ST_OK;
+    if (!lw->env && pmap_has_ptr(&lw->cached, i)) st = cached(lw, i, index, rank, &done, out);
+    if (!st && !done) st = rule(lw, i, index, out);
+    lw->depth--;
+    if (st) return st;
+    if (lw->env)
+        pmap_put_ptr(lw->env, i, *out);
+    else
+        memo_add(lw, i, index, rank, n, out);
+    return ST_OK;
+}
+
+status_t lower_call(struct lower *lw, const struct hlo_computation *c, struct kir_val *const *args,
+                    int n, struct kir_val **out) {
+    struct pmap env = {0}, *saved = lw->env;
+    struct lower_row *row = lw->row;
+    struct hlo_instr *root = hlo_root(c);
+    status_t st = ST_OK;
+    if ((int)c->params.n != n) return lower_no(lw, "a computation with other parameters");
+    for (int p = 0; p < n; p++)
+        pmap_put_ptr(&env, c->params.v[p], args[p]);
+    lw->env = &env;
+    lw->row = NULL;
+    if (root->op == HLO_TUPLE)
+        for (int r = 0; r < root->n_operands && !st; r++)
+            st = root->operands[r]->shape->rank ? lower_no(lw, "a computation that is not scalar")
+                                                : lower_value(lw, root->operands[r], NULL, &out[r]);
+    else
+        st = root->shape->rank || shape_is_tuple(root->shape)
+                 ? lower_no(lw, "a computation that is not scalar")
+                 : lower_value(lw, root, NULL, out);
+    lw->env = saved;
+    lw->row = row;
+    pmap_done(&env);
+    return st;
+}
+
+// ---- the kernel
+
+static bool dear(enum hlo_op op) {
+    switch (op) {
+    case HLO_EXP:
+    case HLO_EXPM1:
+    case HLO_LOG:
+    case HLO_LOG1P:
+    case HLO_TANH:
+    case HLO_LOGISTIC:
+    case HLO_ERF:
+    case HLO_POWER:
+    case HLO_SIN:
+    case HLO_COS:
+    case HLO_TAN:
+    case HLO_ATAN2:
+    case HLO_CBRT:
+        return true;
+    default:
+        return false;
+    }
+}
+// Counts in ->mark the phases (operands of folds, and the root) that reach each instruction.
+static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *count) {
+    if (pmap_has_ptr(seen, i)) return;
+    pmap_put_ptr(seen, i, (void *)i);
+    if (dear(i->op)) pmap_put_ptr(count, i, (void *)((intptr_t)pmap_get_ptr(count, i) + 1));
+    if (i->op == HLO_REDUCE) return;
+    for (int o = 0; o < i->n_operands; o++)
+        reach(i->operands[o], seen, count);
+}
+static void find_cached(struct lower *lw, const struct hlo_computation *c) {
+    struct pmap count = {0}, seen = {0};
+    reach(hlo_root(c), &seen, &count);
+    pmap_done(&seen);
+    HLO_EACH_INSTR(i, c) if (i->op == HLO_REDUCE) {
+        seen = (struct pmap){0};
+        for (int o = 0; o < i->n_operands; o++)
+            reach(i->operands[o], &seen, &count);
+        pmap_done(&seen);
+    }
+    HLO_EACH_INSTR(i, c)
+    if ((intptr_t)pmap_get_ptr(&count, i) >= 2) pmap_put_ptr(&lw->cached, i, i);
+    pmap_done(&count);
+}
+
+struct outputs {
+    int n;
+    const struct hlo_instr *root[LOWER_MAX_RESULTS]; // one value each, or root[0] gives all
+    bool together;
+};
+
+static status_t store_all(struct lower *lw, const struct outputs *o, const struct shape *first,
+                          struct kir_val *v) {
+    struct kir *k = &lw->k;
+    struct shape_phys p;
+    struct kir_val *index[HLO_MAX_RANK + 1], *out[LOWER_MAX_RESULTS],
+        *valid = kir_int(k, DT_PRED, 1);
+    int64_t stride = 1;
+    shape_physical(first, &p);
+    for (int d = 0; d < first->rank; d++)
+        index[d] = kir_i64(k, 0);
+    for (int d = p.rank - 1; d >= 0; d--) {
+        struct kir_val *at = kir_idx_divmod(k, v, stride, p.dims[d]);
+        index[p.of[d]] = kir_idx_add(k, index[p.of[d]], kir_idx_mul(k, at, p.step[d]));
+        stride *= p.dims[d];
+    }
+    if (p.padded)
+        for (int d = 0; d < first->rank; d++) {
+            valid = kir_op(k, K_AND, valid,
+                           kir_cmp(k, CMP_LT, index[d], kir_i64(k, first->dims[d])), NULL);
+            index[d] = kir_idx_clamp(k, index[d], 0, first->dims[d] - 1);
+        }
+    if (o->together) RETURN_IF_ERR(lower_value(lw, o->root[0], index, out));
+    for (int r = 0; r < o->n; r++) {
+        const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;
+        if (!o->together) RETURN_IF_ERR(lower_value(lw, o->root[r], index, &out[r]));
+        struct kir_val *at =
+            layout_equal(s->layout, first->layout, s->rank) ? v : lower_offset(lw, s, index);
+        kir_store(k, k->fn->n_in + r, s->dtype, at,
+                  kir_select(k, valid, out[r], kir_zero(k, s->dtype)));
+    }
+    return ST_OK;
+}
+
+// Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
+static status_t build(struct lower *lw, const struct outputs *o, const struct shape *s,
+                      struct lower_space *sp) {
+    struct kir *k = &lw->k;
+    int n = sp->n + 1, p = 0;
+    int64_t stride[LOWER_MAX_CUTS + 1], extent[LOWER_MAX_CUTS + 1], units = 1, chunks = 1;
+    for (int i = 0; i < n; i++) {
+        stride[i] = i == sp->n ? 1 : sp->cut[i];
+        extent[i] = (i ? sp->cut[i - 1] : sp->total) / stride[i];
+    }
+    while (p < n - 1 && units < 64)
+        units *= extent[p++];
+    int64_t chunk = lw->chunk;
+    if (n == 1 && !chunk) {
+        int64_t want = extent[0] / (lw->folded ? 32 : 16), least = lw->folded ? 16 : 1024,
+                most = lw->folded ? 1024 : ROW;
+        chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
+    }
+    if (chunk && chunk < extent[n - 1]) {
+        chunks = (extent[n - 1] + chunk - 1) / chunk;
+        units *= p == n - 1 ? chunks : 1;
+    } else {
+        chunk = 0;
+    }
+    k->fn->extent = units;
+    if (sp->total == 0) {
+        k->fn->extent = 0;
+        return ST_OK;
+    }
+    struct kir_loop *loops[LOWER_MAX_CUTS + 4];
+    int n_loops = 0;
+    struct kir_loop *u = loops[n_loops++] = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    struct kir_val *v = kir_i64(k, 0), *c = NULL;
+    int64_t below = 1;
+    if (chunk && p == n - 1) {
+        c = kir_idx_divmod(k, u->var, 1, chunks);
+        below = chunks;
+    }
+    for (int i = p - 1; i >= 0; i--) {
+        v = kir_idx_add(k, v,
+                        kir_idx_mul(k, kir_idx_divmod(k, u->var, below, extent[i]), stride[i]));
+        below *= extent[i];
+    }
+    for (int i = p; i < n; i++) {
+        struct kir_val *lo = kir_i64(k, 0), *hi = kir_i64(k, extent[i]);
+        if (i == n - 1 && chunk) {
+            if (!c)
+                c = (loops[n_loops++] = kir_for(k, lo, kir_i64(k, chunks), chunks, NULL, 0))->var;
+            lo = kir_idx_mul(k, c, chunk);
+            hi = kir_op(k, K_MIN, kir_idx_add(k, lo, kir_i64(k, chunk)), hi, NULL);
+        }
+        struct kir_loop *l = loops[n_loops++] = kir_for(k, lo, hi, extent[i], NULL, 0);
+        lower_track(lw, l->var, sp, stride[i]);
+        v = kir_idx_add(k, v, kir_idx_mul(k, l->var, stride[i]));
+    }
+    struct kir_loop *last = loops[n_loops - 1];
+    struct lower_row row = {.var = last->var,
+                            .begin = last->begin,
+                            .end = last->end,
+                            .base = k->depth - 1,
+                            .extent = chunk ? chunk : extent[n - 1]};
+    last->vectorize = true;
+    lw->row = &row;
+    status_t st = store_all(lw, o, s, v);
+    lw->row = NULL;
+    for (int i = n_loops - 1; i >= 0 && !st; i--)
+        kir_end(k, loops[i], NULL);
+    return st;
+}
+
+static void forget(struct lower *lw) {
+    pmap_done(&lw->memo);
+    pmap_done(&lw->var_space);
+    pmap_done(&lw->canon);
+    lw->memo = lw->var_space = lw->canon = (struct pmap){0};
+    lw->kept.n = 0;
+    lw->scratch = 0;
+    lw->row = NULL;
+    lw->env = NULL;
+    kir_done(&lw->k);
+}
+
+static status_t build_until_stable(struct lower *lw, const struct outputs *o, const struct shape *s,
+                                   int n_in) {
+    struct shape_phys p;
+    int64_t total = 1;
+    shape_physical(s, &p);
+    for (int d = 0; d < p.rank; d++)
+        total *= p.dims[d];
+    struct lower_space *sp = lower_space(lw, lw->instr->shape, total);
+    for (int tries = 0;; tries++) {
+        bool folded = lw->folded, chunked = lw->chunk != 0;
+        forget(lw);
+        kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
+        RETURN_IF_ERR(build(lw, o, s, sp));
+        if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
+        kir_sweep(&lw->k);
+        lw->k.fn->scratch_bytes = lw->scratch;
+        if (tries == MAX_TRIES) return ST_OK;
+        struct cutter c = {.lw = lw};
+        kir_each(&lw->k.fn->top, want_cut, &c);
+        if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
+        if (!c.changed && lw->folded == folded && chunked == (lw->chunk != 0)) return ST_OK;
+    }
+}
+
+static status_t check_types(struct lower *lw, const struct shape *s) {
+    if (shape_is_tuple(s)) {
+        for (int i = 0; i < shape_leaves(s); i++)
+            RETURN_IF_ERR(check_types(lw, shape_leaf(s, i)));
+        return ST_OK;
+    }
+    if (dtype_class(s->dtype) == DC_NONE) return lower_no(lw, "a value that is not an array");
+    if (s->dynamic)
+        for (int d = 0; d < s->rank; d++)
+            if (s->dynamic[d]) return lower_no(lw, "a dynamic dimension");
+    return ST_OK;
+}
+
+static status_t outputs_of(struct lower *lw, const struct hlo_instr *root, struct outputs *o,
+                           const struct shape **first) {
+    *o = (struct outputs){.n = 1, .root = {root}};
+    *first = root->shape;
+    if (!shape_is_tuple(root->shape)) return ST_OK;
+    o->n = shape_leaves(root->shape);
+    if (o->n < 1 || o->n > LOWER_MAX_RESULTS || root->shape->n_elems != o->n)
+        return lower_no(lw, "its tuple of results");
+    o->together = root->op != HLO_TUPLE;
+    *first = shape_leaf(root->shape, 0);
+    for (int i = 0; i < o->n; i++) {
+        const struct shape *s = shape_leaf(root->shape, i);
+        struct shape_phys p;
+        if (!o->together) o->root[i] = root->operands[i];
+        if (!shape_same_dims(s, *first)) return lower_no(lw, "results of different dimensions");
+        if (layout_equal(s->layout, (*first)->layout, s->rank)) continue;
+        shape_physical(s, &p);
+        if (p.padded) return lower_no(lw, "padded results of different layouts");
+    }
+    return ST_OK;
+}
+
+static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
+    const struct hlo_instr *root = i;
+    struct outputs o;
+    const struct shape *first;
+    RETURN_IF_ERR(check_types(lw, i->shape));
+    for (int n = 0; n < i->n_operands; n++) {
+        if (shape_is_tuple(i->operands[n]->shape)) return lower_no(lw, "a tuple operand");
+        RETURN_IF_ERR(check_types(lw, i->operands[n]->shape));
+    }
+    if (i->op == HLO_FUSION) {
+        const struct hlo_computation *c = i->called[0];
+        HLO_EACH_INSTR(b, c) RETURN_IF_ERR(check_types(lw, b->shape));
+        for (size_t p = 0; p < c->params.n; p++)
+            pmap_put_ptr(&lw->leaf, c->params.v[p], (void *)(intptr_t)(p + 1));
+        find_cached(lw, c);
+        root = hlo_root(c);
+    } else {
+        for (int n = i->n_operands - 1; n >= 0; n--)
+            pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
+    }
+    RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
+    return build_until_stable(lw, &o, first, i->n_operands);
+}
+
+status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                      struct kir_fn **out, const char **why) {
+    struct lower *lw = arena_new_of(a, struct lower);
+    lw->arena = a;
+    lw->instr = i;
+    lw->prec = prec;
+    status_t st = ST_OK;
+    switch (i->op) {
+    case HLO_PARAMETER:
+    case HLO_CONSTANT:
+    case HLO_TUPLE:
+    case HLO_GET_TUPLE_ELEMENT:
+    case HLO_BITCAST:
+    case HLO_CALL:
+    case HLO_WHILE:
+    case HLO_CONDITIONAL:
+    case HLO_CUSTOM_CALL:
+    case HLO_OPT_BARRIER:
+    case HLO_ADD_DEPENDENCY:
+    case HLO_AFTER_ALL:
+        st = lower_no(lw, "an operation that is not computed by kernels");
+        break;
+    default:
+        st = lower_instr(lw, i);
+    }
+    if (!st) st = kir_verify(lw->k.fn);
+    if (!st) *out = lw->k.fn;
+    if (why) *why = lw->why ? lw->why : st ? "internal error" : NULL;
+    forget(lw);
+    pmap_done(&lw->leaf);
+    pmap_done(&lw->cached);
+    return st;
+}

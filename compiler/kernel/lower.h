@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// lower: from one HLO instruction (a fusion or a single op) to one kir kernel. The rules of
+// compiler/ops/*_lower.c are written against this header.
+//
+// A rule computes one element: it gets a logical index and asks operands for theirs. Everything
+// else is here: loops over the physical result, flattening and splitting of loops, folds
+// (reductions of any kind) and where they run, values kept in scratch, loads through layouts.
+#pragma once
+#include "compiler/ir/op.h"
+#include "compiler/kernel/kir.h"
+#include "compiler/target.h"
+
+enum { LOWER_MAX_RESULTS = 16, LOWER_MAX_CUTS = 16 };
+
+// An iteration space of `total` linear positions, cut into nested loops: cut[0] > cut[1] > ... > 1,
+// each dividing the one before and total. No cuts: one flat loop.
+struct lower_space {
+    const void *owner;
+    int64_t total, cut[LOWER_MAX_CUTS];
+    int n;
+};
+// An innermost loop that runs over contiguous elements: what a column fold and a cached value need.
+struct lower_row {
+    struct kir_val *var, *begin, *end;
+    int base;       // level of the block around the row's loops
+    int64_t extent; // most iterations
+    bool fold;      // the loop of a fold, which may fill a cache
+    struct lower_row *outer;
+};
+struct lower {
+    struct kir k;
+    struct arena *arena;
+    const struct hlo_instr *instr;
+    enum precision prec;
+    const char *why;    // static text, when the status is an error
+    struct pmap leaf;   // instruction -> buffer + 1
+    struct pmap memo;   // hash of (instruction, index) -> struct lower_memo
+    struct pmap *env;   // parameters and values of the scalar computation being called, or NULL
+    struct pmap cached; // instructions worth keeping in scratch between phases
+    VEC(struct lower_kept *) kept;
+    VEC(struct lower_space *) spaces;
+    struct pmap var_space; // loop variable -> struct lower_space; with its stride in imm_j
+    struct lower_row *row;
+    struct pmap canon; // block -> canonical row variable
+    uint8_t fold_flags;
+    int64_t scratch;
+    int64_t chunk; // 0 = innermost loop not chunked
+    bool want_chunk, folded;
+    int depth;
+};
+
+// Lowers `i` into *out (arena a). ST_UNIMPLEMENTED with lw->why when it cannot be.
+status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
+                      struct kir_fn **out, const char **why) MUST_CHECK;
+
+// For rules. Values of tuple-shaped instructions: out has LOWER_MAX_RESULTS places.
+status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
+                     struct kir_val **out) MUST_CHECK;
+static inline status_t lower_operand(struct lower *lw, const struct hlo_instr *i, int n,
+                                     struct kir_val *const *index, struct kir_val **out) {
+    return lower_value(lw, i->operands[n], index, out);
+}
+status_t lower_no(struct lower *lw, const char *why) MUST_CHECK; // why: static text
+// Calls a scalar computation on values.
+status_t lower_call(struct lower *lw, const struct hlo_computation *c, struct kir_val *const *args,
+                    int n, struct kir_val **out) MUST_CHECK;
+// Linear position -> index over dims, row-major; and back.
+void lower_unflatten(struct lower *lw, struct kir_val *v, const int64_t *dims, int rank,
+                     struct kir_val **index);
+struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, const int64_t *dims,
+                              int rank);
+struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
+                             struct kir_val *const *index); // element offset in the buffer
+int lower_level(struct kir_val *const *v, int n);
+
+// A fold: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over r),
+// or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
+// scratch.
+struct lower_fold {
+    const struct hlo_instr *i;
+    int n;            // accumulators
+    enum dtype *type; // [n] storage types (complex allowed)
+    int64_t total;
+    bool column; // neighbours along the row are neighbours in memory
+    bool unroll; // straight-line
+    void *ctx;
+    status_t (*init)(struct lower *lw, struct lower_fold *f, struct kir_val **acc);
+    status_t (*step)(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+                     struct kir_val *r, struct kir_val *const *acc, struct kir_val **out);
+};
+status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *const *index, int rank,
+                    struct kir_val **out) MUST_CHECK;
+
+// kmath.c: the functions of elementwise.def's kir column on values of storage type t.
+enum kfn {
+    KFN_ABS,
+    KFN_CBRT,
+    KFN_CEIL,
+    KFN_CLZ,
+    KFN_COS,
+    KFN_ERF,
+    KFN_EXP,
+    KFN_EXPM1,
+    KFN_FLOOR,
+    KFN_LOG,
+    KFN_LOG1P,
+    KFN_LOGISTIC,
+    KFN_NEG,
+    KFN_NOT,
+    KFN_POPCNT,
+    KFN_REAL,
+    KFN_IMAG,
+    KFN_ROUND_AFZ,
+    KFN_ROUND_EVEN,
+    KFN_RSQRT,
+    KFN_SIGN,
+    KFN_SIN,
+    KFN_SQRT,
+    KFN_TAN,
+    KFN_TANH,
+    KFN_ISFINITE,
+    KFN_ADD,
+    KFN_AND,
+    KFN_ATAN2,
+    KFN_DIV,
+    KFN_MAX,
+    KFN_MIN,
+    KFN_MUL,
+    KFN_OR,
+    KFN_POW,
+    KFN_REM,
+    KFN_SHL,
+    KFN_ASHR,
+    KFN_LSHR,
+    KFN_SUB,
+    KFN_XOR,
+    KFN_COMPLEX,
+};
+// NULL when not defined for the type. The result is rounded to t (small floats, s4, u4).
+struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
+                      struct kir_val *y);
+struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x,
+                          struct kir_val *y); // f32 transcendental, or NULL
+struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y);
+struct kir_val *kmath_wrap(struct lower *lw, enum dtype t,
+                           struct kir_val *x); // rounds or wraps to the storage type
+struct kir_val *kmath_convert(struct lower *lw, enum dtype to, enum dtype from, struct kir_val *x);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// lower_priv: shared by lower.c and fold.c only.
+#pragma once
+#include "compiler/kernel/lower.h"
+
+// A row of values in scratch: an instruction at an index in which the row's variable is canonical.
+struct lower_kept {
+    const struct hlo_instr *i;
+    struct kir_val *index[HLO_MAX_RANK + 1];
+    int rank;
+    struct kir_block *block;       // around the row's loops
+    int64_t at[LOWER_MAX_RESULTS]; // bytes in scratch
+    int64_t extent;
+    bool ready;
+};
+struct lower_space *lower_space(struct lower *lw, const void *owner, int64_t total);
+void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, int64_t stride);
+struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row);
+struct lower_kept *lower_find_kept(struct lower *lw, const struct hlo_instr *i,
+                                   struct kir_val *const *index, int rank, struct kir_block *b);
+struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
+                              struct kir_val *const *index, int rank, struct kir_block *b);
+void lower_kept_ready(struct lower *lw);
+int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
+enum dtype lower_scratch_type(enum dtype t);
+struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
+struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
+                                struct kir_val **out_at);

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// kir as text, its verifier, and the sweep of unused values. The text has no names and numbers
+// values in order of appearance, so kernels that do the same have the same text.
+#include <inttypes.h>
+
+#include "base/str.h"
+#include "compiler/ir/attr_kinds.h"
+#include "compiler/kernel/kir.h"
+
+enum { KF_USED = 128 };
+
+static void mark(struct kir_val *v);
+static void mark_loop(struct kir_loop *l) {
+    mark(l->begin);
+    mark(l->end);
+    for (int i = 0; i < l->n_carry; i++) {
+        mark(l->init[i]);
+        mark(l->yield[i]);
+    }
+}
+static void mark(struct kir_val *v) {
+    if (v->flags & KF_USED) return;
+    v->flags |= KF_USED;
+    for (int i = 0; i < v->n_args; i++)
+        mark(v->args[i]);
+    if (v->loop) mark_loop(v->loop);
+}
+static bool stores(const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next)
+        if (v->op == K_STORE || (v->op == K_FOR && stores(&v->loop->body))) return true;
+    return false;
+}
+static void mark_roots(struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        v->flags &= (uint8_t)~KF_USED;
+        if (v->op == K_FOR) mark_roots(&v->loop->body);
+    }
+}
+static void mark_effects(struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_STORE) mark(v);
+        if (v->op != K_FOR) continue;
+        if (stores(&v->loop->body)) mark_loop(v->loop);
+        mark_effects(&v->loop->body);
+    }
+}
+static bool loop_used(const struct kir_loop *l) {
+    for (int i = 0; i < l->n_carry; i++)
+        if (l->result[i]->flags & KF_USED) return true;
+    return stores(&l->body);
+}
+static void drop(struct kir_block *b) {
+    struct kir_val *first = NULL, *last = NULL;
+    for (struct kir_val *v = b->first, *next; v; v = next) {
+        next = v->next;
+        bool keep = v->op == K_FOR ? loop_used(v->loop) : (v->flags & KF_USED) != 0;
+        if (v->op == K_FOR && keep) drop(&v->loop->body);
+        v->flags &= (uint8_t)~KF_USED;
+        if (!keep) continue;
+        v->next = NULL;
+        if (last)
+            last->next = v;
+        else
+            first = v;
+        last = v;
+    }
+    b->first = first;
+    b->last = last;
+}
+void kir_sweep(struct kir *k) {
+    mark_roots(&k->fn->top);
+    mark_effects(&k->fn->top);
+    drop(&k->fn->top);
+}
+
+void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), void *ctx) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        fn(ctx, v);
+        if (v->op == K_FOR) kir_each(&v->loop->body, fn, ctx);
+    }
+}
+
+struct printer {
+    struct strbuf *b;
+    struct pmap number;
+    intptr_t n;
+};
+static void ref(struct printer *p, struct kir_val *v) {
+    intptr_t id = (intptr_t)pmap_get_ptr(&p->number, v);
+    if (!id) {
+        id = ++p->n;
+        pmap_put_ptr(&p->number, v, (void *)id);
+    }
+    strbuf_printf(p->b, "%%%" PRIdPTR, id - 1);
+}
+static void buffer(struct strbuf *b, int64_t buf) {
+    if (buf == KIR_SCRATCH)
+        strbuf_puts(b, "scratch");
+    else
+        strbuf_printf(b, "buf%" PRId64, buf);
+}
+static void print_block(struct printer *p, const struct kir_block *blk, int indent);
+static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
+    struct strbuf *b = p->b;
+    for (int i = 0; i < l->n_carry; i++) {
+        if (i) strbuf_puts(b, ", ");
+        ref(p, l->result[i]);
+    }
+    strbuf_puts(b, l->n_carry ? " = for " : "for ");
+    ref(p, l->var);
+    strbuf_puts(b, " in ");
+    ref(p, l->begin);
+    strbuf_puts(b, "..");
+    ref(p, l->end);
+    for (int i = 0; i < l->n_carry; i++) {
+        strbuf_puts(b, i ? ", " : " carry ");
+        ref(p, l->carry[i]);
+        strbuf_printf(b, ":%s = ", dtype_name(l->carry[i]->type));
+        ref(p, l->init[i]);
+    }
+    strbuf_printf(b, "%s%s {\n", l->vectorize ? " vectorize" : "", l->unroll ? " unroll" : "");
+    print_block(p, &l->body, indent + 1);
+    if (l->n_carry) {
+        strbuf_printf(b, "%*syield ", 2 * (indent + 1), "");
+        for (int i = 0; i < l->n_carry; i++) {
+            if (i) strbuf_puts(b, ", ");
+            ref(p, l->yield[i]);
+        }
+        strbuf_putc(b, '\n');
+    }
+    strbuf_printf(b, "%*s}\n", 2 * indent, "");
+}
+static void print_imm(struct strbuf *b, const struct kir_val *v) {
+    switch (v->op) {
+    case K_CONST:
+        if (dtype_is_float(v->type))
+            strbuf_printf(b, " %.17g", v->imm_f);
+        else
+            strbuf_printf(b, " %" PRId64, v->imm_i);
+        break;
+    case K_CMP:
+        strbuf_printf(b, " %s", hlo_enum_cmp_direction[v->imm_i]);
+        break;
+    case K_CALL:
+        strbuf_printf(b, " %s", kir_fn_name((int)v->imm_i));
+        break;
+    case K_QUANT:
+        strbuf_printf(b, " %s", dtype_name((enum dtype)v->imm_i));
+        break;
+    case K_DIVMOD:
+        strbuf_printf(b, " /%" PRId64 " %%%" PRId64, v->imm_i, v->imm_j);
+        break;
+    case K_TABLE:
+        strbuf_printf(b, " t%" PRId64, v->imm_i);
+        break;
+    case K_LOAD:
+        strbuf_putc(b, ' ');
+        buffer(b, v->imm_i);
+        if (v->elem != v->type) strbuf_printf(b, " as %s", dtype_name(v->elem));
+        break;
+    default:
+        break;
+    }
+}
+static void print_val(struct printer *p, struct kir_val *v, int indent) {
+    struct strbuf *b = p->b;
+    strbuf_printf(b, "%*s", 2 * indent, "");
+    if (v->op == K_FOR) {
+        print_loop(p, v->loop, indent);
+        return;
+    }
+    if (v->op == K_STORE) {
+        strbuf_puts(b, "store ");
+        buffer(b, v->imm_i);
+        strbuf_printf(b, " %s [", dtype_name(v->elem));
+        ref(p, v->args[0]);
+        strbuf_puts(b, "] ");
+        ref(p, v->args[1]);
+        strbuf_putc(b, '\n');
+        return;
+    }
+    ref(p, v);
+    strbuf_printf(b, " = %s %s", dtype_name(v->type), kop_name(v->op));
+    print_imm(b, v);
+    for (int i = 0; i < v->n_args; i++) {
+        strbuf_puts(b, i ? ", " : " ");
+        ref(p, v->args[i]);
+    }
+    if (v->flags & KF_REASSOC) strbuf_puts(b, " reassoc");
+    if (v->flags & KF_CONTRACT) strbuf_puts(b, " contract");
+    strbuf_putc(b, '\n');
+}
+static void print_block(struct printer *p, const struct kir_block *blk, int indent) {
+    for (struct kir_val *v = blk->first; v; v = v->next)
+        print_val(p, v, indent);
+}
+void kir_print(struct strbuf *b, const struct kir_fn *f) {
+    struct printer p = {.b = b};
+    strbuf_printf(b, "kernel bufs=%d in=%d extent=%" PRId64 " scratch=%" PRId64 " (", f->n_bufs,
+                  f->n_in, f->extent, f->scratch_bytes);
+    ref(&p, f->begin);
+    strbuf_puts(b, ", ");
+    ref(&p, f->end);
+    strbuf_puts(b, ") {\n");
+    for (size_t i = 0; i < f->tables.n; i++) {
+        const struct kir_table *t = &f->tables.v[i];
+        strbuf_printf(b, "  table t%zu %s[%" PRId64 "] = ", i, dtype_name(t->elem), t->n);
+        for (int64_t j = 0; j < t->n * dtype_size(t->elem); j++)
+            strbuf_printf(b, "%02x", ((const uint8_t *)t->data)[j]);
+        strbuf_putc(b, '\n');
+    }
+    print_block(&p, &f->top, 1);
+    strbuf_puts(b, "}\n");
+    pmap_done(&p.number);
+}
+
+static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
+                          const struct kir_val *v) {
+    for (int i = 0; i < v->n_args; i++)
+        if (!pmap_has_ptr(seen, v->args[i]))
+            return st_new(ST_INTERNAL, "kir: argument %d of %s (%u) is not defined before it", i,
+                          kop_name(v->op), v->id);
+    if ((v->op == K_LOAD || v->op == K_STORE) && v->args[0]->type != DT_S64)
+        return st_new(ST_INTERNAL, "kir: the index of %s (%u) is not s64", kop_name(v->op), v->id);
+    if (v->op == K_STORE && v->imm_i != KIR_SCRATCH &&
+        (v->imm_i < f->n_in || v->imm_i >= f->n_bufs))
+        return st_new(ST_INTERNAL, "kir: store to buffer %" PRId64, v->imm_i);
+    if (v->op == K_LOAD && v->imm_i != KIR_SCRATCH && (v->imm_i < 0 || v->imm_i >= f->n_in))
+        return st_new(ST_INTERNAL, "kir: load from buffer %" PRId64, v->imm_i);
+    if (v->op == K_COMPLEX) return st_new(ST_INTERNAL, "kir: a complex pair is left");
+    bool two = v->op >= K_ADD && v->op <= K_REM;
+    if (two && (v->args[0]->type != v->type || v->args[1]->type != v->type))
+        return st_new(ST_INTERNAL, "kir: types of %s (%u) differ", kop_name(v->op), v->id);
+    if (v->op == K_SELECT && (v->args[0]->type != DT_PRED || v->args[1]->type != v->args[2]->type))
+        return st_new(ST_INTERNAL, "kir: types of select (%u)", v->id);
+    return ST_OK;
+}
+static status_t check_block(const struct kir_fn *f, struct pmap *seen, const struct kir_block *b,
+                            int depth) {
+    if (depth > KIR_MAX_LEVEL) return st_new(ST_INTERNAL, "kir: nested too deeply");
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        struct kir_loop *l = v->op == K_FOR ? v->loop : NULL;
+        RETURN_IF_ERR(check_val(f, seen, v));
+        pmap_put_ptr(seen, v, v);
+        if (!l) continue;
+        if (!pmap_has_ptr(seen, l->begin) || !pmap_has_ptr(seen, l->end))
+            return st_new(ST_INTERNAL, "kir: bounds of a loop are not defined before it");
+        for (int i = 0; i < l->n_carry; i++) {
+            if (!pmap_has_ptr(seen, l->init[i]) || l->yield[i]->type != l->init[i]->type)
+                return st_new(ST_INTERNAL, "kir: carried value %d of a loop", i);
+            pmap_put_ptr(seen, l->carry[i], v);
+        }
+        pmap_put_ptr(seen, l->var, v);
+        RETURN_IF_ERR(check_block(f, seen, &l->body, depth + 1));
+        for (int i = 0; i < l->n_carry; i++) {
+            if (!pmap_has_ptr(seen, l->yield[i]))
+                return st_new(ST_INTERNAL, "kir: yield %d is not defined", i);
+            pmap_put_ptr(seen, l->result[i], v);
+        }
+    }
+    return ST_OK;
+}
+status_t kir_verify(const struct kir_fn *f) {
+    struct pmap seen = {0};
+    pmap_put_ptr(&seen, f->begin, f->begin);
+    pmap_put_ptr(&seen, f->end, f->end);
+    status_t st = check_block(f, &seen, &f->top, 0);
+    pmap_done(&seen);
+    return st;
+}

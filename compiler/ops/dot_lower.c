@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of dot and convolution, for shapes and types that no library takes.
+#include "compiler/kernel/lower.h"
+#include "compiler/ops/lower_rules.h"
+
+static status_t zero(struct lower *lw, struct lower_fold *f, struct kir_val **acc) {
+    acc[0] = kir_zero(&lw->k, f->type[0]);
+    return ST_OK;
+}
+// acc + x * y in the type of the fold; floats may be reordered and fused.
+static struct kir_val *multiply_add(struct lower *lw, enum dtype t, enum dtype tx,
+                                    struct kir_val *x, enum dtype ty, struct kir_val *y,
+                                    struct kir_val *acc) {
+    struct kir *k = &lw->k;
+    x = kmath_convert(lw, t, tx, x);
+    y = kmath_convert(lw, t, ty, y);
+    if (dtype_is_complex(t)) return kmath(lw, KFN_ADD, t, acc, kmath(lw, KFN_MUL, t, x, y));
+    if (t == DT_PRED) return kir_op(k, K_OR, acc, kir_op(k, K_AND, x, y, NULL), NULL);
+    uint8_t fl = dtype_is_float(t) ? KF_REASSOC | KF_CONTRACT : 0;
+    return kir_flag(k, K_ADD, acc, kir_flag(k, K_MUL, x, y, fl), fl);
+}
+
+struct contraction {
+    int64_t dims[HLO_MAX_RANK];
+};
+static status_t dot_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+                         struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+    const struct hlo_instr *i = f->i;
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct contraction *c = f->ctx;
+    const struct i64s batch[2] = {d->lhs_batch_dims, d->rhs_batch_dims},
+                      con[2] = {d->lhs_contracting_dims, d->rhs_contracting_dims};
+    struct kir_val *red[HLO_MAX_RANK + 1], *v[2];
+    int o = batch[0].n;
+    lower_unflatten(lw, r, c->dims, con[0].n, red);
+    for (int s = 0; s < 2; s++) {
+        struct kir_val *at[HLO_MAX_RANK + 1];
+        const struct shape *sh = i->operands[s]->shape;
+        for (int n = 0; n < sh->rank; n++)
+            at[n] = i64s_has(batch[s], n) || i64s_has(con[s], n) ? NULL : index[o++];
+        for (int n = 0; n < batch[s].n; n++)
+            at[batch[s].v[n]] = index[n];
+        for (int n = 0; n < con[s].n; n++)
+            at[con[s].v[n]] = red[n];
+        RETURN_IF_ERR(lower_operand(lw, i, s, at, &v[s]));
+    }
+    *out = multiply_add(lw, f->type[0], i->operands[0]->shape->dtype, v[0],
+                        i->operands[1]->shape->dtype, v[1], acc[0]);
+    return ST_OK;
+}
+LOWER(DOT) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *a = i->operands[0]->shape, *b = i->operands[1]->shape;
+    struct contraction c;
+    enum dtype t = i->shape->dtype;
+    struct lower_fold f = {
+        .i = i, .n = 1, .type = &t, .total = 1, .ctx = &c, .init = zero, .step = dot_step};
+    struct shape_phys p;
+    for (int n = 0; n < d->lhs_contracting_dims.n; n++)
+        f.total *= c.dims[n] = a->dims[d->lhs_contracting_dims.v[n]];
+    shape_physical(b, &p);
+    f.column = p.rank > 0 && !i64s_has(d->rhs_contracting_dims, p.of[p.rank - 1]);
+    RETURN_IF_ERR(lower_fold(lw, &f, index, i->shape->rank, out));
+    *out = kmath_wrap(lw, t, *out);
+    return ST_OK;
+}
+
+struct conv {
+    int64_t dims[HLO_MAX_RANK + 1]; // input features of a group, then kernel spatial
+    int n;
+    int64_t group_in, group_out;
+};
+static status_t conv_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+    const struct hlo_instr *i = f->i;
+    const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
+    const struct labels *l = &a->dim_labels;
+    const struct shape *in = i->operands[0]->shape;
+    const struct conv *c = f->ctx;
+    struct kir *k = &lw->k;
+    struct kir_val *pos[HLO_MAX_RANK + 1], *xi[HLO_MAX_RANK + 1], *ki[HLO_MAX_RANK + 1], *x, *w,
+        *ok = kir_int(k, DT_PRED, 1);
+    lower_unflatten(lw, r, c->dims, c->n, pos);
+    struct kir_val *of = index[l->out_feature];
+    xi[l->in_batch] = index[l->out_batch];
+    xi[l->in_feature] = pos[0];
+    if (a->feature_group_count > 1)
+        xi[l->in_feature] = kir_idx_add(
+            k, pos[0], kir_idx_mul(k, kir_idx_divmod(k, of, c->group_out, 0), c->group_in));
+    ki[l->k_in] = pos[0];
+    ki[l->k_out] = of;
+    for (int d = 0; d < l->n_spatial; d++) {
+        const struct window_dim *wd = &a->window.v[d];
+        int64_t size = in->dims[l->in_spatial[d]], last = (size - 1) * wd->base_dilation;
+        struct kir_val *p = pos[1 + d];
+        ki[l->k_spatial[d]] =
+            wd->reversal ? kir_idx_add(k, kir_i64(k, wd->size - 1), kir_idx_mul(k, p, -1)) : p;
+        struct kir_val *v = kir_idx_add(k, kir_idx_mul(k, index[l->out_spatial[d]], wd->stride),
+                                        kir_idx_mul(k, p, wd->window_dilation));
+        v = kir_idx_add(k, v, kir_i64(k, -wd->pad_low));
+        ok = kir_op(k, K_AND, ok,
+                    kir_op(k, K_AND, kir_cmp(k, CMP_GE, v, kir_i64(k, 0)),
+                           kir_cmp(k, CMP_LE, v, kir_i64(k, last)), NULL),
+                    NULL);
+        v = kir_idx_clamp(k, v, 0, last);
+        if (wd->base_dilation > 1) {
+            ok = kir_op(
+                k, K_AND, ok,
+                kir_cmp(k, CMP_EQ, kir_idx_divmod(k, v, 1, wd->base_dilation), kir_i64(k, 0)),
+                NULL);
+            v = kir_idx_divmod(k, v, wd->base_dilation, 0);
+        }
+        xi[l->in_spatial[d]] = v;
+    }
+    RETURN_IF_ERR(lower_operand(lw, i, 0, xi, &x));
+    RETURN_IF_ERR(lower_operand(lw, i, 1, ki, &w));
+    struct kir_val *sum =
+        multiply_add(lw, f->type[0], in->dtype, x, i->operands[1]->shape->dtype, w, acc[0]);
+    *out = kir_select(k, ok, sum, acc[0]);
+    return ST_OK;
+}
+LOWER(CONVOLUTION) {
+    const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
+    const struct labels *l = &a->dim_labels;
+    const struct shape *in = i->operands[0]->shape, *ker = i->operands[1]->shape;
+    struct conv c = {.n = 1 + l->n_spatial,
+                     .group_in = ker->dims[l->k_in],
+                     .group_out = ker->dims[l->k_out] /
+                                  (a->feature_group_count ? a->feature_group_count : 1)};
+    enum dtype t = i->shape->dtype;
+    struct lower_fold f = {
+        .i = i, .n = 1, .type = &t, .ctx = &c, .init = zero, .step = conv_step, .column = true};
+    if (a->batch_group_count > 1) return lower_no(lw, "a convolution with batch groups");
+    if (shape_elements(in) == 0 || shape_elements(ker) == 0) f.total = 0;
+    if (a->window.n != l->n_spatial) return lower_no(lw, "a convolution without a window");
+    f.total = c.dims[0] = c.group_in;
+    for (int d = 0; d < l->n_spatial; d++)
+        f.total *= c.dims[1 + d] = a->window.v[d].size;
+    if (shape_elements(in) == 0) f.total = 0;
+    RETURN_IF_ERR(lower_fold(lw, &f, index, i->shape->rank, out));
+    *out = kmath_wrap(lw, t, *out);
+    return ST_OK;
+}

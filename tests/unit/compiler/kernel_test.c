@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels against the evaluator: every instruction of small modules is compiled, run on buffers in
+// its layouts (units in two uneven pieces), and compared with hlo_eval on the same operands.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "compiler/codegen/abi.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/eval.h"
+#include "compiler/ir/text.h"
+#include "tests/unit/compiler/kernel_cases.h"
+
+static const struct target host = {.id = "test",
+                                   .kind = "cpu",
+                                   .llvm_triple = "",
+                                   .llvm_cpu = "",
+                                   .llvm_features = "",
+                                   .vector_bits = 512,
+                                   .threads = 2};
+
+static const char *current = "";
+static void must(status_t st) {
+    if (!st) return;
+    print_error("%s\n%.600s\n", st_message(st), current);
+    st_drop(st);
+    fail();
+}
+static uint64_t state = 1;
+static double unit(void) {
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(state >> 11) * 0x1p-53;
+}
+static struct literal *random_literal(struct arena *a, const struct shape *s) {
+    struct literal *l = lit_new(a, s);
+    for (int64_t i = 0; i < shape_elements(s); i++) {
+        double v = unit() * 4 - 2;
+        if (dtype_class(s->dtype) == DC_PRED)
+            lit_set_i64(l, i, v > 0);
+        else if (dtype_is_int(s->dtype))
+            lit_set_i64(l, i,
+                        (int64_t)(v * (dtype_class(s->dtype) == DC_SIGNED ? 3 : 6)) % 7 +
+                            (dtype_class(s->dtype) == DC_UNSIGNED ? 3 : 0));
+        else if (dtype_is_complex(s->dtype))
+            lit_set_c128(l, i, v, unit());
+        else
+            lit_set_f64(l, i, v);
+    }
+    return l;
+}
+// Values in the order of the buffer; padding zero (in) or garbage (out).
+static void *to_buffer(const struct literal *l, int fill) {
+    const struct shape *s = l->shape;
+    size_t n = (size_t)shape_bytes(s) + 64, e = (size_t)dtype_size(s->dtype);
+    char *b = aligned_alloc(64, (n + 63) / 64 * 64);
+    memset(b, fill, n);
+    int64_t idx[HLO_MAX_RANK] = {0}, total = shape_elements(s);
+    for (int64_t i = 0; i < total; i++) {
+        memcpy(b + (size_t)shape_offset(s, idx) * e, (const char *)l->data + (size_t)i * e, e);
+        for (int d = s->rank - 1; d >= 0 && ++idx[d] == s->dims[d]; d--)
+            idx[d] = 0;
+    }
+    return b;
+}
+static bool close_to(const struct shape *s, const struct literal *want, const struct literal *got,
+                     int64_t i) {
+    enum dtype t = s->dtype;
+    double w[2], g[2],
+        tol = t == DT_F64 || t == DT_C128 ? 1e-9
+              : t == DT_BF16              ? 2e-2
+              : t == DT_F16               ? 3e-3
+                                          : 3e-5;
+    if (!dtype_is_float(t) && !dtype_is_complex(t))
+        return lit_get_i64(want, i) == lit_get_i64(got, i);
+    lit_get_c128(want, i, w);
+    lit_get_c128(got, i, g);
+    for (int k = 0; k < 2; k++) {
+        if (isnan(w[k]) && isnan(g[k])) continue;
+        if (w[k] == g[k] && signbit(w[k]) == signbit(g[k])) continue;
+        if (!(fabs(w[k] - g[k]) <= tol * (1 + fabs(w[k])))) return false;
+        if (w[k] == 0 && g[k] == 0) return false;
+    }
+    return true;
+}
+static void compare(const char *name, const struct literal *want, const char *buf) {
+    const struct shape *s = want->shape;
+    size_t e = (size_t)dtype_size(s->dtype);
+    struct arena a = {0};
+    struct literal *got = lit_new(&a, s);
+    int64_t idx[HLO_MAX_RANK] = {0}, total = shape_elements(s);
+    char *seen = calloc(1, (size_t)shape_bytes(s) + 1);
+    for (int64_t i = 0; i < total; i++) {
+        memcpy((char *)got->data + (size_t)i * e, buf + (size_t)shape_offset(s, idx) * e, e);
+        memset(seen + (size_t)shape_offset(s, idx) * e, 1, e);
+        for (int d = s->rank - 1; d >= 0 && ++idx[d] == s->dims[d]; d--)
+            idx[d] = 0;
+    }
+    for (int64_t i = 0; i < total; i++)
+        if (!close_to(s, want, got, i)) {
+            double w[2], g[2];
+            lit_get_c128(want, i, w);
+            lit_get_c128(got, i, g);
+            print_error("%s: element %ld of %ld: want %.9g got %.9g\n", name, (long)i, (long)total,
+                        w[0], g[0]);
+            fail();
+        }
+    for (int64_t i = 0; i < shape_bytes(s); i++)
+        if (!seen[i] && buf[i]) {
+            print_error("%s: padding byte %ld is not zero\n", name, (long)i);
+            fail();
+        }
+    for (int i = 0; i < 64; i++)
+        assert_int_equal((unsigned char)buf[shape_bytes(s) + i], 0xa5);
+    free(seen);
+    arena_done(&a);
+}
+
+// The value the evaluator gives for instruction i on operand literals.
+static struct literal *reference(struct arena *a, const struct hlo_instr *i,
+                                 struct literal *const *in) {
+    struct hlo_eval ev = hlo_eval_begin(a);
+    struct literal *out;
+    must(hlo_op_info(i->op)->eval(&ev, i, in, &out));
+    return out;
+}
+static void run_instr(const struct hlo_instr *i, const struct kernel_info *k, struct code *code,
+                      struct literal *const *in, struct literal *want) {
+    void *bufs[64];
+    int n = 0, outs = shape_leaves(i->shape);
+    for (int o = 0; o < i->n_operands; o++) {
+        struct literal l = *in[o];
+        l.shape = i->operands[o]->shape;
+        bufs[n++] = to_buffer(&l, 0);
+    }
+    for (int r = 0; r < outs; r++) {
+        size_t bytes = (size_t)shape_bytes(shape_leaf(i->shape, r)) + 64;
+        bufs[n] = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        memset(bufs[n++], 0xa5, bytes);
+    }
+    hlod_kernel_fn fn;
+    *(void **)&fn = code_symbol(code, k->symbol);
+    assert_non_null(fn);
+    char *scratch = aligned_alloc(64, ((size_t)k->scratch_bytes + 127) / 64 * 64);
+    memset(scratch, 0xff, (size_t)k->scratch_bytes + 64);
+    int64_t cut = k->extent / 3;
+    fn((void *const *)bufs, cut, k->extent, scratch);
+    fn((void *const *)bufs, 0, cut, scratch);
+    for (int b = 0; b < 64; b++)
+        assert_int_equal((unsigned char)scratch[k->scratch_bytes + b], 0xff);
+    for (int r = 0; r < outs; r++) {
+        struct literal *w = shape_is_tuple(i->shape) ? want->elems[r] : want;
+        struct literal l = *w;
+        l.shape = shape_leaf(i->shape, r);
+        compare(i->name, &l, bufs[n - outs + r]);
+    }
+    free(scratch);
+    while (n > 0)
+        free(bufs[--n]);
+}
+
+static void check_module(const char *text) {
+    current = text;
+    struct hlo_module *m;
+    struct arena a = {0};
+    struct kernel_set set;
+    struct code *code;
+    struct pmap values = {0};
+    int made = 0;
+    must(hlo_parse(str_of(text), NULL, &m));
+    must(codegen_module(&a, m, &host, PRECISION_DEFAULT, NULL, NULL, &set));
+    must(code_load(set.object, &code));
+    HLO_EACH_INSTR(i, m->entry) {
+        struct literal *in[64], *v;
+        if (i->op == HLO_PARAMETER) {
+            pmap_put_ptr(&values, i, random_literal(&a, i->shape));
+            continue;
+        }
+        for (int o = 0; o < i->n_operands; o++)
+            in[o] = pmap_get_ptr(&values, i->operands[o]);
+        v = reference(&a, i, in);
+        pmap_put_ptr(&values, i, v);
+        const char *why;
+        const struct kernel_info *k = NULL;
+        for (int n = 0; n < set.n; n++)
+            if (strcmp(set.k[n].instr, i->name) == 0) k = &set.k[n];
+        assert_int_equal(kernel_supported(i, &why), k != NULL);
+        if (!k && i->op != HLO_CONSTANT && i->op != HLO_TUPLE && i->op != HLO_GET_TUPLE_ELEMENT) {
+            print_error("%s: no kernel: %s\n", i->name, why);
+            fail();
+        }
+        if (!k) continue;
+        run_instr(i, k, code, in, v);
+        made++;
+    }
+    assert_true(made > 0);
+    pmap_done(&values);
+    code_free(code);
+    arena_done(&a);
+    hlo_module_free(m);
+}
+
+static void cases(void **s) {
+    (void)s;
+    for (size_t i = 0; i < sizeof kernel_cases / sizeof kernel_cases[0]; i++)
+        check_module(kernel_cases[i]);
+}
+// Every elementwise operation on every type it is defined for.
+static void elementwise(void **s) {
+    (void)s;
+    static const char *const fl[] = {"f32", "f64", "f16", "bf16"}, *const in[] = {
+                                                                       "s8", "s16", "s32", "s64",
+                                                                       "u8", "u16", "u32", "u64"};
+    static const char *const f1[] = {"abs",
+                                     "cbrt",
+                                     "ceil",
+                                     "cosine",
+                                     "erf",
+                                     "exponential",
+                                     "exponential-minus-one",
+                                     "floor",
+                                     "log",
+                                     "log-plus-one",
+                                     "logistic",
+                                     "negate",
+                                     "round-nearest-afz",
+                                     "round-nearest-even",
+                                     "rsqrt",
+                                     "sign",
+                                     "sine",
+                                     "sqrt",
+                                     "tan",
+                                     "tanh"};
+    static const char *const f2[] = {"add",      "atan2", "divide",    "maximum", "minimum",
+                                     "multiply", "power", "remainder", "subtract"};
+    static const char *const i1[] = {"abs", "negate", "not", "popcnt", "count-leading-zeros",
+                                     "sign"};
+    static const char *const i2[] = {"add",
+                                     "and",
+                                     "divide",
+                                     "maximum",
+                                     "minimum",
+                                     "multiply",
+                                     "or",
+                                     "remainder",
+                                     "shift-left",
+                                     "shift-right-arithmetic",
+                                     "shift-right-logical",
+                                     "subtract",
+                                     "xor"};
+    for (int t = 0; t < 12; t++) {
+        const char *ty = t < 4 ? fl[t] : in[t - 4];
+        struct strbuf b = {0};
+        strbuf_printf(
+            &b, "HloModule m\nENTRY e {\n x = %s[3,37] parameter(0)\n y = %s[3,37] parameter(1)\n",
+            ty, ty);
+        const char *const *un = t < 4 ? f1 : i1, *const *bin = t < 4 ? f2 : i2;
+        size_t nu = t < 4 ? 20 : 6, nb = t < 4 ? 9 : 13;
+        for (size_t k = 0; k < nu; k++)
+            strbuf_printf(&b, " u%zu = %s[3,37] %s(x)\n", k, ty, un[k]);
+        for (size_t k = 0; k < nb; k++)
+            strbuf_printf(&b, " b%zu = %s[3,37] %s(x, y)\n", k, ty, bin[k]);
+        for (int k = 0; k < 12; k++)
+            strbuf_printf(&b, " c%d = %s[3,37] convert(x)\n", k, k < 4 ? fl[k] : in[k - 4]);
+        strbuf_puts(&b, " cp = pred[3,37] compare(x, y), direction=LT\n cq = pred[3,37] compare(x, "
+                        "x), direction=NE\n");
+        strbuf_printf(&b, " ROOT s = %s[3,37] select(cp, x, y)\n}\n", ty);
+        check_module(strbuf_cstr(&b));
+        strbuf_done(&b);
+    }
+}
+static void damaged(void **s) {
+    (void)s;
+    struct hlo_module *m;
+    struct arena a = {0};
+    struct kernel_set set;
+    struct code *code;
+    must(hlo_parse(STR("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT y = f32[8] "
+                       "exponential(x)\n}\n"),
+                   NULL, &m));
+    must(codegen_module(&a, m, &host, PRECISION_DEFAULT, NULL, NULL, &set));
+    for (size_t n = 0; n < set.object.n; n += 1 + set.object.n / 40) {
+        status_t st = code_load((struct span){set.object.p, n}, &code);
+        assert_non_null(st);
+        st_drop(st);
+    }
+    arena_done(&a);
+    hlo_module_free(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(cases),
+                                       cmocka_unit_test(damaged)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
