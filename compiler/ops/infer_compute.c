@@ -249,6 +249,17 @@ status_t hlo_infer_fft(struct arena *a, const struct hlo_instr *i, const struct 
     return ST_OK;
 }
 
+// Two scalar parameters of the distribution, of the type of the values.
+status_t hlo_infer_rng(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
+    RETURN_IF_ERR(rule_arrays(i));
+    RETURN_IF_ERR(hlo_infer_declared(a, i, out));
+    for (int k = 0; k < 2; k++)
+        if (rule_shape(i, k)->rank || rule_shape(i, k)->dtype != i->shape->dtype)
+            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, expected a scalar %s", k,
+                          shape_text(a, rule_shape(i, k)), dtype_name(i->shape->dtype));
+    return ST_OK;
+}
+
 // ---- batch normalisation: operands x, scale, offset, mean, variance
 
 static status_t bn_vectors(struct arena *a, const struct hlo_instr *i, int from, int to,

@@ -19,6 +19,20 @@ status_t hlo_infer_broadcast(struct arena *a, const struct hlo_instr *i, const s
                           shape_text(a, s), (long long)d.v[k], shape_text(a, r));
     return ST_OK;
 }
+// The buffer stays: the same number of bytes, padding of tiles counted. A change of type must keep
+// both layouts default.
+status_t hlo_infer_bitcast(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
+    RETURN_IF_ERR(hlo_infer_declared(a, i, out));
+    const struct shape *s = rule_shape(i, 0), *r = i->shape;
+    if (shape_is_tuple(r) && shape_compatible(s, r)) return ST_OK;
+    RETURN_IF_ERR(rule_array(i, 0));
+    bool plain = layout_is_default(s->layout, s->rank) && layout_is_default(r->layout, r->rank);
+    if (dtype_size(r->dtype) == 0 || shape_bytes(s) != shape_bytes(r) ||
+        (s->dtype != r->dtype && !plain))
+        return st_new(ST_INVALID_ARGUMENT, "%s does not bitcast to %s", shape_text(a, s),
+                      shape_text(a, r));
+    return ST_OK;
+}
 status_t hlo_infer_reshape(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
     RETURN_IF_ERR(rule_array(i, 0));
     RETURN_IF_ERR(hlo_infer_declared(a, i, out));
@@ -176,6 +190,9 @@ status_t hlo_infer_set_dimension_size(struct arena *a, const struct hlo_instr *i
                                       const struct shape **out) {
     (void)a;
     RETURN_IF_ERR(one_dim(i));
+    if (rule_shape(i, 1)->rank || !dtype_is_int(rule_shape(i, 1)->dtype))
+        return st_new(ST_INVALID_ARGUMENT, "the size is %s, expected an integer scalar",
+                      shape_text(a, rule_shape(i, 1)));
     *out = i->shape ? i->shape : rule_shape(i, 0);
     return shape_same_dims(*out, rule_shape(i, 0))
                ? ST_OK
@@ -201,6 +218,28 @@ static status_t index_dims(struct arena *a, const struct shape *idx, int64_t ivd
     return ST_OK;
 }
 
+// Paired batching dimensions have the same size, and none is the index vector's.
+static status_t batching_dims(const struct shape *s, struct i64s dims, const struct shape *idx,
+                              struct i64s idx_dims, int64_t ivd) {
+    if (dims.n != idx_dims.n)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "batching dimensions of operand and indices differ in number");
+    for (int k = 0; k < dims.n; k++)
+        if (idx_dims.v[k] == ivd || s->dims[dims.v[k]] != idx->dims[idx_dims.v[k]])
+            return st_new(ST_INVALID_ARGUMENT,
+                          "batching dimension %lld of the operand does not match %lld of the "
+                          "indices",
+                          (long long)dims.v[k], (long long)idx_dims.v[k]);
+    return ST_OK;
+}
+static status_t disjoint(struct i64s x, struct i64s y, const char *what) {
+    for (int k = 0; k < x.n; k++)
+        if (i64s_has(y, x.v[k]))
+            return st_new(ST_INVALID_ARGUMENT, "dimension %lld is twice in %s", (long long)x.v[k],
+                          what);
+    return ST_OK;
+}
+
 status_t hlo_infer_gather(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
     RETURN_IF_ERR(rule_arrays(i));
     const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
@@ -214,9 +253,12 @@ status_t hlo_infer_gather(struct arena *a, const struct hlo_instr *i, const stru
     RETURN_IF_ERR(rule_dims(g->operand_batching_dims, s->rank, "operand_batching_dims"));
     RETURN_IF_ERR(rule_dims(g->start_indices_batching_dims, rule_shape(i, 1)->rank,
                             "start_indices_batching_dims"));
-    if (g->operand_batching_dims.n != g->start_indices_batching_dims.n)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "batching dimensions of operand and indices differ in number");
+    RETURN_IF_ERR(batching_dims(s, g->operand_batching_dims, rule_shape(i, 1),
+                                g->start_indices_batching_dims, g->index_vector_dim));
+    RETURN_IF_ERR(disjoint(g->operand_batching_dims, g->collapsed_slice_dims,
+                           "collapsed_slice_dims and operand_batching_dims"));
+    RETURN_IF_ERR(disjoint(g->operand_batching_dims, g->start_index_map,
+                           "start_index_map and operand_batching_dims"));
     if (g->slice_sizes.n != s->rank)
         return st_new(ST_INVALID_ARGUMENT, "%d slice sizes for %s", g->slice_sizes.n,
                       shape_text(a, s));
@@ -258,9 +300,14 @@ status_t hlo_infer_scatter(struct arena *a, const struct hlo_instr *i, const str
     RETURN_IF_ERR(rule_dims(sc->input_batching_dims, s->rank, "input_batching_dims"));
     RETURN_IF_ERR(rule_dims(sc->scatter_indices_batching_dims, rule_shape(i, n)->rank,
                             "scatter_indices_batching_dims"));
+    RETURN_IF_ERR(batching_dims(s, sc->input_batching_dims, rule_shape(i, n),
+                                sc->scatter_indices_batching_dims, sc->index_vector_dim));
+    RETURN_IF_ERR(disjoint(sc->input_batching_dims, sc->inserted_window_dims,
+                           "inserted_window_dims and input_batching_dims"));
+    RETURN_IF_ERR(disjoint(sc->input_batching_dims, sc->scatter_dims_to_operand_dims,
+                           "scatter_dims_to_operand_dims and input_batching_dims"));
     if (sc->update_window_dims.n + sc->inserted_window_dims.n + sc->input_batching_dims.n !=
-            s->rank ||
-        sc->input_batching_dims.n != sc->scatter_indices_batching_dims.n)
+        s->rank)
         return st_new(ST_INVALID_ARGUMENT, "window dimensions do not cover operand %s",
                       shape_text(a, s));
     if (u->rank != sc->update_window_dims.n + nb)
