@@ -185,7 +185,7 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
     for (int i = 0; i < f->n; i++)
         out[i] = kir_load(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),
                           lower_scratch_index(lw, f->type[i], kept->at[i], at), KF_PINNED);
-    *done = true;
+    *done = lw->columns = true;
     return ST_OK;
 }
 

@@ -177,6 +177,23 @@ static struct kir_val *divmod_atom(struct kir *k, struct kir_val *x, int64_t s, 
     }
     return atom(k, x, s, m);
 }
+// (g A + low) / s = A / (s / g) when g divides s and 0 <= low < g. NULL if no g of the terms fits.
+static struct kir_val *divmod_low(struct kir *k, const struct sum *f, int64_t s, int64_t m) {
+    for (int t = 0; t < f->n; t++) {
+        int64_t g = gcd(s, f->t[t].coef), lo, hi;
+        struct sum high = {.base = f->base / g}, low = {.base = f->base % g};
+        if (g <= 1) continue;
+        for (int i = 0; i < f->n; i++) {
+            struct sum *to = f->t[i].coef % g ? &low : &high;
+            to->t[to->n] = f->t[i];
+            to->t[to->n++].coef /= to == &high ? g : 1;
+        }
+        range(&low, &lo, &hi);
+        if (low.n == 0 && low.base == 0) continue; // a common factor: the caller divides by it
+        if (lo >= 0 && hi < g) return kir_idx_divmod(k, build(k, &high), s / g, m);
+    }
+    return NULL;
+}
 struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int64_t m) {
     int64_t lo, hi;
     struct sum f = {.base = 0};
@@ -211,6 +228,8 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
         return m ? kir_idx_divmod(k, v, 1, m) : v;
     }
     if (f.n == 1 && f.base == 0 && f.t[0].coef == 1) return divmod_atom(k, f.t[0].atom, s, m);
+    struct kir_val *v = divmod_low(k, &f, s, m);
+    if (v) return v;
     int64_t g = gcd(s, f.base);
     for (int i = 0; i < f.n; i++)
         g = gcd(g, f.t[i].coef);

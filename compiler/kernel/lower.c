@@ -378,9 +378,20 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
     }
     while (p < n - 1 && units < 64)
         units *= extent[p++];
+    // Units of a few elements cost more in loop overhead than they share out: cut the last unit
+    // loop.
+    if (p && !lw->folded && units > 64 && stride[p - 1] < 1024) {
+        int64_t best = 1;
+        for (int64_t g = 2; g * stride[p - 1] <= ROW && g <= extent[p - 1]; g++)
+            if (extent[p - 1] % g == 0) best = g;
+        if (best > 1 && cut(sp, stride[p - 1] * best)) return build(lw, o, s, sp);
+    }
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
-        int64_t want = extent[0] / (lw->folded ? 32 : 16), least = lw->folded ? 16 : 1024,
+        int64_t want = extent[0] / (lw->folded ? 32 : 16),
+                least = lw->columns  ? 64
+                        : lw->folded ? 16
+                                     : 1024,
                 most = lw->folded ? 1024 : ROW;
         chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
     }
@@ -457,7 +468,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         total *= p.dims[d];
     struct lower_space *sp = lower_space(lw, lw->instr->shape, total);
     for (int tries = 0;; tries++) {
-        bool folded = lw->folded, chunked = lw->chunk != 0;
+        bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0;
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
         RETURN_IF_ERR(build(lw, o, s, sp));
@@ -468,7 +479,9 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         struct cutter c = {.lw = lw};
         kir_each(&lw->k.fn->top, want_cut, &c);
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
-        if (!c.changed && lw->folded == folded && chunked == (lw->chunk != 0)) return ST_OK;
+        if (!c.changed && lw->folded == folded && lw->columns == columns &&
+            chunked == (lw->chunk != 0))
+            return ST_OK;
     }
 }
 

@@ -44,8 +44,8 @@ struct lower {
     struct pmap canon; // block -> canonical row variable
     uint8_t fold_flags;
     int64_t scratch;
-    int64_t chunk; // 0 = innermost loop not chunked
-    bool want_chunk, folded;
+    int64_t chunk;                    // 0 = innermost loop not chunked
+    bool want_chunk, folded, columns; // seen while building: asks for other chunks the next time
     int depth;
 };
 
