@@ -163,7 +163,8 @@ static uint64_t memo_key(const struct hlo_instr *i, struct kir_val *const *index
 static bool memo_find(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
                       int rank, int n, struct kir_val **out) {
     struct lower_memo *m = pmap_get(&lw->memo, memo_key(i, index, rank));
-    if (!m || m->i != i || m->rank != rank || memcmp(m->index, index, sizeof *index * (size_t)rank))
+    if (!m || m->i != i || m->rank != rank ||
+        (rank && memcmp(m->index, index, sizeof *index * (size_t)rank)))
         return false;
     for (int r = 0; r < n; r++) {
         struct kir_val *v = m->out[r];
@@ -178,7 +179,7 @@ static void memo_add(struct lower *lw, const struct hlo_instr *i, struct kir_val
     m->i = i;
     m->rank = rank;
     m->index = arena_array(lw->arena, struct kir_val *, rank + 1);
-    memcpy(m->index, index, sizeof *index * (size_t)rank);
+    if (rank) memcpy(m->index, index, sizeof *index * (size_t)rank);
     memcpy(m->out, out, sizeof *out * (size_t)n);
     pmap_put(&lw->memo, memo_key(i, index, rank), m);
 }

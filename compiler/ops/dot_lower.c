@@ -131,7 +131,6 @@ LOWER(CONVOLUTION) {
     struct lower_fold f = {
         .i = i, .n = 1, .type = &t, .ctx = &c, .init = zero, .step = conv_step, .column = true};
     if (a->batch_group_count > 1) return lower_no(lw, "a convolution with batch groups");
-    if (shape_elements(in) == 0 || shape_elements(ker) == 0) f.total = 0;
     if (a->window.n != l->n_spatial) return lower_no(lw, "a convolution without a window");
     f.total = c.dims[0] = c.group_in;
     for (int d = 0; d < l->n_spatial; d++)
