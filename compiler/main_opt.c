@@ -17,6 +17,10 @@ static const char usage[] =
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
     "tests/ops/README.md)\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
+    "  --passes a,b,c        run these passes in order, verifying after each\n"
+    "  --target NAME         cpu-avx512 or cpu-avx2: a library that takes every f32 call\n"
+    "  --strict              strict precision\n"
+    "  --list-passes         the table of passes, as Markdown\n"
     "  --no-output           parse and verify only\n"
     "Exit codes: 0 ok, 1 results differ, 2 usage, 3 module refused.\n";
 
@@ -48,11 +52,20 @@ int main(int argc, char **argv) {
             o.print = false;
         else if (strcmp(arg, "--bind") == 0 && k + 1 < argc)
             o.bind = argv[++k];
+        else if (strncmp(arg, "--passes=", 9) == 0)
+            o.passes = arg + 9;
+        else if (strncmp(arg, "--target=", 9) == 0)
+            o.target = arg + 9;
+        else if (strcmp(arg, "--strict") == 0)
+            o.strict = true;
+        else if (strcmp(arg, "--list-passes") == 0)
+            o.list_passes = true;
         else if (arg[0] == '-' && arg[1])
             return fprintf(stderr, "hlo-opt: unknown option %s\n%s", arg, usage), 2;
         else
             o.path = arg;
     }
+    if (o.list_passes) return opt_list_passes(), 0;
     if (!o.path) return fputs(usage, stderr), 2;
     struct strbuf text = {0};
     status_t st = read_file(o.path, &text);

@@ -91,7 +91,7 @@ status_t pass_bn_fold(struct hlo_module *m, struct pass_ctx *p) {
     struct hb b = hb_begin(c);
     mark_weight_only(c);
     HLO_EACH_INSTR(i, c) {
-        if (i->op != HLO_MULTIPLY || i->mark == 1 || i->users.n == 0) continue;
+        if (i->op != HLO_MULTIPLY || i->mark == 1 || (i->users.n == 0 && i != c->root)) continue;
         struct hlo_instr *last = c->last;
         b.op_type = i->op_type;
         b.op_name = i->op_name;

@@ -1,0 +1,30 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# House rules that a grep can hold: who includes whom, banned functions, control-flow macros, SPDX lines, READMEs, a case file for every op.
+status=0
+check() { # name, offenders
+    if [ -z "$2" ]; then echo "PASS $1"; else echo "$2" | head -20; echo "FAIL $1"; status=1; fi
+}
+sources() { git ls-files '*.c' '*.h' | grep -v '^tests/'; }
+forbid() { # folder, regex of include paths it must not use
+    git ls-files "$1/*.c" "$1/*.h" | xargs grep -nE "#include \"($2)/" 2>/dev/null
+}
+check "base includes only base" "$(forbid base 'proto|compiler|devices|scheduler|server|client')"
+check "proto includes only base and proto" "$(forbid proto 'compiler|devices|scheduler|server|client')"
+check "compiler does not include devices or the daemon" "$(forbid compiler 'devices|scheduler|server|client')"
+check "devices do not include the daemon" "$(forbid devices 'scheduler|server|client')"
+check "the daemon does not include compiler or devices" "$(forbid scheduler 'compiler|devices|server|client'; forbid server 'compiler|devices|client')"
+check "client includes only base and proto" "$(forbid client 'compiler|devices|scheduler|server')"
+check "LLVM only in codegen/llvm_*" "$(sources | grep -v '^compiler/codegen/llvm_' | xargs grep -ln '#include <llvm')"
+check "oneDNN only in cpu_onednn*" "$(sources | grep -v '^devices/cpu/cpu_onednn' | xargs grep -ln '#include <dnnl')"
+check "libmicrohttpd only in server/http*" "$(sources | grep -v '^server/http' | xargs grep -ln '#include <microhttpd')"
+check "SQLite only in scheduler/journal.c" "$(sources | grep -v '^scheduler/journal.c' | xargs grep -ln '#include <sqlite3')"
+check "logging only in scheduler, server and mains" "$(sources | grep -vE '^(base/log|scheduler/|server/)|/main_' | xargs grep -ln '"base/log.h"')"
+check "banned functions" "$(sources | xargs grep -nE '\b(strcpy|strcat|sprintf|gets|strtok|atoi|rand|system)\(' | grep -vE '//|snprintf')"
+check "two control-flow macros" "$(sources | grep -v '^base/status.h' | xargs grep -nE '^#define [A-Z_]+\(.*(return|goto) ' | head -5)"
+check "SPDX line first" "$(sources | while read -r f; do head -1 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"; done)"
+check "files under 800 lines, headers under 250" "$(sources | while read -r f; do n=$(wc -l <"$f"); case $f in *.h) m=250 ;; *) m=800 ;; esac; [ "$n" -le "$m" ] || echo "$f: $n lines"; done)"
+check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"
+check "every op with an evaluation rule has a case file" "$(sed -nE 's/^OP\([A-Z0-9_]+, *"([^"]+)".*, [YE], [YEN]\).*/\1/p' compiler/ir/ops.def | while read -r op; do [ -f "tests/ops/$op.hlo" ] || echo "$op"; done)"
+check "every pass has a golden" "$(sed -nE 's/^PASS\([a-z_]+, *"([^"]+)".*/\1/p' compiler/passes/passes.def | while read -r p; do grep -rlq -- "--passes=.*$p" tests/golden || echo "$p"; done)"
+exit $status
