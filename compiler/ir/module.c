@@ -25,7 +25,13 @@ void hlo_module_free(struct hlo_module *m) {
 
 // A name no instruction or computation of the module has yet: `want`, or its stem with the first
 // free number. Trailing ".N" is part of the stem only if needed.
-static const char *unique_name(struct hlo_module *m, const char *want) {
+static const char *unique_name(struct hlo_module *m, const char *given) {
+    // Source names may hold anything ("onnx::MatMul_7", "/layer/Add"): HLO's may not.
+    char *want = arena_strdup(m->arena, given[0] ? given : "_");
+    for (char *p = want; *p; p++)
+        if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+              *p == '_' || *p == '.' || *p == '-'))
+            *p = '_';
     struct str stem = str_of(want);
     if (!smap_has(&m->names, stem)) {
         smap_put(&m->names, stem, NULL);
@@ -311,6 +317,7 @@ void hlo_move_before(struct hlo_instr *i, struct hlo_instr *pos) {
     c->n_instrs++;
 }
 void hlo_set_name(struct hlo_instr *i, const char *name) {
+    smap_del(&i->parent->module->names, str_of(i->name)); // its own name is free again
     i->name = unique_name(i->parent->module, name);
 }
 void hlo_set_shape(struct hlo_instr *i, const struct shape *s) {
