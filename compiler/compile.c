@@ -46,8 +46,11 @@ static status_t make_code(struct executable *e, const struct target *t,
     int64_t start = clock_ns();
     struct plan *plan;
     RETURN_IF_ERR(codegen_module(e->arena, e->main, t, opt->precision, NULL, NULL, &e->kernels));
-    RETURN_IF_ERR(
-        codegen_module(e->arena, e->prepare, t, opt->precision, NULL, NULL, &e->prepare_kernels));
+    // Prepare runs once a weight set: small values are cheaper to evaluate than to compile.
+    struct target once = *t;
+    once.min_kernel_elements = 16384;
+    RETURN_IF_ERR(codegen_module(e->arena, e->prepare, &once, opt->precision, NULL, NULL,
+                                 &e->prepare_kernels));
     add_stat(p, "codegen", clock_ns() - start, e->main);
     RETURN_IF_ERR(plan_make(e->arena, e->main->entry, &plan));
     e->peak_bytes = plan->arena_bytes;

@@ -5,9 +5,9 @@
 
 static const char *const simplify[] = {"dce", "cse", "algsimp", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
-static const char *const fuse_main[] = {"cse", "dce", "fuse-epilogue", "dce", "layout",
-                                        "dce", NULL};
-static const char *const clean[] = {"cse", "dce", NULL};
+static const char *const fuse_main[] = {"cse", "dce",    "fuse-epilogue", "dce", "fuse-loop",
+                                        "dce", "layout", "dce",           NULL};
+static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {
     RETURN_IF_ERR(pass_run_list(m, simplify, 4, p));

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loop and input fusion: from each elementwise operation or reduction, backwards, take in the
+// elementwise operations whose every user is already inside, and any broadcast or iota (they cost
+// an index, so each fusion may have its own). Nothing is computed twice: an operation used outside
+// stays outside, and one that a broadcast would repeat stays in memory. A fusion with a reduction
+// as root is kInput, others are kLoop.
+#include "compiler/passes/fusion.h"
+#include "compiler/passes/pass.h"
+
+enum { MAX_MEMBERS = 48 };
+struct group {
+    struct hlo_instr *v[MAX_MEMBERS];
+    int n;
+};
+
+static bool in_group(const struct group *g, const struct hlo_instr *i) {
+    for (int k = 0; k < g->n; k++)
+        if (g->v[k] == i) return true;
+    return false;
+}
+static bool plain(const struct hlo_instr *i) {
+    return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
+}
+static bool elementwise(const struct hlo_instr *i) {
+    return plain(i) && hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
+}
+static bool free_to_copy(const struct hlo_instr *i) {
+    return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
+}
+static bool can_root(const struct hlo_instr *i) {
+    return elementwise(i) || (i->op == HLO_REDUCE && i->n_operands == 2 && plain(i));
+}
+
+static bool fits(const struct group *g, const struct hlo_instr *p) {
+    if (free_to_copy(p)) return true;
+    if (!elementwise(p) || p->parent->root == p) return false;
+    for (size_t k = 0; k < p->users.n; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        if (!in_group(g, u)) return false;
+        if (u->op == HLO_BROADCAST || (u->op == HLO_REDUCE && u->operands[0] != p))
+            return false; // would be computed again for each element, or is an initial value
+    }
+    return true;
+}
+
+static void grow(struct group *g) {
+    for (bool more = true; more;) {
+        more = false;
+        for (int k = 0; k < g->n && !more; k++)
+            for (int j = 0; j < g->v[k]->n_operands && !more; j++) {
+                struct hlo_instr *p = g->v[k]->operands[j];
+                if (g->n == MAX_MEMBERS || in_group(g, p) || !fits(g, p)) continue;
+                g->v[g->n++] = p;
+                more = true;
+            }
+    }
+}
+
+static void in_list_order(struct group *g) {
+    uint32_t n = 0;
+    for (struct hlo_instr *i = g->v[0]->parent->first; i; i = i->next)
+        i->mark = n++;
+    for (int k = 1; k < g->n; k++)
+        for (int j = k; j > 0 && g->v[j]->mark < g->v[j - 1]->mark; j--) {
+            struct hlo_instr *t = g->v[j];
+            g->v[j] = g->v[j - 1];
+            g->v[j - 1] = t;
+        }
+}
+
+static status_t fuse(struct hlo_computation *c, const struct target *t, bool *changed) {
+    for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
+        struct group g = {.v = {i}, .n = 1};
+        struct hlo_instr *f;
+        prev = i->prev;
+        if ((!i->users.n && i != c->root) || !can_root(i) ||
+            (t->library_accepts && t->library_accepts(t, i)))
+            continue;
+        grow(&g);
+        if (g.n < 2) continue;
+        in_list_order(&g);
+        RETURN_IF_ERR(
+            fusion_make(g.v, g.n, i->op == HLO_REDUCE ? FUSION_INPUT : FUSION_LOOP, i, &f));
+        *changed = true;
+        // The root is dead now, and members that had no other user with it: members come before it
+        // in the list, so removing them from the end is safe.
+        prev = f->prev;
+        for (int k = g.n - 1; k >= 0; k--) {
+            if (g.v[k]->users.n || g.v[k] == c->root) continue;
+            if (g.v[k] == prev) prev = prev->prev;
+            hlo_remove_instr(g.v[k]);
+        }
+    }
+    return ST_OK;
+}
+
+status_t pass_fuse_loop(struct hlo_module *m, struct pass_ctx *p) {
+    if (!p->target) return ST_OK;
+    VEC(struct hlo_computation *)
+    bodies = {0}; // fusing adds computations: the list is taken before
+    HLO_EACH_COMPUTATION(c, m) {
+        bool scalar =
+            c !=
+            m->entry; // reducers and comparators are called for each element: not worth a fusion
+        for (const struct hlo_instr *i = c->first; i && scalar; i = i->next)
+            scalar = !shape_is_tuple(i->shape) && i->shape->rank == 0;
+        if (!c->fusion && !scalar) avec_push(&p->scratch, &bodies, c);
+    }
+    for (size_t k = 0; k < bodies.n; k++)
+        RETURN_IF_ERR(fuse(bodies.v[k], p->target, &p->changed));
+    return ST_OK;
+}
