@@ -36,6 +36,7 @@ RULE_FN(div_by_constant) {
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
     if ((!exact && r->strict) || !isnormal((float)(1 / v))) return NULL;
+    if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
 }
 RULE_FN(mul_zero_int) {
@@ -70,6 +71,7 @@ RULE_FN(sqrt_rsqrt) {
 }
 RULE_FN(max_min_to_clamp) {
     double lo, hi;
+    if (dtype_is_int(i->shape->dtype)) return NULL; // a bound may not fit a double
     struct hlo_instr *m = i->op == HLO_MINIMUM ? match_with_splat(i, &hi) : NULL;
     struct hlo_instr *x =
         m && m->op == HLO_MAXIMUM && m->users.n == 1 ? match_with_splat(m, &lo) : NULL;
