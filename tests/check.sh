@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs the groups of `make check` in turn and counts every test. A group is a command whose output is TAP ("ok ...", "not ok ..."), cmocka's summary
-# ("[  PASSED  ] N test(s)"), or lines "PASS name" / "FAIL name", or "N exchanges, N failures". A command that fails without naming a failure counts as one.
+# ("[  PASSED  ] N test(s)"), or lines "PASS name" / "FAIL name", or "api: N exchanges, N failures". A command that fails without naming a failure counts as one.
 # Closing line: N passed, N failed. Usage: check.sh NAME COMMAND [NAME COMMAND ...]
 passed=0
 failed=0
@@ -13,8 +13,8 @@ while [ $# -ge 2 ]; do
     shift 2
     sh -c "$command" >"$log" 2>&1
     rc=$?
-    p=$(awk '/^ok /{n++} /^PASS /{n++} /^\[  PASSED  \] [0-9]+ test/{n+=$4} /^[0-9]+ (exchanges|cases), [0-9]+ failures/{n+=$1-$3} END{print n+0}' "$log")
-    f=$(awk '/^not ok /{n++} /^FAIL /{n++} /^\[  FAILED  \] [0-9]+ test/{n+=$4} /^[0-9]+ (exchanges|cases), [0-9]+ failures/{n+=$3} END{print n+0}' "$log")
+    p=$(awk '/^ok /{n++} /^PASS /{n++} /^\[  PASSED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$2-$4} END{print n+0}' "$log")
+    f=$(awk '/^not ok /{n++} /^FAIL /{n++} /^\[  FAILED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$4} END{print n+0}' "$log")
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     if [ "$p" -eq 0 ] && [ "$f" -eq 0 ]; then f=1; echo "group $name ran no test"; fi
     [ "$f" -eq 0 ] || tail -n 60 "$log"
