@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency of a run beside ONNX Runtime, OpenVINO and JAX on this CPU: two threads, f32, interleaved in one session, medians.
+
+    bench.py BUILD [MODEL ...] [--rounds N]
+
+Each runtime lives in a process of its own and is asked in turn for a few runs; what is compared is one run, without transport. hlod's side is hlo-run, which is
+the device without the daemon. JAX runs the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. Peers that are not installed are left out aloud
+(`deploy/setup.sh bench` installs them).
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "models"))
+MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "bert_base"]
+
+
+def serve(run):
+    """Worker side: a line with a number of runs in, their times in ms out."""
+    run()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            t = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - t) * 1e3)
+        print(" ".join("%.4f" % t for t in times), flush=True)
+
+
+def worker(kind, build, name):
+    import zoo
+    path, inputs = zoo.ensure("build/models", name), zoo.sample_inputs(name, 1)
+    if kind == "onnxruntime":
+        import onnxruntime as ort
+        o = ort.SessionOptions()
+        o.intra_op_num_threads = 2
+        s = ort.InferenceSession(path, o)
+        serve(lambda: s.run(None, inputs))
+    if kind == "openvino":
+        import openvino as ov
+        m = ov.Core().compile_model(path, "CPU", {"INFERENCE_NUM_THREADS": 2, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"})
+        r = m.create_infer_request()
+        serve(lambda: r.infer(inputs))
+    if kind == "jax":
+        import numpy as np
+        import onnx
+        from jax._src import xla_bridge
+        from jax._src.lib import _jax, xla_client as xc
+        from jaxlib import _hlo
+        import jax
+        text = subprocess.run([os.path.join(build, "hlo-opt"), "--bind", "N=1", path], check=True, capture_output=True, text=True).stdout
+        b = xla_bridge.get_backend("cpu")
+        stable = _jax.mlir.hlo_to_stablehlo(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+        exe = b.compile_and_load(stable, _jax.DeviceList(tuple(b.local_devices()[:1])), xc.CompileOptions())
+        weights = {i.name: onnx.numpy_helper.to_array(i) for i in onnx.load(path).graph.initializer}
+        args = []
+        for p in [l for l in text.split("ENTRY")[1].splitlines() if " parameter(" in l]:
+            number = int(p.split(" parameter(")[1].split(")")[0])
+            name = p.split("%")[1].split(" ")[0]
+            args.append((number, inputs[name] if name in inputs else weights[name]))
+        bufs = [jax.device_put(np.asarray(a), b.local_devices()[0]) for _, a in sorted(args, key=lambda x: x[0])]
+        serve(lambda: [o.block_until_ready() for o in exe.execute(bufs)])
+
+
+class Peer:
+    def __init__(self, command):
+        env = dict(os.environ, OMP_NUM_THREADS="2", JAX_PLATFORMS="cpu", JAX_ENABLE_X64="1", XLA_FLAGS="--xla_cpu_multi_thread_eigen=true", TF_CPP_MIN_LOG_LEVEL="3")
+        self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
+        self.times = []
+
+    def ask(self, n):
+        self.p.stdin.write("%d\n" % n)
+        self.p.stdin.flush()
+        while True:
+            line = self.p.stdout.readline()
+            if not line:
+                return False
+            if line.strip() and line[0].isdigit():
+                self.times += [float(t) for t in line.split()]
+                return True
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait(30)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("build")
+    a.add_argument("models", nargs="*", default=MODELS)
+    a.add_argument("--rounds", type=int, default=7)
+    a.add_argument("--worker")
+    o = a.parse_args()
+    if o.worker:
+        return worker(o.worker, o.build, o.models[0])
+    import zoo
+    kinds = ["hlod", "onnxruntime", "openvino", "jax"]
+    print("%-14s" % "model" + "".join("%22s" % k for k in kinds) + "    (median ms, ratio to hlod; %d rounds of 5)" % o.rounds)
+    for name in o.models:
+        path = zoo.ensure("build/models", name)
+        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=1", path, "--loop"])}
+        for k in kinds[1:]:
+            peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker", k])
+        alive = {k: p.ask(1) for k, p in peers.items()}
+        for p in peers.values():
+            p.times = []
+        for _ in range(o.rounds):
+            for k, p in peers.items():
+                alive[k] = alive[k] and p.ask(5)
+        ours = statistics.median(peers["hlod"].times) if peers["hlod"].times else float("nan")
+        row = "%-14s" % name
+        for k in kinds:
+            t = peers[k].times
+            row += "%22s" % ("%.2f (x%.2f)" % (statistics.median(t), statistics.median(t) / ours) if t else "not here")
+        print(row, flush=True)
+        for p in peers.values():
+            p.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
