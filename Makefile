@@ -23,7 +23,7 @@ LDFLAGS   = $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
 
 # A file named main_*.c is a program; everything else of a folder goes to its archive. New files are picked up by wildcard.
 ALL_SRC  := $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c))
-MAIN_SRC := $(filter %/main_%.c,$(subst /main_,/main_,$(ALL_SRC)))
+MAIN_SRC := $(foreach f,$(ALL_SRC),$(if $(filter main_%,$(notdir $f)),$f))
 LIB_SRC  := $(filter-out $(MAIN_SRC),$(ALL_SRC))
 PROTOS   := $(wildcard proto/*.proto proto/formats/*.proto)
 PROTO_C  := $(PROTOS:%.proto=$(BUILD)/gen/%.pb-c.c)

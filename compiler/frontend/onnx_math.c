@@ -202,6 +202,7 @@ ONNX(reduce) {
     bool given, keep = at_int(c, "keepdims", 1) != 0;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
     axes_of(c, 1, rank, axes, &n, &given);
+    if (!hb_ok(&c->b)) return;
     if (n == 0) {
         if (at_int(c, "noop_with_empty_axes", 0)) return out_val(c, 0, x);
         for (n = 0; n < rank; n++)
@@ -245,6 +246,7 @@ ONNX(argminmax) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0);
     int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+    if (!hb_ok(&c->b)) return;
     bool last = at_int(c, "select_last_index", 0) != 0;
     hv best = reduce_keep(c, x, &axis, 1, (enum hlo_op)op_arg(c), false);
     hv here = hb_compare(b, x, back_to(c, best, x->shape, &axis, 1), CMP_EQ);
@@ -263,6 +265,7 @@ ONNX(softmax) {
     int rank = x->shape->rank, n = 1;
     int64_t axes[HLO_MAX_RANK];
     int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), rank);
+    if (!hb_ok(&c->b)) return;
     axes[0] = axis;
     if (c->opset < 13)
         for (n = 0; axis + n < rank; n++)
@@ -283,7 +286,9 @@ ONNX(layernorm) {
     int rank = x->shape->rank, n = 0;
     int64_t axes[HLO_MAX_RANK];
     double count = 1;
-    for (int64_t d = axis_of(c, at_int(c, "axis", -1), rank); d < rank; d++)
+    int64_t first = axis_of(c, at_int(c, "axis", -1), rank);
+    if (!hb_ok(&c->b)) return;
+    for (int64_t d = first; d < rank; d++)
         axes[n++] = d, count *= (double)x->shape->dims[d];
     hv mean = reduce_keep(c, x, axes, n, HLO_ADD, true);
     mean = hb_mul(b, mean, scalar_like(c, mean, 1 / count));
@@ -307,6 +312,7 @@ ONNX(cumsum) {
     int n;
     if (!in_ints(c, 1, &axis, 1, &n) || n != 1) return;
     axis = axis_of(c, axis, x->shape->rank);
+    if (!hb_ok(&c->b)) return;
     bool exclusive = at_int(c, "exclusive", 0) != 0, reverse = at_int(c, "reverse", 0) != 0;
     struct window_dim w[HLO_MAX_RANK];
     int64_t size = x->shape->dims[axis];

@@ -121,6 +121,7 @@ ONNX(squeeze) {
     int n, rank = 0;
     bool given;
     axes_of(c, 1, x->shape->rank, axes, &n, &given);
+    if (!hb_ok(&c->b)) return;
     for (int d = 0; d < x->shape->rank; d++) {
         bool drop = given ? i64s_has((struct i64s){axes, n}, d) : x->shape->dims[d] == 1;
         if (drop && x->shape->dims[d] != 1)
@@ -211,6 +212,7 @@ ONNX(slice) {
         n != m)
         return fail(c, "starts and ends do not match");
     axes_of(c, 3, rank, axes, &m, &given);
+    if (!hb_ok(&c->b)) return;
     for (int k = 0; k < n && !given; k++)
         axes[k] = k;
     if ((given && m != n) || (!given && n > rank)) return fail(c, "%d axes for %d starts", m, n);
@@ -307,6 +309,7 @@ ONNX(pad) {
                                at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
         return fail(c, "no pads");
     if (in_has(c, 3)) axes_of(c, 3, rank, axes, &m, &given);
+    if (!hb_ok(&c->b)) return;
     for (int k = 0; k < rank && !given; k++)
         axes[m++] = k;
     if (n != 2 * m) return fail(c, "%d pads for %d axes", n, m);

@@ -19,7 +19,7 @@ struct wire_field {
     const uint8_t *after;
 };
 static inline struct wire wire_open(const uint8_t *file, struct span s) {
-    return (struct wire){file, s.p, s.p + s.n};
+    return (struct wire){file, s.p, s.n ? s.p + s.n : s.p}; // a null span stays null
 }
 // The next field; *got false at the end. INVALID_ARGUMENT with the byte offset.
 status_t wire_next(struct wire *w, struct wire_field *f, bool *got) MUST_CHECK;

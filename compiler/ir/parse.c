@@ -47,6 +47,22 @@ static char *blank_comments(struct arena *a, struct str text) {
     return t;
 }
 
+// Brackets and quotes of a value close: what is kept verbatim must be readable again.
+static bool balanced(struct str v) {
+    int depth = 0;
+    bool quoted = false;
+    for (size_t k = 0; k < v.n && depth >= 0; k++) {
+        if (v.p[k] == '"') quoted = !quoted;
+        if (quoted && v.p[k] == '\\')
+            k++;
+        else if (!quoted && strchr("{([", v.p[k]))
+            depth++;
+        else if (!quoted && strchr("})]", v.p[k]))
+            depth--;
+    }
+    return depth == 0 && !quoted;
+}
+
 // ", name=value, name=value": cut into pairs. Stops where no comma follows.
 static status_t p_attrs(struct parser *p, struct attr_text *out, int *n) {
     *n = 0;
@@ -58,6 +74,9 @@ static status_t p_attrs(struct parser *p, struct attr_text *out, int *n) {
         // A value ends at a comma or at the end of the instruction: a line break outside brackets,
         // or the closing brace of the computation.
         t.value = p_cut(&p->c, ",\n");
+        if (!balanced(t.value))
+            return p_error(p, at, "attribute " STR_FMT " has brackets that do not close",
+                           STR_ARG(t.name));
         if (!t.value.n)
             return p_error(p, at, "attribute " STR_FMT " has no value", STR_ARG(t.name));
         out[(*n)++] = t;

@@ -15,8 +15,11 @@ RULE_FN(add_zero) {
     return x && v == 0 && (!dtype_is_float(i->shape->dtype) || signbit(v) || !r->strict) ? x : NULL;
 }
 RULE_FN(sub_zero) {
-    UNUSED;
-    return i->op == HLO_SUBTRACT && match_splat_is(i->operands[1], 0) ? i->operands[0] : NULL;
+    double v;
+    bool zero = i->op == HLO_SUBTRACT && match_splat(i->operands[1], &v) && v == 0;
+    // x - (-0) turns -0 into 0, as x + 0 does.
+    return zero && (!dtype_is_float(i->shape->dtype) || !signbit(v) || !r->strict) ? i->operands[0]
+                                                                                   : NULL;
 }
 RULE_FN(mul_one) {
     UNUSED;
