@@ -450,6 +450,10 @@ status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struc
         *out = l;
         return ST_OK;
     }
+    if (dtype_size(s->dtype) > 8)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "tensor '" STR_FMT "': typed data of %s is not supported, raw data is",
+                      STR_ARG(t->name), dtype_name(s->dtype));
     // Typed data: at least one byte an element in the file, so the file bounds the memory.
     if (n > (int64_t)(t->varints.n + t->loose.n))
         return st_new(ST_INVALID_ARGUMENT,
