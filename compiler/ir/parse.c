@@ -49,16 +49,20 @@ static char *blank_comments(struct arena *a, struct str text) {
 
 // Brackets and quotes of a value close: what is kept verbatim must be readable again.
 static bool balanced(struct str v) {
+    char open[64];
     int depth = 0;
     bool quoted = false;
-    for (size_t k = 0; k < v.n && depth >= 0; k++) {
-        if (v.p[k] == '"') quoted = !quoted;
-        if (quoted && v.p[k] == '\\')
-            k++;
-        else if (!quoted && strchr("{([", v.p[k]))
-            depth++;
-        else if (!quoted && strchr("})]", v.p[k]))
-            depth--;
+    for (size_t k = 0; k < v.n; k++) {
+        char c = v.p[k];
+        if (c == '"') quoted = !quoted;
+        if (quoted) {
+            k += c == '\\';
+        } else if (strchr("{([", c)) {
+            if (depth == 64) return false;
+            open[depth++] = c == '{' ? '}' : c == '(' ? ')' : ']';
+        } else if (strchr("})]", c)) {
+            if (depth == 0 || open[--depth] != c) return false;
+        }
     }
     return depth == 0 && !quoted;
 }
