@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executable to bytes and back (proto/artifact.proto). What comes in was written by us and its
 // digest was checked, but it is parsed as foreign input all the same.
+#include "compiler/artifact.h"
+
 #include <stdlib.h>
 
 #include "compiler/codegen/abi.h"
-#include "compiler/compile.h"
 #include "compiler/ir/text.h"
 #include "proto/artifact.pb-c.h"
 
 enum { VERSION = 1 };
 
-static Hlod__V1__Counts *counts_out(struct arena *a, struct hlo_counts n) {
+Hlod__V1__Counts *counts_message(struct arena *a, struct hlo_counts n) {
     Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
     hlod__v1__counts__init(c);
     c->entry = n.entry;
@@ -18,6 +19,20 @@ static Hlod__V1__Counts *counts_out(struct arena *a, struct hlo_counts n) {
     c->fusions = n.fusions;
     c->computations = n.computations;
     return c;
+}
+void pass_stat_message(Hlod__V1__PassStat *m, const struct pass_stat *s) {
+    hlod__v1__pass_stat__init(m);
+    m->name = (char *)(uintptr_t)s->name;
+    m->ms = (double)s->ns / 1e6;
+    m->before = s->instrs_before;
+    m->after = s->instrs_after;
+    m->changed = s->changed;
+}
+Hlod__V1__PassStat **pass_stat_messages(struct arena *a, const struct executable *e) {
+    Hlod__V1__PassStat **m = arena_array(a, Hlod__V1__PassStat *, e->n_passes + 1);
+    for (int k = 0; k < e->n_passes; k++)
+        pass_stat_message(m[k] = arena_new_of(a, Hlod__V1__PassStat), &e->passes[k]);
+    return m;
 }
 static struct hlo_counts counts_in(const Hlod__V1__Counts *c) {
     return c ? (struct hlo_counts){c->entry, c->total, c->fusions, c->computations}
@@ -79,20 +94,11 @@ status_t executable_pack(const struct executable *e, struct strbuf *out) {
     m.main = module_text(&a, e->main);
     m.prepare = module_text(&a, e->prepare);
     m.before = (char *)(uintptr_t)e->hlo_before;
-    m.counts_before = counts_out(&a, e->before);
-    m.counts_after = counts_out(&a, e->after);
-    m.counts_prepare = counts_out(&a, e->prepare_counts);
+    m.counts_before = counts_message(&a, e->before);
+    m.counts_after = counts_message(&a, e->after);
+    m.counts_prepare = counts_message(&a, e->prepare_counts);
     m.n_passes = (size_t)e->n_passes;
-    m.passes = arena_array(&a, Hlod__V1__PassStat *, e->n_passes + 1);
-    for (int k = 0; k < e->n_passes; k++) {
-        Hlod__V1__PassStat *s = m.passes[k] = arena_new_of(&a, Hlod__V1__PassStat);
-        hlod__v1__pass_stat__init(s);
-        s->name = (char *)(uintptr_t)e->passes[k].name;
-        s->ms = (double)e->passes[k].ns / 1e6;
-        s->before = e->passes[k].instrs_before;
-        s->after = e->passes[k].instrs_after;
-        s->changed = e->passes[k].changed;
-    }
+    m.passes = pass_stat_messages(&a, e);
     m.kernels = kernels_out(&a, &e->kernels);
     m.prepare_kernels = kernels_out(&a, &e->prepare_kernels);
     m.compile_ns = e->compile_ns;

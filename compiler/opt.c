@@ -16,22 +16,6 @@ static void print_counts(const struct hlo_module *m) {
            (long long)n.total, (long long)n.fusions, (long long)n.computations);
 }
 
-// "N=1,S=128" into bindings; texts live in the arena.
-static status_t parse_bindings(struct arena *a, const char *text, struct lower_request *req) {
-    struct str all = str_of(text), item, name;
-    VEC(struct dim_binding) v = {0};
-    while (text && str_cut(&all, ',', &item)) {
-        struct dim_binding b;
-        if (!str_cut(&item, '=', &name) || !str_to_i64(item, &b.size))
-            return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
-        b.symbol = arena_strndup(a, name.p, name.n);
-        avec_push(a, &v, b);
-    }
-    req->bindings = v.v;
-    req->n_bindings = (int32_t)v.n;
-    return ST_OK;
-}
-
 // Any format to a module: HLO text directly, others through ingest and lower.
 static status_t read_module(const struct opt_options *o, struct str text, struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
@@ -41,7 +25,7 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     struct ingest_result r;
     struct lower_request req = {.entry_name = "main"};
     status_t st = frontend_ingest(&a, format, bytes, NULL, &r);
-    if (!st) st = parse_bindings(&a, o->bind, &req);
+    if (!st) st = bindings_parse(&a, o->bind, &req);
     req.program = r.program;
     if (!st) st = frontend_lower(format, &req, out);
     arena_done(&a);

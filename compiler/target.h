@@ -12,7 +12,6 @@ struct target {
     int vector_bits;                                    // 512, 256, 128
     int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
     int threads;    // compute threads the code is made for
-    int64_t max_fusion_operands;
     int64_t min_kernel_elements; // results with fewer are not worth a kernel; 0 = all are
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.

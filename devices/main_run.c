@@ -61,21 +61,6 @@ static status_t map_file(const char *path, struct span *out) {
     return ST_OK;
 }
 
-static status_t parse_bindings(struct arena *a, const char *text, struct lower_request *req) {
-    struct str all = str_of(text), item, name;
-    VEC(struct dim_binding) v = {0};
-    while (text && str_cut(&all, ',', &item)) {
-        struct dim_binding b;
-        if (!str_cut(&item, '=', &name) || !str_to_i64(item, &b.size))
-            return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
-        b.symbol = arena_strndup(a, name.p, name.n);
-        avec_push(a, &v, b);
-    }
-    req->bindings = v.v;
-    req->n_bindings = (int32_t)v.n;
-    return ST_OK;
-}
-
 // Uniform in [-1, 1) for floats, small integers otherwise: xorshift64*, the same on every machine.
 static void fill_random(struct literal *l, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
@@ -100,7 +85,7 @@ static status_t load(const struct args *a, struct loaded *l) {
     struct executable *e;
     RETURN_IF_ERR(map_file(a->path, &l->file));
     RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
-    RETURN_IF_ERR(parse_bindings(&l->arena, a->bind, &req));
+    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
     req.program = l->src.program;
     RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
     RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
@@ -165,7 +150,7 @@ static status_t compare(const struct args *a, struct loaded *l, int *rc) {
     struct lower_request req = {.entry_name = "main", .program = l->src.program};
     struct hlo_module *m;
     struct literal *want;
-    RETURN_IF_ERR(parse_bindings(&l->arena, a->bind, &req));
+    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
     RETURN_IF_ERR(frontend_lower(l->src.format, &req, &m));
     const struct hlo_computation *c = m->entry;
     struct literal **args = arena_array(&l->arena, struct literal *, c->params.n + 1);

@@ -43,4 +43,3 @@ ProtobufCMessage *worker_unload(struct call *c);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // proto <-> compiler types
 Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s);
-Hlod__V1__Counts *wire_counts(struct arena *a, struct hlo_counts n);

@@ -2,20 +2,11 @@
 // INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
 #include <stdio.h>
 
+#include "compiler/artifact.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/ir/text.h"
 #include "compiler/plan/plan.h"
 #include "devices/worker_calls.h"
-
-Hlod__V1__Counts *wire_counts(struct arena *a, struct hlo_counts n) {
-    Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
-    hlod__v1__counts__init(c);
-    c->entry = n.entry;
-    c->total = n.total;
-    c->fusions = n.fusions;
-    c->computations = n.computations;
-    return c;
-}
 
 static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
     Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
@@ -113,12 +104,8 @@ static status_t target_by_id(const char *id, struct device **dev, const struct t
 }
 
 static void on_pass(void *ctx, const struct pass_stat *s) {
-    Hlod__V1__PassStat m = HLOD__V1__PASS_STAT__INIT;
-    m.name = (char *)(uintptr_t)s->name;
-    m.ms = (double)s->ns / 1e6;
-    m.before = s->instrs_before;
-    m.after = s->instrs_after;
-    m.changed = s->changed;
+    Hlod__V1__PassStat m;
+    pass_stat_message(&m, s);
     call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
 }
 
@@ -167,20 +154,11 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     for (int k = 0; k < sig.n_out; k++)
         concrete(a, shape_leaf(m->root->shape, k), arena_printf(a, "result%d", k), &sig.out[k]);
     i->signature = wire_signature(a, &sig);
-    i->before = wire_counts(a, e->before);
-    i->after = wire_counts(a, e->after);
-    i->prepare = wire_counts(a, e->prepare_counts);
+    i->before = counts_message(a, e->before);
+    i->after = counts_message(a, e->after);
+    i->prepare = counts_message(a, e->prepare_counts);
     i->n_passes = (size_t)e->n_passes;
-    i->passes = arena_array(a, Hlod__V1__PassStat *, e->n_passes + 1);
-    for (int k = 0; k < e->n_passes; k++) {
-        Hlod__V1__PassStat *s = i->passes[k] = arena_new_of(a, Hlod__V1__PassStat);
-        hlod__v1__pass_stat__init(s);
-        s->name = arena_strdup(a, e->passes[k].name);
-        s->ms = (double)e->passes[k].ns / 1e6;
-        s->before = e->passes[k].instrs_before;
-        s->after = e->passes[k].instrs_after;
-        s->changed = e->passes[k].changed;
-    }
+    i->passes = pass_stat_messages(a, e);
     i->compile_ms = (double)e->compile_ns / 1e6;
     i->peak_bytes = e->peak_bytes;
     i->values_bytes = e->values_bytes;

@@ -33,6 +33,20 @@ void job_drop_call(struct job *j) {
     j->call = NULL;
 }
 
+// The last frame of a call, or its loss: the call is over; what it brought goes to its job (fds
+// too). NULL when nobody waits any more.
+static struct job *call_ended(struct run_call *c, struct frame *f) {
+    struct job *j = c->j;
+    if (!j) worker_release(c->w);
+    free(c);
+    if (!j) return NULL;
+    j->call = NULL;
+    j->r.n_fds = f ? f->n_fds : 0;
+    for (int i = 0; i < j->r.n_fds; i++)
+        j->r.fds[i] = frame_take_fd(f, i);
+    return j;
+}
+
 static status_t input_error(int reason, const char *fmt, const char *name) MUST_CHECK;
 static status_t input_error(int reason, const char *fmt, const char *name) {
     struct strbuf b = {0};
@@ -137,19 +151,14 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
     struct worker *w = c->w;
-    free(c);
+    j = call_ended(c, f);
     if (!j) {
         st_drop(lost);
-        worker_release(w);
         return;
     }
-    j->call = NULL;
     status_t st = lost;
     if (f) {
         j->run = hlod__wire__run_reply__unpack(NULL, f->body.n, f->body.p);
-        for (int i = 0; i < f->n_fds; i++)
-            j->r.fds[i] = frame_take_fd(f, i);
-        j->r.n_fds = f->n_fds;
         st = j->run ? wire_status(j->run->status) : st_new(ST_INTERNAL, "unreadable run reply");
     }
     if (st_code(st) == ST_NOT_FOUND &&
@@ -287,21 +296,14 @@ void job_run(struct job *j) {
 static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
-    struct job *j = c->j;
-    struct worker *w = c->w;
-    free(c);
+    struct job *j = call_ended(c, f);
     if (!j) {
         st_drop(lost);
-        worker_release(w);
         return;
     }
-    j->call = NULL;
     status_t st = lost;
     if (f) {
         j->inspect = hlod__wire__inspect_reply__unpack(NULL, f->body.n, f->body.p);
-        for (int i = 0; i < f->n_fds; i++)
-            j->r.fds[i] = frame_take_fd(f, i);
-        j->r.n_fds = f->n_fds;
         st = j->inspect ? wire_status(j->inspect->status)
                         : st_new(ST_INTERNAL, "unreadable inspect reply");
         if (!st) j->r.text = j->inspect->text;

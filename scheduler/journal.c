@@ -3,6 +3,7 @@
 // loses at most the last records on power failure, never consistency.
 #include "scheduler/journal.h"
 
+#include <protobuf-c/protobuf-c.h>
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -135,6 +136,17 @@ status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
     sqlite3_bind_int64(s, 4, clock_wall_ns());
     status_t st = run(j, s, "put");
     pthread_mutex_unlock(&j->lock);
+    return st;
+}
+
+status_t journal_put_message(struct journal *j, enum journal_table t, struct digest key,
+                             const struct ProtobufCMessage *m) {
+    size_t n = protobuf_c_message_get_packed_size(m);
+    uint8_t *packed = malloc(n + 1);
+    if (!packed) return st_oom();
+    protobuf_c_message_pack(m, packed);
+    status_t st = journal_put(j, t, key, (struct span){packed, n}, clock_wall_ns());
+    free(packed);
     return st;
 }
 

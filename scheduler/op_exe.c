@@ -110,14 +110,7 @@ static status_t store_artifact(struct op *op) {
     r->info->artifact_bytes = (int64_t)bytes.n;
     frame_unmap(base, base_bytes);
     if (st) return st;
-    size_t n = hlod__v1__executable_info__get_packed_size(r->info);
-    uint8_t *packed = malloc(n + 1);
-    if (!packed) return st_oom();
-    hlod__v1__executable_info__pack(r->info, packed);
-    st = journal_put(op->s->journal, JOURNAL_EXECUTABLE, op->digest, (struct span){packed, n},
-                     clock_wall_ns());
-    free(packed);
-    return st;
+    return journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &r->info->base);
 }
 
 static void store_work(void *arg) {

@@ -53,14 +53,7 @@ static status_t store_results(struct op *op) {
     if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
     if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
     r->program = r->sidecar = NULL;
-    size_t n = hlod__wire__ingest_reply__get_packed_size(r);
-    uint8_t *packed = malloc(n + 1);
-    if (!packed) return st_oom();
-    hlod__wire__ingest_reply__pack(r, packed);
-    st = journal_put(op->s->journal, JOURNAL_SOURCE, op->digest, (struct span){packed, n},
-                     clock_wall_ns());
-    free(packed);
-    return st;
+    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->digest, &r->base);
 }
 
 static void store_work(void *arg) {

@@ -5,10 +5,6 @@
 
 #include "base/clock.h"
 
-#ifndef HLOD_VERSION
-#define HLOD_VERSION "0.1.0"
-#endif
-
 enum { UNARY = 0, SERVER = 1 };
 struct api_row api_rows[API_ROWS] = {
 #define RPC(method, handler, stream, verb, alias, body)                                            \

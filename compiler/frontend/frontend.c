@@ -108,3 +108,18 @@ status_t signature_bind(struct arena *a, const struct signature *sig, const stru
     *n_out = n;
     return ST_OK;
 }
+
+status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) {
+    struct str all = str_of(text), item, name;
+    VEC(struct dim_binding) v = {0};
+    while (text && str_cut(&all, ',', &item)) {
+        struct dim_binding b;
+        if (!str_cut(&item, '=', &name) || !str_to_i64(item, &b.size))
+            return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
+        b.symbol = arena_strndup(a, name.p, name.n);
+        avec_push(a, &v, b);
+    }
+    req->bindings = v.v;
+    req->n_bindings = (int32_t)v.n;
+    return ST_OK;
+}

@@ -215,33 +215,24 @@ static status_t read_dim(struct onnx_model *m, struct span s, struct onnx_dim *d
     }
 }
 
-// ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } } } }: three
-// levels by one loop over a small stack of spans.
+// ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } } } }
 static status_t read_value(struct onnx_model *m, struct span s, struct onnx_value *v) {
-    struct wire_field f;
+    struct wire_field name, type, tensor, elem, f;
     bool got;
-    struct span type = {0}, tensor = {0}, shape = {0};
     *v = (struct onnx_value){.rank = 0};
     struct wire w = wire_open(m->file, s);
     RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) v->name = text(f.bytes);
-        if (f.number == 2) type = f.bytes;
-    }
-    for (w = wire_open(m->file, type);;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) tensor = f.bytes, v->is_tensor = true;
-    }
-    for (w = wire_open(m->file, tensor);;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) v->elem_type = (int)f.value;
-        if (f.number == 2) shape = f.bytes, v->has_shape = true;
-    }
-    for (w = wire_open(m->file, shape);;) {
+    RETURN_IF_ERR(wire_find(m->file, s, 1, &name, &got));
+    if (got) v->name = text(name.bytes);
+    RETURN_IF_ERR(wire_find(m->file, s, 2, &type, &got));
+    if (!got) return ST_OK;
+    RETURN_IF_ERR(wire_find(m->file, type.bytes, 1, &tensor, &v->is_tensor));
+    if (!v->is_tensor) return ST_OK;
+    RETURN_IF_ERR(wire_find(m->file, tensor.bytes, 1, &elem, &got));
+    if (got) v->elem_type = (int)elem.value;
+    RETURN_IF_ERR(wire_find(m->file, tensor.bytes, 2, &f, &v->has_shape));
+    if (!v->has_shape) return ST_OK;
+    for (w = wire_open(m->file, f.bytes);;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) return ST_OK;
         if (f.number != 1) continue;

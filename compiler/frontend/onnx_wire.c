@@ -61,3 +61,16 @@ status_t wire_next(struct wire *w, struct wire_field *f, bool *got) {
     f->after = w->p;
     return ST_OK;
 }
+
+status_t wire_find(const uint8_t *file, struct span s, uint32_t number, struct wire_field *out,
+                   bool *got) {
+    struct wire w = wire_open(file, s);
+    struct wire_field f;
+    bool more;
+    *got = false;
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &more));
+        if (!more) return ST_OK;
+        if (f.number == number) *out = f, *got = true;
+    }
+}

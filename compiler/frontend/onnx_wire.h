@@ -23,5 +23,8 @@ static inline struct wire wire_open(const uint8_t *file, struct span s) {
 }
 // The next field; *got false at the end. INVALID_ARGUMENT with the byte offset.
 status_t wire_next(struct wire *w, struct wire_field *f, bool *got) MUST_CHECK;
+// The last field of that number in message s (`file` for offsets); *got false when there is none.
+status_t wire_find(const uint8_t *file, struct span s, uint32_t number, struct wire_field *out,
+                   bool *got) MUST_CHECK;
 // One varint from w (packed fields).
 status_t wire_varint(struct wire *w, uint64_t *out) MUST_CHECK;

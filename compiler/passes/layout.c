@@ -14,18 +14,6 @@ static bool is_blocked(const struct hlo_instr *i) {
     return i->shape->layout && i->shape->layout->tile_rank;
 }
 
-static bool max_pool(const struct hlo_instr *i) {
-    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank != 4 ||
-        i->called[0]->root->op != HLO_MAXIMUM)
-        return false;
-    const struct window *w = &HLO_ATTR(i, window)->window;
-    for (int d = 0; d < 4; d++)
-        if (w->v[d].base_dilation != 1 || w->v[d].window_dilation != 1 || w->v[d].pad_low < 0 ||
-            w->v[d].pad_high < 0 || w->v[d].pad_low >= w->v[d].size || (d < 2 && w->v[d].size != 1))
-            return false;
-    return i->operands[1]->op == HLO_CONSTANT && lit_get_f64(i->operands[1]->literal, 0) < -3e38;
-}
-
 // x in the wanted layout: itself, what it was copied from, or a new copy behind it (shared through
 // `copies`).
 static struct hlo_instr *in_layout(struct hlo_computation *c, struct hlo_instr *x, bool want,
@@ -63,7 +51,7 @@ static void assign(struct hlo_computation *c, const struct target *t, struct pma
         if (i->op == HLO_COPY && pmap_has_ptr(copies, i->operands[0])) continue;
         bool conv =
             t->library_accepts(t, i) && t->wants_blocked(t, i, &in, &out) && lib_match(i, &call);
-        bool pool = !conv && max_pool(i) && is_blocked(i->operands[0]);
+        bool pool = !conv && lib_max_pool(i) && is_blocked(i->operands[0]);
         for (int k = 0; k < i->n_operands; k++) {
             struct hlo_instr *x = i->operands[k];
             if (shape_is_tuple(x->shape) || x->shape->rank != 4) continue;

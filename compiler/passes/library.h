@@ -44,6 +44,8 @@ struct lib_call {
 // True when `i` (convolution, dot, or kOutput fusion with one of them as hero) is one library call
 // in this sense; fills *out. No allocation.
 bool lib_match(const struct hlo_instr *i, struct lib_call *out);
+// True when `i` is a max pooling over the two inner dims of a rank-4 value that the library can do.
+bool lib_max_pool(const struct hlo_instr *i);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

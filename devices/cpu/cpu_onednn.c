@@ -91,23 +91,6 @@ static bool dot_ok(const struct hlo_instr *h) {
     return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
 }
 
-static bool max_pool_ok(const struct hlo_instr *i) {
-    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank != 4) return false;
-    const struct hlo_instr *f = i->called[0]->root, *init = i->operands[1];
-    const struct window *w = &HLO_ATTR(i, window)->window;
-    if (f->op != HLO_MAXIMUM || f->operands[0]->op != HLO_PARAMETER ||
-        f->operands[1]->op != HLO_PARAMETER || init->op != HLO_CONSTANT)
-        return false;
-    if (lit_get_f64(init->literal, 0) > -3e38) return false;
-    for (int d = 0; d < 4; d++) {
-        const struct window_dim *v = &w->v[d];
-        if (v->base_dilation != 1 || v->window_dilation != 1 || v->pad_low < 0 || v->pad_high < 0)
-            return false;
-        if (d < 2 && (v->size != 1 || v->stride != 1 || v->pad_low || v->pad_high)) return false;
-        if (v->pad_low >= v->size || v->pad_high >= v->size) return false;
-    }
-    return true;
-}
 static bool reorder_ok(const struct hlo_instr *i) {
     return i->op == HLO_COPY && i->shape->rank >= 3 &&
            !layout_equal(i->shape->layout, i->operands[0]->shape->layout, i->shape->rank);
@@ -146,7 +129,7 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return accepts_call(i) || (shapes_ok(i) && (max_pool_ok(i) || reorder_ok(i)));
+    return accepts_call(i) || (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
 }
 
 // ---- descriptors
@@ -200,10 +183,6 @@ static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_post *p,
     return dnnl_invalid_arguments;
 }
 
-static int leaf_of(const struct hlo_instr *i, const struct hlo_instr *operand) {
-    return lib_operand(i, operand);
-}
-
 static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_memory_desc_t *d) {
     struct onednn_arg *a = &st->args[st->n_args++];
     *a = (struct onednn_arg){.arg = arg, .leaf = leaf};
@@ -246,7 +225,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     st->out_leaf = s->plan->n_in;
     st->out_bytes = s->plan->out[0].size_bytes;
     for (int k = first; c && k < c->n_post; k++) {
-        int leaf = c->post[k].operand ? leaf_of(i, c->post[k].operand) : -1;
+        int leaf = c->post[k].operand ? lib_operand(i, c->post[k].operand) : -1;
         if (c->post[k].kind == LIB_POST_SUM) st->sum_leaf = leaf;
         if (c->post[k].kind != LIB_POST_BIAS) continue;
         dnnl_memory_desc_t d;
@@ -304,7 +283,7 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     dnnl_dims_t stride, dilate, low, high, wdims;
     const struct shape *k = h->operands[1]->shape;
     int64_t g = HLO_ATTR(h, conv)->feature_group_count;
-    int lhs = leaf_of(i, c->lhs), rhs = leaf_of(i, c->rhs), n = 0;
+    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), n = 0;
     bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS, bound = is_bound(x, s, rhs);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     desc_of(i->operands[lhs]->shape, &src);
@@ -341,7 +320,7 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &src);
     if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, rhs, wanted);
     if (!status && has_bias)
-        status = add_arg(st, DNNL_ARG_BIAS, leaf_of(i, c->post[0].operand), &bias);
+        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
     s->flops =
@@ -376,7 +355,8 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
                          struct onednn_state *st) {
     const struct hlo_instr *i = s->plan->instr, *h = c->hero;
     const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    int lhs = leaf_of(i, c->lhs), rhs = leaf_of(i, c->rhs), nb = d->lhs_batch_dims.n, nd = nb + 2;
+    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), nb = d->lhs_batch_dims.n,
+        nd = nb + 2;
     bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
          bound = is_bound(x, s, rhs) && nb == 0;
     dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
@@ -414,7 +394,7 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
     if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &src);
     if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, rhs, wanted);
     if (!status && has_bias)
-        status = add_arg(st, DNNL_ARG_BIAS, leaf_of(i, c->post[0].operand), &bias);
+        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
     s->flops =
@@ -486,7 +466,7 @@ static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
     struct lib_call c;
     RETURN_IF_ERR(ensure_engine());
     s->state = st;
-    if (max_pool_ok(s->plan->instr)) return pool_open(x, s, st);
+    if (lib_max_pool(s->plan->instr)) return pool_open(x, s, st);
     if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");

@@ -27,7 +27,6 @@ const struct target *cpu_target(void) {
     t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
-    t.max_fusion_operands = 32;
     t.library_accepts = cpu_library_accepts;
     t.wants_blocked = cpu_wants_blocked;
     snprintf(id, sizeof id, "cpu:x86-64:%s:block%d:abi%d:cost%d",
