@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena: memory that belongs to a lifetime (request, module, pass scratch, executable). A bump allocator over blocks;
-// nothing is freed singly. Allocation never returns NULL: it aborts the process with a message, so every size that comes
-// from outside must be checked first (see arena_fits and base/span.h sz_mul). With -DARENA_DEBUG (sanitizer builds) each item is one malloc,
-// so ASan sees overruns. Not thread safe: one arena, one thread at a time.
+// arena: memory that belongs to a lifetime (request, module, pass scratch, executable). A bump
+// allocator over blocks; nothing is freed singly. Allocation never returns NULL: it aborts the
+// process with a message, so every size that comes from outside must be checked first (see
+// arena_fits and base/span.h sz_mul). With -DARENA_DEBUG (sanitizer builds) each item is one
+// malloc, so ASan sees overruns. Not thread safe: one arena, one thread at a time.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -20,13 +21,17 @@ void arena_reset(struct arena *a); // as done, keeps one block for reuse
 struct arena *arena_new(void);     // heap object
 void arena_free(struct arena *a);  // NULL is fine
 
-void *arena_alloc(struct arena *a, size_t n) __attribute__((returns_nonnull, malloc, alloc_size(2)));  // 16-byte aligned, uninitialised
-void *arena_zalloc(struct arena *a, size_t n) __attribute__((returns_nonnull, malloc, alloc_size(2))); // zeroed
-void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) __attribute__((returns_nonnull));   // align: power of two
+void *arena_alloc(struct arena *a, size_t n)
+    __attribute__((returns_nonnull, malloc, alloc_size(2))); // 16-byte aligned, uninitialised
+void *arena_zalloc(struct arena *a, size_t n)
+    __attribute__((returns_nonnull, malloc, alloc_size(2))); // zeroed
+void *arena_alloc_aligned(struct arena *a, size_t n, size_t align)
+    __attribute__((returns_nonnull)); // align: power of two
 void *arena_dup(struct arena *a, const void *p, size_t n) __attribute__((returns_nonnull));
 char *arena_strdup(struct arena *a, const char *s) __attribute__((returns_nonnull));
 char *arena_strndup(struct arena *a, const char *s, size_t n) __attribute__((returns_nonnull));
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
+char *arena_printf(struct arena *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), returns_nonnull));
 // Ties a destructor to the arena's life: fn(obj) at done or reset, newest first.
 void arena_link(struct arena *a, void (*fn)(void *obj), void *obj);
 

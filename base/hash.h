@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// hash: SHA-256 (libcrypto) for keys and digests, a fast 64-bit hash for maps. A digest is 32 bytes; its text is 64 lower-case hex digits.
+// hash: SHA-256 (libcrypto) for keys and digests, a fast 64-bit hash for maps. A digest is 32
+// bytes; its text is 64 lower-case hex digits.
 #pragma once
 #include "base/span.h"
 
-struct digest { uint8_t b[32]; };
-struct sha256 { void *ctx; };
+struct digest {
+    uint8_t b[32];
+};
+struct sha256 {
+    void *ctx;
+};
 void sha256_init(struct sha256 *s); // aborts when libcrypto has no SHA-256
 void sha256_add(struct sha256 *s, const void *p, size_t n);
-void sha256_str(struct sha256 *s, struct str t); // length-prefixed, so that adjacent fields cannot run together
+void sha256_str(struct sha256 *s,
+                struct str t); // length-prefixed, so that adjacent fields cannot run together
 void sha256_u64(struct sha256 *s, uint64_t v);
 struct digest sha256_end(struct sha256 *s); // also frees the context
 void sha256_abandon(struct sha256 *s);

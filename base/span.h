@@ -1,21 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// span: views of memory owned by someone else, and overflow-checked size arithmetic for sizes that come from outside.
+// span: views of memory owned by someone else, and overflow-checked size arithmetic for sizes that
+// come from outside.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-struct span { const uint8_t *p; size_t n; }; // bytes, borrowed
-struct str { const char *p; size_t n; };     // text, borrowed, not NUL-terminated
+struct span {
+    const uint8_t *p;
+    size_t n;
+}; // bytes, borrowed
+struct str {
+    const char *p;
+    size_t n;
+}; // text, borrowed, not NUL-terminated
 
-#define STR(lit)  ((struct str){("" lit), sizeof(lit) - 1})
-#define STR_FMT   "%.*s"
+#define STR(lit)   ((struct str){("" lit), sizeof(lit) - 1})
+#define STR_FMT    "%.*s"
 #define STR_ARG(s) (int)(s).n, (s).p
-static inline struct str str_of(const char *z) { return (struct str){z, z ? strlen(z) : 0}; }
-static inline bool str_eq(struct str a, struct str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
-static inline bool str_is(struct str a, const char *z) { return str_eq(a, str_of(z)); }
-static inline bool str_starts(struct str a, const char *z) { size_t n = strlen(z); return a.n >= n && memcmp(a.p, z, n) == 0; }
+static inline struct str str_of(const char *z) {
+    return (struct str){z, z ? strlen(z) : 0};
+}
+static inline bool str_eq(struct str a, struct str b) {
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+static inline bool str_is(struct str a, const char *z) {
+    return str_eq(a, str_of(z));
+}
+static inline bool str_starts(struct str a, const char *z) {
+    size_t n = strlen(z);
+    return a.n >= n && memcmp(a.p, z, n) == 0;
+}
 // True on success; false (and *out untouched) on overflow of int64 or a negative factor.
 static inline bool sz_mul(int64_t a, int64_t b, int64_t *out) {
     int64_t r;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// store: content-addressed files under a folder: DIR/<kind>/<aa>/<64 hex>. Two kinds of key: blobs are named by the SHA-256 of their own bytes;
-// entries (executables) are named by a key chosen by the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp,
-// fsync, rename: a reader sees a whole file or none. Every entry read checks the digest; a damaged one moves to DIR/quarantine and
-// reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call from the thread pool, or where blocking is fine. Thread compatible: one store object may
-// be used by several threads; two processes on one folder are kept apart by a lock file (store_open fails with FAILED_PRECONDITION).
+// store: content-addressed files under a folder: DIR/<kind>/<aa>/<64 hex>. Two kinds of key: blobs
+// are named by the SHA-256 of their own bytes; entries (executables) are named by a key chosen by
+// the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp, fsync,
+// rename: a reader sees a whole file or none. Every entry read checks the digest; a damaged one
+// moves to DIR/quarantine and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call
+// from the thread pool, or where blocking is fine. Thread compatible: one store object may be used
+// by several threads; two processes on one folder are kept apart by a lock file (store_open fails
+// with FAILED_PRECONDITION).
 #pragma once
 #include "base/hash.h"
 #include "base/status.h"
@@ -11,31 +14,38 @@
 struct store;
 enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_KIND_COUNT };
 
-// budget_bytes: soft cap over all kinds that may be evicted (executables), 0 = none. Makes the folder (0700), takes the lock, checks the schema version.
+// budget_bytes: soft cap over all kinds that may be evicted (executables), 0 = none. Makes the
+// folder (0700), takes the lock, checks the schema version.
 status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) MUST_CHECK;
 void store_close(struct store *s);
 const char *store_dir(const struct store *s);
 
 // Streaming write of a blob whose digest is not known yet. One writer, one thread at a time.
 struct store_writer;
-status_t store_write_begin(struct store *s, enum store_kind kind, struct store_writer **out) MUST_CHECK;
-status_t store_write(struct store_writer *w, const void *p, size_t n) MUST_CHECK; // RESOURCE_EXHAUSTED on ENOSPC
+status_t store_write_begin(struct store *s, enum store_kind kind,
+                           struct store_writer **out) MUST_CHECK;
+status_t store_write(struct store_writer *w, const void *p,
+                     size_t n) MUST_CHECK; // RESOURCE_EXHAUSTED on ENOSPC
 int64_t store_write_bytes(const struct store_writer *w);
 // Fsync and rename to its digest (already there = fine). Takes w, also on failure.
 status_t store_write_end(struct store_writer *w, struct digest *out_digest) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine
 
 // Whole entry under a key. Payload copied to the file with its digest in front.
-status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p, size_t n) MUST_CHECK;
-// Opens read-only. Blobs: the file itself (the digest is checked only with `verify`). Entries: payload starts at *out_offset, digest always checked.
-// Caller closes the fd. NOT_FOUND, DATA_LOSS (then quarantined).
-status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key, bool verify, int *out_fd, int64_t *out_offset,
-                       int64_t *out_size) MUST_CHECK;
+status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,
+                   size_t n) MUST_CHECK;
+// Opens read-only. Blobs: the file itself (the digest is checked only with `verify`). Entries:
+// payload starts at *out_offset, digest always checked. Caller closes the fd. NOT_FOUND, DATA_LOSS
+// (then quarantined).
+status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key, bool verify,
+                       int *out_fd, int64_t *out_offset, int64_t *out_size) MUST_CHECK;
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);
-// Removes least recently used, unpinned executables until the budget holds. Called by store_put too.
+// Removes least recently used, unpinned executables until the budget holds. Called by store_put
+// too.
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) MUST_CHECK;
 int64_t store_bytes(struct store *s);
-typedef void (*store_list_fn)(void *ctx, enum store_kind kind, struct digest key, int64_t bytes, int64_t mtime_wall_ns, bool pinned);
+typedef void (*store_list_fn)(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+                              int64_t mtime_wall_ns, bool pinned);
 status_t store_list(struct store *s, enum store_kind kind, store_list_fn fn, void *ctx) MUST_CHECK;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// str: a growing text builder, and scanners that check. The builder is malloc-backed, always NUL-terminated, and aborts on out of memory
-// (cap it with strbuf_limit for text whose size comes from outside: beyond the limit it drops text and sets `truncated`).
+// str: a growing text builder, and scanners that check. The builder is malloc-backed, always
+// NUL-terminated, and aborts on out of memory (cap it with strbuf_limit for text whose size comes
+// from outside: beyond the limit it drops text and sets `truncated`).
 #pragma once
 #include "base/span.h"
 #include <stdarg.h>
 
-struct strbuf { char *p; size_t n, cap, limit; bool truncated; }; // zero-initialise
+struct strbuf {
+    char *p;
+    size_t n, cap, limit;
+    bool truncated;
+}; // zero-initialise
 void strbuf_done(struct strbuf *b);
 void strbuf_clear(struct strbuf *b); // keeps the memory
 void strbuf_limit(struct strbuf *b, size_t max_bytes);
@@ -14,14 +19,16 @@ void strbuf_puts(struct strbuf *b, const char *z);
 void strbuf_putc(struct strbuf *b, char c);
 void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap);
-void strbuf_json_str(struct strbuf *b, struct str s); // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD
-char *strbuf_take(struct strbuf *b);                  // the text, caller frees; leaves the builder empty. Never NULL
-const char *strbuf_cstr(const struct strbuf *b);      // "" when empty
+void strbuf_json_str(struct strbuf *b,
+                     struct str s);  // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD
+char *strbuf_take(struct strbuf *b); // the text, caller frees; leaves the builder empty. Never NULL
+const char *strbuf_cstr(const struct strbuf *b); // "" when empty
 
 // Whole-string number scanners: true and *out on success; false on junk, overflow or empty.
 bool str_to_i64(struct str s, int64_t *out);
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
-// Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is left.
+// Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is
+// left.
 bool str_cut(struct str *s, char sep, struct str *head);
 struct str str_trim(struct str s);

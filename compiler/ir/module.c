@@ -359,18 +359,24 @@ void hlo_remove_instr(struct hlo_instr *i) {
 
 int hlo_remove_dead(struct hlo_computation *c) {
     int n = 0;
+    struct pmap waits = {0}; // instruction -> how many wait for it (control predecessors)
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        for (size_t k = 0; k < i->control_preds.n; k++) {
+            struct hlo_instr *p = i->control_preds.v[k];
+            pmap_put_ptr(&waits, p, (void *)((uintptr_t)pmap_get_ptr(&waits, p) + 1));
+        }
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         prev = i->prev;
         bool keep = i->users.n || i == c->root || i->op == HLO_PARAMETER || hlo_has_effect(i);
-        if (keep) continue;
-        bool ordered = false; // something waits for it
-        for (const struct hlo_instr *u = i->next; u && !ordered; u = u->next)
-            for (size_t k = 0; k < u->control_preds.n; k++)
-                ordered |= u->control_preds.v[k] == i;
-        if (ordered) continue;
+        if (keep || pmap_get_ptr(&waits, i)) continue;
+        for (size_t k = 0; k < i->control_preds.n; k++) {
+            struct hlo_instr *p = i->control_preds.v[k];
+            pmap_put_ptr(&waits, p, (void *)((uintptr_t)pmap_get_ptr(&waits, p) - 1));
+        }
         hlo_remove_instr(i);
         n++;
     }
+    pmap_done(&waits);
     return n;
 }
 
