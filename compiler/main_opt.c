@@ -17,10 +17,23 @@ static const char usage[] =
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
     "tests/ops/README.md)\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
-    "  --passes a,b,c        run these passes in order, verifying after each\n"
-    "  --target NAME         cpu-avx512 or cpu-avx2: a library that takes every f32 call\n"
+    "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
+    "@main\n"
+    "                        are the lists a compile runs (compiler/pipeline.c)\n"
+    "  --disable-pass=a,b    leave these passes out\n"
+    "  --disable-rule=a,b    leave these rules of algsimp out\n"
+    "  --explain-fusion      print each decision of the passes that fuse: producer, consumer, "
+    "fused or why not\n"
+    "  --explain-rules       print each rewrite of algsimp: rule, instruction, what stands for it\n"
+    "  --dump-passes[=RE]    print the module after each pass whose name matches RE (default: "
+    "all)\n"
+    "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"
+    "  --stage=STAGE         print hlo (default), kir (kernels), llvm (kernels, optimised) or "
+    "plan\n"
+    "  --target=NAME         cpu-avx512 or cpu-avx2: a library that takes every f32 call\n"
     "  --strict              strict precision\n"
     "  --list-passes         the table of passes, as Markdown\n"
+    "  --list-rules          the table of algsimp's rules, as Markdown\n"
     "  --no-output           parse and verify only\n"
     "Exit codes: 0 ok, 1 results differ, 2 usage, 3 module refused.\n";
 
@@ -35,11 +48,34 @@ static status_t read_file(const char *path, struct strbuf *out) {
     return err ? st_errno(err, path) : ST_OK;
 }
 
+// Options with a value: --name=VALUE.
+static bool take_value(const char *arg, struct opt_options *o) {
+    const struct {
+        const char *name;
+        const char **to;
+    } table[] = {{"--passes=", &o->passes},
+                 {"--target=", &o->target},
+                 {"--bind=", &o->bind},
+                 {"--disable-pass=", &o->disable_passes},
+                 {"--disable-rule=", &o->disable_rules},
+                 {"--dump-passes=", &o->dump_passes},
+                 {"--dump-to=", &o->dump_to},
+                 {"--stage=", &o->stage}};
+    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
+        size_t n = strlen(table[k].name);
+        if (strncmp(arg, table[k].name, n) != 0) continue;
+        *table[k].to = arg + n;
+        return true;
+    }
+    return false;
+}
+
 int main(int argc, char **argv) {
     struct opt_options o = {.print = true};
     for (int k = 1; k < argc; k++) {
         const char *arg = argv[k];
         if (strcmp(arg, "--help") == 0) return fputs(usage, stdout) < 0;
+        if (take_value(arg, &o)) continue;
         if (strcmp(arg, "--canonical") == 0)
             o.canonical = true;
         else if (strcmp(arg, "--hash") == 0)
@@ -52,10 +88,14 @@ int main(int argc, char **argv) {
             o.print = false;
         else if (strcmp(arg, "--bind") == 0 && k + 1 < argc)
             o.bind = argv[++k];
-        else if (strncmp(arg, "--passes=", 9) == 0)
-            o.passes = arg + 9;
-        else if (strncmp(arg, "--target=", 9) == 0)
-            o.target = arg + 9;
+        else if (strcmp(arg, "--dump-passes") == 0)
+            o.dump_passes = "";
+        else if (strcmp(arg, "--explain-fusion") == 0)
+            o.explain_fusion = true;
+        else if (strcmp(arg, "--explain-rules") == 0)
+            o.explain_rules = true;
+        else if (strcmp(arg, "--list-rules") == 0)
+            o.list_rules = true;
         else if (strcmp(arg, "--strict") == 0)
             o.strict = true;
         else if (strcmp(arg, "--list-passes") == 0)
@@ -65,7 +105,9 @@ int main(int argc, char **argv) {
         else
             o.path = arg;
     }
-    if (o.list_passes) return opt_list_passes(), 0;
+    if (o.list_passes) opt_list_passes();
+    if (o.list_rules) opt_list_rules();
+    if (o.list_passes || o.list_rules) return 0;
     if (!o.path) return fputs(usage, stderr), 2;
     struct strbuf text = {0};
     status_t st = read_file(o.path, &text);

@@ -19,3 +19,13 @@ status_t pipeline_prepare(struct hlo_module *m, struct pass_ctx *p) {
 status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) {
     return pass_run_list(m, fuse_main, 1, p);
 }
+
+status_t pipeline_run(const char *name, struct hlo_module *m, struct pass_ctx *p) {
+    static const struct {
+        const char *name;
+        status_t (*run)(struct hlo_module *m, struct pass_ctx *p);
+    } lists[] = {{"whole", pipeline_whole}, {"prepare", pipeline_prepare}, {"main", pipeline_main}};
+    for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
+        if (strcmp(name, lists[k].name) == 0) return lists[k].run(m, p);
+    return st_new(ST_INVALID_ARGUMENT, "no list of passes is called '@%s'", name);
+}

@@ -3,16 +3,16 @@
 // changes nothing.
 #include "compiler/passes/rules.h"
 
-struct rule {
-    const char *name;
-    rule_fn fn;
-};
 static const struct rule table[] = {
-#define RULE(name, doc) {#name, rule_##name},
+#define RULE(name, doc) {#name, rule_##name, doc},
 #include "compiler/passes/rules.def"
 #undef RULE
 };
 enum { N_RULES = sizeof table / sizeof table[0], MAX_SWEEPS = 10 };
+const struct rule *rule_table(int *n) {
+    *n = N_RULES;
+    return table;
+}
 
 static void find_disabled(const char *list, bool *off) {
     struct str all = str_of(list ? list : ""), item;
@@ -22,7 +22,8 @@ static void find_disabled(const char *list, bool *off) {
 }
 
 // Tries the rules on i; true when it was replaced.
-static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off) {
+static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off,
+                    const struct pass_trace *t) {
     struct hlo_computation *c = i->parent;
     r->b.op_type = i->op_type;
     r->b.op_name = i->op_name;
@@ -34,6 +35,7 @@ static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off) {
             hlo_move_before(n, i);
         }
         if (!with || with == i || !hb_ok(&r->b)) continue;
+        if (t && t->rule) t->rule(t->ctx, table[k].name, i, with);
         hlo_replace_uses(i, with);
         hlo_remove_instr(i);
         return true;
@@ -50,7 +52,7 @@ status_t pass_algsimp(struct hlo_module *m, struct pass_ctx *p) {
         for (int sweep = 0; changed && sweep < MAX_SWEEPS; sweep++) {
             changed = false;
             HLO_EACH_INSTR(i, c)
-            if (i->n_operands && rewrite(&r, i, off)) changed = true;
+            if (i->n_operands && rewrite(&r, i, off, p->trace)) changed = true;
             p->changed |= changed;
         }
         RETURN_IF_ERR(hb_end(&r.b));

@@ -31,16 +31,19 @@ static bool can_root(const struct hlo_instr *i) {
     return elementwise(i) || (i->op == HLO_REDUCE && i->n_operands == 2 && plain(i));
 }
 
-static bool fits(const struct group *g, const struct hlo_instr *p) {
-    if (free_to_copy(p)) return true;
-    if (!elementwise(p) || p->parent->root == p) return false;
+// Why p stays outside; NULL when it may come in.
+static const char *keeps_out(const struct group *g, const struct hlo_instr *p) {
+    if (free_to_copy(p)) return NULL;
+    if (!elementwise(p)) return "it is not elementwise";
+    if (p->parent->root == p) return "it is a result of the computation";
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
-        if (!in_group(g, u)) return false;
-        if (u->op == HLO_BROADCAST || (u->op == HLO_REDUCE && u->operands[0] != p))
-            return false; // would be computed again for each element, or is an initial value
+        if (!in_group(g, u)) return "it has a user outside, and nothing is computed twice";
+        if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
+        if (u->op == HLO_REDUCE && u->operands[0] != p)
+            return "it is the reduction's initial value";
     }
-    return true;
+    return NULL;
 }
 
 static void grow(struct group *g) {
@@ -49,7 +52,7 @@ static void grow(struct group *g) {
         for (int k = 0; k < g->n && !more; k++)
             for (int j = 0; j < g->v[k]->n_operands && !more; j++) {
                 struct hlo_instr *p = g->v[k]->operands[j];
-                if (g->n == MAX_MEMBERS || in_group(g, p) || !fits(g, p)) continue;
+                if (g->n == MAX_MEMBERS || in_group(g, p) || keeps_out(g, p)) continue;
                 g->v[g->n++] = p;
                 more = true;
             }
@@ -68,7 +71,21 @@ static void in_list_order(struct group *g) {
         }
 }
 
-static status_t fuse(struct hlo_computation *c, const struct target *t, bool *changed) {
+static void tell(const struct pass_ctx *p, const struct group *g) {
+    if (!p->trace) return;
+    for (int k = 0; k < g->n; k++)
+        for (int j = 0; j < g->v[k]->n_operands; j++) {
+            const struct hlo_instr *x = g->v[k]->operands[j];
+            if (x->op == HLO_CONSTANT || x->op == HLO_PARAMETER) continue;
+            const char *why = in_group(g, x)        ? NULL
+                              : g->n == MAX_MEMBERS ? "the fusion is full"
+                                                    : keeps_out(g, x);
+            pass_tell_fusion(p, x, g->v[k], why);
+        }
+}
+
+static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
+    const struct target *t = p->target;
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         struct group g = {.v = {i}, .n = 1};
         struct hlo_instr *f;
@@ -77,11 +94,12 @@ static status_t fuse(struct hlo_computation *c, const struct target *t, bool *ch
             (t->library_accepts && t->library_accepts(t, i)))
             continue;
         grow(&g);
+        tell(p, &g);
         if (g.n < 2) continue;
         in_list_order(&g);
         RETURN_IF_ERR(
             fusion_make(g.v, g.n, i->op == HLO_REDUCE ? FUSION_INPUT : FUSION_LOOP, i, &f));
-        *changed = true;
+        p->changed = true;
         // The root is dead now, and members that had no other user with it: members come before it
         // in the list, so removing them from the end is safe.
         prev = f->prev;
@@ -107,6 +125,6 @@ status_t pass_fuse_loop(struct hlo_module *m, struct pass_ctx *p) {
         if (!c->fusion && !scalar) avec_push(&p->scratch, &bodies, c);
     }
     for (size_t k = 0; k < bodies.n; k++)
-        RETURN_IF_ERR(fuse(bodies.v[k], p->target, &p->changed));
+        RETURN_IF_ERR(fuse(bodies.v[k], p));
     return ST_OK;
 }

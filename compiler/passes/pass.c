@@ -36,6 +36,7 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     struct pass_stat s = {.name = pass->name, .instrs_before = hlo_count(m).total};
     int64_t start = clock_ns();
     p->changed = false;
+    p->running = pass->name;
     status_t st = pass->fn(m, p);
     arena_reset(&p->scratch);
     s.ns = clock_ns() - start;

@@ -5,10 +5,22 @@
 #include "compiler/compile.h"
 #include "compiler/ir/ir.h"
 
+// What a pass says of its decisions, for `hlo-opt --explain-fusion` and `--explain-rules`; both may
+// be NULL. Called while the graph is whole: the instructions may be read.
+struct pass_trace {
+    void *ctx;
+    // why_not NULL = fused. A decision is told once, when it is final.
+    void (*fusion)(void *ctx, const char *pass, const struct hlo_instr *producer,
+                   const struct hlo_instr *consumer, const char *why_not);
+    void (*rule)(void *ctx, const char *rule, const struct hlo_instr *i,
+                 const struct hlo_instr *with);
+};
 struct pass_ctx {
     const struct compile_options *opt;
     const struct target *target;
     const struct compile_observer *obs; // or NULL
+    const struct pass_trace *trace;     // or NULL
+    const char *running;                // name of the pass
     struct arena scratch;               // reset after each pass
     VEC(struct pass_stat) stats;        // in `keep`
     struct arena *keep;
@@ -20,6 +32,11 @@ struct pass {
     pass_fn fn;
     const char *doc;
 };
+static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_instr *producer,
+                                    const struct hlo_instr *consumer, const char *why_not) {
+    if (p->trace && p->trace->fusion)
+        p->trace->fusion(p->trace->ctx, p->running, producer, consumer, why_not);
+}
 const struct pass *pass_find(struct str name); // NULL if unknown
 const struct pass *pass_table(int *n);
 // Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that

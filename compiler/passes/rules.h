@@ -15,3 +15,11 @@ typedef struct hlo_instr *(*rule_fn)(struct rule_ctx *r, struct hlo_instr *i);
 #define RULE(name, doc) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);
 #include "compiler/passes/rules.def"
 #undef RULE
+
+// The table, for lists and options.
+struct rule {
+    const char *name;
+    rule_fn fn;
+    const char *doc;
+};
+const struct rule *rule_table(int *n);
