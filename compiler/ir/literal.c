@@ -271,8 +271,19 @@ uint64_t lit_hash(const struct literal *l) {
     return h;
 }
 
+// A shape that may outlive the arena of the original.
+static const struct shape *own_shape(struct arena *a, const struct shape *s) {
+    struct shape *r = arena_dup(a, s, sizeof *s);
+    r->dims = s->rank ? arena_dup_array(a, s->dims, s->rank) : NULL;
+    r->dynamic = s->dynamic ? arena_dup_array(a, s->dynamic, s->rank) : NULL;
+    r->layout = s->layout ? arena_dup(a, s->layout, sizeof *s->layout) : NULL;
+    if (s->n_elems) r->elems = arena_array(a, const struct shape *, s->n_elems);
+    for (int k = 0; k < s->n_elems; k++)
+        r->elems[k] = own_shape(a, s->elems[k]);
+    return r;
+}
 struct literal *lit_clone(struct arena *a, const struct literal *l) {
-    struct literal *r = lit_new(a, l->shape);
+    struct literal *r = lit_new(a, own_shape(a, l->shape));
     for (int k = 0; k < l->shape->n_elems; k++)
         r->elems[k] = lit_clone(a, l->elems[k]);
     if (!shape_is_tuple(l->shape) && l->size_bytes) memcpy(r->data, l->data, l->size_bytes);
