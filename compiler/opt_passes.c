@@ -40,7 +40,6 @@ status_t opt_target(const char *name, struct target *out) {
                            .vector_bits = avx2 ? 256 : 512,
                            .conv_block = avx2 ? 8 : 16,
                            .threads = 2,
-                           .max_fusion_operands = 32,
                            .library_accepts = takes_all,
                            .wants_blocked = wants_all};
     return ST_OK;
