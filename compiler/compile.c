@@ -48,7 +48,7 @@ static status_t make_code(struct executable *e, const struct target *t,
     RETURN_IF_ERR(codegen_module(e->arena, e->main, t, opt->precision, NULL, NULL, &e->kernels));
     // Prepare runs once a weight set: small values are cheaper to evaluate than to compile.
     struct target once = *t;
-    once.min_kernel_elements = 16384;
+    if (once.min_kernel_elements < 16384) once.min_kernel_elements = 16384;
     RETURN_IF_ERR(codegen_module(e->arena, e->prepare, &once, opt->precision, NULL, NULL,
                                  &e->prepare_kernels));
     add_stat(p, "codegen", clock_ns() - start, e->main);

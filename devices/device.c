@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry.
+// The registry, and the check that every device's caller makes.
 #include "devices/device.h"
+
+#include "proto/hlod.pb-c.h"
 
 #define DEVICE(kind, vt) extern const struct dev_vtable vt;
 #include "devices/devices.def"
@@ -11,17 +13,62 @@ static const struct dev_vtable *const table[] = {
 #undef DEVICE
 };
 
-status_t dev_open(const char *kind, struct device **out) {
+status_t dev_open(const char *spec, struct device **out) {
+    size_t n = strcspn(spec, ":");
     struct strbuf b = {0};
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
-        if (strcmp(kind, table[k]->kind) == 0) {
+        if (strlen(table[k]->kind) == n && memcmp(spec, table[k]->kind, n) == 0) {
             strbuf_done(&b);
-            return table[k]->open(out);
+            return st_note(table[k]->open(spec[n] ? spec + n + 1 : "", out), "device '%s'", spec);
         }
         strbuf_printf(&b, " %s", table[k]->kind);
     }
-    status_t st =
-        st_new(ST_NOT_FOUND, "no device kind is called '%s'; there are:%s", kind, strbuf_cstr(&b));
+    status_t st = st_new(ST_NOT_FOUND, "no device kind is called '%.*s'; there are:%s", (int)n,
+                         spec, strbuf_cstr(&b));
     strbuf_done(&b);
     return st;
+}
+
+static bool same_shape(const struct shape *want, const struct dev_tensor *t) {
+    bool same = dtype_from_name(str_of(t->dtype)) == want->dtype && t->rank == want->rank;
+    for (int d = 0; same && d < t->rank; d++)
+        same = t->dims[d] == want->dims[d];
+    return same;
+}
+
+static status_t mismatch(const struct hlo_instr *p, const struct dev_tensor *t) {
+    struct arena a = {0};
+    struct strbuf dims = {0};
+    for (int d = 0; d < t->rank; d++)
+        strbuf_printf(&dims, "%s%lld", d ? "," : "", (long long)t->dims[d]);
+    status_t st = st_reason(
+        st_new(ST_INVALID_ARGUMENT, "input '%s': expected %s, %lld bytes; found %s[%s], %zu bytes",
+               p->name, shape_text(&a, p->shape), (long long)shape_bytes(p->shape), t->dtype,
+               strbuf_cstr(&dims), t->data.n),
+        dtype_from_name(str_of(t->dtype)) == p->shape->dtype
+            ? HLOD__V1__REASON__REASON_SHAPE_MISMATCH
+            : HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
+    strbuf_done(&dims);
+    arena_done(&a);
+    return st;
+}
+
+status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, int n) {
+    const struct hlo_computation *m = x->exe->main->entry;
+    int want = 0;
+    for (size_t k = 0; k < m->params.n; k++)
+        want += m->params.v[k]->param_kind == PARAM_INPUT;
+    if (n != want)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "%d inputs given, the executable takes %d", n, want),
+            n < want ? HLOD__V1__REASON__REASON_MISSING_INPUT
+                     : HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+    for (size_t k = 0, i = 0; k < m->params.n; k++) {
+        const struct hlo_instr *p = m->params.v[k];
+        if (p->param_kind != PARAM_INPUT) continue;
+        const struct dev_tensor *t = &in[i++];
+        if (!same_shape(p->shape, t) || (int64_t)t->data.n != shape_bytes(p->shape))
+            return mismatch(p, t);
+    }
+    return ST_OK;
 }

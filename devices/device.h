@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // device: runs executables. One device client a worker process. Life: dev_open -> dev_load ->
-// dev_prepare -> dev_run ... -> dev_unload -> dev_close. All functions are called on the run
-// thread; dev_target may be called from any thread.
+// dev_prepare -> dev_run ... -> dev_release -> dev_unload -> dev_close. Several executables may be
+// loaded, several weight sets prepared for each, and they are let go of in any order that keeps a
+// set's executable and an executable's device. Calls are synchronous; one thread calls at a time
+// (a worker's run thread); dev_target and dev_attributes may be called from any thread at any time,
+// and dev_run.cancel is set from any. A call that fails leaves nothing behind.
+//
+// UNAVAILABLE from any call means that the device itself is lost: every later load, prepare and
+// run fails the same way; the owner releases what it has and opens it anew (a worker ends itself).
+// RESOURCE_EXHAUSTED means the device's memory: the same call may succeed once others are gone.
+// There are no device-resident inputs and outputs (yet), so nothing is donated and nothing is
+// asynchronous here: what runs beside it is the worker's loop.
+//
+// tests/conform/device_test.c holds every device of devices.def to this page.
 //     struct device *d; struct dev_exe *x; struct dev_weights *w;
 //     RETURN_IF_ERR(dev_open("cpu", &d));
 //     RETURN_IF_ERR(dev_load(d, exe, &x));
@@ -23,6 +34,11 @@ struct dev_weights {
     int64_t bytes;
 }; // bytes resident on the device
 
+struct dev_attributes {
+    int64_t memory_bytes;    // for executables, prepared weights and what runs; > 0
+    const char *description; // for people; the device's
+};
+
 struct dev_run {
     const void *const *in; // [inputs] host memory in signature order, dense row-major,
                            // element-aligned; borrowed for the call
@@ -32,35 +48,61 @@ struct dev_run {
     const volatile bool *cancel; // or NULL: checked between steps
 };
 struct dev_stats {
-    int64_t arena_bytes, resident_bytes, runs, reference_steps;
+    int64_t arena_bytes; // working memory of a run
+    int64_t resident_bytes;
+    int64_t runs;            // that succeeded
+    int64_t busy_ns;         // their time, by the device's clock (the simulated one may be virtual)
+    int64_t reference_steps; // of all runs: how often the reference evaluator stood in
+};
+// A tensor as it came, before anything is known about it.
+struct dev_tensor {
+    const char *dtype;
+    int32_t rank;
+    const int64_t *dims;
+    struct span data;
 };
 
 // Every slot is required.
 struct dev_vtable {
     const char *kind;
-    status_t (*open)(struct device **out);
-    void (*close)(struct device *d);
+    // options: what follows "KIND:" in the spec, KEY=VALUE joined by ':'; "" = defaults.
+    // INVALID_ARGUMENT for one that the kind does not have.
+    status_t (*open)(const char *options, struct device **out);
+    void (*close)(struct device *d); // all executables must be unloaded before
+    // What the compiler must know; the same for every device of the kind in this process, whatever
+    // its options: a compile worker asks its own.
     const struct target *(*target)(struct device *d);
+    struct dev_attributes (*attributes)(struct device *d);
+    // FAILED_PRECONDITION when the executable is for another target.
     status_t (*load)(struct device *d, struct executable *exe,
                      struct dev_exe **out); // takes exe, also on failure
     void (*unload)(struct dev_exe *x);      // prepared sets must be released before
     // weights[k] = bytes of manifest entry k (possibly unaligned, read-only); entries the
-    // executable does not use may be empty.
+    // executable does not use may be empty. INVALID_ARGUMENT names one that is missing or has the
+    // wrong size. Borrowed for the call.
     status_t (*prepare)(struct dev_exe *x, const struct span *weights, int n,
                         struct dev_weights **out);
     void (*release)(struct dev_weights *w);
-    // CANCELLED when r->cancel; INVALID_ARGUMENT never: the caller has checked shapes.
+    // CANCELLED when r->cancel; INVALID_ARGUMENT never: the caller has checked shapes
+    // (dev_check_inputs). On failure the outputs hold anything.
     status_t (*run)(struct dev_exe *x, struct dev_weights *w, const struct dev_run *r);
     struct dev_stats (*stats)(const struct dev_exe *x);
     // How each step of main runs, for `hlo inspect --stage plan`: appends text.
     void (*explain)(const struct dev_exe *x, struct strbuf *out);
 };
-status_t dev_open(const char *kind, struct device **out) MUST_CHECK; // NOT_FOUND lists the kinds
+// spec: "cpu", "sim:latency_us=500". NOT_FOUND lists the kinds.
+status_t dev_open(const char *spec, struct device **out) MUST_CHECK;
+// Is this what the executable takes: count, element types, shapes, sizes in bytes? The error names
+// the first input that is not, what was expected and what was found. Thread: any.
+status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, int n) MUST_CHECK;
 static inline void dev_close(struct device *d) {
     if (d) d->vt->close(d);
 }
 static inline const struct target *dev_target(struct device *d) {
     return d->vt->target(d);
+}
+static inline struct dev_attributes dev_attributes(struct device *d) {
+    return d->vt->attributes(d);
 }
 static inline MUST_CHECK status_t dev_load(struct device *d, struct executable *e,
                                            struct dev_exe **out) {

@@ -9,17 +9,20 @@
 #include "devices/worker.h"
 
 int main(int argc, char **argv) {
-    struct worker_options o = {.role = "", .device = "cpu", .fd = -1};
+    struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1};
     for (int k = 1; k < argc; k++) {
         if (strncmp(argv[k], "--role=", 7) == 0)
             o.role = argv[k] + 7;
         else if (strncmp(argv[k], "--device=", 9) == 0)
             o.device = argv[k] + 9;
+        else if (strncmp(argv[k], "--name=", 7) == 0)
+            o.name = argv[k] + 7;
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
     }
     if (o.fd < 0 || (strcmp(o.role, "compile") != 0 && strcmp(o.role, "device") != 0)) {
-        fputs("hlod-worker is started by hlod: --role=compile|device --device=KIND --fd=N\n",
+        fputs("hlod-worker is started by hlod: --role=compile|device --device=SPEC --name=NAME "
+              "--fd=N\n",
               stderr);
         return 2;
     }

@@ -3,9 +3,12 @@
 // mutex; everything else belongs to one of them.
 #include "devices/worker.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "compiler/codegen/abi.h"
@@ -19,25 +22,43 @@ struct worker {
     pthread_cond_t more;
     struct call *first, *last, *running;
     bool closing;
+    _Atomic bool lost;
 };
 
 // ---- calls
 
+// Each descriptor is mapped once and whole, however many blobs lie in it.
+static status_t map_fd(struct call *c, uint32_t fd, struct span *out) {
+    struct span *m = &c->maps[fd - 1];
+    struct stat sb;
+    if (!m->p) {
+        uint8_t *p;
+        void *base;
+        size_t bytes;
+        if (fstat(c->fds[fd - 1], &sb)) return st_errno(errno, "a descriptor of the request");
+        RETURN_IF_ERR(frame_map(c->fds[fd - 1], 0, (int64_t)sb.st_size, false, &p, &base, &bytes));
+        *m = (struct span){p, bytes};
+    }
+    *out = *m;
+    return ST_OK;
+}
+
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) {
-    uint8_t *p;
+    struct span all = {0};
     *out = (struct span){0};
     if (!b || (b->fd == 0 && b->inline_bytes.len == 0)) return ST_OK;
     if (b->fd == 0) {
         *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
         return ST_OK;
     }
-    if ((int)b->fd > c->n_fds || c->n_maps == FRAME_MAX_FDS * 2)
+    if ((int64_t)b->fd > c->n_fds)
         return st_new(ST_INTERNAL, "a blob names descriptor %u of %d", b->fd, c->n_fds);
     if (b->size == 0) return ST_OK;
-    RETURN_IF_ERR(frame_map(c->fds[b->fd - 1], (int64_t)b->offset, (int64_t)b->size, false, &p,
-                            &c->maps[c->n_maps], &c->map_bytes[c->n_maps]));
-    c->n_maps++;
-    *out = (struct span){p, (size_t)b->size};
+    RETURN_IF_ERR(map_fd(c, b->fd, &all));
+    if (b->offset > all.n || b->size > all.n - b->offset)
+        return st_new(ST_INTERNAL, "a blob of %llu bytes at %llu in a descriptor of %zu",
+                      (unsigned long long)b->size, (unsigned long long)b->offset, all.n);
+    *out = (struct span){all.p + b->offset, (size_t)b->size};
     return ST_OK;
 }
 
@@ -74,6 +95,10 @@ Hlod__Wire__Status *call_status(struct call *c, status_t st) {
     s->code = (int32_t)st_code(st);
     s->message = arena_strdup(&c->arena, st_message(st));
     s->reason = st_get_reason(st);
+    if (st_code(st) == ST_UNAVAILABLE) { // device.h: the device is lost
+        c->device_lost = true;
+        s->reason = HLOD__V1__REASON__REASON_WORKER_LOST;
+    }
     st_drop(st);
     return s;
 }
@@ -97,8 +122,8 @@ void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
 
 static void call_free(struct call *c) {
     if (c->request) protobuf_c_message_free_unpacked(c->request, NULL);
-    for (int k = 0; k < c->n_maps; k++)
-        frame_unmap(c->maps[k], c->map_bytes[k]);
+    for (int k = 0; k < c->n_fds; k++)
+        frame_unmap((void *)(uintptr_t)c->maps[k].p, c->maps[k].n);
     for (int k = 0; k < c->n_fds; k++)
         if (c->fds[k] >= 0) close(c->fds[k]);
     for (int k = 0; k < c->n_reply_fds; k++)
@@ -146,6 +171,10 @@ static void *run_thread(void *arg) {
         if (!c) return NULL;
         ProtobufCMessage *reply = dispatch(w, c);
         if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+        if (c->device_lost) { // a new process has a new device; the loop thread sees the end
+            w->lost = true;
+            shutdown(w->opt->fd, SHUT_RDWR);
+        }
         pthread_mutex_lock(&w->mutex);
         w->running = NULL;
         pthread_mutex_unlock(&w->mutex);
@@ -241,7 +270,6 @@ static void say_hello(struct worker *w) {
 #include "compiler/frontend/frontends.def"
 #undef FRONTEND
     };
-    char name[64];
     for (int k = 0; k < 2; k++) {
         formats[k].name = (char *)(uintptr_t)names[k][0];
         formats[k].media_type = (char *)(uintptr_t)names[k][1];
@@ -255,12 +283,12 @@ static void say_hello(struct worker *w) {
     h.formats = list;
     if (w->device_role) {
         const struct target *t = dev_target(w->dev);
-        snprintf(name, sizeof name, "%s:0", t->kind);
+        struct dev_attributes at = dev_attributes(w->dev);
         h.device_kind = (char *)(uintptr_t)t->kind;
-        h.device_name = name;
+        h.device_name = (char *)(uintptr_t)w->opt->name;
         h.target_id = (char *)(uintptr_t)t->id;
-        h.description = (char *)(uintptr_t)t->id;
-        h.memory_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+        h.description = (char *)(uintptr_t)at.description;
+        h.memory_bytes = at.memory_bytes;
         h.threads = t->threads;
     }
     send_message(w, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
@@ -295,6 +323,7 @@ status_t worker_serve(const struct worker_options *o) {
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     say_hello(&w);
     status_t st = read_frames(&w);
+    if (w.lost) return st_new(ST_UNAVAILABLE, "device '%s' is lost", o->name);
     // The daemon is gone: what still runs has nobody to answer to.
     _exit(st ? 1 : 0);
 }

@@ -6,7 +6,9 @@
 #pragma once
 #include "base/status.h"
 struct worker_options {
-    const char *role, *device;
+    const char *role;
+    const char *device; // spec: KIND[:OPTIONS], see device.h
+    const char *name;   // "cpu:0": how the daemon calls it
     int fd;
 };
 // Serves until the daemon closes the socket. Returns what ended it otherwise.

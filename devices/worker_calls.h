@@ -17,12 +17,11 @@ struct call {
     ProtobufCMessage *request; // unpacked
     int fds[FRAME_MAX_FDS];    // of the request, owned
     int n_fds;
-    void *maps[FRAME_MAX_FDS * 2]; // frame_map bases to unmap at the end
-    size_t map_bytes[FRAME_MAX_FDS * 2];
-    int n_maps;
-    int reply_fds[4]; // closed after sending
+    struct span maps[FRAME_MAX_FDS]; // of the whole of each, once asked for
+    int reply_fds[4];                // closed after sending
     int n_reply_fds;
     struct worker *worker;
+    bool device_lost; // the reply is the last thing this process does
 };
 // Bytes of a blob: inline, or mapped read-only until the call ends.
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;

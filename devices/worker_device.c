@@ -147,36 +147,23 @@ ProtobufCMessage *worker_prepare(struct call *c) {
 
 // ---- run
 
-static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q,
-                            const struct hlo_computation *m, const void **in) {
-    size_t n = 0;
-    for (size_t k = 0; k < m->params.n; k++) {
-        const struct hlo_instr *p = m->params.v[k];
-        if (p->param_kind != PARAM_INPUT) continue;
-        if (n >= q->n_inputs)
-            return st_new(ST_INVALID_ARGUMENT, "%zu inputs given, the executable takes more",
-                          q->n_inputs);
-        const Hlod__Wire__WireTensor *t = q->inputs[n];
-        struct span s;
-        RETURN_IF_ERR(call_blob(c, t->data, &s));
-        bool same = dtype_from_name(str_of(t->dtype)) == p->shape->dtype &&
-                    (int)t->n_dims == p->shape->rank;
-        for (size_t d = 0; same && d < t->n_dims; d++)
-            same = t->dims[d] == p->shape->dims[d];
-        if (!same || (int64_t)s.n != shape_bytes(p->shape))
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%s': expected %s, %lld bytes; %zu bytes given", p->name,
-                                    shape_text(&c->arena, p->shape),
-                                    (long long)shape_bytes(p->shape), s.n),
-                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-        // Libraries want aligned data; what lies in the body of the frame need not be.
-        if ((uintptr_t)s.p % 64)
-            s.p = memcpy(arena_alloc_aligned(&c->arena, s.n + 64, 64), s.p, s.n);
-        in[n++] = s.p;
+static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct dev_exe *x,
+                            const void **in) {
+    struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
+    for (size_t k = 0; k < q->n_inputs; k++) {
+        const Hlod__Wire__WireTensor *w = q->inputs[k];
+        t[k] = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
+        RETURN_IF_ERR(call_blob(c, w->data, &t[k].data));
     }
-    return n == q->n_inputs ? ST_OK
-                            : st_new(ST_INVALID_ARGUMENT,
-                                     "%zu inputs given, the executable takes %zu", q->n_inputs, n);
+    RETURN_IF_ERR(dev_check_inputs(x, t, (int)q->n_inputs));
+    for (size_t k = 0; k < q->n_inputs; k++) {
+        // Libraries want aligned data; what lies in the body of the frame need not be.
+        in[k] = t[k].data.p;
+        if ((uintptr_t)in[k] % 64)
+            in[k] =
+                memcpy(arena_alloc_aligned(&c->arena, t[k].data.n + 64, 64), in[k], t[k].data.n);
+    }
+    return ST_OK;
 }
 
 struct outputs {
@@ -274,8 +261,8 @@ static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
         if (digest_eq((*slot)->sets.v[k].digest, weights)) w = (*slot)->sets.v[k].w;
     if (!w) return not_here("the weight set");
     const struct hlo_computation *m = (*slot)->exe->exe->main->entry;
-    const void **in = arena_zarray(&c->arena, const void *, m->params.n + 1);
-    RETURN_IF_ERR(bind_inputs(c, q, m, in));
+    const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
+    RETURN_IF_ERR(bind_inputs(c, q, (*slot)->exe, in));
     RETURN_IF_ERR(make_outputs(c, m->root->shape, &o));
     uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);

@@ -43,7 +43,8 @@ struct worker {
     struct pool *pool;
     int index;
     enum worker_role role;
-    const char *device; // as configured
+    const char *spec;        // as configured: KIND[:OPTIONS]
+    char kind[32], name[48]; // of its device, before the worker has said so itself
     enum worker_state state;
     int sock;
     struct loop_watch *watch;
@@ -179,10 +180,11 @@ static void on_timer(void *arg) {
 
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
-    char role[32], device[80], fd[16] = "--fd=3";
+    char role[32], device[512], name[64], fd[16] = "--fd=3";
     snprintf(role, sizeof role, "--role=%s", role_name(w));
-    snprintf(device, sizeof device, "--device=%s", w->device);
-    char *args[] = {(char *)p->cfg.worker_path, role, device, fd, NULL};
+    snprintf(device, sizeof device, "--device=%s", w->spec);
+    snprintf(name, sizeof name, "--name=%s", w->name);
+    char *args[] = {(char *)p->cfg.worker_path, role, device, name, fd, NULL};
     uv_stdio_container_t io[4] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = 2},
@@ -392,6 +394,16 @@ void pool_cancel(struct worker *w, uint64_t call) {
 
 // ---- the pool
 
+// Workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
+static void describe(struct worker *w, const char *spec) {
+    int number = 0;
+    w->spec = spec;
+    snprintf(w->kind, sizeof w->kind, "%.*s", (int)strcspn(spec, ":"), spec);
+    for (const struct worker *o = w->pool->w; o < w; o++)
+        number += strcmp(o->kind, w->kind) == 0;
+    if (*spec) snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
+}
+
 status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
     if (access(cfg->worker_path, X_OK))
         return st_note(st_errno(errno, cfg->worker_path), "worker program");
@@ -412,7 +424,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->index = i;
         w->sock = -1;
         w->role = i < cfg->n_devices ? ROLE_DEVICE : ROLE_COMPILE;
-        w->device = i < cfg->n_devices ? cfg->devices[i] : cfg->n_devices ? cfg->devices[0] : "cpu";
+        describe(w, i < cfg->n_devices ? cfg->devices[i] : "");
         w->timer = loop_timer_new(l, on_timer, w);
         warm_init(&w->warm);
         start_worker(w);
@@ -479,8 +491,8 @@ void worker_release(struct worker *w) {
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){
         .role = w->role,
-        .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->device,
-        .name = w->hello ? w->hello->device_name : "",
+        .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->kind,
+        .name = w->hello ? w->hello->device_name : w->name,
         .ready = w->state == W_READY,
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
@@ -498,8 +510,10 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->description = h->description;
         out->memory_bytes = h->memory_bytes;
         out->threads = h->threads;
-    } else
-        out->name = out->kind = (char *)w->device;
+    } else {
+        out->name = (char *)w->name;
+        out->kind = (char *)w->kind;
+    }
     out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
     out->worker_pid = w->pid;
     out->worker_rss_bytes = w->rss_bytes;

@@ -18,7 +18,7 @@ struct worker; // a slot: lives as long as the pool, its process comes and goes
 
 struct pool_config {
     const char *worker_path;    // hlod-worker
-    const char *const *devices; // one device worker each: "cpu"
+    const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
     int device_calls; // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s

@@ -88,8 +88,8 @@ static int64_t body_ops(const struct hlo_computation *c) {
 static status_t one(struct gather *g, const struct hlo_instr *i) {
     struct kir_fn *fn;
     const char *why = odd_types(i);
-    if (why || (!shape_is_tuple(i->shape) && shape_elements(i->shape) < g->t->min_kernel_elements))
-        return ST_OK;
+    const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
+    if (why || !result || shape_elements(result) < g->t->min_kernel_elements) return ST_OK;
     status_t st = lower_kernel(g->a, i, g->prec, &fn, &why);
     if (st_code(st) == ST_UNIMPLEMENTED) {
         st_drop(st);

@@ -5,6 +5,7 @@
 #include "devices/cpu/cpu.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "compiler/ir/op.h"
@@ -345,9 +346,11 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     for (int k = 0; k < p->n_params; k++)
         params[k] = k < n_bound ? w->bound[k] : r->in[k - n_bound];
     struct cpu_frame f = {.params = params, .memory = x->memory, .weights = w, .run = r};
+    int64_t start = clock_ns();
     RETURN_IF_ERR(cpu_run_plan(x, x->main, &f));
     copy_leaves(x->main, &f, p->root, r->out, p->n_root);
     x->stats.runs++;
+    x->stats.busy_ns += clock_ns() - start;
     return ST_OK;
 }
 
@@ -371,7 +374,8 @@ static void cpu_explain(const struct dev_exe *base, struct strbuf *out) {
     explain(x->main, out, 1);
 }
 
-static status_t cpu_open(struct device **out) {
+static status_t cpu_open(const char *options, struct device **out) {
+    if (*options) return st_new(ST_INVALID_ARGUMENT, "it has no options, found '%s'", options);
     extern const struct dev_vtable cpu_vtable;
     struct cpu_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
@@ -386,7 +390,13 @@ static const struct target *target(struct device *d) {
     (void)d;
     return cpu_target();
 }
+static struct dev_attributes attributes(struct device *d) {
+    (void)d;
+    return (struct dev_attributes){.memory_bytes =
+                                       (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+                                   .description = cpu_target()->id};
+}
 extern const struct dev_vtable cpu_vtable;
-const struct dev_vtable cpu_vtable = {"cpu",    cpu_open,   cpu_close,   target,
-                                      cpu_load, cpu_unload, cpu_prepare, cpu_release,
-                                      cpu_run,  cpu_stats,  cpu_explain};
+const struct dev_vtable cpu_vtable = {"cpu",       cpu_open, cpu_close,  target,
+                                      attributes,  cpu_load, cpu_unload, cpu_prepare,
+                                      cpu_release, cpu_run,  cpu_stats,  cpu_explain};
