@@ -13,6 +13,7 @@
 struct status {
     enum status_code code;
     int reason;
+    int64_t retry_ms;
     const char *file;
     int line;
     char *message; // malloc, or static text when is_static
@@ -75,6 +76,17 @@ status_t st_reason(status_t s, int reason) {
     return s;
 }
 
+status_t st_retry_after(status_t s, int64_t ms) {
+    if (s && !s->is_static) s->retry_ms = ms;
+    return s;
+}
+
+status_t st_copy(status_t s) {
+    if (!s || s->is_static) return s;
+    status_t c = st_new_at(s->code, s->file, s->line, "%s", s->message);
+    return st_retry_after(st_reason(c, s->reason), s->retry_ms);
+}
+
 status_t st_errno(int err, const char *what) {
     enum status_code code = ST_UNKNOWN;
     switch (err) {
@@ -126,6 +138,9 @@ enum status_code st_code(status_t s) {
 }
 int st_get_reason(status_t s) {
     return s ? s->reason : 0;
+}
+int64_t st_get_retry_ms(status_t s) {
+    return s ? s->retry_ms : 0;
 }
 const char *st_message(status_t s) {
     return s ? s->message : "";

@@ -13,6 +13,7 @@
 #pragma once
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum status_code {
     ST_CODE_OK = 0,
@@ -35,6 +36,10 @@ status_t st_note(status_t s, const char *fmt, ...) MUST_CHECK __attribute__((for
 // Sets the stable reason (a number of enum Reason in proto/hlod.proto). Takes and returns `s`; NULL
 // stays NULL.
 status_t st_reason(status_t s, int reason) MUST_CHECK;
+// When trying again makes sense (RESOURCE_EXHAUSTED, UNAVAILABLE). Takes and returns `s`; NULL
+// stays NULL.
+status_t st_retry_after(status_t s, int64_t ms) MUST_CHECK;
+status_t st_copy(status_t s) MUST_CHECK; // another one that says the same; NULL for NULL
 // errno as a status: "what: strerror"; ENOENT -> NOT_FOUND, ENOSPC/ENOMEM -> RESOURCE_EXHAUSTED,
 // EACCES -> PERMISSION_DENIED.
 status_t st_errno(int err, const char *what) MUST_CHECK;
@@ -44,6 +49,7 @@ void st_drop(status_t s);
 
 enum status_code st_code(status_t s);                           // ST_CODE_OK for NULL
 int st_get_reason(status_t s);                                  // 0 = none
+int64_t st_get_retry_ms(status_t s);                            // 0 = not said
 const char *st_message(status_t s);                             // borrowed; "" for NULL
 const char *st_where(status_t s);                               // "file:line", borrowed
 const char *st_code_name(enum status_code c);                   // "INVALID_ARGUMENT"

@@ -204,6 +204,15 @@ int cmd_devices(struct hlo *h) {
     return 0;
 }
 
+static void print_explain(const json_t *j) {
+    if (json_is_true(json_object_get(j, "same")))
+        puts("same key");
+    else
+        printf("%s differs\n  A  %s\n  B  %s\n", text_at(j, "component"),
+               text_at(j, "a")[0] ? text_at(j, "a") : "(default)",
+               text_at(j, "b")[0] ? text_at(j, "b") : "(default)");
+}
+
 int cmd_cache(struct hlo *h) {
     const char *verb = h->argc ? h->argv[0] : "ls";
     json_t *j, *e;
@@ -231,8 +240,10 @@ int cmd_cache(struct hlo *h) {
     if (!path) return usage_error("cache takes ls, rm DIGEST, explain A B or stats");
     int rc = get_json(h, path, &j);
     if (rc) return rc;
-    if (h->json || strcmp(verb, "ls") != 0)
+    if (h->json || strcmp(verb, "stats") == 0)
         print_json(j);
+    else if (strcmp(verb, "explain") == 0)
+        print_explain(j);
     else
         json_array_foreach(json_object_get(j, "executables"), k, e)
             printf("%s  %7.0f kB  %6.1f ms  entry %4.0f  %s  %s\n", text_at(e, "digest"),

@@ -23,6 +23,8 @@ struct sched_config {
     int64_t default_timeout_ms; // of a job that names none; 0 = no deadline
     Hlod__Wire__Limits limits;  // of models
     int64_t cache_budget_bytes; // for CacheStats
+    int32_t max_shapes;         // executables of one program; 0 = no limit
+    int64_t compiles_a_minute;  // 0 = no limit
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) MUST_CHECK;
@@ -35,7 +37,8 @@ struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
 struct loop *sched_loop(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
-void sched_forget_executable(struct sched *s, struct digest key); // it was removed from the store
+void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
+                                                                  // let go of it too
 
 enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT };
 struct job_input {

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 
-enum { SCHEMA = 1 };
-enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, STATEMENT_COUNT };
+enum { SCHEMA = 2 }; // 2: family
+enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, S_FAMILY, STATEMENT_COUNT };
 struct journal {
     sqlite3 *db;
     pthread_mutex_t lock;
@@ -22,12 +22,14 @@ struct journal {
 static const char *const tables[] = {"source", "executable"};
 // %s is the table's name. `used` orders by a clock that only this file reads.
 static const char *const texts[] = {
-    [S_PUT] = "INSERT OR REPLACE INTO %s (key, record, created, used) VALUES (?1, ?2, ?3, ?4)",
+    [S_PUT] = "INSERT OR REPLACE INTO %s (key, record, created, used, family) VALUES (?1, ?2, ?3, "
+              "?4, ?5)",
     [S_GET] = "SELECT record FROM %s WHERE key = ?1",
     [S_TOUCH] = "UPDATE %s SET used = ?2 WHERE key = ?1",
     [S_REMOVE] = "DELETE FROM %s WHERE key = ?1",
     [S_LIST] = "SELECT key, record FROM %s ORDER BY used DESC, key LIMIT ?1",
     [S_COUNT] = "SELECT count(*) FROM %s",
+    [S_FAMILY] = "SELECT key, used FROM %s WHERE family = ?1",
 };
 
 static status_t sql_status(struct journal *j, const char *what) MUST_CHECK;
@@ -47,22 +49,13 @@ static void close_db(struct journal *j) {
     j->db = NULL;
 }
 
-static status_t open_db(struct journal *j, const char *path) {
-    if (sqlite3_open_v2(path, &j->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL))
-        return sql_status(j, "open");
-    sqlite3_busy_timeout(j->db, 2000);
-    static const char *const setup[] = {
-        "PRAGMA journal_mode=WAL",
-        "PRAGMA synchronous=NORMAL",
-        "PRAGMA quick_check",
-        "CREATE TABLE IF NOT EXISTS source (key BLOB PRIMARY KEY, record BLOB NOT NULL, created "
-        "INTEGER, used INTEGER) WITHOUT ROWID",
-        "CREATE TABLE IF NOT EXISTS executable (key BLOB PRIMARY KEY, record BLOB NOT NULL, "
-        "created INTEGER, used INTEGER) WITHOUT ROWID",
-    };
-    for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
-        if (sqlite3_exec(j->db, setup[i], NULL, NULL, NULL)) return sql_status(j, setup[i]);
+static status_t exec(struct journal *j, const char *sql) {
+    return sqlite3_exec(j->db, sql, NULL, NULL, NULL) ? sql_status(j, sql) : ST_OK;
+}
+
+// Tables of an older schema gain what they lack; records from before have no family and are in
+// none until they are written again.
+static status_t make_tables(struct journal *j) {
     sqlite3_stmt *v;
     if (sqlite3_prepare_v2(j->db, "PRAGMA user_version", -1, &v, NULL))
         return sql_status(j, "version");
@@ -72,11 +65,36 @@ static status_t open_db(struct journal *j, const char *path) {
         return st_new(ST_FAILED_PRECONDITION,
                       "journal has schema %d, this build knows %d: made by a newer hlod", version,
                       SCHEMA);
+    static const char *const create[] = {
+        "CREATE TABLE IF NOT EXISTS %s (key BLOB PRIMARY KEY, record BLOB NOT NULL, created "
+        "INTEGER, used INTEGER, family BLOB) WITHOUT ROWID",
+        "ALTER TABLE %s ADD COLUMN family BLOB",
+        "CREATE INDEX IF NOT EXISTS %s_family ON %s (family)",
+    };
     char text[200];
+    for (int t = 0; t < JOURNAL_TABLE_COUNT; t++)
+        for (int i = 0; i < 3; i++) {
+            if (i == 1 && version != 1) continue;
+            snprintf(text, sizeof text, create[i], tables[t], tables[t]); // NOLINT: see above
+            RETURN_IF_ERR(exec(j, text));
+        }
     snprintf(text, sizeof text, "PRAGMA user_version=%d", SCHEMA);
-    if (sqlite3_exec(j->db, text, NULL, NULL, NULL)) return sql_status(j, "version");
+    return exec(j, text);
+}
+
+static status_t open_db(struct journal *j, const char *path) {
+    if (sqlite3_open_v2(path, &j->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL))
+        return sql_status(j, "open");
+    sqlite3_busy_timeout(j->db, 2000);
+    static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL",
+                                        "PRAGMA quick_check"};
+    for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
+        RETURN_IF_ERR(exec(j, setup[i]));
+    RETURN_IF_ERR(make_tables(j));
     for (int t = 0; t < JOURNAL_TABLE_COUNT; t++)
         for (int s = 0; s < STATEMENT_COUNT; s++) {
+            char text[200];
             snprintf(text, sizeof text, texts[s],
                      tables[t]); // NOLINT: the formats are the table above
             if (sqlite3_prepare_v3(j->db, text, -1, SQLITE_PREPARE_PERSISTENT, &j->s[t][s], NULL))
@@ -126,26 +144,27 @@ static status_t run(struct journal *j, sqlite3_stmt *s, const char *what) {
     return st;
 }
 
-status_t journal_put(struct journal *j, enum journal_table t, struct digest key, struct span record,
-                     int64_t wall_ns) {
+status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
+                     struct digest family, struct span record, int64_t wall_ns) {
     pthread_mutex_lock(&j->lock);
     sqlite3_stmt *s = j->s[t][S_PUT];
     sqlite3_bind_blob(s, 1, key.b, sizeof key.b, SQLITE_STATIC);
     sqlite3_bind_blob64(s, 2, record.p, record.n, SQLITE_STATIC);
     sqlite3_bind_int64(s, 3, wall_ns);
     sqlite3_bind_int64(s, 4, clock_wall_ns());
+    sqlite3_bind_blob(s, 5, family.b, sizeof family.b, SQLITE_STATIC);
     status_t st = run(j, s, "put");
     pthread_mutex_unlock(&j->lock);
     return st;
 }
 
 status_t journal_put_message(struct journal *j, enum journal_table t, struct digest key,
-                             const struct ProtobufCMessage *m) {
+                             struct digest family, const struct ProtobufCMessage *m) {
     size_t n = protobuf_c_message_get_packed_size(m);
     uint8_t *packed = malloc(n + 1);
     if (!packed) return st_oom();
     protobuf_c_message_pack(m, packed);
-    status_t st = journal_put(j, t, key, (struct span){packed, n}, clock_wall_ns());
+    status_t st = journal_put(j, t, key, family, (struct span){packed, n}, clock_wall_ns());
     free(packed);
     return st;
 }
@@ -198,6 +217,25 @@ status_t journal_list(struct journal *j, enum journal_table t, int64_t limit,
     }
     status_t st = code == SQLITE_DONE ? ST_OK : sql_status(j, "list");
     sqlite3_reset(s);
+    pthread_mutex_unlock(&j->lock);
+    return st;
+}
+
+status_t journal_family(struct journal *j, enum journal_table t, struct digest family,
+                        void (*fn)(void *, struct digest, int64_t), void *ctx) {
+    pthread_mutex_lock(&j->lock);
+    sqlite3_stmt *s = j->s[t][S_FAMILY];
+    sqlite3_bind_blob(s, 1, family.b, sizeof family.b, SQLITE_STATIC);
+    int code;
+    while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+        struct digest d;
+        if (sqlite3_column_bytes(s, 0) != sizeof d.b) continue;
+        memcpy(d.b, sqlite3_column_blob(s, 0), sizeof d.b);
+        fn(ctx, d, sqlite3_column_int64(s, 1));
+    }
+    status_t st = code == SQLITE_DONE ? ST_OK : sql_status(j, "family");
+    sqlite3_reset(s);
+    sqlite3_clear_bindings(s);
     pthread_mutex_unlock(&j->lock);
     return st;
 }

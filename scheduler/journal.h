@@ -16,12 +16,17 @@ status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
 
 enum journal_table { JOURNAL_SOURCE, JOURNAL_EXECUTABLE, JOURNAL_TABLE_COUNT };
-// Replaces an older record of the same key. wall_ns: creation time for people.
-status_t journal_put(struct journal *j, enum journal_table t, struct digest key, struct span record,
-                     int64_t wall_ns) MUST_CHECK;
+// Replaces an older record of the same key. wall_ns: creation time for people. family: the program
+// it belongs to, for journal_family.
+status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
+                     struct digest family, struct span record, int64_t wall_ns) MUST_CHECK;
 // The same for a message, packed, created now.
 status_t journal_put_message(struct journal *j, enum journal_table t, struct digest key,
-                             const struct ProtobufCMessage *m) MUST_CHECK;
+                             struct digest family, const struct ProtobufCMessage *m) MUST_CHECK;
+// All records of a family, with the wall-clock time of their last use. fn on this thread.
+status_t journal_family(struct journal *j, enum journal_table t, struct digest family,
+                        void (*fn)(void *ctx, struct digest key, int64_t used_ns),
+                        void *ctx) MUST_CHECK;
 // The record in `a`, and marks it used now. NOT_FOUND.
 status_t journal_get(struct journal *j, enum journal_table t, struct digest key, struct arena *a,
                      struct span *out) MUST_CHECK;

@@ -185,6 +185,27 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
     return ST_OK;
 }
 
+static Hlod__V1__TensorSpec **renamed(struct arena *a, Hlod__V1__TensorSpec **bound,
+                                      Hlod__V1__TensorSpec **names, size_t n) {
+    Hlod__V1__TensorSpec **out = arena_array(a, Hlod__V1__TensorSpec *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = arena_dup(a, bound[i], sizeof *bound[i]);
+        out[i]->name = names[i]->name;
+    }
+    return out;
+}
+
+Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__Signature *bound,
+                                   const Hlod__V1__Signature *names) {
+    if (!bound || !names || bound->n_inputs != names->n_inputs ||
+        bound->n_outputs != names->n_outputs)
+        return (Hlod__V1__Signature *)bound;
+    Hlod__V1__Signature *s = arena_dup(a, bound, sizeof *bound);
+    s->inputs = renamed(a, bound->inputs, names->inputs, bound->n_inputs);
+    s->outputs = renamed(a, bound->outputs, names->outputs, bound->n_outputs);
+    return s;
+}
+
 const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n) {
     struct strbuf t = {0};
     for (size_t i = 0; i < n; i++)

@@ -37,4 +37,8 @@ struct key_shape {
 // UNBOUND_DIM). Bindings come sorted by symbol.
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+// An executable's signature (its shapes, the compiler's names) with the names of a model of the
+// same program. Borrows from both. `bound` as it is where they do not fit.
+Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__Signature *bound,
+                                   const Hlod__V1__Signature *names);
 const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n);

@@ -93,11 +93,19 @@ static void looked_up(void *arg) {
     }
     if (op->waiters.n == 0)
         op_end(op, ST_OK);
+    else if ((st = sched_take_compile(op->s)))
+        op_end(op, st);
     else
         queue_compile(op);
 }
 
 // ---- compile
+
+static void add_shape(void *ctx, struct digest key, int64_t used_ns) {
+    struct op *op = ctx;
+    struct shape_use u = {key, used_ns};
+    avec_push(&op->arena, &op->shapes, u);
+}
 
 static status_t store_artifact(struct op *op) {
     Hlod__Wire__CompileReply *r = op->compile;
@@ -110,7 +118,9 @@ static status_t store_artifact(struct op *op) {
     r->info->artifact_bytes = (int64_t)bytes.n;
     frame_unmap(base, base_bytes);
     if (st) return st;
-    return journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &r->info->base);
+    RETURN_IF_ERR(journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest,
+                                      op->model->program, &r->info->base));
+    return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
 }
 
 static void store_work(void *arg) {
@@ -134,6 +144,7 @@ static void stored(void *arg) {
                   op->exe->info->after ? op->exe->info->after->entry : 0,
                   op->exe->info->after ? op->exe->info->after->fusions : 0);
         give_exe(op, false);
+        shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     }
     op_end(op, st);
 }

@@ -53,7 +53,7 @@ static status_t store_results(struct op *op) {
     if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
     if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
     r->program = r->sidecar = NULL;
-    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->digest, &r->base);
+    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->digest, program, &r->base);
 }
 
 static void store_work(void *arg) {

@@ -114,10 +114,31 @@ struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
     smap_put(&s->exes, digest_str(&e->key), e);
     return e;
 }
+static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
+    (void)ctx, (void)f; // a worker that had dropped it already, or died, does not hold it either
+    st_drop(lost);
+}
 void sched_forget_executable(struct sched *s, struct digest key) {
     exe_unref(smap_del(&s->exes, digest_str(&key)));
-    for (int i = 0; i < pool_size(s->pool); i++)
-        warm_forget(worker_warm(pool_worker(s->pool, i)), key);
+    Hlod__Wire__Unload m = HLOD__WIRE__UNLOAD__INIT;
+    m.key = (ProtobufCBinaryData){sizeof key.b, key.b};
+    for (int i = 0; i < pool_size(s->pool); i++) {
+        struct worker *w = pool_worker(s->pool, i);
+        if (!warm_has_executable(worker_warm(w), key)) continue;
+        warm_forget(worker_warm(w), key);
+        if (worker_ready(w))
+            pool_call(w, HLOD__WIRE__TYPE__TYPE_UNLOAD, &m.base, NULL, 0, on_unloaded, NULL);
+    }
+}
+
+status_t sched_take_compile(struct sched *s) {
+    int64_t wait_ms;
+    if (quota_take(&s->compiles, clock_ns(), &wait_ms)) return ST_OK;
+    metric_add(M_COMPILES_REFUSED, 1);
+    status_t st = st_new(ST_RESOURCE_EXHAUSTED,
+                         "more than %lld compiles a minute; the next may begin in %.1f s",
+                         (long long)s->compiles.per_minute, (double)wait_ms / 1e3);
+    return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_COMPILE_RATE), wait_ms);
 }
 
 // ---- the queue
@@ -264,7 +285,7 @@ void op_end(struct op *op, status_t st) {
         memmove(op->waiters.v, op->waiters.v + 1, --op->waiters.n * sizeof *op->waiters.v);
         j->op = NULL;
         if (st)
-            job_finish(j, st_reason(st_new(st_code(st), "%s", st_message(st)), st_get_reason(st)));
+            job_finish(j, st_copy(st));
         else
             job_advance(j);
     }
@@ -323,6 +344,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->journal = journal;
     s->cfg = *cfg;
     s->queue.max = cfg->max_queue;
+    quota_init(&s->compiles, cfg->compiles_a_minute, clock_ns());
     smap_seed_random(&s->models);
     smap_seed_random(&s->exes);
     smap_seed_random(&s->ops);

@@ -17,6 +17,8 @@
 #include "scheduler/job.h"
 #include "scheduler/key.h"
 #include "scheduler/queue.h"
+#include "scheduler/quota.h"
+#include "scheduler/shapes.h"
 
 struct loop_timer;
 struct model {
@@ -82,6 +84,10 @@ struct op {
     Hlod__Wire__IngestReply *ingest;
     Hlod__Wire__CompileReply *compile;
     int64_t artifact_offset, artifact_size;
+    struct {
+        struct shape_use *v;
+        size_t n, cap;
+    } shapes; // of the program, OP_EXE
 };
 struct op *op_find(struct sched *s, const char *name); // NULL if none runs
 struct op *op_new(struct sched *s, enum op_kind kind, const char *name);
@@ -149,6 +155,7 @@ struct sched {
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
     struct queue queue;
+    struct quota compiles;
     struct job *jobs; // all unfinished
     int n_jobs;
     uint64_t next_job, tick;
@@ -160,5 +167,6 @@ struct model *sched_keep_model(struct sched *s,
                                struct model *m); // takes m; the record that is kept (borrowed): an
                                                  // older one of the same digest wins
 struct exe *sched_keep_exe(struct sched *s, struct exe *e);
+status_t sched_take_compile(struct sched *s) MUST_CHECK; // RESOURCE_EXHAUSTED, REASON_COMPILE_RATE
 void sched_dispatch(struct sched *s);
 struct str digest_str(const struct digest *d);

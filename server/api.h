@@ -19,6 +19,7 @@ struct api_row {
 };
 struct api {
     struct sched *sched;
+    struct budget *budget; // for request bodies, of all transports
     int64_t start_ns;
     bool draining; // readiness is off, new work refused
 };

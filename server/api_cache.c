@@ -19,6 +19,8 @@ struct cache_work {
     void (*work)(struct cache_work *w);
     struct digest digest;
     uint32_t limit;
+    Hlod__Wire__IngestReply *names; // see named
+    struct digest names_of;
     struct {
         Hlod__V1__ExecutableInfo **v;
         size_t n, cap;
@@ -65,6 +67,29 @@ static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
     return x;
 }
 
+// What is shown of an executable: with the names of the model it was first compiled from, or the
+// compiler's own where that is forgotten. Reads the journal: not from inside a journal_list.
+static void free_ingest(void *m) {
+    hlod__wire__ingest_reply__free_unpacked(m, NULL);
+}
+static Hlod__V1__ExecutableInfo *named(struct cache_work *w, Hlod__V1__ExecutableInfo *x) {
+    struct arena *a = &w->c->arena;
+    struct digest source;
+    struct span rec;
+    if (!digest_parse(str_of(x->source_digest), &source)) return x;
+    if (!w->names || !digest_eq(source, w->names_of)) { // lists have many of one model
+        status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
+        w->names = st ? NULL : hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
+        w->names_of = source;
+        st_drop(st);
+        if (!w->names) return x;
+        arena_link(a, free_ingest, w->names);
+    }
+    Hlod__V1__ExecutableInfo *shown = arena_dup(a, x, sizeof *x);
+    shown->signature = key_signature(a, x->signature, w->names->signature);
+    return shown;
+}
+
 // ---- list
 
 static void add_row(void *ctx, struct digest key, struct span rec) {
@@ -79,6 +104,8 @@ static void list_work(struct cache_work *w) {
     w->st = journal_list(w->journal, JOURNAL_EXECUTABLE, w->limit ? w->limit : 1000, add_row, w);
     Hlod__V1__ListExecutablesReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListExecutablesReply);
     hlod__v1__list_executables_reply__init(m);
+    for (size_t i = 0; i < w->list.n; i++)
+        w->list.v[i] = named(w, w->list.v[i]);
     m->executables = w->list.v;
     m->n_executables = w->list.n;
     w->reply = &m->base;
@@ -110,7 +137,7 @@ static void get_work(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *x = NULL;
     w->st =
         read_record(w, w->digest, ((Hlod__V1__GetExecutableRequest *)w->c->request)->digest, &x);
-    w->reply = x ? &x->base : NULL;
+    w->reply = x ? &named(w, x)->base : NULL;
 }
 void api_get(struct call *c) {
     struct cache_work *w = new_work(c, get_work);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/store.h"
+#include "scheduler/key.h"
 #include "scheduler/loop.h"
 #include "server/api_job.h"
 
@@ -18,7 +19,8 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->ingest_hit = r->ingest_hit;
     m->cache_hit = r->cache_hit;
     m->joined = r->joined;
-    m->executable = (Hlod__V1__ExecutableInfo *)r->exe;
+    m->executable = arena_dup(&c->arena, r->exe, sizeof *r->exe);
+    m->executable->signature = key_signature(&c->arena, r->exe->signature, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
     size_t upload = c->upload_ms > 0;

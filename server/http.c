@@ -217,6 +217,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     stop_watch(r);
     if (r->call && r->started && !r->call->finished) call_cancel(r->call);
     if (r->response) MHD_destroy_response(r->response);
+    budget_drop(&r->hold);
     upload_free(r->upload);
     strbuf_done(&r->text);
     strbuf_done(&r->out);

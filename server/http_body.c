@@ -113,6 +113,7 @@ static void upload_ready(void *ctx) {
         c->upload_ms = (double)(clock_ns() - c->start_ns) / 1e6;
         upload_free(r->upload);
         r->upload = NULL;
+        budget_set(r->h->api->budget, &r->hold, 0);
         http_body_end(r);
         return;
     }
@@ -158,10 +159,29 @@ static status_t add(struct http_req *r, const char *p, size_t n) {
     return tensors_binary_add(r->call, &r->binary, p + head, n - head);
 }
 
+static void on_room(void *ctx, status_t st) {
+    struct http_req *r = ctx;
+    if (st) http_fail(r, st);
+    http_resume(r);
+}
+// Room for the whole body where its length is known, so that nobody waits in the middle holding
+// what others wait for; chunked bodies ask as they grow.
+static bool reserve(struct http_req *r, size_t more) {
+    int64_t need = r->in == IN_MODEL ? 2 * UPLOAD_BUFFER_BYTES
+                   : r->length >= 0  ? r->length
+                                     : (r->received + (int64_t)more + 0xffff) & ~0xffffll;
+    return r->hold.held >= need ||
+           budget_take(r->h->api->budget, &r->hold, need - r->hold.held, on_room, r);
+}
+
 void http_body_add(struct http_req *r, const char *p, size_t *n) {
     size_t all = *n;
-    *n = 0;
     if (!r->error && r->received + (int64_t)all > limit(r)) http_fail(r, too_large(limit(r)));
+    if (!r->error && !reserve(r, all)) {
+        http_suspend(r); // on_room resumes
+        return;
+    }
+    *n = 0;
     if (r->error) {
         r->received += (int64_t)all;
         return;
@@ -243,6 +263,7 @@ static void parsed(void *arg) {
     struct http_req *r = arg;
     struct call *c = r->call;
     r->parsing = false;
+    budget_set(r->h->api->budget, &r->hold, (int64_t)r->text.n + tensors_bytes(c));
     if (r->gone) {
         http_leave(r);
         return;

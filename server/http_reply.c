@@ -36,7 +36,12 @@ void http_reply_error(struct http_req *r, status_t st) {
     strbuf_putc(&b, '\n');
     unsigned code = http_code(st);
     http_reply_text(r, code, "application/json", &b);
-    if (code == 503 || code == 429) add_header(r, "Retry-After", "1");
+    if (code == 503 || code == 429) {
+        int64_t s = (st_get_retry_ms(st) + 999) / 1000;
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)(s > 0 ? s : 1));
+        add_header(r, "Retry-After", text);
+    }
     if (r->allow) add_header(r, "Allow", r->allow);
     st_drop(st);
 }

@@ -11,6 +11,7 @@
 #include <microhttpd.h>
 
 #include "base/str.h"
+#include "server/budget.h"
 #include "server/http.h"
 #include "server/http_route.h"
 #include "server/tensors.h"
@@ -46,6 +47,7 @@ struct http_req {
     bool protobuf, started;
     int64_t length, received; // length -1 = chunked
     int64_t json_bytes;       // IN_BINARY: of the JSON in front
+    struct budget_hold hold;
     struct strbuf text;
     struct upload *upload;
     struct tensors_binary binary;

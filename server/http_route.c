@@ -222,5 +222,8 @@ void http_error_json(struct strbuf *b, status_t st) {
         strbuf_puts(b, sep);
         strbuf_json_str(b, line);
     }
-    strbuf_puts(b, "]}");
+    strbuf_puts(b, "]");
+    if (st_get_retry_ms(st))
+        strbuf_printf(b, ",\"retryAfterMs\":%lld", (long long)st_get_retry_ms(st));
+    strbuf_puts(b, "}");
 }

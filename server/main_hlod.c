@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "server/budget.h"
 #include "server/config.h"
 #include "server/http.h"
 
@@ -140,9 +141,13 @@ static status_t start(struct daemon *d) {
                               .max_queue = (int32_t)c->max_queue,
                               .default_timeout_ms = c->timeout_ms,
                               .limits = HLOD__WIRE__LIMITS__INIT,
-                              .cache_budget_bytes = c->cache_bytes};
+                              .cache_budget_bytes = c->cache_bytes,
+                              .max_shapes = (int32_t)c->max_shapes,
+                              .compiles_a_minute = c->compile_rate};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
-    d->api = (struct api){.sched = d->sched, .start_ns = clock_ns()};
+    d->api = (struct api){.sched = d->sched,
+                          .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
+                          .start_ns = clock_ns()};
     struct http_config hc = {.host = host,
                              .port = port,
                              .max_model_bytes = c->max_model_bytes,
@@ -165,6 +170,7 @@ static status_t start(struct daemon *d) {
 static void finish(struct daemon *d) {
     if (d->sched) sched_stop(d->sched);
     if (d->http) http_stop(d->http);
+    budget_free(d->api.budget);
     for (int i = 0; i < 2; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);

@@ -69,6 +69,11 @@ status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from
     return frame_memfd("hlod-inputs", total, &c->payload_fd);
 }
 
+int64_t tensors_bytes(const struct call *c) {
+    if (c->payload_fd < 0 || !c->n_inputs) return (int64_t)c->payload_bytes.n;
+    return c->inputs[c->n_inputs - 1].offset + c->inputs[c->n_inputs - 1].size;
+}
+
 static status_t put(struct call *c, int64_t offset, const void *p, size_t n) {
     if (c->payload_fd < 0) {
         if (n) memcpy((uint8_t *)c->payload_bytes.p + offset, p, n);

@@ -15,6 +15,8 @@ struct tensors_limits {
 status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) MUST_CHECK;
 enum { TENSORS_JSON, TENSORS_BINARY, TENSORS_RAW };
 
+int64_t tensors_bytes(const struct call *c); // of the payload
+
 // Cuts the `data` values of inputs out of a request's JSON: spans into text, one an input (empty
 // where there was none); `reduced` is the rest, a document json_parse reads. False: not of this
 // form; parse the whole text to learn why.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays tests/api/*.http transcripts against a fresh daemon. Standard library only.
 
-A transcript is a list of exchanges:
+A first line `# args --flag value ...` gives the daemon options. A transcript is a list of exchanges:
     ### what it shows
     POST /v1/run?x=1
     Name: value                     headers; body after a blank line, {{name}} replaced, {{file:PATH}} = a file's text, up to `HTTP`
@@ -157,7 +157,8 @@ def main():
     o = a.parse_args()
     bad = total = 0
     for path in o.files:
-        d = Daemon(o.hlod, o.worker)
+        first = open(path).readline()
+        d = Daemon(o.hlod, o.worker, args=first[7:].split() if first.startswith("# args ") else ())
         b, n = play(d, path, {})
         if d.p.poll() is not None:
             print(f"{path}: the daemon died ({d.p.returncode})")

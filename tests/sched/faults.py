@@ -258,6 +258,49 @@ def upload_memory(d):
     assert b" 200 OK" in text and sha.hexdigest().encode() in text, text[:500]
     assert peak[0] < 64 * 1024, f"peak RSS {peak[0]} KiB"
 
+def receive_budget(d):
+    """Bodies of all clients together stay within --receive-bytes: who finds no room waits for those before, and is refused after --receive-wait-ms."""
+    source, _ = put(d)
+    n = 12 << 20  # of 16 MiB
+    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [n // 16, 4], "parameters": {"binary_data_size": n}}]}).encode()
+    start = b"POST /v1/run HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % (len(head), len(head) + n)
+    def begin():
+        s = socket.create_connection(d.addr)
+        s.settimeout(10)
+        s.sendall(start + head + bytes(1 << 20))
+        return s
+    def finish(s):
+        s.sendall(bytes(n - (1 << 20)))
+        return answer(s)
+    def answer(s):
+        text = b""
+        while piece := s.recv(1 << 20):
+            text += piece
+        return int(text.split()[1]), text
+    first = begin()
+    time.sleep(0.2)
+    assert metric(d, "hlod_receive_bytes") == n + len(head)
+    began = time.monotonic()
+    status, text = finish(begin())  # no room: refused after the wait; its bytes are dropped
+    assert status == 503 and b"RECEIVE_BUDGET" in text and b"Retry-After: 1" in text, text[:500]
+    assert 0.9 < time.monotonic() - began < 5
+    third = begin()
+    t, out = in_thread(finish, third)  # waits for the first, then is served
+    time.sleep(0.2)
+    assert not out
+    assert finish(first)[0] == 200
+    t.join()
+    assert out[0][0] == 200
+    waits = begin(), begin()
+    for s in waits:  # leaves while it holds, leaves while it waits
+        s.close()
+    end = time.monotonic() + 5
+    while metric(d, "hlod_receive_bytes"):
+        assert time.monotonic() < end, "a reservation was not given back"
+        time.sleep(0.02)
+    run_ok(d, source)
+receive_budget.args = ("--receive-bytes", "16M", "--receive-wait-ms", "1000")
+
 def many_clients(d):
     source, _ = put(d, "run_ms 1")
     run_ok(d, source)
@@ -274,11 +317,11 @@ def main():
     o = a.parse_args()
     alone = {"warm_restart", "drain"}
     scenarios = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
-                 warm_restart, two_daemons, drain, hostile_framing, big_tensors, upload_memory, many_clients]
+                 warm_restart, two_daemons, drain, hostile_framing, big_tensors, upload_memory, receive_budget, many_clients]
     bad = 0
     chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
     for s in chosen:
-        d = Daemon(o.hlod, o.worker)
+        d = Daemon(o.hlod, o.worker, args=getattr(s, "args", ()))
         d.hlod, d.worker = o.hlod, o.worker
         def stop_keep(self):
             self.p.send_signal(signal.SIGTERM)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static struct digest key(int i) {
     return d;
 }
 static void put(struct journal *j, int i, const char *text) {
-    assert_null(journal_put(j, JOURNAL_SOURCE, key(i),
+    assert_null(journal_put(j, JOURNAL_SOURCE, key(i), key(9),
                             (struct span){(const uint8_t *)text, strlen(text)}, 1));
 }
 static void is(struct journal *j, int i, const char *text) {
@@ -68,6 +69,60 @@ static void life(void **state) {
     journal_close(j);
 }
 
+static void count_used(void *ctx, struct digest d, int64_t used_ns) {
+    (void)d;
+    assert_true(used_ns > 0);
+    ++*(int *)ctx;
+}
+static void families(void **state) {
+    (void)state;
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    int n = 0;
+    for (int i = 1; i <= 5; i++)
+        assert_null(journal_put(j, JOURNAL_EXECUTABLE, key(i), key(i < 4 ? 7 : 8),
+                                (struct span){(const uint8_t *)"x", 1}, 1));
+    assert_null(journal_family(j, JOURNAL_EXECUTABLE, key(7), count_used, &n));
+    assert_int_equal(n, 3);
+    assert_null(journal_remove(j, JOURNAL_EXECUTABLE, key(2)));
+    n = 0;
+    assert_null(journal_family(j, JOURNAL_EXECUTABLE, key(7), count_used, &n));
+    assert_int_equal(n, 2);
+    n = 0;
+    assert_null(journal_family(j, JOURNAL_EXECUTABLE, key(1), count_used, &n));
+    assert_int_equal(n, 0);
+    journal_close(j);
+}
+
+// A journal of schema 1 keeps its records and gains families.
+static void upgrade(void **state) {
+    (void)state;
+    char path[100];
+    snprintf(path, sizeof path, "%s/journal.db", dir);
+    unlink(path);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db,
+                     "CREATE TABLE source (key BLOB PRIMARY KEY, record BLOB NOT NULL, created "
+                     "INTEGER, used INTEGER) WITHOUT ROWID;"
+                     "CREATE TABLE executable (key BLOB PRIMARY KEY, record BLOB NOT NULL, created "
+                     "INTEGER, used INTEGER) WITHOUT ROWID;"
+                     "INSERT INTO source VALUES (cast(x'01' || zeroblob(31) AS BLOB), 'old', 1, 1);"
+                     "PRAGMA user_version=1",
+                     NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    is(j, 1, "old");
+    put(j, 1, "new");
+    int n = 0;
+    assert_null(journal_family(j, JOURNAL_SOURCE, key(9), count_used, &n));
+    assert_int_equal(n, 1);
+    journal_close(j);
+}
+
 static void damaged(void **state) {
     (void)state;
     char path[100];
@@ -100,6 +155,7 @@ static int clean(void **state) {
 
 int main(void) {
     if (!mkdtemp(dir)) return 1;
-    const struct CMUnitTest t[] = {cmocka_unit_test(life), cmocka_unit_test(damaged)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(life), cmocka_unit_test(families),
+                                   cmocka_unit_test(upgrade), cmocka_unit_test(damaged)};
     return cmocka_run_group_tests(t, NULL, clean);
 }

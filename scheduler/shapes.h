@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// shapes: at most so many executables of one program (D18.13), so that a client with ever new
+// shapes fills neither the store nor the devices. The least recently used go, file, record and
+// what workers hold of them; those that a job holds stay. Thread: loop.
+#pragma once
+#include "base/hash.h"
+
+struct sched;
+struct shape_use { // an executable of the program, from the journal
+    struct digest key;
+    int64_t used_ns; // wall clock, at its last look-up on disk
+};
+// `just_made` stays in any case.
+void shapes_trim(struct sched *s, struct digest just_made, const struct shape_use *all, size_t n);

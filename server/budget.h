@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// budget: memory for all request bodies together. A transport reserves before it holds bytes and
+// gives back when the call is done; who finds no room waits in order of arrival, its client held
+// back by not reading on, and is refused with UNAVAILABLE when the wait takes too long.
+// Reservations are exact for what is held, so --receive-bytes bounds the daemon's memory whatever
+// clients send. Thread: loop.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct budget;
+struct loop;
+struct loop_timer;
+struct budget_hold { // zero-initialise; embedded in the request
+    struct budget *b;
+    struct budget_hold *prev, *next; // waiting
+    bool waits;
+    int64_t held, wanted, since_ns;
+    void (*ready)(void *ctx, status_t st); // takes st; fires once for each wait, never from inside
+    void *ctx;
+};
+struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms);
+void budget_free(struct budget *b); // nothing may be held. NULL is fine
+// True: n bytes more are held. False: waits; `ready` follows. One wait at a time.
+bool budget_take(struct budget *b, struct budget_hold *h, int64_t n,
+                 void (*ready)(void *ctx, status_t st), void *ctx);
+// What is held already (it exists): never waits, may exceed the limit for a while.
+void budget_set(struct budget *b, struct budget_hold *h, int64_t n);
+void budget_drop(struct budget_hold *h); // all of it; leaves the queue too, without `ready`
+int64_t budget_used(const struct budget *b);

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quota: a minute's worth at once, then one every minute / n, never more than that saved up.
+#include "scheduler/quota.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static const int64_t second = 1000000000;
+
+static void refills(void **state) {
+    (void)state;
+    struct quota q;
+    int64_t wait = 0, now = 77;
+    quota_init(&q, 6, now);
+    for (int i = 0; i < 6; i++)
+        assert_true(quota_take(&q, now, &wait));
+    assert_false(quota_take(&q, now, &wait));
+    assert_int_equal(wait, 10000);
+    assert_false(quota_take(&q, now + 4 * second, &wait));
+    assert_int_equal(wait, 6000);
+    assert_true(quota_take(&q, now + 10 * second, &wait));
+    assert_false(quota_take(&q, now + 10 * second, &wait));
+    now += 3600 * second; // an hour saves up one minute
+    for (int i = 0; i < 6; i++)
+        assert_true(quota_take(&q, now, &wait));
+    assert_false(quota_take(&q, now, &wait));
+    assert_false(quota_take(&q, now - second, &wait)); // a clock that steps back gives nothing
+}
+
+static void no_limit(void **state) {
+    (void)state;
+    struct quota q;
+    int64_t wait;
+    quota_init(&q, 0, 0);
+    for (int i = 0; i < 1000; i++)
+        assert_true(quota_take(&q, 0, &wait));
+}
+
+int main(void) {
+    const struct CMUnitTest t[] = {cmocka_unit_test(refills), cmocka_unit_test(no_limit)};
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
