@@ -58,12 +58,60 @@ static status_t make_code(struct executable *e, const struct target *t,
     return ST_OK;
 }
 
+// Values cross the border of an executable dense and row-major, whatever layouts the module gives
+// its parameters and results: copies stand between.
+static bool plain_layout(const struct shape *s) {
+    return shape_is_tuple(s) || layout_is_default(s->layout, s->rank);
+}
+static status_t dense_result(struct hlo_computation *c, struct hlo_instr **x) {
+    const struct shape *s = (*x)->shape;
+    if (plain_layout(s)) return ST_OK;
+    return hlo_add_instr(c, HLO_COPY, shape_with_layout(c->module->arena, s, NULL), x, 1, NULL,
+                         NULL, 0, x);
+}
+static status_t dense_entry(struct hlo_computation *c) {
+    struct arena *a = c->module->arena;
+    for (size_t k = 0; k < c->params.n; k++) {
+        struct hlo_instr *p = c->params.v[k], *own;
+        const struct shape *s = p->shape;
+        if (plain_layout(s)) continue;
+        hlo_set_shape(p, shape_with_layout(a, s, NULL));
+        RETURN_IF_ERR(hlo_add_instr(c, HLO_COPY, s, &p, 1, NULL, NULL, 0, &own));
+        if (p->next) hlo_move_before(own, p->next);
+        hlo_replace_uses(p, own);
+        hlo_set_operand(own, 0, p);
+    }
+    struct hlo_instr *root = c->root, **parts;
+    if (!shape_is_tuple(root->shape)) {
+        RETURN_IF_ERR(dense_result(c, &root));
+        hlo_set_root(c, root);
+        return ST_OK;
+    }
+    int n = root->shape->n_elems, odd = 0;
+    parts = arena_array(a, struct hlo_instr *, n + 1);
+    for (int k = 0; k < n; k++)
+        odd += !plain_layout(root->shape->elems[k]);
+    for (int k = 0; k < n && odd; k++) {
+        struct hlo_attr_gte at = {.index = k};
+        if (root->op == HLO_TUPLE)
+            parts[k] = root->operands[k];
+        else
+            RETURN_IF_ERR(
+                hlo_add_instr(c, HLO_GET_TUPLE_ELEMENT, NULL, &root, 1, &at, NULL, 0, &parts[k]));
+        RETURN_IF_ERR(dense_result(c, &parts[k]));
+    }
+    if (odd) RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, parts, n, NULL, NULL, 0, &root));
+    hlo_set_root(c, root);
+    return ST_OK;
+}
+
 static status_t compile_into(struct executable *e, struct hlo_module *m,
                              const struct compile_options *opt, const struct target *t,
                              struct pass_ctx *p) {
     RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
     e->before = hlo_count(m);
     e->hlo_before = text_of(e->arena, m);
+    RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));

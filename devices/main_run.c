@@ -12,27 +12,33 @@
 #include "base/clock.h"
 #include "compiler/eval.h"
 #include "devices/device.h"
+#include "devices/device_cases.h"
 
-static const char usage[] = "usage: hlo-run [OPTION...] FILE.hlo|FILE.onnx\n"
-                            "  --bind N=1,S=128     sizes of symbolic dimensions\n"
-                            "  --device KIND        cpu (default)\n"
-                            "  --precision strict   no Winograd, no reassociation\n"
-                            "  --in FILE            raw little-endian input; repeat for each input "
-                            "(default: seeded random)\n"
-                            "  --out FILE           write all results, raw, one after the other\n"
-                            "  --compare            compare with the reference evaluator\n"
-                            "  --time N             median of N runs\n"
-                            "  --profile            a row per step\n"
-                            "  --plan               the plan and how each step runs\n"
-                            "  --loop               for benchmarks: reads a number of runs per "
-                            "line on stdin, answers their times in ms\n"
-                            "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
+static const char usage[] =
+    "usage: hlo-run [OPTION...] FILE.hlo|FILE.onnx\n"
+    "  --bind N=1,S=128     sizes of symbolic dimensions\n"
+    "  --device KIND        cpu (default)\n"
+    "  --precision strict   no Winograd, no reassociation\n"
+    "  --in FILE            raw little-endian input; repeat for each input "
+    "(default: seeded random)\n"
+    "  --out FILE           write all results, raw, one after the other\n"
+    "  --compare            compare with the reference evaluator\n"
+    "  --time N             median of N runs\n"
+    "  --profile            a row per step\n"
+    "  --plan               the plan and how each step runs\n"
+    "  --cases              FILE holds cases of tests/ops: run each, compare\n"
+    "                       (--disable-passes a,b; --list-reference)\n"
+    "  --impl NAME          only this implementation of the cpu: kernel,\n"
+    "                       onednn, reference\n"
+    "  --loop               for benchmarks: reads a number of runs per "
+    "line on stdin, answers their times in ms\n"
+    "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
 
 struct args {
-    const char *path, *bind, *device, *precision, *out;
+    const char *path, *bind, *device, *precision, *out, *disable_passes;
     const char *in[64];
     int n_in, time;
-    bool compare, profile, plan, loop;
+    bool compare, profile, plan, loop, cases, list_reference;
 };
 struct loaded {
     struct arena arena;
@@ -79,7 +85,7 @@ static status_t load(const struct args *a, struct loaded *l) {
     struct compile_options opt = {.precision = a->precision && strcmp(a->precision, "strict") == 0
                                                    ? PRECISION_STRICT
                                                    : PRECISION_DEFAULT,
-                                  .disable_passes = "",
+                                  .disable_passes = a->disable_passes ? a->disable_passes : "",
                                   .disable_rules = "",
                                   .verify_each = true};
     struct executable *e;
@@ -192,8 +198,26 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+// A file of tests/ops on the device.
+static status_t run_cases(const struct args *a, struct loaded *l, int *rc) {
+    struct device_cases c = {.precision = a->precision && strcmp(a->precision, "strict") == 0
+                                              ? PRECISION_STRICT
+                                              : PRECISION_DEFAULT,
+                             .disable_passes = a->disable_passes,
+                             .list_reference = a->list_reference};
+    RETURN_IF_ERR(map_file(a->path, &l->file));
+    RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
+    struct str text = {(const char *)l->file.p, l->file.n};
+    RETURN_IF_ERR(device_cases_check(l->dev, text, stdout, &c));
+    printf("%d cases, %d failed, %d not run, %lld steps, %lld on the reference evaluator\n", c.ran,
+           c.failed, c.skipped, (long long)c.steps, (long long)c.reference);
+    *rc = c.failed ? 6 : 0;
+    return ST_OK;
+}
+
 static status_t work(const struct args *a, struct loaded *l, int *rc) {
     int64_t ns;
+    if (a->cases) return run_cases(a, l, rc);
     RETURN_IF_ERR(load(a, l));
     RETURN_IF_ERR(buffers(a, l));
     RETURN_IF_ERR(run_once(l, NULL, &ns));
@@ -254,6 +278,10 @@ int main(int argc, char **argv) {
             a.device = v;
         else if (v && strcmp(o, "--precision") == 0)
             a.precision = v;
+        else if (v && strcmp(o, "--disable-passes") == 0)
+            a.disable_passes = v;
+        else if (v && strcmp(o, "--impl") == 0)
+            setenv("HLOD_CPU_IMPL", v, 1);
         else if (v && strcmp(o, "--out") == 0)
             a.out = v;
         else if (v && strcmp(o, "--time") == 0)
@@ -274,6 +302,10 @@ int main(int argc, char **argv) {
             a.plan = true;
         else if (strcmp(o, "--loop") == 0)
             a.loop = true;
+        else if (strcmp(o, "--cases") == 0)
+            a.cases = true;
+        else if (strcmp(o, "--list-reference") == 0)
+            a.list_reference = true;
         else if (strcmp(o, "--help") == 0)
             return fputs(usage, stdout) < 0;
         else if (o[0] == '-')

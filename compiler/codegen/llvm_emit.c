@@ -12,7 +12,7 @@ struct emit {
     LLVMBuilderRef b;
     LLVMValueRef fn, scratch, bufs[512], *tables;
     const struct kir_fn *f;
-    status_t st;
+    bool halves; // some value is a f16
 };
 
 static LLVMTypeRef type_of(struct emit *e, enum dtype t) {
@@ -162,15 +162,27 @@ static LLVMValueRef call(struct emit *e, const struct kir_val *v) {
     return LLVMBuildCall2(e->b, ft, f, a, n, "");
 }
 
+// minimum and maximum spelled out. LLVM 19 narrows the intrinsics to half where it can, and its
+// code for halves loses NaN.
+static LLVMValueRef extremum(struct emit *e, const struct kir_val *v) {
+    LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
+    LLVMTypeRef t = LLVMTypeOf(x), bits = i_n(e, dtype_bits(v->type));
+    bool max = v->op == K_MAX;
+    LLVMValueRef before = LLVMBuildFCmp(e->b, max ? LLVMRealOGT : LLVMRealOLT, x, y, ""),
+                 r = LLVMBuildSelect(e->b, before, x, y, "");
+    LLVMValueRef a = LLVMBuildBitCast(e->b, x, bits, ""), b = LLVMBuildBitCast(e->b, y, bits, "");
+    LLVMValueRef same = max ? LLVMBuildAnd(e->b, a, b, "") : LLVMBuildOr(e->b, a, b, "");
+    r = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOEQ, x, y, ""),
+                        LLVMBuildBitCast(e->b, same, t, ""), r, ""); // signed zeros
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealUNO, x, x, ""), x, r, "");
+}
 static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
     enum dtype t = v->type;
     bool f = dtype_is_float(t), s = is_signed(t);
     switch (v->op) {
     case K_ADD:
-        return f                   ? LLVMBuildFAdd(e->b, x, y, "")
-               : v->type == DT_S64 ? LLVMBuildAdd(e->b, x, y, "")
-                                   : LLVMBuildAdd(e->b, x, y, "");
+        return f ? LLVMBuildFAdd(e->b, x, y, "") : LLVMBuildAdd(e->b, x, y, "");
     case K_SUB:
         return f ? LLVMBuildFSub(e->b, x, y, "") : LLVMBuildSub(e->b, x, y, "");
     case K_MUL:
@@ -182,8 +194,10 @@ static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     case K_REM:
         return s ? LLVMBuildSRem(e->b, x, y, "") : LLVMBuildURem(e->b, x, y, "");
     case K_MIN:
+        if (f && e->halves) return extremum(e, v);
         return intrinsic2(e, f ? "llvm.minimum" : s ? "llvm.smin" : "llvm.umin", x, y);
     case K_MAX:
+        if (f && e->halves) return extremum(e, v);
         return intrinsic2(e, f ? "llvm.maximum" : s ? "llvm.smax" : "llvm.umax", x, y);
     case K_AND:
         return LLVMBuildAnd(e->b, x, y, "");
@@ -399,6 +413,12 @@ static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct ta
     return fn;
 }
 
+static void find_halves(void *found, struct kir_val *v) {
+    bool memory = v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE;
+    if ((memory && v->elem == DT_F16) || (v->op == K_QUANT && v->imm_i == DT_F16))
+        *(bool *)found = true;
+}
+
 status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol,
                           const struct target *t) {
     struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f};
@@ -407,6 +427,7 @@ status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *s
     if (f->n_bufs > 512 || f->tables.n > 64)
         return st_new(ST_UNIMPLEMENTED, "a kernel with %d buffers", f->n_bufs);
     e.b = LLVMCreateBuilderInContext(e.c);
+    kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
     e.tables = tables;
     make_tables(&e, tables);
     LLVMValueRef body = inner(&e, &body_type, t);

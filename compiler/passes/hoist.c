@@ -81,7 +81,10 @@ static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
         roots[k] = twin(m->entry, c, frontier[k]);
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
     hlo_set_root(c, tuple);
-    hlo_remove_dead(c);
+    for (struct hlo_instr *i = c->last, *prev; i; i = prev) { // effects belong to main
+        prev = i->prev;
+        if (i != c->root && i->users.n == 0 && i->op != HLO_PARAMETER) hlo_remove_instr(i);
+    }
     drop_params(c, PARAM_INPUT);
     drop_params(c, PARAM_WEIGHT);
     renumber(c);

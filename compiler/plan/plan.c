@@ -55,15 +55,27 @@ static int first_leaf(const struct shape *tuple, int64_t index) {
     return n;
 }
 
-// A reshape or copy between default layouts is the same bytes.
+// Operations whose result is their first operand's bytes: some always, a reshape, copy or
+// bitcast-convert between default layouts.
 static bool same_bytes(const struct hlo_instr *i) {
     const struct shape *s = i->operands[0]->shape;
-    if (shape_is_tuple(i->shape)) return true;
-    bool plain = layout_is_default(i->shape->layout, i->shape->rank) &&
-                 layout_is_default(s->layout, s->rank);
-    return i->op == HLO_BITCAST ||
-           (plain && (i->op == HLO_RESHAPE || i->op == HLO_COPY || i->op == HLO_BITCAST_CONVERT)) ||
-           i->op == HLO_OPT_BARRIER || i->op == HLO_ADD_DEPENDENCY;
+    switch (i->op) {
+    case HLO_BITCAST:
+    case HLO_OPT_BARRIER:
+    case HLO_ADD_DEPENDENCY:
+    case HLO_DOMAIN:
+        return true;
+    case HLO_COPY:
+        if (shape_is_tuple(i->shape)) return true;
+        break;
+    case HLO_RESHAPE:
+    case HLO_BITCAST_CONVERT:
+        break;
+    default:
+        return false;
+    }
+    return layout_is_default(i->shape->layout, i->shape->rank) &&
+           layout_is_default(s->layout, s->rank);
 }
 
 static bool alias(struct planner *pl, const struct hlo_instr *i) {

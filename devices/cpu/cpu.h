@@ -15,6 +15,7 @@ struct cpu_step {
     int packed_in; // operand leaf that is read in packed form from the prepared weights, -1 = none
     int pack_slot; // where in dev_weights
     struct cpu_plan **called;
+    char *stage; // of a loop whose state changes places
     int64_t flops, bytes;
 };
 struct cpu_plan {
@@ -35,7 +36,10 @@ struct cpu_impl {
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
 };
 extern const struct cpu_impl cpu_impl_onednn, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
+// The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
+// does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
+const char *cpu_forced_impl(void); // or NULL
 
 struct cpu_exe {
     struct dev_exe base;
@@ -51,6 +55,7 @@ struct cpu_exe {
     int64_t scratch_bytes;
     int n_packs;
     struct dev_stats stats;
+    uint64_t rng_state; // of rng on the reference evaluator: goes on from run to run
     bool strict;
 };
 struct cpu_weights {

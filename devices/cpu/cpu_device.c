@@ -29,6 +29,19 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
     }
 }
 
+// A result of a loop's body that is a parameter, but not its own: the parameter's place may be
+// overwritten before it is read.
+static bool moves(const struct cpu_plan *p, int k) {
+    const struct slice *s = &p->plan->root[k];
+    return s->where == SLICE_PARAM && s->index != k;
+}
+static int64_t moved_bytes(const struct cpu_plan *p) {
+    int64_t n = 0;
+    for (int k = 0; k < p->plan->n_root; k++)
+        if (moves(p, k)) n += (p->plan->root[k].size_bytes + 63) / 64 * 64;
+    return n;
+}
+
 static void copy_leaves(const struct cpu_plan *p, const struct cpu_frame *f,
                         const struct slice *from, void *const *to, int n) {
     for (int k = 0; k < n; k++) {
@@ -50,6 +63,44 @@ static status_t run_called(struct cpu_exe *x, const struct cpu_plan *p,
     return ST_OK;
 }
 
+// The state lives in the result's buffers from the start; the body reads and writes it, so its
+// results are copied at the end of each turn, by way of `stage` where they change places.
+static status_t run_while(struct cpu_exe *x, struct cpu_step *s, const struct cpu_frame *outer,
+                          void *const *in, void *const *out) {
+    const struct plan_step *ps = s->plan;
+    const struct cpu_plan *body = s->called[1];
+    const struct slice *root = body->plan->root;
+    char *memory = outer->memory + ps->scratch_offset;
+    for (int k = 0; k < ps->n_out; k++)
+        if (out[k] != in[k] && ps->out[k].size_bytes)
+            memcpy(out[k], in[k], (size_t)ps->out[k].size_bytes);
+    for (;;) {
+        uint8_t go = 0;
+        void *go_at = &go;
+        RETURN_IF_ERR(run_called(x, s->called[0], outer, memory, out, &go_at));
+        if (!go) return ST_OK;
+        struct cpu_frame f = {.params = (const void *const *)out,
+                              .memory = memory,
+                              .weights = outer->weights,
+                              .run = outer->run};
+        RETURN_IF_ERR(cpu_run_plan(x, body, &f));
+        char *at = s->stage;
+        for (int k = 0; k < ps->n_out; k++)
+            if (moves(body, k)) {
+                memcpy(at, out[root[k].index], (size_t)root[k].size_bytes);
+                at += (root[k].size_bytes + 63) / 64 * 64;
+            }
+        for (int k = 0; k < ps->n_out; k++)
+            if (!moves(body, k)) copy_leaves(body, &f, &root[k], &out[k], 1);
+        at = s->stage;
+        for (int k = 0; k < ps->n_out; k++)
+            if (moves(body, k)) {
+                memcpy(out[k], at, (size_t)root[k].size_bytes);
+                at += (root[k].size_bytes + 63) / 64 * 64;
+            }
+    }
+}
+
 static status_t run_control(struct cpu_exe *x, struct cpu_step *s, const struct cpu_frame *f,
                             void **bufs) {
     const struct plan_step *ps = s->plan;
@@ -65,18 +116,7 @@ static status_t run_control(struct cpu_exe *x, struct cpu_step *s, const struct 
             first += shape_leaves(ps->instr->operands[b + 1]->shape);
         return run_called(x, s->called[k], f, memory, in + first, out);
     }
-    // while: the state lives in the result's buffers from the start; the body reads and writes it,
-    // so its results are copied at the end of each turn.
-    for (int k = 0; k < ps->n_out; k++)
-        if (out[k] != in[k] && ps->out[k].size_bytes)
-            memcpy(out[k], in[k], (size_t)ps->out[k].size_bytes);
-    for (;;) {
-        uint8_t go = 0;
-        void *go_at = &go;
-        RETURN_IF_ERR(run_called(x, s->called[0], f, memory, out, &go_at));
-        if (!go) return ST_OK;
-        RETURN_IF_ERR(run_called(x, s->called[1], f, memory, out, out));
-    }
+    return run_while(x, s, f, in, out);
 }
 
 static void add_row(const struct dev_run *r, const struct cpu_step *s, int64_t start, int64_t end,
@@ -156,6 +196,8 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, struct cpu_plan 
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
         for (int c = 0; c < s->plan->instr->n_called; c++)
             RETURN_IF_ERR(bind_plan(x, s->plan->called[c], &s->called[c]));
+        if (s->plan->instr->op == HLO_WHILE)
+            s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
     }
     return ST_OK;
 }

@@ -10,9 +10,20 @@
 
 static const struct cpu_impl *const list[] = {&cpu_impl_control, &cpu_impl_onednn, &cpu_impl_kernel,
                                               &cpu_impl_reference};
+enum { ALL = sizeof list / sizeof list[0] };
+const char *cpu_forced_impl(void) {
+    const char *f = getenv("HLOD_CPU_IMPL");
+    return f && *f ? f : NULL;
+}
 const struct cpu_impl *const *cpu_impls(int *n) {
-    *n = (int)(sizeof list / sizeof list[0]);
-    return list;
+    static const struct cpu_impl *few[ALL];
+    const char *forced = cpu_forced_impl();
+    *n = ALL;
+    if (!forced) return list;
+    *n = 0;
+    for (int k = 0; k < ALL; k++)
+        if (k == 0 || k == ALL - 1 || strcmp(list[k]->name, forced) == 0) few[(*n)++] = list[k];
+    return few;
 }
 
 // ---- kernels
@@ -148,12 +159,14 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     struct arena a = {0};
     struct hlo_eval ev = hlo_eval_begin(&a);
     const struct hlo_instr *i = s->plan->instr;
+    ev.rng_state += x->rng_state;
     struct literal **in = arena_array(&a, struct literal *, i->n_operands + 1), *out = NULL;
     int k = 0, r = s->plan->n_in;
     for (int p = 0; p < i->n_operands; p++)
         in[p] = gather_leaves(&a, i->operands[p]->shape, bufs, &k);
     status_t st = hlo_op_info(i->op)->eval(&ev, i, in, &out);
     if (!st) scatter_leaves(i->shape, out, bufs, &r);
+    x->rng_state = ev.rng_state - hlo_eval_begin(&a).rng_state;
     arena_done(&a);
     x->stats.reference_steps++;
     return st;

@@ -3,7 +3,7 @@
 // that are really there, the channel block of library layouts, the kernel ABI and the version of
 // the implementation choices, so that an entry made on one machine is used on another exactly when
 // it would be made the same there. HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one
-// without.
+// without; HLOD_CPU_IMPL=kernel (onednn, reference) forces one implementation, for tests.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,6 +11,11 @@
 #include "devices/cpu/cpu.h"
 
 enum { COST_VERSION = 1 }; // raise when the choice between implementations changes
+
+static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
+    (void)t, (void)i;
+    return false;
+}
 
 const struct target *cpu_target(void) {
     static struct target t;
@@ -27,13 +32,15 @@ const struct target *cpu_target(void) {
     t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
-    t.library_accepts = cpu_library_accepts;
+    const char *impl = cpu_forced_impl();
+    t.library_accepts = !impl || strcmp(impl, "onednn") == 0 ? cpu_library_accepts : takes_nothing;
     t.wants_blocked = cpu_wants_blocked;
-    snprintf(id, sizeof id, "cpu:x86-64:%s:block%d:abi%d:cost%d",
+    if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
+    snprintf(id, sizeof id, "cpu:x86-64:%s:block%d:abi%d:cost%d%s%.20s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
-             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION);
+             t.conv_block, HLOD_KERNEL_ABI, COST_VERSION, impl ? ":only-" : "", impl ? impl : "");
     t.id = id;
     return &t;
 }
