@@ -305,7 +305,7 @@ static void print_ranges(struct strbuf *b, const struct ranges *r) {
 #define PRINT_f32(x)              attr_print_f32(b, x)
 #define PRINT_flag(x)             strbuf_puts(b, (x) ? "true" : "false")
 #define PRINT_i64s(x)             print_i64s(b, x)
-#define PRINT_str(x)              strbuf_printf(b, "\"" STR_FMT "\"", STR_ARG(x))
+#define PRINT_str(x)              hlo_quote(b, x)
 #define PRINT_window(x)           print_window(b, &(x))
 #define PRINT_labels(x)           print_labels(b, &(x))
 #define PRINT_padding(x)          print_padding(b, &(x))

@@ -90,6 +90,8 @@ uint64_t attr_hash(enum hlo_attr_kind k, const void *attr);
 void attr_print(struct strbuf *b, enum hlo_attr_kind k,
                 const void *attr); // ", name=value" for each field that must be printed
 
+// A string between quotes; quotes, backslashes and control characters escaped as C does.
+void hlo_quote(struct strbuf *b, struct str s);
 // Helpers for building records in place.
 struct i64s i64s_of(struct arena *a, const int64_t *v, int n);
 bool i64s_eq(struct i64s a, struct i64s b);

@@ -66,10 +66,22 @@ struct hlo_computation *hlo_computation_add(struct hlo_module *m, const char *na
     m->last = c;
     return c;
 }
-void hlo_computation_remove(struct hlo_computation *c) {
+static void computation_unlink(struct hlo_computation *c) {
     struct hlo_module *m = c->module;
     *(c->prev ? &c->prev->next : &m->first) = c->next;
     *(c->next ? &c->next->prev : &m->last) = c->prev;
+}
+void hlo_computation_move_before(struct hlo_computation *c, struct hlo_computation *pos) {
+    if (c == pos) return;
+    computation_unlink(c);
+    c->prev = pos->prev;
+    c->next = pos;
+    *(pos->prev ? &pos->prev->next : &c->module->first) = c;
+    pos->prev = c;
+}
+void hlo_computation_remove(struct hlo_computation *c) {
+    struct hlo_module *m = c->module;
+    computation_unlink(c);
     if (m->entry == c) m->entry = NULL;
 }
 struct hlo_instr *hlo_root(const struct hlo_computation *c) {

@@ -85,7 +85,9 @@ struct hlo_module *hlo_module_clone(const struct hlo_module *m);
 struct hlo_computation *hlo_computation_add(
     struct hlo_module *m,
     const char *name); // name made unique; appended (callees must be added before callers)
-void hlo_computation_remove(struct hlo_computation *c); // nothing may call it
+void hlo_computation_move_before(struct hlo_computation *c,
+                                 struct hlo_computation *pos); // module order only
+void hlo_computation_remove(struct hlo_computation *c);        // nothing may call it
 // A deep copy in module m, which may be another module (called computations are cloned too, once
 // each).
 struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,

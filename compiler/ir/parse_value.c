@@ -6,65 +6,7 @@
 
 #include "compiler/ir/parser.h"
 
-// ---- cursor
-
-void p_space(struct cursor *c) {
-    while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\t' || *c->p == '\r'))
-        c->p++;
-}
-bool p_take(struct cursor *c, const char *token) {
-    size_t n = strlen(token);
-    p_space(c);
-    if ((size_t)(c->end - c->p) < n || memcmp(c->p, token, n) != 0) return false;
-    c->p += n;
-    return true;
-}
-static bool word_char(char x) {
-    return (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z') || (x >= '0' && x <= '9') || x == '_' ||
-           x == '.' || x == '-';
-}
-struct str p_word(struct cursor *c) {
-    p_space(c);
-    const char *from = c->p;
-    if (c->p < c->end && *c->p == '%') from = ++c->p;
-    while (c->p < c->end && word_char(*c->p))
-        c->p++;
-    if (c->p < c->end && *c->p == '>' && c->p > from && c->p[-1] == '-') c->p--; // "a->b"
-    return (struct str){from, (size_t)(c->p - from)};
-}
-
-struct str p_cut(struct cursor *c, const char *stop) {
-    p_space(c);
-    const char *from = c->p;
-    int depth = 0;
-    for (; c->p < c->end; c->p++) {
-        char x = *c->p;
-        if (x == '"') {
-            for (c->p++; c->p < c->end && *c->p != '"'; c->p++)
-                if (*c->p == '\\' && c->p + 1 < c->end) c->p++;
-            if (c->p >= c->end) break;
-            continue;
-        }
-        if (depth == 0 && strchr(stop, x)) break;
-        if (x == '{' || x == '(' || x == '[')
-            depth++;
-        else if (x == '}' || x == ')' || x == ']')
-            depth--;
-        if (depth < 0) break;
-    }
-    return str_trim((struct str){from, (size_t)(c->p - from)});
-}
-
 // ---- shapes
-
-static bool take_i64(struct cursor *c, int64_t *out) {
-    p_space(c);
-    const char *from = c->p;
-    if (c->p < c->end && *c->p == '-') c->p++;
-    while (c->p < c->end && *c->p >= '0' && *c->p <= '9')
-        c->p++;
-    return str_to_i64((struct str){from, (size_t)(c->p - from)}, out);
-}
 
 static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
     struct layout l = {.tile_rank = 0};
@@ -73,7 +15,7 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
     bool seen[HLO_MAX_RANK] = {false};
     int64_t v;
     c->p++; // {
-    while (take_i64(c, &v)) {
+    while (p_i64(c, &v)) {
         if (v < 0 || v >= s->rank || seen[v])
             return p_error(p, at, "layout is not a permutation of the %d dimensions", s->rank);
         seen[v] = true;
@@ -90,7 +32,7 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
         if (p_take(&t, "T(")) {
             int64_t dims[HLO_MAX_RANK];
             int k = 0;
-            while (k < s->rank && take_i64(&t, &dims[k]) && dims[k] > 0 && dims[k] <= INT32_MAX) {
+            while (k < s->rank && p_i64(&t, &dims[k]) && dims[k] > 0 && dims[k] <= INT32_MAX) {
                 k++;
                 if (!p_take(&t, ",")) break;
             }
@@ -104,7 +46,10 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
         }
         c->p = from;
         struct str rest = p_cut(c, "}");
-        if (rest.n) l.rest = arena_strndup(p->m->arena, rest.p, rest.n);
+        if (rest.n) {
+            RETURN_IF_ERR(p_keep(p, STR("layout"), rest, &rest));
+            l.rest = rest.p;
+        }
     }
     if (!p_take(c, "}")) return p_error(p, at, "layout has no closing brace");
     if (!layout_is_default(&l, s->rank)) s->layout = arena_dup(p->m->arena, &l, sizeof l);
@@ -142,7 +87,7 @@ status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct sha
         if (rank && !p_take(c, ",")) return p_error(p, c->p, "expected ',' or ']' in a shape");
         if (rank == HLO_MAX_RANK) return p_error(p, at, "more than %d dimensions", HLO_MAX_RANK);
         any |= dynamic[rank] = p_take(c, "<=");
-        if (!take_i64(c, &dims[rank]) || dims[rank] < 0)
+        if (!p_i64(c, &dims[rank]) || dims[rank] < 0)
             return p_error(p, c->p, "expected a dimension");
         rank++;
     }
@@ -283,10 +228,6 @@ static status_t bad_value(struct parser *p, const struct attr_text *t, const cha
 static struct cursor over(struct str s) {
     return (struct cursor){s.p, s.p + s.n};
 }
-static bool at_end(struct cursor *c) {
-    p_space(c);
-    return c->p == c->end;
-}
 
 static status_t read_i64(struct parser *p, const struct attr_text *t, int64_t *out) {
     return str_to_i64(t->value, out) ? ST_OK : bad_value(p, t, "an integer");
@@ -309,17 +250,23 @@ static status_t read_i64s(struct parser *p, const struct attr_text *t, struct i6
     VEC(int64_t) v = {0};
     int64_t x;
     bool braces = p_take(&c, "{");
-    while (take_i64(&c, &x)) {
+    while (p_i64(&c, &x)) {
         avec_push(p->m->arena, &v, x);
         if (!p_take(&c, ",")) break;
     }
-    if ((braces && !p_take(&c, "}")) || !at_end(&c)) return bad_value(p, t, "a list such as {0,1}");
+    if ((braces && !p_take(&c, "}")) || !p_at_end(&c))
+        return bad_value(p, t, "a list such as {0,1}");
     *out = (struct i64s){v.v, (int32_t)v.n};
     return ST_OK;
 }
 static status_t read_str(struct parser *p, const struct attr_text *t, struct str *out) {
     struct str v = t->value;
-    if (v.n >= 2 && v.p[0] == '"') v = (struct str){v.p + 1, v.n - 2};
+    if (p_is_string(v)) {
+        *out = p_unescape(p->m->arena, v);
+        return ST_OK;
+    }
+    struct cursor c = over(v); // API_VERSION_ORIGINAL
+    if (p_word(&c).n != v.n) return bad_value(p, t, "a word or a \"string\"");
     *out = (struct str){arena_strndup(p->m->arena, v.p, v.n), v.n};
     return ST_OK;
 }
@@ -349,10 +296,10 @@ static status_t read_window(struct parser *p, const struct attr_text *t, struct 
         do {
             int64_t a, b = 0;
             const int64_t *slot = NULL;
-            if (k == HLO_MAX_RANK || !take_i64(&c, &a))
+            if (k == HLO_MAX_RANK || !p_i64(&c, &a))
                 return bad_value(p, t, "numbers joined by 'x'");
             if (str_is(name, "pad")) {
-                if (!p_take(&c, "_") || !take_i64(&c, &b)) return bad_value(p, t, "pad=LOW_HIGH");
+                if (!p_take(&c, "_") || !p_i64(&c, &b)) return bad_value(p, t, "pad=LOW_HIGH");
                 dims[k].pad_low = a;
                 dims[k].pad_high = b;
             } else if (str_is(name, "rhs_reversal")) {
@@ -366,8 +313,10 @@ static status_t read_window(struct parser *p, const struct attr_text *t, struct 
             }
             k++;
         } while (c.p < c.end && *c.p == 'x' && c.p++);
-        if (n >= 0 && k != n) return bad_value(p, t, "the same number of dimensions in each field");
-        n = k;
+        // Reversal may be given for the leading dimensions alone.
+        if (n >= 0 && (str_is(name, "rhs_reversal") ? k > n : k != n))
+            return bad_value(p, t, "the same number of dimensions in each field");
+        n = n > k ? n : k;
     }
     out->n = n < 0 ? 0 : n;
     out->v = out->n ? arena_dup_array(p->m->arena, dims, out->n) : NULL;
@@ -415,15 +364,15 @@ static status_t read_padding(struct parser *p, const struct attr_text *t, struct
     struct cursor c = over(t->value);
     struct pad_dim d[HLO_MAX_RANK];
     int n = 0;
-    while (!at_end(&c)) {
-        if (n == HLO_MAX_RANK || !take_i64(&c, &d[n].low) || !p_take(&c, "_") ||
-            !take_i64(&c, &d[n].high))
+    while (!p_at_end(&c)) {
+        if (n == HLO_MAX_RANK || !p_i64(&c, &d[n].low) || !p_take(&c, "_") ||
+            !p_i64(&c, &d[n].high))
             return bad_value(p, t, "LOW_HIGH[_INTERIOR] joined by 'x'");
         d[n].interior = 0;
-        if (p_take(&c, "_") && !take_i64(&c, &d[n].interior))
+        if (p_take(&c, "_") && !p_i64(&c, &d[n].interior))
             return bad_value(p, t, "LOW_HIGH[_INTERIOR]");
         n++;
-        if (!p_take(&c, "x") && !at_end(&c))
+        if (!p_take(&c, "x") && !p_at_end(&c))
             return bad_value(p, t, "LOW_HIGH[_INTERIOR] joined by 'x'");
     }
     *out = (struct padding){n ? arena_dup_array(p->m->arena, d, n) : NULL, n};
@@ -436,10 +385,10 @@ static status_t read_ranges(struct parser *p, const struct attr_text *t, struct 
     if (!p_take(&c, "{")) return bad_value(p, t, "{[start:limit:stride],...}");
     while (!p_take(&c, "}")) {
         if ((n && !p_take(&c, ",")) || n == HLO_MAX_RANK || !p_take(&c, "[") ||
-            !take_i64(&c, &r[n].start) || !p_take(&c, ":") || !take_i64(&c, &r[n].limit))
+            !p_i64(&c, &r[n].start) || !p_take(&c, ":") || !p_i64(&c, &r[n].limit))
             return bad_value(p, t, "{[start:limit:stride],...}");
         r[n].stride = 1;
-        if (p_take(&c, ":") && !take_i64(&c, &r[n].stride))
+        if (p_take(&c, ":") && !p_i64(&c, &r[n].stride))
             return bad_value(p, t, "{[start:limit:stride],...}");
         if (!p_take(&c, "]")) return bad_value(p, t, "{[start:limit:stride],...}");
         n++;
@@ -467,17 +416,9 @@ static status_t read_enum(struct parser *p, const struct attr_text *t, const cha
 #undef ENUMS
 
 enum need { NEED_OPT, NEED_REQ, NEED_1 = NEED_OPT };
-static struct attr_text *find(struct attr_text *attrs, int n, const char *name) {
-    for (int k = 0; k < n; k++)
-        if (str_is(attrs[k].name, name)) {
-            attrs[k].used = true;
-            return &attrs[k];
-        }
-    return NULL;
-}
 
 #define F(kind, field, def)                                                                        \
-    t = find(attrs, n, #field);                                                                    \
+    t = p_attr_find(attrs, n, #field);                                                             \
     if (t)                                                                                         \
         RETURN_IF_ERR(read_##kind(p, t, &r->field));                                               \
     else if (NEED_##def == NEED_REQ)                                                               \

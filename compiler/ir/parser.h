@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// parser: what parse.c (modules, computations, instructions) and parse_value.c (shapes, literals,
-// attribute values) share. A cursor walks a copy of the text in which comments are blanks, so that
-// offsets, lines and columns stay those of the source. A value of an attribute is first cut out as
-// text by bracket depth.
+// parser: what parse.c (modules, computations), parse_instr.c (instructions), parse_value.c
+// (shapes, literals, attribute records) and parse_text.c (cursors, strings, kept text) share. A
+// cursor walks a copy of the text in which comments are blanks, so that offsets, lines and columns
+// stay those of the source. A value of an attribute is first cut out as text by bracket depth.
 #pragma once
 #include "base/map.h"
 #include "compiler/ir/attr_kinds.h"
 #include "compiler/ir/op.h"
 #include "compiler/ir/text.h"
+
+enum { P_MAX_ATTRS = 64, P_MAX_CALLED = 256 };
 
 struct cursor {
     const char *p, *end;
@@ -20,26 +22,50 @@ struct parser {
     struct smap instrs;       // of the computation being read
     struct hlo_parse_limits limits;
     int64_t n_instrs;
+    int depth; // of computations written inside an instruction, and of nested operands
 };
 
+// ---- parse_text.c
 status_t p_error(const struct parser *p, const char *at, const char *fmt, ...) MUST_CHECK
     __attribute__((format(printf, 3, 4)));
+char *p_blank_comments(struct arena *a, struct str text); // a copy of the same length
 void p_space(struct cursor *c);
 bool p_take(struct cursor *c, const char *token); // skips space, takes the token if it is there
+bool p_peek(struct cursor *c, char x);            // skips space; is x next?
+bool p_at_end(struct cursor *c);                  // skips space
 struct str
 p_word(struct cursor *c); // skips space; letters, digits, _ . - and a leading %; empty if none
+bool p_i64(struct cursor *c, int64_t *out);
 struct str
 p_cut(struct cursor *c,
-      const char *stop); // up to a character of `stop` outside brackets and quotes, trimmed
-status_t p_shape(struct parser *p, struct cursor *c, int depth,
-                 const struct shape **out) MUST_CHECK;
-status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
-                   struct literal **out) MUST_CHECK;
-// Fills one field of an attribute record from its text. `what` is the attribute's name for
-// messages.
+      const char *stop);        // up to a character of `stop` outside brackets and quotes, trimmed
+bool p_is_string(struct str s); // one string with its quotes, nothing else
+struct str p_unescape(struct arena *a, struct str s); // s is such a string; the result ends in NUL
+// The normal form of text that is kept: INVALID_ARGUMENT when a string or bracket does not close.
+// `what` names it in the message.
+status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) MUST_CHECK;
+
 struct attr_text {
     struct str name, value;
     bool used;
 };
+// ", name=value" pairs from p->c, at most P_MAX_ATTRS.
+status_t p_attrs(struct parser *p, struct attr_text *out, int *n) MUST_CHECK;
+struct attr_text *p_attr_find(struct attr_text *attrs, int n, const char *name); // marks it used
+
+// ---- parse_value.c
+status_t p_shape(struct parser *p, struct cursor *c, int depth,
+                 const struct shape **out) MUST_CHECK;
+status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
+                   struct literal **out) MUST_CHECK;
+// Fills the record of kind k from the attributes; `at` is the instruction, for messages.
 status_t p_attr_record(struct parser *p, enum hlo_attr_kind k, struct attr_text *attrs, int n,
                        const char *at, void **out) MUST_CHECK;
+
+// ---- parse_instr.c
+// One instruction of c, "ROOT name = shape opcode(operands), attributes", from p->c.
+status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_root) MUST_CHECK;
+
+// ---- parse.c
+// Instructions up to the closing brace, from p->c; p->instrs must be empty.
+status_t p_body(struct parser *p, struct hlo_computation *c) MUST_CHECK;

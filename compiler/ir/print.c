@@ -60,8 +60,7 @@ static void put_called(struct printer *p, const struct hlo_instr *i) {
         strbuf_putc(p->b, '}');
         return;
     }
-    bool calls = i->op == HLO_FUSION || i->op == HLO_ASYNC_START || i->op == HLO_ASYNC_UPDATE ||
-                 i->op == HLO_ASYNC_DONE;
+    bool calls = i->op == HLO_FUSION || i->op == HLO_ASYNC_START;
     strbuf_printf(p->b, ", %s=", calls ? "calls" : "to_apply");
     put_computation_name(p, i->called[0]);
 }
@@ -75,12 +74,12 @@ static void put_metadata(struct printer *p, const struct hlo_instr *i) {
     const char *sep = "";
     if (i->op_type) {
         strbuf_puts(p->b, "op_type=");
-        strbuf_json_str(p->b, str_of(i->op_type));
+        hlo_quote(p->b, str_of(i->op_type));
         sep = " ";
     }
     if (i->op_name) {
         strbuf_printf(p->b, "%sop_name=", sep);
-        strbuf_json_str(p->b, str_of(i->op_name));
+        hlo_quote(p->b, str_of(i->op_name));
         sep = " ";
     }
     for (size_t k = 0; k < i->extra.n; k++) // the rest of the source's metadata, kept verbatim
