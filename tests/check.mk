@@ -14,6 +14,7 @@ check: all units $(FAKE_WORKER) ## all tests; prints "N passed, N failed" last
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  api '$(MAKE) -s check-api' \
 	  sched '$(MAKE) -s check-sched' \
+	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  lint 'sh tests/meta/lint.sh' \
   layers '$(MAKE) -s layers'
