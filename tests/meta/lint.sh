@@ -24,7 +24,7 @@ check "banned functions" "$(sources | xargs grep -nE '\b(strcpy|strcat|sprintf|g
 check "two control-flow macros" "$(sources | grep -v '^base/status.h' | xargs grep -nE '^#define [A-Z_]+\(.*(return|goto) ' | head -5)"
 check "SPDX line first" "$(sources | while read -r f; do head -1 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"; done)"
 check "files under 800 lines, headers under 250" "$(sources | while read -r f; do n=$(wc -l <"$f"); case $f in *.h) m=250 ;; *) m=800 ;; esac; [ "$n" -le "$m" ] || echo "$f: $n lines"; done)"
-check "functions under 120 lines" "$(sources | while read -r f; do awk -v f="$f" '/^[a-z].*[(]/ {s = NR; name = $0} /^}$/ {if (s && NR - s + 1 > 120) print f ": " NR - s + 1 " lines: " name; s = 0}' "$f"; done)"
+check "functions under 120 lines" "$(sources | while read -r f; do awk -v f="$f" '/^[A-Za-z].*[(]/ {s = NR; name = $0} /^}$/ {if (s && NR - s + 1 > 120) print f ": " NR - s + 1 " lines: " name; s = 0}' "$f"; done)"
 check "lines under 100 columns" "$(git ls-files '*.c' '*.h' | xargs awk 'length($0) > 100 {print FILENAME ":" FNR ": " length($0) " columns"}')"
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"
 check "every op with an evaluation rule has a case file" "$(sed -nE 's/^OP\([A-Z0-9_]+, *"([^"]+)".*, [YE], [YEN]\).*/\1/p' compiler/ir/ops.def | while read -r op; do [ -f "tests/ops/$op.hlo" ] || echo "$op"; done)"
