@@ -13,7 +13,7 @@ PYTHON := $(VENV)/bin/python
 FOLDERS  := base proto compiler devices scheduler server client
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings -Wcast-align -Wpointer-arith -Wswitch $(if $(WERROR),-Werror)
 OPT      := $(if $(filter debug,$(CONFIG)),-O0 -g3,-O2 -g)
-SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -DARENA_DEBUG,)
+SANFLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer -DARENA_DEBUG,)
 VERSION  := 0.1.0
 DEFS     := -D_GNU_SOURCE -DHLOD_VERSION=\"$(VERSION)\" $(if $(FAULTS)$(SAN)$(filter debug,$(CONFIG)),-DHLOD_FAULTS)
 LLVM_CONFIG ?= llvm-config-19

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding by the reference evaluator. Only small results are folded, and never a broadcast
-// of a scalar: that form is what other rules look for.
+// Constant folding by the reference evaluator. Only small results are folded, and never a
+// broadcast: it would store one value many times, and rules and library calls look for that form (a
+// bias).
 #include "compiler/eval.h"
 #include "compiler/passes/pass.h"
 
@@ -8,15 +9,20 @@ enum { MAX_BYTES = 4096 };
 
 static bool foldable(const struct hlo_instr *i) {
     if (i->op == HLO_CONSTANT || i->op == HLO_PARAMETER || i->op == HLO_TUPLE ||
-        i->op == HLO_IOTA || !i->n_operands || hlo_has_effect(i))
+        i->op == HLO_IOTA || i->op == HLO_BROADCAST || !i->n_operands || hlo_has_effect(i))
         return false;
     if (shape_is_tuple(i->shape) || shape_bytes(i->shape) > MAX_BYTES ||
         !hlo_op_info(i->op)->eval || i->n_called)
         return false;
-    if (i->op == HLO_BROADCAST && i->operands[0]->shape->rank == 0) return false;
-    for (int k = 0; k < i->n_operands; k++)
-        if (i->operands[k]->op != HLO_CONSTANT) return false;
-    return true;
+    bool whole = false; // some operand already stores as much as the result would
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        bool constant = x->op == HLO_CONSTANT;
+        if (!constant && (x->op != HLO_BROADCAST || x->operands[0]->op != HLO_CONSTANT))
+            return false;
+        whole |= constant && shape_bytes(x->shape) >= shape_bytes(i->shape);
+    }
+    return whole || i->shape->rank == 0;
 }
 
 status_t pass_constfold(struct hlo_module *m, struct pass_ctx *p) {
