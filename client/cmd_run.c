@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "client/hlo.h"
-#include "client/npy.h"
+#include "client/input.h"
 
 enum { MAX_INPUTS = 64 };
 struct run {
@@ -17,58 +17,6 @@ struct run {
     struct npy *results;
     int n_results;
 };
-
-static const struct {
-    const char *descr, *datatype;
-} types[] = {{"|b1", "BOOL"},   {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
-             {"<u2", "UINT16"}, {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
-             {"<u8", "UINT64"}, {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"}};
-enum { N_TYPES = sizeof types / sizeof types[0] };
-static const char *datatype_of(const char *descr) {
-    for (int k = 0; k < N_TYPES; k++)
-        if (strcmp(types[k].descr, descr) == 0) return types[k].datatype;
-    return NULL;
-}
-
-// "1,2,3" as f32 of that length.
-static status_t inline_value(struct arena *a, const char *text, struct npy *x) {
-    struct str all = str_of(text), item;
-    int64_t n = 1;
-    for (const char *p = text; *p; p++)
-        n += *p == ',';
-    float *v = arena_array(a, float, n);
-    *x = (struct npy){
-        .descr = "<f4", .rank = 1, .dims = {n}, .data = v, .size_bytes = (size_t)n * 4};
-    for (int64_t k = 0; str_cut(&all, ',', &item); k++) {
-        double d;
-        if (!str_to_f64(str_trim(item), &d))
-            return st_new(ST_INVALID_ARGUMENT, "'%s' is neither @file nor numbers", text);
-        v[k] = (float)d;
-    }
-    return ST_OK;
-}
-
-static status_t add_input(struct hlo *h, struct run *r, const char *word) {
-    const char *eq = strchr(word, '=');
-    if (!eq) return st_new(ST_INVALID_ARGUMENT, "-i takes NAME=VALUE");
-    if (r->n_in == MAX_INPUTS)
-        return st_new(ST_INVALID_ARGUMENT, "more than %d inputs", MAX_INPUTS);
-    char *name = arena_strndup(&h->arena, word, (size_t)(eq - word));
-    if (eq[1] != '@')
-        RETURN_IF_ERR(inline_value(&h->arena, eq + 1, &r->in[r->n_in]));
-    else {
-        struct npy *x;
-        int n;
-        RETURN_IF_ERR(npy_read_file(&h->arena, eq + 2, &x, &n));
-        int pick = 0;
-        for (int k = 0; k < n; k++)
-            if (x[k].name && strcmp(x[k].name, name) == 0) pick = k;
-        if (n == 0) return st_new(ST_INVALID_ARGUMENT, "%s has no arrays", eq + 2);
-        r->in[r->n_in] = x[pick];
-    }
-    r->in[r->n_in++].name = name;
-    return ST_OK;
-}
 
 // A file that exists is a model to upload first; anything else must be a digest.
 static int resolve_model(struct hlo *h, struct run *r) {
@@ -101,7 +49,7 @@ static char *request_json(const struct run *r) {
             json_array_append_new(shape, json_integer(x->dims[d]));
         json_array_append_new(ins,
                               json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype",
-                                        datatype_of(x->descr), "shape", shape, "parameters",
+                                        input_datatype(x->descr), "shape", shape, "parameters",
                                         "binary_data_size", (json_int_t)x->size_bytes));
     }
     if (r->profile) json_object_set_new(options, "profile", json_true());
@@ -122,8 +70,8 @@ static status_t read_outputs(struct hlo *h, const json_t *j, struct span tail, s
         size_t n = (size_t)number_at(json_object_get(o, "parameters"), "binary_data_size");
         const char *type = text_at(o, "datatype");
         x->name = arena_strdup(&h->arena, text_at(o, "name"));
-        for (int t = 0; t < N_TYPES; t++)
-            if (strcmp(types[t].datatype, type) == 0) memcpy(x->descr, types[t].descr, 4);
+        const char *descr = input_descr(type);
+        if (descr) memcpy(x->descr, descr, 4);
         size_t d;
         const json_t *dim;
         json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
@@ -263,14 +211,54 @@ static int send_run(struct hlo *h, struct run *r) {
     return rc;
 }
 
+// Pictures: --size HxW --crop PART --mean M --std S --layout nchw|nhwc.
+static status_t image_option(struct hlo *h, int *k, struct image_options *o, bool *out_taken) {
+    const char *v;
+    *out_taken = true;
+    if ((v = option_value(h, k, "--size"))) return input_size(v, o);
+    if ((v = option_value(h, k, "--mean"))) return input_channels(v, o->mean);
+    if ((v = option_value(h, k, "--std"))) {
+        RETURN_IF_ERR(input_channels(v, o->std));
+        if (o->std[0] == 0 || o->std[1] == 0 || o->std[2] == 0)
+            return st_new(ST_INVALID_ARGUMENT, "--std: zero");
+    } else if ((v = option_value(h, k, "--crop"))) {
+        if (!str_to_f64(str_of(v), &o->crop) || !(o->crop > 0 && o->crop <= 1))
+            return st_new(ST_INVALID_ARGUMENT, "--crop: expected a part of the short side, (0, 1]");
+    } else if ((v = option_value(h, k, "--layout"))) {
+        o->nhwc = strcmp(v, "nhwc") == 0;
+        if (!o->nhwc && strcmp(v, "nchw") != 0)
+            return st_new(ST_INVALID_ARGUMENT, "--layout: expected nchw or nhwc");
+    } else
+        *out_taken = false;
+    return ST_OK;
+}
+
+static status_t read_inputs(struct hlo *h, struct run *r, const char *const *words, int n,
+                            const struct image_options *o) {
+    for (; r->n_in < n; r->n_in++) {
+        struct npy *x = &r->in[r->n_in];
+        RETURN_IF_ERR(input_parse(&h->arena, words[r->n_in], o, x));
+        if (!input_datatype(x->descr))
+            return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent",
+                          x->name, x->descr);
+    }
+    return ST_OK;
+}
+
 int cmd_run(struct hlo *h) {
     struct run r = {.repeat = 1};
-    const char *v;
+    struct image_options o = {.std = {1, 1, 1}};
+    const char *v, *inputs[MAX_INPUTS];
+    int n_inputs = 0;
     for (int k = 0; k < h->argc; k++) {
-        status_t st = ST_OK;
-        if ((v = option_value(h, &k, "-i")))
-            st = add_input(h, &r, v);
-        else if ((v = option_value(h, &k, "-o")))
+        bool taken;
+        status_t st = image_option(h, &k, &o, &taken);
+        if (st) return fail_status(st);
+        if (taken) continue;
+        if ((v = option_value(h, &k, "-i"))) {
+            if (n_inputs == MAX_INPUTS) return usage_error("more than %d inputs", MAX_INPUTS);
+            inputs[n_inputs++] = v;
+        } else if ((v = option_value(h, &k, "-o")))
             r.out = v;
         else if ((v = option_value(h, &k, "--profile")))
             r.profile = v;
@@ -284,13 +272,10 @@ int cmd_run(struct hlo *h) {
             return usage_error("run has no option %s", h->argv[k]);
         else
             r.model = h->argv[k];
-        if (st) return fail_status(st);
     }
     if (!r.model) return usage_error("run needs a model file or digest");
-    for (int k = 0; k < r.n_in; k++)
-        if (!datatype_of(r.in[k].descr))
-            return usage_error("input '%s' has dtype %s, which cannot be sent", r.in[k].name,
-                               r.in[k].descr);
+    status_t st = read_inputs(h, &r, inputs, n_inputs, &o);
+    if (st) return fail_status(st);
     int rc = resolve_model(h, &r);
     return rc ? rc : send_run(h, &r);
 }

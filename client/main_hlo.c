@@ -12,7 +12,8 @@ static const struct command commands[] = {
      "compile a model; prints digest, counts, passes, timings"},
     {"run", cmd_run,
      "MODEL|DIGEST -i NAME=VALUE... [-o OUT.npz|OUT.npy] [--profile TRACE.json] [--repeat N] "
-     "[--top K [--labels FILE]]",
+     "[--top K [--labels FILE]] [pictures: --size HxW --crop PART --mean M --std S --layout "
+     "nchw|nhwc]",
      "run a model once; compiles first where needed"},
     {"inspect", cmd_inspect,
      "DIGEST --stage hlo-before|hlo-after|prepare|kir|llvm|plan | --pass NAME | --diff A B",
@@ -27,7 +28,12 @@ static int help(FILE *f) {
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         fprintf(f, "  %-8s %s\n           %s\n", commands[k].name, commands[k].doc,
                 commands[k].usage);
-    fputs("\nVALUE: @file.npy, @file.npz (all members), @file.raw, or numbers: 1,2,3\n"
+    fputs("\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: "
+          "1,2,3;\n"
+          "       with shape and type in front also other types and raw files: 2x3xs64=1,2,3,4,5,6 "
+          " 8xf32=@file\n"
+          "       Pictures become (value - mean) / std in f32, after a centre crop of PART of the "
+          "short side (a square) and resizing\n"
           "The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000. `hlo help exit-codes` "
           "lists the exit codes.\n",
           f);

@@ -114,7 +114,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
     return ST_OK;
 }
 
-static status_t read_all(struct arena *a, const char *path, struct span *out) {
+status_t npy_file_bytes(struct arena *a, const char *path, struct span *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat sb;
     if (fd < 0) return st_errno(errno, path);
@@ -206,9 +206,7 @@ static status_t npz_parse(struct arena *a, struct span z, const char *path, stru
     return ST_OK;
 }
 
-status_t npy_read_file(struct arena *a, const char *path, struct npy **out, int *n_out) {
-    struct span b;
-    RETURN_IF_ERR(read_all(a, path, &b));
+status_t npy_read(struct arena *a, struct span b, const char *path, struct npy **out, int *n_out) {
     if (b.n >= 4 && memcmp(b.p, "PK", 2) == 0) return npz_parse(a, b, path, out, n_out);
     struct npy *x = arena_new_of(a, struct npy);
     RETURN_IF_ERR(npy_parse(a, b, path, x));

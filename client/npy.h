@@ -20,8 +20,10 @@ struct npy {
 // Parses one .npy from memory. INVALID_ARGUMENT says what is wrong; `what` names it in messages.
 status_t npy_parse(struct arena *a, struct span bytes, const char *what,
                    struct npy *out) MUST_CHECK;
-// Reads a .npy file (one array) or a .npz file (all members).
-status_t npy_read_file(struct arena *a, const char *path, struct npy **out, int *n_out) MUST_CHECK;
+// A .npy file (one array) or a .npz file (all members) in memory; `what` names it in messages.
+status_t npy_read(struct arena *a, struct span bytes, const char *what, struct npy **out,
+                  int *n_out) MUST_CHECK;
+status_t npy_file_bytes(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 status_t npy_write_file(const char *path, const struct npy *x) MUST_CHECK;
 status_t npz_write_file(const char *path, const struct npy *x,
                         int n) MUST_CHECK; // names must be set; below 4 GiB in all

@@ -37,7 +37,7 @@ model=$(sed -n 's/^model *//p' "$work/compiled")
 
 echo
 echo "== 2. run it on $models/cat.png, 20 times: the five best classes"
-"$hlo" run "$model" -i image=@"$models/cat.npy" --repeat 20 --top 5 --labels "$models/labels.txt" 2>&1
+"$hlo" run "$model" -i image=@"$models/cat.png" --crop 0.875 --size 224x224 --mean 127 --std 128 --repeat 20 --top 5 --labels "$models/labels.txt" 2>&1
 
 echo
 echo "== 3. the same upload again"

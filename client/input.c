@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes decide what a file is, not its name.
+#include "client/input.h"
+
+#include <string.h>
+
+#include "proto/numbers.h"
+
+static const struct {
+    const char *descr, *datatype;
+} types[] = {{"|b1", "BOOL"},   {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
+             {"<u2", "UINT16"}, {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
+             {"<u8", "UINT64"}, {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"}};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+const char *input_datatype(const char *descr) {
+    for (int k = 0; k < N_TYPES; k++)
+        if (!strcmp(types[k].descr, descr)) return types[k].datatype;
+    return NULL;
+}
+const char *input_descr(const char *datatype) {
+    for (int k = 0; k < N_TYPES; k++)
+        if (!strcmp(types[k].datatype, datatype)) return types[k].descr;
+    return NULL;
+}
+
+// "1x3x224x224xf32" or "f32" (a scalar): dims and type. False: not of this form.
+static bool parse_type(struct str text, struct npy *x, const struct dtype_row **out) {
+    struct str part;
+    bool typed = false;
+    x->rank = 0;
+    while (!typed && str_cut(&text, 'x', &part)) {
+        int64_t d;
+        if (str_to_i64(part, &d)) {
+            if (d < 0 || x->rank == NPY_MAX_RANK) return false;
+            x->dims[x->rank++] = d;
+        } else {
+            *out = dtype_find(part);
+            const char *descr = *out && (*out)->oip ? input_descr((*out)->oip) : NULL;
+            if (!descr) return false;
+            memcpy(x->descr, descr, 4);
+            typed = true;
+        }
+    }
+    return typed && text.n == 0;
+}
+
+static status_t typed_value(struct arena *a, const struct dtype_row *t, const char *text,
+                            struct npy *x) {
+    int64_t n = 1, bytes;
+    for (int d = 0; d < x->rank; d++)
+        if (!sz_mul(n, x->dims[d], &n)) return st_new(ST_INVALID_ARGUMENT, "the shape overflows");
+    if (!sz_mul(n, t->bytes, &bytes) || bytes > 1ll << 40)
+        return st_new(ST_INVALID_ARGUMENT, "the shape is too large");
+    x->size_bytes = (size_t)bytes;
+    if (*text == '@') {
+        struct span b;
+        RETURN_IF_ERR(npy_file_bytes(a, text + 1, &b));
+        if (b.n != x->size_bytes)
+            return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, its shape %zu", text + 1, b.n,
+                          x->size_bytes);
+        x->data = (void *)b.p;
+        return ST_OK;
+    }
+    x->data = arena_alloc(a, x->size_bytes + 1);
+    const char *list = arena_printf(a, "[%s]", text);
+    return numbers_scan(str_of(list), t, n, x->data);
+}
+
+static status_t plain_numbers(struct arena *a, const char *text, struct npy *x) {
+    x->rank = 1;
+    x->dims[0] = 1;
+    for (const char *p = text; *p; p++)
+        x->dims[0] += *p == ',';
+    memcpy(x->descr, "<f4", 4);
+    return st_note(typed_value(a, dtype_find(STR("f32")), text, x),
+                   "'%s' is neither @file nor numbers", text);
+}
+
+static status_t from_file(struct arena *a, const char *path, const char *name,
+                          const struct image_options *o, struct npy *x) {
+    struct span b;
+    struct npy *all;
+    int n, pick = 0;
+    RETURN_IF_ERR(npy_file_bytes(a, path, &b));
+    if (image_sniff(b)) return image_tensor(a, b, path, o, x);
+    RETURN_IF_ERR(npy_read(a, b, path, &all, &n));
+    for (int k = 0; k < n; k++)
+        if (all[k].name && !strcmp(all[k].name, name)) pick = k;
+    if (n == 0) return st_new(ST_INVALID_ARGUMENT, "%s has no arrays", path);
+    *x = all[pick];
+    return ST_OK;
+}
+
+status_t input_parse(struct arena *a, const char *word, const struct image_options *o,
+                     struct npy *out) {
+    const char *eq = strchr(word, '=');
+    if (!eq) return st_new(ST_INVALID_ARGUMENT, "-i takes NAME=VALUE");
+    char *name = arena_strndup(a, word, (size_t)(eq - word));
+    const char *value = eq + 1, *second = *value == '@' ? NULL : strchr(value, '=');
+    struct npy x = {0};
+    const struct dtype_row *t;
+    status_t st;
+    if (second) {
+        if (!parse_type((struct str){value, (size_t)(second - value)}, &x, &t))
+            return st_new(ST_INVALID_ARGUMENT, "input '%s': expected dims and type as in 1x3xf32",
+                          name);
+        st = typed_value(a, t, second + 1, &x);
+    } else if (*value == '@')
+        st = from_file(a, value + 1, name, o, &x);
+    else
+        st = plain_numbers(a, value, &x);
+    x.name = name;
+    if (!st) *out = x;
+    return st_note(st, "input '%s'", name);
+}
+
+status_t input_size(const char *text, struct image_options *o) {
+    struct str all = str_of(text), h, w;
+    int64_t height, width;
+    if (!str_cut(&all, 'x', &h) || !str_cut(&all, 'x', &w) || all.n || !str_to_i64(h, &height) ||
+        !str_to_i64(w, &width) || height < 1 || width < 1 || height > 32768 || width > 32768)
+        return st_new(ST_INVALID_ARGUMENT, "size '%s': expected HEIGHTxWIDTH", text);
+    o->height = (int32_t)height;
+    o->width = (int32_t)width;
+    return ST_OK;
+}
+
+status_t input_channels(const char *text, double out[3]) {
+    struct str all = str_of(text), one;
+    int n = 0;
+    for (; n < 3 && str_cut(&all, ',', &one); n++)
+        if (!str_to_f64(str_trim(one), &out[n])) n = 3;
+    if (all.n || (n != 1 && n != 3))
+        return st_new(ST_INVALID_ARGUMENT, "'%s': expected one number, or one a channel", text);
+    if (n == 1) out[1] = out[2] = out[0];
+    return ST_OK;
+}
