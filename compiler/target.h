@@ -24,4 +24,5 @@ struct target {
 enum precision {
     PRECISION_DEFAULT,
     PRECISION_STRICT
-}; // strict: no Winograd, no reassociation beyond sums, no approximate functions beyond 4 ULP
+}; // strict: no Winograd, no reassociation beyond sums, no fusing of products with
+   // sums outside of reductions, no function with an error above 2.5 ULP (kernel/README.md)

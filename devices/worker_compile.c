@@ -260,8 +260,10 @@ static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struc
         struct strbuf kir = {0}, llvm = {0};
         struct device *dev = NULL;
         const struct target *t;
-        st = target_by_id(e->target_id, &dev, &t);
-        if (!st) st = codegen_module(&c->arena, e->main, t, PRECISION_DEFAULT, &kir, &llvm, &k);
+        struct compile_options own; // the executable's, as it was compiled
+        st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
+        if (!st) st = target_by_id(e->target_id, &dev, &t);
+        if (!st) st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
         dev_close(dev);
         const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
         strbuf_add(b, strbuf_cstr(text), text->n);

@@ -2,7 +2,8 @@
 // Transcendental functions as kir. f32: argument reduction and polynomials fitted for this file
 // (weighted least squares on Chebyshev nodes, relative error below 2^-27); the functions whose
 // reduction loses digits (sin, cos, tan, pow, cbrt, atan2) work in f64 and round once. f64: libm.
-// Infinities, NaN, signed zero and subnormals follow libm. Bounds in ULP: kmath_test.c.
+// Infinities, NaN, signed zero and subnormals follow libm. The bounds in ULP are those of
+// kmath_test.c, at either precision.
 #include <math.h>
 
 #include "compiler/kernel/lower.h"
@@ -97,8 +98,9 @@ static V tanh32(struct kir *k, V x) {
     return SEL(CMP(LT, a, C(1e-4)), x, y);
 }
 static V logistic32(struct kir *k, V x) {
-    enum dtype t = DT_F32;
-    return OP2(DIV, C(1), OP2(ADD, C(1), exp32(k, OP1(NEG, x))));
+    enum dtype t = DT_F32; // e^-|x| neither overflows nor loses the small results of x < 0
+    V e = exp32(k, OP1(NEG, OP1(ABS, x)));
+    return OP2(DIV, SEL(CMP(LT, x, C(0)), e, C(1)), OP2(ADD, C(1), e));
 }
 static const double erf_c[] = {
     0.12837916664219851,   -0.37612633696024211,    0.11283693927477312,   -0.026859270058200543,
@@ -174,13 +176,49 @@ static V cbrt32(struct kir *k, V x) {
     V same = OP2(OR, CMP(EQ, x, C(0)), OP2(OR, CMP(NE, x, x), CMP(EQ, OP1(ABS, x), C(INFINITY))));
     return SEL(same, x, r);
 }
-// x 2/pi = n + f, |f| <= 1/2, in two parts of 2/pi; good to the last bit for |x| < 2^50.
+// 2/pi times 2^e modulo 4, e = 0..104, in three pieces of 28 bits: a 24-bit mantissa times a piece
+// is exact in f64 (after Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983).
+enum { LARGE = 105, PIECES = 3, PIECE_BITS = 28 };
+static void two_over_pi(double *out) {
+    static const uint32_t word[] = {0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0,
+                                    0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561};
+    for (int p = 0; p < PIECES; p++)
+        for (int e = 0; e < LARGE; e++) {
+            double v = 0;
+            for (int b = 0; b < PIECE_BITS; b++) {
+                int weight = 1 - PIECE_BITS * p - b, i = e - weight - 1; // bit i of the fraction
+                if (i >= 0 && word[i / 32] >> (31 - i % 32) & 1) v += ldexp(1, weight);
+            }
+            out[p * LARGE + e] = v;
+        }
+}
+static V large_quadrant(struct kir *k, V x, V *out_n) {
+    double table[PIECES * LARGE];
+    two_over_pi(table);
+    V u = kir_bits(k, DT_S32, OP1(ABS, x));
+    V e = kir_cast(k, DT_S64, OP2(SUB, OP2(SHR, u, I32(23)), I32(150)));
+    V m = kir_bits(k, DT_F32, OP2(OR, OP2(AND, u, I32(0x7fffff)), I32(150 << 23)));
+    V piece[PIECES];
+    e = kir_idx_clamp(k, e, 0, LARGE - 1);
+    m = kir_cast(k, DT_F64, OP2(COPYSIGN, m, x));
+    for (int p = 0; p < PIECES; p++)
+        piece[p] = OP2(MUL, m, kir_table(k, kir_add_table(k, DT_F64, LARGE, table + p * LARGE), e));
+    enum dtype t = DT_F64;
+    V whole = OP2(SUB, piece[0], OP2(MUL, OP1(FLOOR, OP2(MUL, piece[0], C(0.25))), C(4)));
+    V n = OP1(RINT, OP2(ADD, whole, piece[1]));
+    *out_n = n;
+    return OP2(ADD, OP2(ADD, OP2(SUB, whole, n), piece[1]), piece[2]);
+}
+// x 2/pi = n + f (n modulo 4 matters), |f| <= 1/2. Below 2^23 in two parts of 2/pi.
 static V quadrant(struct kir *k, V x, V *out_n) {
     enum dtype t = DT_F64;
-    V d = wide(k, x), hi = C(0.6366197723675814), lo = C(-3.935735335036497e-17);
-    V n = OP1(RINT, OP2(MUL, d, hi));
-    *out_n = n;
-    return FMA(d, lo, FMA(d, hi, OP1(NEG, n)));
+    V d = wide(k, x), hi = C(0.6366197723675814), lo = C(-3.935735335036497e-17), nl;
+    V n = OP1(RINT, OP2(MUL, d, hi)), f = FMA(d, lo, FMA(d, hi, OP1(NEG, n)));
+    V fl = large_quadrant(k, x, &nl);
+    t = DT_F32;
+    V large = CMP(GE, OP1(ABS, x), C(0x1p23));
+    *out_n = SEL(large, nl, n);
+    return SEL(large, fl, f);
 }
 static V sin_poly(struct kir *k, V r) {
     static const double c[] = {1,           -1. / 6,        1. / 120,        -1. / 5040,
@@ -209,7 +247,7 @@ static V trig32(struct kir *k, enum kfn fn, V x) {
     y = kir_cast(k, DT_F32, y);
     t = DT_F32;
     if (fn != KFN_COS) y = SEL(CMP(EQ, x, C(0)), x, y);
-    return y;
+    return SEL(CMP(LT, OP1(ABS, x), C(INFINITY)), y, C(NAN));
 }
 static const double atan_c[] = {
     -0.33333333328565518,  0.19999998541459119,  -0.14285640182677073,   0.1110962820552463,

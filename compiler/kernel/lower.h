@@ -72,6 +72,10 @@ struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, co
 struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
                              struct kir_val *const *index); // element offset in the buffer
 int lower_level(struct kir_val *const *v, int n);
+// Flags of a sum or product outside of a fold: strict kernels round after each operation.
+static inline uint8_t lower_contract(const struct lower *lw) {
+    return lw->prec == PRECISION_STRICT ? 0 : KF_CONTRACT;
+}
 
 // A fold: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over r),
 // or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
