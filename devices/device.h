@@ -40,7 +40,7 @@ struct dev_attributes {
 };
 
 struct dev_run {
-    const void *const *in; // [inputs] host memory in signature order, dense row-major,
+    const void *const *in; // [leaves of inputs] host memory in signature order, dense row-major,
                            // element-aligned; borrowed for the call
     void *const
         *out; // [outputs] host memory to be filled, dense row-major, sizes by the root's shape

@@ -312,6 +312,16 @@ static void put_leaves(const struct literal *l, void *const *out, int *k) {
         put_leaves(l->elems[e], out, k);
 }
 
+// A parameter's value from its leaves.
+static struct literal *take_leaves(struct arena *a, const struct shape *s, const void *const *in,
+                                   int *k) {
+    if (!shape_is_tuple(s)) return lit_borrow(a, s, in[(*k)++]);
+    struct literal **e = arena_array(a, struct literal *, s->n_elems + 1);
+    for (int i = 0; i < s->n_elems; i++)
+        e[i] = take_leaves(a, s->elems[i], in, k);
+    return lit_tuple(a, s, e);
+}
+
 static status_t evaluate(struct sim_exe *x, const struct sim_weights *w, const struct dev_run *r,
                          struct arena *a) {
     const struct hlo_computation *m = x->exe->main->entry;
@@ -319,7 +329,7 @@ static status_t evaluate(struct sim_exe *x, const struct sim_weights *w, const s
     int bound = 0, input = 0, leaf = 0;
     for (size_t k = 0; k < m->params.n; k++) {
         const struct hlo_instr *p = m->params.v[k];
-        args[k] = p->param_kind == PARAM_INPUT ? lit_borrow(a, p->shape, r->in[input++])
+        args[k] = p->param_kind == PARAM_INPUT ? take_leaves(a, p->shape, r->in, &input)
                                                : w->bound[bound++];
     }
     struct hlo_eval ev = hlo_eval_begin(a);
