@@ -113,9 +113,9 @@ static bool done_or(Hlod__Wire__Status *s, const char *script, const char *step,
     return s->code == 0;
 }
 
-// A script lies at the head of its model; the padding behind it is not read.
-static char *blob_text(const Hlod__Wire__Blob *b, struct frame *f) {
-    size_t n = !b ? 0 : b->size < 1 << 20 ? b->size : 1 << 20;
+// The first bytes of b, `most` at most, and a 0.
+static char *blob_head(const Hlod__Wire__Blob *b, struct frame *f, size_t most) {
+    size_t n = !b ? 0 : b->size < most ? b->size : most;
     char *out = calloc(1, n + 1);
     if (!b) return out;
     if (b->fd == 0)
@@ -123,6 +123,9 @@ static char *blob_text(const Hlod__Wire__Blob *b, struct frame *f) {
     else if (n && pread(f->fds[b->fd - 1], out, n, (off_t)b->offset) != (ssize_t)n)
         abort();
     return out;
+}
+static char *blob_text(const Hlod__Wire__Blob *b, struct frame *f) {
+    return blob_head(b, f, SIZE_MAX);
 }
 
 static Hlod__V1__TensorSpec *spec(const char *at, Hlod__Wire__Binding **b, size_t n_b) {
@@ -183,7 +186,7 @@ static struct digest program_of(const char *script) {
 
 static void do_ingest(struct frame *f) {
     Hlod__Wire__Ingest *q = hlod__wire__ingest__unpack(NULL, f->body.n, f->body.p);
-    char *script = blob_text(q->source, f);
+    char *script = blob_head(q->source, f, 1 << 20); // what follows is padding
     Hlod__Wire__Status s;
     Hlod__Wire__IngestReply r = HLOD__WIRE__INGEST_REPLY__INIT;
     r.status = &s;
