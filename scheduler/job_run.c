@@ -24,6 +24,7 @@ struct run_call {
     struct job *j; // NULL when nobody waits any more
     struct worker *w;
     uint64_t id;
+    bool began; // the worker said that it runs
 };
 
 void job_drop_call(struct job *j) {
@@ -141,6 +142,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     struct job *j = c->j;
     if (f && f->type == HLOD__WIRE__TYPE__TYPE_RUNNING) {
+        c->began = true;
         Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
         running.device = worker_hello(c->w)->device_name;
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
@@ -151,12 +153,22 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
     struct worker *w = c->w;
+    bool began = c->began;
     j = call_ended(c, f);
     if (!j) {
         st_drop(lost);
         return;
     }
     status_t st = lost;
+    if (lost && !began &&
+        j->retries++ < 2) { // it only waited there: another worker, or the next life
+        st_drop(lost);
+        worker_release(w);
+        j->worker = NULL;
+        j->prepared = false;
+        job_advance(j);
+        return;
+    }
     if (f) {
         j->run = hlod__wire__run_reply__unpack(NULL, f->body.n, f->body.p);
         st = j->run ? wire_status(j->run->status) : st_new(ST_INTERNAL, "unreadable run reply");

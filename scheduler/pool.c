@@ -488,12 +488,19 @@ void worker_release(struct worker *w) {
     changed(w->pool);
 }
 
+// A cancelled call that has not ended yet may be the end of the process: nothing new goes there.
+static bool in_doubt(const struct worker *w) {
+    for (size_t i = 0; i < w->calls.n; i++)
+        if (w->calls.v[i].kill_at_ns) return true;
+    return false;
+}
+
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){
         .role = w->role,
         .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->kind,
         .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY,
+        .ready = w->state == W_READY && !in_doubt(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
         .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1};
