@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LOAD, PREPARE, RUN, UNLOAD: what is resident in this process. Tables are small and belong to the
-// run thread; their sizes are published for STATS.
+// run thread; their sizes are published for STATS. When the table or the device's memory is full,
+// the executable used longest ago goes; the daemon learns of it by NOT_FOUND and brings it again.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,9 +18,10 @@ struct resident {
     struct digest key;
     struct dev_exe *exe;
     VEC(struct prepared) sets;
-    int64_t bytes;
+    uint64_t used; // tick of the last call
 };
 static struct resident *residents[MAX_RESIDENT];
+static uint64_t tick;
 static _Atomic int32_t count;
 static _Atomic int64_t prepared_total;
 
@@ -35,7 +37,10 @@ static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
 }
 static struct resident **find(struct digest key) {
     for (int k = 0; k < MAX_RESIDENT; k++)
-        if (residents[k] && digest_eq(residents[k]->key, key)) return &residents[k];
+        if (residents[k] && digest_eq(residents[k]->key, key)) {
+            residents[k]->used = ++tick;
+            return &residents[k];
+        }
     return NULL;
 }
 static void drop(struct resident **slot) {
@@ -50,6 +55,23 @@ static void drop(struct resident **slot) {
     *slot = NULL;
     count--;
 }
+// Lets go of the executable used longest ago, `keep` aside. False when there is none.
+static bool evict(const struct resident *keep) {
+    struct resident **oldest = NULL;
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k] && residents[k] != keep &&
+            (!oldest || residents[k]->used < (*oldest)->used))
+            oldest = &residents[k];
+    if (oldest) drop(oldest);
+    return oldest != NULL;
+}
+// After a call that the device's memory did not suffice for: is it worth trying again?
+static bool make_room(status_t *st, const struct resident *keep) {
+    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || !evict(keep)) return false;
+    st_drop(*st);
+    *st = ST_OK;
+    return true;
+}
 static status_t not_here(const char *what) {
     return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
                      HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
@@ -57,35 +79,35 @@ static status_t not_here(const char *what) {
 
 // ---- load
 
+static status_t load_bytes(struct device *d, struct span bytes, struct dev_exe **out) {
+    struct executable *e;
+    status_t st = ST_OK;
+    do {
+        RETURN_IF_ERR(executable_unpack(bytes, &e));
+        st = dev_load(d, e, out); // takes e
+    } while (make_room(&st, NULL));
+    return st;
+}
+
 static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
     struct digest key;
     struct span bytes;
-    struct executable *e;
     if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
-    struct resident **slot = find(key);
-    if (slot) drop(slot);
-    for (int k = 0; k < MAX_RESIDENT && !slot; k++)
-        if (!residents[k]) slot = &residents[k];
-    if (!slot) { // full: the first is the oldest
-        drop(&residents[0]);
-        memmove(&residents[0], &residents[1], sizeof *residents * (MAX_RESIDENT - 1));
-        slot = &residents[MAX_RESIDENT - 1];
-        *slot = NULL;
-    }
     RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
-    RETURN_IF_ERR(executable_unpack(bytes, &e));
-    struct resident *r = calloc(1, sizeof *r);
-    if (!r) {
-        executable_free(e);
-        return st_oom();
-    }
-    status_t st = dev_load(d, e, &r->exe);
+    struct resident **slot = find(key), *r = calloc(1, sizeof *r);
+    if (!r) return st_oom();
+    if (slot) drop(slot);
+    if (count == MAX_RESIDENT) evict(NULL);
+    status_t st = load_bytes(d, bytes, &r->exe);
     if (st) {
         free(r);
         return st;
     }
+    for (slot = residents; *slot;)
+        slot++;
     r->key = key;
+    r->used = ++tick;
     *slot = r;
     count++;
     *out_bytes = dev_stats(r->exe).arena_bytes;
@@ -123,7 +145,11 @@ static status_t prepare(struct call *c, int64_t *out_bytes) {
         spans[k] = (struct span){from.p + w->offset, (size_t)w->size};
     }
     p.digest = weights;
-    RETURN_IF_ERR(dev_prepare((*slot)->exe, spans, (int)q->n_weights, &p.w));
+    status_t st;
+    do
+        st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &p.w);
+    while (make_room(&st, *slot));
+    RETURN_IF_ERR(st);
     for (size_t k = 0; k < (*slot)->sets.n; k++)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
             prepared_total -= (*slot)->sets.v[k].w->bytes;
@@ -275,7 +301,9 @@ static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
         r.profile =
             q->profile && k + 1 == repeat ? &profile : NULL; // the last one, which runs warm
         int64_t start = clock_ns();
-        st = dev_run((*slot)->exe, w, &r);
+        do
+            st = dev_run((*slot)->exe, w, &r);
+        while (make_room(&st, *slot));
         out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
     }
     if (!st) st = send_outputs(c, q, m->root->shape, &o, out);

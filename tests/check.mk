@@ -17,6 +17,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  api '$(MAKE) -s check-api' \
 	  sched '$(MAKE) -s check-sched' \
+	  sim '$(MAKE) -s check-sim' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  lint 'sh tests/meta/lint.sh' \

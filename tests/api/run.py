@@ -18,7 +18,7 @@ Usage: run.py --hlod BIN --worker BIN FILE...
 import argparse, http.client, json, os, re, shutil, signal, subprocess, sys, tempfile, time
 
 class Daemon:
-    def __init__(self, hlod, worker, data=None, args=()):
+    def __init__(self, hlod, worker, data=None, args=(), ready=True):
         self.dir = data or tempfile.mkdtemp(prefix="hlod-test-")
         self.own = data is None
         port_file = os.path.join(self.dir, "port")
@@ -34,7 +34,7 @@ class Daemon:
             time.sleep(0.01)
         host, port = open(port_file).read().strip().rsplit(":", 1)
         self.addr = (host, int(port))
-        while self.call("GET", "/readyz")[0] != 200:
+        while ready and self.call("GET", "/readyz")[0] != 200:
             if time.monotonic() > end:
                 raise SystemExit("the daemon is not ready:\n" + self.logs())
             time.sleep(0.01)

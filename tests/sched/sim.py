@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios on simulated devices (devices/sim): the real daemon, real workers, real programs; only time, memory and misfortune are made up.
+Each is a function whose docstring begins with the devices it wants; it fails by AssertionError. Standard library only.
+Usage: sim.py --hlod BIN --worker BIN [NAME...]"""
+import argparse, json, os, re, signal, sys, threading, time, traceback
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
+from run import Daemon
+
+def program(add, n=4):
+    """x + add, elementwise: a program of its own for each `add`."""
+    return f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n}}\n"
+
+def put(d, add=1, n=4):
+    status, r = d.json("POST", "/v1/executables", program(add, n), {"Content-Type": "text/x-hlo"})
+    assert status == 200, r
+    return r["sourceDigest"]
+
+def run(d, digest, n=4, **options):
+    return d.json("POST", "/v1/run", {"model": digest, "inputs": [{"name": "x", "dtype": "f32", "shape": [n], "data": list(range(n))}], "options": options})
+
+def good(reply, add=1, n=4):
+    status, r = reply
+    assert status == 200 and r["outputs"][0]["data"] == [k + add for k in range(n)], reply
+    return r
+
+def bad(reply, status, reason):
+    assert reply[0] == status and reply[1].get("reason") == reason, reply
+    return reply[1]
+
+def devices(d):
+    return d.json("GET", "/v1/devices")[1]["devices"]
+
+def device(d, name):
+    return [x for x in devices(d) if x["name"] == name][0]
+
+def in_thread(fn, *args):
+    out = []
+    t = threading.Thread(target=lambda: out.append(fn(*args)))
+    t.start()
+    return t, out
+
+def until(what, seconds, test):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.02)
+
+# ---- scenarios
+
+def answers(d):
+    """sim
+    What a simulated device computes is right, and it says how."""
+    m = put(d, 3)
+    r = good(run(d, m, profile=True), 3)
+    rows = r["profile"]["rows"]
+    assert [x["impl"] for x in rows] == ["reference"], rows
+    x = device(d, "sim:0")
+    assert (x["kind"], x["targetId"], x["state"]) == ("sim", "sim:1", "ready"), x
+
+def virtual_time(d):
+    """sim:latency_us=3600000000:clock=virtual
+    An hour of the device's time takes none of ours and stands in the profile."""
+    m, start = put(d), time.monotonic()
+    r = good(run(d, m, profile=True))
+    assert time.monotonic() - start < 5
+    assert r["profile"]["rows"][0]["ms"] == 3600e3, r["profile"]
+
+def third_run_kills(d):
+    """sim:crash=run@3
+    The run that dies is UNAVAILABLE; the next is served within a second, by a new process that was given the executable again."""
+    m = put(d)
+    good(run(d, m))
+    good(run(d, m))
+    first = device(d, "sim:0")["workerPid"]
+    bad(run(d, m), 503, "WORKER_LOST")
+    start = time.monotonic()
+    good(run(d, m))
+    assert time.monotonic() - start < 1
+    x = device(d, "sim:0")
+    assert x["workerPid"] != first and x["restarts"] == 1, x
+
+def backoff(d):
+    """sim:crash=run
+    A device that dies at every run is restarted at once the first time, then with a delay that doubles."""
+    m = put(d)
+    for _ in range(5):
+        bad(run(d, m), 503, "WORKER_LOST")
+    delays = [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
+    assert delays == [0, 100, 200, 400, 800], delays
+    until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
+    assert d.call("GET", "/readyz")[0] == 200
+
+def never_starts(d):
+    """sim:crash=open
+    A device that cannot be opened is given up; the daemon lives, is not ready, and says why."""
+    m = None
+    def refused():
+        nonlocal m
+        status, m = d.json("POST", "/v1/executables", program(1), {"Content-Type": "text/x-hlo"})
+        return status == 503 and m["reason"] == "NO_WORKER"
+    until("refusal", 15, refused)
+    assert d.call("GET", "/readyz")[0] == 503
+    assert d.call("GET", "/healthz")[0] == 200
+
+def hang(d):
+    """sim:hang=run@2
+    A run that hangs ends at its deadline; the process is killed after the grace, and the next run is served."""
+    m = put(d)
+    good(run(d, m))
+    first, start = device(d, "sim:0")["workerPid"], time.monotonic()
+    bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
+    assert time.monotonic() - start < 1.5
+    good(run(d, m))
+    assert device(d, "sim:0")["workerPid"] != first
+
+def slow_is_not_hung(d):
+    """sim:latency_us=1500000
+    A slow run that is cancelled by its deadline stops by itself: the process is kept, and nothing is loaded again."""
+    m = put(d)
+    good(run(d, m))
+    first = device(d, "sim:0")["workerPid"]
+    bad(run(d, m, timeout_ms=200), 504, "DEADLINE")
+    good(run(d, m))
+    x = device(d, "sim:0")
+    assert x["workerPid"] == first and not x.get("restarts"), x
+
+def out_of_memory_once(d):
+    """sim:oom=run@2
+    Device memory that runs out is the request's error, not the worker's end."""
+    m = put(d)
+    good(run(d, m))
+    first = device(d, "sim:0")["workerPid"]
+    r = bad(run(d, m), 429, "DEVICE_MEMORY")
+    assert "memory" in r["message"]
+    good(run(d, m))
+    assert device(d, "sim:0")["workerPid"] == first
+
+def memory_is_shared_out(d):
+    """sim:memory=150K
+    Programs that do not fit together take turns: the one used longest ago makes room. One that can never fit is refused, and the others still run."""
+    n = 8000  # 64 KB resident and 64 KB in and out: one at a time
+    def heavy(add):
+        text = (f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n}}\nENTRY e {{\n  x = f32[{n}] parameter(0)\n"
+                f"  s = f32[{n}] sort(x), dimensions={{0}}, to_apply=lt\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(s, b)\n}}\n")
+        status, r = d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo"})
+        assert status == 200, r
+        return r["sourceDigest"]
+    one, two = heavy(1), heavy(2)
+    for _ in range(3):
+        good(run(d, one, n), 1, n)
+        good(run(d, two, n), 2, n)
+    until("one resident", 3, lambda: device(d, "sim:0").get("residentExecutables") == 1)
+    huge = put(d, 5, 20000)
+    bad(run(d, huge, 20000), 429, "DEVICE_MEMORY")
+    good(run(d, one, n), 1, n)
+
+def device_lost(d):
+    """sim:lose=run@3
+    A lost device costs its worker, in good order: the run is UNAVAILABLE, a new process opens the device anew."""
+    m = put(d)
+    good(run(d, m))
+    good(run(d, m))
+    r = bad(run(d, m), 503, "WORKER_LOST")
+    assert "lost" in r["message"], r
+    good(run(d, m))
+    assert device(d, "sim:0")["restarts"] == 1
+
+def prepare_and_load_fail(d):
+    """sim:oom=load@1:crash=prepare@2
+    Faults before the run: an error of this request, a death, then service."""
+    m = put(d)
+    bad(run(d, m), 429, "DEVICE_MEMORY")
+    good(run(d, m))
+    other = put(d, 7)
+    bad(run(d, other), 503, "WORKER_LOST")
+    # The next life has its own first load and first prepare.
+    bad(run(d, other), 429, "DEVICE_MEMORY")
+    good(run(d, other), 7)
+    bad(run(d, m), 503, "WORKER_LOST")
+
+def two_devices(d):
+    """sim:latency_us=400000,sim:latency_us=400000
+    Runs spread over two devices of a kind; one can be named; when one dies the other serves on."""
+    m = put(d)
+    good(run(d, m))
+    assert sorted(x["name"] for x in devices(d)) == ["sim:0", "sim:1"]
+    for name in "sim:0", "sim:1":
+        assert good(run(d, m, device=name))["device"] == name
+    start = time.monotonic()
+    work = [in_thread(run, d, m) for _ in range(4)]
+    used = {(t.join(), good(out[0]))[1]["device"] for t, out in work}
+    assert used == {"sim:0", "sim:1"} and time.monotonic() - start < 1.4, (used, time.monotonic() - start)
+    os.kill(device(d, "sim:0")["workerPid"], signal.SIGKILL)
+    good(run(d, m))
+
+def kinds_side_by_side(d):
+    """sim,cpu
+    A program for each kind under its own key; both give the same answer."""
+    m = put(d)
+    a, b = good(run(d, m, device="sim")), good(run(d, m, device="cpu"))
+    assert a["executable"] != b["executable"] and a["outputs"] == b["outputs"]
+    assert (a["device"], b["device"]) == ("sim:0", "cpu:0")
+
+def killed_under_load(d):
+    """sim:latency_us=20000,sim:latency_us=20000
+    Workers are killed while many clients run: every request is answered, well or UNAVAILABLE, and in the end all is well."""
+    m, stop, seen = put(d), threading.Event(), []
+    good(run(d, m))
+    def client():
+        while not stop.is_set():
+            seen.append(run(d, m))
+    clients = [threading.Thread(target=client) for _ in range(8)]
+    for c in clients:
+        c.start()
+    for turn in range(4):
+        time.sleep(0.25)
+        pid = devices(d)[turn & 1]["workerPid"]
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+    time.sleep(0.3)
+    stop.set()
+    for c in clients:
+        c.join()
+    lost = [r for r in seen if r[0] != 200]
+    assert all(s == 503 and r["reason"] == "WORKER_LOST" for s, r in lost), lost[:3]
+    for r in seen:
+        if r[0] == 200:
+            good(r)
+    assert len(seen) - len(lost) > 20, (len(seen), len(lost))
+    until("both back", 5, lambda: all(x["state"] in ("ready", "busy") for x in devices(d)))
+    good(run(d, m))
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--hlod", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    scenarios = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
+                 two_devices, kinds_side_by_side, killed_under_load]
+    failed = 0
+    chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
+    for s in chosen:
+        start = time.monotonic()
+        d = Daemon(o.hlod, o.worker, args=["--device", s.__doc__.split("\n")[0].strip()], ready=s is not never_starts)
+        try:
+            s(d)
+            assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+            d.p.send_signal(signal.SIGTERM)
+            assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
+            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+            if d.p.poll() is None:
+                d.kill()
+        import shutil
+        shutil.rmtree(d.dir, ignore_errors=True)
+    print(f"sched on sim: {len(chosen)} scenarios, {failed} failures")
+    return 1 if failed or not chosen else 0
+
+if __name__ == "__main__":
+    sys.exit(main())
