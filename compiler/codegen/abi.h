@@ -3,7 +3,7 @@
 // the cache key: change anything here, raise it.
 #pragma once
 #include <stdint.h>
-#define HLOD_KERNEL_ABI 1
+#define HLOD_KERNEL_ABI 2
 // bufs: operand leaves in order, then result leaves; 64-byte aligned except weights bound as they
 // are, which are at least element-aligned. Computes units [begin, end) of the kernel's `extent`
 // parallel units. Units are independent. Thread safe. scratch: `scratch_bytes` private to the

@@ -36,31 +36,13 @@ struct gather {
     VEC(struct unit) units;
 };
 
-// Dtypes that the emitter cannot load or store.
-static const char *odd_type(const struct shape *s) {
-    for (int i = 0; i < shape_leaves(s); i++) {
-        enum dtype t = shape_leaf(s, i)->dtype;
-        if (dtype_is_float(t) && dtype_bits(t) < 16) return "an 8-bit float";
-    }
-    return NULL;
-}
-static const char *odd_types(const struct hlo_instr *i) {
-    const char *why = odd_type(i->shape);
-    for (int n = 0; n < i->n_operands && !why; n++)
-        why = odd_type(i->operands[n]->shape);
-    if (i->op == HLO_FUSION) HLO_EACH_INSTR(b, i->called[0]) if (!why) why = odd_type(b->shape);
-    return why;
-}
-
 bool kernel_supported(const struct hlo_instr *i, const char **why) {
     struct arena a = {0};
     struct kir_fn *fn;
-    const char *reason = odd_types(i);
-    if (!reason) {
-        status_t st = lower_kernel(&a, i, PRECISION_DEFAULT, &fn, &reason);
-        if (!st) reason = NULL;
-        st_drop(st);
-    }
+    const char *reason;
+    status_t st = lower_kernel(&a, i, PRECISION_DEFAULT, &fn, &reason);
+    if (!st) reason = NULL;
+    st_drop(st);
     arena_done(&a);
     if (why) *why = reason;
     return !reason;
@@ -87,9 +69,9 @@ static int64_t body_ops(const struct hlo_computation *c) {
 
 static status_t one(struct gather *g, const struct hlo_instr *i) {
     struct kir_fn *fn;
-    const char *why = odd_types(i);
+    const char *why;
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
-    if (why || !result || shape_elements(result) < g->t->min_kernel_elements) return ST_OK;
+    if (!result || shape_elements(result) < g->t->min_kernel_elements) return ST_OK;
     status_t st = lower_kernel(g->a, i, g->prec, &fn, &why);
     if (st_code(st) == ST_UNIMPLEMENTED) {
         st_drop(st);

@@ -150,13 +150,22 @@ static LLVMValueRef compare(struct emit *e, const struct kir_val *v) {
     return LLVMBuildICmp(e->b, is_signed(t) ? sint[v->imm_i] : uint[v->imm_i], x, y, "");
 }
 
+static void attribute(struct emit *e, LLVMValueRef fn, unsigned at, const char *name, uint64_t v) {
+    unsigned k = LLVMGetEnumAttributeKindForName(name, strlen(name));
+    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->c, k, v));
+}
 static LLVMValueRef call(struct emit *e, const struct kir_val *v) {
-    LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[2] = {d, d};
+    LLVMTypeRef d = LLVMDoubleTypeInContext(e->c), p[4] = {d, d, d, d};
     unsigned n = v->n_args;
     LLVMTypeRef ft = LLVMFunctionType(d, p, n, 0);
     const char *name = kir_fn_name((int)v->imm_i);
-    LLVMValueRef f = LLVMGetNamedFunction(e->m, name), a[2] = {NULL, NULL};
-    if (!f) f = LLVMAddFunction(e->m, name, ft);
+    LLVMValueRef f = LLVMGetNamedFunction(e->m, name), a[4];
+    if (!f) {
+        f = LLVMAddFunction(e->m, name, ft);
+        attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+        attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "willreturn", 0);
+        attribute(e, f, (unsigned)LLVMAttributeFunctionIndex, "memory", 0);
+    }
     for (unsigned i = 0; i < n; i++)
         a[i] = val(v->args[i]);
     return LLVMBuildCall2(e->b, ft, f, a, n, "");
@@ -357,10 +366,6 @@ static void block(struct emit *e, const struct kir_block *b) {
     }
 }
 
-static void attribute(struct emit *e, LLVMValueRef fn, unsigned at, const char *name, uint64_t v) {
-    unsigned k = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(fn, at, LLVMCreateEnumAttribute(e->c, k, v));
-}
 static void text_attribute(struct emit *e, LLVMValueRef fn, const char *name, const char *v) {
     LLVMAddAttributeAtIndex(
         fn, LLVMAttributeFunctionIndex,

@@ -1,55 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads kernel objects with ORC. The span is a container: "HKOB", count, then length and bytes of
-// each ELF object, so that modules compiled on several threads need no link step. Only the libm
-// functions of libm.def (and the memory functions that the code generator may emit) resolve.
+// each ELF object, so that modules compiled on several threads need no link step. Only the
+// names of calls.c resolve.
 #include <llvm-c/Core.h>
 #include <llvm-c/LLJIT.h>
 #include <llvm-c/Orc.h>
 #include <llvm-c/Target.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "compiler/codegen/calls.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/container.h"
 
 struct code {
     LLVMOrcLLJITRef jit;
 };
-static const struct {
-    const char *name;
-    void *fn;
-} symbols[] = {
-    {"exp", exp},
-    {"expm1", expm1},
-    {"log", log},
-    {"log1p", log1p},
-    {"tanh", tanh},
-    {"erf", erf},
-    {"sin", sin},
-    {"cos", cos},
-    {"tan", tan},
-    {"cbrt", cbrt},
-    {"pow", pow},
-    {"atan2", atan2},
-    {"fmod", fmod},
-    {"memcpy", memcpy},
-    {"memset", memset},
-    {"memmove", memmove},
-    {"floor", floor},
-    {"ceil", ceil},
-    {"rint", rint},
-    {"round", round},
-    {"roundeven", roundeven},
-    {"floorf", floorf},
-    {"ceilf", ceilf},
-    {"rintf", rintf},
-    {"roundf", roundf},
-    {"roundevenf", roundevenf},
-    {"fma", fma},
-    {"fmaf", fmaf},
-};
-
 static status_t failed(const char *what, LLVMErrorRef e) {
     char *m = LLVMGetErrorMessage(e);
     status_t st = st_new(ST_DATA_LOSS, "%s: %s", what, m);
@@ -62,15 +28,14 @@ static void init_native(void) {
 }
 
 static status_t define_symbols(LLVMOrcLLJITRef jit, LLVMOrcJITDylibRef lib) {
-    enum { N = sizeof symbols / sizeof symbols[0] };
-    LLVMOrcCSymbolMapPair pairs[N];
-    for (int i = 0; i < N; i++) {
-        pairs[i].Name = LLVMOrcLLJITMangleAndIntern(jit, symbols[i].name);
-        pairs[i].Sym = (LLVMJITEvaluatedSymbol){
-            (LLVMOrcExecutorAddress)(uintptr_t)symbols[i].fn,
-            {LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable, 0}};
-    }
-    LLVMErrorRef e = LLVMOrcJITDylibDefine(lib, LLVMOrcAbsoluteSymbols(pairs, N));
+    LLVMOrcCSymbolMapPair pairs[64];
+    size_t n = 0;
+    for (const struct code_symbol *s = code_symbols; s->name && n < 64; s++)
+        pairs[n++] = (LLVMOrcCSymbolMapPair){
+            LLVMOrcLLJITMangleAndIntern(jit, s->name),
+            {(LLVMOrcExecutorAddress)(uintptr_t)s->fn,
+             {LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable, 0}}};
+    LLVMErrorRef e = LLVMOrcJITDylibDefine(lib, LLVMOrcAbsoluteSymbols(pairs, n));
     return e ? failed("symbols", e) : ST_OK;
 }
 

@@ -257,7 +257,7 @@ static struct kir_val *subst(struct kir *k, struct kir_val *x, struct kir_val *v
     // it.
     bool leaf = x->op == K_CARRY || x->op == K_RESULT || x->op == K_VAR || (x->flags & KF_PINNED);
     if (leaf) return x->level == var->level && !var->loop ? x : NULL;
-    struct kir_val *r = pmap_get_ptr(memo, x), *a[3] = {NULL, NULL, NULL};
+    struct kir_val *r = pmap_get_ptr(memo, x), *a[4] = {NULL, NULL, NULL, NULL};
     if (r) return r;
     for (int i = 0; i < x->n_args; i++)
         if (!(a[i] = subst(k, x->args[i], var, with, memo))) return NULL;

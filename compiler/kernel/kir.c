@@ -21,7 +21,7 @@ static const struct {
     const char *name;
     int args;
 } libm[] = {
-#define LIBM(e, name, n) {name, n},
+#define LIBM(e, name, n) {"hlod_" #name, n},
 #include "compiler/kernel/libm.def"
 #undef LIBM
 };
@@ -98,8 +98,8 @@ static struct kir_val *make(struct kir *k, enum kop op, enum dtype type, int lev
 static bool same(const struct kir_val *a, const struct kir_val *b) {
     return a->op == b->op && a->type == b->type && a->elem == b->elem && a->flags == b->flags &&
            a->n_args == b->n_args && a->args[0] == b->args[0] && a->args[1] == b->args[1] &&
-           a->args[2] == b->args[2] && a->imm_i == b->imm_i && a->imm_j == b->imm_j &&
-           memcmp(&a->imm_f, &b->imm_f, sizeof a->imm_f) == 0;
+           a->args[2] == b->args[2] && a->args[3] == b->args[3] && a->imm_i == b->imm_i &&
+           a->imm_j == b->imm_j && memcmp(&a->imm_f, &b->imm_f, sizeof a->imm_f) == 0;
 }
 
 static uint64_t mix(uint64_t h, uint64_t x) {
@@ -322,15 +322,19 @@ struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x) {
 }
 struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x) {
     if (t == DT_F32 || t == DT_F64 || !dtype_is_float(t)) return x;
+    if (kir_is_f8(t)) return kir_quant8(k, t, x);
     if (x->op == K_QUANT && x->imm_i == t) return x;
     return kir_intern(
         k, &(struct kir_val){.op = K_QUANT, .type = DT_F32, .imm_i = t, .n_args = 1, .args = {x}});
 }
-struct kir_val *kir_call(struct kir *k, int fn, struct kir_val *x, struct kir_val *y) {
-    struct kir_val t = {.op = K_CALL, .type = DT_F64, .imm_i = fn, .args = {x, y}};
+struct kir_val *kir_call_n(struct kir *k, int fn, struct kir_val *const *args) {
+    struct kir_val t = {.op = K_CALL, .type = DT_F64, .imm_i = fn};
     t.n_args = (uint8_t)kir_fn_args(fn);
-    if (t.n_args == 1) t.args[1] = NULL;
+    memcpy(t.args, args, sizeof *args * t.n_args);
     return kir_intern(k, &t);
+}
+struct kir_val *kir_call(struct kir *k, int fn, struct kir_val *x, struct kir_val *y) {
+    return kir_call_n(k, fn, (struct kir_val *[]){x, y});
 }
 struct kir_val *kir_complex(struct kir *k, struct kir_val *re, struct kir_val *im) {
     return kir_intern(
@@ -352,6 +356,7 @@ struct kir_val *kir_load(struct kir *k, int buf, enum dtype elem, struct kir_val
         return kir_complex(k, kir_load(k, buf, part, two, flags),
                            kir_load(k, buf, part, kir_idx_add(k, two, kir_i64(k, 1)), flags));
     }
+    if (kir_is_f8(elem)) return kir_decode8(k, elem, kir_load(k, buf, DT_U8, at, flags));
     struct kir_val t = {.op = K_LOAD,
                         .type = kir_type(elem),
                         .elem = elem,
@@ -370,6 +375,10 @@ void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, stru
         kir_store(k, buf, part, two, kir_re(k, v));
         kir_store(k, buf, part, kir_idx_add(k, two, kir_i64(k, 1)), kir_im(k, v));
         return;
+    }
+    if (kir_is_f8(elem)) {
+        v = kir_encode8(k, elem, v);
+        elem = DT_U8;
     }
     struct kir_val *s = make(k, K_STORE, DT_INVALID, k->depth);
     s->elem = elem;
@@ -393,6 +402,10 @@ int kir_add_table(struct kir *k, enum dtype elem, int64_t n, const void *data) {
 struct kir_val *kir_table(struct kir *k, int table, struct kir_val *at) {
     enum dtype e = k->fn->tables.v[table].elem;
     if (dtype_is_complex(e)) return NULL;
+    if (kir_is_f8(e)) {
+        k->fn->tables.v[table].elem = DT_U8;
+        return kir_decode8(k, e, kir_table(k, table, at));
+    }
     struct kir_val t = {
         .op = K_TABLE, .type = kir_type(e), .elem = e, .imm_i = table, .n_args = 1, .args = {at}};
     t.lo = INT64_MIN;

@@ -32,7 +32,7 @@ struct kir_val {
     enum dtype elem; // LOAD, STORE, TABLE: element type in memory
     uint8_t n_args, flags, level;
     uint32_t id;
-    struct kir_val *args[3];
+    struct kir_val *args[4];
     int64_t imm_i, imm_j;
     double imm_f;
     int64_t lo, hi; // s64 values: lo <= value <= hi
@@ -95,7 +95,18 @@ struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, 
 struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x);
 struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x);
+// small_float.c: 8-bit floats (a value on the grid, its code and back), f64 to f32 rounded to odd,
+// and XLA's reduce-precision.
+struct kir_val *kir_quant8(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_encode8(struct kir *k, enum dtype t, struct kir_val *x);
+struct kir_val *kir_decode8(struct kir *k, enum dtype t, struct kir_val *code);
+struct kir_val *kir_to_odd(struct kir *k, struct kir_val *x);
+struct kir_val *kir_reduce_precision(struct kir *k, struct kir_val *x, int e, int m);
+static inline bool kir_is_f8(enum dtype t) {
+    return dtype_is_float(t) && dtype_bits(t) == 8;
+}
 struct kir_val *kir_call(struct kir *k, int fn, struct kir_val *x, struct kir_val *y);
+struct kir_val *kir_call_n(struct kir *k, int fn, struct kir_val *const *args);
 struct kir_val *kir_complex(struct kir *k, struct kir_val *re, struct kir_val *im);
 struct kir_val *kir_re(struct kir *k, struct kir_val *x); // of any value
 struct kir_val *kir_im(struct kir *k, struct kir_val *x);

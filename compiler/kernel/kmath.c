@@ -19,10 +19,8 @@ static struct kir_val *real_convert(struct lower *lw, enum dtype to, enum dtype 
     struct kir *k = &lw->k;
     enum dtype t = kir_type(to);
     if (to == from) return x;
-    if (dtype_is_float(to) && to != DT_F32 && to != DT_F64 &&
-        x->type ==
-            DT_F64) // double rounding is avoided for the values that matter: f64 -> f32 to odd
-        return kir_quant(k, to, kir_cast(k, DT_F32, x));
+    if (dtype_is_float(to) && to != DT_F32 && to != DT_F64 && x->type == DT_F64)
+        return kir_quant(k, to, kir_to_odd(k, x));
     if ((to == DT_S4 || to == DT_U4) && dtype_is_float(x->type)) {
         double lo = to == DT_S4 ? -8 : 0, hi = to == DT_S4 ? 7 : 15;
         struct kir_val *c = kir_cast(k, t, x); // saturates at 8 bits
@@ -129,7 +127,11 @@ static struct kir_val *shift(struct lower *lw, enum kfn fn, enum dtype t, struct
                                                   : c;
     enum dtype sg = u == DT_U8 ? DT_S8 : u == DT_U16 ? DT_S16 : u == DT_U32 ? DT_S32 : DT_S64;
     int w = dtype_bits(t);
-    if (w < 8) return NULL;
+    if (w < 8 && fn != KFN_SHL) { // 4 bits: as the shift reads them
+        struct kir_val *up = kir_op(k, K_SHL, kir_bits(k, u, x), kir_int(k, u, 4), NULL);
+        x = fn == KFN_ASHR ? kir_op(k, K_SHR, kir_bits(k, sg, up), kir_int(k, sg, 4), NULL)
+                           : kir_op(k, K_SHR, up, kir_int(k, u, 4), NULL);
+    }
     struct kir_val *n = kir_bits(k, u, y), *big = kir_cmp(k, CMP_GE, n, kir_int(k, u, w));
     struct kir_val *some = kir_select(k, big, kir_int(k, u, fn == KFN_ASHR ? w - 1 : 0), n);
     if (fn == KFN_ASHR)
@@ -137,15 +139,41 @@ static struct kir_val *shift(struct lower *lw, enum kfn fn, enum dtype t, struct
     struct kir_val *r = kir_op(k, fn == KFN_SHL ? K_SHL : K_SHR, kir_bits(k, u, x), some, NULL);
     return kir_bits(k, c, kir_select(k, big, kir_int(k, u, 0), r));
 }
+// By squaring: exponents that are constant as straight code, others in a loop over their bits. A
+// negative exponent gives 0, but for bases 1 and -1.
 static struct kir_val *int_power(struct lower *lw, struct kir_val *x, struct kir_val *y) {
     struct kir *k = &lw->k;
     enum dtype t = x->type;
     int64_t n;
-    struct kir_val *r = kir_int(k, t, 1);
-    if (!kir_is_const(y, &n) || n < 0 || n > 64) return NULL;
-    for (int64_t i = 0; i < n; i++)
-        r = kir_op(k, K_MUL, r, x, NULL);
-    return r;
+    struct kir_val *one = kir_int(k, t, 1), *zero = kir_int(k, t, 0), *r = one, *b = x;
+    if (kir_is_const(y, &n) && n >= 0) {
+        for (; n; n >>= 1, b = kir_op(k, K_MUL, b, b, NULL))
+            if (n & 1) r = kir_op(k, K_MUL, r, b, NULL);
+        return r;
+    }
+    struct kir_val *start[3] = {one, x, y}, *next[3];
+    int bits = dtype_bits(t);
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, bits), bits, start, 3);
+    struct kir_val *odd = kir_cmp(k, CMP_NE, kir_op(k, K_AND, l->carry[2], one, NULL), zero);
+    next[0] = kir_select(k, odd, kir_op(k, K_MUL, l->carry[0], l->carry[1], NULL), l->carry[0]);
+    next[1] = kir_op(k, K_MUL, l->carry[1], l->carry[1], NULL);
+    next[2] = kir_op(k, K_SHR, l->carry[2], one, NULL);
+    kir_end(k, l, next);
+    r = l->result[0];
+    if (dtype_class(t) != DC_SIGNED) return r;
+    struct kir_val *minus = kir_int(k, t, -1),
+                   *odd_y = kir_cmp(k, CMP_NE, kir_op(k, K_AND, y, one, NULL), zero);
+    struct kir_val *inverse = kir_select(
+        k, kir_cmp(k, CMP_EQ, x, one), one,
+        kir_select(k, kir_cmp(k, CMP_EQ, x, minus), kir_select(k, odd_y, minus, one), zero));
+    return kir_select(k, kir_cmp(k, CMP_LT, y, zero), inverse, r);
+}
+// Counts bits; of the lower four where the type has four.
+static struct kir_val *few_bits(struct kir *k, enum dtype st, enum kop op, struct kir_val *x) {
+    enum dtype t = x->type;
+    if (dtype_bits(st) >= 8) return kir_op(k, op, x, NULL, NULL);
+    x = kir_op(k, op, kir_op(k, K_AND, x, kir_int(k, t, 15), NULL), NULL, NULL);
+    return op == K_CLZ ? kir_op(k, K_SUB, x, kir_int(k, t, 4), NULL) : x;
 }
 static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, struct kir_val *x,
                               struct kir_val *y) {
@@ -160,9 +188,9 @@ static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, stru
     case KFN_NOT:
         return kir_op(k, K_XOR, x, kir_int(k, t, -1), NULL);
     case KFN_CLZ:
-        return dtype_bits(st) < 8 ? NULL : kir_op(k, K_CLZ, x, NULL, NULL);
+        return few_bits(k, st, K_CLZ, x);
     case KFN_POPCNT:
-        return dtype_bits(st) < 8 ? NULL : kir_op(k, K_POPCNT, x, NULL, NULL);
+        return few_bits(k, st, K_POPCNT, x);
     case KFN_SIGN:
         return sign(k, x);
     case KFN_ISFINITE:
@@ -219,31 +247,6 @@ static struct kir_val *pred_fn(struct kir *k, enum kfn fn, struct kir_val *x, st
         return NULL;
     }
 }
-static struct kir_val *complex_fn(struct lower *lw, enum kfn fn, struct kir_val *x,
-                                  struct kir_val *y) {
-    struct kir *k = &lw->k;
-    struct kir_val *a = kir_re(k, x), *b = kir_im(k, x), *c = y ? kir_re(k, y) : NULL,
-                   *d = y ? kir_im(k, y) : NULL;
-    switch (fn) {
-    case KFN_REAL:
-        return a;
-    case KFN_IMAG:
-        return b;
-    case KFN_NEG:
-        return kir_complex(k, kir_op(k, K_NEG, a, NULL, NULL), kir_op(k, K_NEG, b, NULL, NULL));
-    case KFN_ADD:
-        return kir_complex(k, kir_op(k, K_ADD, a, c, NULL), kir_op(k, K_ADD, b, d, NULL));
-    case KFN_SUB:
-        return kir_complex(k, kir_op(k, K_SUB, a, c, NULL), kir_op(k, K_SUB, b, d, NULL));
-    case KFN_MUL:
-        return kir_complex(
-            k, kir_op(k, K_SUB, kir_op(k, K_MUL, a, c, NULL), kir_op(k, K_MUL, b, d, NULL), NULL),
-            kir_op(k, K_ADD, kir_op(k, K_MUL, a, d, NULL), kir_op(k, K_MUL, b, c, NULL), NULL));
-    default:
-        return NULL;
-    }
-}
-
 struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
                       struct kir_val *y) {
     struct kir_val *r;
@@ -258,7 +261,7 @@ struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_va
     case DC_PRED:
         return pred_fn(&lw->k, fn, x, y);
     case DC_COMPLEX:
-        return complex_fn(lw, fn, x, y);
+        return kmath_complex(lw, fn, x, y);
     default:
         return NULL;
     }

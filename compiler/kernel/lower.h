@@ -143,6 +143,7 @@ enum kfn {
 // NULL when not defined for the type. The result is rounded to t (small floats, s4, u4).
 struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
                       struct kir_val *y);
+struct kir_val *kmath_complex(struct lower *lw, enum kfn fn, struct kir_val *x, struct kir_val *y);
 struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x,
                           struct kir_val *y); // f32 transcendental, or NULL
 struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y);

@@ -69,6 +69,7 @@ struct conv {
     int64_t dims[HLO_MAX_RANK + 1]; // input features of a group, then kernel spatial
     int n;
     int64_t group_in, group_out;
+    int64_t batch, batch_out; // with batch groups: images and output features of one, else 0
 };
 static status_t conv_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
                           struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
@@ -83,6 +84,10 @@ static status_t conv_step(struct lower *lw, struct lower_fold *f, struct kir_val
     lower_unflatten(lw, r, c->dims, c->n, pos);
     struct kir_val *of = index[l->out_feature];
     xi[l->in_batch] = index[l->out_batch];
+    if (c->batch)
+        xi[l->in_batch] =
+            kir_idx_add(k, index[l->out_batch],
+                        kir_idx_mul(k, kir_idx_divmod(k, of, c->batch_out, 0), c->batch));
     xi[l->in_feature] = pos[0];
     if (a->feature_group_count > 1)
         xi[l->in_feature] = kir_idx_add(
@@ -130,7 +135,10 @@ LOWER(CONVOLUTION) {
     enum dtype t = i->shape->dtype;
     struct lower_fold f = {
         .i = i, .n = 1, .type = &t, .ctx = &c, .init = zero, .step = conv_step, .column = true};
-    if (a->batch_group_count > 1) return lower_no(lw, "a convolution with batch groups");
+    if (a->batch_group_count > 1) {
+        c.batch = in->dims[l->in_batch] / a->batch_group_count;
+        c.batch_out = ker->dims[l->k_out] / a->batch_group_count;
+    }
     if (a->window.n != l->n_spatial) return lower_no(lw, "a convolution without a window");
     f.total = c.dims[0] = c.group_in;
     for (int d = 0; d < l->n_spatial; d++)

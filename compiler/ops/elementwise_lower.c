@@ -85,13 +85,13 @@ LOWER(CLAMP) {
 }
 LOWER(REDUCE_PRECISION) {
     const struct hlo_attr_redprec *a = HLO_ATTR(i, redprec);
+    enum dtype t = i->shape->dtype;
     RETURN_IF_ERR(lower_operand(lw, i, 0, index, out));
-    if (i->shape->dtype != DT_F32) return lower_no(lw, "reduce-precision of this type");
-    if (a->exponent_bits == 8 && a->mantissa_bits == 23) return ST_OK;
-    if (a->exponent_bits == 8 && a->mantissa_bits == 7)
-        *out = kir_quant(&lw->k, DT_BF16, *out);
-    else
+    if (!dtype_is_float(t) || a->exponent_bits < 1 || a->exponent_bits > 30 || a->mantissa_bits < 0)
         return lower_no(lw, "reduce-precision to this format");
+    *out = kir_reduce_precision(&lw->k, *out, (int)a->exponent_bits,
+                                a->mantissa_bits > 52 ? 52 : (int)a->mantissa_bits);
+    *out = kmath_wrap(lw, t, *out);
     return ST_OK;
 }
 LOWER(CONSTANT) {

@@ -74,6 +74,7 @@ static bool close_to(const struct shape *s, const struct literal *want, const st
         tol = t == DT_F64 || t == DT_C128 ? 1e-9
               : t == DT_BF16              ? 2e-2
               : t == DT_F16               ? 3e-3
+              : dtype_bits(t) == 8        ? 0.26 // one step of two mantissa bits
                                           : 3e-5;
     if (!dtype_is_float(t) && !dtype_is_complex(t))
         return lit_get_i64(want, i) == lit_get_i64(got, i);
@@ -212,9 +213,11 @@ static void cases(void **s) {
 // Every elementwise operation on every type it is defined for.
 static void elementwise(void **s) {
     (void)s;
-    static const char *const fl[] = {"f32", "f64", "f16", "bf16"}, *const in[] = {
-                                                                       "s8", "s16", "s32", "s64",
-                                                                       "u8", "u16", "u32", "u64"};
+    enum { FLOATS = 7, INTS = 10, TYPES = FLOATS + INTS };
+    static const char *const fl[FLOATS] = {"f32",      "f64",        "f16",   "bf16",
+                                           "f8e4m3fn", "f8e5m2fnuz", "f8e3m4"};
+    static const char *const in[INTS] = {"s8",  "s16", "s32", "s64", "u8",
+                                         "u16", "u32", "u64", "s4",  "u4"};
     static const char *const f1[] = {"abs",
                                      "cbrt",
                                      "ceil",
@@ -246,26 +249,28 @@ static void elementwise(void **s) {
                                      "minimum",
                                      "multiply",
                                      "or",
+                                     "power",
                                      "remainder",
                                      "shift-left",
                                      "shift-right-arithmetic",
                                      "shift-right-logical",
                                      "subtract",
                                      "xor"};
-    for (int t = 0; t < 12; t++) {
-        const char *ty = t < 4 ? fl[t] : in[t - 4];
+    for (int t = 0; t < TYPES; t++) {
+        const char *ty = t < FLOATS ? fl[t] : in[t - FLOATS];
         struct strbuf b = {0};
         strbuf_printf(
             &b, "HloModule m\nENTRY e {\n x = %s[3,37] parameter(0)\n y = %s[3,37] parameter(1)\n",
             ty, ty);
-        const char *const *un = t < 4 ? f1 : i1, *const *bin = t < 4 ? f2 : i2;
-        size_t nu = t < 4 ? 20 : 6, nb = t < 4 ? 9 : 13;
+        const char *const *un = t < FLOATS ? f1 : i1, *const *bin = t < FLOATS ? f2 : i2;
+        size_t nu = t < FLOATS ? 20 : 6, nb = t < FLOATS ? 9 : 14;
         for (size_t k = 0; k < nu; k++)
             strbuf_printf(&b, " u%zu = %s[3,37] %s(x)\n", k, ty, un[k]);
         for (size_t k = 0; k < nb; k++)
             strbuf_printf(&b, " b%zu = %s[3,37] %s(x, y)\n", k, ty, bin[k]);
-        for (int k = 0; k < 12; k++)
-            strbuf_printf(&b, " c%d = %s[3,37] convert(x)\n", k, k < 4 ? fl[k] : in[k - 4]);
+        for (int k = 0; k < TYPES; k++)
+            strbuf_printf(&b, " c%d = %s[3,37] convert(x)\n", k,
+                          k < FLOATS ? fl[k] : in[k - FLOATS]);
         strbuf_puts(&b, " cp = pred[3,37] compare(x, y), direction=LT\n cq = pred[3,37] compare(x, "
                         "x), direction=NE\n");
         strbuf_printf(&b, " ROOT s = %s[3,37] select(cp, x, y)\n}\n", ty);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// 8-bit floats and reduced precision in kir: values are f32 (f64) that lie on the small format's
+// grid, memory holds codes. Formats as in compiler/ir/floats.c. Rounding is to nearest even, once;
+// f64 reaches a small format by way of f32 rounded to odd, which cannot round twice.
+#include <math.h>
+
+#include "compiler/ir/literal.h"
+#include "compiler/kernel/kir.h"
+
+typedef struct kir_val *V;
+#define F(v)         kir_f(k, DT_F32, (v))
+#define I(v)         kir_int(k, DT_S32, (v))
+#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
+#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
+#define SEL(c, x, y) kir_select(k, (c), (x), (y))
+#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
+
+enum special { IEEE, FN, FNUZ }; // FN: no infinity. FNUZ: nor -0, whose code is NaN
+struct format {
+    int e, m, bias;
+    enum special special;
+};
+static struct format format_of(enum dtype t) {
+    switch (t) {
+    case DT_F8E3M4:
+        return (struct format){3, 4, 3, IEEE};
+    case DT_F8E4M3:
+        return (struct format){4, 3, 7, IEEE};
+    case DT_F8E4M3FN:
+        return (struct format){4, 3, 7, FN};
+    case DT_F8E4M3B11FNUZ:
+        return (struct format){4, 3, 11, FNUZ};
+    case DT_F8E4M3FNUZ:
+        return (struct format){4, 3, 8, FNUZ};
+    case DT_F8E5M2FNUZ:
+        return (struct format){5, 2, 16, FNUZ};
+    default:
+        return (struct format){5, 2, 15, IEEE};
+    }
+}
+static double largest(struct format f) {
+    int top = (1 << f.e) - 1,
+        code = f.special == IEEE ? (top << f.m) - 1 : (top << f.m | ((1 << f.m) - 1));
+    if (f.special == FN) code--;
+    return ldexp((code & ((1 << f.m) - 1)) | 1 << f.m, (code >> f.m) - f.bias - f.m);
+}
+
+// x on the grid of f. The quantum is a power of two: adding and taking away 1.5 * 2^23 quanta
+// rounds.
+V kir_quant8(struct kir *k, enum dtype type, V x) {
+    struct format f = format_of(type);
+    double most = largest(f);
+    V a = OP1(ABS, x);
+    a = SEL(CMP(GT, a, F(4 * most)), F(4 * most), a); // all of it is too large
+    V e = OP2(MAX, OP2(SHR, kir_bits(k, DT_S32, a), I(23)), I(128 - f.bias));
+    V quantum = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, e, I(f.m)), I(23)));
+    V magic = OP2(MUL, quantum, F(12582912.0));
+    V r = OP2(SUB, OP2(ADD, a, magic), magic);
+    r = SEL(CMP(GT, r, F(most)), F(f.special == IEEE ? (double)INFINITY : (double)NAN), r);
+    r = OP2(COPYSIGN, r, x);
+    if (f.special == FNUZ) r = SEL(CMP(EQ, r, F(0)), F(0), r);
+    return SEL(CMP(NE, x, x), x, r);
+}
+// The code of a value on the grid.
+V kir_encode8(struct kir *k, enum dtype type, V x) {
+    struct format f = format_of(type);
+    int top = (1 << f.e) - 1;
+    V a = OP1(ABS, x), sign = OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I(24)), I(0x80));
+    V tiny = kir_cast(k, DT_S32, OP2(MUL, a, F(ldexp(1, f.m - 1 + f.bias))));
+    V normal = OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I(23 - f.m)), I((127 - f.bias) << f.m));
+    V code = SEL(CMP(LT, a, F(ldexp(1, 1 - f.bias))), tiny, normal);
+    if (f.special == IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I(top << f.m), code);
+    V nan = f.special == FNUZ
+                ? I(0x80)
+                : OP2(OR, sign, I(f.special == FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
+    code = SEL(CMP(NE, x, x), nan, OP2(OR, code, sign));
+    return kir_cast(k, DT_U8, code);
+}
+V kir_decode8(struct kir *k, enum dtype type, V code) {
+    float all[256];
+    for (int c = 0; c < 256; c++)
+        all[c] = (float)f8_to_f64(type, (uint8_t)c);
+    V at = kir_cast(k, DT_S64, code);
+    at->lo = 0;
+    at->hi = 255;
+    return kir_table(k, kir_add_table(k, DT_F32, 256, all), at);
+}
+
+// f64 to f32, to odd: truncated, the last bit set when digits were lost. Rounding the result to a
+// format of at most 22 digits equals rounding x.
+V kir_to_odd(struct kir *k, V x) {
+    V f = kir_cast(k, DT_F32, x), back = kir_cast(k, DT_F64, f), bits = kir_bits(k, DT_S32, f);
+    V above = CMP(GT, OP1(ABS, back), OP1(ABS, x));
+    V odd = kir_bits(k, DT_F32, OP2(OR, SEL(above, OP2(SUB, bits, I(1)), bits), I(1)));
+    V exact = OP2(OR, CMP(EQ, back, x), CMP(NE, x, x));
+    return SEL(exact, f, odd);
+}
+
+// To e exponent and m mantissa bits as XLA's reduce-precision: below the smallest normal number
+// signed zero, above the largest infinity; NaN without mantissa bits becomes infinity.
+V kir_reduce_precision(struct kir *k, V x, int e, int m) {
+    bool wide = x->type == DT_F64;
+    enum dtype t = x->type, it = wide ? DT_S64 : DT_S32;
+    int digits = wide ? 52 : 23, own = wide ? 1023 : 127, bias = (1 << (e - 1)) - 1;
+    V a = OP1(ABS, x), u = kir_bits(k, it, a), r = u;
+    if (m < digits) {
+        int drop = digits - m;
+        V lsb = OP2(AND, OP2(SHR, u, kir_int(k, it, drop)), kir_int(k, it, 1));
+        r = OP2(ADD, OP2(ADD, u, kir_int(k, it, (INT64_C(1) << (drop - 1)) - 1)), lsb);
+        r = OP2(AND, r, kir_int(k, it, -(INT64_C(1) << drop)));
+    }
+    V v = kir_bits(k, t, r);
+    if (bias < own) {
+        v = SEL(CMP(GE, v, kir_f(k, t, ldexp(1, bias + 1))), kir_f(k, t, INFINITY), v);
+    }
+    int least = bias < own ? 1 - bias : 1 - own;
+    v = SEL(CMP(LT, v, kir_f(k, t, ldexp(1, least))), kir_f(k, t, 0), v);
+    v = OP2(COPYSIGN, v, x);
+    return SEL(CMP(NE, x, x), m == 0 ? kir_f(k, t, INFINITY) : x, v);
+}
