@@ -28,7 +28,8 @@ static status_t print_counts(const struct hlo_module *m) {
 static status_t read_module(const struct opt_options *o, struct str text, struct hlo_module **out) {
     struct span bytes = {(const uint8_t *)text.p, text.n};
     const char *format = frontend_sniff(bytes);
-    if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, NULL, out);
+    struct hlo_parse_limits limits = {.incomplete = !o->passes && !o->stage};
+    if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
     struct arena a = {0};
     struct ingest_result r;
     struct lower_request req = {.entry_name = "main"};

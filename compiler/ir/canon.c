@@ -15,6 +15,7 @@ static void add_shape(struct sha256 *h, const struct shape *s) {
 }
 
 static void add_literal(struct sha256 *h, const struct literal *l) {
+    if (l->elided) sha256_str(h, STR("{...}"));
     if (shape_is_tuple(l->shape))
         for (int k = 0; k < l->shape->n_elems; k++)
             add_literal(h, l->elems[k]);

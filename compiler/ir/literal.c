@@ -284,6 +284,7 @@ static const struct shape *own_shape(struct arena *a, const struct shape *s) {
 }
 struct literal *lit_clone(struct arena *a, const struct literal *l) {
     struct literal *r = lit_new(a, own_shape(a, l->shape));
+    r->elided = l->elided;
     for (int k = 0; k < l->shape->n_elems; k++)
         r->elems[k] = lit_clone(a, l->elems[k]);
     if (!shape_is_tuple(l->shape) && l->size_bytes) memcpy(r->data, l->data, l->size_bytes);
@@ -373,8 +374,15 @@ static void print_level(struct strbuf *b, const struct literal *l, int d, int64_
 
 void lit_print(struct strbuf *b, const struct literal *l) {
     int64_t i = 0;
+    if (l->elided) {
+        strbuf_puts(b, "{...}");
+        return;
+    }
     if (!shape_is_tuple(l->shape)) {
-        print_level(b, l, 0, &i);
+        if (shape_elements(l->shape) == 0) // as many braces as XLA writes, whatever the sizes
+            strbuf_puts(b, "{}");
+        else
+            print_level(b, l, 0, &i);
         return;
     }
     strbuf_puts(b, "( ");

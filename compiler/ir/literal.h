@@ -12,6 +12,7 @@ struct literal {
                 // use lit_* accessors or memcpy
     size_t size_bytes;
     struct literal **elems; // tuples
+    bool elided; // the text had {...}: the elements are zeros that stand for unknown values
 };
 struct literal *
 lit_new(struct arena *a,

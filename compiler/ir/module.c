@@ -302,10 +302,23 @@ struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct
     return r;
 }
 
+static void copy_source_map(struct hlo_module *r, const struct hlo_source_map *from) {
+    struct hlo_source_map *to = &r->source_map;
+    for (size_t k = 0; k < from->files.n; k++)
+        avec_push(r->arena, &to->files, dup_str(r->arena, from->files.v[k]));
+    for (size_t k = 0; k < from->functions.n; k++)
+        avec_push(r->arena, &to->functions, dup_str(r->arena, from->functions.v[k]));
+    for (size_t k = 0; k < from->locations.n; k++)
+        avec_push(r->arena, &to->locations, from->locations.v[k]);
+    for (size_t k = 0; k < from->frames.n; k++)
+        avec_push(r->arena, &to->frames, from->frames.v[k]);
+}
+
 struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
     struct hlo_module *r = hlo_module_new(m->name);
     struct pmap done = {0};
     r->max_bytes = m->max_bytes;
+    copy_source_map(r, &m->source_map);
     HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done);
     r->entry = pmap_get_ptr(&done, m->entry);
     pmap_done(&done);

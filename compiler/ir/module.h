@@ -67,6 +67,25 @@ struct hlo_computation {
     struct hlo_computation *prev, *next; // callees before callers
 };
 
+// Where instructions come from: metadata's stack_frame_id indexes frames, from 1. Fields in the
+// order of hlo_location_fields and hlo_frame_fields; ids index the other tables from 1.
+struct hlo_place {
+    int32_t v[6];
+};
+struct hlo_strings {
+    struct str *v;
+    size_t n, cap;
+};
+struct hlo_places {
+    struct hlo_place *v;
+    size_t n, cap;
+};
+struct hlo_source_map {
+    struct hlo_strings files, functions;
+    struct hlo_places locations, frames;
+};
+extern const char *const hlo_location_fields[6], *const hlo_frame_fields[2];
+
 struct hlo_module {
     struct arena *arena; // owned
     const char *name;
@@ -74,7 +93,8 @@ struct hlo_module {
     uint32_t next_id;
     struct smap names; // instruction and computation names in use
     VEC(struct hlo_text_attr)
-    extra;             // input_output_alias, is_scheduled, frontend_attributes, ... verbatim
+    extra; // input_output_alias, is_scheduled, frontend_attributes, ... verbatim
+    struct hlo_source_map source_map;
     int64_t max_bytes; // budget for any single value, 0 = none
 };
 

@@ -60,6 +60,66 @@ static status_t p_computation(struct parser *p) {
     return ST_OK;
 }
 
+// ---- tables of source places: "FileNames", then lines `1 "text"` or `1 {name=number ...}`
+
+static status_t p_row_start(struct parser *p, size_t n, bool *out_more) {
+    struct cursor back = p->c;
+    int64_t number;
+    p_space(&p->c);
+    *out_more = p->c.p < p->c.end && *p->c.p >= '0' && *p->c.p <= '9';
+    if (!*out_more) return ST_OK;
+    bool ok = p_i64(&p->c, &number) && number == (int64_t)n + 1;
+    return ok ? ST_OK : p_error(p, back.p, "expected entry %zu of the table", n + 1);
+}
+static status_t p_strings(struct parser *p, struct hlo_strings *out) {
+    for (;;) {
+        bool more;
+        RETURN_IF_ERR(p_row_start(p, out->n, &more));
+        if (!more) return ST_OK;
+        struct str s = p_cut(&p->c, "\n");
+        if (!p_is_string(s)) return p_error(p, s.p, "expected a string");
+        avec_push(p->m->arena, out, p_unescape(p->m->arena, s));
+    }
+}
+// Rows of `n` numbers with the given names, each at most once; those left out are 0.
+static status_t p_numbers(struct parser *p, const char *const *names, int n,
+                          struct hlo_places *out) {
+    for (;;) {
+        bool more;
+        struct hlo_place row = {{0}};
+        RETURN_IF_ERR(p_row_start(p, out->n, &more));
+        if (!more) return ST_OK;
+        if (!p_take(&p->c, "{")) return p_error(p, p->c.p, "expected '{'");
+        while (!p_take(&p->c, "}")) {
+            struct str name = p_word(&p->c);
+            int k = 0;
+            while (k < n && !str_is(name, names[k]))
+                k++;
+            int64_t v;
+            if (k == n || !p_take(&p->c, "=") || !p_i64(&p->c, &v) || v < INT32_MIN ||
+                v > INT32_MAX)
+                return p_error(p, name.p, "expected name=number of this table");
+            row.v[k] = (int32_t)v;
+        }
+        avec_push(p->m->arena, out, row);
+    }
+}
+static status_t p_source_map(struct parser *p) {
+    struct hlo_source_map *t = &p->m->source_map;
+    for (;;) {
+        if (p_take(&p->c, "FileNames"))
+            RETURN_IF_ERR(p_strings(p, &t->files));
+        else if (p_take(&p->c, "FunctionNames"))
+            RETURN_IF_ERR(p_strings(p, &t->functions));
+        else if (p_take(&p->c, "FileLocations"))
+            RETURN_IF_ERR(p_numbers(p, hlo_location_fields, 6, &t->locations));
+        else if (p_take(&p->c, "StackFrames"))
+            RETURN_IF_ERR(p_numbers(p, hlo_frame_fields, 2, &t->frames));
+        else
+            return ST_OK;
+    }
+}
+
 static status_t p_module(struct parser *p) {
     if (p_take(&p->c, "HloModule")) {
         struct str name = p_word(&p->c);
@@ -76,11 +136,13 @@ static status_t p_module(struct parser *p) {
             avec_push(p->m->arena, &p->m->extra, x);
         }
     }
+    RETURN_IF_ERR(p_source_map(p));
     for (p_space(&p->c); p->c.p < p->c.end; p_space(&p->c))
         RETURN_IF_ERR(p_computation(p));
     if (!p->m->last) return p_error(p, p->c.p, "the module has no computation");
     if (!p->m->entry) p->m->entry = p->m->last; // as XLA takes it
-    return st_note(hlo_verify(p->m), "the module does not verify");
+    RETURN_IF_ERR(st_note(hlo_verify(p->m), "the module does not verify"));
+    return p->limits.incomplete ? ST_OK : hlo_complete(p->m);
 }
 
 status_t hlo_parse(struct str text, const struct hlo_parse_limits *limits,

@@ -83,16 +83,21 @@ status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct sha
     int64_t dims[HLO_MAX_RANK];
     bool dynamic[HLO_MAX_RANK], any = false;
     int rank = 0;
+    uint16_t unbounded = 0;
     while (!p_take(c, "]")) {
         if (rank && !p_take(c, ",")) return p_error(p, c->p, "expected ',' or ']' in a shape");
         if (rank == HLO_MAX_RANK) return p_error(p, at, "more than %d dimensions", HLO_MAX_RANK);
-        any |= dynamic[rank] = p_take(c, "<=");
-        if (!p_i64(c, &dims[rank]) || dims[rank] < 0)
+        bool open = p_take(c, "?");
+        any |= dynamic[rank] = open || p_take(c, "<=");
+        unbounded |= (uint16_t)(open << rank);
+        dims[rank] = 0;
+        if (!open && (!p_i64(c, &dims[rank]) || dims[rank] < 0))
             return p_error(p, c->p, "expected a dimension");
         rank++;
     }
     struct shape *s = (struct shape *)(uintptr_t)shape_make(p->m->arena, t, dims, rank);
     if (any) s->dynamic = arena_dup_array(p->m->arena, dynamic, rank);
+    s->unbounded = unbounded;
     if (c->p < c->end && *c->p == '{' && c->p + 1 < c->end &&
         (c->p[1] == '}' || c->p[1] == ':' || (c->p[1] >= '0' && c->p[1] <= '9')))
         RETURN_IF_ERR(p_layout(p, c, s));
@@ -200,13 +205,23 @@ status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
     }
     // An element takes two characters of text at the least, unless some dimension is zero: this
     // bounds memory by the input's length.
-    int64_t n = shape_elements(s);
-    if (n > (c->end - c->p) + 1)
+    int64_t n = shape_elements(s), bytes;
+    bool elided = p_take(c, "{...}");
+    if (dtype_size(s->dtype) == 0)
+        return p_error(p, c->p, "a literal of type %s", dtype_name(s->dtype));
+    if (!elided && n > (c->end - c->p) + 1)
         return p_error(p, c->p, "the literal is too short for %lld elements", (long long)n);
-    if (n * dtype_size(s->dtype) > p->limits.max_literal_bytes)
-        return p_error(p, c->p, "literal above the limit of %lld bytes",
+    if (!sz_mul(n, dtype_size(s->dtype), &bytes) ||
+        bytes > p->limits.max_literal_bytes - p->literal_bytes)
+        return p_error(p, c->p, "literals above the limit of %lld bytes",
                        (long long)p->limits.max_literal_bytes);
+    p->literal_bytes += bytes;
     struct literal *l = lit_new(p->m->arena, s);
+    l->elided = elided;
+    if (elided) {
+        *out = l;
+        return ST_OK;
+    }
     int64_t i = 0;
     p_space(c);
     if (n == 0 && c->p < c->end && *c->p == '{') {

@@ -21,7 +21,7 @@ struct parser {
     struct smap computations; // name -> struct hlo_computation *
     struct smap instrs;       // of the computation being read
     struct hlo_parse_limits limits;
-    int64_t n_instrs;
+    int64_t n_instrs, literal_bytes;
     int depth; // of computations written inside an instruction, and of nested operands
 };
 

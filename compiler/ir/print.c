@@ -178,6 +178,35 @@ void hlo_print_instr(struct strbuf *b, const struct hlo_instr *i, unsigned flags
     pmap_done(&p.numbers);
 }
 
+const char *const hlo_location_fields[6] = {"file_name_id", "function_name_id", "line",
+                                            "end_line",     "column",           "end_column"};
+const char *const hlo_frame_fields[2] = {"file_location_id", "parent_frame_id"};
+
+static void put_strings(struct strbuf *b, const char *title, const struct hlo_strings *t) {
+    if (t->n) strbuf_printf(b, "\n%s\n", title);
+    for (size_t k = 0; k < t->n; k++) {
+        strbuf_printf(b, "%zu ", k + 1);
+        hlo_quote(b, t->v[k]);
+        strbuf_putc(b, '\n');
+    }
+}
+static void put_places(struct strbuf *b, const char *title, const char *const *names, int n,
+                       const struct hlo_places *t) {
+    if (t->n) strbuf_printf(b, "\n%s\n", title);
+    for (size_t k = 0; k < t->n; k++) {
+        strbuf_printf(b, "%zu {", k + 1);
+        for (int f = 0; f < n; f++)
+            strbuf_printf(b, "%s%s=%d", f ? " " : "", names[f], t->v[k].v[f]);
+        strbuf_puts(b, "}\n");
+    }
+}
+static void put_source_map(struct strbuf *b, const struct hlo_source_map *t) {
+    put_strings(b, "FileNames", &t->files);
+    put_strings(b, "FunctionNames", &t->functions);
+    put_places(b, "FileLocations", hlo_location_fields, 6, &t->locations);
+    put_places(b, "StackFrames", hlo_frame_fields, 2, &t->frames);
+}
+
 void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags) {
     struct printer p = {.b = b, .flags = flags};
     strbuf_printf(b, "HloModule %s", flags & HLO_PRINT_CANONICAL ? "m" : m->name);
@@ -193,6 +222,8 @@ void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned fla
     strbuf_puts(b, ")->");
     shape_print(b, e->root->shape, true);
     strbuf_puts(b, "}\n");
+    if ((flags & HLO_PRINT_METADATA) && !(flags & HLO_PRINT_CANONICAL))
+        put_source_map(b, &m->source_map);
     HLO_EACH_COMPUTATION(c, m) {
         strbuf_putc(b, '\n');
         put_computation(&p, c);

@@ -270,9 +270,14 @@ void shape_print(struct strbuf *b, const struct shape *s, bool with_layout) {
         return;
     }
     strbuf_printf(b, "%s[", dtype_name(s->dtype));
-    for (int d = 0; d < s->rank; d++)
-        strbuf_printf(b, "%s%s%lld", d ? "," : "", s->dynamic && s->dynamic[d] ? "<=" : "",
-                      (long long)s->dims[d]);
+    for (int d = 0; d < s->rank; d++) {
+        if (d) strbuf_putc(b, ',');
+        if (s->unbounded >> d & 1)
+            strbuf_putc(b, '?');
+        else
+            strbuf_printf(b, "%s%lld", s->dynamic && s->dynamic[d] ? "<=" : "",
+                          (long long)s->dims[d]);
+    }
     strbuf_putc(b, ']');
     bool plain = layout_is_default(s->layout, s->rank);
     if (plain && (!with_layout || s->rank == 0)) return;

@@ -49,10 +49,11 @@ struct layout {
         *rest; // anything else between the braces, kept verbatim for printing ("S(1)"), or NULL
 };
 struct shape {
-    enum dtype dtype;            // DT_TUPLE for a tuple
-    int32_t rank;                // 0 for tuples
-    int64_t *dims;               // [rank]
-    bool *dynamic;               // [rank] or NULL = none is dynamic
+    enum dtype dtype;   // DT_TUPLE for a tuple
+    int32_t rank;       // 0 for tuples
+    int64_t *dims;      // [rank]
+    bool *dynamic;      // [rank] or NULL = none is dynamic
+    uint16_t unbounded; // bit d: dimension d is dynamic without a bound ("?"), dims[d] is 0
     const struct layout *layout; // NULL = default: row-major, no tile
     int32_t n_elems;             // tuples
     const struct shape **elems;  // [n_elems]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text: HLO as XLA writes it, out (print.c) and in (parse.c, lex.c). Law: parse(print(m)) equals m,
+// text: HLO as XLA writes it, out (print.c) and in (parse*.c). Law: parse(print(m)) equals m,
 // and print(parse(print(m))) equals print(m) byte for byte.
 #pragma once
 #include "compiler/ir/module.h"
@@ -21,6 +21,7 @@ struct hlo_parse_limits {
     int64_t max_text_bytes, max_literal_bytes;
     int max_depth;
     int64_t max_instrs;
+    bool incomplete; // also take unbounded dimensions and elided constants (see hlo_complete)
 }; // 0 = default
 // Parses one module. INVALID_ARGUMENT with line:column, what was expected and what was found;
 // UNIMPLEMENTED never: unknown opcodes are INVALID_ARGUMENT with reason. The result is verified
@@ -31,6 +32,10 @@ status_t hlo_parse(struct str text, const struct hlo_parse_limits *limits,
 // verify.c: structure (order, users, parents, names, roots, parameter numbering, callee before
 // caller, no recursion, arity, attributes) and every shape against its rule.
 status_t hlo_verify(const struct hlo_module *m) MUST_CHECK;
+
+// Can the module be compiled: no dimension without a bound ("?"), no constant whose value was left
+// out of the text ("{...}"). INVALID_ARGUMENT names the instruction.
+status_t hlo_complete(const struct hlo_module *m) MUST_CHECK;
 
 // canon.c: SHA-256 of the canonical graph: same for modules that differ only in names, metadata,
 // ids and the order of independent instructions. Literals are hashed.

@@ -139,6 +139,7 @@ enum kfn {
     KFN_SUB,
     KFN_XOR,
     KFN_COMPLEX,
+    KFN_NONE, // not lowered
 };
 // NULL when not defined for the type. The result is rounded to t (small floats, s4, u4).
 struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,

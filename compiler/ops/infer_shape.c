@@ -37,7 +37,9 @@ status_t hlo_infer_reshape(struct arena *a, const struct hlo_instr *i, const str
     RETURN_IF_ERR(rule_array(i, 0));
     RETURN_IF_ERR(hlo_infer_declared(a, i, out));
     const struct shape *s = rule_shape(i, 0), *r = i->shape;
-    if (shape_is_tuple(r) || s->dtype != r->dtype || shape_elements(s) != shape_elements(r))
+    bool known = !s->unbounded && !(!shape_is_tuple(r) && r->unbounded);
+    if (shape_is_tuple(r) || s->dtype != r->dtype ||
+        (known && shape_elements(s) != shape_elements(r)))
         return st_new(ST_INVALID_ARGUMENT, "%s does not reshape to %s", shape_text(a, s),
                       shape_text(a, r));
     return ST_OK;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Modules of XLA's own parser and evaluator tests, where ../shared is there: each must parse, print, and print the same when parsed again; what is
-# refused must be on the list of known refusals (opcodes and forms that are not read yet). Usage: hlo_corpus.sh BUILD
+# refused must say why: four modules, whose asynchronous calls do not fit the computations they call, do not verify. Usage: hlo_corpus.sh BUILD
 dir=../shared/data/hlo
 [ -d "$dir" ] || { echo "SKIP corpus: ../shared is not here"; exit 0; }
 tmp=$(mktemp -d)
@@ -21,4 +21,4 @@ for f in "$dir"/*/*.hlo; do
     fi
 done
 echo "$good modules round-trip, $refused refused with a reason"
-if [ $good -ge 348 ]; then echo "PASS corpus"; else echo "FAIL corpus: fewer modules than before"; fi
+if [ $good -ge 366 ]; then echo "PASS corpus"; else echo "FAIL corpus: fewer modules than before"; fi

@@ -6,8 +6,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct hlo_parse_limits limits = {
-        .max_text_bytes = 1 << 20, .max_literal_bytes = 1 << 20, .max_instrs = 10000};
+    struct hlo_parse_limits limits = {.max_text_bytes = 1 << 20,
+                                      .max_literal_bytes = 1 << 20,
+                                      .max_instrs = 10000,
+                                      .incomplete = true};
     struct hlo_module *m, *again;
     struct strbuf a = {0}, b = {0};
     status_t st = hlo_parse((struct str){(const char *)data, size}, &limits, &m);

@@ -419,6 +419,63 @@ body { s = (s32[], f32[2]) parameter(0)
         case("while", "(s32[], f32[2]) while(t), condition=cond, body=body", [np.int32(0), uniform(2)], body="t = (s32[], f32[2]) tuple(p0, p1)", before=loop % n, tol=1e-6)
 
 
+def inverse_functions():
+    """No StableHLO form, so XLA:CPU does not take them: expected values by NumPy in f64."""
+    inside, above, any_ = [0, -0.0, 0.5, -0.25, 0.999, 1, -1, 2, np.nan], [1, 1.0001, 2, 10, 1e20, np.inf, 0.5, np.nan], [0, -0.0, 0.5, -3, 20, np.inf, -np.inf, np.nan]
+    for op, values in (("acos", inside), ("asin", inside), ("atanh", inside), ("acosh", above), ("asinh", any_), ("cosh", any_), ("sinh", any_)):
+        f = getattr(np, {"acos": "arccos", "asin": "arcsin", "atanh": "arctanh", "acosh": "arccosh", "asinh": "arcsinh"}.get(op, op))
+        for t in ("f32", "f64", "f16"):
+            x = arr([v for v in values if v != 1e20 or t != "f16"], t)
+            with np.errstate(all="ignore"):
+                want = f(x.astype(np.float64)).astype(x.dtype)
+            case(op, f"{shape(x)} {op}(p0)", [x], rtol=RTOL[t], hand=[want], note="expected values by NumPy in f64")
+    for t in INTS:
+        info = np.iinfo(DTYPES[t])
+        x, y = arr([info.max, info.min, 7, info.max // 3, 100], t), arr([info.max, info.max, 9, 5, 100], t)
+        want = np.array([(int(a) * int(b)) >> info.bits for a, b in zip(x, y)]).astype(x.dtype)
+        case("mulhi", f"{shape(x)} mulhi(p0, p1)", [x, y], hand=[want], note="expected values by Python's integers")
+
+
+def collectives():
+    """On one participant: the definition with a group of one."""
+    x, y = uniform((2, 3)), uniform(4)
+    add, note = comp("add", "f32"), "one participant"
+    for op, more in (("all-reduce", ", to_apply=f"), ("all-reduce-start", ", to_apply=f"), ("collective-broadcast", "")):
+        for groups in ("{}", "{{0}}", "[1,1]<=[1]"):
+            done = op.endswith("start")
+            case(op, "f32[2,3] all-reduce-done(s)" if done else f"f32[2,3] {op}(p0), replica_groups={groups}{more}", [x],
+                 before=add if more else "", body=f"s = f32[2,3] {op}(p0), replica_groups={groups}{more}" if done else "", hand=[x], note=note)
+    FILES["all-reduce-done"] = list(FILES["all-reduce-start"])
+    case("all-reduce", "(f32[2,3], f32[4]) all-reduce(p0, p1), replica_groups={}, to_apply=f", [x, y], before=add, hand=[x, y], note=note)
+    case("all-gather", "f32[2,3] all-gather(p0), replica_groups={}, dimensions={1}", [x], hand=[x], note=note)
+    case("reduce-scatter", "f32[2,3] reduce-scatter(p0), replica_groups={}, dimensions={1}, to_apply=f", [x], before=add, hand=[x], note=note)
+    case("all-to-all", "(f32[2,3]) all-to-all(p0), replica_groups={}", [x], hand=[x], note=note)
+    case("all-to-all", "f32[2,3] all-to-all(p0), replica_groups={{0}}, dimensions={0}", [x], hand=[x], note=note)
+    for op in ("all-gather-start", "all-gather-done"):
+        case(op, "f32[2,3] all-gather-done(s)", [x], hand=[x], note=note, body="s = (f32[2,3], f32[2,3]) all-gather-start(p0), replica_groups={}, dimensions={1}")
+    for pairs, want in (("{{0,0}}", x), ("{{0,1},{1,2}}", x * 0), ("{{1,0}}", x * 0), ("{}", x * 0)):
+        case("collective-permute", f"f32[2,3] collective-permute(p0), source_target_pairs={pairs}", [x], hand=[want], note=note)
+        for op in ("collective-permute-start", "collective-permute-done"):
+            case(op, "f32[2,3] collective-permute-done(s)", [x], hand=[want], note=note,
+                 body=f"s = (f32[2,3], f32[2,3], u32[], u32[]) collective-permute-start(p0), source_target_pairs={pairs}")
+    rows, zeros = uniform((5, 2)), uniform((4, 2))
+    want = zeros.copy()
+    want[1:3] = rows[2:4]
+    offsets = [arr([v], "s32") for v in (2, 2, 1, 2)]
+    case("ragged-all-to-all", "f32[4,2] ragged-all-to-all(p0, p1, p2, p3, p4, p5), replica_groups={{0}}", [rows, zeros] + offsets, hand=[want], note=note)
+
+
+def scans():
+    body = "f { x = %s parameter(0)\n  c = %s parameter(1)\n  s = %s add(x, c)\n  p = %s multiply(x, s)\n  ROOT t = (%s, %s) tuple(p, s)\n}\n"
+    for more in ("", ", is_reverse=true"):
+        f = body % (("f32[]",) * 6)
+        case("scan", "(f32[5], f32[]) scan(p0, p1), dimensions={0}, num_carries=1, to_apply=f" + more, [uniform(5), uniform(())], before=f, tol=1e-6)
+        for d in (0, 1, 2):
+            x, c = uniform((2, 3, 4)), uniform(tuple(n for k, n in enumerate((2, 3, 4)) if k != d))
+            f = body % ((shape(c),) * 6)
+            case("scan", f"({shape(x)}, {shape(c)}) scan(p0, p1), dimensions={{{d}}}, num_carries=1, to_apply=f" + more, [x, c], before=f, tol=1e-6)
+
+
 def linalg():
     for t in ("f32", "f64", "c64"):
         tol = 1e-5 if t != "f64" else 1e-12
@@ -476,7 +533,8 @@ def random():
 
 
 def main(argv):
-    for f in (elementwise, converts, movement, dots, convs, reductions, indexing, control, linalg, batch_norms, random):
+    for f in (elementwise, converts, movement, dots, convs, reductions, indexing, control, linalg, batch_norms, random,
+              inverse_functions, collectives, scans):
         f()
     for op, cases in FILES.items():
         if argv and op not in argv:
