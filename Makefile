@@ -72,6 +72,20 @@ $(eval $(call program_rule,hlo-run,devices/main_run.c,devices))
 $(eval $(call program_rule,hlo-opt,compiler/main_opt.c,compiler))
 $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
+# libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
+LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c)
+LIBHLOD_LIBS := -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
+all: $(LIBHLOD)
+$(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a
+	$(Q)ld -r -o $@ $^ && objcopy --localize-hidden $@
+$(BUILD)/libhlod.a: $(BUILD)/libhlod.o
+	$(call say,ar libhlod.a)
+	$(Q)rm -f $@ && ar rcs $@ $<
+$(BUILD)/libhlod.so: $(BUILD)/libhlod.o
+	$(call say,link libhlod.so)
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0 $(if $(SAN),,-Wl,-z,defs) -o $@ $< $(LIBHLOD_LIBS)
+
 .SECONDARY: $(PROTO_C) $(PROTO_H) # headers found by wildcard rules must not be removed as intermediates
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	$(call say,protoc-c $<)

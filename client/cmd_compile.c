@@ -8,11 +8,11 @@
 
 struct watch {
     struct hlo *h;
+    struct strbuf line;
     json_t *result, *error;
 };
 
-static void on_event(void *ctx, struct str line) {
-    struct watch *w = ctx;
+static void on_event(struct watch *w, struct str line) {
     json_error_t e;
     json_t *j = json_loadb(line.p, line.n, 0, &e);
     if (!j) return;
@@ -21,10 +21,20 @@ static void on_event(void *ctx, struct str line) {
     if (pass && w->h->tty && !w->h->quiet)
         fprintf(stderr, "\r\033[K%s %.1f ms", text_at(pass, "name"), number_at(pass, "ms"));
     if (r) w->result = json_incref(r);
-    if (err || json_object_get(j, "code"))
-        w->error =
-            json_incref(err ? err : j); // a refusal before the stream began is a plain error body
+    if (err) w->error = json_incref(err);
     json_decref(j);
+}
+static bool on_bytes(void *ctx, struct span piece) {
+    struct watch *w = ctx;
+    for (size_t k = 0; k < piece.n; k++) {
+        if (piece.p[k] != '\n') {
+            strbuf_putc(&w->line, (char)piece.p[k]);
+            continue;
+        }
+        on_event(w, (struct str){strbuf_cstr(&w->line), w->line.n});
+        strbuf_clear(&w->line);
+    }
+    return true;
 }
 static void on_upload(void *ctx, int64_t sent, int64_t total) {
     struct hlo *h = ctx;
@@ -44,19 +54,23 @@ int compile_model(struct hlo *h, const char *path, const char *query, json_t **o
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
                                                          : "application/octet-stream";
     const char *url = arena_printf(&h->arena, "/v1/executables%s%s", query[0] ? "?" : "", query);
-    status_t st = http_call(h->addr,
+    status_t st = http_send(h->http,
                             &(struct http_request){.method = "POST",
                                                    .path = url,
                                                    .content_type = type,
                                                    .accept = "application/x-ndjson",
                                                    .body_file = path,
-                                                   .on_line = on_event,
+                                                   .on_bytes = on_bytes,
                                                    .on_progress = upload_progress,
                                                    .ctx = &w},
                             &r);
     if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
+    strbuf_done(&w.line);
     if (st) return fail_status(st);
     int rc = 0;
+    json_error_t e;
+    if (r.code >= 300) // refused before the stream began
+        w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
     if (w.error || !w.result) {
         fprintf(stderr, "hlo: %s %s: %s\n", text_at(w.error, "code"), text_at(w.error, "reason"),
                 w.error ? text_at(w.error, "message")
@@ -128,8 +142,8 @@ int cmd_compile(struct hlo *h) {
 
 static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
     const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s", digest, stage);
-    status_t st = http_call(
-        h->addr, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
+    status_t st = http_send(
+        h->http, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
     if (st) return fail_status(st);
     if (r->code < 300) return 0;
     int rc = fail_reply(r, EXIT_REFUSED);
@@ -221,7 +235,7 @@ int cmd_cache(struct hlo *h) {
         struct http_reply r;
         if (h->argc < 2) return usage_error("cache rm needs a digest");
         status_t st =
-            http_call(h->addr,
+            http_send(h->http,
                       &(struct http_request){
                           .method = "DELETE",
                           .path = arena_printf(&h->arena, "/v1/executables/%s", h->argv[1])},

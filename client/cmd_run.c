@@ -184,24 +184,23 @@ static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *r
 
 static int send_run(struct hlo *h, struct run *r) {
     char *head = request_json(r), length[64];
-    struct strbuf body = {0};
     struct http_reply reply;
     if (!head) return fail_status(st_oom());
-    strbuf_puts(&body, head);
+    struct span parts[MAX_INPUTS + 1] = {{(const uint8_t *)head, strlen(head)}};
     for (int k = 0; k < r->n_in; k++)
-        strbuf_add(&body, r->in[k].data, r->in[k].size_bytes);
+        parts[k + 1] = (struct span){r->in[k].data, r->in[k].size_bytes};
     snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(head));
-    free(head);
     const char *headers[] = {length, NULL};
-    status_t st = http_call(h->addr,
+    status_t st = http_send(h->http,
                             &(struct http_request){.method = "POST",
                                                    .path = "/v1/run",
                                                    .content_type = "application/octet-stream",
                                                    .accept = "application/octet-stream",
                                                    .headers = headers,
-                                                   .body = {(const uint8_t *)body.p, body.n}},
+                                                   .parts = parts,
+                                                   .n_parts = (size_t)r->n_in + 1},
                             &reply);
-    strbuf_done(&body);
+    free(head);
     if (st) return fail_status(st);
     int rc =
         reply.code < 300

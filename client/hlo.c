@@ -48,7 +48,7 @@ int fail_reply(const struct http_reply *r, int code) {
 int get_json(struct hlo *h, const char *path, json_t **out) {
     struct http_reply r;
     json_error_t e;
-    status_t st = http_call(h->addr, &(struct http_request){.method = "GET", .path = path}, &r);
+    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
     if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {

@@ -20,6 +20,7 @@ enum {
 };
 struct hlo {
     const char *addr;
+    struct http_client *http;
     bool json, quiet, tty;
     struct arena arena;
     int argc; // words behind the command

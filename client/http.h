@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// http: one request to hlod over libcurl, whole or line by line. Not thread safe: one hlod_http,
-// one thread.
+// http: requests to hlod over libcurl, one connection kept open between them, replies whole or as
+// they come. Thread: one http_client, one thread at a time.
 #pragma once
 #include "base/span.h"
 #include "base/status.h"
 #include "base/str.h"
 
+struct http_client;
+// addr "HOST:PORT", copied; nothing is sent yet. INVALID_ARGUMENT.
+status_t http_client_new(const char *addr, struct http_client **out) MUST_CHECK;
+void http_client_free(struct http_client *c); // NULL is fine
+
 struct http_request {
     const char *method, *path; // path begins with '/'
     const char *content_type, *accept;
     const char *const *headers; // further ones, NULL-terminated, or NULL
-    struct span body;           // or
-    const char *body_file;      // streamed from this file
-    void (*on_line)(void *ctx,
-                    struct str line); // ndjson replies as they come; the body is then not kept
+    const struct span *parts;   // the body: these, one after the other, or
+    size_t n_parts;
+    const char *body_file; // streamed from this file
+    // Successful replies piece by piece instead of kept in the reply. False breaks off: CANCELLED.
+    bool (*on_bytes)(void *ctx, struct span piece);
     void (*on_progress)(void *ctx, int64_t sent, int64_t total); // or NULL
     void *ctx;
 };
 struct http_reply {
     int code;
     struct strbuf body;
-    int64_t json_bytes; // Inference-Header-Content-Length of the reply, -1 = absent
+    int64_t json_bytes;     // Inference-Header-Content-Length of the reply, -1 = absent
+    int64_t retry_after_ms; // Retry-After, 0 = absent
 };
 // UNAVAILABLE when the server cannot be reached. An HTTP error is not an error here: look at
-// reply->code.
-status_t http_call(const char *addr, const struct http_request *q,
+// reply->code. After a status *out need not be freed.
+status_t http_send(struct http_client *c, const struct http_request *q,
                    struct http_reply *out) MUST_CHECK;
 void http_reply_done(struct http_reply *r);

@@ -71,6 +71,8 @@ int main(int argc, char **argv) {
     }
     h.argv = rest;
     if (!h.addr || !h.addr[0]) h.addr = "127.0.0.1:8000";
+    status_t st = http_client_new(h.addr, &h.http);
+    if (st) return fail_status(st);
     int rc = EXIT_USAGE;
     bool known = false;
     if (command && strcmp(command, "help") == 0) {
@@ -86,6 +88,7 @@ int main(int argc, char **argv) {
         if (command) fprintf(stderr, "hlo: no command is called '%s'\n", command);
         help(stderr);
     }
+    http_client_free(h.http);
     arena_done(&h.arena);
     free(rest);
     return rc;

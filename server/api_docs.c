@@ -220,7 +220,9 @@ void api_markdown(struct strbuf *b, struct str proto) {
            "gives one [Event](#event) a line, exactly one kind each; blank lines may come between "
            "and mean\n"
            "nothing. An error before the first event is an ordinary error reply; after it, an "
-           "`error` line. The last line is always `done`.\n\n"
+           "`error` line. The last line is always `done`.\n"
+           "`Accept: application/x-protobuf-stream` gives the same events as protobuf, each behind "
+           "its length in 32 bits, little-endian; an empty one means nothing.\n\n"
            "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
     for (int i = 0; i < API_ROWS; i++) {
         const struct api_row *r = &api_rows[i];

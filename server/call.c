@@ -2,10 +2,13 @@
 #include "server/call.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/str.h"
+#include "base/vec.h"
 #include "server/api.h"
 
 void call_init(struct call *c, struct api *api) {
@@ -26,6 +29,43 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     if (st) metric_add(M_REQUEST_ERRORS, 1);
     metric_observe_ns(M_REQUEST_TIME, clock_ns() - c->start_ns);
     c->sink->finish(c, reply, st);
+}
+
+Hlod__V1__Error *call_error(struct call *c, status_t st) {
+    Hlod__V1__Error *e = arena_new_of(&c->arena, Hlod__V1__Error);
+    hlod__v1__error__init(e);
+    const ProtobufCEnumValue *r =
+        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
+    e->code = (char *)st_code_name(st_code(st));
+    if (r && r->value) e->reason = (char *)r->name + strlen("REASON_");
+    struct str text = str_of(st_message(st)), line;
+    str_cut(&text, '\n', &line);
+    e->message = arena_strndup(&c->arena, line.p, line.n);
+    struct {
+        char **v;
+        size_t n, cap;
+    } details = {0};
+    while (str_cut(&text, '\n', &line))
+        avec_push(&c->arena, &details, arena_strndup(&c->arena, line.p, line.n));
+    e->details = details.v;
+    e->n_details = details.n;
+    e->retry_after_ms = st_get_retry_ms(st);
+    return e;
+}
+
+void call_outputs_into(struct call *c, Hlod__V1__RunReply *reply) {
+    reply->outputs = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
+    reply->n_outputs = c->n_outputs;
+    for (size_t i = 0; i < c->n_outputs; i++) {
+        const struct call_output *o = &c->outputs[i];
+        Hlod__V1__Tensor *t = reply->outputs[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
+        hlod__v1__tensor__init(t);
+        t->name = (char *)o->name;
+        t->dtype = (char *)o->dtype->name;
+        t->shape = (int64_t *)o->dims;
+        t->n_shape = (size_t)o->rank;
+        t->raw = (ProtobufCBinaryData){o->data.n, (uint8_t *)o->data.p};
+    }
 }
 
 void call_cancel(struct call *c) {

@@ -60,6 +60,10 @@ struct call {
 void call_init(struct call *c, struct api *api);
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
+// An error as a message, in the call's arena; st stays the caller's.
+Hlod__V1__Error *call_error(struct call *c, status_t st);
+// The call's outputs as raw tensors of the reply, borrowed from it.
+void call_outputs_into(struct call *c, Hlod__V1__RunReply *reply);
 void call_cancel(struct call *c); // the client is gone: no finish will come
 // Frees the call (from malloc) and what belongs to it; while pool work holds it (busy),
 // call_released does that later.

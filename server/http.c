@@ -5,8 +5,8 @@
 // Leaving clients: while a request is suspended the library does not look at its socket, so we
 // watch a duplicate of it. HUP or ERR means gone: cancel. A mere FIN may be a half-close of a
 // client that still reads, or the whole client gone; only writing tells. So at a FIN we write
-// something harmless (a blank line in an open stream, else an interim 102) and look for the reset
-// that a dead peer answers with.
+// something harmless (a blank line or empty frame in an open stream, else an interim 102) and look
+// for the reset that a dead peer answers with.
 #include "server/http.h"
 
 #include <arpa/inet.h>
@@ -107,8 +107,12 @@ static void probe(struct http_req *r) {
     if (!r->queued) {
         (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
                     MSG_NOSIGNAL | MSG_DONTWAIT);
-    } else if (r->reader_waits) { // an open stream: a blank line may come between two events
-        strbuf_putc(&r->out, '\n');
+    } else if (r->reader_waits) { // an open stream: a blank line or frame may come between two
+                                  // events
+        if (r->route.form == FORM_FRAMES)
+            strbuf_add(&r->out, "\0\0\0", 4);
+        else
+            strbuf_putc(&r->out, '\n');
         http_resume(r);
     } else
         r->probed = false; // its next event will do

@@ -119,21 +119,8 @@ static void reply_binary(struct http_req *r, const ProtobufCMessage *m) {
 }
 
 static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
-    struct call *c = r->call;
-    if (m->descriptor == &hlod__v1__run_reply__descriptor) {
-        Hlod__V1__RunReply *reply = (Hlod__V1__RunReply *)m;
-        reply->outputs = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
-        reply->n_outputs = c->n_outputs;
-        for (size_t i = 0; i < c->n_outputs; i++) {
-            Hlod__V1__Tensor *t = reply->outputs[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
-            hlod__v1__tensor__init(t);
-            t->name = (char *)c->outputs[i].name;
-            t->dtype = (char *)c->outputs[i].dtype->name;
-            t->shape = (int64_t *)c->outputs[i].dims;
-            t->n_shape = (size_t)c->outputs[i].rank;
-            t->raw = (ProtobufCBinaryData){c->outputs[i].data.n, (uint8_t *)c->outputs[i].data.p};
-        }
-    }
+    if (m->descriptor == &hlod__v1__run_reply__descriptor)
+        call_outputs_into(r->call, (Hlod__V1__RunReply *)m);
     size_t n = protobuf_c_message_get_packed_size(m);
     uint8_t *p = malloc(n + 1);
     if (!p) abort();
@@ -171,7 +158,23 @@ static bool holds_back(const Hlod__V1__Event *e) {
            (e->kind_case == HLOD__V1__EVENT__KIND_COMPILED && e->compiled->cache_hit);
 }
 
-static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
+struct appender {
+    ProtobufCBuffer base;
+    struct strbuf *out;
+};
+static void append(ProtobufCBuffer *b, size_t n, const uint8_t *p) {
+    strbuf_add(((struct appender *)b)->out, p, n);
+}
+static void put_frame(struct http_req *r, const Hlod__V1__Event *e) {
+    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(r->call, e->result);
+    uint32_t n = (uint32_t)hlod__v1__event__get_packed_size(e); // messages end at 2 GiB
+    uint8_t head[4] = {(uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
+    strbuf_add(&r->out, head, 4);
+    struct appender a = {{append}, &r->out};
+    hlod__v1__event__pack_to_buffer(e, &a.base);
+}
+
+static void put_line(struct http_req *r, const Hlod__V1__Event *e) {
     if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) {
         strbuf_printf(&r->out, "{\"tMs\":%.3f,\"result\":", e->t_ms);
         print_with_outputs(&r->out, &e->result->base, r->call, false);
@@ -179,11 +182,19 @@ static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
     } else
         json_print(&r->out, &e->base);
     strbuf_putc(&r->out, '\n');
+}
+
+static void stream_event(struct http_req *r, const Hlod__V1__Event *e) {
+    bool frames = r->route.form == FORM_FRAMES;
+    if (frames)
+        put_frame(r, e);
+    else
+        put_line(r, e);
     if (!r->stream_open && holds_back(e)) return;
     if (!r->stream_open) {
         r->stream_open = true;
         set_response(
-            r, 200, "application/x-ndjson",
+            r, 200, frames ? "application/x-protobuf-stream" : "application/x-ndjson",
             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 32 << 10, read_stream, r, NULL));
         add_header(r, "Cache-Control", "no-store");
     }
@@ -191,7 +202,7 @@ static void stream_line(struct http_req *r, const Hlod__V1__Event *e) {
 }
 
 static void on_event(struct call *c, const Hlod__V1__Event *e) {
-    stream_line(c->transport, e);
+    stream_event(c->transport, e);
 }
 
 // An error inside a stream, and the last line of every stream.
@@ -199,10 +210,9 @@ static void end_stream(struct http_req *r, status_t st) {
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     e.t_ms = (double)(clock_ns() - r->call->start_ns) / 1e6;
     if (st) {
-        struct strbuf b = {0};
-        http_error_json(&b, st);
-        strbuf_printf(&r->out, "{\"tMs\":%.3f,\"error\":%s}\n", e.t_ms, b.p);
-        strbuf_done(&b);
+        e.kind_case = HLOD__V1__EVENT__KIND_ERROR;
+        e.error = call_error(r->call, st);
+        stream_event(r, &e);
     }
     Hlod__V1__DoneEvent done = HLOD__V1__DONE_EVENT__INIT;
     done.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
@@ -210,7 +220,7 @@ static void end_stream(struct http_req *r, status_t st) {
     done.n_timings = r->call->n_timings;
     e.kind_case = HLOD__V1__EVENT__KIND_DONE;
     e.done = &done;
-    stream_line(r, &e);
+    stream_event(r, &e);
     r->stream_ended = true;
     st_drop(st);
 }
@@ -237,6 +247,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             break;
         case FORM_JSON:
         case FORM_NDJSON:
+        case FORM_FRAMES: // streams end above
             reply_json(r, reply);
             break;
         }

@@ -35,7 +35,8 @@ static bool match(const char *alias, struct str path, struct route *out) {
 }
 
 static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
-    if (row->stream) return FORM_NDJSON;
+    if (row->stream)
+        return accepts(accept, "application/x-protobuf-stream") ? FORM_FRAMES : FORM_NDJSON;
     if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
     if (row->body == BODY_TENSORS && accepts(accept, "application/octet-stream"))
         return FORM_BINARY;
@@ -73,7 +74,9 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
     *out_allow = NULL;
     if (!strncmp(path, prefix, sizeof prefix - 1))
         return rpc_route(a, verb, path + sizeof prefix - 1, accept, out, out_allow);
-    bool want_stream = stream >= 0 ? stream : accepts(accept, "application/x-ndjson");
+    bool want_stream = stream >= 0 ? stream
+                                   : accepts(accept, "application/x-ndjson") ||
+                                         accepts(accept, "application/x-protobuf-stream");
     bool want_unary = stream >= 0 ? !stream
                                   : !want_stream && (accepts(accept, "application/json") ||
                                                      accepts(accept, "application/octet-stream") ||

@@ -4,7 +4,9 @@
 #pragma once
 #include "server/api.h"
 
-enum reply_form { FORM_JSON, FORM_NDJSON, FORM_BINARY, FORM_PROTO, FORM_TEXT };
+// FORM_FRAMES: a stream of protobuf messages, each behind its length (32 bits, little-endian; an
+// empty frame means nothing).
+enum reply_form { FORM_JSON, FORM_NDJSON, FORM_BINARY, FORM_PROTO, FORM_FRAMES, FORM_TEXT };
 struct route {
     const struct api_row *row;
     bool rpc; // the /hlod.v1.Hlod/Method path

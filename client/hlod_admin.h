@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlod_admin.h: looking into a daemon: stages of an executable, devices, the cache. The same
+// connections, ownership, errors and threads as hlod.h.
+#pragma once
+#include "hlod.h"
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+// The text of one stage: hlo-before, hlo-after, prepare, kir, llvm, plan, pass/NAME.
+// out     caller frees with hlod_text_free
+// errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm and pass/ compile again)
+HLOD_API enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stage,
+                                     char **out);
+HLOD_API void hlod_text_free(char *text);
+
+struct hlod_device {
+    const char *name, *kind, *state; // "cpu:0", "cpu"; starting, ready, busy, down
+    const char *target;              // part of the cache key
+    int64_t memory_bytes, worker_rss_bytes, prepared_bytes;
+    int32_t threads, restarts, worker_pid;
+};
+struct hlod_devices {
+    const struct hlod_device *devices;
+    size_t n_devices;
+};
+HLOD_API enum hlod_code hlod_devices(struct hlod *h, struct hlod_devices **out);
+HLOD_API void hlod_devices_free(struct hlod_devices *d);
+
+struct hlod_executables {
+    const struct hlod_executable *executables; // most recently used first
+    size_t n_executables;
+};
+// limit   0 = 1000
+HLOD_API enum hlod_code hlod_cache_list(struct hlod *h, uint32_t limit,
+                                        struct hlod_executables **out);
+HLOD_API void hlod_executables_free(struct hlod_executables *l);
+HLOD_API enum hlod_code hlod_cache_remove(struct hlod *h, const char *digest); // NOT_FOUND
+
+struct hlod_difference {   // of two executables' cache keys
+    const char *component; // program, bindings, options, target, abi, build; "" = none
+    const char *a, *b;     // its value on each side
+};
+HLOD_API enum hlod_code hlod_cache_explain(struct hlod *h, const char *a, const char *b,
+                                           struct hlod_difference **out);
+HLOD_API void hlod_difference_free(struct hlod_difference *d);
+
+struct hlod_cache_stats {
+    int64_t bytes, budget_bytes, executables, models, hits, misses, quarantined, compiles, joins;
+};
+HLOD_API enum hlod_code hlod_cache_stats(struct hlod *h, struct hlod_cache_stats *out);
+
+#if defined(__cplusplus)
+}
+#endif

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""libhlod as a user has it: `make install`, then pkg-config, header and library only; linked shared and static. Compiles the header's own example and
+client_test.c, also as C++, and looks at what the library exports. Standard library only.  Usage: run.py --build DIR --worker BIN [--make "make ARGS"]"""
+import argparse, os, re, shlex, shutil, subprocess, sys, tempfile
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "api"))
+from run import Daemon
+
+bad = 0
+def result(name, ok, text=""):
+    global bad
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + text[-3000:]), flush=True)
+
+def sh(command, **kw):
+    p = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, **kw)
+    return p.returncode, p.stdout + p.stderr
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("--make", default="make")
+    a.add_argument("--flags", default="")
+    o = a.parse_args()
+    work = tempfile.mkdtemp(prefix="hlod-client-")
+    try:
+        prefix = os.path.join(work, "prefix")
+        rc, text = sh(f"{o.make} -s install-client PREFIX={shlex.quote(prefix)}")
+        result("install", rc == 0, text)
+        env = {**os.environ, "PKG_CONFIG_PATH": prefix + "/lib/pkgconfig", "LD_LIBRARY_PATH": prefix + "/lib"}
+        sh_env = lambda c: sh(c, env=env, cwd=work)
+        rc, text = sh_env("pkg-config --modversion hlod")
+        result("pkg-config", rc == 0, text)
+        rc, text = sh_env(f"nm -D --defined-only {prefix}/lib/libhlod.so | awk '{{print $3}}' | grep -v '^hlod_[a-z_]*$'")
+        result("the library exports hlod_* only", text.strip() == "" or bool(o.flags), text)
+        header = open(prefix + "/include/hlod.h").read()
+        example = header[header.index("//     #include <hlod.h>"):header.index("#pragma once")]
+        example = "\n".join(l[7:] for l in example.splitlines())
+        open(work + "/example.c", "w").write(example + "\n")
+        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
+        warn = "-Wall -Wextra -Werror " + o.flags
+        builds = {"example, shared": f"cc -std=c11 {warn} -o example example.c $(pkg-config --cflags --libs hlod)",
+                  "client_test, shared": f"cc -std=c11 {warn} -o test_shared {HERE}/client_test.c $(pkg-config --cflags --libs hlod)",
+                  "client_test, static": f"cc -std=c11 {warn} -o test_static {HERE}/client_test.c $(pkg-config --cflags hlod) {prefix}/lib/libhlod.a $(pkg-config --libs --static hlod | sed 's/-lhlod//')",
+                  "C++": f"c++ -std=c++11 {warn} -o cxx cxx.cc $(pkg-config --cflags --libs hlod) && ./cxx"}
+        for name, command in builds.items():
+            rc, text = sh_env(command)
+            result("build " + name, rc == 0, text)
+        model = work + "/model"
+        open(model, "w").write("FAKE\nin x f32 N,4\nout y f32 N,4\nweight 8\n")
+        d = Daemon(o.build + "/hlod", o.worker)
+        address = "%s:%d" % d.addr
+        rc, text = sh(f"./example {model}", env={**env, "HLOD_ADDR": address}, cwd=work)
+        result("the header's example", rc == 0 and text == "y: 2\n", text)
+        for program in "test_shared", "test_static":
+            with open(model, "a") as f:
+                f.write("# another model, not in the cache\n")
+            rc, text = sh_env(f"./{program} {address} {model}")
+            lines = [l for l in text.splitlines() if re.match("PASS|FAIL", l)]
+            for l in lines:
+                result(f"{program}: {l[5:]}", l.startswith("PASS"), text)
+            if len(lines) != 6 or rc:
+                result(program, rc == 0 and len(lines) == 6, f"status {rc}\n{text}")
+        result("the daemon ends cleanly", d.stop() == 0)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return 1 if bad else 0
+
+sys.exit(main())
