@@ -14,6 +14,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     s->name = arena_strdup(a, t->name);
     s->dtype = (char *)(uintptr_t)dtype_name(t->dtype);
     s->unknown_rank = t->rank < 0;
+    s->by_value = t->by_value;
     s->n_dims = t->rank > 0 ? (size_t)t->rank : 0;
     s->dims = arena_array(a, Hlod__V1__Dim *, s->n_dims + 1);
     for (size_t d = 0; d < s->n_dims; d++) {

@@ -2,9 +2,11 @@
 // From a digest to records (memory, then journal, then ingest), and from shapes to the key. A
 // digest may name a source or an executable; an executable brings the source it was compiled from,
 // whose weights are used unless the request names another source of the same program.
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/metrics.h"
@@ -104,6 +106,82 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
     return ST_OK;
 }
 
+// ---- values that decide shapes
+
+static const Hlod__V1__TensorSpec *signature_input(const Hlod__V1__Signature *sig,
+                                                   const char *name) {
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
+    return NULL;
+}
+
+// Elements of a by_value input, from the request's payload. More than the limit are left out: the
+// binder says so.
+static status_t job_values(struct job *j, const struct job_input *in,
+                           const Hlod__V1__TensorSpec *spec, struct key_shape *s) {
+    uint8_t bytes[KEY_MAX_VALUES * 8];
+    int64_t width = in->dtype->bytes, n = width ? in->size / width : 0;
+    if (!spec || !spec->by_value || n > KEY_MAX_VALUES || width > 8) return ST_OK;
+    if (j->spec.payload_fd >= 0) {
+        if (in->size && pread(j->spec.payload_fd, bytes, (size_t)in->size, in->offset) != in->size)
+            return st_errno(errno, "tensor memory");
+    } else if (in->size) {
+        memcpy(bytes, j->spec.payload_bytes.p + in->offset, (size_t)in->size);
+    }
+    enum number_class c = in->dtype->cls;
+    bool is_signed = c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
+    int64_t *v = arena_array(&j->arena, int64_t, n + 1);
+    for (int64_t k = 0; k < n; k++) {
+        uint64_t u = 0;
+        memcpy(&u, bytes + k * width, (size_t)width);
+        int shift = 64 - 8 * (int)width;
+        v[k] = is_signed ? (int64_t)(u << shift) >> shift : (int64_t)u;
+    }
+    s->values = v;
+    s->n_values = n;
+    return ST_OK;
+}
+
+// The shapes of a run's inputs, with the values of those that are bound by value.
+static status_t input_shapes(struct job *j, struct key_shape **out) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    size_t n = j->spec.n_inputs;
+    struct key_shape *shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const struct job_input *in = &j->spec.inputs[i];
+        const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
+        shapes[i] = (struct key_shape){.input = name, .rank = in->rank, .dims = in->dims};
+        RETURN_IF_ERR(job_values(j, in, signature_input(sig, name), &shapes[i]));
+    }
+    *out = shapes;
+    return ST_OK;
+}
+
+// A run of an executable by its digest: the values it was made for must be those given.
+static status_t same_values(struct job *j) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    bool any = false;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        any |= sig->inputs[i]->by_value;
+    if (!any || j->spec.kind != JOB_RUN) return ST_OK;
+    Hlod__Wire__Binding **given;
+    struct key_shape *shapes;
+    size_t n;
+    RETURN_IF_ERR(input_shapes(j, &shapes));
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec.n_inputs, &given, &n));
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; given[k]->symbol[0] == '=' && i < j->n_bindings; i++)
+            if (!strcmp(given[k]->symbol, j->bindings[i]->symbol) &&
+                given[k]->size != j->bindings[i]->size)
+                return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                        "input %s: this executable was made for the value %" PRId64
+                                        ", found %" PRId64
+                                        ": run the model instead of the executable",
+                                        given[k]->symbol + 1, j->bindings[i]->size, given[k]->size),
+                                 HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    return ST_OK;
+}
+
 static void tell_hit(struct job *j) {
     j->r.ingest_hit = true;
     char hex[65];
@@ -122,9 +200,10 @@ static void tell_hit(struct job *j) {
 static void resolved(struct job *j, struct model *m, struct exe *e) {
     status_t st = ST_OK;
     j->model = model_ref(m);
-    if (e)
+    if (e) {
         st = adopt_exe(j, e);
-    else if (j->spec.kind == JOB_INSPECT)
+        if (!st) st = same_values(j);
+    } else if (j->spec.kind == JOB_INSPECT)
         st = st_reason(
             st_new(ST_NOT_FOUND, "the digest names a model; stages belong to an executable"),
             HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
@@ -235,16 +314,19 @@ status_t job_bind(struct job *j, bool *out_wait) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     if (j->spec.kind == JOB_RUN) RETURN_IF_ERR(job_check_inputs(j));
     size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
-    struct key_shape *shapes = arena_array(&j->arena, struct key_shape, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        if (j->spec.kind != JOB_RUN) {
+    struct key_shape *shapes;
+    if (j->spec.kind == JOB_RUN) {
+        RETURN_IF_ERR(input_shapes(j, &shapes));
+    } else {
+        shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
+        for (size_t i = 0; i < n; i++) {
             const Hlod__V1__ShapeBinding *s = j->spec.shapes[i];
-            shapes[i] = (struct key_shape){s->input, (int32_t)s->n_dims, s->dims};
-            continue;
+            shapes[i] = (struct key_shape){.input = s->input,
+                                           .rank = (int32_t)s->n_dims,
+                                           .dims = s->dims,
+                                           .values = s->values,
+                                           .n_values = (int64_t)s->n_values};
         }
-        const struct job_input *in = &j->spec.inputs[i];
-        const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
-        shapes[i] = (struct key_shape){name, in->rank, in->dims};
     }
     RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, &j->bindings, &j->n_bindings));
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));

@@ -147,6 +147,33 @@ static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
     return ST_OK;
 }
 
+static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+                            const struct key_shape *s) {
+    int64_t want = 1;
+    for (int32_t d = 0; s && d < s->rank; d++)
+        if (!sz_mul(want, s->dims[d], &want)) want = INT64_MAX;
+    if (!s || (!s->values && want > 0))
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "input '%s' decides shapes by its values: give them, or run the "
+                                "model, which compiles for the values it gets",
+                                in->name),
+                         HLOD__V1__REASON__REASON_UNBOUND_VALUE);
+    if (want > KEY_MAX_VALUES || s->n_values != want)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "input '%s' decides shapes by its values: %" PRId64
+                                " elements, %" PRId64 " values given, at most %d",
+                                in->name, want, s->n_values, KEY_MAX_VALUES),
+                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    for (int64_t k = 0; k < want; k++) {
+        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+        hlod__wire__binding__init(n);
+        n->symbol = (char *)arena_printf(b->a, "=%zu[%03d]", index, (int)k);
+        n->size = s->values[k];
+        avec_push(b->a, &b->bound, n);
+    }
+    return ST_OK;
+}
+
 static int by_symbol(const void *x, const void *y) {
     return strcmp((*(Hlod__Wire__Binding *const *)x)->symbol,
                   (*(Hlod__Wire__Binding *const *)y)->symbol);
@@ -169,7 +196,11 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
                 HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
-    for (size_t i = 0; i < sig->n_inputs; i++)
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const struct key_shape *given = NULL;
+        for (size_t k = 0; k < n; k++)
+            if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
+        if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
         for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
             const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
             if (dim->size < 0 && !lookup(&b, dim->symbol))
@@ -179,6 +210,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
                            sig->inputs[i]->name, d, dim->symbol),
                     HLOD__V1__REASON__REASON_UNBOUND_DIM);
         }
+    }
     if (b.bound.n) qsort(b.bound.v, b.bound.n, sizeof *b.bound.v, by_symbol);
     *out = b.bound.v;
     *out_n = b.bound.n;

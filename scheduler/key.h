@@ -31,10 +31,14 @@ struct key_shape {
     const char *input;
     int32_t rank;
     const int64_t *dims;
+    const int64_t *values; // elements, for by_value inputs; NULL = not given
+    int64_t n_values;
 };
-// Binds the signature's symbols. Inputs without symbols may be missing from `shapes`, those present
-// must agree. Errors name input, dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH,
-// UNBOUND_DIM). Bindings come sorted by symbol.
+enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input
+// Binds the signature's symbols, and each element of its by_value inputs as "=<input>[<element>]".
+// Inputs without either may be missing from `shapes`, those present must agree. Errors name input,
+// dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH, UNBOUND_DIM, UNBOUND_VALUE). Bindings
+// come sorted by symbol.
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
 // An executable's signature (its shapes, the compiler's names) with the names of a model of the

@@ -1,5 +1,5 @@
 # make check: every group in turn, counted together (tests/check.sh). Groups that need minutes have their own targets.
-GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo))
+GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
 # The same cases on the CPU device, each implementation forced in turn; what it does not take runs on the reference evaluator.
 OPS_CPU = for f in $(OPS); do for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $$f && echo "PASS $$i $$f" || echo "FAIL $$i $$f"; done; done

@@ -110,13 +110,16 @@ status_t signature_bind(struct arena *a, const struct signature *sig, const stru
 }
 
 status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) {
-    struct str all = str_of(text), item, name;
+    struct str all = str_of(text), item;
     VEC(struct dim_binding) v = {0};
     while (text && str_cut(&all, ',', &item)) {
         struct dim_binding b;
-        if (!str_cut(&item, '=', &name) || !str_to_i64(item, &b.size))
+        size_t n = item.n; // the name ends at the last '=': that of an element begins with one
+        while (n > 0 && item.p[n - 1] != '=')
+            n--;
+        if (n < 2 || !str_to_i64((struct str){item.p + n, item.n - n}, &b.size))
             return st_new(ST_INVALID_ARGUMENT, "--bind takes NAME=SIZE,...");
-        b.symbol = arena_strndup(a, name.p, name.n);
+        b.symbol = arena_strndup(a, item.p, n - 1);
         avec_push(a, &v, b);
     }
     req->bindings = v.v;

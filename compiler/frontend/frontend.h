@@ -17,6 +17,7 @@ struct sig_tensor {
     enum dtype dtype;
     int32_t rank;
     struct sig_dim *dims;
+    bool by_value; // inputs: the elements decide shapes and are bound as "=<input>[<element>]"
 }; // rank -1 = unknown (outputs only)
 struct signature {
     struct sig_tensor *in, *out;
@@ -52,10 +53,13 @@ struct frontend_limits {
     int64_t max_tensor_bytes;
 }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
+// A symbol's size, or (symbol "=<input>[<element>]") an element of an input whose values decide
+// shapes: integers sign-extended, floating-point elements as their bits.
 struct dim_binding {
     const char *symbol;
     int64_t size;
 };
+enum { MAX_BOUND_VALUES = 256 }; // elements of one such input
 struct lower_request {
     struct span program;
     const struct dim_binding *bindings;

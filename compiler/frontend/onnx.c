@@ -27,23 +27,32 @@ struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
     return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
 }
 
+static void unsupported(const struct onnx_model *m, const struct onnx_graph *g, int64_t opset,
+                        struct strbuf *b, int *n) {
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *node = &g->nodes.v[k];
+        const char *why = NULL;
+        for (size_t i = 0; i < node->attrs.n; i++)
+            if (node->attrs.v[i].graph) unsupported(m, node->attrs.v[i].graph, opset, b, n);
+        if (onnx_function_find(m, node->domain, node->op)) continue;
+        if (node->domain.n)
+            why = "operators of this domain are not supported";
+        else if (!onnx_op_find(node->op, opset))
+            why = "the operator is not supported";
+        if (!why) continue;
+        ++*n;
+        strbuf_printf(b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s",
+                      onnx_node_name(m->arena, node), STR_ARG(node->domain), (long long)opset, why);
+    }
+}
+
 status_t onnx_check_supported(const struct onnx_model *m) {
     struct strbuf b = {0};
     int n = 0;
     strbuf_limit(&b, 64 * 1024);
-    for (size_t k = 0; k < m->nodes.n; k++) {
-        const struct onnx_node *node = &m->nodes.v[k];
-        const char *why = NULL;
-        if (node->domain.n)
-            why = "operators of this domain are not supported";
-        else if (!onnx_op_find(node->op, m->opset))
-            why = "the operator is not supported";
-        if (!why) continue;
-        n++;
-        strbuf_printf(&b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s",
-                      onnx_node_name(m->arena, node), STR_ARG(node->domain), (long long)m->opset,
-                      why);
-    }
+    unsupported(m, &m->main, m->opset, &b, &n);
+    for (size_t k = 0; k < m->functions.n; k++)
+        unsupported(m, &m->functions.v[k].body, m->functions.v[k].opset, &b, &n);
     status_t st = n ? st_new(ST_INVALID_ARGUMENT, "%d unsupported node%s:%s", n, n > 1 ? "s" : "",
                              strbuf_cstr(&b))
                     : ST_OK;
@@ -58,11 +67,11 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
     struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n),
                            .dtype = dtype_from_onnx(v->elem_type),
                            .rank = v->has_shape ? v->rank : -1};
-    if (input && (!v->is_tensor || t.dtype == DT_INVALID || !v->has_shape))
+    if (input && (!v->is_tensor || v->is_optional || t.dtype == DT_INVALID || !v->has_shape))
         return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name,
-                      !v->is_tensor           ? "only tensors are supported"
-                      : t.dtype == DT_INVALID ? "the element type is not supported"
-                                              : "it must declare a shape");
+                      !v->is_tensor || v->is_optional ? "only tensors are supported"
+                      : t.dtype == DT_INVALID         ? "the element type is not supported"
+                                                      : "it must declare a shape");
     t.dims = arena_zarray(a, struct sig_dim, v->rank + 1);
     for (int d = 0; d < v->rank; d++) {
         t.dims[d].size = v->dims[d].size;
@@ -73,28 +82,22 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
     return ST_OK;
 }
 
-static status_t signature_of(struct arena *a, const struct onnx_model *m, struct signature *out) {
-    *out = (struct signature){.n_in = (int32_t)m->inputs.n, .n_out = (int32_t)m->outputs.n};
-    out->in = arena_zarray(a, struct sig_tensor, m->inputs.n + 1);
-    out->out = arena_zarray(a, struct sig_tensor, m->outputs.n + 1);
-    for (size_t k = 0; k < m->inputs.n; k++)
-        RETURN_IF_ERR(sig_of(a, &m->inputs.v[k], true, &out->in[k]));
-    for (size_t k = 0; k < m->outputs.n; k++)
-        RETURN_IF_ERR(sig_of(a, &m->outputs.v[k], false, &out->out[k]));
+static status_t signature_of(struct arena *a, const struct onnx_model *m,
+                             const struct smap *static_names, struct signature *out) {
+    const struct onnx_graph *g = &m->main;
+    *out = (struct signature){.n_in = (int32_t)g->inputs.n, .n_out = (int32_t)g->outputs.n};
+    out->in = arena_zarray(a, struct sig_tensor, g->inputs.n + 1);
+    out->out = arena_zarray(a, struct sig_tensor, g->outputs.n + 1);
+    for (size_t k = 0; k < g->inputs.n; k++) {
+        RETURN_IF_ERR(sig_of(a, &g->inputs.v[k], true, &out->in[k]));
+        out->in[k].by_value = onnx_by_value(static_names, &g->inputs.v[k]);
+    }
+    for (size_t k = 0; k < g->outputs.n; k++)
+        RETURN_IF_ERR(sig_of(a, &g->outputs.v[k], false, &out->out[k]));
     return ST_OK;
 }
 
 // ---- weights
-
-// Names of initializers that feed a shape operand: their values must be in the program.
-static void mark_shape_operands(const struct onnx_model *m, struct smap *out) {
-    for (size_t k = 0; k < m->nodes.n; k++) {
-        const struct onnx_node *n = &m->nodes.v[k];
-        const struct onnx_op *op = onnx_op_find(n->op, m->opset);
-        for (size_t i = 0; i < n->in.n && i < 32; i++)
-            if (op && op->shape_inputs >> i & 1) smap_put(out, n->in.v[i], NULL);
-    }
-}
 
 static status_t add_weight(struct arena *a, const struct onnx_model *m, const struct onnx_tensor *t,
                            const struct shape *s, struct strbuf *sidecar, struct weight *w) {
@@ -125,30 +128,38 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
     return st;
 }
 
-// index[k] = manifest index of initializer k, or -1 when it stays in the program.
-static status_t collect_weights(struct arena *a, const struct onnx_model *m, int *index,
-                                struct strbuf *sidecar, struct ingest_result *out) {
-    struct smap shape_operands = {0};
-    status_t st = ST_OK;
-    mark_shape_operands(m, &shape_operands);
-    out->weights = arena_zarray(a, struct weight, m->inits.n + 1);
-    for (size_t k = 0; k < m->inits.n && !st; k++) {
-        const struct onnx_tensor *t = &m->inits.v[k];
+// Is a tensor bound rather than baked? One that decides shapes is baked at any size.
+static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
+                          const struct smap *static_names, bool *out) {
+    const struct shape *s;
+    *out = false;
+    if (t->external)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                      "'): send a model with its weights inside",
+                      STR_ARG(t->name), STR_ARG(t->location));
+    if (t->data_type == ONNX_STRING) return ST_OK;
+    RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
+    *out = shape_bytes(s) > BAKE_BYTES && !smap_has(static_names, t->name);
+    return ST_OK;
+}
+
+static status_t collect_weights(struct arena *a, struct onnx_model *m,
+                                const struct smap *static_names, struct strbuf *sidecar,
+                                struct ingest_result *out) {
+    struct onnx_graph *g = &m->main;
+    out->weights = arena_zarray(a, struct weight, g->inits.n + 1);
+    for (size_t k = 0; k < g->inits.n; k++) {
+        struct onnx_tensor *t = &g->inits.v[k];
         const struct shape *s;
-        index[k] = -1;
-        st = onnx_tensor_shape(a, t, &s);
-        if (!st && t->external)
-            st = st_new(ST_INVALID_ARGUMENT,
-                        "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
-                        "'): send a model with its weights inside",
-                        STR_ARG(t->name), STR_ARG(t->location));
-        if (st || shape_bytes(s) <= BAKE_BYTES || smap_has(&shape_operands, t->name)) continue;
-        index[k] = out->n_weights;
-        st = add_weight(a, m, t, s, sidecar, &out->weights[out->n_weights]);
-        if (!st) out->n_weights++;
+        bool bound;
+        RETURN_IF_ERR(is_weight(a, t, static_names, &bound));
+        if (!bound) continue;
+        RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
+        RETURN_IF_ERR(add_weight(a, m, t, s, sidecar, &out->weights[out->n_weights]));
+        t->weight = ++out->n_weights;
     }
-    smap_done(&shape_operands);
-    return st;
+    return ST_OK;
 }
 
 // ---- the program with the weights cut out: the same messages, but such an initializer has no data
@@ -169,10 +180,10 @@ static void put_int(struct strbuf *b, uint32_t field, uint64_t v) {
     put_varint(b, v);
 }
 
-static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t, int weight) {
+static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t) {
     struct strbuf tensor = {0}, pair = {0};
     char where[32];
-    int n = snprintf(where, sizeof where, "weight:%d", weight);
+    int n = snprintf(where, sizeof where, "weight:%d", t->weight - 1);
     for (int d = 0; d < t->rank; d++)
         put_int(&tensor, 1, (uint64_t)t->dims[d]);
     put_int(&tensor, 2, (uint64_t)t->data_type);
@@ -186,8 +197,9 @@ static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t, i
     strbuf_done(&pair);
 }
 
-static status_t cut_graph(const struct onnx_model *m, const int *index, struct strbuf *b) {
-    struct wire w = wire_open(m->file, m->graph);
+static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g,
+                          struct strbuf *b) {
+    struct wire w = wire_open(m->file, g->bytes);
     struct wire_field f;
     bool got;
     size_t k = 0;
@@ -195,26 +207,25 @@ static status_t cut_graph(const struct onnx_model *m, const int *index, struct s
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) return ST_OK;
         bool init = f.number == 5 && f.type == WIRE_LEN;
-        if (init && index[k] >= 0)
-            put_cut_initializer(b, &m->inits.v[k], index[k]);
+        if (init && g->inits.v[k].weight)
+            put_cut_initializer(b, &g->inits.v[k]);
         else if (f.number != 10 && f.number != 13 && f.number != 14)
             strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
         k += init;
     }
 }
-static status_t cut_model(const struct onnx_model *m, struct span source, const int *index,
-                          struct strbuf *b) {
+static status_t cut_model(const struct onnx_model *m, struct span source, struct strbuf *b) {
     struct wire w = wire_open(m->file, source);
     struct wire_field f;
     bool got;
     for (;;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) break;
-        if (f.number == 1 || f.number == 8 || f.number == 25)
+        if (f.number == 1 || f.number == 8 || f.number == 25) // version, opsets, functions
             strbuf_add(b, f.at, (size_t)(f.after - f.at));
     }
     struct strbuf g = {0};
-    status_t st = cut_graph(m, index, &g);
+    status_t st = cut_graph(m, &m->main, &g);
     if (!st) put_len(b, 7, g.p, g.n);
     strbuf_done(&g);
     return st;
@@ -222,8 +233,49 @@ static status_t cut_model(const struct onnx_model *m, struct span source, const 
 
 // ---- digests
 
-static void digest_attr(struct sha256 *h, const struct onnx_attr *at) {
+static void digest_tensor(struct sha256 *h, const struct onnx_tensor *t) {
+    sha256_u64(h, (uint64_t)t->data_type);
+    sha256_u64(h, (uint64_t)t->rank);
+    sha256_add(h, t->dims, sizeof(int64_t) * (size_t)t->rank);
+    sha256_u64(h, (uint64_t)t->weight);
+    if (t->weight) return;
+    sha256_str(h, (struct str){(const char *)t->raw.p, t->raw.n});
+    sha256_str(h, (struct str){(const char *)t->varints.p, t->varints.n});
+    sha256_u64(h, t->loose.n);
+    sha256_add(h, t->loose.v, t->loose.n * sizeof(uint64_t));
+    sha256_u64(h, t->strings.n);
+    for (size_t k = 0; k < t->strings.n; k++)
+        sha256_str(h, t->strings.v[k]);
+}
+
+// Values are numbered as they appear (inputs, initializers, node outputs), so names do not count;
+// symbols are numbered by first use. A subgraph's names are numbered on from those around it.
+struct naming {
+    struct sha256 h;
+    struct smap ids, symbols;
+    uintptr_t next;
+};
+
+static void digest_value(struct arena *a, struct naming *d, const struct onnx_value *v) {
+    smap_put(&d->ids, v->name, (void *)++d->next);
+    sha256_u64(&d->h, (uint64_t)v->elem_type);
+    sha256_u64(&d->h, (uint64_t)(v->is_sequence + 2 * v->is_optional + 4 * v->has_shape));
+    sha256_u64(&d->h, (uint64_t)v->rank);
+    for (int k = 0; k < v->rank; k++) {
+        struct str s = onnx_dim_symbol(a, v, k);
+        if (v->dims[k].size < 0 && !smap_has(&d->symbols, s))
+            smap_put(&d->symbols, s, (void *)(d->symbols.n + 1));
+        sha256_u64(&d->h, v->dims[k].size >= 0 ? (uint64_t)v->dims[k].size
+                                               : ~(uint64_t)(uintptr_t)smap_get(&d->symbols, s));
+    }
+}
+
+static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g);
+
+static void digest_attr(struct arena *a, struct naming *d, const struct onnx_attr *at) {
+    struct sha256 *h = &d->h;
     sha256_str(h, at->name);
+    sha256_str(h, at->ref);
     sha256_u64(h, (uint64_t)at->type);
     sha256_add(h, &at->f, sizeof at->f);
     sha256_u64(h, (uint64_t)at->i);
@@ -232,75 +284,71 @@ static void digest_attr(struct sha256 *h, const struct onnx_attr *at) {
     sha256_add(h, at->floats.v, at->floats.n * sizeof(float));
     sha256_u64(h, at->ints.n);
     sha256_add(h, at->ints.v, at->ints.n * sizeof(int64_t));
-    if (at->t) {
-        sha256_u64(h, (uint64_t)at->t->data_type);
-        sha256_add(h, at->t->dims, sizeof(int64_t) * (size_t)at->t->rank);
-        sha256_str(h, (struct str){(const char *)at->t->raw.p, at->t->raw.n});
-        sha256_str(h, (struct str){(const char *)at->t->varints.p, at->t->varints.n});
-        sha256_add(h, at->t->loose.v, at->t->loose.n * sizeof(uint64_t));
-    }
-    sha256_str(h, (struct str){(const char *)at->graph.p, at->graph.n});
+    sha256_u64(h, at->strings.n);
+    for (size_t k = 0; k < at->strings.n; k++)
+        sha256_str(h, at->strings.v[k]);
+    sha256_u64(h, (uint64_t)(at->t != NULL) + 2 * (uint64_t)(at->graph != NULL));
+    if (at->t) digest_tensor(h, at->t);
+    if (at->graph) digest_graph(a, d, at->graph);
 }
 
-// Values are numbered as they appear (inputs, initializers, node outputs), so names do not count;
-// symbols are numbered by first use.
-static status_t digest_program(struct arena *a, const struct onnx_model *m, const int *index,
-                               struct digest *out) {
-    struct smap ids = {0}, symbols = {0};
-    struct sha256 h;
-    uintptr_t next = 0;
-    status_t st = ST_OK;
-    sha256_init(&h);
-    sha256_str(&h, STR("hlod.onnx.1"));
-    sha256_u64(&h, (uint64_t)m->opset);
-    for (size_t k = 0; k < m->inputs.n; k++) {
-        const struct onnx_value *v = &m->inputs.v[k];
-        smap_put(&ids, v->name, (void *)++next);
-        sha256_u64(&h, (uint64_t)v->elem_type);
-        sha256_u64(&h, (uint64_t)v->rank);
-        for (int d = 0; d < v->rank; d++) {
-            struct str s = onnx_dim_symbol(a, v, d);
-            if (v->dims[d].size < 0 && !smap_has(&symbols, s))
-                smap_put(&symbols, s, (void *)(symbols.n + 1));
-            sha256_u64(&h, v->dims[d].size >= 0 ? (uint64_t)v->dims[d].size
-                                                : ~(uint64_t)(uintptr_t)smap_get(&symbols, s));
-        }
-    }
-    for (size_t k = 0; k < m->inits.n && !st; k++) {
-        const struct onnx_tensor *t = &m->inits.v[k];
-        struct literal *l;
-        smap_put(&ids, t->name, (void *)++next);
-        sha256_u64(&h, (uint64_t)t->data_type);
-        sha256_u64(&h, (uint64_t)t->rank);
-        sha256_add(&h, t->dims, sizeof(int64_t) * (size_t)t->rank);
-        sha256_u64(&h, (uint64_t)(int64_t)index[k]);
-        if (index[k] >= 0) continue;
-        st = onnx_tensor_literal(a, t, &l);
-        if (!st) sha256_str(&h, (struct str){l->data, l->size_bytes});
-    }
-    for (size_t k = 0; k < m->nodes.n; k++) {
-        const struct onnx_node *n = &m->nodes.v[k];
-        sha256_str(&h, n->op);
-        sha256_str(&h, n->domain);
-        sha256_u64(&h, n->in.n);
+static void digest_nodes(struct arena *a, struct naming *d, const struct onnx_graph *g) {
+    struct sha256 *h = &d->h;
+    sha256_u64(h, g->nodes.n);
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *n = &g->nodes.v[k];
+        sha256_str(h, n->op);
+        sha256_str(h, n->domain);
+        sha256_u64(h, n->in.n);
         for (size_t i = 0; i < n->in.n; i++)
-            sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, n->in.v[i]));
-        sha256_u64(&h, n->out.n);
+            sha256_u64(h, (uint64_t)(uintptr_t)smap_get(&d->ids, n->in.v[i]));
+        sha256_u64(h, n->attrs.n);
+        for (size_t i = 0; i < n->attrs.n; i++)
+            digest_attr(a, d, &n->attrs.v[i]);
+        sha256_u64(h, n->out.n);
         for (size_t i = 0; i < n->out.n; i++)
             if (n->out.v[i].n)
-                smap_put(&ids, n->out.v[i], (void *)++next);
+                smap_put(&d->ids, n->out.v[i], (void *)++d->next);
             else
-                ++next;
-        sha256_u64(&h, n->attrs.n);
-        for (size_t i = 0; i < n->attrs.n; i++)
-            digest_attr(&h, &n->attrs.v[i]);
+                ++d->next;
     }
-    for (size_t k = 0; k < m->outputs.n; k++)
-        sha256_u64(&h, (uint64_t)(uintptr_t)smap_get(&ids, m->outputs.v[k].name));
-    *out = sha256_end(&h);
-    smap_done(&ids);
-    smap_done(&symbols);
-    return st;
+}
+
+static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g) {
+    sha256_u64(&d->h, g->inputs.n);
+    for (size_t k = 0; k < g->inputs.n; k++)
+        digest_value(a, d, &g->inputs.v[k]);
+    sha256_u64(&d->h, g->inits.n);
+    for (size_t k = 0; k < g->inits.n; k++) {
+        smap_put(&d->ids, g->inits.v[k].name, (void *)++d->next);
+        digest_tensor(&d->h, &g->inits.v[k]);
+    }
+    digest_nodes(a, d, g);
+    sha256_u64(&d->h, g->outputs.n);
+    for (size_t k = 0; k < g->outputs.n; k++)
+        sha256_u64(&d->h, (uint64_t)(uintptr_t)smap_get(&d->ids, g->outputs.v[k].name));
+}
+
+static struct digest digest_program(struct arena *a, const struct onnx_model *m) {
+    struct naming d = {.next = 0};
+    sha256_init(&d.h);
+    sha256_str(&d.h, STR("hlod.onnx.2"));
+    sha256_u64(&d.h, (uint64_t)m->opset);
+    digest_graph(a, &d, &m->main);
+    sha256_u64(&d.h, m->functions.n);
+    for (size_t k = 0; k < m->functions.n; k++) {
+        const struct onnx_function *f = &m->functions.v[k];
+        sha256_str(&d.h, f->domain);
+        sha256_str(&d.h, f->name);
+        sha256_u64(&d.h, (uint64_t)f->opset);
+        sha256_u64(&d.h, f->defaults.n);
+        for (size_t i = 0; i < f->defaults.n; i++)
+            digest_attr(a, &d, &f->defaults.v[i]);
+        digest_graph(a, &d, &f->body);
+    }
+    smap_done(&d.ids);
+    smap_done(&d.symbols);
+    return sha256_end(&d.h);
 }
 
 static struct digest digest_weights(const struct ingest_result *r) {
@@ -326,13 +374,14 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     struct onnx_model m;
     struct ingest_result r = {.format = "onnx"};
     struct strbuf program = {0}, sidecar = {0};
+    struct smap static_names = {0};
     RETURN_IF_ERR(onnx_parse(a, source, limits, &m));
     RETURN_IF_ERR(onnx_check_supported(&m));
-    RETURN_IF_ERR(signature_of(a, &m, &r.sig));
-    int *index = arena_zarray(a, int, m.inits.n + 1);
-    status_t st = collect_weights(a, &m, index, &sidecar, &r);
-    if (!st) st = cut_model(&m, source, index, &program);
-    if (!st) st = digest_program(a, &m, index, &r.program_digest);
+    onnx_static_names(&m, &static_names);
+    status_t st = signature_of(a, &m, &static_names, &r.sig);
+    if (!st) st = collect_weights(a, &m, &static_names, &sidecar, &r);
+    if (!st) st = cut_model(&m, source, &program);
+    if (!st) r.program_digest = digest_program(a, &m);
     if (!st && limits && limits->max_program_bytes &&
         (int64_t)program.n > limits->max_program_bytes)
         st = st_new(ST_RESOURCE_EXHAUSTED,
@@ -341,6 +390,7 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     r.weights_digest = digest_weights(&r);
     r.program = to_arena(a, &program);
     r.sidecar = to_arena(a, &sidecar);
+    smap_done(&static_names);
     if (!st) *out = r;
     return st;
 }

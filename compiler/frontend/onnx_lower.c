@@ -162,11 +162,33 @@ static int64_t bound_size(const struct lower_request *req, struct str symbol) {
     return -1;
 }
 
+// The value of input k if the request binds it by its elements; NULL if it does not.
+static struct literal *bound_value(struct onnx_ctx *c, const struct lower_request *req, size_t k,
+                                   const struct shape *s) {
+    int64_t n = shape_elements(s), found = 0;
+    struct literal *l = n <= MAX_BOUND_VALUES ? lit_new(c->a, s) : NULL;
+    for (int b = 0; l && b < req->n_bindings; b++) {
+        struct str symbol = str_of(req->bindings[b].symbol), part;
+        int64_t input, at;
+        if (!str_starts(symbol, "=")) continue;
+        symbol = (struct str){symbol.p + 1, symbol.n - 1};
+        if (!str_cut(&symbol, '[', &part) || !str_to_i64(part, &input) || input != (int64_t)k ||
+            !str_cut(&symbol, ']', &part) || !str_to_i64(part, &at) || at < 0 || at >= n)
+            continue;
+        memcpy((char *)l->data + at * dtype_size(s->dtype), &req->bindings[b].size,
+               (size_t)dtype_size(s->dtype));
+        found++;
+    }
+    return found == n ? l : NULL;
+}
+
 static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
                            struct hlo_computation *comp, int64_t *number) {
     struct strbuf missing = {0};
-    for (size_t k = 0; k < c->m->inputs.n; k++) {
-        const struct onnx_value *v = &c->m->inputs.v[k];
+    struct smap static_names = {0};
+    onnx_static_names(c->m, &static_names);
+    for (size_t k = 0; k < c->m->main.inputs.n; k++) {
+        const struct onnx_value *v = &c->m->main.inputs.v[k];
         int64_t dims[HLO_MAX_RANK];
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
@@ -180,15 +202,19 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         status_t st = st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name));
         if (st) {
             strbuf_done(&missing);
+            smap_done(&static_names);
             return st;
         }
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
         o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, v->name.p, v->name.n));
+        if (onnx_by_value(&static_names, v)) o->known = bound_value(c, req, k, s);
+        if (o->known) o->v = hb_constant(&c->b, o->known); // the parameter stays, unused
         smap_put(&c->values, v->name, o);
     }
     status_t st =
         missing.n ? st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p) : ST_OK;
     strbuf_done(&missing);
+    smap_done(&static_names);
     return st;
 }
 
@@ -201,8 +227,8 @@ static bool weight_index(const struct onnx_tensor *t, int64_t *out) {
 
 static status_t add_initializers(struct onnx_ctx *c, struct hlo_computation *comp,
                                  int64_t *number) {
-    for (size_t k = 0; k < c->m->inits.n; k++) {
-        const struct onnx_tensor *t = &c->m->inits.v[k];
+    for (size_t k = 0; k < c->m->main.inits.n; k++) {
+        const struct onnx_tensor *t = &c->m->main.inits.v[k];
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
         int64_t w;
         if (weight_index(t, &w)) {
@@ -271,16 +297,16 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
 }
 
 static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) {
-    hv *outs = arena_array(c->a, hv, c->m->outputs.n);
-    for (size_t k = 0; k < c->m->outputs.n; k++) {
-        struct onnx_val *v = smap_get(&c->values, c->m->outputs.v[k].name);
+    hv *outs = arena_array(c->a, hv, c->m->main.outputs.n);
+    for (size_t k = 0; k < c->m->main.outputs.n; k++) {
+        struct onnx_val *v = smap_get(&c->values, c->m->main.outputs.v[k].name);
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
-                          STR_ARG(c->m->outputs.v[k].name));
+                          STR_ARG(c->m->main.outputs.v[k].name));
         outs[k] = v->v;
     }
     c->b.op_type = c->b.op_name = NULL;
-    hlo_set_root(comp, hb_tuple(&c->b, outs, (int)c->m->outputs.n));
+    hlo_set_root(comp, hb_tuple(&c->b, outs, (int)c->m->main.outputs.n));
     return hb_end(&c->b);
 }
 
@@ -304,9 +330,9 @@ static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
     int64_t number = 0;
     RETURN_IF_ERR(add_inputs(c, req, comp, &number));
     RETURN_IF_ERR(add_initializers(c, comp, &number));
-    for (size_t k = 0; k < c->m->nodes.n; k++)
-        RETURN_IF_ERR(st_note(lower_node(c, &c->m->nodes.v[k]), "node %s",
-                              onnx_node_name(c->a, &c->m->nodes.v[k])));
+    for (size_t k = 0; k < c->m->main.nodes.n; k++)
+        RETURN_IF_ERR(st_note(lower_node(c, &c->m->main.nodes.v[k]), "node %s",
+                              onnx_node_name(c->a, &c->m->main.nodes.v[k])));
     RETURN_IF_ERR(lower_outputs(c, comp));
     hlo_remove_dead(comp);
     drop_unused_weights(comp);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads ModelProto into structs. Depth is bounded because attributes' subgraphs are kept as spans
-// and opened only by those who need them; memory by a budget of messages, since an empty message
-// costs two bytes in the file and a struct here.
+// Reads ModelProto into structs. Recursion goes through subgraphs alone and is bounded by a limit
+// of depth; memory by a budget of messages, since an empty message costs two bytes in the file and
+// a struct here. Order and names are checked in onnx_graph.c.
 #include "compiler/frontend/onnx_model.h"
 
 #include "base/map.h"
@@ -83,8 +83,9 @@ static status_t read_tensor(struct onnx_model *m, struct span s, struct onnx_ten
                 t->varints = f.bytes;
             break;
         case 6:
-            return st_new(ST_INVALID_ARGUMENT, "byte %zu: string tensors are not supported",
-                          (size_t)(f.at - m->file));
+            RETURN_IF_ERR(charge(m, &w));
+            avec_push(m->arena, &t->strings, text(f.bytes));
+            break;
         case 13: {
             struct str key = {NULL, 0}, value = {NULL, 0};
             RETURN_IF_ERR(read_pair(m, f.bytes, &key, &value));
@@ -103,7 +104,9 @@ static status_t read_tensor(struct onnx_model *m, struct span s, struct onnx_ten
     return ST_OK;
 }
 
-static status_t read_attr(struct onnx_model *m, struct span s, struct onnx_attr *at) {
+static status_t read_graph(struct onnx_model *m, struct span s, int depth, struct onnx_graph *g);
+
+static status_t read_attr(struct onnx_model *m, struct span s, int depth, struct onnx_attr *at) {
     struct wire w = wire_open(m->file, s), packed;
     struct wire_field f;
     bool got;
@@ -132,7 +135,12 @@ static status_t read_attr(struct onnx_model *m, struct span s, struct onnx_attr 
             RETURN_IF_ERR(read_tensor(m, f.bytes, at->t));
             break;
         case 6:
-            at->graph = f.bytes;
+            if (depth >= m->limits.max_depth)
+                return st_new(ST_RESOURCE_EXHAUSTED,
+                              "byte %zu: subgraphs are nested deeper than %d",
+                              (size_t)(f.at - m->file), m->limits.max_depth);
+            at->graph = arena_new_of(m->arena, struct onnx_graph);
+            RETURN_IF_ERR(read_graph(m, f.bytes, depth + 1, at->graph));
             break;
         case 7:
             if (f.type == WIRE_I32) avec_push(m->arena, &at->floats, v);
@@ -150,8 +158,15 @@ static status_t read_attr(struct onnx_model *m, struct span s, struct onnx_attr 
                 avec_push(m->arena, &at->ints, (int64_t)u);
             }
             break;
+        case 9:
+            RETURN_IF_ERR(charge(m, &w));
+            avec_push(m->arena, &at->strings, text(f.bytes));
+            break;
         case 20:
             at->type = (int)f.value;
+            break;
+        case 21:
+            at->ref = text(f.bytes);
             break;
         default:
             break;
@@ -159,11 +174,12 @@ static status_t read_attr(struct onnx_model *m, struct span s, struct onnx_attr 
     }
 }
 
-static status_t read_node(struct onnx_model *m, struct span s, struct onnx_node *n) {
+static status_t read_node(struct onnx_model *m, struct span s, int depth, int index,
+                          struct onnx_node *n) {
     struct wire w = wire_open(m->file, s);
     struct wire_field f;
     bool got;
-    *n = (struct onnx_node){.index = (int)m->nodes.n};
+    *n = (struct onnx_node){.index = index};
     RETURN_IF_ERR(charge(m, &w));
     for (;;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
@@ -185,7 +201,7 @@ static status_t read_node(struct onnx_model *m, struct span s, struct onnx_node 
             n->op = text(f.bytes);
             break;
         case 5:
-            RETURN_IF_ERR(read_attr(m, f.bytes, &a));
+            RETURN_IF_ERR(read_attr(m, f.bytes, depth, &a));
             avec_push(m->arena, &n->attrs, a);
             break;
         case 7:
@@ -215,24 +231,56 @@ static status_t read_dim(struct onnx_model *m, struct span s, struct onnx_dim *d
     }
 }
 
-// ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } } } }
-static status_t read_value(struct onnx_model *m, struct span s, struct onnx_value *v) {
-    struct wire_field name, type, tensor, elem, f;
+// The last LEN field `number` of s; a null span when there is none.
+static status_t read_field(struct onnx_model *m, struct span s, uint32_t number, struct span *out,
+                           bool *there) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
     bool got;
+    *out = (struct span){0};
+    *there = false;
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) return ST_OK;
+        if (f.number == number && f.type == WIRE_LEN) *out = f.bytes, *there = true;
+    }
+}
+
+// ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } }, sequence_type
+// 4 { elem_type 1: a type }, optional_type 9 { elem_type 1: a type } } }. Of a sequence or optional
+// the tensors' type is kept.
+static status_t read_value(struct onnx_model *m, struct span s, struct onnx_value *v) {
+    struct wire_field f;
+    bool got;
+    struct span type = {0}, tensor = {0}, shape = {0}, wrapped;
     *v = (struct onnx_value){.rank = 0};
     struct wire w = wire_open(m->file, s);
     RETURN_IF_ERR(charge(m, &w));
-    RETURN_IF_ERR(wire_find(m->file, s, 1, &name, &got));
-    if (got) v->name = text(name.bytes);
-    RETURN_IF_ERR(wire_find(m->file, s, 2, &type, &got));
-    if (!got) return ST_OK;
-    RETURN_IF_ERR(wire_find(m->file, type.bytes, 1, &tensor, &v->is_tensor));
-    if (!v->is_tensor) return ST_OK;
-    RETURN_IF_ERR(wire_find(m->file, tensor.bytes, 1, &elem, &got));
-    if (got) v->elem_type = (int)elem.value;
-    RETURN_IF_ERR(wire_find(m->file, tensor.bytes, 2, &f, &v->has_shape));
-    if (!v->has_shape) return ST_OK;
-    for (w = wire_open(m->file, f.bytes);;) {
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) break;
+        if (f.number == 1) v->name = text(f.bytes);
+        if (f.number == 2) type = f.bytes;
+    }
+    for (int level = 0; level < 3; level++) { // optional of sequence of tensor, at most
+        RETURN_IF_ERR(read_field(m, type, 9, &wrapped, &got));
+        if (got && level == 0) v->is_optional = true;
+        if (!got) {
+            RETURN_IF_ERR(read_field(m, type, 4, &wrapped, &got));
+            if (got) v->is_sequence = true;
+        }
+        if (!got) break;
+        RETURN_IF_ERR(read_field(m, wrapped, 1, &type, &got));
+    }
+    RETURN_IF_ERR(read_field(m, type, 1, &tensor, &v->is_tensor));
+    for (w = wire_open(m->file, tensor);;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) break;
+        if (f.number == 1) v->elem_type = (int)f.value;
+        if (f.number == 2) shape = f.bytes, v->has_shape = true;
+    }
+    if (v->is_sequence) v->is_tensor = false;
+    for (w = wire_open(m->file, shape);;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) return ST_OK;
         if (f.number != 1) continue;
@@ -243,13 +291,14 @@ static status_t read_value(struct onnx_model *m, struct span s, struct onnx_valu
     }
 }
 
-static status_t read_graph(struct onnx_model *m) {
-    struct wire w = wire_open(m->file, m->graph);
+static status_t read_graph(struct onnx_model *m, struct span s, int depth, struct onnx_graph *g) {
+    struct wire w = wire_open(m->file, s);
     struct wire_field f;
     bool got;
     VEC(struct onnx_value) inputs = {0};
     struct smap weights = {0};
     status_t st = ST_OK;
+    *g = (struct onnx_graph){.bytes = s};
     for (;;) {
         GOTO_IF_ERR(out, wire_next(&w, &f, &got));
         if (!got) break;
@@ -258,18 +307,19 @@ static status_t read_graph(struct onnx_model *m) {
         struct onnx_value v;
         switch (f.number) {
         case 1:
-            GOTO_IF_ERR(out, st_note(read_node(m, f.bytes, &n), "node #%zu", m->nodes.n));
-            avec_push(m->arena, &m->nodes, n);
+            GOTO_IF_ERR(out, st_note(read_node(m, f.bytes, depth, (int)g->nodes.n, &n), "node #%zu",
+                                     g->nodes.n));
+            avec_push(m->arena, &g->nodes, n);
             break;
         case 5:
-            GOTO_IF_ERR(out, st_note(read_tensor(m, f.bytes, &t), "initializer #%zu", m->inits.n));
+            GOTO_IF_ERR(out, st_note(read_tensor(m, f.bytes, &t), "initializer #%zu", g->inits.n));
             if (smap_has(&weights, t.name)) {
                 st = st_new(ST_INVALID_ARGUMENT, "initializer '" STR_FMT "' is there twice",
                             STR_ARG(t.name));
                 goto out;
             }
             smap_put(&weights, t.name, NULL);
-            avec_push(m->arena, &m->inits, t);
+            avec_push(m->arena, &g->inits, t);
             break;
         case 11:
         case 12:
@@ -277,7 +327,7 @@ static status_t read_graph(struct onnx_model *m) {
             if (f.number == 11)
                 avec_push(m->arena, &inputs, v);
             else
-                avec_push(m->arena, &m->outputs, v);
+                avec_push(m->arena, &g->outputs, v);
             break;
         case 15:
             st = st_new(ST_INVALID_ARGUMENT, "byte %zu: sparse initializers are not supported",
@@ -289,67 +339,13 @@ static status_t read_graph(struct onnx_model *m) {
     }
     for (size_t k = 0; k < inputs.n;
          k++) // before IR version 4, initializers are listed as inputs too
-        if (!smap_has(&weights, inputs.v[k].name)) avec_push(m->arena, &m->inputs, inputs.v[k]);
+        if (!smap_has(&weights, inputs.v[k].name)) avec_push(m->arena, &g->inputs, inputs.v[k]);
 out:
     smap_done(&weights);
     return st;
 }
 
-// Producers before users (Kahn's algorithm); names are checked on the way.
-static status_t sort_nodes(struct onnx_model *m) {
-    struct smap from = {0}; // value -> producer + 1; inputs and initializers -> 0
-    size_t n = m->nodes.n, done = 0;
-    int *state = arena_zarray(m->arena, int, n + 1);
-    status_t st = ST_OK;
-    VEC(size_t) stack = {0};
-    VEC(struct onnx_node) sorted = {0};
-    for (size_t k = 0; k < m->inputs.n; k++)
-        smap_put(&from, m->inputs.v[k].name, NULL);
-    for (size_t k = 0; k < m->inits.n; k++)
-        smap_put(&from, m->inits.v[k].name, NULL);
-    for (size_t k = 0; k < n && !st; k++)
-        for (size_t o = 0; o < m->nodes.v[k].out.n && !st; o++) {
-            struct str name = m->nodes.v[k].out.v[o];
-            if (!name.n) continue;
-            if (smap_has(&from, name))
-                st = st_new(ST_INVALID_ARGUMENT, "node %s: value '" STR_FMT "' is defined twice",
-                            onnx_node_name(m->arena, &m->nodes.v[k]), STR_ARG(name));
-            smap_put(&from, name, (void *)(k + 1));
-        }
-    for (size_t first = 0; first < n && !st; first++) {
-        if (!state[first]) vec_push(&stack, first);
-        while (stack.n && !st) {
-            size_t k = stack.v[stack.n - 1];
-            const struct onnx_node *node = &m->nodes.v[k];
-            if (state[k]) {
-                (void)vec_pop(&stack);
-                if (state[k] == 1) avec_push(m->arena, &sorted, *node), done++;
-                state[k] = 2;
-                continue;
-            }
-            state[k] = 1;
-            for (size_t i = node->in.n; i-- > 0 && !st;) {
-                size_t p = (size_t)smap_get(&from, node->in.v[i]);
-                if (node->in.v[i].n && !smap_has(&from, node->in.v[i]))
-                    st = st_new(ST_INVALID_ARGUMENT,
-                                "node %s: input '" STR_FMT "' is not defined anywhere",
-                                onnx_node_name(m->arena, node), STR_ARG(node->in.v[i]));
-                else if (p && state[p - 1] == 1)
-                    st = st_new(ST_INVALID_ARGUMENT,
-                                "node %s: the graph has a cycle through value '" STR_FMT "'",
-                                onnx_node_name(m->arena, node), STR_ARG(node->in.v[i]));
-                else if (p && state[p - 1] == 0)
-                    vec_push(&stack, p - 1);
-            }
-        }
-    }
-    if (!st) memcpy(&m->nodes, &sorted, sizeof sorted);
-    vec_done(&stack);
-    smap_done(&from);
-    return st;
-}
-
-static status_t read_opset(struct onnx_model *m, struct span s) {
+static status_t read_opset(struct onnx_model *m, struct span s, int64_t *opset) {
     struct wire w = wire_open(m->file, s);
     struct wire_field f;
     bool got;
@@ -361,7 +357,62 @@ static status_t read_opset(struct onnx_model *m, struct span s) {
         if (f.number == 1) domain = text(f.bytes);
         if (f.number == 2) version = (int64_t)f.value;
     }
-    if (domain.n == 0 || str_is(domain, "ai.onnx")) m->opset = version;
+    if (domain.n == 0 || str_is(domain, "ai.onnx")) *opset = version;
+    return ST_OK;
+}
+
+// FunctionProto
+static status_t read_function(struct onnx_model *m, struct span s, struct onnx_function *out) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
+    bool got;
+    *out = (struct onnx_function){.opset = m->opset, .body = {.bytes = s}};
+    RETURN_IF_ERR(charge(m, &w));
+    for (;;) {
+        struct onnx_node n;
+        struct onnx_attr a;
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) break;
+        switch (f.number) {
+        case 1:
+            out->name = text(f.bytes);
+            break;
+        case 4:
+            RETURN_IF_ERR(charge(m, &w));
+            avec_push(m->arena, &out->inputs, text(f.bytes));
+            break;
+        case 5:
+            RETURN_IF_ERR(charge(m, &w));
+            avec_push(m->arena, &out->outputs, text(f.bytes));
+            break;
+        case 7:
+            RETURN_IF_ERR(st_note(read_node(m, f.bytes, 1, (int)out->body.nodes.n, &n), "node #%zu",
+                                  out->body.nodes.n));
+            avec_push(m->arena, &out->body.nodes, n);
+            break;
+        case 9:
+            RETURN_IF_ERR(read_opset(m, f.bytes, &out->opset));
+            break;
+        case 10:
+            out->domain = text(f.bytes);
+            break;
+        case 11:
+            RETURN_IF_ERR(read_attr(m, f.bytes, 1, &a));
+            avec_push(m->arena, &out->defaults, a);
+            break;
+        default:
+            break;
+        }
+    }
+    // The body is a graph whose inputs and outputs are those of the function.
+    for (size_t k = 0; k < out->inputs.n; k++) {
+        struct onnx_value v = {.name = out->inputs.v[k]};
+        avec_push(m->arena, &out->body.inputs, v);
+    }
+    for (size_t k = 0; k < out->outputs.n; k++) {
+        struct onnx_value v = {.name = out->outputs.v[k]};
+        avec_push(m->arena, &out->body.outputs, v);
+    }
     return ST_OK;
 }
 
@@ -370,25 +421,45 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     struct onnx_model m = {.arena = a, .file = source.p};
     struct wire w = wire_open(source.p, source);
     struct wire_field f;
-    bool got, graph = false;
+    struct span graph = {0};
+    bool got, there = false;
     if (limits) m.limits = *limits;
     if (!m.limits.max_nodes) m.limits.max_nodes = 200000;
+    if (!m.limits.max_depth) m.limits.max_depth = 100;
     if (!m.limits.max_tensor_bytes) m.limits.max_tensor_bytes = INT64_C(64) << 30;
     for (;;) {
         RETURN_IF_ERR(st_note(wire_next(&w, &f, &got), "ModelProto"));
         if (!got) break;
         if (f.number == 1) m.ir_version = (int64_t)f.value;
-        if (f.number == 7 && f.type == WIRE_LEN) m.graph = f.bytes, graph = true;
+        if (f.number == 7 && f.type == WIRE_LEN) graph = f.bytes, there = true;
         if (f.number == 8 && f.type == WIRE_LEN)
-            RETURN_IF_ERR(st_note(read_opset(&m, f.bytes), "opset_import"));
+            RETURN_IF_ERR(st_note(read_opset(&m, f.bytes, &m.opset), "opset_import"));
     }
-    if (!graph) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
+    if (!there) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
     if (m.opset == 0) m.opset = 1;
-    RETURN_IF_ERR(st_note(read_graph(&m), "graph"));
-    if (m.outputs.n == 0) return st_new(ST_INVALID_ARGUMENT, "the graph has no outputs");
-    RETURN_IF_ERR(sort_nodes(&m));
+    RETURN_IF_ERR(st_note(read_graph(&m, graph, 0, &m.main), "graph"));
+    if (m.main.outputs.n == 0) return st_new(ST_INVALID_ARGUMENT, "the graph has no outputs");
+    for (w = wire_open(source.p, source);;) {
+        struct onnx_function fn;
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) break;
+        if (f.number != 25 || f.type != WIRE_LEN) continue;
+        RETURN_IF_ERR(st_note(read_function(&m, f.bytes, &fn), "function #%zu", m.functions.n));
+        RETURN_IF_ERR(
+            st_note(onnx_graph_resolve(&m, &fn.body), "function '" STR_FMT "'", STR_ARG(fn.name)));
+        avec_push(a, &m.functions, fn);
+    }
+    RETURN_IF_ERR(onnx_graph_resolve(&m, &m.main));
     *out = m;
     return ST_OK;
+}
+
+const struct onnx_function *onnx_function_find(const struct onnx_model *m, struct str domain,
+                                               struct str name) {
+    for (size_t k = 0; k < m->functions.n; k++)
+        if (str_eq(m->functions.v[k].name, name) && str_eq(m->functions.v[k].domain, domain))
+            return &m->functions.v[k];
+    return NULL;
 }
 
 const char *onnx_node_name(struct arena *a, const struct onnx_node *n) {

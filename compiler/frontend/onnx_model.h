@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // onnx_model: the parts of an ONNX file that matter here, as structs in an arena whose texts and
-// tensor bytes point into the file. Field numbers: onnx.proto3 of ONNX IR version 11.
+// tensor bytes point into the file. Subgraphs are graphs like the main one; each node knows the
+// outer values that its subgraphs use (captures), and nodes of every graph stand in an order in
+// which producers come first. Field numbers: onnx.proto3 of ONNX IR version 11.
 #pragma once
 #include "base/vec.h"
 #include "compiler/frontend/frontend.h"
 
+enum { ONNX_STRING = 8 }; // TensorProto.DataType
 struct onnx_tensor {
     struct str name;
     int data_type; // TensorProto.DataType
@@ -14,8 +17,10 @@ struct onnx_tensor {
     struct span varints; // packed int32_data, int64_data or uint64_data
     VEC(uint64_t) loose; // typed data that was not packed
     int typed_field;     // number of the typed field seen, 0 = raw
+    VEC(struct str) strings;
     struct str location; // external data: our own "weight:N", or a file name (refused)
     bool external;
+    int weight; // manifest index + 1 once it is known to be a weight
 };
 struct onnx_attr {
     struct str name, s;
@@ -24,15 +29,18 @@ struct onnx_attr {
     int64_t i;
     VEC(float) floats;
     VEC(int64_t) ints;
+    VEC(struct str) strings;
     struct onnx_tensor *t;
-    struct span graph; // subgraph, not opened
+    struct onnx_graph *graph;
+    struct str ref; // in a function's body: the attribute of the calling node that stands here
 };
 struct onnx_node {
     struct str name, op, domain;
     VEC(struct str) in;
     VEC(struct str) out;
     VEC(struct onnx_attr) attrs;
-    int index; // in the file
+    VEC(struct str) captures; // values of outer graphs that its subgraphs use, each once
+    int index;                // in the file
 };
 struct onnx_dim {
     int64_t size;
@@ -41,23 +49,41 @@ struct onnx_dim {
 struct onnx_value {
     struct str name;
     int elem_type;
-    bool has_shape, is_tensor;
+    bool has_shape, is_tensor, is_sequence, is_optional; // an optional tensor is both
     int rank;
     struct onnx_dim dims[HLO_MAX_RANK];
+};
+struct onnx_graph {
+    struct span bytes;
+    VEC(struct onnx_node) nodes; // in the file's order, then sorted
+    VEC(struct onnx_tensor) inits;
+    VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
+    VEC(struct str) captures; // used here or below, defined in an outer graph; each once
+};
+struct onnx_function { // model-local
+    struct str name, domain;
+    VEC(struct str) inputs;
+    VEC(struct str) outputs;
+    VEC(struct onnx_attr) defaults;
+    struct onnx_graph body; // nodes only
+    int64_t opset;
 };
 struct onnx_model {
     struct arena *arena;
     const uint8_t *file;
     int64_t ir_version, opset, ml_opset;
-    VEC(struct onnx_node) nodes; // in the file's order, then sorted
-    VEC(struct onnx_tensor) inits;
-    VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
-    struct span graph;                      // field 7 of ModelProto
-    int64_t n_messages;                     // budget
+    struct onnx_graph main;
+    VEC(struct onnx_function) functions;
+    int64_t n_messages; // budget
     struct frontend_limits limits;
 };
 status_t onnx_parse(struct arena *a, struct span source, const struct frontend_limits *limits,
                     struct onnx_model *out) MUST_CHECK;
+// Sorts the nodes of g and of its subgraphs, finds captures, checks names. A graph that is not
+// nested may have none.
+status_t onnx_graph_resolve(struct onnx_model *m, struct onnx_graph *g) MUST_CHECK;
+const struct onnx_function *onnx_function_find(const struct onnx_model *m, struct str domain,
+                                               struct str name); // NULL if there is none
 // Name for messages: the node's own, or "#12 (Conv)".
 const char *onnx_node_name(struct arena *a, const struct onnx_node *n);
 const struct onnx_attr *onnx_attr(const struct onnx_node *n, const char *name); // NULL if absent

@@ -7,6 +7,7 @@ Each model is uploaded, compiled for its shapes, run, compared (largest error re
 strict precision the bound is 1e-5, otherwise 1e-4. Prints PASS and FAIL lines.
 """
 import glob
+import hashlib
 import os
 import shutil
 import sys
@@ -95,12 +96,38 @@ def light(d):
         check(d, os.path.basename(path), path, inputs, reference(path, inputs), 1e-4)
 
 
+def by_value(d):
+    """An input whose elements decide a shape: one executable for each value, and an executable never runs with another's."""
+    h = onnx.helper
+    g = h.make_graph([h.make_node("Reshape", ["x", "dims"], ["y"])], "g", [h.make_tensor_value_info("x", 1, [4, 6]), h.make_tensor_value_info("dims", 7, ["R"])],
+                     [h.make_tensor_value_info("y", 1, None)])
+    m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    digest, shapes, exe = hashlib.sha256(m).hexdigest(), [], ""
+    try:
+        d.compile(m, {"dims": (2,)})
+        why = "compiled without values"
+    except daemon.Refused as e:
+        why = e.body.get("reason")
+    for dims in ([2, 12], [-1], [3, 2, -1]):
+        got, info = d.run(digest, {"x": x, "dims": np.array(dims)})
+        shapes.append(got["y"].shape if (got["y"].ravel() == x.ravel()).all() else "wrong")
+        exe = exe or info["executable"]
+    try:
+        d.run(exe, {"x": x, "dims": np.array([12, 2])})
+        other = "ran"
+    except daemon.Refused as e:
+        other = e.code
+    report((why, shapes, other) == ("UNBOUND_VALUE", [(2, 12), (24,), (3, 2, 4)], 400), "values that decide shapes", "%s %s %s" % (why, shapes, other))
+
+
 def main():
     build, quick = sys.argv[1], "--quick" in sys.argv
     with daemon.Daemon(build) as d:
         zoo_models(d, ["mlp", "mobilenet_v2"] if quick else sorted(zoo.MODELS))
         cat(d)
         minilm(d)
+        by_value(d)
         if not quick:
             light(d)
     with daemon.Daemon(build) as d:  # a restarted daemon answers without compiling

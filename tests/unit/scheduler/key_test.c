@@ -112,24 +112,45 @@ static void bind(void **state) {
     sig.n_inputs = 2;
     const int64_t x[] = {3, 4}, y[] = {2, 3}, y_bad[] = {2, 5}, x_bad[] = {3, 5},
                   x_open[] = {-1, 4};
-    const struct key_shape good[] = {{"y", 2, y}, {"x", 2, x}};
+    const struct key_shape good[] = {{"y", 2, y, NULL, 0}, {"x", 2, x, NULL, 0}};
     expect(&sig, good, 2, 0, "N=2;T=3");
     expect(&sig, good, 1, 0, "N=2;T=3"); // x needs nothing more
     expect(&sig, good + 1, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'y', dimension 0 ('N')");
-    const struct key_shape conflict[] = {{"x", 2, x}, {"y", 2, y_bad}};
+    const struct key_shape conflict[] = {{"x", 2, x, NULL, 0}, {"y", 2, y_bad, NULL, 0}};
     expect(&sig, conflict, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
            "'y', dimension 1: expected 3, found 5");
-    const struct key_shape fixed[] = {{"x", 2, x_bad}}, rank[] = {{"x", 1, x}},
-                           name[] = {{"z", 2, x}}, open[] = {{"x", 2, x_open}};
+    const struct key_shape fixed[] = {{"x", 2, x_bad, NULL, 0}}, rank[] = {{"x", 1, x, NULL, 0}},
+                           name[] = {{"z", 2, x, NULL, 0}}, open[] = {{"x", 2, x_open, NULL, 0}};
     expect(&sig, fixed, 1, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "expected 4, found 5");
     expect(&sig, rank, 1, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "expected rank 2, found 1");
     expect(&sig, name, 1, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "'z'");
     expect(&sig, open, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "needs a size");
 }
 
+// Elements of an input that decides shapes are bound one by one, by the input's position.
+static void values(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("x", -1, "T", 4, ""), spec("axes", -1, "N", 1, "")};
+    sig.inputs = in;
+    sig.n_inputs = 2;
+    in[1]->by_value = 1;
+    const int64_t x[] = {3, 4}, two[] = {2, 1}, none[] = {0, 1}, v[] = {-1, 7};
+    const struct key_shape good[] = {{"x", 2, x, NULL, 0}, {"axes", 2, two, v, 2}};
+    expect(&sig, good, 2, 0, "=1[000]=-1;=1[001]=7;N=2;T=3");
+    const struct key_shape empty[] = {{"x", 2, x, NULL, 0}, {"axes", 2, none, NULL, 0}};
+    expect(&sig, empty, 2, 0, "N=0;T=3");
+    const struct key_shape missing[] = {{"x", 2, x, NULL, 0}, {"axes", 2, two, NULL, 0}};
+    expect(&sig, missing, 2, HLOD__V1__REASON__REASON_UNBOUND_VALUE, "'axes'");
+    expect(&sig, missing, 1, HLOD__V1__REASON__REASON_UNBOUND_VALUE, "'axes'");
+    const int64_t many[] = {300, 1};
+    const struct key_shape wide[] = {{"x", 2, x, NULL, 0}, {"axes", 2, many, v, 300}};
+    expect(&sig, wide, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "at most 256");
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(components), cmocka_unit_test(options),
-                                   cmocka_unit_test(bind)};
+                                   cmocka_unit_test(bind), cmocka_unit_test(values)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which values must be known at compile time because they decide shapes. Marks go backwards from
+// the operands that decide shapes (onnx_ops.def) through the nodes that compute them and stop at
+// Shape and Size, whose results need no elements. An initializer so reached is baked, a small graph
+// input is bound by value: an executable is made for the elements a request brings.
+#include "compiler/frontend/onnx.h"
+
+#include "compiler/frontend/onnx_lower.h"
+
+// Where a name comes from: a node's output, or input `formal` of the subgraph of a node.
+struct origin {
+    const struct onnx_node *node;
+    int formal; // -1: an output of node
+};
+struct marker {
+    const struct onnx_model *m;
+    struct smap from;    // name -> struct origin *
+    struct smap *marked; // the result
+    VEC(struct str) open;
+};
+
+static void mark(struct marker *k, struct str name) {
+    if (!name.n || smap_has(k->marked, name)) return;
+    smap_put(k->marked, name, NULL);
+    vec_push(&k->open, name);
+}
+
+uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n) {
+    if (n->domain.n) return 0;
+    const struct onnx_op *op = onnx_op_find(n->op, m->opset);
+    if (!op) return 0;
+    // A loop that stacks results of its iterations has a length.
+    if (str_is(n->op, "Loop")) {
+        const struct onnx_attr *body = onnx_attr(n, "body");
+        return body && body->graph && body->graph->outputs.n > body->graph->inputs.n - 1;
+    }
+    return op->shape_inputs;
+}
+
+static void add_origin(struct marker *k, struct str name, const struct onnx_node *n, int formal) {
+    struct origin *o = arena_new_of(k->m->arena, struct origin);
+    *o = (struct origin){n, formal};
+    if (name.n) smap_put(&k->from, name, o);
+}
+
+// Names are unique over all graphs of a model that follows the standard; where they are not, too
+// much is marked, which costs a specialisation and is never wrong.
+static void scan(struct marker *k, const struct onnx_graph *g) {
+    for (size_t i = 0; i < g->nodes.n; i++) {
+        const struct onnx_node *n = &g->nodes.v[i];
+        uint32_t shapes = onnx_shape_inputs(k->m, n);
+        for (size_t o = 0; o < n->out.n; o++)
+            add_origin(k, n->out.v[o], n, -1);
+        for (size_t j = 0; j < n->in.n && j < 32; j++)
+            if (shapes >> j & 1) mark(k, n->in.v[j]);
+        for (size_t j = 0; j < n->attrs.n; j++) {
+            const struct onnx_graph *sub = n->attrs.v[j].graph;
+            if (!sub) continue;
+            for (size_t f = 0; f < sub->inputs.n; f++)
+                add_origin(k, sub->inputs.v[f].name, n, (int)f);
+            scan(k, sub);
+        }
+    }
+}
+
+static void spread(struct marker *k, struct str name) {
+    const struct origin *o = smap_get(&k->from, name);
+    if (!o) return;
+    if (o->formal >= 0) { // Loop's body has trip count and condition first, Scan's has all inputs
+        if ((size_t)o->formal < o->node->in.n) mark(k, o->node->in.v[o->formal]);
+        return;
+    }
+    if (str_is(o->node->op, "Shape") || str_is(o->node->op, "Size")) return;
+    for (size_t i = 0; i < o->node->in.n; i++)
+        mark(k, o->node->in.v[i]);
+    for (size_t i = 0; i < o->node->attrs.n; i++) {
+        const struct onnx_graph *sub = o->node->attrs.v[i].graph;
+        for (size_t f = 0; sub && f < sub->outputs.n; f++)
+            mark(k, sub->outputs.v[f].name);
+    }
+}
+
+void onnx_static_names(const struct onnx_model *m, struct smap *out) {
+    struct marker k = {.m = m, .marked = out};
+    scan(&k, &m->main);
+    while (k.open.n) {
+        struct str name = vec_pop(&k.open);
+        spread(&k, name);
+    }
+    smap_done(&k.from);
+    vec_done(&k.open);
+}
+
+bool onnx_by_value(const struct smap *names, const struct onnx_value *v) {
+    int64_t n = 1;
+    if (!smap_has(names, v->name) || !v->is_tensor || v->is_optional || !v->has_shape ||
+        v->rank > 1)
+        return false;
+    for (int d = 0; d < v->rank; d++)
+        n *= v->dims[d].size >= 0 ? v->dims[d].size : 1;
+    return n <= MAX_BOUND_VALUES && dtype_size(dtype_from_onnx(v->elem_type)) <= 8;
+}
