@@ -6,6 +6,7 @@ Prints each mismatch with the reduced module's file, then a summary; exit code 1
 may die; hlo-diff is started again after a crash, behind the module that caused it."""
 import argparse
 import collections
+import importlib.util
 import os
 import queue
 import resource
@@ -29,6 +30,8 @@ CHUNK = 50
 
 def raw(a):
     a = np.ascontiguousarray(a)
+    if oracle.NAMES[a.dtype] in ("s4", "u4"):  # one byte each, sign-extended
+        a = a.astype(np.int8 if oracle.NAMES[a.dtype] == "s4" else np.uint8)
     return a.tobytes()
 
 
@@ -139,6 +142,9 @@ def main():
     if args.show is not None:
         print(hlo_gen.generate(args.seed, args.show)["text"])
         return 0
+    if not args.no_xla and not importlib.util.find_spec("jax"):
+        print("without XLA:CPU: jax is not installed (sh deploy/setup.sh bench); the evaluator is the measure")
+        args.no_xla = True
     os.makedirs(args.out, exist_ok=True)
     xla, diff = oracle.Xla(), Diff(args.diff)
     totals, ready, start, bad = collections.Counter(), queue.Queue(2), time.time(), []

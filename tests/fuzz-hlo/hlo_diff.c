@@ -144,17 +144,27 @@ static status_t run_loaded(struct session *s, struct dev_exe *x, void **out) {
     return st;
 }
 
+// The device's target without what a forced implementation does not use.
+static struct target target_for(struct session *s, const char *impl) {
+    struct target t = *dev_target(s->dev);
+    if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
+        t.library_accepts = NULL, t.wants_blocked = NULL;
+    if (strcmp(impl, "onednn") == 0 || strcmp(impl, "reference") == 0)
+        t.min_kernel_elements = INT64_MAX;
+    return t;
+}
+
 static void run_way(struct session *s, const struct way *w) {
+    struct target t = target_for(s, w->impl);
     struct compile_options opt = {.precision = w->precision,
                                   .disable_passes = w->disable,
                                   .disable_rules = "",
-                                  .impl = w->impl,
                                   .verify_each = true};
     struct executable *e;
     struct dev_exe *x;
     struct hlo_module *m = hlo_module_clone(s->m);
     bool reference = strcmp(w->impl, "reference") == 0;
-    status_t st = hlo_compile_module(m, &opt, dev_target(s->dev), NULL, &e);
+    status_t st = hlo_compile_module(m, &opt, &t, NULL, &e);
     if (st) {
         failed(s, w->name, st);
         return;
@@ -165,6 +175,7 @@ static void run_way(struct session *s, const struct way *w) {
         return;
     }
     if (reference) pmap_put_ptr(&s->seen, (void *)(uintptr_t)h, s);
+    setenv("HLOD_CPU_IMPL", w->impl, 1);
     if ((st = dev_load(s->dev, e, &x))) {
         failed(s, w->name, st);
         return;
@@ -237,7 +248,7 @@ static void all_ways(struct session *s) {
         {"reference", "reference", "", PRECISION_DEFAULT},
         {"kernel", "kernel", "", PRECISION_DEFAULT},
         {"kernel-unfused", "kernel", "fuse-loop,fuse-epilogue,algsimp,constfold", PRECISION_STRICT},
-        {"library", "library", "", PRECISION_DEFAULT},
+        {"library", "onednn", "", PRECISION_DEFAULT},
         {"default", "", "", PRECISION_DEFAULT},
         {"strict", "", "", PRECISION_STRICT},
     };

@@ -634,7 +634,7 @@ def f_reduce(b):
     n = size([x.dims[k] for k in d])
     lo, hi, q, e = reduced(b, x, op, n)
     empty = 0 in x.dims
-    i = initial(b, x, op, identity, d)
+    i = initial(b, x, op, identity, n > 1)  # XLA makes a reduction of one element a reshape, without the initial value
     special = x.special or (empty and op in ("maximum", "minimum") and x.t in PREC)
     rest = tuple(v for k, v in enumerate(x.dims) if k not in d)
     b.emit(x.t, rest, f"reduce({x.name}, {i.name}), dimensions={ints(d)}, to_apply={fn}", min(lo, 0), max(hi, 0), q, e, special, rounds=False)

@@ -219,7 +219,7 @@ class Builder:
         if self.entry and p < 0.6 or kind:
             if self.entry:
                 return self.param(t, dims, kind)
-        if p < 0.75 and size(dims) <= 64:
+        if p < 0.75 and 0 < size(dims) <= 64:
             return self.const(t, dims)
         if p < 0.8 and len(dims) and t != "pred" and not is_complex(t) and t not in SMALL_FLOATS and t != "s4" and t != "u4":
             d = self.r.randrange(len(dims))
@@ -329,7 +329,7 @@ def generate(seed, index):
     b = Builder(m, entry=True)
     b.weights = m.r.random() < 0.35
     theme = hlo_families.theme(m.r)
-    for _ in range(m.r.choices([2, 5, 10, 20], [3, 4, 3, 1])[0]):
+    for _ in range(m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
         b.step(theme)
     while not any(v.elems is None for v in b.pool):
         b.new()
