@@ -58,6 +58,31 @@ static status_t make_code(struct executable *e, const struct target *t,
     return ST_OK;
 }
 
+// Layouts inside a module are the compiler's to choose. Those of the source are dropped, as XLA
+// does before it assigns its own, unless a bitcast between layouts gives them a meaning.
+static const struct shape *without_layouts(struct arena *a, const struct shape *s) {
+    if (!shape_is_tuple(s)) return s->layout ? shape_with_layout(a, s, NULL) : s;
+    const struct shape **e = arena_array(a, const struct shape *, s->n_elems + 1);
+    bool same = true;
+    for (int k = 0; k < s->n_elems; k++) {
+        e[k] = without_layouts(a, s->elems[k]);
+        same &= e[k] == s->elems[k];
+    }
+    return same ? s : shape_tuple(a, e, s->n_elems);
+}
+static void drop_layouts(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c) {
+        if (i->op != HLO_BITCAST) continue;
+        const struct shape *from = i->operands[0]->shape, *to = i->shape;
+        if (!layout_is_default(from->layout, from->rank) ||
+            !layout_is_default(to->layout, to->rank))
+            return;
+    }
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c) hlo_set_shape(i, without_layouts(m->arena, i->shape));
+}
+
 // Values cross the border of an executable dense and row-major, whatever layouts the module gives
 // its parameters and results: copies stand between.
 static bool plain_layout(const struct shape *s) {
@@ -111,6 +136,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
     e->before = hlo_count(m);
     e->hlo_before = text_of(e->arena, m);
+    drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
     int64_t start = clock_ns();

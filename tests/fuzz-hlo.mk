@@ -9,3 +9,10 @@ $(HLO_DIFF): tests/fuzz-hlo/hlo_diff.c $(foreach l,$(L_devices),$(BUILD)/lib$(l)
 .PHONY: fuzz-hlo
 fuzz-hlo: $(HLO_DIFF) ## random HLO modules against XLA:CPU and between implementations (N modules, SEED)
 	$(Q)$(PYTHON) tests/fuzz-hlo/fuzz_hlo.py --diff $(HLO_DIFF) --n $(N) --seed $(SEED) --out build/fuzz-hlo
+# In `make check`: what the fuzzer found before (cases as in tests/ops), and a few modules with a fixed seed.
+.PHONY: check-fuzz-hlo
+check-fuzz-hlo: all $(HLO_DIFF)
+	$(Q)for f in tests/fuzz-hlo/found/*.hlo; do \
+	  $(BUILD)/hlo-opt --eval $$f && $(BUILD)/hlo-run --cases --impl onednn $$f && $(BUILD)/hlo-run --cases --impl kernel $$f && \
+	  $(BUILD)/hlo-run --cases --impl reference $$f && echo "PASS $$f" || echo "FAIL $$f"; done
+	$(Q)$(PYTHON) tests/fuzz-hlo/fuzz_hlo.py --diff $(HLO_DIFF) --n 40 --seed 20 --reduce 1 --out build/fuzz-hlo
