@@ -16,6 +16,8 @@ static const char usage[] =
     "  --counts              print instruction counts\n"
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
     "tests/ops/README.md)\n"
+    "  --check-passes        evaluate each module before and after every pass and the pipeline, "
+    "compare\n"
     "  --bind N=1,S=128      sizes of an ONNX model's symbolic dimensions\n"
     "  --passes=a,b,c        run these passes in order, verifying after each; @whole, @prepare and "
     "@main\n"
@@ -88,6 +90,8 @@ int main(int argc, char **argv) {
             o.print = false;
         else if (strcmp(arg, "--bind") == 0 && k + 1 < argc)
             o.bind = argv[++k];
+        else if (strcmp(arg, "--check-passes") == 0)
+            o.check_passes = true;
         else if (strcmp(arg, "--dump-passes") == 0)
             o.dump_passes = "";
         else if (strcmp(arg, "--explain-fusion") == 0)

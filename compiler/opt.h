@@ -7,7 +7,7 @@
 
 struct opt_options {
     const char *path;
-    bool print, canonical, hash, counts, eval;
+    bool print, canonical, hash, counts, eval, check_passes;
     bool list_passes, list_rules, strict, explain_fusion, explain_rules;
     const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
     const char *disable_passes, *disable_rules; // comma separated or NULL
@@ -26,6 +26,10 @@ void opt_list_rules(void);
 // The target that --target names, the same on every machine; its library takes every f32 call.
 // INVALID_ARGUMENT for other names; NULL name = no target (*out->id NULL).
 status_t opt_target(const char *name, struct target *out) MUST_CHECK;
+
+// opt_check.c: values of every module of the text before and after each pass; *out_rc 1 when some
+// differ. Prints on stdout.
+status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
 
 // opt_stage.c: prints kir, LLVM IR or the plan of the module as it is now.
 status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o) MUST_CHECK;

@@ -22,6 +22,8 @@ check: all units $(HLO_DIFF) $(FAKE_WORKER) $(BUILD)/device_test ## all tests; p
 	  sim '$(MAKE) -s check-sim' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
+	  pass-values 'sh tests/conform/pass_values.sh $(BUILD)' \
+	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  lint 'sh tests/meta/lint.sh' \
   layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of arithmetic. Values stay the same bit for bit, but where the table says "not strict".
+// Rules of arithmetic. Values stay the same (0 equals -0), but where the table says "not strict".
 #include <math.h>
 
 #include "compiler/passes/rules.h"
@@ -91,4 +91,113 @@ RULE_FN(select_constant) {
 RULE_FN(select_same) {
     UNUSED;
     return i->op == HLO_SELECT && i->operands[1] == i->operands[2] ? i->operands[1] : NULL;
+}
+
+static bool commutes(enum hlo_op op) {
+    return (hlo_op_info(op)->traits & HLO_T_COMM) != 0;
+}
+RULE_FN(constant_right) {
+    double v;
+    if (!commutes(i->op) || !match_splat(i->operands[0], &v) || match_splat(i->operands[1], &v))
+        return NULL;
+    return hb_binary(&r->b, i->op, i->operands[1], i->operands[0]);
+}
+static struct hlo_instr *spread(struct rule_ctx *r, struct hlo_instr *scalar,
+                                const struct shape *s) {
+    return s->rank ? hb_broadcast(&r->b, scalar, s->dims, s->rank, NULL) : scalar;
+}
+RULE_FN(combine_constants) {
+    double v;
+    bool rounds = i->op == HLO_ADD || i->op == HLO_MULTIPLY;
+    if (!commutes(i->op) || (rounds && !dtype_is_int(i->shape->dtype) && r->strict) ||
+        !match_splat(i->operands[1], &v))
+        return NULL;
+    struct hlo_instr *x = i->operands[0];
+    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &v)) return NULL;
+    struct hlo_instr *c =
+        hb_binary(&r->b, i->op, match_scalar(x->operands[1]), match_scalar(i->operands[1]));
+    return hb_binary(&r->b, i->op, x->operands[0], spread(r, c, i->shape));
+}
+RULE_FN(negate_into) {
+    if (i->n_operands != 2) return NULL;
+    struct hlo_instr *x = i->operands[0], *y = i->operands[1];
+    bool nx = x->op == HLO_NEGATE, ny = y->op == HLO_NEGATE;
+    if ((i->op == HLO_MULTIPLY || i->op == HLO_DIVIDE) && nx && ny) {
+        if (i->op == HLO_DIVIDE && !dtype_is_float(i->shape->dtype)) return NULL; // -MIN / -1
+        return hb_binary(&r->b, i->op, x->operands[0], y->operands[0]);
+    }
+    if (i->op == HLO_ADD && ny) return hb_sub(&r->b, x, y->operands[0]);
+    if (i->op == HLO_ADD && nx) return hb_sub(&r->b, y, x->operands[0]);
+    if (i->op == HLO_SUBTRACT && ny) return hb_add(&r->b, x, y->operands[0]);
+    return NULL;
+}
+RULE_FN(sub_self) {
+    bool same = i->op == HLO_SUBTRACT && i->operands[0] == i->operands[1];
+    return same && dtype_is_int(i->shape->dtype) ? hb_splat(&r->b, i->shape, 0) : NULL;
+}
+RULE_FN(same_operands) {
+    UNUSED;
+    bool kind = i->op == HLO_MAXIMUM || i->op == HLO_MINIMUM || i->op == HLO_AND || i->op == HLO_OR;
+    return kind && i->operands[0] == i->operands[1] ? i->operands[0] : NULL;
+}
+RULE_FN(abs_of) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_ABS || !dtype_is_float(x->shape->dtype)) return NULL;
+    if (x->op == HLO_NEGATE) return hb_unary(&r->b, HLO_ABS, x->operands[0]);
+    return x->op == HLO_ABS || (x->op == HLO_MULTIPLY && x->operands[0] == x->operands[1]) ? x
+                                                                                           : NULL;
+}
+RULE_FN(power_integer) {
+    double v;
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_POWER || !dtype_is_float(i->shape->dtype) || !match_splat(i->operands[1], &v))
+        return NULL;
+    if (v == 0) return hb_splat(&r->b, i->shape, 1);
+    if (r->strict) return NULL;
+    if (v == 3) return hb_mul(&r->b, hb_mul(&r->b, x, x), x);
+    if (v == -1) return hb_div(&r->b, hb_splat(&r->b, i->shape, 1), x);
+    return v == -0.5 ? hb_unary(&r->b, HLO_RSQRT, x) : NULL;
+}
+// One division for each element of y instead of each of x: the scale of a layer norm, the sum of a
+// softmax.
+RULE_FN(div_broadcast) {
+    double v;
+    struct hlo_instr *y = i->op == HLO_DIVIDE ? i->operands[1] : NULL;
+    if (!y || r->strict || y->op != HLO_BROADCAST || match_splat(y, &v) ||
+        (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64) ||
+        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape))
+        return NULL;
+    struct hlo_instr *d = y->operands[0], *one = hb_splat(&r->b, d->shape, 1);
+    return hb_mul(&r->b, i->operands[0],
+                  hb_broadcast(&r->b, hb_div(&r->b, one, d), i->shape->dims, i->shape->rank,
+                               HLO_ATTR(y, dims)->dimensions.v));
+}
+RULE_FN(log_exp) {
+    bool both = i->op == HLO_LOG && i->operands[0]->op == HLO_EXP;
+    return both && !r->strict && dtype_is_float(i->shape->dtype) ? i->operands[0]->operands[0]
+                                                                 : NULL;
+}
+RULE_FN(logistic_form) {
+    double v;
+    if (i->op != HLO_DIVIDE || r->strict || !dtype_is_float(i->shape->dtype) ||
+        !match_splat_is(i->operands[0], 1) || i->operands[1]->op != HLO_ADD)
+        return NULL;
+    struct hlo_instr *e = match_with_splat(i->operands[1], &v);
+    if (!e || v != 1 || e->op != HLO_EXP || e->operands[0]->op != HLO_NEGATE) return NULL;
+    return hb_unary(&r->b, HLO_LOGISTIC, e->operands[0]->operands[0]);
+}
+// x * g + (offset - mean * g) with g = scale / sqrt(variance + epsilon): all but two operations are
+// on vectors, which depend on weights alone.
+RULE_FN(batch_norm_expand) {
+    if (i->op != HLO_BATCH_NORM_INFERENCE || r->strict) return NULL;
+    const struct hlo_attr_batchnorm *a = HLO_ATTR(i, batchnorm);
+    struct hlo_instr *x = i->operands[0], *var = i->operands[4];
+    struct hlo_instr *eps = hb_splat(&r->b, var->shape, (double)a->epsilon),
+                     *g = hb_mul(&r->b, i->operands[1],
+                                 hb_unary(&r->b, HLO_RSQRT, hb_add(&r->b, var, eps))),
+                     *t = hb_sub(&r->b, i->operands[2], hb_mul(&r->b, i->operands[3], g));
+    int64_t d = a->feature_index;
+    return hb_add(&r->b,
+                  hb_mul(&r->b, x, hb_broadcast(&r->b, g, i->shape->dims, i->shape->rank, &d)),
+                  hb_broadcast(&r->b, t, i->shape->dims, i->shape->rank, &d));
 }

@@ -182,7 +182,9 @@ RULE_FN(dot_transpose) {
 
 RULE_FN(pad_into_conv) {
     struct hlo_instr *x = i->operands[0];
-    if (i->op != HLO_CONVOLUTION || x->op != HLO_PAD || !match_splat_is(x->operands[1], 0))
+    // Strict: a zero of the pad times an infinite weight is NaN, a window's padding is skipped.
+    if (r->strict || i->op != HLO_CONVOLUTION || x->op != HLO_PAD ||
+        !match_splat_is(x->operands[1], 0))
         return NULL;
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     const struct padding *p = &HLO_ATTR(x, pad)->padding;

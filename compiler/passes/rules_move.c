@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of two movements of data in a row: one is left, or none.
+#include "compiler/passes/rules.h"
+
+#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
+#define UNUSED        (void)r
+
+RULE_FN(copy_copy) {
+    if (i->op != HLO_COPY || i->operands[0]->op != HLO_COPY) return NULL;
+    return hb_op(&r->b, HLO_COPY, i->shape, i->operands[0]->operands, 1, NULL);
+}
+RULE_FN(reverse_reverse) {
+    UNUSED;
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_REVERSE || x->op != HLO_REVERSE) return NULL;
+    struct i64s a = HLO_ATTR(i, dims)->dimensions, b = HLO_ATTR(x, dims)->dimensions;
+    bool same = a.n == b.n;
+    for (int k = 0; k < a.n && same; k++)
+        same = i64s_has(b, a.v[k]);
+    return same ? x->operands[0] : NULL;
+}
+RULE_FN(tuple_of_elements) {
+    UNUSED;
+    if (i->op != HLO_TUPLE || i->operands[0]->op != HLO_GET_TUPLE_ELEMENT) return NULL;
+    struct hlo_instr *t = i->operands[0]->operands[0];
+    if (t->shape->n_elems != i->n_operands) return NULL;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *e = i->operands[k];
+        if (e->op != HLO_GET_TUPLE_ELEMENT || e->operands[0] != t || HLO_ATTR(e, gte)->index != k)
+            return NULL;
+    }
+    return t;
+}
+// Dims of the broadcast that are not 1 keep their order; those that came from its operand must find
+// their place in the result.
+RULE_FN(reshape_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_RESHAPE || x->op != HLO_BROADCAST) return NULL;
+    int64_t place[HLO_MAX_RANK], map[HLO_MAX_RANK];
+    int k = 0;
+    for (int d = 0; d < x->shape->rank; d++) {
+        place[d] = -1;
+        if (x->shape->dims[d] == 1) continue;
+        while (k < i->shape->rank && i->shape->dims[k] == 1)
+            k++;
+        if (k == i->shape->rank || i->shape->dims[k] != x->shape->dims[d]) return NULL;
+        place[d] = k++;
+    }
+    struct i64s from = HLO_ATTR(x, dims)->dimensions;
+    for (int d = 0; d < from.n; d++)
+        if ((map[d] = place[from.v[d]]) < 0) return NULL;
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
+}
+RULE_FN(transpose_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_BROADCAST) return NULL;
+    struct i64s perm = HLO_ATTR(i, dims)->dimensions, from = HLO_ATTR(x, dims)->dimensions;
+    int64_t map[HLO_MAX_RANK], last = -1;
+    for (int k = 0; k < from.n; k++) {
+        for (int d = 0; d < perm.n; d++)
+            if (perm.v[d] == from.v[k]) map[k] = d;
+        if (map[k] < last) return NULL; // the operand itself would have to be transposed
+        last = map[k];
+    }
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
+}
+RULE_FN(slice_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_BROADCAST) return NULL;
+    struct i64s map = HLO_ATTR(x, dims)->dimensions;
+    for (int k = 0; k < map.n; k++)
+        if (i->shape->dims[map.v[k]] != x->shape->dims[map.v[k]]) return NULL;
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map.v);
+}
+RULE_FN(slice_concat) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_CONCATENATE) return NULL;
+    int64_t d = HLO_ATTR(x, dims)->dimensions.v[0], at = 0;
+    struct ranges s = HLO_ATTR(i, slice)->slice;
+    for (int k = 0; k < x->n_operands; k++) {
+        int64_t n = x->operands[k]->shape->dims[d];
+        if (s.v[d].start >= at && s.v[d].limit <= at + n && s.v[d].limit > s.v[d].start) {
+            struct range v[HLO_MAX_RANK];
+            memcpy(v, s.v, sizeof *v * (size_t)s.n);
+            v[d].start -= at;
+            v[d].limit -= at;
+            return hb_slice(&r->b, x->operands[k], v);
+        }
+        at += n;
+    }
+    return NULL;
+}
+RULE_FN(concat_slices) {
+    if (i->op != HLO_CONCATENATE || i->operands[0]->op != HLO_SLICE || i->n_operands < 2)
+        return NULL;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
+    const struct hlo_instr *first = i->operands[0];
+    struct range all[HLO_MAX_RANK];
+    memcpy(all, HLO_ATTR(first, slice)->slice.v, sizeof *all * (size_t)i->shape->rank);
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (x->op != HLO_SLICE || x->operands[0] != first->operands[0]) return NULL;
+        const struct range *v = HLO_ATTR(x, slice)->slice.v;
+        for (int e = 0; e < i->shape->rank; e++) {
+            bool next = e == d && k > 0;
+            if (v[e].stride != (e == d ? 1 : all[e].stride) ||
+                v[e].start != (next ? all[d].limit : all[e].start) ||
+                (e != d && v[e].limit != all[e].limit))
+                return NULL;
+        }
+        all[d].limit = v[d].limit;
+    }
+    return hb_slice(&r->b, first->operands[0], all);
+}
+RULE_FN(concat_concat) {
+    enum { MOST = 64 };
+    struct hlo_instr *in[MOST];
+    int n = 0;
+    bool found = false;
+    if (i->op != HLO_CONCATENATE) return NULL;
+    for (int k = 0; k < i->n_operands; k++) {
+        struct hlo_instr *x = i->operands[k];
+        bool nested = x->op == HLO_CONCATENATE && x->users.n == 1 &&
+                      HLO_ATTR(x, dims)->dimensions.v[0] == HLO_ATTR(i, dims)->dimensions.v[0];
+        int many = nested ? x->n_operands : 1;
+        if (n + many > MOST) return NULL;
+        for (int j = 0; j < many; j++)
+            in[n++] = nested ? x->operands[j] : x;
+        found |= nested;
+    }
+    return found ? hb_concat(&r->b, in, n, HLO_ATTR(i, dims)->dimensions.v[0]) : NULL;
+}
+RULE_FN(dynamic_slice_fixed) {
+    if (i->op != HLO_DYNAMIC_SLICE || i->n_operands != i->shape->rank + 1) return NULL;
+    struct range v[HLO_MAX_RANK];
+    const struct shape *s = i->operands[0]->shape;
+    for (int d = 0; d < s->rank; d++) {
+        const struct hlo_instr *at = i->operands[d + 1];
+        if (at->op != HLO_CONSTANT || at->shape->rank) return NULL;
+        int64_t n = i->shape->dims[d], start = lit_get_i64(at->literal, 0), most = s->dims[d] - n;
+        if (dtype_class(at->shape->dtype) == DC_UNSIGNED && start < 0) start = most; // above 2^63
+        start = start < 0 ? 0 : start > most ? most : start;
+        v[d] = (struct range){start, start + n, 1};
+    }
+    return hb_slice(&r->b, i->operands[0], v);
+}
+RULE_FN(update_all) {
+    UNUSED;
+    bool all =
+        i->op == HLO_DYNAMIC_UPDATE_SLICE && shape_same_dims(i->shape, i->operands[1]->shape);
+    return all ? i->operands[1] : NULL;
+}
+RULE_FN(pad_pad) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_PAD || x->op != HLO_PAD || x->users.n != 1) return NULL;
+    const struct hlo_instr *a = i->operands[1], *b = x->operands[1];
+    bool same = a == b || (a->op == HLO_CONSTANT && b->op == HLO_CONSTANT &&
+                           lit_equal(a->literal, b->literal));
+    struct pad_dim v[HLO_MAX_RANK];
+    const struct padding *p = &HLO_ATTR(i, pad)->padding, *q = &HLO_ATTR(x, pad)->padding;
+    for (int d = 0; d < p->n && same; d++) {
+        v[d] = (struct pad_dim){p->v[d].low + q->v[d].low, p->v[d].high + q->v[d].high,
+                                q->v[d].interior};
+        same = p->v[d].low >= 0 && p->v[d].high >= 0 && q->v[d].low >= 0 && q->v[d].high >= 0 &&
+               p->v[d].interior == 0;
+    }
+    return same ? hb_pad(&r->b, x->operands[0], i->operands[1], v) : NULL;
+}
+RULE_FN(pad_negative) {
+    if (i->op != HLO_PAD || !i->shape->rank) return NULL;
+    const struct padding *p = &HLO_ATTR(i, pad)->padding;
+    struct range v[HLO_MAX_RANK];
+    bool less = false;
+    for (int d = 0; d < p->n; d++) {
+        int64_t n = i->operands[0]->shape->dims[d];
+        if (p->v[d].low > 0 || p->v[d].high > 0 || p->v[d].interior ||
+            n + p->v[d].low + p->v[d].high < 0)
+            return NULL;
+        less |= p->v[d].low < 0 || p->v[d].high < 0;
+        v[d] = (struct range){-p->v[d].low, n + p->v[d].high, 1};
+    }
+    return less ? hb_slice(&r->b, i->operands[0], v) : NULL;
+}
+// dot gives [batch, left, right]: the transpose that gives [batch, right, left] is the dot of the
+// operands in the other order. Weights stay on the right, where libraries pack them.
+static bool is_weight(const struct hlo_instr *i) {
+    while (i->n_operands == 1)
+        i = i->operands[0];
+    return i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind != PARAM_INPUT);
+}
+RULE_FN(transpose_dot) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_DOT || x->users.n != 1 ||
+        (is_weight(x->operands[1]) && !is_weight(x->operands[0])))
+        return NULL;
+    const struct hlo_attr_dot *a = HLO_ATTR(x, dot);
+    struct i64s perm = HLO_ATTR(i, dims)->dimensions;
+    int nb = a->lhs_batch_dims.n,
+        left = x->operands[0]->shape->rank - nb - a->lhs_contracting_dims.n,
+        right = perm.n - nb - left;
+    for (int d = 0; d < perm.n; d++)
+        if (perm.v[d] != (d < nb ? d : d < nb + right ? d + left : d - right)) return NULL;
+    struct hlo_attr_dot swapped = {.lhs_batch_dims = a->rhs_batch_dims,
+                                   .rhs_batch_dims = a->lhs_batch_dims,
+                                   .lhs_contracting_dims = a->rhs_contracting_dims,
+                                   .rhs_contracting_dims = a->lhs_contracting_dims};
+    return hb_op(&r->b, HLO_DOT, i->shape, (hv[]){x->operands[1], x->operands[0]}, 2, &swapped);
+}
