@@ -74,7 +74,7 @@ $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
 # libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
 LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
-LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c)
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/onnx_external.c)
 LIBHLOD_LIBS := -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
 all: $(LIBHLOD)
 $(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "client/hlo.h"
+#include "client/onnx_external.h"
 
 struct watch {
     struct hlo *h;
@@ -53,17 +54,23 @@ int compile_model(struct hlo *h, const char *path, const char *query, json_t **o
                *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
                                                          : "application/octet-stream";
+    struct span *parts;
+    size_t n_parts;
+    status_t st = onnx_external_inline(&h->arena, path, &parts, &n_parts);
+    if (st) return fail_status(st);
     const char *url = arena_printf(&h->arena, "/v1/executables%s%s", query[0] ? "?" : "", query);
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "POST",
-                                                   .path = url,
-                                                   .content_type = type,
-                                                   .accept = "application/x-ndjson",
-                                                   .body_file = path,
-                                                   .on_bytes = on_bytes,
-                                                   .on_progress = upload_progress,
-                                                   .ctx = &w},
-                            &r);
+    st = http_send(h->http,
+                   &(struct http_request){.method = "POST",
+                                          .path = url,
+                                          .content_type = type,
+                                          .accept = "application/x-ndjson",
+                                          .parts = parts,
+                                          .n_parts = n_parts,
+                                          .body_file = n_parts ? NULL : path,
+                                          .on_bytes = on_bytes,
+                                          .on_progress = upload_progress,
+                                          .ctx = &w},
+                   &r);
     if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
     strbuf_done(&w.line);
     if (st) return fail_status(st);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/onnx_external.h"
 #include "client/wire.h"
 
 enum hlod_code hlod_open(const char *addr, struct hlod **out) {
@@ -164,7 +165,15 @@ enum hlod_code hlod_compile(struct hlod *h, const void *model, size_t model_byte
 enum hlod_code hlod_compile_file(struct hlod *h, const char *path,
                                  const struct hlod_compile_options *o,
                                  struct hlod_executable **out) {
-    return compile(h, &(struct wire_stream){.body_file = path}, NULL, o, out);
+    struct arena a = {0};
+    struct wire_stream w = {0};
+    struct span *parts;
+    status_t st = onnx_external_inline(&a, path, &parts, &w.n_parts);
+    w.parts = parts;
+    if (!w.n_parts) w.body_file = path;
+    enum hlod_code code = st ? wire_end(h, st) : compile(h, &w, NULL, o, out);
+    arena_done(&a);
+    return code;
 }
 enum hlod_code hlod_compile_digest(struct hlod *h, const char *model,
                                    const struct hlod_compile_options *o,

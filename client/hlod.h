@@ -163,7 +163,8 @@ struct hlod_executable {
 HLOD_API enum hlod_code hlod_compile(struct hlod *h, const void *model, size_t model_bytes,
                                      const struct hlod_compile_options *o,
                                      struct hlod_executable **out);
-// The same, streamed from a file. NOT_FOUND when there is none.
+// The same, streamed from a file; data files of an ONNX model (external data) are sent with it.
+// NOT_FOUND when there is none.
 HLOD_API enum hlod_code hlod_compile_file(struct hlod *h, const char *path,
                                           const struct hlod_compile_options *o,
                                           struct hlod_executable **out);
