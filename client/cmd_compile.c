@@ -291,6 +291,11 @@ int cmd_doctor(struct hlo *h) {
         printf("device     %s is %s, %.0f restarts\n", text_at(d, "name"), text_at(d, "state"),
                number_at(d, "restarts"));
     }
+    const char *filter = text_at(j, "workerFilter");
+    bool on = strcmp(filter, "on") == 0;
+    printf("filter     %s%s\n",
+           on ? "on: workers cannot open files or sockets or start programs" : filter,
+           on ? "" : ": a model that breaks into a worker can open files");
     json_decref(j);
     puts(ready ? "all well" : "no device is ready");
     return ready ? 0 : EXIT_BUSY;

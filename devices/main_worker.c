@@ -9,7 +9,7 @@
 #include "devices/worker.h"
 
 int main(int argc, char **argv) {
-    struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1};
+    struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
     for (int k = 1; k < argc; k++) {
         if (strncmp(argv[k], "--role=", 7) == 0)
             o.role = argv[k] + 7;
@@ -17,6 +17,8 @@ int main(int argc, char **argv) {
             o.device = argv[k] + 9;
         else if (strncmp(argv[k], "--name=", 7) == 0)
             o.name = argv[k] + 7;
+        else if (strcmp(argv[k], "--no-filter") == 0)
+            o.filter = false;
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
     }

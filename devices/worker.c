@@ -4,6 +4,7 @@
 #include "devices/worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "compiler/codegen/abi.h"
+#include "devices/sandbox.h"
 #include "devices/worker_calls.h"
 
 struct worker {
@@ -22,6 +24,8 @@ struct worker {
     pthread_cond_t more;
     struct call *first, *last, *running;
     bool closing;
+    int statm_fd;
+    char filter[256]; // "on", "off: why"
     _Atomic bool lost;
 };
 
@@ -92,6 +96,9 @@ status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob
 Hlod__Wire__Status *call_status(struct call *c, status_t st) {
     Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
     hlod__wire__status__init(s);
+    const char *refused;
+    if (st && sandbox_refused(&refused) > c->refused_before)
+        st = st_note(st, "the worker's filter refused the system call %s", refused);
     s->code = (int32_t)st_code(st);
     s->message = arena_strdup(&c->arena, st_message(st));
     s->reason = st_get_reason(st);
@@ -169,6 +176,8 @@ static void *run_thread(void *arg) {
         }
         pthread_mutex_unlock(&w->mutex);
         if (!c) return NULL;
+        const char *last;
+        c->refused_before = sandbox_refused(&last);
         ProtobufCMessage *reply = dispatch(w, c);
         if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
         if (c->device_lost) { // a new process has a new device; the loop thread sees the end
@@ -205,21 +214,25 @@ static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, u
     }
 }
 
-static int64_t rss_bytes(void) {
-    FILE *f = fopen("/proc/self/statm", "re");
-    long long pages = 0, resident = 0;
-    if (f) {
-        if (fscanf(f, "%lld %lld", &pages, &resident) != 2) resident = 0;
-        fclose(f);
-    }
-    return resident * sysconf(_SC_PAGESIZE);
+// By a descriptor that was opened before the filter.
+static int64_t rss_bytes(const struct worker *w) {
+    char text[128];
+    ssize_t n = pread(w->statm_fd, text, sizeof text - 1, 0);
+    struct str s = {text, n > 0 ? (size_t)n : 0}, field;
+    int64_t pages = 0;
+    str_cut(&s, ' ', &field);
+    str_cut(&s, ' ', &field);
+    return str_to_i64(field, &pages) ? pages * sysconf(_SC_PAGESIZE) : 0;
 }
 
 static void answer_stats(struct worker *w, uint64_t id) {
     Hlod__Wire__StatsReply r = HLOD__WIRE__STATS_REPLY__INIT;
     Hlod__Wire__Status ok = HLOD__WIRE__STATUS__INIT;
     r.status = &ok;
-    r.rss_bytes = rss_bytes();
+    r.rss_bytes = rss_bytes(w);
+    const char *last;
+    r.refused = sandbox_refused(&last);
+    r.last_refused = (char *)(uintptr_t)last;
     worker_residents(&r.resident_executables, &r.prepared_bytes);
     pthread_mutex_lock(&w->mutex);
     for (struct call *c = w->first; c; c = c->next)
@@ -279,6 +292,7 @@ static void say_hello(struct worker *w) {
     h.pid = (int32_t)getpid();
     h.build_id = (char *)(uintptr_t)compile_build_id();
     h.kernel_abi = HLOD_KERNEL_ABI;
+    h.filter = w->filter;
     h.n_formats = 2;
     h.formats = list;
     if (w->device_role) {
@@ -312,10 +326,22 @@ static status_t read_frames(struct worker *w) {
     return st;
 }
 
+// Without it a worker still works, and says so.
+static void enter_filter(struct worker *w) {
+    w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    status_t st = w->opt->filter ? sandbox_enter() : ST_OK;
+    snprintf(w->filter, sizeof w->filter, "%s%s", !w->opt->filter || st ? "off: " : "on",
+             st               ? st_message(st)
+             : w->opt->filter ? ""
+                              : "by option");
+    st_drop(st);
+}
+
 status_t worker_serve(const struct worker_options *o) {
     struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
     pthread_t thread;
     if (w.device_role) RETURN_IF_ERR(dev_open(o->device, &w.dev));
+    enter_filter(&w);
     pthread_mutex_init(&w.mutex, NULL);
     pthread_mutex_init(&w.sending, NULL);
     pthread_cond_init(&w.more, NULL);

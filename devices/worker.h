@@ -4,12 +4,15 @@
 // device. Roles: "compile" (INGEST, COMPILE, INSPECT; no resident state) and "device" (LOAD,
 // PREPARE, RUN, UNLOAD).
 #pragma once
+#include <stdbool.h>
+
 #include "base/status.h"
 struct worker_options {
     const char *role;
     const char *device; // spec: KIND[:OPTIONS], see device.h
     const char *name;   // "cpu:0": how the daemon calls it
     int fd;
+    bool filter; // enter the system call filter (devices/sandbox.h)
 };
 // Serves until the daemon closes the socket. Returns what ended it otherwise.
 status_t worker_serve(const struct worker_options *o) MUST_CHECK;

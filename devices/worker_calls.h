@@ -21,7 +21,8 @@ struct call {
     int reply_fds[4];                // closed after sending
     int n_reply_fds;
     struct worker *worker;
-    bool device_lost; // the reply is the last thing this process does
+    int64_t refused_before; // system calls, when it began
+    bool device_lost;       // the reply is the last thing this process does
 };
 // Bytes of a blob: inline, or mapped read-only until the call ends.
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;

@@ -61,6 +61,7 @@ struct worker {
     int places_taken, restarts;
     int64_t rss_bytes, prepared_bytes;
     int32_t resident;
+    int64_t refused; // system calls, of this life
     struct warm warm;
 };
 struct pool {
@@ -126,6 +127,7 @@ static void lose(struct worker *w, const char *why) {
     warm_done(&w->warm);
     w->rss_bytes = w->prepared_bytes = 0;
     w->resident = 0;
+    w->refused = 0;
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
     w->out.n = 0;
@@ -180,11 +182,12 @@ static void on_timer(void *arg) {
 
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
-    char role[32], device[512], name[64], fd[16] = "--fd=3";
+    char role[32], device[512], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
     snprintf(role, sizeof role, "--role=%s", role_name(w));
     snprintf(device, sizeof device, "--device=%s", w->spec);
     snprintf(name, sizeof name, "--name=%s", w->name);
-    char *args[] = {(char *)p->cfg.worker_path, role, device, name, fd, NULL};
+    char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd,
+                    p->cfg.filter ? NULL : filter, NULL};
     uv_stdio_container_t io[4] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = 2},
@@ -252,6 +255,8 @@ static void on_hello(struct worker *w, const struct frame *f) {
               "worker=%d role=%s pid=%d device=%s target=\"%s\" start_ms=%.1f", w->index,
               role_name(w), w->pid, h->device_name, h->target_id,
               (double)(w->ready_ns - w->started_ns) / 1e6);
+    if (w->pool->cfg.filter && strcmp(h->filter, "on") != 0)
+        log_event(LOG_WARN, "worker.filter", "worker=%d state=\"%s\"", w->index, h->filter);
     loop_timer_start(w->timer, HEALTH_EVERY_MS);
     changed(w->pool);
 }
@@ -268,6 +273,13 @@ static void on_stats(struct worker *w, const struct frame *f) {
     w->rss_bytes = s->rss_bytes;
     w->resident = s->resident_executables;
     w->prepared_bytes = s->prepared_bytes;
+    if (s->refused > w->refused) {
+        log_event(LOG_WARN, "worker.refused", "worker=%d role=%s pid=%d calls=%lld last=%s",
+                  w->index, role_name(w), w->pid, (long long)(s->refused - w->refused),
+                  s->last_refused);
+        metric_add(M_WORKER_REFUSED, s->refused - w->refused);
+        w->refused = s->refused;
+    }
     hlod__wire__stats_reply__free_unpacked(s, NULL);
 }
 
@@ -470,6 +482,13 @@ struct worker *pool_worker(struct pool *p, int i) {
 }
 struct warm *worker_warm(struct worker *w) {
     return &w->warm;
+}
+const char *pool_filter(const struct pool *p) {
+    for (int i = 0; i < p->n; i++) {
+        const Hlod__Wire__Hello *h = p->w[i].hello;
+        if (h && strcmp(h->filter, "on") != 0) return *h->filter ? h->filter : "off: not said";
+    }
+    return "on";
 }
 bool worker_ready(const struct worker *w) {
     return w->state == W_READY;

@@ -20,6 +20,7 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
+    bool filter;      // system call filter in the workers
     int device_calls; // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
     void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
@@ -36,6 +37,9 @@ struct worker *pool_worker(struct pool *p, int i);
 // The state for place_choose, except has_executable and has_prepared.
 struct place_worker pool_place(const struct worker *w);
 struct warm *worker_warm(struct worker *w);
+// "on" when every worker that has said hello has its system call filter; else "off: why" of the
+// first that has not. Borrowed.
+const char *pool_filter(const struct pool *p);
 bool worker_ready(const struct worker *w);
 // What the last handshake said; fields stay from the last life while it restarts. NULL before the
 // first.

@@ -16,6 +16,7 @@ void api_devices(struct call *c) {
         worker_describe(pool_worker(p, i), d);
         m.devices[m.n_devices++] = d;
     }
+    m.worker_filter = (char *)pool_filter(p);
     call_finish(c, &m.base, ST_OK);
 }
 

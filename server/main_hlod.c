@@ -137,6 +137,7 @@ static status_t start(struct daemon *d) {
                                        .devices = devices.v,
                                        .n_devices = (int)devices.n,
                                        .n_compile = (int)c->compile_workers,
+                                       .filter = c->worker_filter,
                                        .device_calls = (int)c->device_calls},
                               .max_queue = (int32_t)c->max_queue,
                               .default_timeout_ms = c->timeout_ms,
@@ -162,6 +163,11 @@ static status_t start(struct daemon *d) {
         d->sig[i].data = d;
         uv_signal_start(&d->sig[i], on_signal, signals[i]);
     }
+    if (!c->worker_filter)
+        log_event(
+            LOG_WARN, "server.filter",
+            "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
+            "files\"");
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
               http_port(d->http), dir, api_version_text());
     return write_port(c->port_file, host, http_port(d->http));

@@ -30,6 +30,8 @@ static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 static status_t ensure_engine(void) {
     if (engine) return ST_OK;
+    // It would look for a profiler's library at the first generated code: a search over the disk.
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
     if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
         return st_new(ST_INTERNAL, "oneDNN does not start");

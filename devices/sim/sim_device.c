@@ -10,8 +10,11 @@
 //     sim:hang=prepare  sim:oom=load  sim:lose=run@2  sim:crash=open
 //
 // Faults: crash ends the process by a signal, hang never returns and does not look at cancel, oom
-// answers RESOURCE_EXHAUSTED, lose makes the device UNAVAILABLE from then on. Without @N a fault
-// happens every time.
+// answers RESOURCE_EXHAUSTED, lose makes the device UNAVAILABLE from then on, escape opens a file
+// that is none of its business, as broken-in code would, and fails where that is refused. Without
+// @N a fault happens every time.
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,9 +26,9 @@
 #include "proto/hlod.pb-c.h"
 
 enum sim_step { STEP_NONE, STEP_OPEN, STEP_LOAD, STEP_PREPARE, STEP_RUN, STEP_COUNT };
-enum sim_fault { FAULT_CRASH, FAULT_HANG, FAULT_OOM, FAULT_LOSE, FAULT_COUNT };
+enum sim_fault { FAULT_CRASH, FAULT_HANG, FAULT_OOM, FAULT_LOSE, FAULT_ESCAPE, FAULT_COUNT };
 static const char *const step_names[STEP_COUNT] = {"", "open", "load", "prepare", "run"};
-static const char *const fault_names[FAULT_COUNT] = {"crash", "hang", "oom", "lose"};
+static const char *const fault_names[FAULT_COUNT] = {"crash", "hang", "oom", "lose", "escape"};
 
 struct sim_trigger {
     enum sim_step step;
@@ -107,7 +110,7 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
                   known ? "option " STR_FMT " cannot be '" STR_FMT "'"
                         : "no option " STR_FMT "=" STR_FMT
                           "; there are latency_us, load_us, prepare_us, memory, clock, crash, "
-                          "hang, oom, lose",
+                          "hang, oom, lose, escape",
                   STR_ARG(key), STR_ARG(value));
 }
 
@@ -156,6 +159,11 @@ static status_t begin(struct sim_device *d, enum sim_step step) {
     if (strikes(d, FAULT_OOM, step))
         return st_reason(st_new(ST_RESOURCE_EXHAUSTED, "no device memory (a simulated fault)"),
                          HLOD__V1__REASON__REASON_DEVICE_MEMORY);
+    if (strikes(d, FAULT_ESCAPE, step)) {
+        int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+        if (fd < 0) return st_errno(errno, "the simulated escape");
+        close(fd);
+    }
     return ST_OK;
 }
 

@@ -231,6 +231,38 @@ def killed_under_load(d):
     until("both back", 5, lambda: all(x["state"] in ("ready", "busy") for x in devices(d)))
     good(run(d, m))
 
+def kernel_filter(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return [line.split()[1] for line in f if line.startswith("Seccomp:")][0]
+
+def workers(d):
+    """Process ids by role, from the log."""
+    return {role: int(p) for role, p in re.findall(r"ev=worker\.ready worker=\d+ role=(\w+) pid=(\d+)", d.logs())}
+
+def no_escape(d):
+    """sim:escape=run@2
+    A worker cannot open a file: the run fails with the system call's name, the daemon logs it, and the next run is served by the same process."""
+    m = put(d)
+    good(run(d, m))
+    if d.json("GET", "/v1/devices")[1]["workerFilter"] != "on":
+        assert "anitizer" in d.json("GET", "/v1/devices")[1]["workerFilter"]
+        return
+    assert {kernel_filter(p) for p in workers(d).values()} == {"2"} and len(workers(d)) == 2, workers(d)
+    first = device(d, "sim:0")["workerPid"]
+    status, r = run(d, m)
+    assert status == 403 and "openat" in r["message"] and "filter" in r["message"], r
+    good(run(d, m))
+    assert device(d, "sim:0")["workerPid"] == first
+    until("in the log", 3, lambda: re.search(r"ev=worker\.refused .*last=openat", d.logs()))
+
+def filter_off(d):
+    """sim:escape=run --worker-filter=false
+    Without the filter the same device opens its file, and everybody is told that it is off."""
+    good(run(d, put(d)))
+    assert {kernel_filter(p) for p in workers(d).values()} == {"0"}
+    assert d.json("GET", "/v1/devices")[1]["workerFilter"].startswith("off: by option")
+    assert "lvl=warn ev=server.filter" in d.logs()
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--hlod", required=True)
@@ -238,12 +270,12 @@ def main():
     a.add_argument("names", nargs="*")
     o = a.parse_args()
     scenarios = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
-                 two_devices, kinds_side_by_side, killed_under_load]
+                 two_devices, kinds_side_by_side, killed_under_load, no_escape, filter_off]
     failed = 0
     chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
     for s in chosen:
         start = time.monotonic()
-        d = Daemon(o.hlod, o.worker, args=["--device", s.__doc__.split("\n")[0].strip()], ready=s is not never_starts)
+        d = Daemon(o.hlod, o.worker, args=["--device", *s.__doc__.split("\n")[0].split()], ready=s is not never_starts)
         try:
             s(d)
             assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
