@@ -31,6 +31,7 @@ enum {
 #define LOWER_Y(e) hlo_lower_##e
 #define LOWER_E(e) hlo_lower_##e
 #define LOWER_N(e) NULL
+#define LOWER_W(e) NULL // no element of it alone: kernel/lower.c has the rule
 
 static const struct hlo_op_info table[HLO_OP_COUNT] = {
 #define OP(e, text, arity, traits, attrs, rule, evals, lowers)                                     \

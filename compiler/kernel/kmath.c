@@ -247,6 +247,16 @@ static struct kir_val *pred_fn(struct kir *k, enum kfn fn, struct kir_val *x, st
         return NULL;
     }
 }
+struct kir_val *kmath_total_order(struct kir *k, struct kir_val *x) {
+    if (!dtype_is_float(x->type)) return x;
+    enum dtype t = x->type == DT_F64 ? DT_S64 : DT_S32;
+    struct kir_val *b = kir_bits(k, t, x);
+    struct kir_val *sign = kir_op(k, K_SHR, b, kir_int(k, t, t == DT_S64 ? 63 : 31), NULL);
+    struct kir_val *low =
+        kir_op(k, K_AND, sign, kir_int(k, t, t == DT_S64 ? INT64_MAX : INT32_MAX), NULL);
+    return kir_op(k, K_XOR, b, low, NULL);
+}
+
 struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
                       struct kir_val *y) {
     struct kir_val *r;

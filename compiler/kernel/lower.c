@@ -5,6 +5,7 @@
 #include "compiler/kernel/lower.h"
 
 #include "compiler/kernel/lower_priv.h"
+#include "compiler/ops/lower_rules.h"
 
 enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096 };
 
@@ -521,6 +522,48 @@ static status_t outputs_of(struct lower *lw, const struct hlo_instr *root, struc
     return ST_OK;
 }
 
+// ---- kernels with loops of their own
+
+typedef status_t (*whole_fn)(struct lower *lw, const struct hlo_instr *i);
+#define WHOLE_Y(e) NULL
+#define WHOLE_E(e) NULL
+#define WHOLE_N(e) NULL
+#define WHOLE_W(e) hlo_whole_##e
+static const whole_fn whole_rules[HLO_OP_COUNT] = {
+#define OP(e, text, arity, traits, attrs, rule, evals, lowers) [HLO_##e] = WHOLE_##lowers(e),
+#include "compiler/ir/ops.def"
+#undef OP
+};
+
+void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,
+               struct kir_val *v) {
+    const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
+    kir_store(&lw->k, lw->k.fn->n_in + r, s->dtype, lower_offset(lw, s, index), v);
+}
+struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
+                          struct kir_val *const *index) {
+    const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
+    return kir_load(&lw->k, lw->k.fn->n_in + r, s->dtype, lower_offset(lw, s, index), KF_PINNED);
+}
+int64_t lower_take_scratch(struct lower *lw, enum dtype t, int64_t n) {
+    return lower_scratch(lw, t, n);
+}
+
+static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
+    int n_in = i->n_operands, n_out = shape_leaves(i->shape);
+    for (int r = 0; r < n_out; r++) {
+        struct shape_phys p;
+        shape_physical(shape_leaf(i->shape, r), &p);
+        if (p.padded) return lower_no(lw, "a padded result");
+    }
+    kir_init(&lw->k, lw->arena, n_in, n_in + n_out);
+    RETURN_IF_ERR(whole_rules[i->op](lw, i));
+    if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
+    kir_sweep(&lw->k);
+    lw->k.fn->scratch_bytes = lw->scratch;
+    return ST_OK;
+}
+
 static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     const struct hlo_instr *root = i;
     struct outputs o;
@@ -541,6 +584,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         for (int n = i->n_operands - 1; n >= 0; n--)
             pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
     }
+    if (whole_rules[i->op]) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
     return build_until_stable(lw, &o, first, i->n_operands);
 }

@@ -77,6 +77,14 @@ static inline uint8_t lower_contract(const struct lower *lw) {
     return lw->prec == PRECISION_STRICT ? 0 : KF_CONTRACT;
 }
 
+// For rules of whole kernels: result r at a logical index (read again only what was put), scratch
+// of a thread: byte offset of n elements.
+void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,
+               struct kir_val *v);
+struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
+                          struct kir_val *const *index);
+int64_t lower_take_scratch(struct lower *lw, enum dtype t, int64_t n);
+
 // A fold: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over r),
 // or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
 // scratch.
@@ -141,6 +149,8 @@ enum kfn {
     KFN_COMPLEX,
     KFN_NONE, // not lowered
 };
+// Integer that orders as IEEE 754 totalOrder does; integers as they are.
+struct kir_val *kmath_total_order(struct kir *k, struct kir_val *x);
 // NULL when not defined for the type. The result is rounded to t (small floats, s4, u4).
 struct kir_val *kmath(struct lower *lw, enum kfn fn, enum dtype t, struct kir_val *x,
                       struct kir_val *y);

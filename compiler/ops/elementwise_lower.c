@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering of elementwise operations: rows of elementwise.def call kmath; compare, select, clamp,
 // convert and copy are written out.
+#include <math.h>
+
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower_rules.h"
 
@@ -31,15 +33,6 @@ LOWER(CONVERT) {
     return ST_OK;
 }
 
-// Bits of a float as an integer that orders like total order.
-static struct kir_val *total_order(struct kir *k, struct kir_val *x) {
-    enum dtype t = x->type == DT_F64 ? DT_S64 : DT_S32;
-    struct kir_val *b = kir_bits(k, t, x);
-    struct kir_val *sign = kir_op(k, K_SHR, b, kir_int(k, t, t == DT_S64 ? 63 : 31), NULL);
-    struct kir_val *low =
-        kir_op(k, K_AND, sign, kir_int(k, t, t == DT_S64 ? INT64_MAX : INT32_MAX), NULL);
-    return kir_op(k, K_XOR, b, low, NULL);
-}
 LOWER(COMPARE) {
     const struct hlo_attr_compare *a = HLO_ATTR(i, compare);
     struct kir *k = &lw->k;
@@ -53,9 +46,9 @@ LOWER(COMPARE) {
                       kir_cmp(k, a->direction, kir_im(k, x), kir_im(k, y)), NULL);
         return ST_OK;
     }
-    if (a->type == CMPT_TOTALORDER && dtype_is_float(x->type)) {
-        x = total_order(k, x);
-        y = total_order(k, y);
+    if (a->type == CMPT_TOTALORDER) {
+        x = kmath_total_order(k, x);
+        y = kmath_total_order(k, y);
     }
     *out = kir_cmp(k, a->direction, x, y);
     return ST_OK;
@@ -82,6 +75,72 @@ LOWER(CLAMP) {
     x = kmath(lw, KFN_MAX, i->shape->dtype, x, lo);
     *out = x ? kmath(lw, KFN_MIN, i->shape->dtype, x, hi) : NULL;
     return *out ? ST_OK : lower_no(lw, "a clamp of this type");
+}
+// Types of one width whose values carry their bits: f16 does not.
+LOWER(BITCAST_CONVERT) {
+    enum dtype to = i->shape->dtype, from = i->operands[0]->shape->dtype;
+    struct kir *k = &lw->k;
+    bool plain = dtype_bits(to) == dtype_bits(from) && dtype_bits(to) >= 8 && to != DT_F16 &&
+                 from != DT_F16 && !dtype_is_complex(to) && !dtype_is_complex(from) &&
+                 to != DT_PRED && from != DT_PRED;
+    if (!plain) return lower_no(lw, "a bitcast-convert of these types");
+    RETURN_IF_ERR(lower_operand(lw, i, 0, index, out));
+    struct kir_val *v = *out;
+    if (kir_is_f8(from)) v = kir_encode8(k, from, v);
+    if (from == DT_BF16)
+        v = kir_cast(k, DT_U16,
+                     kir_op(k, K_SHR, kir_bits(k, DT_U32, v), kir_int(k, DT_U32, 16), NULL));
+    if (kir_is_f8(to))
+        v = kir_decode8(k, to, kir_bits(k, DT_U8, v));
+    else if (to == DT_BF16)
+        v = kir_bits(k, DT_F32,
+                     kir_op(k, K_SHL, kir_cast(k, DT_U32, kir_bits(k, DT_U16, v)),
+                            kir_int(k, DT_U32, 16), NULL));
+    else
+        v = kir_bits(k, to, v);
+    *out = v;
+    return ST_OK;
+}
+// Away from zero with the probability of the fraction, where the random bits read as a fraction lie
+// below it.
+LOWER(STOCHASTIC_CONVERT) {
+    struct kir *k = &lw->k;
+    struct kir_val *v, *r;
+    enum dtype bits = i->operands[1]->shape->dtype, t = DT_F64;
+    RETURN_IF_ERR(lower_operand(lw, i, 0, index, &v));
+    RETURN_IF_ERR(lower_operand(lw, i, 1, index, &r));
+    if (!dtype_is_int(i->shape->dtype) || !dtype_is_float(v->type) ||
+        dtype_class(bits) != DC_UNSIGNED)
+        return lower_no(lw, "a stochastic-convert of these types");
+    v = kir_cast(k, t, v);
+    r = kir_op(k, K_MUL, kir_cast(k, t, r), kir_f(k, t, ldexp(1, -dtype_bits(bits))), NULL);
+    struct kir_val *a = kir_op(k, K_ABS, v, NULL, NULL), *whole = kir_op(k, K_FLOOR, a, NULL, NULL);
+    struct kir_val *up = kir_op(k, K_ADD, whole, kir_f(k, t, 1), NULL);
+    struct kir_val *away = kir_cmp(k, CMP_LT, r, kir_op(k, K_SUB, a, whole, NULL));
+    struct kir_val *moved = kir_op(k, K_COPYSIGN, kir_select(k, away, up, a), v, NULL);
+    *out = kmath_convert(lw, i->shape->dtype, t, moved);
+    return ST_OK;
+}
+static struct kir_val *index_scalar(struct lower *lw, enum dtype t, int64_t v) {
+    return kir_int(&lw->k, kir_type(t), v);
+}
+LOWER(PARTITION_ID) { // one participant
+    (void)index;
+    *out = index_scalar(lw, i->shape->dtype, 0);
+    return ST_OK;
+}
+LOWER(REPLICA_ID) {
+    (void)index;
+    *out = index_scalar(lw, i->shape->dtype, 0);
+    return ST_OK;
+}
+LOWER(GET_DIMENSION_SIZE) {
+    const struct shape *s = i->operands[0]->shape;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
+    (void)index;
+    if (s->dynamic && s->dynamic[d]) return lower_no(lw, "a dynamic dimension");
+    *out = index_scalar(lw, i->shape->dtype, s->dims[d]);
+    return ST_OK;
 }
 LOWER(REDUCE_PRECISION) {
     const struct hlo_attr_redprec *a = HLO_ATTR(i, redprec);
