@@ -24,6 +24,13 @@ PARTS(csin)
 PARTS(ccos)
 PARTS(ctan)
 PARTS(ctanh)
+PARTS(cacos)
+PARTS(cacosh)
+PARTS(casin)
+PARTS(casinh)
+PARTS(catanh)
+PARTS(ccosh)
+PARTS(csinh)
 static double hlod_cdiv_re(double a, double b, double c, double d) {
     return creal(z(a, b) / z(c, d));
 }
@@ -48,6 +55,13 @@ static double hlod_cpow_im(double a, double b, double c, double d) {
 #define hlod_cos   cos
 #define hlod_tan   tan
 #define hlod_cbrt  cbrt
+#define hlod_acos  acos
+#define hlod_acosh acosh
+#define hlod_asin  asin
+#define hlod_asinh asinh
+#define hlod_atanh atanh
+#define hlod_cosh  cosh
+#define hlod_sinh  sinh
 #define hlod_hypot hypot
 #define hlod_pow   pow
 #define hlod_atan2 atan2

@@ -28,9 +28,9 @@ static void init_native(void) {
 }
 
 static status_t define_symbols(LLVMOrcLLJITRef jit, LLVMOrcJITDylibRef lib) {
-    LLVMOrcCSymbolMapPair pairs[64];
+    LLVMOrcCSymbolMapPair pairs[96];
     size_t n = 0;
-    for (const struct code_symbol *s = code_symbols; s->name && n < 64; s++)
+    for (const struct code_symbol *s = code_symbols; s->name && n < 96; s++)
         pairs[n++] = (LLVMOrcCSymbolMapPair){
             LLVMOrcLLJITMangleAndIntern(jit, s->name),
             {(LLVMOrcExecutorAddress)(uintptr_t)s->fn,

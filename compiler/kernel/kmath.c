@@ -168,6 +168,36 @@ static struct kir_val *int_power(struct lower *lw, struct kir_val *x, struct kir
         kir_select(k, kir_cmp(k, CMP_EQ, x, minus), kir_select(k, odd_y, minus, one), zero));
     return kir_select(k, kir_cmp(k, CMP_LT, y, zero), inverse, r);
 }
+// The upper half of the product: in twice the width, or of 64 bits from products of halves.
+static struct kir_val *high_product(struct kir *k, enum dtype st, struct kir_val *x,
+                                    struct kir_val *y) {
+    enum dtype t = x->type;
+    bool s = dtype_class(t) == DC_SIGNED;
+    int w = dtype_bits(st);
+    if (w < 64) {
+        enum dtype d = s ? DT_S64 : DT_U64;
+        struct kir_val *p = kir_op(k, K_MUL, kir_cast(k, d, x), kir_cast(k, d, y), NULL);
+        return kir_cast(k, t, kir_op(k, K_SHR, p, kir_int(k, d, w), NULL));
+    }
+    enum dtype u = DT_U64;
+    struct kir_val *h = kir_int(k, u, 32), *low = kir_int(k, u, 0xffffffff);
+    struct kir_val *a = kir_bits(k, u, x), *b = kir_bits(k, u, y);
+    struct kir_val *a0 = kir_op(k, K_AND, a, low, NULL), *a1 = kir_op(k, K_SHR, a, h, NULL),
+                   *b0 = kir_op(k, K_AND, b, low, NULL), *b1 = kir_op(k, K_SHR, b, h, NULL);
+    struct kir_val *m = kir_op(k, K_ADD, kir_op(k, K_MUL, a1, b0, NULL),
+                               kir_op(k, K_SHR, kir_op(k, K_MUL, a0, b0, NULL), h, NULL), NULL);
+    struct kir_val *n =
+        kir_op(k, K_ADD, kir_op(k, K_MUL, a0, b1, NULL), kir_op(k, K_AND, m, low, NULL), NULL);
+    struct kir_val *r =
+        kir_op(k, K_ADD, kir_op(k, K_MUL, a1, b1, NULL), kir_op(k, K_SHR, m, h, NULL), NULL);
+    r = kir_op(k, K_ADD, r, kir_op(k, K_SHR, n, h, NULL), NULL);
+    if (s) { // less the other factor for each negative one
+        struct kir_val *zero = kir_int(k, t, 0), *nil = kir_int(k, u, 0);
+        r = kir_op(k, K_SUB, r, kir_select(k, kir_cmp(k, CMP_LT, x, zero), b, nil), NULL);
+        r = kir_op(k, K_SUB, r, kir_select(k, kir_cmp(k, CMP_LT, y, zero), a, nil), NULL);
+    }
+    return kir_bits(k, t, r);
+}
 // Counts bits; of the lower four where the type has four.
 static struct kir_val *few_bits(struct kir *k, enum dtype st, enum kop op, struct kir_val *x) {
     enum dtype t = x->type;
@@ -217,6 +247,8 @@ static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, stru
         return int_divide(k, K_REM, x, y);
     case KFN_POW:
         return int_power(lw, x, y);
+    case KFN_MULHI:
+        return high_product(k, st, x, y);
     case KFN_SHL:
     case KFN_ASHR:
     case KFN_LSHR:

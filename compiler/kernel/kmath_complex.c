@@ -98,6 +98,20 @@ V kmath_complex(struct lower *lw, enum kfn fn, V x, V y) {
         return call(k, KLIBM_CTAN_RE, x, NULL);
     case KFN_TANH:
         return call(k, KLIBM_CTANH_RE, x, NULL);
+    case KFN_ACOS:
+        return call(k, KLIBM_CACOS_RE, x, NULL);
+    case KFN_ACOSH:
+        return call(k, KLIBM_CACOSH_RE, x, NULL);
+    case KFN_ASIN:
+        return call(k, KLIBM_CASIN_RE, x, NULL);
+    case KFN_ASINH:
+        return call(k, KLIBM_CASINH_RE, x, NULL);
+    case KFN_ATANH:
+        return call(k, KLIBM_CATANH_RE, x, NULL);
+    case KFN_COSH:
+        return call(k, KLIBM_CCOSH_RE, x, NULL);
+    case KFN_SINH:
+        return call(k, KLIBM_CSINH_RE, x, NULL);
     default: {
         V r = composed(k, fn, widen(k, x));
         return r ? narrow(k, t, r) : NULL;

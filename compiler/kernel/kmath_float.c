@@ -296,6 +296,14 @@ struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct 
         return atan2_32(k, x, y);
     case KFN_REM:
         return kir_cast(k, DT_F32, kir_call(k, KLIBM_FMOD, wide(k, x), wide(k, y))); // exact in f64
+    case KFN_ACOS:
+    case KFN_ACOSH:
+    case KFN_ASIN:
+    case KFN_ASINH:
+    case KFN_ATANH:
+    case KFN_COSH:
+    case KFN_SINH: // rare: libm's, rounded once
+        return kir_cast(k, DT_F32, kmath_f64(k, fn, wide(k, x), NULL));
     default:
         return NULL;
     }
@@ -330,6 +338,20 @@ struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct 
         return kir_call(k, KLIBM_TAN, x, NULL);
     case KFN_ATAN2:
         return kir_call(k, KLIBM_ATAN2, x, y);
+    case KFN_ACOS:
+        return kir_call(k, KLIBM_ACOS, x, NULL);
+    case KFN_ACOSH:
+        return kir_call(k, KLIBM_ACOSH, x, NULL);
+    case KFN_ASIN:
+        return kir_call(k, KLIBM_ASIN, x, NULL);
+    case KFN_ASINH:
+        return kir_call(k, KLIBM_ASINH, x, NULL);
+    case KFN_ATANH:
+        return kir_call(k, KLIBM_ATANH, x, NULL);
+    case KFN_COSH:
+        return kir_call(k, KLIBM_COSH, x, NULL);
+    case KFN_SINH:
+        return kir_call(k, KLIBM_SINH, x, NULL);
     case KFN_REM:
         return kir_call(k, KLIBM_FMOD, x, y);
     default:

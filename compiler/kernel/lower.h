@@ -106,6 +106,14 @@ status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *cons
 // kmath.c: the functions of elementwise.def's kir column on values of storage type t.
 enum kfn {
     KFN_ABS,
+    KFN_ACOS,
+    KFN_ACOSH,
+    KFN_ASIN,
+    KFN_ASINH,
+    KFN_ATANH,
+    KFN_COSH,
+    KFN_SINH,
+    KFN_MULHI,
     KFN_CBRT,
     KFN_CEIL,
     KFN_CLZ,
@@ -147,7 +155,6 @@ enum kfn {
     KFN_SUB,
     KFN_XOR,
     KFN_COMPLEX,
-    KFN_NONE, // not lowered
 };
 // Integer that orders as IEEE 754 totalOrder does; integers as they are.
 struct kir_val *kmath_total_order(struct kir *k, struct kir_val *x);
