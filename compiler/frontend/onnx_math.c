@@ -74,21 +74,6 @@ ONNX(where) {
     hb_numpy_pair(&c->b, &x, &y);
     out_val(c, 0, hb_select(&c->b, p, x, y));
 }
-ONNX(cast) {
-    static const struct {
-        const char *name;
-        enum dtype t;
-    } old[] = {{"FLOAT", DT_F32}, {"INT64", DT_S64},   {"INT32", DT_S32}, {"DOUBLE", DT_F64},
-               {"BOOL", DT_PRED}, {"FLOAT16", DT_F16}, {"UINT8", DT_U8},  {"INT8", DT_S8}};
-    struct str name = at_str(c, "to", "");
-    enum dtype t = dtype_from_onnx((int)at_int(c, "to", 0));
-    for (size_t k = 0; k < sizeof old / sizeof old[0]; k++)
-        if (str_is(name, old[k].name)) t = old[k].t;
-    if (t == DT_INVALID)
-        fail(c, "element type %lld is not supported", (long long)at_int(c, "to", 0));
-    else
-        out_val(c, 0, hb_convert(&c->b, in_val(c, 0), t));
-}
 ONNX(isnan) {
     hv x = in_val(c, 0);
     out_val(c, 0, hb_compare(&c->b, x, x, CMP_NE));

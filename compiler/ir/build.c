@@ -176,13 +176,7 @@ hv hb_reverse(struct hb *b, hv x, const int64_t *dims, int n) {
 
 // ---- reductions and contractions
 
-struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dtype t) {
-    char name[64];
-    snprintf(name, sizeof name, "%s_%s", hlo_op_name(op), dtype_name(t));
-    HLO_EACH_COMPUTATION(c, m)
-    if (strcmp(c->name, name) == 0 && c->params.n == 2 && c->root->op == op &&
-        c->root->shape->dtype == t)
-        return c;
+struct hlo_computation *hb_callee(struct hlo_module *m, const char *name) {
     struct hlo_computation *c = hlo_computation_add(m, name);
     if (c->prev && m->entry) { // callees stand before callers: move to the front
         c->prev->next = NULL;
@@ -192,6 +186,16 @@ struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dt
         m->first->prev = c;
         m->first = c;
     }
+    return c;
+}
+struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dtype t) {
+    char name[64];
+    snprintf(name, sizeof name, "%s_%s", hlo_op_name(op), dtype_name(t));
+    HLO_EACH_COMPUTATION(c, m)
+    if (strcmp(c->name, name) == 0 && c->params.n == 2 && c->root->op == op &&
+        c->root->shape->dtype == t)
+        return c;
+    struct hlo_computation *c = hb_callee(m, name);
     const struct shape *s = shape_scalar(m->arena, t);
     hv in[2] = {hlo_add_param(c, 0, s, "x"), hlo_add_param(c, 1, s, "y")}, out = NULL;
     status_t st = hlo_add_instr(c, op, NULL, in, 2, NULL, NULL, 0, &out);

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// onnx_tools: formulas that several operator families share. All build through c->b, whose errors
+// are sticky; none needs its result checked. Axes are valid and non-negative here (axis_of).
+#pragma once
+#include "compiler/frontend/onnx_lower.h"
+
+hv add_k(struct onnx_ctx *c, hv x, double k);  // x + k
+hv mul_k(struct onnx_ctx *c, hv x, double k);  // x * k
+hv scalar_in(struct onnx_ctx *c, size_t k);    // input k, which has one element, as a scalar
+hv spread(struct onnx_ctx *c, hv scalar, const struct shape *like); // a scalar over like's dims
+hv along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis);
+hv index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis); // iota
+hv lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank);
+hv lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank);
+hv part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to); // slice of one axis
+hv row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k);                 // part without the axis
+hv add_axis(struct onnx_ctx *c, hv x, int64_t axis);                       // a dimension of 1
+hv swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q);
+hv pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value);
+hv wrapped(struct onnx_ctx *c, hv idx, int64_t size); // negative indices count from the end
+// x[..., idx, ...] along an axis (idx within bounds); the result has idx's dims in place of the axis.
+hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
+// The elements of x at positions idx[..., n]: component j indexes dimension j of the first n; the
+// dimensions behind them are taken whole. No component is negative; what is out of bounds clamps.
+hv take_points(struct onnx_ctx *c, hv x, hv idx, int n);
+// x with upd put (op HLO_COPY) or combined (add, multiply, maximum, minimum) at idx[..., n].
+hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op);
+// Index vectors [dims(idx)..., rank]: idx along `axis`, the position itself along the others.
+hv element_points(struct onnx_ctx *c, hv idx, int64_t axis);
+hv stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n]
+hv mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
+hv and_(struct onnx_ctx *c, hv x, hv y);
+hv within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
+double lowest_of(enum dtype t);  // the identity of max
+double highest_of(enum dtype t); // the identity of min
+enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
+// Into an 8-bit float, what is out of range becomes the largest finite value if asked.
+hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
+// The functions of RNN cells and of operators of the same name.
+hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);
