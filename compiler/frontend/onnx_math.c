@@ -265,31 +265,6 @@ ONNX(softmax) {
         out_val(c, 0, hb_div(b, e, back_to(c, s, x->shape, axes, n)));
 }
 
-ONNX(layernorm) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    int rank = x->shape->rank, n = 0;
-    int64_t axes[HLO_MAX_RANK];
-    double count = 1;
-    int64_t first = axis_of(c, at_int(c, "axis", -1), rank);
-    if (!hb_ok(&c->b)) return;
-    for (int64_t d = first; d < rank; d++)
-        axes[n++] = d, count *= (double)x->shape->dims[d];
-    hv mean = reduce_keep(c, x, axes, n, HLO_ADD, true);
-    mean = hb_mul(b, mean, scalar_like(c, mean, 1 / count));
-    hv d = hb_sub(b, x, hb_broadcast_numpy(b, mean, x->shape->dims, rank));
-    hv var = reduce_keep(c, hb_mul(b, d, d), axes, n, HLO_ADD, true);
-    var = hb_add(b, hb_mul(b, var, scalar_like(c, var, 1 / count)),
-                 scalar_like(c, var, (double)at_float(c, "epsilon", 1e-5f)));
-    hv inv = hb_unary(b, HLO_RSQRT, var);
-    hv y = hb_mul(b, d, hb_broadcast_numpy(b, inv, x->shape->dims, rank));
-    y = hb_mul(b, y, hb_broadcast_numpy(b, in_val(c, 1), x->shape->dims, rank));
-    if (in_has(c, 2)) y = hb_add(b, y, hb_broadcast_numpy(b, in_val(c, 2), x->shape->dims, rank));
-    out_val(c, 0, y);
-    out_val(c, 1, mean);
-    out_val(c, 2, inv);
-}
-
 // Sum over a growing window: reduce-window with padding on one side.
 ONNX(cumsum) {
     hv x = in_val(c, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, matrix products, pooling and batch normalisation.
+// Convolution, matrix products, pooling.
 #include <math.h>
 
 #include "compiler/frontend/onnx_lower.h"
@@ -107,25 +107,6 @@ ONNX(gemm) {
 }
 ONNX(matmul) {
     out_val(c, 0, hb_matmul(&c->b, in_val(c, 0), in_val(c, 1)));
-}
-
-// scale * (x - mean) / sqrt(var + eps) + bias, written as x*s + t with s and t from the parameters
-// alone, so that they can be prepared once.
-ONNX(batchnorm) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0), scale = in_val(c, 1), bias = in_val(c, 2), mean = in_val(c, 3),
-       var = in_val(c, 4);
-    int64_t channel = 1;
-    if (c->n->out.n > 1 && c->n->out.v[1].n)
-        return fail(c, "training mode (more than one output) is not supported");
-    if (x->shape->rank < 2) channel = 0;
-    hv s =
-        hb_mul(b, scale,
-               hb_unary(b, HLO_RSQRT,
-                        hb_add(b, var, splat_like(c, var, (double)at_float(c, "epsilon", 1e-5f)))));
-    hv t = hb_sub(b, bias, hb_mul(b, mean, s));
-    hv y = hb_mul(b, x, hb_broadcast(b, s, x->shape->dims, x->shape->rank, &channel));
-    out_val(c, 0, hb_add(b, y, hb_broadcast(b, t, x->shape->dims, x->shape->rank, &channel)));
 }
 
 // ---- pooling
