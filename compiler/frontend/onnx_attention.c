@@ -8,8 +8,8 @@
 #include "compiler/frontend/onnx_tools.h"
 
 struct attention {
-    hv q, k, v;                  // [batch, heads, sequence, size]
-    int64_t b, heads, kv, s, t;  // batch, query heads, key heads, query and key lengths
+    hv q, k, v;                 // [batch, heads, sequence, size]
+    int64_t b, heads, kv, s, t; // batch, query heads, key heads, query and key lengths
     int64_t past;
     enum dtype type;
 };
@@ -71,8 +71,8 @@ static hv attention_mask(struct onnx_ctx *c, const struct attention *a, hv score
             m = pad_axis(c, m, last, 0, a->t - m->shape->dims[last], seen ? 0 : -(double)INFINITY);
         m = hb_broadcast_numpy(b, m, s->dims, s->rank);
         if (!hb_ok(b)) return scores;
-        scores = seen ? hb_select(b, m, scores, hidden)
-                      : hb_add(b, scores, hb_convert(b, m, s->dtype));
+        scores =
+            seen ? hb_select(b, m, scores, hidden) : hb_add(b, scores, hb_convert(b, m, s->dtype));
     }
     hv q = index_along(c, s, DT_S64, 2), k = index_along(c, s, DT_S64, 3);
     hv lens = in_has(c, 6) ? hb_convert(b, in_val(c, 6), DT_S64) : NULL; // valid keys of each batch
@@ -158,7 +158,8 @@ ONNX(rotary) {
              : swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
     int64_t size = x->shape->dims[3];
     if (dim == 0) dim = size;
-    if (dim < 0 || dim > size || dim % 2) return fail(c, "rotary_embedding_dim %lld", (long long)dim);
+    if (dim < 0 || dim > size || dim % 2)
+        return fail(c, "rotary_embedding_dim %lld", (long long)dim);
     hv turned = part(c, x, 3, 0, dim);
     hv p = inter ? every_other(c, turned, 0) : part(c, turned, 3, 0, dim / 2);
     hv q = inter ? every_other(c, turned, 1) : part(c, turned, 3, dim / 2, dim);

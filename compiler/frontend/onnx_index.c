@@ -112,7 +112,8 @@ ONNX(onehot) {
                  : index_along(c, s, idx->shape->dtype, axis);
     hv off = row(c, hb_reshape(b, values, (int64_t[]){2}, 1), 0, 0);
     hv on = row(c, hb_reshape(b, values, (int64_t[]){2}, 1), 0, 1);
-    out_val(c, 0, hb_select(b, hb_compare(b, wide, pos, CMP_EQ), spread(c, on, s), spread(c, off, s)));
+    out_val(c, 0,
+            hb_select(b, hb_compare(b, wide, pos, CMP_EQ), spread(c, on, s), spread(c, off, s)));
 }
 
 ONNX(topk) {
@@ -136,7 +137,8 @@ ONNX(hardmax) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0);
     const struct shape *s = x->shape;
-    int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank), flat[2] = {1, 1};
+    int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank),
+            flat[2] = {1, 1};
     if (!hb_ok(b)) return;
     if (c->opset < 13) {
         for (int d = 0; d < s->rank; d++)
@@ -174,7 +176,8 @@ ONNX(trilu) {
 ONNX(eyelike) {
     hv x = in_val(c, 0);
     enum dtype t = attr_dtype(c, "dtype", x->shape->dtype);
-    if (x->shape->rank != 2) return fail(c, "input %s, expected a matrix", shape_text(c->a, x->shape));
+    if (x->shape->rank != 2)
+        return fail(c, "input %s, expected a matrix", shape_text(c->a, x->shape));
     hv d = diagonal_number(c, x->shape);
     hv on = hb_compare(&c->b, d, splat_like(c, d, (double)at_int(c, "k", 0)), CMP_EQ);
     out_val(c, 0, hb_convert(&c->b, on, t));

@@ -14,7 +14,8 @@ static hv likelihood_loss(struct onnx_ctx *c, hv logp, hv target, hv weight) {
                logp;
     target = hb_convert(b, target, DT_S64);
     hv wide = back_to(c, target, s, &channel, 1);
-    hv hit = hb_compare(b, wide, index_along(c, s, DT_S64, 1), CMP_EQ), zero = splat_like(c, logp, 0);
+    hv hit = hb_compare(b, wide, index_along(c, s, DT_S64, 1), CMP_EQ),
+       zero = splat_like(c, logp, 0);
     hv loss = reduce_keep(c, hb_select(b, hit, logp, zero), &channel, 1, HLO_ADD, false);
     loss = hb_unary(b, HLO_NEGATE, loss);
     hv w = NULL;

@@ -45,8 +45,7 @@ static hv half_exp(struct onnx_ctx *c, hv x) {
 }
 ONNX(cosh) {
     hv x = in_val(c, 0);
-    out_val(c, 0,
-            hb_add(&c->b, half_exp(c, x), half_exp(c, hb_unary(&c->b, HLO_NEGATE, x))));
+    out_val(c, 0, hb_add(&c->b, half_exp(c, x), half_exp(c, hb_unary(&c->b, HLO_NEGATE, x))));
 }
 ONNX(sinh) { // near 0, (e + e / (e + 1)) / 2 with e = exp(x) - 1 keeps the digits
     struct hb *b = &c->b;
@@ -88,8 +87,8 @@ ONNX(mod) {
     hb_numpy_pair(b, &x, &y);
     hv r = hb_binary(b, HLO_REMAINDER, x, y), zero = splat_like(c, x, 0);
     if (!at_int(c, "fmod", 0) && dtype_class(x->shape->dtype) != DC_UNSIGNED) {
-        hv differ = hb_compare(b, hb_compare(b, r, zero, CMP_LT), hb_compare(b, y, zero, CMP_LT),
-                               CMP_NE);
+        hv differ =
+            hb_compare(b, hb_compare(b, r, zero, CMP_LT), hb_compare(b, y, zero, CMP_LT), CMP_NE);
         r = hb_select(b, and_(c, differ, hb_compare(b, r, zero, CMP_NE)), hb_add(b, r, y), r);
     }
     out_val(c, 0, r);

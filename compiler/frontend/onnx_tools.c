@@ -104,7 +104,8 @@ hv take_points(struct onnx_ctx *c, hv x, hv idx, int n) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0 || batch + rank - n > HLO_MAX_RANK)
-        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape), shape_text(c->a, x->shape)),
+        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
+                    shape_text(c->a, x->shape)),
                x;
     for (int d = 0; d < rank; d++) {
         sizes[d] = d < n ? 1 : x->shape->dims[d];
@@ -137,7 +138,8 @@ hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t windows[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0)
-        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape), shape_text(c->a, x->shape)),
+        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
+                    shape_text(c->a, x->shape)),
                x;
     for (int d = 0; d < rank; d++)
         if (d < n)
@@ -149,8 +151,7 @@ hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
                                  .scatter_dims_to_operand_dims = {first, n},
                                  .index_vector_dim = batch};
     enum dtype t = x->shape->dtype;
-    struct hlo_computation *f =
-        op == HLO_COPY ? assigner(c, t) : hb_reducer(c->b.c->module, op, t);
+    struct hlo_computation *f = op == HLO_COPY ? assigner(c, t) : hb_reducer(c->b.c->module, op, t);
     return hb_call(&c->b, HLO_SCATTER, NULL, (hv[]){x, idx, upd}, 3, &s, &f, 1);
 }
 hv stack_last(struct onnx_ctx *c, hv const *xs, int n) {

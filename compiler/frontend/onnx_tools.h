@@ -4,9 +4,9 @@
 #pragma once
 #include "compiler/frontend/onnx_lower.h"
 
-hv add_k(struct onnx_ctx *c, hv x, double k);  // x + k
-hv mul_k(struct onnx_ctx *c, hv x, double k);  // x * k
-hv scalar_in(struct onnx_ctx *c, size_t k);    // input k, which has one element, as a scalar
+hv add_k(struct onnx_ctx *c, hv x, double k); // x + k
+hv mul_k(struct onnx_ctx *c, hv x, double k); // x * k
+hv scalar_in(struct onnx_ctx *c, size_t k);   // input k, which has one element, as a scalar
 hv spread(struct onnx_ctx *c, hv scalar, const struct shape *like); // a scalar over like's dims
 hv along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis);
 hv index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis); // iota
@@ -18,7 +18,8 @@ hv add_axis(struct onnx_ctx *c, hv x, int64_t axis);                       // a 
 hv swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q);
 hv pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value);
 hv wrapped(struct onnx_ctx *c, hv idx, int64_t size); // negative indices count from the end
-// x[..., idx, ...] along an axis (idx within bounds); the result has idx's dims in place of the axis.
+// x[..., idx, ...] along an axis (idx within bounds); the result has idx's dims in place of the
+// axis.
 hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
 // The elements of x at positions idx[..., n]: component j indexes dimension j of the first n; the
 // dimensions behind them are taken whole. No component is negative; what is out of bounds clamps.
@@ -31,8 +32,8 @@ hv stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n
 hv mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
 hv and_(struct onnx_ctx *c, hv x, hv y);
 hv within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
-double lowest_of(enum dtype t);  // the identity of max
-double highest_of(enum dtype t); // the identity of min
+double lowest_of(enum dtype t);                            // the identity of max
+double highest_of(enum dtype t);                           // the identity of min
 enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // Into an 8-bit float, what is out of range becomes the largest finite value if asked.
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);

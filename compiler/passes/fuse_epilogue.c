@@ -21,7 +21,7 @@ static void tell_end(const struct pass_ctx *p, const struct hlo_instr *hero,
                      const struct hlo_instr *at, int posts, const struct lib_step *s, bool known) {
     const char *why = posts == LIB_MAX_POST              ? "the call has its most post-operations"
                       : known && !operand_ready(s, hero) ? "the other operand depends on this value"
-                      : known ? "the call has a sum already: it adds into its destination"
+                      : known                  ? "the call has a step of this kind already"
                       : at->parent->root == at ? "it is a result of the computation"
                       : at->users.n > 1 ? "it has several users, which are no known activation"
                                         : "the library has no such step";
@@ -33,13 +33,13 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     struct hlo_instr *members[MAX_MEMBERS] = {hero};
     int n = 1, posts = 0;
     const struct hlo_instr *at = hero;
-    bool summed = false, known = false;
+    bool known = false;
+    struct lib_post post[LIB_MAX_POST];
     struct lib_step s;
     while (posts < LIB_MAX_POST && (known = lib_step(hero, at, &s)) && n + s.n <= MAX_MEMBERS &&
            operand_ready(&s, hero)) {
-        if (s.post.kind == LIB_POST_SUM && summed)
-            break; // one sum: the library adds into its destination
-        summed |= s.post.kind == LIB_POST_SUM;
+        if (lib_post_taken(post, posts, &s.post)) break;
+        post[posts] = s.post;
         for (int k = 0; k < s.n; k++)
             members[n++] = s.covers[k];
         pass_tell_fusion(p, at, s.covers[s.n - 1], NULL);

@@ -146,6 +146,14 @@ bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct
     return from->users.n == 2 && two_users(from, out);
 }
 
+bool lib_post_taken(const struct lib_post *posts, int n, const struct lib_post *p) {
+    if (p->kind != LIB_POST_SUM && p->kind != LIB_POST_SCALE && p->kind != LIB_POST_CLIP)
+        return false;
+    for (int k = 0; k < n; k++)
+        if (posts[k].kind == p->kind) return true;
+    return false;
+}
+
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x) {
     if (i->op == HLO_FUSION)
         return x->op == HLO_PARAMETER && x->parent == i->called[0] ? (int)x->param_number : -1;
@@ -177,6 +185,7 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
             struct lib_step s;
             if (c.n_post == LIB_MAX_POST || !lib_step(c.hero, at, &s)) return false;
             if (s.post.operand && lib_operand(i, s.post.operand) < 0) return false;
+            if (lib_post_taken(c.post, c.n_post, &s.post)) return false;
             c.post[c.n_post++] = s.post;
             at = s.covers[s.n - 1];
         }

@@ -33,6 +33,9 @@ struct lib_step {
     int n;
 };
 bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out);
+// Does a call with these steps refuse `p` because it has one of the kind? One sum: the library adds
+// into its destination. One scale and one clip: oneDNN 2.6 applies the first one's numbers twice.
+bool lib_post_taken(const struct lib_post *posts, int n, const struct lib_post *p);
 
 struct lib_call {
     const struct hlo_instr *instr, *hero;
