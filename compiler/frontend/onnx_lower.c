@@ -2,7 +2,7 @@
 // Drives the lowering of a graph with its dimensions bound: node by node in order, each through its
 // row of onnx_ops.def. A node whose inputs are all known at compile time is evaluated at once by
 // the reference evaluator, so that shape arithmetic folds as it goes.
-#include "compiler/frontend/onnx_lower.h"
+#include "compiler/frontend/onnx_scope.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,17 +43,22 @@ int op_arg(const struct onnx_ctx *c) {
 bool in_has(const struct onnx_ctx *c, size_t k) {
     return k < c->n->in.n && c->n->in.v[k].n > 0;
 }
-static struct onnx_val *value(struct onnx_ctx *c, size_t k) {
+struct onnx_val *in_any(struct onnx_ctx *c, size_t k) {
     return in_has(c, k) ? smap_get(&c->values, c->n->in.v[k]) : NULL;
 }
 
 hv in_val(struct onnx_ctx *c, size_t k) {
-    struct onnx_val *v = value(c, k);
-    if (!v || !v->v) fail(c, "input %zu is missing", k);
+    struct onnx_val *v = in_any(c, k);
+    if (!v || !v->v)
+        fail(c,
+             v && v->list ? "input %zu is a sequence, a tensor is expected"
+             : v          ? "input %zu is an absent optional, a tensor is expected"
+                          : "input %zu is missing",
+             k);
     return v && v->v ? v->v : hb_const_f64(&c->b, DT_F32, 0);
 }
 const struct literal *in_known(struct onnx_ctx *c, size_t k) {
-    struct onnx_val *v = value(c, k);
+    struct onnx_val *v = in_any(c, k);
     if (!v || !v->known)
         fail(c,
              "input %zu must be known at compile time (it decides a shape), but it depends on the "
@@ -77,11 +82,10 @@ bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
     return true;
 }
 void out_val(struct onnx_ctx *c, size_t k, hv v) {
-    if (k >= c->n->out.n || !c->n->out.v[k].n) return;
-    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
-    o->v = v;
-    if (v->op == HLO_CONSTANT) o->known = v->literal;
-    smap_put(&c->values, c->n->out.v[k], o);
+    out_any(c, k, onnx_tensor_val(c, v));
+}
+void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {
+    if (k < c->n->out.n && c->n->out.v[k].n) smap_put(&c->values, c->n->out.v[k], v);
 }
 int64_t at_int(const struct onnx_ctx *c, const char *name, int64_t def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
@@ -225,63 +229,124 @@ static bool weight_index(const struct onnx_tensor *t, int64_t *out) {
            *out < INT32_MAX;
 }
 
-static status_t add_initializers(struct onnx_ctx *c, struct hlo_computation *comp,
-                                 int64_t *number) {
-    for (size_t k = 0; k < c->m->main.inits.n; k++) {
-        const struct onnx_tensor *t = &c->m->main.inits.v[k];
-        struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
-        int64_t w;
-        if (weight_index(t, &w)) {
-            const struct shape *s;
-            RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
-            o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, t->name.p, t->name.n));
-            o->v->param_kind = PARAM_WEIGHT;
-            o->v->param_index = w;
-            o->weight = (int)w + 1;
+static status_t add_weight(struct onnx_ctx *c, struct onnx_tensor *t, struct str name,
+                           int64_t *number) {
+    const struct shape *s;
+    int64_t w;
+    if (!weight_index(t, &w)) return ST_OK;
+    t->weight = (int)w + 1;
+    RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
+    hv p = pmap_get(c->weights, (uint64_t)t->weight);
+    if (p && !shape_compatible(p->shape, s))
+        return st_new(ST_INVALID_ARGUMENT, "weight %lld has two shapes", (long long)w);
+    if (p) return ST_OK;
+    p = hlo_add_param(c->b.c, (*number)++, s, arena_strndup(c->a, name.p, name.n));
+    p->param_kind = PARAM_WEIGHT;
+    p->param_index = w;
+    pmap_put(c->weights, (uint64_t)t->weight, p);
+    return ST_OK;
+}
+
+// Weights of g and of the graphs below it: initializers and large constants.
+static status_t add_weights(struct onnx_ctx *c, struct onnx_graph *g, int64_t *number) {
+    for (size_t k = 0; k < g->inits.n; k++)
+        RETURN_IF_ERR(add_weight(c, &g->inits.v[k], g->inits.v[k].name, number));
+    for (size_t k = 0; k < g->nodes.n; k++)
+        for (size_t i = 0; i < g->nodes.v[k].attrs.n; i++) {
+            struct onnx_attr *at = &g->nodes.v[k].attrs.v[i];
+            if (at->graph) RETURN_IF_ERR(add_weights(c, at->graph, number));
+            if (at->t && g->nodes.v[k].out.n)
+                RETURN_IF_ERR(add_weight(c, at->t, g->nodes.v[k].out.v[0], number));
+        }
+    return ST_OK;
+}
+
+static struct onnx_val *weight_val(struct onnx_ctx *c, const struct onnx_tensor *t) {
+    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+    o->v = pmap_get(c->weights, (uint64_t)t->weight);
+    o->weight = true;
+    return o;
+}
+
+static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
+    for (size_t k = 0; k < g->inits.n; k++) {
+        const struct onnx_tensor *t = &g->inits.v[k];
+        struct onnx_val *o;
+        if (t->weight) {
+            o = weight_val(c, t);
         } else {
-            RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &o->known));
-            o->known = lit_clone(c->a, o->known); // the program's bytes may go away
-            o->v = hb_constant(&c->b, o->known);
+            struct literal *l;
+            RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &l));
+            l = lit_clone(c->a, l); // the program's bytes may go away
+            o = onnx_tensor_val(c, hb_constant(&c->b, l));
         }
         smap_put(&c->values, t->name, o);
     }
     return ST_OK;
 }
 
+// ---- folding
+
+static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
+    if (!o || !o->v || o->known || shape_is_tuple(o->v->shape) ||
+        shape_bytes(o->v->shape) > MAX_FOLD_BYTES)
+        return ST_OK;
+    struct arena tmp = {0};
+    struct literal *l = NULL;
+    status_t st = hlo_eval_value(&tmp, o->v, &l);
+    if (!st) {
+        o->known = lit_clone(c->a, l);
+        o->v = hb_constant(&c->b, o->known);
+    }
+    arena_done(&tmp);
+    if (st_code(st) != ST_UNIMPLEMENTED) return st;
+    st_drop(st);
+    return ST_OK;
+}
+void onnx_fold_value(struct onnx_ctx *c, struct onnx_val *v) {
+    status_t st = fold(c, v);
+    if (st) hb_fail(&c->b, st);
+}
+
+static bool known(const struct onnx_val *v) {
+    if (!v) return false;
+    for (size_t k = 0; v->list && k < v->list->n; k++)
+        if (!known(v->list->v[k])) return false;
+    return !v->v || v->known;
+}
+static bool has_weights(const struct onnx_graph *g) {
+    for (size_t k = 0; k < g->inits.n; k++)
+        if (g->inits.v[k].weight) return true;
+    for (size_t k = 0; k < g->nodes.n; k++)
+        for (size_t i = 0; i < g->nodes.v[k].attrs.n; i++) {
+            const struct onnx_attr *at = &g->nodes.v[k].attrs.v[i];
+            if ((at->t && at->t->weight) || (at->graph && has_weights(at->graph))) return true;
+        }
+    return false;
+}
+
 // Replaces outputs that depend on known values alone by constants.
 static status_t fold_outputs(struct onnx_ctx *c) {
-    for (size_t k = 0; k < c->n->in.n; k++) {
-        struct onnx_val *v = value(c, k);
-        if (c->n->in.v[k].n && (!v || !v->known)) return ST_OK;
-    }
-    for (size_t k = 0; k < c->n->out.n; k++) {
-        struct onnx_val *o = smap_get(&c->values, c->n->out.v[k]);
-        if (!o || o->known || shape_is_tuple(o->v->shape) ||
-            shape_bytes(o->v->shape) > MAX_FOLD_BYTES)
-            continue;
-        struct arena tmp = {0};
-        struct literal *l = NULL;
-        status_t st = hlo_eval_value(&tmp, o->v, &l);
-        if (!st) {
-            o->known = lit_clone(c->a, l);
-            o->v = hb_constant(&c->b, o->known);
-        }
-        arena_done(&tmp);
-        if (st_code(st) == ST_UNIMPLEMENTED)
-            st_drop(st);
-        else
-            RETURN_IF_ERR(st);
+    const struct onnx_node *n = c->n;
+    for (size_t k = 0; k < n->in.n; k++)
+        if (n->in.v[k].n && !known(in_any(c, k))) return ST_OK;
+    for (size_t k = 0; k < n->captures.n; k++)
+        if (!known(smap_get(&c->values, n->captures.v[k]))) return ST_OK;
+    for (size_t k = 0; k < n->attrs.n; k++)
+        if (n->attrs.v[k].graph && has_weights(n->attrs.v[k].graph)) return ST_OK;
+    for (size_t k = 0; k < n->out.n; k++) {
+        struct onnx_val *o = smap_get(&c->values, n->out.v[k]);
+        for (size_t i = 0; o && o->list && i < o->list->n; i++)
+            RETURN_IF_ERR(fold(c, o->list->v[i]));
+        RETURN_IF_ERR(fold(c, o));
     }
     return ST_OK;
 }
 
-static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
+// ---- nodes
+
+static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_op *op = n->domain.n ? NULL : onnx_op_find(n->op, c->opset);
-    c->n = n;
-    c->b.op_type = arena_strndup(c->a, n->op.p, n->op.n);
-    c->b.op_name = n->name.n  ? arena_strndup(c->a, n->name.p, n->name.n)
-                   : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n)
-                              : NULL;
     if (!op) return st_new(ST_INVALID_ARGUMENT, "operator is not supported");
     if ((int)n->in.n < op->min_in || (op->max_in >= 0 && (int)n->in.n > op->max_in))
         return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in,
@@ -289,11 +354,38 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     for (int k = 0; k < op->min_in; k++)
         if (!in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
     op->fn(c);
-    RETURN_IF_ERR(hb_end(&c->b));
+    return hb_end(&c->b);
+}
+
+static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
+    const struct onnx_function *f = onnx_function_find(c->m, n->domain, n->op);
+    c->n = n;
+    c->b.op_type = arena_strndup(c->a, n->op.p, n->op.n);
+    c->b.op_name = n->name.n  ? arena_strndup(c->a, n->name.p, n->name.n)
+                   : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n)
+                              : NULL;
+    if (--*c->budget < 0)
+        return st_new(ST_RESOURCE_EXHAUSTED,
+                      "more than %lld nodes, counting those of unrolled loops and functions",
+                      (long long)c->m->limits.max_nodes);
+    if (n->attrs.n && n->attrs.v[0].t && n->attrs.v[0].t->weight) { // a constant kept as a weight
+        out_any(c, 0, weight_val(c, n->attrs.v[0].t));
+        return ST_OK;
+    }
+    RETURN_IF_ERR(f ? onnx_call_function(c, f) : lower_op(c, n));
+    c->n = n;
     for (size_t k = 0; k < n->out.n; k++)
         if (n->out.v[k].n && !smap_get(&c->values, n->out.v[k]))
             return st_new(ST_INVALID_ARGUMENT, "output %zu is not supported", k);
     return fold_outputs(c);
+}
+
+status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
+    RETURN_IF_ERR(add_initializers(c, g));
+    for (size_t k = 0; k < g->nodes.n; k++)
+        RETURN_IF_ERR(st_note(lower_node(c, &g->nodes.v[k]), "node %s",
+                              onnx_node_name(c->a, &g->nodes.v[k])));
+    return ST_OK;
 }
 
 static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) {
@@ -303,6 +395,12 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
                           STR_ARG(c->m->main.outputs.v[k].name));
+        if (!v->v)
+            return st_new(ST_INVALID_ARGUMENT,
+                          "output '" STR_FMT "' is %s: only tensors leave a "
+                          "program",
+                          STR_ARG(c->m->main.outputs.v[k].name),
+                          v->list ? "a sequence" : "an absent optional");
         outs[k] = v->v;
     }
     c->b.op_type = c->b.op_name = NULL;
@@ -325,17 +423,31 @@ static void drop_unused_weights(struct hlo_computation *comp) {
     comp->params.n = kept;
 }
 
+// Computations that nothing calls: tried as a loop's body and given up.
+static void drop_uncalled(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m) c->mark = c == m->entry;
+    for (struct hlo_computation *c = m->last, *prev; c; c = prev) { // callers stand behind callees
+        prev = c->prev;
+        if (!c->mark) {
+            hlo_computation_remove(c);
+            continue;
+        }
+        HLO_EACH_INSTR(i, c)
+        for (int k = 0; k < i->n_called; k++)
+            i->called[k]->mark = 1;
+    }
+}
+
 static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
-                            struct hlo_computation *comp) {
+                            struct onnx_graph *g, struct hlo_computation *comp) {
     int64_t number = 0;
     RETURN_IF_ERR(add_inputs(c, req, comp, &number));
-    RETURN_IF_ERR(add_initializers(c, comp, &number));
-    for (size_t k = 0; k < c->m->main.nodes.n; k++)
-        RETURN_IF_ERR(st_note(lower_node(c, &c->m->main.nodes.v[k]), "node %s",
-                              onnx_node_name(c->a, &c->m->main.nodes.v[k])));
+    RETURN_IF_ERR(add_weights(c, g, &number));
+    RETURN_IF_ERR(onnx_lower_nodes(c, g));
     RETURN_IF_ERR(lower_outputs(c, comp));
     hlo_remove_dead(comp);
     drop_unused_weights(comp);
+    drop_uncalled(comp->module);
     return hlo_verify(comp->module);
 }
 
@@ -351,9 +463,17 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     struct hlo_module *mod = hlo_module_new(req->entry_name ? req->entry_name : "main");
     struct hlo_computation *comp = hlo_computation_add(mod, "main");
     mod->entry = comp;
-    struct onnx_ctx c = {.b = hb_begin(comp), .a = mod->arena, .m = &m, .opset = m.opset};
-    st = lower_graph(&c, req, comp);
+    struct pmap weights = {0};
+    int64_t budget = m.limits.max_nodes;
+    struct onnx_ctx c = {.b = hb_begin(comp),
+                         .a = mod->arena,
+                         .m = &m,
+                         .opset = m.opset,
+                         .weights = &weights,
+                         .budget = &budget};
+    st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
+    pmap_done(&weights);
     arena_done(&tmp);
     if (st)
         hlo_module_free(mod);

@@ -6,19 +6,29 @@
 #include "compiler/frontend/onnx_model.h"
 #include "compiler/ir/build.h"
 
+// A value: a tensor (v), a sequence (list), or an optional that is absent (neither). How long a
+// sequence is and whether an optional is there is known at compile time.
 struct onnx_val {
-    hv v;                  // NULL until made
-    struct literal *known; // its value, when it is known at compile time (constants and what is
-                           // computed from them)
-    int weight;            // manifest index + 1 of an initializer that is bound, 0 = none
+    hv v;
+    struct literal *known; // of a tensor that is known at compile time
+    struct onnx_list *list;
+    bool weight; // v is a weight: known to no one before the run
 };
-struct onnx_ctx {
+struct onnx_list {
+    struct onnx_val **v;
+    size_t n, cap;
+    enum dtype dtype;
+};
+struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h has children
     struct hb b;
     struct arena *a; // the module's
     const struct onnx_model *m;
     const struct onnx_node *n; // being lowered
     struct smap values;        // name -> struct onnx_val *
     int64_t opset;
+    struct pmap *weights; // manifest index + 1 -> hv in this computation
+    int64_t *budget;      // nodes that may still be lowered
+    int depth;
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 
@@ -40,6 +50,8 @@ const struct literal *in_known(struct onnx_ctx *c,
                                size_t k); // fails when not known at compile time; NULL then
 bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); // from a known input
 void out_val(struct onnx_ctx *c, size_t k, hv v);
+void onnx_fold_value(struct onnx_ctx *c,
+                     struct onnx_val *v); // evaluates a tensor that depends on constants alone
 int64_t at_int(const struct onnx_ctx *c, const char *name, int64_t def);
 float at_float(const struct onnx_ctx *c, const char *name, float def);
 struct str at_str(const struct onnx_ctx *c, const char *name, const char *def);

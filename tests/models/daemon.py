@@ -87,7 +87,7 @@ class Daemon:
 
     def run(self, model, inputs, **options):
         """inputs: name -> array. Gives (name -> array, reply)."""
-        arrays = {n: np.ascontiguousarray(a) for n, a in inputs.items()}
+        arrays = {n: np.asarray(a, order="C") for n, a in inputs.items()}
         head = json.dumps({"model": model, "options": options, "inputs": [
             {"name": n, "datatype": NAMES[str(a.dtype)], "shape": list(a.shape), "parameters": {"binary_data_size": a.nbytes}} for n, a in arrays.items()]}).encode()
         body = head + b"".join(a.tobytes() for a in arrays.values())

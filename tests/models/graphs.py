@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structure of ONNX graphs through the running daemon, against ONNX Runtime: branches, loops, scans, functions, captures, weights inside subgraphs.
+
+    graphs.py BUILD [NAME ...]
+
+Each model is text (onnx.parser); inputs are made from a seed by type and shape; every entry of RUNS overrides some of them. Prints PASS and FAIL lines.
+"""
+import hashlib
+import os
+import re
+import sys
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import daemon  # noqa: E402
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
+
+# name -> (text, [overrides of inputs per run]); WEIGHT in the text stands for 600 numbers, which are bound, not baked
+MODELS = {
+    "if, captures of three levels": ("""
+g (float[3, 4] x, bool a, bool b) => (float[3, 4] y)
+{
+  two = Constant <value = float {2}> ()
+  x2 = Mul (x, two)
+  y = If (a) <
+    then_branch = t () => (float[3, 4] r) {
+      s = Sin (x2)
+      r = If (b) <
+        then_branch = tt () => (float[3, 4] q) { q = Add (s, x) },
+        else_branch = te () => (float[3, 4] q) { p = Sub (s, two)
+          q = Mul (p, x2) }
+      >
+    },
+    else_branch = e () => (float[3, 4] r) { r = Neg (x) }
+  >
+}""", [{"a": np.array(p), "b": np.array(q)} for p in (True, False) for q in (True, False)]),
+    "if, two outputs, one a capture itself": ("""
+g (float[4] x, bool a) => (float[4] y, float[4] z)
+{
+  w = Exp (x)
+  y, z = If (a) <
+    then_branch = t () => (float[4] p, float[4] q) { p = Identity (w)
+      q = Neg (x) },
+    else_branch = e () => (float[4] p, float[4] q) { p = Cos (x)
+      q = Identity (x) }
+  >
+}""", [{"a": np.array(True)}, {"a": np.array(False)}]),
+    "if on a shape": ("""
+g (float[N, 4] x) => (float[M] y)
+{
+  s = Shape (x)
+  zero = Constant <value_int = 0> ()
+  n = Gather (s, zero)
+  three = Constant <value_int = 3> ()
+  c = Greater (n, three)
+  axes = Constant <value_ints = [1]> ()
+  y = If (c) <
+    then_branch = t () => (float[M] r) { r = ReduceSum <keepdims = 0> (x, axes) },
+    else_branch = e () => (float[M] r) { m = Constant <value_ints = [-1]> ()
+      r = Reshape (x, m) }
+  >
+}""", [{"x": np.arange(8, dtype=np.float32).reshape(2, 4)}, {"x": np.arange(20, dtype=np.float32).reshape(5, 4)}]),
+    "loop, trip count of the request": ("""
+g (int64 n, float[3] x) => (float[3] y)
+{
+  t = Constant <value = bool {1}> ()
+  y = Loop (n, t, x) <
+    body = b (int64 i, bool c, float[3] v) => (bool d, float[3] w) {
+      d = Identity (c)
+      f = Cast <to = 1> (i)
+      u = Add (v, f)
+      w = Sin (u)
+    }
+  >
+}""", [{"n": np.array(k)} for k in (0, 1, 7)]),
+    "loop, condition of the data": ("""
+g (float x) => (float y, int64 k)
+{
+  m = Constant <value_int = 9223372036854775807> ()
+  t = Constant <value = bool {1}> ()
+  z = Constant <value_int = 0> ()
+  y, k = Loop (m, t, x, z) <
+    body = b (int64 i, bool c, float v, int64 j) => (bool d, float w, int64 l) {
+      half = Constant <value = float {0.5}> ()
+      lim = Constant <value = float {0.01}> ()
+      w = Mul (v, half)
+      d = Greater (w, lim)
+      l = Identity (i)
+    }
+  >
+}""", [{"x": np.float32(v)} for v in (1.0, 0.005, 300.0)]),
+    "loop without trip count, condition false at first": ("""
+g (float x, bool t) => (float y)
+{
+  y = Loop ("", t, x) <
+    body = b (int64 i, bool c, float v) => (bool d, float w) {
+      one = Constant <value = float {1}> ()
+      ten = Constant <value = float {10}> ()
+      w = Add (v, one)
+      d = Less (w, ten)
+    }
+  >
+}""", [{"x": np.float32(2), "t": np.array(True)}, {"x": np.float32(2), "t": np.array(False)}]),
+    "loop, stacked results": ("""
+g (float[2, 3] x) => (float[2, 3] last, float[5, 2, 3] rows, int64[5] numbers)
+{
+  n = Constant <value_int = 5> ()
+  last, rows, numbers = Loop (n, "", x) <
+    body = b (int64 i, bool c, float[2, 3] v) => (bool d, float[2, 3] w, float[2, 3] r, int64 k) {
+      d = Constant <value = bool {1}> ()
+      r = Cos (v)
+      w = Add (r, x)
+      k = Mul (i, i)
+    }
+  >
+}""", [{}]),
+    "loop, stacked results of a trip count given with the run": ("""
+g (int64 n, float[2] x) => (float[R, 2] rows)
+{
+  last, rows = Loop (n, "", x) <
+    body = b (int64 i, bool c, float[2] v) => (bool d, float[2] w, float[2] r) {
+      d = Identity (c)
+      w = Mul (v, v)
+      r = Sqrt (w)
+    }
+  >
+}""", [{"n": np.array(4)}, {"n": np.array(1)}, {"n": np.array(0)}]),
+    "loop whose carried value grows": ("""
+g (float[2] x) => (float[16] y)
+{
+  n = Constant <value_int = 3> ()
+  y = Loop (n, "", x) <
+    body = b (int64 i, bool c, float[L] v) => (bool d, float[K] w) {
+      d = Identity (c)
+      w = Concat <axis = 0> (v, v)
+    }
+  >
+}""", [{}]),
+    "conditional in a loop of 1,000 in a branch": ("""
+g (float[8] x, bool a) => (float[8] y)
+{
+  y = If (a) <
+    then_branch = t () => (float[8] r) {
+      n = Constant <value_int = 1000> ()
+      r = Loop (n, "", x) <
+        body = b (int64 i, bool c, float[8] v) => (bool d, float[8] w) {
+          d = Identity (c)
+          two = Constant <value_int = 2> ()
+          zero = Constant <value_int = 0> ()
+          odd = Mod (i, two)
+          even = Equal (odd, zero)
+          w = If (even) <
+            then_branch = tt () => (float[8] q) { q = Cos (v) },
+            else_branch = te () => (float[8] q) { k = Constant <value = float {0.25}> ()
+              h = Mul (x, k)
+              q = Add (v, h) }
+          >
+        }
+      >
+    },
+    else_branch = e () => (float[8] r) { r = Identity (x) }
+  >
+}""", [{"a": np.array(True)}, {"a": np.array(False)}]),
+    "scan, two states, axes and directions": ("""
+g (float[3] s, float[4, 3] x, float[3, 4] z) => (float[3] last, float[3, 4] up, float[4, 3] down)
+{
+  last, up, down = Scan (s, x, z) <num_scan_inputs = 2, scan_input_axes = [0, 1], scan_input_directions = [0, 1],
+                                   scan_output_axes = [1, 0], scan_output_directions = [0, 1],
+    body = b (float[3] v, float[3] p, float[3] q) => (float[3] w, float[3] r1, float[3] r2) {
+      a = Mul (p, q)
+      w = Add (v, a)
+      r1 = Identity (w)
+      r2 = Sub (w, q)
+    }
+  >
+}""", [{}]),
+    "scan inside a scan": ("""
+g (float[2] s, float[3, 4, 2] x) => (float[2] last, float[3, 2] rows)
+{
+  last, rows = Scan (s, x) <num_scan_inputs = 1,
+    body = b (float[2] v, float[4, 2] p) => (float[2] w, float[2] r) {
+      w = Scan (v, p) <num_scan_inputs = 1,
+        body = bb (float[2] vv, float[2] pp) => (float[2] ww) { t = Add (vv, pp)
+          ww = Tanh (t) }
+      >
+      r = Mul (w, s)
+    }
+  >
+}""", [{}]),
+    "weights inside branches and loops": ("""
+g (float[20] x, bool a, int64 n) => (float[30] y)
+{
+  dims = Constant <value_ints = [20, 30]> ()
+  y = If (a) <
+    then_branch = t () => (float[30] r) {
+      flat = Constant <value = float[600] {WEIGHT}> ()
+      w = Reshape (flat, dims)
+      back = Transpose <perm = [1, 0]> (w)
+      z = Loop (n, "", x) <
+        body = b (int64 i, bool c, float[20] v) => (bool d, float[20] q) {
+          d = Identity (c)
+          other = Constant <value = float[600] {WEIGHT}> ()
+          m = Reshape (other, dims)
+          h = MatMul (v, m)
+          k = MatMul (h, back)
+          q = Tanh (k)
+        }
+      >
+      r = MatMul (z, w)
+    },
+    else_branch = e () => (float[30] r) {
+      flat2 = Constant <value = float[600] {WEIGHT}> ()
+      w2 = Reshape (flat2, dims)
+      r = MatMul (x, w2)
+    }
+  >
+}""", [{"a": np.array(True), "n": np.array(3)}, {"a": np.array(False), "n": np.array(0)}]),
+    "functions with attributes, one calling the other": ("""
+g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
+{
+  y = my.twice <k = 3.0> (x)
+  z = my.flip (x)
+}
+<domain: "my", opset_import: ["" : 17]>
+scaled <k: float = 2.0> (v) => (w)
+{
+  c = Constant <value_float: float = @k> ()
+  w = Mul (v, c)
+}
+<domain: "my", opset_import: ["" : 17, "my" : 1]>
+twice <k: float> (v) => (w)
+{
+  t = my.scaled <k: float = @k> (v)
+  u = my.scaled (t)
+  w = Add (u, v)
+}
+<domain: "my", opset_import: ["" : 17]>
+flip (v) => (w)
+{
+  w = Transpose (v)
+}""", [{}]),
+}
+
+
+def fill(text):
+    """WEIGHT -> 600 numbers, other ones each time."""
+    rng = np.random.default_rng(7)
+    return re.sub("WEIGHT", lambda _: ", ".join("%.4f" % v for v in rng.standard_normal(600) * 0.1), text)
+
+
+def make(v, rng):
+    t = v.type.tensor_type
+    shape = [d.dim_value for d in t.shape.dim]
+    kind = onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)
+    return np.asarray(rng.standard_normal(shape) * 2).astype(kind)
+
+
+def check(d, name, text, runs):
+    head = HEAD.replace('"" : 17', '"" : 17, "my" : 1') if "my." in text else HEAD
+    m = onnx.parser.parse_model(head + fill(text))
+    data = m.SerializeToString()
+    s = ort.InferenceSession(data)
+    digest, worst, exe = hashlib.sha256(data).hexdigest(), 0.0, set()
+    try:
+        d.compile(data, {})
+    except daemon.Refused as e:
+        if e.body.get("reason") not in ("UNBOUND_VALUE", "UNBOUND_DIM"):
+            return "refused: %s" % e
+    for run in runs:
+        rng = np.random.default_rng(1)
+        ins = {v.name: np.asarray(run[v.name]) if v.name in run else make(v, rng) for v in m.graph.input}
+        want = s.run(None, ins)
+        try:
+            got, info = d.run(digest, ins)
+        except daemon.Refused as e:
+            return "refused: %s" % e
+        exe.add(info["executable"])
+        for o, w in zip(s.get_outputs(), want):
+            g = got[o.name]
+            if g.shape != w.shape or g.dtype != w.dtype:
+                return "%s is %s%s, expected %s%s" % (o.name, g.dtype, g.shape, w.dtype, w.shape)
+            if w.size:
+                worst = max(worst, float(np.abs(g.astype(np.float64) - w).max() / max(np.abs(w).max(), 1)))
+    return None if worst <= 1e-5 else "error %.2g" % worst
+
+
+def main():
+    failures = 0
+    with daemon.Daemon(sys.argv[1]) as d:
+        for name, (text, runs) in MODELS.items():
+            if sys.argv[2:] and name not in sys.argv[2:]:
+                continue
+            why = check(d, name, text, runs)
+            failures += why is not None
+            print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""), flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
