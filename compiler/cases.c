@@ -53,6 +53,8 @@ static status_t read_case(struct str text, struct test_case *c) {
         if (str_starts(line, "// RTOL:") &&
             !str_to_f64(str_trim((struct str){line.p + 8, line.n - 8}), &c->rtol))
             return st_new(ST_INVALID_ARGUMENT, "bad RTOL line");
+        if (str_starts(line, "// REFUSED:"))
+            c->refused = str_trim((struct str){line.p + 11, line.n - 11});
         if (!in && !want) continue;
         if (in ? c->n_in >= (int)e->params.n : c->n_want >= leaves)
             return st_new(ST_INVALID_ARGUMENT, "too many %s lines", in ? "IN" : "OUT");
@@ -63,7 +65,7 @@ static status_t read_case(struct str text, struct test_case *c) {
                     "%s line %d", in ? "IN" : "OUT", in ? c->n_in : c->n_want));
         *(in ? &c->n_in : &c->n_want) += 1;
     }
-    if (c->n_in != (int)e->params.n || c->n_want != leaves)
+    if (c->n_in != (int)e->params.n || c->n_want != (c->refused.n ? 0 : leaves))
         return st_new(ST_INVALID_ARGUMENT,
                       "%d IN lines for %zu parameters, %d OUT lines for %d results", c->n_in,
                       e->params.n, c->n_want, leaves);
@@ -138,6 +140,12 @@ static struct literal *leaf_of(struct literal *l, int k) {
     return NULL;
 }
 
+bool case_refused(const struct test_case *c, status_t st) {
+    const char *said = st_message(st);
+    return st_code(st) == ST_UNIMPLEMENTED &&
+           memmem(said, strlen(said), c->refused.p, c->refused.n);
+}
+
 status_t cases_check(struct str text, FILE *log, int *out_rc) {
     int line = 0, ran = 0, failed = 0;
     for (;;) {
@@ -149,8 +157,8 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         struct literal *got;
         status_t st = hlo_eval_module(&ev, c.m, c.in, c.n_in, &got);
         struct strbuf why = {0};
-        bool ok = !st;
-        if (st) strbuf_puts(&why, st_message(st));
+        bool ok = c.refused.n ? case_refused(&c, st) : !st;
+        if (!ok) strbuf_puts(&why, st ? st_message(st) : "was not refused");
         for (int k = 0; ok && k < c.n_want; k++)
             ok = case_matches(&c, k, leaf_of(got, k), &why);
         if (!ok) fprintf(log, "case at line %d: %s\n", c.line, strbuf_cstr(&why));

@@ -6,6 +6,7 @@
 //     // TOL: <number>       tolerance relative to the largest magnitude of the expected value;
 //                            0 = exact (default for integers), 1e-6 for floats
 //     // RTOL: <number>      instead: tolerance relative to each element (elementwise functions)
+//     // REFUSED: <text>      instead of OUT: UNIMPLEMENTED with this text in its message
 // Literals are HLO text in the parameter's or result's shape.
 #pragma once
 #include <stdio.h>
@@ -17,6 +18,7 @@ struct test_case {
     struct literal **in;   // [params] in m's arena
     struct literal **want; // [leaves]
     int n_in, n_want;
+    struct str refused; // empty: the case has results
     double tol;  // < 0 = default for the type
     double rtol; // < 0 = none: tol decides
     int line;    // where the case begins
@@ -27,6 +29,8 @@ status_t case_next(struct str *text, int *line, struct test_case *out) MUST_CHEC
 void case_done(struct test_case *c);
 // Compares leaf k; false and a message in `why` when it differs.
 bool case_matches(const struct test_case *c, int k, const struct literal *got, struct strbuf *why);
+// Was the case refused as its REFUSED line says?
+bool case_refused(const struct test_case *c, status_t st);
 // Runs all cases of a file on the reference evaluator; prints failures; *out_rc 1 when some failed.
 // A file without cases is an error.
 status_t cases_check(struct str text, FILE *log, int *out_rc) MUST_CHECK;

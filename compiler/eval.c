@@ -41,6 +41,15 @@ status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int
     return ST_OK;
 }
 
+status_t hlo_eval_supports(const struct hlo_instr *i) {
+    if (i->op == HLO_CUSTOM_CALL) return custom_call_supports(i);
+    if (hlo_op_info(i->op)->eval || i->op == HLO_PARAMETER) return ST_OK;
+    return st_new(ST_UNIMPLEMENTED,
+                  "instruction '%s': %s exchanges data with a host program or another device; a "
+                  "program here has neither",
+                  i->name, hlo_op_name(i->op));
+}
+
 static status_t too_many_steps(const struct hlo_eval *ev) {
     return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld steps",
                   (long long)ev->max_steps);
@@ -50,9 +59,7 @@ static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *values, struct literal **out) {
     hlo_eval_fn fn = hlo_op_info(i->op)->eval;
     struct literal *in[16], **args = in;
-    if (!fn)
-        return st_new(ST_UNIMPLEMENTED, "instruction '%s': the evaluator has no rule for %s",
-                      i->name, hlo_op_name(i->op));
+    if (!fn) return hlo_eval_supports(i);
     if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
     if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
     if (i->n_operands > 16) args = arena_array(ev->arena, struct literal *, i->n_operands);
@@ -131,9 +138,7 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
         if (x->op == HLO_PARAMETER)
             st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
         else
-            st = fn ? fn(&ev, x, in, &v)
-                    : st_new(ST_UNIMPLEMENTED, "the evaluator has no rule for %s",
-                             hlo_op_name(x->op));
+            st = fn ? fn(&ev, x, in, &v) : hlo_eval_supports(x);
         if (!st) pmap_put_ptr(&done, x, v);
     }
     if (!st) *out = pmap_get_ptr(&done, i);

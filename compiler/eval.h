@@ -14,6 +14,10 @@
 #undef OP
 #pragma GCC diagnostic pop
 
+// Can this instruction be evaluated at all? UNIMPLEMENTED says why not: its op needs a host or
+// other devices, or it is a custom-call of an unknown target. Types and shapes are not looked at.
+status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK;
+status_t custom_call_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_call.c
 struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps
 // A zeroed literal of i's shape within the budget.
 status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i,

@@ -3,10 +3,11 @@
 // Repeats are bounded: rules are monotone, so few rounds suffice.
 #include "compiler/pipeline.h"
 
-static const char *const simplify[] = {"dce", "cse", "algsimp", "constfold", "dce", NULL};
+static const char *const simplify[] = {"dce",       "cse", "algsimp", "reshape-mover",
+                                       "constfold", "dce", NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
-static const char *const fuse_main[] = {"cse", "dce",    "fuse-epilogue", "dce", "fuse-loop",
-                                        "dce", "layout", "dce",           NULL};
+static const char *const fuse_main[] = {"cse",       "dce", "fuse-epilogue", "dce", "fuse-row",
+                                        "fuse-loop", "dce", "layout",        "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {

@@ -76,7 +76,13 @@ status_t device_cases_check(struct device *d, struct str text, FILE *log, struct
         if (!c.m) break;
         status_t st = run_case(d, dc, &c, log, &ok);
         dc->ran++;
-        if (st_code(st) == ST_UNIMPLEMENTED) {
+        if (c.refused.n) {
+            if (!case_refused(&c, st)) {
+                fprintf(log, "case at line %d: %s\n", c.line,
+                        st ? st_message(st) : "was not refused");
+                dc->failed++;
+            }
+        } else if (st_code(st) == ST_UNIMPLEMENTED) {
             fprintf(log, "case at line %d: not run: %s\n", c.line, st_message(st));
             dc->skipped++;
         } else if (st || !ok) {

@@ -335,6 +335,21 @@ struct outputs {
     bool together;
 };
 
+// The folds of a row come first, whatever the order of operands: they fill the caches that the rest
+// of the row reads.
+static status_t folds_first(struct lower *lw, const struct shape *out,
+                            struct kir_val *const *index) {
+    if (!lw->cached.n || lw->instr->op != HLO_FUSION) return ST_OK;
+    HLO_EACH_INSTR(i, lw->instr->called[0]) {
+        struct kir_val *v;
+        bool row = i->op == HLO_REDUCE && i->n_operands == 2 && i->shape->rank < out->rank;
+        for (int d = 0; row && d < i->shape->rank; d++)
+            row = i->shape->dims[d] == out->dims[d];
+        if (row) RETURN_IF_ERR(lower_value(lw, i, index, &v));
+    }
+    return ST_OK;
+}
+
 static status_t store_all(struct lower *lw, const struct outputs *o, const struct shape *first,
                           struct kir_val *v) {
     struct kir *k = &lw->k;
@@ -356,6 +371,7 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
                            kir_cmp(k, CMP_LT, index[d], kir_i64(k, first->dims[d])), NULL);
             index[d] = kir_idx_clamp(k, index[d], 0, first->dims[d] - 1);
         }
+    RETURN_IF_ERR(folds_first(lw, first, index));
     if (o->together) RETURN_IF_ERR(lower_value(lw, o->root[0], index, out));
     for (int r = 0; r < o->n; r++) {
         const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;

@@ -202,6 +202,23 @@ status_t hlo_infer_set_dimension_size(struct arena *a, const struct hlo_instr *i
                         shape_text(a, rule_shape(i, 0)));
 }
 
+// Operand 0 and one scalar size for each dimension of the declared result.
+status_t hlo_infer_dynamic_reshape(struct arena *a, const struct hlo_instr *i,
+                                   const struct shape **out) {
+    RETURN_IF_ERR(rule_arrays(i));
+    RETURN_IF_ERR(hlo_infer_declared(a, i, out));
+    const struct shape *x = rule_shape(i, 0), *r = i->shape;
+    if (shape_is_tuple(r) || r->dtype != x->dtype || shape_elements(r) != shape_elements(x) ||
+        i->n_operands != r->rank + 1)
+        return st_new(ST_INVALID_ARGUMENT, "%s with %d sizes gives %s", shape_text(a, x),
+                      i->n_operands - 1, shape_text(a, r));
+    for (int k = 1; k < i->n_operands; k++)
+        if (rule_shape(i, k)->rank || !dtype_is_int(rule_shape(i, k)->dtype))
+            return st_new(ST_INVALID_ARGUMENT, "operand %d is %s, expected a scalar integer", k,
+                          shape_text(a, rule_shape(i, k)));
+    return ST_OK;
+}
+
 // ---- gather and scatter (XLA operation semantics, "Gather", "Scatter")
 
 static status_t index_dims(struct arena *a, const struct shape *idx, int64_t ivd, int64_t n_map,

@@ -233,6 +233,17 @@ EVAL(SET_DIMENSION_SIZE) {
     return view(ev, i, in[0], out);
 }
 
+// The sizes are operands; the declared dimensions bound them.
+EVAL(DYNAMIC_RESHAPE) {
+    for (int d = 0; d < i->shape->rank; d++)
+        if (lit_get_i64(in[d + 1], 0) != i->shape->dims[d])
+            return st_new(
+                ST_UNIMPLEMENTED,
+                "instruction '%s': dynamic-reshape to %lld in dimension %d, declared %lld", i->name,
+                (long long)lit_get_i64(in[d + 1], 0), d, (long long)i->shape->dims[d]);
+    return view(ev, i, in[0], out);
+}
+
 // ---- tuples
 
 EVAL(TUPLE) {

@@ -29,11 +29,7 @@ static bool rewrite(struct rule_ctx *r, struct hlo_instr *i, const bool *off,
     r->b.op_name = i->op_name;
     for (int k = 0; k < N_RULES; k++) {
         struct hlo_instr *last = c->last, *with = off[k] ? NULL : table[k].fn(r, i);
-        for (struct hlo_instr *n = last->next, *next; n;
-             n = next) { // what the rule appended goes in front of i
-            next = n->next;
-            hlo_move_before(n, i);
-        }
+        pass_place(last, i); // what the rule appended
         if (!with || with == i || !hb_ok(&r->b)) continue;
         if (t && t->rule) t->rule(t->ctx, table[k].name, i, with);
         hlo_replace_uses(i, with);

@@ -37,6 +37,13 @@ static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_i
     if (p->trace && p->trace->fusion)
         p->trace->fusion(p->trace->ctx, p->running, producer, consumer, why_not);
 }
+// Instructions that the builder appended behind `last` go in front of pos, in their order.
+static inline void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
+    for (struct hlo_instr *n = last->next, *next; n; n = next) {
+        next = n->next;
+        hlo_move_before(n, pos);
+    }
+}
 const struct pass *pass_find(struct str name); // NULL if unknown
 const struct pass *pass_table(int *n);
 // Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that

@@ -114,14 +114,10 @@ static bool reference_accepts(const struct cpu_exe *x, const struct hlo_instr *i
 static status_t reference_open(struct cpu_exe *x, struct cpu_step *s) {
     (void)x;
     s->detail = "reference";
-    return hlo_op_info(s->plan->instr->op)->eval
-               ? ST_OK
-               : st_new(ST_UNIMPLEMENTED, "instruction '%s' (%s%s%s): the CPU device cannot run %s",
-                        s->plan->instr->name,
-                        s->plan->instr->op_type ? s->plan->instr->op_type : "",
-                        s->plan->instr->op_name ? " " : "",
-                        s->plan->instr->op_name ? s->plan->instr->op_name : "",
-                        hlo_op_name(s->plan->instr->op));
+    const struct hlo_instr *i = s->plan->instr;
+    return st_note(hlo_eval_supports(i), "the CPU device cannot run %s%s%s",
+                   i->op_type ? i->op_type : hlo_op_name(i->op), i->op_name ? " " : "",
+                   i->op_name ? i->op_name : "");
 }
 // A buffer in its layout as a literal in logical order, and back; padding is written as zero.
 static struct literal *to_logical(struct arena *a, const struct shape *s, void *buf) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN 2.6 behind the implementation list: convolutions, dots, maximum pooling and layout
 // changes. One primitive a step, made at load; buffers are attached at each run; scratchpads are
-// ours. Constant right operands are reordered once at PREPARE into the form the primitive asked
-// for. Everything here is about f32.
+// ours. A convolution's kernel is reordered into the form the primitive asked for: once at PREPARE
+// when it is a bound weight, at each run when the program computes it. Everything here is about
+// f32.
 #include <dnnl.h>
 #include <stdlib.h>
 
@@ -15,13 +16,18 @@ struct onednn_arg {
     int arg;
     int leaf;
     dnnl_memory_t mem;
-}; // leaf: index into bufs; -1 = scratchpad
+}; // leaf: index into bufs, or one of
+enum { LEAF_SCRATCH = -1, LEAF_REPACKED = -2 };
 struct onednn_state {
     dnnl_primitive_t prim;
     struct onednn_arg args[MAX_ARGS];
     int n_args;
     dnnl_memory_desc_t weights_user, weights_packed; // packed == user: not packed
-    int sum_leaf; // operand that must be in the destination before the call, -1 = none
+    dnnl_primitive_t repack; // weights_user -> weights_packed before each run; NULL = not needed
+    dnnl_memory_t repack_from;
+    int repack_leaf;
+    int64_t scratch_bytes; // of the primitive, rounded up; the repacked kernel lies behind
+    int sum_leaf;          // operand that must be in the destination before the call, -1 = none
     int64_t out_bytes;
     int out_leaf;
 };
@@ -194,10 +200,9 @@ static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_m
 
 // The attributes of a call: post-operations and a scratchpad of ours. The first bias is the
 // primitive's own argument.
-static status_t make_attr(const struct lib_call *c, int first, bool binary_ok,
-                          const struct shape *result, dnnl_primitive_attr_t *out) {
+static status_t make_attr(const struct lib_call *c, int first, const struct shape *result,
+                          dnnl_primitive_attr_t *out) {
     dnnl_post_ops_t ops;
-    (void)binary_ok;
     dnnl_primitive_attr_create(out);
     dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
     dnnl_post_ops_create(&ops);
@@ -218,9 +223,9 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     if (rc != dnnl_success) return failed("primitive_create", rc);
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    int64_t n = (int64_t)dnnl_memory_desc_get_size(scratch);
-    if (n > x->scratch_bytes) x->scratch_bytes = n;
-    RETURN_IF_ERR(add_arg(st, DNNL_ARG_SCRATCHPAD, -1, scratch));
+    st->scratch_bytes = ((int64_t)dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
+    if (st->scratch_bytes > x->scratch_bytes) x->scratch_bytes = st->scratch_bytes;
+    RETURN_IF_ERR(add_arg(st, DNNL_ARG_SCRATCHPAD, LEAF_SCRATCH, scratch));
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success && info)
         s->detail = arena_printf(&x->arena, "onednn:%s", info);
     st->sum_leaf = -1;
@@ -251,6 +256,30 @@ static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return;
     s->packed_in = leaf;
     s->pack_slot = x->n_packs++;
+}
+
+static status_t make_reorder(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             dnnl_primitive_desc_t *pd) {
+    dnnl_status_t rc = dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL);
+    return rc == dnnl_success ? ST_OK : failed("reorder", rc);
+}
+// A kernel that the program computes is reordered at each run, behind the scratchpad. Only the
+// plain form's reference implementation would take it as it is, at a hundredth of the speed.
+static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf,
+                            const dnnl_memory_desc_t *wanted) {
+    dnnl_primitive_desc_t pd = NULL;
+    st->weights_packed = *wanted;
+    if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return ST_OK;
+    RETURN_IF_ERR(make_reorder(&st->weights_user, wanted, &pd));
+    dnnl_status_t rc = dnnl_primitive_create(&st->repack, pd);
+    dnnl_primitive_desc_destroy(pd);
+    if (rc == dnnl_success)
+        rc = dnnl_memory_create(&st->repack_from, &st->weights_user, engine, DNNL_MEMORY_NONE);
+    if (rc != dnnl_success) return failed("reorder", rc);
+    st->repack_leaf = leaf;
+    int64_t total = st->scratch_bytes + (int64_t)dnnl_memory_desc_get_size(wanted);
+    if (total > x->scratch_bytes) x->scratch_bytes = total;
+    return ST_OK;
 }
 
 // ---- convolution
@@ -297,12 +326,11 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     for (int d = 1; d < k->rank; d++)
         wdims[n++] = k->dims[d];
     dnnl_memory_desc_init_by_tag(&st->weights_user, n, wdims, dnnl_f32, tags[n]);
-    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32,
-                                 bound ? dnnl_format_tag_any : tags[n]);
+    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
     if (has_bias) desc_of(c->post[0].operand->shape, &bias);
     conv_dims(h, stride, dilate, low, high);
     dnnl_primitive_attr_t attr;
-    RETURN_IF_ERR(make_attr(c, has_bias, true, i->shape, &attr));
+    RETURN_IF_ERR(make_attr(c, has_bias, i->shape, &attr));
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t rc = dnnl_unimplemented;
     const dnnl_alg_kind_t algs[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
@@ -317,10 +345,11 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     dnnl_primitive_attr_destroy(attr);
     if (rc != dnnl_success) return failed("convolution", rc);
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    set_packed(x, s, st, rhs, wanted);
+    if (bound) set_packed(x, s, st, rhs, wanted);
     status_t status = finish(x, s, st, pd, c, has_bias);
+    if (!status && !bound) status = repack_open(x, st, rhs, wanted);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &src);
-    if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, rhs, wanted);
+    if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, st->repack ? LEAF_REPACKED : rhs, wanted);
     if (!status && has_bias)
         status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
@@ -382,8 +411,7 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
     if (bound) dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_f32, dnnl_format_tag_any);
     dnnl_primitive_attr_t attr;
     int64_t flat[2] = {rd[0], rd[nd - 1]};
-    RETURN_IF_ERR(
-        make_attr(c, has_bias, true, shape_make(&x->arena, DT_F32, nb ? rd : flat, nd), &attr));
+    RETURN_IF_ERR(make_attr(c, has_bias, shape_make(&x->arena, DT_F32, nb ? rd : flat, nd), &attr));
     dnnl_matmul_desc_t md;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t rc = dnnl_matmul_desc_init(&md, &src, &weights, has_bias ? &bias : NULL, &dst);
@@ -423,7 +451,7 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
         low[k] = w->v[k + 2].pad_low;
         high[k] = w->v[k + 2].pad_high;
     }
-    RETURN_IF_ERR(make_attr(&none, 0, false, i->shape, &attr));
+    RETURN_IF_ERR(make_attr(&none, 0, i->shape, &attr));
     dnnl_status_t rc = dnnl_pooling_forward_desc_init(&d, dnnl_forward_inference, dnnl_pooling_max,
                                                       &src, &dst, stride, kernel, low, high);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
@@ -436,11 +464,6 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     return status;
 }
 
-static status_t make_reorder(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                             dnnl_primitive_desc_t *pd) {
-    dnnl_status_t rc = dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL);
-    return rc == dnnl_success ? ST_OK : failed("reorder", rc);
-}
 static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     dnnl_memory_desc_t src, dst;
     dnnl_primitive_desc_t pd = NULL;
@@ -462,6 +485,8 @@ static void onednn_close(struct cpu_step *s) {
     for (int k = 0; k < st->n_args; k++)
         dnnl_memory_destroy(st->args[k].mem);
     if (st->prim) dnnl_primitive_destroy(st->prim);
+    if (st->repack) dnnl_primitive_destroy(st->repack);
+    if (st->repack_from) dnnl_memory_destroy(st->repack_from);
 }
 static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
     struct onednn_state *st = arena_new_of(&x->arena, struct onednn_state);
@@ -480,9 +505,17 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     if (st->sum_leaf >= 0 && bufs[st->sum_leaf] != bufs[st->out_leaf])
         memcpy(bufs[st->out_leaf], bufs[st->sum_leaf], (size_t)st->out_bytes);
     for (int k = 0; k < st->n_args; k++) {
-        void *p = st->args[k].leaf < 0 ? x->scratch : bufs[st->args[k].leaf];
-        dnnl_memory_set_data_handle_v2(st->args[k].mem, p, stream);
-        args[k] = (dnnl_exec_arg_t){st->args[k].arg, st->args[k].mem};
+        const struct onednn_arg *a = &st->args[k];
+        void *p = a->leaf == LEAF_SCRATCH    ? x->scratch
+                  : a->leaf == LEAF_REPACKED ? (char *)x->scratch + st->scratch_bytes
+                                             : bufs[a->leaf];
+        dnnl_memory_set_data_handle_v2(a->mem, p, stream);
+        args[k] = (dnnl_exec_arg_t){a->arg, a->mem};
+        if (a->leaf != LEAF_REPACKED) continue;
+        dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], stream);
+        dnnl_exec_arg_t r[] = {{DNNL_ARG_FROM, st->repack_from}, {DNNL_ARG_TO, a->mem}};
+        dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
+        if (rc != dnnl_success) return failed("reorder", rc);
     }
     dnnl_status_t rc = dnnl_primitive_execute(st->prim, stream, st->n_args, args);
     return rc == dnnl_success ? ST_OK : failed("execute", rc);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation of custom-call: the few targets of XLA that are pure and have a meaning on one device.
+// Every other target is refused by name, before anything runs (hlo_eval_supports).
+#include "compiler/eval.h"
+#include "compiler/ops/index.h"
+#include "compiler/ops/rules.h"
+
+typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
+                              struct literal *const *in, struct literal **out);
+
+// Says where or how a value lies; on one device the value itself.
+static status_t same_value(struct hlo_eval *ev, const struct hlo_instr *i,
+                           struct literal *const *in, struct literal **out) {
+    if (i->n_operands != 1 || !shape_compatible(i->shape, in[0]->shape))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "instruction '%s': " STR_FMT " takes one operand of the shape %s", i->name,
+                      STR_ARG(HLO_ATTR(i, custom)->custom_call_target),
+                      shape_text(ev->arena, i->shape));
+    *out = in[0];
+    return ST_OK;
+}
+
+// (values, indices) of the k largest along the last dimension, k by the result's shape; ties go to
+// the smaller index, floats are in total order.
+static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                      struct literal **out) {
+    const struct shape *s = in[0]->shape, *r = i->shape;
+    bool fit = i->n_operands == 1 && s->rank >= 1 && shape_is_tuple(r) && r->n_elems == 2 &&
+               r->elems[0]->rank == s->rank && shape_same_dims(r->elems[0], r->elems[1]) &&
+               r->elems[0]->dtype == s->dtype && r->elems[1]->dtype == DT_S32 &&
+               r->elems[0]->dims[s->rank - 1] <= s->dims[s->rank - 1];
+    for (int d = 0; fit && d < s->rank - 1; d++)
+        fit = r->elems[0]->dims[d] == s->dims[d];
+    if (!fit)
+        return st_new(ST_INVALID_ARGUMENT, "instruction '%s': TopK of %s gives %s", i->name,
+                      shape_text(ev->arena, s), shape_text(ev->arena, r));
+    struct hlo_attr_topk attr = {.k = r->elems[0]->dims[s->rank - 1], .largest = true};
+    struct hlo_instr as = *i;
+    as.op = HLO_TOPK;
+    as.attr = &attr;
+    return hlo_eval_TOPK(ev, &as, in, out);
+}
+
+static const struct {
+    const char *name;
+    target_fn fn;
+} targets[] = {{"Sharding", same_value},
+               {"SPMDFullToShardShape", same_value},
+               {"SPMDShardToFullShape", same_value},
+               {"LayoutConstraint", same_value},
+               {"annotate_device_placement", same_value},
+               {"TopK", top_k}};
+
+static target_fn find(const struct hlo_instr *i) {
+    struct str name = HLO_ATTR(i, custom)->custom_call_target;
+    for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++)
+        if (str_is(name, targets[k].name)) return targets[k].fn;
+    return NULL;
+}
+
+status_t custom_call_supports(const struct hlo_instr *i) {
+    struct str name = HLO_ATTR(i, custom)->custom_call_target;
+    if (find(i)) return ST_OK;
+    return st_new(ST_UNIMPLEMENTED,
+                  "instruction '%s': custom-call of '" STR_FMT
+                  "', a function outside the module; known "
+                  "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
+                  "annotate_device_placement, TopK",
+                  i->name, STR_ARG(name));
+}
+status_t hlo_eval_CUSTOM_CALL(struct hlo_eval *ev, const struct hlo_instr *i,
+                              struct literal *const *in, struct literal **out) {
+    target_fn fn = find(i);
+    return fn ? fn(ev, i, in, out) : custom_call_supports(i);
+}
