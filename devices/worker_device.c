@@ -202,8 +202,10 @@ struct outputs {
     int fd;
 };
 
-// Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes.
-static status_t make_outputs(struct call *c, const struct shape *root, struct outputs *o) {
+// Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes; the
+// daemon's if it gave one. Few bytes go inline.
+static status_t make_outputs(struct call *c, const struct shape *root, uint32_t given,
+                             struct outputs *o) {
     int64_t total = 0;
     o->n = shape_leaves(root);
     o->p = arena_zarray(&c->arena, void *, o->n + 1);
@@ -212,9 +214,16 @@ static status_t make_outputs(struct call *c, const struct shape *root, struct ou
         o->offset[k] = total;
         total += (shape_bytes(shape_leaf(root, k)) + 127) / 64 * 64;
     }
-    RETURN_IF_ERR(frame_memfd("hlod-out", total + 64, &o->fd));
-    c->reply_fds[c->n_reply_fds++] = o->fd;
-    RETURN_IF_ERR(frame_map(o->fd, 0, total + 64, true, &o->map, &o->base, &o->base_bytes));
+    total += 64;
+    if (total <= RUN_INLINE_BYTES)
+        o->map = arena_alloc_aligned(&c->arena, (size_t)total, 64);
+    else if (given && given <= (uint32_t)c->n_fds)
+        st_drop(frame_map(c->fds[given - 1], 0, total, true, &o->map, &o->base, &o->base_bytes));
+    if (!o->map) { // none was given, or not one of this size
+        RETURN_IF_ERR(frame_memfd("hlod-out", total, &o->fd));
+        c->reply_fds[c->n_reply_fds++] = o->fd;
+        RETURN_IF_ERR(frame_map(o->fd, 0, total, true, &o->map, &o->base, &o->base_bytes));
+    }
     for (int k = 0; k < o->n; k++)
         o->p[k] = o->map + o->offset[k];
     return ST_OK;
@@ -243,7 +252,6 @@ static Hlod__V1__Profile *wire_profile(struct arena *a, const struct profile *p,
 static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct shape *root,
                              const struct outputs *o, Hlod__Wire__RunReply *out) {
     size_t n = q->n_outputs ? q->n_outputs : (size_t)o->n;
-    size_t inline_bytes = 0;
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
     out->n_outputs = n;
     for (size_t k = 0; k < n; k++) {
@@ -261,10 +269,8 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
         t->dims = s->dims;
         t->data = b;
         b->size = (uint64_t)shape_bytes(s);
-        if (inline_bytes + b->size <= 16384) {
-            b->inline_bytes =
-                (ProtobufCBinaryData){b->size, arena_dup(&c->arena, o->p[leaf], b->size)};
-            inline_bytes += b->size;
+        if (!o->base) {
+            b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
         } else {
             b->fd = 1;
             b->offset = (uint64_t)o->offset[leaf];
@@ -289,7 +295,7 @@ static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
     const struct hlo_computation *m = (*slot)->exe->exe->main->entry;
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
     RETURN_IF_ERR(bind_inputs(c, q, (*slot)->exe, in));
-    RETURN_IF_ERR(make_outputs(c, m->root->shape, &o));
+    RETURN_IF_ERR(make_outputs(c, m->root->shape, q->output_fd, &o));
     uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);
     if (q->profile)

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "scheduler/loop.h"
+#include "scheduler/memfds.h"
 #include "scheduler/sched.h"
 
 const struct job_result *job_result(const struct job *j) {
@@ -96,7 +97,8 @@ void job_free(struct job *j) {
     if (j->run) hlod__wire__run_reply__free_unpacked(j->run, NULL);
     if (j->inspect) hlod__wire__inspect_reply__free_unpacked(j->inspect, NULL);
     for (int i = 0; i < j->r.n_fds; i++)
-        if (j->r.fds[i] >= 0) close(j->r.fds[i]);
+        if (j->r.fds[i] >= 0 && !j->out) close(j->r.fds[i]);
+    memfd_unref(j->out);
     arena_done(&j->arena);
     free(j);
 }

@@ -13,6 +13,7 @@
 #include "scheduler/pool.h"
 
 struct journal;
+struct memfd;
 struct loop;
 struct sched;
 struct store;
@@ -59,7 +60,8 @@ struct job_spec { // everything borrowed until on_done
     size_t n_shapes;
     const struct job_input *inputs; // JOB_RUN
     size_t n_inputs;
-    int payload_fd; // memfd with the inputs, or -1: they are in payload_bytes
+    int payload_fd;        // memfd with the inputs, or -1: they are in payload_bytes
+    struct memfd *payload; // whose payload_fd is, where it is kept for reuse; else NULL
     struct span payload_bytes;
     char **outputs;
     size_t n_outputs;

@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "scheduler/loop.h"
+#include "scheduler/memfds.h"
 #include "scheduler/sched.h"
 
 static struct job *job_of(struct task *t) {
@@ -25,6 +26,8 @@ struct run_call {
     struct worker *w;
     uint64_t id;
     bool began; // the worker said that it runs
+    int64_t flight_bytes;
+    struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
 };
 
 void job_drop_call(struct job *j) {
@@ -38,13 +41,24 @@ void job_drop_call(struct job *j) {
 // too). NULL when nobody waits any more.
 static struct job *call_ended(struct run_call *c, struct frame *f) {
     struct job *j = c->j;
+    struct memfd *out = c->out;
+    worker_flight(c->w, -c->flight_bytes);
+    memfd_unref(c->in);
     if (!j) worker_release(c->w);
     free(c);
-    if (!j) return NULL;
-    j->call = NULL;
-    j->r.n_fds = f ? f->n_fds : 0;
-    for (int i = 0; i < j->r.n_fds; i++)
-        j->r.fds[i] = frame_take_fd(f, i);
+    if (j) {
+        j->call = NULL;
+        j->r.n_fds = f ? f->n_fds : 0;
+        for (int i = 0; i < j->r.n_fds; i++)
+            j->r.fds[i] = frame_take_fd(f, i);
+        if (out && f && f->n_fds == 0) { // the results lie where we said
+            j->out = out;
+            j->r.fds[0] = memfd_fd(out);
+            j->r.n_fds = 1;
+            return j;
+        }
+    }
+    memfd_unref(out);
     return j;
 }
 
@@ -178,6 +192,9 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         st_drop(st);
         hlod__wire__run_reply__free_unpacked(j->run, NULL);
         j->run = NULL;
+        memfd_unref(j->out);
+        j->out = NULL;
+        j->r.n_fds = 0;
         if (worker_epoch(w) == j->epoch) warm_forget(worker_warm(w), j->key);
         j->prepared = false;
         job_advance(j); // still has its place
@@ -191,6 +208,26 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     metric_observe_ns(M_RUN_TIME, clock_ns() - j->run_start_ns);
     j->r.run = st ? NULL : j->run;
     job_finish(j, st);
+}
+
+// Results beyond what travels inline go into memory of ours, kept from run to run. Without it the
+// worker makes its own; so it does when it lays them out otherwise than we think.
+static void give_output_memory(struct job *j, struct run_call *c) {
+    const Hlod__V1__Signature *sig = j->exe->info->signature;
+    int64_t total = 64, bytes;
+    for (size_t k = 0; k < sig->n_outputs; k++) {
+        const struct dtype_row *t = dtype_find(str_of(sig->outputs[k]->dtype));
+        bytes = t ? t->bytes : 0;
+        for (size_t d = 0; d < sig->outputs[k]->n_dims; d++)
+            if (sig->outputs[k]->dims[d]->size < 0 ||
+                !sz_mul(bytes, sig->outputs[k]->dims[d]->size, &bytes))
+                return;
+        if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return;
+        total = total / 64 * 64;
+    }
+    c->flight_bytes = total;
+    if (total <= RUN_INLINE_BYTES) return;
+    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->worker), 0, total, &c->out));
 }
 
 static void send_run(struct job *j) {
@@ -237,12 +274,22 @@ static void send_run(struct job *j) {
                        : 0;
     struct run_call *c = calloc(1, sizeof *c);
     if (!c) abort();
+    int fds[2], n_fds = 0;
+    if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
+    give_output_memory(j, c);
+    if (c->out) {
+        fds[n_fds++] = memfd_fd(c->out);
+        m.output_fd = (uint32_t)n_fds;
+    }
+    c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
+    for (size_t i = 0; i < n; i++)
+        c->flight_bytes += in[i]->size;
+    worker_flight(j->worker, c->flight_bytes);
     c->j = j;
     c->w = j->worker;
     j->call = c;
     j->run_start_ns = clock_ns();
-    c->id = pool_call(j->worker, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, &j->spec.payload_fd,
-                      j->spec.payload_fd >= 0, on_run, c);
+    c->id = pool_call(j->worker, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run, c);
 }
 
 static void placed(struct task *t, struct worker *w) {

@@ -21,6 +21,7 @@
 #include "base/metrics.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
+#include "scheduler/memfds.h"
 
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
 enum { HEALTH_EVERY_MS = 1000, MAX_STARTS_WITHOUT_HELLO = 6 };
@@ -59,6 +60,7 @@ struct worker {
     VEC(struct call) calls;
     VEC(struct pending) out;
     int places_taken, restarts;
+    int64_t flight_bytes;
     int64_t rss_bytes, prepared_bytes;
     int32_t resident;
     int64_t refused; // system calls, of this life
@@ -71,6 +73,7 @@ struct pool {
     int n;
     uint64_t next_call;
     struct frame_buf *buf;
+    struct memfds *memfds;
     bool stopping;
 };
 
@@ -125,6 +128,7 @@ static void lose(struct worker *w, const char *why) {
         w->process = NULL;
     }
     warm_done(&w->warm);
+    memfds_drop(w->pool->memfds, w->index);
     w->rss_bytes = w->prepared_bytes = 0;
     w->resident = 0;
     w->refused = 0;
@@ -429,6 +433,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     p->n = cfg->n_devices + cfg->n_compile;
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
+    p->memfds = memfds_new(p->n, cfg->keep_bytes);
     if (!p->w) abort();
     for (int i = 0; i < p->n; i++) {
         struct worker *w = &p->w[i];
@@ -470,6 +475,7 @@ void pool_free(struct pool *p) {
         smap_done(&w->warm.held);
     }
     frame_buf_free(p->buf);
+    memfds_free(p->memfds);
     free(p->w);
     free(p);
 }
@@ -490,6 +496,18 @@ const char *pool_filter(const struct pool *p) {
     }
     return "on";
 }
+struct memfds *pool_memfds(struct pool *p) {
+    return p->memfds;
+}
+int pool_input_owner(const struct pool *p) {
+    return p->cfg.n_devices == 1 ? 0 : MEMFD_NOBODY; // device workers come first
+}
+int worker_index(const struct worker *w) {
+    return w->index;
+}
+void worker_flight(struct worker *w, int64_t bytes) {
+    w->flight_bytes += bytes;
+}
 bool worker_ready(const struct worker *w) {
     return w->state == W_READY;
 }
@@ -508,6 +526,10 @@ void worker_release(struct worker *w) {
 }
 
 // A cancelled call that has not ended yet may be the end of the process: nothing new goes there.
+static bool full(const struct worker *w) {
+    int64_t most = w->pool->cfg.flight_bytes;
+    return most > 0 && w->flight_bytes >= most;
+}
 static bool in_doubt(const struct worker *w) {
     for (size_t i = 0; i < w->calls.n; i++)
         if (w->calls.v[i].kill_at_ns) return true;
@@ -519,7 +541,7 @@ struct place_worker pool_place(const struct worker *w) {
         .role = w->role,
         .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->kind,
         .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !in_doubt(w),
+        .ready = w->state == W_READY && !in_doubt(w) && !full(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
         .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1};

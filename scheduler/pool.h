@@ -13,6 +13,7 @@
 #include "scheduler/warm.h"
 
 struct loop;
+struct memfds;
 struct pool;
 struct worker; // a slot: lives as long as the pool, its process comes and goes
 
@@ -20,8 +21,10 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
-    bool filter;      // system call filter in the workers
-    int device_calls; // calls in flight a device worker: 2 keeps it busy while a reply travels
+    bool filter;          // system call filter in the workers
+    int64_t keep_bytes;   // tensor memory kept for one worker between calls (memfds.h)
+    int64_t flight_bytes; // tensors in flight in a device worker; 0 = no bound
+    int device_calls;     // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
     void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
     void *ctx;
@@ -40,6 +43,14 @@ struct warm *worker_warm(struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the
 // first that has not. Borrowed.
 const char *pool_filter(const struct pool *p);
+struct memfds *pool_memfds(struct pool *p); // owners are worker_index
+// Whose memory inputs go to while no worker is chosen: the only device worker's, or, where there is
+// a choice, MEMFD_NOBODY. Thread: any.
+int pool_input_owner(const struct pool *p);
+int worker_index(const struct worker *w);
+// Bytes of tensors sent to the worker, and (negative) done with. While more than flight_bytes are
+// out nothing else is placed there.
+void worker_flight(struct worker *w, int64_t bytes);
 bool worker_ready(const struct worker *w);
 // What the last handshake said; fields stay from the last life while it restarts. NULL before the
 // first.

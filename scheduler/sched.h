@@ -130,6 +130,7 @@ struct job {
     bool prepared, checked;
     uint64_t epoch;        // of the worker when it was taken
     struct run_call *call; // in flight
+    struct memfd *out;     // where the results lie; r.fds[0] then, or NULL
     Hlod__Wire__RunReply *run;
     Hlod__Wire__InspectReply *inspect;
     int64_t run_start_ns;

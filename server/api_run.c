@@ -97,6 +97,7 @@ void api_run(struct call *c) {
                             .inputs = c->inputs,
                             .n_inputs = c->n_inputs,
                             .payload_fd = c->payload_fd,
+                            .payload = c->payload,
                             .payload_bytes = c->payload_bytes,
                             .outputs = q->outputs,
                             .n_outputs = q->n_outputs,

@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "scheduler/memfds.h"
 #include "server/api.h"
 
 void call_init(struct call *c, struct api *api) {
@@ -80,7 +81,10 @@ void call_done(struct call *c) {
     c->done = true;
     if (c->busy) return;
     if (c->on_free) c->on_free(c);
-    if (c->payload_fd >= 0) close(c->payload_fd);
+    if (c->payload)
+        memfd_unref(c->payload);
+    else if (c->payload_fd >= 0)
+        close(c->payload_fd);
     arena_done(&c->arena);
     free(c);
 }

@@ -13,6 +13,7 @@
 struct api;
 struct api_row;
 struct call;
+struct memfd;
 
 struct call_output { // a tensor of the reply, outside the message
     const char *name;
@@ -41,7 +42,8 @@ struct call {
     // Tensors that came with the request.
     struct job_input *inputs;
     size_t n_inputs;
-    int payload_fd; // -1: payload_bytes
+    int payload_fd;        // -1: payload_bytes
+    struct memfd *payload; // whose payload_fd is; NULL: the call's own
     struct span payload_bytes;
     // The answer's tensors, and what else the transport may show.
     struct call_output *outputs;

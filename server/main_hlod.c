@@ -138,6 +138,8 @@ static status_t start(struct daemon *d) {
                                        .n_devices = (int)devices.n,
                                        .n_compile = (int)c->compile_workers,
                                        .filter = c->worker_filter,
+                                       .keep_bytes = c->keep_bytes,
+                                       .flight_bytes = c->flight_bytes,
                                        .device_calls = (int)c->device_calls},
                               .max_queue = (int32_t)c->max_queue,
                               .default_timeout_ms = c->timeout_ms,

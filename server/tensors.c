@@ -9,6 +9,8 @@
 #include "base/vec.h"
 #include "proto/frame.h"
 #include "proto/json.h"
+#include "scheduler/memfds.h"
+#include "server/api.h"
 
 static status_t bad(int reason, size_t i, const char *name, const char *why) MUST_CHECK;
 static status_t bad(int reason, size_t i, const char *name, const char *why) {
@@ -66,7 +68,10 @@ status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from
         c->payload_bytes = (struct span){arena_zalloc(&c->arena, (size_t)total + 1), (size_t)total};
         return ST_OK;
     }
-    return frame_memfd("hlod-inputs", total, &c->payload_fd);
+    struct pool *pool = sched_pool(c->api->sched);
+    RETURN_IF_ERR(memfds_take(pool_memfds(pool), pool_input_owner(pool), 0, total, &c->payload));
+    c->payload_fd = memfd_fd(c->payload);
+    return ST_OK;
 }
 
 int64_t tensors_bytes(const struct call *c) {

@@ -231,6 +231,68 @@ def killed_under_load(d):
     until("both back", 5, lambda: all(x["state"] in ("ready", "busy") for x in devices(d)))
     good(run(d, m))
 
+def kept(d):
+    """Inodes of the tensor memory that the daemon keeps."""
+    out, folder = set(), f"/proc/{d.p.pid}/fd"
+    for fd in os.listdir(folder):
+        try:
+            if "hlod-tensors" in os.readlink(f"{folder}/{fd}"):
+                out.add(os.stat(f"{folder}/{fd}").st_ino)
+        except FileNotFoundError:
+            pass
+    return out
+
+def memory_is_kept(d):
+    """sim:crash=run@4
+    Tensor memory goes back and forth between requests; none that a worker held outlives it."""
+    n = 100000
+    m = put(d, 1, n)
+    good(run(d, m, n), 1, n)
+    first = kept(d)
+    assert len(first) == 2, first  # inputs, results
+    good(run(d, m, n), 1, n)
+    good(run(d, put(d, 2, n), n), 2, n)
+    assert kept(d) == first, (first, kept(d))
+    bad(run(d, m, n), 503, "WORKER_LOST")
+    until("dropped", 2, lambda: not kept(d))
+    good(run(d, m, n), 1, n)
+
+def memory_is_not_shared(d):
+    """sim,sim
+    With two devices inputs are received before one is chosen: that memory is not kept, results are, each worker's its own."""
+    n = 100000
+    m = put(d, 1, n)
+    for name in "sim:0", "sim:1":
+        good(run(d, m, n, device=name), 1, n)
+    both = kept(d)
+    assert len(both) == 2, both
+    for name in "sim:1", "sim:0":
+        good(run(d, m, n, device=name), 1, n)
+    assert kept(d) == both
+
+def keeps_nothing(d):
+    """sim --keep-bytes=0
+    Turned off, every request has fresh memory and gives it back."""
+    n = 100000
+    m = put(d, 1, n)
+    good(run(d, m, n), 1, n)
+    assert kept(d) == set()
+
+def flight(d):
+    """sim:latency_us=300000 --flight-bytes=500000
+    A device worker gets no second run while its tensors in flight are beyond the bound; small runs go two at a time."""
+    n = 100000  # 400 KB in, 400 KB out
+    big, small = put(d, 1, n), put(d, 1)
+    for m, k in (big, n), (small, 4):
+        good(run(d, m, k), 1, k)
+        work = [in_thread(run, d, m, k) for _ in range(2)]
+        waits = []
+        for t, out in work:
+            t.join()
+            r = good(out[0], 1, k)
+            waits.append(sum(x.get("ms", 0) for x in r["timings"] if x["name"] == "queue"))
+        assert (max(waits) > 100) == (m == big), (k, waits)
+
 def kernel_filter(pid):
     with open(f"/proc/{pid}/status") as f:
         return [line.split()[1] for line in f if line.startswith("Seccomp:")][0]
@@ -270,7 +332,8 @@ def main():
     a.add_argument("names", nargs="*")
     o = a.parse_args()
     scenarios = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
-                 two_devices, kinds_side_by_side, killed_under_load, no_escape, filter_off]
+                 two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
+                 no_escape, filter_off]
     failed = 0
     chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
     for s in chosen:
