@@ -2,7 +2,7 @@
 // Convolution, matrix products, pooling.
 #include <math.h>
 
-#include "compiler/frontend/onnx_lower.h"
+#include "compiler/frontend/onnx_tools.h"
 
 // The spatial attributes of Conv and the pools, resolved against the input: pads from auto_pad,
 // defaults filled in.
@@ -58,14 +58,15 @@ static hv add_channel_bias(struct onnx_ctx *c, hv y, hv bias) {
     return hb_add(&c->b, y, hb_broadcast(&c->b, bias, y->shape->dims, y->shape->rank, &channel));
 }
 
-ONNX(conv) {
-    hv x = in_val(c, 0), w = in_val(c, 1);
+// x [N, C, d...] with w [O, C/group, d...] and the node's spatial attributes.
+hv onnx_convolve(struct onnx_ctx *c, hv x, hv w) {
     struct spatial s;
     struct window_dim dims[HLO_MAX_RANK];
     if (w->shape->rank != x->shape->rank || x->shape->rank < 3)
         return fail(c, "input %s with weights %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, w->shape));
-    if (!spatial_of(c, x, w->shape->dims + 2, w->shape->rank - 2, &s)) return;
+                    shape_text(c->a, w->shape)),
+               x;
+    if (!spatial_of(c, x, w->shape->dims + 2, w->shape->rank - 2, &s)) return x;
     struct hlo_attr_conv a = {.window = {dims, s.n},
                               .feature_group_count = at_int(c, "group", 1),
                               .batch_group_count = 1};
@@ -76,8 +77,11 @@ ONNX(conv) {
         a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
             d + 2;
     }
-    hv y = hb_conv(&c->b, x, w, &a);
-    out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
+    return hb_conv(&c->b, x, w, &a);
+}
+ONNX(conv) {
+    hv y = onnx_convolve(c, in_val(c, 0), in_val(c, 1));
+    if (hb_ok(&c->b)) out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
 }
 
 ONNX(gemm) {

@@ -37,5 +37,7 @@ double highest_of(enum dtype t);                           // the identity of mi
 enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // Into an 8-bit float, what is out of range becomes the largest finite value if asked.
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
+// onnx_nn.c: the convolution of a node with the attributes of Conv.
+hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 // The functions of RNN cells and of operators of the same name.
 hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);
