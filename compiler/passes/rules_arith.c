@@ -31,6 +31,31 @@ RULE_FN(div_one) {
     UNUSED;
     return i->op == HLO_DIVIDE && match_splat_is(i->operands[1], 1) ? i->operands[0] : NULL;
 }
+// Is the value rounded soon after? Then the last bit of a quotient decides: values that a quantiser
+// rounds lie on ties by design, so such a division stays a division.
+static bool is_rounded(const struct hlo_instr *x, int depth) {
+    for (size_t k = 0; k < x->users.n; k++) {
+        const struct hlo_instr *u = x->users.v[k];
+        switch (u->op) {
+        case HLO_ROUND_EVEN:
+        case HLO_ROUND_AFZ:
+        case HLO_FLOOR:
+        case HLO_CEIL:
+            return true;
+        case HLO_CONVERT:
+            if (!dtype_is_float(u->shape->dtype) || dtype_size(u->shape->dtype) == 1) return true;
+            break;
+        case HLO_ADD:
+        case HLO_CLAMP:
+        case HLO_RESHAPE:
+            break;
+        default:
+            continue;
+        }
+        if (depth > 0 && is_rounded(u, depth - 1)) return true;
+    }
+    return false;
+}
 RULE_FN(div_by_constant) {
     double v;
     int e;
@@ -38,7 +63,7 @@ RULE_FN(div_by_constant) {
         !match_splat(i->operands[1], &v) || v == 0 || !isfinite(v))
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
-    if ((!exact && r->strict) || !isnormal((float)(1 / v))) return NULL;
+    if ((!exact && (r->strict || is_rounded(i, 3))) || !isnormal((float)(1 / v))) return NULL;
     if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
 }
@@ -165,7 +190,7 @@ RULE_FN(div_broadcast) {
     struct hlo_instr *y = i->op == HLO_DIVIDE ? i->operands[1] : NULL;
     if (!y || r->strict || y->op != HLO_BROADCAST || match_splat(y, &v) ||
         (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64) ||
-        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape))
+        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) || is_rounded(i, 3))
         return NULL;
     struct hlo_instr *d = y->operands[0], *one = hb_splat(&r->b, d->shape, 1);
     return hb_mul(&r->b, i->operands[0],
