@@ -72,8 +72,8 @@ static bool same_structure(const struct onnx_val *x, const struct onnx_val *y) {
     return !x->list || x->list->n == y->list->n;
 }
 
-static void inline_graph(struct onnx_ctx *c, const struct onnx_graph *g,
-                         struct onnx_val *const *formals, struct onnx_val **outs) {
+void onnx_inline(struct onnx_ctx *c, const struct onnx_graph *g, struct onnx_val *const *formals,
+                 struct onnx_val **outs) {
     struct onnx_ctx *child = onnx_child(c, NULL);
     onnx_captures_take(c, child, g, NULL, NULL);
     status_t st = onnx_lower_body(child, g, formals, outs);
@@ -92,7 +92,7 @@ ONNX(if) {
         const struct onnx_graph *g = lit_get_i64(cond->known, 0) ? yes.g : no.g;
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, g->outputs.n + 1);
         if (shape_elements(cond->known->shape) != 1) return fail(c, "the condition is not scalar");
-        inline_graph(c, g, NULL, outs);
+        onnx_inline(c, g, NULL, outs);
         for (size_t k = 0; hb_ok(&c->b) && k < g->outputs.n; k++)
             out_any(c, k, outs[k]);
         return;
@@ -209,7 +209,7 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
     for (bool go = true; go && (l->count < 0 || n < l->count) && hb_ok(&c->b); n++) {
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, l->g->outputs.n + 1);
         hv i = hb_const_i64(&c->b, DT_S64, n);
-        inline_graph(c, l->g, formals_of(c, l, i, l->carried, l->rows_in), outs);
+        onnx_inline(c, l->g, formals_of(c, l, i, l->carried, l->rows_in), outs);
         if (!hb_ok(&c->b)) return;
         size_t at = l->is_loop;
         if (l->is_loop) {

@@ -12,9 +12,6 @@ static hv scalar_like(struct onnx_ctx *c, hv x, double v) {
 ONNX(unary) {
     out_val(c, 0, hb_unary(&c->b, (enum hlo_op)op_arg(c), in_val(c, 0)));
 }
-ONNX(identity) {
-    out_val(c, 0, in_val(c, 0));
-}
 
 // Before opset 7 broadcasting was an attribute: the second input aligned at `axis` of the first.
 static void align_old_broadcast(struct onnx_ctx *c, hv x, hv *y) {

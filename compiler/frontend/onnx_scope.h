@@ -30,6 +30,9 @@ void onnx_captures_take(struct onnx_ctx *c, struct onnx_ctx *child, const struct
 // formals[i] = input i of g; outs[i] set for output i.
 status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
                          struct onnx_val *const *formals, struct onnx_val **outs) MUST_CHECK;
+// The same in c's own computation; errors go to c's builder.
+void onnx_inline(struct onnx_ctx *c, const struct onnx_graph *g, struct onnx_val *const *formals,
+                 struct onnx_val **outs);
 struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name);
 
 struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v); // known if v is a constant

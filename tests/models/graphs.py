@@ -220,6 +220,25 @@ g (float[20] x, bool a, int64 n) => (float[30] y)
     }
   >
 }""", [{"a": np.array(True), "n": np.array(3)}, {"a": np.array(False), "n": np.array(0)}]),
+    "sequences: split, mapped, grown in a loop, joined": ("""
+g (float[6, 2] x, int64 n) => (float[K, 2] y, int64 len)
+{
+  three = Constant <value_int = 3> ()
+  first = Constant <value_int = -1> ()
+  parts = SplitToSequence <axis = 0> (x, three)
+  empty = SequenceEmpty ()
+  grown = Loop (n, "", empty) <
+    body = b (int64 i, bool c, seq(float[2]) s) => (bool d, seq(float[2]) t) {
+      d = Identity (c)
+      p = SequenceAt (parts, i)
+      q = Neg (p)
+      t = SequenceInsert (s, q)
+    }
+  >
+  more = SequenceInsert (grown, x, first)
+  y = ConcatFromSequence <axis = 0> (more)
+  len = SequenceLength (more)
+}""", [{"n": np.array(1)}, {"n": np.array(2)}]),
     "functions with attributes, one calling the other": ("""
 g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
 {
