@@ -39,7 +39,7 @@ SYS_proto     := -lprotobuf-c -ljansson
 SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) -lLLVM-19
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
 SYS_scheduler := -luv -lsqlite3
-SYS_server    := -lmicrohttpd -ljansson
+SYS_server    := -lmicrohttpd -lgrpc -lgpr -ljansson
 SYS_client    := -lcurl -ljansson -lpng -ljpeg -lz
 
 L_base      := base
@@ -55,7 +55,7 @@ link = $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l
 all: $(PROGRAMS) ## build everything
 
 define folder_rules
-$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o))
+$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o)
 	$$(call say,ar $$(@F))
 	$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
@@ -85,6 +85,16 @@ $(BUILD)/libhlod.a: $(BUILD)/libhlod.o
 $(BUILD)/libhlod.so: $(BUILD)/libhlod.o
 	$(call say,link libhlod.so)
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0 $(if $(SAN),,-Wl,-z,defs) -o $@ $< $(LIBHLOD_LIBS)
+
+# What gRPC reflection tells: protoc's description of the services, as a C array of libserver.
+API_PROTOS := proto/hlod.proto $(filter-out proto/formats/descriptor.proto,$(wildcard proto/formats/health.proto proto/formats/reflection_*.proto))
+API_DESC   := $(BUILD)/gen/server/api_descriptors
+$(API_DESC).c: $(API_PROTOS)
+	$(call say,protoc api descriptors)
+	$(Q)mkdir -p $(@D) && protoc -I. --include_imports --descriptor_set_out=$(@:.c=.bin) $(API_PROTOS)
+	$(Q)(echo 'extern const unsigned char api_descriptors[]; extern const unsigned api_descriptors_bytes;'; \
+	  echo 'const unsigned char api_descriptors[] = {'; od -An -v -tu1 $(@:.c=.bin) | sed 's/  */,/g; s/^,//; s/$$/,/'; \
+	  echo '}; const unsigned api_descriptors_bytes = sizeof api_descriptors;') > $@
 
 .SECONDARY: $(PROTO_C) $(PROTO_H) # headers found by wildcard rules must not be removed as intermediates
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto

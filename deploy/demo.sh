@@ -18,7 +18,7 @@ stop() {
 trap stop EXIT INT TERM
 
 build/venv/bin/python tests/models/efficientnet.py "$models"
-"$bin/hlod" --http 127.0.0.1:0 --data "$work/data" --port-file "$work/port" 2>"$work/log" &
+"$bin/hlod" --http 127.0.0.1:0 --grpc 127.0.0.1:0 --data "$work/data" --port-file "$work/port" 2>"$work/log" &
 pid=$!
 n=0
 until [ -s "$work/port" ]; do

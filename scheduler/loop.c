@@ -67,6 +67,9 @@ void loop_run(struct loop *l) {
     uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 
+void loop_turn(struct loop *l) {
+    uv_run(&l->uv, UV_RUN_ONCE);
+}
 void loop_stop(struct loop *l) {
     uv_mutex_lock(&l->lock);
     l->stopped = true;

@@ -14,6 +14,7 @@ status_t loop_new(struct loop **out) MUST_CHECK;
 void loop_free(struct loop *l); // runs until every handle is closed
 void loop_run(struct loop *l);  // until loop_stop
 void loop_stop(struct loop *l);
+void loop_turn(struct loop *l); // once: waits for an event and handles it; at shutdown
 struct uv_loop_s *loop_uv(struct loop *l);
 // fn(arg) on the loop thread, soon, in the order of posting. From the loop thread itself too: then
 // it runs after the present callback.

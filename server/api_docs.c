@@ -204,26 +204,33 @@ static void put_type(struct strbuf *b, const ProtobufCFieldDescriptor *f) {
 
 void api_markdown(struct strbuf *b, struct str proto) {
     strbuf_puts(
-        b, "# The API\n\n<!-- generated from proto/hlod.proto and server/api.def by `make docs`; "
-           "do not edit -->\n\n"
-           "A method is `POST /hlod.v1.Hlod/<Method>` with JSON (proto3 rules; 64-bit integers "
-           "below 2^53 as numbers) or `application/x-protobuf`; the alias is the same method.\n"
-           "Errors: `{\"code\", \"reason\", \"message\", \"details\": [lines]}` with the code's "
-           "HTTP status (docs/errors.md). Other routes: `/healthz`, `/readyz`, `/metrics`,\n"
-           "`/v1/openapi.json`.\n\n"
-           "## Binary tensors\n\nA run request may carry `Inference-Header-Content-Length: N`: the "
-           "body is N bytes of JSON, whose inputs have `\"parameters\":{\"binary_data_size\":B}` "
-           "instead of `data`,\n"
-           "then the inputs' bytes in that order, little-endian, packed. With `Accept: "
-           "application/octet-stream` (or `binary_data_output`) the reply has the same form.\n\n"
-           "## Streams\n\n`Accept: application/x-ndjson` (or `stream=1`; the default of `/v1/run`) "
-           "gives one [Event](#event) a line, exactly one kind each; blank lines may come between "
-           "and mean\n"
-           "nothing. An error before the first event is an ordinary error reply; after it, an "
-           "`error` line. The last line is always `done`.\n"
-           "`Accept: application/x-protobuf-stream` gives the same events as protobuf, each behind "
-           "its length in 32 bits, little-endian; an empty one means nothing.\n\n"
-           "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
+        b,
+        "# The API\n\n<!-- generated from proto/hlod.proto and server/api.def by `make docs`; "
+        "do not edit -->\n\n"
+        "A method is `POST /hlod.v1.Hlod/<Method>` with JSON (proto3 rules; 64-bit integers "
+        "below 2^53 as numbers) or `application/x-protobuf`; the alias is the same method.\n"
+        "Errors: `{\"code\", \"reason\", \"message\", \"details\": [lines]}` with the code's "
+        "HTTP status (docs/errors.md). Other routes: `/healthz`, `/readyz`, `/metrics`,\n"
+        "`/v1/openapi.json`.\n\n"
+        "## Binary tensors\n\nA run request may carry `Inference-Header-Content-Length: N`: the "
+        "body is N bytes of JSON, whose inputs have `\"parameters\":{\"binary_data_size\":B}` "
+        "instead of `data`,\n"
+        "then the inputs' bytes in that order, little-endian, packed. With `Accept: "
+        "application/octet-stream` (or `binary_data_output`) the reply has the same form.\n\n"
+        "## Streams\n\n`Accept: application/x-ndjson` (or `stream=1`; the default of `/v1/run`) "
+        "gives one [Event](#event) a line, exactly one kind each; blank lines may come between "
+        "and mean\n"
+        "nothing. An error before the first event is an ordinary error reply; after it, an "
+        "`error` line. The last line is always `done`.\n"
+        "`Accept: application/x-protobuf-stream` gives the same events as protobuf, each behind "
+        "its length in 32 bits, little-endian; an empty one means nothing.\n\n"
+        "## gRPC\n\nThe same service on `--grpc` (127.0.0.1:8001): a stream ends with `done` and "
+        "the "
+        "status, an error is the status alone, its details behind the first line of the message; "
+        "trailers say `hlod-reason`\n"
+        "and `hlod-retry-after-ms`. Also `grpc.health.v1.Health` and server reflection (v1, "
+        "v1alpha). Messages up to `--max-message-bytes`; larger models go over HTTP.\n\n"
+        "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
     for (int i = 0; i < API_ROWS; i++) {
         const struct api_row *r = &api_rows[i];
         char what[80] = "rpc ";

@@ -47,6 +47,8 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     spec->on_event = on_event;
     spec->on_done = on_done;
     spec->ctx = jc;
+    if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
+        spec->timeout_ms = c->timeout_ms;
     c->handler = jc;
     c->on_cancel = on_cancel;
     c->on_free = on_free;

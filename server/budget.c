@@ -35,12 +35,12 @@ static void leave(struct budget_hold *h) {
     h->waits = false;
 }
 
-static status_t no_room(const struct budget *b) {
+static status_t no_room(const struct budget *b, int64_t n) {
     metric_add(M_RECEIVE_REFUSED, 1);
     status_t st = st_new(ST_UNAVAILABLE,
-                         "no room for the request's body within %lld ms: the requests under way "
-                         "hold %lld of %lld bytes",
-                         (long long)(b->wait_ns / 1000000), (long long)b->used, (long long)b->max);
+                         "no room for %lld bytes of request: the requests under way hold %lld of "
+                         "%lld",
+                         (long long)n, (long long)b->used, (long long)b->max);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_RECEIVE_BUDGET), 1000);
 }
 
@@ -52,7 +52,7 @@ static void serve(void *arg) {
         if (!room && !late) break;
         leave(h);
         if (room) add(b, h, h->wanted);
-        h->ready(h->ctx, room ? ST_OK : no_room(b));
+        h->ready(h->ctx, room ? ST_OK : no_room(b, h->wanted));
     }
     if (b->head)
         loop_timer_start(b->timer, (b->head->since_ns + b->wait_ns - clock_ns()) / 1000000 + 1);
@@ -93,6 +93,12 @@ bool budget_take(struct budget *b, struct budget_hold *h, int64_t n,
     b->tail = h;
     serve_soon(b); // starts the clock
     return false;
+}
+
+status_t budget_try(struct budget *b, struct budget_hold *h, int64_t n) {
+    if (b->head || !fits(b, n)) return no_room(b, n);
+    add(b, h, n);
+    return ST_OK;
 }
 
 void budget_set(struct budget *b, struct budget_hold *h, int64_t n) {

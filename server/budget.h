@@ -26,6 +26,8 @@ void budget_free(struct budget *b); // nothing may be held. NULL is fine
 // True: n bytes more are held. False: waits; `ready` follows. One wait at a time.
 bool budget_take(struct budget *b, struct budget_hold *h, int64_t n,
                  void (*ready)(void *ctx, status_t st), void *ctx);
+// As budget_take, but refuses rather than waits: UNAVAILABLE, REASON_RECEIVE_BUDGET.
+status_t budget_try(struct budget *b, struct budget_hold *h, int64_t n) MUST_CHECK;
 // What is held already (it exists): never waits, may exceed the limit for a while.
 void budget_set(struct budget *b, struct budget_hold *h, int64_t n);
 void budget_drop(struct budget_hold *h); // all of it; leaves the queue too, without `ready`

@@ -32,6 +32,33 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     c->sink->finish(c, reply, st);
 }
 
+static void free_message(void *m) {
+    protobuf_c_message_free_unpacked(m, NULL);
+}
+// Our messages do not nest in themselves, and unknown fields are not descended into: depth is
+// bounded by the schema.
+status_t call_unpack(struct call *c, struct span bytes) {
+    ProtobufCMessage *m = protobuf_c_message_unpack(c->row->input, NULL, bytes.n, bytes.p);
+    if (!m)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a %s", c->row->input->name),
+                         HLOD__V1__REASON__REASON_BAD_JSON);
+    arena_link(&c->arena, free_message, m);
+    c->request = m;
+    return ST_OK;
+}
+
+void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
+    Hlod__V1__DoneEvent *done = arena_new_of(&c->arena, Hlod__V1__DoneEvent);
+    hlod__v1__done_event__init(done);
+    done->code = (char *)(st ? st_code_name(st_code(st)) : "OK");
+    done->timings = c->timings;
+    done->n_timings = c->n_timings;
+    hlod__v1__event__init(out);
+    out->t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
+    out->kind_case = HLOD__V1__EVENT__KIND_DONE;
+    out->done = done;
+}
+
 Hlod__V1__Error *call_error(struct call *c, status_t st) {
     Hlod__V1__Error *e = arena_new_of(&c->arena, Hlod__V1__Error);
     hlod__v1__error__init(e);

@@ -34,6 +34,7 @@ struct call {
     struct arena arena;
     ProtobufCMessage *request; // of the row's input type, in the arena
     int64_t start_ns;
+    int64_t timeout_ms; // the transport's deadline, 0 = none
     // A model that came as the body, stored.
     bool has_source;
     struct digest source;
@@ -62,6 +63,10 @@ struct call {
 void call_init(struct call *c, struct api *api);
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
+// The request from its bytes; it lives as long as the call. INVALID_ARGUMENT.
+status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
+// The event that ends a stream; borrows from the call.
+void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
 // An error as a message, in the call's arena; st stays the caller's.
 Hlod__V1__Error *call_error(struct call *c, status_t st);
 // The call's outputs as raw tensors of the reply, borrowed from it.

@@ -200,29 +200,13 @@ void http_body_add(struct http_req *r, const char *p, size_t *n) {
 
 // ---- from body to request message
 
-static status_t unpack_protobuf(struct call *c, struct str body) {
-    // Our messages do not nest in themselves, and unknown fields are not descended into: depth is
-    // bounded by the schema.
-    ProtobufCMessage *m =
-        protobuf_c_message_unpack(c->row->input, NULL, body.n, (const uint8_t *)body.p);
-    if (!m)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a %s", c->row->input->name),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
-    c->request = m;
-    return ST_OK;
-}
-static void free_message(void *m) {
-    protobuf_c_message_free_unpacked(m, NULL);
-}
-
 static status_t parse(struct http_req *r) {
     struct call *c = r->call;
     struct str text = {r->text.p, r->text.n};
     struct tensors_limits l = {r->h->cfg.max_message_bytes};
     bool tensors = c->row->input == &hlod__v1__run_request__descriptor;
     if (r->in == IN_TEXT && r->protobuf) {
-        RETURN_IF_ERR(unpack_protobuf(c, text));
-        arena_link(&c->arena, free_message, c->request);
+        RETURN_IF_ERR(call_unpack(c, (struct span){(const uint8_t *)text.p, text.n}));
         return tensors ? tensors_raw(c, &l) : ST_OK;
     }
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);

@@ -214,12 +214,7 @@ static void end_stream(struct http_req *r, status_t st) {
         e.error = call_error(r->call, st);
         stream_event(r, &e);
     }
-    Hlod__V1__DoneEvent done = HLOD__V1__DONE_EVENT__INIT;
-    done.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
-    done.timings = r->call->timings;
-    done.n_timings = r->call->n_timings;
-    e.kind_case = HLOD__V1__EVENT__KIND_DONE;
-    e.done = &done;
+    call_done_event(r->call, st, &e);
     stream_event(r, &e);
     r->stream_ended = true;
     st_drop(st);

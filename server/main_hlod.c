@@ -20,6 +20,7 @@
 #include "scheduler/loop.h"
 #include "server/budget.h"
 #include "server/config.h"
+#include "server/grpc.h"
 #include "server/http.h"
 
 struct daemon {
@@ -30,6 +31,7 @@ struct daemon {
     struct sched *sched;
     struct api api;
     struct http *http;
+    struct rpc *rpc; // NULL: not wanted
     uv_signal_t sig[2];
     struct loop_timer *drain;
     int64_t drain_until_ns;
@@ -37,16 +39,20 @@ struct daemon {
 
 // ---- shutdown
 
+static int open_requests(const struct daemon *d) {
+    return http_open_requests(d->http) + (d->rpc ? rpc_open_calls(d->rpc) : 0);
+}
+
 static void on_drain(void *arg) {
     struct daemon *d = arg;
     bool over = clock_ns() >= d->drain_until_ns;
-    if (sched_active(d->sched) + http_open_requests(d->http) > 0 && !over) {
+    if (sched_active(d->sched) + open_requests(d) > 0 && !over) {
         loop_timer_start(d->drain, 20);
         return;
     }
     if (over)
         log_event(LOG_WARN, "server.drain", "jobs=%d requests=%d", sched_active(d->sched),
-                  http_open_requests(d->http));
+                  open_requests(d));
     loop_stop(d->loop);
 }
 
@@ -59,6 +65,7 @@ static void on_signal(uv_signal_t *s, int number) {
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
     d->api.draining = true;
     http_quiesce(d->http);
+    if (d->rpc) rpc_quiesce(d->rpc);
     d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
     d->drain = loop_timer_new(d->loop, on_drain, d);
     loop_timer_start(d->drain, 0);
@@ -108,17 +115,34 @@ static status_t write_port(const char *path, const char *host, uint16_t port) {
     return ST_OK;
 }
 
-static status_t start(struct daemon *d) {
-    struct config *c = &d->cfg;
-    const char *host;
-    uint16_t port;
-    RETURN_IF_ERR(config_address(&c->arena, c->http, &host, &port));
-    if (!loopback(host) && !c->insecure_bind)
+static status_t address(struct config *c, const char *text, const char **out_host,
+                        uint16_t *out_port) {
+    RETURN_IF_ERR(config_address(&c->arena, text, out_host, out_port));
+    if (!loopback(*out_host) && !c->insecure_bind)
         return st_new(ST_FAILED_PRECONDITION,
                       "%s is not a loopback address and there is no authentication: anyone who "
                       "reaches it may compile, run and delete; "
                       "say --insecure-bind if that is meant",
-                      host);
+                      *out_host);
+    return ST_OK;
+}
+
+static status_t start_grpc(struct daemon *d, const char *host) {
+    struct config *c = &d->cfg;
+    struct rpc_config rc = {.address = c->grpc,
+                            .max_message_bytes = c->max_message_bytes,
+                            .receive_bytes = c->receive_bytes};
+    RETURN_IF_ERR(rpc_start(d->loop, &d->api, &rc, &d->rpc));
+    log_event(LOG_INFO, "server.listen", "grpc=%s:%d", host, rpc_port(d->rpc));
+    return write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc));
+}
+
+static status_t start(struct daemon *d) {
+    struct config *c = &d->cfg;
+    const char *host, *grpc_host;
+    uint16_t port, grpc_port;
+    RETURN_IF_ERR(address(c, c->http, &host, &port));
+    if (*c->grpc) RETURN_IF_ERR(address(c, c->grpc, &grpc_host, &grpc_port));
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
     VEC(const char *) devices = {0};
     struct str list = str_of(c->device), one;
@@ -159,6 +183,7 @@ static status_t start(struct daemon *d) {
                              .max_connections = (int)c->max_connections,
                              .idle_s = (int)c->idle_s};
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
+    if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
     static const int signals[2] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         uv_signal_init(loop_uv(d->loop), &d->sig[i]);
@@ -177,6 +202,10 @@ static status_t start(struct daemon *d) {
 
 static void finish(struct daemon *d) {
     if (d->sched) sched_stop(d->sched);
+    if (d->rpc) rpc_stop(d->rpc);
+    while (d->rpc && !rpc_stopped(d->rpc))
+        loop_turn(d->loop);
+    rpc_free(d->rpc);
     if (d->http) http_stop(d->http);
     budget_free(d->api.budget);
     for (int i = 0; i < 2; i++)

@@ -79,7 +79,7 @@ int64_t tensors_bytes(const struct call *c) {
     return c->inputs[c->n_inputs - 1].offset + c->inputs[c->n_inputs - 1].size;
 }
 
-static status_t put(struct call *c, int64_t offset, const void *p, size_t n) {
+status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) {
     if (c->payload_fd < 0) {
         if (n) memcpy((uint8_t *)c->payload_bytes.p + offset, p, n);
         return ST_OK;
@@ -109,7 +109,7 @@ status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void
                 HLOD__V1__REASON__REASON_BAD_FRAMING);
         const struct job_input *in = &c->inputs[b->input];
         size_t k = (int64_t)n < in->size - b->done ? n : (size_t)(in->size - b->done);
-        RETURN_IF_ERR(put(c, in->offset + b->done, p, k));
+        RETURN_IF_ERR(tensors_put(c, in->offset + b->done, p, k));
         b->done += (int64_t)k;
         p = (const uint8_t *)p + k;
         n -= k;
@@ -128,7 +128,8 @@ status_t tensors_raw(struct call *c, const struct tensors_limits *l) {
     Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
     for (size_t i = 0; i < q->n_inputs; i++)
-        RETURN_IF_ERR(put(c, c->inputs[i].offset, q->inputs[i]->raw.data, q->inputs[i]->raw.len));
+        RETURN_IF_ERR(
+            tensors_put(c, c->inputs[i].offset, q->inputs[i]->raw.data, q->inputs[i]->raw.len));
     return ST_OK;
 }
 

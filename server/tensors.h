@@ -15,6 +15,8 @@ struct tensors_limits {
 status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) MUST_CHECK;
 enum { TENSORS_JSON, TENSORS_BINARY, TENSORS_RAW };
 
+// Bytes into the payload, after tensors_layout.
+status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) MUST_CHECK;
 int64_t tensors_bytes(const struct call *c); // of the payload
 
 // Cuts the `data` values of inputs out of a request's JSON: spans into text, one an input (empty

@@ -17,6 +17,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  corpus 'sh tests/conform/hlo_corpus.sh $(BUILD)' \
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  api '$(MAKE) -s check-api' \
+	  grpc '$(MAKE) -s check-grpc' \
 	  client '$(MAKE) -s check-client' \
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \

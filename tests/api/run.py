@@ -25,7 +25,7 @@ class Daemon:
         if os.path.exists(port_file):
             os.remove(port_file)
         self.log = open(os.path.join(self.dir, "log"), "a")
-        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--data", os.path.join(self.dir, "data"),
+        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc", "--data", os.path.join(self.dir, "data"),
                                    "--worker", worker, *args], stderr=self.log)
         end = time.monotonic() + 20
         while not os.path.exists(port_file):
@@ -34,6 +34,7 @@ class Daemon:
             time.sleep(0.01)
         host, port = open(port_file).read().strip().rsplit(":", 1)
         self.addr = (host, int(port))
+        self.grpc = open(port_file + ".grpc").read().strip()
         while ready and self.call("GET", "/readyz")[0] != 200:
             if time.monotonic() > end:
                 raise SystemExit("the daemon is not ready:\n" + self.logs())

@@ -29,7 +29,7 @@ class Daemon:
         self.data = data or os.path.join(self.dir, "data")
         port_file = os.path.join(self.dir, "port")
         self.log = open(os.path.join(self.dir, "log"), "w")
-        self.p = subprocess.Popen([os.path.join(build, "hlod"), "--http", "127.0.0.1:0", "--port-file", port_file, "--data", self.data], stderr=self.log)
+        self.p = subprocess.Popen([os.path.join(build, "hlod"), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--port-file", port_file, "--data", self.data], stderr=self.log)
         end = time.monotonic() + 20
         while not (os.path.exists(port_file) and os.path.getsize(port_file)):
             if self.p.poll() is not None or time.monotonic() > end:

@@ -172,7 +172,7 @@ def warm_restart(d):
 
 def two_daemons(d):
     import subprocess
-    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--data", os.path.join(d.dir, "data"), "--worker", d.worker], capture_output=True, timeout=10)
+    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data", os.path.join(d.dir, "data"), "--worker", d.worker], capture_output=True, timeout=10)
     assert p.returncode != 0, "two daemons on one data folder"
 
 def drain(d):

@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library side of gRPC. Each pending operation has a tag inside its call; the queue's thread
+// only marks it and posts it (`deliver`), so that calls are touched by the loop alone. A call is
+// freed when no tag is pending and its end is known.
+//
+//   accept (always one armed; unknown methods must be answered) -> close watch + service.begin
+//   receive: one at a time, on demand: flow control holds the client back meanwhile
+//   send: a queue; one batch under way; the status goes when the queue is empty
+#include "server/grpc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/vec.h"
+#include "scheduler/loop.h"
+#include "server/grpc_call.h"
+
+#if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
+void __tsan_acquire(void *p);
+void __tsan_release(void *p);
+#else
+#define __tsan_acquire(p) (void)(p)
+#define __tsan_release(p) (void)(p)
+#endif
+
+struct tag {
+    struct rpc *r;
+    struct rpc_call *c; // NULL: the server's
+    void (*fn)(struct tag *t);
+    bool pending, ok;
+};
+struct outgoing {
+    struct outgoing *next;
+    grpc_byte_buffer *bytes;
+    size_t n;
+};
+struct rpc_call {
+    struct rpc *r;
+    struct rpc_call *prev, *next;
+    const struct rpc_method *method;
+    void *data;
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array headers;
+    struct tag accepted, closed, received, sent;
+    grpc_byte_buffer *in, *current, *held; // current: in the callback; held: still in use after it
+    grpc_byte_buffer_reader reader;
+    struct arena pieces;
+    int was_cancelled; // written by the library with `closed`
+    struct outgoing *out, **out_end;
+    size_t unsent;
+    bool head_sent, ending, status_sent, cancelled, is_closed, in_callback, told_end;
+    status_t end;
+};
+struct rpc {
+    struct loop *loop;
+    struct api *api;
+    struct rpc_config cfg;
+    grpc_server *server;
+    grpc_completion_queue *queue;
+    pthread_t thread;
+    bool thread_runs, quiesced, stopped;
+    int port;
+    struct rpc_call *calls, *waiting; // waiting: armed for the next request
+    struct tag shut;
+    struct rpc_health *health;
+};
+
+// ---- the queue's thread
+
+static void run_tag(void *arg) {
+    struct tag *t = arg;
+    t->pending = false;
+    t->fn(t);
+}
+static void *take_events(void *arg) {
+    struct rpc *r = arg;
+    for (;;) {
+        grpc_event e =
+            grpc_completion_queue_next(r->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        if (e.type == GRPC_QUEUE_SHUTDOWN) return NULL;
+        if (e.type != GRPC_OP_COMPLETE) continue;
+        struct tag *t = e.tag;
+        __tsan_acquire(t);
+        t->ok = e.success;
+        loop_post(r->loop, run_tag, t);
+    }
+}
+static void arm(struct tag *t, void (*fn)(struct tag *)) {
+    t->fn = fn;
+    t->pending = true;
+    __tsan_release(t);
+}
+
+// ---- a call's life
+
+static void pump(struct rpc_call *c);
+
+static void free_call(struct rpc_call *c) {
+    struct rpc *r = c->r;
+    while (c->out) {
+        struct outgoing *o = c->out;
+        c->out = o->next;
+        grpc_byte_buffer_destroy(o->bytes);
+        free(o);
+    }
+    st_drop(c->end);
+    grpc_call_details_destroy(&c->details);
+    grpc_metadata_array_destroy(&c->headers);
+    if (c->call) {
+        *(c->prev ? &c->prev->next : &r->calls) = c->next;
+        if (c->next) c->next->prev = c->prev;
+        grpc_call_unref(c->call);
+    }
+    free(c);
+}
+static void maybe_free(struct rpc_call *c) {
+    if (c->in_callback || c->held || c->accepted.pending || c->closed.pending ||
+        c->received.pending || c->sent.pending)
+        return;
+    if (!c->is_closed || !(c->status_sent || c->cancelled)) return;
+    if (!c->told_end) {
+        c->told_end = true;
+        if (c->method && c->method->service->ended) {
+            c->in_callback = true;
+            c->method->service->ended(c);
+            c->in_callback = false;
+        }
+    }
+    free_call(c);
+}
+static void tell(struct rpc_call *c, void (*fn)(struct rpc_call *)) {
+    if (!fn) return;
+    bool outer = c->in_callback;
+    c->in_callback = true;
+    fn(c);
+    c->in_callback = outer;
+}
+
+static void start(struct rpc_call *c, const grpc_op *ops, size_t n, struct tag *t,
+                  void (*fn)(struct tag *)) {
+    arm(t, fn);
+    grpc_call_error e = grpc_call_start_batch(c->call, ops, n, t, NULL);
+    if (e == GRPC_CALL_OK) return;
+    t->pending = false; // only a batch that contradicts itself: a bug of ours
+    abort();
+}
+
+static void on_closed(struct tag *t) {
+    struct rpc_call *c = t->c;
+    c->is_closed = true;
+    if (c->was_cancelled && !c->status_sent) {
+        c->cancelled = true;
+        if (c->method) tell(c, c->method->service->cancelled);
+    } else if (!c->status_sent)
+        c->cancelled = true;
+    maybe_free(c);
+}
+
+static void drop_message(struct rpc_call *c, grpc_byte_buffer *b) {
+    grpc_byte_buffer_reader_destroy(&c->reader);
+    grpc_byte_buffer_destroy(b);
+    arena_done(&c->pieces);
+}
+
+static void give_message(struct rpc_call *c, grpc_byte_buffer *b) {
+    VEC(struct span) pieces = {0};
+    struct rpc_bytes m = {0};
+    grpc_slice *s;
+    if (!grpc_byte_buffer_reader_init(&c->reader, b)) {
+        grpc_byte_buffer_destroy(b);
+        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "a message that cannot be decompressed"));
+        return;
+    }
+    while (grpc_byte_buffer_reader_peek(&c->reader, &s)) {
+        struct span piece = {GRPC_SLICE_START_PTR(*s), GRPC_SLICE_LENGTH(*s)};
+        avec_push(&c->pieces, &pieces, piece);
+        m.bytes += piece.n;
+    }
+    m.pieces = pieces.v;
+    m.n = pieces.n;
+    c->current = b;
+    c->method->service->message(c, &m);
+    c->current = NULL;
+    if (!c->held) drop_message(c, b);
+}
+void rpc_hold(struct rpc_call *c) {
+    c->held = c->current;
+}
+void rpc_release(struct rpc_call *c) {
+    drop_message(c, c->held);
+    c->held = NULL;
+    maybe_free(c);
+}
+
+static void on_received(struct tag *t) {
+    struct rpc_call *c = t->c;
+    grpc_byte_buffer *b = c->in;
+    c->in = NULL;
+    if (!c->cancelled && !c->ending) {
+        c->in_callback = true;
+        if (t->ok && b)
+            give_message(c, b);
+        else
+            c->method->service->message(c, NULL);
+        c->in_callback = false;
+    } else if (b)
+        grpc_byte_buffer_destroy(b);
+    maybe_free(c);
+}
+
+static void on_sent(struct tag *t) {
+    struct rpc_call *c = t->c;
+    if (!t->ok) c->cancelled = true; // `closed` says so too
+    if (!c->cancelled && !c->out && !c->ending && c->method) tell(c, c->method->service->sent);
+    pump(c);
+    maybe_free(c);
+}
+
+static void accept_next(struct rpc *r);
+
+static void on_accepted(struct tag *t) {
+    struct rpc_call *c = t->c;
+    struct rpc *r = c->r;
+    r->waiting = NULL;
+    if (!t->ok) { // the server shuts down
+        c->call = NULL;
+        free_call(c);
+        return;
+    }
+    c->next = r->calls;
+    if (c->next) c->next->prev = c;
+    r->calls = c;
+    if (!r->stopped) accept_next(r);
+    char *path = grpc_slice_to_c_string(c->details.method);
+    c->method = rpc_api_method(path);
+    if (!c->method) c->method = rpc_health_method(path);
+    if (!c->method) c->method = rpc_reflection_method(path);
+    grpc_op watch = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    watch.data.recv_close_on_server.cancelled = &c->was_cancelled;
+    start(c, &watch, 1, &c->closed, on_closed);
+    if (c->method)
+        tell(c, c->method->service->begin);
+    else
+        rpc_finish(c, st_reason(st_new(ST_UNIMPLEMENTED, "no method '%.200s' here", path),
+                                HLOD__V1__REASON__REASON_NO_ROUTE));
+    gpr_free(path);
+}
+
+static void accept_next(struct rpc *r) {
+    struct rpc_call *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    c->r = r;
+    c->out_end = &c->out;
+    grpc_call_details_init(&c->details);
+    grpc_metadata_array_init(&c->headers);
+    struct tag *tags[] = {&c->accepted, &c->closed, &c->received, &c->sent};
+    for (size_t i = 0; i < 4; i++)
+        *tags[i] = (struct tag){.r = r, .c = c};
+    r->waiting = c;
+    arm(&c->accepted, on_accepted);
+    if (grpc_server_request_call(r->server, &c->call, &c->details, &c->headers, r->queue, r->queue,
+                                 &c->accepted) != GRPC_CALL_OK)
+        abort();
+}
+
+// ---- sending
+
+enum { MAX_STATUS_TEXT = 4000 }; // clients refuse trailers beyond 8 KiB: a head must do
+struct trailer {
+    grpc_metadata v[2];
+    size_t n;
+    grpc_slice text;
+};
+static void trailer_add(struct trailer *t, const char *key, const char *value) {
+    t->v[t->n++] = (grpc_metadata){.key = grpc_slice_from_static_string(key),
+                                   .value = grpc_slice_from_copied_string(value)};
+}
+static void trailer_init(struct trailer *t, status_t st, grpc_op *op) {
+    const ProtobufCEnumValue *reason =
+        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
+    *t = (struct trailer){.text = grpc_slice_from_copied_buffer(
+                              st_message(st), strnlen(st_message(st), MAX_STATUS_TEXT))};
+    if (st_get_reason(st) && reason)
+        trailer_add(t, "hlod-reason", reason->name + strlen("REASON_"));
+    if (st_get_retry_ms(st)) {
+        char ms[24];
+        snprintf(ms, sizeof ms, "%lld", (long long)st_get_retry_ms(st));
+        trailer_add(t, "hlod-retry-after-ms", ms);
+    }
+    op->op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+    op->data.send_status_from_server.status = (grpc_status_code)st_code(st);
+    op->data.send_status_from_server.trailing_metadata = t->v;
+    op->data.send_status_from_server.trailing_metadata_count = t->n;
+    op->data.send_status_from_server.status_details = &t->text;
+}
+static void trailer_done(struct trailer *t) {
+    for (size_t i = 0; i < t->n; i++)
+        grpc_slice_unref(t->v[i].value);
+    grpc_slice_unref(t->text);
+}
+
+// The next batch: head, a message, or the status when all messages have gone.
+static void pump(struct rpc_call *c) {
+    if (c->sent.pending || c->cancelled || c->status_sent || (!c->out && !c->ending)) return;
+    grpc_op ops[3] = {{0}};
+    size_t n = 0;
+    if (!c->head_sent) ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    c->head_sent = true;
+    struct outgoing *o = c->out;
+    if (o) {
+        c->out = o->next;
+        if (!c->out) c->out_end = &c->out;
+        c->unsent -= o->n;
+        ops[n].op = GRPC_OP_SEND_MESSAGE;
+        ops[n++].data.send_message.send_message = o->bytes;
+    }
+    if (!c->out && c->ending) {
+        struct trailer t;
+        trailer_init(&t, c->end, &ops[n++]);
+        c->status_sent = true;
+        start(c, ops, n, &c->sent, on_sent);
+        trailer_done(&t);
+    } else
+        start(c, ops, n, &c->sent, on_sent);
+    if (o) {
+        grpc_byte_buffer_destroy(o->bytes);
+        free(o);
+    }
+}
+
+static void queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
+    size_t n = protobuf_c_message_get_packed_size(m);
+    grpc_slice s = grpc_slice_malloc(n);
+    protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(s));
+    struct outgoing *o = calloc(1, sizeof *o);
+    if (!o) abort();
+    o->bytes = grpc_raw_byte_buffer_create(&s, 1);
+    o->n = n;
+    grpc_slice_unref(s);
+    *c->out_end = o;
+    c->out_end = &o->next;
+    c->unsent += n;
+}
+
+void rpc_send(struct rpc_call *c, const ProtobufCMessage *m) {
+    if (c->cancelled || c->ending) return;
+    queue_message(c, m);
+    pump(c);
+}
+
+void rpc_reply(struct rpc_call *c, const ProtobufCMessage *m) {
+    if (c->cancelled || c->ending) return;
+    queue_message(c, m);
+    rpc_finish(c, ST_OK);
+}
+
+void rpc_finish(struct rpc_call *c, status_t st) {
+    if (c->ending || c->cancelled) {
+        st_drop(st);
+        return;
+    }
+    c->ending = true;
+    c->end = st;
+    pump(c);
+}
+
+void rpc_receive(struct rpc_call *c) {
+    if (c->received.pending || c->held || c->cancelled) return;
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+    op.data.recv_message.recv_message = &c->in;
+    start(c, &op, 1, &c->received, on_received);
+}
+
+// ---- what services ask
+
+struct rpc *rpc_of(struct rpc_call *c) {
+    return c->r;
+}
+struct api *rpc_api(struct rpc *r) {
+    return r->api;
+}
+struct loop *rpc_loop(struct rpc *r) {
+    return r->loop;
+}
+const struct rpc_config *rpc_cfg(const struct rpc *r) {
+    return &r->cfg;
+}
+const struct rpc_method *rpc_method_of(const struct rpc_call *c) {
+    return c->method;
+}
+void rpc_set_data(struct rpc_call *c, void *data) {
+    c->data = data;
+}
+void *rpc_data(const struct rpc_call *c) {
+    return c->data;
+}
+size_t rpc_unsent(const struct rpc_call *c) {
+    return c->unsent;
+}
+bool rpc_over(const struct rpc_call *c) {
+    return c->ending || c->cancelled;
+}
+struct rpc_health **rpc_health_slot(struct rpc *r) {
+    return &r->health;
+}
+int64_t rpc_timeout_ms(const struct rpc_call *c) {
+    gpr_timespec at = c->details.deadline, forever = gpr_inf_future(at.clock_type);
+    if (gpr_time_cmp(at, forever) == 0) return 0;
+    int64_t ms = gpr_time_to_millis(gpr_time_sub(at, gpr_now(at.clock_type)));
+    return ms > 0 ? ms : 1;
+}
+const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
+    for (size_t i = 0; i < c->headers.count; i++) {
+        grpc_metadata *m = &c->headers.metadata[i];
+        if (grpc_slice_str_cmp(m->key, name) == 0)
+            return arena_strndup(a, (const char *)GRPC_SLICE_START_PTR(m->value),
+                                 GRPC_SLICE_LENGTH(m->value));
+    }
+    return NULL;
+}
+struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
+    if (m->n == 1) return m->pieces[0];
+    uint8_t *p = arena_alloc(a, m->bytes + 1);
+    size_t at = 0;
+    for (size_t i = 0; i < m->n; i++) {
+        memcpy(p + at, m->pieces[i].p, m->pieces[i].n);
+        at += m->pieces[i].n;
+    }
+    return (struct span){p, at};
+}
+
+// ---- start and stop
+
+static grpc_server *make_server(const struct rpc_config *cfg) {
+    int max = cfg->max_message_bytes > INT32_MAX ? INT32_MAX : (int)cfg->max_message_bytes;
+    grpc_resource_quota *quota = grpc_resource_quota_create("hlod");
+    grpc_resource_quota_resize(quota, (size_t)cfg->receive_bytes);
+    grpc_arg args[] = {
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+         .value.integer = max},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
+         .value.integer = -1},
+        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
+        {.type = GRPC_ARG_POINTER,
+         .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+         .value.pointer = {quota, grpc_resource_quota_arg_vtable()}},
+    };
+    grpc_channel_args all = {sizeof args / sizeof *args, args};
+    grpc_server *s = grpc_server_create(&all, NULL);
+    grpc_resource_quota_unref(quota);
+    return s;
+}
+
+static void on_shut(struct tag *t) {
+    (void)t;
+}
+
+status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
+                   struct rpc **out) {
+    struct rpc *r = calloc(1, sizeof *r);
+    if (!r) return st_oom();
+    r->loop = l;
+    r->api = api;
+    r->cfg = *cfg;
+    r->shut.r = r;
+    grpc_init();
+    r->server = make_server(cfg);
+    r->queue = grpc_completion_queue_create_for_next(NULL);
+    grpc_server_register_completion_queue(r->server, r->queue, NULL);
+    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
+    r->port = grpc_server_add_http2_port(r->server, cfg->address, plain);
+    grpc_server_credentials_release(plain);
+    if (r->port == 0) {
+        status_t st = st_new(ST_UNAVAILABLE, "gRPC cannot listen on %s", cfg->address);
+        grpc_server_destroy(r->server);
+        grpc_completion_queue_shutdown(r->queue);
+        grpc_completion_queue_destroy(r->queue);
+        grpc_shutdown();
+        free(r);
+        return st;
+    }
+    grpc_server_start(r->server);
+    accept_next(r);
+    if (pthread_create(&r->thread, NULL, take_events, r)) abort();
+    r->thread_runs = true;
+    rpc_health_start(r);
+    *out = r;
+    return ST_OK;
+}
+
+int rpc_port(const struct rpc *r) {
+    return r->port;
+}
+int rpc_open_calls(const struct rpc *r) {
+    int n = 0;
+    for (const struct rpc_call *c = r->calls; c; c = c->next)
+        n += c->method && !c->method->service->idle;
+    return n;
+}
+
+// Also ends the armed accept. Calls under way go on until rpc_stop.
+void rpc_quiesce(struct rpc *r) {
+    if (r->quiesced) return;
+    r->quiesced = r->stopped = true;
+    arm(&r->shut, on_shut);
+    grpc_server_shutdown_and_notify(r->server, r->queue, &r->shut);
+}
+
+void rpc_stop(struct rpc *r) {
+    rpc_quiesce(r);
+    rpc_health_stop(r);
+    grpc_server_cancel_all_calls(r->server);
+}
+
+bool rpc_stopped(const struct rpc *r) {
+    return !r->calls && !r->waiting && !r->shut.pending;
+}
+
+void rpc_free(struct rpc *r) {
+    if (!r) return;
+    grpc_completion_queue_shutdown(r->queue);
+    if (r->thread_runs) pthread_join(r->thread, NULL);
+    grpc_completion_queue_destroy(r->queue);
+    grpc_server_destroy(r->server);
+    grpc_shutdown();
+    rpc_health_free(r);
+    free(r);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// grpc: the gRPC transport, on the C core. One thread takes events off the completion queue and
+// posts them to the loop; all else happens there, as on HTTP. No per-method code: a path finds a
+// row of api.def (or health, reflection), the descriptor does the rest. Thread: loop.
+#pragma once
+#include "server/api.h"
+
+struct rpc;
+struct rpc_config {
+    const char *address; // "127.0.0.1:8001"; port 0 = any
+    int64_t max_message_bytes, receive_bytes;
+};
+// UNAVAILABLE when the address cannot be bound.
+status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
+                   struct rpc **out) MUST_CHECK;
+int rpc_port(const struct rpc *r);       // bound
+int rpc_open_calls(const struct rpc *r); // that a shutdown waits for
+void rpc_quiesce(struct rpc *r);         // no new calls; those under way go on
+// Cancels what is left. Let the loop run until rpc_stopped, then rpc_free.
+void rpc_stop(struct rpc *r);
+bool rpc_stopped(const struct rpc *r);
+void rpc_free(struct rpc *r); // NULL is fine

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gRPC against a real daemon with scripted workers, by python grpcio: every method, streams, errors, deadlines, cancel, limits, health, reflection, load, shutdown.
+Each scenario is a function; it fails by AssertionError.  Usage: grpc_test.py --build DIR --worker BIN [NAME...]"""
+import argparse, os, shutil, signal, struct, subprocess, sys, threading, time, traceback
+import grpc
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "api")]
+from client import Api, Hlod
+from run import Daemon
+
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+def model(*lines):
+    return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
+def shape(n=1):
+    return [{"input": "x", "dims": [n, 4]}]
+def tensor(n=1, value=1.0):
+    return [{"name": "x", "dtype": "f32", "shape": [n, 4], "raw": struct.pack("<f", value) * (4 * n)}]
+def put(d, *lines):
+    return d.hlod.Compile(source=model(*lines), shapes=shape()).source_digest
+def metric(d, name):
+    for line in d.call("GET", "/metrics")[2].decode().split("\n"):
+        if line.startswith(name + " "):
+            return float(line.split()[1])
+    raise AssertionError(name)
+def refused(code, fn, reason=None):
+    try:
+        r = fn()
+        if not hasattr(r, "DESCRIPTOR"):
+            list(r)
+    except grpc.RpcError as e:
+        assert e.code() == code, (e.code(), e.details())
+        got = dict(e.trailing_metadata() or ()).get("hlod-reason")
+        assert reason is None or got == reason, (got, e.details())
+        return e
+    raise AssertionError(f"not refused with {code}")
+def run_ok(d, digest, n=1):
+    r = d.hlod.RunUnary(model=digest, inputs=tensor(n))
+    assert len(r.outputs) == 1 and r.outputs[0].raw == struct.pack("<f", 2.0) * (4 * n), r
+
+def unary(d):
+    r = d.hlod.Compile(source=model(), shapes=shape(2))
+    assert len(r.digest) == 64 and r.executable.after.entry == 7 and r.executable.bindings == ["N=2"] and not r.cache_hit
+    again = d.hlod.Compile(model=r.source_digest, shapes=shape(2))
+    assert again.cache_hit and again.digest == r.digest
+    run = d.hlod.RunUnary(model=r.source_digest, inputs=tensor(2, 2.5))
+    assert run.outputs[0].name == "y" and list(run.outputs[0].shape) == [2, 4] and run.outputs[0].raw == struct.pack("<f", 3.5) * 8
+    assert run.executable == r.digest and [t.name for t in run.timings][-1] == "total"
+    assert d.hlod.Inspect(digest=r.digest, stage="hlo-after").text.startswith("stage hlo-after")
+    assert d.hlod.GetExecutable(digest=r.digest).signature.inputs[0].name == "x"
+    assert [e.digest for e in d.hlod.ListExecutables().executables] == [r.digest]
+    other = d.hlod.Compile(model=r.source_digest, shapes=shape(3))
+    diff = d.hlod.ExplainCache(a=r.digest, b=other.digest)
+    assert (diff.component, diff.a, diff.b) == ("bindings", "N=2", "N=3")
+    assert d.hlod.CacheStats().executables == 2
+    assert d.hlod.ListDevices().devices[0].name == "cpu:0"
+    assert d.hlod.Health().ready and d.hlod.Version().api == "hlod.v1"
+    assert d.hlod.RemoveExecutable(digest=r.digest).digest == r.digest
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetExecutable(digest=r.digest), "EXECUTABLE_NOT_FOUND")
+
+def streams(d):
+    events = list(d.hlod.CompileStream(source=model(), shapes=shape()))
+    kinds = [e.WhichOneof("kind") for e in events]
+    assert kinds == ["ingest", "compiling", "pass", "pass", "pass", "pass", "compiled", "compile_result", "done"], kinds
+    digest = events[-2].compile_result.source_digest
+    events = list(d.hlod.Run(model=digest, inputs=tensor()))
+    kinds = [e.WhichOneof("kind") for e in events]
+    assert kinds == ["ingest", "compiled", "queued", "prepared", "running", "result", "done"], kinds
+    assert events[-2].result.outputs[0].raw == struct.pack("<f", 2.0) * 4 and events[-1].done.code == "OK"
+    assert all(a.t_ms <= b.t_ms for a, b in zip(events, events[1:]))
+
+def events_come_as_they_happen(d):
+    slow = put(d, "run_ms 600")
+    start = time.monotonic()
+    stream = d.hlod.Run(model=slow, inputs=tensor())
+    for e in stream:
+        if e.WhichOneof("kind") == "running":
+            assert time.monotonic() - start < 0.4
+            break
+    else:
+        raise AssertionError("no running event")
+    assert [e.WhichOneof("kind") for e in stream] == ["result", "done"]
+
+def errors(d):
+    e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.Compile(source=b"garbage"), "UNSUPPORTED_FORMAT")
+    e = refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.Compile(source=model("fail compile"), shapes=shape()), "UNSUPPORTED_OP")
+    assert "op Bar" in e.details(), e.details()
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.CompileStream(source=model("fail compile"), shapes=shape()), "UNSUPPORTED_OP")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.RunUnary(model="0" * 64), "MODEL_NOT_FOUND")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model="xyz"), "BAD_DIGEST")
+    digest = put(d)
+    bad = tensor()
+    bad[0]["raw"] += b"x"
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=bad), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.UNAVAILABLE, lambda: d.hlod.Compile(source=model("crash compile"), shapes=shape()), "WORKER_LOST")
+    for path in "/hlod.v1.Hlod/Nonsense", "/other.Service/Method", "/", "//":
+        refused(grpc.StatusCode.UNIMPLEMENTED, lambda: d.channel.unary_unary(path)(b"", timeout=5))
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.channel.unary_unary("/hlod.v1.Hlod/RunUnary")(b"\xff\xff\xff", timeout=5), "BAD_JSON")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.channel.stream_unary("/hlod.v1.Hlod/RunUnary")(iter(()), timeout=5))  # no message at all
+    assert d.channel.stream_unary("/hlod.v1.Hlod/Version")(iter((b"", b"", b"")), timeout=5)  # too many
+    run_ok(d, digest)
+
+def deadline(d):
+    slow = put(d, "run_ms 5000")
+    start = time.monotonic()
+    refused(grpc.StatusCode.DEADLINE_EXCEEDED, lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), timeout=0.2))
+    refused(grpc.StatusCode.DEADLINE_EXCEEDED, lambda: d.hlod.RunUnary(model=slow, inputs=tensor(), options={"timeout_ms": 200}), "DEADLINE")
+    assert time.monotonic() - start < 2
+    run_ok(d, put(d))
+
+def cancel(d):
+    slow = put(d, "run_ms 5000")
+    for n in range(3):
+        before = metric(d, "hlod_cancels_total")
+        if n == 0:
+            stream = d.hlod.Run(model=slow, inputs=tensor())
+            next(stream)
+            stream.cancel()
+        elif n == 1:
+            f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
+            time.sleep(0.3)
+            f.cancel()
+        else:  # the connection goes
+            c = grpc.insecure_channel(d.grpc, options=[("grpc.use_local_subchannel_pool", 1)])
+            stream = Hlod(d.api, c).Run(model=slow, inputs=tensor())
+            next(stream)
+            c.close()
+        end = time.monotonic() + 3
+        while metric(d, "hlod_cancels_total") == before:
+            assert time.monotonic() < end, f"case {n}: not cancelled"
+            time.sleep(0.02)
+    end = time.monotonic() + 3
+    while metric(d, "hlod_jobs_active"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    run_ok(d, put(d))
+
+def big_tensors(d):
+    digest = put(d)
+    for n in 4095, 4096, 4097, 1 << 18, 1 << 20:  # 64 KiB: the border between small and large; 16 MiB
+        raw = bytes(range(256)) * (n * 16 // 256 + 1)
+        raw = struct.pack("<%df" % (n * 4), *range(n * 4))
+        r = d.hlod.RunUnary(model=digest, inputs=[{"dtype": "f32", "shape": [n, 4], "raw": raw}])
+        assert r.outputs[0].raw == struct.pack("<%df" % (n * 4), *range(1, n * 4 + 1)), n
+    two = [{"name": "x", "dtype": "f32", "shape": [8192, 4], "raw": b"\0" * 131072}, {"name": "x", "dtype": "f32", "shape": [1, 4], "raw": b"\0" * 16}]
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two), "UNKNOWN_INPUT")
+    two[0]["raw"] = b"\0" * 131076
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model=digest, inputs=two), "BAD_TENSOR_DATA")
+    end = time.monotonic() + 3
+    while metric(d, "hlod_receive_bytes"):
+        assert time.monotonic() < end, "a reservation was not given back"
+        time.sleep(0.02)
+
+def limits(d):
+    digest = put(d)
+    n = 1 << 18
+    refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: d.hlod.RunUnary(model=digest, inputs=tensor(n)))  # 4 MiB of 1 MiB
+    run_ok(d, digest)
+    for k in range(2, 5):
+        d.hlod.Compile(model=digest, shapes=shape(k))
+    e = refused(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: d.hlod.Compile(model=digest, shapes=shape(9)), "COMPILE_RATE")
+    assert int(dict(e.trailing_metadata())["hlod-retry-after-ms"]) > 1000
+limits.args = ("--max-message-bytes", "1M", "--compile-rate", "4")
+
+def health(d):
+    check, q = d.api.method(d.channel, "/grpc.health.v1.Health/Check")
+    for name in "", "hlod.v1.Hlod":
+        assert check(q(service=name), timeout=5).status == 1
+    refused(grpc.StatusCode.NOT_FOUND, lambda: check(q(service="nothing"), timeout=5))
+    every, lq = d.api.method(d.channel, "/grpc.health.v1.Health/List")
+    assert every(lq(), timeout=5).statuses["hlod.v1.Hlod"].status == 1
+    watch, _ = d.api.method(d.channel, "/grpc.health.v1.Health/Watch")
+    assert next(watch(q(service="nothing"), timeout=5)).status == 3
+    w = watch(q(service=""), timeout=20)
+    assert next(w).status == 1
+    w.cancel()
+    idle = watch(q(service=""))
+    assert next(idle).status == 1
+    d.p.send_signal(signal.SIGTERM)  # an open watch does not hold up the shutdown, and hears of it
+    got = []
+    try:
+        got += [m.status for m in idle]
+    except grpc.RpcError as e:
+        assert e.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), e.code()
+    assert d.p.wait(10) == 0
+    assert got in ([2], []), got
+health.alone = True
+
+def reflection(d):
+    sys.path.insert(0, HERE)
+    for version in "v1", "v1alpha":
+        fn, q = d.api.method(d.channel, f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+        def ask(**kw):
+            return next(fn(iter([q(**kw)]), timeout=5))
+        names = [s.name for s in ask(list_services="").list_services_response.service]
+        assert {"hlod.v1.Hlod", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} <= set(names), names
+        from google.protobuf import descriptor_pb2
+        def files(r):
+            return [descriptor_pb2.FileDescriptorProto.FromString(b).name for b in r.file_descriptor_response.file_descriptor_proto]
+        for symbol in "hlod.v1.Hlod", "hlod.v1.Hlod.Run", "hlod.v1.Event", "hlod.v1.Reason":
+            assert files(ask(file_containing_symbol=symbol)) == ["proto/hlod.proto"], symbol
+        assert files(ask(file_containing_symbol="grpc.health.v1.HealthCheckResponse.ServingStatus")) == ["proto/formats/health.proto"]
+        assert files(ask(file_by_filename="proto/hlod.proto")) == ["proto/hlod.proto"]
+        for symbol in "hlod.v1.Nothing", "hlod.v1", "x", "":
+            assert ask(file_containing_symbol=symbol).error_response.error_code == 5, symbol
+        r = list(fn(iter([q(list_services=""), q(file_by_filename="nope"), q()]), timeout=5))
+        assert [m.WhichOneof("message_response") for m in r] == ["list_services_response", "error_response", "error_response"]
+
+def grpcurl(d):
+    tool = shutil.which("grpcurl") or os.path.expanduser("~/go/bin/grpcurl")
+    if not os.path.exists(tool):
+        print("# grpcurl is not installed: skipped")
+        return
+    def sh(*args):
+        p = subprocess.run([tool, "-plaintext", *args], capture_output=True, text=True, timeout=30)
+        return p.returncode, p.stdout + p.stderr
+    rc, text = sh(d.grpc, "list")
+    assert rc == 0 and "hlod.v1.Hlod" in text, text
+    rc, text = sh(d.grpc, "describe", "hlod.v1.Hlod.Run")
+    assert rc == 0 and "stream .hlod.v1.Event" in text, text
+    rc, text = sh("-d", "{}", d.grpc, "hlod.v1.Hlod/Version")
+    assert rc == 0 and '"api": "hlod.v1"' in text, text
+
+def many_clients(d):
+    digest = put(d, "run_ms 1")
+    bad = []
+    def work(k):
+        try:
+            c = grpc.insecure_channel(d.grpc, options=OPTIONS + [("grpc.use_local_subchannel_pool", 1)])
+            h = Hlod(d.api, c)
+            for i in range(20):
+                n = 1 if i % 4 else 6000
+                r = h.RunUnary(model=digest, inputs=tensor(n, k))
+                assert r.outputs[0].raw == struct.pack("<f", k + 1) * (4 * n)
+                if i % 5 == 0:
+                    s = h.Run(model=digest, inputs=tensor(1, k))
+                    next(s)
+                    s.cancel()
+            c.close()
+        except Exception as e:
+            bad.append(repr(e))
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(16)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not bad, bad[:3]
+
+def drain(d):
+    slow = put(d, "run_ms 700")
+    f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
+    stream = d.hlod.Run(model=slow, inputs=tensor())
+    next(stream)
+    time.sleep(0.2)
+    d.p.send_signal(signal.SIGTERM)
+    assert f.result(timeout=10).outputs[0].name == "y"
+    assert [e.WhichOneof("kind") for e in stream][-2:] == ["result", "done"]
+    assert d.p.wait(10) == 0
+drain.alone = True
+
+def stop_now(d):
+    """Two signals: what is under way is cut off, the process still ends cleanly."""
+    slow = put(d, "run_ms 20000")
+    f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
+    time.sleep(0.3)
+    d.p.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    d.p.send_signal(signal.SIGTERM)
+    refused(grpc.StatusCode.UNAVAILABLE, lambda: f.result(timeout=10))
+    assert d.p.wait(10) == 0
+stop_now.alone = True
+
+def taken_port(d):
+    p = subprocess.run([d.hlod_path, "--http", "127.0.0.1:0", "--grpc", d.grpc, "--data", d.dir + "/other", "--worker", d.worker], capture_output=True, text=True, timeout=20)
+    assert p.returncode != 0 and "gRPC cannot listen" in p.stderr, p.stderr
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    api = Api(o.build)
+    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, health, reflection, grpcurl, many_clients, drain, stop_now, taken_port]
+    bad = 0
+    for s in [s for s in scenarios if not o.names or s.__name__ in o.names]:
+        d = Daemon(o.build + "/hlod", o.worker, args=getattr(s, "args", ()))
+        d.hlod_path, d.worker, d.api = o.build + "/hlod", o.worker, api
+        d.channel = grpc.insecure_channel(d.grpc, options=OPTIONS + [("grpc.use_local_subchannel_pool", 1)])
+        d.hlod = Hlod(api, d.channel)
+        start = time.monotonic()
+        try:
+            s(d)
+            if not hasattr(s, "alone"):
+                assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+                d.p.send_signal(signal.SIGTERM)
+                assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
+            log = d.logs()
+            assert "Sanitizer" not in log, log[-4000:]
+            print(f"ok {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Exception:
+            bad += 1
+            print(f"not ok {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+            if d.p.poll() is None:
+                d.kill()
+        d.channel.close()
+        shutil.rmtree(d.dir, ignore_errors=True)
+    return 1 if bad else 0
+
+if __name__ == "__main__":
+    sys.exit(main())
