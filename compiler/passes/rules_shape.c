@@ -104,7 +104,8 @@ RULE_FN(slice_slice) {
         struct range in = HLO_ATTR(x, slice)->slice.v[d], o = HLO_ATTR(i, slice)->slice.v[d];
         int64_t start = in.start + o.start * in.stride, stride = in.stride * o.stride,
                 n = i->shape->dims[d];
-        v[d] = (struct range){start, n ? start + (n - 1) * stride + 1 : start, stride};
+        v[d] = n ? (struct range){start, start + (n - 1) * stride + 1, stride}
+                 : (struct range){0, 0, 1}; // the start of nothing may lie outside
     }
     return hb_slice(&r->b, x->operands[0], v);
 }
