@@ -30,4 +30,5 @@ check "lines under 100 columns" "$(git ls-files '*.c' '*.h' | xargs awk 'length(
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"
 check "every op has a case file" "$(sed -nE 's/^OP\([A-Z0-9_]+, *"([^"]+)".*/\1/p' compiler/ir/ops.def | while read -r op; do [ -f "tests/ops/$op.hlo" ] || echo "$op"; done)"
 check "every pass has a golden" "$(sed -nE 's/^PASS\([a-z_]+, *"([^"]+)".*/\1/p' compiler/passes/passes.def | while read -r p; do grep -rlq -- "--passes=.*$p" tests/golden || echo "$p"; done)"
+python3 tests/meta/ops_table.py --check docs/ops.md || status=1
 exit $status
