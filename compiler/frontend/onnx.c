@@ -144,20 +144,39 @@ static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
     return ST_OK;
 }
 
-static status_t collect_weights(struct arena *a, struct onnx_model *m,
-                                const struct smap *static_names, struct strbuf *sidecar,
-                                struct ingest_result *out) {
-    struct onnx_graph *g = &m->main;
-    out->weights = arena_zarray(a, struct weight, g->inits.n + 1);
-    for (size_t k = 0; k < g->inits.n; k++) {
-        struct onnx_tensor *t = &g->inits.v[k];
-        const struct shape *s;
-        bool bound;
-        RETURN_IF_ERR(is_weight(a, t, static_names, &bound));
-        if (!bound) continue;
-        RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
-        RETURN_IF_ERR(add_weight(a, m, t, s, sidecar, &out->weights[out->n_weights]));
-        t->weight = ++out->n_weights;
+struct collector {
+    struct arena *a;
+    const struct onnx_model *m;
+    const struct smap *static_names;
+    struct strbuf *sidecar;
+    VEC(struct weight) all;
+};
+
+static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struct str name) {
+    const struct shape *s;
+    struct weight w;
+    bool bound;
+    t->name = name; // of a Constant node: its output
+    RETURN_IF_ERR(is_weight(c->a, t, c->static_names, &bound));
+    if (!bound) return ST_OK;
+    RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
+    RETURN_IF_ERR(add_weight(c->a, c->m, t, s, c->sidecar, &w));
+    avec_push(c->a, &c->all, w);
+    t->weight = (int)c->all.n;
+    return ST_OK;
+}
+
+// Initializers and the tensors of Constant nodes, of this graph and those below.
+static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
+    for (size_t k = 0; k < g->inits.n; k++)
+        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name));
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        struct onnx_node *n = &g->nodes.v[k];
+        for (size_t i = 0; i < n->attrs.n; i++)
+            if (n->attrs.v[i].graph) RETURN_IF_ERR(collect_weights(c, n->attrs.v[i].graph));
+        if (n->domain.n == 0 && str_is(n->op, "Constant") && n->attrs.n == 1 && n->out.n == 1 &&
+            n->attrs.v[0].t && !n->attrs.v[0].t->external)
+            RETURN_IF_ERR(collect_tensor(c, n->attrs.v[0].t, n->out.v[0]));
     }
     return ST_OK;
 }
@@ -180,7 +199,7 @@ static void put_int(struct strbuf *b, uint32_t field, uint64_t v) {
     put_varint(b, v);
 }
 
-static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t) {
+static void put_cut_tensor(struct strbuf *b, uint32_t field, const struct onnx_tensor *t) {
     struct strbuf tensor = {0}, pair = {0};
     char where[32];
     int n = snprintf(where, sizeof where, "weight:%d", t->weight - 1);
@@ -192,9 +211,71 @@ static void put_cut_initializer(struct strbuf *b, const struct onnx_tensor *t) {
     put_len(&pair, 2, where, (size_t)n);
     put_len(&tensor, 13, pair.p, pair.n);
     put_int(&tensor, 14, 1);
-    put_len(b, 5, tensor.p, tensor.n);
+    put_len(b, field, tensor.p, tensor.n);
     strbuf_done(&tensor);
     strbuf_done(&pair);
+}
+
+static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g, struct strbuf *b);
+
+// The fields of s as they are, but for those that `drop` names.
+static status_t put_others(const struct onnx_model *m, struct span s, uint32_t drop,
+                           struct strbuf *b) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
+    bool got;
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) return ST_OK;
+        if (f.number != drop) strbuf_add(b, f.at, (size_t)(f.after - f.at));
+    }
+}
+
+// An attribute that holds a weight or a graph.
+static status_t cut_attr(const struct onnx_model *m, const struct onnx_attr *at, struct span s,
+                         struct strbuf *b) {
+    struct strbuf attr = {0}, graph = {0};
+    status_t st = put_others(m, s, at->graph ? 6 : 5, &attr);
+    if (!st && at->graph) {
+        st = cut_graph(m, at->graph, &graph);
+        if (!st) put_len(&attr, 6, graph.p, graph.n);
+    } else if (!st) {
+        put_cut_tensor(&attr, 5, at->t);
+    }
+    if (!st) put_len(b, 5, attr.p, attr.n);
+    strbuf_done(&attr);
+    strbuf_done(&graph);
+    return st;
+}
+
+static status_t cut_node(const struct onnx_model *m, const struct onnx_node *n, struct span s,
+                         struct strbuf *b) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
+    bool got;
+    size_t k = 0;
+    struct strbuf node = {0};
+    status_t st = ST_OK;
+    for (;;) {
+        GOTO_IF_ERR(out, wire_next(&w, &f, &got));
+        if (!got) break;
+        const struct onnx_attr *at = f.number == 5 && k < n->attrs.n ? &n->attrs.v[k++] : NULL;
+        if (at && (at->graph || (at->t && at->t->weight)))
+            GOTO_IF_ERR(out, cut_attr(m, at, f.bytes, &node));
+        else
+            strbuf_add(&node, f.at, (size_t)(f.after - f.at));
+    }
+    put_len(b, 1, node.p, node.n);
+out:
+    strbuf_done(&node);
+    return st;
+}
+
+// Does a node hold graphs or weights? Others are copied as they are.
+static bool must_cut(const struct onnx_node *n) {
+    for (size_t i = 0; n && i < n->attrs.n; i++)
+        if (n->attrs.v[i].graph || (n->attrs.v[i].t && n->attrs.v[i].t->weight)) return true;
+    return false;
 }
 
 static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g,
@@ -202,16 +283,22 @@ static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g
     struct wire w = wire_open(m->file, g->bytes);
     struct wire_field f;
     bool got;
-    size_t k = 0;
+    size_t init = 0, node = 0;
+    const struct onnx_node **by_index =
+        arena_zarray(m->arena, const struct onnx_node *, g->nodes.n + 1);
+    for (size_t k = 0; k < g->nodes.n; k++) // back to the file's order
+        by_index[g->nodes.v[k].index] = &g->nodes.v[k];
     for (;;) {
         RETURN_IF_ERR(wire_next(&w, &f, &got));
         if (!got) return ST_OK;
-        bool init = f.number == 5 && f.type == WIRE_LEN;
-        if (init && g->inits.v[k].weight)
-            put_cut_initializer(b, &g->inits.v[k]);
+        const struct onnx_tensor *t = f.number == 5 ? &g->inits.v[init++] : NULL;
+        const struct onnx_node *n = f.number == 1 ? by_index[node++] : NULL;
+        if (t && t->weight)
+            put_cut_tensor(b, 5, t);
+        else if (must_cut(n))
+            RETURN_IF_ERR(cut_node(m, n, f.bytes, b));
         else if (f.number != 10 && f.number != 13 && f.number != 14)
             strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
-        k += init;
     }
 }
 static status_t cut_model(const struct onnx_model *m, struct span source, struct strbuf *b) {
@@ -379,7 +466,10 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     RETURN_IF_ERR(onnx_check_supported(&m));
     onnx_static_names(&m, &static_names);
     status_t st = signature_of(a, &m, &static_names, &r.sig);
-    if (!st) st = collect_weights(a, &m, &static_names, &sidecar, &r);
+    struct collector c = {.a = a, .m = &m, .static_names = &static_names, .sidecar = &sidecar};
+    if (!st) st = collect_weights(&c, &m.main);
+    r.weights = c.all.v;
+    r.n_weights = (int32_t)c.all.n;
     if (!st) st = cut_model(&m, source, &program);
     if (!st) r.program_digest = digest_program(a, &m);
     if (!st && limits && limits->max_program_bytes &&

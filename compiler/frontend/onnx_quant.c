@@ -13,7 +13,8 @@ static hv spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64
     int rank = like->rank;
     if (axis < 0 || axis >= rank) return fail(c, "axis %lld of rank %d", (long long)axis, rank), p;
     if (p->shape->rank == 1) return along(c, p, like, axis);
-    int64_t block = at_int(c, "block_size", 0), blocks = p->shape->rank == rank ? p->shape->dims[axis] : 0;
+    int64_t block = at_int(c, "block_size", 0),
+            blocks = p->shape->rank == rank ? p->shape->dims[axis] : 0;
     if (blocks < 1 || rank == HLO_MAX_RANK)
         return fail(c, "scale %s for %s", shape_text(c->a, p->shape), shape_text(c->a, like)), p;
     if (block < 1) block = (like->dims[axis] + blocks - 1) / blocks;
@@ -88,8 +89,8 @@ ONNX(dynamicquantize) {
     scale = hb_select(b, hb_compare(b, scale, zero, CMP_EQ), hb_const_f64(b, DT_F32, 1), scale);
     hv point = hb_div(b, hb_unary(b, HLO_NEGATE, low), scale);
     hv zp = saturate(c, point, NULL, DT_U8);
-    out_val(c, 0, saturate(c, hb_div(b, x, spread(c, scale, x->shape)), spread(c, zp, x->shape),
-                           DT_U8));
+    out_val(c, 0,
+            saturate(c, hb_div(b, x, spread(c, scale, x->shape)), spread(c, zp, x->shape), DT_U8));
     out_val(c, 1, scale);
     out_val(c, 2, zp);
 }

@@ -14,7 +14,7 @@ struct resize {
     struct str coordinates, rounding;
     bool antialias, exclude_outside;
     double cubic_a, extrapolation;
-    int n;                       // axes
+    int n; // axes
     int64_t axes[HLO_MAX_RANK], size[HLO_MAX_RANK];
     double scale[HLO_MAX_RANK], roi_from[HLO_MAX_RANK], roi_to[HLO_MAX_RANK];
 };
@@ -79,8 +79,8 @@ static struct taps taps_of(struct onnx_ctx *c, const struct resize *r, int k, in
     double shrink = r->antialias && r->scale[k] < 1 ? r->scale[k] : 1;
     int64_t half = (int64_t)ceil((r->mode == RESIZE_CUBIC ? 2 : 1) / shrink);
     struct taps t = {.n = r->mode == RESIZE_NEAREST ? 1 : 2 * half, .all_inside = true};
-    t.at = arena_array(c->a, int64_t, out * t.n + 1);
-    t.weight = arena_array(c->a, double, out * t.n + 1);
+    t.at = arena_array(c->a, int64_t, out *t.n + 1);
+    t.weight = arena_array(c->a, double, out *t.n + 1);
     t.inside = arena_array(c->a, double, out + 1);
     for (int64_t o = 0; o < out; o++) {
         double x = coordinate(r, k, in, o);

@@ -286,7 +286,9 @@ def check(d, name, text, runs):
     s = ort.InferenceSession(data)
     digest, worst, exe = hashlib.sha256(data).hexdigest(), 0.0, set()
     try:
-        d.compile(data, {})
+        c = d.compile(data, {})
+        if int(c["executable"].get("weightsBytes", 0)) != 2400 * text.count("WEIGHT"):
+            return "%s bytes of weights are bound" % c["executable"].get("weightsBytes")
     except daemon.Refused as e:
         if e.body.get("reason") not in ("UNBOUND_VALUE", "UNBOUND_DIM"):
             return "refused: %s" % e
