@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution, matrix products, pooling.
+// Convolution, its transpose, and matrix products.
 #include <math.h>
+#include <string.h>
 
-#include "compiler/frontend/onnx_tools.h"
+#include "compiler/frontend/onnx_spatial.h"
 
-// The spatial attributes of Conv and the pools, resolved against the input: pads from auto_pad,
-// defaults filled in.
-struct spatial {
-    int n;
-    int64_t kernel[HLO_MAX_RANK], stride[HLO_MAX_RANK], dilation[HLO_MAX_RANK], low[HLO_MAX_RANK],
-        high[HLO_MAX_RANK];
-};
-
-static bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel,
-                       struct spatial *s) {
+bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel, struct spatial *s) {
     int n = x->shape->rank - 2, k;
     int64_t pads[2 * HLO_MAX_RANK];
     *s = (struct spatial){.n = n};
@@ -48,7 +40,7 @@ static bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_ke
     return hb_ok(&c->b);
 }
 
-static struct window_dim window_of(const struct spatial *s, int d) {
+struct window_dim window_of(const struct spatial *s, int d) {
     return (struct window_dim){s->kernel[d],   s->stride[d], s->low[d], s->high[d], 1,
                                s->dilation[d], false};
 }
@@ -84,6 +76,70 @@ ONNX(conv) {
     if (hb_ok(&c->b)) out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
 }
 
+// What each output element receives, read backwards: a convolution over the input with its elements
+// `stride` apart, and the kernel turned round.
+static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, int64_t *extra) {
+    int64_t want[HLO_MAX_RANK];
+    int n, k, m;
+    struct str mode = at_str(c, "auto_pad", "NOTSET");
+    bool same = str_is(mode, "SAME_UPPER") || str_is(mode, "SAME_LOWER");
+    for (n = 0; n < s->n; n++)
+        extra[n] = 0;
+    if (at_ints(c, "output_padding", extra, HLO_MAX_RANK, &k) && k != n)
+        return fail(c, "output_padding has %d values, expected %d", k, n), false;
+    bool given = at_ints(c, "output_shape", want, HLO_MAX_RANK, &m);
+    if (given && m == n + 2) // some exporters write all dimensions
+        for (int d = 0; d < n; d++)
+            want[d] = want[d + 2];
+    else if (given && m != n)
+        return fail(c, "output_shape has %d values, expected %d", m, n), false;
+    for (int d = 0; d < n; d++) {
+        int64_t in = x->shape->dims[d + 2], win = (w->shape->dims[d + 2] - 1) * s->dilation[d] + 1;
+        if (!given && !same) continue;
+        if (!given) want[d] = in * s->stride[d];
+        int64_t total = (in - 1) * s->stride[d] + extra[d] + win - want[d];
+        int64_t half = total >= 0 ? total / 2 : -((1 - total) / 2); // rounded down
+        s->low[d] = str_is(mode, "SAME_UPPER") ? half : total - half;
+        s->high[d] = total - s->low[d];
+    }
+    return true;
+}
+ONNX(convtranspose) {
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0), w = in_val(c, 1);
+    int rank = x->shape->rank;
+    int64_t group = at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
+    struct spatial s;
+    struct window_dim win[HLO_MAX_RANK];
+    if (w->shape->rank != rank || rank < 3 || rank == HLO_MAX_RANK || group < 1 ||
+        w->shape->dims[0] % group)
+        return fail(c, "input %s with weights %s in %lld groups", shape_text(c->a, x->shape),
+                    shape_text(c->a, w->shape), (long long)group);
+    if (!spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
+    if (!transposed_pads(c, x, w, &s, extra)) return;
+    // [C, M/group, k...] -> [C/group, M, k...]
+    memcpy(dims + 1, w->shape->dims, sizeof *dims * (size_t)rank);
+    dims[0] = group, dims[1] /= group;
+    w = swap_axes(c, hb_reshape(b, w, dims, rank + 1), 0, 1);
+    dims[0] = dims[1], dims[1] = group * dims[2];
+    memmove(dims + 2, dims + 3, sizeof *dims * (size_t)(rank - 2));
+    w = hb_reshape(b, w, dims, rank);
+    struct hlo_attr_conv a = {
+        .window = {win, s.n}, .feature_group_count = group, .batch_group_count = 1};
+    a.dim_labels =
+        (struct labels){.n_spatial = s.n, .in_feature = 1, .k_in = 0, .k_out = 1, .out_feature = 1};
+    for (int d = 0; d < s.n; d++) {
+        int64_t span = (s.kernel[d] - 1) * s.dilation[d];
+        win[d] = (struct window_dim){
+            s.kernel[d],   1,   span - s.low[d], span - s.high[d] + extra[d], s.stride[d],
+            s.dilation[d], true};
+        a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
+            d + 2;
+    }
+    hv y = hb_conv(b, x, w, &a);
+    if (hb_ok(b)) out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
+}
+
 ONNX(gemm) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), y = in_val(c, 1);
@@ -111,119 +167,4 @@ ONNX(gemm) {
 }
 ONNX(matmul) {
     out_val(c, 0, hb_matmul(&c->b, in_val(c, 0), in_val(c, 1)));
-}
-
-// ---- pooling
-
-static hv window_reduce(struct onnx_ctx *c, hv x, const struct spatial *s, enum hlo_op op,
-                        double init) {
-    struct window_dim w[HLO_MAX_RANK] = {{1, 1, 0, 0, 1, 1, false}, {1, 1, 0, 0, 1, 1, false}};
-    for (int d = 0; d < s->n; d++)
-        w[d + 2] = window_of(s, d);
-    return hb_reduce_window(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, init),
-                            &(struct window){w, s->n + 2}, op);
-}
-
-// Rounding the output size up: windows that begin inside the input or its left padding count, so
-// the right padding grows to hold the last.
-static void ceil_mode(const struct shape *x, struct spatial *s) {
-    for (int d = 0; d < s->n; d++) {
-        int64_t in = x->dims[d + 2], win = (s->kernel[d] - 1) * s->dilation[d] + 1,
-                room = in + s->low[d] + s->high[d] - win;
-        if (room < 0) continue;
-        int64_t out = (room + s->stride[d] - 1) / s->stride[d] + 1;
-        if ((out - 1) * s->stride[d] >= in + s->low[d]) out--;
-        int64_t need = (out - 1) * s->stride[d] + win - in - s->low[d];
-        if (need > s->high[d]) s->high[d] = need;
-    }
-}
-
-ONNX(pool) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    struct spatial s, declared;
-    int64_t kernel[HLO_MAX_RANK];
-    int n;
-    bool max = op_arg(c) == HLO_MAXIMUM;
-    if (!at_ints(c, "kernel_shape", kernel, HLO_MAX_RANK - 2, &n))
-        return fail(c, "kernel_shape is missing");
-    if (!spatial_of(c, x, kernel, n, &s)) return;
-    declared = s;
-    if (at_int(c, "ceil_mode", 0)) ceil_mode(x->shape, &s);
-    if (max) {
-        if (c->n->out.n > 1 && c->n->out.v[1].n)
-            return fail(c, "the Indices output is not supported");
-        double lowest = dtype_is_float(x->shape->dtype)             ? -(double)INFINITY
-                        : dtype_class(x->shape->dtype) == DC_SIGNED ? -9.3e18
-                                                                    : 0;
-        return out_val(c, 0, window_reduce(c, x, &s, HLO_MAXIMUM, lowest));
-    }
-    hv sum = window_reduce(c, x, &s, HLO_ADD, 0);
-    bool padded = false, grown = false, with_pads = at_int(c, "count_include_pad", 0) != 0;
-    double area = 1;
-    for (int d = 0; d < s.n; d++) {
-        padded |= s.low[d] || s.high[d];
-        grown |= s.high[d] != declared.high[d];
-        area *= (double)s.kernel[d];
-    }
-    if (!padded || (with_pads && !grown))
-        return out_val(c, 0, hb_mul(b, sum, splat_like(c, sum, 1 / area)));
-    // The number of elements under each window: ones over the input (and its declared padding),
-    // summed the same way.
-    int64_t dims[HLO_MAX_RANK] = {1, 1};
-    for (int d = 0; d < s.n; d++) {
-        dims[d + 2] = x->shape->dims[d + 2] + (with_pads ? declared.low[d] + declared.high[d] : 0);
-        if (with_pads) s.low[d] -= declared.low[d], s.high[d] -= declared.high[d];
-    }
-    hv ones = hb_splat(b, shape_make(c->a, x->shape->dtype, dims, s.n + 2), 1);
-    hv count = window_reduce(c, ones, &s, HLO_ADD, 0);
-    out_val(c, 0, hb_div(b, sum, hb_broadcast_numpy(b, count, sum->shape->dims, sum->shape->rank)));
-}
-
-ONNX(globalpool) {
-    hv x = in_val(c, 0);
-    int64_t axes[HLO_MAX_RANK];
-    int n = 0;
-    double count = 1;
-    enum hlo_op op = (enum hlo_op)op_arg(c);
-    for (int d = 2; d < x->shape->rank; d++)
-        axes[n++] = d, count *= (double)x->shape->dims[d];
-    hv r = reduce_keep(c, x, axes, n, op, true);
-    out_val(c, 0, op == HLO_ADD ? hb_mul(&c->b, r, splat_like(c, r, 1 / count)) : r);
-}
-
-// x / (bias + alpha/size * sum of squares over `size` channels around)^beta
-ONNX(lrn) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    int64_t size = at_int(c, "size", 0);
-    struct window_dim w[HLO_MAX_RANK];
-    if (x->shape->rank < 2 || size < 1)
-        return fail(c, "size %lld on %s", (long long)size, shape_text(c->a, x->shape));
-    for (int d = 0; d < x->shape->rank; d++)
-        w[d] = (struct window_dim){1, 1, 0, 0, 1, 1, false};
-    w[1] = (struct window_dim){size, 1, (size - 1) / 2, size / 2, 1, 1, false};
-    hv sq = hb_reduce_window(b, hb_mul(b, x, x), hb_const_f64(b, x->shape->dtype, 0),
-                             &(struct window){w, x->shape->rank}, HLO_ADD);
-    hv base =
-        hb_add(b, splat_like(c, x, (double)at_float(c, "bias", 1)),
-               hb_mul(b, sq, splat_like(c, x, (double)at_float(c, "alpha", 1e-4f) / (double)size)));
-    out_val(c, 0,
-            hb_div(b, x,
-                   hb_binary(b, HLO_POWER, base,
-                             splat_like(c, x, (double)at_float(c, "beta", 0.75f)))));
-}
-ONNX(dropout) {
-    hv x = in_val(c, 0);
-    if (in_has(c, 2)) { // training_mode
-        const struct literal *t = in_known(c, 2);
-        if (t && lit_get_i64(t, 0)) return fail(c, "training mode is not supported");
-    }
-    out_val(c, 0, x);
-    if (c->n->out.n > 1)
-        out_val(
-            c, 1,
-            hb_splat(&c->b,
-                     shape_with_dtype(c->a, x->shape, c->opset >= 10 ? DT_PRED : x->shape->dtype),
-                     1));
 }
