@@ -3,14 +3,18 @@
 // Repeats are bounded: rules are monotone, so few rounds suffice.
 #include "compiler/pipeline.h"
 
-static const char *const simplify[] = {"dce",       "cse", "algsimp", "reshape-mover",
-                                       "constfold", "dce", NULL};
+// clang-format off
+static const char *const open_up[] = {"inline", "conv-canon", "dot-canon", NULL};
+static const char *const simplify[] = {
+    "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
-static const char *const fuse_main[] = {"cse",       "dce", "fuse-epilogue", "dce", "fuse-row",
-                                        "fuse-loop", "dce", "layout",        "dce", NULL};
+static const char *const fuse_main[] = {
+    "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "layout", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
+// clang-format on
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {
+    RETURN_IF_ERR(pass_run_list(m, open_up, 1, p));
     RETURN_IF_ERR(pass_run_list(m, simplify, 4, p));
     return pass_run_list(m, fold_weights, 1, p);
 }

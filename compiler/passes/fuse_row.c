@@ -91,17 +91,15 @@ static void grow(struct rows *g) {
                    in_group(g, g->v[k]->operands[0]);
 }
 
-// The reduction that root reaches first through elementwise operations and broadcasts over rows: it
-// says what a row is.
-static const struct hlo_instr *find_reduce(const struct hlo_instr *root, const struct hlo_instr *i,
-                                           int depth) {
-    if (row_reduce(i) >= 0) return i;
-    if (depth == 0 || (!hlo_is_elementwise(i) && i->op != HLO_BROADCAST)) return NULL;
-    for (int k = 0; k < i->n_operands; k++) {
-        const struct hlo_instr *r = find_reduce(root, i->operands[k], depth - 1);
-        if (r) return r;
+// In ->tmp of each instruction: the reduction of rows that it reaches first through elementwise
+// operations and broadcasts; it says what a row is.
+static void find_reduces(struct hlo_computation *c) {
+    for (struct hlo_instr *i = c->first; i; i = i->next) {
+        i->tmp = row_reduce(i) >= 0 ? i : NULL;
+        if (!hlo_is_elementwise(i) && i->op != HLO_BROADCAST) continue;
+        for (int k = 0; k < i->n_operands && !i->tmp; k++)
+            i->tmp = i->operands[k]->tmp;
     }
-    return NULL;
 }
 
 static bool worth_it(const struct rows *g) {
@@ -136,7 +134,7 @@ static void tell(const struct pass_ctx *p, const struct rows *g) {
 }
 
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
-    enum { FAR = 12 };
+    find_reduces(c);
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
         struct rows g = {.v = {i}, .n = 1};
         struct hlo_instr *f;
@@ -144,8 +142,8 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         if ((!i->users.n && i != c->root) || !plain(i) ||
             (!hlo_is_elementwise(i) && row_reduce(i) < 0))
             continue;
-        const struct hlo_instr *r = find_reduce(i, i, FAR);
-        if (!r) continue;
+        const struct hlo_instr *r = i->tmp;
+        if (!r || r->parent != c) continue;
         g.full = r->operands[0]->shape;
         g.kept = row_reduce(r);
         if ((!shape_same_dims(i->shape, g.full) && !is_row_shape(&g, i->shape)) || !worth_it(&g))

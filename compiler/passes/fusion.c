@@ -2,6 +2,8 @@
 // The body is made of clones; what they use from outside becomes parameters in order of first use.
 #include "compiler/passes/fusion.h"
 
+#include "compiler/passes/graph.h"
+
 status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind,
                      const struct hlo_instr *hero, struct hlo_instr **out) {
     struct hlo_instr *last = instrs[n - 1];
@@ -10,13 +12,7 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     struct pmap map = {0};
     VEC(struct hlo_instr *) operands = {0};
     body = hlo_computation_add(m, "fused_computation");
-    // Callees stand before callers: the body goes in front of the computation it is called from.
-    m->last = body->prev;
-    body->prev->next = NULL;
-    body->next = outer;
-    body->prev = outer->prev;
-    *(outer->prev ? &outer->prev->next : &m->first) = body;
-    outer->prev = body;
+    computation_move_before(body, outer); // callees stand before callers
     for (int k = 0; k < n; k++)
         pmap_put_ptr(&map, instrs[k], instrs[k]); // members, not cloned yet
     for (int k = 0; k < n; k++)
