@@ -6,7 +6,8 @@
 // clang-format off
 static const char *const open_up[] = {"inline", "conv-canon", "dot-canon", NULL};
 static const char *const simplify[] = {
-    "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce", NULL};
+    "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
+    NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
 static const char *const fuse_main[] = {
     "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "layout", "dce", NULL};
