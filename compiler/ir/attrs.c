@@ -17,6 +17,7 @@
 _Static_assert(CMP_LT == 5 && CMPT_UNSIGNED == 4 && FUSION_CUSTOM == 3 && RNG_PHILOX == 2 &&
                    FFT_IRFFT == 3 && TRI_ADJOINT == 2,
                "attrs.h and enums.def disagree");
+_Static_assert(CUSTOM_TYPED_FFI == 4, "attrs.h and enums.def disagree");
 
 // ---- small helpers
 
@@ -52,6 +53,7 @@ bool i64s_has(struct i64s a, int64_t x) {
 #define CLONE_rng_algorithm    CLONE_NOTHING
 #define CLONE_fft_type         CLONE_NOTHING
 #define CLONE_transpose_a      CLONE_NOTHING
+#define CLONE_custom_api       CLONE_NOTHING
 
 // Defaults of a record that is not given: the third column of F.
 enum { REQ = 0, OPT = 0 };
@@ -72,6 +74,7 @@ enum { REQ = 0, OPT = 0 };
 #define SET_rng_algorithm    SET_OTHER
 #define SET_fft_type         SET_OTHER
 #define SET_transpose_a      SET_OTHER
+#define SET_custom_api       SET_OTHER
 
 #define F(kind, name, def) SET_##kind(r->name, def);
 #define ATTR(record, fields)                                                                       \
@@ -137,6 +140,7 @@ static void put_i64(struct sink *s, int64_t v) {
 #define WRITE_rng_algorithm(x)    put_i64(s, (int64_t)(x))
 #define WRITE_fft_type(x)         put_i64(s, (int64_t)(x))
 #define WRITE_transpose_a(x)      put_i64(s, (int64_t)(x))
+#define WRITE_custom_api(x)       put_i64(s, (int64_t)(x))
 
 static void write_window(struct sink *s, const struct window *w) {
     put_i64(s, w->n);
@@ -300,6 +304,7 @@ static void print_ranges(struct strbuf *b, const struct ranges *r) {
 #define SHOW_rng_algorithm       SHOW_ENUM
 #define SHOW_fft_type            SHOW_ENUM
 #define SHOW_transpose_a         SHOW_ENUM
+#define SHOW_custom_api          SHOW_ENUM
 
 #define PRINT_i64(x)              strbuf_printf(b, "%lld", (long long)(x))
 #define PRINT_f32(x)              attr_print_f32(b, x)
@@ -317,6 +322,7 @@ static void print_ranges(struct strbuf *b, const struct ranges *r) {
 #define PRINT_rng_algorithm(x)    strbuf_puts(b, hlo_enum_rng_algorithm[x])
 #define PRINT_fft_type(x)         strbuf_puts(b, hlo_enum_fft_type[x])
 #define PRINT_transpose_a(x)      strbuf_puts(b, hlo_enum_transpose_a[x])
+#define PRINT_custom_api(x)       strbuf_puts(b, hlo_enum_custom_api[x])
 
 static void attr_print_f32(struct strbuf *b, float v) {
     struct strbuf t = {0};
@@ -359,4 +365,19 @@ void attr_print(struct strbuf *b, enum hlo_attr_kind k, const void *attr) {
     case ATTR_KIND_COUNT:
         break;
     }
+}
+
+bool attr_has_field(enum hlo_attr_kind k, struct str name) {
+    switch (k) {
+#define F(kind, field, def) || str_is(name, #field)
+#define ATTR(record, fields)                                                                       \
+    case ATTR_##record:                                                                            \
+        return false fields;
+#include "compiler/ir/attrs.def"
+#undef ATTR
+#undef F
+    case ATTR_KIND_COUNT:
+        break;
+    }
+    return false;
 }

@@ -13,6 +13,13 @@ enum fusion_kind { FUSION_LOOP, FUSION_INPUT, FUSION_OUTPUT, FUSION_CUSTOM };
 enum rng_distribution { RNG_INVALID, RNG_UNIFORM, RNG_NORMAL };
 enum rng_algorithm { RNG_DEFAULT, RNG_THREE_FRY, RNG_PHILOX };
 enum fft_type { FFT_FFT, FFT_IFFT, FFT_RFFT, FFT_IRFFT };
+enum custom_api {
+    CUSTOM_UNSPECIFIED,
+    CUSTOM_ORIGINAL,
+    CUSTOM_STATUS,
+    CUSTOM_STATUS_UNIFIED,
+    CUSTOM_TYPED_FFI
+};
 enum transpose_a { TRI_NO_TRANSPOSE, TRI_TRANSPOSE, TRI_ADJOINT };
 
 struct i64s {
@@ -65,6 +72,7 @@ struct ranges {
 #define HLO_FIELD_TYPE_rng_distribution enum rng_distribution
 #define HLO_FIELD_TYPE_rng_algorithm    enum rng_algorithm
 #define HLO_FIELD_TYPE_fft_type         enum fft_type
+#define HLO_FIELD_TYPE_custom_api       enum custom_api
 #define HLO_FIELD_TYPE_transpose_a      enum transpose_a
 
 #define F(kind, name, def) HLO_FIELD_TYPE_##kind name;
@@ -87,6 +95,7 @@ void *attr_clone(struct arena *a, enum hlo_attr_kind k,
                  const void *attr); // deep; NULL gives defaults
 bool attr_equal(enum hlo_attr_kind k, const void *a, const void *b);
 uint64_t attr_hash(enum hlo_attr_kind k, const void *attr);
+bool attr_has_field(enum hlo_attr_kind k, struct str name); // is it a field of record k?
 void attr_print(struct strbuf *b, enum hlo_attr_kind k,
                 const void *attr); // ", name=value" for each field that must be printed
 

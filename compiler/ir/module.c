@@ -479,6 +479,19 @@ const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n
         }
     return NULL;
 }
+static int str_order(struct str a, struct str b) {
+    int c = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
+    return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+void hlo_sort_extra(struct hlo_text_attr *v, size_t n) {
+    for (size_t k = 1; k < n; k++) { // few, mostly sorted
+        struct hlo_text_attr x = v[k];
+        size_t j = k;
+        for (; j && str_order(x.name, v[j - 1].name) < 0; j--)
+            v[j] = v[j - 1];
+        v[j] = x;
+    }
+}
 void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
     struct arena *a = i->parent->module->arena;
     struct str v = dup_str(a, str_of(value));
@@ -488,6 +501,7 @@ void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
             return;
         }
     avec_push(a, &i->extra, ((struct hlo_text_attr){dup_str(a, str_of(name)), v}));
+    hlo_sort_extra(i->extra.v, i->extra.n);
 }
 
 struct hlo_counts hlo_count(const struct hlo_module *m) {

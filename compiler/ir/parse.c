@@ -135,6 +135,7 @@ static status_t p_module(struct parser *p) {
             RETURN_IF_ERR(p_keep(p, x.name, attrs[k].value, &x.value));
             avec_push(p->m->arena, &p->m->extra, x);
         }
+        hlo_sort_extra(p->m->extra.v, p->m->extra.n);
     }
     RETURN_IF_ERR(p_source_map(p));
     for (p_space(&p->c); p->c.p < p->c.end; p_space(&p->c))
@@ -155,6 +156,9 @@ status_t hlo_parse(struct str text, const struct hlo_parse_limits *limits,
     if ((int64_t)text.n > l.max_text_bytes)
         return st_new(ST_RESOURCE_EXHAUSTED, "HLO text of %zu bytes is above the limit of %lld",
                       text.n, (long long)l.max_text_bytes);
+    if (memchr(text.p, 0, text.n))
+        return st_new(ST_INVALID_ARGUMENT, "the text has a NUL byte at offset %zu",
+                      (size_t)((const char *)memchr(text.p, 0, text.n) - text.p));
     struct hlo_module *m = hlo_module_new("module");
     char *t = p_blank_comments(m->arena, text);
     struct parser p = {.start = t, .c = {t, t + text.n}, .m = m, .limits = l};

@@ -181,6 +181,7 @@ static status_t p_rest(struct parser *p, struct attr_text *attrs, int n, struct 
             avec_push(p->m->arena, &i->extra, ((struct hlo_text_attr){name, v}));
         }
     }
+    hlo_sort_extra(i->extra.v, i->extra.n);
     return ST_OK;
 }
 
@@ -294,14 +295,32 @@ static bool rounds_at_end(enum hlo_op op, const struct shape *given,
     return given && t != given->dtype && dtype_is_float(t) && dtype_is_float(given->dtype);
 }
 
+// A comparison of the kind that the operands' type has anyway does not say so.
+static void plain_comparison(struct hlo_attr_compare *c, enum dtype t) {
+    enum cmp_type own = dtype_is_float(t) || dtype_is_complex(t) ? CMPT_FLOAT
+                        : dtype_class(t) == DC_SIGNED            ? CMPT_SIGNED
+                                                                 : CMPT_UNSIGNED;
+    if (c->type == own) c->type = CMPT_DEFAULT;
+}
+
+status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
+                            struct hlo_instr *const *operands, int n, void *attr,
+                            struct hlo_computation *const *called, int n_called,
+                            struct hlo_instr **out) {
+    bool rounds = rounds_at_end(op, shape, operands, n, called, n_called);
+    // Old modules repeat the computation at each step; async-start has it.
+    if (op == HLO_ASYNC_UPDATE || op == HLO_ASYNC_DONE) n_called = 0;
+    if (op == HLO_COMPARE && n) plain_comparison(attr, operands[0]->shape->dtype);
+    RETURN_IF_ERR(
+        hlo_add_instr(c, op, rounds ? NULL : shape, operands, n, attr, called, n_called, out));
+    if (op == HLO_FUSION) called[0]->fusion = *out;
+    return rounds ? hlo_add_instr(c, HLO_CONVERT, shape, out, 1, NULL, NULL, 0, out) : ST_OK;
+}
+
 static status_t add(struct parser *p, struct hlo_computation *c, enum hlo_op op,
-                    const struct expr *e, struct hlo_instr *const *operands, int n,
-                    const void *attr, struct hlo_computation *const *called, int n_called,
-                    struct hlo_instr **out) {
-    bool rounds = rounds_at_end(op, e->shape, operands, n, called, n_called);
-    status_t st =
-        hlo_add_instr(c, op, rounds ? NULL : e->shape, operands, n, attr, called, n_called, out);
-    if (!st && rounds) st = hlo_add_instr(c, HLO_CONVERT, e->shape, out, 1, NULL, NULL, 0, out);
+                    const struct expr *e, struct hlo_instr *const *operands, int n, void *attr,
+                    struct hlo_computation *const *called, int n_called, struct hlo_instr **out) {
+    status_t st = hlo_add_read_instr(c, op, e->shape, operands, n, attr, called, n_called, out);
     if (!st) return ST_OK;
     status_t placed = e->name.n ? p_error(p, e->at, "instruction '" STR_FMT "': %s",
                                           STR_ARG(e->name), st_message(st))
@@ -342,7 +361,6 @@ static status_t make_async_start(struct parser *p, struct hlo_computation *user,
     RETURN_IF_ERR(p_attr_record(p, hlo_op_info(op)->attrs, e->attrs, e->n_attrs, e->at, &attr));
     RETURN_IF_ERR(count_instr(p, e->at));
     RETURN_IF_ERR(add(p, c, op, &inner, params, n, attr, called, n_called, out));
-    if ((*out)->op == HLO_FUSION) called[0]->fusion = *out;
     hlo_set_root(c, *out);
     for (int k = 0; k < e->n_attrs; k++) {
         bool here = str_is(e->attrs[k].name, "async_execution_thread") ||
@@ -381,12 +399,8 @@ static status_t make(struct parser *p, struct hlo_computation *c, struct expr *e
     void *attr;
     RETURN_IF_ERR(p_operands(p, c, e->args, &operands, &n));
     RETURN_IF_ERR(p_called(p, c, op, e->attrs, e->n_attrs, called, &n_called));
-    // Old texts repeat the computation at each step; async-start has it.
-    if (op == HLO_ASYNC_UPDATE || op == HLO_ASYNC_DONE) n_called = 0;
     RETURN_IF_ERR(p_attr_record(p, hlo_op_info(op)->attrs, e->attrs, e->n_attrs, e->at, &attr));
-    RETURN_IF_ERR(add(p, c, op, e, operands, n, attr, called, n_called, out));
-    if (op == HLO_FUSION && n_called) called[0]->fusion = *out;
-    return ST_OK;
+    return add(p, c, op, e, operands, n, attr, called, n_called, out);
 }
 
 status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_root) {

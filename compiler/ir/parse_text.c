@@ -175,7 +175,7 @@ void hlo_quote(struct strbuf *b, struct str s) {
 
 // Appends v in normal form; false when a string or a bracket does not close, brackets close by the
 // wrong kind, or a control character stands outside a string.
-static bool put_normal(struct strbuf *out, struct str v) {
+bool p_normal(struct strbuf *out, struct str v) {
     char open[MAX_NESTING];
     int depth = 0;
     bool blank = false;
@@ -209,7 +209,7 @@ static bool put_normal(struct strbuf *out, struct str v) {
 
 status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) {
     struct strbuf b = {0};
-    status_t st = put_normal(&b, v)
+    status_t st = p_normal(&b, v)
                       ? ST_OK
                       : p_error(p, v.p, STR_FMT ": a string or bracket in '%.*s' does not close",
                                 STR_ARG(what), (int)(v.n > 60 ? 60 : v.n), v.p);
@@ -225,6 +225,9 @@ status_t p_attrs(struct parser *p, struct attr_text *out, int *n) {
         const char *at = p->c.p;
         struct attr_text t = {.name = p_word(&p->c)};
         if (!t.name.n || !p_take(&p->c, "=")) return p_error(p, at, "expected name=value");
+        for (int k = 0; k < *n; k++)
+            if (str_eq(out[k].name, t.name))
+                return p_error(p, at, "attribute " STR_FMT " is there twice", STR_ARG(t.name));
         if (*n == P_MAX_ATTRS) return p_error(p, at, "more than %d attributes", P_MAX_ATTRS);
         // A value ends at a comma or at the end of the instruction: a line break outside brackets,
         // or the closing brace of the computation.

@@ -43,6 +43,7 @@ bool p_is_string(struct str s); // one string with its quotes, nothing else
 struct str p_unescape(struct arena *a, struct str s); // s is such a string; the result ends in NUL
 // The normal form of text that is kept: INVALID_ARGUMENT when a string or bracket does not close.
 // `what` names it in the message.
+bool p_normal(struct strbuf *out, struct str v); // appended; false when v does not close
 status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) MUST_CHECK;
 
 struct attr_text {
@@ -65,6 +66,13 @@ status_t p_attr_record(struct parser *p, enum hlo_attr_kind k, struct attr_text 
 // ---- parse_instr.c
 // One instruction of c, "ROOT name = shape opcode(operands), attributes", from p->c.
 status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_root) MUST_CHECK;
+
+// hlo_add_instr for instructions from outside: mixed precision that XLA takes is spelled out as a
+// convert, other forms of the same thing become one. attr may be changed.
+status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
+                            struct hlo_instr *const *operands, int n, void *attr,
+                            struct hlo_computation *const *called, int n_called,
+                            struct hlo_instr **out) MUST_CHECK;
 
 // ---- parse.c
 // Instructions up to the closing brace, from p->c; p->instrs must be empty.
