@@ -12,6 +12,7 @@
 static const char usage[] =
     "usage: hlo-opt [OPTION...] FILE|-\n"
     "  --canonical           print the canonical text (names replaced, no metadata)\n"
+    "  --to=text|proto       how to print the module: HLO text, or a HloModuleProto\n"
     "  --hash                print the SHA-256 of the canonical graph\n"
     "  --counts              print instruction counts\n"
     "  --eval                evaluate with the inputs in the file's comments, compare (see "
@@ -80,6 +81,8 @@ int main(int argc, char **argv) {
         if (take_value(arg, &o)) continue;
         if (strcmp(arg, "--canonical") == 0)
             o.canonical = true;
+        else if (strcmp(arg, "--to=text") == 0 || strcmp(arg, "--to=proto") == 0)
+            o.to = arg + 5;
         else if (strcmp(arg, "--hash") == 0)
             o.hash = true;
         else if (strcmp(arg, "--counts") == 0)

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "compiler/cases.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/frontend/hlo_proto.h"
 #include "compiler/plan/plan.h"
 
 static status_t print_counts(const struct hlo_module *m) {
@@ -30,6 +31,8 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     const char *format = frontend_sniff(bytes);
     struct hlo_parse_limits limits = {.incomplete = !o->passes && !o->stage};
     if (!format || strcmp(format, "hlo-text") == 0) return hlo_parse(text, &limits, out);
+    if (strcmp(format, "hlo-proto") == 0)
+        return hlo_proto_read(bytes, NULL, limits.incomplete, out);
     struct arena a = {0};
     struct ingest_result r;
     struct lower_request req = {.entry_name = "main"};

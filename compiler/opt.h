@@ -14,6 +14,7 @@ struct opt_options {
     const char *dump_passes; // extended regular expression over pass names, or NULL
     const char *dump_to;     // folder, or NULL: on stdout
     const char *stage;       // "hlo", "kir", "llvm", "plan" or NULL
+    const char *to;          // "text", "proto" (HloModuleProto) or NULL
     const char *bind;        // ONNX: "N=1,S=128", or NULL
 };
 // *out_rc: exit code when the status is OK. Prints on stdout.

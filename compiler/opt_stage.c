@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/frontend/hlo_proto.h"
 #include "compiler/opt.h"
 #include "compiler/plan/plan.h"
 
@@ -21,7 +22,9 @@ status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o
     struct strbuf text = {0};
     struct plan *plan;
     status_t st = ST_OK;
-    if (strcmp(o->stage, "hlo") == 0) {
+    if (strcmp(o->stage, "hlo") == 0 && o->to && strcmp(o->to, "proto") == 0) {
+        st = hlo_proto_write(m, &text);
+    } else if (strcmp(o->stage, "hlo") == 0) {
         hlo_print_module(&text, m, HLO_PRINT_DEFAULT | (o->canonical ? HLO_PRINT_CANONICAL : 0));
     } else if (strcmp(o->stage, "kir") == 0 || strcmp(o->stage, "llvm") == 0) {
         st = print_code(&a, m, o, o->stage[0] == 'l', &text);

@@ -2,6 +2,7 @@
 // The table of formats, and binding of symbolic dimensions.
 #include "compiler/frontend/frontend.h"
 
+#include "compiler/frontend/hlo_proto.h"
 #include "compiler/frontend/hlo_text.h"
 #include "compiler/frontend/onnx.h"
 #include "proto/hlod.pb-c.h"

@@ -108,13 +108,25 @@ static status_t p_metadata(struct parser *p, struct str v, struct hlo_instr *i) 
 }
 
 // hlod_param="weight:3" says what an entry parameter is.
-static status_t p_param_kind(struct parser *p, struct str value, struct hlo_instr *i) {
-    struct str text = p_unescape(p->m->arena, value), kind;
+status_t p_param_kind(struct parser *p, struct str text, struct hlo_instr *i) {
+    const char *at = text.p;
+    struct str kind;
     bool ok = str_cut(&text, ':', &kind) && str_to_i64(text, &i->param_index) &&
               i->param_index >= 0 && (str_is(kind, "weight") || str_is(kind, "bound"));
-    if (!ok) return p_error(p, value.p, "hlod_param is \"weight:N\" or \"bound:N\"");
+    if (!ok) return p_error(p, at, "hlod_param is \"weight:N\" or \"bound:N\"");
     i->param_kind = str_is(kind, "weight") ? PARAM_WEIGHT : PARAM_BOUND;
     return ST_OK;
+}
+
+// A value in braces stands without quotes, whichever way it came.
+static void put_frontend_value(struct parser *p, struct strbuf *b, struct str name,
+                               struct str value) {
+    struct str text = p_is_string(value) ? p_unescape(p->m->arena, value) : value;
+    strbuf_printf(b, "%s" STR_FMT "=", b->n ? "," : "{", STR_ARG(name));
+    if (p_is_braced(text))
+        strbuf_add(b, text.p, text.n);
+    else
+        strbuf_add(b, value.p, value.n);
 }
 
 // name="value" or name={...}, joined by commas. Our hlod_param is taken out.
@@ -132,10 +144,9 @@ static status_t p_frontend(struct parser *p, struct str v, struct hlo_instr *i) 
         else if (!comma && !p_at_end(&c))
             st = p_error(p, c.p, "frontend_attributes: expected ','");
         else if (string && str_is(name, "hlod_param") && i->op == HLO_PARAMETER)
-            st = p_param_kind(p, value, i);
+            st = p_param_kind(p, p_unescape(p->m->arena, value), i);
         else
-            strbuf_printf(&rest, "%s" STR_FMT "=" STR_FMT, rest.n ? "," : "{", STR_ARG(name),
-                          STR_ARG(value));
+            put_frontend_value(p, &rest, name, value);
     }
     struct str kept;
     if (!st && rest.n) {
@@ -303,6 +314,11 @@ static void plain_comparison(struct hlo_attr_compare *c, enum dtype t) {
     if (c->type == own) c->type = CMPT_DEFAULT;
 }
 
+// Nor does a custom call of the first version.
+static void plain_version(struct hlo_attr_custom *c) {
+    if (c->api_version == CUSTOM_ORIGINAL) c->api_version = CUSTOM_UNSPECIFIED;
+}
+
 status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
                             struct hlo_instr *const *operands, int n, void *attr,
                             struct hlo_computation *const *called, int n_called,
@@ -310,6 +326,7 @@ status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const str
     bool rounds = rounds_at_end(op, shape, operands, n, called, n_called);
     // Old modules repeat the computation at each step; async-start has it.
     if (op == HLO_ASYNC_UPDATE || op == HLO_ASYNC_DONE) n_called = 0;
+    if (op == HLO_CUSTOM_CALL) plain_version(attr);
     if (op == HLO_COMPARE && n) plain_comparison(attr, operands[0]->shape->dtype);
     RETURN_IF_ERR(
         hlo_add_instr(c, op, rounds ? NULL : shape, operands, n, attr, called, n_called, out));

@@ -187,6 +187,7 @@ bool p_normal(struct strbuf *out, struct str v) {
             continue;
         }
         if ((unsigned char)x < 32 || x == 127) return false;
+        if (x == '/' && q + 1 < end && (q[1] == '/' || q[1] == '*')) return false; // a comment
         if (blank && out->n) strbuf_putc(out, ' ');
         blank = false;
         if (x == '"') {
@@ -205,6 +206,14 @@ bool p_normal(struct strbuf *out, struct str v) {
         strbuf_putc(out, x);
     }
     return depth == 0;
+}
+
+bool p_is_braced(struct str s) {
+    struct strbuf b = {0};
+    bool ok = s.n >= 2 && s.p[0] == '{' && s.p[s.n - 1] == '}' && p_normal(&b, s) && b.n == s.n &&
+              memcmp(b.p, s.p, s.n) == 0;
+    strbuf_done(&b);
+    return ok;
 }
 
 status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) {

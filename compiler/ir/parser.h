@@ -43,6 +43,7 @@ bool p_is_string(struct str s); // one string with its quotes, nothing else
 struct str p_unescape(struct arena *a, struct str s); // s is such a string; the result ends in NUL
 // The normal form of text that is kept: INVALID_ARGUMENT when a string or bracket does not close.
 // `what` names it in the message.
+bool p_is_braced(struct str s);                  // {...} in normal form
 bool p_normal(struct strbuf *out, struct str v); // appended; false when v does not close
 status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) MUST_CHECK;
 
@@ -73,6 +74,9 @@ status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const str
                             struct hlo_instr *const *operands, int n, void *attr,
                             struct hlo_computation *const *called, int n_called,
                             struct hlo_instr **out) MUST_CHECK;
+
+// "weight:3" or "bound:0": what an entry parameter is.
+status_t p_param_kind(struct parser *p, struct str text, struct hlo_instr *i) MUST_CHECK;
 
 // ---- parse.c
 // Instructions up to the closing brace, from p->c; p->instrs must be empty.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signature and digest of an HLO module, and the refusal of what cannot run.
+#include "compiler/frontend/hlo_ingest.h"
+
+#include "compiler/eval.h"
+#include "proto/hlod.pb-c.h"
+
+struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits) {
+    struct hlo_parse_limits l = {.max_text_bytes = INT64_C(256) << 20,
+                                 .max_literal_bytes = INT64_C(256) << 20,
+                                 .max_depth = 64,
+                                 .max_instrs = 1000000};
+    if (limits && limits->max_program_bytes) l.max_text_bytes = limits->max_program_bytes;
+    if (limits && limits->max_nodes) l.max_instrs = limits->max_nodes;
+    if (limits && limits->max_depth) l.max_depth = limits->max_depth;
+    return l;
+}
+
+// What the evaluator does not run, no device of this build does: it stands last in every list.
+static status_t check_runs(const struct hlo_module *m) {
+    struct strbuf b = {0};
+    int n = 0;
+    strbuf_limit(&b, 64 * 1024);
+    HLO_EACH_COMPUTATION(c, m) {
+        for (const struct hlo_instr *i = c->first; i; i = i->next) {
+            if (i->op == HLO_PARAMETER) continue;
+            status_t st = hlo_eval_supports(i);
+            if (!st) continue;
+            n++;
+            strbuf_printf(&b, "\n%s", st_message(st));
+            st_drop(st);
+        }
+    }
+    status_t st = n ? st_reason(st_new(ST_INVALID_ARGUMENT, "%d instruction%s cannot run:%s", n,
+                                       n == 1 ? "" : "s", strbuf_cstr(&b)),
+                                HLOD__V1__REASON__REASON_UNSUPPORTED_OP)
+                    : ST_OK;
+    strbuf_done(&b);
+    return st;
+}
+
+static void tensor_of(struct arena *a, const char *name, const struct shape *s,
+                      struct sig_tensor *out) {
+    *out = (struct sig_tensor){.name = arena_strdup(a, name), .dtype = s->dtype, .rank = s->rank};
+    out->dims = arena_zarray(a, struct sig_dim, s->rank + 1);
+    for (int d = 0; d < s->rank; d++)
+        out->dims[d].size = s->dims[d];
+}
+
+status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
+                           const char *format, struct ingest_result *out) {
+    struct ingest_result r = {.format = format, .program = source};
+    const struct hlo_computation *e = m->entry;
+    int leaves = shape_leaves(e->root->shape);
+    RETURN_IF_ERR(check_runs(m));
+    r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
+    r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
+    r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);
+    for (size_t k = 0; k < e->params.n; k++) {
+        if (shape_is_tuple(e->params.v[k]->shape))
+            return st_new(ST_INVALID_ARGUMENT,
+                          "parameter '%s' is a tuple: entry parameters must be arrays",
+                          e->params.v[k]->name);
+        tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
+    }
+    bool one = leaves == 1 && !shape_is_tuple(e->root->shape);
+    for (int k = 0; k < leaves; k++)
+        tensor_of(a, one ? "result" : arena_printf(a, "result%d", k), shape_leaf(e->root->shape, k),
+                  &r.sig.out[k]);
+    hlo_canonical_hash(m, &r.program_digest);
+    r.weights_digest = sha256_of("", 0);
+    *out = r;
+    return ST_OK;
+}
