@@ -37,7 +37,7 @@ static const char usage[] =
 struct args {
     const char *path, *bind, *device, *precision, *out, *disable_passes;
     const char *in[64];
-    int n_in, time;
+    int n_in, time, compile;
     bool compare, profile, plan, loop, cases, list_reference;
 };
 struct loaded {
@@ -87,13 +87,20 @@ static status_t load(const struct args *a, struct loaded *l) {
                                                    : PRECISION_DEFAULT,
                                   .disable_passes = a->disable_passes ? a->disable_passes : "",
                                   .disable_rules = "",
-                                  .verify_each = true};
+                                  .verify_each = a->compile == 0};
     struct executable *e;
     RETURN_IF_ERR(map_file(a->path, &l->file));
     RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
     RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
     req.program = l->src.program;
     RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
+    for (int n = 0; n < a->compile; n++) {
+        RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
+        printf("%.1f%c", (double)e->compile_ns / 1e6, n + 1 < a->compile ? ' ' : '\n');
+        fflush(stdout);
+        executable_free(e);
+    }
+    if (a->compile) return ST_OK;
     RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
     fprintf(stderr,
             "compiled in %.1f ms: before entry=%lld total=%lld, after entry=%lld total=%lld "
@@ -219,6 +226,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
     int64_t ns;
     if (a->cases) return run_cases(a, l, rc);
     RETURN_IF_ERR(load(a, l));
+    if (a->compile) return ST_OK;
     RETURN_IF_ERR(buffers(a, l));
     RETURN_IF_ERR(run_once(l, NULL, &ns));
     fprintf(stderr, "first run %.3f ms, %lld reference steps\n", (double)ns / 1e6,
@@ -284,6 +292,8 @@ int main(int argc, char **argv) {
             setenv("HLOD_CPU_IMPL", v, 1);
         else if (v && strcmp(o, "--out") == 0)
             a.out = v;
+        else if (v && strcmp(o, "--compile") == 0)
+            a.compile = (int)strtol(v, NULL, 10);
         else if (v && strcmp(o, "--time") == 0)
             a.time = (int)strtol(v, NULL, 10);
         else if (v && strcmp(o, "--in") == 0 && a.n_in < 64)

@@ -11,7 +11,7 @@
 #include "compiler/frontend/onnx.h"
 #include "compiler/ir/text.h"
 
-enum { MAX_FOLD_BYTES = 1 << 20 };
+enum { MAX_FOLD_BYTES = 1 << 20, MAX_SPLAT = 256 };
 
 static const struct onnx_op table[] = {
 #define ONNX_OP(name, since, until, min, max, shapes, fn, arg)                                     \
@@ -287,6 +287,18 @@ static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g)
 
 // ---- folding
 
+// One value many times stays a broadcast: it would be printed, hashed and kept element by element.
+static hv folded(struct onnx_ctx *c, struct literal *l) {
+    size_t n = (size_t)shape_elements(l->shape), size = (size_t)dtype_size(l->shape->dtype);
+    bool splat = n > MAX_SPLAT;
+    for (size_t k = 1; k < n && splat; k++)
+        splat = memcmp((char *)l->data + k * size, l->data, size) == 0;
+    if (!splat) return hb_constant(&c->b, l);
+    struct literal *one = lit_new(c->a, shape_make(c->a, l->shape->dtype, NULL, 0));
+    memcpy(one->data, l->data, size);
+    return hb_broadcast(&c->b, hb_constant(&c->b, one), l->shape->dims, l->shape->rank, NULL);
+}
+
 static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
     if (!o || !o->v || o->known || shape_is_tuple(o->v->shape) ||
         shape_bytes(o->v->shape) > MAX_FOLD_BYTES)
@@ -296,7 +308,7 @@ static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
     status_t st = hlo_eval_value(&tmp, o->v, &l);
     if (!st) {
         o->known = lit_clone(c->a, l);
-        o->v = hb_constant(&c->b, o->known);
+        o->v = folded(c, o->known);
     }
     arena_done(&tmp);
     if (st_code(st) != ST_UNIMPLEMENTED) return st;

@@ -315,10 +315,13 @@ static void print_real(struct strbuf *b, enum dtype t, double v) {
     else if (isinf(v))
         strbuf_puts(b, v < 0 ? "-inf" : "inf");
     else {
-        // The shortest decimal that reads back to the same value of the type.
+        // The shortest decimal that reads back to the same value of the type. %g drops trailing
+        // zeros, so digits that a normal number always keeps need not be tried one by one.
         bool single = t != DT_F64 && t != DT_C128;
         char text[40];
-        for (int digits = 1; digits <= 17; digits++) {
+        int sure = single ? 6 : 15;
+        if (fabs(v) < (single ? 0x1p-126 : 0x1p-1022)) sure = 1;
+        for (int digits = sure; digits <= 17; digits++) {
             snprintf(text, sizeof text, "%.*g", digits, v);
             double back = 0;
             str_to_f64(str_of(text), &back);

@@ -118,9 +118,10 @@ static bool accepts_call(const struct hlo_instr *i) {
     if (!shapes_ok(i) || !lib_match(i, &c)) return false;
     return c.hero->op == HLO_CONVOLUTION ? conv_ok(c.hero) : dot_ok(c.hero);
 }
+// What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i);
+    return accepts_call(i) || (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
 }
 // Blocked layouts everywhere but for inputs of few channels (images), which the direct kernel reads
 // as they are.
@@ -137,7 +138,7 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return accepts_call(i) || (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
+    return cpu_library_accepts(NULL, i);
 }
 
 // ---- descriptors
