@@ -15,6 +15,8 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     s->dtype = (char *)(uintptr_t)dtype_name(t->dtype);
     s->unknown_rank = t->rank < 0;
     s->by_value = t->by_value;
+    s->sequence = t->sequence;
+    s->optional = t->optional;
     s->n_dims = t->rank > 0 ? (size_t)t->rank : 0;
     s->dims = arena_array(a, Hlod__V1__Dim *, s->n_dims + 1);
     for (size_t d = 0; d < s->n_dims; d++) {
@@ -152,8 +154,16 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     for (size_t k = 0; k < m->params.n; k++)
         if (m->params.v[k]->param_kind == PARAM_INPUT)
             concrete(a, m->params.v[k]->shape, m->params.v[k]->name, &sig.in[sig.n_in++]);
-    for (int k = 0; k < sig.n_out; k++)
-        concrete(a, shape_leaf(m->root->shape, k), arena_printf(a, "result%d", k), &sig.out[k]);
+    const struct shape *root = m->root->shape; // a tuple inside it is a sequence
+    for (int k = 0, leaf = 0; leaf < sig.n_out; k++) {
+        const struct shape *s = shape_is_tuple(root) ? root->elems[k] : root;
+        int n = shape_is_tuple(s) ? shape_leaves(s) : 1;
+        for (int t = 0; t < n; t++, leaf++)
+            concrete(a, shape_leaf(root, leaf),
+                     shape_is_tuple(s) ? arena_printf(a, "result%d[%d]", k, t)
+                                       : arena_printf(a, "result%d", k),
+                     &sig.out[leaf]);
+    }
     i->signature = wire_signature(a, &sig);
     i->before = counts_message(a, e->before);
     i->after = counts_message(a, e->after);

@@ -92,7 +92,8 @@ struct job_result {
     const Hlod__Wire__RunReply *run; // JOB_RUN
     int fds[FRAME_MAX_FDS];          // of run's or inspect's blobs; the job's
     int n_fds;
-    const uint32_t *outputs; // signature index of each of run->outputs
+    const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
+    const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;
     const Hlod__Wire__Blob *text;  // JOB_INSPECT
     Hlod__V1__Timing *timings[10]; // in order; the last is total

@@ -168,7 +168,7 @@ static status_t same_values(struct job *j) {
     struct key_shape *shapes;
     size_t n;
     RETURN_IF_ERR(input_shapes(j, &shapes));
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec.n_inputs, &given, &n));
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec.n_inputs, true, &given, &n));
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; given[k]->symbol[0] == '=' && i < j->n_bindings; i++)
             if (!strcmp(given[k]->symbol, j->bindings[i]->symbol) &&
@@ -328,7 +328,8 @@ status_t job_bind(struct job *j, bool *out_wait) {
                                            .n_values = (int64_t)s->n_values};
         }
     }
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, &j->bindings, &j->n_bindings));
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, j->spec.kind == JOB_RUN, &j->bindings,
+                           &j->n_bindings));
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);

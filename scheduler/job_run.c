@@ -76,11 +76,95 @@ static status_t input_error(int reason, const char *fmt, const char *name) {
     return st;
 }
 
+// ---- sequences and optionals, flattened
+
+static bool any_loose(const Hlod__V1__Signature *s) {
+    for (size_t i = 0; i < s->n_inputs; i++)
+        if (key_is_loose(s->inputs[i])) return true;
+    for (size_t i = 0; i < s->n_outputs; i++)
+        if (s->outputs[i]->sequence || s->outputs[i]->optional) return true;
+    return false;
+}
+static const struct job_input *input_given(const struct job *j, const char *name) {
+    for (size_t k = 0; k < j->spec.n_inputs; k++)
+        if (!strcmp(j->spec.inputs[k].name, name)) return &j->spec.inputs[k];
+    return NULL;
+}
+static Hlod__V1__TensorSpec *tensor_of(struct arena *a, const Hlod__V1__TensorSpec *from,
+                                       const char *name, int32_t rank) {
+    Hlod__V1__TensorSpec *t = arena_new_of(a, Hlod__V1__TensorSpec);
+    hlod__v1__tensor_spec__init(t);
+    t->name = (char *)(uintptr_t)name;
+    t->dtype = from->dtype;
+    t->n_dims = (size_t)rank;
+    t->dims = arena_array(a, Hlod__V1__Dim *, rank + 1);
+    for (int32_t d = 0; d < rank; d++) {
+        t->dims[d] = arena_new_of(a, Hlod__V1__Dim);
+        hlod__v1__dim__init(t->dims[d]);
+        t->dims[d]->size = -1;
+    }
+    return t;
+}
+
+// The executable's output "result2[1]" by the model's name of output 2.
+static const char *output_name(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
+    struct str rest = str_of(name), number;
+    int64_t i;
+    if (!str_starts(rest, "result")) return name;
+    rest = (struct str){rest.p + 6, rest.n - 6};
+    if (!str_cut(&rest, '[', &number) || !str_to_i64(number, &i) || i < 0 ||
+        (size_t)i >= sig->n_outputs)
+        return name;
+    return rest.n ? arena_printf(a, "%s[" STR_FMT, sig->outputs[i]->name, STR_ARG(rest))
+                  : sig->outputs[i]->name;
+}
+
+// The model's signature with each loose input as the tensors that the request brings, and, once
+// there is an executable, each sequence among the outputs as the tensors that it gives.
+static const Hlod__V1__Signature *flat_names(struct job *j) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    struct arena *a = &j->arena;
+    if (!any_loose(sig)) return sig;
+    struct {
+        Hlod__V1__TensorSpec **v;
+        size_t n, cap;
+    } in = {0};
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        Hlod__V1__TensorSpec *s = sig->inputs[i];
+        if (!key_is_loose(s)) {
+            avec_push(a, &in, s);
+            continue;
+        }
+        for (size_t e = 0; e < (s->sequence ? KEY_MAX_ELEMENTS : 1); e++) {
+            const char *name = key_element_name(a, s, e);
+            const struct job_input *given = input_given(j, name);
+            if (!given) break;
+            avec_push(a, &in, tensor_of(a, s, name, given->rank));
+        }
+    }
+    Hlod__V1__Signature *f = arena_new_of(a, Hlod__V1__Signature);
+    hlod__v1__signature__init(f);
+    f->inputs = in.v;
+    f->n_inputs = in.n;
+    f->outputs = sig->outputs;
+    f->n_outputs = sig->n_outputs;
+    const Hlod__V1__Signature *bound = j->exe ? j->exe->info->signature : NULL;
+    if (!bound) return f;
+    f->n_outputs = bound->n_outputs;
+    f->outputs = arena_array(a, Hlod__V1__TensorSpec *, bound->n_outputs + 1);
+    for (size_t k = 0; k < bound->n_outputs; k++) {
+        f->outputs[k] = arena_dup(a, bound->outputs[k], sizeof *bound->outputs[k]);
+        f->outputs[k]->name =
+            (char *)(uintptr_t)output_name(a, sig, bound->outputs[k]->name);
+    }
+    return f;
+}
+
 // The given inputs in signature order. Names are of the model that was asked for; shapes are of
 // `sig`, the executable's or the model's own (whose symbols fit any size).
 static status_t order_inputs(struct job *j, const Hlod__V1__Signature *sig,
                              const struct job_input **out) {
-    const Hlod__V1__Signature *names = j->model->rec->signature;
+    const Hlod__V1__Signature *names = flat_names(j);
     if (!sig || sig->n_inputs != names->n_inputs)
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
     for (size_t i = 0; i < sig->n_inputs; i++)
@@ -125,14 +209,15 @@ static status_t order_inputs(struct job *j, const Hlod__V1__Signature *sig,
 }
 
 status_t job_check_inputs(struct job *j) {
-    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    const Hlod__V1__Signature *sig = flat_names(j);
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
     return order_inputs(j, sig, in);
 }
 
 static status_t order_outputs(struct job *j) {
-    const Hlod__V1__Signature *names = j->model->rec->signature;
+    const Hlod__V1__Signature *names = flat_names(j);
+    j->r.names = names;
     size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
     uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
     for (size_t k = 0; k < n; k++) {
@@ -232,7 +317,7 @@ static void give_output_memory(struct job *j, struct run_call *c) {
 
 static void send_run(struct job *j) {
     const struct job_input **in =
-        arena_array(&j->arena, const struct job_input *, j->model->rec->signature->n_inputs + 1);
+        arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
     status_t st = order_inputs(j, j->exe->info->signature, in);
     if (!st) st = order_outputs(j);
     if (st) {
@@ -322,8 +407,8 @@ void job_run(struct job *j) {
         return;
     }
     if (!j->checked) { // refuse before any waiting
-        const struct job_input **in = arena_array(&j->arena, const struct job_input *,
-                                                  j->model->rec->signature->n_inputs + 1);
+        const struct job_input **in =
+            arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
         status_t st = order_inputs(j, j->exe->info->signature, in);
         if (!st) st = order_outputs(j);
         if (st) {

@@ -174,6 +174,59 @@ static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, si
     return ST_OK;
 }
 
+// ---- inputs without a rank of their own
+
+bool key_is_loose(const Hlod__V1__TensorSpec *in) {
+    return in->sequence || in->optional || in->unknown_rank;
+}
+const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *in, size_t e) {
+    return in->sequence ? arena_printf(a, "%s[%zu]", in->name, e) : in->name;
+}
+static void add(struct binder *b, const char *symbol, int64_t size) {
+    Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+    hlod__wire__binding__init(n);
+    n->symbol = (char *)(uintptr_t)symbol;
+    n->size = size;
+    avec_push(b->a, &b->bound, n);
+}
+static const struct key_shape *shape_named(const struct key_shape *s, size_t n, const char *name) {
+    for (size_t k = 0; k < n; k++)
+        if (!strcmp(s[k].input, name)) return &s[k];
+    return NULL;
+}
+
+// *used counts the shapes that belong to the input.
+static status_t bind_loose(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+                           const struct key_shape *shapes, size_t n, bool complete, size_t *used) {
+    size_t count = 0, most = in->sequence ? KEY_MAX_ELEMENTS : 1;
+    for (; count < most; count++) {
+        const struct key_shape *s =
+            shape_named(shapes, n, key_element_name(b->a, in, count));
+        if (!s) break;
+        add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
+        for (int32_t d = 0; d < s->rank; d++) {
+            if (s->dims[d] < 0)
+                return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': dimension %d needs a size",
+                                        s->input, d),
+                                 HLOD__V1__REASON__REASON_UNBOUND_DIM);
+            add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
+        }
+    }
+    *used += count;
+    if (!complete && !count)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT,
+                   "input '%s' has no shape of its own: give it (of a sequence, one for each "
+                   "element: '%s'), or run the model",
+                   in->name, key_element_name(b->a, in, 0)),
+            HLOD__V1__REASON__REASON_UNBOUND_DIM);
+    if (!count && !in->sequence && !in->optional)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is missing", in->name),
+                         HLOD__V1__REASON__REASON_MISSING_INPUT);
+    add(b, arena_printf(b->a, "#%zu", index), (int64_t)count);
+    return ST_OK;
+}
+
 static int by_symbol(const void *x, const void *y) {
     return strcmp((*(Hlod__Wire__Binding *const *)x)->symbol,
                   (*(Hlod__Wire__Binding *const *)y)->symbol);
@@ -185,17 +238,37 @@ static const Hlod__V1__TensorSpec *input_named(const Hlod__V1__Signature *sig, c
     return NULL;
 }
 
+// "NAME[3]" of a sequence NAME
+static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
+    const char *open = strrchr(name, '[');
+    if (!open) return false;
+    const Hlod__V1__TensorSpec *in =
+        input_named(sig, arena_strndup(a, name, (size_t)(open - name)));
+    return in && in->sequence;
+}
+
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
-                  size_t n, Hlod__Wire__Binding ***out, size_t *out_n) {
+                  size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
     struct binder b = {.a = a};
+    size_t used = 0, plain = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (key_is_loose(sig->inputs[i]))
+            RETURN_IF_ERR(bind_loose(&b, sig->inputs[i], i, shapes, n, complete, &used));
     for (size_t i = 0; i < n; i++) {
         const Hlod__V1__TensorSpec *in = input_named(sig, shapes[i].input);
+        if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
+        if (in && in->sequence) in = NULL; // its elements have names of their own
+        plain++;
         if (!in)
             return st_reason(
                 st_new(ST_INVALID_ARGUMENT, "the model has no input '%s'", shapes[i].input),
                 HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
+    if (used + plain != n)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "the elements of a sequence are not numbered from 0 without gaps"),
+                         HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
     for (size_t i = 0; i < sig->n_inputs; i++) {
         const struct key_shape *given = NULL;
         for (size_t k = 0; k < n; k++)

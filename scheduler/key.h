@@ -35,12 +35,19 @@ struct key_shape {
     int64_t n_values;
 };
 enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input
-// Binds the signature's symbols, and each element of its by_value inputs as "=<input>[<element>]".
+// Binds the signature's symbols, each element of its by_value inputs as "=<input>[<element>]", and
+// of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
+// number of tensors, ranks, sizes. complete: what is not given of those is absent (a run), not
+// unknown (a compile).
 // Inputs without either may be missing from `shapes`, those present must agree. Errors name input,
 // dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH, UNBOUND_DIM, UNBOUND_VALUE). Bindings
 // come sorted by symbol.
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
-                  size_t n, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+                  size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or of unknown rank
+// The name that tensor e of a loose input travels by.
+const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);
+enum { KEY_MAX_ELEMENTS = 1024 }; // of one sequence
 // An executable's signature (its shapes, the compiler's names) with the names of a model of the
 // same program. Borrows from both. `bound` as it is where they do not fit.
 Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__Signature *bound,

@@ -53,7 +53,7 @@ static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event 
     for (size_t i = 0; i < r->run->n_outputs; i++) {
         const Hlod__Wire__WireTensor *t = r->run->outputs[i];
         struct call_output *o = &c->outputs[i];
-        o->name = r->model->signature->outputs[r->outputs[i]]->name;
+        o->name = r->names->outputs[r->outputs[i]]->name;
         o->dtype = dtype_find(str_of(t->dtype));
         o->rank = (int32_t)t->n_dims;
         o->dims = t->dims;

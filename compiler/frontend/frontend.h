@@ -18,7 +18,8 @@ struct sig_tensor {
     int32_t rank;
     struct sig_dim *dims;
     bool by_value; // inputs: the elements decide shapes and are bound as "=<input>[<element>]"
-}; // rank -1 = unknown (outputs only)
+    bool sequence, optional;
+}; // rank -1 = unknown; always so for sequences and optionals
 struct signature {
     struct sig_tensor *in, *out;
     int32_t n_in, n_out;
@@ -53,8 +54,10 @@ struct frontend_limits {
     int64_t max_tensor_bytes;
 }; // 0 = defaults: 256 MiB, 100, 200000, 64 GiB
 
-// A symbol's size, or (symbol "=<input>[<element>]") an element of an input whose values decide
-// shapes: integers sign-extended, floating-point elements as their bits.
+// A symbol's size; or, symbol "=<input>[<element>]", an element of an input whose values decide
+// shapes: integers sign-extended, floating-point elements as their bits. Of an input of unknown
+// rank, "#<input>" is how many tensors it has (a sequence's elements; 0 = an absent optional),
+// "#<input>[<tensor>]" a rank, "#<input>[<tensor>].<dim>" a size.
 struct dim_binding {
     const char *symbol;
     int64_t size;

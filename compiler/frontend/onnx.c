@@ -64,14 +64,21 @@ status_t onnx_check_supported(const struct onnx_model *m) {
 
 static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                        struct sig_tensor *out) {
+    bool loose = v->is_sequence || v->is_optional;
     struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n),
                            .dtype = dtype_from_onnx(v->elem_type),
-                           .rank = v->has_shape ? v->rank : -1};
-    if (input && (!v->is_tensor || v->is_optional || t.dtype == DT_INVALID || !v->has_shape))
+                           .rank = v->has_shape && !loose ? v->rank : -1,
+                           .sequence = v->is_sequence,
+                           .optional = v->is_optional};
+    if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
         return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name,
-                      !v->is_tensor || v->is_optional ? "only tensors are supported"
-                      : t.dtype == DT_INVALID         ? "the element type is not supported"
-                                                      : "it must declare a shape");
+                      v->elem_type == ONNX_STRING
+                          ? "strings do not travel in requests"
+                          : "the element type is not supported");
+    if (t.rank < 0) {
+        *out = t;
+        return ST_OK;
+    }
     t.dims = arena_zarray(a, struct sig_dim, v->rank + 1);
     for (int d = 0; d < v->rank; d++) {
         t.dims[d].size = v->dims[d].size;

@@ -186,14 +186,70 @@ static struct literal *bound_value(struct onnx_ctx *c, const struct lower_reques
     return found == n ? l : NULL;
 }
 
+static int64_t bound(const struct lower_request *req, const char *symbol) {
+    return bound_size(req, str_of(symbol));
+}
+
+// Tensor e of an input without a rank of its own.
+static status_t add_loose_tensor(struct onnx_ctx *c, const struct lower_request *req, size_t input,
+                                 int64_t e, int64_t *number, struct onnx_val **out) {
+    const struct onnx_value *v = &c->m->main.inputs.v[input];
+    int64_t dims[HLO_MAX_RANK],
+        rank = bound(req, arena_printf(c->a, "#%zu[%04d]", input, (int)e));
+    if (rank < 0 || rank > HLO_MAX_RANK)
+        return st_new(ST_INVALID_ARGUMENT, "input '" STR_FMT "': the rank of tensor %lld is not "
+                      "bound", STR_ARG(v->name), (long long)e);
+    for (int d = 0; d < rank; d++) {
+        dims[d] = bound(req, arena_printf(c->a, "#%zu[%04d].%d", input, (int)e, d));
+        if (dims[d] < 0)
+            return st_new(ST_INVALID_ARGUMENT, "input '" STR_FMT "': dimension %d of tensor %lld "
+                          "is not bound", STR_ARG(v->name), d, (long long)e);
+    }
+    const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, (int)rank);
+    RETURN_IF_ERR(st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
+    *out = arena_new_of(c->a, struct onnx_val);
+    (*out)->v = hlo_add_param(c->b.c, (*number)++, s,
+                              arena_printf(c->a, STR_FMT "_%lld", STR_ARG(v->name), (long long)e));
+    return ST_OK;
+}
+
+static status_t add_loose_input(struct onnx_ctx *c, const struct lower_request *req, size_t input,
+                                int64_t *number) {
+    const struct onnx_value *v = &c->m->main.inputs.v[input];
+    int64_t n = bound(req, arena_printf(c->a, "#%zu", input));
+    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+    if (n < 0 || n > 1024 || (n > 1 && !v->is_sequence))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "input '" STR_FMT "': how many tensors it has is not bound (#%zu)",
+                      STR_ARG(v->name), input);
+    if (v->is_sequence && (n || !v->is_optional)) {
+        o->list = arena_new_of(c->a, struct onnx_list);
+        o->list->dtype = dtype_from_onnx(v->elem_type);
+        for (int64_t e = 0; e < n; e++) {
+            struct onnx_val *item;
+            RETURN_IF_ERR(add_loose_tensor(c, req, input, e, number, &item));
+            avec_push(c->a, o->list, item);
+        }
+    } else if (n) {
+        RETURN_IF_ERR(add_loose_tensor(c, req, input, 0, number, &o));
+    }
+    smap_put(&c->values, v->name, o);
+    return ST_OK;
+}
+
 static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
                            struct hlo_computation *comp, int64_t *number) {
     struct strbuf missing = {0};
     struct smap static_names = {0};
+    status_t st = ST_OK;
     onnx_static_names(c->m, &static_names);
     for (size_t k = 0; k < c->m->main.inputs.n; k++) {
         const struct onnx_value *v = &c->m->main.inputs.v[k];
         int64_t dims[HLO_MAX_RANK];
+        if (v->is_sequence || v->is_optional || !v->has_shape) {
+            GOTO_IF_ERR(out, add_loose_input(c, req, k, number));
+            continue;
+        }
         for (int d = 0; d < v->rank; d++) {
             struct str symbol = onnx_dim_symbol(c->a, v, d);
             dims[d] = v->dims[d].size >= 0 ? v->dims[d].size : bound_size(req, symbol);
@@ -203,20 +259,15 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
         }
         if (missing.n) continue;
         const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, v->rank);
-        status_t st = st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name));
-        if (st) {
-            strbuf_done(&missing);
-            smap_done(&static_names);
-            return st;
-        }
+        GOTO_IF_ERR(out, st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
         o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, v->name.p, v->name.n));
         if (onnx_by_value(&static_names, v)) o->known = bound_value(c, req, k, s);
         if (o->known) o->v = hb_constant(&c->b, o->known); // the parameter stays, unused
         smap_put(&c->values, v->name, o);
     }
-    status_t st =
-        missing.n ? st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p) : ST_OK;
+    if (missing.n) st = st_new(ST_INVALID_ARGUMENT, "dimensions are not bound: %s", missing.p);
+out:
     strbuf_done(&missing);
     smap_done(&static_names);
     return st;
@@ -407,12 +458,12 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
                           STR_ARG(c->m->main.outputs.v[k].name));
-        if (!v->v)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "output '" STR_FMT "' is %s: only tensors leave a "
-                          "program",
-                          STR_ARG(c->m->main.outputs.v[k].name),
-                          v->list ? "a sequence" : "an absent optional");
+        if (!v->v) { // a sequence is a tuple in the result, an absent optional an empty one
+            struct onnx_leaves leaves = {0};
+            onnx_leaves_add(c, v, true, &leaves);
+            outs[k] = hb_tuple(&c->b, leaves.v, (int)leaves.n);
+            continue;
+        }
         outs[k] = v->v;
     }
     c->b.op_type = c->b.op_name = NULL;

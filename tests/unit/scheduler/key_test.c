@@ -89,11 +89,12 @@ static Hlod__V1__TensorSpec *spec(const char *name, int64_t d0, const char *s0, 
     return t;
 }
 
+static bool complete;
 static void expect(const Hlod__V1__Signature *sig, const struct key_shape *s, size_t n, int reason,
                    const char *words) {
     Hlod__Wire__Binding **b;
     size_t n_b;
-    status_t st = key_bind(&a, sig, s, n, &b, &n_b);
+    status_t st = key_bind(&a, sig, s, n, complete, &b, &n_b);
     if (!reason) {
         if (st) fail_msg("%s", st_message(st));
         assert_string_equal(key_bindings_text(&a, b, n_b), words);
@@ -148,9 +149,33 @@ static void values(void **state) {
     expect(&sig, wide, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH, "at most 256");
 }
 
+// Sequences and optionals: how many tensors, and the shape of each.
+static void loose(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("s", 0, "", 0, ""), spec("x", -1, "T", 4, ""),
+                                  spec("o", 0, "", 0, "")};
+    sig.inputs = in;
+    sig.n_inputs = 3;
+    in[0]->sequence = in[2]->optional = 1;
+    in[0]->n_dims = in[2]->n_dims = 0;
+    const int64_t x[] = {3, 4}, e[] = {5};
+    const struct key_shape two[] = {
+        {"x", 2, x, NULL, 0}, {"s[1]", 0, e, NULL, 0}, {"s[0]", 1, e, NULL, 0}};
+    complete = true;
+    expect(&sig, two, 3, 0, "#0=2;#0[0000]=1;#0[0000].0=5;#0[0001]=0;#2=0;T=3");
+    expect(&sig, two, 1, 0, "#0=0;#2=0;T=3");
+    expect(&sig, two, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "without gaps");
+    const struct key_shape whole[] = {{"x", 2, x, NULL, 0}, {"s", 1, e, NULL, 0}};
+    expect(&sig, whole, 2, HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "no input 's'");
+    complete = false;
+    expect(&sig, two, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'s[0]'");
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(components), cmocka_unit_test(options),
-                                   cmocka_unit_test(bind), cmocka_unit_test(values)};
+                                   cmocka_unit_test(bind), cmocka_unit_test(values),
+                                   cmocka_unit_test(loose)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
