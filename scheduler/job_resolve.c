@@ -328,8 +328,8 @@ status_t job_bind(struct job *j, bool *out_wait) {
                                            .n_values = (int64_t)s->n_values};
         }
     }
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, j->spec.kind == JOB_RUN, &j->bindings,
-                           &j->n_bindings));
+    RETURN_IF_ERR(
+        key_bind(&j->arena, sig, shapes, n, j->spec.kind == JOB_RUN, &j->bindings, &j->n_bindings));
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);

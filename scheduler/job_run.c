@@ -154,8 +154,7 @@ static const Hlod__V1__Signature *flat_names(struct job *j) {
     f->outputs = arena_array(a, Hlod__V1__TensorSpec *, bound->n_outputs + 1);
     for (size_t k = 0; k < bound->n_outputs; k++) {
         f->outputs[k] = arena_dup(a, bound->outputs[k], sizeof *bound->outputs[k]);
-        f->outputs[k]->name =
-            (char *)(uintptr_t)output_name(a, sig, bound->outputs[k]->name);
+        f->outputs[k]->name = (char *)(uintptr_t)output_name(a, sig, bound->outputs[k]->name);
     }
     return f;
 }

@@ -200,14 +200,13 @@ static status_t bind_loose(struct binder *b, const Hlod__V1__TensorSpec *in, siz
                            const struct key_shape *shapes, size_t n, bool complete, size_t *used) {
     size_t count = 0, most = in->sequence ? KEY_MAX_ELEMENTS : 1;
     for (; count < most; count++) {
-        const struct key_shape *s =
-            shape_named(shapes, n, key_element_name(b->a, in, count));
+        const struct key_shape *s = shape_named(shapes, n, key_element_name(b->a, in, count));
         if (!s) break;
         add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
         for (int32_t d = 0; d < s->rank; d++) {
             if (s->dims[d] < 0)
-                return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': dimension %d needs a size",
-                                        s->input, d),
+                return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                        "input '%s': dimension %d needs a size", s->input, d),
                                  HLOD__V1__REASON__REASON_UNBOUND_DIM);
             add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
         }

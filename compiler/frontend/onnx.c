@@ -72,9 +72,8 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                            .optional = v->is_optional};
     if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
         return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name,
-                      v->elem_type == ONNX_STRING
-                          ? "strings do not travel in requests"
-                          : "the element type is not supported");
+                      v->elem_type == ONNX_STRING ? "strings do not travel in requests"
+                                                  : "the element type is not supported");
     if (t.rank < 0) {
         *out = t;
         return ST_OK;

@@ -194,16 +194,19 @@ static int64_t bound(const struct lower_request *req, const char *symbol) {
 static status_t add_loose_tensor(struct onnx_ctx *c, const struct lower_request *req, size_t input,
                                  int64_t e, int64_t *number, struct onnx_val **out) {
     const struct onnx_value *v = &c->m->main.inputs.v[input];
-    int64_t dims[HLO_MAX_RANK],
-        rank = bound(req, arena_printf(c->a, "#%zu[%04d]", input, (int)e));
+    int64_t dims[HLO_MAX_RANK], rank = bound(req, arena_printf(c->a, "#%zu[%04d]", input, (int)e));
     if (rank < 0 || rank > HLO_MAX_RANK)
-        return st_new(ST_INVALID_ARGUMENT, "input '" STR_FMT "': the rank of tensor %lld is not "
-                      "bound", STR_ARG(v->name), (long long)e);
+        return st_new(ST_INVALID_ARGUMENT,
+                      "input '" STR_FMT "': the rank of tensor %lld is not "
+                      "bound",
+                      STR_ARG(v->name), (long long)e);
     for (int d = 0; d < rank; d++) {
         dims[d] = bound(req, arena_printf(c->a, "#%zu[%04d].%d", input, (int)e, d));
         if (dims[d] < 0)
-            return st_new(ST_INVALID_ARGUMENT, "input '" STR_FMT "': dimension %d of tensor %lld "
-                          "is not bound", STR_ARG(v->name), d, (long long)e);
+            return st_new(ST_INVALID_ARGUMENT,
+                          "input '" STR_FMT "': dimension %d of tensor %lld "
+                          "is not bound",
+                          STR_ARG(v->name), d, (long long)e);
     }
     const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, (int)rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
