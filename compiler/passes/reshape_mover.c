@@ -56,7 +56,7 @@ static bool source_map(const struct hlo_instr *m, const struct hlo_instr *broadc
 static bool can_undo(const struct hlo_instr *m, const struct hlo_instr *x,
                      const struct hlo_instr *u) {
     int64_t map[HLO_MAX_RANK];
-    if (x->shape->rank == 0) return true;
+    if (x->shape->rank == 0 && m->shape->rank) return true; // a predicate, a bound of clamp
     if (is_move(x) && same_move(m, x)) return only_user(x, u);
     if (x->op == HLO_BROADCAST) return source_map(m, x, map);
     return x->op == HLO_CONSTANT || (x->op == HLO_PARAMETER && x->param_kind == PARAM_WEIGHT);
@@ -65,7 +65,7 @@ static bool can_undo(const struct hlo_instr *m, const struct hlo_instr *x,
 static struct hlo_instr *undo(struct hb *b, const struct hlo_instr *m, struct hlo_instr *x) {
     const struct shape *from = m->operands[0]->shape;
     int64_t map[HLO_MAX_RANK];
-    if (x->shape->rank == 0) return x;
+    if (x->shape->rank == 0 && m->shape->rank) return x;
     if (is_move(x) && same_move(m, x)) return x->operands[0];
     if (x->op == HLO_BROADCAST) {
         source_map(m, x, map);
