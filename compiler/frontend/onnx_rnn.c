@@ -63,8 +63,7 @@ hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta
 
 static hv act(struct onnx_ctx *c, const struct cell *k, int which, hv x) {
     const struct activation *a = &k->act[which];
-    if (k->clip > 0)
-        x = hb_clamp(&c->b, splat_like(c, x, -k->clip), x, splat_like(c, x, k->clip));
+    if (k->clip > 0) x = hb_clamp(&c->b, splat_like(c, x, -k->clip), x, splat_like(c, x, k->clip));
     return activate(c, a->name, x, a->alpha, a->beta);
 }
 // h [batch, hidden] times rows [from, to) of r, transposed.
@@ -212,9 +211,9 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
         const char *name;
         double alpha, beta;
         bool has_alpha, has_beta;
-    } known[] = {{"Affine", 1, 0, true, true},         {"LeakyRelu", 0.01, 0, true, false},
+    } known[] = {{"Affine", 1, 0, true, true},           {"LeakyRelu", 0.01, 0, true, false},
                  {"ThresholdedRelu", 1, 0, true, false}, {"ScaledTanh", 1, 1, true, true},
-                 {"HardSigmoid", 0.2, 0.5, true, true}, {"Elu", 1, 0, true, false}};
+                 {"HardSigmoid", 0.2, 0.5, true, true},  {"Elu", 1, 0, true, false}};
     const struct onnx_attr *names = onnx_attr(c->n, "activations"),
                            *alpha = onnx_attr(c->n, "activation_alpha"),
                            *beta = onnx_attr(c->n, "activation_beta");
@@ -222,8 +221,9 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
     if (names && names->strings.n && names->strings.n < first + (size_t)n)
         return fail(c, "%zu activations", names->strings.n), false;
     for (size_t j = 0; j < first + (size_t)n; j++) {
-        struct activation a = {.name = names && names->strings.n ? names->strings.v[j]
-                                                                 : str_of(defaults[k->kind][j % (size_t)n])};
+        struct activation a = {.name = names && names->strings.n
+                                           ? names->strings.v[j]
+                                           : str_of(defaults[k->kind][j % (size_t)n])};
         for (size_t e = 0; e < sizeof known / sizeof known[0]; e++) {
             if (!str_is(a.name, known[e].name)) continue;
             a.alpha = known[e].alpha, a.beta = known[e].beta;
@@ -282,8 +282,8 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
     if (k->kind == CELL_LSTM) {
         k->c = initial(c, k, 6, direction, x);
         for (int n = 0; n < 3 && in_has(c, 7); n++)
-            k->peep[n] = part(c, row(c, in_val(c, 7), 0, direction), 0, n * k->hidden,
-                              (n + 1) * k->hidden);
+            k->peep[n] =
+                part(c, row(c, in_val(c, 7), 0, direction), 0, n * k->hidden, (n + 1) * k->hidden);
     }
     if (in_has(c, 4)) k->lens = hb_convert(b, in_val(c, 4), DT_S64);
     if (!hb_ok(b)) return x;
