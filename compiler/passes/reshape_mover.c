@@ -89,6 +89,7 @@ static struct hlo_instr *through_elementwise(struct hb *b, struct hlo_instr *u) 
         if (is_move(u->operands[k]) && shape_same_dims(u->operands[k]->shape, u->shape))
             m = u->operands[k];
     if (!m || !plain(u) || !plain(m) || !plain(m->operands[0])) return NULL;
+    if (u->shape->rank == 0 && m->operands[0]->shape->rank) return NULL; // scalars stay as they are
     for (int k = 0; k < u->n_operands; k++)
         if (!can_undo(m, u->operands[k], u)) return NULL;
     for (int k = 0; k < u->n_operands; k++)
