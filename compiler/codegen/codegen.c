@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a module: finds the instructions that need one, lowers them, makes equal kernels share
-// one symbol, compiles on two threads and packs the objects.
+// one symbol and kernels that differ in sizes alone one body, compiles on two threads and packs the
+// objects. A body of its own is the better code, so only forms that are met often are shared:
+// networks whose every layer has another shape compile in a fraction of the time.
 #include "compiler/codegen/codegen.h"
 
 #include <pthread.h>
@@ -10,11 +12,17 @@
 #include "compiler/codegen/llvm_emit.h"
 #include "compiler/kernel/lower.h"
 
-enum { THREADS = 2, FEW = 4 };
+enum { THREADS = 2, FEW = 4, SHARED = 4 };
 
-struct unit { // one distinct kernel
+struct unit { // one body, and the kernels that run it
     const struct kir_fn *fn;
-    const char *symbol;
+    const struct llvm_entry *entries;
+    int n_entries, n_sizes; // n_sizes 0: one entry, whose constants are in the body
+};
+struct form { // distinct kernels of one form
+    VEC(struct llvm_entry) entries;
+    VEC(struct kir_fn *) fns;
+    int n_sizes;
 };
 struct half {
     const struct unit *u;
@@ -31,9 +39,12 @@ struct gather {
     enum precision prec;
     struct strbuf *text;
     struct smap by_text; // kir text -> symbol
-    struct pmap seen;    // computations
+    struct smap by_form; // kir text without sizes -> struct form
+    VEC(struct form *) forms;
+    struct pmap seen; // computations
     VEC(struct kernel_info) kernels;
     VEC(struct unit) units;
+    size_t n_distinct;
 };
 
 bool kernel_supported(const struct hlo_instr *i, const char **why) {
@@ -67,6 +78,41 @@ static int64_t body_ops(const struct hlo_computation *c) {
     return n;
 }
 
+// The symbol of a kernel: a new one, or that of an equal kernel.
+static const char *add_kernel(struct gather *g, struct kir_fn *fn, const char *name) {
+    struct strbuf text = {0};
+    kir_print(&text, fn);
+    struct str key = {strbuf_cstr(&text), text.n};
+    const char *symbol = smap_get(&g->by_text, key);
+    if (symbol) {
+        if (g->text) strbuf_printf(g->text, "// %s: same as %s\n", name, symbol);
+        strbuf_done(&text);
+        return symbol;
+    }
+    symbol = symbol_name(g->a, g->n_distinct++, name);
+    smap_put(&g->by_text, key, (void *)symbol);
+    if (g->text) {
+        strbuf_printf(g->text, "// %s\n", name);
+        strbuf_add(g->text, key.p, key.n);
+    }
+    strbuf_clear(&text);
+    struct kir_sizes sizes = {NULL, 0, 0};
+    kir_print_form(&text, g->a, fn, &sizes);
+    key = (struct str){strbuf_cstr(&text), text.n};
+    struct form *f = smap_get(&g->by_form, key);
+    if (!f) {
+        f = arena_new_of(g->a, struct form);
+        f->n_sizes = (int)sizes.n;
+        smap_put(&g->by_form, key, f);
+        avec_push(g->a, &g->forms, f);
+    }
+    struct llvm_entry entry = {symbol, sizes.v};
+    avec_push(g->a, &f->entries, entry);
+    avec_push(g->a, &f->fns, fn);
+    strbuf_done(&text);
+    return symbol;
+}
+
 static status_t one(struct gather *g, const struct hlo_instr *i) {
     struct kir_fn *fn;
     const char *why;
@@ -78,23 +124,7 @@ static status_t one(struct gather *g, const struct hlo_instr *i) {
         return ST_OK;
     }
     RETURN_IF_ERR(st);
-    struct strbuf text = {0};
-    kir_print(&text, fn);
-    struct str key = {strbuf_cstr(&text), text.n};
-    const char *symbol = smap_get(&g->by_text, key);
-    if (!symbol) {
-        symbol = symbol_name(g->a, g->units.n, i->name);
-        smap_put(&g->by_text, key, (void *)symbol);
-        struct unit u = {fn, symbol};
-        avec_push(g->a, &g->units, u);
-        if (g->text) {
-            strbuf_printf(g->text, "// %s\n", i->name);
-            strbuf_add(g->text, key.p, key.n);
-        }
-    } else if (g->text) {
-        strbuf_printf(g->text, "// %s: same as %s\n", i->name, symbol);
-    }
-    strbuf_done(&text);
+    const char *symbol = add_kernel(g, fn, i->name);
     struct kernel_info info = {.symbol = symbol,
                                .instr = arena_strdup(g->a, i->name),
                                .extent = fn->extent,
@@ -122,6 +152,22 @@ static status_t computation(struct gather *g, const struct hlo_computation *c) {
     return ST_OK;
 }
 
+static void make_units(struct gather *g) {
+    for (size_t k = 0; k < g->forms.n; k++) {
+        const struct form *f = g->forms.v[k];
+        int n = (int)f->entries.n;
+        if (n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES) {
+            struct unit u = {f->fns.v[0], f->entries.v, n, f->n_sizes};
+            avec_push(g->a, &g->units, u);
+            continue;
+        }
+        for (int e = 0; e < n; e++) {
+            struct unit u = {f->fns.v[e], &f->entries.v[e], 1, 0};
+            avec_push(g->a, &g->units, u);
+        }
+    }
+}
+
 static void *compile_half(void *arg) {
     struct half *h = arg;
     LLVMContextRef c = LLVMContextCreate();
@@ -129,7 +175,8 @@ static void *compile_half(void *arg) {
     LLVMTargetMachineRef tm = NULL;
     h->st = llvm_machine(h->t, &tm);
     for (int i = h->first; i < h->n && !h->st; i += h->step)
-        h->st = llvm_emit_kernel(m, h->u[i].fn, h->u[i].symbol, h->t);
+        h->st = llvm_emit_kernel(m, h->u[i].fn, h->u[i].entries, h->u[i].n_entries, h->u[i].n_sizes,
+                                 h->t);
     if (!h->st) h->st = llvm_compile(m, tm, h->want_text ? &h->text : NULL, &h->object);
     if (tm) LLVMDisposeTargetMachine(tm);
     LLVMDisposeModule(m);
@@ -194,10 +241,12 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
     struct gather g = {.a = a, .t = t, .prec = prec, .text = text_kir};
     struct kernel_set set = {0};
     status_t st = computation(&g, m->entry);
+    if (!st) make_units(&g);
     if (!st) st = compile(&g, text_llvm, &set.object);
     set.k = g.kernels.v;
     set.n = (int32_t)g.kernels.n;
     smap_done(&g.by_text);
+    smap_done(&g.by_form);
     pmap_done(&g.seen);
     if (!st) *out = set;
     return st;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // kir to LLVM IR. One kernel becomes two functions: an inner one whose buffers are noalias
-// parameters, and the exported one that unpacks the buffer array.
+// parameters, and the exported one that unpacks the buffer array. Kernels of one form share the
+// inner one, which takes their sizes as further parameters.
 #include "compiler/codegen/llvm_emit.h"
 
 #include <llvm-c/DebugInfo.h>
 #include <stdio.h>
 
+enum { MAX_BUFS = 512 };
 struct emit {
     LLVMContextRef c;
     LLVMModuleRef m;
     LLVMBuilderRef b;
-    LLVMValueRef fn, scratch, bufs[512], *tables;
+    LLVMValueRef fn, scratch, bufs[MAX_BUFS], *tables;
     const struct kir_fn *f;
     bool halves; // some value is a f16
+    int n_sizes; // of a shared body
+    LLVMValueRef sizes[LLVM_MAX_SIZES];
 };
 
 static LLVMTypeRef type_of(struct emit *e, enum dtype t) {
@@ -228,6 +232,7 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
     LLVMTypeRef t = v->type ? type_of(e, v->type) : NULL;
     switch (v->op) {
     case K_CONST:
+        if (e->n_sizes && v->type == DT_S64 && v->imm_j) return e->sizes[v->imm_j - 1];
         return dtype_is_float(v->type) ? LLVMConstReal(t, v->imm_f) : ci(t, v->imm_i);
     case K_LOAD:
         return load(e, base_of(e, v->imm_i), v->elem, x);
@@ -385,13 +390,16 @@ static void make_tables(struct emit *e, LLVMValueRef *out) {
 }
 
 static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct target *t) {
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64), params[512 + 3];
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64),
+                params[MAX_BUFS + 3 + LLVM_MAX_SIZES];
     unsigned n = 0, nb = (unsigned)e->f->n_bufs;
     for (unsigned i = 0; i < nb; i++)
         params[n++] = ptr;
     params[n++] = i64;
     params[n++] = i64;
     params[n++] = ptr;
+    for (int i = 0; i < e->n_sizes; i++)
+        params[n++] = i64;
     LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->c), params, n, 0);
     LLVMValueRef fn = LLVMAddFunction(e->m, "body", ft);
     LLVMSetLinkage(fn, LLVMInternalLinkage);
@@ -411,6 +419,8 @@ static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct ta
     e->f->begin->emit = LLVMGetParam(fn, nb);
     e->f->end->emit = LLVMGetParam(fn, nb + 1);
     e->scratch = LLVMGetParam(fn, nb + 2);
+    for (int i = 0; i < e->n_sizes; i++)
+        e->sizes[i] = LLVMGetParam(fn, nb + 3 + (unsigned)i);
     LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
     block(e, &e->f->top);
     LLVMBuildRetVoid(e->b);
@@ -424,34 +434,43 @@ static void find_halves(void *found, struct kir_val *v) {
         *(bool *)found = true;
 }
 
-status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol,
-                          const struct target *t) {
-    struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f};
-    LLVMValueRef tables[64], args[512 + 3];
+static void exported(struct emit *e, const struct llvm_entry *entry, LLVMValueRef body,
+                     LLVMTypeRef body_type) {
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64),
+                p[4] = {ptr, i64, i64, ptr};
+    LLVMValueRef args[MAX_BUFS + 3 + LLVM_MAX_SIZES];
+    LLVMValueRef fn = LLVMAddFunction(e->m, entry->symbol,
+                                      LLVMFunctionType(LLVMVoidTypeInContext(e->c), p, 4, 0));
+    attribute(e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
+    unsigned n = 0;
+    for (int i = 0; i < e->f->n_bufs; i++) {
+        LLVMValueRef at = ci(i64, i);
+        args[n++] = LLVMBuildLoad2(
+            e->b, ptr, LLVMBuildInBoundsGEP2(e->b, ptr, LLVMGetParam(fn, 0), &at, 1, ""), "");
+    }
+    for (unsigned i = 1; i < 4; i++)
+        args[n++] = LLVMGetParam(fn, i);
+    for (int i = 0; i < e->n_sizes; i++)
+        args[n++] = ci(i64, entry->sizes[i]);
+    LLVMBuildCall2(e->b, body_type, body, args, n, "");
+    LLVMBuildRetVoid(e->b);
+}
+
+status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const struct llvm_entry *entries,
+                          int n_entries, int n_sizes, const struct target *t) {
+    struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f, .n_sizes = n_sizes};
+    LLVMValueRef tables[64];
     LLVMTypeRef body_type;
-    if (f->n_bufs > 512 || f->tables.n > 64)
+    if (f->n_bufs > MAX_BUFS || f->tables.n > 64 || n_sizes > LLVM_MAX_SIZES)
         return st_new(ST_UNIMPLEMENTED, "a kernel with %d buffers", f->n_bufs);
     e.b = LLVMCreateBuilderInContext(e.c);
     kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
     e.tables = tables;
     make_tables(&e, tables);
     LLVMValueRef body = inner(&e, &body_type, t);
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e.c, 0), i64 = i_n(&e, 64),
-                p[4] = {ptr, i64, i64, ptr};
-    LLVMValueRef fn =
-        LLVMAddFunction(m, symbol, LLVMFunctionType(LLVMVoidTypeInContext(e.c), p, 4, 0));
-    attribute(&e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
-    LLVMPositionBuilderAtEnd(e.b, LLVMAppendBasicBlockInContext(e.c, fn, ""));
-    unsigned n = 0;
-    for (int i = 0; i < f->n_bufs; i++) {
-        LLVMValueRef at = ci(i64, i);
-        args[n++] = LLVMBuildLoad2(
-            e.b, ptr, LLVMBuildInBoundsGEP2(e.b, ptr, LLVMGetParam(fn, 0), &at, 1, ""), "");
-    }
-    for (unsigned i = 1; i < 4; i++)
-        args[n++] = LLVMGetParam(fn, i);
-    LLVMBuildCall2(e.b, body_type, body, args, n, "");
-    LLVMBuildRetVoid(e.b);
+    for (int i = 0; i < n_entries; i++)
+        exported(&e, &entries[i], body, body_type);
     LLVMDisposeBuilder(e.b);
     return ST_OK;
 }

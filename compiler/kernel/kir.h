@@ -145,6 +145,13 @@ void kir_sweep(struct kir *k); // drops unused pure values
 void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), void *ctx);
 void kir_print(struct strbuf *b,
                const struct kir_fn *f); // text without names: equal text, equal kernel
+// Text with the sizes left open: kernels of one form do the same but for the values in *out, which
+// are added in order of the text. Each such constant notes its place, from 1, in imm_j.
+struct kir_sizes {
+    int64_t *v;
+    size_t n, cap;
+};
+void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out);
 status_t kir_verify(const struct kir_fn *f) MUST_CHECK;
 
 // libm functions that kernels may call; the loader resolves these names and no others.

@@ -7,7 +7,7 @@
 #include "compiler/ir/attr_kinds.h"
 #include "compiler/kernel/kir.h"
 
-enum { KF_USED = 128 };
+enum { KF_USED = 128, KF_LITERAL = 64, SMALL = 16 };
 
 static void mark(struct kir_val *v);
 static void mark_loop(struct kir_loop *l) {
@@ -84,6 +84,8 @@ struct printer {
     struct strbuf *b;
     struct pmap number;
     intptr_t n;
+    struct arena *arena;     // of sizes
+    struct kir_sizes *sizes; // not NULL: the text leaves them open
 };
 static void ref(struct printer *p, struct kir_val *v) {
     intptr_t id = (intptr_t)pmap_get_ptr(&p->number, v);
@@ -130,10 +132,33 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
     }
     strbuf_printf(b, "%*s}\n", 2 * indent, "");
 }
-static void print_imm(struct strbuf *b, const struct kir_val *v) {
+// Constants of index arithmetic that may differ between kernels of one form. Not small ones, and
+// not strides of a loop that runs as vectors: they decide what the vector code looks like.
+static void find_literals(void *ctx, struct kir_val *v) {
+    (void)ctx;
+    if (v->op != K_MUL || v->type != DT_S64) return;
+    for (int i = 0; i < 2; i++) {
+        const struct kir_val *var = v->args[1 - i];
+        if (var->op == K_VAR && var->loop && var->loop->vectorize) v->args[i]->flags |= KF_LITERAL;
+    }
+}
+static void clear_literals(void *ctx, struct kir_val *v) {
+    (void)ctx;
+    v->flags &= (uint8_t)~KF_LITERAL;
+}
+static bool is_size(const struct kir_val *v) {
+    return v->op == K_CONST && v->type == DT_S64 && !(v->flags & KF_LITERAL) &&
+           (v->imm_i >= SMALL || v->imm_i <= -SMALL);
+}
+static void print_imm(struct printer *p, struct kir_val *v) {
+    struct strbuf *b = p->b;
     switch (v->op) {
     case K_CONST:
-        if (dtype_is_float(v->type))
+        if (p->sizes && is_size(v)) {
+            avec_push(p->arena, p->sizes, v->imm_i);
+            v->imm_j = (int64_t)p->sizes->n; // where codegen finds it among the arguments
+            strbuf_puts(b, " size");
+        } else if (dtype_is_float(v->type))
             strbuf_printf(b, " %.17g", v->imm_f);
         else
             strbuf_printf(b, " %" PRId64, v->imm_i);
@@ -149,6 +174,7 @@ static void print_imm(struct strbuf *b, const struct kir_val *v) {
         break;
     case K_DIVMOD:
         strbuf_printf(b, " /%" PRId64 " %%%" PRId64, v->imm_i, v->imm_j);
+        if (p->sizes) strbuf_puts(b, v->args[0]->hi < INT64_C(0xffffffff) ? " 32" : " 64");
         break;
     case K_TABLE:
         strbuf_printf(b, " t%" PRId64, v->imm_i);
@@ -181,7 +207,7 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
     }
     ref(p, v);
     strbuf_printf(b, " = %s %s", dtype_name(v->type), kop_name(v->op));
-    print_imm(b, v);
+    print_imm(p, v);
     for (int i = 0; i < v->n_args; i++) {
         strbuf_puts(b, i ? ", " : " ");
         ref(p, v->args[i]);
@@ -194,13 +220,15 @@ static void print_block(struct printer *p, const struct kir_block *blk, int inde
     for (struct kir_val *v = blk->first; v; v = v->next)
         print_val(p, v, indent);
 }
-void kir_print(struct strbuf *b, const struct kir_fn *f) {
-    struct printer p = {.b = b};
-    strbuf_printf(b, "kernel bufs=%d in=%d extent=%" PRId64 " scratch=%" PRId64 " (", f->n_bufs,
-                  f->n_in, f->extent, f->scratch_bytes);
-    ref(&p, f->begin);
+static void print_fn(struct printer *p, const struct kir_fn *f) {
+    struct strbuf *b = p->b;
+    strbuf_printf(b, "kernel bufs=%d in=%d", f->n_bufs, f->n_in);
+    if (!p->sizes)
+        strbuf_printf(b, " extent=%" PRId64 " scratch=%" PRId64, f->extent, f->scratch_bytes);
+    strbuf_puts(b, " (");
+    ref(p, f->begin);
     strbuf_puts(b, ", ");
-    ref(&p, f->end);
+    ref(p, f->end);
     strbuf_puts(b, ") {\n");
     for (size_t i = 0; i < f->tables.n; i++) {
         const struct kir_table *t = &f->tables.v[i];
@@ -209,9 +237,19 @@ void kir_print(struct strbuf *b, const struct kir_fn *f) {
             strbuf_printf(b, "%02x", ((const uint8_t *)t->data)[j]);
         strbuf_putc(b, '\n');
     }
-    print_block(&p, &f->top, 1);
+    print_block(p, &f->top, 1);
     strbuf_puts(b, "}\n");
-    pmap_done(&p.number);
+    pmap_done(&p->number);
+}
+void kir_print(struct strbuf *b, const struct kir_fn *f) {
+    struct printer p = {.b = b};
+    print_fn(&p, f);
+}
+void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out) {
+    struct printer p = {.b = b, .arena = a, .sizes = out};
+    kir_each(&f->top, find_literals, NULL);
+    print_fn(&p, f);
+    kir_each(&f->top, clear_literals, NULL);
 }
 
 static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
