@@ -1,8 +1,10 @@
 # Targets that a user of the built programs wants: demo, install.
 PREFIX ?= /usr/local
-.PHONY: demo install install-client
+.PHONY: demo demo-audio install install-client
 demo: all ## classify a photograph of a cat through the daemon
 	$(Q)sh deploy/demo.sh $(BUILD)
+demo-audio: all ## find the speech in a recording, frame by frame, beside ONNX Runtime
+	$(Q)build/venv/bin/python tests/models/vad.py $(BUILD)
 install: all install-client ## copy programs, library, headers and licence to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hlod
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin

