@@ -22,7 +22,7 @@ struct pass_stat {
 struct compile_observer {
     void *ctx;
     void (*on_pass)(void *ctx, const struct pass_stat *s);
-    const volatile bool *cancel;
+    const _Atomic bool *cancel;
     // Text of the module after each pass (inspect --pass); NULL = no dumps.
     void (*on_dump)(void *ctx, const char *pass, const struct hlo_module *m);
 };

@@ -45,7 +45,7 @@ struct dev_run {
     void *const
         *out; // [outputs] host memory to be filled, dense row-major, sizes by the root's shape
     struct profile *profile;     // or NULL
-    const volatile bool *cancel; // or NULL: checked between steps
+    const _Atomic bool *cancel; // or NULL: checked between steps
 };
 struct dev_stats {
     int64_t arena_bytes; // working memory of a run

@@ -12,7 +12,7 @@ struct call {
     struct call *next;
     uint32_t type;
     uint64_t id;
-    volatile bool cancel;
+    _Atomic bool cancel;
     struct arena arena;
     ProtobufCMessage *request; // unpacked
     int fds[FRAME_MAX_FDS];    // of the request, owned

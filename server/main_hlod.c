@@ -293,7 +293,13 @@ int main(int argc, char **argv) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    sigset_t ends; // not for the threads that libraries make in start: the loop's thread is asked
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
     st = start(&d);
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
     if (st) return fail(&d, st, st_code(st) == ST_INVALID_ARGUMENT ? 2 : 1);
     if (!d.cfg.check) loop_run(d.loop);
     finish(&d);

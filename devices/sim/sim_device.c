@@ -117,7 +117,7 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
 // ---- time, memory, misfortune
 
 // Waits in slices, so that a cancelled run ends soon.
-static status_t spend(struct sim_device *d, int64_t ns, const volatile bool *cancel) {
+static status_t spend(struct sim_device *d, int64_t ns, const _Atomic bool *cancel) {
     if (d->virtual_clock) {
         d->now_ns += ns;
         return ST_OK;

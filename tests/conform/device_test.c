@@ -470,7 +470,7 @@ static void test_profile(void **state) {
 
 static void *cancel_soon(void *arg) {
     usleep(30000);
-    __atomic_store_n((bool *)arg, true, __ATOMIC_RELAXED);
+    *(_Atomic bool *)arg = true;
     return NULL;
 }
 static void test_cancel(void **state) {
@@ -482,7 +482,7 @@ static void test_cancel(void **state) {
     float in[4] = {1, 2, 3, 4}, out[4];
     const void *ins[] = {&from};
     void *outs[] = {&to};
-    bool cancel = true;
+    _Atomic bool cancel = true;
     struct dev_run r = {.in = ins, .out = outs, .cancel = &cancel};
     expect(dev_run(x, w, &r), ST_CANCELLED, "cancelled"); // before it began
     cancel = false;
@@ -659,7 +659,7 @@ static void test_sim_time(void **state) {
     assert_true(clock_ns() - start < 60000000000ll); // two hours in less than a minute
     assert_int_equal(dev_stats(y).busy_ns, 7200000000000ll);
     assert_int_equal(row.ns, 3600000000000ll);
-    bool cancel = false;
+    _Atomic bool cancel = false;
     pthread_t t;
     struct device *slow = open_spec("sim:latency_us=60000000");
     struct dev_exe *z = load(slow, TWICE);

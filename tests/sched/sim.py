@@ -344,6 +344,7 @@ def main():
             assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
             d.p.send_signal(signal.SIGTERM)
             assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
+            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
             print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
         except Exception:
             failed += 1

@@ -51,7 +51,7 @@ static void cancel_stops_loops(void **state) {
     struct hlo_eval ev = hlo_eval_begin(&a);
     struct literal *out;
     struct hlo_module *m = parse(forever);
-    volatile bool cancel = true;
+    _Atomic bool cancel = true;
     ev.cancel = &cancel;
     expect(eval(&ev, m, &out), ST_CANCELLED, "cancelled");
     hlo_module_free(m);
