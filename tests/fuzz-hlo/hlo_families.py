@@ -289,6 +289,33 @@ def f_complex(b):
     b.emit(x.t, x.dims, f"{op}({x.name}, {y.name})", -m, m, q, e)
 
 
+def f_complex_function(b):
+    """On numbers with a positive real part, where no branch cut is near."""
+    t = b.r.choice(["f32", "f32", "f64"])
+    x = b.new(t, None, "positive") if b.entry else b.splat(b.scalar(t, b.r.choice([0.5, 1, 2])), b.dims())
+    if x.lo < 0.4 or x.m > 4 or x.special:
+        raise Reject
+    y = b.like(x, lambda v: v.err == 0 and v.m <= 4 and not v.special)
+    if y.err or y.m > 4 or y.special:
+        raise Reject
+    ct, eps = ("c64" if t == "f32" else "c128"), 2.0**(1 - PREC[t])
+    z = b.emit(ct, x.dims, f"complex({x.name}, {y.name})", -4, 4, None, 0.0, rounds=False)
+    op = b.r.choice(["log", "sqrt", "rsqrt", "tanh", "sine", "cosine", "divide", "power", "exponential", "log-plus-one", "exponential-minus-one", "is-finite", "sign", "atan2", "cbrt", "logistic"])
+    if op in ("is-finite", "sign", "atan2", "cbrt", "logistic"):
+        op = "abs"
+    if op == "abs":
+        return b.emit(t, x.dims, f"abs({z.name})", 0, 6, None, 32 * eps * 6)
+    if op in ("divide", "power"):
+        w = b.splat(b.scalar(ct, b.r.choice([2, 0.5, 1])), x.dims) if op == "power" else z
+        num = b.like(z) if op == "divide" else z
+        if num.m > 100:
+            raise Reject
+        m = 64.0 if op == "power" else 4 * num.m + 1
+        return b.emit(ct, x.dims, f"{op}({num.name}, {w.name})", -m, m, None, 8 * num.err + 128 * eps * m)
+    m = {"log": 4, "sqrt": 4, "rsqrt": 4, "tanh": 4, "exponential": 60, "exponential-minus-one": 60, "log-plus-one": 4}.get(op, 64)
+    b.emit(ct, x.dims, f"{op}({z.name})", -m, m, None, 256 * eps * m)
+
+
 # ---- shapes
 
 def f_reshape(b):
@@ -773,6 +800,58 @@ def f_scatter(b):
            f"scatter_dims_to_operand_dims={ints(mapped)}, index_vector_dim={ivd}, to_apply={b.scalar_fn(op, x.t)}", lo, hi, q, e, x.special or u.special)
 
 
+def f_batched_index(b):
+    """gather and scatter along a batching dimension."""
+    t = b.r.choice(["f32", "s32", "bf16", "u8"])
+    n, m, k, w = b.r.choice([1, 2, 5]), b.r.choice([1, 3, 8]), b.r.choice([1, 2, 7]), b.r.choice([1, 4])
+    x = b.pick(lambda v: v.t == t and v.dims == (n, m, w), lambda: b.new(t, (n, m, w)), 0.5)
+    i = index_array(b, (n, k, 1), m)
+    if b.r.random() < 0.5:
+        return b.same(x, f"gather({x.name}, {i.name}), offset_dims={{2}}, collapsed_slice_dims={{1}}, start_index_map={{1}}, operand_batching_dims={{0}}, "
+                      f"start_indices_batching_dims={{0}}, index_vector_dim=2, slice_sizes={{1,1,{w}}}", (n, k, w))
+    u = b.new(t, (n, k, w))
+    lo, hi, q, e = combine("maximum", x, u)
+    b.emit(t, x.dims, f"scatter({x.name}, {i.name}, {u.name}), update_window_dims={{2}}, inserted_window_dims={{1}}, scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, "
+           f"scatter_indices_batching_dims={{0}}, index_vector_dim=2, to_apply={b.scalar_fn('maximum', t)}", min(lo, x.lo), max(hi, x.hi), q, e, x.special or u.special, rounds=False)
+
+
+def f_several(b):
+    """reduce, reduce-window and scatter of two operands at once: a sum and a maximum."""
+    dims = b.dims(b.r.randint(1, 3), 1)
+    x = b.pick(lambda v: v.t == "s32" and v.dims == dims, lambda: b.new("s32", dims), 0.5)
+    y = b.pick(lambda v: v.t == "f32" and v.dims == dims and not v.special, lambda: b.new("f32", dims, "dyadic"), 0.5)
+    if y.special:
+        raise Reject
+    c = Builder(b.m)
+    p = [c.put(f"{t}[]", f"parameter({k})") for k, t in enumerate(("s32", "f32", "s32", "f32"))]
+    total, top = c.put("s32[]", f"add({p[0]}, {p[2]})"), c.put("f32[]", f"maximum({p[1]}, {p[3]})")
+    fn = c.close(c.put("(s32[], f32[])", f"tuple({total}, {top})"), "both")
+    zero, low = b.scalar("s32", 0), b.scalar("f32", -math.inf)
+    kind = b.r.choice(["reduce", "reduce", "window", "scatter"])
+    special = False
+    if kind == "reduce":
+        over = sorted(b.r.sample(range(len(dims)), b.r.randint(1, len(dims))))
+        out = tuple(v for k, v in enumerate(dims) if k not in over)
+        text = f"reduce({x.name}, {y.name}, {zero.name}, {low.name}), dimensions={ints(over)}, to_apply={fn}"
+    elif kind == "window":
+        w = [window_of(b, n) for n in dims]
+        out, special = tuple(v[7] for v in w), True
+        text = f"reduce-window({x.name}, {y.name}, {zero.name}, {low.name}), window={window_text(w)}, to_apply={fn}"
+    else:
+        k = b.r.choice([1, 3, 9])
+        i, u, v = index_array(b, (k, 1), dims[0]), b.new("s32", (k,) + dims[1:]), b.new("f32", (k,) + dims[1:], "dyadic") if b.entry else b.const("f32", (k,) + dims[1:])
+        if v.special:
+            raise Reject
+        out = dims
+        text = (f"scatter({x.name}, {y.name}, {i.name}, {u.name}, {v.name}), update_window_dims={ints(range(1, len(dims)))}, inserted_window_dims={{0}}, "
+                f"scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply={fn}")
+        y = type(y)(y.name, y.t, y.dims, min(y.lo, v.lo), max(y.hi, v.hi), None if None in (y.q, v.q) else max(y.q, v.q), max(y.err, v.err))
+    d = ",".join(map(str, out))
+    t = b.put(f"(s32[{d}], f32[{d}])", text)
+    b.emit("s32", out, f"get-tuple-element({t}), index=0", *int_range("s32"))
+    b.emit("f32", out, f"get-tuple-element({t}), index=1", y.lo, y.hi, y.q, y.err, special, rounds=False)
+
+
 def f_sort(b):
     x = b.pick(lambda v: len(v.dims) >= 1 and v.err == 0 and (v.t in FLOATS or is_int(v.t)) and v.t not in ("s4", "u4"), lambda: b.new(b.r.choice(FLOATS + INTS), b.dims(b.r.randint(1, 3))))
     d = b.r.randrange(len(x.dims))
@@ -913,6 +992,191 @@ def f_rng_bits(b):
     r = b.put(f"(u64[{words}], {t}[{text}])", f"rng-bit-generator({s.name}), algorithm={algorithm}")
     b.emit("u64", (words,), f"get-tuple-element({r}), index=0", *int_range("u64"))
     b.emit(t, dims, f"get-tuple-element({r}), index=1", *int_range(t))
+
+
+# ---- what rewrite rules and fusion look for
+
+def row_reduce(b, x, name, d, op):
+    """Untracked: (shape text, name) of a reduction of `name` (x's shape) over dim d, broadcast back to x's shape."""
+    rest = tuple(n for k, n in enumerate(x.dims) if k != d)
+    init = b.scalar(x.t, -math.inf if op == "maximum" else 0)
+    r = b.put(f"{x.t}[{','.join(map(str, rest))}]", f"reduce({name}, {init.name}), dimensions={{{d}}}, to_apply={b.scalar_fn(op, x.t)}")
+    return r, b.put(x.text, f"broadcast({r}), dimensions={ints(k for k in range(len(x.dims)) if k != d)}")
+
+
+def f_softmax(b):
+    x = b.pick(lambda v: v.t in ("f32", "f64", "bf16") and not v.special and v.dims and 0 not in v.dims and v.m <= 20, lambda: b.new("f32", b.dims(b.r.randint(1, 4), 1), "dyadic"))
+    if x.special or x.m > 20:
+        raise Reject
+    d, eps = b.r.choice([len(x.dims) - 1, b.r.randrange(len(x.dims))]), 2.0**(1 - min(PREC[x.t], 48))
+    _, top = row_reduce(b, x, x.name, d, "maximum")
+    shifted = b.put(x.text, f"subtract({x.name}, {top})")
+    e = b.put(x.text, f"exponential({shifted})")
+    _, total = row_reduce(b, x, e, d, "add")
+    n = x.dims[d]
+    b.emit(x.t, x.dims, f"divide({e}, {total})", 0, 1, None, 4 * x.err + (2 * n + 2 * x.m + 16) * eps)
+
+
+def f_layer_norm(b):
+    x = b.pick(lambda v: v.t in ("f32", "f64") and v.err == 0 and not v.special and v.dims and 0 not in v.dims and v.m <= 16,
+               lambda: b.new("f32", b.dims(b.r.randint(1, 3), 1), "dyadic"))
+    if x.special or x.m > 16:
+        raise Reject
+    d, eps = len(x.dims) - 1, 2.0**(1 - PREC[x.t])
+    n = b.splat(b.scalar(x.t, x.dims[d]), x.dims)
+    _, total = row_reduce(b, x, x.name, d, "add")
+    mean = b.put(x.text, f"divide({total}, {n.name})")
+    c = b.put(x.text, f"subtract({x.name}, {mean})")
+    _, squares = row_reduce(b, x, b.put(x.text, f"multiply({c}, {c})"), d, "add")
+    var = b.put(x.text, f"divide({squares}, {n.name})")
+    v = b.put(x.text, f"add({var}, {b.splat(b.scalar(x.t, 0.5), x.dims).name})")
+    r = b.put(x.text, f"rsqrt({v})")
+    m = 3 * max(x.m, 1)
+    b.emit(x.t, x.dims, f"multiply({c}, {r})", -m, m, None, 16 * (x.dims[d] + 16) * (1 + x.m**2) * eps * m)
+
+
+def f_activation(b):
+    x = b.pick(lambda v: v.t == "f32" and not v.special and v.m <= 20, lambda: b.new("f32", None, "dyadic"))
+    if x.special or x.m > 20:
+        raise Reject
+    one, half = b.splat(b.scalar("f32", 1), x.dims).name, b.splat(b.scalar("f32", 0.5), x.dims).name
+    kind, do = b.r.choice(["logistic", "swish", "gelu", "tanh-gelu", "hard"]), lambda op, *args: b.put(x.text, f"{op}({', '.join(args)})")
+    e = 4 * x.err + 64 * 2.0**-23 * (1 + x.m)
+    splat = lambda v: b.splat(b.scalar("f32", v), x.dims).name  # noqa: E731
+    if kind == "logistic":
+        d = do("add", one, do("exponential", do("negate", x.name)))
+        return b.emit("f32", x.dims, f"divide({one}, {d})", 0, 1, None, e)
+    if kind == "swish":
+        return b.emit("f32", x.dims, f"multiply({x.name}, {do('logistic', x.name)})", -1, max(x.m, 1), None, e)
+    if kind == "gelu":
+        y = do("add", do("erf", do("multiply", x.name, splat(0.70710677))), one)
+        return b.emit("f32", x.dims, f"multiply({do('multiply', x.name, half)}, {y})", -1, max(x.m, 1), None, e)
+    if kind == "tanh-gelu":
+        u = do("multiply", splat(0.7978846), do("add", x.name, do("multiply", splat(0.044715), do("power", x.name, splat(3)))))
+        y = do("multiply", half, do("add", one, do("tanh", u)))
+        return b.emit("f32", x.dims, f"multiply({x.name}, {y})", -1, max(x.m, 1), None, (4 + x.m**3) * x.err + 256 * 2.0**-23 * (1 + x.m**3))
+    y = do("clamp", b.scalar("f32", 0).name, do("add", do("multiply", x.name, half), half), b.scalar("f32", 1).name)
+    return b.emit("f32", x.dims, f"multiply({x.name}, {y})", -x.m, x.m, None, e)
+
+
+def f_twice(b):
+    """An operation and what undoes or repeats it."""
+    kind = b.r.choice(["reverse", "transpose", "slices", "concat", "pad", "not", "negate", "pred", "complex", "elements", "broadcast-reduce", "convert", "unsigned", "constants"])
+    x = b.pick(lambda v: True, b.new)
+    n = len(x.dims)
+    if kind == "reverse" and n:
+        d = ints(sorted(b.r.sample(range(n), b.r.randint(1, n))))
+        y = b.same(x, f"reverse({x.name}), dimensions={d}")
+        return b.same(x, f"reverse({y.name}), dimensions={d if b.r.random() < 0.7 else '{0}'}")
+    if kind == "transpose" and n > 1:
+        p = b.r.sample(range(n), n)
+        y = b.same(x, f"transpose({x.name}), dimensions={ints(p)}", tuple(x.dims[k] for k in p))
+        q = [p.index(k) for k in range(n)] if b.r.random() < 0.6 else b.r.sample(range(n), n)
+        return b.same(x, f"transpose({y.name}), dimensions={ints(q)}", tuple(y.dims[k] for k in q))
+    if kind == "slices" and n:
+        d = b.r.randrange(n)
+        cut = b.r.randint(0, x.dims[d])
+        full = [f"[0:{v}]" for v in x.dims]
+        a, z = list(full), list(full)
+        a[d], z[d] = f"[0:{cut}]", f"[{cut}:{x.dims[d]}]"
+        p = b.same(x, f"slice({x.name}), slice={{{', '.join(a)}}}", x.dims[:d] + (cut,) + x.dims[d + 1:])
+        q = b.same(x, f"slice({x.name}), slice={{{', '.join(z)}}}", x.dims[:d] + (x.dims[d] - cut,) + x.dims[d + 1:])
+        if b.r.random() < 0.3:
+            p, q = q, p
+        return b.same(x, f"concatenate({p.name}, {q.name}), dimensions={{{d}}}")
+    if kind == "concat" and n:
+        d = b.r.randrange(n)
+        y = b.same(x, f"concatenate({x.name}, {x.name}), dimensions={{{d}}}", x.dims[:d] + (2 * x.dims[d],) + x.dims[d + 1:])
+        lo = b.r.randint(0, y.dims[d])
+        hi = b.r.randint(lo, y.dims[d])
+        parts = [f"[0:{v}]" for v in y.dims]
+        parts[d] = f"[{lo}:{hi}]"
+        return b.same(x, f"slice({y.name}), slice={{{', '.join(parts)}}}", x.dims[:d] + (hi - lo,) + x.dims[d + 1:])
+    if kind == "pad" and n:
+        v = b.scalar(x.t, 0)
+        y = x
+        for _ in range(2):
+            p = [(b.r.choice([0, 1, -1]), b.r.choice([0, 2, -1]), b.r.choice([0, 0, 1])) for _ in y.dims]
+            dims = tuple(lo + hi + (s + (s - 1) * i if s else 0) for s, (lo, hi, i) in zip(y.dims, p))
+            if min(dims) < 0:
+                raise Reject
+            y = b.emit(x.t, dims, f"pad({y.name}, {v.name}), padding={'x'.join('%d_%d_%d' % v for v in p)}", min(x.lo, 0), max(x.hi, 0), x.q, x.err, x.special, rounds=False)
+        return y
+    if kind == "not" and x.err == 0:
+        y = b.like(x, lambda v: v.err == 0)
+        if y.err:
+            raise Reject
+        d = b.r.choice(["EQ", "NE", "LT", "GE"] if not is_complex(x.t) else ["EQ", "NE"])
+        p = b.emit("pred", x.dims, f"compare({x.name}, {y.name}), direction={d}", 0, 1)
+        return b.emit("pred", x.dims, f"not({p.name})", 0, 1)
+    if kind == "negate" and x.t != "pred" and x.t not in SMALL_FLOATS:
+        y = b.like(x)
+        z = b.emit(x.t, x.dims, f"negate({y.name})", -y.hi, -y.lo, y.q, y.err, y.special, rounds=False)
+        op = b.r.choice(["add", "subtract", "multiply"])
+        if is_complex(x.t):
+            raise Reject
+        lo, hi, q, e = combine(op, x, z)
+        return b.emit(x.t, x.dims, f"{op}({x.name}, {z.name})", lo, hi, q, e, x.special or z.special)
+    if kind == "pred":
+        p = b.pick(lambda v: v.t == "pred", lambda: b.new("pred"))
+        t, f = (b.splat(b.scalar("pred", k), p.dims) for k in b.r.sample([0, 1], 2))
+        y = b.emit("pred", p.dims, f"select({p.name}, {t.name}, {f.name})", 0, 1)
+        return b.emit("pred", p.dims, f"{b.r.choice(['and', 'or', 'xor'])}({y.name}, {b.r.choice([t, f, p]).name})", 0, 1)
+    if kind == "complex" and x.t in ("f32", "f64") and not x.special:
+        y = b.like(x, lambda v: not v.special)
+        if y.special:
+            raise Reject
+        c = b.put(f"{'c64' if x.t == 'f32' else 'c128'}[{','.join(map(str, x.dims))}]", f"complex({x.name}, {y.name})")
+        b.same(x, f"real({c})")
+        return b.same(y, f"imag({c})")
+    if kind == "elements":
+        y = b.pick(lambda v: True, b.new)
+        text = f"({x.text}, {y.text})"
+        t = b.put(text, f"tuple({x.name}, {y.name})")
+        a, z = b.put(x.text, f"get-tuple-element({t}), index=0"), b.put(y.text, f"get-tuple-element({t}), index=1")
+        u = b.put(text, f"tuple({a}, {z})")
+        return b.same(y, f"get-tuple-element({u}), index=1")
+    if kind == "broadcast-reduce" and x.t in FLOATS + INTS + ["pred"] and not x.special and n < 5:
+        d, k = b.r.randint(0, n), b.r.choice([1, 2, 3, 8])
+        y = b.same(x, f"broadcast({x.name}), dimensions={ints(v for v in range(n + 1) if v != d)}", x.dims[:d] + (k,) + x.dims[d:])
+        fn, identity, op = reducer(b, x.t)
+        over = sorted({d} | ({b.r.randrange(n + 1)} if b.r.random() < 0.4 else set()))
+        lo, hi, q, e = reduced(b, y, op, size([y.dims[v] for v in over]))
+        return b.emit(x.t, tuple(v for i, v in enumerate(y.dims) if i not in over), f"reduce({y.name}, {b.scalar(x.t, identity).name}), dimensions={ints(over)}, to_apply={fn}",
+                      min(lo, 0), max(hi, 0), q, e, 0 in x.dims and op in ("maximum", "minimum") and x.t in PREC, rounds=False)
+    if kind == "convert" and (is_int(x.t) or x.t in ("f32", "bf16", "f16")):
+        wide = b.r.choice(["s64", "s32", "f64"]) if is_int(x.t) else b.r.choice(["f64", "f32"])
+        if x.t in ("s64", "u64") and wide == "f64":
+            raise Reject
+        y = b.emit(wide, x.dims, f"convert({x.name})", *((x.lo, x.hi) if wide[0] != "f" else (float(x.lo), float(x.hi), x.q, x.err, x.special)))
+        to = b.r.choice(["f32", "f64"] if not is_int(x.t) else ["s8", "u16", "f32"])
+        if wide[0] == "f" and to[0] != "f":
+            raise Reject
+        return b.emit(to, x.dims, f"convert({y.name})", *((y.lo, y.hi) if to[0] != "f" else (float(y.lo), float(y.hi), y.q, y.err, y.special)))
+    if kind == "unsigned":
+        y = b.pick(lambda v: v.t in ("u8", "u16", "u32", "u64"), lambda: b.new(b.r.choice(["u8", "u16", "u32", "u64"])))
+        c = b.splat(b.scalar(y.t, 2**b.r.randrange(8)), y.dims)
+        return b.emit(y.t, y.dims, f"{b.r.choice(['divide', 'remainder'])}({y.name}, {c.name})", 0, y.hi)
+    if kind == "constants" and x.t in FLOATS + INTS:
+        op = b.r.choice(["add", "multiply", "maximum", "minimum"])
+        y = x
+        for _ in range(2):
+            c = b.splat(b.scalar(x.t, b.r.choice([0, 1, 2, 3])), x.dims)
+            lo, hi, q, e = combine(op, y, c)
+            a, z = (y, c) if b.r.random() < 0.5 else (c, y)
+            y = b.emit(x.t, x.dims, f"{op}({a.name}, {z.name})", lo, hi, q, e, y.special, rounds=op in ("add", "multiply"))
+        return y
+    raise Reject
+
+
+def f_inverse(b):
+    """acos and its family: NaN outside their domain."""
+    op = b.r.choice(["acos", "asin", "acosh", "asinh", "atanh", "cosh", "sinh"])
+    x = b.float_val(exact=True, t=b.r.choice(["f32", "f32", "f64", "bf16", "f16"]))
+    if x.m > (8 if op in ("cosh", "sinh") else 64) or op in ("acos", "asin", "atanh") and b.r.random() < 0.5 and x.m > 1:
+        raise Reject
+    m = math.exp(x.m) if op in ("cosh", "sinh") else 8
+    b.emit(x.t, x.dims, f"{op}({x.name})", -m, m, None, 64 * 2.0**(1 - min(PREC[x.t], 48)) * m, op in ("acos", "asin", "acosh", "atanh"))
 
 
 # ---- structure
@@ -1109,17 +1373,20 @@ def f_while(b):
 
 THEMES = {
     "elementwise": [(f_unary_smooth, 4), (f_unary_exact, 3), (f_binary, 8), (f_divide, 2), (f_power, 2), (f_atan2, 0.5), (f_bits, 2), (f_compare, 2), (f_select, 2), (f_clamp, 2), (f_convert, 3),
-                    (f_bitcast_convert, 1), (f_reduce_precision, 1), (f_complex, 1.5), (f_broadcast, 1), (f_map, 0.5)],
+                    (f_bitcast_convert, 1), (f_reduce_precision, 1), (f_complex, 1.5), (f_complex_function, 0.7), (f_broadcast, 1), (f_map, 0.5)],
     "shape": [(f_reshape, 3), (f_broadcast, 3), (f_transpose, 3), (f_reverse, 2), (f_copy, 1), (f_slice, 3), (f_concatenate, 3), (f_pad, 3), (f_dynamic_slice, 2), (f_dynamic_update_slice, 2),
               (f_iota, 1), (f_binary, 3), (f_dimension_size, 0.3), (f_gather, 1), (f_tuple, 1)],
     "contraction": [(f_dot, 4), (f_convolution, 3), (f_binary, 2), (f_transpose, 1), (f_reshape, 1), (f_unary_smooth, 1), (f_pad, 0.7), (f_broadcast, 1)],
-    "reduction": [(f_reduce, 5), (f_reduce_window, 4), (f_select_and_scatter, 1), (f_binary, 2), (f_unary_smooth, 1), (f_broadcast, 2), (f_transpose, 1), (f_clamp, 0.5)],
-    "index": [(f_gather, 3), (f_scatter, 3), (f_sort, 3), (f_topk, 1), (f_dynamic_slice, 2), (f_dynamic_update_slice, 2), (f_iota, 1), (f_binary, 2), (f_reshape, 1)],
+    "reduction": [(f_several, 1), (f_reduce, 5), (f_reduce_window, 4), (f_select_and_scatter, 1), (f_binary, 2), (f_unary_smooth, 1), (f_broadcast, 2), (f_transpose, 1), (f_clamp, 0.5)],
+    "index": [(f_batched_index, 1), (f_several, 0.7), (f_gather, 3), (f_scatter, 3), (f_sort, 3), (f_topk, 1), (f_dynamic_slice, 2), (f_dynamic_update_slice, 2), (f_iota, 1), (f_binary, 2), (f_reshape, 1)],
     "control": [(f_while, 3), (f_conditional, 3), (f_call, 3), (f_map, 1), (f_binary, 2), (f_tuple, 1), (f_unary_exact, 1), (f_compare, 1)],
-    "numeric": [(f_fft, 2), (f_cholesky, 1), (f_triangular_solve, 1), (f_batch_norm, 2), (f_rng_bits, 1.5), (f_complex, 1), (f_binary, 1), (f_convert, 1)],
+    "rules": [(f_twice, 8), (f_softmax, 1), (f_layer_norm, 1), (f_activation, 2), (f_binary, 2), (f_reshape, 1), (f_broadcast, 1.5), (f_transpose, 1), (f_reduce, 2), (f_unary_smooth, 1),
+              (f_power, 1), (f_divide, 1), (f_dot, 1), (f_slice, 1), (f_pad, 0.5), (f_reduce_window, 1), (f_select, 0.5), (f_copy, 0.3), (f_convolution, 0.5), (f_dynamic_slice, 0.5),
+              (f_dynamic_update_slice, 0.3), (f_batch_norm, 0.5)],
+    "numeric": [(f_fft, 2), (f_inverse, 1), (f_cholesky, 1), (f_triangular_solve, 1), (f_batch_norm, 2), (f_rng_bits, 1.5), (f_complex, 1), (f_binary, 1), (f_convert, 1)],
 }
-THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric") for f, w in THEMES[t]]
-WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "mixed": 6}
+THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric", "rules") for f, w in THEMES[t]]
+WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "mixed": 6}
 
 
 def theme(r):

@@ -95,7 +95,7 @@ class Builder:
 
     def __init__(self, module, entry=False, depth=0):
         self.m, self.r, self.entry, self.depth = module, module.r, entry, depth
-        self.lines, self.pool, self.weights = [], [], False
+        self.lines, self.pool, self.weights, self.chain = [], [], False, False
 
     # ---- making values
 
@@ -248,6 +248,9 @@ class Builder:
         return self.fresh(t or self.r.choice(self.dtype()), self.dims() if dims is None else dims, kind)
 
     def pick(self, ok=lambda v: True, make=None, old=0.85):
+        if self.chain and self.pool and ok(self.pool[-1]) and self.r.random() < 0.75:  # op on op on op: what rewrite rules look for
+            self.pool[-1].used += 1
+            return self.pool[-1]
         c = [v for v in self.pool[-24:] if v.elems is None and ok(v)]
         if c and self.r.random() < old:
             c.sort(key=lambda v: v.used)
@@ -327,7 +330,7 @@ def generate(seed, index):
     m = Module(seed, index)
     m.cap = m.r.choices([60, 500, 6000], [5, 4, 1])[0]
     b = Builder(m, entry=True)
-    b.weights = m.r.random() < 0.35
+    b.weights, b.chain = m.r.random() < 0.35, m.r.random() < 0.35
     theme = hlo_families.theme(m.r)
     for _ in range(m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
         b.step(theme)
