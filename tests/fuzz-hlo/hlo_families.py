@@ -1179,6 +1179,117 @@ def f_inverse(b):
     b.emit(x.t, x.dims, f"{op}({x.name})", -m, m, None, 64 * 2.0**(1 - min(PREC[x.t], 48)) * m, op in ("acos", "asin", "acosh", "atanh"))
 
 
+# ---- networks: convolutions with what stands between them, so that layouts, pooling, epilogues and folded weights meet
+
+def weight_of(b, dims, scale):
+    """Small numbers, so that several layers stay in range."""
+    v = (b.m.np.integers(-4, 5, dims) * scale).astype(np.float32)
+    return b.param("f32", dims, given=(v, -4 * scale, 4 * scale, None, False)) if b.entry else b.const("f32", dims, given=(v, -4 * scale, 4 * scale, None, False))
+
+
+def layer_conv(b, x):
+    n, c, h, w = x.dims
+    kind = b.r.choice(["1x1", "3x3", "3x3", "depthwise", "grouped", "strided"])
+    o = b.r.choice([8, 16, 16, 32, 5])
+    g = c if kind == "depthwise" else 2 if kind == "grouped" and c % 2 == 0 else 1
+    o = c if kind == "depthwise" else o + o % g
+    k = 1 if kind == "1x1" else 3
+    s, p = (2 if kind == "strided" else 1), b.r.choice([0, 1]) if k == 3 else 0
+    oh, ow = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
+    if min(h + 2 * p - k, w + 2 * p - k) < 0:
+        raise Reject
+    f = weight_of(b, (o, c // g, k, k), 2.0**-b.r.choice([3, 4, 5]))
+    m = k * k * (c // g) * x.m * f.m
+    e = k * k * (c // g) * x.err * f.m + (k * k * c // g + 60) * 2.0**-23 * m
+    text = f"convolution({x.name}, {f.name}), window={{size={k}x{k}{f' stride={s}x{s}' if s > 1 else ''}{f' pad={p}_{p}x{p}_{p}' if p else ''}}}, dim_labels=bf01_oi01->bf01"
+    return b.emit("f32", (n, o, oh, ow), text + (f", feature_group_count={g}" if g > 1 else ""), -m, m, None, e)
+
+
+def layer_pool(b, x):
+    n, c, h, w = x.dims
+    k, s = b.r.choice([(2, 2), (3, 2), (3, 1), (2, 1)])
+    p = b.r.choice([0, 1]) if k == 3 else 0
+    if min(h, w) + 2 * p < k:
+        raise Reject
+    dims = (n, c, (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1)
+    window = f"window={{size=1x1x{k}x{k} stride=1x1x{s}x{s}{f' pad=0_0x0_0x{p}_{p}x{p}_{p}' if p else ''}}}"
+    if b.r.random() < 0.6:
+        return b.emit("f32", dims, f"reduce-window({x.name}, {b.scalar('f32', -math.inf).name}), {window}, to_apply={b.scalar_fn('maximum', 'f32')}", x.lo, x.hi, None, x.err, rounds=False)
+    y = b.emit("f32", dims, f"reduce-window({x.name}, {b.scalar('f32', 0).name}), {window}, to_apply={b.scalar_fn('add', 'f32')}", -k * k * x.m, k * k * x.m, None,
+               k * k * x.err + k * k * 2.0**-23 * k * k * x.m)
+    d = b.splat(b.scalar("f32", k * k), dims)
+    return b.emit("f32", dims, f"divide({y.name}, {d.name})", -x.m, x.m, None, y.err / k / k)
+
+
+def layer_between(b, x, seen):
+    kind = b.r.choice(["bias", "scale", "relu", "relu", "relu6", "sigmoid", "swish", "residual", "concat", "norm", "pad", "nhwc", "tanh", "slice"])
+    n, c, h, w = x.dims
+    if kind in ("bias", "scale"):
+        v = weight_of(b, (c,), 0.25)
+        s = b.same(v, f"broadcast({v.name}), dimensions={{1}}", x.dims)
+        op = "add" if kind == "bias" else "multiply"
+        return b.emit("f32", x.dims, f"{op}({x.name}, {s.name})", *combine(op, x, s))
+    if kind == "relu":
+        return epilogue(b, x, 1, "maximum")
+    if kind == "relu6":
+        return epilogue(b, x, 1, "clamp")
+    if kind in ("sigmoid", "swish", "tanh"):
+        if x.m > 1e4:
+            raise Reject
+        y = b.emit("f32", x.dims, f"{'tanh' if kind == 'tanh' else 'logistic'}({x.name})", -1, 1, None, 1.2 * x.err + 64 * 2.0**-23)
+        return y if kind != "swish" else b.emit("f32", x.dims, f"multiply({x.name}, {y.name})", -x.m, x.m, None, x.err + x.m * y.err)
+    if kind in ("residual", "concat"):
+        y = next((v for v in reversed(seen[:-1]) if (v.dims == x.dims if kind == "residual" else v.dims[2:] == x.dims[2:] and v.dims[0] == n)), None)
+        if y is None:
+            raise Reject
+        if kind == "residual":
+            return b.emit("f32", x.dims, f"add({x.name}, {y.name})", *combine("add", x, y))
+        return b.emit("f32", (n, c + y.dims[1], h, w), f"concatenate({x.name}, {y.name}), dimensions={{1}}", min(x.lo, y.lo), max(x.hi, y.hi), None, max(x.err, y.err), rounds=False)
+    if kind == "norm":
+        scale, offset, mean = (weight_of(b, (c,), 0.25) for _ in range(3))
+        v = b.m.np.integers(1, 8, (c,)).astype(np.float32)
+        var = b.param("f32", (c,), given=(v, 1.0, 8.0, None, False)) if b.entry else b.const("f32", (c,), given=(v, 1.0, 8.0, None, False))
+        m = (x.m + 1) * 1.0 + 1
+        return b.emit("f32", x.dims, f"batch-norm-inference({x.name}, {scale.name}, {offset.name}, {mean.name}, {var.name}), epsilon=0.001, feature_index=1", -m, m, None, x.err + 32 * 2.0**-23 * m)
+    if kind == "pad":
+        return b.emit("f32", (n, c, h + 1, w + 2), f"pad({x.name}, {b.scalar('f32', 0).name}), padding=0_0x0_0x0_1x1_1", min(x.lo, 0), max(x.hi, 0), None, x.err, rounds=False)
+    if kind == "slice" and c > 8:
+        return b.same(x, f"slice({x.name}), slice={{[0:{n}], [{c // 2}:{c}], [0:{h}], [0:{w}]}}", (n, c - c // 2, h, w))
+    if kind == "nhwc":  # there and back, with something in between
+        y = b.same(x, f"transpose({x.name}), dimensions={{0,2,3,1}}", (n, h, w, c))
+        y = b.emit("f32", y.dims, f"abs({y.name})", 0, x.m, None, x.err, rounds=False)
+        return b.same(y, f"transpose({y.name}), dimensions={{0,3,1,2}}", x.dims)
+    raise Reject
+
+
+def f_net(b):
+    x = b.new("f32", (b.r.choice([1, 1, 2]), b.r.choice([3, 8, 16, 16, 32]), b.r.choice([5, 7, 8, 12]), b.r.choice([5, 7, 8, 12])), "dyadic")
+    seen = [x]
+    for _ in range(b.r.randint(3, 10)):
+        mark = len(b.lines), len(b.pool), len(b.m.inputs)
+        try:
+            f = b.r.choices(["conv", "pool", "between"], [4, 1.5, 6])[0]
+            y = layer_conv(b, seen[-1]) if f == "conv" else layer_pool(b, seen[-1]) if f == "pool" else layer_between(b, seen[-1], seen)
+            seen.append(y)
+        except Reject:
+            if len(b.m.inputs) == mark[2]:
+                del b.lines[mark[0]:], b.pool[mark[1]:]
+    x = seen[-1]
+    n, c, h, w = x.dims
+    if b.r.random() < 0.5:  # the head
+        y = b.emit("f32", (n, c), f"reduce({x.name}, {b.scalar('f32', 0).name}), dimensions={{2,3}}, to_apply={b.scalar_fn('add', 'f32')}", -h * w * x.m, h * w * x.m, None,
+                   h * w * x.err + h * w * 2.0**-23 * h * w * x.m)
+    elif size(x.dims) < 4000:
+        y = b.same(x, f"reshape({x.name})", (n, c * h * w))
+    else:
+        return
+    o = b.r.choice([1, 10, 16])
+    f = weight_of(b, (o, y.dims[1]) if b.r.random() < 0.5 else (y.dims[1], o), 0.125)
+    m = y.dims[1] * y.m * f.m
+    rc = 1 if f.dims[0] == o and f.dims[1] == y.dims[1] else 0
+    b.emit("f32", (n, o), f"dot({y.name}, {f.name}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{{rc}}}", -m, m, None, y.dims[1] * (y.err * f.m + 2.0**-22 * y.m * f.m))
+
+
 # ---- structure
 
 def f_tuple(b):
@@ -1381,12 +1492,13 @@ THEMES = {
     "index": [(f_batched_index, 1), (f_several, 0.7), (f_gather, 3), (f_scatter, 3), (f_sort, 3), (f_topk, 1), (f_dynamic_slice, 2), (f_dynamic_update_slice, 2), (f_iota, 1), (f_binary, 2), (f_reshape, 1)],
     "control": [(f_while, 3), (f_conditional, 3), (f_call, 3), (f_map, 1), (f_binary, 2), (f_tuple, 1), (f_unary_exact, 1), (f_compare, 1)],
     "rules": [(f_twice, 8), (f_softmax, 1), (f_layer_norm, 1), (f_activation, 2), (f_binary, 2), (f_reshape, 1), (f_broadcast, 1.5), (f_transpose, 1), (f_reduce, 2), (f_unary_smooth, 1),
-              (f_power, 1), (f_divide, 1), (f_dot, 1), (f_slice, 1), (f_pad, 0.5), (f_reduce_window, 1), (f_select, 0.5), (f_copy, 0.3), (f_convolution, 0.5), (f_dynamic_slice, 0.5),
+              (f_power, 1), (f_divide, 1), (f_dot, 1), (f_slice, 1), (f_pad, 0.5), (f_reduce_window, 1), (f_select, 0.5), (f_copy, 0.3), (f_convolution, 0.5), (f_net, 0.2), (f_dynamic_slice, 0.5),
               (f_dynamic_update_slice, 0.3), (f_batch_norm, 0.5)],
+    "net": [(f_net, 8), (f_binary, 1), (f_dot, 1)],
     "numeric": [(f_fft, 2), (f_inverse, 1), (f_cholesky, 1), (f_triangular_solve, 1), (f_batch_norm, 2), (f_rng_bits, 1.5), (f_complex, 1), (f_binary, 1), (f_convert, 1)],
 }
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric", "rules") for f, w in THEMES[t]]
-WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "mixed": 6}
+WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6}
 
 
 def theme(r):

@@ -328,11 +328,11 @@ def generate(seed, index):
     """{name, text, inputs [(array, is weight)], atol [per result leaf]}"""
     import hlo_families
     m = Module(seed, index)
-    m.cap = m.r.choices([60, 500, 6000], [5, 4, 1])[0]
+    m.cap = m.r.choices([60, 500, 6000, 30000], [10, 8, 2, 0.6])[0]
     b = Builder(m, entry=True)
     b.weights, b.chain = m.r.random() < 0.35, m.r.random() < 0.35
     theme = hlo_families.theme(m.r)
-    for _ in range(m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
+    for _ in range(2 if theme is hlo_families.THEMES["net"] else m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
         b.step(theme)
     while not any(v.elems is None for v in b.pool):
         b.new()
