@@ -24,6 +24,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  pass-values 'sh tests/conform/pass_values.sh $(BUILD)' \
+	  device-values 'sh tests/conform/device_values.sh $(BUILD)' \
 	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  lint 'sh tests/meta/lint.sh' \

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning in three walks: (1) every instruction gets slices, by aliasing where it needs no step;
-// (2) steps with the last use of every buffer; (3) offsets: a buffer is placed at the lowest offset
-// that is free during its life (best effort by first fit over buffers sorted by birth, which is
-// step order).
+// Planning in three walks: (1) every instruction gets slices, by aliasing where it needs no step,
+// and every buffer its first and last step; (2) a result takes over the buffer of an operand that
+// ends there, where in_place.c allows it; (3) offsets: largest first, at the lowest offset that is
+// free during the buffer's life.
 #include "compiler/plan/plan.h"
 
 #include <stdlib.h>
 
 #include "compiler/ir/op.h"
+#include "compiler/plan/in_place.h"
 
 enum { ALIGN = 64 };
 
 struct buffer {
     int64_t size, offset;
     int birth, death;
+    struct buffer *into; // lies in this one, or NULL
+    int param;           // lies in this parameter leaf; -1 = in the arena
 };
 struct planner {
     struct arena *a;
@@ -22,7 +25,10 @@ struct planner {
     VEC(struct buffer *) buffers;
     VEC(struct plan_step) steps;
     VEC(const struct literal *) consts;
+    bool own_params; // a loop's body: its parameters are the state, and may be written
 };
+static status_t plan_computation(struct arena *a, const struct hlo_computation *c, bool own_params,
+                                 struct plan **out);
 
 // Slices in the arena refer to their buffer by index until offsets are known.
 static struct slice new_buffer(struct planner *pl, int64_t size) {
@@ -30,6 +36,7 @@ static struct slice new_buffer(struct planner *pl, int64_t size) {
     b->size = (size + ALIGN - 1) / ALIGN * ALIGN;
     b->birth = (int)pl->steps.n;
     b->death = b->birth;
+    b->param = -1;
     avec_push(pl->a, &pl->buffers, b);
     return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size};
 }
@@ -148,8 +155,10 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
     if (runs_as_steps(i->op)) {
         s.called = arena_array(pl->a, struct plan *, i->n_called + 1);
         for (int k = 0; k < i->n_called; k++) {
-            RETURN_IF_ERR(plan_make(pl->a, i->called[k], &s.called[k]));
+            bool state = i->op == HLO_WHILE && k == 1;
+            RETURN_IF_ERR(plan_computation(pl->a, i->called[k], state, &s.called[k]));
             pl->p->values_bytes += s.called[k]->values_bytes;
+            pl->p->n_in_place += s.called[k]->n_in_place;
             if (s.called[k]->arena_bytes > s.scratch_bytes)
                 s.scratch_bytes = s.called[k]->arena_bytes;
         }
@@ -167,6 +176,85 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
     return ST_OK;
 }
 
+// ---- in place
+
+static struct buffer *buffer_of(const struct planner *pl, const struct slice *s) {
+    struct buffer *b = pl->buffers.v[s->index];
+    while (b->into)
+        b = b->into;
+    return b;
+}
+// May result o of step k lie in what its operands e with same[e] hold? All of them must allow it.
+static bool all_may_share(const struct plan_step *s, const bool *same, int o) {
+    for (int e = 0; e < s->n_in; e++)
+        if (same[e] && !plan_may_share(s->instr, e, o)) return false;
+    return true;
+}
+static void take_over(struct planner *pl, int k, int o, bool *same) {
+    struct plan_step *s = &pl->steps.v[k];
+    struct buffer *mine = pl->buffers.v[s->out[o].index];
+    for (int e = 0; e < s->n_in; e++) {
+        if (s->in[e].where != SLICE_ARENA) continue;
+        struct buffer *b = buffer_of(pl, &s->in[e]);
+        if (b->death != k || b->birth == k || b->size != mine->size) continue;
+        for (int j = 0; j < s->n_in; j++)
+            same[j] = s->in[j].where == SLICE_ARENA && buffer_of(pl, &s->in[j]) == b;
+        if (!all_may_share(s, same, o)) continue;
+        b->death = mine->death;
+        mine->into = b;
+        pl->p->n_in_place++;
+        return;
+    }
+}
+
+// Result leaf `leaf` of a loop's body, made by step k as its result o: may it be written into the
+// state's own leaf? Nothing may need the old value after that step.
+static bool state_ends_at(const struct planner *pl, const struct plan_value *root, int leaf,
+                          int k) {
+    for (int e = 0; e < root->n_leaves; e++)
+        if (root->leaves[e].where == SLICE_PARAM && root->leaves[e].index == leaf) return false;
+    for (size_t j = (size_t)k + 1; j < pl->steps.n; j++)
+        for (int e = 0; e < pl->steps.v[j].n_in; e++) {
+            const struct slice *in = &pl->steps.v[j].in[e];
+            if (in->where == SLICE_PARAM && in->index == leaf) return false;
+        }
+    return true;
+}
+static void write_state(struct planner *pl, const struct plan_value *root, bool *same) {
+    for (int leaf = 0; leaf < root->n_leaves; leaf++) {
+        if (root->leaves[leaf].where != SLICE_ARENA) continue;
+        struct buffer *b = pl->buffers.v[root->leaves[leaf].index];
+        if (b->into || b->param >= 0)
+            continue; // it starts at this leaf's own step, and in no other
+        struct plan_step *s = &pl->steps.v[b->birth];
+        bool any = false;
+        int o = 0;
+        while (o < s->n_out &&
+               (s->out[o].where != SLICE_ARENA || pl->buffers.v[s->out[o].index] != b))
+            o++;
+        for (int e = 0; e < s->n_in; e++) {
+            same[e] = s->in[e].where == SLICE_PARAM && s->in[e].index == leaf;
+            any |= same[e];
+        }
+        if (o == s->n_out || !any || !all_may_share(s, same, o) ||
+            !state_ends_at(pl, root, leaf, b->birth))
+            continue;
+        b->param = leaf;
+        pl->p->n_in_place++;
+    }
+}
+static void share_buffers(struct planner *pl, const struct plan_value *root) {
+    int most = 1;
+    for (size_t k = 0; k < pl->steps.n; k++)
+        if (pl->steps.v[k].n_in > most) most = pl->steps.v[k].n_in;
+    bool *same = arena_zarray(pl->a, bool, most);
+    for (size_t k = 0; k < pl->steps.n; k++)
+        for (int o = 0; o < pl->steps.v[k].n_out; o++)
+            if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
+                take_over(pl, (int)k, o, same);
+    if (pl->own_params) write_state(pl, root, same);
+}
+
 static int by_size(const void *a, const void *b) {
     const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
     if (x->size != y->size) return x->size < y->size ? 1 : -1;
@@ -182,11 +270,13 @@ static void place(struct planner *pl) {
     for (size_t k = 0; k < n; k++) {
         struct buffer *b = order[k];
         bool moved = true;
+        if (b->into || b->param >= 0) continue;
         b->offset = 0;
         while (moved) {
             moved = false;
             for (size_t j = 0; j < k; j++) {
                 const struct buffer *o = order[j];
+                if (o->into || o->param >= 0) continue;
                 bool together = o->birth <= b->death && b->birth <= o->death;
                 if (together && b->offset < o->offset + o->size &&
                     o->offset < b->offset + b->size) {
@@ -201,7 +291,12 @@ static void place(struct planner *pl) {
 }
 
 static void resolve(struct planner *pl, struct slice *s) {
-    if (s->where == SLICE_ARENA) s->offset = pl->buffers.v[s->index]->offset;
+    if (s->where != SLICE_ARENA) return;
+    const struct buffer *b = buffer_of(pl, s);
+    if (b->param >= 0)
+        *s = (struct slice){SLICE_PARAM, b->param, 0, s->size_bytes};
+    else
+        s->offset = b->offset;
 }
 
 static status_t plan_body(struct planner *pl) {
@@ -211,6 +306,7 @@ static status_t plan_body(struct planner *pl) {
     struct plan_value *root = value_of(pl, p->comp->root);
     for (int k = 0; k < root->n_leaves; k++)
         use(pl, root->leaves[k]); // results live to the end
+    share_buffers(pl, root);
     place(pl);
     for (size_t k = 0; k < pl->steps.n; k++) {
         struct plan_step *s = &pl->steps.v[k];
@@ -231,9 +327,10 @@ static status_t plan_body(struct planner *pl) {
     return ST_OK;
 }
 
-status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
+static status_t plan_computation(struct arena *a, const struct hlo_computation *entry,
+                                 bool own_params, struct plan **out) {
     struct plan *p = arena_new_of(a, struct plan);
-    struct planner pl = {.a = a, .p = p};
+    struct planner pl = {.a = a, .p = p, .own_params = own_params};
     p->comp = entry;
     for (size_t k = 0; k < entry->params.n; k++)
         p->n_params += shape_leaves(entry->params.v[k]->shape);
@@ -248,6 +345,10 @@ status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct 
     return st;
 }
 
+status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
+    return plan_computation(a, entry, false, out);
+}
+
 static void print_slice(struct strbuf *b, const struct slice *s) {
     static const char *const where[] = {"none", "param", "const", "arena", "output"};
     if (s->where == SLICE_ARENA)
@@ -256,8 +357,9 @@ static void print_slice(struct strbuf *b, const struct slice *s) {
         strbuf_printf(b, "%s %d", where[s->where], s->index);
 }
 static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
-    strbuf_printf(b, "%*splan %s: %d steps, arena %lld bytes, values %lld bytes\n", depth * 2, "",
-                  p->comp->name, p->n_steps, (long long)p->arena_bytes, (long long)p->values_bytes);
+    strbuf_printf(b, "%*splan %s: %d steps, %d in place, arena %lld bytes, values %lld bytes\n",
+                  depth * 2, "", p->comp->name, p->n_steps, p->n_in_place,
+                  (long long)p->arena_bytes, (long long)p->values_bytes);
     for (int k = 0; k < p->n_steps; k++) {
         const struct plan_step *s = &p->steps[k];
         strbuf_printf(b, "%*s%4d  %s %s (", depth * 2, "", k, hlo_op_name(s->instr->op),

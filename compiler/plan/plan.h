@@ -4,8 +4,9 @@
 // computation share an arena [0, arena_bytes) by liveness (best fit by offset, 64-byte aligned);
 // called computations (while, conditional, call) get their own plan, whose arena lies inside the
 // caller's as the step's scratch. Tuples, get-tuple-element, bitcast (and reshape where layouts
-// allow) take no step: they alias. In-place where legal: an elementwise step may write over an
-// operand that dies there.
+// allow) take no step: they alias. In place where legal (in_place.h): a result may lie in an
+// operand's buffer that ends there, and a loop's body may write a new element of the state over the
+// old one, so an output slice can be SLICE_PARAM.
 #pragma once
 #include "compiler/ir/module.h"
 #include "compiler/target.h"
@@ -45,7 +46,7 @@ struct plan {
     int32_t n_consts;
     int64_t arena_bytes;  // peak of temporaries, called plans included
     int64_t values_bytes; // sum of all temporaries if nothing were shared
-    int32_t n_in_place;
+    int32_t n_in_place;   // results that lie in an operand, called plans included
 };
 // INTERNAL on a module that is not verified.
 status_t plan_make(struct arena *a, const struct hlo_computation *entry,

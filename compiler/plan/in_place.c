@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operations, and fusions in which a parameter reaches the result through elementwise
+// operations only, read each element at the place they write: loops and activations, and the sum
+// that a library adds into its destination. A parameter that also feeds a reduction, a movement or
+// the contraction itself does not. A dynamic-update-slice keeps its operand but for the update; a
+// while keeps its state in its results anyway.
+#include "compiler/plan/in_place.h"
+
+#include "compiler/ir/op.h"
+
+static bool same_place(const struct shape *a, const struct shape *b) {
+    return !shape_is_tuple(a) && !shape_is_tuple(b) && shape_same_dims(a, b) &&
+           dtype_size(a->dtype) == dtype_size(b->dtype) &&
+           layout_equal(a->layout, b->layout, a->rank);
+}
+static bool elementwise(const struct hlo_instr *i) {
+    return hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
+}
+static bool fusion_keeps_place(const struct hlo_computation *body, const struct hlo_instr *param) {
+    struct pmap reached = {0};
+    bool ok = body->root != param;
+    pmap_put_ptr(&reached, param, NULL);
+    for (const struct hlo_instr *i = body->first; i && ok; i = i->next) {
+        bool uses = false;
+        for (int k = 0; k < i->n_operands; k++)
+            uses |= pmap_has_ptr(&reached, i->operands[k]);
+        if (!uses) continue;
+        ok = elementwise(i) && shape_same_dims(i->shape, param->shape);
+        pmap_put_ptr(&reached, i, NULL);
+    }
+    pmap_done(&reached);
+    return ok;
+}
+
+bool plan_may_share(const struct hlo_instr *i, int in, int out) {
+    if (i->op == HLO_WHILE) return in == out;
+    if (shape_is_tuple(i->shape)) return false;
+    for (int k = 0; k < i->n_operands; k++)
+        if (shape_is_tuple(i->operands[k]->shape)) return false; // leaves are operands then
+    if (!same_place(i->operands[in]->shape, i->shape)) return false;
+    if (i->op == HLO_DYNAMIC_UPDATE_SLICE) return in == 0;
+    if (i->op == HLO_FUSION) return fusion_keeps_place(i->called[0], i->called[0]->params.v[in]);
+    return elementwise(i);
+}

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// in_place: which steps may write a result over an operand.
+#pragma once
+#include "compiler/ir/module.h"
+// May result leaf `out` of i lie where operand leaf `in` lies (leaves in order over all operands
+// and results)? True when every element of the operand is read before, or at, the moment the
+// element of the result at the same place is written, and by the same unit of work. The caller
+// knows that nothing needs the operand afterwards.
+bool plan_may_share(const struct hlo_instr *i, int in, int out);

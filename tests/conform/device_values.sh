@@ -1,0 +1,12 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The modules of tests/golden compiled whole and run on the CPU device, against the evaluator on the same random inputs (1e-4 of the largest value): passes, plan,
+# kernels and library together. Modules that hlo-run refuses (weights without a file, tuple inputs) are named. Usage: device_values.sh BUILD
+for f in tests/golden/*/*.hlo; do
+    out=$(timeout 120 "$1/hlo-run" --compare "$f" 2>&1)
+    case $? in
+    0) echo "PASS $f" ;;
+    3) printf 'refused %s: %s\n' "$f" "$(printf '%s\n' "$out" | tail -1)" ;;
+    *) printf '%s\n' "$out"; echo "FAIL $f" ;;
+    esac
+done
