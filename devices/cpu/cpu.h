@@ -35,7 +35,8 @@ struct cpu_impl {
     int64_t (*pack_bytes)(const struct cpu_step *s);
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
 };
-extern const struct cpu_impl cpu_impl_onednn, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
+extern const struct cpu_impl cpu_impl_onednn, cpu_impl_update, cpu_impl_kernel, cpu_impl_control,
+    cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// dynamic-update-slice: copies the operand unless the plan put the result over it, then the update,
+// line by line. In a loop that fills a table this costs one line a turn instead of the table.
+#include "devices/cpu/cpu.h"
+
+struct update_state {
+    int64_t elem, line;           // bytes of an element; elements of a line, contiguous in both
+    int rank, outer;              // dims; those that number lines
+    int64_t dims[HLO_MAX_RANK];   // of the update
+    int64_t most[HLO_MAX_RANK];   // largest start
+    int64_t stride[HLO_MAX_RANK]; // of the operand, elements
+    int64_t lines;
+};
+
+static bool default_layout(const struct shape *s) {
+    return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
+}
+static bool update_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not a dynamic-update-slice in row-major order";
+    return i->op == HLO_DYNAMIC_UPDATE_SLICE && i->n_operands == i->shape->rank + 2 &&
+           default_layout(i->shape) && default_layout(i->operands[0]->shape) &&
+           default_layout(i->operands[1]->shape) && shape_elements(i->operands[1]->shape) > 0;
+}
+static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct update_state *u = arena_new_of(&x->arena, struct update_state);
+    const struct hlo_instr *i = s->plan->instr;
+    const struct shape *to = i->shape, *from = i->operands[1]->shape;
+    int64_t stride = 1;
+    u->elem = dtype_size(to->dtype);
+    u->rank = u->outer = to->rank;
+    u->line = u->lines = 1;
+    for (int d = to->rank - 1; d >= 0; d--) {
+        u->dims[d] = from->dims[d];
+        u->most[d] = to->dims[d] - from->dims[d];
+        u->stride[d] = stride;
+        stride *= to->dims[d];
+    }
+    // Trailing dims that the update has whole lie together with the one in front of them.
+    bool whole = true;
+    while (u->outer > 0 && whole) {
+        u->outer--;
+        u->line *= u->dims[u->outer];
+        whole = u->most[u->outer] == 0;
+    }
+    for (int d = 0; d < u->outer; d++)
+        u->lines *= u->dims[d];
+    s->detail = "update";
+    s->state = u;
+    return ST_OK;
+}
+static status_t update_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    (void)x;
+    const struct update_state *u = s->state;
+    const struct hlo_instr *i = s->plan->instr;
+    char *out = bufs[s->plan->n_in];
+    int64_t at = 0, index[HLO_MAX_RANK] = {0};
+    if (out != bufs[0]) memcpy(out, bufs[0], (size_t)s->plan->out[0].size_bytes);
+    for (int d = 0; d < u->rank; d++) {
+        struct literal l = {.shape = i->operands[d + 2]->shape, .data = bufs[d + 2]};
+        int64_t start = lit_get_i64(&l, 0);
+        // An unsigned start beyond 2^63 reads as negative: it is clamped to the end.
+        if (start < 0 && dtype_class(l.shape->dtype) == DC_UNSIGNED) start = u->most[d];
+        start = start < 0 ? 0 : start > u->most[d] ? u->most[d] : start;
+        at += start * u->stride[d];
+    }
+    const char *from = bufs[1];
+    size_t bytes = (size_t)(u->line * u->elem);
+    for (int64_t n = 0; n < u->lines; n++) {
+        int64_t to = at;
+        for (int d = 0; d < u->outer; d++)
+            to += index[d] * u->stride[d];
+        memcpy(out + to * u->elem, from, bytes);
+        from += bytes;
+        for (int d = u->outer - 1; d >= 0 && ++index[d] == u->dims[d]; d--)
+            index[d] = 0;
+    }
+    return ST_OK;
+}
+static void nothing(struct cpu_step *s) {
+    (void)s;
+}
+const struct cpu_impl cpu_impl_update = {"update",   update_accepts, update_open, nothing,
+                                         update_run, NULL,           NULL};
