@@ -131,6 +131,14 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
     *out_input = *out_output = false;
     if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
         return false;
+    // Groups that do not fill blocks: the blocked kernels do not take them, and what is left is the
+    // library's reference. Row-major it multiplies matrices.
+    int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
+    const struct shape *k = c.hero->operands[1]->shape;
+    bool depthwise = groups > 1 && k->dims[1] == 1 && k->dims[0] == groups;
+    if (groups > 1 && !depthwise &&
+        (k->dims[1] % t->conv_block || k->dims[0] / groups % t->conv_block))
+        return false;
     *out_output = true;
     *out_input = c.hero->operands[0]->shape->dims[1] > 4;
     return true;
