@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // If, Loop and Scan. A condition known at compile time takes its branch in place; others become a
-// conditional. Loops become one while:
+// conditional. A branch that makes no sense for the shapes at hand (models hold one for each kind of
+// input) ends the run with the reason when it is taken. Loops become one while:
 //   state = (i, go, carried..., captured..., buffers...)     buffers: [trip count, ...] per result
 //   condition = i < count and go          body = the graph; each buffer gets its row i
 // A loop whose carried values are sequences or change shape, or whose body needs the iteration's
@@ -43,7 +44,7 @@ struct branch {
     struct onnx_leaves leaves;
 };
 
-static void lower_branch(struct onnx_ctx *c, struct branch *b, const char *name) {
+static status_t lower_branch(struct onnx_ctx *c, struct branch *b, const char *name) {
     struct onnx_leaves in = {0};
     size_t at = 0;
     onnx_captures_add(c, b->g, &in);
@@ -62,7 +63,47 @@ static void lower_branch(struct onnx_ctx *c, struct branch *b, const char *name)
         st = hb_end(&child->b);
     }
     onnx_child_end(c, child);
-    if (st) hb_fail(&c->b, st_note(st, "%s", name));
+    return st_note(st, "%s", name);
+}
+
+// The branch as one instruction that ends the run; of the type of the other branch.
+static void refuse_branch(struct onnx_ctx *c, struct branch *b, const struct branch *other,
+                          const char *name, status_t why) {
+    struct strbuf text = {0};
+    strbuf_putc(&text, '"');
+    for (const char *p = st_message(why); *p; p++)
+        strbuf_putc(&text, *p == '"' || *p == '\\' ? '\'' : *p == '\n' ? ' ' : *p);
+    strbuf_putc(&text, '"');
+    b->comp = onnx_computation(c, name);
+    struct hb hb = hb_begin(b->comp);
+    hb.op_type = c->b.op_type;
+    hb.op_name = c->b.op_name;
+    hlo_add_param(b->comp, 0, b->operand->shape, "state");
+    struct hlo_attr_custom attr = {.custom_call_target = STR("hlod.refuse"),
+                                   .custom_call_has_side_effect = true};
+    hv call = hb_op(&hb, HLO_CUSTOM_CALL, other->comp->root->shape, NULL, 0, &attr);
+    status_t st = hb_end(&hb);
+    if (!st) hlo_set_extra(call, "backend_config", strbuf_cstr(&text));
+    hlo_set_root(b->comp, call);
+    b->outs = other->outs;
+    b->leaves = other->leaves;
+    strbuf_done(&text);
+    st_drop(why);
+    if (st) hb_fail(&c->b, st);
+}
+
+static void lower_branches(struct onnx_ctx *c, struct branch *yes, struct branch *no) {
+    status_t st = lower_branch(c, yes, "then_branch"), other;
+    if (st && st_code(st) != ST_INVALID_ARGUMENT) return hb_fail(&c->b, st);
+    other = lower_branch(c, no, "else_branch");
+    if (other && (st || st_code(other) != ST_INVALID_ARGUMENT)) {
+        hb_fail(&c->b, other);
+        st_drop(st);
+    } else if (st) {
+        refuse_branch(c, yes, no, "then_branch_refused", st);
+    } else if (other) {
+        refuse_branch(c, no, yes, "else_branch_refused", other);
+    }
 }
 
 static bool same_structure(const struct onnx_val *x, const struct onnx_val *y) {
@@ -97,8 +138,7 @@ ONNX(if) {
             out_any(c, k, outs[k]);
         return;
     }
-    lower_branch(c, &yes, "then_branch");
-    if (hb_ok(&c->b)) lower_branch(c, &no, "else_branch");
+    lower_branches(c, &yes, &no);
     if (!hb_ok(&c->b)) return;
     if (yes.g->outputs.n != no.g->outputs.n)
         return fail(c, "the branches have %zu and %zu outputs", yes.g->outputs.n, no.g->outputs.n);

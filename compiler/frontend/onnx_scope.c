@@ -136,7 +136,7 @@ status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
     for (size_t k = 0; k < g->outputs.n; k++) {
         struct str name = g->outputs.v[k].name;
         outs[k] = smap_get(&child->values, name);
-        if (name.n && !outs[k])
+        if (!outs[k])
             return st_new(ST_INVALID_ARGUMENT,
                           "output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
     }

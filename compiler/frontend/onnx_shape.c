@@ -2,7 +2,7 @@
 // Operators that make constants, ask for shapes, and move data.
 #include <math.h>
 
-#include "compiler/frontend/onnx_lower.h"
+#include "compiler/frontend/onnx_tools.h"
 
 ONNX(constant) {
     const struct onnx_attr *a = c->n->attrs.n ? &c->n->attrs.v[0] : NULL;
@@ -296,6 +296,52 @@ ONNX(tile) {
     }
     out_val(c, 0, hb_reshape(&c->b, hb_broadcast(&c->b, x, wide, 2 * rank, map), dims, rank));
 }
+// Which of n elements stands at position p when the others are repeated beyond the ends.
+static int64_t repeated(struct str mode, int64_t p, int64_t n) {
+    if (str_is(mode, "edge")) return clamp64(p, 0, n - 1);
+    int64_t period = str_is(mode, "wrap") ? n : n > 1 ? 2 * (n - 1) : 1;
+    p = (p % period + period) % period;
+    return p < n ? p : period - p;
+}
+
+// The axis from -low to its size + high: runs of neighbours, forwards or backwards, joined.
+static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high,
+                       struct str mode) {
+    enum { MAX_RUNS = 4096 };
+    int64_t n = x->shape->dims[axis], end, p = -low;
+    if (!sz_add(n, high, &end) || !sz_add(end, low, &(int64_t){0}) || end < p || n == 0) {
+        fail(c, "pads %lld and %lld of a dimension of %lld", (long long)low, (long long)high,
+             (long long)n);
+        return x;
+    }
+    struct {
+        hv *v;
+        size_t n, cap;
+    } runs = {0};
+    for (int64_t len; p < end && hb_ok(&c->b); p += len) {
+        int64_t from = repeated(mode, p, n), last = from, step = 0;
+        for (len = 1; p + len < end; len++) {
+            int64_t next = repeated(mode, p + len, n), by = next - last;
+            if (len == 1 ? by < -1 || by > 1 : by != step) break;
+            step = by;
+            last = next;
+        }
+        hv run = part(c, x, axis, from < last ? from : last, (from < last ? last : from) + 1);
+        if (step < 0) run = hb_reverse(&c->b, run, &axis, 1);
+        if (step == 0 && len > 1) {
+            int64_t dims[HLO_MAX_RANK];
+            memcpy(dims, x->shape->dims, sizeof(int64_t) * (size_t)x->shape->rank);
+            dims[axis] = len;
+            run = hb_broadcast_numpy(&c->b, run, dims, x->shape->rank);
+        }
+        avec_push(c->a, &runs, run);
+        if (runs.n > MAX_RUNS) fail(c, "a pad that repeats a small dimension too often");
+    }
+    if (!hb_ok(&c->b)) return x;
+    if (runs.n == 0) return part(c, x, axis, 0, 0);
+    return runs.n == 1 ? runs.v[0] : hb_concat(&c->b, runs.v, (int)runs.n, axis);
+}
+
 ONNX(pad) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), value;
@@ -313,8 +359,14 @@ ONNX(pad) {
     for (int k = 0; k < rank && !given; k++)
         axes[m++] = k;
     if (n != 2 * m) return fail(c, "%d pads for %d axes", n, m);
+    if (str_is(mode, "edge") || str_is(mode, "reflect") || str_is(mode, "wrap")) {
+        for (int k = 0; k < m && hb_ok(b); k++)
+            if (pads[k] || pads[m + k])
+                x = pad_repeated(c, x, axes[k], pads[k], pads[m + k], mode);
+        return out_val(c, 0, x);
+    }
     if (!str_is(mode, "constant"))
-        return fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode));
+        return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
     for (int k = 0; k < m && hb_ok(b); k++)
         p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
     if (c->opset >= 11 && in_has(c, 2))

@@ -107,7 +107,8 @@ hv hb_broadcast(struct hb *b, hv x, const int64_t *dims, int rank, const int64_t
 
 hv hb_broadcast_numpy(struct hb *b, hv x, const int64_t *dims, int rank) {
     const struct shape *s = x->shape;
-    if (s->rank == rank && memcmp(s->dims, dims, sizeof *dims * (size_t)rank) == 0) return x;
+    if (s->rank == rank && (rank == 0 || memcmp(s->dims, dims, sizeof *dims * (size_t)rank) == 0))
+        return x;
     int64_t kept[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int n = 0;
     if (s->rank > rank) {

@@ -41,6 +41,16 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     return hlo_eval_TOPK(ev, &as, in, out);
 }
 
+// Where a program must not come: ends the run with the text of backend_config.
+static status_t refuse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                       struct literal **out) {
+    (void)ev, (void)in, (void)out;
+    size_t n = 0;
+    const char *why = hlo_extra(i, "backend_config", &n);
+    return st_new(ST_INVALID_ARGUMENT, "%s%s%.*s", i->op_name ? i->op_name : "",
+                  i->op_name ? ": " : "", n > 2 ? (int)n - 2 : 0, why ? why + 1 : "");
+}
+
 static const struct {
     const char *name;
     target_fn fn;
@@ -49,7 +59,8 @@ static const struct {
                {"SPMDShardToFullShape", same_value},
                {"LayoutConstraint", same_value},
                {"annotate_device_placement", same_value},
-               {"TopK", top_k}};
+               {"TopK", top_k},
+               {"hlod.refuse", refuse}};
 
 static target_fn find(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
@@ -65,7 +76,7 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module; known "
                   "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK",
+                  "annotate_device_placement, TopK, hlod.refuse",
                   i->name, STR_ARG(name));
 }
 status_t hlo_eval_CUSTOM_CALL(struct hlo_eval *ev, const struct hlo_instr *i,
