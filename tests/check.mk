@@ -27,6 +27,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  device-values 'sh tests/conform/device_values.sh $(BUILD)' \
 	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
+	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  lint 'sh tests/meta/lint.sh' \
   layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases

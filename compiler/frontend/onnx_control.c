@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // If, Loop and Scan. A condition known at compile time takes its branch in place; others become a
-// conditional. A branch that makes no sense for the shapes at hand (models hold one for each kind of
-// input) ends the run with the reason when it is taken. Loops become one while:
+// conditional. A branch that makes no sense for the shapes at hand (models hold one for each kind
+// of input) ends the run with the reason when it is taken. Loops become one while:
 //   state = (i, go, carried..., captured..., buffers...)     buffers: [trip count, ...] per result
 //   condition = i < count and go          body = the graph; each buffer gets its row i
 // A loop whose carried values are sequences or change shape, or whose body needs the iteration's

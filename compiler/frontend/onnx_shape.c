@@ -361,12 +361,10 @@ ONNX(pad) {
     if (n != 2 * m) return fail(c, "%d pads for %d axes", n, m);
     if (str_is(mode, "edge") || str_is(mode, "reflect") || str_is(mode, "wrap")) {
         for (int k = 0; k < m && hb_ok(b); k++)
-            if (pads[k] || pads[m + k])
-                x = pad_repeated(c, x, axes[k], pads[k], pads[m + k], mode);
+            if (pads[k] || pads[m + k]) x = pad_repeated(c, x, axes[k], pads[k], pads[m + k], mode);
         return out_val(c, 0, x);
     }
-    if (!str_is(mode, "constant"))
-        return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
+    if (!str_is(mode, "constant")) return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
     for (int k = 0; k < m && hb_ok(b); k++)
         p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
     if (c->opset >= 11 && in_has(c, 2))
