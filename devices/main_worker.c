@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
     status_t st = worker_serve(&o);
+    if (!st) return 0;
     fprintf(stderr, "lvl=error ev=worker.end role=%s code=%s msg=\"%s\"\n", o.role,
             st_code_name(st_code(st)), st_message(st));
     st_drop(st);

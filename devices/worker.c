@@ -180,14 +180,15 @@ static void *run_thread(void *arg) {
         c->refused_before = sandbox_refused(&last);
         ProtobufCMessage *reply = dispatch(w, c);
         if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
-        if (c->device_lost) { // a new process has a new device; the loop thread sees the end
-            w->lost = true;
-            shutdown(w->opt->fd, SHUT_RDWR);
-        }
+        bool lost = c->device_lost;
         pthread_mutex_lock(&w->mutex);
         w->running = NULL;
         pthread_mutex_unlock(&w->mutex);
         call_free(c);
+        if (lost) { // a new process has a new device; the loop thread sees the end
+            w->lost = true;
+            shutdown(w->opt->fd, SHUT_RDWR);
+        }
     }
 }
 
@@ -337,6 +338,17 @@ static void enter_filter(struct worker *w) {
     st_drop(st);
 }
 
+// The daemon is gone. True when the run thread was idle and has ended.
+static bool end_run_thread(struct worker *w, pthread_t thread) {
+    pthread_mutex_lock(&w->mutex);
+    bool idle = !w->running && !w->first;
+    w->closing = true;
+    pthread_cond_signal(&w->more);
+    pthread_mutex_unlock(&w->mutex);
+    if (idle) pthread_join(thread, NULL);
+    return idle;
+}
+
 status_t worker_serve(const struct worker_options *o) {
     struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
     pthread_t thread;
@@ -349,7 +361,10 @@ status_t worker_serve(const struct worker_options *o) {
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     say_hello(&w);
     status_t st = read_frames(&w);
-    if (w.lost) return st_new(ST_UNAVAILABLE, "device '%s' is lost", o->name);
-    // The daemon is gone: what still runs has nobody to answer to.
-    _exit(st ? 1 : 0);
+    if (!end_run_thread(&w, thread)) _exit(st || w.lost); // what still runs has nobody to answer to
+    if (w.lost) {
+        st_drop(st);
+        return st_new(ST_UNAVAILABLE, "device '%s' is lost", o->name);
+    }
+    return st;
 }

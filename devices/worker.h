@@ -14,5 +14,6 @@ struct worker_options {
     int fd;
     bool filter; // enter the system call filter (devices/sandbox.h)
 };
-// Serves until the daemon closes the socket. Returns what ended it otherwise.
+// Serves until the daemon closes the socket, then returns ST_OK, or ends the process when a call is
+// still under way. Otherwise returns what ended it.
 status_t worker_serve(const struct worker_options *o) MUST_CHECK;

@@ -253,7 +253,6 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
                              const struct outputs *o, Hlod__Wire__RunReply *out) {
     size_t n = q->n_outputs ? q->n_outputs : (size_t)o->n;
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
-    out->n_outputs = n;
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
         if (leaf >= (uint32_t)o->n)
@@ -268,6 +267,7 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
         t->n_dims = (size_t)s->rank;
         t->dims = s->dims;
         t->data = b;
+        out->n_outputs = k + 1; // the message is whole at any time: it is sent also on failure
         b->size = (uint64_t)shape_bytes(s);
         if (!o->base) {
             b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker in a child process, spoken to as the daemon does, well and badly: every call of both
+// roles, memory of both sides, and frames that must be refused without costing the process.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/str.h"
+#include "devices/worker.h"
+#include "proto/frame.h"
+#include "proto/wire.pb-c.h"
+
+struct peer {
+    pid_t pid;
+    int sock;
+    struct frame_buf *buf;
+    struct frame last; // the latest reply
+    uint64_t calls;
+};
+
+static void ok_(status_t st, int line) {
+    if (!st) return;
+    fprintf(stderr, "line %d: %s\n", line, st_message(st));
+    st_drop(st);
+    fail();
+}
+#define ok(call) ok_((call), __LINE__)
+
+static struct peer *start(const char *role, const char *device) {
+    struct peer *p = calloc(1, sizeof *p);
+    int fds[2];
+    ok(frame_pair(fds));
+    fflush(NULL);
+    p->pid = fork();
+    if (p->pid == 0) {
+        close(fds[0]);
+        struct worker_options o = {
+            .role = role, .device = device, .name = "sim:3", .fd = fds[1], .filter = true};
+        status_t st = worker_serve(&o);
+        int rc = st ? 1 : 0;
+        st_drop(st);
+        free(p);
+        exit(rc); // leaks are looked for here
+    }
+    close(fds[1]);
+    p->sock = fds[0];
+    p->buf = frame_buf_new();
+    ok(frame_recv(p->sock, p->buf, 20000, &p->last));
+    assert_int_equal(p->last.type, HLOD__WIRE__TYPE__TYPE_HELLO);
+    return p;
+}
+
+// Waits for the process to end; its exit status.
+static int end_of(struct peer *p) {
+    int how;
+    frame_done(&p->last);
+    close(p->sock);
+    assert_int_equal(waitpid(p->pid, &how, 0), p->pid);
+    if (WIFSIGNALED(how)) fail_msg("the worker died of signal %d", WTERMSIG(how));
+    frame_buf_free(p->buf);
+    free(p);
+    return WEXITSTATUS(how);
+}
+
+static void send_call(struct peer *p, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                      int n) {
+    ok(frame_send_msg(p->sock, type, ++p->calls, m, fds, n, 5000));
+}
+static void wait_for(struct peer *p, uint32_t type) {
+    do {
+        frame_done(&p->last);
+        ok(frame_recv(p->sock, p->buf, 20000, &p->last));
+        assert_true(p->last.type != 0);
+    } while (p->last.type != type);
+    assert_int_equal(p->last.call, p->calls);
+}
+// The reply's body; `last` holds its descriptors.
+static struct span ask(struct peer *p, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                       int n) {
+    send_call(p, type, m, fds, n);
+    wait_for(p, type + 40);
+    return p->last.body;
+}
+
+static int memory(const void *bytes, size_t n, bool sealed) {
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)n) == 0);
+    if (bytes) assert_int_equal(pwrite(fd, bytes, n, 0), n);
+    if (sealed) assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+    return fd;
+}
+
+// ---- a program, through the compile role
+
+#define HEAD "HloModule m\nENTRY e {\n"
+static const char add_one[] =
+    HEAD "  x = f32[8192] parameter(0)\n  c = f32[] constant(1)\n  b = f32[8192] broadcast(c), "
+         "dimensions={}\n  ROOT r = f32[8192] add(x, b)\n}\n";
+enum { N = 8192, BYTES = N * 4 };
+
+static int artifact_of(const char *text, size_t *out_bytes) {
+    struct peer *p = start("compile", "");
+    Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, p->last.body.n, p->last.body.p);
+    assert_string_equal(h->role, "compile");
+    assert_true(strcmp(h->filter, "on") == 0 || strstr(h->filter, "off: ") == h->filter);
+    hlod__wire__hello__free_unpacked(h, NULL);
+
+    Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT;
+    Hlod__Wire__Ingest in = HLOD__WIRE__INGEST__INIT;
+    source.inline_bytes = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    source.size = strlen(text);
+    in.source = &source;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_INGEST, &in.base, NULL, 0);
+    Hlod__Wire__IngestReply *r = hlod__wire__ingest_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(r->status->code, 0);
+    assert_string_equal(r->format, "hlo-text");
+
+    Hlod__Wire__Compile c = HLOD__WIRE__COMPILE__INIT;
+    c.format = r->format;
+    c.program = r->program;
+    c.target_id = (char *)(uintptr_t)"sim:1";
+    s = ask(p, HLOD__WIRE__TYPE__TYPE_COMPILE, &c.base, p->last.fds, p->last.n_fds);
+    Hlod__Wire__CompileReply *q = hlod__wire__compile_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(q->status->code, 0);
+    *out_bytes = (size_t)q->artifact->size;
+    int fd;
+    if (q->artifact->fd) {
+        fd = frame_take_fd(&p->last, (int)q->artifact->fd - 1);
+    } else {
+        fd = memory(q->artifact->inline_bytes.data, *out_bytes, true);
+    }
+    hlod__wire__ingest_reply__free_unpacked(r, NULL);
+    hlod__wire__compile_reply__free_unpacked(q, NULL);
+    assert_int_equal(end_of(p), 0);
+    return fd;
+}
+
+static uint8_t key[32] = {1, 2, 3}, weights[32] = {9};
+static Hlod__Wire__Status *status_in(struct span s, Hlod__Wire__RunReply **out) {
+    if (*out) hlod__wire__run_reply__free_unpacked(*out, NULL);
+    *out = hlod__wire__run_reply__unpack(NULL, s.n, s.p);
+    assert_non_null(*out);
+    return (*out)->status;
+}
+
+static struct peer *device_with(const char *spec, const char *text) {
+    size_t n;
+    int fd = artifact_of(text, &n);
+    struct peer *p = start("device", spec);
+    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT;
+    Hlod__Wire__Load load = HLOD__WIRE__LOAD__INIT;
+    Hlod__Wire__Prepare prepare = HLOD__WIRE__PREPARE__INIT;
+    artifact.fd = 1;
+    artifact.size = n;
+    load.key = (ProtobufCBinaryData){32, key};
+    load.artifact = &artifact;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_LOAD, &load.base, &fd, 1);
+    Hlod__Wire__LoadReply *r = hlod__wire__load_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(r->status->code, 0);
+    hlod__wire__load_reply__free_unpacked(r, NULL);
+    prepare.key = load.key;
+    prepare.weights_digest = (ProtobufCBinaryData){32, weights};
+    s = ask(p, HLOD__WIRE__TYPE__TYPE_PREPARE, &prepare.base, NULL, 0);
+    Hlod__Wire__PrepareReply *q = hlod__wire__prepare_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(q->status->code, 0);
+    hlod__wire__prepare_reply__free_unpacked(q, NULL);
+    close(fd);
+    return p;
+}
+
+// A RUN with one input, by descriptor 1.
+struct run_request {
+    Hlod__Wire__Run run;
+    Hlod__Wire__WireTensor tensor, *list[1];
+    Hlod__Wire__Blob blob;
+    int64_t dims[1];
+};
+static struct run_request *run_of(struct run_request *q) {
+    hlod__wire__run__init(&q->run);
+    hlod__wire__wire_tensor__init(&q->tensor);
+    hlod__wire__blob__init(&q->blob);
+    q->run.key = (ProtobufCBinaryData){32, key};
+    q->run.weights_digest = (ProtobufCBinaryData){32, weights};
+    q->run.n_inputs = 1;
+    q->run.inputs = q->list;
+    q->list[0] = &q->tensor;
+    q->tensor.dtype = (char *)(uintptr_t)"f32";
+    q->tensor.n_dims = 1;
+    q->tensor.dims = q->dims;
+    q->dims[0] = N;
+    q->tensor.data = &q->blob;
+    q->blob.fd = 1;
+    q->blob.size = BYTES;
+    return q;
+}
+static int input(void) {
+    static float v[N];
+    for (int k = 0; k < N; k++)
+        v[k] = (float)k;
+    return memory(v, BYTES, true);
+}
+// The output of a good reply, wherever it lies.
+static void check_output(struct peer *p, const Hlod__Wire__RunReply *r, int ours) {
+    static float got[N];
+    assert_int_equal(r->status->code, 0);
+    assert_int_equal(r->n_outputs, 1);
+    const Hlod__Wire__Blob *b = r->outputs[0]->data;
+    assert_int_equal(b->fd, 1);
+    assert_int_equal(b->size, BYTES);
+    assert_int_equal(p->last.n_fds, ours >= 0 ? 0 : 1);
+    int fd = ours >= 0 ? ours : p->last.fds[0];
+    assert_int_equal(pread(fd, got, BYTES, (off_t)b->offset), BYTES);
+    for (int k = 0; k < N; k++)
+        assert_true(got[k] == (float)k + 1);
+    if (ours < 0) assert_true(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+}
+
+static void test_run(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    int fds[2] = {input(), memory(NULL, BYTES + 4096, true)};
+    for (int turn = 0; turn < 2; turn++) { // its own memory, then ours
+        run_of(&q)->run.output_fd = turn ? 2 : 0;
+        status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, fds, turn + 1), &r);
+        check_output(p, r, turn ? fds[1] : -1);
+    }
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(fds[0]);
+    close(fds[1]);
+    assert_int_equal(end_of(p), 0);
+}
+
+// Memory for results that cannot be used is not used; the run is fine.
+static void test_output_memory_is_checked(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    int in = input(), bad[] = {memory(NULL, 4096, true), memory(NULL, BYTES + 4096, false)};
+    for (int k = 0; k < 3; k++) {
+        int fds[2] = {in, bad[k < 2 ? k : 0]};
+        run_of(&q)->run.output_fd = k < 2 ? 2 : 77;
+        status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, fds, 2), &r);
+        check_output(p, r, -1);
+    }
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(in);
+    close(bad[0]);
+    close(bad[1]);
+    assert_int_equal(end_of(p), 0);
+}
+
+static void test_bad_blobs_are_refused(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    Hlod__Wire__RunReply *r = NULL;
+    struct run_request q;
+    int in = input(), loose = memory(NULL, BYTES, false), brief = memory(NULL, BYTES - 1, true);
+    int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const struct {
+        uint32_t fd;
+        uint64_t offset, size;
+        int give;
+        const char *says;
+    } cases[] = {{2, 0, BYTES, in, "descriptor 2 of 1"},
+                 {UINT32_MAX, 0, BYTES, in, "of 1"},
+                 {1, 1, BYTES, in, "a blob"},
+                 {1, UINT64_MAX - 3, 8, in, "a blob"},
+                 {1, 0, UINT64_MAX, in, "a blob"},
+                 {1, 0, BYTES, loose, "not sealed"},
+                 {1, 0, BYTES, brief, "a blob"},
+                 {1, 0, BYTES, file, "mapping"},
+                 {1, 0, BYTES - 4, in, "expected f32[8192]"},
+                 {1, 0, 0, in, "expected f32[8192]"},
+                 {0, 0, 0, in, "expected f32[8192]"}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        run_of(&q)->blob.fd = cases[k].fd;
+        q.blob.offset = cases[k].offset;
+        q.blob.size = cases[k].size;
+        Hlod__Wire__Status *s =
+            status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &cases[k].give, 1), &r);
+        if (s->code == 0 || !strstr(s->message, cases[k].says))
+            fail_msg("case %zu: code %d '%s'", k, s->code, s->message);
+    }
+    run_of(&q)->run.n_inputs = 0;
+    assert_int_equal(status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, NULL, 0), &r)->code,
+                     ST_INVALID_ARGUMENT);
+    uint8_t other[32] = {7};
+    run_of(&q)->run.key.data = other;
+    Hlod__Wire__Status *s = status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r);
+    assert_int_equal(s->code, ST_NOT_FOUND);
+    assert_int_equal(s->reason, HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+    run_of(&q)->run.key.len = 31;
+    assert_int_not_equal(
+        status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r)->code, 0);
+    uint32_t outputs[] = {0, 1};
+    run_of(&q)->run.outputs = outputs;
+    q.run.n_outputs = 2;
+    assert_int_equal(status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r)->code,
+                     ST_INVALID_ARGUMENT);
+    run_of(&q); // after all that, a good one
+    status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r);
+    check_output(p, r, -1);
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(in);
+    close(loose);
+    close(brief);
+    close(file);
+    assert_int_equal(end_of(p), 0);
+}
+
+// More tensors in one descriptor than a frame has descriptors.
+static void test_many_inputs_in_one_memory(void **state) {
+    (void)state;
+    enum { COUNT = 40 };
+    struct strbuf b = {0};
+    strbuf_puts(&b, HEAD);
+    for (int k = 0; k < COUNT; k++)
+        strbuf_printf(&b, "  x%d = f32[16] parameter(%d)\n", k, k);
+    strbuf_puts(&b, "  s0 = f32[16] add(x0, x1)\n");
+    for (int k = 2; k < COUNT; k++)
+        strbuf_printf(&b, "  %ss%d = f32[16] add(s%d, x%d)\n", k == COUNT - 1 ? "ROOT " : "", k - 1,
+                      k - 2, k);
+    strbuf_puts(&b, "}\n");
+    struct peer *p = device_with("sim", strbuf_cstr(&b));
+    Hlod__Wire__WireTensor t[COUNT], *list[COUNT];
+    Hlod__Wire__Blob blobs[COUNT];
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    float v[COUNT * 16];
+    int64_t dim = 16;
+    for (int k = 0; k < COUNT; k++) {
+        hlod__wire__wire_tensor__init(&t[k]);
+        hlod__wire__blob__init(&blobs[k]);
+        t[k].dtype = (char *)(uintptr_t)"f32";
+        t[k].n_dims = 1;
+        t[k].dims = &dim;
+        t[k].data = &blobs[k];
+        blobs[k].fd = 1;
+        blobs[k].offset = (uint64_t)k * 64;
+        blobs[k].size = 64;
+        list[k] = &t[k];
+        for (int i = 0; i < 16; i++)
+            v[k * 16 + i] = (float)(k + i);
+    }
+    int fd = memory(v, sizeof v, true);
+    run_of(&q)->run.inputs = list;
+    q.run.n_inputs = COUNT;
+    Hlod__Wire__Status *s = status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &fd, 1), &r);
+    if (s->code) fail_msg("%s", s->message);
+    const ProtobufCBinaryData *out = &r->outputs[0]->data->inline_bytes; // few bytes: inline
+    assert_int_equal(out->len, 64);
+    assert_int_equal(p->last.n_fds, 0);
+    for (int i = 0; i < 16; i++) {
+        float got;
+        memcpy(&got, out->data + 4 * i, 4);
+        assert_true(got == (float)(COUNT * (COUNT - 1) / 2 + COUNT * i));
+    }
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    strbuf_done(&b);
+    close(fd);
+    assert_int_equal(end_of(p), 0);
+}
+
+static void test_weights_outside_their_blob(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    int fd = memory("0123456789abcdef", 16, true);
+    const int64_t cases[][2] = {{0, 17}, {16, 1}, {-1, 4}, {4, -1}, {INT64_MAX, 16}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT;
+        Hlod__Wire__Weight w = HLOD__WIRE__WEIGHT__INIT, *list[] = {&w};
+        Hlod__Wire__Prepare m = HLOD__WIRE__PREPARE__INIT;
+        source.fd = 1;
+        source.size = 16;
+        w.name = (char *)(uintptr_t)"the weight";
+        w.offset = cases[k][0];
+        w.size = cases[k][1];
+        m.key = (ProtobufCBinaryData){32, key};
+        m.weights_digest = (ProtobufCBinaryData){32, weights};
+        m.source = &source;
+        m.n_weights = 1;
+        m.weights = list;
+        struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_PREPARE, &m.base, &fd, 1);
+        Hlod__Wire__PrepareReply *r = hlod__wire__prepare_reply__unpack(NULL, s.n, s.p);
+        assert_int_equal(r->status->code, ST_DATA_LOSS);
+        assert_non_null(strstr(r->status->message, "the weight"));
+        hlod__wire__prepare_reply__free_unpacked(r, NULL);
+    }
+    close(fd);
+    assert_int_equal(end_of(p), 0);
+}
+
+static void test_unload_and_stats(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    Hlod__Wire__Stats stats = HLOD__WIRE__STATS__INIT;
+    Hlod__Wire__Unload unload = HLOD__WIRE__UNLOAD__INIT;
+    unload.key = (ProtobufCBinaryData){32, key};
+    for (int turn = 0; turn < 2; turn++) {
+        struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_STATS, &stats.base, NULL, 0);
+        Hlod__Wire__StatsReply *r = hlod__wire__stats_reply__unpack(NULL, s.n, s.p);
+        assert_int_equal(r->resident_executables, turn ? 0 : 1);
+        assert_true(r->rss_bytes > 1 << 20);
+        assert_int_equal(r->refused, 0);
+        hlod__wire__stats_reply__free_unpacked(r, NULL);
+        s = ask(p, HLOD__WIRE__TYPE__TYPE_UNLOAD, &unload.base, NULL, 0);
+        Hlod__Wire__UnloadReply *u = hlod__wire__unload_reply__unpack(NULL, s.n, s.p);
+        assert_int_equal(u->status->code, turn ? ST_NOT_FOUND : 0);
+        hlod__wire__unload_reply__free_unpacked(u, NULL);
+    }
+    assert_int_equal(end_of(p), 0);
+}
+
+static void test_cancel(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim:latency_us=60000000", add_one);
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT;
+    int in = input();
+    run_of(&q);
+    send_call(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1);
+    wait_for(p, HLOD__WIRE__TYPE__TYPE_RUNNING);
+    ok(frame_send_msg(p->sock, HLOD__WIRE__TYPE__TYPE_CANCEL, p->calls, &empty.base, NULL, 0, 0));
+    wait_for(p, HLOD__WIRE__TYPE__TYPE_RUN_REPLY);
+    assert_int_equal(status_in(p->last.body, &r)->code, ST_CANCELLED);
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(in);
+    assert_int_equal(end_of(p), 0);
+}
+
+// The daemon goes away while something runs: the worker does not wait for it.
+static void test_daemon_leaves(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim:latency_us=60000000", add_one);
+    struct run_request q;
+    int in = input();
+    run_of(&q);
+    send_call(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1);
+    wait_for(p, HLOD__WIRE__TYPE__TYPE_RUNNING);
+    close(in);
+    assert_int_equal(end_of(p), 0);
+}
+
+static void test_lost_device(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim:lose=run@1", add_one);
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    int in = input();
+    run_of(&q);
+    Hlod__Wire__Status *s = status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r);
+    assert_int_equal(s->code, ST_UNAVAILABLE);
+    assert_int_equal(s->reason, HLOD__V1__REASON__REASON_WORKER_LOST);
+    frame_done(&p->last);
+    ok(frame_recv(p->sock, p->buf, 20000, &p->last));
+    assert_int_equal(p->last.type, 0); // it closed by itself
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(in);
+    assert_int_equal(end_of(p), 1);
+}
+
+// A daemon that speaks nonsense is not answered: the process ends, and says so by its status.
+static void test_nonsense(void **state) {
+    (void)state;
+    Hlod__Wire__Ingest ingest = HLOD__WIRE__INGEST__INIT;
+    for (int k = 0; k < 3; k++) {
+        struct peer *p = start("device", "sim");
+        if (k == 0) // a call of the other role
+            send_call(p, HLOD__WIRE__TYPE__TYPE_INGEST, &ingest.base, NULL, 0);
+        else if (k == 1) // no call at all
+            send_call(p, 999, &ingest.base, NULL, 0);
+        else // a body that does not parse
+            ok(frame_send(p->sock, HLOD__WIRE__TYPE__TYPE_RUN, 1,
+                          (struct span){(const uint8_t *)"\xff\xff\xff", 3}, NULL, 0, 1000));
+        frame_done(&p->last);
+        ok(frame_recv(p->sock, p->buf, 20000, &p->last));
+        assert_int_equal(p->last.type, 0);
+        assert_int_equal(end_of(p), 1);
+    }
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(test_run),
+                                              cmocka_unit_test(test_output_memory_is_checked),
+                                              cmocka_unit_test(test_bad_blobs_are_refused),
+                                              cmocka_unit_test(test_many_inputs_in_one_memory),
+                                              cmocka_unit_test(test_weights_outside_their_blob),
+                                              cmocka_unit_test(test_unload_and_stats),
+                                              cmocka_unit_test(test_cancel),
+                                              cmocka_unit_test(test_daemon_leaves),
+                                              cmocka_unit_test(test_lost_device),
+                                              cmocka_unit_test(test_nonsense)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
