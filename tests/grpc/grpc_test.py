@@ -209,7 +209,7 @@ def reflection(d):
 def grpcurl(d):
     tool = shutil.which("grpcurl") or os.path.expanduser("~/go/bin/grpcurl")
     if not os.path.exists(tool):
-        print("# grpcurl is not installed: skipped")
+        print("SKIP grpcurl is not installed")
         return
     def sh(*args):
         p = subprocess.run([tool, "-plaintext", *args], capture_output=True, text=True, timeout=30)
