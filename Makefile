@@ -87,9 +87,9 @@ $(BUILD)/libhlod.so: $(BUILD)/libhlod.o
 	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0 $(if $(SAN),,-Wl,-z,defs) -o $@ $< $(LIBHLOD_LIBS)
 
 # What gRPC reflection tells: protoc's description of the services, as a C array of libserver.
-API_PROTOS := proto/hlod.proto $(filter-out proto/formats/descriptor.proto,$(wildcard proto/formats/health.proto proto/formats/reflection_*.proto))
+API_PROTOS := proto/hlod.proto $(filter-out proto/formats/descriptor.proto,$(wildcard proto/formats/inference.proto proto/formats/health.proto proto/formats/reflection_*.proto))
 API_DESC   := $(BUILD)/gen/server/api_descriptors
-$(API_DESC).c: $(API_PROTOS)
+$(API_DESC).c: $(API_PROTOS) Makefile
 	$(call say,protoc api descriptors)
 	$(Q)mkdir -p $(@D) && protoc -I. --include_imports --descriptor_set_out=$(@:.c=.bin) $(API_PROTOS)
 	$(Q)(echo 'extern const unsigned char api_descriptors[]; extern const unsigned api_descriptors_bytes;'; \

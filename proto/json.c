@@ -46,6 +46,20 @@ const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d, 
     return NULL;
 }
 
+enum { OIP = 1 }; // dialect
+static bool is_map(const ProtobufCFieldDescriptor *f) {
+    const ProtobufCMessageDescriptor *d = f->descriptor;
+    size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE ? strlen(d->short_name) : 0;
+    return f->label == PROTOBUF_C_LABEL_REPEATED && n > 5 && d->n_fields == 2 &&
+           !strcmp(d->short_name + n - 5, "Entry") && !strcmp(d->fields[0].name, "key") &&
+           !strcmp(d->fields[1].name, "value") && d->fields[0].type == PROTOBUF_C_TYPE_STRING;
+}
+static bool is_choice(const ProtobufCMessageDescriptor *d) {
+    size_t n = strlen(d->short_name);
+    return n > 9 && !strcmp(d->short_name + n - 9, "Parameter") && d->n_fields > 1 &&
+           (d->fields[0].flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+}
+
 static size_t value_size(ProtobufCType t) {
     switch (t) {
     case PROTOBUF_C_TYPE_INT64:
@@ -101,7 +115,10 @@ static void print_double(struct strbuf *b, double v, int digits) {
         strbuf_printf(b, "%.*g", digits, v);
 }
 
-static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, const void *v) {
+static void print_message(struct strbuf *b, const ProtobufCMessage *m, int dialect);
+
+static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, const void *v,
+                        int dialect) {
     switch (f->type) {
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
@@ -116,14 +133,15 @@ static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, con
     case PROTOBUF_C_TYPE_SINT64:
     case PROTOBUF_C_TYPE_SFIXED64: {
         int64_t x = *(const int64_t *)v;
-        const char *quote = x > -(1ll << 53) && x < 1ll << 53 ? "" : "\"";
+        bool plain = dialect == OIP || (x > -(1ll << 53) && x < 1ll << 53);
+        const char *quote = plain ? "" : "\"";
         strbuf_printf(b, "%s%" PRId64 "%s", quote, x, quote);
         break;
     }
     case PROTOBUF_C_TYPE_UINT64:
     case PROTOBUF_C_TYPE_FIXED64: {
         uint64_t x = *(const uint64_t *)v;
-        const char *quote = x < 1ull << 53 ? "" : "\"";
+        const char *quote = dialect == OIP || x < 1ull << 53 ? "" : "\"";
         strbuf_printf(b, "%s%" PRIu64 "%s", quote, x, quote);
         break;
     }
@@ -154,7 +172,7 @@ static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, con
         break;
     }
     case PROTOBUF_C_TYPE_MESSAGE:
-        json_print(b, *(ProtobufCMessage *const *)v);
+        print_message(b, *(ProtobufCMessage *const *)v, dialect);
         break;
     }
 }
@@ -171,36 +189,85 @@ static bool present(const ProtobufCFieldDescriptor *f, const uint8_t *m) {
     return memcmp(v, zero, value_size(f->type)) != 0;
 }
 
-void json_print(struct strbuf *b, const ProtobufCMessage *m) {
+static void print_map(struct strbuf *b, const ProtobufCFieldDescriptor *f,
+                      ProtobufCMessage *const *entries, size_t n, int dialect) {
+    const ProtobufCMessageDescriptor *d = f->descriptor;
+    const ProtobufCFieldDescriptor *key = &d->fields[0], *value = &d->fields[1];
+    strbuf_putc(b, '{');
+    for (size_t k = 0; k < n; k++) {
+        const uint8_t *e = (const uint8_t *)entries[k];
+        if (k) strbuf_putc(b, ',');
+        strbuf_json_str(b, str_of(*(char *const *)(e + key->offset)));
+        strbuf_putc(b, ':');
+        print_value(b, value, e + value->offset, dialect);
+    }
+    strbuf_putc(b, '}');
+}
+
+static void print_choice(struct strbuf *b, const ProtobufCMessage *m, int dialect) {
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        if (!present(f, (const uint8_t *)m)) continue;
+        print_value(b, f, (const uint8_t *)m + f->offset, dialect);
+        return;
+    }
+    strbuf_puts(b, "null");
+}
+
+static bool printed(const ProtobufCFieldDescriptor *f, const uint8_t *base, size_t n, int dialect) {
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) return n > 0 || (dialect == OIP && !is_map(f));
+    if (present(f, base)) return true;
+    return dialect == OIP && f->type != PROTOBUF_C_TYPE_MESSAGE &&
+           !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+}
+
+static void print_message(struct strbuf *b, const ProtobufCMessage *m, int dialect) {
     const uint8_t *base = (const uint8_t *)m;
     const char *sep = "";
+    if (is_choice(m->descriptor)) {
+        print_choice(b, m, dialect);
+        return;
+    }
     strbuf_putc(b, '{');
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
         size_t n = repeated ? *(const size_t *)(base + f->quantifier_offset) : 1;
-        if (repeated ? n == 0 : !present(f, base)) continue;
-        strbuf_puts(b, sep);
+        if (!printed(f, base, n, dialect)) continue;
+        strbuf_printf(b, "%s\"", sep);
         sep = ",";
-        strbuf_putc(b, '"');
-        json_field_name(f, b);
-        strbuf_puts(b, repeated ? "\":[" : "\":");
+        if (dialect == OIP)
+            strbuf_puts(b, f->name);
+        else
+            json_field_name(f, b);
+        strbuf_puts(b, "\":");
         const uint8_t *v =
             repeated ? *(const uint8_t *const *)(base + f->offset) : base + f->offset;
+        if (is_map(f)) {
+            print_map(b, f, (ProtobufCMessage *const *)(const void *)v, n, dialect);
+            continue;
+        }
+        if (repeated) strbuf_putc(b, '[');
         for (size_t k = 0; k < n; k++) {
             if (k) strbuf_putc(b, ',');
-            print_value(b, f, v + k * value_size(f->type));
+            print_value(b, f, v + k * value_size(f->type), dialect);
         }
         if (repeated) strbuf_putc(b, ']');
     }
     strbuf_putc(b, '}');
+}
+void json_print(struct strbuf *b, const ProtobufCMessage *m) {
+    print_message(b, m, 0);
+}
+void json_print_oip(struct strbuf *b, const ProtobufCMessage *m) {
+    print_message(b, m, OIP);
 }
 
 // ---- parse
 
 struct parser {
     struct arena *a;
-    int depth;
+    int depth, dialect;
     char path[160]; // of the value being read, for messages
 };
 static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
@@ -315,6 +382,44 @@ static status_t parse_value(struct parser *p, const ProtobufCFieldDescriptor *f,
     return bad(p->path, "unknown field type");
 }
 
+static status_t parse_map(struct parser *p, const ProtobufCFieldDescriptor *f, json_t *j,
+                          uint8_t *m) {
+    if (!json_is_object(j)) return bad(p->path, "expected an object");
+    const ProtobufCMessageDescriptor *d = f->descriptor;
+    const ProtobufCFieldDescriptor *kf = &d->fields[0], *vf = &d->fields[1];
+    size_t n = 0, at = strlen(p->path);
+    ProtobufCMessage **v = arena_array(p->a, ProtobufCMessage *, json_object_size(j) + 1);
+    const char *key;
+    json_t *val;
+    json_object_foreach(j, key, val) {
+        snprintf(p->path + at, sizeof p->path - at, ".%.64s", key);
+        ProtobufCMessage *e = arena_zalloc(p->a, d->sizeof_message);
+        protobuf_c_message_init(d, e);
+        *(char **)((uint8_t *)e + kf->offset) = arena_strdup(p->a, key);
+        RETURN_IF_ERR(parse_value(p, vf, val, (uint8_t *)e + vf->offset));
+        v[n++] = e;
+        p->path[at] = 0;
+    }
+    *(size_t *)(m + f->quantifier_offset) = n;
+    *(void **)(m + f->offset) = v;
+    return ST_OK;
+}
+
+// The field of the choice that fits the scalar; values of other types leave it empty.
+static status_t parse_choice(struct parser *p, json_t *j, ProtobufCMessage *m) {
+    ProtobufCType want = json_is_boolean(j)   ? PROTOBUF_C_TYPE_BOOL
+                         : json_is_integer(j) ? PROTOBUF_C_TYPE_INT64
+                         : json_is_real(j)    ? PROTOBUF_C_TYPE_DOUBLE
+                                              : PROTOBUF_C_TYPE_STRING;
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        if (f->type != want || (want == PROTOBUF_C_TYPE_STRING && !json_is_string(j))) continue;
+        *(uint32_t *)((uint8_t *)m + f->quantifier_offset) = f->id;
+        return parse_value(p, f, j, (uint8_t *)m + f->offset);
+    }
+    return ST_OK;
+}
+
 static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f, json_t *j,
                             uint8_t *m) {
     if (json_is_null(j)) return ST_OK; // proto3 JSON: null is the default value
@@ -322,6 +427,7 @@ static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f,
         if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) *(uint32_t *)(m + f->quantifier_offset) = f->id;
         return parse_value(p, f, j, m + f->offset);
     }
+    if (is_map(f)) return parse_map(p, f, j, m);
     if (!json_is_array(j)) return bad(p->path, "expected an array");
     size_t n = json_array_size(j), size = value_size(f->type), at = strlen(p->path);
     uint8_t *v = arena_zalloc(p->a, n * size + 1);
@@ -337,18 +443,22 @@ static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f,
 
 static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
                               ProtobufCMessage **out) {
-    if (!json_is_object(j)) return bad(p->path, "expected an object");
-    if (++p->depth > JSON_MAX_DEPTH) return bad(p->path, "nested too deeply");
     ProtobufCMessage *m = arena_zalloc(p->a, d->sizeof_message);
     protobuf_c_message_init(d, m);
+    if (is_choice(d)) {
+        *out = m;
+        return parse_choice(p, j, m);
+    }
+    if (!json_is_object(j)) return bad(p->path, "expected an object");
+    if (++p->depth > JSON_MAX_DEPTH) return bad(p->path, "nested too deeply");
     size_t at = strlen(p->path);
     const char *key;
     json_t *val;
     json_object_foreach(j, key, val) {
         snprintf(p->path + at, sizeof p->path - at, "%s%.64s", at ? "." : "", key);
         const ProtobufCFieldDescriptor *f = json_field(d, str_of(key));
-        if (!f) return bad(p->path, "no such field");
-        RETURN_IF_ERR(parse_field(p, f, val, (uint8_t *)m));
+        if (!f && p->dialect != OIP) return bad(p->path, "no such field");
+        if (f) RETURN_IF_ERR(parse_field(p, f, val, (uint8_t *)m));
         p->path[at] = 0;
     }
     p->depth--;
@@ -356,8 +466,8 @@ static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor
     return ST_OK;
 }
 
-status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
-                    ProtobufCMessage **out) {
+static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                           int dialect, ProtobufCMessage **out) {
     json_error_t e;
     if (text.n == 0) text = STR("{}");
     json_t *j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
@@ -366,10 +476,18 @@ status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct
                                 "request body is not JSON: line %d, column %d: %s", e.line,
                                 e.column, e.text),
                          HLOD__V1__REASON__REASON_BAD_JSON);
-    struct parser p = {.a = a};
+    struct parser p = {.a = a, .dialect = dialect};
     status_t st = parse_message(&p, d, j, out);
     json_decref(j);
     return st;
+}
+status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                    ProtobufCMessage **out) {
+    return parse_text(a, d, text, 0, out);
+}
+status_t json_parse_oip(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                        ProtobufCMessage **out) {
+    return parse_text(a, d, text, OIP, out);
 }
 
 status_t json_set_text(struct arena *a, ProtobufCMessage *m, struct str name, struct str value) {

@@ -11,8 +11,15 @@
 #include "base/status.h"
 #include "base/str.h"
 
+// Maps (a repeated message XEntry of key and value) are objects; a message whose fields are one
+// oneof called parameter_choice is the bare scalar.
 enum { JSON_MAX_DEPTH = 64 };
 void json_print(struct strbuf *b, const ProtobufCMessage *m);
+// The dialect of the Open Inference Protocol: names as in the .proto, all integers as numbers,
+// fields at their default printed too; unknown fields are passed over.
+void json_print_oip(struct strbuf *b, const ProtobufCMessage *m);
+status_t json_parse_oip(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
+                        ProtobufCMessage **out) MUST_CHECK;
 // INVALID_ARGUMENT with REASON_BAD_JSON: bad syntax (with line and column), an unknown field, a
 // wrong type; names the path ("inputs[2].shape").
 status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,

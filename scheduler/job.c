@@ -61,7 +61,7 @@ void job_finish(struct job *j, status_t st) {
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
-    static const char *const kinds[] = {"compile", "run", "inspect"};
+    static const char *const kinds[] = {"compile", "run", "inspect", "ingest"};
     char key[65] = "-";
     if (!digest_is_zero(j->key)) digest_hex(j->key, key);
     struct strbuf times = {0};
@@ -177,6 +177,10 @@ void job_advance(struct job *j) {
     }
     j->r.model = j->model->rec;
     j->r.source = j->model->source;
+    if (j->spec.kind == JOB_INGEST) {
+        job_finish(j, ST_OK);
+        return;
+    }
     if (!j->bound) {
         bool wait = false;
         status_t st = job_bind(j, &wait);
@@ -213,6 +217,8 @@ void job_advance(struct job *j) {
         return;
     case JOB_INSPECT:
         job_inspect(j);
+        return;
+    case JOB_INGEST: // ended above
         return;
     }
 }

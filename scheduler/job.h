@@ -13,6 +13,7 @@
 #include "scheduler/pool.h"
 
 struct journal;
+struct models;
 struct memfd;
 struct loop;
 struct sched;
@@ -36,12 +37,13 @@ bool sched_can_serve(struct sched *s);   // a worker of each role is up
 struct pool *sched_pool(struct sched *s);
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
+struct models *sched_models(struct sched *s);
 struct loop *sched_loop(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
                                                                   // let go of it too
 
-enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT };
+enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST };
 struct job_input {
     const char *name; // "" = by position
     const struct dtype_row *dtype;

@@ -12,6 +12,7 @@
 #include "base/store.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/models.h"
 
 enum { MAX_RECORDS = 2048, MAX_WORKERS = 64 };
 
@@ -350,8 +351,10 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->ops);
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
-    status_t st = pool_new(l, &s->cfg.pool, &s->pool);
+    status_t st = models_new(s, &s->names);
+    if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {
+        models_free(s->names);
         free(s);
         return st;
     }
@@ -382,6 +385,7 @@ void sched_free(struct sched *s) {
     smap_done(&s->exes);
     smap_done(&s->ops);
     pool_free(s->pool);
+    models_free(s->names);
     free(s);
 }
 
@@ -403,6 +407,9 @@ struct store *sched_store(struct sched *s) {
 }
 struct journal *sched_journal(struct sched *s) {
     return s->journal;
+}
+struct models *sched_models(struct sched *s) {
+    return s->names;
 }
 struct loop *sched_loop(struct sched *s) {
     return s->loop;

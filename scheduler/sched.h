@@ -152,6 +152,7 @@ struct sched {
     struct loop *loop;
     struct store *store;
     struct journal *journal;
+    struct models *names;
     struct pool *pool;
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name

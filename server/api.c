@@ -4,12 +4,27 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "proto/formats/inference.pb-c.h"
 
 enum { UNARY = 0, SERVER = 1 };
-struct api_row api_rows[API_ROWS] = {
+struct api_row api_rows[ALL_ROWS] = {
 #define RPC(method, handler, stream, verb, alias, body)                                            \
-    {#method, handler, stream, VERB_##verb, alias, BODY_##body, NULL, NULL},
+    {"hlod.v1.Hlod", #method, DIALECT_V1,  handler, stream,                                        \
+     VERB_##verb,    alias,   BODY_##body, NULL,    NULL},
 #include "server/api.def"
+#undef RPC
+#define RPC(method, handler, stream, verb, alias, body)                                            \
+    {"inference.GRPCInferenceService",                                                             \
+     #method,                                                                                      \
+     DIALECT_OIP,                                                                                  \
+     handler,                                                                                      \
+     stream,                                                                                       \
+     VERB_##verb,                                                                                  \
+     alias,                                                                                        \
+     BODY_##body,                                                                                  \
+     NULL,                                                                                         \
+     NULL},
+#include "server/oip.def"
 #undef RPC
 };
 
@@ -21,19 +36,22 @@ const char *api_verb_name(enum api_verb v) {
     return names[v];
 }
 
-status_t api_init(void) {
-    const ProtobufCServiceDescriptor *d = &hlod__v1__hlod__descriptor;
-    if (d->n_methods != API_ROWS)
-        return st_new(ST_INTERNAL, "api.def has %d rows, the service %u methods", API_ROWS,
+static status_t join(const ProtobufCServiceDescriptor *d, struct api_row *rows, unsigned n) {
+    if (d->n_methods != n)
+        return st_new(ST_INTERNAL, "the table has %u rows, %s %u methods", n, d->name,
                       d->n_methods);
-    for (unsigned i = 0; i < d->n_methods; i++) {
-        if (strcmp(d->methods[i].name, api_rows[i].method))
-            return st_new(ST_INTERNAL, "api.def row %u is %s, the service's method %s", i,
-                          api_rows[i].method, d->methods[i].name);
-        api_rows[i].input = d->methods[i].input;
-        api_rows[i].output = d->methods[i].output;
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(d->methods[i].name, rows[i].method) || strcmp(d->name, rows[i].service))
+            return st_new(ST_INTERNAL, "row %u is %s.%s, the service's method %s.%s", i,
+                          rows[i].service, rows[i].method, d->name, d->methods[i].name);
+        rows[i].input = d->methods[i].input;
+        rows[i].output = d->methods[i].output;
     }
     return ST_OK;
+}
+status_t api_init(void) {
+    RETURN_IF_ERR(join(&hlod__v1__hlod__descriptor, api_rows, API_ROWS));
+    return join(&inference__grpcinference_service__descriptor, api_rows + API_ROWS, OIP_ROWS);
 }
 
 status_t api_digest(const char *text, const char *what, struct digest *out) {
@@ -45,9 +63,13 @@ status_t api_digest(const char *text, const char *what, struct digest *out) {
     return ST_OK;
 }
 
+bool api_is_probe(const struct api_row *r) {
+    return r->handler == api_health || r->handler == api_version || r->handler == oip_live ||
+           r->handler == oip_ready;
+}
+
 void api_dispatch(struct call *c) {
-    bool probe = c->row->handler == api_health || c->row->handler == api_version;
-    if (c->api->draining && !probe)
+    if (c->api->draining && !api_is_probe(c->row))
         call_finish(c, NULL,
                     st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
                               HLOD__V1__REASON__REASON_SHUTTING_DOWN));

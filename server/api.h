@@ -6,14 +6,16 @@
 #include "base/str.h"
 #include "server/call.h"
 
-enum api_body { BODY_MODEL, BODY_TENSORS, BODY_NONE };
+enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
+enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE };
 enum api_verb { VERB_GET, VERB_POST, VERB_DELETE };
 struct api_row {
-    const char *method;
+    const char *service, *method;
+    enum api_dialect dialect;
     void (*handler)(struct call *c);
     bool stream;
     enum api_verb verb;
-    const char *alias;
+    const char *alias; // several, with a space between; "" = none
     enum api_body body;
     const ProtobufCMessageDescriptor *input, *output; // from the service
 };
@@ -21,10 +23,12 @@ struct api {
     struct sched *sched;
     struct budget *budget; // for request bodies, of all transports
     int64_t start_ns;
-    bool draining; // readiness is off, new work refused
+    bool draining;         // readiness is off, new work refused
+    bool allow_model_load; // over the Open Inference Protocol, with the model's bytes
 };
-enum { API_ROWS = 13 };
-extern struct api_row api_rows[API_ROWS];
+// hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
+enum { API_ROWS = 16, OIP_ROWS = 12, ALL_ROWS = API_ROWS + OIP_ROWS };
+extern struct api_row api_rows[ALL_ROWS];
 // Joins table and descriptor; INTERNAL when they do not agree.
 status_t api_init(void) MUST_CHECK;
 void api_dispatch(struct call *c); // row and request are set; answers through the sink
@@ -43,8 +47,26 @@ void api_remove(struct call *c);
 void api_explain(struct call *c);
 void api_cache(struct call *c);
 void api_devices(struct call *c);
+void api_set_model(struct call *c);
+void api_list_models(struct call *c);
+void api_remove_model(struct call *c);
 void api_health(struct call *c);
 void api_version(struct call *c);
+
+// The Open Inference Protocol.
+void oip_live(struct call *c);
+void oip_ready(struct call *c);
+void oip_model_ready(struct call *c);
+void oip_server(struct call *c);
+void oip_model(struct call *c);
+void oip_infer(struct call *c);
+void oip_config(struct call *c);
+void oip_statistics(struct call *c);
+void oip_index(struct call *c);
+void oip_load(struct call *c);
+void oip_unload(struct call *c);
+// May be called while the server drains, and answers at once.
+bool api_is_probe(const struct api_row *r);
 
 // For handlers.
 status_t api_digest(const char *text, const char *what,

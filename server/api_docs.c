@@ -230,6 +230,14 @@ void api_markdown(struct strbuf *b, struct str proto) {
         "trailers say `hlod-reason`\n"
         "and `hlod-retry-after-ms`. Also `grpc.health.v1.Health` and server reflection (v1, "
         "v1alpha). Messages up to `--max-message-bytes`; larger models go over HTTP.\n\n"
+        "## Open Inference Protocol\n\n`/v2` on the HTTP port and `inference.GRPCInferenceService` "
+        "on the gRPC port (server/oip.def): health, metadata, config, infer with numbers or binary "
+        "tensors, ModelStreamInfer, statistics,\n"
+        "repository index, load and unload. A model is a name given with SetModel or a load, or "
+        "the "
+        "digest of an uploaded model; loads that bring files need `--allow-model-load`. Not there: "
+        "shared memory, BYTES\n"
+        "tensors, classification, sequences, tracing.\n\n"
         "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
     for (int i = 0; i < API_ROWS; i++) {
         const struct api_row *r = &api_rows[i];

@@ -10,3 +10,5 @@ typedef status_t (*api_reply_fn)(struct call *c, const struct job_result *r,
                                  Hlod__V1__Event *result, const ProtobufCMessage **out_reply);
 void api_start_job(struct call *c, struct job_spec *spec,
                    api_reply_fn reply); // sets on_event, on_done, ctx of the spec
+// A finished run's outputs as the call's (mapped, borrowed from the job until the call ends).
+status_t api_take_outputs(struct call *c, const struct job_result *r) MUST_CHECK;

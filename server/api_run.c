@@ -45,9 +45,7 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
     return ST_OK;
 }
 
-static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                    const ProtobufCMessage **out) {
-    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+status_t api_take_outputs(struct call *c, const struct job_result *r) {
     c->n_outputs = r->run->n_outputs;
     c->outputs = arena_zarray(&c->arena, struct call_output, r->run->n_outputs + 1);
     for (size_t i = 0; i < r->run->n_outputs; i++) {
@@ -61,6 +59,13 @@ static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event 
             return st_new(ST_INTERNAL, "output '%s' has unknown type '%s'", o->name, t->dtype);
         RETURN_IF_ERR(output_data(c, r, t->data, o));
     }
+    return ST_OK;
+}
+
+static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                    const ProtobufCMessage **out) {
+    const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    RETURN_IF_ERR(api_take_outputs(c, r));
     Hlod__V1__RunReply *m = arena_new_of(&c->arena, Hlod__V1__RunReply);
     hlod__v1__run_reply__init(m);
     m->model = q->model;

@@ -28,6 +28,7 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     c->finished = true;
     metric_add(M_REQUESTS, 1);
     if (st) metric_add(M_REQUEST_ERRORS, 1);
+    if (c->on_finished) c->on_finished(c, !st);
     metric_observe_ns(M_REQUEST_TIME, clock_ns() - c->start_ns);
     c->sink->finish(c, reply, st);
 }

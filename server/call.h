@@ -12,6 +12,7 @@
 
 struct api;
 struct api_row;
+struct tensor_desc;
 struct call;
 struct memfd;
 
@@ -43,8 +44,10 @@ struct call {
     // Tensors that came with the request.
     struct job_input *inputs;
     size_t n_inputs;
-    int payload_fd;        // -1: payload_bytes
-    struct memfd *payload; // whose payload_fd is; NULL: the call's own
+    const struct tensor_desc *descs; // as requested, [n_inputs]
+    const int64_t *given;            // bytes of each raw input, where the message does not say
+    int payload_fd;                  // -1: payload_bytes
+    struct memfd *payload;           // whose payload_fd is; NULL: the call's own
     struct span payload_bytes;
     // The answer's tensors, and what else the transport may show.
     struct call_output *outputs;
@@ -54,9 +57,10 @@ struct call {
     const struct call_sink *sink;
     void *transport;
     // The handler's.
-    void *handler;
-    void (*on_cancel)(struct call *c); // NULL: nothing to cancel
-    void (*on_free)(struct call *c);   // outputs are no longer needed
+    void *handler, *state;
+    void (*on_finished)(struct call *c, bool ok); // optional: it ends now
+    void (*on_cancel)(struct call *c);            // NULL: nothing to cancel
+    void (*on_free)(struct call *c);              // outputs are no longer needed
     bool finished;
     bool busy, done; // busy: pool work holds the call; done: call_done came meanwhile
 };

@@ -61,7 +61,8 @@ struct rpc_call {
     int was_cancelled; // written by the library with `closed`
     struct outgoing *out, **out_end;
     size_t unsent;
-    bool head_sent, ending, status_sent, cancelled, is_closed, in_callback, told_end;
+    bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
+        told_end;
     status_t end;
 };
 struct rpc {
@@ -202,6 +203,7 @@ void rpc_hold(struct rpc_call *c) {
 void rpc_release(struct rpc_call *c) {
     drop_message(c, c->held);
     c->held = NULL;
+    if (c->receive_wanted) rpc_receive(c);
     maybe_free(c);
 }
 
@@ -378,6 +380,7 @@ void rpc_finish(struct rpc_call *c, status_t st) {
 }
 
 void rpc_receive(struct rpc_call *c) {
+    c->receive_wanted = c->held != NULL; // one message at a time: rpc_release asks again
     if (c->received.pending || c->held || c->cancelled) return;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->in;

@@ -1,34 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// hlod.v1.Hlod over gRPC: a path is a row of api.def, a message its request; the same call object,
-// handlers and sink as on HTTP. A stream ends with `done` and the status; an error is the status
-// alone. Tensors go from the received pieces to the payload, not through the unpacker.
+// hlod.v1 and the inference service over gRPC: a path is a row of api.def or oip.def, a message its
+// request; the same call object, handlers and sink as on HTTP. A stream ends with `done` and the
+// status; an error is the status alone. Tensors go from the received pieces to the payload, not
+// through the unpacker.
 #include <stdlib.h>
 #include <string.h>
 
 #include "scheduler/loop.h"
-#include "server/budget.h"
 #include "server/cut.h"
-#include "server/grpc_call.h"
+#include "server/grpc_api.h"
+#include "server/oip.h"
 #include "server/tensors.h"
 
-enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: cut, on the pool
-struct api_call {
-    struct rpc_call *rc;
-    struct call *c;
-    struct budget_hold hold;
-    struct rpc_bytes m; // held while the pool parses
-    status_t st;
-};
+enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 
 // ---- the sink
 
 static void on_event(struct call *c, const Hlod__V1__Event *e) {
-    struct api_call *ac = c->transport;
+    struct api_request *ac = c->transport;
     if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(c, e->result);
     rpc_send(ac->rc, &e->base);
 }
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
-    struct api_call *ac = c->transport;
+    struct api_request *ac = c->transport;
     if (st) {
         rpc_finish(ac->rc, st);
         return;
@@ -41,6 +35,8 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
     }
     if (reply->descriptor == &hlod__v1__run_reply__descriptor)
         call_outputs_into(c, (Hlod__V1__RunReply *)reply);
+    if (reply->descriptor == &inference__model_infer_response__descriptor)
+        oip_outputs_into(c, (Inference__ModelInferResponse *)reply);
     rpc_reply(ac->rc, reply);
 }
 static const struct call_sink sink = {on_event, on_finish};
@@ -56,77 +52,115 @@ static status_t place(void *ctx, size_t at, struct span part) {
     return tensors_put(p->c, p->offset + (int64_t)at, part.p, part.n);
 }
 
-static status_t parse_tensors(struct api_call *ac, const struct tensors_limits *l) {
-    struct call *c = ac->c;
+static status_t not_a(const struct call *c) MUST_CHECK;
+static status_t not_a(const struct call *c) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "the message is not a %s", c->row->input->name),
+                     HLOD__V1__REASON__REASON_BAD_JSON);
+}
+// The cut bytes to the inputs they belong to, after the layout.
+static status_t place_all(struct api_request *q, const struct cuts *cuts) {
+    for (size_t i = 0; i < cuts->n; i++) {
+        const struct cut *k = &cuts->v[i];
+        const struct job_input *in = &q->c->inputs[k->parent];
+        struct placing p = {q->c, in->offset};
+        if ((int64_t)k->n == in->size) // a field repeated on the wire: the last counts
+            RETURN_IF_ERR(cut_each(q->m.pieces, q->m.n, k, place, &p));
+    }
+    return ST_OK;
+}
+
+static status_t parse_run(struct api_request *q, const struct tensors_limits *l) {
+    struct call *c = q->c;
     struct cuts cuts;
     enum { INPUTS = 3, RAW = 4 }; // RunRequest.inputs, Tensor.raw
-    if (!cut_fields(&c->arena, ac->m.pieces, ac->m.n, INPUTS, RAW, &cuts))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "the message is not a RunRequest"),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
+    if (!cut_fields(&c->arena, q->m.pieces, q->m.n, INPUTS, RAW, &cuts)) return not_a(c);
     RETURN_IF_ERR(call_unpack(c, cuts.rest));
-    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
-    for (size_t i = 0; i < cuts.n; i++) // sizes for the layout; a repeated field: the last counts
-        q->inputs[cuts.v[i].parent]->raw.len = cuts.v[i].n;
+    Hlod__V1__RunRequest *run = (Hlod__V1__RunRequest *)c->request;
+    for (size_t i = 0; i < cuts.n; i++) // sizes for the layout
+        run->inputs[cuts.v[i].parent]->raw.len = cuts.v[i].n;
     status_t st = tensors_layout(c, l, TENSORS_RAW);
     for (size_t i = 0; i < cuts.n; i++)
-        q->inputs[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
-    for (size_t i = 0; i < cuts.n && !st; i++) {
-        const struct job_input *in = &c->inputs[cuts.v[i].parent];
-        struct placing p = {c, in->offset};
-        if ((int64_t)cuts.v[i].n <= in->size)
-            st = cut_each(ac->m.pieces, ac->m.n, &cuts.v[i], place, &p);
+        run->inputs[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
+    return st ? st : place_all(q, &cuts);
+}
+
+static status_t parse_infer(struct api_request *q, const struct tensors_limits *l) {
+    struct call *c = q->c;
+    struct cuts cuts;
+    enum { RAW_INPUT_CONTENTS = 7 };
+    if (!cut_fields(&c->arena, q->m.pieces, q->m.n, RAW_INPUT_CONTENTS, 0, &cuts)) return not_a(c);
+    RETURN_IF_ERR(call_unpack(c, cuts.rest));
+    const Inference__ModelInferRequest *infer = (const Inference__ModelInferRequest *)c->request;
+    if (!cuts.n) {
+        RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON));
+        return oip_contents(c);
     }
-    return st;
+    if (cuts.n != infer->n_inputs)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "%zu raw_input_contents for %zu inputs",
+                                cuts.n, infer->n_inputs),
+                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    int64_t *given = arena_array(&c->arena, int64_t, cuts.n);
+    for (size_t i = 0; i < cuts.n; i++)
+        given[i] = (int64_t)cuts.v[i].n;
+    c->given = given;
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
+    return place_all(q, &cuts);
 }
 
-static status_t parse(struct api_call *ac) {
-    struct call *c = ac->c;
-    struct tensors_limits l = {rpc_cfg(rpc_of(ac->rc))->max_message_bytes};
-    bool tensors = c->row->input == &hlod__v1__run_request__descriptor;
-    if (tensors && ac->m.bytes > SMALL) return parse_tensors(ac, &l);
-    RETURN_IF_ERR(call_unpack(c, rpc_flat(&c->arena, &ac->m)));
-    return tensors ? tensors_raw(c, &l) : ST_OK;
-}
-
-static void dispatch(struct api_call *ac) {
-    if (ac->st) {
-        status_t st = ac->st;
-        ac->st = ST_OK;
-        call_finish(ac->c, NULL, st);
-    } else
-        api_dispatch(ac->c);
+static status_t parse(struct api_request *q) {
+    struct call *c = q->c;
+    struct tensors_limits l = {rpc_cfg(rpc_of(q->rc))->max_message_bytes};
+    bool run = c->row->input == &hlod__v1__run_request__descriptor;
+    if (c->row->input == &inference__model_infer_request__descriptor) return parse_infer(q, &l);
+    if (run && q->m.bytes > SMALL) return parse_run(q, &l);
+    RETURN_IF_ERR(call_unpack(c, rpc_flat(&c->arena, &q->m)));
+    return run ? tensors_raw(c, &l) : ST_OK;
 }
 
 static void parse_work(void *arg) {
-    struct api_call *ac = arg;
-    ac->st = parse(ac);
+    struct api_request *q = arg;
+    q->st = parse(q);
 }
 static void parsed(void *arg) {
-    struct api_call *ac = arg;
-    struct call *c = ac->c;
-    c->busy = false;
-    if (!c->finished) dispatch(ac);
-    rpc_release(ac->rc); // may free ac
+    struct api_request *q = arg;
+    struct rpc_call *rc = q->rc;
+    q->c->busy = false;
+    q->ready(q);
+    rpc_release(rc); // may free q
+}
+
+void api_request_take(struct api_request *q, const struct rpc_bytes *m) {
+    q->m = *m;
+    q->st = budget_try(rpc_api(rpc_of(q->rc))->budget, &q->hold, (int64_t)m->bytes);
+    if (!q->st && m->bytes > SMALL) {
+        rpc_hold(q->rc);
+        q->c->busy = true;
+        loop_work(rpc_loop(rpc_of(q->rc)), parse_work, parsed, q);
+        return;
+    }
+    if (!q->st) q->st = parse(q);
+    q->ready(q);
+}
+
+static void ready(struct api_request *q) {
+    status_t st = q->st;
+    q->st = ST_OK;
+    if (q->c->finished)
+        st_drop(st);
+    else if (st)
+        call_finish(q->c, NULL, st);
+    else
+        api_dispatch(q->c);
 }
 
 static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
-    struct api_call *ac = rpc_data(rc);
-    struct call *c = ac->c;
+    struct api_request *q = rpc_data(rc);
+    struct call *c = q->c;
     if (c->request || c->busy || c->finished) return; // a second message of a unary request
-    if (!m) {
+    if (m)
+        api_request_take(q, m);
+    else
         call_finish(c, NULL, st_new(ST_INVALID_ARGUMENT, "no request message"));
-        return;
-    }
-    ac->m = *m;
-    ac->st = budget_try(rpc_api(rpc_of(rc))->budget, &ac->hold, (int64_t)m->bytes);
-    if (!ac->st && m->bytes > SMALL) {
-        rpc_hold(rc);
-        c->busy = true;
-        loop_work(rpc_loop(rpc_of(rc)), parse_work, parsed, ac);
-        return;
-    }
-    if (!ac->st) ac->st = parse(ac);
-    dispatch(ac);
 }
 
 // ---- life
@@ -135,38 +169,43 @@ static void begin(struct rpc_call *rc) {
     struct call *c = malloc(sizeof *c);
     if (!c) abort();
     call_init(c, rpc_api(rpc_of(rc)));
-    struct api_call *ac = arena_new_of(&c->arena, struct api_call);
-    ac->rc = rc;
-    ac->c = c;
+    struct api_request *q = arena_new_of(&c->arena, struct api_request);
+    q->rc = rc;
+    q->c = c;
+    q->ready = ready;
     c->row = rpc_method_of(rc)->datum;
     c->sink = &sink;
-    c->transport = ac;
+    c->transport = q;
     c->timeout_ms = rpc_timeout_ms(rc);
-    rpc_set_data(rc, ac);
+    rpc_set_data(rc, q);
     rpc_receive(rc);
 }
 static void cancelled(struct rpc_call *rc) {
-    struct api_call *ac = rpc_data(rc);
-    call_cancel(ac->c);
+    struct api_request *q = rpc_data(rc);
+    call_cancel(q->c);
 }
 static void ended(struct rpc_call *rc) {
-    struct api_call *ac = rpc_data(rc);
-    budget_drop(&ac->hold);
-    st_drop(ac->st);
-    call_done(ac->c); // ac lies in its arena
+    struct api_request *q = rpc_data(rc);
+    budget_drop(&q->hold);
+    st_drop(q->st);
+    call_done(q->c); // q lies in its arena
 }
 
 static const struct rpc_service service = {
     .begin = begin, .message = message, .cancelled = cancelled, .ended = ended};
 
 const struct rpc_method *rpc_api_method(const char *path) {
-    static struct rpc_method methods[API_ROWS];
-    static const char prefix[] = "/hlod.v1.Hlod/";
-    if (strncmp(path, prefix, sizeof prefix - 1)) return NULL;
-    for (int i = 0; i < API_ROWS; i++)
-        if (!strcmp(path + sizeof prefix - 1, api_rows[i].method)) {
-            methods[i] = (struct rpc_method){api_rows[i].method, &service, &api_rows[i]};
-            return &methods[i];
-        }
+    static struct rpc_method methods[ALL_ROWS];
+    if (*path != '/') return NULL;
+    for (int i = 0; i < ALL_ROWS; i++) {
+        const struct api_row *row = &api_rows[i];
+        size_t n = strlen(row->service);
+        if (strncmp(path + 1, row->service, n) || path[n + 1] != '/' ||
+            strcmp(path + n + 2, row->method))
+            continue;
+        bool stream = row->stream && row->dialect == DIALECT_OIP; // takes a stream too
+        methods[i] = (struct rpc_method){row->method, stream ? &rpc_oip_stream : &service, row};
+        return &methods[i];
+    }
     return NULL;
 }

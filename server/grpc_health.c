@@ -11,7 +11,7 @@
 enum { LOOK_MS = 200 };
 typedef Grpc__Health__V1__HealthCheckResponse response;
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving;
-static const char *const services[] = {"", "hlod.v1.Hlod"};
+static const char *const services[] = {"", "hlod.v1.Hlod", "inference.GRPCInferenceService"};
 enum { N_SERVICES = sizeof services / sizeof *services };
 
 struct watcher {

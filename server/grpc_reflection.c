@@ -17,6 +17,13 @@ struct file {
     struct span bytes;
     Hlod__Descriptor__File *f;
 };
+// The cases of the oneofs are their fields' numbers; the generated names are longer than a line.
+enum { ASK_FILE = 3, ASK_SYMBOL, ASK_EXTENSION, ASK_EXTENSIONS, ASK_SERVICES };
+enum { GIVE_FILES = 4, GIVE_SERVICES = 6, GIVE_ERROR = 7 };
+static void set_case(response *m, int number) {
+    m->message_response_case = (__typeof__(m->message_response_case))number;
+}
+
 enum { MAX_FILES = 32 };
 static struct file files[MAX_FILES]; // made at the first question, kept
 static size_t n_files;
@@ -90,8 +97,7 @@ static void refuse(struct arena *a, response *m, enum status_code code, const ch
     grpc__reflection__v1__error_response__init(e);
     e->error_code = (int32_t)code;
     e->error_message = arena_printf(a, "%s '%.200s'", what, name);
-    m->message_response_case =
-        GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
+    set_case(m, GIVE_ERROR);
     m->error_response = e;
 }
 
@@ -105,8 +111,7 @@ static void give_file(struct arena *a, response *m, const char *name, bool by_sy
         grpc__reflection__v1__file_descriptor_response__init(r);
         r->file_descriptor_proto = c.bytes.v;
         r->n_file_descriptor_proto = c.bytes.n;
-        m->message_response_case =
-            GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_FILE_DESCRIPTOR_RESPONSE;
+        set_case(m, GIVE_FILES);
         m->file_descriptor_response = r;
         return;
     }
@@ -128,27 +133,26 @@ static void give_services(struct arena *a, response *m) {
         }
     r->service = list.v;
     r->n_service = list.n;
-    m->message_response_case =
-        GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE;
+    set_case(m, GIVE_SERVICES);
     m->list_services_response = r;
 }
 
 static void answer(struct arena *a, const request *q, response *m) {
-    switch (q->message_request_case) {
-    case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_BY_FILENAME:
+    switch ((int)q->message_request_case) {
+    case ASK_FILE:
         give_file(a, m, q->file_by_filename, false);
         break;
-    case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_SYMBOL:
+    case ASK_SYMBOL:
         give_file(a, m, q->file_containing_symbol, true);
         break;
-    case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_FILE_CONTAINING_EXTENSION:
+    case ASK_EXTENSION:
         refuse(a, m, ST_NOT_FOUND, "no extension of",
                q->file_containing_extension->containing_type);
         break;
-    case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_ALL_EXTENSION_NUMBERS_OF_TYPE:
+    case ASK_EXTENSIONS:
         refuse(a, m, ST_NOT_FOUND, "no extensions of", q->all_extension_numbers_of_type);
         break;
-    case GRPC__REFLECTION__V1__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
+    case ASK_SERVICES:
         give_services(a, m);
         break;
     default:

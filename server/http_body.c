@@ -42,8 +42,10 @@ static int64_t limit(const struct http_req *r) {
         return c->max_model_bytes;
     case IN_BINARY:
         return c->max_message_bytes;
-    case IN_TEXT:
-        return r->protobuf ? c->max_message_bytes : c->max_json_bytes;
+    case IN_TEXT: // a load brings a model in base64
+        return r->protobuf || (r->route.row && r->route.row->handler == oip_load)
+                   ? c->max_message_bytes
+                   : c->max_json_bytes;
     case IN_NONE:
         return 1 << 20;
     }
@@ -90,7 +92,8 @@ static status_t choose(struct http_req *r) {
         r->in = IN_NONE;
     else {
         r->in = IN_TEXT;
-        bool json = !*type || !strncmp(type, "application/json", 16) ||
+        bool json = !*type || row->dialect == DIALECT_OIP || // whose clients say what they like
+                    !strncmp(type, "application/json", 16) ||
                     !strncmp(type, "application/x-www-form-urlencoded", 33);
         if (!json && !r->protobuf)
             return st_reason(
@@ -132,9 +135,7 @@ void http_body_begin(struct http_req *r) {
 static status_t begin_binary(struct http_req *r) {
     r->binary_ready = true;
     struct tensors_limits l = {r->h->cfg.max_message_bytes};
-    RETURN_IF_ERR(json_parse(&r->call->arena, &hlod__v1__run_request__descriptor,
-                             (struct str){r->text.p, r->text.n}, &r->call->request));
-    RETURN_IF_ERR(tensors_layout(r->call, &l, TENSORS_BINARY));
+    RETURN_IF_ERR(tensors_head(r->call, &l, (struct str){r->text.p, r->text.n}));
     int64_t rest = r->length - r->json_bytes, want = tensors_binary_left(r->call, &r->binary);
     if (r->length >= 0 && rest != want)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -204,12 +205,13 @@ static status_t parse(struct http_req *r) {
     struct call *c = r->call;
     struct str text = {r->text.p, r->text.n};
     struct tensors_limits l = {r->h->cfg.max_message_bytes};
-    bool tensors = c->row->input == &hlod__v1__run_request__descriptor;
-    if (r->in == IN_TEXT && r->protobuf) {
+    bool oip = c->row->dialect == DIALECT_OIP, tensors = c->row->body == BODY_TENSORS;
+    if (r->in == IN_TEXT && r->protobuf && !oip) {
         RETURN_IF_ERR(call_unpack(c, (struct span){(const uint8_t *)text.p, text.n}));
         return tensors ? tensors_raw(c, &l) : ST_OK;
     }
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
+    if (r->in == IN_TEXT && oip) return json_parse_oip(&c->arena, c->row->input, text, &c->request);
     if (r->in == IN_TEXT) return json_parse(&c->arena, c->row->input, text, &c->request);
     if (r->in == IN_BINARY) {
         if (!r->binary_ready || tensors_binary_left(c, &r->binary))
@@ -237,7 +239,7 @@ static enum MHD_Result on_query(void *cls, enum MHD_ValueKind kind, const char *
     return q->st ? MHD_NO : MHD_YES;
 }
 static status_t query_parameters(struct http_req *r) {
-    if (r->route.rpc) return ST_OK;
+    if (r->route.rpc || r->route.row->dialect == DIALECT_OIP) return ST_OK;
     struct query q = {r, ST_OK};
     MHD_get_connection_values(r->conn, MHD_GET_ARGUMENT_KIND, on_query, &q);
     return q.st;

@@ -10,6 +10,7 @@
 #include "proto/json.h"
 #include "scheduler/loop.h"
 #include "server/http_req.h"
+#include "server/oip.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
     MHD_add_response_header(r->response, name, value);
@@ -32,7 +33,10 @@ void http_reply_text(struct http_req *r, unsigned code, const char *type, struct
 
 void http_reply_error(struct http_req *r, status_t st) {
     struct strbuf b = {0};
-    http_error_json(&b, st);
+    if (r->route.row && r->route.row->dialect == DIALECT_OIP)
+        http_error_oip(&b, st);
+    else
+        http_error_json(&b, st);
     strbuf_putc(&b, '\n');
     unsigned code = http_code(st);
     http_reply_text(r, code, "application/json", &b);
@@ -99,23 +103,86 @@ static void reply_json(struct http_req *r, const ProtobufCMessage *m) {
     http_reply_text(r, 200, "application/json", &b);
 }
 
-static void reply_binary(struct http_req *r, const ProtobufCMessage *m) {
+// `b`: the JSON; taken. The outputs that `binary` names follow it.
+static void reply_with_bytes(struct http_req *r, struct strbuf *b,
+                             bool (*binary)(const struct call *c, size_t i)) {
     struct call *c = r->call;
-    struct strbuf b = {0};
-    print_with_outputs(&b, m, c, true);
     char length[32];
-    snprintf(length, sizeof length, "%zu", b.n);
+    snprintf(length, sizeof length, "%zu", b->n);
     struct MHD_IoVec *v = arena_array(&c->arena, struct MHD_IoVec, c->n_outputs + 1);
     unsigned n = 0;
-    v[n++] = (struct MHD_IoVec){arena_dup(&c->arena, b.p, b.n), b.n};
+    v[n++] = (struct MHD_IoVec){arena_dup(&c->arena, b->p, b->n), b->n};
     for (size_t i = 0; i < c->n_outputs; i++)
-        if (c->outputs[i].data.n)
+        if (c->outputs[i].data.n && (!binary || binary(c, i)))
             v[n++] = (struct MHD_IoVec){c->outputs[i].data.p, c->outputs[i].data.n};
     set_response(
         r, 200, "application/octet-stream",
         MHD_create_response_from_iovec(v, n, NULL, NULL)); // memory: the call's, which outlives it
     add_header(r, "Inference-Header-Content-Length", length);
-    strbuf_done(&b);
+    strbuf_done(b);
+}
+static void reply_binary(struct http_req *r, const ProtobufCMessage *m) {
+    struct strbuf b = {0};
+    print_with_outputs(&b, m, r->call, true);
+    reply_with_bytes(r, &b, NULL);
+}
+
+// ---- the Open Inference Protocol
+
+static void reply_infer(struct http_req *r, const Inference__ModelInferResponse *m) {
+    struct call *c = r->call;
+    struct strbuf b = {0};
+    bool bytes = false;
+    strbuf_puts(&b, "{\"model_name\":");
+    strbuf_json_str(&b, str_of(m->model_name));
+    strbuf_puts(&b, ",\"model_version\":");
+    strbuf_json_str(&b, str_of(m->model_version));
+    if (*m->id) {
+        strbuf_puts(&b, ",\"id\":");
+        strbuf_json_str(&b, str_of(m->id));
+    }
+    strbuf_puts(&b, ",\"outputs\":[");
+    for (size_t i = 0; i < c->n_outputs; i++) {
+        bool binary = oip_output_binary(c, i);
+        bytes = bytes || binary;
+        if (i) strbuf_putc(&b, ',');
+        print_output(&b, &c->outputs[i], binary);
+    }
+    strbuf_puts(&b, "]}");
+    if (bytes)
+        reply_with_bytes(r, &b, oip_output_binary);
+    else
+        http_reply_text(r, 200, "application/json", &b);
+}
+
+static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
+    const ProtobufCMessageDescriptor *d = m->descriptor;
+    struct strbuf b = {0};
+    unsigned code = 200;
+    if (d == &inference__model_infer_response__descriptor) {
+        reply_infer(r, (const Inference__ModelInferResponse *)m);
+        return;
+    }
+    if (d == &inference__server_live_response__descriptor)
+        code = ((const Inference__ServerLiveResponse *)m)->live ? 200 : 400;
+    else if (d == &inference__server_ready_response__descriptor)
+        code = ((const Inference__ServerReadyResponse *)m)->ready ? 200 : 400;
+    else if (d == &inference__model_ready_response__descriptor)
+        code = ((const Inference__ModelReadyResponse *)m)->ready ? 200 : 400;
+    else if (d == &inference__model_config_response__descriptor) // the config itself
+        json_print_oip(&b, &((const Inference__ModelConfigResponse *)m)->config->base);
+    else if (d == &inference__repository_index_response__descriptor) { // a bare list
+        const Inference__RepositoryIndexResponse *x = (const Inference__RepositoryIndexResponse *)m;
+        strbuf_putc(&b, '[');
+        for (size_t i = 0; i < x->n_models; i++) {
+            if (i) strbuf_putc(&b, ',');
+            json_print_oip(&b, &x->models[i]->base);
+        }
+        strbuf_putc(&b, ']');
+    } else if (d != &inference__repository_model_load_response__descriptor &&
+               d != &inference__repository_model_unload_response__descriptor)
+        json_print_oip(&b, m);
+    http_reply_text(r, code, "application/json", &b);
 }
 
 static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
@@ -239,6 +306,9 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             break;
         case FORM_PROTO:
             reply_protobuf(r, reply);
+            break;
+        case FORM_OIP:
+            reply_oip(r, reply);
             break;
         case FORM_JSON:
         case FORM_NDJSON:

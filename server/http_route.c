@@ -12,10 +12,10 @@ static bool accepts(const char *accept, const char *type) {
 }
 
 // Matches a path against an alias with {fields}. `out` gets the values.
-static bool match(const char *alias, struct str path, struct route *out) {
+static bool match_one(const char *alias, const char *end, struct str path, struct route *out) {
     out->n_params = 0;
     size_t i = 0;
-    while (*alias) {
+    while (alias < end) {
         if (*alias != '{') {
             if (i >= path.n || path.p[i++] != *alias++) return false;
             continue;
@@ -33,8 +33,22 @@ static bool match(const char *alias, struct str path, struct route *out) {
     }
     return i == path.n;
 }
+// Any of the row's aliases; the one with the fewest fields is meant.
+static bool match(const char *aliases, struct str path, struct route *out) {
+    struct str all = str_of(aliases), one;
+    struct route r = {0};
+    bool found = false;
+    while (str_cut(&all, ' ', &one)) {
+        if (!match_one(one.p, one.p + one.n, path, &r) || (found && r.n_params >= out->n_params))
+            continue;
+        *out = r;
+        found = true;
+    }
+    return found;
+}
 
 static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
+    if (row->dialect == DIALECT_OIP) return FORM_OIP;
     if (row->stream)
         return accepts(accept, "application/x-protobuf-stream") ? FORM_FRAMES : FORM_NDJSON;
     if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
@@ -51,29 +65,41 @@ static status_t no_route(const char *path) {
                      HLOD__V1__REASON__REASON_NO_ROUTE);
 }
 
-static status_t rpc_route(struct arena *a, const char *verb, const char *method, const char *accept,
-                          struct route *out, const char **out_allow) {
-    for (int i = 0; i < API_ROWS; i++) {
-        if (strcmp(api_rows[i].method, method)) continue;
+// /package.Service/Method. NULL: the path is not of that form, or of a service not here.
+static const char *rpc_method(const char *path, const char **out_service) {
+    static const char *const services[] = {"hlod.v1.Hlod", "inference.GRPCInferenceService"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(services[i]);
+        if (path[0] != '/' || strncmp(path + 1, services[i], n) || path[n + 1] != '/') continue;
+        *out_service = services[i];
+        return path + n + 2;
+    }
+    return NULL;
+}
+static status_t rpc_route(struct arena *a, const char *verb, const char *service,
+                          const char *method, const char *accept, struct route *out,
+                          const char **out_allow) {
+    for (int i = 0; i < ALL_ROWS; i++) {
+        const struct api_row *row = &api_rows[i];
+        if (strcmp(row->method, method) || strcmp(row->service, service)) continue;
         if (strcmp(verb, "POST")) {
             *out_allow = arena_strdup(a, "POST");
             return st_reason(st_new(ST_INVALID_ARGUMENT, "%s is not allowed here; use POST", verb),
                              HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
         }
-        *out = (struct route){
-            .row = &api_rows[i], .rpc = true, .form = form_of(&api_rows[i], true, accept)};
+        if (row->stream && row->dialect == DIALECT_OIP) break; // takes a stream: gRPC only
+        *out = (struct route){.row = row, .rpc = true, .form = form_of(row, true, accept)};
         return ST_OK;
     }
-    return st_reason(st_new(ST_UNIMPLEMENTED, "hlod.v1.Hlod has no method '%.80s'", method),
+    return st_reason(st_new(ST_UNIMPLEMENTED, "%s has no method '%.80s' here", service, method),
                      HLOD__V1__REASON__REASON_NO_ROUTE);
 }
 
 status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
                     int stream, struct route *out, const char **out_allow) {
-    static const char prefix[] = "/hlod.v1.Hlod/";
     *out_allow = NULL;
-    if (!strncmp(path, prefix, sizeof prefix - 1))
-        return rpc_route(a, verb, path + sizeof prefix - 1, accept, out, out_allow);
+    const char *service, *method = rpc_method(path, &service);
+    if (method) return rpc_route(a, verb, service, method, accept, out, out_allow);
     bool want_stream = stream >= 0 ? stream
                                    : accepts(accept, "application/x-ndjson") ||
                                          accepts(accept, "application/x-protobuf-stream");
@@ -84,7 +110,7 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
     struct strbuf allow = {0};
     const struct api_row *found = NULL;
     struct route r = {0}, best = {0};
-    for (int i = 0; i < API_ROWS; i++) {
+    for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
         if (!match(row->alias, str_of(path), &r)) continue;
         if (strcmp(api_verb_name(row->verb), verb)) {
@@ -92,8 +118,10 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
                 strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
             continue;
         }
-        // The first row is the default; the other one is taken when asked for.
-        if (found &&
+        // Fewer fields is the closer match. Among equals the first row is the default; the other
+        // one is taken when asked for.
+        bool closer = found && r.n_params < best.n_params;
+        if (found && !closer &&
             !((want_stream && row->stream) || (want_unary && !row->stream && found->stream)))
             continue;
         found = row;
@@ -206,6 +234,12 @@ unsigned http_code(status_t st) {
     default:
         return (unsigned)st_code_http(st_code(st));
     }
+}
+
+void http_error_oip(struct strbuf *b, status_t st) {
+    strbuf_puts(b, "{\"error\":");
+    strbuf_json_str(b, str_of(st_message(st)));
+    strbuf_puts(b, "}");
 }
 
 void http_error_json(struct strbuf *b, status_t st) {

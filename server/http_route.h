@@ -6,7 +6,15 @@
 
 // FORM_FRAMES: a stream of protobuf messages, each behind its length (32 bits, little-endian; an
 // empty frame means nothing).
-enum reply_form { FORM_JSON, FORM_NDJSON, FORM_BINARY, FORM_PROTO, FORM_FRAMES, FORM_TEXT };
+enum reply_form {
+    FORM_JSON,
+    FORM_NDJSON,
+    FORM_BINARY,
+    FORM_PROTO,
+    FORM_FRAMES,
+    FORM_TEXT,
+    FORM_OIP
+};
 struct route {
     const struct api_row *row;
     bool rpc; // the /hlod.v1.Hlod/Method path
@@ -29,3 +37,4 @@ status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key,
                     const char *value) MUST_CHECK;
 unsigned http_code(status_t st); // status code of an error, 200 for NULL
 void http_error_json(struct strbuf *b, status_t st);
+void http_error_oip(struct strbuf *b, status_t st); // {"error": text}

@@ -174,6 +174,7 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     d->api = (struct api){.sched = d->sched,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
+                          .allow_model_load = c->allow_model_load,
                           .start_ns = clock_ns()};
     struct http_config hc = {.host = host,
                              .port = port,

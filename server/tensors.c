@@ -17,34 +17,31 @@ static status_t bad(int reason, size_t i, const char *name, const char *why) {
     return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu] '%.80s': %s", i, name, why), reason);
 }
 
-static status_t layout_one(struct call *c, const Hlod__V1__Tensor *t, size_t i, int from,
+static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i, int from,
                            int64_t *total) {
     struct job_input *in = &c->inputs[i];
-    const char *type = *t->dtype ? t->dtype : t->datatype;
     in->name = t->name;
-    in->dtype = dtype_find(str_of(type));
+    in->dtype = dtype_find(str_of(t->type));
     if (!in->dtype)
         return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
-                   *type ? "unknown element type" : "no dtype");
-    if (t->n_shape > 64)
+                   *t->type ? "unknown element type" : "no dtype");
+    if (t->rank > 64)
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
-    in->rank = (int32_t)t->n_shape;
-    in->dims = t->shape;
+    in->rank = (int32_t)t->rank;
+    in->dims = t->dims;
     int64_t size = in->dtype->bytes;
-    for (size_t d = 0; d < t->n_shape; d++)
-        if (t->shape[d] < 0 || !sz_mul(size, t->shape[d], &size))
+    for (size_t d = 0; d < t->rank; d++)
+        if (t->dims[d] < 0 || !sz_mul(size, t->dims[d], &size))
             return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name,
                        "negative or overflowing shape");
     in->size = size;
-    int64_t given = from == TENSORS_BINARY ? (t->parameters ? t->parameters->binary_data_size : -1)
-                    : from == TENSORS_RAW  ? (int64_t)t->raw.len
-                                           : size;
-    if (given != size)
+    bool said = from == TENSORS_RAW || (from == TENSORS_BINARY && t->given >= 0);
+    if ((said && t->given != size) || (from == TENSORS_BINARY && !said && !t->in_json))
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "inputs[%zu] '%.80s': its shape has %lld bytes, %s %lld", i,
                                 t->name, (long long)size,
                                 from == TENSORS_BINARY ? "binary_data_size says" : "its data has",
-                                (long long)given),
+                                (long long)t->given),
                          HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
     in->offset = *total;
     if (!sz_add(*total, size, total) || !sz_add(*total, 63, total))
@@ -53,13 +50,31 @@ static status_t layout_one(struct call *c, const Hlod__V1__Tensor *t, size_t i, 
     return ST_OK;
 }
 
-status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) {
-    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
-    c->inputs = arena_zarray(&c->arena, struct job_input, q->n_inputs + 1);
+struct tensor_desc *tensors_of_run(struct call *c, int from) {
+    const Hlod__V1__RunRequest *q = (const Hlod__V1__RunRequest *)c->request;
+    struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
+    for (size_t i = 0; i < q->n_inputs; i++) {
+        const Hlod__V1__Tensor *x = q->inputs[i];
+        t[i] = (struct tensor_desc){.name = x->name,
+                                    .type = *x->dtype ? x->dtype : x->datatype,
+                                    .dims = x->shape,
+                                    .rank = x->n_shape};
+        t[i].given = from == TENSORS_RAW ? (int64_t)x->raw.len
+                     : x->parameters     ? x->parameters->binary_data_size
+                                         : -1;
+    }
     c->n_inputs = q->n_inputs;
+    return t;
+}
+
+status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) {
+    const struct tensor_desc *t =
+        c->row->dialect == DIALECT_OIP ? tensors_of_infer(c, from) : tensors_of_run(c, from);
+    c->inputs = arena_zarray(&c->arena, struct job_input, c->n_inputs + 1);
     int64_t total = 0;
-    for (size_t i = 0; i < q->n_inputs; i++)
-        RETURN_IF_ERR(layout_one(c, q->inputs[i], i, from, &total));
+    for (size_t i = 0; i < c->n_inputs; i++)
+        RETURN_IF_ERR(layout_one(c, &t[i], i, from, &total));
+    c->descs = t;
     if (total > l->max_bytes)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs of %lld bytes, at most %lld",
                                 (long long)total, (long long)l->max_bytes),
@@ -99,7 +114,8 @@ status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) {
 
 status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void *p, size_t n) {
     while (n) {
-        while (b->input < c->n_inputs && b->done == c->inputs[b->input].size) {
+        while (b->input < c->n_inputs &&
+               (c->descs[b->input].in_json || b->done == c->inputs[b->input].size)) {
             b->input++;
             b->done = 0;
         }
@@ -120,7 +136,7 @@ status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void
 int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b) {
     int64_t left = -b->done;
     for (size_t i = b->input; i < c->n_inputs; i++)
-        left += c->inputs[i].size;
+        if (!c->descs[i].in_json) left += c->inputs[i].size;
     return left;
 }
 
@@ -250,7 +266,8 @@ bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans
     return k.p == k.end;
 }
 
-static status_t scan_all(struct call *c, const struct tensors_spans *spans) {
+// `from`: for TENSORS_BINARY only those that have no bytes of their own.
+static status_t scan_all(struct call *c, const struct tensors_spans *spans, int from) {
     uint8_t *base = (uint8_t *)c->payload_bytes.p;
     void *map = NULL;
     size_t map_bytes = 0;
@@ -262,6 +279,7 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans) {
     status_t st = ST_OK;
     for (size_t i = 0; i < c->n_inputs && !st; i++) {
         const struct job_input *in = &c->inputs[i];
+        if (from == TENSORS_BINARY && !c->descs[i].in_json) continue;
         if (!spans->v[i].p)
             st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
         else
@@ -273,24 +291,43 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans) {
     return st;
 }
 
-status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) {
+status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) {
+    if (c->row->dialect != DIALECT_OIP) {
+        RETURN_IF_ERR(json_parse(&c->arena, c->row->input, text, &c->request));
+        return tensors_layout(c, l, TENSORS_BINARY);
+    }
     struct strbuf reduced = {0};
     struct tensors_spans spans = {0};
     bool split = tensors_split(text, &reduced, &spans);
-    status_t st = json_parse(&c->arena, &hlod__v1__run_request__descriptor,
-                             split ? (struct str){reduced.p, reduced.n} : text, &c->request);
+    status_t st = json_parse_oip(&c->arena, c->row->input,
+                                 split ? (struct str){reduced.p, reduced.n} : text, &c->request);
+    if (!st) st = tensors_layout(c, l, TENSORS_BINARY);
+    if (!st && split && spans.n == c->n_inputs) st = scan_all(c, &spans, TENSORS_BINARY);
+    strbuf_done(&reduced);
+    vec_done(&spans);
+    return st;
+}
+
+status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) {
+    bool oip = c->row->dialect == DIALECT_OIP;
+    struct strbuf reduced = {0};
+    struct tensors_spans spans = {0};
+    bool split = tensors_split(text, &reduced, &spans);
+    struct str rest = split ? (struct str){reduced.p, reduced.n} : text;
+    status_t st = oip ? json_parse_oip(&c->arena, c->row->input, rest, &c->request)
+                      : json_parse(&c->arena, c->row->input, rest, &c->request);
     if (!st && !split)
         st = st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
                        HLOD__V1__REASON__REASON_BAD_JSON);
     if (!st) {
-        Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+        const Hlod__V1__RunRequest *q = (const Hlod__V1__RunRequest *)c->request;
         bool raw = false;
-        for (size_t i = 0; i < q->n_inputs; i++)
+        for (size_t i = 0; !oip && i < q->n_inputs; i++)
             raw = raw || q->inputs[i]->raw.len;
         if (raw)
             st = tensors_raw(c, l); // base64
         else if (!(st = tensors_layout(c, l, TENSORS_JSON)) && spans.n == c->n_inputs)
-            st = scan_all(c, &spans);
+            st = scan_all(c, &spans, TENSORS_JSON);
     }
     strbuf_done(&reduced);
     vec_done(&spans);

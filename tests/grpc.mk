@@ -2,6 +2,7 @@
 .PHONY: check-grpc
 check-grpc: $(BUILD)/hlod $(BUILD)/tests/fake_worker ## gRPC by python grpcio (and grpcurl where it is installed) over the daemon
 	$(Q)build/venv/bin/python tests/grpc/grpc_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
+	$(Q)build/venv/bin/python tests/grpc/triton_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 # libgrpc is not instrumented: what its threads do among themselves is not ours to judge.
 ifeq ($(SAN),thread)
 export TSAN_OPTIONS ?= ignore_noninstrumented_modules=1

@@ -162,6 +162,28 @@ def limits(d):
     assert int(dict(e.trailing_metadata())["hlod-retry-after-ms"]) > 1000
 limits.args = ("--max-message-bytes", "1M", "--compile-rate", "4")
 
+def typed_contents(d):
+    digest = put(d)
+    infer, q = d.api.method(d.channel, "/inference.GRPCInferenceService/ModelInfer")
+    def ask(datatype="FP32", shape=(1, 4), raw=None, **contents):
+        m = q(model_name=digest, inputs=[{"name": "x", "datatype": datatype, "shape": shape, "contents": contents}])
+        if raw is not None:
+            m.raw_input_contents.extend(raw)
+        return infer(m, timeout=5)
+    assert ask(fp32_contents=[1, 2, 3, 4]).raw_output_contents[0] == struct.pack("<4f", 2, 3, 4, 5)
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(fp32_contents=[1, 2, 3]), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("FP16", fp32_contents=[1, 2, 3, 4]), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(raw=[b"\0" * 16] * 2), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(raw=[b"\0" * 12]), "BAD_TENSOR_DATA")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask("BYTES", bytes_contents=[b"x"] * 4), "DTYPE_MISMATCH")
+    # The fake model adds one to each 32 bits as a float: the bytes that arrive are seen in what leaves.
+    for datatype, field, values, pack in (("INT32", "int_contents", [0, 0, 0, 0], "<4i"), ("UINT32", "uint_contents", [0, 0, 0, 0], "<4I")):
+        refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: ask(datatype, **{field: values}), "DTYPE_MISMATCH")
+    narrow = d.hlod.Compile(source=b"FAKE\nin x s8 8\nout y s8 8\n").source_digest
+    m = q(model_name=narrow, inputs=[{"name": "x", "datatype": "INT8", "shape": [8], "contents": {"int_contents": list(struct.pack("<2f", 1.0, 6.5)[k] - 256 * (struct.pack("<2f", 1.0, 6.5)[k] > 127) for k in range(8))}}])
+    assert infer(m, timeout=5).raw_output_contents[0] == struct.pack("<2f", 2.0, 7.5)
+
 def health(d):
     check, q = d.api.method(d.channel, "/grpc.health.v1.Health/Check")
     for name in "", "hlod.v1.Hlod":
@@ -193,7 +215,7 @@ def reflection(d):
         def ask(**kw):
             return next(fn(iter([q(**kw)]), timeout=5))
         names = [s.name for s in ask(list_services="").list_services_response.service]
-        assert {"hlod.v1.Hlod", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} <= set(names), names
+        assert {"hlod.v1.Hlod", "inference.GRPCInferenceService", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"} <= set(names), names
         from google.protobuf import descriptor_pb2
         def files(r):
             return [descriptor_pb2.FileDescriptorProto.FromString(b).name for b in r.file_descriptor_response.file_descriptor_proto]
@@ -279,7 +301,7 @@ def main():
     a.add_argument("names", nargs="*")
     o = a.parse_args()
     api = Api(o.build)
-    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, health, reflection, grpcurl, many_clients, drain, stop_now, taken_port]
+    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, grpcurl, many_clients, drain, stop_now, taken_port]
     bad = 0
     for s in [s for s in scenarios if not o.names or s.__name__ in o.names]:
         d = Daemon(o.build + "/hlod", o.worker, args=getattr(s, "args", ()))

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sorted list: there are few names, and they are listed as often as looked up. Changes go to the
+// journal on the pool, in the order they were made (one at a time, see save_next).
+#include "scheduler/models.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "proto/journal.pb-c.h"
+#include "scheduler/job.h"
+#include "scheduler/journal.h"
+#include "scheduler/loop.h"
+
+enum { MAX_NAME = 200, MAX_MODELS = 10000 };
+struct change { // waiting to be written
+    struct digest key;
+    struct digest source;
+    Hlod__Journal__NamedModel record;
+    char name[MAX_NAME + 1];
+    bool removed;
+};
+struct models {
+    struct sched *s;
+    struct named_model *first;
+    size_t n;
+    VEC(struct change *) changes;
+    struct change *saving; // the pool's while not NULL
+};
+
+static struct digest key_of_name(const char *name, int64_t version) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_str(&h, str_of(name));
+    sha256_u64(&h, (uint64_t)version);
+    return sha256_end(&h);
+}
+
+// ---- the journal
+
+static void save_work(void *arg) {
+    struct models *m = arg;
+    struct change *c = m->saving;
+    struct journal *j = sched_journal(m->s);
+    status_t st = c->removed
+                      ? journal_remove(j, JOURNAL_MODEL, c->key)
+                      : journal_put_message(j, JOURNAL_MODEL, c->key, c->source, &c->record.base);
+    if (st) log_event(LOG_ERROR, "models.save", "name=\"%s\" why=\"%s\"", c->name, st_message(st));
+    st_drop(st);
+}
+static void saved(void *arg);
+static void save_next(struct models *m) {
+    if (m->saving || !m->changes.n) return;
+    m->saving = m->changes.v[0];
+    memmove(m->changes.v, m->changes.v + 1, --m->changes.n * sizeof *m->changes.v);
+    loop_work(sched_loop(m->s), save_work, saved, m);
+}
+static void saved(void *arg) {
+    struct models *m = arg;
+    free(m->saving);
+    m->saving = NULL;
+    save_next(m);
+}
+static void save(struct models *m, const struct named_model *x, bool removed) {
+    struct change *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    c->key = key_of_name(x->name, x->version);
+    c->source = x->source;
+    c->removed = removed;
+    memcpy(c->name, x->name, strlen(x->name) + 1);
+    hlod__journal__named_model__init(&c->record);
+    c->record.name = c->name;
+    c->record.version = x->version;
+    c->record.source = (ProtobufCBinaryData){sizeof c->source.b, c->source.b};
+    c->record.unloaded = !x->loaded;
+    vec_push(&m->changes, c);
+    save_next(m);
+}
+
+static struct named_model *insert(struct models *m, const char *name, int64_t version) {
+    struct named_model **at = &m->first, *x = calloc(1, sizeof *x);
+    if (!x || !(x->name = strdup(name))) abort();
+    x->version = version;
+    while (*at && (strcmp((*at)->name, name) < 0 ||
+                   (!strcmp((*at)->name, name) && (*at)->version > version)))
+        at = &(*at)->next;
+    x->next = *at;
+    *at = x;
+    m->n++;
+    return x;
+}
+
+static void read_one(void *ctx, struct digest key, struct span record) {
+    struct models *m = ctx;
+    (void)key;
+    Hlod__Journal__NamedModel *r = hlod__journal__named_model__unpack(NULL, record.n, record.p);
+    if (r && *r->name && r->source.len == sizeof(struct digest)) {
+        struct named_model *x = insert(m, r->name, r->version);
+        memcpy(x->source.b, r->source.data, sizeof x->source.b);
+        x->loaded = !r->unloaded;
+        x->reason = r->unloaded ? "unloaded" : "";
+    }
+    if (r) hlod__journal__named_model__free_unpacked(r, NULL);
+}
+
+status_t models_new(struct sched *s, struct models **out) {
+    struct models *m = calloc(1, sizeof *m);
+    if (!m) abort();
+    m->s = s;
+    status_t st = journal_list(sched_journal(s), JOURNAL_MODEL, -1, read_one, m);
+    if (st)
+        models_free(m);
+    else
+        *out = m;
+    return st;
+}
+
+void models_free(struct models *m) {
+    if (!m) return;
+    while (m->first) {
+        struct named_model *x = m->first;
+        m->first = x->next;
+        free(x->name);
+        free(x);
+    }
+    for (size_t i = 0; i < m->changes.n; i++)
+        free(m->changes.v[i]);
+    vec_done(&m->changes);
+    free(m);
+}
+
+// ---- names
+
+struct named_model *models_first(struct models *m) {
+    return m->first;
+}
+
+struct named_model *models_find(struct models *m, const char *name, const char *version) {
+    struct named_model *newest = NULL;
+    int64_t v = 0;
+    if (*version && !str_to_i64(str_of(version), &v)) return NULL;
+    for (struct named_model *x = m->first; x; x = x->next) {
+        if (strcmp(x->name, name)) continue;
+        if (v ? x->version == v : x->loaded) return x;
+        if (!newest) newest = x;
+    }
+    return v ? NULL : newest;
+}
+
+static bool name_fits(const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < 0x21 || *p == 0x7f || *p == '/') return false;
+    return n > 0 && n <= MAX_NAME;
+}
+
+status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
+                    struct named_model **out) {
+    if (!name_fits(name))
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "model name '%.100s': expected 1 to %d characters without space "
+                                "or '/'",
+                                name, MAX_NAME),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    if (version < 0)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "version %" PRId64, version),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    struct named_model *x = NULL;
+    int64_t newest = 0;
+    for (struct named_model *y = m->first; y; y = y->next) {
+        if (strcmp(y->name, name)) continue;
+        if (y->version > newest) newest = y->version;
+        if (y->version == version) x = y;
+    }
+    if (!x && m->n >= MAX_MODELS)
+        return st_new(ST_RESOURCE_EXHAUSTED, "more than %d model versions", MAX_MODELS);
+    if (!x) x = insert(m, name, version ? version : newest + 1);
+    x->source = source;
+    x->loaded = true;
+    x->reason = "";
+    save(m, x, false);
+    *out = x;
+    return ST_OK;
+}
+
+void models_load(struct models *m, struct named_model *x, bool loaded) {
+    if (x->loaded == loaded) return;
+    x->loaded = loaded;
+    x->reason = loaded ? "" : "unloaded";
+    save(m, x, false);
+}
+
+void models_remove(struct models *m, struct named_model *x) {
+    struct named_model **at = &m->first;
+    while (*at && *at != x)
+        at = &(*at)->next;
+    if (!*at) return;
+    *at = x->next;
+    m->n--;
+    save(m, x, true);
+    free(x->name);
+    free(x);
+}

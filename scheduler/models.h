@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// models: names for uploaded models: (name, version) -> source digest, whether it is loaded, and
+// what was asked of it. Kept in the journal, so that a restart knows them; in memory while the
+// daemon runs. A version never changes what it names: another model is another version, or replaces
+// it whole. Thread: loop.
+#pragma once
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+struct sched;
+struct models;
+struct model_times { // nanoseconds, and how often
+    uint64_t n, ns;
+};
+struct named_model {
+    struct named_model *next; // by name, then newest version first
+    char *name;
+    int64_t version;
+    struct digest source;
+    bool loaded;
+    const char *reason; // why not; a literal
+    struct model_times success, fail, queue, infer;
+    uint64_t executions, last_ms; // last_ms: wall clock
+};
+status_t models_new(struct sched *s, struct models **out) MUST_CHECK; // reads the journal: blocks
+void models_free(struct models *m);                                   // NULL is fine
+struct named_model *models_first(struct models *m);
+// version "" = the newest that is loaded, or the newest. NULL if there is none.
+struct named_model *models_find(struct models *m, const char *name, const char *version);
+// Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name.
+status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
+                    struct named_model **out) MUST_CHECK;
+void models_load(struct models *m, struct named_model *x, bool loaded);
+void models_remove(struct models *m, struct named_model *x);

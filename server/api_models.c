@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names for models: SetModel, ListModels, RemoveModel. Setting reads the model first, so that a
+// name never stands for something that cannot be read.
+#include <string.h>
+
+#include "scheduler/models.h"
+#include "server/api_job.h"
+
+static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) {
+    Hlod__V1__NamedModel *m = arena_new_of(&c->arena, Hlod__V1__NamedModel);
+    hlod__v1__named_model__init(m);
+    char hex[65];
+    digest_hex(x->source, hex);
+    m->name = arena_strdup(&c->arena, x->name);
+    m->version = x->version;
+    m->model = arena_strdup(&c->arena, hex);
+    m->loaded = x->loaded;
+    m->reason = (char *)x->reason;
+    m->inferences = x->success.n;
+    return m;
+}
+
+static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                         const ProtobufCMessage **out) {
+    (void)result;
+    const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
+    struct named_model *x;
+    RETURN_IF_ERR(models_set(sched_models(c->api->sched), q->name, q->version, r->source, &x));
+    *out = &shown(c, x)->base;
+    return ST_OK;
+}
+
+void api_set_model(struct call *c) {
+    const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
+    struct job_spec spec = {.kind = JOB_INGEST, .payload_fd = -1};
+    status_t st = api_digest(q->model, "model", &spec.model);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        api_start_job(c, &spec, ingested);
+}
+
+void api_list_models(struct call *c) {
+    Hlod__V1__ListModelsReply *m = arena_new_of(&c->arena, Hlod__V1__ListModelsReply);
+    hlod__v1__list_models_reply__init(m);
+    struct named_model *first = models_first(sched_models(c->api->sched));
+    size_t n = 0;
+    for (const struct named_model *x = first; x; x = x->next)
+        n++;
+    m->models = arena_array(&c->arena, Hlod__V1__NamedModel *, n + 1);
+    for (const struct named_model *x = first; x; x = x->next)
+        m->models[m->n_models++] = shown(c, x);
+    call_finish(c, &m->base, ST_OK);
+}
+
+void api_remove_model(struct call *c) {
+    const Hlod__V1__RemoveModelRequest *q = (const Hlod__V1__RemoveModelRequest *)c->request;
+    struct models *all = sched_models(c->api->sched);
+    Hlod__V1__RemoveModelReply *m = arena_new_of(&c->arena, Hlod__V1__RemoveModelReply);
+    hlod__v1__remove_model_reply__init(m);
+    for (struct named_model *x = models_first(all), *next; x; x = next) {
+        next = x->next;
+        if (strcmp(x->name, q->name) || (q->version && q->version != x->version)) continue;
+        models_remove(all, x);
+        m->removed++;
+    }
+    if (m->removed)
+        call_finish(c, &m->base, ST_OK);
+    else
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_NOT_FOUND, "no model '%.200s' of that version", q->name),
+                              HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
+}

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health, metadata, config, infer (binary, JSON, async, stream), statistics, index,
+load with file override, unload, errors.  Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
+import argparse, base64, json, os, queue, shutil, signal, sys, time, traceback
+import numpy as np
+import tritonclient.grpc as tg
+import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "api")]
+from run import Daemon
+
+MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
+def refused(text, fn):
+    try:
+        fn()
+    except InferenceServerException as e:
+        assert text in e.message(), e.message()
+        return e
+    raise AssertionError("not refused: " + text)
+
+def x_of(lib, n, binary=None):
+    x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
+    i = lib.InferInput("x", [n, 4], "FP32")
+    i.set_data_from_numpy(x, *([binary] if binary is not None else []))
+    return x, i
+
+def setup(d):
+    status, r = d.json("POST", "/v1/executables?shape=x=1x4", MODEL)
+    assert status == 200, r
+    d.digest = r["sourceDigest"]
+    status, r = d.json("POST", "/v1/models", {"name": "plus", "model": d.digest})
+    assert status == 200 and r["version"] == 1, r
+
+def health(d, c, lib):
+    assert c.is_server_live() and c.is_server_ready() and c.is_model_ready("plus") and c.is_model_ready("plus", "1")
+    if lib is th:
+        assert not c.is_model_ready("nothing")
+    else:
+        refused("unknown model", lambda: c.is_model_ready("nothing"))
+
+def metadata(d, c, lib):
+    kw = {} if lib is th else {"as_json": True}
+    m = c.get_server_metadata(**kw)
+    assert m["name"] == "hlod" and "binary_tensor_data" in m["extensions"], m
+    m = c.get_model_metadata("plus", **kw)
+    assert m["name"] == "plus" and m["versions"] == ["1"], m
+    assert m["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 4] if lib is th else ["-1", "4"]}], m
+    assert m["outputs"][0]["name"] == "y"
+    k = c.get_model_config("plus", **kw)
+    k = k if lib is th else k["config"]
+    assert k["name"] == "plus" and k["input"][0]["data_type"] == "TYPE_FP32" and k["backend"] == "hlod", k
+    refused("unknown model", lambda: c.get_model_metadata("nothing"))
+    refused("unknown model", lambda: c.get_model_metadata("plus", "7"))
+    refused("unknown model", lambda: c.get_model_config("nothing"))
+
+def infer(d, c, lib):
+    for n in 1, 3, 5000, 100000:  # inline; 80 KB and 1.6 MB: through memory descriptors
+        x, i = x_of(lib, n)
+        r = c.infer("plus", [i])
+        assert np.array_equal(r.as_numpy("y"), x + 1), n
+    r = c.infer("plus", [i], outputs=[lib.InferRequestedOutput("y")], request_id="abc", model_version="1", timeout=5000000, priority=1)
+    assert np.array_equal(r.as_numpy("y"), x + 1)
+    response = r.get_response()
+    get = (lambda k: response[k]) if lib is th else (lambda k: getattr(response, k))
+    assert get("id") == "abc" and get("model_name") == "plus" and get("model_version") == "1"
+    x, i = x_of(lib, 2)
+    r = c.infer(d.digest, [i])  # a digest is a name
+    assert np.array_equal(r.as_numpy("y"), x + 1)
+    if lib is th:
+        for binary_in in True, False:
+            for binary_out in True, False:
+                x, i = x_of(lib, 3, binary_in)
+                r = c.infer("plus", [i], outputs=[th.InferRequestedOutput("y", binary_data=binary_out)])
+                assert np.array_equal(r.as_numpy("y"), x + 1), (binary_in, binary_out)
+                assert ("data" in r.get_output("y")) == (not binary_out), r.get_output("y")
+
+def asynchronous(d, c, lib):
+    x, i = x_of(lib, 2)
+    if lib is th:
+        futures = [c.async_infer("plus", [i]) for _ in range(8)]
+        results = [f.get_result() for f in futures]
+    else:
+        done = queue.Queue()
+        for _ in range(8):
+            c.async_infer("plus", [i], lambda result, error: done.put((result, error)))
+        got = [done.get(timeout=10) for _ in range(8)]
+        assert not [e for _, e in got if e], got
+        results = [r for r, _ in got]
+    assert all(np.array_equal(r.as_numpy("y"), x + 1) for r in results)
+
+def stream(d, c, lib):
+    if lib is th:
+        return
+    done = queue.Queue()
+    c.start_stream(lambda result, error: done.put((result, error)))
+    sizes = [1, 2, 30000, 3, 5000, 4]
+    for k, n in enumerate(sizes):
+        x, i = x_of(lib, n)
+        c.async_stream_infer("plus", [i], request_id=str(k))
+    for k, n in enumerate(sizes):  # in order
+        result, error = done.get(timeout=10)
+        assert error is None and result.get_response().id == str(k), (error, k)
+        assert np.array_equal(result.as_numpy("y"), x_of(lib, n)[0] + 1)
+    _, i = x_of(lib, 1)
+    c.async_stream_infer("nothing", [i])  # an error does not end the stream
+    result, error = done.get(timeout=10)
+    assert "unknown model" in str(error), error
+    c.async_stream_infer("plus", [i])
+    result, error = done.get(timeout=10)
+    assert error is None and np.array_equal(result.as_numpy("y"), x_of(lib, 1)[0] + 1)
+    c.stop_stream()
+    c.start_stream(lambda result, error: done.put((result, error)), headers={"triton_grpc_error": "true"})
+    c.async_stream_infer("nothing", [i])
+    result, error = done.get(timeout=10)
+    assert "unknown model" in str(error), error
+    c.stop_stream()
+    slow = d.json("POST", "/v1/executables?shape=x=1x4", MODEL + b"run_ms 5000\n")[1]["sourceDigest"]
+    c.start_stream(lambda result, error: done.put((result, error)))
+    c.async_stream_infer(slow, [i])
+    time.sleep(0.3)
+    c.stop_stream(cancel_requests=True)
+    end = time.monotonic() + 3
+    while b"\nhlod_jobs_active 0" not in d.call("GET", "/metrics")[2]:
+        assert time.monotonic() < end, "not cancelled"
+        time.sleep(0.02)
+
+def errors(d, c, lib):
+    x, i = x_of(lib, 2)
+    refused("unknown model", lambda: c.infer("nothing", [i]))
+    wrong = lib.InferInput("z", [2, 4], "FP32")
+    wrong.set_data_from_numpy(x)
+    refused("no input 'z'", lambda: c.infer("plus", [wrong]))
+    wrong = lib.InferInput("x", [2, 4], "INT32")
+    wrong.set_data_from_numpy(x.astype(np.int32))
+    refused("expected f32", lambda: c.infer("plus", [wrong]))
+    wrong = lib.InferInput("x", [2, 3], "FP32")
+    wrong.set_data_from_numpy(x[:, :3].copy())
+    refused("expected 4, found 3", lambda: c.infer("plus", [wrong]))
+    refused("no output 'w'", lambda: c.infer("plus", [i], outputs=[lib.InferRequestedOutput("w")]))
+    text = lib.InferInput("x", [2], "BYTES")
+    text.set_data_from_numpy(np.array([b"a", b"b"], dtype=object))
+    refused("unknown element type", lambda: c.infer("plus", [text]))
+    assert np.array_equal(c.infer("plus", [i]).as_numpy("y"), x + 1)
+
+def repository(d, c, lib):
+    kw = {} if lib is th else {"as_json": True}
+    def index():
+        r = c.get_model_repository_index(**kw)
+        return {(m["name"], m["version"]): m["state"] for m in (r if lib is th else r.get("models", []))}
+    name = "loaded_" + ("http" if lib is th else "grpc")
+    assert index()["plus", "1"] == "READY"
+    refused("no such model", lambda: c.load_model("nothing"))
+    other = MODEL.replace(b"weight 4", b"weight 8")
+    c.load_model(name, config=json.dumps({"backend": "hlod"}), files={"file:3/model.onnx": other})
+    assert c.is_model_ready(name) and index()[name, "3"] == "READY"
+    x, i = x_of(lib, 2)
+    assert np.array_equal(c.infer(name, [i]).as_numpy("y"), x + 1)
+    c.unload_model(name)
+    assert index()[name, "3"] == "UNAVAILABLE"
+    refused("not loaded", lambda: c.infer(name, [i]))
+    assert not c.is_model_ready(name)
+    c.load_model(name)
+    assert np.array_equal(c.infer(name, [i], model_version="3").as_numpy("y"), x + 1)
+    refused("", lambda: c.load_model("bad", config="{}", files={"file:1/model.onnx": b"garbage"}))
+    assert ("bad", "1") not in index()
+    refused("no such model", lambda: c.unload_model("nothing"))
+
+def statistics(d, c, lib):
+    x, i = x_of(lib, 2)
+    def stats():
+        r = c.get_inference_statistics("plus", **({} if lib is th else {"as_json": True}))
+        return r["model_stats"][0]
+    before = stats()
+    count = lambda s: int(s.get("inference_count", 0))
+    c.infer("plus", [i])
+    after = stats()
+    assert count(after) == count(before) + 1 and int(after["inference_stats"]["success"]["ns"]) > 0, after
+    assert int(after["inference_stats"]["compute_infer"]["count"]) >= 1 and int(after["last_inference"]) > 1.6e12
+    all_models = c.get_inference_statistics(**({} if lib is th else {"as_json": True}))["model_stats"]
+    assert "plus" in [m["name"] for m in all_models]
+    refused("unknown model", lambda: c.get_inference_statistics("nothing"))
+
+def restart(d, c, lib):
+    """Names survive a restart; a daemon without --allow-model-load refuses files."""
+    d.p.send_signal(signal.SIGTERM)
+    assert d.p.wait(20) == 0
+    again = Daemon(d.hlod_path, d.worker, data=d.dir)
+    try:
+        c = client(again, lib)
+        x, i = x_of(lib, 2)
+        assert np.array_equal(c.infer("plus", [i]).as_numpy("y"), x + 1)
+        refused("--allow-model-load", lambda: c.load_model("new", config="{}", files={"file:1/model.onnx": MODEL}))
+        assert again.json("DELETE", "/v1/models/plus")[0] == 200
+        refused("unknown model", lambda: c.infer("plus", [i]))
+        assert again.json("DELETE", "/v1/models/plus")[0] == 404
+        c.close()
+    finally:
+        again.p.send_signal(signal.SIGTERM)
+        assert again.p.wait(20) == 0
+restart.alone = True
+
+def client(d, lib):
+    return th.InferenceServerClient("%s:%d" % d.addr, concurrency=8) if lib is th else tg.InferenceServerClient(d.grpc)
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    bad = 0
+    for lib, label in (th, "http"), (tg, "grpc"):
+        for s in health, metadata, infer, asynchronous, stream, errors, repository, statistics, restart:
+            if o.names and s.__name__ not in o.names or (s is stream and lib is th):
+                continue
+            d = Daemon(o.build + "/hlod", o.worker, args=("--allow-model-load",))
+            d.hlod_path, d.worker = o.build + "/hlod", o.worker
+            c = client(d, lib)
+            try:
+                setup(d)
+                s(d, c, lib)
+                if not hasattr(s, "alone"):
+                    assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+                    d.p.send_signal(signal.SIGTERM)
+                    assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
+                log = d.logs()
+                assert "Sanitizer" not in log, log[-4000:]
+                print(f"ok triton {label} {s.__name__}", flush=True)
+            except Exception:
+                bad += 1
+                print(f"not ok triton {label} {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+                if d.p.poll() is None:
+                    d.kill()
+            c.close()
+            shutil.rmtree(d.dir, ignore_errors=True)
+    return 1 if bad else 0
+
+if __name__ == "__main__":
+    sys.exit(main())
