@@ -137,9 +137,9 @@ def out_of_memory_once(d):
     assert device(d, "sim:0")["workerPid"] == first
 
 def memory_is_shared_out(d):
-    """sim:memory=150K
+    """sim:memory=112K
     Programs that do not fit together take turns: the one used longest ago makes room. One that can never fit is refused, and the others still run."""
-    n = 8000  # 64 KB resident and 64 KB in and out: one at a time
+    n = 8000  # 32 KB resident (one buffer, sorted in place) and 64 KB in and out: one at a time
     def heavy(add):
         text = (f"HloModule m\nlt {{\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT l = pred[] compare(a, b), direction=LT\n}}\nENTRY e {{\n  x = f32[{n}] parameter(0)\n"
                 f"  s = f32[{n}] sort(x), dimensions={{0}}, to_apply=lt\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(s, b)\n}}\n")
