@@ -14,7 +14,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  fuzz-hlo '$(MAKE) -s check-fuzz-hlo' \
 	  ops-cpu '$(OPS_CPU)' \
 	  golden 'sh tests/run_golden.sh $(BUILD) $(GOLDEN)' \
-	  corpus 'sh tests/conform/hlo_corpus.sh $(BUILD)' \
+	  corpus 'build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD) --quick' \
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
@@ -34,6 +34,9 @@ check-quick: units ## unit tests and operator cases
 	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done'
 check-models: all ## every model of the zoo, light and real ones, over HTTP against ONNX Runtime
 	$(Q)sh tests/check.sh models 'build/venv/bin/python tests/models/serve.py $(BUILD)'
+.PHONY: conform-hlo
+conform-hlo: $(BUILD)/hlo-opt ## the modules of XLA's own tests: text, HloModuleProto and values against XLA
+	$(Q)build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD)
 lint: ## the house rules
 	$(Q)sh tests/meta/lint.sh
 # The whole archive of a folder links with those below it and nothing else; every header compiles alone.

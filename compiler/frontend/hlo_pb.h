@@ -40,6 +40,11 @@ void pb_put_attrs(struct arena *a, const struct hlo_instr *i, Xla__HloInstructio
 status_t pb_get_attrs(struct arena *a, enum hlo_op op, const Xla__HloInstructionProto *p,
                       void **out) MUST_CHECK;
 
+Xla__Window *pb_put_window(struct arena *a, const struct window *w);
+status_t pb_get_window(struct arena *a, const Xla__Window *p, struct window *out) MUST_CHECK;
+Xla__ConvolutionDimensionNumbers *pb_put_labels(struct arena *a, const struct labels *l);
+status_t pb_get_labels(const Xla__ConvolutionDimensionNumbers *p, struct labels *l) MUST_CHECK;
+
 // ---- hlo_pb_kept.c: attributes kept as text. What has fields is written to them; what the fields
 // do not give back letter for letter also travels as a frontend attribute, HLO_PB_KEPT and the
 // name.

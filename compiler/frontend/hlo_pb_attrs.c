@@ -10,7 +10,7 @@
 
 // ---- windows, labels, padding, slices
 
-static Xla__Window *put_window(struct arena *a, const struct window *w) {
+Xla__Window *pb_put_window(struct arena *a, const struct window *w) {
     Xla__Window *p = PB_NEW(a, Xla__Window, xla__window__init);
     for (int k = 0; k < w->n; k++) {
         const struct window_dim *d = &w->v[k];
@@ -26,7 +26,7 @@ static Xla__Window *put_window(struct arena *a, const struct window *w) {
     }
     return p;
 }
-static status_t get_window(struct arena *a, const Xla__Window *p, struct window *out) {
+status_t pb_get_window(struct arena *a, const Xla__Window *p, struct window *out) {
     int n = p ? (int)p->n_dimensions : 0;
     if (n > HLO_MAX_RANK) return st_new(ST_INVALID_ARGUMENT, "a window of %d dimensions", n);
     *out = (struct window){n ? arena_zarray(a, struct window_dim, n) : NULL, n};
@@ -45,7 +45,7 @@ static status_t get_window(struct arena *a, const Xla__Window *p, struct window 
     return ST_OK;
 }
 
-static Xla__ConvolutionDimensionNumbers *put_labels(struct arena *a, const struct labels *l) {
+Xla__ConvolutionDimensionNumbers *pb_put_labels(struct arena *a, const struct labels *l) {
     Xla__ConvolutionDimensionNumbers *p =
         PB_NEW(a, Xla__ConvolutionDimensionNumbers, xla__convolution_dimension_numbers__init);
     p->input_batch_dimension = l->in_batch;
@@ -73,7 +73,7 @@ static bool get_group(int64_t first, int64_t second, const int64_t *spatial, siz
     }
     return true;
 }
-static status_t get_labels(const Xla__ConvolutionDimensionNumbers *p, struct labels *l) {
+status_t pb_get_labels(const Xla__ConvolutionDimensionNumbers *p, struct labels *l) {
     size_t n = p ? p->n_input_spatial_dimensions : 0;
     bool ok =
         p && n <= 9 && p->n_kernel_spatial_dimensions == n && p->n_output_spatial_dimensions == n &&
@@ -235,12 +235,12 @@ void pb_put_attrs(struct arena *a, const struct hlo_instr *i, Xla__HloInstructio
         p->padding_config = put_padding(a, &HLO_ATTR(i, pad)->padding);
         break;
     case ATTR_window:
-        p->window = put_window(a, &HLO_ATTR(i, window)->window);
+        p->window = pb_put_window(a, &HLO_ATTR(i, window)->window);
         break;
     case ATTR_conv: {
         REC(i, conv);
-        p->window = put_window(a, &t->window);
-        p->convolution_dimension_numbers = put_labels(a, &t->dim_labels);
+        p->window = pb_put_window(a, &t->window);
+        p->convolution_dimension_numbers = pb_put_labels(a, &t->dim_labels);
         p->feature_group_count = t->feature_group_count;
         p->batch_group_count = t->batch_group_count;
         break;
@@ -430,14 +430,14 @@ status_t pb_get_attrs(struct arena *a, enum hlo_op op, const Xla__HloInstruction
     }
     case ATTR_window: {
         NEW(window);
-        return get_window(a, p->window, &t->window);
+        return pb_get_window(a, p->window, &t->window);
     }
     case ATTR_conv: {
         NEW(conv);
         t->feature_group_count = p->feature_group_count ? p->feature_group_count : 1;
         t->batch_group_count = p->batch_group_count ? p->batch_group_count : 1;
-        RETURN_IF_ERR(get_window(a, p->window, &t->window));
-        return get_labels(p->convolution_dimension_numbers, &t->dim_labels);
+        RETURN_IF_ERR(pb_get_window(a, p->window, &t->window));
+        return pb_get_labels(p->convolution_dimension_numbers, &t->dim_labels);
     }
     case ATTR_dot: {
         NEW(dot);

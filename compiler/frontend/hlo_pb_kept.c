@@ -65,7 +65,20 @@ static const struct {
     META(size_of_generated_code_in_bytes, M_I64),
     META(size_of_memory_working_set_in_bytes, M_I64),
 };
-enum { N_METADATA = sizeof metadata / sizeof metadata[0] };
+// profile_type={1,2}, the one list
+static void put_profile(struct arena *a, struct str value, Xla__OpMetadata *m) {
+    struct cursor c = over(value);
+    int64_t v;
+    p_take(&c, "{");
+    while (p_i64(&c, &v)) {
+        PB_PUSH(a, m, profile_type, (int32_t)v);
+        if (!p_take(&c, ",")) return;
+    }
+}
+enum {
+    N_METADATA = sizeof metadata / sizeof metadata[0],
+    PROFILE_AFTER = 4 /* source_end_column */
+};
 
 static void put_metadata_text(struct arena *a, struct str text, Xla__OpMetadata *m) {
     struct cursor c = {text.p, text.p + text.n};
@@ -73,6 +86,7 @@ static void put_metadata_text(struct arena *a, struct str text, Xla__OpMetadata 
         struct str name = p_word(&c);
         if (!p_take(&c, "=")) return;
         struct str value = p_cut(&c, " ");
+        if (str_is(name, "profile_type")) put_profile(a, value, m);
         for (int k = 0; k < N_METADATA; k++) {
             int64_t v;
             void *to = (char *)m + metadata[k].offset;
@@ -98,6 +112,10 @@ static void metadata_text(struct strbuf *b, const Xla__OpMetadata *m) {
         } else {
             int64_t v = metadata[k].kind == M_I32 ? *(const int32_t *)from : *(const int64_t *)from;
             if (v) strbuf_printf(b, "%s%s=%lld", sep, metadata[k].name, (long long)v);
+        }
+        if (k == PROFILE_AFTER && m->n_profile_type) {
+            strbuf_printf(b, "%sprofile_type=", b->n ? " " : "");
+            PUT_LIST(b, "{", "}", m, profile_type);
         }
     }
 }

@@ -1,263 +1,138 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row for each kept attribute that HloInstructionProto has fields for. The text that a get
-// function writes is in the text parser's normal form, with XLA's commas.
+// One row for each kept attribute that HloInstructionProto has fields for; those about devices are
+// in hlo_pb_devices.c. The text that a get function writes is in the text parser's normal form,
+// with XLA's commas.
 #include <math.h>
 
 #include "compiler/frontend/hlo_pb_kept.h"
 
-#define PUT(name)                                                                                  \
-    static bool put_##name(struct arena *a, struct str text, Xla__HloInstructionProto *p)
-#define GET(name)                                                                                  \
-    static void get_##name(struct strbuf *b, enum hlo_op op, const Xla__HloInstructionProto *p)
+// ---- attributes of other operations on a custom-call
 
-static struct cursor over(struct str s) {
-    return (struct cursor){s.p, s.p + s.n};
+static struct parser text_parser(struct hlo_module *m, struct str text) {
+    return (struct parser){.m = m,
+                           .start = text.p,
+                           .c = over(text),
+                           .limits = {.max_depth = 64, .max_literal_bytes = INT64_C(256) << 20}};
 }
-
-// ---- lists of numbers
-
-// "{1,2}" or "[1,2]" into a repeated field; false when it is something else.
-#define TAKE_LIST(a, c, open, close, p, field)                                                     \
-    ({                                                                                             \
-        int64_t v_;                                                                                \
-        bool ok_ = p_take(c, open);                                                                \
-        while (ok_ && !p_take(c, close)) {                                                         \
-            ok_ = ((p)->n_##field == 0 || p_take(c, ",")) && p_i64(c, &v_);                        \
-            if (ok_) PB_PUSH(a, p, field, v_);                                                     \
-        }                                                                                          \
-        ok_;                                                                                       \
-    })
-#define PUT_LIST(b, open, close, p, field)                                                         \
-    do {                                                                                           \
-        strbuf_puts(b, open);                                                                      \
-        for (size_t k_ = 0; k_ < (p)->n_##field; k_++)                                             \
-            strbuf_printf(b, "%s%lld", k_ ? "," : "", (long long)(p)->field[k_]);                  \
-        strbuf_puts(b, close);                                                                     \
-    } while (0)
-
-// ---- sharding: {replicated}, {maximal device=0}, {devices=[2,2]<=[4]}, {{...},{...}}
-
-static const char *const shard_types[] = {"replicated", "maximal", NULL,        NULL,
-                                          "manual",     "unknown", "unreduced", NULL};
-enum { SHARD_MAXIMAL = 1, SHARD_TUPLE = 2, SHARD_OTHER = 3, N_SHARD_TYPES = 7 };
-
-static int shard_type(struct str word) {
-    for (int k = 0; k < N_SHARD_TYPES; k++)
-        if (shard_types[k] && str_is(word, shard_types[k])) return k;
-    return -1;
+// The record of kind k from one attribute, or NULL.
+static void *record_of(struct arena *a, enum hlo_attr_kind k, const char *name, struct str text) {
+    struct hlo_module m = {.arena = a};
+    struct parser p = text_parser(&m, text);
+    struct attr_text t = {str_of(name), text, false};
+    void *r;
+    status_t st = p_attr_record(&p, k, &t, 1, text.p, &r);
+    bool ok = st == ST_OK;
+    st_drop(st);
+    return ok ? r : NULL;
 }
-// devices=[2,2]0,1,2,3 or devices=[2,2]<=[2,2]T(1,0), then what the last dimensions mean
-static bool take_tiles(struct arena *a, struct cursor *c, Xla__OpSharding *s) {
-    int64_t v;
-    s->type = SHARD_OTHER;
-    if (!TAKE_LIST(a, c, "[", "]", s, tile_assignment_dimensions)) return false;
-    if (p_take(c, "<=")) {
-        if (!TAKE_LIST(a, c, "[", "]", s, iota_reshape_dims)) return false;
-        if (p_take(c, "T")) {
-            if (!TAKE_LIST(a, c, "(", ")", s, iota_transpose_perm)) return false;
-        } else {
-            for (size_t k = 0; k < s->n_iota_reshape_dims; k++)
-                PB_PUSH(a, s, iota_transpose_perm, (int32_t)k);
-        }
-    } else {
-        do {
-            if (!p_i64(c, &v)) return false;
-            PB_PUSH(a, s, tile_assignment_devices, v);
-        } while (p_take(c, ","));
+static PUT(window) {
+    struct hlo_attr_window *r = record_of(a, ATTR_window, "window", text);
+    if (r) p->window = pb_put_window(a, &r->window);
+    return r != NULL;
+}
+static GET(window) {
+    struct arena a = {0};
+    struct hlo_attr_window r = {0};
+    if (op != HLO_CUSTOM_CALL || !p->window) return;
+    status_t st = pb_get_window(&a, p->window, &r.window);
+    if (!st && r.window.n) {
+        struct strbuf t = {0};
+        attr_print(&t, ATTR_window, &r);
+        strbuf_puts(b, t.p + strlen(", window="));
+        strbuf_done(&t);
     }
-    if (p_take(c, "last_tile_dim_replicate")) s->replicate_on_last_tile_dim = true;
-    if (!p_take(c, "last_tile_dims={")) return true;
+    st_drop(st);
+    arena_done(&a);
+}
+static PUT(dim_labels) {
+    struct hlo_attr_conv *r = record_of(a, ATTR_conv, "dim_labels", text);
+    if (r) p->convolution_dimension_numbers = pb_put_labels(a, &r->dim_labels);
+    return r != NULL;
+}
+static GET(dim_labels) {
+    struct hlo_attr_conv r = {.feature_group_count = 1, .batch_group_count = 1};
+    if (op != HLO_CUSTOM_CALL || !p->convolution_dimension_numbers) return;
+    status_t st = pb_get_labels(p->convolution_dimension_numbers, &r.dim_labels);
+    if (!st) {
+        struct strbuf t = {0};
+        attr_print(&t, ATTR_conv, &r);
+        strbuf_puts(b, t.p + strlen(", dim_labels="));
+        strbuf_done(&t);
+    }
+    st_drop(st);
+}
+static PUT(feature_group_count) {
+    (void)a;
+    return str_to_i64(text, &p->feature_group_count);
+}
+static GET(feature_group_count) {
+    if (op == HLO_CUSTOM_CALL && p->feature_group_count > 1)
+        strbuf_printf(b, "%lld", (long long)p->feature_group_count);
+}
+static PUT(batch_group_count) {
+    (void)a;
+    return str_to_i64(text, &p->batch_group_count);
+}
+static GET(batch_group_count) {
+    if (op == HLO_CUSTOM_CALL && p->batch_group_count > 1)
+        strbuf_printf(b, "%lld", (long long)p->batch_group_count);
+}
+// A value with its shape: "f32[2]{0} {1, 2}", "( s32[] 1, pred[] 1 )".
+static status_t take_value(struct parser *p, struct cursor *c, int depth,
+                           struct literal **out) MUST_CHECK;
+static status_t take_value(struct parser *p, struct cursor *c, int depth, struct literal **out) {
+    const struct shape *s, **shapes;
+    VEC(struct literal *) v = {0};
+    if (depth > 16) return p_error(p, c->p, "nested deeper than 16");
+    if (!p_take(c, "(")) {
+        RETURN_IF_ERR(p_shape(p, c, 0, &s));
+        return p_literal(p, c, s, out);
+    }
     do {
-        int t = shard_type(p_word(c));
-        if (t < 0) return false;
-        PB_PUSH(a, s, last_tile_dims, t);
+        struct literal *e;
+        RETURN_IF_ERR(take_value(p, c, depth + 1, &e));
+        avec_push(p->m->arena, &v, e);
     } while (p_take(c, ","));
-    return p_take(c, "}");
+    if (!p_take(c, ")")) return p_error(p, c->p, "expected ')'");
+    shapes = arena_array(p->m->arena, const struct shape *, v.n);
+    for (size_t k = 0; k < v.n; k++)
+        shapes[k] = v.v[k]->shape;
+    *out = lit_tuple(p->m->arena, shape_tuple(p->m->arena, shapes, (int)v.n), v.v);
+    return ST_OK;
 }
-static bool take_sharding(struct arena *a, struct cursor *c, int depth, Xla__OpSharding **out) {
-    Xla__OpSharding *s = *out = PB_NEW(a, Xla__OpSharding, xla__op_sharding__init);
-    if (depth > 8 || !p_take(c, "{")) return false;
-    if (p_peek(c, '{')) {
-        s->type = SHARD_TUPLE;
-        do {
-            Xla__OpSharding *e;
-            if (!take_sharding(a, c, depth + 1, &e)) return false;
-            PB_PUSH(a, s, tuple_shardings, e);
-        } while (p_take(c, ","));
-        return p_take(c, "}");
-    }
-    if (p_take(c, "devices=")) return take_tiles(a, c, s) && p_take(c, "}");
-    s->type = shard_type(p_word(c));
-    if (s->type == SHARD_MAXIMAL) {
-        int64_t device;
-        if (!p_take(c, "device=") || !p_i64(c, &device)) return false;
-        PB_PUSH(a, s, tile_assignment_dimensions, 1);
-        PB_PUSH(a, s, tile_assignment_devices, device);
-    }
-    return s->type >= 0 && p_take(c, "}");
-}
-static bool identity(const Xla__OpSharding *s) {
-    for (size_t k = 0; k < s->n_iota_transpose_perm; k++)
-        if (s->iota_transpose_perm[k] != (int32_t)k) return false;
-    return true;
-}
-static void sharding_text(struct strbuf *b, const Xla__OpSharding *s) {
-    strbuf_putc(b, '{');
-    for (size_t k = 0; k < s->n_tuple_shardings; k++) {
-        if (k) strbuf_puts(b, ", ");
-        sharding_text(b, s->tuple_shardings[k]);
-    }
-    if (s->type == SHARD_MAXIMAL) {
-        strbuf_printf(b, "maximal device=%lld",
-                      s->n_tile_assignment_devices ? (long long)s->tile_assignment_devices[0] : 0);
-    } else if (s->type == SHARD_OTHER) {
-        strbuf_puts(b, "devices=");
-        PUT_LIST(b, "[", "]", s, tile_assignment_dimensions);
-        if (s->n_iota_reshape_dims) {
-            PUT_LIST(b, "<=[", "]", s, iota_reshape_dims);
-            if (!identity(s)) PUT_LIST(b, "T(", ")", s, iota_transpose_perm);
-        } else {
-            PUT_LIST(b, "", "", s, tile_assignment_devices);
+static void value_text(struct strbuf *b, const struct literal *l) {
+    if (shape_is_tuple(l->shape)) {
+        for (int k = 0; k < l->shape->n_elems; k++) {
+            strbuf_puts(b, k ? ", " : "( ");
+            value_text(b, l->elems[k]);
         }
-        if (s->replicate_on_last_tile_dim) strbuf_puts(b, " last_tile_dim_replicate");
-        for (size_t k = 0; k < s->n_last_tile_dims; k++) {
-            int t = s->last_tile_dims[k];
-            bool known = t >= 0 && t < N_SHARD_TYPES && shard_types[t];
-            strbuf_printf(b, "%s%s", k ? ", " : " last_tile_dims={",
-                          known ? shard_types[t] : "unknown");
-        }
-        if (s->n_last_tile_dims) strbuf_putc(b, '}');
-    } else if (s->type >= 0 && s->type < N_SHARD_TYPES && shard_types[s->type]) {
-        strbuf_puts(b, shard_types[s->type]);
+        strbuf_puts(b, " )");
+        return;
     }
-    strbuf_putc(b, '}');
+    shape_print(b, l->shape, true);
+    strbuf_putc(b, ' ');
+    lit_print(b, l);
 }
-PUT(sharding) {
-    struct cursor c = over(text);
-    if (take_sharding(a, &c, 0, &p->sharding) && p_at_end(&c)) return true;
-    p->sharding = NULL; // metadata and other forms
-    return false;
+static PUT(literal) {
+    struct hlo_module m = {.arena = a};
+    struct parser t = text_parser(&m, text);
+    struct cursor c = t.c;
+    struct literal *l;
+    status_t st = take_value(&t, &c, 0, &l);
+    if (!st && p_at_end(&c)) st = pb_put_literal(a, l, l->shape, &p->literal);
+    st_drop(st);
+    return p->literal != NULL;
 }
-GET(sharding) {
-    (void)op;
-    if (p->sharding) sharding_text(b, p->sharding);
-}
-PUT(domain) {
-    struct cursor c = over(text);
-    if (p_take(&c, "{kind=\"sharding\"") && p_take(&c, ",") && p_take(&c, "entry=") &&
-        take_sharding(a, &c, 0, &p->domain_entry_sharding) && p_take(&c, ",") &&
-        p_take(&c, "exit=") && take_sharding(a, &c, 0, &p->domain_exit_sharding) && p_take(&c, "}"))
-        return true;
-    p->domain_entry_sharding = p->domain_exit_sharding = NULL;
-    return false;
-}
-GET(domain) {
-    (void)op;
-    if (!p->domain_entry_sharding || !p->domain_exit_sharding) return;
-    strbuf_puts(b, "{kind=\"sharding\", entry=");
-    sharding_text(b, p->domain_entry_sharding);
-    strbuf_puts(b, ", exit=");
-    sharding_text(b, p->domain_exit_sharding);
-    strbuf_putc(b, '}');
-}
-
-// ---- participants of collectives
-
-static bool put_iota_groups(struct arena *a, struct cursor *c, Xla__HloInstructionProto *p) {
-    Xla__IotaReplicaGroupListProto *g =
-        PB_NEW(a, Xla__IotaReplicaGroupListProto, xla__iota_replica_group_list_proto__init);
-    bool ok = p_take(c, "[") && p_i64(c, &g->num_replica_groups) && p_take(c, ",") &&
-              p_i64(c, &g->num_devices_per_group) && p_take(c, "]") && p_take(c, "<=") &&
-              TAKE_LIST(a, c, "[", "]", g, iota_reshape_dims);
-    if (ok && p_take(c, "T")) {
-        ok = TAKE_LIST(a, c, "(", ")", g, iota_transpose_perm);
-    } else {
-        for (size_t k = 0; k < g->n_iota_reshape_dims; k++)
-            PB_PUSH(a, g, iota_transpose_perm, (int32_t)k);
-    }
-    if (ok && p_at_end(c)) p->iota_collective_device_list = g;
-    return p->iota_collective_device_list != NULL;
-}
-PUT(replica_groups) {
-    struct cursor c = over(text);
-    if (p_peek(&c, '[')) return put_iota_groups(a, &c, p);
-    Xla__CollectiveDeviceListProto *l =
-        PB_NEW(a, Xla__CollectiveDeviceListProto, xla__collective_device_list_proto__init);
-    if (!p_take(&c, "{")) return false; // a mesh
-    while (!p_take(&c, "}")) {
-        Xla__ReplicaGroup *g = PB_NEW(a, Xla__ReplicaGroup, xla__replica_group__init);
-        if (l->n_replica_groups && !p_take(&c, ",")) return false;
-        if (!TAKE_LIST(a, &c, "{", "}", g, replica_ids)) return false;
-        PB_PUSH(a, l, replica_groups, g);
-    }
-    p->collective_device_list = l;
-    return true;
-}
-static void groups_text(struct strbuf *b, Xla__ReplicaGroup *const *v, size_t n) {
-    strbuf_putc(b, '{');
-    for (size_t k = 0; k < n; k++) {
-        if (k) strbuf_putc(b, ',');
-        PUT_LIST(b, "{", "}", v[k], replica_ids);
-    }
-    strbuf_putc(b, '}');
-}
-static void iota_text(struct strbuf *b, const Xla__IotaReplicaGroupListProto *g) {
-    bool plain = true;
-    for (size_t k = 0; k < g->n_iota_transpose_perm; k++)
-        plain &= g->iota_transpose_perm[k] == (int32_t)k;
-    strbuf_printf(b, "[%lld,%lld]<=", (long long)g->num_replica_groups,
-                  (long long)g->num_devices_per_group);
-    PUT_LIST(b, "[", "]", g, iota_reshape_dims);
-    if (!plain) PUT_LIST(b, "T(", ")", g, iota_transpose_perm);
-}
-GET(replica_groups) {
-    (void)op;
-    const Xla__CollectiveDeviceListProto *l = p->collective_device_list;
-    if (p->iota_collective_device_list)
-        iota_text(b, p->iota_collective_device_list);
-    else if (l && l->iota_replica_group_list)
-        iota_text(b, l->iota_replica_group_list);
-    else if (l)
-        groups_text(b, l->replica_groups, l->n_replica_groups);
-    else if (p->n_replica_groups)
-        groups_text(b, p->replica_groups, p->n_replica_groups);
-}
-PUT(source_target_pairs) {
-    struct cursor c = over(text);
-    if (!p_take(&c, "{")) return false;
-    while (!p_take(&c, "}")) {
-        Xla__SourceTarget *s = PB_NEW(a, Xla__SourceTarget, xla__source_target__init);
-        if (p->n_source_target_pairs && !p_take(&c, ",")) return false;
-        if (!p_take(&c, "{") || !p_i64(&c, &s->source) || !p_take(&c, ",") ||
-            !p_i64(&c, &s->target) || !p_take(&c, "}"))
-            return false;
-        PB_PUSH(a, p, source_target_pairs, s);
-    }
-    return true;
-}
-GET(source_target_pairs) {
-    bool permute = op == HLO_COLLECTIVE_PERMUTE || op == HLO_COLLECTIVE_PERMUTE_START;
-    if (!permute && !p->n_source_target_pairs) return;
-    strbuf_putc(b, '{');
-    for (size_t k = 0; k < p->n_source_target_pairs; k++)
-        strbuf_printf(b, "%s{%lld,%lld}", k ? "," : "",
-                      (long long)p->source_target_pairs[k]->source,
-                      (long long)p->source_target_pairs[k]->target);
-    strbuf_putc(b, '}');
-}
-// Of an in-place permutation: lists of sizes, one after the other.
-PUT(slice_sizes) {
-    struct cursor c = over(text);
-    int64_t v;
-    while (!p_at_end(&c))
-        if (p_i64(&c, &v))
-            PB_PUSH(a, p, dynamic_slice_sizes, v);
-        else
-            c.p++;
-    return true;
-}
-GET(nothing) {
-    (void)b, (void)op, (void)p;
+static GET(literal) {
+    struct arena a = {0};
+    struct hlo_module m = {.arena = &a};
+    struct parser t = text_parser(&m, STR(""));
+    struct literal *l;
+    if (op != HLO_CUSTOM_CALL || !p->literal) return;
+    status_t st = pb_get_literal(&t, p->literal, &l);
+    if (!st) value_text(b, l);
+    st_drop(st);
+    arena_done(&a);
 }
 
 // ---- precision
@@ -294,7 +169,7 @@ static void need_precision(struct arena *a, Xla__HloInstructionProto *p) {
     if (!p->precision_config)
         p->precision_config = PB_NEW(a, Xla__PrecisionConfig, xla__precision_config__init);
 }
-PUT(operand_precision) {
+static PUT(operand_precision) {
     struct cursor c = over(text);
     need_precision(a, p);
     if (!p_take(&c, "{")) return false;
@@ -306,7 +181,7 @@ PUT(operand_precision) {
     }
     return true;
 }
-GET(operand_precision) {
+static GET(operand_precision) {
     (void)op;
     const Xla__PrecisionConfig *c = p->precision_config;
     bool any = false;
@@ -319,13 +194,13 @@ GET(operand_precision) {
     }
     strbuf_putc(b, '}');
 }
-PUT(algorithm) {
+static PUT(algorithm) {
     int v = index_of(algorithms, text);
     need_precision(a, p);
     p->precision_config->algorithm = v > 0 ? v : 0;
     return v > 0;
 }
-GET(algorithm) {
+static GET(algorithm) {
     (void)op;
     int v = p->precision_config ? p->precision_config->algorithm : 0;
     if (v > 0 && v < count_of(algorithms)) strbuf_puts(b, algorithms[v]);
@@ -337,11 +212,11 @@ static ProtobufCBinaryData bytes_of(struct str s) {
     return (ProtobufCBinaryData){s.n, (uint8_t *)(uintptr_t)s.p};
 }
 // Opaque bytes; text in braces stands without quotes.
-PUT(backend_config) {
+static PUT(backend_config) {
     p->backend_config = bytes_of(p_is_string(text) ? p_unescape(a, text) : text);
     return true;
 }
-GET(backend_config) {
+static GET(backend_config) {
     (void)op;
     struct str s = {(const char *)p->backend_config.data, p->backend_config.len};
     if (p_is_braced(s))
@@ -349,26 +224,26 @@ GET(backend_config) {
     else if (s.n)
         hlo_quote(b, s);
 }
-PUT(async_execution_thread) {
+static PUT(async_execution_thread) {
     p->async_execution_thread = (char *)(uintptr_t)(p_is_string(text) ? p_unescape(a, text).p : "");
     return true;
 }
-GET(async_execution_thread) {
+static GET(async_execution_thread) {
     (void)op;
     if (p->async_execution_thread[0]) hlo_quote(b, str_of(p->async_execution_thread));
 }
-PUT(is_composite) {
+static PUT(is_composite) {
     (void)a;
     p->is_composite = str_is(text, "true");
     return true;
 }
-GET(is_composite) {
+static GET(is_composite) {
     (void)op;
     if (p->is_composite) strbuf_puts(b, "true");
 }
 // The case of the oneof: its field number.
 enum { PREFETCH_GIVEN = 80 };
-PUT(cross_program_prefetch_index) {
+static PUT(cross_program_prefetch_index) {
     int64_t v;
     (void)a;
     if (!str_to_i64(text, &v) || v != (int32_t)v) return false;
@@ -376,36 +251,36 @@ PUT(cross_program_prefetch_index) {
     p->optional_cross_program_prefetch_index_case = (int)PREFETCH_GIVEN;
     return true;
 }
-GET(cross_program_prefetch_index) {
+static GET(cross_program_prefetch_index) {
     (void)op;
     if ((int)p->optional_cross_program_prefetch_index_case == PREFETCH_GIVEN)
         strbuf_printf(b, "%d", p->cross_program_prefetch_index);
 }
 static const char *const schedules[] = {"SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST",
                                         NULL};
-PUT(schedule) {
+static PUT(schedule) {
     int v = index_of(schedules, text);
     (void)a;
     p->custom_call_schedule = v > 0 ? v : 0;
     return v > 0;
 }
-GET(schedule) {
+static GET(schedule) {
     (void)op;
     int v = p->custom_call_schedule;
     if (v > 0 && v < 3) strbuf_puts(b, schedules[v]);
 }
 static const char *const paddings[] = {"PADDING_INVALID", "PADDING_VALID", "PADDING_SAME", NULL};
-PUT(padding_type) {
+static PUT(padding_type) {
     int v = index_of(paddings, text);
     (void)a;
     p->padding_type = v > 0 ? v : 0;
     return v > 0;
 }
-GET(padding_type) {
+static GET(padding_type) {
     (void)op;
     if (p->padding_type > 0 && p->padding_type < 3) strbuf_puts(b, paddings[p->padding_type]);
 }
-PUT(parameter_replication) {
+static PUT(parameter_replication) {
     struct cursor c = over(text);
     p->parameter_replication =
         PB_NEW(a, Xla__ParameterReplication, xla__parameter_replication__init);
@@ -417,7 +292,7 @@ PUT(parameter_replication) {
     } while (p_take(&c, ","));
     return p_take(&c, "}");
 }
-GET(parameter_replication) {
+static GET(parameter_replication) {
     (void)op;
     const Xla__ParameterReplication *r = p->parameter_replication;
     for (size_t k = 0; r && k < r->n_replicated_at_leaf_buffers; k++)
@@ -426,7 +301,7 @@ GET(parameter_replication) {
     if (r && r->n_replicated_at_leaf_buffers) strbuf_putc(b, '}');
 }
 // {visualizing_index=1,name=33,...}
-PUT(statistics) {
+static PUT(statistics) {
     struct cursor c = over(text);
     Xla__StatisticsViz *v = PB_NEW(a, Xla__StatisticsViz, xla__statistics_viz__init);
     if (!p_take(&c, "{visualizing_index=") || !p_i64(&c, &v->stat_index_to_visualize)) return false;
@@ -440,7 +315,7 @@ PUT(statistics) {
     p->statistics_viz = v;
     return p_take(&c, "}");
 }
-GET(statistics) {
+static GET(statistics) {
     (void)op;
     const Xla__StatisticsViz *v = p->statistics_viz;
     if (!v || !v->n_statistics) return;
@@ -455,10 +330,85 @@ GET(statistics) {
     strbuf_putc(b, '}');
 }
 
+// {mode=highest}, {tolerance={atol=1,rtol=0.5,ulps=2}}
+static bool put_tolerance(struct cursor *c, Xla__ResultAccuracy__Tolerance *t) {
+    do {
+        struct str name = p_word(c), value;
+        if (!p_take(c, "=")) return false;
+        value = p_cut(c, ",");
+        bool ok = str_is(name, "atol")   ? str_to_f64(value, &t->atol)
+                  : str_is(name, "rtol") ? str_to_f64(value, &t->rtol)
+                  : str_is(name, "ulps") ? str_to_i64(value, &t->ulps)
+                                         : false;
+        if (!ok) return false;
+    } while (p_take(c, ","));
+    return p_take(c, "}");
+}
+static PUT(result_accuracy) {
+    struct cursor c = over(text);
+    Xla__ResultAccuracy *r = PB_NEW(a, Xla__ResultAccuracy, xla__result_accuracy__init);
+    if (p_take(&c, "{mode=")) {
+        r->mode = p_take(&c, "highest");
+        r->specs_case = XLA__RESULT_ACCURACY__SPECS_MODE;
+    } else {
+        if (!p_take(&c, "{tolerance={")) return false;
+        r->tolerance =
+            PB_NEW(a, Xla__ResultAccuracy__Tolerance, xla__result_accuracy__tolerance__init);
+        r->specs_case = XLA__RESULT_ACCURACY__SPECS_TOLERANCE;
+        if (!put_tolerance(&c, r->tolerance)) return false;
+    }
+    p->result_accuracy = r;
+    return true;
+}
+static GET(result_accuracy) {
+    (void)op;
+    const Xla__ResultAccuracy *r = p->result_accuracy;
+    if (r && r->specs_case == XLA__RESULT_ACCURACY__SPECS_MODE && r->mode == 1)
+        strbuf_puts(b, "{mode=highest}");
+    if (r && r->specs_case == XLA__RESULT_ACCURACY__SPECS_TOLERANCE && r->tolerance &&
+        isfinite(r->tolerance->atol) && isfinite(r->tolerance->rtol))
+        strbuf_printf(b, "{tolerance={atol=%.17g,rtol=%.17g,ulps=%lld}}", r->tolerance->atol,
+                      r->tolerance->rtol, (long long)r->tolerance->ulps);
+}
+// {lhs={sparsity=1x4 dimension=1 stride=1} rhs={...}}
+static PUT(sparsity_config) {
+    struct cursor c = over(text);
+    Xla__SparsityConfig *s = PB_NEW(a, Xla__SparsityConfig, xla__sparsity_config__init);
+    if (!p_take(&c, "{")) return false;
+    while (!p_take(&c, "}")) {
+        bool left = p_take(&c, "lhs={"), n = left || p_take(&c, "rhs={");
+        Xla__SparsityConfig__Side *d =
+            PB_NEW(a, Xla__SparsityConfig__Side, xla__sparsity_config__side__init);
+        if (!n || !p_take(&c, "sparsity=") || !p_i64(&c, &d->n) || !p_take(&c, "x") ||
+            !p_i64(&c, &d->m) || !p_take(&c, "dimension=") || !p_i64(&c, &d->dimension) ||
+            !p_take(&c, "stride=") || !p_i64(&c, &d->stride) || !p_take(&c, "}"))
+            return false;
+        *(left ? &s->lhs : &s->rhs) = d;
+    }
+    p->sparsity_config = s;
+    return true;
+}
+static void side_text(struct strbuf *b, const char *sep, const char *name,
+                      const Xla__SparsityConfig__Side *d) {
+    if (d)
+        strbuf_printf(b, "%s%s={sparsity=%lldx%lld dimension=%lld stride=%lld}", sep, name,
+                      (long long)d->n, (long long)d->m, (long long)d->dimension,
+                      (long long)d->stride);
+}
+static GET(sparsity_config) {
+    (void)op;
+    const Xla__SparsityConfig *s = p->sparsity_config;
+    if (!s || (!s->lhs && !s->rhs)) return;
+    strbuf_putc(b, '{');
+    side_text(b, "", "lhs", s->lhs);
+    side_text(b, s->lhs ? " " : "", "rhs", s->rhs);
+    strbuf_putc(b, '}');
+}
+
 // ---- aliasing and shapes
 
 // {{0}: (1, {}), {1}: (0, {0})}
-PUT(output_to_operand_aliasing) {
+static PUT(output_to_operand_aliasing) {
     struct cursor c = over(text);
     if (!p_take(&c, "{")) return false;
     do {
@@ -472,7 +422,7 @@ PUT(output_to_operand_aliasing) {
     } while (p_take(&c, ","));
     return p_take(&c, "}");
 }
-GET(output_to_operand_aliasing) {
+static GET(output_to_operand_aliasing) {
     (void)op;
     for (size_t k = 0; k < p->n_output_operand_aliasing; k++) {
         const Xla__OutputOperandAliasing *e = p->output_operand_aliasing[k];
@@ -494,7 +444,7 @@ static bool take_shape(struct arena *a, struct cursor *c, Xla__ShapeProto **out)
     st_drop(st);
     return ok;
 }
-PUT(operand_layout_constraints) {
+static PUT(operand_layout_constraints) {
     struct cursor c = over(text);
     p->constrain_layout = true;
     if (!p_take(&c, "{")) return false;
@@ -506,7 +456,7 @@ PUT(operand_layout_constraints) {
     }
     return true;
 }
-GET(operand_layout_constraints) {
+static GET(operand_layout_constraints) {
     if (op != HLO_CUSTOM_CALL || !p->constrain_layout) return;
     strbuf_putc(b, '{');
     for (size_t k = 0; k < p->n_operand_shapes_with_layout; k++) {
@@ -515,21 +465,26 @@ GET(operand_layout_constraints) {
     }
     strbuf_putc(b, '}');
 }
-PUT(outfeed_shape) {
+static PUT(outfeed_shape) {
     struct cursor c = over(text);
     return take_shape(a, &c, &p->outfeed_shape) && p_at_end(&c);
 }
-GET(outfeed_shape) {
+static GET(outfeed_shape) {
     (void)op;
     if (p->outfeed_shape) pb_shape_text(b, p->outfeed_shape);
 }
 
-#define ROW(name) {#name, put_##name, get_##name}
+#define ROW(name) {#name, row_put_##name, row_get_##name}
 const struct pb_kept pb_kept_rows[] = {ROW(sharding),
                                        ROW(domain),
                                        ROW(replica_groups),
                                        ROW(source_target_pairs),
-                                       {"slice_sizes", put_slice_sizes, get_nothing},
+                                       ROW(slice_sizes),
+                                       ROW(window),
+                                       ROW(dim_labels),
+                                       ROW(feature_group_count),
+                                       ROW(batch_group_count),
+                                       ROW(literal),
                                        ROW(operand_precision),
                                        ROW(algorithm),
                                        ROW(backend_config),
@@ -540,6 +495,8 @@ const struct pb_kept pb_kept_rows[] = {ROW(sharding),
                                        ROW(padding_type),
                                        ROW(parameter_replication),
                                        ROW(statistics),
+                                       ROW(result_accuracy),
+                                       ROW(sparsity_config),
                                        ROW(output_to_operand_aliasing),
                                        ROW(operand_layout_constraints),
                                        ROW(outfeed_shape),

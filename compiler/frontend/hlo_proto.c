@@ -231,6 +231,17 @@ static void get_source_map(struct hlo_module *m, const Xla__StackFrameIndexProto
                                  (int32_t)((uint32_t)x->stack_frames[k]->parent_frame_id + 1)}}));
 }
 
+static status_t get_host_shape(struct reader *r, const Xla__ProgramShapeProto *x) {
+    struct hlo_module *m = r->p.m;
+    size_t n = x->n_parameters;
+    const struct shape **e = arena_array(m->arena, const struct shape *, n + 1);
+    for (size_t k = 0; k < n; k++)
+        RETURN_IF_ERR(pb_get_shape(&r->p, x->parameters[k], &e[k]));
+    RETURN_IF_ERR(pb_get_shape(&r->p, x->result, &e[n]));
+    m->entry_layout = shape_tuple(m->arena, e, (int)n + 1);
+    return hlo_check_entry_layout(m);
+}
+
 static status_t get_module(struct reader *r, const Xla__HloModuleProto *x) {
     struct hlo_module *m = r->p.m;
     m->name = arena_strdup(m->arena, x->name);
@@ -246,6 +257,7 @@ static status_t get_module(struct reader *r, const Xla__HloModuleProto *x) {
     if (!m->entry)
         return st_new(ST_INVALID_ARGUMENT, "no computation has the entry's id %lld",
                       (long long)x->entry_computation_id);
+    if (x->host_program_shape) RETURN_IF_ERR(get_host_shape(r, x->host_program_shape));
     if (x->stack_frame_index) get_source_map(m, x->stack_frame_index);
     RETURN_IF_ERR(pb_get_module_kept(&r->p, x));
     RETURN_IF_ERR(st_note(hlo_verify(m), "the module does not verify"));

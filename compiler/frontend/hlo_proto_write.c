@@ -114,6 +114,14 @@ static void put_source_map(struct arena *a, const struct hlo_source_map *t,
     p->stack_frame_index = x;
 }
 
+static status_t put_host_shape(struct arena *a, const struct hlo_module *m,
+                               Xla__ProgramShapeProto **out) {
+    RETURN_IF_ERR(put_program_shape(a, m->entry, out));
+    for (size_t k = 0; k < m->entry->params.n; k++)
+        RETURN_IF_ERR(pb_put_shape(a, hlo_entry_shape(m, (int)k), &(*out)->parameters[k]));
+    return pb_put_shape(a, hlo_entry_shape(m, (int)m->entry->params.n), &(*out)->result);
+}
+
 static status_t put_module(struct writer *w, const struct hlo_module *m,
                            Xla__HloModuleProto **out) {
     struct arena *a = &w->a;
@@ -130,7 +138,7 @@ static status_t put_module(struct writer *w, const struct hlo_module *m,
     put_source_map(a, &m->source_map, p);
     pb_put_module_kept(a, m, p);
     *out = p;
-    return put_program_shape(a, m->entry, &p->host_program_shape);
+    return put_host_shape(a, m, &p->host_program_shape);
 }
 
 // strbuf as protobuf-c's sink.

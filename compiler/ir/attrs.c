@@ -56,7 +56,7 @@ bool i64s_has(struct i64s a, int64_t x) {
 #define CLONE_custom_api       CLONE_NOTHING
 
 // Defaults of a record that is not given: the third column of F.
-enum { REQ = 0, OPT = 0 };
+enum { REQ = 0, OPT = 0, ALW = 0 };
 #define SET_i64(x, d)        ((x) = (d))
 #define SET_f32(x, d)        ((x) = (float)(d))
 #define SET_flag(x, d)       ((x) = (d) != 0)
@@ -338,6 +338,7 @@ static void attr_print_f32(struct strbuf *b, float v) {
 
 #define MUST_REQ 1
 #define MUST_OPT 0
+#define MUST_ALW 1
 #define MUST_1   0
 #define F(kind, name, def)                                                                         \
     if (SHOW_##kind(r->name, def, MUST_##def)) {                                                   \

@@ -375,6 +375,14 @@ static void print_level(struct strbuf *b, const struct literal *l, int d, int64_
     strbuf_putc(b, '}');
 }
 
+// How many empty braces a literal without elements has: the dimensions before the first zero.
+static int64_t empty_braces(const struct shape *s) {
+    int64_t n = 1;
+    for (int d = 0; d < s->rank && s->dims[d] && n <= 4096; d++)
+        if (!sz_mul(n, s->dims[d], &n)) return INT64_MAX;
+    return n;
+}
+
 void lit_print(struct strbuf *b, const struct literal *l) {
     int64_t i = 0;
     if (l->elided) {
@@ -382,7 +390,7 @@ void lit_print(struct strbuf *b, const struct literal *l) {
         return;
     }
     if (!shape_is_tuple(l->shape)) {
-        if (shape_elements(l->shape) == 0) // as many braces as XLA writes, whatever the sizes
+        if (shape_elements(l->shape) == 0 && empty_braces(l->shape) > 4096)
             strbuf_puts(b, "{}");
         else
             print_level(b, l, 0, &i);

@@ -314,11 +314,20 @@ static void copy_source_map(struct hlo_module *r, const struct hlo_source_map *f
         avec_push(r->arena, &to->frames, from->frames.v[k]);
 }
 
+const struct shape *hlo_entry_shape(const struct hlo_module *m, int k) {
+    int n = (int)m->entry->params.n;
+    const struct shape *own = k < n ? m->entry->params.v[k]->shape : m->entry->root->shape,
+                       *all = m->entry_layout;
+    return all && all->n_elems == n + 1 && shape_compatible(all->elems[k], own) ? all->elems[k]
+                                                                                : own;
+}
+
 struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
     struct hlo_module *r = hlo_module_new(m->name);
     struct pmap done = {0};
     r->max_bytes = m->max_bytes;
     copy_source_map(r, &m->source_map);
+    if (m->entry_layout) r->entry_layout = shape_dup(r->arena, m->entry_layout);
     HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done);
     r->entry = pmap_get_ptr(&done, m->entry);
     pmap_done(&done);

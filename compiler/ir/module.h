@@ -95,8 +95,15 @@ struct hlo_module {
     VEC(struct hlo_text_attr)
     extra; // input_output_alias, is_scheduled, frontend_attributes, ... verbatim
     struct hlo_source_map source_map;
+    // entry_computation_layout where it says something else than the entry's own shapes: a tuple of
+    // the parameters' shapes and the result's, else NULL.
+    const struct shape *entry_layout;
     int64_t max_bytes; // budget for any single value, 0 = none
 };
+
+// The shape and layout that the module has at its border for entry parameter k, or for the result
+// (k = number of parameters).
+const struct shape *hlo_entry_shape(const struct hlo_module *m, int k);
 
 struct hlo_module *hlo_module_new(const char *name);
 void hlo_module_free(struct hlo_module *m); // NULL is fine

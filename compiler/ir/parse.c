@@ -120,6 +120,43 @@ static status_t p_source_map(struct parser *p) {
     }
 }
 
+// {(shape, ...)->shape}
+static status_t p_entry_layout(struct parser *p, struct str v) {
+    struct cursor c = {v.p, v.p + v.n};
+    const struct shape *in, *out, **e;
+    if (!p_take(&c, "{") || !p_peek(&c, '(')) return p_error(p, c.p, "expected {(shapes)->shape}");
+    RETURN_IF_ERR(p_shape(p, &c, 0, &in));
+    if (!p_take(&c, "->")) return p_error(p, c.p, "expected '->'");
+    RETURN_IF_ERR(p_shape(p, &c, 0, &out));
+    if (!p_take(&c, "}") || !p_at_end(&c)) return p_error(p, c.p, "expected '}'");
+    e = arena_array(p->m->arena, const struct shape *, in->n_elems + 1);
+    for (int k = 0; k < in->n_elems; k++)
+        e[k] = in->elems[k];
+    e[in->n_elems] = out;
+    p->m->entry_layout = shape_tuple(p->m->arena, e, in->n_elems + 1);
+    return ST_OK;
+}
+
+status_t hlo_check_entry_layout(struct hlo_module *m) {
+    int n = (int)m->entry->params.n;
+    const struct shape *all = m->entry_layout;
+    bool same = true;
+    if (!all) return ST_OK;
+    if (all->n_elems != n + 1)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "entry_computation_layout has %d parameters, the entry %d", all->n_elems - 1,
+                      n);
+    for (int k = 0; k <= n; k++) {
+        const struct shape *own = k < n ? m->entry->params.v[k]->shape : m->entry->root->shape;
+        if (!shape_compatible(all->elems[k], own))
+            return st_new(ST_INVALID_ARGUMENT, "entry_computation_layout has %s, the entry %s",
+                          shape_text(m->arena, all->elems[k]), shape_text(m->arena, own));
+        same &= shape_equal(all->elems[k], own);
+    }
+    if (same) m->entry_layout = NULL;
+    return ST_OK;
+}
+
 static status_t p_module(struct parser *p) {
     if (p_take(&p->c, "HloModule")) {
         struct str name = p_word(&p->c);
@@ -130,7 +167,10 @@ static status_t p_module(struct parser *p) {
         RETURN_IF_ERR(p_attrs(p, attrs, &n));
         for (int k = 0; k < n; k++) {
             struct hlo_text_attr x = {attrs[k].name, {0}};
-            if (str_is(x.name, "entry_computation_layout")) continue;
+            if (str_is(x.name, "entry_computation_layout")) {
+                RETURN_IF_ERR(p_entry_layout(p, attrs[k].value));
+                continue;
+            }
             x.name.p = arena_strndup(p->m->arena, x.name.p, x.name.n);
             RETURN_IF_ERR(p_keep(p, x.name, attrs[k].value, &x.value));
             avec_push(p->m->arena, &p->m->extra, x);
@@ -142,6 +182,7 @@ static status_t p_module(struct parser *p) {
         RETURN_IF_ERR(p_computation(p));
     if (!p->m->last) return p_error(p, p->c.p, "the module has no computation");
     if (!p->m->entry) p->m->entry = p->m->last; // as XLA takes it
+    RETURN_IF_ERR(hlo_check_entry_layout(p->m));
     RETURN_IF_ERR(st_note(hlo_verify(p->m), "the module does not verify"));
     return p->limits.incomplete ? ST_OK : hlo_complete(p->m);
 }

@@ -319,6 +319,14 @@ static void plain_version(struct hlo_attr_custom *c) {
     if (c->api_version == CUSTOM_ORIGINAL) c->api_version = CUSTOM_UNSPECIFIED;
 }
 
+// A map that names no dimensions goes over all.
+static void plain_map(struct arena *a, struct hlo_attr_dims *d, int rank) {
+    if (d->dimensions.n) return;
+    d->dimensions = (struct i64s){arena_array(a, int64_t, rank + 1), rank};
+    for (int k = 0; k < rank; k++)
+        d->dimensions.v[k] = k;
+}
+
 status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const struct shape *shape,
                             struct hlo_instr *const *operands, int n, void *attr,
                             struct hlo_computation *const *called, int n_called,
@@ -327,6 +335,7 @@ status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const str
     // Old modules repeat the computation at each step; async-start has it.
     if (op == HLO_ASYNC_UPDATE || op == HLO_ASYNC_DONE) n_called = 0;
     if (op == HLO_CUSTOM_CALL) plain_version(attr);
+    if (op == HLO_MAP && n) plain_map(c->module->arena, attr, operands[0]->shape->rank);
     if (op == HLO_COMPARE && n) plain_comparison(attr, operands[0]->shape->dtype);
     RETURN_IF_ERR(
         hlo_add_instr(c, op, rounds ? NULL : shape, operands, n, attr, called, n_called, out));
@@ -355,8 +364,17 @@ static bool cut_suffix(struct str *s, const char *suffix) {
     return true;
 }
 
+// What a step of an asynchronous operation says of itself, as its operation does.
+static bool is_about_any(struct str name) {
+    return str_is(name, "metadata") || str_is(name, "frontend_attributes") ||
+           str_is(name, "statistics") || str_is(name, "backend_config");
+}
+static bool is_about_start(struct str name) {
+    return str_is(name, "async_execution_thread") || str_is(name, "control-predecessors");
+}
+
 // X-start(a, b) is async-start(a, b) of a computation that applies X to its parameters. Attributes
-// are X's, except for those that say where the start runs.
+// are X's, except for those that say where the start runs; some are of both, as XLA has it.
 static status_t make_async_start(struct parser *p, struct hlo_computation *user, enum hlo_op op,
                                  struct expr *e, struct hlo_instr **operands, int n,
                                  struct hlo_instr **out) {
@@ -380,10 +398,9 @@ static status_t make_async_start(struct parser *p, struct hlo_computation *user,
     RETURN_IF_ERR(add(p, c, op, &inner, params, n, attr, called, n_called, out));
     hlo_set_root(c, *out);
     for (int k = 0; k < e->n_attrs; k++) {
-        bool here = str_is(e->attrs[k].name, "async_execution_thread") ||
-                    str_is(e->attrs[k].name, "control-predecessors");
+        bool here = is_about_start(e->attrs[k].name);
         if (!here) own[n_own++] = e->attrs[k];
-        e->attrs[k].used |= !here;
+        e->attrs[k].used |= !here && !is_about_any(e->attrs[k].name);
     }
     RETURN_IF_ERR(p_rest(p, own, n_own, *out));
     return add(p, user, HLO_ASYNC_START, e, operands, n, NULL, &c, 1, out);

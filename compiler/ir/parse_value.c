@@ -430,7 +430,7 @@ static status_t read_enum(struct parser *p, const struct attr_text *t, const cha
 #include "compiler/ir/enums.def"
 #undef ENUMS
 
-enum need { NEED_OPT, NEED_REQ, NEED_1 = NEED_OPT };
+enum need { NEED_OPT, NEED_REQ, NEED_ALW = NEED_OPT, NEED_1 = NEED_OPT };
 
 #define F(kind, field, def)                                                                        \
     t = p_attr_find(attrs, n, #field);                                                             \

@@ -80,4 +80,6 @@ status_t p_param_kind(struct parser *p, struct str text, struct hlo_instr *i) MU
 
 // ---- parse.c
 // Instructions up to the closing brace, from p->c; p->instrs must be empty.
+// Does m->entry_layout fit the entry? Set to NULL when it says nothing new.
+status_t hlo_check_entry_layout(struct hlo_module *m) MUST_CHECK;
 status_t p_body(struct parser *p, struct hlo_computation *c) MUST_CHECK;

@@ -217,10 +217,10 @@ void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned fla
     const struct hlo_computation *e = m->entry;
     for (size_t k = 0; k < e->params.n; k++) {
         if (k) strbuf_puts(b, ", ");
-        shape_print(b, e->params.v[k]->shape, true);
+        shape_print(b, hlo_entry_shape(m, (int)k), true);
     }
     strbuf_puts(b, ")->");
-    shape_print(b, e->root->shape, true);
+    shape_print(b, hlo_entry_shape(m, (int)e->params.n), true);
     strbuf_puts(b, "}\n");
     if ((flags & HLO_PRINT_METADATA) && !(flags & HLO_PRINT_CANONICAL))
         put_source_map(b, &m->source_map);
