@@ -276,6 +276,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
 }
 
 int main(int argc, char **argv) {
+    device_start_again_calm(argv);
     struct args a = {0};
     for (int k = 1; k < argc; k++) {
         const char *o = argv[k], *v = k + 1 < argc ? argv[k + 1] : NULL;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of a run beside ONNX Runtime, OpenVINO and JAX on this CPU: two threads, f32, interleaved in one session, medians.
 
-    bench.py BUILD [MODEL ...] [--rounds N]
+    bench.py BUILD [MODEL[@BATCH] ...] [--rounds N]
 
 Each runtime lives in a process of its own and is asked in turn for a few runs; what is compared is one run, without transport. hlod's side is hlo-run, which is
 the device without the daemon. JAX runs the same graph as XLA compiles it: our unoptimised HLO text through XLA:CPU. Peers that are not installed are left out aloud
@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
-MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "bert_base"]
+MODELS = ["resnet18", "resnet50", "vgg19", "mobilenet_v2", "efficientnet_lite0", "bert_base", "vgg19@100"]  # NAME@BATCH
 
 
 def serve(run):
@@ -32,9 +32,31 @@ def serve(run):
         print(" ".join("%.4f" % t for t in times), flush=True)
 
 
-def worker(kind, build, name):
+def split(spec):
+    name, _, batch = spec.partition("@")
+    return name, int(batch or 1)
+
+
+def model(name):
     import zoo
-    path, inputs = zoo.ensure("build/models", name), zoo.sample_inputs(name, 1)
+    if name == "efficientnet_lite0":
+        import efficientnet
+        path = os.path.join("build/models", name + ".onnx")
+        if not os.path.exists(path):
+            efficientnet.main("build/models")
+        return path
+    return zoo.ensure("build/models", name)
+
+
+def worker(kind, build, spec):
+    import numpy as np
+    import zoo
+    name, batch = split(spec)
+    path = model(name)
+    if name == "efficientnet_lite0":
+        inputs = {"image": np.random.default_rng(1).standard_normal((batch, 3, 224, 224), dtype=np.float32)}
+    else:
+        inputs = zoo.sample_inputs(name, batch)
     if kind == "onnxruntime":
         import onnxruntime as ort
         o = ort.SessionOptions()
@@ -47,13 +69,12 @@ def worker(kind, build, name):
         r = m.create_infer_request()
         serve(lambda: r.infer(inputs))
     if kind == "jax":
-        import numpy as np
         import onnx
         from jax._src import xla_bridge
         from jax._src.lib import _jax, xla_client as xc
         from jaxlib import _hlo
         import jax
-        text = subprocess.run([os.path.join(build, "hlo-opt"), "--bind", "N=1", path], check=True, capture_output=True, text=True).stdout
+        text = subprocess.run([os.path.join(build, "hlo-opt"), "--bind", "N=%d" % batch, path], check=True, capture_output=True, text=True).stdout
         b = xla_bridge.get_backend("cpu")
         stable = _jax.mlir.hlo_to_stablehlo(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
         exe = b.compile_and_load(stable, _jax.DeviceList(tuple(b.local_devices()[:1])), xc.CompileOptions())
@@ -98,20 +119,20 @@ def main():
     o = a.parse_args()
     if o.worker:
         return worker(o.worker, o.build, o.models[0])
-    import zoo
     kinds = ["hlod", "onnxruntime", "openvino", "jax"]
-    print("%-14s" % "model" + "".join("%22s" % k for k in kinds) + "    (median ms, ratio to hlod; %d rounds of 5)" % o.rounds)
+    print("%-14s" % "model" + "".join("%22s" % k for k in kinds) + "    (median ms, ratio to hlod; %d rounds)" % o.rounds)
     for name in o.models:
-        path = zoo.ensure("build/models", name)
-        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=1", path, "--loop"])}
+        path, batch = model(split(name)[0]), split(name)[1]
+        peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path, "--loop"])}
         for k in kinds[1:]:
             peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker", k])
         alive = {k: p.ask(1) for k, p in peers.items()}
         for p in peers.values():
             p.times = []
-        for _ in range(o.rounds):
+        rounds, runs = (o.rounds, 5) if batch < 16 else (min(o.rounds, 3), 1)
+        for _ in range(rounds):
             for k, p in peers.items():
-                alive[k] = alive[k] and p.ask(5)
+                alive[k] = alive[k] and p.ask(runs)
         ours = statistics.median(peers["hlod"].times) if peers["hlod"].times else float("nan")
         row = "%-14s" % name
         for k in kinds:
