@@ -34,6 +34,7 @@ struct command {
 int cmd_compile(struct hlo *h);
 int cmd_inspect(struct hlo *h);
 int cmd_run(struct hlo *h);
+int cmd_models(struct hlo *h);
 int cmd_devices(struct hlo *h);
 int cmd_cache(struct hlo *h);
 int cmd_doctor(struct hlo *h);

@@ -11,13 +11,16 @@ static const struct command commands[] = {
     {"compile", cmd_compile, "MODEL [--shape NAME=1x3x224x224]... [--precision strict] [--json]",
      "compile a model; prints digest, counts, passes, timings"},
     {"run", cmd_run,
-     "MODEL|DIGEST -i NAME=VALUE... [-o OUT.npz|OUT.npy] [--profile TRACE.json] [--repeat N] "
+     "MODEL|DIGEST|NAME -i NAME=VALUE... [-o OUT.npz|OUT.npy] [--profile TRACE.json] [--repeat N] "
      "[--top K [--labels FILE]] [pictures: --size HxW --crop PART --mean M --std S --layout "
      "nchw|nhwc]",
      "run a model once; compiles first where needed"},
     {"inspect", cmd_inspect,
      "DIGEST --stage hlo-before|hlo-after|prepare|kir|llvm|plan | --pass NAME | --diff A B",
      "the text of one stage of an executable"},
+    {"models", cmd_models,
+     "[ls] | set NAME MODEL|DIGEST [--version N] [--shape ...] | rm NAME [--version N]",
+     "names of models; a name stands for its digest, as NAME or NAME:VERSION, and answers on /v2"},
     {"devices", cmd_devices, "[--json]", "devices and their state"},
     {"cache", cmd_cache, "ls | rm DIGEST | explain A B | stats", "the executables in the cache"},
     {"doctor", cmd_doctor, "", "checks that the server answers and its devices are up"},
@@ -60,7 +63,7 @@ int main(int argc, char **argv) {
             h.addr = argv[++k];
         else if (strncmp(argv[k], "--addr=", 7) == 0)
             h.addr = argv[k] + 7;
-        else if (strcmp(argv[k], "--version") == 0)
+        else if (strcmp(argv[k], "--version") == 0 && !command)
             return puts("hlo " HLOD_VERSION) < 0;
         else if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0)
             return help(stdout);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "proto/formats/inference.pb-c.h"
+#include "scheduler/models.h"
 
 enum { UNARY = 0, SERVER = 1 };
 struct api_row api_rows[ALL_ROWS] = {
@@ -60,6 +61,23 @@ status_t api_digest(const char *text, const char *what, struct digest *out) {
                                 "%s: expected a digest of 64 hex digits, found '%.80s'", what,
                                 text),
                          HLOD__V1__REASON__REASON_BAD_DIGEST);
+    return ST_OK;
+}
+
+status_t api_model(struct call *c, const char *text, struct digest *out) {
+    if (digest_parse(str_of(text), out)) return ST_OK;
+    struct models *all = sched_models(c->api->sched);
+    const char *colon = strrchr(text, ':');
+    const struct named_model *x = models_find(all, text, "");
+    if (!x && colon)
+        x = models_find(all, arena_strndup(&c->arena, text, (size_t)(colon - text)), colon + 1);
+    if (!x)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "model: expected a digest of 64 hex digits or the name of a model, "
+                                "found '%.80s'",
+                                text),
+                         HLOD__V1__REASON__REASON_BAD_DIGEST);
+    *out = x->source;
     return ST_OK;
 }
 

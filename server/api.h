@@ -71,3 +71,5 @@ bool api_is_probe(const struct api_row *r);
 // For handlers.
 status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
+// The same, or the name of a model: NAME, or NAME:VERSION.
+status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;

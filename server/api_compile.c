@@ -114,7 +114,7 @@ void api_compile(struct call *c) {
         return;
     }
     if (*q->model) {
-        status_t st = api_digest(q->model, "model", &c->source);
+        status_t st = api_model(c, q->model, &c->source);
         if (st) {
             call_finish(c, NULL, st);
             return;

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The hlo command over a daemon with scripted workers: what each command prints, where, and its exit code. Standard library only.
+Usage: cli.py --build DIR --worker BIN"""
+import argparse, json, os, re, shutil, subprocess, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
+from run import Daemon
+
+bad = 0
+def check(name, got, rc, out="", err=""):
+    global bad
+    ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\nstatus {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}"), flush=True)
+    return got
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("--worker", required=True)
+    o = a.parse_args()
+    d = Daemon(o.build + "/hlod", o.worker, args=("--compile-rate", "6"))
+    env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}
+    def hlo(*words):
+        return subprocess.run([o.build + "/hlo", *words], env=env, capture_output=True, text=True, timeout=60)
+    def model(name, *lines):
+        path = os.path.join(d.dir, name)
+        with open(path, "w") as f:
+            f.write("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 8", *lines]) + "\n")
+        return path
+    try:
+        good = model("good")
+        check("version", hlo("--version"), 0, r"^hlo \d")
+        check("help", hlo("--help"), 0, r"compile +compile a model")
+        check("no command", hlo(), 2, err="usage: hlo")
+        check("an unknown command", hlo("frobnicate"), 2, err="no command is called 'frobnicate'")
+        p = check("compile", hlo("compile", good, "--shape", "x=1x4"), 0, r"cache +miss, compiled\ninstructions before: entry 7")
+        one, source = re.search(r"executable +(\w{64})\nmodel +(\w{64})", p.stdout).groups()
+        p = check("compile again", hlo("compile", good, "--shape", "x=1x4", "--json"), 0)
+        assert json.loads(p.stdout)["cacheHit"] and json.loads(p.stdout)["digest"] == one
+        two = json.loads(hlo("compile", good, "--shape", "x=2x4", "--json").stdout)["digest"]
+        check("cache ls", hlo("cache", "ls"), 0, one)
+        check("cache explain: bindings", hlo("cache", "explain", one, two), 0, r"^bindings differs\n  A  N=1\n  B  N=2\n$")
+        check("cache explain: the same", hlo("cache", "explain", one, one), 0, "^same key\n$")
+        three = json.loads(hlo("compile", good, "--shape", "x=2x4", "--precision", "strict", "--json").stdout)["digest"]
+        check("cache explain: options", hlo("cache", "explain", two, three), 0, r"^options differs\n  A  \(default\)\n  B  precision=strict\n$")
+        check("cache explain of nothing", hlo("cache", "explain", one, "0" * 64), 3, err="EXECUTABLE_NOT_FOUND")
+        check("cache stats", hlo("cache", "stats"), 0, '"compiles": 3')
+        check("run a file", hlo("run", good, "-i", "x=1x4xf32=1,2,3,4"), 0, r"^y <f4 \[1,4\] 2 3 4 5\n$", r"cached")
+        check("run a digest", hlo("run", one, "-i", "x=1x4xf32=0,0,0,0.5"), 0, r"1\.5\n$")
+        check("run with a wrong shape", hlo("run", one, "-i", "x=1x3xf32=0,0,0"), 3, err="SHAPE_MISMATCH")
+        check("run without an input", hlo("run", one), 3, err="MISSING_INPUT")
+        check("run with a word that is no input", hlo("run", one, "-i", "x"), 2, err="NAME=VALUE")
+        check("inspect", hlo("inspect", one, "--stage", "hlo-after"), 0, "^stage hlo-after")
+        check("inspect a stage that is not", hlo("inspect", one, "--stage", "nonsense"), 3, err="NO_SUCH_STAGE")
+        check("a model that is refused", hlo("compile", model("refused", "fail compile"), "--shape", "x=1x4"), 3, err="UNSUPPORTED_OP")
+        check("a model that needs a shape", hlo("compile", good), 3, err="UNBOUND_DIM")
+        check("no such file", hlo("compile", "/nonexistent/model"), 2, err="No such file")
+        check("models set", hlo("models", "set", "cats", good, "--shape", "x=1x4"), 0, f"^cats version 1 is {source}")
+        check("models set a digest", hlo("models", "set", "cats", source, "--version", "7"), 0, "version 7")
+        check("models ls", hlo("models"), 0, r"^cats +7 .*loaded\ncats +1 ")
+        check("run a name", hlo("run", "cats:7", "-i", "x=1x4xf32=1,1,1,1"), 0, "2 2 2 2")
+        check("models rm", hlo("models", "rm", "cats", "--version", "7"), 0)
+        check("a name that went", hlo("run", "cats:7", "-i", "x=1"), 3, err="BAD_DIGEST")
+        check("models rm of nothing", hlo("models", "rm", "dogs"), 3, err="no model 'dogs'")
+        check("cache rm", hlo("cache", "rm", one), 0)
+        check("devices", hlo("devices"), 0, "^cpu:0 +ready")
+        check("doctor", hlo("doctor"), 0, "all well")
+        for k in range(3, 9):
+            p = hlo("compile", good, "--shape", f"x={k}x4")
+        check("too many compiles", p, 75, err="COMPILE_RATE")
+        env["HLOD_ADDR"] = "127.0.0.1:1"
+        check("nobody there", hlo("devices"), 69, err="cannot reach hlod")
+        env["HLOD_ADDR"] = "nonsense"
+        check("no address", hlo("devices"), 2, err="HOST:PORT")
+    finally:
+        d.stop()
+        shutil.rmtree(d.dir, ignore_errors=True)
+    return 1 if bad else 0
+
+sys.exit(main())
