@@ -6,7 +6,8 @@
 //     batch:  case...       case: CASE name has_oracle text_bytes n_in n_out\n
 //                                 text, n_in x (u64 bytes, data), n_out x (u64 bytes, f64 atol,
 //                                 data)
-//     ways:   print/parse round trip · evaluator · every pass off in turn, all off (evaluator on
+//     ways:   print/parse round trip · evaluator · every pass off in turn, all off, some rules off
+//     or alone (evaluator on
 //             what the passes left) · the CPU device with each implementation forced, fused and
 //             not, strict, and by its own choice
 #include <math.h>
@@ -18,6 +19,7 @@
 #include "compiler/eval.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/rules.h"
 #include "devices/device.h"
 
 struct fcase {
@@ -28,7 +30,7 @@ struct fcase {
     double *atol;
 };
 struct way {
-    const char *name, *impl, *disable;
+    const char *name, *impl, *disable, *rules; // passes and rules that are off
     enum precision precision;
 };
 struct session {
@@ -158,7 +160,7 @@ static void run_way(struct session *s, const struct way *w) {
     struct target t = target_for(s, w->impl);
     struct compile_options opt = {.precision = w->precision,
                                   .disable_passes = w->disable,
-                                  .disable_rules = "",
+                                  .disable_rules = w->rules,
                                   .verify_each = true};
     struct executable *e;
     struct dev_exe *x;
@@ -243,14 +245,35 @@ static status_t sizes_fit(const struct session *s) {
     return ST_OK;
 }
 
+// Every eighth rule of algsimp off in turn, and alone: which ones is the case's own.
+static void rule_ways(struct session *s) {
+    int n, first = 0;
+    const struct rule *rule = rule_table(&n);
+    for (const char *c = s->c->name; *c; c++)
+        first += *c;
+    for (int k = first % 8; k < n; k += 8) {
+        struct strbuf others = {0};
+        struct way off = {arena_printf(&s->a, "no-rule-%s", rule[k].name), "reference", "",
+                          rule[k].name, PRECISION_DEFAULT};
+        run_way(s, &off);
+        for (int o = 0; o < n; o++)
+            if (o != k) strbuf_printf(&others, "%s%s", others.n ? "," : "", rule[o].name);
+        struct way alone = {arena_printf(&s->a, "only-rule-%s", rule[k].name), "reference", "",
+                            strbuf_cstr(&others), PRECISION_DEFAULT};
+        run_way(s, &alone);
+        strbuf_done(&others);
+    }
+}
+
 static void all_ways(struct session *s) {
     static const struct way fixed[] = {
-        {"reference", "reference", "", PRECISION_DEFAULT},
-        {"kernel", "kernel", "", PRECISION_DEFAULT},
-        {"kernel-unfused", "kernel", "fuse-loop,fuse-epilogue,algsimp,constfold", PRECISION_STRICT},
-        {"library", "onednn", "", PRECISION_DEFAULT},
-        {"default", "", "", PRECISION_DEFAULT},
-        {"strict", "", "", PRECISION_STRICT},
+        {"reference", "reference", "", "", PRECISION_DEFAULT},
+        {"kernel", "kernel", "", "", PRECISION_DEFAULT},
+        {"kernel-unfused", "kernel", "fuse-loop,fuse-epilogue,algsimp,constfold", "",
+         PRECISION_STRICT},
+        {"library", "onednn", "", "", PRECISION_DEFAULT},
+        {"default", "", "", "", PRECISION_DEFAULT},
+        {"strict", "", "", "", PRECISION_STRICT},
     };
     int n;
     const struct pass *pass = pass_table(&n);
@@ -258,13 +281,15 @@ static void all_ways(struct session *s) {
     for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
         run_way(s, &fixed[k]);
     for (int k = 0; k < n; k++) {
-        struct way w = {arena_printf(&s->a, "no-%s", pass[k].name), "reference", pass[k].name,
+        struct way w = {arena_printf(&s->a, "no-%s", pass[k].name), "reference", pass[k].name, "",
                         PRECISION_DEFAULT};
         strbuf_printf(&all, "%s%s", k ? "," : "", pass[k].name);
         run_way(s, &w);
     }
-    run_way(s, &(struct way){"no-passes", "reference", strbuf_cstr(&all), PRECISION_DEFAULT});
+    run_way(s, &(struct way){"no-passes", "reference", strbuf_cstr(&all), "", PRECISION_DEFAULT});
+
     strbuf_done(&all);
+    rule_ways(s);
 }
 
 static void run_case(struct device *dev, const struct fcase *c, bool only_eval) {

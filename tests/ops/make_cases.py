@@ -532,9 +532,17 @@ def random():
          note="rounds away from zero where the random number is below the fraction, else toward zero")
 
 
+def four_bits():
+    case("convert", "s4[9] convert(p0)", [arr([-9, -8, -7.6, -0.5, 0, 0.99, 6.5, 7, 8], "f32")])
+    case("convert", "u4[6] convert(p0)", [np.array([-1, 0, 7, 15, 16, 250], np.int32)])
+    case("convert", "bf16[4] convert(p0)", [arr([-8, -1, 0, 7], "s4")])
+    case("add", "s4[5] add(p0, p1)", [arr([-8, 7, 3, -4, 0], "s4"), arr([-1, 1, 4, 4, 0], "s4")])
+    case("multiply", "u4[5] multiply(p0, p1)", [arr([15, 7, 3, 4, 0], "u4"), arr([15, 2, 5, 4, 9], "u4")])
+
+
 def main(argv):
     for f in (elementwise, converts, movement, dots, convs, reductions, indexing, control, linalg, batch_norms, random,
-              inverse_functions, collectives, scans):
+              inverse_functions, collectives, scans, four_bits):
         f()
     for op, cases in FILES.items():
         if argv and op not in argv:
