@@ -61,7 +61,7 @@ void job_finish(struct job *j, status_t st) {
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
-    static const char *const kinds[] = {"compile", "run", "inspect", "ingest"};
+    static const char *const kinds[] = {"compile", "run", "inspect", "ingest", "warm"};
     char key[65] = "-";
     if (!digest_is_zero(j->key)) digest_hex(j->key, key);
     struct strbuf times = {0};
@@ -164,6 +164,13 @@ static void emit_compiled(struct job *j) {
     job_event(j, &e);
 }
 
+static bool has_open_dims(const Hlod__V1__Signature *s) {
+    for (size_t i = 0; i < s->n_inputs; i++)
+        for (size_t d = 0; d < s->inputs[i]->n_dims; d++)
+            if (s->inputs[i]->dims[d]->size < 0) return true;
+    return false;
+}
+
 void job_advance(struct job *j) {
     if (j->finished) return;
     if (j->s->stopping) {
@@ -177,7 +184,8 @@ void job_advance(struct job *j) {
     }
     j->r.model = j->model->rec;
     j->r.source = j->model->source;
-    if (j->spec.kind == JOB_INGEST) {
+    if (j->spec.kind == JOB_INGEST ||
+        (j->spec.kind == JOB_WARM && has_open_dims(j->model->rec->signature))) {
         job_finish(j, ST_OK);
         return;
     }
@@ -210,6 +218,7 @@ void job_advance(struct job *j) {
     }
     switch (j->spec.kind) {
     case JOB_COMPILE:
+    case JOB_WARM:
         job_finish(j, ST_OK);
         return;
     case JOB_RUN:

@@ -43,7 +43,8 @@ const struct sched_config *sched_cfg(const struct sched *s);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
                                                                   // let go of it too
 
-enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST };
+// WARM: ingest, and compile unless the model has dimensions that only a request fixes.
+enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST, JOB_WARM };
 struct job_input {
     const char *name; // "" = by position
     const struct dtype_row *dtype;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names for models: SetModel, ListModels, RemoveModel. Setting reads the model first, so that a
-// name never stands for something that cannot be read.
+// Names for models: SetModel, ListModels, RemoveModel. Setting reads the model first and compiles
+// it where its shapes are fixed, so that a name never stands for something that cannot be read, and
+// its first request does not wait for what could be done before.
 #include <string.h>
 
 #include "scheduler/models.h"
@@ -32,7 +33,7 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
 
 void api_set_model(struct call *c) {
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_INGEST, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_WARM, .payload_fd = -1};
     status_t st = api_digest(q->model, "model", &spec.model);
     if (st)
         call_finish(c, NULL, st);

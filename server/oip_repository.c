@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load and unload. A load with `file:VERSION/NAME` parameters brings the model's bytes (base64 over
-// HTTP, raw over gRPC): they are stored and read, then the name is set; only with
+// HTTP, raw over gRPC): they are stored, read, and compiled where shapes are fixed, then the name
+// is set; only with
 // --allow-model-load. Without, it takes a name that was set before.
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static void stored(void *arg) {
         call_finish(c, NULL, l->st);
         return;
     }
-    struct job_spec spec = {.kind = JOB_INGEST, .model = l->digest, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_WARM, .model = l->digest, .payload_fd = -1};
     api_start_job(c, &spec, loaded);
 }
 

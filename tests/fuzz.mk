@@ -1,4 +1,4 @@
-# make fuzz-hlo_text | fuzz-onnx | fuzz-frame: libFuzzer with address and undefined sanitizers for SECS seconds, from the corpus in tests/fuzz/corpus.
+# make fuzz-hlo_text | fuzz-onnx | fuzz-frame | fuzz-request: libFuzzer with address and undefined sanitizers for SECS seconds, from the corpus in tests/fuzz/corpus.
 SECS     ?= 60
 FUZZ_DIR := build/fuzz
 FUZZ_SRC := $(filter base/% compiler/% proto/%,$(LIB_SRC))

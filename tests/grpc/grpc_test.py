@@ -266,6 +266,44 @@ def many_clients(d):
     [t.join() for t in threads]
     assert not bad, bad[:3]
 
+def hostile(d):
+    """Bytes that are no gRPC, half a preface, a flood of pings, headers without end: the next call is served."""
+    import socket
+    digest = put(d)
+    host, port = d.grpc.rsplit(":", 1)
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    frame = lambda kind, flags, stream, body: struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+    settings = frame(4, 0, 0, b"")
+    attacks = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", preface[:10], preface + b"\xff" * 4000, b"\0" * 100000, preface + settings + frame(6, 0, 0, b"\0" * 8) * 2000,
+               preface + settings + frame(1, 4, 1, b"\x82" * 20), preface + settings + frame(1, 0, 1, b"\x40" + b"\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 1500) + frame(9, 0, 1, b"\x40\x0aaaaaaaaaaa\x0abbbbbbbbbb" * 600) * 20,
+               preface + settings + frame(0, 0, 1, b"x" * 16000) * 10, preface + settings + b"".join(frame(1, 5, 2 * k + 1, b"\x83") + frame(3, 0, 2 * k + 1, b"\0\0\0\x08") for k in range(2000))]
+    for a in attacks:
+        s = socket.create_connection((host, int(port)))
+        s.settimeout(2)
+        try:
+            s.sendall(a)
+            s.recv(1 << 16)
+        except OSError:
+            pass
+        s.close()
+        run_ok(d, digest)
+
+def slow_reader(d):
+    """A client that does not read its answers: the daemon keeps them, and gives them back when the client leaves."""
+    digest = put(d)
+    n = 1 << 20  # 16 MiB each
+    c = grpc.insecure_channel(d.grpc, options=[("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)])
+    streams = [Hlod(d.api, c).Run(model=digest, inputs=tensor(n)) for _ in range(3)]
+    time.sleep(1)
+    run_ok(d, digest)
+    c.close()
+    end = time.monotonic() + 5
+    while metric(d, "hlod_receive_bytes") or metric(d, "hlod_jobs_active"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    del streams
+    run_ok(d, digest)
+
 def drain(d):
     slow = put(d, "run_ms 700")
     f = d.hlod.RunUnary.raw.future(d.hlod.RunUnary.request(model=slow, inputs=tensor()))
@@ -301,7 +339,7 @@ def main():
     a.add_argument("names", nargs="*")
     o = a.parse_args()
     api = Api(o.build)
-    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, grpcurl, many_clients, drain, stop_now, taken_port]
+    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, grpcurl, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
     bad = 0
     for s in [s for s in scenarios if not o.names or s.__name__ in o.names]:
         d = Daemon(o.build + "/hlod", o.worker, args=getattr(s, "args", ()))

@@ -149,7 +149,8 @@ def repository(d, c, lib):
     def index():
         r = c.get_model_repository_index(**kw)
         return {(m["name"], m["version"]): m["state"] for m in (r if lib is th else r.get("models", []))}
-    name = "loaded_" + ("http" if lib is th else "grpc")
+    label = "http" if lib is th else "grpc"
+    name = "loaded_" + label
     assert index()["plus", "1"] == "READY"
     refused("no such model", lambda: c.load_model("nothing"))
     other = MODEL.replace(b"weight 4", b"weight 8")
@@ -166,6 +167,11 @@ def repository(d, c, lib):
     refused("", lambda: c.load_model("bad", config="{}", files={"file:1/model.onnx": b"garbage"}))
     assert ("bad", "1") not in index()
     refused("no such model", lambda: c.unload_model("nothing"))
+    c.load_model("fixed", config="{}", files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"# " + label.encode()})  # compiled by the load
+    status, r = d.json("POST", "/v1/run", {"model": "fixed", "inputs": [{"dtype": "f32", "shape": [2, 4], "data": [0] * 8}], "options": {"noCompile": True}})
+    assert status == 200 and r.get("cacheHit"), r
+    refused("2 nodes are not supported", lambda: c.load_model("fails", config="{}", files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"fail compile\n"}))
+    assert ("fails", "1") not in index()
 
 def statistics(d, c, lib):
     x, i = x_of(lib, 2)
