@@ -10,7 +10,8 @@ static const char *const simplify[] = {
     NULL};
 static const char *const fold_weights[] = {"bn-fold", "algsimp", "cse", "dce", NULL};
 static const char *const fuse_main[] = {
-    "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "layout", "dce", NULL};
+    "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
+    "dce", "layout", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 // clang-format on
 
