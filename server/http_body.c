@@ -9,6 +9,7 @@
 #include "proto/json.h"
 #include "scheduler/loop.h"
 #include "server/http_req.h"
+#include "server/inflate.h"
 
 enum { MAX_DROPPED = 1 << 30 };
 
@@ -52,6 +53,19 @@ static int64_t limit(const struct http_req *r) {
     return 0;
 }
 
+// Compressed bodies are gathered as they come and decompressed when whole, on the pool; the lengths
+// of their parts then count what is inside.
+static status_t choose_coding(struct http_req *r, const char *coding) {
+    if (!*coding || !strcmp(coding, "identity")) return ST_OK;
+    r->compressed = !strcmp(coding, "gzip") || !strcmp(coding, "deflate");
+    if (!r->compressed || r->in == IN_MODEL)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "Content-Encoding '%.40s' is not supported%s",
+                                coding, r->in == IN_MODEL ? " for models" : ""),
+                         HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+    if (r->in == IN_BINARY) r->in = IN_TEXT;
+    return ST_OK;
+}
+
 static status_t choose(struct http_req *r) {
     const char *type = header(r, "Content-Type"), *length = header(r, "Content-Length"),
                *coding = header(r, "Transfer-Encoding");
@@ -60,10 +74,6 @@ static status_t choose(struct http_req *r) {
     if (*length && (!str_to_i64(str_of(length), &r->length) || r->length < 0))
         return framing("bad Content-Length");
     if (!*length && !*coding) r->length = 0;
-    if (*header(r, "Content-Encoding") && strcmp(header(r, "Content-Encoding"), "identity"))
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "Content-Encoding '%.40s' is not supported",
-                                header(r, "Content-Encoding")),
-                         HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
     const struct api_row *row = r->route.row;
     r->protobuf =
         !strncmp(type, "application/x-protobuf", 22) || !strncmp(type, "application/protobuf", 20);
@@ -86,7 +96,7 @@ static status_t choose(struct http_req *r) {
             r->json_bytes > r->h->cfg.max_json_bytes)
             return framing("Inference-Header-Content-Length: expected the length of the JSON in "
                            "front of the tensors");
-        if (r->length >= 0 && r->json_bytes > r->length)
+        if (r->length >= 0 && r->json_bytes > r->length && !*header(r, "Content-Encoding"))
             return framing("Inference-Header-Content-Length is larger than the body");
     } else if (row->body == BODY_NONE && !r->route.rpc)
         r->in = IN_NONE;
@@ -102,6 +112,7 @@ static status_t choose(struct http_req *r) {
                        type),
                 HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
     }
+    RETURN_IF_ERR(choose_coding(r, header(r, "Content-Encoding")));
     return r->length > limit(r) ? too_large(limit(r)) : ST_OK;
 }
 
@@ -201,8 +212,30 @@ void http_body_add(struct http_req *r, const char *p, size_t *n) {
 
 // ---- from body to request message
 
+// A body that was compressed: JSON alone, or with tensors behind it.
+static status_t decompress(struct http_req *r) {
+    struct strbuf inside = {0};
+    int64_t max = r->json_bytes ? r->h->cfg.max_message_bytes : limit(r);
+    status_t st = inflate_body((struct str){r->text.p, r->text.n}, max, &inside);
+    strbuf_done(&r->text);
+    r->text = inside;
+    return st;
+}
+static status_t parse_split(struct http_req *r) {
+    struct call *c = r->call;
+    struct tensors_limits l = {r->h->cfg.max_message_bytes};
+    size_t head = (size_t)r->json_bytes;
+    if (head > r->text.n) return framing("Inference-Header-Content-Length is larger than the body");
+    RETURN_IF_ERR(tensors_head(c, &l, (struct str){r->text.p, head}));
+    RETURN_IF_ERR(tensors_binary_add(c, &r->binary, r->text.p + head, r->text.n - head));
+    return tensors_binary_left(c, &r->binary) ? framing("the body ends before the tensors do")
+                                              : ST_OK;
+}
+
 static status_t parse(struct http_req *r) {
     struct call *c = r->call;
+    if (r->compressed) RETURN_IF_ERR(decompress(r));
+    if (r->compressed && r->json_bytes) return parse_split(r);
     struct str text = {r->text.p, r->text.n};
     struct tensors_limits l = {r->h->cfg.max_message_bytes};
     bool oip = c->row->dialect == DIALECT_OIP, tensors = c->row->body == BODY_TENSORS;
@@ -275,7 +308,7 @@ void http_body_end(struct http_req *r) {
     r->parsing = true;
     if (r->error)
         parsed(r);
-    else if (r->text.n > 64 << 10 && r->in == IN_TEXT)
+    else if ((r->text.n > 64 << 10 || r->compressed) && r->in == IN_TEXT)
         loop_work(r->h->loop, parse_work, parsed, r);
     else {
         parse_work(r);

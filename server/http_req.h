@@ -44,7 +44,7 @@ struct http_req {
     const char *allow; // for 405, in the call's arena
     // Body.
     enum body_kind in;
-    bool protobuf, started;
+    bool protobuf, compressed, started;
     int64_t length, received; // length -1 = chunked
     int64_t json_bytes;       // IN_BINARY: of the JSON in front
     struct budget_hold hold;

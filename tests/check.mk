@@ -53,7 +53,8 @@ docs: docs-daemon $(BUILD)/hlo-opt ## documents made from tables
 	$(Q)$(PYTHON) tests/meta/ops_table.py --opt $(BUILD)/hlo-opt > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
 # What needs minutes and a build of its own: make check-san SAN=address,undefined, make check-san SAN=thread.
 .PHONY: check-san
-check-san: all units $(BUILD)/device_test ## unit tests, the device contract and the simulated devices' scenarios under the sanitizer named by SAN
+check-san: all units $(BUILD)/device_test ## unit tests, the device contract, the scenarios, transcripts and gRPC under the sanitizer named by SAN
 	$(Q)[ -n "$(SAN)" ] || { echo "say SAN=address,undefined or SAN=thread"; exit 2; }
 	$(Q)export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1"; \
-	  sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' devices '$(BUILD)/device_test' sim '$(MAKE) -s check-sim SAN=$(SAN)'
+	  sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' devices '$(BUILD)/device_test' sim '$(MAKE) -s check-sim SAN=$(SAN)' \
+	  api '$(MAKE) -s check-api SAN=$(SAN)' sched '$(MAKE) -s check-sched SAN=$(SAN)' grpc '$(MAKE) -s check-grpc SAN=$(SAN)'

@@ -75,6 +75,12 @@ def infer(d, c, lib):
                 r = c.infer("plus", [i], outputs=[th.InferRequestedOutput("y", binary_data=binary_out)])
                 assert np.array_equal(r.as_numpy("y"), x + 1), (binary_in, binary_out)
                 assert ("data" in r.get_output("y")) == (not binary_out), r.get_output("y")
+        for how in "gzip", "deflate":
+            for n in 2, 20000:
+                for binary in True, False:
+                    x, i = x_of(th, n, binary)
+                    r = c.infer("plus", [i], request_compression_algorithm=how, response_compression_algorithm=how)
+                    assert np.array_equal(r.as_numpy("y"), x + 1), (how, n, binary)
 
 def asynchronous(d, c, lib):
     x, i = x_of(lib, 2)

@@ -215,6 +215,32 @@ def hostile_framing(d):
     s.close()
     run_ok(d, put(d)[0])
 
+def compressed_bodies(d):
+    import gzip, zlib
+    source, _ = put(d)
+    def send(body, coding, **headers):
+        status, _, text = d.call("POST", "/v1/run", body, {"Accept": "application/json", "Content-Encoding": coding, **headers})
+        return status, json.loads(text)
+    body = json.dumps(request(source, 3)).encode()
+    for coding, pack in ("gzip", gzip.compress), ("deflate", zlib.compress):
+        status, r = send(pack(body), coding)
+        assert status == 200 and r["outputs"][0]["data"] == [2.0] * 12, r
+        packed = pack(body)
+        for bad in packed[:-5], packed[:20], packed + b"x", b"garbage", b"", packed[:12] + b"\xff" + packed[13:]:
+            status, r = send(bad, coding)
+            assert status == 400, (coding, bad, r)
+    head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [100, 4], "parameters": {"binary_data_size": 1600}}]}).encode()
+    for tail, want in (struct.pack("<f", 1) * 400, 200), (b"x" * 1599, 400), (b"x" * 1601, 400):
+        status, r = send(gzip.compress(head + tail), "gzip", **{"Inference-Header-Content-Length": str(len(head))})
+        assert status == want, r
+    status, r = send(gzip.compress(head), "gzip", **{"Inference-Header-Content-Length": str(len(head) + 1)})
+    assert status == 400 and r["reason"] == "BAD_FRAMING", r
+    status, r = send(gzip.compress(b" " * (40 << 20)), "gzip")  # 40 KB that become 40 MB
+    assert status == 413 and r["reason"] == "BODY_TOO_LARGE", r
+    assert send(b"x", "br")[0] == 415
+    assert d.call("POST", "/v1/executables", gzip.compress(model()), {"Content-Encoding": "gzip"})[0] == 415
+    run_ok(d, source)
+
 def big_tensors(d):
     source, _ = put(d)
     n = 1 << 18  # 4 MiB: through memfds both ways
@@ -317,7 +343,7 @@ def main():
     o = a.parse_args()
     alone = {"warm_restart", "drain"}
     scenarios = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
-                 warm_restart, two_daemons, drain, hostile_framing, big_tensors, upload_memory, receive_budget, many_clients]
+                 warm_restart, two_daemons, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
     bad = 0
     chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
     for s in chosen:
