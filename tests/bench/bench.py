@@ -37,22 +37,23 @@ def split(spec):
     return name, int(batch or 1)
 
 
-def model(name):
+def model(spec):
     import zoo
+    name, batch = split(spec)
     if name == "efficientnet_lite0":
         import efficientnet
         path = os.path.join("build/models", name + ".onnx")
         if not os.path.exists(path):
             efficientnet.main("build/models")
         return path
-    return zoo.ensure("build/models", name)
+    return zoo.ensure("build/models", name, batch)
 
 
 def worker(kind, build, spec):
     import numpy as np
     import zoo
     name, batch = split(spec)
-    path = model(name)
+    path = model(spec)
     if name == "efficientnet_lite0":
         inputs = {"image": np.random.default_rng(1).standard_normal((batch, 3, 224, 224), dtype=np.float32)}
     else:
@@ -115,14 +116,15 @@ def main():
     a.add_argument("build")
     a.add_argument("models", nargs="*", default=MODELS)
     a.add_argument("--rounds", type=int, default=7)
+    a.add_argument("--peers", default="onnxruntime,openvino,jax", help="which (all live at once: a large batch needs memory for each)")
     a.add_argument("--worker")
     o = a.parse_args()
     if o.worker:
         return worker(o.worker, o.build, o.models[0])
-    kinds = ["hlod", "onnxruntime", "openvino", "jax"]
+    kinds = ["hlod"] + [k for k in o.peers.split(",") if k]
     print("%-14s" % "model" + "".join("%22s" % k for k in kinds) + "    (median ms, ratio to hlod; %d rounds)" % o.rounds)
     for name in o.models:
-        path, batch = model(split(name)[0]), split(name)[1]
+        path, batch = model(name), split(name)[1]
         peers = {"hlod": Peer([os.path.join(o.build, "hlo-run"), "--bind", "N=%d" % batch, path, "--loop"])}
         for k in kinds[1:]:
             peers[k] = Peer([sys.executable, os.path.abspath(__file__), o.build, name, "--worker", k])
