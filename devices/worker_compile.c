@@ -6,6 +6,7 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/ir/text.h"
 #include "compiler/plan/plan.h"
+#include "compiler/results.h"
 #include "devices/worker_calls.h"
 
 static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
@@ -149,7 +150,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     hlod__v1__executable_info__init(i);
     const struct hlo_computation *m = e->main->entry;
     struct signature sig = {.in = arena_zarray(a, struct sig_tensor, m->params.n + 1),
-                            .n_out = shape_leaves(m->root->shape)};
+                            .n_out = results_sent(e->main)};
     sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
     for (size_t k = 0; k < m->params.n; k++)
         if (m->params.v[k]->param_kind == PARAM_INPUT)

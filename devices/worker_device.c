@@ -4,9 +4,11 @@
 // the executable used longest ago goes; the daemon learns of it by NOT_FOUND and brings it again.
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "compiler/results.h"
 #include "devices/worker_calls.h"
 
 enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
@@ -249,14 +251,34 @@ static Hlod__V1__Profile *wire_profile(struct arena *a, const struct profile *p,
     return m;
 }
 
-static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct shape *root,
+// True dims of results whose size only the run knows, cut in place; [o->n], NULL where the bound is
+// the size.
+static int64_t **cut_outputs(struct call *c, const struct hlo_module *m, const struct outputs *o) {
+    struct dynamic_result r[64];
+    int n = results_dynamic(m, r, 64);
+    int64_t **dims = arena_zarray(&c->arena, int64_t *, o->n + 1);
+    for (int k = 0; k < n; k++) {
+        const struct shape *s = shape_leaf(m->entry->root->shape, r[k].leaf);
+        int64_t size;
+        memcpy(&size, o->p[r[k].size_leaf], sizeof size);
+        if (dims[r[k].leaf]) continue; // one dimension each
+        dims[r[k].leaf] = arena_array(&c->arena, int64_t, s->rank + 1);
+        results_cut(s, r[k].dim, size, o->p[r[k].leaf], dims[r[k].leaf]);
+    }
+    return dims;
+}
+
+static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct hlo_module *m,
                              const struct outputs *o, Hlod__Wire__RunReply *out) {
-    size_t n = q->n_outputs ? q->n_outputs : (size_t)o->n;
+    const struct shape *root = m->entry->root->shape;
+    int sent = results_sent(m);
+    size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
+    int64_t **dims = cut_outputs(c, m, o);
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
-        if (leaf >= (uint32_t)o->n)
-            return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, o->n);
+        if (leaf >= (uint32_t)sent)
+            return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, sent);
         const struct shape *s = shape_leaf(root, (int)leaf);
         Hlod__Wire__WireTensor *t = out->outputs[k] =
             arena_new_of(&c->arena, Hlod__Wire__WireTensor);
@@ -265,10 +287,12 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
         hlod__wire__blob__init(b);
         t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
         t->n_dims = (size_t)s->rank;
-        t->dims = s->dims;
+        t->dims = dims[leaf] ? dims[leaf] : s->dims;
         t->data = b;
         out->n_outputs = k + 1; // the message is whole at any time: it is sent also on failure
-        b->size = (uint64_t)shape_bytes(s);
+        b->size = (uint64_t)dtype_size(s->dtype);
+        for (int d = 0; d < s->rank; d++)
+            b->size *= (uint64_t)t->dims[d];
         if (!o->base) {
             b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
         } else {
@@ -312,7 +336,7 @@ static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
         while (make_room(&st, *slot));
         out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
     }
-    if (!st) st = send_outputs(c, q, m->root->shape, &o, out);
+    if (!st) st = send_outputs(c, q, (*slot)->exe->exe->main, &o, out);
     if (!st && q->profile)
         out->profile = wire_profile(&c->arena, &profile, out->run_ms[out->n_run_ms - 1]);
     out->peak_bytes = dev_stats((*slot)->exe).arena_bytes;

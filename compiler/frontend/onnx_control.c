@@ -107,7 +107,9 @@ static void lower_branches(struct onnx_ctx *c, struct branch *yes, struct branch
 }
 
 static bool same_structure(const struct onnx_val *x, const struct onnx_val *y) {
-    if (!x->list != !y->list || !x->v != !y->v) return false;
+    if (!x->list != !y->list || !x->v != !y->v || !x->size != !y->size ||
+        (x->size && x->size_dim != y->size_dim))
+        return false;
     for (size_t k = 0; x->list && k < x->list->n; k++)
         if (x->list->n != y->list->n || !same_structure(x->list->v[k], y->list->v[k])) return false;
     return !x->list || x->list->n == y->list->n;
@@ -437,7 +439,9 @@ static void finish_while(struct onnx_ctx *c, struct loop *l, struct body *b) {
     for (size_t k = 0; k < l->n_carried && hb_ok(&c->b); k++)
         l->carried[k] = onnx_leaves_take(c, l->carried[k], true, leaf, &at);
     for (size_t k = 0; k < l->n_rows_out && hb_ok(&c->b); k++)
-        l->rows_out[k] = onnx_tensor_val(c, leaf[buffers + k]);
+        l->rows_out[k] = b->early || l->go // then the number of iterations is the length
+                             ? onnx_dynamic_val(c, leaf[buffers + k], leaf[0], (int)l->out_axis[k])
+                             : onnx_tensor_val(c, leaf[buffers + k]);
 }
 
 // No iteration at all: initial values, and stacked results of length 0 whose other dims are those
@@ -469,11 +473,10 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
     if (ok && l->is_loop) {
         const struct literal *go = b.outs[0]->known;
         b.early = !go || lit_get_i64(go, 0) == 0;
-        if (l->n_rows_out && (b.early || l->go) && l->count != 0) {
-            fail(c, "the condition may end the loop early, so the length of the stacked results "
-                    "depends on the request's data");
-            ok = false;
-        }
+        for (size_t k = 0; k < l->n_rows_out; k++)
+            if (l->out_reversed[k] || b.outs[l->n_carried + 1 + k]->size)
+                fail(c, "stacked result %zu has rows of a size that only the run knows", k);
+        ok = hb_ok(&c->b);
     }
     if (ok && l->n_rows_out && l->count < 0) {
         fail(c, "the trip count must be known at compile time (it is the length of the stacked "

@@ -10,6 +10,7 @@
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx.h"
 #include "compiler/ir/text.h"
+#include "compiler/results.h"
 
 enum { MAX_FOLD_BYTES = 1 << 20, MAX_SPLAT = 256 };
 
@@ -49,6 +50,7 @@ struct onnx_val *in_any(struct onnx_ctx *c, size_t k) {
 
 hv in_val(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = in_any(c, k);
+    if (v && v->size && !c->dynamic_ok) fail(c, "input %zu has a size that only the run knows", k);
     if (!v || !v->v)
         fail(c,
              v && v->list ? "input %zu is a sequence, a tensor is expected"
@@ -402,6 +404,12 @@ static status_t fold_outputs(struct onnx_ctx *c) {
         if (n->attrs.v[k].graph && has_weights(n->attrs.v[k].graph)) return ST_OK;
     for (size_t k = 0; k < n->out.n; k++) {
         struct onnx_val *o = smap_get(&c->values, n->out.v[k]);
+        if (o && o->size) { // known after all
+            struct onnx_val size = {.v = o->size};
+            RETURN_IF_ERR(fold(c, &size));
+            o = onnx_dynamic_val(c, o->v, size.v, o->size_dim);
+            out_any(c, k, o);
+        }
         for (size_t i = 0; o && o->list && i < o->list->n; i++)
             RETURN_IF_ERR(fold(c, o->list->v[i]));
         RETURN_IF_ERR(fold(c, o));
@@ -419,7 +427,10 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
                       op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
-    op->fn(c);
+    if (onnx_has_dynamic(c))
+        onnx_pass_dynamic(c, op->fn);
+    else
+        op->fn(c);
     return hb_end(&c->b);
 }
 
@@ -495,23 +506,47 @@ status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
     return st;
 }
 
+// Sizes of results that only the run knows follow the results (compiler/results.h).
 static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) {
-    hv *outs = arena_array(c->a, hv, c->m->main.outputs.n);
-    for (size_t k = 0; k < c->m->main.outputs.n; k++) {
-        struct onnx_val *v = smap_get(&c->values, c->m->main.outputs.v[k].name);
+    const struct onnx_graph *g = &c->m->main;
+    struct onnx_leaves outs = {0}, sizes = {0};
+    struct dynamic_result *dynamic = arena_zarray(c->a, struct dynamic_result, g->outputs.n + 1);
+    int leaf = 0;
+    for (size_t k = 0; k < g->outputs.n; k++) {
+        struct str name = g->outputs.v[k].name;
+        struct onnx_val *v = smap_get(&c->values, name);
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
-                          STR_ARG(c->m->main.outputs.v[k].name));
-        if (!v->v) { // a sequence is a tuple in the result, an absent optional an empty one
-            struct onnx_leaves leaves = {0};
-            onnx_leaves_add(c, v, true, &leaves);
-            outs[k] = hb_tuple(&c->b, leaves.v, (int)leaves.n);
+                          STR_ARG(name));
+        if (v->v && v->size) {
+            dynamic[sizes.n].leaf = leaf;
+            dynamic[sizes.n].dim = v->size_dim;
+            avec_push(c->a, &sizes, v->size);
+        }
+        if (v->v) {
+            avec_push(c->a, &outs, v->v);
+            leaf++;
             continue;
         }
-        outs[k] = v->v;
+        // A sequence is a tuple in the result, an absent optional an empty one.
+        struct onnx_leaves leaves = {0};
+        for (size_t e = 0; v->list && e < v->list->n; e++)
+            if (v->list->v[e]->size)
+                return st_new(ST_INVALID_ARGUMENT,
+                              "output '" STR_FMT
+                              "': element %zu has a size that only the run knows",
+                              STR_ARG(name), e);
+        onnx_leaves_add(c, v, true, &leaves);
+        avec_push(c->a, &outs, hb_tuple(&c->b, leaves.v, (int)leaves.n));
+        leaf += (int)leaves.n;
+    }
+    for (size_t k = 0; k < sizes.n; k++) {
+        dynamic[k].size_leaf = leaf++;
+        avec_push(c->a, &outs, sizes.v[k]);
     }
     c->b.op_type = c->b.op_name = NULL;
-    hlo_set_root(comp, hb_tuple(&c->b, outs, (int)c->m->main.outputs.n));
+    if (sizes.n) results_set_dynamic(comp->module, dynamic, (int)sizes.n);
+    hlo_set_root(comp, hb_tuple(&c->b, outs.v, (int)outs.n));
     return hb_end(&c->b);
 }
 

@@ -12,6 +12,8 @@ struct onnx_val {
     hv v;
     struct literal *known; // of a tensor that is known at compile time
     struct onnx_list *list;
+    hv size; // NULL, or how much of dimension size_dim counts (onnx_dynamic.c)
+    int size_dim;
     bool weight; // v is a weight: known to no one before the run
     bool failed; // its node was refused: what depends on it is left out, to list all at once
 };
@@ -30,6 +32,7 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     struct pmap *weights; // manifest index + 1 -> hv in this computation
     int64_t *budget;      // nodes that may still be lowered
     int depth;
+    bool dynamic_ok; // in_val gives values with a size of their own, too
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 

@@ -17,6 +17,7 @@ void onnx_leaves_add(struct onnx_ctx *c, const struct onnx_val *v, bool known_to
         return;
     }
     if (v->v && (known_too || !v->known)) avec_push(c->a, out, v->v);
+    if (v->size) avec_push(c->a, out, v->size);
 }
 
 struct onnx_val *onnx_leaves_take(struct onnx_ctx *c, const struct onnx_val *like, bool known_too,
@@ -38,6 +39,10 @@ struct onnx_val *onnx_leaves_take(struct onnx_ctx *c, const struct onnx_val *lik
         o->v = hb_constant(&c->b, o->known);
     } else {
         o->v = from[(*at)++];
+    }
+    if (like->size) {
+        o->size = from[(*at)++];
+        o->size_dim = like->size_dim;
     }
     return o;
 }

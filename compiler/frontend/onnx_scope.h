@@ -39,6 +39,11 @@ struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v); // known if v is a c
 struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any kind; NULL if missing
 void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
+// onnx_dynamic.c
+struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim);
+bool onnx_has_dynamic(struct onnx_ctx *c);              // of the node's inputs
+void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
+
 // driver
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
 status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) MUST_CHECK;

@@ -103,6 +103,7 @@ ONNX(concatfromsequence) {
     if (rank > HLO_MAX_RANK) return fail(c, "the result has rank %d", rank);
     for (size_t k = 0; k < l->n; k++) {
         const struct shape *s = l->v[k]->v->shape;
+        if (l->v[k]->size) return fail(c, "element %zu has a size that only the run knows", k);
         if (s->rank + stack != rank) return fail(c, "elements of ranks %d and %d", rank, s->rank);
         for (int d = 0, i = 0; d < rank; d++)
             dims[d] = stack && d == axis ? 1 : s->dims[i++];

@@ -239,6 +239,45 @@ g (float[6, 2] x, int64 n) => (float[K, 2] y, int64 len)
   y = ConcatFromSequence <axis = 0> (more)
   len = SequenceLength (more)
 }""", [{"n": np.array(1)}, {"n": np.array(2)}]),
+    "nonzero of the request's data, passed on": ("""
+g (float[3, 4] x) => (int64[2, N] at, float[N] values, int64[R] dims, float[1, N] scaled)
+{
+  zero = Constant <value = float {0}> ()
+  two = Constant <value = float {2}> ()
+  axis = Constant <value_ints = [0]> ()
+  pos = Greater (x, zero)
+  at = NonZero (pos)
+  rows = Transpose <perm = [1, 0]> (at)
+  values = GatherND (x, rows)
+  half = Div (values, two)
+  scaled = Unsqueeze (half, axis)
+  dims = Shape (rows)
+}""", [{}, {"x": np.full((3, 4), -1, np.float32)}, {"x": np.ones((3, 4), np.float32)}, {"x": np.arange(12, dtype=np.float32).reshape(3, 4) - 9}]),
+    "compress along an axis and flat": ("""
+g (float[3, 4] x, bool[4] c, bool[5] d) => (float[3, N] y, float[M] z)
+{
+  y = Compress <axis = 1> (x, c)
+  z = Compress (x, d)
+}""", [{"c": np.array([0, 1, 1, 0], bool), "d": np.array([1, 0, 0, 0, 1], bool)}, {"c": np.zeros(4, bool), "d": np.ones(5, bool)}]),
+    "stacked results of a loop that ends early": ("""
+g (float x) => (float y, float[N, 2] rows)
+{
+  m = Constant <value_int = 20> ()
+  t = Constant <value = bool {1}> ()
+  axis = Constant <value_ints = [0]> ()
+  y, all = Loop (m, t, x) <
+    body = b (int64 i, bool c, float v) => (bool d, float w, float[2] r) {
+      half = Constant <value = float {0.5}> ()
+      lim = Constant <value = float {0.01}> ()
+      w = Mul (v, half)
+      d = Greater (w, lim)
+      p = Unsqueeze (v, axis)
+      q = Unsqueeze (w, axis)
+      r = Concat <axis = 0> (p, q)
+    }
+  >
+  rows = Neg (all)
+}""", [{"x": np.float32(v)} for v in (1.0, 0.005, 300.0, 1e9)]),
     "functions with attributes, one calling the other": ("""
 g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
 {

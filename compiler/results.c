@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/results.h"
+
+#include <string.h>
+
+#include "base/str.h"
+
+enum { MAX_DYNAMIC = 64 };
+
+void results_set_dynamic(struct hlo_module *m, const struct dynamic_result *r, int n) {
+    struct strbuf b = {0};
+    strbuf_printf(&b, "{hlod_dynamic=\"");
+    for (int k = 0; k < n; k++)
+        strbuf_printf(&b, "%s%d:%d:%d", k ? "," : "", r[k].leaf, r[k].dim, r[k].size_leaf);
+    strbuf_printf(&b, "\"}");
+    struct hlo_text_attr x = {STR("frontend_attributes"), {arena_strndup(m->arena, b.p, b.n), b.n}};
+    avec_push(m->arena, &m->extra, x);
+    strbuf_done(&b);
+}
+
+static bool number(struct str *s, char end, int *out) {
+    struct str part;
+    int64_t v;
+    if (!str_cut(s, end, &part) || !str_to_i64(part, &v) || v < 0 || v > 1 << 20) return false;
+    *out = (int)v;
+    return true;
+}
+
+static bool fits(const struct hlo_module *m, const struct dynamic_result *r) {
+    const struct shape *root = m->entry->root->shape;
+    int n = shape_leaves(root);
+    if (r->leaf >= n || r->size_leaf >= n || r->leaf >= r->size_leaf) return false;
+    const struct shape *s = shape_leaf(root, r->leaf), *size = shape_leaf(root, r->size_leaf);
+    return r->dim < s->rank && size->rank == 0 && size->dtype == DT_S64;
+}
+
+int results_dynamic(const struct hlo_module *m, struct dynamic_result *out, int max) {
+    int n = 0;
+    for (size_t k = 0; k < m->extra.n; k++) {
+        static const char key[] = "hlod_dynamic=\"";
+        struct str v = m->extra.v[k].value, item;
+        if (!str_is(m->extra.v[k].name, "frontend_attributes")) continue;
+        const char *at = v.n ? memmem(v.p, v.n, key, sizeof key - 1) : NULL;
+        if (!at) continue;
+        at += sizeof key - 1;
+        v = (struct str){at, (size_t)(v.p + v.n - at)};
+        if (!str_cut(&v, '"', &item)) continue;
+        v = item;
+        while (n < max && n < MAX_DYNAMIC && str_cut(&v, ',', &item)) {
+            struct dynamic_result r;
+            if (number(&item, ':', &r.leaf) && number(&item, ':', &r.dim) &&
+                number(&item, ':', &r.size_leaf) && fits(m, &r))
+                out[n++] = r;
+        }
+    }
+    return n;
+}
+
+int results_sent(const struct hlo_module *m) {
+    struct dynamic_result r[MAX_DYNAMIC];
+    int n = results_dynamic(m, r, MAX_DYNAMIC), sent = shape_leaves(m->entry->root->shape);
+    for (int k = 0; k < n; k++)
+        if (r[k].size_leaf < sent) sent = r[k].size_leaf;
+    return sent;
+}
+
+int64_t results_cut(const struct shape *s, int dim, int64_t size, void *data, int64_t *dims) {
+    int64_t outer = 1, inner = dtype_size(s->dtype), bound = s->dims[dim];
+    size = size < 0 ? 0 : size > bound ? bound : size;
+    for (int d = 0; d < s->rank; d++) {
+        dims[d] = d == dim ? size : s->dims[d];
+        if (d < dim) outer *= s->dims[d];
+        if (d > dim) inner *= s->dims[d];
+    }
+    char *p = data;
+    for (int64_t k = 1; k < outer && size < bound; k++)
+        memmove(p + k * size * inner, p + k * bound * inner, (size_t)(size * inner));
+    return outer * size * inner;
+}
