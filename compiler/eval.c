@@ -137,6 +137,8 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
             in[k] = pmap_get_ptr(&done, x->operands[k]);
         if (x->op == HLO_PARAMETER)
             st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
+        else if (hlo_has_effect(x))
+            st = st_new(ST_UNIMPLEMENTED, "'%s' has no value before the run", x->name);
         else
             st = fn ? fn(&ev, x, in, &v) : hlo_eval_supports(x);
         if (!st) pmap_put_ptr(&done, x, v);
