@@ -27,6 +27,17 @@ struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
     return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
 }
 
+static const char *why_refused(const struct onnx_node *n) {
+    static const char *const texts[] = {"StringConcat", "StringNormalizer", "StringSplit",
+                                        "RegexFullMatch", "TfIdfVectorizer"};
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+        if (!n->domain.n && str_is(n->op, texts[k]))
+            return "it works on text, which programs have no type for";
+    if (!n->domain.n && str_is(n->op, "ImageDecoder"))
+        return "it decodes image files: send pixels instead";
+    return n->domain.n ? "the operator of this domain is not supported"
+                       : "the operator is not supported";
+}
 static void unsupported(const struct onnx_model *m, const struct onnx_graph *g, int64_t opset,
                         struct strbuf *b, int *n) {
     for (size_t k = 0; k < g->nodes.n; k++) {
@@ -35,10 +46,7 @@ static void unsupported(const struct onnx_model *m, const struct onnx_graph *g, 
         for (size_t i = 0; i < node->attrs.n; i++)
             if (node->attrs.v[i].graph) unsupported(m, node->attrs.v[i].graph, opset, b, n);
         if (onnx_function_find(m, node->domain, node->op)) continue;
-        if (node->domain.n)
-            why = "operators of this domain are not supported";
-        else if (!onnx_op_find(node->op, opset))
-            why = "the operator is not supported";
+        if (!onnx_op_find(node, opset)) why = why_refused(node);
         if (!why) continue;
         ++*n;
         strbuf_printf(b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s",

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx.h"
@@ -20,9 +21,17 @@ static const struct onnx_op table[] = {
 #include "compiler/frontend/onnx_ops.def"
 #undef ONNX_OP
 };
-const struct onnx_op *onnx_op_find(struct str name, int64_t opset) {
+// Rows of other domains are named "domain.Operator"; their versions are not told apart.
+static bool row_is(const struct onnx_op *row, const struct onnx_node *n) {
+    size_t d = n->domain.n;
+    if (d == 0) return str_is(n->op, row->name);
+    return strncmp(row->name, n->domain.p, d) == 0 && row->name[d] == '.' &&
+           str_is(n->op, row->name + d + 1);
+}
+const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset) {
     for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
-        if (str_is(name, table[k].name) && opset >= table[k].since && opset <= table[k].until)
+        if (row_is(&table[k], n) &&
+            (n->domain.n || (opset >= table[k].since && opset <= table[k].until)))
             return &table[k];
     return NULL;
 }
@@ -38,7 +47,7 @@ void fail(struct onnx_ctx *c, const char *fmt, ...) {
     hb_fail(&c->b, st_new(ST_INVALID_ARGUMENT, "%s", text));
 }
 int op_arg(const struct onnx_ctx *c) {
-    return onnx_op_find(c->n->op, c->opset)->arg;
+    return onnx_op_find(c->n, c->opset)->arg;
 }
 
 bool in_has(const struct onnx_ctx *c, size_t k) {
@@ -420,7 +429,7 @@ static status_t fold_outputs(struct onnx_ctx *c) {
 // ---- nodes
 
 static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
-    const struct onnx_op *op = n->domain.n ? NULL : onnx_op_find(n->op, c->opset);
+    const struct onnx_op *op = onnx_op_find(n, c->opset);
     if (!op) return st_new(ST_INVALID_ARGUMENT, "operator is not supported");
     if ((int)n->in.n < op->min_in || (op->max_in >= 0 && (int)n->in.n > op->max_in))
         return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in,

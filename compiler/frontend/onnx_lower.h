@@ -45,7 +45,8 @@ struct onnx_op {
     onnx_fn fn;
     int arg; // an enum hlo_op for functions that serve many operators
 };
-const struct onnx_op *onnx_op_find(struct str name, int64_t opset); // NULL if unknown
+// NULL if unknown
+const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset);
 #define ONNX(fn) void onnx_##fn(struct onnx_ctx *c)
 
 bool in_has(const struct onnx_ctx *c, size_t k);

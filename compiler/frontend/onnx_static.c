@@ -26,8 +26,7 @@ static void mark(struct marker *k, struct str name) {
 }
 
 uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n) {
-    if (n->domain.n) return 0;
-    const struct onnx_op *op = onnx_op_find(n->op, m->opset);
+    const struct onnx_op *op = onnx_op_find(n, m->opset);
     if (!op) return 0;
     // A loop that stacks results of its iterations has a length.
     if (str_is(n->op, "Loop")) {
