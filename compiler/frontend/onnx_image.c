@@ -111,7 +111,7 @@ static struct taps grid_taps(struct onnx_ctx *c, const struct grid *g, hv x, int
     struct hb *b = &c->b;
     struct taps r = {.n = g->order};
     if (g->order == 1) x = hb_unary(b, HLO_ROUND_EVEN, x);
-    if (g->padding == PADDING_BORDER)
+    if (g->padding == PADDING_BORDER && g->order < 4) // cubic: each tap by itself
         x = hb_clamp(b, hb_const_f64(b, x->shape->dtype, 0), x,
                      hb_const_f64(b, x->shape->dtype, (double)size - 1));
     if (g->padding == PADDING_REFLECTION) x = reflected(c, x, size, g->corners);

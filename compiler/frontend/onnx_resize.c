@@ -28,22 +28,23 @@ struct taps {
 
 // ---- one axis
 
-// The input coordinate of output element o (ONNX, Resize, coordinate_transformation_mode).
+// The input coordinate of output element o (ONNX, Resize, coordinate_transformation_mode), in f32
+// as everyone computes it: scales like 0.6 put coordinates on whole numbers, or just beside them.
 static double coordinate(const struct resize *r, int k, int64_t in, int64_t o) {
-    double scale = r->scale[k], out = scale * (double)in, x = (double)o;
+    float scale = (float)r->scale[k], out = scale * (float)in, x = (float)o, last = (float)(in - 1);
     if (str_is(r->coordinates, "align_corners"))
-        return out == 1 ? 0 : x * (double)(in - 1) / (out - 1);
-    if (str_is(r->coordinates, "asymmetric")) return x / scale;
-    if (str_is(r->coordinates, "tf_half_pixel_for_nn")) return (x + 0.5) / scale;
+        return out == 1 ? 0 : (double)(x * last / (out - 1));
+    if (str_is(r->coordinates, "asymmetric")) return (double)(x / scale);
+    if (str_is(r->coordinates, "tf_half_pixel_for_nn")) return (double)((x + 0.5f) / scale);
     if (str_is(r->coordinates, "tf_crop_and_resize")) {
-        double span = (r->roi_to[k] - r->roi_from[k]) * (double)(in - 1);
-        return (out == 1 ? span / 2 : x * span / (out - 1)) + r->roi_from[k] * (double)(in - 1);
+        float from = (float)r->roi_from[k], span = ((float)r->roi_to[k] - from) * last;
+        return (double)((out == 1 ? span / 2 : x * span / (out - 1)) + from * last);
     }
     if (str_is(r->coordinates, "pytorch_half_pixel") && out == 1) return -0.5;
-    double shift = 0;
+    float shift = 0;
     if (str_is(r->coordinates, "half_pixel_symmetric"))
-        shift = (double)in / 2 * (1 - (double)r->size[k] / out);
-    return shift + (x + 0.5) / scale - 0.5;
+        shift = (float)in / 2 * (1 - (float)r->size[k] / out);
+    return (double)(shift + (x + 0.5f) / scale - 0.5f);
 }
 static double cubic(double x, double a) { // Keys, "Cubic convolution interpolation", 1981
     x = fabs(x);
@@ -163,7 +164,7 @@ static bool scales_from(struct onnx_ctx *c, struct resize *r, const struct shape
         return fail(c, "%lld scales for %d axes", (long long)shape_elements(l->shape), r->n), false;
     for (int k = 0; k < r->n; k++) {
         r->scale[k] = lit_get_f64(l, k);
-        double size = floor(r->scale[k] * (double)s->dims[r->axes[k]]);
+        double size = floor((double)((float)r->scale[k] * (float)s->dims[r->axes[k]]));
         if (!(r->scale[k] > 0) || size > 1e9) return fail(c, "scale %g", r->scale[k]), false;
         r->size[k] = (int64_t)size;
     }

@@ -39,5 +39,9 @@ enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
 // onnx_nn.c: the convolution of a node with the attributes of Conv.
 hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
+// onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
+hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
+void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
+                      struct str post);
 // The functions of RNN cells and of operators of the same name.
 hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);

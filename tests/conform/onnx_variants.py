@@ -47,6 +47,109 @@ def rnn():
     add("LSTM input_forget", "LSTM", x, {"hidden_size": 5, "input_forget": 1}, 3, opset=14)
 
 
+def image():
+    x = f32(2, 3, 7, 9)
+    for mode in ("nearest", "linear", "cubic"):
+        for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"):
+            # With align_corners, sizes that are not whole are where ONNX and ONNX Runtime part ways.
+            for scale in ((1, 1, 2, 3), (1, 1, 3 / 7, 1 / 3)) if way == "align_corners" else ((1, 1, 1.7, 2.3), (1, 1, 0.6, 0.45)):
+                attrs = {"mode": mode, "coordinate_transformation_mode": way}
+                if mode == "nearest":
+                    attrs["nearest_mode"] = "floor"
+                add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize", [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
+    for mode in ("linear", "cubic"):
+        add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])], {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
+    add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])], {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
+        constant=(3,), opset=18)
+    grid = (R.random((2, 5, 4, 2)).astype(np.float32) * 2.6 - 1.3).astype(np.float32)
+    for mode in ("linear", "nearest", "cubic"):
+        for pad in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                add("GridSample %s %s %d" % (mode, pad, corners), "GridSample", [x, grid], {"mode": mode, "padding_mode": pad, "align_corners": corners}, opset=20)
+    rois = np.array([[0, 0, 4, 4], [1.5, 2, 8, 6.5], [-1, -1, 3, 9]], np.float32)
+    for mode in ("avg", "max"):
+        for way in ("half_pixel", "output_half_pixel"):
+            add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])], {
+                "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
+    add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)], {"pooled_shape": [2, 3]}, opset=16)
+
+
+def pools():
+    x = f32(2, 3, 9, 8)
+    for name, attrs in (("plain", {}), ("pads", {"pads": [1, 1, 1, 0]}), ("ceil", {"strides": [2, 3], "ceil_mode": 1}), ("dilated", {"dilations": [2, 1], "pads": [1, 1, 1, 1]}),
+                        ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]}), ("lower", {"auto_pad": "SAME_LOWER", "strides": [2, 2]})):
+        a = dict(attrs, kernel_shape=[3, 2])
+        add("MaxPool with indices, " + name, "MaxPool", [x], a, 2, opset=19)
+        if name != "dilated":
+            for inside in (0, 1):
+                add("AveragePool %s %d" % (name, inside), "AveragePool", [x], dict(a, count_include_pad=inside), opset=19)
+            add("LpPool " + name, "LpPool", [x], dict(a, p=3), opset=18)
+    for name, attrs in (("plain", {}), ("stride", {"strides": [2, 3]}), ("pads", {"pads": [1, 0, 1, 1], "strides": [2, 2], "output_padding": [1, 0]}),
+                        ("dilated", {"dilations": [2, 2]}), ("shape", {"output_shape": [19, 18], "strides": [2, 2]}), ("same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
+        add("ConvTranspose " + name, "ConvTranspose", [x, f32(3, 4, 3, 3), f32(4)], attrs, opset=11)
+        add("ConvTranspose groups, " + name, "ConvTranspose", [x, f32(3, 2, 3, 3)], dict(attrs, group=3), opset=11)
+    add("ConvTranspose 1-D", "ConvTranspose", [f32(1, 2, 7), f32(2, 3, 4)], {"strides": [3]}, opset=11)
+    add("GlobalLpPool", "GlobalLpPool", [x], {"p": 1})
+    add("LRN", "LRN", [x], {"size": 3, "alpha": 0.3})
+
+
+def algebra():
+    add("Einsum trace of a product", "Einsum", [f32(3, 4), f32(4, 3)], {"equation": "ij,ji->"}, opset=12)
+    add("Einsum three operands", "Einsum", [f32(2, 3), f32(3, 4), f32(4, 5)], {"equation": "ab,bc,cd->da"}, opset=12)
+    add("Einsum ellipsis", "Einsum", [f32(2, 1, 3, 4), f32(5, 4, 6)], {"equation": "...ij,...jk->...ik"}, opset=12)
+    add("Einsum diagonal kept", "Einsum", [f32(4, 4, 3)], {"equation": "iik->ki"}, opset=12)
+    add("Einsum implicit", "Einsum", [f32(2, 3), f32(3, 2)], {"equation": "bc,ca"}, opset=12)
+    m = f32(3, 6, 6)
+    m[1, 0, 0] = 0
+    m[2, 3] = m[2, 1]  # singular
+    add("Det", "Det", [m], bound=1e-4)
+    x = f32(3, 7, 5)
+    for axis in (0, 1, 2):
+        for largest in (0, 1):
+            add("TopK %d %d" % (axis, largest), "TopK", [x, np.array([3])], {"axis": axis, "largest": largest}, 2, constant=(1,), opset=11)
+    i = R.integers(-3, 3, (3, 4, 5))
+    add("GatherElements", "GatherElements", [x, R.integers(-7, 7, (3, 4, 5))], {"axis": 1}, opset=13)
+    for how in ("none", "add", "mul", "max", "min"):
+        idx = np.stack([R.permutation(7)[:4] for _ in range(10)], -1).reshape(4, 2, 5).transpose(1, 0, 2).copy() if how == "none" else R.integers(-7, 7, (2, 4, 5))
+        add("ScatterElements " + how, "ScatterElements", [x, idx, f32(2, 4, 5)], {"axis": 1, "reduction": how}, opset=18)
+        nd = np.array([[[0, 1], [2, 6]], [[1, -1], [-1, 0]]])
+        add("ScatterND " + how, "ScatterND", [x, nd, f32(2, 2, 5)], {"reduction": how}, opset=18)
+    add("GatherND batch", "GatherND", [x, R.integers(-5, 5, (3, 2, 1))], {"batch_dims": 1}, opset=13)
+    add("OneHot", "OneHot", [i, np.array(5), np.array([-1, 2], np.float32)], {"axis": 1}, constant=(1,), opset=11)
+    add("CumSum", "CumSum", [x, np.array(-2)], {"exclusive": 1, "reverse": 1}, constant=(1,), opset=14)
+    add("ReverseSequence", "ReverseSequence", [f32(5, 3, 2), np.array([2, 5, 1])], {"batch_axis": 1, "time_axis": 0}, opset=10)
+    for mode in ("edge", "reflect", "wrap"):
+        add("Pad " + mode, "Pad", [x, np.array([1, 2, 0, 2, 3, 1])], {"mode": mode}, constant=(1,), opset=19)
+    add("Mod of floats", "Mod", [f32(9), f32(9)], {"fmod": 1}, opset=13)
+    add("Mod of integers", "Mod", [np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])], opset=13)
+
+
+def signal():
+    add("DFT", "DFT", [f32(2, 10, 1), np.array(16)], {"axis": 1, "onesided": 1}, constant=(1,), opset=17)
+    add("DFT inverse", "DFT", [f32(2, 12, 2)], {"axis": 1, "inverse": 1}, opset=17)
+    add("DFT long", "DFT", [f32(1, 2048, 2)], {"axis": 1}, opset=17)
+    add("STFT", "STFT", [f32(2, 64, 1), np.array(8), np.hanning(16).astype(np.float32), np.array(16)], constant=(1, 3), opset=17)
+    for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
+        add(op, op, [np.array(11)], {"periodic": 0}, constant=(0,), opset=17)
+
+
+def quantised():
+    x, s = f32(3, 4, 5) * 3, np.array(0.02, np.float32)
+    for t in (np.uint8, np.int8, np.uint16, np.int16):
+        z = np.array(np.iinfo(t).max // 2, t)
+        add("QuantizeLinear %s" % t.__name__, "QuantizeLinear", [x, s, z], opset=21)
+        add("DequantizeLinear %s" % t.__name__, "DequantizeLinear", [R.integers(0, 100, (3, 4, 5)).astype(t), s, z], opset=21)
+    add("QuantizeLinear axis", "QuantizeLinear", [x, f32(4) ** 2 + 0.01, np.arange(4, dtype=np.int8)], {"axis": 1}, opset=13)
+    add("QuantizeLinear blocks", "QuantizeLinear", [x, f32(3, 2, 5) ** 2 + 0.01], {"axis": 1, "block_size": 2, "output_dtype": 3}, opset=21)
+    a, b = R.integers(0, 255, (2, 3, 8)).astype(np.uint8), R.integers(0, 255, (8, 6)).astype(np.uint8)
+    add("MatMulInteger", "MatMulInteger", [a, b, np.array(120, np.uint8), np.arange(6, dtype=np.uint8)], opset=10)
+    add("QLinearMatMul", "QLinearMatMul", [a, np.array(0.01, np.float32), np.array(127, np.uint8), b, np.array(0.02, np.float32), np.array(128, np.uint8),
+                                           np.array(0.05, np.float32), np.array(100, np.uint8)], opset=10)
+    img, w = R.integers(0, 255, (1, 2, 6, 6)).astype(np.uint8), R.integers(-90, 90, (4, 2, 3, 3)).astype(np.int8)
+    add("QLinearConv", "QLinearConv", [img, np.array(0.01, np.float32), np.array(130, np.uint8), w, np.full(4, 0.02, np.float32), np.zeros(4, np.int8),
+                                       np.array(0.08, np.float32), np.array(128, np.uint8), np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1]}, opset=10)
+
+
 def run(build, variant, folder):
     name, op, arrays, attrs, outputs, constant, opset, bound = variant
     names = ["" if a is None else "i%d" % k for k, a in enumerate(arrays)]
@@ -88,7 +191,7 @@ def run(build, variant, folder):
 
 def main():
     build, only, failed = sys.argv[1], sys.argv[2:], 0
-    for family in (rnn,):
+    for family in (rnn, image, pools, algebra, signal, quantised):
         family()
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
