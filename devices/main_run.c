@@ -276,6 +276,11 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
 }
 
 int main(int argc, char **argv) {
+    // As hlod starts its workers (--compute-spin): libgomp reads it before main.
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) {
+        setenv("GOMP_SPINCOUNT", "1000", 1);
+        execv("/proc/self/exe", argv);
+    }
     device_start_again_calm(argv);
     struct args a = {0};
     for (int k = 1; k < argc; k++) {

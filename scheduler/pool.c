@@ -184,6 +184,21 @@ static void on_timer(void *arg) {
     }
 }
 
+// The environment of a worker: ours, and how long its compute threads spin. libgomp reads that
+// before main, so it cannot be an argument. What the user has set stays. The caller frees the
+// array.
+static char **worker_env(const struct pool *p, char spin[32]) {
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **env = calloc(n + 2, sizeof *env);
+    if (!env) abort();
+    memcpy(env, environ, n * sizeof *env);
+    snprintf(spin, 32, "GOMP_SPINCOUNT=%lld", (long long)p->cfg.compute_spin);
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n] = spin;
+    return env;
+}
+
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
     char role[32], device[512], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
@@ -196,14 +211,17 @@ static status_t spawn(struct worker *w, int child_fd) {
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = 2},
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd}};
+    char spin[32], **env = worker_env(p, spin);
     uv_process_options_t o = {.file = p->cfg.worker_path,
                               .args = args,
+                              .env = env,
                               .exit_cb = on_exit_cb,
                               .stdio = io,
                               .stdio_count = 4};
     uv_process_t *pr = calloc(1, sizeof *pr);
-    if (!pr) return st_oom();
+    if (!pr) abort();
     int err = uv_spawn(loop_uv(p->loop), pr, &o);
+    free(env);
     if (err) {
         uv_close((uv_handle_t *)pr, free_process);
         return st_new(ST_UNAVAILABLE, "cannot start %s: %s", p->cfg.worker_path, uv_strerror(err));

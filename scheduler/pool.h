@@ -22,6 +22,7 @@ struct pool_config {
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
     bool filter;          // system call filter in the workers
+    int64_t compute_spin; // GOMP_SPINCOUNT of the workers, unless the environment sets a policy
     int64_t keep_bytes;   // tensor memory kept for one worker between calls (memfds.h)
     int64_t flight_bytes; // tensors in flight in a device worker; 0 = no bound
     int device_calls;     // calls in flight a device worker: 2 keeps it busy while a reply travels

@@ -162,6 +162,7 @@ static status_t start(struct daemon *d) {
                                        .n_devices = (int)devices.n,
                                        .n_compile = (int)c->compile_workers,
                                        .filter = c->worker_filter,
+                                       .compute_spin = c->compute_spin,
                                        .keep_bytes = c->keep_bytes,
                                        .flight_bytes = c->flight_bytes,
                                        .device_calls = (int)c->device_calls},

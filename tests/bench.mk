@@ -4,3 +4,7 @@ bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh 
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)
+.PHONY: bench-pool
+bench-pool: ## what a parallel region costs, idle and beside two competing processes (docs/decisions/0002)
+	$(Q)mkdir -p $(BUILD) && $(CC) $(CFLAGS) -fopenmp -o $(BUILD)/pool_bench tests/bench/pool_bench.c
+	$(Q)for spin in 300000 1000; do for load in 0 2; do echo "GOMP_SPINCOUNT=$$spin"; GOMP_SPINCOUNT=$$spin $(BUILD)/pool_bench --load $$load --runs 100; done; done
