@@ -1,4 +1,4 @@
-# make fuzz-hlo_text | fuzz-onnx | fuzz-frame | fuzz-request: libFuzzer with address and undefined sanitizers for SECS seconds, from the corpus in tests/fuzz/corpus.
+# make fuzz-hlo_text | fuzz-hlo_proto | fuzz-onnx | fuzz-frame | fuzz-request: libFuzzer with address and undefined sanitizers for SECS seconds, from the corpus in tests/fuzz/corpus.
 SECS     ?= 60
 FUZZ_DIR := build/fuzz
 FUZZ_SRC := $(filter base/% compiler/% proto/%,$(LIB_SRC))
@@ -14,4 +14,12 @@ fuzz-%: tests/fuzz/fuzz_%.c $(FUZZ_OBJ) ## fuzz one reader for SECS seconds
 	$(Q)mkdir -p $(FUZZ_DIR)/found-$* tests/fuzz/corpus/$*
 	$(Q)clang-19 $(FUZZ_FLAGS) -fsanitize=fuzzer -o $(FUZZ_DIR)/fuzz-$* $< $(FUZZ_OBJ) $(SYS_compiler) $(SYS_proto) $(SYS_base)
 	$(Q)$(FUZZ_DIR)/fuzz-$* -max_total_time=$(SECS) -max_len=65536 -rss_limit_mb=4096 -timeout=20 -detect_leaks=0 -artifact_prefix=$(FUZZ_DIR)/ $(FUZZ_DIR)/found-$* tests/fuzz/corpus/$*
+# Without a fuzzer: every target over its corpus, in this build (SAN=address,undefined makes it strict).
+FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+$(BUILD)/fuzz/%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(foreach l,$(L_compiler),$(BUILD)/lib$(l).a)
+	$(call say,replay $*)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< tests/fuzz/replay.c $(call link,compiler)
+.PHONY: check-fuzz
+check-fuzz: $(FUZZ_TARGETS:%=$(BUILD)/fuzz/%) ## replay the fuzz corpora
+	$(Q)for t in $(FUZZ_TARGETS); do $(BUILD)/fuzz/$$t tests/fuzz/corpus/$$t/* >$(BUILD)/fuzz/log 2>&1 && echo "PASS fuzz corpus $$t" || { tail -n 20 $(BUILD)/fuzz/log; echo "FAIL fuzz corpus $$t"; }; done
 -include $(FUZZ_OBJ:.o=.d)
