@@ -218,11 +218,16 @@ bool p_is_braced(struct str s) {
 
 status_t p_keep(struct parser *p, struct str what, struct str v, struct str *out) {
     struct strbuf b = {0};
-    status_t st = p_normal(&b, v)
-                      ? ST_OK
-                      : p_error(p, v.p, STR_FMT ": a string or bracket in '%.*s' does not close",
-                                STR_ARG(what), (int)(v.n > 60 ? 60 : v.n), v.p);
-    if (!st) *out = (struct str){arena_strndup(p->m->arena, strbuf_cstr(&b), b.n), b.n};
+    status_t st = ST_OK;
+    if (p_normal(&b, v)) {
+        *out = (struct str){arena_strndup(p->m->arena, strbuf_cstr(&b), b.n), b.n};
+    } else {
+        size_t n = 0; // the first line of it
+        while (n < v.n && n < 60 && v.p[n] != '\n')
+            n++;
+        st = p_error(p, v.p, STR_FMT ": a string or bracket in '%.*s' does not close",
+                     STR_ARG(what), (int)n, v.p);
+    }
     strbuf_done(&b);
     return st;
 }

@@ -13,8 +13,7 @@ int main(int argc, char **argv) {
         long n = ftell(f);
         rewind(f);
         uint8_t *data = malloc(n > 0 ? (size_t)n : 1);
-        if (!data || n < 0 || fread(data, 1, (size_t)n, f) != (size_t)n)
-            return perror(argv[k]), 1;
+        if (!data || n < 0 || fread(data, 1, (size_t)n, f) != (size_t)n) return perror(argv[k]), 1;
         fclose(f);
         printf("%s\n", argv[k]); // the last one named is the one that failed
         fflush(stdout);
