@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators whose result's size depends on values: NonZero, Compress, Unique, NonMaxSuppression.
-// HLO's shapes are fixed, so those values must be known when the program is made: constants, or a
-// request's inputs that the program is specialised to. The result is a constant then.
+// Unique and NonMaxSuppression, whose results' sizes depend on values in ways that no bound of
+// onnx_dynamic.c fits well: those values must be known when the program is made (constants, or a
+// request's inputs that the program is specialised to). The result is a constant then.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,46 +16,6 @@ static const struct literal *known_in(struct onnx_ctx *c, size_t k) {
         return fail(c, "input %zu: the result's size depends on more than %d values", k, MAX_KNOWN),
                NULL;
     return l;
-}
-
-ONNX(nonzero) { // [rank, count]: the positions in row-major order
-    const struct literal *l = known_in(c, 0);
-    if (!l) return;
-    int rank = l->shape->rank;
-    int64_t n = shape_elements(l->shape), count = 0, at = 0;
-    for (int64_t k = 0; k < n; k++)
-        count += lit_get_f64(l, k) != 0;
-    int64_t dims[2] = {rank, rank ? count : count > 0};
-    struct literal *r = lit_new(c->a, shape_make(c->a, DT_S64, dims, 2));
-    for (int64_t k = 0; k < n && rank; k++) {
-        if (lit_get_f64(l, k) == 0) continue;
-        int64_t rest = k;
-        for (int d = rank - 1; d >= 0; d--) {
-            lit_set_i64(r, d * count + at, rest % l->shape->dims[d]);
-            rest /= l->shape->dims[d];
-        }
-        at++;
-    }
-    out_val(c, 0, hb_constant(&c->b, r));
-}
-
-ONNX(compress) { // the elements along an axis (or of the flat input) whose condition holds
-    hv x = in_val(c, 0);
-    const struct literal *l = known_in(c, 1);
-    int64_t axis = 0, n = l ? shape_elements(l->shape) : 0, count = 0, flat;
-    if (!l) return;
-    if (onnx_attr(c->n, "axis")) {
-        axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
-    } else {
-        flat = shape_elements(x->shape);
-        x = hb_reshape(&c->b, x, &flat, 1);
-    }
-    if (!hb_ok(&c->b)) return;
-    if (n > x->shape->dims[axis]) return fail(c, "%lld conditions", (long long)n);
-    int64_t *at = arena_array(c->a, int64_t, n + 1);
-    for (int64_t k = 0; k < n; k++)
-        if (lit_get_i64(l, k)) at[count++] = k;
-    out_val(c, 0, take(c, x, lit_s64s(c, at, &count, 1), axis));
 }
 
 // ---- Unique
