@@ -1387,7 +1387,7 @@ def unpack(b, xs):
 def turn(s, x, counter):
     """x after one more turn of a loop: exact, and inside x's interval."""
     r = s.r
-    move = r.choice(["negate", "reverse", "roll", "update", "maxc", "select", "keep", "inner", "branch", "sum"])
+    move = r.choice(["negate", "reverse", "roll", "update", "row", "row", "maxc", "select", "keep", "inner", "branch", "sum"])
     if move == "negate" and x.t != "pred" and x.t[0] not in "u" and not is_complex(x.t):
         y = s.same(x, f"negate({x.name})")
         y.lo, y.hi = -x.m, x.m
@@ -1406,6 +1406,20 @@ def turn(s, x, counter):
         rest = "".join(f", {zero.name}" for _ in x.dims[1:])
         p = s.same(x, f"dynamic-slice({x.name}, {counter.name}{rest}), dynamic_slice_sizes={ints(one)}", one)
         return s.same(x, f"dynamic-update-slice({x.name}, {p.name}, {zero.name}{rest})")
+    if move == "row" and x.dims and 0 not in x.dims and x.t not in ("pred",) and not is_complex(x.t):  # a table filled row by row, its old value still in use
+        one = (1,) + x.dims[1:]
+        zero = s.scalar("s32", 0)
+        rest = "".join(f", {zero.name}" for _ in x.dims[1:])
+        at = counter
+        for _ in range(r.choice([0, 0, 1])):
+            at = s.emit("s32", (), f"add({counter.name}, {s.scalar('s32', r.choice([1, -1])).name})", -1, 100)
+        p = s.same(x, f"dynamic-slice({x.name}, {at.name}{rest}), dynamic_slice_sizes={ints(one)}", one)
+        q = s.same(x, f"slice({x.name}), slice={{{', '.join(['[0:1]'] + [f'[0:{n}]' for n in x.dims[1:]])}}}", one)
+        u = s.same(x, f"{r.choice(['maximum', 'minimum'])}({p.name}, {q.name})", one)
+        y = s.same(x, f"dynamic-update-slice({x.name}, {u.name}, {counter.name}{rest})")
+        if r.random() < 0.3:
+            y = s.same(x, f"dynamic-update-slice({y.name}, {p.name}, {zero.name}{rest})")
+        return s.same(x, f"{r.choice(['maximum', 'minimum'])}({r.choice([x, y]).name}, {y.name})") if r.random() < 0.5 else y
     if move in ("sum", "maxc") and x.t in ("f32", "f64", "s32", "s64"):  # x + c, brought back inside
         c = s.splat(s.scalar(x.t, 1), x.dims)
         y = s.same(x, f"add({x.name}, {c.name})")
@@ -1454,6 +1468,16 @@ def loop(b, xs, trips):
     outs = [s.put("s32[]", f"add({counter.name}, {one.name})")]
     for v in values[1:]:
         outs.append(turn(s, v, counter).name)
+    by_text = {}
+    for k, v in enumerate(values[1:], 1):  # one state's next value from another's, old or new
+        other = by_text.setdefault(v.text, k)
+        if other != k and b.r.random() < 0.5 and v.t not in ("pred",) and not is_complex(v.t) and (v.t in PREC or v.t[0] == "s"):
+            outs[k] = s.put(v.text, f"{b.r.choice(['maximum', 'minimum'])}({outs[k]}, {b.r.choice([values[other].name, outs[other]])})")
+            for i in (k, other):
+                m = max(state[k].m, state[other].m)
+                state[i].lo, state[i].hi = -m, m
+                state[i].q = None if None in (state[k].q, state[other].q) else max(state[k].q, state[other].q)
+                state[i].special = state[k].special or state[other].special
     if len(values) > 2 and b.r.random() < 0.3:  # swap two of one type
         for i, j in itertools.combinations(range(1, len(values)), 2):
             if values[i].text == values[j].text:
@@ -1479,6 +1503,10 @@ def f_while(b):
         raise Reject
     ok = lambda v: v.err == 0 and v.t not in SMALL_FLOATS + ["s4", "u4"]  # noqa: E731
     xs = [b.pick(ok, lambda: b.new(b.r.choice(["f32", "s32", "f64", "u8", "pred"]), None, "dyadic")) for _ in range(b.r.randint(1, 3))]
+    if b.r.random() < 0.4:
+        xs.append(b.like(xs[0], ok) if b.r.random() < 0.7 else xs[0])
+        if not ok(xs[-1]):
+            xs.pop()
     loop(b, xs, b.r.choice([0, 1, 2, 3, 5, 17]))
 
 
