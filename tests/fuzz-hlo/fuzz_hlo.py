@@ -150,8 +150,12 @@ def main():
     totals, ready, start, bad = collections.Counter(), queue.Queue(2), time.time(), []
     thread = threading.Thread(target=chunks, args=(args, xla, totals, ready), daemon=True)
     thread.start()
+    done = 0
     while (cases := ready.get()) is not None:
         found = diff.run(cases, totals)
+        done += len(cases)
+        if sys.stderr.isatty():
+            print(f"{done} of {args.n}", end="\r", file=sys.stderr, flush=True)
         for c in cases:
             if found.get(c["name"]):
                 bad.append((c, found[c["name"]]))
