@@ -104,6 +104,7 @@ status_t executable_pack(const struct executable *e, struct strbuf *out) {
     m.compile_ns = e->compile_ns;
     m.peak_bytes = e->peak_bytes;
     m.values_bytes = e->values_bytes;
+    m.in_place = e->in_place;
     size_t n = hlod__artifact__artifact__get_packed_size(&m);
     uint8_t *bytes = malloc(n ? n : 1);
     if (bytes) {
@@ -137,6 +138,7 @@ static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
     e->compile_ns = m->compile_ns;
     e->peak_bytes = m->peak_bytes;
     e->values_bytes = m->values_bytes;
+    e->in_place = m->in_place;
     return ST_OK;
 }
 

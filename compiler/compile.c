@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/hoist.h"
+#include "compiler/passes/rules.h"
 #include "compiler/pipeline.h"
 #include "compiler/plan/plan.h"
 #include "proto/hlod.pb-c.h"
@@ -55,6 +56,7 @@ static status_t make_code(struct executable *e, const struct target *t,
     RETURN_IF_ERR(plan_make(e->arena, e->main->entry, &plan));
     e->peak_bytes = plan->arena_bytes;
     e->values_bytes = plan->values_bytes;
+    e->in_place = plan->n_in_place;
     return ST_OK;
 }
 
@@ -222,6 +224,20 @@ static status_t check_passes(const char *list) {
     return ST_OK;
 }
 
+static status_t check_rules(const char *list) {
+    struct str all = str_of(list), item;
+    int n;
+    const struct rule *t = rule_table(&n);
+    while (str_cut(&all, ',', &item)) {
+        bool found = false;
+        for (int k = 0; k < n; k++)
+            found |= str_is(str_trim(item), t[k].name);
+        if (!found)
+            return st_new(ST_INVALID_ARGUMENT, "no rule is called '" STR_FMT "'", STR_ARG(item));
+    }
+    return ST_OK;
+}
+
 static status_t set_option(struct arena *a, struct str key, struct str value,
                            struct compile_options *o) {
     if (str_is(key, "precision")) {
@@ -234,6 +250,7 @@ static status_t set_option(struct arena *a, struct str key, struct str value,
         RETURN_IF_ERR(check_passes(o->disable_passes));
     } else if (str_is(key, "disable_rules")) {
         o->disable_rules = arena_strndup(a, value.p, value.n);
+        RETURN_IF_ERR(check_rules(o->disable_rules));
     } else if (str_is(key, "verify_each")) {
         o->verify_each = str_is(value, "1") || str_is(value, "true");
     } else {

@@ -37,6 +37,7 @@ struct executable {
     int32_t n_passes;
     struct kernel_set kernels, prepare_kernels;
     int64_t compile_ns, peak_bytes, values_bytes; // peak: plan of main
+    int32_t in_place;                             // results of main that lie in an operand
     const char *target_id, *options_text, *build_id;
     struct signature sig; // with concrete shapes
 };

@@ -104,11 +104,11 @@ static status_t load(const struct args *a, struct loaded *l) {
     RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
     fprintf(stderr,
             "compiled in %.1f ms: before entry=%lld total=%lld, after entry=%lld total=%lld "
-            "fusions=%lld, prepare entry=%lld, peak %.1f MB of %.1f MB\n",
+            "fusions=%lld, prepare entry=%lld, peak %.1f MB of %.1f MB, %d in place\n",
             (double)e->compile_ns / 1e6, (long long)e->before.entry, (long long)e->before.total,
             (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
-            (double)e->values_bytes / 1e6);
+            (double)e->values_bytes / 1e6, e->in_place);
     RETURN_IF_ERR(dev_load(l->dev, e, &l->exe));
     l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
     for (int k = 0; k < l->src.n_weights; k++) {

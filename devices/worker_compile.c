@@ -174,6 +174,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     i->compile_ms = (double)e->compile_ns / 1e6;
     i->peak_bytes = e->peak_bytes;
     i->values_bytes = e->values_bytes;
+    i->in_place = e->in_place;
     i->kernels = e->kernels.n;
     i->options = arena_strdup(a, e->options_text);
     i->build_id = arena_strdup(a, e->build_id);

@@ -2,7 +2,8 @@
 GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
 # The same cases on the CPU device, each implementation forced in turn; what it does not take runs on the reference evaluator.
-OPS_CPU = for f in $(OPS); do for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $$f && echo "PASS $$i $$f" || echo "FAIL $$i $$f"; done; done
+OPS_CPU = for f in $(OPS); do for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $$f && echo "PASS $$i $$f" || echo "FAIL $$i $$f"; done; done; \
+  f=tests/ops/dynamic-update-slice.hlo; $(BUILD)/hlo-run --cases --impl update $$f && echo "PASS update $$f" || echo "FAIL update $$f"
 OPS_SIM = for f in $(OPS); do $(BUILD)/hlo-run --cases --device sim $$f && echo "PASS sim $$f" || echo "FAIL sim $$f"; done
 .PHONY: check check-quick check-models lint
 check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N passed, N failed" last
