@@ -7,9 +7,7 @@
 // A loop whose carried values are sequences or change shape, or whose body needs the iteration's
 // number at compile time, is unrolled, which needs a known trip count. Scan is a loop that also
 // takes row i of its inputs.
-#include "compiler/frontend/onnx_scope.h"
-
-#include "compiler/ir/text.h"
+#include "compiler/frontend/onnx_dynamic.h"
 
 // ---- If
 

@@ -3,10 +3,7 @@
 // the true size beside it. NonZero, Compress and loops that may end early make them; the operators
 // listed here pass them on, since what they do to the unused part does no harm; others refuse. A
 // size that turns out to be known at compile time is cut at once, and nothing is dynamic.
-#include "compiler/frontend/onnx_scope.h"
-
-#include "compiler/frontend/onnx_tools.h"
-#include "compiler/ir/text.h"
+#include "compiler/frontend/onnx_dynamic.h"
 
 struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
     struct onnx_val *o = onnx_tensor_val(c, v), s = {.v = hb_convert(&c->b, size, DT_S64)};
@@ -20,8 +17,7 @@ struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
     return o;
 }
 
-// The positions at which mask [n] holds, in order, then the others; and how many hold.
-static hv true_positions(struct onnx_ctx *c, hv mask, hv *count) {
+hv true_positions(struct onnx_ctx *c, hv mask, hv *count) {
     struct hb *b = &c->b;
     const struct shape *s = shape_with_dtype(c->a, mask->shape, DT_S64);
     hv pos = hb_iota(b, s, 0), n = hb_splat(b, s, (double)s->dims[0]), axis_less = NULL;

@@ -10,6 +10,7 @@
 
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx.h"
+#include "compiler/frontend/onnx_dynamic.h"
 #include "compiler/ir/text.h"
 #include "compiler/results.h"
 

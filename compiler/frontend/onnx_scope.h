@@ -40,7 +40,6 @@ struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any ki
 void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
 // onnx_dynamic.c
-struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim);
 bool onnx_has_dynamic(struct onnx_ctx *c);              // of the node's inputs
 void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
 
