@@ -2,7 +2,8 @@
 // NonMaxSuppression: for every batch and class the best boxes that do not overlap a better one. All
 // batches and classes (R rows) go through one while together, which picks the best box left of each
 // row, and ends when no row has one. How many are picked only the run knows (onnx_dynamic.c).
-//   state = (k, go, scores left [R,N], picked [R,K], valid [R,K], y1 x1 y2 x2 area [R,N], thresholds)
+//   state = (k, go, scores left [R,N], picked [R,K], valid [R,K], y1 x1 y2 x2 area [R,N],
+//   thresholds)
 #include "compiler/frontend/onnx_dynamic.h"
 
 enum { K, GO, LEFT, PICKED, VALID, Y1, X1, Y2, X2, AREA, IOU, SCORE, N_STATE };
@@ -106,8 +107,8 @@ ONNX(nonmaxsuppression) {
     if (most > rows[1]) most = rows[1];
     int64_t wide[] = {rows[0], most}, flat = rows[0] * most, column[] = {flat, 1};
     if (most <= 0 || rows[0] == 0)
-        return out_val(c, 0, hb_constant(b, lit_new(c->a, shape_make(c->a, DT_S64,
-                                                                     (int64_t[]){0, 3}, 2))));
+        return out_val(
+            c, 0, hb_constant(b, lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){0, 3}, 2))));
     hv k[4];
     for (int i = 0; i < 4; i++)
         k[i] = corner(c, boxes, i, classes);
@@ -128,7 +129,8 @@ ONNX(nonmaxsuppression) {
     s[PICKED] = hb_splat(b, shape_make(c->a, DT_S64, wide, 2), 0);
     s[VALID] = hb_splat(b, shape_make(c->a, DT_PRED, wide, 2), 0);
     s[IOU] = in_has(c, 3) ? scalar_in(c, 3) : hb_const_f64(b, bs->dtype, 0);
-    s[SCORE] = in_has(c, 4) ? scalar_in(c, 4) : hb_const_f64(b, ss->dtype, -(double)__builtin_inf());
+    s[SCORE] =
+        in_has(c, 4) ? scalar_in(c, 4) : hb_const_f64(b, ss->dtype, -(double)__builtin_inf());
     if (!hb_ok(b)) return;
     hv end = run(c, s, most), count;
     hv at = true_positions(c, hb_reshape(b, hb_gte(b, end, VALID), &flat, 1), &count);

@@ -278,6 +278,13 @@ g (float x) => (float y, float[N, 2] rows)
   >
   rows = Neg (all)
 }""", [{"x": np.float32(v)} for v in (1.0, 0.005, 300.0, 1e9)]),
+    "the best boxes of two batches and three classes": ("""
+g (float[2, 40, 4] boxes, float[2, 3, 40] scores, float[1] low) => (int64[N, 3] y)
+{
+  most = Constant <value_ints = [7]> ()
+  over = Constant <value = float[1] {0.4}> ()
+  y = NonMaxSuppression (boxes, scores, most, over, low)
+}""", [{"low": np.array([v], np.float32)} for v in (-10, 1.5, 100)]),
     "functions with attributes, one calling the other": ("""
 g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
 {
