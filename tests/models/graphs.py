@@ -285,6 +285,14 @@ g (float[2, 40, 4] boxes, float[2, 3, 40] scores, float[1] low) => (int64[N, 3] 
   over = Constant <value = float[1] {0.4}> ()
   y = NonMaxSuppression (boxes, scores, most, over, low)
 }""", [{"low": np.array([v], np.float32)} for v in (-10, 1.5, 100)]),
+    "unique slices of the request's data": ("""
+g (int64[2, 3, 6] x) => (int64[2, 3, N] y, int64[N] at, int64[6] back, int64[N] times, int64[M] flat, int64[M] first, int64[36] inverse, int64[M] many)
+{
+  two = Constant <value_int = 2> ()
+  z = Mod (x, two)
+  y, at, back, times = Unique <axis = 2> (z)
+  flat, first, inverse, many = Unique <sorted = 0> (x)
+}""", [{}, {"x": np.zeros((2, 3, 6), np.int64)}, {"x": np.arange(36).reshape(2, 3, 6)[:, :, ::-1].copy()}, {"x": (np.arange(36) * 7 % 5).reshape(2, 3, 6)}]),
     "functions with attributes, one calling the other": ("""
 g (float[2, 3] x) => (float[2, 3] y, float[3, 2] z)
 {
