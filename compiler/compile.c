@@ -42,6 +42,17 @@ static void mark_strict(struct hlo_module *m) {
             hlo_set_extra(i, "backend_config", "{\"precision\":\"strict\"}");
 }
 
+// Both modules by the target's own compiler; what it plans is its own too.
+static status_t emit_code(struct executable *e, const struct target *t, struct pass_ctx *p) {
+    int64_t start = clock_ns();
+    RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, &e->kernels.object), "main"));
+    if (e->prepare->entry->root->shape->n_elems)
+        RETURN_IF_ERR(
+            st_note(t->emit(t, e->arena, e->prepare, &e->prepare_kernels.object), "prepare"));
+    add_stat(p, "emit", clock_ns() - start, e->main);
+    return ST_OK;
+}
+
 static status_t make_code(struct executable *e, const struct target *t,
                           const struct compile_options *opt, struct pass_ctx *p) {
     int64_t start = clock_ns();
@@ -144,14 +155,14 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));
     add_stat(p, "hoist", clock_ns() - start, e->main);
-    RETURN_IF_ERR(pipeline_prepare(e->prepare, p));
-    RETURN_IF_ERR(pipeline_main(e->main, p));
+    RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
+    RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_main)(e->main, p));
     if (opt->precision == PRECISION_STRICT) mark_strict(e->main);
     RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
     RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
     e->after = hlo_count(e->main);
     e->prepare_counts = hlo_count(e->prepare);
-    return make_code(e, t, opt, p);
+    return t->emit ? emit_code(e, t, p) : make_code(e, t, opt, p);
 }
 
 status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt,

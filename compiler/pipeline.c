@@ -13,6 +13,7 @@ static const char *const fuse_main[] = {
     "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
     "dce", "layout", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
+static const char *const tidy[] = {"cse", "dce", NULL};
 // clang-format on
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {
@@ -26,12 +27,18 @@ status_t pipeline_prepare(struct hlo_module *m, struct pass_ctx *p) {
 status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) {
     return pass_run_list(m, fuse_main, 1, p);
 }
+status_t pipeline_portable(struct hlo_module *m, struct pass_ctx *p) {
+    return pass_run_list(m, tidy, 1, p);
+}
 
 status_t pipeline_run(const char *name, struct hlo_module *m, struct pass_ctx *p) {
     static const struct {
         const char *name;
         status_t (*run)(struct hlo_module *m, struct pass_ctx *p);
-    } lists[] = {{"whole", pipeline_whole}, {"prepare", pipeline_prepare}, {"main", pipeline_main}};
+    } lists[] = {{"whole", pipeline_whole},
+                 {"prepare", pipeline_prepare},
+                 {"main", pipeline_main},
+                 {"portable", pipeline_portable}};
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++)
         if (strcmp(name, lists[k].name) == 0) return lists[k].run(m, p);
     return st_new(ST_INVALID_ARGUMENT, "no list of passes is called '@%s'", name);

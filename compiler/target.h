@@ -20,6 +20,10 @@ struct target {
     // for 3 input channels: input stays as it is)
     bool (*wants_blocked)(const struct target *t, const struct hlo_instr *conv, bool *out_input,
                           bool *out_output);
+    // A target with a compiler of its own (a PJRT plugin): passes stop where targets begin to
+    // differ, and the module becomes *out, bytes in `a`, instead of kernels. NULL = kernels.
+    status_t (*emit)(const struct target *t, struct arena *a, const struct hlo_module *m,
+                     struct span *out);
 };
 enum precision {
     PRECISION_DEFAULT,

@@ -352,7 +352,10 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
 status_t worker_serve(const struct worker_options *o) {
     struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
     pthread_t thread;
-    if (w.device_role) RETURN_IF_ERR(dev_open(o->device, &w.dev));
+    if (w.device_role)
+        RETURN_IF_ERR(dev_open(o->device, &w.dev));
+    else
+        worker_open_kinds(o->device);
     enter_filter(&w);
     pthread_mutex_init(&w.mutex, NULL);
     pthread_mutex_init(&w.sending, NULL);

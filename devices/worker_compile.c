@@ -93,18 +93,38 @@ ProtobufCMessage *worker_ingest(struct call *c) {
 
 // ---- compile
 
-// The compile role has no device of its own: it describes the one that the daemon names, which is
-// of this machine's kind.
-static status_t target_by_id(const char *id, struct device **dev, const struct target **out) {
-    const char *colon = strchr(id, ':');
-    char kind[32];
-    snprintf(kind, sizeof kind, "%.*s", colon ? (int)(colon - id) : (int)strlen(id), id);
-    RETURN_IF_ERR(dev_open(kind, dev));
-    *out = dev_target(*dev);
-    if (strcmp((*out)->id, id) != 0)
-        return st_new(ST_FAILED_PRECONDITION,
-                      "target %s cannot be compiled for here: this machine is %s", id, (*out)->id);
-    return ST_OK;
+// The compile role runs nothing; it has one device of each kind the daemon serves, to know the
+// target and, where the device's plugin is the compiler, to use it.
+enum { MAX_KINDS = 8 };
+static struct device *kinds[MAX_KINDS];
+static int n_kinds;
+
+void worker_open_kinds(const char *list) {
+    struct str rest = str_of(list), item;
+    while (n_kinds < MAX_KINDS && str_cut(&rest, ',', &item)) {
+        char kind[32];
+        snprintf(kind, sizeof kind, STR_FMT, STR_ARG(item));
+        status_t st = dev_open(kind, &kinds[n_kinds]);
+        if (st)
+            fprintf(stderr, "lvl=warn ev=worker.kind kind=%s msg=\"%s\"\n", kind, st_message(st));
+        else
+            n_kinds++;
+        st_drop(st);
+    }
+}
+
+// Borrowed.
+static status_t device_for(const char *id, struct device **out) {
+    const char *same_kind = NULL;
+    for (int k = 0; k < n_kinds; k++) {
+        const struct target *t = dev_target(kinds[k]);
+        *out = kinds[k];
+        if (strcmp(t->id, id) == 0) return ST_OK;
+        if (strncmp(id, t->kind, strlen(t->kind)) == 0 && id[strlen(t->kind)] == ':')
+            same_kind = t->id;
+    }
+    return st_new(ST_FAILED_PRECONDITION, "target %s cannot be compiled for here%s%s", id,
+                  same_kind ? ": this machine is " : "", same_kind ? same_kind : "");
 }
 
 static void on_pass(void *ctx, const struct pass_stat *s) {
@@ -120,18 +140,15 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
                                 .limits = limits_of(q->limits)};
     struct compile_options opt;
     struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
-    struct device *dev = NULL;
-    const struct target *t;
+    struct device *dev;
     RETURN_IF_ERR(call_blob(c, q->program, &req.program));
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     for (size_t k = 0; k < q->n_bindings; k++)
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
     req.bindings = b;
     req.n_bindings = (int32_t)q->n_bindings;
-    status_t st = target_by_id(q->target_id, &dev, &t);
-    if (!st) st = hlo_compile(q->format, &req, &opt, t, obs, out);
-    dev_close(dev);
-    return st;
+    RETURN_IF_ERR(device_for(q->target_id, &dev));
+    return hlo_compile(q->format, &req, &opt, dev_target(dev), obs, out);
 }
 
 static void concrete(struct arena *a, const struct shape *s, const char *name,
@@ -223,9 +240,7 @@ static void no_event(void *ctx, const struct pass_stat *s) {
 static status_t plan_text(struct executable *e, struct strbuf *b) {
     struct device *d;
     struct dev_exe *x;
-    char kind[32];
-    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(e->target_id, ":"), e->target_id);
-    status_t st = dev_open(kind, &d);
+    status_t st = device_for(e->target_id, &d);
     if (st) {
         executable_free(e);
         return st;
@@ -235,7 +250,6 @@ static status_t plan_text(struct executable *e, struct strbuf *b) {
         d->vt->explain(x, b);
         dev_unload(x);
     }
-    dev_close(d);
     return st;
 }
 
@@ -271,13 +285,18 @@ static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struc
     if (code) {
         struct kernel_set k;
         struct strbuf kir = {0}, llvm = {0};
-        struct device *dev = NULL;
-        const struct target *t;
+        struct device *dev;
         struct compile_options own; // the executable's, as it was compiled
         st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
-        if (!st) st = target_by_id(e->target_id, &dev, &t);
-        if (!st) st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
-        dev_close(dev);
+        if (!st) st = device_for(e->target_id, &dev);
+        if (!st && dev_target(dev)->emit)
+            st = st_reason(st_new(ST_INVALID_ARGUMENT,
+                                  "no stage %s: the plugin of %s compiles the program whole",
+                                  q->stage, e->target_id),
+                           HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+        if (!st)
+            st =
+                codegen_module(&c->arena, e->main, dev_target(dev), own.precision, &kir, &llvm, &k);
         const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
         strbuf_add(b, strbuf_cstr(text), text->n);
         strbuf_done(&kir);

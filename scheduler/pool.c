@@ -75,6 +75,7 @@ struct pool {
     struct frame_buf *buf;
     struct memfds *memfds;
     bool stopping;
+    char *kinds; // of the devices: what compile workers compile for
 };
 
 static void start_worker(void *arg);
@@ -201,9 +202,9 @@ static char **worker_env(const struct pool *p, char spin[32]) {
 
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
-    char role[32], device[512], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
+    char role[32], device[4096], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
     snprintf(role, sizeof role, "--role=%s", role_name(w));
-    snprintf(device, sizeof device, "--device=%s", w->spec);
+    snprintf(device, sizeof device, "--device=%s", w->role == ROLE_COMPILE ? p->kinds : w->spec);
     snprintf(name, sizeof name, "--name=%s", w->name);
     char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd,
                     p->cfg.filter ? NULL : filter, NULL};
@@ -428,6 +429,22 @@ void pool_cancel(struct worker *w, uint64_t call) {
 
 // ---- the pool
 
+// What compile workers compile for: the kinds of the configured devices, each once.
+static char *kinds_of(const struct pool_config *cfg) {
+    struct strbuf b = {0};
+    for (int i = 0; i < cfg->n_devices; i++) {
+        int n = (int)strcspn(cfg->devices[i], ":"), same = 0;
+        for (int k = 0; k < i; k++)
+            same += (int)strcspn(cfg->devices[k], ":") == n &&
+                    memcmp(cfg->devices[k], cfg->devices[i], (size_t)n) == 0;
+        if (!same) strbuf_printf(&b, "%s%.*s", b.n ? "," : "", n, cfg->devices[i]);
+    }
+    char *list = strdup(strbuf_cstr(&b));
+    if (!list) abort();
+    strbuf_done(&b);
+    return list;
+}
+
 // Workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
 static void describe(struct worker *w, const char *spec) {
     int number = 0;
@@ -451,6 +468,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     p->n = cfg->n_devices + cfg->n_compile;
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
+    p->kinds = kinds_of(cfg);
     p->memfds = memfds_new(p->n, cfg->keep_bytes);
     if (!p->w) abort();
     for (int i = 0; i < p->n; i++) {
@@ -494,6 +512,7 @@ void pool_free(struct pool *p) {
     }
     frame_buf_free(p->buf);
     memfds_free(p->memfds);
+    free(p->kinds);
     free(p->w);
     free(p);
 }

@@ -157,6 +157,7 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
     RETURN_IF_ERR(journal_open(dir, &d->journal));
     RETURN_IF_ERR(loop_new(&d->loop));
+    if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = {.pool = {.worker_path = worker_path(d),
                                        .devices = devices.v,
                                        .n_devices = (int)devices.n,

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// pjrt_abi: the binary interface of a PJRT plugin, in our own words (facts: OpenXLA's PJRT C API,
+// struct layouts as of version 0.81, which later ones only extend). A plugin exports
+// `GetPjrtApi`, which gives a table of functions; each takes one struct that begins with its size
+// as the caller knows it and a NULL extension list, and gives NULL or an error object. Fields that
+// an older plugin does not know stay as the caller left them, so every struct is zeroed first.
+// Comments say what the callee fills in; everything else is the caller's. Nothing here is a
+// function: calls go through pjrt_load.h.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pj_slot {
+#define PJ_SLOT(name) PJ_##name,
+#include "devices/pjrt/pjrt_slots.def"
+#undef PJ_SLOT
+    PJ_SLOT_COUNT
+};
+
+// The head of every struct of the interface.
+#define PJ_HEAD                                                                                    \
+    size_t struct_size;                                                                            \
+    void *extension
+
+struct pj_api {
+    PJ_HEAD;
+    struct {
+        PJ_HEAD;
+        int major, minor;
+    } version;
+    void *slots[];
+};
+_Static_assert(offsetof(struct pj_api, slots) == 40, "the table begins at byte 40");
+
+enum pj_value_type { PJ_STRING, PJ_INT64, PJ_INT64_LIST, PJ_FLOAT, PJ_BOOL };
+struct pj_named_value {
+    PJ_HEAD;
+    const char *name;
+    size_t name_size;
+    enum pj_value_type type;
+    union {
+        const char *string;
+        int64_t i64;
+        const int64_t *i64s;
+        float f32;
+        bool boolean;
+    };
+    size_t value_size; // elements; 1 for scalars
+};
+
+struct pj_error_args {
+    PJ_HEAD;
+    const void *error;
+};
+struct pj_error_message {
+    PJ_HEAD;
+    const void *error;
+    const char *message; // filled in, as long as the error
+    size_t message_size;
+};
+struct pj_error_code {
+    PJ_HEAD;
+    const void *error;
+    int code; // filled in: absl's canonical codes, which are ours
+};
+struct pj_no_args {
+    PJ_HEAD;
+};
+// Destroys, awaits: everything that takes one object and gives nothing.
+struct pj_object_args {
+    PJ_HEAD;
+    void *object;
+};
+// Takes one object, gives a borrowed text.
+struct pj_text_args {
+    PJ_HEAD;
+    const void *object;
+    const char *text; // filled in
+    size_t text_size;
+};
+// Takes one object, gives another.
+struct pj_get_args {
+    PJ_HEAD;
+    void *object;
+    void *out; // filled in
+};
+// Takes one object, gives a borrowed array of objects.
+struct pj_list_args {
+    PJ_HEAD;
+    const void *object;
+    void *const *list; // filled in
+    size_t n;
+};
+struct pj_attributes_args {
+    PJ_HEAD;
+    const void *object;
+    const struct pj_named_value *attributes; // filled in
+    size_t n;
+};
+struct pj_cost_args {
+    PJ_HEAD;
+    void *executable;
+    size_t n; // filled in
+    const struct pj_named_value *properties;
+};
+struct pj_count_args {
+    PJ_HEAD;
+    void *object;
+    size_t count; // filled in
+};
+
+struct pj_client_create {
+    PJ_HEAD;
+    const struct pj_named_value *options;
+    size_t n_options;
+    void *kv_get, *kv_get_arg, *kv_put, *kv_put_arg; // many hosts: not used
+    void *client;                                    // filled in
+    void *kv_try_get, *kv_try_get_arg;
+};
+struct pj_topology_create {
+    PJ_HEAD;
+    const char *name;
+    size_t name_size;
+    const struct pj_named_value *options;
+    size_t n_options;
+    void *topology; // filled in
+};
+
+struct pj_program {
+    PJ_HEAD;
+    char *code;
+    size_t code_size;
+    const char *format; // "hlo": HloModuleProto; "mlir": StableHLO
+    size_t format_size;
+};
+struct pj_client_compile {
+    PJ_HEAD;
+    void *client;
+    const struct pj_program *program;
+    const char *options; // CompileOptionsProto
+    size_t options_size;
+    void *loaded; // filled in
+};
+struct pj_compile {
+    PJ_HEAD;
+    const void *topology;
+    const struct pj_program *program;
+    const char *options;
+    size_t options_size;
+    void *client;     // or NULL: ahead of time
+    void *executable; // filled in
+};
+struct pj_optimized_program {
+    PJ_HEAD;
+    void *executable;
+    struct pj_program *program; // code NULL: the size is filled in; else the code
+};
+struct pj_serialize {
+    PJ_HEAD;
+    const void *executable;
+    const char *bytes; // filled in, as long as `backing`
+    size_t bytes_size;
+    void *backing;
+    void (*free_backing)(void *backing);
+};
+struct pj_deserialize {
+    PJ_HEAD;
+    void *client;
+    const char *bytes;
+    size_t bytes_size;
+    void *loaded; // filled in
+    const char *options;
+    size_t options_size;
+};
+struct pj_memory_stats { // of a compiled executable, bytes
+    PJ_HEAD;
+    void *executable;
+    int64_t code, arguments, outputs, aliases, temporaries; // filled in
+    int64_t host_code, host_arguments, host_outputs, host_aliases, host_temporaries;
+    int64_t peak;
+};
+struct pj_device_memory {
+    PJ_HEAD;
+    void *device;
+    int64_t in_use; // filled in
+    struct {
+        int64_t value;
+        bool set;
+    } peak, allocs, largest, limit, reserved, peak_reserved, reservable, largest_free, pool,
+        peak_pool;
+};
+
+enum pj_host_semantics { PJ_COPY_DURING_CALL, PJ_KEEP_UNTIL_DONE };
+struct pj_from_host {
+    PJ_HEAD;
+    void *client;
+    const void *data;
+    int type; // enum pj_type
+    const int64_t *dims;
+    size_t n_dims;
+    const int64_t *strides; // bytes; NULL = dense, row-major
+    size_t n_strides;
+    enum pj_host_semantics semantics;
+    void *device, *memory, *layout;
+    void *done; // filled in: event, `data` may be reused
+    void *buffer;
+};
+struct pj_to_host {
+    PJ_HEAD;
+    void *buffer;
+    void *layout; // of the result: NULL = as on the device
+    void *dst;    // NULL: the size is filled in
+    size_t dst_size;
+    void *event; // filled in
+};
+enum pj_layout_type { PJ_LAYOUT_TILED, PJ_LAYOUT_STRIDES };
+struct pj_layout {
+    PJ_HEAD;
+    union {
+        struct {
+            PJ_HEAD;
+            const int64_t *minor_to_major;
+            size_t n_minor_to_major;
+            const int64_t *tile_dims;
+            const size_t *tile_dim_sizes;
+            size_t n_tiles;
+        } tiled;
+        struct {
+            PJ_HEAD;
+            const int64_t *byte_strides;
+            size_t n_byte_strides;
+        } strides;
+    };
+    enum pj_layout_type type;
+};
+
+struct pj_execute_options {
+    PJ_HEAD;
+    void **send, **recv;
+    size_t n_send, n_recv;
+    int launch_id;
+    const int64_t *keep_inputs; // indices that must not be donated
+    size_t n_keep_inputs;
+    void *context;
+    const char *call_location;
+    size_t n_tasks;
+    int *task_ids;
+    int64_t *incarnation_ids;
+};
+struct pj_execute {
+    PJ_HEAD;
+    void *loaded;
+    struct pj_execute_options *options;
+    void *const *const *arguments; // [devices][arguments]
+    size_t n_devices, n_arguments;
+    void **const *outputs; // [devices][outputs], filled in
+    void **events;         // [devices], filled in
+    void *device;          // NULL: as compiled
+};

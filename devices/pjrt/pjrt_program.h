@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// pjrt_program: a module becomes a plugin's executable. The plugin gets a HloModuleProto and does
+// its own layout and fusion; what it makes is kept serialised, so that a later process loads it
+// without compiling. Thread: as pjrt_load.h.
+#pragma once
+#include "compiler/ir/ir.h"
+#include "devices/pjrt/pjrt_load.h"
+
+// Compiles for the devices of `client`. *out: bytes in `a` for pj_program_load. INVALID_ARGUMENT
+// for what a plugin cannot take; other errors are the plugin's.
+status_t pj_program_compile(const struct pj_plugin *p, void *client, struct arena *a,
+                            const struct hlo_module *m, struct span *out) MUST_CHECK;
+// *out: a loaded executable, to be destroyed (LoadedExecutable_Destroy).
+status_t pj_program_load(const struct pj_plugin *p, void *client, struct span bytes,
+                         void **out) MUST_CHECK;
