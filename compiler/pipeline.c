@@ -13,7 +13,7 @@ static const char *const fuse_main[] = {
     "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
     "dce", "layout", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
-static const char *const tidy[] = {"cse", "dce", NULL};
+static const char *const portable[] = {"cse", "portable", "dce", NULL};
 // clang-format on
 
 status_t pipeline_whole(struct hlo_module *m, struct pass_ctx *p) {
@@ -28,7 +28,7 @@ status_t pipeline_main(struct hlo_module *m, struct pass_ctx *p) {
     return pass_run_list(m, fuse_main, 1, p);
 }
 status_t pipeline_portable(struct hlo_module *m, struct pass_ctx *p) {
-    return pass_run_list(m, tidy, 1, p);
+    return pass_run_list(m, portable, 1, p);
 }
 
 status_t pipeline_run(const char *name, struct hlo_module *m, struct pass_ctx *p) {

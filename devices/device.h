@@ -37,6 +37,7 @@ struct dev_weights {
 struct dev_attributes {
     int64_t memory_bytes;    // for executables, prepared weights and what runs; > 0
     const char *description; // for people; the device's
+    bool foreign;            // runs a plugin, which opens files whenever it likes: no filter
 };
 
 struct dev_run {

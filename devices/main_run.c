@@ -26,7 +26,8 @@ static const char usage[] =
     "  --time N             median of N runs\n"
     "  --profile            a row per step\n"
     "  --plan               the plan and how each step runs\n"
-    "  --cases              FILE holds cases of tests/ops: run each, compare\n"
+    "  --cases              each FILE holds cases of tests/ops: run all, compare;\n"
+    "                       of several files it says PASS or FAIL\n"
     "                       (--disable-passes a,b; --list-reference)\n"
     "  --impl NAME          only this implementation of the cpu: kernel,\n"
     "                       onednn, reference\n"
@@ -35,6 +36,8 @@ static const char usage[] =
     "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";
 
 struct args {
+    const char **files; // [n_files] names on the command line; path: the last
+    int n_files;
     const char *path, *bind, *device, *precision, *out, *disable_passes;
     const char *in[64];
     int n_in, time, compile;
@@ -205,20 +208,29 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// A file of tests/ops on the device.
-static status_t run_cases(const struct args *a, struct loaded *l, int *rc) {
+// Files of tests/ops on the device.
+static status_t run_file(const struct args *a, struct loaded *l, const char *path, int *rc) {
     struct device_cases c = {.precision = a->precision && strcmp(a->precision, "strict") == 0
                                               ? PRECISION_STRICT
                                               : PRECISION_DEFAULT,
                              .disable_passes = a->disable_passes,
                              .list_reference = a->list_reference};
-    RETURN_IF_ERR(map_file(a->path, &l->file));
-    RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
-    struct str text = {(const char *)l->file.p, l->file.n};
-    RETURN_IF_ERR(device_cases_check(l->dev, text, stdout, &c));
+    struct span file;
+    RETURN_IF_ERR(map_file(path, &file));
+    struct str text = {(const char *)file.p, file.n};
+    status_t st = device_cases_check(l->dev, text, stdout, &c);
+    munmap((void *)(uintptr_t)file.p, file.n);
+    RETURN_IF_ERR(st);
     printf("%d cases, %d failed, %d not run, %lld steps, %lld on the reference evaluator\n", c.ran,
            c.failed, c.skipped, (long long)c.steps, (long long)c.reference);
-    *rc = c.failed ? 6 : 0;
+    if (a->n_files > 1) printf("%s %s\n", c.failed ? "FAIL" : "PASS", path);
+    if (c.failed) *rc = 6;
+    return ST_OK;
+}
+static status_t run_cases(const struct args *a, struct loaded *l, int *rc) {
+    RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
+    for (int k = 0; k < a->n_files; k++)
+        RETURN_IF_ERR(st_note(run_file(a, l, a->files[k], rc), "%s", a->files[k]));
     return ST_OK;
 }
 
@@ -282,7 +294,8 @@ int main(int argc, char **argv) {
         execv("/proc/self/exe", argv);
     }
     device_start_again_calm(argv);
-    struct args a = {0};
+    struct args a = {.files = calloc((size_t)argc, sizeof *a.files)};
+    if (!a.files) return 5;
     for (int k = 1; k < argc; k++) {
         const char *o = argv[k], *v = k + 1 < argc ? argv[k + 1] : NULL;
         bool takes = true;
@@ -327,7 +340,7 @@ int main(int argc, char **argv) {
         else if (o[0] == '-')
             return fprintf(stderr, "hlo-run: unknown option %s\n%s", o, usage), 2;
         else
-            a.path = o;
+            a.files[a.n_files++] = a.path = o;
     }
     if (!a.path) return fputs(usage, stderr), 2;
     struct loaded l = {0};
@@ -343,5 +356,6 @@ int main(int argc, char **argv) {
     dev_close(l.dev);
     if (l.file.p) munmap((void *)(uintptr_t)l.file.p, l.file.n);
     arena_done(&l.arena);
+    free(a.files);
     return rc;
 }

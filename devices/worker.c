@@ -328,12 +328,14 @@ static status_t read_frames(struct worker *w) {
 }
 
 // Without it a worker still works, and says so.
-static void enter_filter(struct worker *w) {
+static void enter_filter(struct worker *w, bool foreign) {
     w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    status_t st = w->opt->filter ? sandbox_enter() : ST_OK;
-    snprintf(w->filter, sizeof w->filter, "%s%s", !w->opt->filter || st ? "off: " : "on",
+    bool wanted = w->opt->filter && !foreign;
+    status_t st = wanted ? sandbox_enter() : ST_OK;
+    snprintf(w->filter, sizeof w->filter, "%s%s", wanted && !st ? "on" : "off: ",
              st               ? st_message(st)
-             : w->opt->filter ? ""
+             : wanted         ? ""
+             : w->opt->filter ? "a plugin needs files"
                               : "by option");
     st_drop(st);
 }
@@ -352,11 +354,9 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
 status_t worker_serve(const struct worker_options *o) {
     struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
     pthread_t thread;
-    if (w.device_role)
-        RETURN_IF_ERR(dev_open(o->device, &w.dev));
-    else
-        worker_open_kinds(o->device);
-    enter_filter(&w);
+    RETURN_IF_ERR(dev_open(o->device, &w.dev));
+    if (!w.device_role) worker_compile_for(w.dev);
+    enter_filter(&w, dev_attributes(w.dev).foreign);
     pthread_mutex_init(&w.mutex, NULL);
     pthread_mutex_init(&w.sending, NULL);
     pthread_cond_init(&w.more, NULL);

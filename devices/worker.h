@@ -9,7 +9,7 @@
 #include "base/status.h"
 struct worker_options {
     const char *role;
-    const char *device; // spec: KIND[:OPTIONS], see device.h; compile role: the kinds, "cpu,sim"
+    const char *device; // spec: KIND[:OPTIONS], see device.h; compile role: the kind
     const char *name;   // "cpu:0": how the daemon calls it
     int fd;
     bool filter; // enter the system call filter (devices/sandbox.h)

@@ -34,9 +34,7 @@ Hlod__Wire__Status *call_status(struct call *c, status_t st); // takes st; NULL 
 
 // Each makes the reply message, also on failure (its status says so).
 ProtobufCMessage *worker_ingest(struct call *c);
-// Before the first compile and before the filter: a device of each kind ("cpu,pjrt"), for its
-// target.
-void worker_open_kinds(const char *list);
+void worker_compile_for(struct device *d); // before the first compile; borrowed
 ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);
 ProtobufCMessage *worker_load(struct call *c, struct device *d);

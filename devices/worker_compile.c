@@ -93,38 +93,19 @@ ProtobufCMessage *worker_ingest(struct call *c) {
 
 // ---- compile
 
-// The compile role runs nothing; it has one device of each kind the daemon serves, to know the
-// target and, where the device's plugin is the compiler, to use it.
-enum { MAX_KINDS = 8 };
-static struct device *kinds[MAX_KINDS];
-static int n_kinds;
+// The compile role runs nothing; it has a device of its kind to know the target and, where a plugin
+// is the compiler, to use it.
+static struct device *compiles_for;
 
-void worker_open_kinds(const char *list) {
-    struct str rest = str_of(list), item;
-    while (n_kinds < MAX_KINDS && str_cut(&rest, ',', &item)) {
-        char kind[32];
-        snprintf(kind, sizeof kind, STR_FMT, STR_ARG(item));
-        status_t st = dev_open(kind, &kinds[n_kinds]);
-        if (st)
-            fprintf(stderr, "lvl=warn ev=worker.kind kind=%s msg=\"%s\"\n", kind, st_message(st));
-        else
-            n_kinds++;
-        st_drop(st);
-    }
+void worker_compile_for(struct device *d) {
+    compiles_for = d;
 }
 
-// Borrowed.
-static status_t device_for(const char *id, struct device **out) {
-    const char *same_kind = NULL;
-    for (int k = 0; k < n_kinds; k++) {
-        const struct target *t = dev_target(kinds[k]);
-        *out = kinds[k];
-        if (strcmp(t->id, id) == 0) return ST_OK;
-        if (strncmp(id, t->kind, strlen(t->kind)) == 0 && id[strlen(t->kind)] == ':')
-            same_kind = t->id;
-    }
-    return st_new(ST_FAILED_PRECONDITION, "target %s cannot be compiled for here%s%s", id,
-                  same_kind ? ": this machine is " : "", same_kind ? same_kind : "");
+static status_t check_target(const char *id) {
+    const char *own = dev_target(compiles_for)->id;
+    if (strcmp(own, id) == 0) return ST_OK;
+    return st_new(ST_FAILED_PRECONDITION,
+                  "target %s cannot be compiled for here: this machine is %s", id, own);
 }
 
 static void on_pass(void *ctx, const struct pass_stat *s) {
@@ -140,15 +121,14 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
                                 .limits = limits_of(q->limits)};
     struct compile_options opt;
     struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
-    struct device *dev;
     RETURN_IF_ERR(call_blob(c, q->program, &req.program));
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     for (size_t k = 0; k < q->n_bindings; k++)
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
     req.bindings = b;
     req.n_bindings = (int32_t)q->n_bindings;
-    RETURN_IF_ERR(device_for(q->target_id, &dev));
-    return hlo_compile(q->format, &req, &opt, dev_target(dev), obs, out);
+    RETURN_IF_ERR(check_target(q->target_id));
+    return hlo_compile(q->format, &req, &opt, dev_target(compiles_for), obs, out);
 }
 
 static void concrete(struct arena *a, const struct shape *s, const char *name,
@@ -238,19 +218,11 @@ static void no_event(void *ctx, const struct pass_stat *s) {
 }
 
 static status_t plan_text(struct executable *e, struct strbuf *b) {
-    struct device *d;
     struct dev_exe *x;
-    status_t st = device_for(e->target_id, &d);
-    if (st) {
-        executable_free(e);
-        return st;
-    }
-    st = dev_load(d, e, &x);
-    if (!st) {
-        d->vt->explain(x, b);
-        dev_unload(x);
-    }
-    return st;
+    RETURN_IF_ERR(dev_load(compiles_for, e, &x)); // refuses another target
+    compiles_for->vt->explain(x, b);
+    dev_unload(x);
+    return ST_OK;
 }
 
 static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
@@ -285,18 +257,16 @@ static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struc
     if (code) {
         struct kernel_set k;
         struct strbuf kir = {0}, llvm = {0};
-        struct device *dev;
+        const struct target *t = dev_target(compiles_for);
         struct compile_options own; // the executable's, as it was compiled
         st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
-        if (!st) st = device_for(e->target_id, &dev);
-        if (!st && dev_target(dev)->emit)
+        if (!st) st = check_target(e->target_id);
+        if (!st && t->emit)
             st = st_reason(st_new(ST_INVALID_ARGUMENT,
                                   "no stage %s: the plugin of %s compiles the program whole",
                                   q->stage, e->target_id),
                            HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
-        if (!st)
-            st =
-                codegen_module(&c->arena, e->main, dev_target(dev), own.precision, &kir, &llvm, &k);
+        if (!st) st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
         const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
         strbuf_add(b, strbuf_cstr(text), text->n);
         strbuf_done(&kir);

@@ -509,6 +509,7 @@ void job_inspect(struct job *j) {
         job_finish(j, st);
         return;
     }
-    j->task = (struct task){.want = {ROLE_COMPILE, ""}, .placed = inspect_placed, .failed = failed};
+    j->task = (struct task){
+        .want = {ROLE_COMPILE, j->device_kind}, .placed = inspect_placed, .failed = failed};
     task_queue(j->s, &j->task);
 }

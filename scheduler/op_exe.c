@@ -287,7 +287,8 @@ static void failed(struct task *t, status_t st) {
 }
 
 static void queue_compile(struct op *op) {
-    op->task = (struct task){.want = {ROLE_COMPILE, ""}, .placed = placed, .failed = failed};
+    op->task =
+        (struct task){.want = {ROLE_COMPILE, op->device_kind}, .placed = placed, .failed = failed};
     task_queue(op->s, &op->task);
 }
 

@@ -10,7 +10,7 @@
 enum worker_role { ROLE_COMPILE, ROLE_DEVICE };
 struct place_want {
     enum worker_role role;
-    const char *device; // kind or name; "" = any
+    const char *device; // kind or name; "" = any; of a compile worker: the kind it compiles for
 };
 struct place_worker {
     enum worker_role role;

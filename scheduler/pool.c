@@ -75,7 +75,6 @@ struct pool {
     struct frame_buf *buf;
     struct memfds *memfds;
     bool stopping;
-    char *kinds; // of the devices: what compile workers compile for
 };
 
 static void start_worker(void *arg);
@@ -204,7 +203,7 @@ static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
     char role[32], device[4096], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
     snprintf(role, sizeof role, "--role=%s", role_name(w));
-    snprintf(device, sizeof device, "--device=%s", w->role == ROLE_COMPILE ? p->kinds : w->spec);
+    snprintf(device, sizeof device, "--device=%s", w->spec);
     snprintf(name, sizeof name, "--name=%s", w->name);
     char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd,
                     p->cfg.filter ? NULL : filter, NULL};
@@ -429,30 +428,27 @@ void pool_cancel(struct worker *w, uint64_t call) {
 
 // ---- the pool
 
-// What compile workers compile for: the kinds of the configured devices, each once.
-static char *kinds_of(const struct pool_config *cfg) {
-    struct strbuf b = {0};
-    for (int i = 0; i < cfg->n_devices; i++) {
-        int n = (int)strcspn(cfg->devices[i], ":"), same = 0;
-        for (int k = 0; k < i; k++)
-            same += (int)strcspn(cfg->devices[k], ":") == n &&
-                    memcmp(cfg->devices[k], cfg->devices[i], (size_t)n) == 0;
-        if (!same) strbuf_printf(&b, "%s%.*s", b.n ? "," : "", n, cfg->devices[i]);
-    }
-    char *list = strdup(strbuf_cstr(&b));
-    if (!list) abort();
-    strbuf_done(&b);
-    return list;
+// Does the configuration name the kind of device i here first?
+static bool first_of_kind(const struct pool_config *cfg, int i) {
+    size_t n = strcspn(cfg->devices[i], ":");
+    for (int k = 0; k < i; k++)
+        if (strcspn(cfg->devices[k], ":") == n && memcmp(cfg->devices[k], cfg->devices[i], n) == 0)
+            return false;
+    return true;
 }
 
-// Workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
-static void describe(struct worker *w, const char *spec) {
+// Device workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
+// Each kind has compile workers of its own: a kind's compiler that crashes or hangs is no other's
+// trouble.
+static void describe(struct worker *w, enum worker_role role, const char *spec) {
     int number = 0;
-    w->spec = spec;
+    w->role = role;
     snprintf(w->kind, sizeof w->kind, "%.*s", (int)strcspn(spec, ":"), spec);
+    w->spec = role == ROLE_DEVICE ? spec : w->kind;
+    if (role == ROLE_COMPILE) return;
     for (const struct worker *o = w->pool->w; o < w; o++)
         number += strcmp(o->kind, w->kind) == 0;
-    if (*spec) snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
+    snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
 }
 
 status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
@@ -465,10 +461,11 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
     if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
     if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
-    p->n = cfg->n_devices + cfg->n_compile;
+    p->n = cfg->n_devices;
+    for (int i = 0; i < cfg->n_devices; i++)
+        p->n += first_of_kind(cfg, i) ? cfg->n_compile : 0;
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
-    p->kinds = kinds_of(cfg);
     p->memfds = memfds_new(p->n, cfg->keep_bytes);
     if (!p->w) abort();
     for (int i = 0; i < p->n; i++) {
@@ -476,12 +473,17 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->pool = p;
         w->index = i;
         w->sock = -1;
-        w->role = i < cfg->n_devices ? ROLE_DEVICE : ROLE_COMPILE;
-        describe(w, i < cfg->n_devices ? cfg->devices[i] : "");
         w->timer = loop_timer_new(l, on_timer, w);
         warm_init(&w->warm);
-        start_worker(w);
     }
+    int n = cfg->n_devices;
+    for (int i = 0; i < cfg->n_devices; i++) {
+        describe(&p->w[i], ROLE_DEVICE, cfg->devices[i]);
+        for (int k = 0; k < cfg->n_compile && first_of_kind(cfg, i); k++)
+            describe(&p->w[n++], ROLE_COMPILE, cfg->devices[i]);
+    }
+    for (int i = 0; i < p->n; i++)
+        start_worker(&p->w[i]);
     *out = p;
     return ST_OK;
 }
@@ -512,7 +514,6 @@ void pool_free(struct pool *p) {
     }
     frame_buf_free(p->buf);
     memfds_free(p->memfds);
-    free(p->kinds);
     free(p->w);
     free(p);
 }

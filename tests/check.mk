@@ -2,9 +2,9 @@
 GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
 # The same cases on the CPU device, each implementation forced in turn; what it does not take runs on the reference evaluator.
-OPS_CPU = for f in $(OPS); do for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $$f && echo "PASS $$i $$f" || echo "FAIL $$i $$f"; done; done; \
+OPS_CPU = for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $(OPS); done; \
   f=tests/ops/dynamic-update-slice.hlo; $(BUILD)/hlo-run --cases --impl update $$f && echo "PASS update $$f" || echo "FAIL update $$f"
-OPS_SIM = for f in $(OPS); do $(BUILD)/hlo-run --cases --device sim $$f && echo "PASS sim $$f" || echo "FAIL sim $$f"; done
+OPS_SIM = $(BUILD)/hlo-run --cases --device sim $(OPS)
 .PHONY: check check-quick check-models lint
 check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N passed, N failed" last
 	$(Q)sh tests/check.sh \
@@ -32,7 +32,8 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  lint 'sh tests/meta/lint.sh' \
-  layers '$(MAKE) -s layers'
+	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
+	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases
 	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done'
 check-models: all ## every model of the zoo, light and real ones, over HTTP against ONNX Runtime

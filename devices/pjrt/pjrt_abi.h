@@ -92,23 +92,6 @@ struct pj_list_args {
     void *const *list; // filled in
     size_t n;
 };
-struct pj_attributes_args {
-    PJ_HEAD;
-    const void *object;
-    const struct pj_named_value *attributes; // filled in
-    size_t n;
-};
-struct pj_cost_args {
-    PJ_HEAD;
-    void *executable;
-    size_t n; // filled in
-    const struct pj_named_value *properties;
-};
-struct pj_count_args {
-    PJ_HEAD;
-    void *object;
-    size_t count; // filled in
-};
 
 struct pj_client_create {
     PJ_HEAD;
@@ -117,14 +100,6 @@ struct pj_client_create {
     void *kv_get, *kv_get_arg, *kv_put, *kv_put_arg; // many hosts: not used
     void *client;                                    // filled in
     void *kv_try_get, *kv_try_get_arg;
-};
-struct pj_topology_create {
-    PJ_HEAD;
-    const char *name;
-    size_t name_size;
-    const struct pj_named_value *options;
-    size_t n_options;
-    void *topology; // filled in
 };
 
 struct pj_program {
@@ -142,20 +117,6 @@ struct pj_client_compile {
     size_t options_size;
     void *loaded; // filled in
 };
-struct pj_compile {
-    PJ_HEAD;
-    const void *topology;
-    const struct pj_program *program;
-    const char *options;
-    size_t options_size;
-    void *client;     // or NULL: ahead of time
-    void *executable; // filled in
-};
-struct pj_optimized_program {
-    PJ_HEAD;
-    void *executable;
-    struct pj_program *program; // code NULL: the size is filled in; else the code
-};
 struct pj_serialize {
     PJ_HEAD;
     const void *executable;
@@ -172,13 +133,6 @@ struct pj_deserialize {
     void *loaded; // filled in
     const char *options;
     size_t options_size;
-};
-struct pj_memory_stats { // of a compiled executable, bytes
-    PJ_HEAD;
-    void *executable;
-    int64_t code, arguments, outputs, aliases, temporaries; // filled in
-    int64_t host_code, host_arguments, host_outputs, host_aliases, host_temporaries;
-    int64_t peak;
 };
 struct pj_device_memory {
     PJ_HEAD;

@@ -189,7 +189,8 @@ static const struct target *pjrt_target(struct device *d) {
 }
 static struct dev_attributes pjrt_attributes(struct device *base) {
     struct pj_device *d = (struct pj_device *)base;
-    return (struct dev_attributes){.memory_bytes = d->memory_bytes, .description = d->description};
+    return (struct dev_attributes){
+        .memory_bytes = d->memory_bytes, .description = d->description, .foreign = true};
 }
 
 // ---- buffers
@@ -379,7 +380,8 @@ static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct de
     note(r->profile, "inputs", "pjrt:transfer", start);
     if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
     start = clock_ns();
-    RETURN_IF_ERR(execute(d, x->main, in, x->n_in, out));
+    RETURN_IF_ERR(execute(d, x->main, in, x->n_in, out)); // cannot be stopped once begun
+    if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
     note(r->profile, m->name, "pjrt:execute", start);
     start = clock_ns();
     for (size_t k = 0; k < x->n_out; k++)

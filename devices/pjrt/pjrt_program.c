@@ -4,7 +4,13 @@
 #include "compiler/frontend/hlo_proto.h"
 
 // CompileOptionsProto { executable_build_options 3 { num_replicas 4: 1, num_partitions 5: 1 } }
-static const char options[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
+#define ONE_DEVICE "\x1a\x04\x20\x01\x28\x01"
+// ... env_option_overrides 7 { key 1: NAME, value 2 { bool_field 2: false } }: XLA:CPU loses NaN in
+// maximum and minimum unless told not to.
+#define FAST_MIN_MAX "xla_cpu_enable_fast_min_max"
+static const char one_device[] = ONE_DEVICE;
+static const char with_nan[] = ONE_DEVICE "\x3a\x21\x0a\x1b" FAST_MIN_MAX "\x12\x02\x10\x00";
+_Static_assert(sizeof FAST_MIN_MAX - 1 == 0x1b, "length of the key");
 
 // Serialize may be missing: then the program itself is kept and compiled anew by each process.
 enum { KEPT_EXECUTABLE = 'E', KEPT_PROGRAM = 'P' };
@@ -15,9 +21,19 @@ static status_t compile(const struct pj_plugin *p, void *client, struct span mod
                                  .code_size = module.n,
                                  .format = "hlo",
                                  .format_size = 3};
-    struct pj_client_compile c = {
-        .client = client, .program = &program, .options = options, .options_size = sizeof options};
+    struct pj_client_compile c = {.client = client, .program = &program};
+    struct arena a = {0};
+    bool cpu = strcmp(pj_text(p, PJ_Client_PlatformName, client, &a), "cpu") == 0;
+    arena_done(&a);
+    c.options = cpu ? with_nan : one_device;
+    c.options_size = (cpu ? sizeof with_nan : sizeof one_device) - 1;
     status_t st = PJ_CALL(p, Client_Compile, &c);
+    if (cpu && st_code(st) == ST_INVALID_ARGUMENT && strstr(st_message(st), FAST_MIN_MAX)) {
+        st_drop(st); // a plugin without that option
+        c.options = one_device;
+        c.options_size = sizeof one_device - 1;
+        st = PJ_CALL(p, Client_Compile, &c);
+    }
     // To the caller UNAVAILABLE is a lost device; here it is a missing part of the plugin.
     if (st_code(st) == ST_UNAVAILABLE) {
         status_t other = st_new(ST_FAILED_PRECONDITION, "%s", st_message(st));

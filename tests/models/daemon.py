@@ -24,12 +24,12 @@ class Refused(Exception):
 
 
 class Daemon:
-    def __init__(self, build, data=None):
+    def __init__(self, build, data=None, args=(), env=None, ready=True):
         self.dir = tempfile.mkdtemp(prefix="hlod-models-")
         self.data = data or os.path.join(self.dir, "data")
         port_file = os.path.join(self.dir, "port")
         self.log = open(os.path.join(self.dir, "log"), "w")
-        self.p = subprocess.Popen([os.path.join(build, "hlod"), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--port-file", port_file, "--data", self.data], stderr=self.log)
+        self.p = subprocess.Popen([os.path.join(build, "hlod"), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--port-file", port_file, "--data", self.data, *args], stderr=self.log, env=env)
         end = time.monotonic() + 20
         while not (os.path.exists(port_file) and os.path.getsize(port_file)):
             if self.p.poll() is not None or time.monotonic() > end:
@@ -37,7 +37,7 @@ class Daemon:
             time.sleep(0.02)
         host, port = open(port_file).read().strip().rsplit(":", 1)
         self.addr = (host, int(port))
-        while self.raw("GET", "/readyz")[0] != 200:
+        while ready and self.raw("GET", "/readyz")[0] != 200:
             time.sleep(0.02)
 
     def __enter__(self):

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a foreign compiler takes less well than its specification says. Scalars that stand for a
+// whole shape (bounds of a clamp, the predicate of a select) become that shape: XLA:CPU moves
+// layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
+// layouts that are not there yet, becomes a reshape. The entry gives one flat tuple.
+#include "compiler/passes/pass.h"
+
+static status_t widen(struct hlo_instr *i) {
+    struct hlo_computation *c = i->parent;
+    struct hlo_instr *last = c->last;
+    struct hb b = hb_begin(c);
+    for (int k = 0; k < i->n_operands; k++) {
+        struct hlo_instr *x = i->operands[k];
+        if (x->shape->rank == i->shape->rank) continue;
+        hlo_set_operand(i, k, hb_broadcast(&b, x, i->shape->dims, i->shape->rank, NULL));
+    }
+    pass_place(last, i);
+    return hb_end(&b);
+}
+
+static bool has_scalar_operand(const struct hlo_instr *i) {
+    if ((i->op != HLO_CLAMP && i->op != HLO_SELECT) || shape_is_tuple(i->shape)) return false;
+    for (int k = 0; k < i->n_operands; k++)
+        if (i->operands[k]->shape->rank != i->shape->rank) return true;
+    return false;
+}
+
+static bool is_reshape(const struct hlo_instr *i) {
+    const struct hlo_instr *x = i->operands[0];
+    return i->op == HLO_BITCAST && i->shape->dtype == x->shape->dtype &&
+           layout_is_default(i->shape->layout, i->shape->rank) &&
+           layout_is_default(x->shape->layout, x->shape->rank);
+}
+
+static status_t to_reshape(struct hlo_instr *i) {
+    struct hlo_instr *last = i->parent->last;
+    struct hb b = hb_begin(i->parent);
+    struct hlo_instr *r = hb_op(&b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
+
+static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {
+    if (!shape_is_tuple(x->shape)) {
+        out[(*n)++] = x;
+        return;
+    }
+    for (int k = 0; k < x->shape->n_elems; k++)
+        leaves(b, x->op == HLO_TUPLE ? x->operands[k] : hb_gte(b, x, k), out, n);
+}
+
+static bool nested(const struct shape *s) {
+    for (int k = 0; shape_is_tuple(s) && k < s->n_elems; k++)
+        if (shape_is_tuple(s->elems[k])) return true;
+    return false;
+}
+
+static status_t flatten_root(struct hlo_computation *c, struct pass_ctx *p) {
+    struct hlo_instr **parts =
+        arena_array(&p->scratch, struct hlo_instr *, shape_leaves(c->root->shape) + 1);
+    int n = 0;
+    struct hb b = hb_begin(c);
+    leaves(&b, c->root, parts, &n);
+    struct hlo_instr *root = hb_tuple(&b, parts, n);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_set_root(c, root);
+    return ST_OK;
+}
+
+status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c) {
+        bool wide = has_scalar_operand(i);
+        if (!wide && (!i->n_operands || !is_reshape(i))) continue;
+        RETURN_IF_ERR(wide ? widen(i) : to_reshape(i));
+        p->changed = true;
+    }
+    if (!nested(m->entry->root->shape)) return ST_OK;
+    p->changed = true;
+    return flatten_root(m->entry, p);
+}
