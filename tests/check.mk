@@ -24,6 +24,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
+	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  pass-values 'sh tests/conform/pass_values.sh $(BUILD)' \

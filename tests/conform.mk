@@ -11,3 +11,6 @@ $(DEVICE_TEST): tests/conform/device_test.c $(foreach l,$(L_devices),$(BUILD)/li
 check-devices: $(DEVICE_TEST) $(BUILD)/hlo-run ## the device contract over every kind, and the operator cases on the simulated device
 	$(Q)$(DEVICE_TEST)
 	$(Q)$(OPS_SIM)
+.PHONY: check-variants
+check-variants: all ## ONNX operators in settings the backend cases leave out, against ONNX Runtime
+	$(Q)build/venv/bin/python tests/conform/onnx_variants.py $(BUILD) $(ARGS)
