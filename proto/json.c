@@ -273,23 +273,23 @@ struct parser {
 static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
                               ProtobufCMessage **out) MUST_CHECK;
 
-static status_t parse_base64(struct parser *p, struct str s, ProtobufCBinaryData *out) {
+bool json_base64(struct arena *a, struct str s, struct span *out) {
     while (s.n && s.p[s.n - 1] == '=')
         s.n--;
-    uint8_t *data = arena_alloc(p->a, s.n / 4 * 3 + 4);
+    uint8_t *data = arena_alloc(a, s.n / 4 * 3 + 4);
     size_t n = 0;
     uint32_t acc = 0;
     int bits = 0;
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i] == '-' ? '+' : s.p[i] == '_' ? '/' : s.p[i];
         const char *d = c ? strchr(base64_digits, c) : NULL;
-        if (!d) return bad(p->path, "not base64");
+        if (!d) return false;
         acc = acc << 6 | (uint32_t)(d - base64_digits);
         bits += 6;
         if (bits >= 8) data[n++] = (uint8_t)(acc >> (bits -= 8));
     }
-    *out = (ProtobufCBinaryData){n, data};
-    return ST_OK;
+    *out = (struct span){data, n};
+    return true;
 }
 
 static status_t parse_integer(struct parser *p, json_t *j, int64_t lo, int64_t hi, int64_t *out) {
@@ -334,6 +334,7 @@ static status_t parse_value(struct parser *p, const ProtobufCFieldDescriptor *f,
                             void *v) {
     int64_t i = 0;
     double d = 0;
+    struct span bytes;
     switch (f->type) {
     case PROTOBUF_C_TYPE_INT32:
     case PROTOBUF_C_TYPE_SINT32:
@@ -375,7 +376,10 @@ static status_t parse_value(struct parser *p, const ProtobufCFieldDescriptor *f,
         return ST_OK;
     case PROTOBUF_C_TYPE_BYTES:
         if (!json_is_string(j)) return bad(p->path, "expected a base64 string");
-        return parse_base64(p, (struct str){json_string_value(j), json_string_length(j)}, v);
+        if (!json_base64(p->a, (struct str){json_string_value(j), json_string_length(j)}, &bytes))
+            return bad(p->path, "not base64");
+        *(ProtobufCBinaryData *)v = (ProtobufCBinaryData){bytes.n, (uint8_t *)bytes.p};
+        return ST_OK;
     case PROTOBUF_C_TYPE_MESSAGE:
         return parse_message(p, f->descriptor, j, v);
     }

@@ -28,6 +28,8 @@ status_t json_parse(struct arena *a, const ProtobufCMessageDescriptor *d, struct
 // are not possible. A field is found by either form of its name.
 status_t json_set_text(struct arena *a, ProtobufCMessage *m, struct str name,
                        struct str value) MUST_CHECK;
+bool json_base64(struct arena *a, struct str text,
+                 struct span *out); // either alphabet, padded or not
 const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d,
                                            struct str name);               // NULL if absent
 void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b); // lowerCamel

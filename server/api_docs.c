@@ -235,7 +235,8 @@ void api_markdown(struct strbuf *b, struct str proto) {
         "tensors, ModelStreamInfer, statistics,\n"
         "repository index, load and unload. A model is a name given with SetModel or a load, or "
         "the "
-        "digest of an uploaded model; loads that bring files need `--allow-model-load`. Not there: "
+        "digest of an uploaded model; loads that bring files need `--allow-model-load`. The "
+        "request parameter `hlod_timing: true` brings one back: milliseconds by step. Not there: "
         "shared memory, BYTES\n"
         "tensors, classification, sequences, tracing.\n\n"
         "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");

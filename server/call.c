@@ -60,8 +60,8 @@ void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
     out->done = done;
 }
 
-Hlod__V1__Error *call_error(struct call *c, status_t st) {
-    Hlod__V1__Error *e = arena_new_of(&c->arena, Hlod__V1__Error);
+Hlod__V1__Error *call_error(struct arena *a, status_t st) {
+    Hlod__V1__Error *e = arena_new_of(a, Hlod__V1__Error);
     hlod__v1__error__init(e);
     const ProtobufCEnumValue *r =
         protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
@@ -69,13 +69,13 @@ Hlod__V1__Error *call_error(struct call *c, status_t st) {
     if (r && r->value) e->reason = (char *)r->name + strlen("REASON_");
     struct str text = str_of(st_message(st)), line;
     str_cut(&text, '\n', &line);
-    e->message = arena_strndup(&c->arena, line.p, line.n);
+    e->message = arena_strndup(a, line.p, line.n);
     struct {
         char **v;
         size_t n, cap;
     } details = {0};
     while (str_cut(&text, '\n', &line))
-        avec_push(&c->arena, &details, arena_strndup(&c->arena, line.p, line.n));
+        avec_push(a, &details, arena_strndup(a, line.p, line.n));
     e->details = details.v;
     e->n_details = details.n;
     e->retry_after_ms = st_get_retry_ms(st);

@@ -71,8 +71,8 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); //
 status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
 // The event that ends a stream; borrows from the call.
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
-// An error as a message, in the call's arena; st stays the caller's.
-Hlod__V1__Error *call_error(struct call *c, status_t st);
+// An error as a message; st stays the caller's.
+Hlod__V1__Error *call_error(struct arena *a, status_t st);
 // The call's outputs as raw tensors of the reply, borrowed from it.
 void call_outputs_into(struct call *c, Hlod__V1__RunReply *reply);
 void call_cancel(struct call *c); // the client is gone: no finish will come

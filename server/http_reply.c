@@ -141,6 +141,13 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
         strbuf_puts(&b, ",\"id\":");
         strbuf_json_str(&b, str_of(m->id));
     }
+    for (size_t i = 0; i < m->n_parameters; i++) {
+        strbuf_puts(&b, i ? "," : ",\"parameters\":{");
+        strbuf_json_str(&b, str_of(m->parameters[i]->key));
+        strbuf_putc(&b, ':');
+        json_print_oip(&b, &m->parameters[i]->value->base);
+        if (i + 1 == m->n_parameters) strbuf_putc(&b, '}');
+    }
     strbuf_puts(&b, ",\"outputs\":[");
     for (size_t i = 0; i < c->n_outputs; i++) {
         bool binary = oip_output_binary(c, i);
@@ -278,7 +285,7 @@ static void end_stream(struct http_req *r, status_t st) {
     e.t_ms = (double)(clock_ns() - r->call->start_ns) / 1e6;
     if (st) {
         e.kind_case = HLOD__V1__EVENT__KIND_ERROR;
-        e.error = call_error(r->call, st);
+        e.error = call_error(&r->call->arena, st);
         stream_event(r, &e);
     }
     call_done_event(r->call, st, &e);

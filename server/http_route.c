@@ -243,24 +243,7 @@ void http_error_oip(struct strbuf *b, status_t st) {
 }
 
 void http_error_json(struct strbuf *b, status_t st) {
-    struct str text = str_of(st_message(st)), line;
-    const ProtobufCEnumValue *r =
-        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
-    bool reason = r && r->value;
-    str_cut(&text, '\n', &line);
-    strbuf_puts(b, "{\"code\":");
-    strbuf_json_str(b, str_of(st_code_name(st_code(st))));
-    strbuf_puts(b, ",\"reason\":");
-    strbuf_json_str(b, str_of(reason ? r->name + strlen("REASON_") : ""));
-    strbuf_puts(b, ",\"message\":");
-    strbuf_json_str(b, line);
-    strbuf_puts(b, ",\"details\":[");
-    for (const char *sep = ""; str_cut(&text, '\n', &line); sep = ",") {
-        strbuf_puts(b, sep);
-        strbuf_json_str(b, line);
-    }
-    strbuf_puts(b, "]");
-    if (st_get_retry_ms(st))
-        strbuf_printf(b, ",\"retryAfterMs\":%lld", (long long)st_get_retry_ms(st));
-    strbuf_puts(b, "}");
+    struct arena a = {0};
+    json_print(b, &call_error(&a, st)->base);
+    arena_done(&a);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/store.h"
+#include "proto/json.h"
 #include "scheduler/loop.h"
 #include "server/oip.h"
 
@@ -20,36 +21,12 @@ struct load {
     status_t st;
 };
 
-static status_t decode_base64(struct arena *a, const char *text, struct span *out) {
-    size_t n = strlen(text), used = 0;
-    uint8_t *p = arena_alloc(a, n / 4 * 3 + 4);
-    uint32_t acc = 0;
-    int bits = 0;
-    while (n && text[n - 1] == '=')
-        n--;
-    for (size_t i = 0; i < n; i++) {
-        char c = text[i];
-        int d = c >= 'A' && c <= 'Z'   ? c - 'A'
-                : c >= 'a' && c <= 'z' ? c - 'a' + 26
-                : c >= '0' && c <= '9' ? c - '0' + 52
-                : c == '+'             ? 62
-                : c == '/'             ? 63
-                                       : -1;
-        if (d < 0)
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "the file's content is not base64"),
-                             HLOD__V1__REASON__REASON_BAD_JSON);
-        acc = acc << 6 | (uint32_t)d;
-        bits += 6;
-        if (bits >= 8) p[used++] = (uint8_t)(acc >> (bits -= 8));
-    }
-    *out = (struct span){p, used};
-    return ST_OK;
-}
-
 static void store_work(void *arg) {
     struct load *l = arg;
     struct store_writer *w;
-    if (l->text) l->st = decode_base64(&l->c->arena, l->text, &l->bytes);
+    if (l->text && !json_base64(&l->c->arena, str_of(l->text), &l->bytes))
+        l->st = st_reason(st_new(ST_INVALID_ARGUMENT, "the file's content is not base64"),
+                          HLOD__V1__REASON__REASON_BAD_JSON);
     if (!l->st) l->st = store_write_begin(l->store, STORE_BLOB, &w);
     if (l->st) return;
     l->st = store_write(w, l->bytes.p, l->bytes.n);

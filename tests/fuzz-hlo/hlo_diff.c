@@ -6,7 +6,7 @@
 //     batch:  case...       case: CASE name has_oracle text_bytes n_in n_out\n
 //                                 text, n_in x (u64 bytes, data), n_out x (u64 bytes, f64 atol,
 //                                 data)
-//     ways:   print/parse round trip · evaluator · every pass off in turn, all off, some rules off
+//     ways:   print/parse round trip · evaluator · every pass off in turn, all off, rules off
 //     or alone (evaluator on
 //             what the passes left) · the CPU device with each implementation forced, fused and
 //             not, strict, and by its own choice

@@ -65,6 +65,9 @@ def infer(d, c, lib):
     response = r.get_response()
     get = (lambda k: response[k]) if lib is th else (lambda k: getattr(response, k))
     assert get("id") == "abc" and get("model_name") == "plus" and get("model_version") == "1"
+    r = c.infer("plus", [i], parameters={"hlod_timing": True})
+    got = r.get_response()["parameters"]["hlod_timing"] if lib is th else r.get_response().parameters["hlod_timing"].string_param
+    assert got.startswith("queue=") and "run=" in got and "total=" in got, got
     x, i = x_of(lib, 2)
     r = c.infer(d.digest, [i])  # a digest is a name
     assert np.array_equal(r.as_numpy("y"), x + 1)
