@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop and input fusion: from each elementwise operation or reduction, backwards, take in the
-// elementwise operations whose every user is already inside, and any broadcast or iota (they cost
-// an index, so each fusion may have its own). Nothing is computed twice: an operation used outside
-// stays outside, and one that a broadcast would repeat stays in memory. A fusion with a reduction
-// as root is kInput, others are kLoop.
+// Loop and input fusion: from each elementwise operation, movement or reduction, backwards, take in
+// what computes its elements one by one and has every user inside already: elementwise operations,
+// movements (transpose, slice, reverse, pad, dynamic-slice), a reduction or window whose results
+// are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
+// own). Nothing is computed twice: an operation used outside stays outside, and one that a
+// broadcast or a window would repeat stays in memory. A fusion with a reduction is kInput, others
+// are kLoop.
 #include "compiler/passes/fusion.h"
+#include "compiler/passes/library.h"
 #include "compiler/passes/pass.h"
 
 enum { MAX_MEMBERS = 48 };
@@ -24,24 +27,38 @@ static bool plain(const struct hlo_instr *i) {
 static bool elementwise(const struct hlo_instr *i) {
     return plain(i) && hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
 }
+// Each element of the result is one of the operand, or the padding.
+static bool moves(const struct hlo_instr *i) {
+    bool kind = i->op == HLO_TRANSPOSE || i->op == HLO_SLICE || i->op == HLO_REVERSE ||
+                i->op == HLO_PAD || i->op == HLO_DYNAMIC_SLICE;
+    return kind && plain(i);
+}
+static bool folds(const struct hlo_instr *i) {
+    return (i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW) && i->n_operands == 2 && plain(i) &&
+           !lib_max_pool(i);
+}
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
 }
 static bool can_root(const struct hlo_instr *i) {
-    return elementwise(i) || (i->op == HLO_REDUCE && i->n_operands == 2 && plain(i));
+    return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(i));
 }
 
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
-    if (!elementwise(p)) return "it is not elementwise";
+    if (!elementwise(p) && !moves(p) && !folds(p))
+        return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
         if (!in_group(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
+        if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
+        if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
+        if (folds(p) && !elementwise(u)) return "it is a reduction, used elsewhere than it is made";
     }
     return NULL;
 }
@@ -59,6 +76,11 @@ static void grow(struct group *g) {
     }
 }
 
+static bool has_fold(const struct group *g) {
+    for (int k = 0; k < g->n; k++)
+        if (folds(g->v[k])) return true;
+    return false;
+}
 static void in_list_order(struct group *g) {
     uint32_t n = 0;
     for (struct hlo_instr *i = g->v[0]->parent->first; i; i = i->next)
@@ -97,8 +119,7 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         tell(p, &g);
         if (g.n < 2) continue;
         in_list_order(&g);
-        RETURN_IF_ERR(
-            fusion_make(g.v, g.n, i->op == HLO_REDUCE ? FUSION_INPUT : FUSION_LOOP, i, &f));
+        RETURN_IF_ERR(fusion_make(g.v, g.n, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, i, &f));
         p->changed = true;
         // The root is dead now, and members that had no other user with it: members come before it
         // in the list, so removing them from the end is safe.
