@@ -49,12 +49,11 @@ static bool over_rows(const struct rows *g, const struct hlo_instr *i) {
 }
 // One value a row, spread over the row.
 static bool spreads_rows(const struct rows *g, const struct hlo_instr *b) {
+    if (b->op != HLO_BROADCAST || !shape_same_dims(b->shape, g->full)) return false;
     struct i64s d = HLO_ATTR(b, dims)->dimensions;
-    if (b->op != HLO_BROADCAST || !shape_same_dims(b->shape, g->full) || d.n != g->kept)
-        return false;
     for (int k = 0; k < d.n; k++)
         if (d.v[k] != k) return false;
-    return true;
+    return d.n == g->kept;
 }
 
 // Why p stays outside; NULL when it may come in.
