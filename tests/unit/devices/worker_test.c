@@ -109,7 +109,7 @@ static const char add_one[] =
 enum { N = 8192, BYTES = N * 4 };
 
 static int artifact_of(const char *text, size_t *out_bytes) {
-    struct peer *p = start("compile", "");
+    struct peer *p = start("compile", "sim");
     Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, p->last.body.n, p->last.body.p);
     assert_string_equal(h->role, "compile");
     assert_true(strcmp(h->filter, "on") == 0 || strstr(h->filter, "off: ") == h->filter);
