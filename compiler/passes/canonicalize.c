@@ -98,6 +98,8 @@ static bool wants_canonical_dot(const struct target *t, const struct hlo_instr *
         y->dtype != DT_F32 || x->dynamic || y->dynamic)
         return false;
     int left = x->rank - nb - nc, right = y->rank - nb - nc;
+    if (nc == 0) // an outer product: sums over a dimension of size 1 that is made for it
+        return x->rank < HLO_MAX_RANK && y->rank < HLO_MAX_RANK;
     bool rows_apart = left > 1 && (nb || a->lhs_contracting_dims.v[0] != x->rank - 1);
     return nc != 1 || right > 1 || rows_apart;
 }
