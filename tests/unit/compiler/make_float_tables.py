@@ -44,8 +44,8 @@ def main():
     for n in F8:
         b = decode(n)
         print("    { // " + n)
-        for k in range(0, 256, 8):
-            print("        " + ", ".join("0x%08x" % x for x in b[k:k + 8]) + ",")
+        for k in range(0, 256, 6):
+            print("        " + ", ".join("0x%08x" % x for x in b[k:k + 6]) + ",")
         print("    },")
     print("};\n// Hashes: decoding all codes of f16 and bf16; encoding the 65,536 f16 values; encoding 2^20 f32 values.")
     print("static const uint64_t decode_hash[2] = {%s};" % ", ".join("0x%xu" % fnv(decode(n)) for n in ("f16", "bf16")))
