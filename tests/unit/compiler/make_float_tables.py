@@ -47,7 +47,7 @@ def main():
         for k in range(0, 256, 6):
             print("        " + ", ".join("0x%08x" % x for x in b[k:k + 6]) + ",")
         print("    },")
-    print("};\n// Hashes: decoding all codes of f16 and bf16; encoding the 65,536 f16 values; encoding 2^20 f32 values.")
+    print("};\n// Hashes: decoding all codes of f16 and bf16; encoding the 65,536 f16 values; encoding 2^20 f32\n// values.")
     print("static const uint64_t decode_hash[2] = {%s};" % ", ".join("0x%xu" % fnv(decode(n)) for n in ("f16", "bf16")))
     for what, values in (("f16", f16), ("f32", f32)):
         print("static const uint64_t encode_%s_hash[9] = {" % what)
