@@ -274,7 +274,7 @@ PUT(slice_sizes) {
     while (!p_at_end(&c))
         if (p_i64(&c, &v))
             PB_PUSH(a, p, dynamic_slice_sizes, v);
-        else
+        else if (!p_at_end(&c)) // p_i64 may have passed digits that are no number
             c.p++;
     return true;
 }

@@ -247,6 +247,9 @@ static status_t get_map(struct parser *p, const Xla__FrontendAttributes *map, st
     struct strbuf b = {0};
     status_t st = ST_OK;
     for (size_t k = 0; map && k < map->n_map && !st; k++) {
+        if (f->n == P_MAX_ATTRS)
+            st = st_new(ST_INVALID_ARGUMENT, "more than %d attributes", P_MAX_ATTRS);
+        if (st) break;
         const char *key = map->map[k]->key, *value = map->map[k]->value;
         size_t prefix = strlen(HLO_PB_KEPT);
         if (strncmp(key, HLO_PB_KEPT, prefix) == 0) {

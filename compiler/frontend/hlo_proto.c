@@ -143,12 +143,8 @@ static status_t get_leaf(struct reader *r, struct hlo_computation *c, enum hlo_o
         (*out)->shape = shape;
         return ST_OK;
     }
-    int64_t n = m->parameter_number;
-    if (n < 0 || n > r->p.limits.max_instrs)
-        return st_new(ST_INVALID_ARGUMENT, "parameter number %lld", (long long)n);
-    if ((size_t)n < c->params.n && c->params.v[n])
-        return st_new(ST_INVALID_ARGUMENT, "parameter %lld is there twice", (long long)n);
-    *out = hlo_add_param(c, n, shape, "param");
+    RETURN_IF_ERR(p_check_param(&r->p, c, m->parameter_number));
+    *out = hlo_add_param(c, m->parameter_number, shape, "param");
     return ST_OK;
 }
 

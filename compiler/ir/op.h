@@ -28,7 +28,7 @@ struct hlo_eval {
         used_bytes;           // budget over all literals made; RESOURCE_EXHAUSTED beyond. 0 = none
     int64_t max_steps, steps; // budget of evaluated instructions (loops!), 0 = none
     const _Atomic bool *cancel; // or NULL
-    int depth;                   // nesting of called computations
+    int depth;                  // nesting of called computations
     uint64_t rng_state;
 };
 typedef status_t (*hlo_eval_fn)(struct hlo_eval *ev, const struct hlo_instr *i,

@@ -274,6 +274,23 @@ static status_t p_operands(struct parser *p, struct hlo_computation *comp, struc
     return ST_OK;
 }
 
+status_t p_check_param(struct parser *p, const struct hlo_computation *c, int64_t number) {
+    if (number < 0 || number >= p->limits.max_instrs)
+        return st_new(ST_INVALID_ARGUMENT, "parameter number %lld", (long long)number);
+    return (size_t)number >= c->params.n || !c->params.v[number]
+               ? ST_OK
+               : st_new(ST_INVALID_ARGUMENT, "parameter %lld is there twice", (long long)number);
+}
+
+// The error with its place in the text.
+static status_t place(struct parser *p, const struct expr *e, status_t st) {
+    status_t placed = e->name.n ? p_error(p, e->at, "instruction '" STR_FMT "': %s",
+                                          STR_ARG(e->name), st_message(st))
+                                : p_error(p, e->at, "%s", st_message(st));
+    st_drop(st);
+    return placed;
+}
+
 static status_t make_leaf(struct parser *p, struct hlo_computation *c, enum hlo_op op,
                           const struct expr *e, struct hlo_instr **out) {
     struct cursor cur = {e->args.p, e->args.p + e->args.n};
@@ -287,10 +304,9 @@ static status_t make_leaf(struct parser *p, struct hlo_computation *c, enum hlo_
         return ST_OK;
     }
     int64_t number;
-    if (!str_to_i64(e->args, &number) || number < 0 || number > p->limits.max_instrs)
-        return p_error(p, e->at, "expected a parameter number");
-    if ((size_t)number < c->params.n && c->params.v[number])
-        return p_error(p, e->at, "parameter %lld is there twice", (long long)number);
+    if (!str_to_i64(e->args, &number)) return p_error(p, e->at, "expected a parameter number");
+    status_t st = p_check_param(p, c, number);
+    if (st) return place(p, e, st);
     *out = hlo_add_param(c, number, e->shape, "param");
     return ST_OK;
 }
@@ -347,12 +363,7 @@ static status_t add(struct parser *p, struct hlo_computation *c, enum hlo_op op,
                     const struct expr *e, struct hlo_instr *const *operands, int n, void *attr,
                     struct hlo_computation *const *called, int n_called, struct hlo_instr **out) {
     status_t st = hlo_add_read_instr(c, op, e->shape, operands, n, attr, called, n_called, out);
-    if (!st) return ST_OK;
-    status_t placed = e->name.n ? p_error(p, e->at, "instruction '" STR_FMT "': %s",
-                                          STR_ARG(e->name), st_message(st))
-                                : p_error(p, e->at, "%s", st_message(st));
-    st_drop(st);
-    return placed;
+    return st ? place(p, e, st) : ST_OK;
 }
 
 // ---- operations made asynchronous: "X-start", "X-update", "X-done"

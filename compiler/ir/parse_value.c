@@ -56,9 +56,16 @@ static status_t p_layout(struct parser *p, struct cursor *c, struct shape *s) {
     return ST_OK;
 }
 
+// Shapes are larger in memory than in text.
+static status_t count_shape(struct parser *p, const char *at) {
+    int64_t most = p->limits.max_instrs ? 16 * p->limits.max_instrs : INT64_C(1) << 20;
+    return ++p->n_shapes <= most ? ST_OK : p_error(p, at, "more than %lld shapes", (long long)most);
+}
+
 static status_t p_tuple_shape(struct parser *p, struct cursor *c, int depth,
                               const struct shape **out) {
     VEC(const struct shape *) elems = {0};
+    RETURN_IF_ERR(count_shape(p, c->p));
     if (depth > p->limits.max_depth)
         return p_error(p, c->p, "shapes nest deeper than %d", p->limits.max_depth);
     while (!p_take(c, ")")) {
@@ -77,6 +84,7 @@ status_t p_shape(struct parser *p, struct cursor *c, int depth, const struct sha
     const char *at = c->p;
     struct str word = p_word(c);
     enum dtype t = dtype_from_name(word);
+    RETURN_IF_ERR(count_shape(p, at));
     if (t == DT_INVALID || t == DT_TUPLE || !p_take(c, "["))
         return p_error(p, at, "expected a shape such as f32[2,3], found '" STR_FMT "'",
                        STR_ARG(word));

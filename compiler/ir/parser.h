@@ -21,7 +21,8 @@ struct parser {
     struct smap computations; // name -> struct hlo_computation *
     struct smap instrs;       // of the computation being read
     struct hlo_parse_limits limits;
-    int64_t n_instrs, literal_bytes;
+    // Used so far of the budgets: instructions, bytes of literals, shapes.
+    int64_t n_instrs, literal_bytes, n_shapes;
     int depth; // of computations written inside an instruction, and of nested operands
 };
 
@@ -75,6 +76,9 @@ status_t hlo_add_read_instr(struct hlo_computation *c, enum hlo_op op, const str
                             struct hlo_computation *const *called, int n_called,
                             struct hlo_instr **out) MUST_CHECK;
 
+// May parameter `number` be made in c: in range, not there yet.
+status_t p_check_param(struct parser *p, const struct hlo_computation *c,
+                       int64_t number) MUST_CHECK;
 // "weight:3" or "bound:0": what an entry parameter is.
 status_t p_param_kind(struct parser *p, struct str text, struct hlo_instr *i) MUST_CHECK;
 

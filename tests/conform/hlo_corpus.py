@@ -163,6 +163,25 @@ def check_module(xla, c, build, path):
     check_xla(xla, c, build, name, text, ours, proto)
 
 
+# Names in XLA's enumeration that are not the text's with capitals for words.
+OPCODES = {"Clz": "count-leading-zeros", "Cos": "cosine", "Exp": "exponential", "Expm1": "exponential-minus-one", "Log1p": "log-plus-one",
+           "OptimizationBarrier": "opt-barrier", "PopulationCount": "popcnt", "Sin": "sine", "TopK": "topk"}
+
+
+def xla_opcodes():
+    from jaxlib import _hlo
+    return [x[1:] for x in dir(_hlo.HloOpcode) if re.match(r"k[A-Z]", x)]
+
+
+def check_opcodes(xla, c):
+    """Every opcode that XLA names has a row."""
+    rows = set(re.findall(r'^OP\(\w+, *"([\w-]+)"', open("compiler/ir/ops.def").read(), re.M))
+    names = xla.call(xla_opcodes)
+    for name in names if isinstance(names, list) else []:
+        text = OPCODES.get(name) or re.sub(r"(?<!^)([A-Z])", r"-\1", name).lower()
+        c.add("opcodes of XLA", text in rows, text, "no row in ops.def")
+
+
 def main(argv):
     build = argv[1]
     paths = sorted(glob.glob(os.path.join(CORPUS, "*", "*.hlo")))
@@ -170,6 +189,7 @@ def main(argv):
         print("SKIP hlo corpus: ../shared is not here")
         return 0
     xla, c = child.Child(), Counts()
+    check_opcodes(xla, c)
     for path in paths:
         check_module(xla, c, build, path)
     xla.close()

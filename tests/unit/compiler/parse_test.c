@@ -65,6 +65,11 @@ static void budgets_come_first(void **state) {
            "above the limit of 20");
     const char *big = "HloModule m\nENTRY e { x = f32[1000000000] constant({1}) }";
     expect(limited(big, (struct hlo_parse_limits){0}), ST_INVALID_ARGUMENT, "too short");
+    const char *shapes =
+        "HloModule m\nENTRY e { x = ((),(),(),(),(),(),(),(),(),(),(),(),(),(),(),()"
+        ",(),(),(),()) parameter(0) }";
+    expect(limited(shapes, (struct hlo_parse_limits){.max_instrs = 1}), ST_INVALID_ARGUMENT,
+           "more than 16 shapes");
     const char *elided = "HloModule m\nENTRY e { x = f32[1000000000000] constant({...}) }";
     expect(limited(elided, (struct hlo_parse_limits){.incomplete = true}), ST_INVALID_ARGUMENT,
            "above the limit");
