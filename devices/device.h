@@ -126,6 +126,3 @@ static inline MUST_CHECK status_t dev_run(struct dev_exe *x, struct dev_weights 
 static inline struct dev_stats dev_stats(const struct dev_exe *x) {
     return x->dev->vt->stats(x);
 }
-// For main, before anything else: starts the process again with an environment in which waiting
-// compute threads give up the core soon. Returns where that is so already, or where it cannot be.
-void device_start_again_calm(char **argv);

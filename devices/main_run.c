@@ -293,7 +293,6 @@ int main(int argc, char **argv) {
         setenv("GOMP_SPINCOUNT", "1000", 1);
         execv("/proc/self/exe", argv);
     }
-    device_start_again_calm(argv);
     struct args a = {.files = calloc((size_t)argc, sizeof *a.files)};
     if (!a.files) return 5;
     for (int k = 1; k < argc; k++) {

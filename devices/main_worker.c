@@ -6,11 +6,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "devices/device.h"
 #include "devices/worker.h"
 
 int main(int argc, char **argv) {
-    device_start_again_calm(argv);
     struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
     for (int k = 1; k < argc; k++) {
         if (strncmp(argv[k], "--role=", 7) == 0)

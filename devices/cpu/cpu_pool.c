@@ -2,19 +2,8 @@
 // The compute pool is OpenMP's (docs/decisions/0002): the library's parallel regions use the same
 // threads, so the machine is never oversubscribed.
 #include <omp.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "devices/cpu/cpu.h"
-
-// libgomp reads its environment before main runs, so a process that wants another value starts
-// again with it. Threads at a barrier then spin for some 50 us, which covers the gaps between the
-// steps of a run, and sleep after that: where other work wants the cores, the default of several
-// milliseconds burns the time that the late thread needs (docs/decisions/0002).
-void device_start_again_calm(char **argv) {
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
-}
 
 int cpu_threads(void) {
     return omp_get_max_threads();
