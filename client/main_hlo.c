@@ -48,12 +48,25 @@ static int exit_codes(void) {
     return 0;
 }
 
+static int run_command(struct hlo *h, const char *name) {
+    if (strcmp(name, "help") == 0)
+        return h->argc && strcmp(h->argv[0], "exit-codes") == 0 ? exit_codes() : help(stdout);
+    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++) {
+        if (strcmp(name, commands[k].name) != 0) continue;
+        status_t st = http_client_new(h->addr, &h->http);
+        return st ? fail_status(st) : commands[k].fn(h);
+    }
+    fprintf(stderr, "hlo: no command is called '%s'\n", name);
+    help(stderr);
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv) {
     struct hlo h = {.addr = getenv("HLOD_ADDR"),
                     .tty = isatty(STDERR_FILENO) && !getenv("NO_COLOR") && !getenv("CI")};
     const char *command = NULL;
-    char **rest = calloc((size_t)argc + 1, sizeof *rest);
-    if (!rest) return EXIT_RUN;
+    bool version = false, usage = false;
+    h.argv = arena_zarray(&h.arena, char *, argc + 1);
     for (int k = 1; k < argc; k++) {
         if (strcmp(argv[k], "--json") == 0)
             h.json = true;
@@ -64,35 +77,25 @@ int main(int argc, char **argv) {
         else if (strncmp(argv[k], "--addr=", 7) == 0)
             h.addr = argv[k] + 7;
         else if (strcmp(argv[k], "--version") == 0 && !command)
-            return puts("hlo " HLOD_VERSION) < 0;
+            version = true;
         else if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0)
-            return help(stdout);
+            usage = true;
         else if (!command)
             command = argv[k];
         else
-            rest[h.argc++] = argv[k];
+            h.argv[h.argc++] = argv[k];
     }
-    h.argv = rest;
     if (!h.addr || !h.addr[0]) h.addr = "127.0.0.1:8000";
-    status_t st = http_client_new(h.addr, &h.http);
-    if (st) return fail_status(st);
     int rc = EXIT_USAGE;
-    bool known = false;
-    if (command && strcmp(command, "help") == 0) {
-        rc = h.argc && strcmp(rest[0], "exit-codes") == 0 ? exit_codes() : help(stdout);
-        known = true;
-    }
-    for (size_t k = 0; command && k < sizeof commands / sizeof commands[0]; k++) {
-        if (strcmp(command, commands[k].name) != 0) continue;
-        rc = commands[k].fn(&h);
-        known = true;
-    }
-    if (!known) {
-        if (command) fprintf(stderr, "hlo: no command is called '%s'\n", command);
+    if (usage)
+        rc = help(stdout);
+    else if (version)
+        rc = puts("hlo " HLOD_VERSION) < 0;
+    else if (command)
+        rc = run_command(&h, command);
+    else
         help(stderr);
-    }
     http_client_free(h.http);
     arena_done(&h.arena);
-    free(rest);
     return rc;
 }
