@@ -29,7 +29,7 @@ struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
 
 static const char *why_refused(const struct onnx_node *n) {
     static const char *const texts[] = {"StringConcat", "StringNormalizer", "StringSplit",
-                                        "RegexFullMatch", "TfIdfVectorizer"};
+                                        "RegexFullMatch"};
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
         if (!n->domain.n && str_is(n->op, texts[k]))
             return "it works on text, which programs have no type for";
