@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes float_tables.h: what NumPy and ml_dtypes say of the small float types. Decoding: the value of every code of the 8-bit types, and one hash over
 all 65,536 codes of f16 and bf16. Encoding: one hash over many values, rounded once. A NaN counts as one value whatever its bits.
-Usage: make_float_tables.py > tests/unit/compiler/float_tables.h"""
+Usage: make_float_tables.py > tests/unit/compiler/float_tables.h, then clang-format-19 -i."""
 import ml_dtypes
 import numpy as np
 
