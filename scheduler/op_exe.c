@@ -208,15 +208,8 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         return;
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY) return;
-    op->call = 0;
-    worker_release(op->worker);
-    op->worker = NULL;
-    if (!f) {
-        op_end(op, lost);
-        return;
-    }
+    if (!op_answered(op, f, lost)) return;
     op->compile = hlod__wire__compile_reply__unpack(NULL, f->body.n, f->body.p);
-    op_take_fds(op, f);
     status_t st = op->compile ? wire_status(op->compile->status)
                               : st_new(ST_INTERNAL, "unreadable compile reply");
     if (st) {

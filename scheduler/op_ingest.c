@@ -106,15 +106,8 @@ static void discarded(void *arg) {
 static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
-    op->call = 0;
-    worker_release(op->worker);
-    op->worker = NULL;
-    if (!f) {
-        op_end(op, lost);
-        return;
-    }
+    if (!op_answered(op, f, lost)) return;
     op->ingest = hlod__wire__ingest_reply__unpack(NULL, f->body.n, f->body.p);
-    op_take_fds(op, f);
     status_t st = op->ingest ? wire_status(op->ingest->status)
                              : st_new(ST_INTERNAL, "unreadable ingest reply");
     if (st_code(st) == ST_INVALID_ARGUMENT) {

@@ -307,10 +307,20 @@ void op_tell(struct op *op, Hlod__V1__Event *e) {
         job_event(op->waiters.v[i], e);
 }
 
-void op_take_fds(struct op *op, struct frame *f) {
+static void take_fds(struct op *op, struct frame *f) {
     for (int i = 0; i < f->n_fds; i++)
         op->fds[i] = frame_take_fd(f, i);
     op->n_fds = f->n_fds;
+}
+bool op_answered(struct op *op, struct frame *f, status_t lost) {
+    op->call = 0;
+    worker_release(op->worker);
+    op->worker = NULL;
+    if (f)
+        take_fds(op, f);
+    else
+        op_end(op, lost);
+    return f != NULL;
 }
 
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,

@@ -245,26 +245,10 @@ ONNX(slice) {
 }
 
 ONNX(gather) {
-    struct hb *b = &c->b;
     hv x = in_val(c, 0), idx = in_val(c, 1);
-    int rank = x->shape->rank, n = idx->shape->rank, k = 0;
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), rank), offsets[HLO_MAX_RANK],
-            sizes[HLO_MAX_RANK];
-    if (!hb_ok(b)) return;
-    if (rank - 1 + n > HLO_MAX_RANK) return fail(c, "the result has rank %d", rank - 1 + n);
-    hv zero = hb_splat(b, idx->shape, 0),
-       size = hb_splat(b, idx->shape, (double)x->shape->dims[axis]);
-    idx = hb_select(b, hb_compare(b, idx, zero, CMP_LT), hb_add(b, idx, size), idx);
-    for (int d = 0; d < rank; d++) {
-        sizes[d] = d == axis ? 1 : x->shape->dims[d];
-        if (d != axis) offsets[k++] = d < axis ? d : d - 1 + n;
-    }
-    struct hlo_attr_gather g = {.offset_dims = {offsets, k},
-                                .collapsed_slice_dims = {&axis, 1},
-                                .start_index_map = {&axis, 1},
-                                .index_vector_dim = n,
-                                .slice_sizes = {sizes, rank}};
-    out_val(c, 0, hb_gather(b, x, idx, &g));
+    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+    if (!hb_ok(&c->b)) return;
+    out_val(c, 0, take(c, x, wrapped(c, idx, x->shape->dims[axis]), axis));
 }
 
 ONNX(expand) {

@@ -7,65 +7,55 @@
 
 #include <math.h>
 
-enum special {
-    IEEE,
-    FN,
-    FNUZ
-}; // FN: no inf, NaN is all ones. FNUZ: no inf, no -0, NaN is the code of -0
-struct format {
-    int e, m, bias;
-    enum special special;
-};
-
-static struct format format_of(enum dtype t) {
+struct float_format float_format(enum dtype t) {
     switch (t) {
     case DT_F8E3M4:
-        return (struct format){3, 4, 3, IEEE};
+        return (struct float_format){3, 4, 3, FLOAT_IEEE};
     case DT_F8E4M3:
-        return (struct format){4, 3, 7, IEEE};
+        return (struct float_format){4, 3, 7, FLOAT_IEEE};
     case DT_F8E4M3FN:
-        return (struct format){4, 3, 7, FN};
+        return (struct float_format){4, 3, 7, FLOAT_FN};
     case DT_F8E4M3B11FNUZ:
-        return (struct format){4, 3, 11, FNUZ};
+        return (struct float_format){4, 3, 11, FLOAT_FNUZ};
     case DT_F8E4M3FNUZ:
-        return (struct format){4, 3, 8, FNUZ};
+        return (struct float_format){4, 3, 8, FLOAT_FNUZ};
     case DT_F8E5M2:
-        return (struct format){5, 2, 15, IEEE};
+        return (struct float_format){5, 2, 15, FLOAT_IEEE};
     case DT_F8E5M2FNUZ:
-        return (struct format){5, 2, 16, FNUZ};
+        return (struct float_format){5, 2, 16, FLOAT_FNUZ};
     case DT_BF16:
-        return (struct format){8, 7, 127, IEEE};
+        return (struct float_format){8, 7, 127, FLOAT_IEEE};
     default:
-        return (struct format){5, 10, 15, IEEE};
+        return (struct float_format){5, 10, 15, FLOAT_IEEE};
     }
 }
 
-static double decode(struct format f, uint32_t bits) {
+static double decode(struct float_format f, uint32_t bits) {
     uint32_t man = bits & ((1u << f.m) - 1), exp = bits >> f.m & ((1u << f.e) - 1),
              sign = bits >> (f.e + f.m);
     uint32_t top = (1u << f.e) - 1;
-    if (f.special == FNUZ && sign && !exp && !man) return (double)NAN;
-    if (f.special == FN && exp == top && man == (1u << f.m) - 1)
+    if (f.special == FLOAT_FNUZ && sign && !exp && !man) return (double)NAN;
+    if (f.special == FLOAT_FN && exp == top && man == (1u << f.m) - 1)
         return sign ? -(double)NAN : (double)NAN;
-    if (f.special == IEEE && exp == top)
+    if (f.special == FLOAT_IEEE && exp == top)
         return man ? (double)NAN : sign ? -(double)INFINITY : (double)INFINITY;
     double v = exp ? ldexp((double)(man | 1u << f.m), (int)exp - f.bias - f.m)
                    : ldexp((double)man, 1 - f.bias - f.m);
     return sign ? -v : v;
 }
 
-static uint32_t encode(struct format f, double v) {
+static uint32_t encode(struct float_format f, double v) {
     uint32_t sign = signbit(v) ? 1u << (f.e + f.m) : 0, top = (1u << f.e) - 1,
              ones = (1u << f.m) - 1;
     uint32_t inf = top << f.m;
-    uint32_t nan = f.special == FNUZ ? 1u << (f.e + f.m)
-                   : f.special == FN ? (sign | inf | ones)
-                                     : (sign | inf | 1u << (f.m - 1));
-    uint32_t over = f.special == IEEE ? (sign | inf) : nan;
+    uint32_t nan = f.special == FLOAT_FNUZ ? 1u << (f.e + f.m)
+                   : f.special == FLOAT_FN ? (sign | inf | ones)
+                                           : (sign | inf | 1u << (f.m - 1));
+    uint32_t over = f.special == FLOAT_IEEE ? (sign | inf) : nan;
     if (isnan(v)) return nan;
     double a = fabs(v);
     if (isinf(a)) return over;
-    if (a == 0) return f.special == FNUZ ? 0 : sign;
+    if (a == 0) return f.special == FLOAT_FNUZ ? 0 : sign;
     int exp;
     frexp(a, &exp); // a in [2^(exp-1), 2^exp)
     int scale = exp - 1 < 1 - f.bias ? 1 - f.bias - f.m : exp - 1 - f.m;
@@ -76,11 +66,11 @@ static uint32_t encode(struct format f, double v) {
     int64_t code = exp - 1 < 1 - f.bias
                        ? (int64_t)q
                        : ((int64_t)(exp - 1 + f.bias) << f.m) + (int64_t)q - ((int64_t)1 << f.m);
-    int64_t largest = f.special == IEEE ? (int64_t)inf - 1
-                      : f.special == FN ? (int64_t)(inf | ones) - 1
-                                        : (int64_t)(inf | ones);
+    int64_t largest = f.special == FLOAT_IEEE ? (int64_t)inf - 1
+                      : f.special == FLOAT_FN ? (int64_t)(inf | ones) - 1
+                                              : (int64_t)(inf | ones);
     if (code > largest) return over;
-    if (code == 0 && f.special == FNUZ) return 0;
+    if (code == 0 && f.special == FLOAT_FNUZ) return 0;
     return sign | (uint32_t)code;
 }
 
@@ -97,10 +87,10 @@ float f16_to_f32(uint16_t h) {
     return f;
 }
 uint16_t f32_to_f16(float f) {
-    return (uint16_t)encode(format_of(DT_F16), (double)f);
+    return (uint16_t)encode(float_format(DT_F16), (double)f);
 }
 uint16_t f64_to_f16(double v) {
-    return (uint16_t)encode(format_of(DT_F16), v);
+    return (uint16_t)encode(float_format(DT_F16), v);
 }
 float bf16_to_f32(uint16_t h) {
     uint32_t bits = (uint32_t)h << 16;
@@ -116,11 +106,11 @@ uint16_t f32_to_bf16(float f) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 uint16_t f64_to_bf16(double v) {
-    return (uint16_t)encode(format_of(DT_BF16), v);
+    return (uint16_t)encode(float_format(DT_BF16), v);
 }
 double f8_to_f64(enum dtype t, uint8_t b) {
-    return decode(format_of(t), b);
+    return decode(float_format(t), b);
 }
 uint8_t f64_to_f8(enum dtype t, double v) {
-    return (uint8_t)encode(format_of(t), v);
+    return (uint8_t)encode(float_format(t), v);
 }

@@ -43,6 +43,17 @@ void lit_print(
 
 // Scalar conversions of the small float types, bits in the low end. Round to nearest even; overflow
 // as the format says (inf or NaN).
+// A float of at most 16 bits: exponent and mantissa bits, bias, and what the top codes mean.
+enum float_special {
+    FLOAT_IEEE,
+    FLOAT_FN,   // no infinity, NaN is all ones
+    FLOAT_FNUZ, // no infinity, no -0, whose code is NaN
+};
+struct float_format {
+    int e, m, bias;
+    enum float_special special;
+};
+struct float_format float_format(enum dtype t); // f16's for a type that has none
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);

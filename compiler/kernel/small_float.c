@@ -15,40 +15,17 @@ typedef struct kir_val *V;
 #define SEL(c, x, y) kir_select(k, (c), (x), (y))
 #define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
 
-enum special { IEEE, FN, FNUZ }; // FN: no infinity. FNUZ: nor -0, whose code is NaN
-struct format {
-    int e, m, bias;
-    enum special special;
-};
-static struct format format_of(enum dtype t) {
-    switch (t) {
-    case DT_F8E3M4:
-        return (struct format){3, 4, 3, IEEE};
-    case DT_F8E4M3:
-        return (struct format){4, 3, 7, IEEE};
-    case DT_F8E4M3FN:
-        return (struct format){4, 3, 7, FN};
-    case DT_F8E4M3B11FNUZ:
-        return (struct format){4, 3, 11, FNUZ};
-    case DT_F8E4M3FNUZ:
-        return (struct format){4, 3, 8, FNUZ};
-    case DT_F8E5M2FNUZ:
-        return (struct format){5, 2, 16, FNUZ};
-    default:
-        return (struct format){5, 2, 15, IEEE};
-    }
-}
-static double largest(struct format f) {
+static double largest(struct float_format f) {
     int top = (1 << f.e) - 1,
-        code = f.special == IEEE ? (top << f.m) - 1 : (top << f.m | ((1 << f.m) - 1));
-    if (f.special == FN) code--;
+        code = f.special == FLOAT_IEEE ? (top << f.m) - 1 : (top << f.m | ((1 << f.m) - 1));
+    if (f.special == FLOAT_FN) code--;
     return ldexp((code & ((1 << f.m) - 1)) | 1 << f.m, (code >> f.m) - f.bias - f.m);
 }
 
 // x on the grid of f. The quantum is a power of two: adding and taking away 1.5 * 2^23 quanta
 // rounds.
 V kir_quant8(struct kir *k, enum dtype type, V x) {
-    struct format f = format_of(type);
+    struct float_format f = float_format(type);
     double most = largest(f);
     V a = OP1(ABS, x);
     a = SEL(CMP(GT, a, F(4 * most)), F(4 * most), a); // all of it is too large
@@ -56,23 +33,23 @@ V kir_quant8(struct kir *k, enum dtype type, V x) {
     V quantum = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, e, I(f.m)), I(23)));
     V magic = OP2(MUL, quantum, F(12582912.0));
     V r = OP2(SUB, OP2(ADD, a, magic), magic);
-    r = SEL(CMP(GT, r, F(most)), F(f.special == IEEE ? (double)INFINITY : (double)NAN), r);
+    r = SEL(CMP(GT, r, F(most)), F(f.special == FLOAT_IEEE ? (double)INFINITY : (double)NAN), r);
     r = OP2(COPYSIGN, r, x);
-    if (f.special == FNUZ) r = SEL(CMP(EQ, r, F(0)), F(0), r);
+    if (f.special == FLOAT_FNUZ) r = SEL(CMP(EQ, r, F(0)), F(0), r);
     return SEL(CMP(NE, x, x), x, r);
 }
 // The code of a value on the grid.
 V kir_encode8(struct kir *k, enum dtype type, V x) {
-    struct format f = format_of(type);
+    struct float_format f = float_format(type);
     int top = (1 << f.e) - 1;
     V a = OP1(ABS, x), sign = OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I(24)), I(0x80));
     V tiny = kir_cast(k, DT_S32, OP2(MUL, a, F(ldexp(1, f.m - 1 + f.bias))));
     V normal = OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I(23 - f.m)), I((127 - f.bias) << f.m));
     V code = SEL(CMP(LT, a, F(ldexp(1, 1 - f.bias))), tiny, normal);
-    if (f.special == IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I(top << f.m), code);
-    V nan = f.special == FNUZ
+    if (f.special == FLOAT_IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I(top << f.m), code);
+    V nan = f.special == FLOAT_FNUZ
                 ? I(0x80)
-                : OP2(OR, sign, I(f.special == FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
+                : OP2(OR, sign, I(f.special == FLOAT_FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
     code = SEL(CMP(NE, x, x), nan, OP2(OR, code, sign));
     return kir_cast(k, DT_U8, code);
 }

@@ -7,10 +7,6 @@
 
 enum { MAX_MEMBERS = 64 };
 
-static bool before(const struct hlo_instr *a, const struct hlo_instr *b) {
-    return a->mark < b->mark;
-}
-
 // A sum's other operand must exist before the fusion does, and must not depend on it.
 static bool operand_ready(const struct lib_step *s, const struct hlo_instr *hero) {
     return !s->post.operand || !hlo_depends_on(s->post.operand, hero);
@@ -49,15 +45,7 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     tell_end(p, hero, at, posts, &s, known);
     if (posts == 0) return ST_OK;
     // List order, each once; shared splats may have been covered twice.
-    uint32_t number = 0;
-    for (struct hlo_instr *i = hero->parent->first; i; i = i->next)
-        i->mark = number++;
-    for (int k = 1; k < n; k++)
-        for (int j = k; j > 0 && before(members[j], members[j - 1]); j--) {
-            struct hlo_instr *t = members[j];
-            members[j] = members[j - 1];
-            members[j - 1] = t;
-        }
+    fusion_in_list_order(members, n);
     int unique = 1;
     for (int k = 1; k < n; k++)
         if (members[k] != members[unique - 1]) members[unique++] = members[k];

@@ -81,18 +81,6 @@ static bool has_fold(const struct group *g) {
         if (folds(g->v[k])) return true;
     return false;
 }
-static void in_list_order(struct group *g) {
-    uint32_t n = 0;
-    for (struct hlo_instr *i = g->v[0]->parent->first; i; i = i->next)
-        i->mark = n++;
-    for (int k = 1; k < g->n; k++)
-        for (int j = k; j > 0 && g->v[j]->mark < g->v[j - 1]->mark; j--) {
-            struct hlo_instr *t = g->v[j];
-            g->v[j] = g->v[j - 1];
-            g->v[j - 1] = t;
-        }
-}
-
 static void tell(const struct pass_ctx *p, const struct group *g) {
     if (!p->trace) return;
     for (int k = 0; k < g->n; k++)
@@ -118,7 +106,7 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         grow(&g);
         tell(p, &g);
         if (g.n < 2) continue;
-        in_list_order(&g);
+        fusion_in_list_order(g.v, g.n);
         RETURN_IF_ERR(fusion_make(g.v, g.n, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, i, &f));
         p->changed = true;
         // The root is dead now, and members that had no other user with it: members come before it

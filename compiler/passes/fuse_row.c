@@ -108,18 +108,6 @@ static bool worth_it(const struct rows *g) {
     return rows > 0 && row > 1 && row <= MAX_ROW && (row <= LONG_ROW || rows >= FEW_ROWS);
 }
 
-static void in_list_order(struct rows *g) {
-    uint32_t n = 0;
-    for (struct hlo_instr *i = g->v[0]->parent->first; i; i = i->next)
-        i->mark = n++;
-    for (int k = 1; k < g->n; k++)
-        for (int j = k; j > 0 && g->v[j]->mark < g->v[j - 1]->mark; j--) {
-            struct hlo_instr *t = g->v[j];
-            g->v[j] = g->v[j - 1];
-            g->v[j - 1] = t;
-        }
-}
-
 static void tell(const struct pass_ctx *p, const struct rows *g) {
     for (int k = 0; k < g->n; k++)
         for (int j = 0; j < g->v[k]->n_operands; j++) {
@@ -150,7 +138,7 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
         grow(&g);
         if (!g.back) continue;
         tell(p, &g);
-        in_list_order(&g);
+        fusion_in_list_order(g.v, g.n);
         RETURN_IF_ERR(fusion_make(g.v, g.n, FUSION_CUSTOM, i, &f));
         p->changed = true;
         prev = f->prev;

@@ -4,6 +4,18 @@
 
 #include "compiler/passes/graph.h"
 
+void fusion_in_list_order(struct hlo_instr **v, int n) {
+    uint32_t number = 0;
+    for (struct hlo_instr *i = v[0]->parent->first; i; i = i->next)
+        i->mark = number++;
+    for (int k = 1; k < n; k++)
+        for (int j = k; j > 0 && v[j]->mark < v[j - 1]->mark; j--) {
+            struct hlo_instr *t = v[j];
+            v[j] = v[j - 1];
+            v[j - 1] = t;
+        }
+}
+
 status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind kind,
                      const struct hlo_instr *hero, struct hlo_instr **out) {
     struct hlo_instr *last = instrs[n - 1];
