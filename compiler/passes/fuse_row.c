@@ -32,8 +32,10 @@ static bool plain(const struct hlo_instr *i) {
            !i->control_preds.n;
 }
 static bool is_row_shape(const struct rows *g, const struct shape *s) {
-    return s->rank == g->kept &&
-           memcmp(s->dims, g->full->dims, sizeof *s->dims * (size_t)g->kept) == 0;
+    bool same = s->rank == g->kept;
+    for (int d = 0; d < g->kept && same; d++)
+        same = s->dims[d] == g->full->dims[d];
+    return same;
 }
 // Reduces the trailing dims, and only them: gives how many stay; -1 otherwise.
 static int row_reduce(const struct hlo_instr *i) {
