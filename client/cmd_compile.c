@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "client/hlo.h"
 #include "client/onnx_external.h"
 
@@ -47,7 +48,30 @@ static void upload_progress(void *ctx, int64_t sent, int64_t total) {
     on_upload(((struct watch *)ctx)->h, sent, total);
 }
 
-int compile_model(struct hlo *h, const char *path, const char *query, json_t **out) {
+// Shapes or values that decide shapes are missing: a run brings them.
+static bool run_will_tell(const json_t *error) {
+    const char *reason = text_at(error, "reason");
+    return strcmp(reason, "UNBOUND_VALUE") == 0 || strcmp(reason, "UNBOUND_DIM") == 0;
+}
+
+// The digest by which the server knows what was sent: {"sourceDigest": ...}.
+static json_t *sent_digest(const char *path, const struct span *parts, size_t n_parts) {
+    struct sha256 s;
+    char hex[65], buf[1 << 16];
+    size_t n;
+    sha256_init(&s);
+    for (size_t k = 0; k < n_parts; k++)
+        sha256_add(&s, parts[k].p, parts[k].n);
+    FILE *f = n_parts ? NULL : fopen(path, "rb");
+    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
+        sha256_add(&s, buf, n);
+    if (f) fclose(f);
+    digest_hex(sha256_end(&s), hex);
+    return json_pack("{s:s}", "sourceDigest", hex);
+}
+
+int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
+                  json_t **out) {
     struct watch w = {.h = h};
     struct http_reply r;
     const char *dot = strrchr(path, '.'),
@@ -78,7 +102,9 @@ int compile_model(struct hlo *h, const char *path, const char *query, json_t **o
     json_error_t e;
     if (r.code >= 300) // refused before the stream began
         w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
-    if (w.error || !w.result) {
+    if (run_follows && run_will_tell(w.error)) {
+        *out = sent_digest(path, parts, n_parts);
+    } else if (w.error || !w.result) {
         fprintf(stderr, "hlo: %s %s: %s\n", text_at(w.error, "code"), text_at(w.error, "reason"),
                 w.error ? text_at(w.error, "message")
                         : "the server ended the stream without a result");
@@ -136,7 +162,7 @@ int cmd_compile(struct hlo *h) {
     }
     if (!path) return usage_error("compile needs a model file");
     json_t *c = NULL;
-    int rc = compile_model(h, path, strbuf_cstr(&query), &c);
+    int rc = compile_model(h, path, strbuf_cstr(&query), false, &c);
     strbuf_done(&query);
     if (rc) return rc;
     if (h->json)

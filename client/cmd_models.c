@@ -43,7 +43,7 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
     struct stat sb;
     json_t *compiled = NULL;
     if (stat(model, &sb) == 0) { // a file: uploaded, and compiled so that it is warm
-        int rc = compile_model(h, model, shapes, &compiled);
+        int rc = compile_model(h, model, shapes, false, &compiled);
         if (rc) return rc;
         model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
         json_decref(compiled);

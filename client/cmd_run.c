@@ -29,10 +29,10 @@ static int resolve_model(struct hlo *h, struct run *r) {
             strbuf_printf(&q, "%s%lld", d ? "x" : "", (long long)r->in[k].dims[d]);
     }
     json_t *c = NULL;
-    int rc = compile_model(h, r->model, strbuf_cstr(&q), &c);
+    int rc = compile_model(h, r->model, strbuf_cstr(&q), true, &c);
     strbuf_done(&q);
     if (rc) return rc;
-    if (!h->quiet)
+    if (!h->quiet && text_at(c, "digest")[0])
         fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
                 json_is_true(json_object_get(c, "cacheHit")) ? "cached" : "compiled");
     r->model = arena_strdup(&h->arena, text_at(c, "sourceDigest"));

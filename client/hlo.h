@@ -47,8 +47,11 @@ int fail_status(status_t st); // prints, frees, gives the exit code
 int fail_reply(const struct http_reply *r,
                int code); // prints the error body; `code` unless the reply says otherwise
 int get_json(struct hlo *h, const char *path, json_t **out); // 0 or an exit code already reported
-// Uploads a model and compiles it; events go to stderr. *out: the CompileReply.
-int compile_model(struct hlo *h, const char *path, const char *query, json_t **out);
+// Uploads a model and compiles it; events go to stderr. *out: the CompileReply. run_follows: a
+// model that cannot be compiled before a run brings shapes or values is fine; *out has sourceDigest
+// alone.
+int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
+                  json_t **out);
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)
