@@ -130,16 +130,6 @@ bool case_matches(const struct test_case *c, int k, const struct literal *got, s
     return true;
 }
 
-static struct literal *leaf_of(struct literal *l, int k) {
-    if (!shape_is_tuple(l->shape)) return l;
-    for (int e = 0; e < l->shape->n_elems; e++) {
-        int n = shape_leaves(l->shape->elems[e]);
-        if (k < n) return leaf_of(l->elems[e], k);
-        k -= n;
-    }
-    return NULL;
-}
-
 bool case_refused(const struct test_case *c, status_t st) {
     const char *said = st_message(st);
     return st_code(st) == ST_UNIMPLEMENTED &&
@@ -160,7 +150,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         bool ok = c.refused.n ? case_refused(&c, st) : !st;
         if (!ok) strbuf_puts(&why, st ? st_message(st) : "was not refused");
         for (int k = 0; ok && k < c.n_want; k++)
-            ok = case_matches(&c, k, leaf_of(got, k), &why);
+            ok = case_matches(&c, k, lit_leaf(got, k), &why);
         if (!ok) fprintf(log, "case at line %d: %s\n", c.line, strbuf_cstr(&why));
         st_drop(st);
         strbuf_done(&why);

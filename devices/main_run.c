@@ -182,7 +182,7 @@ static status_t compare(const struct args *a, struct loaded *l, int *rc) {
     RETURN_IF_ERR(hlo_eval_module(&ev, m, args, (int)c->params.n, &want));
     for (int k = 0; k < l->n_out; k++) {
         const struct shape *s = shape_leaf(c->root->shape, k);
-        const struct literal *w = shape_is_tuple(want->shape) ? want->elems[k] : want;
+        const struct literal *w = lit_leaf(want, k);
         struct literal *got = lit_borrow(&l->arena, s, l->out[k]);
         double worst = 0, scale = 0;
         for (int64_t e = 0, n = shape_elements(s); e < n; e++) {

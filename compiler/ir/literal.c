@@ -36,6 +36,16 @@ struct literal *lit_tuple(struct arena *a, const struct shape *s, struct literal
     return l;
 }
 
+struct literal *lit_leaf(struct literal *l, int k) {
+    if (!shape_is_tuple(l->shape)) return l;
+    for (int e = 0; e < l->shape->n_elems; e++) {
+        int n = shape_leaves(l->shape->elems[e]);
+        if (k < n) return lit_leaf(l->elems[e], k);
+        k -= n;
+    }
+    return NULL;
+}
+
 struct literal *lit_scalar_f64(struct arena *a, enum dtype t, double v) {
     struct literal *l = lit_new(a, shape_scalar(a, t));
     lit_set_f64(l, 0, v);

@@ -19,6 +19,8 @@ lit_new(struct arena *a,
         const struct shape *s); // zeroed; size checked before by the caller (shape_check)
 struct literal *lit_borrow(struct arena *a, const struct shape *s, const void *data);
 struct literal *lit_tuple(struct arena *a, const struct shape *s, struct literal *const *elems);
+// Leaf k in depth-first order, as shape_leaf counts them; l itself for an array.
+struct literal *lit_leaf(struct literal *l, int k);
 struct literal *lit_scalar_f64(struct arena *a, enum dtype t,
                                double v); // any numeric dtype, XLA's conversion rules
 struct literal *lit_scalar_i64(struct arena *a, enum dtype t, int64_t v);
