@@ -245,6 +245,7 @@ static hv initial(struct onnx_ctx *c, const struct cell *k, size_t input, int di
     hv v = in_val(c, input);
     if (v->shape->rank != 3) return fail(c, "input %zu must have 3 dimensions", input), v;
     v = row(c, v, axis, direction);
+    if (!hb_ok(&c->b)) return v;
     if (v->shape->dims[0] != k->batch || v->shape->dims[1] != k->hidden)
         fail(c, "input %zu does not fit the batch and hidden_size", input);
     return v;

@@ -95,17 +95,21 @@ hv hb_convert(struct hb *b, hv x, enum dtype t) {
                  shape_with_dtype(mem(b), shape_with_layout(mem(b), x->shape, NULL), t), &x, 1,
                  NULL);
 }
+// After a failure `dims` may be those of a placeholder, which has none.
 hv hb_reshape(struct hb *b, hv x, const int64_t *dims, int rank) {
+    if (b->st) return placeholder(b);
     const struct shape *s = shape_make(mem(b), x->shape->dtype, dims, rank);
     return shape_same_dims(s, x->shape) ? x : hb_op(b, HLO_RESHAPE, s, &x, 1, NULL);
 }
 hv hb_broadcast(struct hb *b, hv x, const int64_t *dims, int rank, const int64_t *map) {
+    if (b->st) return placeholder(b);
     const struct shape *s = shape_make(mem(b), x->shape->dtype, dims, rank);
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)map, x->shape->rank}};
     return hb_op(b, HLO_BROADCAST, s, &x, 1, &d);
 }
 
 hv hb_broadcast_numpy(struct hb *b, hv x, const int64_t *dims, int rank) {
+    if (b->st) return placeholder(b);
     const struct shape *s = x->shape;
     if (s->rank == rank && (rank == 0 || memcmp(s->dims, dims, sizeof *dims * (size_t)rank) == 0))
         return x;
