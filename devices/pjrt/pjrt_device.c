@@ -225,7 +225,11 @@ static status_t to_host(struct pj_device *d, const struct shape *s, void *buffer
         .buffer = buffer, .layout = &layout, .dst = dst, .dst_size = (size_t)shape_bytes(s)};
     if (!h.dst_size) return ST_OK;
     RETURN_IF_ERR(PJ_CALL(d->plugin, Buffer_ToHostBuffer, &h));
-    return pj_await(d->plugin, h.event);
+    RETURN_IF_ERR(pj_await(d->plugin, h.event));
+    if (s->dtype == DT_S4) // a byte each, whose upper half a plugin may leave as it was
+        for (int8_t *v = dst, *end = v + h.dst_size; v < end; v++)
+            *v = (int8_t)((*v & 7) - (*v & 8));
+    return ST_OK;
 }
 
 static void destroy_buffers(const struct pj_plugin *p, void **b, size_t n) {
