@@ -290,7 +290,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
 int main(int argc, char **argv) {
     // As hlod starts its workers (--compute-spin): libgomp reads it before main.
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) {
-        setenv("GOMP_SPINCOUNT", "1000", 1);
+        setenv("GOMP_SPINCOUNT", "5000", 1);
         execv("/proc/self/exe", argv);
     }
     struct args a = {.files = calloc((size_t)argc, sizeof *a.files)};
