@@ -72,3 +72,12 @@ status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, 
     }
     return ST_OK;
 }
+
+status_t dev_find_weight(const struct hlo_instr *q, const struct span *weights, int n,
+                         const void **out) {
+    if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape))
+        return st_new(ST_INVALID_ARGUMENT, "weight %lld ('%s') is missing or has the wrong size",
+                      (long long)q->param_index, q->name);
+    *out = weights[q->param_index].p;
+    return ST_OK;
+}

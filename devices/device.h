@@ -45,7 +45,7 @@ struct dev_run {
                            // element-aligned; borrowed for the call
     void *const
         *out; // [outputs] host memory to be filled, dense row-major, sizes by the root's shape
-    struct profile *profile;     // or NULL
+    struct profile *profile;    // or NULL
     const _Atomic bool *cancel; // or NULL: checked between steps
 };
 struct dev_stats {
@@ -96,6 +96,10 @@ status_t dev_open(const char *spec, struct device **out) MUST_CHECK;
 // Is this what the executable takes: count, element types, shapes, sizes in bytes? The error names
 // the first input that is not, what was expected and what was found. Thread: any.
 status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, int n) MUST_CHECK;
+// For devices: the weight that parameter q of prepare takes, out of those given to dev_prepare.
+// INVALID_ARGUMENT names one that is missing or has the wrong size. Thread: any.
+status_t dev_find_weight(const struct hlo_instr *q, const struct span *weights, int n,
+                         const void **out) MUST_CHECK;
 static inline void dev_close(struct device *d) {
     if (d) d->vt->close(d);
 }

@@ -340,15 +340,8 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
         memory ? ST_OK
                : st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes while preparing weights",
                         (long long)p->arena_bytes);
-    for (int k = 0; k < p->n_params && !st; k++) {
-        const struct hlo_instr *q = x->exe->prepare->entry->params.v[k];
-        if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape)) {
-            st = st_new(ST_INVALID_ARGUMENT, "weight %lld ('%s') is missing or has the wrong size",
-                        (long long)q->param_index, q->name);
-            break;
-        }
-        params[k] = weights[q->param_index].p;
-    }
+    for (int k = 0; k < p->n_params && !st; k++)
+        st = dev_find_weight(x->exe->prepare->entry->params.v[k], weights, n, &params[k]);
     struct cpu_frame f = {.params = params, .memory = memory};
     if (!st) st = cpu_run_plan(x, x->prepare, &f);
     for (int k = 0; k < p->n_root && !st; k++)

@@ -327,11 +327,9 @@ static status_t bind_weights(struct pj_exe *x, const struct span *weights, int n
     if (!in || !w->bound) st = st_oom();
     for (; sent < p->params.n && !st; sent++) {
         const struct hlo_instr *q = p->params.v[sent];
-        if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape))
-            st = st_new(ST_INVALID_ARGUMENT, "weight %lld ('%s') is missing or has the wrong size",
-                        (long long)q->param_index, q->name);
-        else
-            st = to_device(d, q->shape, weights[q->param_index].p, &in[sent]);
+        const void *bytes;
+        st = dev_find_weight(q, weights, n, &bytes);
+        if (!st) st = to_device(d, q->shape, bytes, &in[sent]);
     }
     if (!st && x->prepare) st = execute(d, x->prepare, in, p->params.n, w->bound);
     if (!st) w->n = (size_t)p->root->shape->n_elems;

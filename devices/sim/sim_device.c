@@ -270,11 +270,9 @@ static status_t bind_weights(struct sim_exe *x, const struct span *weights, int 
     struct literal **args = arena_array(scratch, struct literal *, p->params.n + 1), *root;
     for (size_t k = 0; k < p->params.n; k++) {
         const struct hlo_instr *q = p->params.v[k];
-        if (q->param_index >= n || (int64_t)weights[q->param_index].n != shape_bytes(q->shape))
-            return st_new(ST_INVALID_ARGUMENT,
-                          "weight %lld ('%s') is missing or has the wrong size",
-                          (long long)q->param_index, q->name);
-        args[k] = lit_borrow(scratch, q->shape, weights[q->param_index].p);
+        const void *bytes;
+        RETURN_IF_ERR(dev_find_weight(q, weights, n, &bytes));
+        args[k] = lit_borrow(scratch, q->shape, bytes);
     }
     struct hlo_eval ev = hlo_eval_begin(scratch);
     RETURN_IF_ERR(hlo_eval_module(&ev, x->exe->prepare, args, (int)p->params.n, &root));
