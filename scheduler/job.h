@@ -71,7 +71,8 @@ struct job_spec { // everything borrowed until on_done
     const Hlod__V1__CompileOptions *options; // NULL = defaults
     const char *device, *stage;              // "" where not given
     int64_t timeout_ms;                      // 0 = the default
-    int32_t priority;
+    const char *tenant;                      // whose share and quotas; NULL = "default"
+    int32_t priority;                        // higher first
     uint32_t repeat;
     bool profile, no_compile;
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set

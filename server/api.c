@@ -9,12 +9,12 @@
 
 enum { UNARY = 0, SERVER = 1 };
 struct api_row api_rows[ALL_ROWS] = {
-#define RPC(method, handler, stream, verb, alias, body)                                            \
-    {"hlod.v1.Hlod", #method, DIALECT_V1,  handler, stream,                                        \
-     VERB_##verb,    alias,   BODY_##body, NULL,    NULL},
+#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
+    {"hlod.v1.Hlod", #method,     DIALECT_V1,    handler, stream, VERB_##verb,                     \
+     alias,          BODY_##body, SCOPE_##scope, NULL,    NULL},
 #include "server/api.def"
 #undef RPC
-#define RPC(method, handler, stream, verb, alias, body)                                            \
+#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
     {"inference.GRPCInferenceService",                                                             \
      #method,                                                                                      \
      DIALECT_OIP,                                                                                  \
@@ -23,6 +23,7 @@ struct api_row api_rows[ALL_ROWS] = {
      VERB_##verb,                                                                                  \
      alias,                                                                                        \
      BODY_##body,                                                                                  \
+     SCOPE_##scope,                                                                                \
      NULL,                                                                                         \
      NULL},
 #include "server/oip.def"
@@ -86,8 +87,19 @@ bool api_is_probe(const struct api_row *r) {
            r->handler == oip_ready;
 }
 
+status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
+                   const struct credentials *who, struct principal *out) {
+    struct principal p;
+    RETURN_IF_ERR(auth_who(api->auth, a, who, row->scope, &p));
+    RETURN_IF_ERR(auth_may(&p, row->scope, row->method));
+    *out = p;
+    return ST_OK;
+}
+
 void api_dispatch(struct call *c) {
-    if (c->api->draining && !api_is_probe(c->row))
+    if (!c->principal.name)
+        call_finish(c, NULL, st_new(ST_INTERNAL, "a call that nobody admitted"));
+    else if (c->api->draining && !api_is_probe(c->row))
         call_finish(c, NULL,
                     st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
                               HLOD__V1__REASON__REASON_SHUTTING_DOWN));

@@ -17,20 +17,36 @@ struct api_row {
     enum api_verb verb;
     const char *alias; // several, with a space between; "" = none
     enum api_body body;
+    unsigned scope;                                   // SCOPE_* that the caller must have
     const ProtobufCMessageDescriptor *input, *output; // from the service
 };
 struct api {
     struct sched *sched;
     struct budget *budget; // for request bodies, of all transports
+    struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
     int64_t start_ns;
     bool draining;         // readiness is off, new work refused
     bool allow_model_load; // over the Open Inference Protocol, with the model's bytes
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
-enum { API_ROWS = 16, OIP_ROWS = 12, ALL_ROWS = API_ROWS + OIP_ROWS };
+#define RPC(method, handler, stream, verb, alias, body, scope) +1
+enum {
+    API_ROWS = 0
+#include "server/api.def"
+    ,
+    OIP_ROWS = 0
+#include "server/oip.def"
+    ,
+    ALL_ROWS = API_ROWS + OIP_ROWS
+};
+#undef RPC
 extern struct api_row api_rows[ALL_ROWS];
 // Joins table and descriptor; INTERNAL when they do not agree.
 status_t api_init(void) MUST_CHECK;
+// Who calls, and whether they may: before the body is read, so that nobody uploads in vain. For
+// c->principal, in `a`. UNAUTHENTICATED, PERMISSION_DENIED.
+status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
+                   const struct credentials *who, struct principal *out) MUST_CHECK;
 void api_dispatch(struct call *c); // row and request are set; answers through the sink
 const char *api_verb_name(enum api_verb v);
 const char *api_media_type(const char *format);             // "onnx" -> "application/onnx"

@@ -47,6 +47,7 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     spec->on_event = on_event;
     spec->on_done = on_done;
     spec->ctx = jc;
+    spec->tenant = c->principal.tenant;
     if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
         spec->timeout_ms = c->timeout_ms;
     c->handler = jc;

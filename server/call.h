@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "proto/hlod.pb-c.h"
 #include "scheduler/job.h"
+#include "server/auth.h"
 
 struct api;
 struct api_row;
@@ -32,6 +33,7 @@ struct call_sink {
 struct call {
     struct api *api;
     const struct api_row *row;
+    struct principal principal; // set by api_admit, without which nothing is dispatched
     struct arena arena;
     ProtobufCMessage *request; // of the row's input type, in the arena
     int64_t start_ns;

@@ -165,6 +165,12 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 
 // ---- life
 
+status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
+                           struct principal *out) {
+    struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
+    return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
+}
+
 static void begin(struct rpc_call *rc) {
     struct call *c = malloc(sizeof *c);
     if (!c) abort();
@@ -178,7 +184,11 @@ static void begin(struct rpc_call *rc) {
     c->transport = q;
     c->timeout_ms = rpc_timeout_ms(rc);
     rpc_set_data(rc, q);
-    rpc_receive(rc);
+    status_t st = api_request_admit(rc, c->row, &c->arena, &c->principal);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        rpc_receive(rc);
 }
 static void cancelled(struct rpc_call *rc) {
     struct api_request *q = rpc_data(rc);

@@ -16,4 +16,7 @@ struct api_request { // of one call
 // Parses m, at once or on the pool while the message is held; ready is the last thing that happens,
 // also when the call was cancelled meanwhile (then only to let go of it).
 void api_request_take(struct api_request *q, const struct rpc_bytes *m);
+// Who calls, by the metadata and the connection: api_admit.
+status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
+                           struct principal *out) MUST_CHECK;
 extern const struct rpc_service rpc_oip_stream; // ModelStreamInfer

@@ -12,6 +12,7 @@ struct stream {
     struct arena arena;
     struct rpc_call *rc;
     struct api_request *now, *old; // under way; answered (its job may still be on the stack)
+    struct principal principal;    // of every request in it
     bool half_closed, errors_end;
 };
 
@@ -93,6 +94,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     struct api_request *q = arena_new_of(&c->arena, struct api_request);
     *q = (struct api_request){.c = c, .rc = rc, .ready = ready};
     c->row = infer_row();
+    c->principal = s->principal;
     c->sink = &sink;
     c->transport = s;
     c->timeout_ms = rpc_timeout_ms(rc);
@@ -107,7 +109,11 @@ static void begin(struct rpc_call *rc) {
     const char *wanted = rpc_header(rc, &s->arena, "triton_grpc_error");
     s->errors_end = wanted && !strcmp(wanted, "true");
     rpc_set_data(rc, s);
-    rpc_receive(rc);
+    status_t st = api_request_admit(rc, infer_row(), &s->arena, &s->principal);
+    if (st)
+        rpc_finish(rc, st);
+    else
+        rpc_receive(rc);
 }
 static void cancelled(struct rpc_call *rc) {
     struct stream *s = rpc_data(rc);

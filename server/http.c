@@ -169,6 +169,14 @@ void http_resume(struct http_req *r) {
     http_kick(r->h);
 }
 
+// ---- who calls
+
+static status_t admit(struct http_req *r) {
+    struct credentials who = {
+        .authorization = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Authorization")};
+    return api_admit(r->h->api, r->call->row, &r->call->arena, &who, &r->call->principal);
+}
+
 // ---- plain routes
 
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
@@ -263,12 +271,14 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
     status_t st =
         http_route(&r->call->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow);
+    if (!st) {
+        r->call->row = r->route.row;
+        st = admit(r);
+    }
     if (st)
         http_fail(r, st);
-    else {
-        r->call->row = r->route.row;
+    else
         http_body_begin(r);
-    }
     if (!r->error) {
         if (r->in != IN_NONE) watch_peer(r);
         return MHD_YES;

@@ -47,6 +47,13 @@ void http_reply_error(struct http_req *r, status_t st) {
         add_header(r, "Retry-After", text);
     }
     if (r->allow) add_header(r, "Allow", r->allow);
+    if (code == 401)
+        add_header(r, "WWW-Authenticate",
+                   st_get_reason(st) == HLOD__V1__REASON__REASON_BAD_CREDENTIALS
+                       ? "Bearer realm=\"hlod\", error=\"invalid_token\""
+                       : "Bearer realm=\"hlod\"");
+    if (st_get_reason(st) == HLOD__V1__REASON__REASON_MISSING_SCOPE)
+        add_header(r, "WWW-Authenticate", "Bearer realm=\"hlod\", error=\"insufficient_scope\"");
     st_drop(st);
 }
 

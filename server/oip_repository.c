@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Load and unload. A load with `file:VERSION/NAME` parameters brings the model's bytes (base64 over
 // HTTP, raw over gRPC): they are stored, read, and compiled where shapes are fixed, then the name
-// is set; only with
-// --allow-model-load. Without, it takes a name that was set before.
+// is set; only for
+// a caller with the scope `load`, or with --allow-model-load where nobody is asked. Without files,
+// it takes a name that was set before.
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ static void load_file(struct call *c, const char *key,
                       INFERENCE__MODEL_REPOSITORY_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
         l->text = p->string_param;
     status_t st = ST_OK;
-    if (!c->api->allow_model_load)
+    if (c->principal.anonymous && !c->api->allow_model_load)
         st = st_reason(st_new(ST_PERMISSION_DENIED,
                               "loading models with their files is off: start hlod with "
                               "--allow-model-load, or upload with POST /v1/executables and name "

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/tokens.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/vec.h"
+
+enum { MAX_FILE = 4 << 20, MAX_WORD = 100, SECRET_BYTES = 32, ID_BYTES = 8 };
+
+// ---- scopes
+
+static const struct {
+    const char *text;
+    unsigned bit;
+} scopes[] = {
+#define SCOPE(name, text, bit, help) {text, SCOPE_##name},
+#include "proto/scopes.def"
+#undef SCOPE
+};
+enum { N_SCOPES = sizeof scopes / sizeof *scopes };
+
+bool scopes_parse(struct str text, unsigned *out) {
+    struct str one;
+    unsigned all = 0;
+    while (str_cut(&text, ',', &one)) {
+        unsigned bit = 0;
+        for (int i = 0; i < N_SCOPES; i++)
+            if (str_is(one, scopes[i].text)) bit = scopes[i].bit;
+        if (!bit) return false;
+        all |= bit == SCOPE_ADMIN ? (unsigned)SCOPE_ALL : bit;
+    }
+    *out = all;
+    return all != 0;
+}
+void scopes_print(struct strbuf *b, unsigned all) {
+    const char *sep = "";
+    if (all & SCOPE_ADMIN) all = SCOPE_ADMIN;
+    for (int i = 0; i < N_SCOPES; i++) {
+        if (!(all & scopes[i].bit)) continue;
+        strbuf_printf(b, "%s%s", sep, scopes[i].text);
+        sep = ",";
+    }
+}
+
+// ---- hex
+
+static void put_hex(const uint8_t *p, size_t n, char *out) {
+    for (size_t i = 0; i < n; i++)
+        snprintf(out + 2 * i, 3, "%02x", p[i]);
+}
+static bool take_hex(struct str s, uint8_t *out, size_t n) {
+    if (s.n != 2 * n) return false;
+    for (size_t i = 0; i < s.n; i++) {
+        const char *digits = "0123456789abcdef", *at = s.p[i] ? strchr(digits, s.p[i]) : NULL;
+        if (!at) return false;
+        out[i / 2] = (uint8_t)(out[i / 2] << 4 | (at - digits));
+    }
+    return true;
+}
+
+static struct digest hash_of(const uint8_t salt[16], struct str secret) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_add(&h, salt, 16);
+    sha256_add(&h, secret.p, secret.n);
+    return sha256_end(&h);
+}
+// Looks at every byte, whatever it finds.
+static bool same_hash(const struct digest *a, const struct digest *b) {
+    volatile uint8_t differ = 0;
+    for (size_t i = 0; i < sizeof a->b; i++)
+        differ |= a->b[i] ^ b->b[i];
+    return differ == 0;
+}
+
+// ---- the file
+
+static bool word_fits(const char *z, const char *also) {
+    size_t n = strlen(z);
+    for (const char *p = z; *p; p++)
+        if (!isalnum((unsigned char)*p) && !strchr("._-", *p) && !strchr(also, *p)) return false;
+    return n > 0 && n <= MAX_WORD;
+}
+status_t tokens_check(const struct token *x) {
+    const char *bad = !word_fits(x->name, "")                        ? "name"
+                      : !word_fits(x->tenant, "")                    ? "tenant"
+                      : x->subject && !word_fits(x->subject, ":@/*") ? "subject"
+                                                                     : NULL;
+    if (bad)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "%s '%.100s': expected 1 to %d letters, digits, '.', '_' or '-'", bad,
+                      !strcmp(bad, "name")     ? x->name
+                      : !strcmp(bad, "tenant") ? x->tenant
+                                               : x->subject,
+                      MAX_WORD);
+    if (!x->scopes) return st_new(ST_INVALID_ARGUMENT, "'%s' has no scope", x->name);
+    return ST_OK;
+}
+
+static bool read_kind(struct arena *a, struct str text, struct token *x) {
+    struct str kind, part;
+    if (!str_cut(&text, ':', &kind)) return false;
+    if (str_is(kind, "cert")) {
+        x->subject = arena_strndup(a, text.p, text.n);
+        return text.n > 0;
+    }
+    if (!str_is(kind, "token") || !str_cut(&text, ':', &part) || part.n != 2 * ID_BYTES)
+        return false;
+    memcpy(x->id, part.p, part.n);
+    return str_cut(&text, ':', &part) && take_hex(part, x->salt, sizeof x->salt) &&
+           take_hex(text, x->hash.b, sizeof x->hash.b);
+}
+
+static bool next_word(struct str *line, struct str *word) {
+    *line = str_trim(*line);
+    size_t n = 0;
+    while (n < line->n && line->p[n] != ' ' && line->p[n] != '\t')
+        n++;
+    *word = (struct str){line->p, n};
+    line->p += n;
+    line->n -= n;
+    return n > 0;
+}
+
+static status_t read_line(struct tokens *t, struct str line) {
+    struct str word[5];
+    for (int i = 0; i < 5; i++)
+        if (!next_word(&line, &word[i]))
+            return st_new(ST_INVALID_ARGUMENT, "expected NAME TENANT SCOPES CREATED KIND");
+    struct token x = {.name = arena_strndup(&t->arena, word[0].p, word[0].n),
+                      .tenant = arena_strndup(&t->arena, word[1].p, word[1].n),
+                      .created = arena_strndup(&t->arena, word[3].p, word[3].n)};
+    if (!scopes_parse(word[2], &x.scopes))
+        return st_new(ST_INVALID_ARGUMENT, "scopes '" STR_FMT "'", STR_ARG(word[2]));
+    if (!read_kind(&t->arena, word[4], &x) || str_trim(line).n)
+        return st_new(ST_INVALID_ARGUMENT, "'%s' has no token:ID:SALT:HASH or cert:SUBJECT",
+                      x.name);
+    RETURN_IF_ERR(tokens_check(&x));
+    avec_push(&t->arena, t, x);
+    return ST_OK;
+}
+
+status_t tokens_read(const char *path, struct tokens *out) {
+    *out = (struct tokens){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat sb;
+    if (fd < 0 || fstat(fd, &sb)) {
+        int err = errno;
+        if (fd >= 0) close(fd);
+        return st_errno(err, path);
+    }
+    if (sb.st_mode & (S_IWGRP | S_IWOTH)) {
+        close(fd);
+        return st_new(ST_PERMISSION_DENIED, "%s may be written by others: chmod go-w it", path);
+    }
+    if (sb.st_size > MAX_FILE) {
+        close(fd);
+        return st_new(ST_INVALID_ARGUMENT, "%s: larger than 4 MiB", path);
+    }
+    size_t n = 0, size = (size_t)sb.st_size;
+    char *buf = arena_alloc(&out->arena, size + 1);
+    ssize_t got = 0;
+    while (n < size && (got = read(fd, buf + n, size - n)) > 0)
+        n += (size_t)got;
+    int err = got < 0 ? errno : 0;
+    close(fd);
+    if (err) return st_errno(err, path);
+    struct str text = {buf, n}, line;
+    for (int number = 1; str_cut(&text, '\n', &line); number++) {
+        line = str_trim(line);
+        if (line.n && line.p[0] != '#')
+            RETURN_IF_ERR(st_note(read_line(out, line), "%s:%d", path, number));
+    }
+    return ST_OK;
+}
+void tokens_done(struct tokens *t) {
+    arena_done(&t->arena);
+    *t = (struct tokens){0};
+}
+
+static void print_token(struct strbuf *b, const struct token *x) {
+    strbuf_printf(b, "%s %s ", x->name, x->tenant);
+    scopes_print(b, x->scopes);
+    if (x->subject) {
+        strbuf_printf(b, " %s cert:%s\n", x->created, x->subject);
+        return;
+    }
+    char salt[33], hash[65];
+    put_hex(x->salt, sizeof x->salt, salt);
+    digest_hex(x->hash, hash);
+    strbuf_printf(b, " %s token:%s:%s:%s\n", x->created, x->id, salt, hash);
+}
+static bool write_all(int fd, const char *p, size_t n) {
+    while (n) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return false;
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+status_t tokens_write(const char *path, const struct tokens *t) {
+    char tmp[4100];
+    if (snprintf(tmp, sizeof tmp, "%s.XXXXXX", path) >= (int)sizeof tmp)
+        return st_new(ST_INVALID_ARGUMENT, "path too long");
+    struct strbuf b = {0};
+    strbuf_puts(&b,
+                "# name tenant scopes created token:id:salt:sha256 | cert:subject   (hlo tokens; "
+                "docs/security.md)\n");
+    for (size_t i = 0; i < t->n; i++)
+        print_token(&b, &t->v[i]);
+    int fd = mkostemp(tmp, O_CLOEXEC); // mode 0600
+    bool ok = fd >= 0 && write_all(fd, b.p, b.n) && fsync(fd) == 0;
+    int err = errno;
+    if (fd >= 0) close(fd);
+    strbuf_done(&b);
+    if (ok && rename(tmp, path) == 0) return ST_OK;
+    if (ok) err = errno;
+    if (fd >= 0) unlink(tmp);
+    return st_errno(err, path);
+}
+
+// ---- entries
+
+static status_t draw(uint8_t *p, size_t n) MUST_CHECK;
+static status_t draw(uint8_t *p, size_t n) {
+    return getrandom(p, n, 0) == (ssize_t)n ? ST_OK : st_errno(errno, "getrandom");
+}
+status_t tokens_add(struct tokens *t, const struct token *from, char out_text[TOKEN_TEXT]) {
+    RETURN_IF_ERR(tokens_check(from));
+    for (size_t i = 0; i < t->n; i++)
+        if (!strcmp(t->v[i].name, from->name))
+            return st_new(ST_ALREADY_EXISTS, "'%s' is there; remove it first", from->name);
+    struct token x = *from;
+    x.name = arena_strdup(&t->arena, from->name);
+    x.tenant = arena_strdup(&t->arena, from->tenant);
+    x.created = arena_strdup(&t->arena, from->created);
+    if (from->subject)
+        x.subject = arena_strdup(&t->arena, from->subject);
+    else {
+        uint8_t id[ID_BYTES], secret[SECRET_BYTES];
+        RETURN_IF_ERR(draw(id, sizeof id));
+        RETURN_IF_ERR(draw(secret, sizeof secret));
+        RETURN_IF_ERR(draw(x.salt, sizeof x.salt));
+        put_hex(id, sizeof id, x.id);
+        memcpy(out_text, "hlod_", 5);
+        put_hex(id, sizeof id, out_text + 5);
+        out_text[5 + 2 * ID_BYTES] = '_';
+        char *text = out_text + 5 + 2 * ID_BYTES + 1;
+        put_hex(secret, sizeof secret, text);
+        x.hash = hash_of(x.salt, (struct str){text, 2 * SECRET_BYTES});
+    }
+    avec_push(&t->arena, t, x);
+    return ST_OK;
+}
+bool tokens_remove(struct tokens *t, const char *name) {
+    for (size_t i = 0; i < t->n; i++) {
+        if (strcmp(t->v[i].name, name)) continue;
+        memmove(&t->v[i], &t->v[i + 1], (--t->n - i) * sizeof *t->v);
+        return true;
+    }
+    return false;
+}
+
+const struct token *tokens_find(const struct tokens *t, struct str text) {
+    enum { HEAD = 5, ID = 2 * ID_BYTES, SECRET = 2 * SECRET_BYTES };
+    if (text.n != HEAD + ID + 1 + SECRET || memcmp(text.p, "hlod_", HEAD) ||
+        text.p[HEAD + ID] != '_')
+        return NULL;
+    const struct token *x = NULL;
+    for (size_t i = 0; i < t->n && !x; i++) // the id is no secret
+        if (!t->v[i].subject && !memcmp(t->v[i].id, text.p + HEAD, ID)) x = &t->v[i];
+    static const struct token nobody;
+    const struct token *against = x ? x : &nobody;
+    struct digest hash = hash_of(against->salt, (struct str){text.p + HEAD + ID + 1, SECRET});
+    return same_hash(&hash, &against->hash) ? x : NULL;
+}
+const struct token *tokens_find_subject(const struct tokens *t, const char *subject) {
+    for (size_t i = 0; i < t->n; i++)
+        if (t->v[i].subject && !strcmp(t->v[i].subject, subject)) return &t->v[i];
+    return NULL;
+}

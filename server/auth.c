@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/auth.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "proto/hlod.pb-c.h"
+
+struct auth {
+    char *path;
+    struct tokens all;
+};
+
+status_t auth_open(const char *tokens_path, struct auth **out) {
+    struct auth *a = calloc(1, sizeof *a);
+    if (!a || !(a->path = strdup(tokens_path))) abort();
+    status_t st = tokens_read(a->path, &a->all);
+    if (st)
+        auth_close(a);
+    else
+        *out = a;
+    return st;
+}
+void auth_close(struct auth *a) {
+    if (!a) return;
+    tokens_done(&a->all);
+    free(a->path);
+    free(a);
+}
+status_t auth_reload(struct auth *a) {
+    struct tokens fresh;
+    status_t st = tokens_read(a->path, &fresh);
+    if (st) {
+        tokens_done(&fresh);
+        return st;
+    }
+    tokens_done(&a->all);
+    a->all = fresh;
+    return ST_OK;
+}
+size_t auth_entries(const struct auth *a) {
+    return a->all.n;
+}
+
+static status_t refused(int reason, const char *why) MUST_CHECK;
+static status_t refused(int reason, const char *why) {
+    return st_reason(st_new(ST_UNAUTHENTICATED, "%s", why), reason);
+}
+
+static void is(struct arena *arena, const struct token *x, struct principal *out) {
+    *out = (struct principal){.name = arena_strdup(arena, x->name),
+                              .tenant = arena_strdup(arena, x->tenant),
+                              .scopes = x->scopes};
+}
+
+status_t auth_who(const struct auth *a, struct arena *arena, const struct credentials *with,
+                  unsigned scope, struct principal *out) {
+    *out = (struct principal){.name = "anonymous", .tenant = "default", .anonymous = true};
+    if (!a) {
+        out->scopes = SCOPE_ALL;
+        return ST_OK;
+    }
+    if (with->authorization) { // what is presented must be right, even where nothing is asked for
+        struct str text = str_trim(str_of(with->authorization));
+        static const char scheme[] = "bearer ";
+        size_t n = strlen(scheme);
+        if (text.n < n || strncasecmp(text.p, scheme, n) != 0)
+            return refused(HLOD__V1__REASON__REASON_BAD_CREDENTIALS,
+                           "Authorization: expected `Bearer TOKEN`");
+        const struct token *x =
+            tokens_find(&a->all, str_trim((struct str){text.p + n, text.n - n}));
+        if (!x) return refused(HLOD__V1__REASON__REASON_BAD_CREDENTIALS, "unknown token");
+        is(arena, x, out);
+        return ST_OK;
+    }
+    for (size_t i = 0; i < with->n_names; i++) {
+        const struct token *x = tokens_find_subject(&a->all, with->names[i]);
+        if (!x) continue;
+        is(arena, x, out);
+        return ST_OK;
+    }
+    if (scope == SCOPE_NONE) return ST_OK;
+    if (with->n_names)
+        return st_reason(st_new(ST_UNAUTHENTICATED,
+                                "no entry for the certificate of '%.100s' in the tokens file",
+                                with->names[0]),
+                         HLOD__V1__REASON__REASON_BAD_CREDENTIALS);
+    return refused(HLOD__V1__REASON__REASON_NO_CREDENTIALS,
+                   "no credentials: this server asks for `Authorization: Bearer TOKEN`");
+}
+
+status_t auth_may(const struct principal *p, unsigned scope, const char *what) {
+    if ((p->scopes & scope) == scope) return ST_OK;
+    struct strbuf need = {0};
+    scopes_print(&need, scope & ~p->scopes);
+    status_t st =
+        st_reason(st_new(ST_PERMISSION_DENIED, "%s needs the scope '%s', which '%s' lacks", what,
+                         strbuf_cstr(&need), p->name),
+                  HLOD__V1__REASON__REASON_MISSING_SCOPE);
+    strbuf_done(&need);
+    return st;
+}
