@@ -151,6 +151,15 @@ bool str_to_i64(struct str s, int64_t *out) {
     return true;
 }
 
+bool str_to_bytes(struct str s, int64_t *out) {
+    static const char units[] = "KMGT";
+    const char *unit = s.n ? memchr(units, s.p[s.n - 1], sizeof units - 1) : NULL;
+    int64_t v;
+    if (unit) s.n--;
+    if (!str_to_i64(s, &v) || v < 0) return false;
+    return sz_mul(v, unit ? INT64_C(1) << 10 * (unit - units + 1) : 1, out);
+}
+
 bool str_to_f64(struct str s, double *out) {
     char buf[512]; // longer decimal texts than this are not numbers people write
     if (s.n == 0 || s.n >= sizeof buf) return false;

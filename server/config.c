@@ -14,12 +14,13 @@ struct option {
     enum type type;
     const char *def;
     int64_t low, high;
+    enum when { W_START, W_LIVE } when;
     const char *value, *help;
     size_t offset;
 };
 static const struct option options[] = {
-#define OPTION(name, type, def, low, high, value, help)                                            \
-    {#name, T_##type, def, low, high, value, help, offsetof(struct config, name)},
+#define OPTION(name, type, def, low, high, when, value, help)                                      \
+    {#name, T_##type, def, low, high, W_##when, value, help, offsetof(struct config, name)},
 #include "server/config.def"
 #undef OPTION
 };
@@ -40,19 +41,6 @@ static const struct option *find(struct str text, bool fold) {
     return NULL;
 }
 
-static bool parse_bytes(struct str v, int64_t *out) {
-    int64_t unit = 1;
-    if (v.n && strchr("KMGT", v.p[v.n - 1])) {
-        const char units[] = "KMGT";
-        for (const char *u = units; *u; u++) {
-            unit *= 1024;
-            if (*u == v.p[v.n - 1]) break;
-        }
-        v.n--;
-    }
-    return str_to_i64(v, out) && sz_mul(*out, unit, out);
-}
-
 static status_t set(struct config *c, const struct option *o, struct str v, const char *where) {
     char *field = (char *)c + o->offset;
     int64_t n = 0;
@@ -70,7 +58,7 @@ static status_t set(struct config *c, const struct option *o, struct str v, cons
         return ST_OK;
     case T_INT:
     case T_BYTES:
-        if (!(o->type == T_INT ? str_to_i64(v, &n) : parse_bytes(v, &n)))
+        if (!(o->type == T_INT ? str_to_i64(v, &n) : str_to_bytes(v, &n)))
             return st_new(ST_INVALID_ARGUMENT, "%s: %s: expected a number, found '" STR_FMT "'",
                           where, o->name, STR_ARG(v));
         if (n < o->low || n > o->high)
@@ -235,6 +223,42 @@ void config_done(struct config *c) {
     arena_done(&c->arena);
 }
 
+// ---- again, while the daemon runs
+
+static const char *value_text(const struct config *c, const struct option *o, char buf[32]) {
+    const char *field = (const char *)c + o->offset;
+    switch (o->type) {
+    case T_TEXT:
+    case T_LIST:
+        return *(const char *const *)(const void *)field;
+    case T_BOOL:
+        return *(const bool *)field ? "true" : "false";
+    case T_INT:
+    case T_BYTES:
+        snprintf(buf, 32, "%lld", (long long)*(const int64_t *)(const void *)field);
+        return buf;
+    }
+    return "";
+}
+
+void config_update(struct config *c, const struct config *next,
+                   void (*changed)(void *ctx, const char *name, bool live, const char *from,
+                                   const char *to),
+                   void *ctx) {
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct option *o = &options[i];
+        char a[32], b[32];
+        const char *from = value_text(c, o, a), *to = value_text(next, o, b);
+        if (!strcmp(from, to)) continue;
+        changed(ctx, o->name, o->when == W_LIVE, from, to);
+        // The text is one that `set` took before.
+        if (o->when == W_LIVE && o->type != T_BYTES)
+            st_drop(set(c, o, str_of(to), "reload"));
+        else if (o->when == W_LIVE)
+            memcpy((char *)c + o->offset, (const char *)next + o->offset, sizeof(int64_t));
+    }
+}
+
 // ---- text
 
 static void put_flag(struct strbuf *b, const struct option *o) {
@@ -270,8 +294,10 @@ void config_markdown(struct strbuf *b) {
                    "Flags win over the environment, that over the file (`--config FILE` or "
                    "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
                    "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
-                   "comment`; one level. Sizes may be written as `\"256M\"`.\n\n"
-                   "| flag | environment | file | default | meaning |\n|---|---|---|---|---|\n");
+                   "comment`; one level. Sizes may be written as `\"256M\"`.\n"
+                   "On SIGHUP the daemon reads them again: `live` options take their new value, the "
+                   "others at the next start; the log says which changed.\n\n"
+                   "| flag | environment | file | default | | meaning |\n|---|---|---|---|---|---|\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &options[i];
         strbuf_puts(b, "| `");
@@ -279,8 +305,8 @@ void config_markdown(struct strbuf *b) {
         strbuf_printf(b, "%s%s` | `HLOD_", *o->value ? " " : "", o->value);
         for (const char *p = o->name; *p; p++)
             strbuf_putc(b, (char)toupper((unsigned char)*p));
-        strbuf_printf(b, "` | `%s` | %s%s%s | %s |\n", o->name, *o->def ? "`" : "", o->def,
-                      *o->def ? "`" : "", o->help);
+        strbuf_printf(b, "` | `%s` | %s%s%s | %s | %s |\n", o->name, *o->def ? "`" : "", o->def,
+                      *o->def ? "`" : "", o->when == W_LIVE ? "live" : "", o->help);
     }
 }
 

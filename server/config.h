@@ -15,7 +15,7 @@ struct config {
 #define CONFIG_BYTES                                    int64_t
 #define CONFIG_BOOL                                     bool
 #define CONFIG_LIST                                     const char *
-#define OPTION(name, type, def, low, high, value, help) CONFIG_##type name;
+#define OPTION(name, type, def, low, high, when, value, help) CONFIG_##type name;
 #include "server/config.def"
 #undef OPTION
     bool help, version, check; // --help --version --check-config
@@ -24,6 +24,12 @@ struct config {
 // error.
 status_t config_read(int argc, char *const *argv, char *const *env, struct config *out) MUST_CHECK;
 void config_done(struct config *c);
+// Takes over the LIVE options of `next`, read again; `changed` is told of every option that differs,
+// also of those that need a start (live false).
+void config_update(struct config *c, const struct config *next,
+                   void (*changed)(void *ctx, const char *name, bool live, const char *from,
+                                   const char *to),
+                   void *ctx);
 void config_help(struct strbuf *b);     // --help
 void config_markdown(struct strbuf *b); // docs/config.md
 // "127.0.0.1:8000", "[::1]:0", "localhost:80" apart. INVALID_ARGUMENT.

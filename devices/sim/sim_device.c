@@ -78,13 +78,6 @@ static status_t parse_trigger(struct str text, struct sim_trigger *t) {
     return ST_OK;
 }
 
-static bool parse_bytes(struct str s, int64_t *out) {
-    int shift = 0;
-    if (s.n && (s.p[s.n - 1] == 'K' || s.p[s.n - 1] == 'M' || s.p[s.n - 1] == 'G'))
-        shift = s.p[s.n - 1] == 'K' ? 10 : s.p[s.n - 1] == 'M' ? 20 : 30, s.n--;
-    return str_to_i64(s, out) && *out > 0 && sz_mul(*out, INT64_C(1) << shift, out);
-}
-
 static bool parse_us(struct str s, int64_t *out_ns) {
     return str_to_i64(s, out_ns) && *out_ns >= 0 && sz_mul(*out_ns, 1000, out_ns);
 }
@@ -100,7 +93,7 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
     else if (str_is(key, "prepare_us"))
         good = parse_us(value, &d->latency_ns[STEP_PREPARE]);
     else if (str_is(key, "memory"))
-        good = parse_bytes(value, &d->memory_bytes);
+        good = str_to_bytes(value, &d->memory_bytes) && d->memory_bytes > 0;
     else if (str_is(key, "clock"))
         good = (d->virtual_clock = str_is(value, "virtual")) || str_is(value, "real");
     else
