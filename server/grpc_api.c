@@ -168,6 +168,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
                            struct principal *out) {
     struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
+    who.n_names = rpc_peer_names(rc, a, &who.names);
     return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
 }
 

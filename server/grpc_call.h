@@ -45,6 +45,9 @@ void *rpc_data(const struct rpc_call *c);
 int64_t rpc_timeout_ms(const struct rpc_call *c);                              // left; 0 = none
 const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name); // NULL if absent
 
+// CN and SANs of the client's verified certificate, in a; returns how many.
+size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out);
+
 void rpc_receive(struct rpc_call *c); // asks for one more message
 void rpc_hold(struct rpc_call *c);    // from the message callback: it stays; the call lives
 void rpc_release(struct rpc_call *c); // may end the call
