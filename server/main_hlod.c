@@ -34,7 +34,7 @@ struct daemon {
     struct tls *tls; // NULL: plain
     struct http *http;
     struct rpc *rpc; // NULL: not wanted
-    uv_signal_t sig[2];
+    uv_signal_t sig[3];
     struct loop_timer *drain;
     int64_t drain_until_ns;
 };
@@ -71,6 +71,26 @@ static void on_signal(uv_signal_t *s, int number) {
     d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
     d->drain = loop_timer_new(d->loop, on_drain, d);
     loop_timer_start(d->drain, 0);
+}
+
+// ---- reload
+
+static void reloaded(const char *what, status_t st) {
+    if (st)
+        log_event(LOG_ERROR, "server.reload", "what=%s why=\"%s; what was before stays\"", what,
+                  st_message(st));
+    else
+        log_event(LOG_INFO, "server.reload", "what=%s", what);
+    st_drop(st);
+}
+// Tokens, certificates.
+static void reload_security(struct daemon *d) {
+    if (d->api.auth) reloaded("tokens", auth_reload(d->api.auth));
+    if (d->tls) reloaded("certificates", tls_reload(d->tls));
+}
+static void on_hangup(uv_signal_t *s, int number) {
+    (void)number;
+    reload_security(s->data);
 }
 
 // ---- start
@@ -221,11 +241,11 @@ static status_t start(struct daemon *d) {
                                  loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
-    static const int signals[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
+    for (int i = 0; i < 3; i++) {
         uv_signal_init(loop_uv(d->loop), &d->sig[i]);
         d->sig[i].data = d;
-        uv_signal_start(&d->sig[i], on_signal, signals[i]);
+        uv_signal_start(&d->sig[i], signals[i] == SIGHUP ? on_hangup : on_signal, signals[i]);
     }
     if (!c->worker_filter)
         log_event(
@@ -250,7 +270,7 @@ static void finish(struct daemon *d) {
     budget_free(d->api.budget);
     auth_close(d->api.auth);
     tls_close(d->tls);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
     sched_free(d->sched);
@@ -339,6 +359,7 @@ int main(int argc, char **argv) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
     st = start(&d);
     pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
