@@ -148,13 +148,15 @@ static void print_compiled(const json_t *c) {
 }
 
 int cmd_compile(struct hlo *h) {
-    const char *path = NULL, *v;
+    const char *path = NULL, *trace = NULL, *v;
     struct strbuf query = {0};
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--shape")))
             strbuf_printf(&query, "%sshape=%s", query.n ? "&" : "", v);
         else if ((v = option_value(h, &k, "--precision")))
             strbuf_printf(&query, "%sprecision=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--trace")))
+            trace = v;
         else if (h->argv[k][0] == '-')
             return usage_error("compile has no option %s", h->argv[k]);
         else
@@ -169,8 +171,9 @@ int cmd_compile(struct hlo *h) {
         print_json(c);
     else
         print_compiled(c);
+    int64_t job = (int64_t)number_at(c, "job");
     json_decref(c);
-    return 0;
+    return trace ? save_trace(h, job, trace) : 0;
 }
 
 static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {

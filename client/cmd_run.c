@@ -10,8 +10,9 @@
 
 enum { MAX_INPUTS = 64 };
 struct run {
-    const char *model, *out, *profile, *labels;
+    const char *model, *out, *trace, *labels;
     int repeat, top;
+    bool profile;
     struct npy in[MAX_INPUTS];
     int n_in;
     struct npy *results;
@@ -52,7 +53,7 @@ static char *request_json(const struct run *r) {
                                         input_datatype(x->descr), "shape", shape, "parameters",
                                         "binary_data_size", (json_int_t)x->size_bytes));
     }
-    if (r->profile) json_object_set_new(options, "profile", json_true());
+    if (r->profile || r->trace) json_object_set_new(options, "profile", json_true());
     if (r->repeat > 1) json_object_set_new(options, "repeat", json_integer(r->repeat));
     json_t *q = json_pack("{s:s, s:o, s:o}", "model", r->model, "inputs", ins, "options", options);
     char *text = json_dumps(q, JSON_COMPACT);
@@ -95,22 +96,6 @@ static status_t write_outputs(const struct run *r) {
         return npy_write_file(r->out, &r->results[0]);
     }
     return npz_write_file(r->out, r->results, r->n_results);
-}
-
-static status_t write_trace(const char *path, const json_t *profile) {
-    const json_t *row;
-    size_t k;
-    json_t *events = json_array();
-    json_array_foreach(json_object_get(profile, "rows"), k, row) json_array_append_new(
-        events, json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:s, s:f, s:f}}", "name",
-                          text_at(row, "name"), "cat", text_at(row, "impl"), "ph", "X", "ts",
-                          number_at(row, "startMs") * 1e3, "dur", number_at(row, "ms") * 1e3, "pid",
-                          1, "tid", 1, "args", "op", text_at(row, "op"), "flops",
-                          number_at(row, "flops"), "bytes", number_at(row, "bytes")));
-    json_t *t = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
-    int rc = json_dump_file(t, path, JSON_COMPACT);
-    json_decref(t);
-    return rc ? st_new(ST_PERMISSION_DENIED, "%s cannot be written", path) : ST_OK;
 }
 
 static void print_top(const struct npy *x, int top, const char *labels) {
@@ -176,10 +161,11 @@ static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *r
     status_t st = read_outputs(
         h, j, (struct span){(const uint8_t *)reply->body.p + head, reply->body.n - head}, r);
     if (!st && r->out) st = write_outputs(r);
-    if (!st && r->profile) st = write_trace(r->profile, json_object_get(j, "profile"));
     if (!st) print_summary(h, j, r);
+    if (!st && r->profile) print_profile(h, json_object_get(j, "profile"));
+    int64_t job = (int64_t)number_at(j, "job");
     json_decref(j);
-    return st ? fail_status(st) : 0;
+    return st ? fail_status(st) : r->trace ? save_trace(h, job, r->trace) : 0;
 }
 
 static int send_run(struct hlo *h, struct run *r) {
@@ -259,8 +245,10 @@ int cmd_run(struct hlo *h) {
             inputs[n_inputs++] = v;
         } else if ((v = option_value(h, &k, "-o")))
             r.out = v;
-        else if ((v = option_value(h, &k, "--profile")))
-            r.profile = v;
+        else if ((v = option_value(h, &k, "--trace")))
+            r.trace = v;
+        else if (strcmp(h->argv[k], "--profile") == 0)
+            r.profile = true;
         else if ((v = option_value(h, &k, "--labels")))
             r.labels = v;
         else if ((v = option_value(h, &k, "--repeat")))

@@ -35,6 +35,7 @@ int cmd_compile(struct hlo *h);
 int cmd_inspect(struct hlo *h);
 int cmd_run(struct hlo *h);
 int cmd_models(struct hlo *h);
+int cmd_runs(struct hlo *h);
 int cmd_devices(struct hlo *h);
 int cmd_cache(struct hlo *h);
 int cmd_doctor(struct hlo *h);
@@ -52,6 +53,10 @@ int get_json(struct hlo *h, const char *path, json_t **out); // 0 or an exit cod
 // alone.
 int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
                   json_t **out);
+// cmd_runs.c: a job's timeline (Trace Event Format) to a file, "-" = stdout; a run's steps as a
+// table.
+int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
+void print_profile(struct hlo *h, const json_t *profile);
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)

@@ -154,7 +154,7 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
         return worker_prepare(c);
     case HLOD__WIRE__TYPE__TYPE_RUN:
-        return worker_run(c);
+        return worker_run(c, w->dev);
     case HLOD__WIRE__TYPE__TYPE_UNLOAD:
         return worker_unload(c);
     default:

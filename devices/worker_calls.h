@@ -39,7 +39,7 @@ ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);
 ProtobufCMessage *worker_load(struct call *c, struct device *d);
 ProtobufCMessage *worker_prepare(struct call *c);
-ProtobufCMessage *worker_run(struct call *c);
+ProtobufCMessage *worker_run(struct call *c, struct device *d);
 ProtobufCMessage *worker_unload(struct call *c);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // proto <-> compiler types

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "compiler/results.h"
 #include "devices/worker_calls.h"
+#include "devices/worker_profile.h"
 
 enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
 struct prepared {
@@ -231,26 +232,6 @@ static status_t make_outputs(struct call *c, const struct shape *root, uint32_t 
     return ST_OK;
 }
 
-static Hlod__V1__Profile *wire_profile(struct arena *a, const struct profile *p, double total_ms) {
-    Hlod__V1__Profile *m = arena_new_of(a, Hlod__V1__Profile);
-    hlod__v1__profile__init(m);
-    m->total_ms = total_ms;
-    m->n_rows = (size_t)p->n;
-    m->rows = arena_array(a, Hlod__V1__ProfileRow *, p->n + 1);
-    for (int k = 0; k < p->n; k++) {
-        Hlod__V1__ProfileRow *r = m->rows[k] = arena_new_of(a, Hlod__V1__ProfileRow);
-        hlod__v1__profile_row__init(r);
-        r->name = (char *)(uintptr_t)p->rows[k].name;
-        r->op = (char *)(uintptr_t)p->rows[k].op;
-        r->impl = (char *)(uintptr_t)(p->rows[k].impl ? p->rows[k].impl : "");
-        r->start_ms = (double)p->rows[k].start_ns / 1e6;
-        r->ms = (double)p->rows[k].ns / 1e6;
-        r->flops = p->rows[k].flops;
-        r->bytes = p->rows[k].bytes;
-    }
-    return m;
-}
-
 // True dims of results whose size only the run knows, cut in place; [o->n], NULL where the bound is
 // the size.
 static int64_t **cut_outputs(struct call *c, const struct hlo_module *m, const struct outputs *o) {
@@ -303,11 +284,12 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
     return ST_OK;
 }
 
-static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
+static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct digest key, weights;
     struct outputs o = {.fd = -1};
     struct profile profile = {0};
+    int64_t begun = clock_ns(), start = begun;
     if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
     struct resident **slot = find(key);
     if (!slot) return not_here("the executable");
@@ -330,25 +312,28 @@ static status_t run(struct call *c, Hlod__Wire__RunReply *out) {
     for (uint32_t k = 0; k < repeat && !st; k++) {
         r.profile =
             q->profile && k + 1 == repeat ? &profile : NULL; // the last one, which runs warm
-        int64_t start = clock_ns();
+        start = clock_ns();
         do
             st = dev_run((*slot)->exe, w, &r);
         while (make_room(&st, *slot));
         out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
     }
     if (!st) st = send_outputs(c, q, (*slot)->exe->exe->main, &o, out);
-    if (!st && q->profile)
-        out->profile = wire_profile(&c->arena, &profile, out->run_ms[out->n_run_ms - 1]);
+    if (!st && q->profile) {
+        out->profile =
+            worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1], &out->peak_ms);
+        out->profile->start_ms = (double)(start - begun) / 1e6;
+    }
     out->peak_bytes = dev_stats((*slot)->exe).arena_bytes;
     out->prepared_bytes = w->bytes;
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_run(struct call *c) {
+ProtobufCMessage *worker_run(struct call *c, struct device *d) {
     Hlod__Wire__RunReply *r = arena_new_of(&c->arena, Hlod__Wire__RunReply);
     hlod__wire__run_reply__init(r);
     call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
-    r->status = call_status(c, run(c, r));
+    r->status = call_status(c, run(c, d, r));
     return &r->base;
 }
 

@@ -33,6 +33,8 @@ void job_timing(struct job *j, const char *name, int64_t ns) {
     hlod__v1__timing__init(t);
     t->name = (char *)name; // always a literal
     t->ms = (double)ns / 1e6;
+    t->start_ms = (double)(clock_ns() - ns - j->start_ns) / 1e6; // told when it ends
+    if (t->start_ms < 0) t->start_ms = 0;
     j->r.timings[j->r.n_timings++] = t;
 }
 
@@ -53,6 +55,37 @@ static void detach(struct job *j) {
     metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
 }
 
+static const char *const kinds[] = {"compile", "run", "inspect", "ingest", "warm"};
+
+// What GET /v1/runs shows of the job.
+static void remember(struct job *j, const char *key, const char *code) {
+    Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
+    char source[65], started[32];
+    digest_hex(j->r.source, source);
+    clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
+    m.job = j->r.id;
+    m.kind = (char *)kinds[j->spec.kind];
+    m.code = (char *)code;
+    m.started = started;
+    m.model = source;
+    m.executable = (char *)key;
+    if (j->r.device) m.device = (char *)j->r.device;
+    m.tenant = (char *)(j->spec.tenant ? j->spec.tenant : "default");
+    if (j->spec.trace) m.trace_id = (char *)j->spec.trace;
+    m.cache_hit = j->r.cache_hit;
+    m.timings = j->r.timings;
+    m.n_timings = j->r.n_timings;
+    for (size_t i = 0; i < j->r.n_timings; i++)
+        m.compiled |= !strcmp(j->r.timings[i]->name, "compile");
+    if (m.compiled && j->exe) {
+        m.passes = j->exe->info->passes;
+        m.n_passes = j->exe->info->n_passes;
+    }
+    if (j->r.run) m.profile = j->r.run->profile;
+    m.profiled = m.profile != NULL;
+    recent_add(j->s->recent, &m, m.compiled || m.profiled);
+}
+
 void job_finish(struct job *j, status_t st) {
     if (j->finished) {
         st_drop(st);
@@ -61,16 +94,17 @@ void job_finish(struct job *j, status_t st) {
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
-    static const char *const kinds[] = {"compile", "run", "inspect", "ingest", "warm"};
-    char key[65] = "-";
+    char key[65] = "";
     if (!digest_is_zero(j->key)) digest_hex(j->key, key);
+    const char *code = st ? st_code_name(st_code(st)) : "OK";
+    remember(j, key, code);
     struct strbuf times = {0};
     for (size_t i = 0; i < j->r.n_timings; i++)
         strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
-    log_event(LOG_INFO, "job.done", "job=%llu kind=%s key=%s dev=%s%s code=%s",
-              (unsigned long long)j->r.id, kinds[j->spec.kind], key,
-              j->r.device ? j->r.device : "-", strbuf_cstr(&times),
-              st ? st_code_name(st_code(st)) : "OK");
+    log_event(LOG_INFO, "job.done", "job=%llu kind=%s key=%s dev=%s%s code=%s%s%s",
+              (unsigned long long)j->r.id, kinds[j->spec.kind], *key ? key : "-",
+              j->r.device ? j->r.device : "-", strbuf_cstr(&times), code,
+              j->spec.trace ? " trace=" : "", j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);
     j->spec.on_done(j->spec.ctx, j, st);
 }

@@ -14,6 +14,7 @@
 
 struct journal;
 struct models;
+struct recent;
 struct memfd;
 struct loop;
 struct sched;
@@ -38,6 +39,7 @@ struct pool *sched_pool(struct sched *s);
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
 struct models *sched_models(struct sched *s);
+const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
@@ -51,7 +53,6 @@ struct job_input {
     int32_t rank;
     const int64_t *dims;
     int64_t offset, size; // in the payload
-    int64_t elements;
 };
 struct job;
 struct job_spec { // everything borrowed until on_done
@@ -74,6 +75,7 @@ struct job_spec { // everything borrowed until on_done
     int64_t timeout_ms;                      // 0 = the default
     const char *tenant;                      // whose share and quotas; NULL = "default"
     int32_t priority;                        // higher first
+    const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
     uint32_t repeat;
     bool profile, no_compile;
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
@@ -101,7 +103,7 @@ struct job_result {
     const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;
     const Hlod__Wire__Blob *text;  // JOB_INSPECT
-    Hlod__V1__Timing *timings[10]; // in order; the last is total
+    Hlod__V1__Timing *timings[12]; // in order; the last is total
     size_t n_timings;
 };
 const struct job_result *job_result(const struct job *j);

@@ -287,9 +287,15 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (!st && j->run->n_outputs != j->r.n_outputs)
         st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", j->run->n_outputs,
                     j->r.n_outputs);
-    job_timing(j, "run", clock_ns() - j->run_start_ns);
+    int64_t ran_ns = clock_ns() - j->run_start_ns, carried_ns = ran_ns;
+    job_timing(j, "run", ran_ns);
+    for (size_t i = 0; !st && i < j->run->n_run_ms; i++)
+        carried_ns -= (int64_t)(j->run->run_ms[i] * 1e6);
+    if (!st) carried_ns -= (int64_t)(j->run->peak_ms * 1e6);
+    if (!st && carried_ns > 0) // a part of run: frames, tensors to the worker and back
+        job_timing(j, "transfer", carried_ns);
     metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
-    metric_observe_ns(M_RUN_TIME, clock_ns() - j->run_start_ns);
+    metric_observe_ns(M_RUN_TIME, ran_ns);
     j->r.run = st ? NULL : j->run;
     job_finish(j, st);
 }
@@ -302,7 +308,6 @@ static void give_output_memory(struct job *j, struct run_call *c) {
     for (size_t k = 0; k < sig->n_outputs; k++) {
         const struct dtype_row *t = dtype_find(str_of(sig->outputs[k]->dtype));
         bytes = t ? t->bytes : 0;
-        if (!bytes) return; // texts: their size is known when they are
         for (size_t d = 0; d < sig->outputs[k]->n_dims; d++)
             if (sig->outputs[k]->dims[d]->size < 0 ||
                 !sz_mul(bytes, sig->outputs[k]->dims[d]->size, &bytes))

@@ -361,10 +361,12 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->ops);
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
-    status_t st = models_new(s, &s->names);
+    s->recent = recent_new();
+    status_t st = s->recent ? models_new(s, &s->names) : st_oom();
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {
         models_free(s->names);
+        recent_free(s->recent);
         free(s);
         return st;
     }
@@ -396,6 +398,7 @@ void sched_free(struct sched *s) {
     smap_done(&s->ops);
     pool_free(s->pool);
     models_free(s->names);
+    recent_free(s->recent);
     free(s);
 }
 
@@ -420,6 +423,9 @@ struct journal *sched_journal(struct sched *s) {
 }
 struct models *sched_models(struct sched *s) {
     return s->names;
+}
+const struct recent *sched_recent(const struct sched *s) {
+    return s->recent;
 }
 struct loop *sched_loop(struct sched *s) {
     return s->loop;

@@ -18,6 +18,7 @@
 #include "scheduler/key.h"
 #include "scheduler/queue.h"
 #include "scheduler/quota.h"
+#include "scheduler/recent.h"
 #include "scheduler/shapes.h"
 
 struct loop_timer;
@@ -155,6 +156,7 @@ struct sched {
     struct store *store;
     struct journal *journal;
     struct models *names;
+    struct recent *recent;
     struct pool *pool;
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name

@@ -2,6 +2,7 @@
 #include "server/api_job.h"
 
 #include "base/clock.h"
+#include "server/traceparent.h"
 
 struct job_call {
     struct call *c;
@@ -48,6 +49,7 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     spec->on_done = on_done;
     spec->ctx = jc;
     spec->tenant = c->principal.tenant;
+    if (c->trace) spec->trace = c->trace->id;
     if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
         spec->timeout_ms = c->timeout_ms;
     c->handler = jc;

@@ -11,9 +11,15 @@
 #include "base/vec.h"
 #include "scheduler/memfds.h"
 #include "server/api.h"
+#include "server/traceparent.h"
 
 void call_init(struct call *c, struct api *api) {
     *c = (struct call){.api = api, .payload_fd = -1, .content_type = "", .start_ns = clock_ns()};
+}
+
+void call_trace(struct call *c, const char *header) {
+    struct traceparent t;
+    if (traceparent_parse(header, &t)) c->trace = arena_dup(&c->arena, &t, sizeof t);
 }
 
 void call_event(struct call *c, const Hlod__V1__Event *e) {
@@ -58,6 +64,11 @@ void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {
     out->t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
     out->kind_case = HLOD__V1__EVENT__KIND_DONE;
     out->done = done;
+}
+
+void call_server_timing(const struct call *c, struct strbuf *b) {
+    for (size_t i = 0; i < c->n_timings; i++)
+        strbuf_printf(b, "%s%s;dur=%.3f", i ? ", " : "", c->timings[i]->name, c->timings[i]->ms);
 }
 
 Hlod__V1__Error *call_error(struct arena *a, status_t st) {

@@ -16,6 +16,8 @@ struct api_row;
 struct tensor_desc;
 struct call;
 struct memfd;
+struct strbuf;
+struct traceparent;
 
 struct call_output { // a tensor of the reply, outside the message
     const char *name;
@@ -37,7 +39,8 @@ struct call {
     struct arena arena;
     ProtobufCMessage *request; // of the row's input type, in the arena
     int64_t start_ns;
-    int64_t timeout_ms; // the transport's deadline, 0 = none
+    int64_t timeout_ms;              // the transport's deadline, 0 = none
+    const struct traceparent *trace; // that came with the request, in the arena; NULL = none
     // A model that came as the body, stored.
     bool has_source;
     struct digest source;
@@ -67,12 +70,15 @@ struct call {
     bool busy, done; // busy: pool work holds the call; done: call_done came meanwhile
 };
 void call_init(struct call *c, struct api *api);
+void call_trace(struct call *c, const char *header); // traceparent; NULL or a bad one is none
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
 // The request from its bytes; it lives as long as the call. INVALID_ARGUMENT.
 status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
 // The event that ends a stream; borrows from the call.
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
+// The value of a Server-Timing header: appends; nothing where nothing was timed.
+void call_server_timing(const struct call *c, struct strbuf *b);
 // An error as a message; st stays the caller's.
 Hlod__V1__Error *call_error(struct arena *a, status_t st);
 // The call's outputs as raw tensors of the reply, borrowed from it.

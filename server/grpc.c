@@ -9,7 +9,6 @@
 #include "server/grpc.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,6 @@
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
-#include "server/tls.h"
 
 #if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
 void __tsan_acquire(void *p);
@@ -63,6 +61,9 @@ struct rpc_call {
     int was_cancelled; // written by the library with `closed`
     struct outgoing *out, **out_end;
     size_t unsent;
+    struct {
+        const char *key, *value;
+    } head[2], tail;
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
         told_end;
     status_t end;
@@ -75,7 +76,6 @@ struct rpc {
     grpc_completion_queue *queue;
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
-    atomic_uint tls_version; // that the library has
     int port;
     struct rpc_call *calls, *waiting; // waiting: armed for the next request
     struct tag shut;
@@ -285,7 +285,7 @@ static void accept_next(struct rpc *r) {
 
 enum { MAX_STATUS_TEXT = 4000 }; // clients refuse trailers beyond 8 KiB: a head must do
 struct trailer {
-    grpc_metadata v[2];
+    grpc_metadata v[3];
     size_t n;
     grpc_slice text;
 };
@@ -293,7 +293,8 @@ static void trailer_add(struct trailer *t, const char *key, const char *value) {
     t->v[t->n++] = (grpc_metadata){.key = grpc_slice_from_static_string(key),
                                    .value = grpc_slice_from_copied_string(value)};
 }
-static void trailer_init(struct trailer *t, status_t st, grpc_op *op) {
+static void trailer_init(struct trailer *t, const struct rpc_call *c, grpc_op *op) {
+    status_t st = c->end;
     const ProtobufCEnumValue *reason =
         protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
     *t = (struct trailer){.text = grpc_slice_from_copied_buffer(
@@ -305,6 +306,7 @@ static void trailer_init(struct trailer *t, status_t st, grpc_op *op) {
         snprintf(ms, sizeof ms, "%lld", (long long)st_get_retry_ms(st));
         trailer_add(t, "hlod-retry-after-ms", ms);
     }
+    if (c->tail.value) trailer_add(t, c->tail.key, c->tail.value);
     op->op = GRPC_OP_SEND_STATUS_FROM_SERVER;
     op->data.send_status_from_server.status = (grpc_status_code)st_code(st);
     op->data.send_status_from_server.trailing_metadata = t->v;
@@ -322,7 +324,14 @@ static void pump(struct rpc_call *c) {
     if (c->sent.pending || c->cancelled || c->status_sent || (!c->out && !c->ending)) return;
     grpc_op ops[3] = {{0}};
     size_t n = 0;
-    if (!c->head_sent) ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    struct trailer head = {0};
+    if (!c->head_sent) {
+        for (int k = 0; k < 2; k++)
+            if (c->head[k].value) trailer_add(&head, c->head[k].key, c->head[k].value);
+        ops[n].op = GRPC_OP_SEND_INITIAL_METADATA;
+        ops[n].data.send_initial_metadata.metadata = head.v;
+        ops[n++].data.send_initial_metadata.count = head.n;
+    }
     c->head_sent = true;
     struct outgoing *o = c->out;
     if (o) {
@@ -334,12 +343,14 @@ static void pump(struct rpc_call *c) {
     }
     if (!c->out && c->ending) {
         struct trailer t;
-        trailer_init(&t, c->end, &ops[n++]);
+        trailer_init(&t, c, &ops[n++]);
         c->status_sent = true;
         start(c, ops, n, &c->sent, on_sent);
         trailer_done(&t);
     } else
         start(c, ops, n, &c->sent, on_sent);
+    for (size_t k = 0; k < head.n; k++)
+        grpc_slice_unref(head.v[k].value);
     if (o) {
         grpc_byte_buffer_destroy(o->bytes);
         free(o);
@@ -428,6 +439,14 @@ int64_t rpc_timeout_ms(const struct rpc_call *c) {
     int64_t ms = gpr_time_to_millis(gpr_time_sub(at, gpr_now(at.clock_type)));
     return ms > 0 ? ms : 1;
 }
+void rpc_head(struct rpc_call *c, int slot, const char *key, const char *value) {
+    c->head[slot].key = key;
+    c->head[slot].value = value;
+}
+void rpc_tail(struct rpc_call *c, const char *key, const char *value) {
+    c->tail.key = key;
+    c->tail.value = value;
+}
 const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
     for (size_t i = 0; i < c->headers.count; i++) {
         grpc_metadata *m = &c->headers.metadata[i];
@@ -436,22 +455,6 @@ const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
                                  GRPC_SLICE_LENGTH(m->value));
     }
     return NULL;
-}
-size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out) {
-    static const char *const kinds[] = {GRPC_X509_CN_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME};
-    *out = NULL;
-    if (!c->r->cfg.tls) return 0;
-    VEC(const char *) names = {0};
-    grpc_auth_context *peer = grpc_call_auth_context(c->call);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(peer, kinds[i]);
-        const grpc_auth_property *p;
-        while ((p = grpc_auth_property_iterator_next(&at)))
-            avec_push(a, &names, arena_strndup(a, p->value, p->value_length));
-    }
-    grpc_auth_context_release(peer);
-    *out = names.v;
-    return names.n;
 }
 struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
     if (m->n == 1) return m->pieces[0];
@@ -488,28 +491,6 @@ static grpc_server *make_server(const struct rpc_config *cfg) {
     return s;
 }
 
-// Asked before each handshake, on a thread of the library's.
-static grpc_ssl_certificate_config_reload_status
-certificates(void *arg, grpc_ssl_server_certificate_config **out) {
-    struct rpc *r = arg;
-    struct arena a = {0};
-    struct tls_pem p;
-    tls_pem(r->cfg.tls, &a, &p);
-    bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
-    grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
-    if (fresh) *out = grpc_ssl_server_certificate_config_create(p.client_ca, &pair, 1);
-    arena_done(&a);
-    return !fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED
-           : *out ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
-                  : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
-}
-static grpc_server_credentials *make_credentials(struct rpc *r) {
-    if (!r->cfg.tls) return grpc_insecure_server_credentials_create();
-    return grpc_ssl_server_credentials_create_with_options(
-        grpc_ssl_server_credentials_create_options_using_config_fetcher(
-            GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY, certificates, r));
-}
-
 static void on_shut(struct tag *t) {
     (void)t;
 }
@@ -526,9 +507,9 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->server = make_server(cfg);
     r->queue = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(r->server, r->queue, NULL);
-    grpc_server_credentials *how = make_credentials(r);
-    r->port = how ? grpc_server_add_http2_port(r->server, cfg->address, how) : 0;
-    if (how) grpc_server_credentials_release(how);
+    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
+    r->port = grpc_server_add_http2_port(r->server, cfg->address, plain);
+    grpc_server_credentials_release(plain);
     if (r->port == 0) {
         status_t st = st_new(ST_UNAVAILABLE, "gRPC cannot listen on %s", cfg->address);
         grpc_server_destroy(r->server);

@@ -11,6 +11,7 @@
 #include "server/grpc_api.h"
 #include "server/oip.h"
 #include "server/tensors.h"
+#include "server/traceparent.h"
 
 enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 
@@ -23,6 +24,10 @@ static void on_event(struct call *c, const Hlod__V1__Event *e) {
 }
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     struct api_request *ac = c->transport;
+    struct strbuf timing = {0};
+    call_server_timing(c, &timing);
+    if (timing.n) rpc_tail(ac->rc, "server-timing", arena_strdup(&c->arena, timing.p));
+    strbuf_done(&timing);
     if (st) {
         rpc_finish(ac->rc, st);
         return;
@@ -78,7 +83,7 @@ static status_t parse_run(struct api_request *q, const struct tensors_limits *l)
     Hlod__V1__RunRequest *run = (Hlod__V1__RunRequest *)c->request;
     for (size_t i = 0; i < cuts.n; i++) // sizes for the layout
         run->inputs[cuts.v[i].parent]->raw.len = cuts.v[i].n;
-    status_t st = tensors_layout(c, l, TENSORS_RAW, NULL);
+    status_t st = tensors_layout(c, l, TENSORS_RAW);
     for (size_t i = 0; i < cuts.n; i++)
         run->inputs[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
     return st ? st : place_all(q, &cuts);
@@ -92,7 +97,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     RETURN_IF_ERR(call_unpack(c, cuts.rest));
     const Inference__ModelInferRequest *infer = (const Inference__ModelInferRequest *)c->request;
     if (!cuts.n) {
-        RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, NULL));
+        RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON));
         return oip_contents(c);
     }
     if (cuts.n != infer->n_inputs)
@@ -103,7 +108,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     for (size_t i = 0; i < cuts.n; i++)
         given[i] = (int64_t)cuts.v[i].n;
     c->given = given;
-    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW, NULL));
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
     return place_all(q, &cuts);
 }
 
@@ -168,7 +173,6 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
                            struct principal *out) {
     struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
-    who.n_names = rpc_peer_names(rc, a, &who.names);
     return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
 }
 
@@ -184,6 +188,11 @@ static void begin(struct rpc_call *rc) {
     c->sink = &sink;
     c->transport = q;
     c->timeout_ms = rpc_timeout_ms(rc);
+    call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
+    if (c->trace) {
+        rpc_head(rc, 0, "traceparent", c->trace->given);
+        rpc_head(rc, 1, "traceresponse", c->trace->reply);
+    }
     rpc_set_data(rc, q);
     status_t st = api_request_admit(rc, c->row, &c->arena, &c->principal);
     if (st)

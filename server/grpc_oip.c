@@ -98,6 +98,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     c->sink = &sink;
     c->transport = s;
     c->timeout_ms = rpc_timeout_ms(rc);
+    call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
     s->now = q;
     api_request_take(q, m);
 }

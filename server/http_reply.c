@@ -11,6 +11,7 @@
 #include "scheduler/loop.h"
 #include "server/http_req.h"
 #include "server/oip.h"
+#include "server/traceparent.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
     MHD_add_response_header(r->response, name, value);
@@ -23,6 +24,10 @@ static void set_response(struct http_req *r, unsigned code, const char *type,
     r->code = code;
     add_header(r, "Content-Type", type);
     add_header(r, "X-Content-Type-Options", "nosniff");
+    if (r->call && r->call->trace) {
+        add_header(r, "traceparent", r->call->trace->given);
+        add_header(r, "traceresponse", r->call->trace->reply);
+    }
 }
 
 void http_reply_text(struct http_req *r, unsigned code, const char *type, struct strbuf *text) {
@@ -57,12 +62,14 @@ void http_reply_error(struct http_req *r, status_t st) {
     st_drop(st);
 }
 
-static void server_timing(struct http_req *r) {
+// `footer`: behind the last chunk of a stream, whose head is long gone.
+static void server_timing(struct http_req *r, bool footer) {
     struct strbuf b = {0};
-    for (size_t i = 0; i < r->call->n_timings; i++)
-        strbuf_printf(&b, "%s%s;dur=%.3f", i ? ", " : "", r->call->timings[i]->name,
-                      r->call->timings[i]->ms);
-    if (b.n) add_header(r, "Server-Timing", b.p);
+    call_server_timing(r->call, &b);
+    if (b.n && footer)
+        MHD_add_response_footer(r->response, "Server-Timing", b.p);
+    else if (b.n)
+        add_header(r, "Server-Timing", b.p);
     strbuf_done(&b);
 }
 
@@ -81,10 +88,7 @@ static void print_output(struct strbuf *b, const struct call_output *o, bool bin
         strbuf_printf(b, ",\"parameters\":{\"binary_data_size\":%zu}", o->data.n);
     else {
         strbuf_puts(b, ",\"data\":");
-        if (o->dtype->cls == NUM_TEXT)
-            texts_print(b, o->elements, o->data);
-        else
-            numbers_print(b, o->dtype, o->elements, o->data.p);
+        numbers_print(b, o->dtype, o->elements, o->data.p);
     }
     strbuf_putc(b, '}');
 }
@@ -281,6 +285,7 @@ static void stream_event(struct http_req *r, const Hlod__V1__Event *e) {
             r, 200, frames ? "application/x-protobuf-stream" : "application/x-ndjson",
             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 32 << 10, read_stream, r, NULL));
         add_header(r, "Cache-Control", "no-store");
+        add_header(r, "Trailer", "Server-Timing");
     }
     if (r->suspended) http_resume(r);
 }
@@ -300,6 +305,7 @@ static void end_stream(struct http_req *r, status_t st) {
     }
     call_done_event(r->call, st, &e);
     stream_event(r, &e);
+    server_timing(r, true);
     r->stream_ended = true;
     st_drop(st);
 }
@@ -333,7 +339,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             reply_json(r, reply);
             break;
         }
-        server_timing(r);
+        server_timing(r, false);
     }
     if (r->suspended) http_resume(r);
 }

@@ -39,8 +39,15 @@ static struct hlo_instr *fold(struct hb *b, struct hlo_instr *hero, struct hlo_i
     int64_t d = weight_dim(hero);
     struct hlo_instr *w = hero->operands[1],
                      *s = hb_broadcast(b, scale, w->shape->dims, w->shape->rank, &d);
-    return hb_op(b, hero->op, hero->shape, (hv[]){hero->operands[0], hb_mul(b, w, s)}, 2,
-                 hero->attr);
+    const char *type = b->op_type, *name = b->op_name;
+    w = hb_mul(b, w, s);
+    b->op_type = hero->op_type; // it is still the node that it was
+    b->op_name = hero->op_name;
+    struct hlo_instr *r =
+        hb_op(b, hero->op, hero->shape, (hv[]){hero->operands[0], w}, 2, hero->attr);
+    b->op_type = type;
+    b->op_name = name;
+    return r;
 }
 
 // y + t[c] with y the hero, alone: gives the hero and the vector.

@@ -82,3 +82,4 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *conv, boo
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
 int cpu_threads(void);
+struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process

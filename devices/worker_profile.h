@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// worker_profile: a run's steps as the message that goes to the user: each with the instructions it
+// was fused from, the nodes of the source model they came from, and how near it came to what the
+// device could do. Thread: run.
+#pragma once
+#include "devices/device.h"
+#include "proto/hlod.pb-c.h"
+
+// Everything lies in `a`, or is borrowed from the executable. *out_peak_ms: what it took to find
+// the device's peak, at the first call.
+Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
+                                  double total_ms, double *out_peak_ms);
