@@ -8,19 +8,9 @@
 // are kLoop.
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/library.h"
-#include "compiler/passes/pass.h"
 
 enum { MAX_MEMBERS = 48 };
-struct group {
-    struct hlo_instr *v[MAX_MEMBERS];
-    int n;
-};
 
-static bool in_group(const struct group *g, const struct hlo_instr *i) {
-    for (int k = 0; k < g->n; k++)
-        if (g->v[k] == i) return true;
-    return false;
-}
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
 }
@@ -45,14 +35,14 @@ static bool can_root(const struct hlo_instr *i) {
 }
 
 // Why p stays outside; NULL when it may come in.
-static const char *keeps_out(const struct group *g, const struct hlo_instr *p) {
+static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
     if (!elementwise(p) && !moves(p) && !folds(p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
-        if (!in_group(g, u)) return "it has a user outside, and nothing is computed twice";
+        if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
         if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
@@ -63,60 +53,24 @@ static const char *keeps_out(const struct group *g, const struct hlo_instr *p) {
     return NULL;
 }
 
-static void grow(struct group *g) {
-    for (bool more = true; more;) {
-        more = false;
-        for (int k = 0; k < g->n && !more; k++)
-            for (int j = 0; j < g->v[k]->n_operands && !more; j++) {
-                struct hlo_instr *p = g->v[k]->operands[j];
-                if (g->n == MAX_MEMBERS || in_group(g, p) || keeps_out(g, p)) continue;
-                g->v[g->n++] = p;
-                more = true;
-            }
-    }
-}
-
-static bool has_fold(const struct group *g) {
+static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
         if (folds(g->v[k])) return true;
     return false;
 }
-static void tell(const struct pass_ctx *p, const struct group *g) {
-    if (!p->trace) return;
-    for (int k = 0; k < g->n; k++)
-        for (int j = 0; j < g->v[k]->n_operands; j++) {
-            const struct hlo_instr *x = g->v[k]->operands[j];
-            if (x->op == HLO_CONSTANT || x->op == HLO_PARAMETER) continue;
-            const char *why = in_group(g, x)        ? NULL
-                              : g->n == MAX_MEMBERS ? "the fusion is full"
-                                                    : keeps_out(g, x);
-            pass_tell_fusion(p, x, g->v[k], why);
-        }
-}
-
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
-        struct group g = {.v = {i}, .n = 1};
-        struct hlo_instr *f;
+        struct fusion_group g = {.v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out};
         prev = i->prev;
         if ((!i->users.n && i != c->root) || !can_root(i) ||
             (t->library_accepts && t->library_accepts(t, i)))
             continue;
-        grow(&g);
-        tell(p, &g);
+        fusion_grow(&g);
+        fusion_tell(p, &g);
         if (g.n < 2) continue;
-        fusion_in_list_order(g.v, g.n);
-        RETURN_IF_ERR(fusion_make(g.v, g.n, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, i, &f));
+        RETURN_IF_ERR(fusion_take(&g, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, &prev));
         p->changed = true;
-        // The root is dead now, and members that had no other user with it: members come before it
-        // in the list, so removing them from the end is safe.
-        prev = f->prev;
-        for (int k = g.n - 1; k >= 0; k--) {
-            if (g.v[k]->users.n || g.v[k] == c->root) continue;
-            if (g.v[k] == prev) prev = prev->prev;
-            hlo_remove_instr(g.v[k]);
-        }
     }
     return ST_OK;
 }

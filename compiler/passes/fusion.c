@@ -59,3 +59,54 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
     *out = f;
     return ST_OK;
 }
+
+bool fusion_has(const struct fusion_group *g, const struct hlo_instr *i) {
+    for (int k = 0; k < g->n; k++)
+        if (g->v[k] == i) return true;
+    return false;
+}
+
+// The first operand of a member that may come in, or NULL.
+static struct hlo_instr *candidate(const struct fusion_group *g) {
+    for (int k = 0; k < g->n; k++)
+        for (int j = 0; j < g->v[k]->n_operands; j++) {
+            struct hlo_instr *p = g->v[k]->operands[j];
+            if (!fusion_has(g, p) && !g->keeps_out(g, p)) return p;
+        }
+    return NULL;
+}
+void fusion_grow(struct fusion_group *g) {
+    for (struct hlo_instr *p; g->n < g->max && (p = candidate(g));)
+        g->v[g->n++] = p;
+}
+
+void fusion_tell(const struct pass_ctx *p, const struct fusion_group *g) {
+    if (!p->trace) return;
+    for (int k = 0; k < g->n; k++)
+        for (int j = 0; j < g->v[k]->n_operands; j++) {
+            const struct hlo_instr *x = g->v[k]->operands[j];
+            if (x->op == HLO_CONSTANT || x->op == HLO_PARAMETER) continue;
+            const char *why = fusion_has(g, x) ? NULL
+                              : g->n == g->max ? "the fusion is full"
+                                               : g->keeps_out(g, x);
+            pass_tell_fusion(p, x, g->v[k], why);
+        }
+}
+
+status_t fusion_take(struct fusion_group *g, enum fusion_kind kind, struct hlo_instr **out_prev) {
+    const struct hlo_instr *root = g->v[0];
+    struct hlo_computation *c = root->parent;
+    struct hlo_instr *f, *prev;
+    fusion_in_list_order(g->v, g->n);
+    RETURN_IF_ERR(fusion_make(g->v, g->n, kind, root, &f));
+    // The root is dead now, and members that had no other user with it: members come before it in
+    // the list, so removing them from the end is safe.
+    prev = f->prev;
+    for (int k = g->n - 1; k >= 0; k--) {
+        if (g->v[k]->users.n || g->v[k] == c->root) continue;
+        if (g->v[k] == prev) prev = prev->prev;
+        hlo_remove_instr(g->v[k]);
+    }
+    *out_prev = prev;
+    return ST_OK;
+}
