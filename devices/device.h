@@ -9,7 +9,8 @@
 // UNAVAILABLE from any call means that the device itself is lost: every later load, prepare and
 // run fails the same way; the owner releases what it has and opens it anew (a worker ends itself).
 // RESOURCE_EXHAUSTED means the device's memory: the same call may succeed once others are gone.
-// There are no device-resident inputs and outputs (yet), so nothing is donated and nothing is
+// Values may stay on the device between calls as buffers (dev_put, dev_run.kept) and be inputs of
+// later runs; a buffer whose contents are no longer needed may be donated to a run. Nothing is
 // asynchronous here: what runs beside it is the worker's loop.
 //
 // tests/conform/device_test.c holds every device of devices.def to this page.
@@ -34,6 +35,16 @@ struct dev_weights {
     int64_t bytes;
 }; // bytes resident on the device
 
+// An array that lies in the device's memory until its last reference goes. Counted by the thread
+// that calls the device. All buffers must be gone before dev_close.
+struct dev_buffer {
+    struct device *dev;
+    int refs;
+    const struct shape *shape; // dense, of `arena`
+    int64_t bytes;
+    struct arena arena;
+};
+
 struct dev_attributes {
     int64_t memory_bytes;    // for executables, prepared weights and what runs; > 0
     const char *description; // for people; the device's
@@ -49,10 +60,17 @@ struct dev_peak {
 struct dev_run {
     const void *const *in; // [leaves of inputs] host memory in signature order, dense row-major,
                            // element-aligned; borrowed for the call
-    void *const
-        *out; // [outputs] host memory to be filled, dense row-major, sizes by the root's shape
-    struct profile *profile;    // or NULL
-    const _Atomic bool *cancel; // or NULL: checked between steps
+    void *const *out; // [outputs] host memory to be filled, dense row-major, sizes by the root's
+                      // shape; NULL where `kept` takes the result
+    // Resident values; each may be NULL. Where in_buffers[k] is set it is the input and in[k] is
+    // not looked at. donate[k]: nobody else holds in_buffers[k]; a run that succeeds may take its
+    // memory for a result, and it holds nothing any more (unref it still). A run that fails leaves
+    // it as it was. kept[k] is set on success where out[k] is NULL: one reference, the caller's.
+    struct dev_buffer *const *in_buffers; // [leaves of inputs]
+    const bool *donate;                   // [leaves of inputs]
+    struct dev_buffer **kept;             // [outputs]
+    struct profile *profile;              // or NULL
+    const _Atomic bool *cancel;           // or NULL: checked between steps
 };
 struct dev_stats {
     int64_t arena_bytes; // working memory of a run
@@ -90,6 +108,12 @@ struct dev_vtable {
     status_t (*prepare)(struct dev_exe *x, const struct span *weights, int n,
                         struct dev_weights **out);
     void (*release)(struct dev_weights *w);
+    // A new buffer with these bytes (dense row-major; copied). s is copied.
+    status_t (*put)(struct device *d, const struct shape *s, const void *data,
+                    struct dev_buffer **out);
+    // Bytes [offset, offset + n) of the buffer's dense row-major form; within its size.
+    status_t (*get)(struct dev_buffer *b, int64_t offset, int64_t n, void *dst);
+    void (*drop)(struct dev_buffer *b); // the last reference is gone; b->arena too is the device's
     // CANCELLED when r->cancel; INVALID_ARGUMENT never: the caller has checked shapes
     // (dev_check_inputs). On failure the outputs hold anything.
     status_t (*run)(struct dev_exe *x, struct dev_weights *w, const struct dev_run *r);
@@ -137,6 +161,21 @@ static inline void dev_release(struct dev_weights *w) {
 static inline MUST_CHECK status_t dev_run(struct dev_exe *x, struct dev_weights *w,
                                           const struct dev_run *r) {
     return x->dev->vt->run(x, w, r);
+}
+static inline MUST_CHECK status_t dev_put(struct device *d, const struct shape *s, const void *data,
+                                          struct dev_buffer **out) {
+    return d->vt->put(d, s, data, out);
+}
+static inline MUST_CHECK status_t dev_get(struct dev_buffer *b, int64_t offset, int64_t n,
+                                          void *dst) {
+    return b->dev->vt->get(b, offset, n, dst);
+}
+static inline struct dev_buffer *dev_buffer_ref(struct dev_buffer *b) {
+    b->refs++;
+    return b;
+}
+static inline void dev_buffer_unref(struct dev_buffer *b) {
+    if (b && --b->refs == 0) b->dev->vt->drop(b);
 }
 static inline struct dev_stats dev_stats(const struct dev_exe *x) {
     return x->dev->vt->stats(x);

@@ -237,6 +237,7 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
                : c == NUM_S16 || c == NUM_U16 ? 2
                                               : 1); // little-endian
         return true;
+    case NUM_TEXT:
     case NUM_RAW:
         return false;
     }
@@ -250,14 +251,17 @@ static status_t bad_data(const char *why, int64_t index, size_t offset) {
                      HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
 }
 
-status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) {
+// Reads the element at p: its end, or NULL with *why.
+typedef const char *(*element_fn)(void *ctx, const char *p, const char *end, const char **why);
+
+// One JSON value that is an element or nested arrays of exactly n of them.
+static inline __attribute__((always_inline)) status_t walk(struct str text, int64_t n,
+                                                           element_fn element, void *ctx) {
     const char *p = text.p, *end = text.p + text.n;
-    uint8_t *o = out;
     int64_t i = 0;
     int depth = 0;
     bool value_may = true, opened = false,
          array_seen = false; // value_may: a value or '[' may come here; opened: nothing since '['
-    if (t->cls == NUM_RAW) return bad_data("this type has no JSON form; send it as binary", 0, 0);
     while (p < end) {
         char c = *p;
         size_t at = (size_t)(p - text.p);
@@ -277,15 +281,11 @@ status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, voi
             value_may = true;
             p++;
         } else {
-            struct number v;
-            const char *q = c == '-' && p + 1 < end && p[1] == 'I' ? NULL : scan_number(p, end, &v);
-            if (!q) q = scan_word(p, end, &v);
-            if (!q || !value_may) return bad_data("not a number", i, at);
+            const char *why = "unexpected here";
             if (i >= n) return bad_data("more elements than the shape has", i, at);
-            if (!store(&v, t->cls, o)) return bad_data("value does not fit the type", i, at);
-            o += t->bytes;
+            p = value_may ? element(ctx, p, end, &why) : NULL;
+            if (!p) return bad_data(why, i, at);
             i++;
-            p = q;
             value_may = opened = false;
         }
     }
@@ -296,6 +296,135 @@ status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, voi
                                 n),
                          HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
     return ST_OK;
+}
+
+struct number_out {
+    const struct dtype_row *t;
+    uint8_t *o;
+};
+static const char *number_element(void *ctx, const char *p, const char *end, const char **why) {
+    struct number_out *to = ctx;
+    struct number v;
+    const char *q = *p == '-' && p + 1 < end && p[1] == 'I' ? NULL : scan_number(p, end, &v);
+    if (!q) q = scan_word(p, end, &v);
+    *why = q ? "value does not fit the type" : "not a number";
+    if (!q || !store(&v, to->t->cls, to->o)) return NULL;
+    to->o += to->t->bytes;
+    return q;
+}
+status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) {
+    struct number_out to = {t, out};
+    if (t->cls == NUM_RAW || t->cls == NUM_TEXT)
+        return bad_data("this type has no numbers in JSON; send it as binary", 0, 0);
+    return walk(text, n, number_element, &to);
+}
+
+// ---- texts
+
+static bool hex4(const char *p, const char *end, uint32_t *out) {
+    *out = 0;
+    for (int k = 0; k < 4; k++) {
+        char c = p + k < end ? p[k] : 0;
+        int v = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
+        if (v < 0) return false;
+        *out = *out << 4 | (uint32_t)v;
+    }
+    return true;
+}
+static int utf8(uint32_t u, uint8_t *o) {
+    int n = u < 0x80 ? 1 : u < 0x800 ? 2 : u < 0x10000 ? 3 : 4;
+    static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (int k = n - 1; k > 0; k--, u >>= 6)
+        o[k] = (uint8_t)(0x80 | (u & 0x3f));
+    o[0] = (uint8_t)(lead[n] | u);
+    return n;
+}
+// The escape behind a backslash at p: its end and its 1 to 4 bytes.
+static const char *scan_escape(const char *p, const char *end, uint8_t *o, int *n) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    uint32_t u, low;
+    if (p >= end || !*p) return NULL;
+    const char *found = strchr(from, *p);
+    *n = 1;
+    if (found) {
+        *o = (uint8_t)to[found - from];
+        return p + 1;
+    }
+    if (*p != 'u' || !hex4(p + 1, end, &u)) return NULL;
+    p += 5;
+    if (u >= 0xd800 && u < 0xe000) { // half of a pair
+        if (u >= 0xdc00 || end - p < 6 || p[0] != '\\' || p[1] != 'u' || !hex4(p + 2, end, &low) ||
+            low < 0xdc00 || low >= 0xe000)
+            return NULL;
+        u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
+        p += 6;
+    }
+    *n = utf8(u, o);
+    return p;
+}
+
+struct text_out {
+    uint8_t *o; // NULL: only the size is wanted
+    int64_t bytes;
+};
+static void text_put(struct text_out *to, const void *p, int64_t n) {
+    if (to->o && n) memcpy(to->o + to->bytes, p, (size_t)n);
+    to->bytes += n;
+}
+static const char *text_element(void *ctx, const char *p, const char *end, const char **why) {
+    struct text_out *to = ctx;
+    int64_t head = to->bytes;
+    *why = *p == '"' ? "no end of the text, or not one of JSON" : "not a text";
+    if (*p++ != '"') return NULL;
+    to->bytes += 4;
+    while (p < end && *p != '"') {
+        const char *start = p;
+        uint8_t o[4];
+        int n;
+        while (p < end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20)
+            p++;
+        text_put(to, start, p - start);
+        if (p >= end || (uint8_t)*p < 0x20) return NULL;
+        if (*p != '\\') continue;
+        p = scan_escape(p + 1, end, o, &n);
+        if (!p) return NULL;
+        text_put(to, o, n);
+    }
+    uint32_t len = (uint32_t)(to->bytes - head - 4);
+    if (to->o) memcpy(to->o + head, &len, 4); // little-endian
+    return p < end ? p + 1 : NULL;
+}
+status_t texts_scan(struct str text, int64_t n, void *out, int64_t *out_bytes) {
+    struct text_out to = {.o = out};
+    if (text.n > INT32_MAX) return bad_data("more than 2 GiB of text in JSON", 0, 0);
+    RETURN_IF_ERR(walk(text, n, text_element, &to));
+    *out_bytes = to.bytes;
+    return ST_OK;
+}
+
+bool texts_next(struct span *rest, struct str *out) {
+    uint32_t n;
+    if (rest->n < sizeof n) return false;
+    memcpy(&n, rest->p, sizeof n);
+    if (n > rest->n - sizeof n) return false;
+    *out = (struct str){(const char *)rest->p + sizeof n, n};
+    rest->p += sizeof n + n;
+    rest->n -= sizeof n + n;
+    return true;
+}
+status_t texts_check(struct span data, int64_t n) {
+    struct span rest = data;
+    struct str s;
+    int64_t i = 0;
+    while (i < n && texts_next(&rest, &s))
+        i++;
+    if (i == n && rest.n == 0) return ST_OK;
+    return bad_data(i == n ? "bytes behind the last text"
+                           : "its length reaches beyond the end of the data",
+                    i, data.n - rest.n);
 }
 
 // ---- print
@@ -377,10 +506,21 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
         case NUM_F64:
             print_f64(b, v.d, 15, 17, false);
             break;
+        case NUM_TEXT:
         case NUM_RAW:
             strbuf_puts(b, "null");
             break;
         }
+    }
+    strbuf_putc(b, ']');
+}
+
+void texts_print(struct strbuf *b, int64_t n, struct span data) {
+    struct str s = {0};
+    strbuf_putc(b, '[');
+    for (int64_t i = 0; i < n && texts_next(&data, &s); i++) {
+        if (i) strbuf_putc(b, ',');
+        strbuf_json_str(b, s);
     }
     strbuf_putc(b, ']');
 }

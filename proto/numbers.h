@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// numbers: tensor elements between JSON text and little-endian bytes, without a tree (D18.11: a
-// general parser took most of a small request's time). Nested or flat arrays are read alike, as
-// row-major order; nesting is not compared with the shape, the count is. Thread: any.
+// numbers: tensor elements, numbers and texts, between JSON text and little-endian bytes, without a
+// tree (D18.11: a general parser took most of a small request's time). Nested or flat arrays are
+// read alike, as row-major order; nesting is not compared with the shape, the count is. Thread:
+// any.
 #pragma once
 #include "base/status.h"
 #include "base/str.h"
@@ -20,6 +21,7 @@ enum number_class {
     NUM_BF16,
     NUM_F32,
     NUM_F64,
+    NUM_TEXT, // bytes 0: each element has its own length
     NUM_RAW
 };
 struct dtype_row {
@@ -37,3 +39,15 @@ status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, voi
 // Prints n elements as one flat JSON array, shortest text that reads back the same; non-finite
 // values as strings.
 void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in);
+
+// Texts (type string, OIP's BYTES) travel as they do there: for each element 4 bytes of length,
+// little-endian, and that many bytes. What the bytes mean is between model and client (ONNX:
+// UTF-8). texts_scan reads JSON strings, nested arrays of them or a single one; out NULL: only the
+// size.
+status_t texts_scan(struct str text, int64_t n, void *out, int64_t *out_bytes) MUST_CHECK;
+// Are these exactly n elements? INVALID_ARGUMENT, REASON_BAD_TENSOR_DATA.
+status_t texts_check(struct span data, int64_t n) MUST_CHECK;
+// Takes the first element off `rest`; false when there is none that is whole.
+bool texts_next(struct span *rest, struct str *out);
+// One flat JSON array; what is not UTF-8 becomes U+FFFD.
+void texts_print(struct strbuf *b, int64_t n, struct span data);

@@ -53,6 +53,7 @@ struct job_input {
     int32_t rank;
     const int64_t *dims;
     int64_t offset, size; // in the payload
+    int64_t elements;
 };
 struct job;
 struct job_spec { // everything borrowed until on_done

@@ -308,6 +308,7 @@ static void give_output_memory(struct job *j, struct run_call *c) {
     for (size_t k = 0; k < sig->n_outputs; k++) {
         const struct dtype_row *t = dtype_find(str_of(sig->outputs[k]->dtype));
         bytes = t ? t->bytes : 0;
+        if (!bytes) return; // texts: their size is known when they are
         for (size_t d = 0; d < sig->outputs[k]->n_dims; d++)
             if (sig->outputs[k]->dims[d]->size < 0 ||
                 !sz_mul(bytes, sig->outputs[k]->dims[d]->size, &bytes))

@@ -24,6 +24,7 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
             return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
     if (!sz_mul(o->elements, need, &need))
         return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
+    if (o->dtype->cls == NUM_TEXT && b) need = (int64_t)b->size; // as the worker says
     if (need == 0) return ST_OK;
     if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
     if (b->fd == 0) {

@@ -183,6 +183,15 @@ static status_t read_flag(struct config *c, int argc, char *const *argv, int *i)
     return set(c, o, value, "command line");
 }
 
+// Variables that begin like ours and are read elsewhere: by this function, hlo, libhlod, tests.
+static bool of_others(struct str key) {
+    static const char *const names[] = {"HLOD_CONFIG", "HLOD_ADDR", "HLOD_TOKEN", "HLOD_TOKEN_FILE",
+                                        "HLOD_CACERT", "HLOD_CERT", "HLOD_KEY",   "HLOD_FAULT"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_is(key, names[i])) return true;
+    return false;
+}
+
 status_t config_read(int argc, char *const *argv, char *const *env, struct config *out) {
     for (int i = 0; i < N_OPTIONS; i++)
         RETURN_IF_ERR(set(out, &options[i], str_of(options[i].def), "default"));
@@ -194,10 +203,9 @@ status_t config_read(int argc, char *const *argv, char *const *env, struct confi
     if (file && *file) RETURN_IF_ERR(read_file(out, file));
     for (int i = 0; env && env[i]; i++) {
         struct str text = str_of(env[i]), key;
-        if (!str_starts(text, "HLOD_") || str_starts(text, "HLOD_CONFIG=") ||
-            str_starts(text, "HLOD_ADDR=") || str_starts(text, "HLOD_FAULT="))
-            continue;
+        if (!str_starts(text, "HLOD_")) continue;
         str_cut(&text, '=', &key);
+        if (of_others(key)) continue;
         const struct option *o = find((struct str){key.p + 5, key.n - 5}, true);
         if (!o)
             return st_new(ST_INVALID_ARGUMENT, "environment: no option '" STR_FMT "'",
@@ -321,8 +329,7 @@ status_t config_address(struct arena *a, const char *text, const char **out_host
         host = (struct str){host.p + 1, host.n - 2};
     if (host.n == 0)
         return st_new(ST_INVALID_ARGUMENT,
-                      "address '%s': no host; say 127.0.0.1, or 0.0.0.0 with --insecure-bind",
-                      text);
+                      "address '%s': no host; say 127.0.0.1, or 0.0.0.0 with --tokens", text);
     *out_host = arena_strndup(a, host.p, host.n);
     *out_port = (uint16_t)port;
     return ST_OK;

@@ -9,6 +9,7 @@
 #include "server/grpc.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
+#include "server/tls.h"
 
 #if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
 void __tsan_acquire(void *p);
@@ -76,6 +78,7 @@ struct rpc {
     grpc_completion_queue *queue;
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
+    atomic_uint tls_version; // that the library has
     int port;
     struct rpc_call *calls, *waiting; // waiting: armed for the next request
     struct tag shut;
@@ -456,6 +459,22 @@ const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name) {
     }
     return NULL;
 }
+size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out) {
+    static const char *const kinds[] = {GRPC_X509_CN_PROPERTY_NAME, GRPC_X509_SAN_PROPERTY_NAME};
+    *out = NULL;
+    if (!c->r->cfg.tls) return 0;
+    VEC(const char *) names = {0};
+    grpc_auth_context *peer = grpc_call_auth_context(c->call);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        grpc_auth_property_iterator at = grpc_auth_context_find_properties_by_name(peer, kinds[i]);
+        const grpc_auth_property *p;
+        while ((p = grpc_auth_property_iterator_next(&at)))
+            avec_push(a, &names, arena_strndup(a, p->value, p->value_length));
+    }
+    grpc_auth_context_release(peer);
+    *out = names.v;
+    return names.n;
+}
 struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
     if (m->n == 1) return m->pieces[0];
     uint8_t *p = arena_alloc(a, m->bytes + 1);
@@ -491,6 +510,28 @@ static grpc_server *make_server(const struct rpc_config *cfg) {
     return s;
 }
 
+// Asked before each handshake, on a thread of the library's.
+static grpc_ssl_certificate_config_reload_status
+certificates(void *arg, grpc_ssl_server_certificate_config **out) {
+    struct rpc *r = arg;
+    struct arena a = {0};
+    struct tls_pem p;
+    tls_pem(r->cfg.tls, &a, &p);
+    bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
+    grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
+    if (fresh) *out = grpc_ssl_server_certificate_config_create(p.client_ca, &pair, 1);
+    arena_done(&a);
+    return !fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED
+           : *out ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
+                  : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
+}
+static grpc_server_credentials *make_credentials(struct rpc *r) {
+    if (!r->cfg.tls) return grpc_insecure_server_credentials_create();
+    return grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(
+            GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY, certificates, r));
+}
+
 static void on_shut(struct tag *t) {
     (void)t;
 }
@@ -507,9 +548,9 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->server = make_server(cfg);
     r->queue = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(r->server, r->queue, NULL);
-    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-    r->port = grpc_server_add_http2_port(r->server, cfg->address, plain);
-    grpc_server_credentials_release(plain);
+    grpc_server_credentials *how = make_credentials(r);
+    r->port = how ? grpc_server_add_http2_port(r->server, cfg->address, how) : 0;
+    if (how) grpc_server_credentials_release(how);
     if (r->port == 0) {
         status_t st = st_new(ST_UNAVAILABLE, "gRPC cannot listen on %s", cfg->address);
         grpc_server_destroy(r->server);

@@ -6,9 +6,11 @@
 #include "server/api.h"
 
 struct rpc;
+struct tls;
 struct rpc_config {
     const char *address; // "127.0.0.1:8001"; port 0 = any
     int64_t max_message_bytes, receive_bytes;
+    struct tls *tls; // NULL: plain
 };
 // UNAVAILABLE when the address cannot be bound.
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,

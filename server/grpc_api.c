@@ -83,7 +83,7 @@ static status_t parse_run(struct api_request *q, const struct tensors_limits *l)
     Hlod__V1__RunRequest *run = (Hlod__V1__RunRequest *)c->request;
     for (size_t i = 0; i < cuts.n; i++) // sizes for the layout
         run->inputs[cuts.v[i].parent]->raw.len = cuts.v[i].n;
-    status_t st = tensors_layout(c, l, TENSORS_RAW);
+    status_t st = tensors_layout(c, l, TENSORS_RAW, NULL);
     for (size_t i = 0; i < cuts.n; i++)
         run->inputs[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
     return st ? st : place_all(q, &cuts);
@@ -97,7 +97,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     RETURN_IF_ERR(call_unpack(c, cuts.rest));
     const Inference__ModelInferRequest *infer = (const Inference__ModelInferRequest *)c->request;
     if (!cuts.n) {
-        RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON));
+        RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, NULL));
         return oip_contents(c);
     }
     if (cuts.n != infer->n_inputs)
@@ -108,7 +108,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
     for (size_t i = 0; i < cuts.n; i++)
         given[i] = (int64_t)cuts.v[i].n;
     c->given = given;
-    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW, NULL));
     return place_all(q, &cuts);
 }
 
@@ -173,6 +173,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
 status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
                            struct principal *out) {
     struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
+    who.n_names = rpc_peer_names(rc, a, &who.names);
     return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
 }
 

@@ -45,6 +45,8 @@ void *rpc_data(const struct rpc_call *c);
 int64_t rpc_timeout_ms(const struct rpc_call *c);                              // left; 0 = none
 const char *rpc_header(struct rpc_call *c, struct arena *a, const char *name); // NULL if absent
 
+// CN and SANs of the client's verified certificate, in a; returns how many.
+size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **out);
 // Metadata of the reply, in front of the first message and with the status; value NULL = none. Keys
 // are literals, values borrowed until the call has ended.
 void rpc_head(struct rpc_call *c, int slot, const char *key, const char *value); // slot 0, 1

@@ -25,6 +25,7 @@
 #include "proto/json.h"
 #include "scheduler/loop.h"
 #include "server/http_req.h"
+#include "server/tls.h"
 
 // ---- driving the library
 
@@ -133,7 +134,7 @@ static void look_again(void *arg) {
 static void on_peer(void *arg, int events) {
     struct http_req *r = arg;
     (void)events;
-    if (r->started && peer_dead(r)) {
+    if (r->started && (r->h->cfg.tls || peer_dead(r))) { // TLS has no half-close worth the name
         client_gone(r);
         return;
     }
@@ -171,16 +172,60 @@ void http_resume(struct http_req *r) {
 
 // ---- who calls
 
-static status_t admit(struct http_req *r) {
+struct http_conn { // in the library's slot of the connection: whose certificate it is
+    struct arena arena;
+    unsigned version; // of the tls that looked; 0: not yet
+    const char *const *names;
+    size_t n;
+};
+
+static status_t peer_names(struct http *h, struct MHD_Connection *conn, struct credentials *who) {
+    const union MHD_ConnectionInfo *slot =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct http_conn *c = slot ? slot->socket_context : NULL;
+    if (!h->cfg.tls || !c) return ST_OK;
+    if (c->version != tls_version(h->cfg.tls)) {
+        const union MHD_ConnectionInfo *i =
+            MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        if (!i) return ST_OK;
+        arena_done(&c->arena);
+        c->version = 0;
+        RETURN_IF_ERR(tls_peer(h->cfg.tls, i->tls_session, &c->arena, &c->names, &c->n));
+        c->version = tls_version(h->cfg.tls);
+    }
+    who->names = c->names;
+    who->n_names = c->n;
+    return ST_OK;
+}
+
+// A browser sends what a page of any origin asks for. Such a request says so (Origin); and where
+// nobody is asked for a token, a page whose DNS name was pointed at us has that name in Host.
+static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
+    const char *origin = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"),
+               *host = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Host");
+    if (http_same_site(host, origin, h->cfg.local_only)) return ST_OK;
+    return st_reason(
+        st_new(ST_PERMISSION_DENIED,
+               "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
+               "callers by another name need --tokens",
+               origin ? origin : "", host ? host : ""),
+        HLOD__V1__REASON__REASON_CROSS_ORIGIN);
+}
+
+static status_t admit(struct http *h, struct MHD_Connection *conn, const struct api_row *row,
+                      struct arena *a, struct principal *out) {
     struct credentials who = {
-        .authorization = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Authorization")};
-    return api_admit(r->h->api, r->call->row, &r->call->arena, &who, &r->call->principal);
+        .authorization = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Authorization")};
+    RETURN_IF_ERR(foreign_page(h, conn));
+    RETURN_IF_ERR(peer_names(h, conn, &who));
+    return api_admit(h->api, row, a, &who, out);
 }
 
 // ---- plain routes
 
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/"};
+    static const struct api_row metrics = {.method = "/metrics", .scope = SCOPE_READ};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         if (strcmp(url, paths[i])) continue;
         r->plain = true;
@@ -190,6 +235,12 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
             http_fail(r, st_reason(st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use GET",
                                           verb),
                                    HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED));
+        } else if (!strcmp(url, "/metrics")) {
+            struct arena a = {0};
+            struct principal p;
+            status_t st = admit(r->h, r->conn, &metrics, &a, &p);
+            if (st) http_fail(r, st);
+            arena_done(&a);
         }
         return true;
     }
@@ -274,7 +325,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
         http_route(&r->call->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow);
     if (!st) {
         r->call->row = r->route.row;
-        st = admit(r);
+        st = admit(h, conn, r->call->row, &r->call->arena, &r->call->principal);
     }
     if (st)
         http_fail(r, st);
@@ -327,9 +378,16 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
                           enum MHD_ConnectionNotificationCode what) {
-    (void)cls, (void)ctx;
+    struct http *h = cls;
     metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
-    if (what != MHD_CONNECTION_NOTIFY_STARTED) return;
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+        struct http_conn *c = *ctx;
+        if (c) arena_done(&c->arena);
+        free(c);
+        *ctx = NULL;
+        return;
+    }
+    if (h->cfg.tls) *ctx = calloc(1, sizeof(struct http_conn));
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     int one = 1;
@@ -372,6 +430,34 @@ static status_t listen_on(struct http *h) {
     return ST_OK;
 }
 
+static struct MHD_Daemon *start_library(struct http *h) {
+    struct MHD_OptionItem secure[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)tls_certificate_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+        {MHD_OPTION_END, 0, NULL}};
+    struct arena pem = {0};
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    if (h->cfg.tls) {
+        struct tls_pem p;
+        tls_pem(h->cfg.tls, &pem, &p);
+        flags |= MHD_USE_TLS;
+        if (p.client_ca) // that clients are asked for a certificate; tls_peer judges it
+            secure[2] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0,
+                                                (void *)(uintptr_t)p.client_ca};
+    } else
+        secure[0].option = MHD_OPTION_END;
+    struct MHD_Daemon *d = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->cfg.max_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)(64 << 10), MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+    arena_done(&pem);
+    return d;
+}
+
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) {
     struct http *h = calloc(1, sizeof *h);
@@ -386,12 +472,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
         return st;
     }
     h->timer = loop_timer_new(l, on_timer, h);
-    h->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, h,
-        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)cfg->max_connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)cfg->idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_END);
+    h->mhd = start_library(h);
     const union MHD_DaemonInfo *info =
         h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info)

@@ -7,11 +7,14 @@
 #include "server/api.h"
 
 struct http;
+struct tls;
 struct http_config {
     const char *host;
     uint16_t port; // 0 = any
     int64_t max_model_bytes, max_message_bytes, max_json_bytes;
     int max_connections, idle_s;
+    struct tls *tls; // NULL: plain
+    bool local_only; // nobody is asked for a token here: a web page may not reach us by a DNS name
 };
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) MUST_CHECK;

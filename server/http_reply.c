@@ -88,7 +88,10 @@ static void print_output(struct strbuf *b, const struct call_output *o, bool bin
         strbuf_printf(b, ",\"parameters\":{\"binary_data_size\":%zu}", o->data.n);
     else {
         strbuf_puts(b, ",\"data\":");
-        numbers_print(b, o->dtype, o->elements, o->data.p);
+        if (o->dtype->cls == NUM_TEXT)
+            texts_print(b, o->elements, o->data);
+        else
+            numbers_print(b, o->dtype, o->elements, o->data.p);
     }
     strbuf_putc(b, '}');
 }

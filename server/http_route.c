@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/vec.h"
 #include "proto/json.h"
@@ -219,6 +220,22 @@ status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const
     }
     return st_reason(st_new(ST_INVALID_ARGUMENT, "no query parameter '%.80s' here", key),
                      HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
+// ---- web pages
+
+static bool local_name(const char *host) {
+    size_t n = strcspn(host, ":");
+    if (*host == '[') return true; // a numeric address
+    if (n >= 9 && !strncasecmp(host + n - 9, "localhost", 9) && (n == 9 || host[n - 10] == '.'))
+        return true;
+    return n && strspn(host, "0123456789.") == n;
+}
+bool http_same_site(const char *host, const char *origin, bool local) {
+    if (local && host && !local_name(host)) return false;
+    if (!origin) return true;
+    const char *authority = strstr(origin, "://");
+    return authority && host && !strcasecmp(authority + 3, host);
 }
 
 // ---- errors

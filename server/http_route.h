@@ -35,6 +35,9 @@ status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMess
 // "stream" are known here.
 status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key,
                     const char *value) MUST_CHECK;
+// Did a person or program at this address send it, and no web page of elsewhere? By the headers
+// Host and Origin (NULL: absent). local: only loopback names and numeric addresses count as ours.
+bool http_same_site(const char *host, const char *origin, bool local);
 unsigned http_code(status_t st); // status code of an error, 200 for NULL
 void http_error_json(struct strbuf *b, status_t st);
 void http_error_oip(struct strbuf *b, status_t st); // {"error": text}

@@ -22,6 +22,7 @@
 #include "server/config.h"
 #include "server/grpc.h"
 #include "server/http.h"
+#include "server/tls.h"
 
 struct daemon {
     struct config cfg;
@@ -30,9 +31,10 @@ struct daemon {
     struct journal *journal;
     struct sched *sched;
     struct api api;
+    struct tls *tls; // NULL: plain
     struct http *http;
     struct rpc *rpc; // NULL: not wanted
-    uv_signal_t sig[2];
+    uv_signal_t sig[3];
     struct loop_timer *drain;
     int64_t drain_until_ns;
 };
@@ -69,6 +71,26 @@ static void on_signal(uv_signal_t *s, int number) {
     d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
     d->drain = loop_timer_new(d->loop, on_drain, d);
     loop_timer_start(d->drain, 0);
+}
+
+// ---- reload
+
+static void reloaded(const char *what, status_t st) {
+    if (st)
+        log_event(LOG_ERROR, "server.reload", "what=%s why=\"%s; what was before stays\"", what,
+                  st_message(st));
+    else
+        log_event(LOG_INFO, "server.reload", "what=%s", what);
+    st_drop(st);
+}
+// Tokens, certificates.
+static void reload_security(struct daemon *d) {
+    if (d->api.auth) reloaded("tokens", auth_reload(d->api.auth));
+    if (d->tls) reloaded("certificates", tls_reload(d->tls));
+}
+static void on_hangup(uv_signal_t *s, int number) {
+    (void)number;
+    reload_security(s->data);
 }
 
 // ---- start
@@ -118,20 +140,47 @@ static status_t write_port(const char *path, const char *host, uint16_t port) {
 static status_t address(struct config *c, const char *text, const char **out_host,
                         uint16_t *out_port) {
     RETURN_IF_ERR(config_address(&c->arena, text, out_host, out_port));
-    if (!loopback(*out_host) && !c->insecure_bind)
-        return st_new(ST_FAILED_PRECONDITION,
-                      "%s is not a loopback address and there is no authentication: anyone who "
-                      "reaches it may compile, run and delete; "
-                      "say --insecure-bind if that is meant",
-                      *out_host);
+    if (loopback(*out_host) || *c->tokens) return ST_OK;
+    if (!c->insecure_allow_anonymous)
+        return st_new(
+            ST_FAILED_PRECONDITION,
+            "%s is not a loopback address and nobody would be asked who they are: whoever "
+            "reaches it could compile, run and delete. Name a file of tokens (--tokens, see "
+            "`hlo tokens add`), or say --insecure-allow-anonymous if that is meant",
+            *out_host);
+    if (c->allow_model_load)
+        return st_new(
+            ST_FAILED_PRECONDITION,
+            "--allow-model-load is for loopback addresses; on %s give the callers that may "
+            "load a token with the scope `load` (--tokens)",
+            *out_host);
     return ST_OK;
+}
+
+// What the options about callers say together; reads tokens and certificates.
+static status_t start_security(struct daemon *d) {
+    const struct config *c = &d->cfg;
+    if (*c->tokens && c->insecure_allow_anonymous)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "--tokens and --insecure-allow-anonymous contradict each other");
+    if (!*c->tls_cert != !*c->tls_key)
+        return st_new(ST_INVALID_ARGUMENT, "--tls-cert and --tls-key go together");
+    if (*c->tls_client_ca && (!*c->tls_cert || !*c->tokens))
+        return st_new(
+            ST_INVALID_ARGUMENT,
+            "--tls-client-ca needs --tls-cert, and --tokens, where `cert:` lines say what "
+            "the owner of a certificate may do");
+    if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
+    struct tls_files files = {c->tls_cert, c->tls_key, c->tls_client_ca};
+    return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
 
 static status_t start_grpc(struct daemon *d, const char *host) {
     struct config *c = &d->cfg;
     struct rpc_config rc = {.address = c->grpc,
                             .max_message_bytes = c->max_message_bytes,
-                            .receive_bytes = c->receive_bytes};
+                            .receive_bytes = c->receive_bytes,
+                            .tls = d->tls};
     RETURN_IF_ERR(rpc_start(d->loop, &d->api, &rc, &d->rpc));
     log_event(LOG_INFO, "server.listen", "grpc=%s:%d", host, rpc_port(d->rpc));
     return write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc));
@@ -143,6 +192,7 @@ static status_t start(struct daemon *d) {
     uint16_t port, grpc_port;
     RETURN_IF_ERR(address(c, c->http, &host, &port));
     if (*c->grpc) RETURN_IF_ERR(address(c, c->grpc, &grpc_host, &grpc_port));
+    RETURN_IF_ERR(start_security(d));
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
     VEC(const char *) devices = {0};
     struct str list = str_of(c->device), one;
@@ -175,6 +225,7 @@ static status_t start(struct daemon *d) {
                               .compiles_a_minute = c->compile_rate};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     d->api = (struct api){.sched = d->sched,
+                          .auth = d->api.auth,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
                           .allow_model_load = c->allow_model_load,
                           .start_ns = clock_ns()};
@@ -184,20 +235,26 @@ static status_t start(struct daemon *d) {
                              .max_message_bytes = c->max_message_bytes,
                              .max_json_bytes = c->max_json_bytes,
                              .max_connections = (int)c->max_connections,
-                             .idle_s = (int)c->idle_s};
+                             .idle_s = (int)c->idle_s,
+                             .tls = d->tls,
+                             .local_only =
+                                 loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
-    static const int signals[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
+    for (int i = 0; i < 3; i++) {
         uv_signal_init(loop_uv(d->loop), &d->sig[i]);
         d->sig[i].data = d;
-        uv_signal_start(&d->sig[i], on_signal, signals[i]);
+        uv_signal_start(&d->sig[i], signals[i] == SIGHUP ? on_hangup : on_signal, signals[i]);
     }
     if (!c->worker_filter)
         log_event(
             LOG_WARN, "server.filter",
             "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
             "files\"");
+    if (d->api.auth && !d->tls && !loopback(host))
+        log_event(LOG_WARN, "server.tokens",
+                  "why=\"tokens cross the network in the clear: --tls-cert, or a proxy with TLS\"");
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
               http_port(d->http), dir, api_version_text());
     return write_port(c->port_file, host, http_port(d->http));
@@ -211,7 +268,9 @@ static void finish(struct daemon *d) {
     rpc_free(d->rpc);
     if (d->http) http_stop(d->http);
     budget_free(d->api.budget);
-    for (int i = 0; i < 2; i++)
+    auth_close(d->api.auth);
+    tls_close(d->tls);
+    for (int i = 0; i < 3; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
     sched_free(d->sched);
@@ -300,6 +359,7 @@ int main(int argc, char **argv) {
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
     st = start(&d);
     pthread_sigmask(SIG_UNBLOCK, &ends, NULL);

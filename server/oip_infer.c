@@ -60,6 +60,11 @@ struct tensor_desc *tensors_of_infer(struct call *c, int from) {
             t[i].given = c->given[i];
         else if (!integer(parameter(&x->base, "binary_data_size"), &t[i].given))
             t[i].in_json = true;
+        if (from == TENSORS_JSON && x->contents && x->contents->n_bytes_contents) {
+            t[i].given = 0;
+            for (size_t k = 0; k < x->contents->n_bytes_contents; k++)
+                t[i].given += 4 + (int64_t)x->contents->bytes_contents[k].len;
+        }
     }
     c->n_inputs = q->n_inputs;
     return t;
@@ -78,6 +83,23 @@ static status_t put_list(struct call *c, const struct job_input *in, const void 
     for (size_t i = 0; i < n; i++) // little-endian: the low bytes
         RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to),
                                   (const uint8_t *)v + i * from_bytes, to));
+    return ST_OK;
+}
+
+static status_t put_texts(struct call *c, const struct job_input *in,
+                          const Inference__InferTensorContents *k) {
+    int64_t at = in->offset;
+    if ((int64_t)k->n_bytes_contents != in->elements)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "input '%.80s': %zu values, its shape has %lld", in->name,
+                                k->n_bytes_contents, (long long)in->elements),
+                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    for (size_t i = 0; i < k->n_bytes_contents; i++) {
+        uint32_t n = (uint32_t)k->bytes_contents[i].len; // little-endian; a message is below 2 GiB
+        RETURN_IF_ERR(tensors_put(c, at, &n, sizeof n));
+        RETURN_IF_ERR(tensors_put(c, at + 4, k->bytes_contents[i].data, n));
+        at += 4 + n;
+    }
     return ST_OK;
 }
 
@@ -114,6 +136,9 @@ status_t oip_contents(struct call *c) {
             break;
         case NUM_F64:
             RETURN_IF_ERR(put_list(c, in, k->fp64_contents, k->n_fp64_contents, 8));
+            break;
+        case NUM_TEXT:
+            RETURN_IF_ERR(put_texts(c, in, k));
             break;
         case NUM_F16:
         case NUM_BF16:

@@ -29,12 +29,22 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
     in->rank = (int32_t)t->rank;
     in->dims = t->dims;
-    int64_t size = in->dtype->bytes;
+    int64_t n = 1, size;
     for (size_t d = 0; d < t->rank; d++)
-        if (t->dims[d] < 0 || !sz_mul(size, t->dims[d], &size))
+        if (t->dims[d] < 0 || !sz_mul(n, t->dims[d], &n))
             return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name,
                        "negative or overflowing shape");
+    if (in->dtype->cls == NUM_TEXT) { // the worker looks inside
+        size = t->given < 0 && n == 0 ? 0 : t->given;
+        if (size < 0 || n > size / 4)
+            return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
+                       size < 0 ? "no data, or its size is not said"
+                                : "its data has fewer bytes than the lengths of its texts take");
+    } else if (!sz_mul(n, in->dtype->bytes, &size)) {
+        return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "overflowing shape");
+    }
     in->size = size;
+    in->elements = n;
     bool said = from == TENSORS_RAW || (from == TENSORS_BINARY && t->given >= 0);
     if ((said && t->given != size) || (from == TENSORS_BINARY && !said && !t->in_json))
         return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -67,11 +77,31 @@ struct tensor_desc *tensors_of_run(struct call *c, int from) {
     return t;
 }
 
-status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) {
-    const struct tensor_desc *t =
+// Texts in JSON take as much as they say.
+static status_t size_texts(const struct call *c, struct tensor_desc *t,
+                           const struct tensors_spans *json, int from) {
+    for (size_t i = 0; i < c->n_inputs; i++) {
+        const struct dtype_row *type = dtype_find(str_of(t[i].type));
+        int64_t n = 1;
+        if (!type || type->cls != NUM_TEXT || !json->v[i].p ||
+            (from == TENSORS_BINARY && !t[i].in_json))
+            continue;
+        for (size_t d = 0; d < t[i].rank; d++)
+            if (t[i].dims[d] < 0 || !sz_mul(n, t[i].dims[d], &n))
+                n = 0; // refused with a word below
+        RETURN_IF_ERR(st_note(texts_scan(json->v[i], n, NULL, &t[i].given), "inputs[%zu] '%.80s'",
+                              i, t[i].name));
+    }
+    return ST_OK;
+}
+
+status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from,
+                        const struct tensors_spans *json) {
+    struct tensor_desc *t =
         c->row->dialect == DIALECT_OIP ? tensors_of_infer(c, from) : tensors_of_run(c, from);
     c->inputs = arena_zarray(&c->arena, struct job_input, c->n_inputs + 1);
     int64_t total = 0;
+    if (json && json->n == c->n_inputs) RETURN_IF_ERR(size_texts(c, t, json, from));
     for (size_t i = 0; i < c->n_inputs; i++)
         RETURN_IF_ERR(layout_one(c, &t[i], i, from, &total));
     c->descs = t;
@@ -142,7 +172,7 @@ int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b
 
 status_t tensors_raw(struct call *c, const struct tensors_limits *l) {
     Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
-    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW));
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW, NULL));
     for (size_t i = 0; i < q->n_inputs; i++)
         RETURN_IF_ERR(
             tensors_put(c, c->inputs[i].offset, q->inputs[i]->raw.data, q->inputs[i]->raw.len));
@@ -266,6 +296,12 @@ bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans
     return k.p == k.end;
 }
 
+static status_t scan_one(struct str text, const struct job_input *in, void *out) {
+    int64_t bytes; // as counted for the layout
+    return in->dtype->cls == NUM_TEXT ? texts_scan(text, in->elements, out, &bytes)
+                                      : numbers_scan(text, in->dtype, in->elements, out);
+}
+
 // `from`: for TENSORS_BINARY only those that have no bytes of their own.
 static status_t scan_all(struct call *c, const struct tensors_spans *spans, int from) {
     uint8_t *base = (uint8_t *)c->payload_bytes.p;
@@ -283,9 +319,8 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
         if (!spans->v[i].p)
             st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
         else
-            st = st_note(numbers_scan(spans->v[i], in->dtype, in->size / in->dtype->bytes,
-                                      base + in->offset),
-                         "inputs[%zu] '%.80s'", i, in->name);
+            st = st_note(scan_one(spans->v[i], in, base + in->offset), "inputs[%zu] '%.80s'", i,
+                         in->name);
     }
     frame_unmap(map, map_bytes);
     return st;
@@ -294,14 +329,14 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
 status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) {
     if (c->row->dialect != DIALECT_OIP) {
         RETURN_IF_ERR(json_parse(&c->arena, c->row->input, text, &c->request));
-        return tensors_layout(c, l, TENSORS_BINARY);
+        return tensors_layout(c, l, TENSORS_BINARY, NULL);
     }
     struct strbuf reduced = {0};
     struct tensors_spans spans = {0};
     bool split = tensors_split(text, &reduced, &spans);
     status_t st = json_parse_oip(&c->arena, c->row->input,
                                  split ? (struct str){reduced.p, reduced.n} : text, &c->request);
-    if (!st) st = tensors_layout(c, l, TENSORS_BINARY);
+    if (!st) st = tensors_layout(c, l, TENSORS_BINARY, split ? &spans : NULL);
     if (!st && split && spans.n == c->n_inputs) st = scan_all(c, &spans, TENSORS_BINARY);
     strbuf_done(&reduced);
     vec_done(&spans);
@@ -326,7 +361,7 @@ status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str
             raw = raw || q->inputs[i]->raw.len;
         if (raw)
             st = tensors_raw(c, l); // base64
-        else if (!(st = tensors_layout(c, l, TENSORS_JSON)) && spans.n == c->n_inputs)
+        else if (!(st = tensors_layout(c, l, TENSORS_JSON, &spans)) && spans.n == c->n_inputs)
             st = scan_all(c, &spans, TENSORS_JSON);
     }
     strbuf_done(&reduced);

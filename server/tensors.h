@@ -14,17 +14,12 @@ struct tensor_desc { // an input as its request describes it
     const char *name, *type;
     const int64_t *dims;
     size_t rank;
-    int64_t given; // bytes it came with, -1 = not said
+    int64_t given; // bytes it came with, -1 = not said; texts in JSON: that they will take
     bool in_json;  // its data stands in the JSON, though others follow it in bytes
 };
 // In the call's arena; sets c->n_inputs. By request type.
 struct tensor_desc *tensors_of_run(struct call *c, int from);
 struct tensor_desc *tensors_of_infer(struct call *c, int from); // oip_infer.c
-// Checks names, types and shapes of the request's inputs, fills c->inputs, makes the payload.
-// `from` says where the bytes come from: sizes given there must fit the shapes.
-status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from) MUST_CHECK;
-enum { TENSORS_JSON, TENSORS_BINARY, TENSORS_RAW };
-
 // Bytes into the payload, after tensors_layout.
 status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) MUST_CHECK;
 int64_t tensors_bytes(const struct call *c); // of the payload
@@ -37,6 +32,14 @@ struct tensors_spans {
     size_t n, cap;
 };
 bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans *out);
+
+// Checks names, types and shapes of the request's inputs, fills c->inputs, makes the payload.
+// json: the data values of a JSON request, or NULL. `from` says where the bytes come from: sizes
+// given there must fit the shapes.
+status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from,
+                        const struct tensors_spans *json) MUST_CHECK;
+enum { TENSORS_JSON, TENSORS_BINARY, TENSORS_RAW };
+
 // The JSON in front of raw tensors: c->request, c->inputs, payload, and data that stands in it.
 status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) MUST_CHECK;
 // A whole JSON body: c->request, c->inputs, payload.

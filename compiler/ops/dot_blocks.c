@@ -3,6 +3,7 @@
 // of unequal sizes, each group meets its own right side (rows), gives its own result (contracted),
 // or is only told apart (batch); what lies behind the last group counts as nothing. scaled-dot:
 // each operand element is multiplied by the scale of its block. Shape rules and evaluation.
+#include "compiler/ops/dot_blocks.h"
 #include "compiler/eval.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/infer.h"
@@ -61,16 +62,20 @@ static status_t sized_alike(struct i64s a, const struct shape *x, struct i64s b,
 
 // ---- ragged-dot
 
-enum ragged { RAGGED_ROWS, RAGGED_CONTRACTED, RAGGED_BATCH };
-static enum ragged ragged_mode(const struct hlo_attr_ragged_dot *d) {
+enum ragged ragged_mode(const struct hlo_attr_ragged_dot *d) {
+    if (d->lhs_ragged_dims.n == 0) return RAGGED_NONE;
     int64_t r = d->lhs_ragged_dims.v[0];
     return i64s_has(d->lhs_contracting_dims, r) ? RAGGED_CONTRACTED
            : i64s_has(d->lhs_batch_dims, r)     ? RAGGED_BATCH
                                                 : RAGGED_ROWS;
 }
-// The dimensions of lhs that index rows of group sizes when those have more than one: batch
-// dimensions and those of the ragged dimension's own kind, as far as they stand before it.
-static int leading(const struct hlo_attr_ragged_dot *d, const struct shape *x, int64_t *out) {
+struct hlo_attr_ragged_dot ragged_none(const struct hlo_attr_dot *d) {
+    return (struct hlo_attr_ragged_dot){.lhs_batch_dims = d->lhs_batch_dims,
+                                        .lhs_contracting_dims = d->lhs_contracting_dims,
+                                        .rhs_batch_dims = d->rhs_batch_dims,
+                                        .rhs_contracting_dims = d->rhs_contracting_dims};
+}
+int ragged_leading(const struct hlo_attr_ragged_dot *d, const struct shape *x, int64_t *out) {
     int64_t r = d->lhs_ragged_dims.v[0];
     enum ragged mode = ragged_mode(d);
     int n = 0;
@@ -109,7 +114,7 @@ status_t hlo_infer_ragged_dot(struct arena *a, const struct hlo_instr *i,
                                  i64s_has(d->rhs_contracting_dims, d->rhs_group_dims.v[0]))))
         return st_new(ST_INVALID_ARGUMENT, "rhs_group_dims do not fit %lld groups of %s",
                       (long long)groups, shape_text(a, y));
-    int nl = leading(d, x, lead);
+    int nl = ragged_leading(d, x, lead);
     if (g->rank > 1) {
         bool fit = g->rank == nl + 1;
         for (int k = 0; fit && k < nl; k++)
@@ -138,7 +143,7 @@ static int64_t group_of(const struct hlo_attr_ragged_dot *d, const struct litera
                         const struct shape *x, const int64_t *at) {
     int64_t lead[HLO_MAX_RANK], row = 0, end = 0, n = sizes->shape->dims[sizes->shape->rank - 1];
     if (sizes->shape->rank > 1)
-        for (int k = 0, nl = leading(d, x, lead); k < nl; k++)
+        for (int k = 0, nl = ragged_leading(d, x, lead); k < nl; k++)
             row = row * x->dims[lead[k]] + at[lead[k]];
     for (int64_t g = 0; g < n; g++) {
         end += lit_get_i64(sizes, row * n + g);
@@ -147,19 +152,20 @@ static int64_t group_of(const struct hlo_attr_ragged_dot *d, const struct litera
     return -1;
 }
 
-status_t hlo_eval_RAGGED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
-                             struct literal *const *in, struct literal **out) {
-    const struct hlo_attr_ragged_dot *d = HLO_ATTR(i, ragged_dot);
+// Both dots: the sum of every result element.
+static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                         const struct hlo_attr_ragged_dot *d, struct literal **out) {
     const struct shape *x = in[0]->shape, *y = in[1]->shape;
     enum ragged mode = ragged_mode(d);
+    bool any = true, scaled = mode == RAGGED_NONE;
     struct literal *r;
     int64_t k = 0, depth[HLO_MAX_RANK + 1];
-    bool any = true;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     for (int c = 0; c < d->lhs_contracting_dims.n; c++)
         any &= (depth[c] = x->dims[d->lhs_contracting_dims.v[c]]) > 0;
     EACH_INDEX(o, r->shape) {
-        struct pair p = {.x = in[0], .y = in[1]};
+        struct pair p = {
+            .x = in[0], .y = in[1], .xs = scaled ? in[2] : NULL, .ys = scaled ? in[3] : NULL};
         int64_t c[HLO_MAX_RANK + 1] = {0};
         int at = mode == RAGGED_CONTRACTED;
         if ((k & 1023) == 0 && ev->cancel && *ev->cancel)
@@ -187,6 +193,10 @@ status_t hlo_eval_RAGGED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
     *out = r;
     return ST_OK;
 }
+status_t hlo_eval_RAGGED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
+                             struct literal *const *in, struct literal **out) {
+    return contract(ev, i, in, HLO_ATTR(i, ragged_dot), out);
+}
 
 // ---- scaled-dot: lhs, rhs, and their scales, each a scalar or of the operand's rank with
 // dimensions that divide the operand's
@@ -209,36 +219,6 @@ status_t hlo_infer_scaled_dot(struct arena *a, const struct hlo_instr *i,
 
 status_t hlo_eval_SCALED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
                              struct literal *const *in, struct literal **out) {
-    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
-    const struct shape *x = in[0]->shape, *y = in[1]->shape;
-    struct literal *r;
-    int64_t k = 0, depth[HLO_MAX_RANK + 1];
-    bool any = true;
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
-    for (int c = 0; c < d->lhs_contracting_dims.n; c++)
-        any &= (depth[c] = x->dims[d->lhs_contracting_dims.v[c]]) > 0;
-    EACH_INDEX(o, r->shape) {
-        struct pair p = {.x = in[0], .y = in[1], .xs = in[2], .ys = in[3]};
-        int64_t c[HLO_MAX_RANK + 1] = {0};
-        int at = 0;
-        if ((k & 1023) == 0 && ev->cancel && *ev->cancel)
-            return st_new(ST_CANCELLED, "evaluation was cancelled");
-        for (; at < d->lhs_batch_dims.n; at++)
-            p.at_x[d->lhs_batch_dims.v[at]] = p.at_y[d->rhs_batch_dims.v[at]] = o[at];
-        for (int e = 0; e < x->rank; e++)
-            if (!i64s_has(d->lhs_batch_dims, e) && !i64s_has(d->lhs_contracting_dims, e))
-                p.at_x[e] = o[at++];
-        for (int e = 0; e < y->rank; e++)
-            if (!i64s_has(d->rhs_batch_dims, e) && !i64s_has(d->rhs_contracting_dims, e))
-                p.at_y[e] = o[at++];
-        if (any) do {
-                for (int e = 0; e < d->lhs_contracting_dims.n; e++)
-                    p.at_x[d->lhs_contracting_dims.v[e]] = p.at_y[d->rhs_contracting_dims.v[e]] =
-                        c[e];
-                add_product(&p);
-            } while (index_next(c, depth, d->lhs_contracting_dims.n));
-        store(&p, r, k++);
-    }
-    *out = r;
-    return ST_OK;
+    struct hlo_attr_ragged_dot d = ragged_none(HLO_ATTR(i, dot));
+    return contract(ev, i, in, &d, out);
 }

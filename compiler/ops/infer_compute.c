@@ -206,6 +206,8 @@ status_t hlo_infer_cholesky(struct arena *a, const struct hlo_instr *i, const st
     if (s->rank < 2 || s->dims[s->rank - 1] != s->dims[s->rank - 2])
         return st_new(ST_INVALID_ARGUMENT, "%s is not a batch of square matrices",
                       shape_text(a, s));
+    if (!dtype_is_float(s->dtype) && !dtype_is_complex(s->dtype))
+        return st_new(ST_INVALID_ARGUMENT, "a matrix of %s", dtype_name(s->dtype));
     *out = shape_with_layout(a, s, NULL);
     return ST_OK;
 }
@@ -214,8 +216,12 @@ status_t hlo_infer_triangular_solve(struct arena *a, const struct hlo_instr *i,
     RETURN_IF_ERR(rule_arrays(i));
     const struct shape *s = rule_shape(i, 0), *b = rule_shape(i, 1);
     int left = HLO_ATTR(i, trisolve)->left_side ? 2 : 1;
-    if (s->rank < 2 || b->rank != s->rank || s->dims[s->rank - 1] != s->dims[s->rank - 2] ||
-        b->dims[b->rank - left] != s->dims[s->rank - 1])
+    bool fit = s->rank >= 2 && b->rank == s->rank && s->dims[s->rank - 1] == s->dims[s->rank - 2] &&
+               b->dims[b->rank - left] == s->dims[s->rank - 1] && b->dtype == s->dtype &&
+               (dtype_is_float(s->dtype) || dtype_is_complex(s->dtype));
+    for (int d = 0; fit && d < s->rank - 2; d++)
+        fit = s->dims[d] == b->dims[d];
+    if (!fit)
         return st_new(ST_INVALID_ARGUMENT, "matrix %s, right side %s", shape_text(a, s),
                       shape_text(a, b));
     *out = shape_with_layout(a, b, NULL);

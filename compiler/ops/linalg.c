@@ -36,7 +36,7 @@ static bool cholesky_one(const struct literal *a, struct literal *r, int64_t bas
                 s = sqrt(creal(s));
             else
                 return false;
-            set(r, to, lower ? s : conj(s));
+            set(r, to, lower || row == j ? s : conj(s));
         }
     return true;
 }

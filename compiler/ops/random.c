@@ -7,18 +7,18 @@
 
 #include "compiler/eval.h"
 #include "compiler/ops/index.h"
+#include "compiler/ops/random.h"
 
-static uint32_t rotl(uint32_t v, int n) {
+static uint32_t rotl(uint32_t v, uint32_t n) {
     return v << n | v >> (32 - n);
 }
 static void threefry(const uint32_t key[2], uint32_t x[2]) {
-    static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
-    uint32_t ks[3] = {key[0], key[1], 0x1BD11BDAu ^ key[0] ^ key[1]};
+    uint32_t ks[3] = {key[0], key[1], RNG_SKEIN_PARITY ^ key[0] ^ key[1]};
     x[0] += ks[0], x[1] += ks[1];
     for (uint32_t block = 0; block < 5; block++) {
         for (int k = 0; k < 4; k++) {
             x[0] += x[1];
-            x[1] = rotl(x[1], rotations[block & 1][k]) ^ x[0];
+            x[1] = rotl(x[1], rng_threefry_rotations[block & 1][k]) ^ x[0];
         }
         x[0] += ks[(block + 1) % 3];
         x[1] += ks[(block + 2) % 3] + block + 1;
@@ -27,31 +27,33 @@ static void threefry(const uint32_t key[2], uint32_t x[2]) {
 static void philox(const uint32_t key[2], uint32_t x[4]) {
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
-        uint64_t p = (uint64_t)x[0] * 0xD2511F53u, q = (uint64_t)x[2] * 0xCD9E8D57u;
+        uint64_t p = (uint64_t)x[0] * RNG_PHILOX_M0, q = (uint64_t)x[2] * RNG_PHILOX_M1;
         uint32_t y[4] = {(uint32_t)(q >> 32) ^ x[1] ^ k0, (uint32_t)q,
                          (uint32_t)(p >> 32) ^ x[3] ^ k1, (uint32_t)p};
         memcpy(x, y, sizeof y);
-        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+        k0 += RNG_PHILOX_W0, k1 += RNG_PHILOX_W1;
     }
 }
 
-// 32-bit ThreeFry: the first even dimension (or else the longest) is split into (half, 2); the two
-// words of a block go to the two positions. A scalar takes the first word.
-static void threefry_32(const uint32_t key[2], uint64_t counter, struct literal *r,
-                        uint64_t *out_used) {
-    const struct shape *s = r->shape;
+int rng_threefry_split(const struct shape *s, int64_t *half) {
     int split = -1;
     for (int d = 0; d < s->rank && split < 0; d++)
         if (s->dims[d] % 2 == 0) split = d;
     if (split < 0)
         for (int d = 0; d < s->rank; d++)
             if (split < 0 || s->dims[d] > s->dims[split]) split = d;
-    int64_t half[HLO_MAX_RANK], to = 0;
-    uint64_t blocks = 1;
-    for (int d = 0; d < s->rank; d++) {
+    for (int d = 0; d < s->rank; d++)
         half[d] = d == split ? (s->dims[d] + 1) / 2 : s->dims[d];
+    return split;
+}
+static void threefry_32(const uint32_t key[2], uint64_t counter, struct literal *r,
+                        uint64_t *out_used) {
+    const struct shape *s = r->shape;
+    int64_t half[HLO_MAX_RANK], to = 0;
+    int split = rng_threefry_split(s, half);
+    uint64_t blocks = 1;
+    for (int d = 0; d < s->rank; d++)
         blocks *= (uint64_t)half[d];
-    }
     EACH_INDEX(x, s) {
         int64_t at[HLO_MAX_RANK] = {0};
         for (int d = 0; d < s->rank; d++)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "compiler/ir/op.h"
+#include "devices/host_buffer.h"
 
 struct cpu_device {
     struct device base;
@@ -377,6 +378,26 @@ static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, in
 
 // ---- run
 
+// The results from where the plan left them to where they are wanted.
+static status_t deliver(struct cpu_exe *x, const struct cpu_frame *f, int n_in) {
+    const struct plan *p = x->main->plan;
+    const struct shape *root = x->exe->main->entry->root->shape;
+    if (!f->run->kept) {
+        copy_leaves(x->main, f, p->root, f->run->out, p->n_root);
+        return ST_OK;
+    }
+    struct arena a = {0};
+    void **src = arena_array(&a, void *, p->n_root + 1);
+    const struct shape **shapes = arena_array(&a, const struct shape *, p->n_root + 1);
+    for (int k = 0; k < p->n_root; k++) {
+        src[k] = cpu_address(x->main, f, &p->root[k]);
+        shapes[k] = shape_leaf(root, k);
+    }
+    status_t st = host_deliver(x->base.dev, f->run, n_in, src, shapes, p->n_root, NULL);
+    arena_done(&a);
+    return st;
+}
+
 static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const struct dev_run *r) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     struct cpu_weights *w = (struct cpu_weights *)wbase;
@@ -385,12 +406,12 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     if (p->n_params > 1024) return st_new(ST_UNIMPLEMENTED, "more than 1024 parameters");
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
-        params[k] = k < n_bound ? w->bound[k] : r->in[k - n_bound];
+        params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
     struct cpu_frame f = {.params = params, .memory = x->memory, .weights = w, .run = r};
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
     RETURN_IF_ERR(cpu_run_plan(x, x->main, &f));
-    copy_leaves(x->main, &f, p->root, r->out, p->n_root);
+    RETURN_IF_ERR(deliver(x, &f, p->n_params - n_bound));
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;
     return ST_OK;
@@ -439,6 +460,19 @@ static struct dev_attributes attributes(struct device *d) {
                                    .description = cpu_target()->id};
 }
 extern const struct dev_vtable cpu_vtable;
-const struct dev_vtable cpu_vtable = {"cpu",     cpu_open,    cpu_close,   target,      attributes,
-                                      cpu_load,  cpu_unload,  cpu_prepare, cpu_release, cpu_run,
-                                      cpu_stats, cpu_explain, cpu_peak};
+const struct dev_vtable cpu_vtable = {.kind = "cpu",
+                                      .open = cpu_open,
+                                      .close = cpu_close,
+                                      .target = target,
+                                      .attributes = attributes,
+                                      .load = cpu_load,
+                                      .unload = cpu_unload,
+                                      .prepare = cpu_prepare,
+                                      .release = cpu_release,
+                                      .put = host_buffer_new,
+                                      .get = host_buffer_get,
+                                      .drop = host_buffer_free,
+                                      .run = cpu_run,
+                                      .stats = cpu_stats,
+                                      .explain = cpu_explain,
+                                      .peak = cpu_peak};

@@ -44,6 +44,11 @@ struct pj_weights {
     size_t n;
 };
 
+struct pj_buffer {
+    struct dev_buffer base;
+    void *pj;
+};
+
 static struct pj_device *device_of(const struct dev_exe *x) {
     return (struct pj_device *)x->dev;
 }
@@ -232,6 +237,46 @@ static status_t to_host(struct pj_device *d, const struct shape *s, void *buffer
     return ST_OK;
 }
 
+// Takes pj, also on failure.
+static status_t wrap(struct pj_device *d, const struct shape *s, void *pj,
+                     struct dev_buffer **out) {
+    struct pj_buffer *b = calloc(1, sizeof *b);
+    if (!b) {
+        pj_destroy(d->plugin, PJ_Buffer_Destroy, pj);
+        return st_oom();
+    }
+    *b =
+        (struct pj_buffer){.base = {.dev = &d->base, .refs = 1, .bytes = shape_bytes(s)}, .pj = pj};
+    b->base.shape = shape_make(&b->base.arena, s->dtype, s->dims, s->rank);
+    *out = &b->base;
+    return ST_OK;
+}
+static status_t pjrt_put(struct device *base, const struct shape *s, const void *data,
+                         struct dev_buffer **out) {
+    struct pj_device *d = (struct pj_device *)base;
+    void *pj;
+    RETURN_IF_ERR(to_device(d, s, data, &pj));
+    return wrap(d, s, pj, out);
+}
+static void pjrt_drop(struct dev_buffer *base) {
+    struct pj_buffer *b = (struct pj_buffer *)base;
+    pj_destroy(((struct pj_device *)base->dev)->plugin, PJ_Buffer_Destroy, b->pj);
+    arena_done(&base->arena);
+    free(b);
+}
+// Through a copy of the whole where a part is asked for: a plugin's layout is its own affair.
+static status_t pjrt_get(struct dev_buffer *base, int64_t offset, int64_t n, void *dst) {
+    struct pj_buffer *b = (struct pj_buffer *)base;
+    struct pj_device *d = (struct pj_device *)base->dev;
+    if (offset == 0 && n == base->bytes) return to_host(d, base->shape, b->pj, dst);
+    uint8_t *all = malloc((size_t)base->bytes + 1);
+    if (!all) return st_oom();
+    status_t st = to_host(d, base->shape, b->pj, all);
+    if (!st && n) memcpy(dst, all + offset, (size_t)n);
+    free(all);
+    return st;
+}
+
 static void destroy_buffers(const struct pj_plugin *p, void **b, size_t n) {
     for (size_t k = 0; k < n; k++)
         pj_destroy(p, PJ_Buffer_Destroy, b[k]);
@@ -377,6 +422,10 @@ static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct de
             in[k] = w->bound[p->param_index];
             continue;
         }
+        if (r->in_buffers && r->in_buffers[input]) {
+            in[k] = ((struct pj_buffer *)r->in_buffers[input++])->pj;
+            continue;
+        }
         RETURN_IF_ERR(to_device(d, p->shape, r->in[input], &own[input]));
         in[k] = own[input++];
     }
@@ -388,9 +437,26 @@ static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct de
     note(r->profile, m->name, "pjrt:execute", start);
     start = clock_ns();
     for (size_t k = 0; k < x->n_out; k++)
-        RETURN_IF_ERR(to_host(d, x->out[k], out[k], r->out[k]));
+        if (r->out[k]) RETURN_IF_ERR(to_host(d, x->out[k], out[k], r->out[k]));
     note(r->profile, "outputs", "pjrt:transfer", start);
     return ST_OK;
+}
+
+// Results that stay: out[k] goes into a buffer. A donated input is given back to the plugin with
+// its last reference; whether its memory is used again before is the plugin's affair.
+static status_t keep_results(struct pj_exe *x, const struct dev_run *r, void **out) {
+    status_t st = ST_OK;
+    for (size_t k = 0; k < x->n_out && !st; k++) {
+        if (r->out[k]) continue;
+        st = wrap(device_of(&x->base), x->out[k], out[k], &r->kept[k]);
+        out[k] = NULL;
+    }
+    for (size_t k = 0; k < x->n_out && st; k++)
+        if (!r->out[k] && r->kept[k]) {
+            dev_buffer_unref(r->kept[k]);
+            r->kept[k] = NULL;
+        }
+    return st;
 }
 
 static status_t pjrt_run(struct dev_exe *base, struct dev_weights *w, const struct dev_run *r) {
@@ -401,6 +467,7 @@ static status_t pjrt_run(struct dev_exe *base, struct dev_weights *w, const stru
     if (!b) return st_oom();
     void **own = b + x->n_in, **out = own + x->n_in;
     status_t st = run_with(x, (struct pj_weights *)w, r, b, own, out);
+    if (!st) st = keep_results(x, r, out);
     destroy_buffers(p, own, x->n_in + x->n_out);
     free(b);
     if (st) return st;
@@ -433,6 +500,9 @@ const struct dev_vtable pjrt_vtable = {.kind = "pjrt",
                                        .unload = pjrt_unload,
                                        .prepare = pjrt_prepare,
                                        .release = pjrt_release,
+                                       .put = pjrt_put,
+                                       .get = pjrt_get,
+                                       .drop = pjrt_drop,
                                        .run = pjrt_run,
                                        .stats = pjrt_stats,
                                        .explain = pjrt_explain,

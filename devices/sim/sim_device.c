@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "compiler/eval.h"
 #include "compiler/plan/plan.h"
-#include "devices/device.h"
+#include "devices/host_buffer.h"
 #include "proto/hlod.pb-c.h"
 
 enum sim_step { STEP_NONE, STEP_OPEN, STEP_LOAD, STEP_PREPARE, STEP_RUN, STEP_COUNT };
@@ -49,7 +49,6 @@ struct sim_exe {
     struct arena plan_arena;
     struct plan *plan;      // of main: what a run's memory would be
     int64_t resident_bytes; // charged to the device
-    int64_t io_bytes;       // inputs and results of a run
     struct dev_stats stats;
 };
 struct sim_weights {
@@ -219,13 +218,7 @@ static status_t load_into(struct sim_device *d, struct sim_exe *x) {
                       x->exe->target_id, sim_target(&d->base)->id);
     RETURN_IF_ERR(begin(d, STEP_LOAD));
     RETURN_IF_ERR(spend(d, d->latency_ns[STEP_LOAD], NULL));
-    const struct hlo_computation *m = x->exe->main->entry;
-    RETURN_IF_ERR(plan_make(&x->plan_arena, m, &x->plan));
-    for (size_t k = 0; k < m->params.n; k++)
-        if (m->params.v[k]->param_kind == PARAM_INPUT)
-            x->io_bytes += shape_bytes(m->params.v[k]->shape);
-    for (int k = 0; k < shape_leaves(m->root->shape); k++)
-        x->io_bytes += shape_bytes(shape_leaf(m->root->shape, k));
+    RETURN_IF_ERR(plan_make(&x->plan_arena, x->exe->main->entry, &x->plan));
     RETURN_IF_ERR(take_memory(d, x->plan->arena_bytes, "the executable's working set"));
     x->resident_bytes = x->stats.arena_bytes = x->stats.resident_bytes = x->plan->arena_bytes;
     return ST_OK;
@@ -299,43 +292,76 @@ static status_t sim_prepare(struct dev_exe *base, const struct span *weights, in
     return st;
 }
 
-// ---- run
+// ---- buffers
 
-static void put_leaves(const struct literal *l, void *const *out, int *k) {
-    if (!shape_is_tuple(l->shape)) {
-        if (l->size_bytes) memcpy(out[*k], l->data, l->size_bytes);
-        (*k)++;
-        return;
-    }
-    for (int e = 0; e < l->shape->n_elems; e++)
-        put_leaves(l->elems[e], out, k);
+static status_t sim_put(struct device *base, const struct shape *s, const void *data,
+                        struct dev_buffer **out) {
+    struct sim_device *d = (struct sim_device *)base;
+    if (d->lost) return st_new(ST_UNAVAILABLE, "the simulated device is lost");
+    RETURN_IF_ERR(take_memory(d, shape_bytes(s), "a buffer"));
+    status_t st = host_buffer_new(base, s, data, out);
+    if (st) d->used_bytes -= shape_bytes(s);
+    return st;
+}
+// A donated buffer's memory belongs to a result, which gives it back.
+static void sim_drop(struct dev_buffer *b) {
+    if (host_buffer_data(b)) ((struct sim_device *)b->dev)->used_bytes -= b->bytes;
+    host_buffer_free(b);
 }
 
+// ---- run
+
 // A parameter's value from its leaves.
-static struct literal *take_leaves(struct arena *a, const struct shape *s, const void *const *in,
+static struct literal *take_leaves(struct arena *a, const struct shape *s, const struct dev_run *r,
                                    int *k) {
-    if (!shape_is_tuple(s)) return lit_borrow(a, s, in[(*k)++]);
+    if (!shape_is_tuple(s)) return lit_borrow(a, s, host_input(r, (*k)++));
     struct literal **e = arena_array(a, struct literal *, s->n_elems + 1);
     for (int i = 0; i < s->n_elems; i++)
-        e[i] = take_leaves(a, s->elems[i], in, k);
+        e[i] = take_leaves(a, s->elems[i], r, k);
     return lit_tuple(a, s, e);
+}
+
+// What a run needs beside the working set and what is resident anyway: inputs that came for it,
+// results.
+static int64_t transfer_bytes(const struct sim_exe *x, const struct dev_run *r) {
+    const struct hlo_computation *m = x->exe->main->entry;
+    int64_t bytes = 0;
+    int leaf = 0;
+    for (size_t k = 0; k < m->params.n; k++) {
+        const struct shape *s = m->params.v[k]->shape;
+        if (m->params.v[k]->param_kind != PARAM_INPUT) continue;
+        for (int e = 0; e < shape_leaves(s); e++, leaf++)
+            if (!r->in_buffers || !r->in_buffers[leaf]) bytes += shape_bytes(shape_leaf(s, e));
+    }
+    for (int k = 0; k < shape_leaves(m->root->shape); k++)
+        if (r->out[k]) bytes += shape_bytes(shape_leaf(m->root->shape, k));
+    return bytes;
+}
+
+static status_t reserve(struct device *d, int64_t bytes) {
+    return take_memory((struct sim_device *)d, bytes, "results that stay");
 }
 
 static status_t evaluate(struct sim_exe *x, const struct sim_weights *w, const struct dev_run *r,
                          struct arena *a) {
     const struct hlo_computation *m = x->exe->main->entry;
     struct literal **args = arena_array(a, struct literal *, m->params.n + 1), *root;
-    int bound = 0, input = 0, leaf = 0;
+    int bound = 0, input = 0, n = shape_leaves(m->root->shape);
     for (size_t k = 0; k < m->params.n; k++) {
         const struct hlo_instr *p = m->params.v[k];
-        args[k] = p->param_kind == PARAM_INPUT ? take_leaves(a, p->shape, r->in, &input)
-                                               : w->bound[bound++];
+        args[k] =
+            p->param_kind == PARAM_INPUT ? take_leaves(a, p->shape, r, &input) : w->bound[bound++];
     }
     struct hlo_eval ev = hlo_eval_begin(a);
     ev.cancel = r->cancel;
     RETURN_IF_ERR(hlo_eval_module(&ev, x->exe->main, args, (int)m->params.n, &root));
-    put_leaves(root, r->out, &leaf);
-    return ST_OK;
+    void **src = arena_array(a, void *, n + 1);
+    const struct shape **shapes = arena_array(a, const struct shape *, n + 1);
+    for (int k = 0; k < n; k++) {
+        shapes[k] = shape_leaf(m->root->shape, k);
+        src[k] = lit_leaf(root, k)->data;
+    }
+    return host_deliver(x->base.dev, r, input, src, shapes, n, reserve);
 }
 
 static status_t sim_run(struct dev_exe *base, struct dev_weights *w, const struct dev_run *r) {
@@ -343,12 +369,13 @@ static status_t sim_run(struct dev_exe *base, struct dev_weights *w, const struc
     struct sim_device *d = sim_of(base);
     int64_t start = sim_now(d);
     RETURN_IF_ERR(begin(d, STEP_RUN));
-    RETURN_IF_ERR(take_memory(d, x->io_bytes, "inputs and results"));
+    int64_t io_bytes = transfer_bytes(x, r);
+    RETURN_IF_ERR(take_memory(d, io_bytes, "inputs and results"));
     struct arena a = {0};
     status_t st = spend(d, d->latency_ns[STEP_RUN], r->cancel);
     if (!st) st = evaluate(x, (struct sim_weights *)w, r, &a);
     arena_done(&a);
-    d->used_bytes -= x->io_bytes;
+    d->used_bytes -= io_bytes;
     if (st) return st;
     int64_t ns = sim_now(d) - start;
     x->stats.runs++;
@@ -383,6 +410,9 @@ const struct dev_vtable sim_vtable = {.kind = "sim",
                                       .unload = sim_unload,
                                       .prepare = sim_prepare,
                                       .release = sim_release,
+                                      .put = sim_put,
+                                      .get = host_buffer_get,
+                                      .drop = sim_drop,
                                       .run = sim_run,
                                       .stats = sim_stats,
                                       .explain = sim_explain,

@@ -5,86 +5,14 @@
 //     device_test            all kinds
 //     device_test KIND       one
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
-#include "compiler/ir/text.h"
-#include "devices/device.h"
+#include "tests/conform/device_help.h"
 
-static const char *kind; // under test
-
-static void ok_(status_t st, const char *file, int line) {
-    if (!st) return;
-    fprintf(stderr, "%s: %s\n", st_code_name(st_code(st)), st_message(st));
-    st_drop(st);
-    _fail(file, line);
-}
-#define ok(call) ok_((call), __FILE__, __LINE__)
-
-static void expect(status_t st, enum status_code code, const char *part) {
-    if (st_code(st) != code || !strstr(st_message(st), part))
-        fail_msg("expected %s with '%s', found %s '%s'", st_code_name(code), part,
-                 st_code_name(st_code(st)), st_message(st));
-    st_drop(st);
-}
-
-static struct device *open_one(void) {
-    struct device *d = NULL;
-    ok(dev_open(kind, &d));
-    return d;
-}
-
-// The way of a real executable: compiled, packed, unpacked.
-static struct executable *compile(struct device *d, const char *text) {
-    struct compile_options opt = {.disable_passes = "", .disable_rules = "", .verify_each = true};
-    struct hlo_module *m = NULL;
-    struct executable *e = NULL, *again = NULL;
-    struct strbuf bytes = {0};
-    ok(hlo_parse(str_of(text), NULL, &m));
-    ok(hlo_compile_module(m, &opt, dev_target(d), NULL, &e));
-    ok(executable_pack(e, &bytes));
-    executable_free(e);
-    ok(executable_unpack((struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &again));
-    strbuf_done(&bytes);
-    return again;
-}
-static struct dev_exe *load(struct device *d, const char *text) {
-    struct dev_exe *x = NULL;
-    ok(dev_load(d, compile(d, text), &x));
-    return x;
-}
-static struct dev_weights *prepare(struct dev_exe *x) {
-    struct dev_weights *w = NULL;
-    ok(dev_prepare(x, NULL, 0, &w));
-    return w;
-}
-static status_t run2(struct dev_exe *x, struct dev_weights *w, const void *in0, const void *in1,
-                     void *out0, void *out1) {
-    const void *in[] = {in0, in1};
-    void *out[] = {out0, out1};
-    return dev_run(x, w, &(struct dev_run){.in = in, .out = out});
-}
-
-#define TWICE "HloModule m\nENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] add(x, x) }\n"
-#define SCALE                                                                                      \
-    "HloModule m\nENTRY e { x = f32[3] parameter(0) w = f32[3] parameter(1), "                     \
-    "frontend_attributes={hlod_param=\"weight:0\"}\nROOT r = f32[3] multiply(x, w) }\n"
-// Counts to 2^30: hours on any device here.
-#define FOREVER                                                                                    \
-    "HloModule m\ncond { c = s32[] parameter(0) n = s32[] constant(1073741824) ROOT l = pred[] "   \
-    "compare(c, n), direction=LT }\nbody { b = s32[] parameter(0) one = s32[] constant(1) ROOT s " \
-    "= s32[] add(b, one) }\nENTRY e { x = s32[] parameter(0) ROOT w = s32[] while(x), "            \
-    "condition=cond, body=body }\n"
+const char *device_kind;
 
 // ---- open, describe
 
@@ -92,8 +20,8 @@ static void test_open(void **state) {
     (void)state;
     struct device *d = NULL, *two = NULL;
     char spec[64];
-    expect(dev_open("nothing", &d), ST_NOT_FOUND, kind);
-    snprintf(spec, sizeof spec, "%s:no_such_option=1", kind);
+    expect(dev_open("nothing", &d), ST_NOT_FOUND, device_kind);
+    snprintf(spec, sizeof spec, "%s:no_such_option=1", device_kind);
     expect(dev_open(spec, &d), ST_INVALID_ARGUMENT, "no_such_option");
     assert_null(d);
     d = open_one();
@@ -108,9 +36,9 @@ static void test_attributes(void **state) {
     struct device *d = open_one(), *two = open_one();
     const struct target *t = dev_target(d);
     struct dev_attributes a = dev_attributes(d);
-    assert_string_equal(t->kind, kind);
-    assert_memory_equal(t->id, kind, strlen(kind));
-    assert_int_equal(t->id[strlen(kind)], ':');
+    assert_string_equal(t->kind, device_kind);
+    assert_memory_equal(t->id, device_kind, strlen(device_kind));
+    assert_int_equal(t->id[strlen(device_kind)], ':');
     assert_string_equal(t->id, dev_target(two)->id);
     assert_true(t->threads >= 1);
     assert_true(a.memory_bytes > 0);
@@ -514,7 +442,8 @@ struct asker {
 static void *ask(void *arg) {
     struct asker *a = arg;
     do {
-        if (strcmp(dev_target(a->d)->kind, kind) != 0 || dev_attributes(a->d).memory_bytes <= 0)
+        if (strcmp(dev_target(a->d)->kind, device_kind) != 0 ||
+            dev_attributes(a->d).memory_bytes <= 0)
             return NULL;
         a->asked++;
     } while (!a->stop);
@@ -737,23 +666,27 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_profile),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_buffers),
+        cmocka_unit_test(test_kept_results),
+        cmocka_unit_test(test_donation),
+        cmocka_unit_test(test_failed_run_donates_nothing),
     };
     static const struct CMUnitTest sim[] = {
         cmocka_unit_test(test_sim_options),        cmocka_unit_test(test_sim_memory),
         cmocka_unit_test(test_sim_oom_and_loss),   cmocka_unit_test(test_sim_time),
-        cmocka_unit_test(test_sim_crash_and_hang),
+        cmocka_unit_test(test_sim_crash_and_hang), cmocka_unit_test(test_sim_buffers_are_counted),
     };
     int failed = 0, ran = 0;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         if (argc > 1 && strcmp(argv[1], kinds[k]) != 0) continue;
-        kind = kinds[k];
-        if (argc == 1 && strcmp(kind, "pjrt") == 0 && !getenv("HLOD_PJRT_PLUGIN")) {
+        device_kind = kinds[k];
+        if (argc == 1 && strcmp(device_kind, "pjrt") == 0 && !getenv("HLOD_PJRT_PLUGIN")) {
             puts("pjrt: tests/conform/pjrt/run.sh runs it with a plugin");
             continue;
         }
         ran++;
-        failed += cmocka_run_group_tests_name(kind, contract, NULL, NULL);
-        if (strcmp(kind, "sim") == 0)
+        failed += cmocka_run_group_tests_name(device_kind, contract, NULL, NULL);
+        if (strcmp(device_kind, "sim") == 0)
             failed += cmocka_run_group_tests_name("sim's own", sim, NULL, NULL);
     }
     if (!ran) fprintf(stderr, "no such device kind\n");

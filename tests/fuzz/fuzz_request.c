@@ -57,6 +57,22 @@ static void numbers(struct str text, const char *type) {
     for (int64_t n = 0; n <= 64; n = n * 2 + 1)
         st_drop(numbers_scan(text, t, n, out));
 }
+static void texts(struct str text) {
+    for (int64_t n = 0, bytes; n <= 64; n = n * 2 + 1) {
+        status_t st = texts_scan(text, n, NULL, &bytes);
+        if (!st) { // what was scanned is whole, and prints
+            struct span data = {malloc((size_t)bytes + 1), (size_t)bytes};
+            struct strbuf b = {0};
+            if (texts_scan(text, n, (void *)(uintptr_t)data.p, &bytes) || texts_check(data, n))
+                abort();
+            texts_print(&b, n, data);
+            strbuf_done(&b);
+            free((void *)(uintptr_t)data.p);
+        }
+        st_drop(st);
+        st_drop(texts_check((struct span){(const uint8_t *)text.p, text.n}, n));
+    }
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -74,7 +90,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         json(text, true, &inference__repository_model_load_request__descriptor);
         break;
     case 3:
-        numbers(text, types[data[1] % 8]);
+        if (data[1] & 0x80)
+            texts(text);
+        else
+            numbers(text, types[data[1] % 8]);
         break;
     case 4:
         cut((struct span){data + 2, size - 2}, data[1] % 16 + 1, 3, 4);

@@ -18,6 +18,7 @@ check "client includes only base and proto" "$(forbid client 'compiler|devices|s
 check "LLVM only in codegen/llvm_*" "$(sources | grep -v '^compiler/codegen/llvm_' | xargs grep -ln '#include <llvm')"
 check "oneDNN only in cpu_onednn*" "$(sources | grep -v '^devices/cpu/cpu_onednn' | xargs grep -ln '#include <dnnl')"
 check "libmicrohttpd only in server/http*" "$(sources | grep -v '^server/http' | xargs grep -ln '#include <microhttpd')"
+check "GnuTLS only in server/tls.c" "$(sources | grep -v '^server/tls.c' | xargs grep -ln '#include <gnutls')"
 check "gRPC only in server/grpc*" "$(sources | grep -v '^server/grpc' | xargs grep -ln '#include <grpc/')"
 check "SQLite only in scheduler/journal.c" "$(sources | grep -v '^scheduler/journal.c' | xargs grep -ln '#include <sqlite3')"
 check "logging only in scheduler, server and mains" "$(sources | grep -vE '^(base/log|scheduler/|server/)|/main_' | xargs grep -ln '"base/log.h"')"

@@ -36,6 +36,12 @@ static const struct {
     {"ROOT r = f32[2] sort(x), dimensions={0}", "called computation"},
     {"ROOT r = f32[2] reduce(x, y), dimensions={0}", "called computation"},
     {"ROOT r = f32[2] pad(x, y), padding=0_0", "operand"},
+    // fewer matrices than right sides: the evaluator would read behind them
+    {"m = f32[1,2,2] broadcast(x), dimensions={1}\nv = f32[3,2,1] broadcast(x), dimensions={1}\n"
+     "ROOT r = f32[3,2,1] triangular-solve(m, v), left_side=true, lower=true, "
+     "transpose_a=NO_TRANSPOSE",
+     "right side f32[3,2,1]"},
+    {"m = s32[2,2] broadcast(y), dimensions={}\nROOT r = s32[2,2] cholesky(m), lower=true", "s32"},
 };
 
 static void bad_shapes_are_refused(void **state) {

@@ -132,8 +132,42 @@ static void refusals(void **state) {
     scan_bad("[1][2]", "f32", 2, "'['");
 }
 
+// JSON's texts as the protocol's elements and back; escapes and pairs; what is cut off is refused.
+static void texts(void **state) {
+    (void)state;
+    static const char json[] = "[[\"ab\",\"\"],[\"\\u00e9\\ud83d\\ude00\\n\",\"c\"]]";
+    static const uint8_t want[] = "\2\0\0\0ab\0\0\0\0\7\0\0\0\xc3\xa9\xf0\x9f\x98\x80\n\1\0\0\0c";
+    uint8_t got[64];
+    int64_t bytes;
+    assert_null(texts_scan(str_of(json), 4, NULL, &bytes));
+    assert_int_equal(bytes, sizeof want - 1);
+    assert_null(texts_scan(str_of(json), 4, got, &bytes));
+    assert_memory_equal(got, want, sizeof want - 1);
+    struct span data = {got, (size_t)bytes};
+    assert_null(texts_check(data, 4));
+    struct strbuf b = {0};
+    texts_print(&b, 4, data);
+    assert_null(texts_scan((struct str){b.p, b.n}, 4, got, &bytes));
+    assert_memory_equal(got, want, sizeof want - 1);
+    strbuf_done(&b);
+    for (size_t cut = 0; cut < data.n; cut++) {
+        status_t st = texts_check((struct span){got, cut}, 4);
+        assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
+        st_drop(st);
+    }
+    static const char *const bad[] = {"[\"a\",1]",           "[\"a\"]",         "[\"a\",\"b",
+                                      "[\"\\ud83d\",\"\"]",  "[\"\\x\",\"\"]",  "[\"a\tb\",\"\"]",
+                                      "[\"a\",\"b\",\"c\"]", "[\"\\u12\",\"\"]"};
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        status_t st = texts_scan(str_of(bad[k]), 2, NULL, &bytes);
+        if (st_code(st) != ST_INVALID_ARGUMENT) fail_msg("'%s' was taken", bad[k]);
+        st_drop(st);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(against_strtod), cmocka_unit_test(print_scan),
-                                   cmocka_unit_test(shapes_and_words), cmocka_unit_test(refusals)};
+                                   cmocka_unit_test(shapes_and_words), cmocka_unit_test(refusals),
+                                   cmocka_unit_test(texts)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }

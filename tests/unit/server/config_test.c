@@ -41,12 +41,12 @@ static void precedence(void **state) {
     (void)state;
     struct config c;
     write_file("# a comment\nmax-queue = 7 # behind\nmax_json_bytes = \"64K\"\ndevice = [\"cpu\", "
-               "\"sim\"]\ninsecure_bind = true\ndata = \"/a \\\"b\"\n");
+               "\"sim\"]\ninsecure_allow_anonymous = true\ndata = \"/a \\\"b\"\n");
     assert_null(read_it(&c, NULL, NULL));
     assert_int_equal(c.max_queue, 7);
     assert_int_equal(c.max_json_bytes, 65536);
     assert_string_equal(c.device, "cpu,sim");
-    assert_true(c.insecure_bind);
+    assert_true(c.insecure_allow_anonymous);
     assert_string_equal(c.data, "/a \"b");
     assert_string_equal(c.http, "127.0.0.1:8000");
     config_done(&c);
@@ -70,7 +70,7 @@ static void refusals(void **state) {
     refused("", "extra", NULL, "unexpected argument");
     refused("", "--max-queue", NULL, "needs a value");
     refused("", NULL, "HLOD_COLOUR=1", "HLOD_COLOUR");
-    refused("", "--insecure-bind=maybe", NULL, "true or false");
+    refused("", "--insecure-allow-anonymous=maybe", NULL, "true or false");
     refused("", "--cache-bytes=9999999999T", NULL, "cache_bytes");
 }
 

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// random: what the evaluator and the kernel of rng-bit-generator have in common. Constants of
+// ThreeFry-2x32 and Philox-4x32 after Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"
+// (2011).
+#pragma once
+#include "compiler/ir/shape.h"
+
+#define RNG_SKEIN_PARITY 0x1BD11BDAu
+#define RNG_PHILOX_M0    0xD2511F53u
+#define RNG_PHILOX_M1    0xCD9E8D57u
+#define RNG_PHILOX_W0    0x9E3779B9u
+#define RNG_PHILOX_W1    0xBB67AE85u
+static const uint32_t rng_threefry_rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+
+// 32-bit ThreeFry: the first even dimension (or else the longest) is split into (half, 2); the two
+// words of a block go to the two positions. Returns that dimension, -1 for a scalar, which takes
+// the first word; half[rank]: the dimensions over which blocks are counted.
+int rng_threefry_split(const struct shape *s, int64_t *half);

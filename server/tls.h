@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// tls: the daemon's certificate, its key and the CA of client certificates: read from PEM files,
+// checked against each other, and given to both ports in the form each wants. tls_reload reads them
+// again: handshakes from then on see the new ones. The only file that knows GnuTLS (libmicrohttpd's
+// TLS; gRPC brings its own and takes the PEM texts). One tls a process. Thread: loop, but tls_pem.
+#pragma once
+#include "base/arena.h"
+#include "base/status.h"
+
+struct tls;
+struct tls_files {
+    const char *cert, *key; // chain, leaf first
+    const char *client_ca;  // "": no client certificates
+};
+// Blocks. INVALID_ARGUMENT: not PEM, a key of another certificate; NOT_FOUND.
+status_t tls_open(const struct tls_files *files, struct tls **out) MUST_CHECK;
+// On an error what was there stays in force. Blocks.
+status_t tls_reload(struct tls *t) MUST_CHECK;
+void tls_close(struct tls *t);             // NULL is fine; after the servers
+unsigned tls_version(const struct tls *t); // grows with every reload
+
+struct tls_pem {
+    const char *cert, *key, *client_ca; // client_ca NULL: none
+    unsigned version;
+};
+void tls_pem(struct tls *t, struct arena *a, struct tls_pem *out); // copies. Thread: any
+
+// For libmicrohttpd: the callback that chooses the certificate of a handshake (a
+// gnutls_certificate_retrieve_function2).
+typedef void (*tls_callback)(void);
+tls_callback tls_certificate_callback(void);
+// The names (CN first, then SANs) of the peer's certificate, when it has one: verified against the
+// client CA now. None without a certificate. UNAUTHENTICATED: one that does not verify.
+// session: the library's gnutls_session_t
+status_t tls_peer(const struct tls *t, void *session, struct arena *a, const char *const **out,
+                  size_t *out_n) MUST_CHECK;

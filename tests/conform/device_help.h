@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_help: what the files of the device contract's test share: opening, compiling, the
+// programs.
+#pragma once
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compiler/ir/text.h"
+#include "devices/device.h"
+extern const char *device_kind; // under test
+
+static inline void ok_(status_t st, const char *file, int line) {
+    if (!st) return;
+    fprintf(stderr, "%s: %s\n", st_code_name(st_code(st)), st_message(st));
+    st_drop(st);
+    _fail(file, line);
+}
+#define ok(call) ok_((call), __FILE__, __LINE__)
+
+static inline void expect(status_t st, enum status_code code, const char *part) {
+    if (st_code(st) != code || !strstr(st_message(st), part))
+        fail_msg("expected %s with '%s', found %s '%s'", st_code_name(code), part,
+                 st_code_name(st_code(st)), st_message(st));
+    st_drop(st);
+}
+
+static inline struct device *open_one(void) {
+    struct device *d = NULL;
+    ok(dev_open(device_kind, &d));
+    return d;
+}
+
+// The way of a real executable: compiled, packed, unpacked.
+static inline struct executable *compile(struct device *d, const char *text) {
+    struct compile_options opt = {.disable_passes = "", .disable_rules = "", .verify_each = true};
+    struct hlo_module *m = NULL;
+    struct executable *e = NULL, *again = NULL;
+    struct strbuf bytes = {0};
+    ok(hlo_parse(str_of(text), NULL, &m));
+    ok(hlo_compile_module(m, &opt, dev_target(d), NULL, &e));
+    ok(executable_pack(e, &bytes));
+    executable_free(e);
+    ok(executable_unpack((struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &again));
+    strbuf_done(&bytes);
+    return again;
+}
+static inline struct dev_exe *load(struct device *d, const char *text) {
+    struct dev_exe *x = NULL;
+    ok(dev_load(d, compile(d, text), &x));
+    return x;
+}
+static inline struct dev_weights *prepare(struct dev_exe *x) {
+    struct dev_weights *w = NULL;
+    ok(dev_prepare(x, NULL, 0, &w));
+    return w;
+}
+static inline status_t run2(struct dev_exe *x, struct dev_weights *w, const void *in0,
+                            const void *in1, void *out0, void *out1) {
+    const void *in[] = {in0, in1};
+    void *out[] = {out0, out1};
+    return dev_run(x, w, &(struct dev_run){.in = in, .out = out});
+}
+
+#define TWICE "HloModule m\nENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] add(x, x) }\n"
+#define SCALE                                                                                      \
+    "HloModule m\nENTRY e { x = f32[3] parameter(0) w = f32[3] parameter(1), "                     \
+    "frontend_attributes={hlod_param=\"weight:0\"}\nROOT r = f32[3] multiply(x, w) }\n"
+// Counts to 2^30: hours on any device here.
+#define FOREVER                                                                                    \
+    "HloModule m\ncond { c = s32[] parameter(0) n = s32[] constant(1073741824) ROOT l = pred[] "   \
+    "compare(c, n), direction=LT }\nbody { b = s32[] parameter(0) one = s32[] constant(1) ROOT s " \
+    "= s32[] add(b, one) }\nENTRY e { x = s32[] parameter(0) ROOT w = s32[] while(x), "            \
+    "condition=cond, body=body }\n"
+
+// device_buffers.c
+void test_buffers(void **state);
+void test_kept_results(void **state);
+void test_donation(void **state);
+void test_failed_run_donates_nothing(void **state);
+void test_sim_buffers_are_counted(void **state);
