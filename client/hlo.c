@@ -42,6 +42,7 @@ int fail_reply(const struct http_reply *r, int code) {
         fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
     if (r->code == 503 || r->code == 429) code = EXIT_BUSY;
     if (r->code == 504) code = EXIT_DEADLINE;
+    if (r->code == 401 || r->code == 403) code = EXIT_PERMISSION;
     json_decref(j);
     return code;
 }

@@ -16,10 +16,12 @@ enum {
     EXIT_RUN = 5,
     EXIT_UNREACHABLE = 69,
     EXIT_BUSY = 75,
+    EXIT_PERMISSION = 77,
     EXIT_DEADLINE = 124
 };
 struct hlo {
     const char *addr;
+    struct http_security security;
     struct http_client *http;
     bool json, quiet, tty;
     struct arena arena;
@@ -39,6 +41,7 @@ int cmd_runs(struct hlo *h);
 int cmd_devices(struct hlo *h);
 int cmd_cache(struct hlo *h);
 int cmd_doctor(struct hlo *h);
+int cmd_tokens(struct hlo *h);
 
 // The value behind option `name` at argv[*k] ("--x V" or "--x=V"), advancing *k; NULL if it is
 // another word.

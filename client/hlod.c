@@ -10,18 +10,28 @@
 #include "client/onnx_external.h"
 #include "client/wire.h"
 
-enum hlod_code hlod_open(const char *addr, struct hlod **out) {
+enum hlod_code hlod_open_secure(const char *addr, const struct hlod_security *s,
+                                struct hlod **out) {
     if (!addr || !*addr) addr = getenv("HLOD_ADDR");
     if (!addr || !*addr) addr = "127.0.0.1:8000";
     struct hlod *h = calloc(1, sizeof *h);
     if (!h) return HLOD_RESOURCE_EXHAUSTED;
-    status_t st = http_client_new(addr, &h->http);
+    struct http_security with = {0};
+    struct arena a = {0};
+    if (s && s->size >= sizeof *s)
+        with = (struct http_security){s->token, s->cacert, s->cert, s->key};
+    status_t st = http_security_env(&a, &with);
+    if (!st) st = http_client_new(addr, &with, &h->http);
+    arena_done(&a);
     enum hlod_code code = wire_end(h, st);
     if (code)
         hlod_close(h);
     else
         *out = h;
     return code;
+}
+enum hlod_code hlod_open(const char *addr, struct hlod **out) {
+    return hlod_open_secure(addr, NULL, out);
 }
 
 void hlod_close(struct hlod *h) {

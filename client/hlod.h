@@ -77,9 +77,21 @@ struct hlod_error {
     size_t n_details;
     int64_t retry_after_ms; // 0 = not said
 };
-// addr    "127.0.0.1:8000"; NULL = $HLOD_ADDR, or that. Nothing is sent yet
-// errors  INVALID_ARGUMENT malformed address
+// addr    "127.0.0.1:8000" or "https://host:8000"; NULL = $HLOD_ADDR, or the first. Nothing is sent
+//         yet. Credentials and CA come from HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT,
+//         HLOD_KEY
+// errors  INVALID_ARGUMENT malformed address; a token that would leave the machine in the clear
 HLOD_API enum hlod_code hlod_open(const char *addr, struct hlod **out);
+struct hlod_security {      // begin with HLOD_SECURITY; NULL: from the environment, as above
+    size_t size;            // sizeof this struct
+    const char *token;      // of `hlo tokens add`
+    const char *cacert;     // PEM file: CAs trusted instead of the system's; turns TLS on
+    const char *cert, *key; // PEM files: the client's own certificate; turns TLS on
+};
+#define HLOD_SECURITY {.size = sizeof(struct hlod_security)}
+// The same with credentials given here. s may be NULL.
+HLOD_API enum hlod_code hlod_open_secure(const char *addr, const struct hlod_security *s,
+                                         struct hlod **out);
 HLOD_API void hlod_close(struct hlod *h); // NULL is fine
 // Of the last call on h. Borrowed from h until the next call; never NULL.
 HLOD_API const struct hlod_error *hlod_error(const struct hlod *h);

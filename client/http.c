@@ -12,7 +12,10 @@
 
 struct http_client {
     CURL *curl;
-    char addr[256];
+    struct arena arena;
+    struct http_security with;
+    bool tls;
+    const char *addr; // HOST:PORT
 };
 struct transfer {
     CURL *curl;
@@ -23,28 +26,91 @@ struct transfer {
     bool broken_off;
 };
 
-status_t http_client_new(const char *addr, struct http_client **out) {
-    size_t n = strlen(addr);
-    const char *colon = strrchr(addr, ':');
+// ---- who we are, whom we trust
+
+enum { MAX_TOKEN_FILE = 4096 };
+
+static status_t read_token(struct arena *a, const char *path, const char **out) {
+    char text[MAX_TOKEN_FILE];
+    FILE *f = fopen(path, "re");
+    if (!f) return st_errno(errno, path);
+    size_t n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    struct str token = str_trim((struct str){text, n});
+    *out = arena_strndup(a, token.p, token.n);
+    return ST_OK;
+}
+status_t http_security_env(struct arena *a, struct http_security *s) {
+    const char *file = getenv("HLOD_TOKEN_FILE");
+    if (!s->token) s->token = getenv("HLOD_TOKEN");
+    if (!s->token && file && *file) RETURN_IF_ERR(read_token(a, file, &s->token));
+    if (!s->cacert) s->cacert = getenv("HLOD_CACERT");
+    if (!s->cert) s->cert = getenv("HLOD_CERT");
+    if (!s->key) s->key = getenv("HLOD_KEY");
+    return ST_OK;
+}
+
+static bool loopback(const char *host, size_t n) {
+    struct str h = {host, n};
+    return (n > 4 && !strncmp(host, "127.", 4)) || str_is(h, "localhost") || str_is(h, "[::1]");
+}
+static status_t check(const char *given, bool said_plain, const struct http_client *c) {
+    const char *colon = strrchr(c->addr, ':');
     int64_t port;
-    if (!colon || colon == addr || n >= sizeof((*out)->addr) || strpbrk(addr, "/ @?#") ||
+    if (!colon || colon == c->addr || strpbrk(c->addr, "/ @?#") ||
         !str_to_i64(str_of(colon + 1), &port) || port < 1 || port > 65535)
-        return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", addr);
+        return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", given);
+    if (c->with.token && strpbrk(c->with.token, "\r\n"))
+        return st_new(ST_INVALID_ARGUMENT, "the token has more than one line");
+    if (c->with.token && !c->tls && !said_plain && !loopback(c->addr, (size_t)(colon - c->addr)))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "the token would cross the network in the clear: say https://%s, or "
+                      "http://%s if that is meant",
+                      c->addr, c->addr);
+    return ST_OK;
+}
+static const char *keep(struct arena *a, const char *z) {
+    return z && *z ? arena_strdup(a, z) : NULL;
+}
+
+status_t http_client_new(const char *addr, const struct http_security *s,
+                         struct http_client **out) {
+    static const struct http_security none;
+    if (!s) s = &none;
     struct http_client *c = calloc(1, sizeof *c);
     if (!c) return st_oom();
-    memcpy(c->addr, addr, n + 1);
-    if (!(c->curl = curl_easy_init())) {
-        free(c);
-        return st_oom();
-    }
-    *out = c;
-    return ST_OK;
+    c->with = (struct http_security){keep(&c->arena, s->token), keep(&c->arena, s->cacert),
+                                     keep(&c->arena, s->cert), keep(&c->arena, s->key)};
+    bool plain = !strncmp(addr, "http://", 7), tls = !strncmp(addr, "https://", 8);
+    c->tls = tls || (!plain && (c->with.cacert || c->with.cert));
+    c->addr = arena_strdup(&c->arena, addr + (plain ? 7 : tls ? 8 : 0));
+    status_t st = check(addr, plain, c);
+    if (!st && !(c->curl = curl_easy_init())) st = st_oom();
+    if (st)
+        http_client_free(c);
+    else
+        *out = c;
+    return st;
 }
 void http_client_free(struct http_client *c) {
     if (!c) return;
-    curl_easy_cleanup(c->curl);
+    if (c->curl) curl_easy_cleanup(c->curl);
+    arena_done(&c->arena);
     free(c);
 }
+static void set_security(const struct http_client *c) {
+    const struct http_security *s = &c->with;
+    if (s->token) {
+        curl_easy_setopt(c->curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        curl_easy_setopt(c->curl, CURLOPT_XOAUTH2_BEARER, s->token);
+    }
+    if (s->cacert) curl_easy_setopt(c->curl, CURLOPT_CAINFO, s->cacert);
+    if (s->cert) curl_easy_setopt(c->curl, CURLOPT_SSLCERT, s->cert);
+    if (s->key) curl_easy_setopt(c->curl, CURLOPT_SSLKEY, s->key);
+    curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+}
+
+// ---- requests
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
     struct transfer *t = ctx;
@@ -135,10 +201,12 @@ static struct curl_slist *set_headers(const struct http_request *q) {
     return h;
 }
 
-static status_t perform(const char *addr, struct transfer *t) {
+static status_t perform(const struct http_client *client, struct transfer *t) {
     CURL *c = t->curl;
+    const char *addr = client->addr;
     struct strbuf url = {0};
-    strbuf_printf(&url, "http://%s%s", addr, t->q->path);
+    strbuf_printf(&url, "%s://%s%s", client->tls ? "https" : "http", addr, t->q->path);
+    set_security(client);
     curl_easy_setopt(c, CURLOPT_URL, url.p);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -175,7 +243,7 @@ status_t http_send(struct http_client *c, const struct http_request *q, struct h
     if (q->body_file && !(t.file = fopen(q->body_file, "rbe")))
         return st_errno(errno, q->body_file);
     curl_easy_reset(c->curl); // keeps the connection
-    status_t st = perform(c->addr, &t);
+    status_t st = perform(c, &t);
     if (t.file) fclose(t.file);
     if (st) http_reply_done(out);
     return st;

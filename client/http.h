@@ -2,13 +2,26 @@
 // http: requests to hlod over libcurl, one connection kept open between them, replies whole or as
 // they come. Thread: one http_client, one thread at a time.
 #pragma once
+#include "base/arena.h"
 #include "base/span.h"
 #include "base/status.h"
 #include "base/str.h"
 
 struct http_client;
-// addr "HOST:PORT", copied; nothing is sent yet. INVALID_ARGUMENT.
-status_t http_client_new(const char *addr, struct http_client **out) MUST_CHECK;
+struct http_security {      // NULL or "" where not wanted
+    const char *token;      // sent as `Authorization: Bearer`
+    const char *cacert;     // PEM file of the CAs trusted instead of the system's
+    const char *cert, *key; // PEM files: the client's own certificate
+};
+// What s does not say, from HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY. In a.
+// errors  the token file cannot be read
+status_t http_security_env(struct arena *a, struct http_security *s) MUST_CHECK;
+// addr "HOST:PORT", or with https:// or http:// in front; without, TLS when s names a CA or
+// certificate. Copied; nothing is sent yet. INVALID_ARGUMENT; also for a token that would cross a
+// network in the clear unless addr says http://.
+// s       NULL = none
+status_t http_client_new(const char *addr, const struct http_security *s,
+                         struct http_client **out) MUST_CHECK;
 void http_client_free(struct http_client *c); // NULL is fine
 
 struct http_request {

@@ -27,11 +27,17 @@ static const struct command commands[] = {
      "what the server did last; one of it as a timeline for Perfetto"},
     {"devices", cmd_devices, "[--json]", "devices and their state"},
     {"cache", cmd_cache, "ls | rm DIGEST | explain A B | stats", "the executables in the cache"},
+    {"tokens", cmd_tokens,
+     "ls | add NAME [--scopes read,run] [--tenant T] [--subject CN] | rm NAME   [--file FILE]",
+     "the file that says who may use a server (hlod --tokens FILE)"},
     {"doctor", cmd_doctor, "", "checks that the server answers and its devices are up"},
 };
 
 static int help(FILE *f) {
-    fputs("usage: hlo [--addr ADDR:PORT] [--json] COMMAND ...\n\n", f);
+    fputs(
+        "usage: hlo [--addr [https://]HOST:PORT] [--token T] [--cacert PEM] [--cert PEM --key PEM] "
+        "[--json] COMMAND ...\n\n",
+        f);
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         fprintf(f, "  %-8s %s\n           %s\n", commands[k].name, commands[k].doc,
                 commands[k].usage);
@@ -41,14 +47,16 @@ static int help(FILE *f) {
           " 8xf32=@file\n"
           "       Pictures become (value - mean) / std in f32, after a centre crop of PART of the "
           "short side (a square) and resizing\n"
-          "The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000. `hlo help exit-codes` "
-          "lists the exit codes.\n",
+          "The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials from the "
+          "options, or HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY.\n"
+          "`hlo help exit-codes` lists the exit codes.\n",
           f);
     return 0;
 }
 static int exit_codes(void) {
     puts("0 ok\n1 results differ\n2 usage\n3 model refused (unsupported or invalid)\n4 compile "
-         "failed\n5 execution failed\n69 server unreachable\n75 busy, try again\n124 deadline");
+         "failed\n5 execution failed\n69 server unreachable\n75 busy, try again\n77 not permitted: "
+         "no credentials, or not these\n124 deadline");
     return 0;
 }
 
@@ -57,12 +65,26 @@ static int run_command(struct hlo *h, const char *name) {
         return h->argc && strcmp(h->argv[0], "exit-codes") == 0 ? exit_codes() : help(stdout);
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++) {
         if (strcmp(name, commands[k].name) != 0) continue;
-        status_t st = http_client_new(h->addr, &h->http);
+        status_t st = http_security_env(&h->arena, &h->security);
+        if (!st) st = http_client_new(h->addr, &h->security, &h->http);
         return st ? fail_status(st) : commands[k].fn(h);
     }
     fprintf(stderr, "hlo: no command is called '%s'\n", name);
     help(stderr);
     return EXIT_USAGE;
+}
+
+// The value of `--name V` or `--name=V` among the global options, with which *k moves on.
+static bool global_text(int argc, char **argv, int *k, const char *name, const char **out) {
+    size_t n = strlen(name);
+    if (strncmp(argv[*k], name, n) != 0) return false;
+    if (argv[*k][n] == '=')
+        *out = argv[*k] + n + 1;
+    else if (argv[*k][n] || *k + 1 >= argc)
+        return false;
+    else
+        *out = argv[++*k];
+    return true;
 }
 
 int main(int argc, char **argv) {
@@ -76,10 +98,12 @@ int main(int argc, char **argv) {
             h.json = true;
         else if (strcmp(argv[k], "--quiet") == 0 || strcmp(argv[k], "-q") == 0)
             h.quiet = true;
-        else if (strcmp(argv[k], "--addr") == 0 && k + 1 < argc)
-            h.addr = argv[++k];
-        else if (strncmp(argv[k], "--addr=", 7) == 0)
-            h.addr = argv[k] + 7;
+        else if (global_text(argc, argv, &k, "--addr", &h.addr) ||
+                 global_text(argc, argv, &k, "--token", &h.security.token) ||
+                 global_text(argc, argv, &k, "--cacert", &h.security.cacert) ||
+                 global_text(argc, argv, &k, "--cert", &h.security.cert) ||
+                 global_text(argc, argv, &k, "--key", &h.security.key))
+            continue;
         else if (strcmp(argv[k], "--version") == 0 && !command)
             version = true;
         else if (strcmp(argv[k], "--help") == 0 || strcmp(argv[k], "-h") == 0)

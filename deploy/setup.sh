@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-PACKAGES="build-essential pkg-config ca-certificates curl jq git
+PACKAGES="build-essential pkg-config ca-certificates curl openssl jq git
  protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libssl-dev libseccomp-dev
  libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
  clang-format-19 libcmocka-dev python3 python3-venv"

@@ -21,6 +21,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
   profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
+	  secure '$(MAKE) -s check-secure' \
 	  client '$(MAKE) -s check-client' \
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \

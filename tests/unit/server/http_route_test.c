@@ -134,9 +134,28 @@ static void cut(void **state) {
     splits("", NULL, 0, NULL);
 }
 
+static void web_pages(void **state) {
+    (void)state;
+    assert_true(http_same_site("127.0.0.1:8000", NULL, true));
+    assert_true(http_same_site("[::1]:8000", NULL, true));
+    assert_true(http_same_site("localhost", NULL, true));
+    assert_true(http_same_site("a.localhost:80", NULL, true));
+    assert_true(http_same_site(NULL, NULL, true));
+    assert_true(http_same_site("localhost:8000", "http://localhost:8000", true));
+    assert_false(http_same_site("localhost:8000", "http://localhost:8001", true));
+    assert_false(http_same_site("localhost:8000", "null", true));
+    assert_false(http_same_site("localhost:8000", "https://evil.example", false));
+    assert_false(http_same_site("evil.example:8000", NULL, true)); // a name pointed at us
+    assert_false(http_same_site("evil.example", "http://evil.example", true));
+    assert_false(http_same_site("notlocalhost:1", NULL, true));
+    assert_false(http_same_site("127.0.0.1.evil.example", NULL, true));
+    assert_true(http_same_site("hlod.example", "https://hlod.example", false));
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(rows), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(parameters), cmocka_unit_test(cut)};
+                                   cmocka_unit_test(web_pages), cmocka_unit_test(parameters),
+                                   cmocka_unit_test(cut)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;

@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens, TLS and client certificates, judged by curl, hlo, grpcio and an unmodified tritonclient (HTTP and gRPC): who is let in, who is refused and how, what a SIGHUP
+changes, where hlod will not listen. Certificates are made here by openssl.  Usage: secure_test.py --build DIR --worker BIN"""
+import argparse, http.client, json, os, shutil, signal, socket, ssl, subprocess, sys, tempfile, time, traceback
+import grpc
+import numpy as np
+import tritonclient.grpc as tg
+import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "api")]
+import run
+from client import Api, Hlod
+
+MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+class Pki:
+    """A CA of our own, in a folder."""
+    def __init__(self, folder):
+        self.dir = folder
+        self.ssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test-ca")
+        self.ca = self.path("ca.pem")
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def ssl(self, *words):
+        subprocess.run(["openssl", *words], cwd=self.dir, check=True, capture_output=True)
+
+    def issue(self, name, cn, extension, ca="ca", days="2"):
+        with open(self.path("ext"), "w") as f:
+            f.write(extension + "\n")
+        self.ssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=" + cn)
+        self.ssl("x509", "-req", "-in", name + ".csr", "-CA", ca + ".pem", "-CAkey", ca + ".key", "-CAcreateserial", "-days", days, "-extfile", "ext", "-out", name + ".pem")
+        return self.path(name + ".pem"), self.path(name + ".key")
+
+class SecureDaemon(run.Daemon):
+    context, cert = None, None
+
+    def call(self, verb, path, body=None, headers={}, timeout=30):
+        c = http.client.HTTPSConnection("localhost", self.addr[1], timeout=timeout, context=self.context)
+        try:
+            c.request(verb, path, body, headers)
+            r = c.getresponse()
+            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
+        finally:
+            c.close()
+
+def bearer(token):
+    return {"Authorization": "Bearer " + token}
+
+def refused(code, fn):
+    try:
+        fn()
+    except grpc.RpcError as e:
+        assert e.code() == code, (e.code(), e.details())
+        return e
+    except InferenceServerException as e:
+        assert str(code) in str(e.status()), (code, e.status(), e.message())
+        return e
+    raise AssertionError("not refused")
+
+class Suite:
+    def __init__(self, o, tls):
+        self.o, self.tls = o, tls
+        self.dir = tempfile.mkdtemp(prefix="hlod-secure-")
+        self.pki = Pki(self.dir)
+        self.server = self.pki.issue("server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self.robot = self.pki.issue("robot", "robot", "extendedKeyUsage=clientAuth")
+        self.stranger = self.pki.issue("stranger", "stranger", "extendedKeyUsage=clientAuth")
+        self.wrong_use = self.pki.issue("wrong", "robot", "extendedKeyUsage=serverAuth")
+        self.tokens = self.pki.path("tokens")
+        self.all, self.reader, self.runner = (self.add(*w) for w in (("boss", "--scopes", "admin"), ("reader", "--scopes", "read", "--tenant", "a"), ("runner", "--tenant", "b")))
+        self.add("robot", "--subject", "robot", "--scopes", "read,run")
+        args = ["--tokens", self.tokens]
+        if tls:
+            args += ["--tls-cert", self.server[0], "--tls-key", self.server[1], "--tls-client-ca", self.pki.ca]
+            SecureDaemon.context = ssl.create_default_context(cafile=self.pki.ca)
+        self.d = (SecureDaemon if tls else run.Daemon)(o.build + "/hlod", o.worker, args=args)
+        self.url = ("https" if tls else "http") + "://localhost:%d" % self.d.addr[1]
+        status, r = self.d.json("POST", "/v1/executables?shape=x=1x4", MODEL, bearer(self.all))
+        assert status == 200, r
+        self.digest = r["sourceDigest"]
+        assert self.d.json("POST", "/v1/models", {"name": "plus", "model": self.digest}, bearer(self.all))[0] == 200
+
+    def hlo(self, *words, env={}):
+        return subprocess.run([self.o.build + "/hlo", *words], env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+
+    def add(self, name, *words):
+        p = self.hlo("tokens", "add", name, "--file", self.tokens, *words)
+        assert p.returncode == 0, p.stderr
+        return p.stdout.strip()
+
+    def curl(self, path, *words):
+        """(status, headers, body)"""
+        trust = ["--cacert", self.pki.ca] if self.tls else []
+        p = subprocess.run(["curl", "-s", "-i", *trust, *words, self.url + path], capture_output=True, text=True, timeout=30)
+        assert p.returncode == 0, (p.returncode, p.stderr)
+        head, _, body = p.stdout.replace("\r", "").partition("\n\n")
+        lines = head.split("\n")
+        return int(lines[0].split()[1]), {k.lower(): v for k, v in (l.split(": ", 1) for l in lines[1:])}, body
+
+    def channel(self, cert=None):
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        if not self.tls:
+            return grpc.insecure_channel(self.d.grpc, options=options)
+        read = lambda p: open(p, "rb").read()
+        c = grpc.ssl_channel_credentials(read(self.pki.ca), *([read(cert[1]), read(cert[0])] if cert else []))
+        return grpc.secure_channel("localhost:" + self.d.grpc.rsplit(":", 1)[1], c, options=options)
+
+    def hup(self, *expect):
+        before = self.d.logs().count("ev=server.reload")
+        self.d.p.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 10
+        while self.d.logs().count("ev=server.reload") < before + (2 if self.tls else 1):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for text in expect:
+            assert text in self.d.logs(), self.d.logs()[-2000:]
+
+    def close(self):
+        assert self.d.stop() == 0
+        shutil.rmtree(self.dir)
+
+# ---- HTTP
+
+def probes(s):
+    for path in "/healthz", "/readyz", "/v1/health", "/v1/version", "/v2/health/live", "/v2/health/ready", "/v2", "/v1/openapi.json", "/":
+        assert s.curl(path)[0] == 200, path
+
+def http_tokens(s):
+    status, headers, body = s.curl("/v1/models")
+    assert status == 401 and headers["www-authenticate"] == 'Bearer realm="hlod"' and json.loads(body)["reason"] == "NO_CREDENTIALS", (status, headers, body)
+    assert s.curl("/metrics")[0] == 401 and s.curl("/metrics", "-H", "Authorization: Bearer " + s.reader)[0] == 200
+    status, headers, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + s.reader[:-1] + ("0" if s.reader[-1] != "0" else "1"))
+    assert status == 401 and 'error="invalid_token"' in headers["www-authenticate"] and json.loads(body)["reason"] == "BAD_CREDENTIALS", (status, headers, body)
+    for header in "Basic dTpw", "Bearer", "Bearer x", s.reader:
+        assert s.curl("/v1/models", "-H", "Authorization: " + header)[0] == 401, header
+    assert s.curl("/v1/health", "-H", "Authorization: Bearer x")[0] == 401  # what is shown must be right
+    for scheme in "Bearer", "bearer":
+        status, _, body = s.curl("/v1/models", "-H", f"Authorization: {scheme} {s.reader}")
+        assert status == 200 and json.loads(body)["models"][0]["name"] == "plus", body
+    status, headers, body = s.curl("/v1/run", "-H", "Authorization: Bearer " + s.reader, "-d", "{}")
+    assert status == 403 and 'error="insufficient_scope"' in headers["www-authenticate"] and "'run'" in json.loads(body)["message"], (status, headers, body)
+    assert s.curl("/v2/models/plus/infer", "-d", "{}")[0] == 401
+    status, _, body = s.curl("/v2/models/plus/infer", "-H", "Authorization: Bearer " + s.reader, "-d", "{}")
+    assert status == 403 and "scope 'run'" in json.loads(body)["error"], body
+    status, _, body = s.curl("/v1/executables?shape=x=1x4", "-H", "Authorization: Bearer " + s.runner, "--data-binary", MODEL.decode())
+    assert status == 403 and "'compile'" in body, body
+    for path in "/v2/repository/models/plus/unload", "/v2/repository/models/plus/load":
+        assert s.curl(path, "-X", "POST", "-H", "Authorization: Bearer " + s.runner)[0] == 403
+
+def uploads_are_refused_early(s):
+    """The body of one who may not upload is not read: nothing reaches the store."""
+    status, _, body = s.curl("/v1/executables", "-H", "Expect:", "-H", "Authorization: Bearer " + s.reader, "-H", "Content-Length: 100000000000", "-X", "POST")
+    assert status == 403, (status, body)
+    assert "upload" not in json.dumps(os.listdir(os.path.join(s.d.dir, "data")))
+
+def pages_of_elsewhere(s):
+    for origin, want in (s.url, 200), ("https://evil.example", 403), ("null", 403):
+        status, _, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + s.reader, "-H", "Origin: " + origin)
+        assert status == want, (origin, status, body)
+
+def command(s):
+    env = {"HLOD_ADDR": s.url, **({"HLOD_CACERT": s.pki.ca} if s.tls else {})}
+    p = s.hlo("models", env=env)
+    assert p.returncode == 77 and "NO_CREDENTIALS" in p.stderr, (p.returncode, p.stderr)
+    p = s.hlo("--token", s.reader, "models", env=env)
+    assert p.returncode == 0 and p.stdout.startswith("plus"), (p.returncode, p.stdout, p.stderr)
+    with open(s.pki.path("token"), "w") as f:
+        f.write(s.runner + "\n")
+    p = s.hlo("run", "plus", "-i", "x=1x4xf32=1,2,3,4", env={**env, "HLOD_TOKEN_FILE": s.pki.path("token")})
+    assert p.returncode == 0 and "2 3 4 5" in p.stdout, (p.returncode, p.stdout, p.stderr)
+    p = s.hlo("--token", s.runner, "models", "rm", "plus", env=env)
+    assert p.returncode == 77 and "'load'" in p.stderr, (p.returncode, p.stderr)
+    p = s.hlo("--token", s.runner, "--addr", "hlod.example:8000", "models")
+    assert p.returncode == 2 and "in the clear" in p.stderr, (p.returncode, p.stderr)
+    if not s.tls:
+        return
+    p = s.hlo("--cert", s.robot[0], "--key", s.robot[1], "models", env=env)
+    assert p.returncode == 0, (p.returncode, p.stderr)
+    p = s.hlo("--token", s.reader, "--addr", s.url, "models")  # a CA the system does not know
+    assert p.returncode == 69 and "SSL" in p.stderr, (p.returncode, p.stderr)
+
+# ---- tritonclient
+
+def triton_http(s):
+    url = s.url.split("//")[1]
+    kw = dict(ssl=True, ssl_options={"ca_certs": s.pki.ca}) if s.tls else {}
+    c = th.InferenceServerClient(url, **kw)
+    i = th.InferInput("x", [2, 4], "FP32")
+    i.set_data_from_numpy(X)
+    assert c.is_server_live() and c.is_server_ready()
+    refused(401, lambda: c.infer("plus", [i]))
+    refused(403, lambda: c.infer("plus", [i], headers=bearer(s.reader)))
+    assert np.array_equal(c.infer("plus", [i], headers=bearer(s.runner)).as_numpy("y"), X + 1)
+    big = np.arange(400000, dtype=np.float32).reshape(-1, 4)
+    i = th.InferInput("x", list(big.shape), "FP32")
+    i.set_data_from_numpy(big)
+    assert np.array_equal(c.infer("plus", [i], headers=bearer(s.runner)).as_numpy("y"), big + 1)
+    refused(403, lambda: c.unload_model("plus", headers=bearer(s.runner)))
+    assert c.get_model_repository_index(headers=bearer(s.reader))[0]["state"] == "READY"
+    # A file override: with the scope `load` there is no need of --allow-model-load.
+    c.load_model("new", headers=bearer(s.all), config="{}", files={"file:1/model.onnx": MODEL})
+    refused(403, lambda: c.load_model("new", headers=bearer(s.runner), config="{}", files={"file:1/model.onnx": MODEL}))
+    c.close()
+
+def triton_grpc(s):
+    port = s.d.grpc.rsplit(":", 1)[1]
+    kw = dict(ssl=True, root_certificates=s.pki.ca) if s.tls else {}
+    c = tg.InferenceServerClient("localhost:" + port, **kw)
+    i = tg.InferInput("x", [2, 4], "FP32")
+    i.set_data_from_numpy(X)
+    who = lambda t: {"authorization": "Bearer " + t}
+    assert c.is_server_live() and c.is_server_ready()
+    refused("UNAUTHENTICATED", lambda: c.infer("plus", [i]))
+    refused("UNAUTHENTICATED", lambda: c.infer("plus", [i], headers=who("x")))
+    refused("PERMISSION_DENIED", lambda: c.infer("plus", [i], headers=who(s.reader)))
+    assert np.array_equal(c.infer("plus", [i], headers=who(s.runner)).as_numpy("y"), X + 1)
+    refused("PERMISSION_DENIED", lambda: c.load_model("new", headers=who(s.runner), config="{}", files={"file:1/model.onnx": MODEL}))
+    got = []
+    c.start_stream(lambda result, error: got.append((result, error)), headers=who(s.runner))
+    c.async_stream_infer("plus", [i])
+    end = time.monotonic() + 10
+    while not got and time.monotonic() < end:
+        time.sleep(0.01)
+    c.stop_stream()
+    assert got and got[0][1] is None and np.array_equal(got[0][0].as_numpy("y"), X + 1), got
+    c.close()
+
+def grpc_calls(s):
+    with s.channel() as ch:
+        h = Hlod(Api(s.o.build), ch)
+        e = refused(grpc.StatusCode.UNAUTHENTICATED, lambda: h.ListModels())
+        assert ("hlod-reason", "NO_CREDENTIALS") in [(k, v) for k, v in e.trailing_metadata()], e.trailing_metadata()
+        e = refused(grpc.StatusCode.PERMISSION_DENIED, lambda: h.RemoveExecutable(metadata=[("authorization", "Bearer " + s.reader)], digest="0" * 64))
+        assert "'admin'" in e.details()
+        assert h.ListModels(metadata=[("authorization", "bearer " + s.reader)]).models[-1].name == "plus"
+        assert h.Version().api == "hlod.v1" and h.Health().live
+        # A stream that may not begin ends before it takes a message.
+        stream, request = h.api.method(ch, "/inference.GRPCInferenceService/ModelStreamInfer")
+        refused(grpc.StatusCode.UNAUTHENTICATED, lambda: list(stream(iter([request(model_name="plus")]), timeout=10)))
+
+# ---- client certificates
+
+def certificates(s):
+    use = lambda c: ("--cert", c[0], "--key", c[1])
+    assert s.curl("/v1/models", *use(s.robot))[0] == 200
+    status, _, body = s.curl("/v2/repository/models/plus/unload", "-X", "POST", *use(s.robot))
+    assert status == 403 and "'robot' lacks" in body, (status, body)
+    status, _, body = s.curl("/v1/models", *use(s.stranger))
+    assert status == 401 and "no entry for the certificate of 'stranger'" in body, (status, body)
+    status, _, body = s.curl("/v1/models", *use(s.wrong_use))  # robot by name, but no client's certificate
+    assert status == 401 and "refused" in body, (status, body)
+    other = Pki(tempfile.mkdtemp(dir=s.dir))
+    status, _, body = s.curl("/v1/models", *use(other.issue("robot", "robot", "extendedKeyUsage=clientAuth")))
+    assert status == 401 and "refused" in body, (status, body)
+    with s.channel(s.robot) as ch:
+        h = Hlod(Api(s.o.build), ch)
+        assert h.ListModels().models[-1].name == "plus"
+        refused(grpc.StatusCode.PERMISSION_DENIED, lambda: h.RemoveModel(name="plus"))
+        # A token goes before a certificate.
+        refused(grpc.StatusCode.PERMISSION_DENIED, lambda: h.RunUnary(model="plus", metadata=[("authorization", "Bearer " + s.reader)]))
+    with s.channel(s.stranger) as ch:
+        refused(grpc.StatusCode.UNAUTHENTICATED, lambda: Hlod(Api(s.o.build), ch).ListModels())
+
+def plain_is_refused(s):
+    c = http.client.HTTPConnection(*s.d.addr, timeout=5)
+    try:
+        c.request("GET", "/healthz")
+        raise AssertionError(c.getresponse().status)
+    except (http.client.HTTPException, OSError):
+        pass
+    old = ssl.create_default_context(cafile=s.pki.ca)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    old.minimum_version = ssl.TLSVersion.TLSv1_2
+    with socket.create_connection(s.d.addr) as raw:
+        with old.wrap_socket(raw, server_hostname="localhost") as w:
+            assert w.version() == "TLSv1.2"
+
+def disconnects(s):
+    """A client that leaves while its run is under way, over this transport, cancels the job."""
+    status, r = s.d.json("POST", "/v1/executables?shape=x=1x4", MODEL + b"hang run\n", bearer(s.all))
+    assert status == 200, r
+    body = {"model": r["sourceDigest"], "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}
+    try:
+        s.d.call("POST", "/v1/run", json.dumps(body), {**bearer(s.all), "Accept": "application/json"}, timeout=0.5)
+        raise AssertionError("did not hang")
+    except OSError:
+        pass
+    end = time.monotonic() + 10
+    while s.d.json("GET", "/v1/health")[1].get("jobsActive"):
+        assert time.monotonic() < end, "the job is still there"
+        time.sleep(0.02)
+
+# ---- SIGHUP
+
+def reload(s):
+    again = s.add("late")
+    assert s.curl("/v1/models", "-H", "Authorization: Bearer " + again)[0] == 401
+    assert s.hlo("tokens", "rm", "runner", "--file", s.tokens).returncode == 0
+    s.hup("what=tokens")
+    assert s.curl("/v1/models", "-H", "Authorization: Bearer " + again)[0] == 200
+    assert s.curl("/v1/models", "-H", "Authorization: Bearer " + s.runner)[0] == 401
+    text = open(s.tokens).read()
+    with open(s.tokens, "w") as f:
+        f.write("nonsense\n")
+    s.hup("what was before stays")
+    assert s.curl("/v1/models", "-H", "Authorization: Bearer " + again)[0] == 200
+    with open(s.tokens, "w") as f:
+        f.write(text)
+    if not s.tls:
+        return
+    def serial(port):
+        with socket.create_connection(("localhost", int(port))) as raw:
+            c = ssl.create_default_context(cafile=s.pki.ca)
+            c.set_alpn_protocols(["h2", "http/1.1"])
+            with c.wrap_socket(raw, server_hostname="localhost") as w:
+                return w.getpeercert()["serialNumber"]
+    ports = s.d.addr[1], s.d.grpc.rsplit(":", 1)[1]
+    before = [serial(p) for p in ports]
+    assert before[0] == before[1]
+    s.pki.issue("server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    s.hup("what=certificates")
+    after = [serial(p) for p in ports]
+    assert after[0] == after[1] != before[0], (before, after)
+    shutil.copy(s.robot[1], s.server[1])  # a key of another certificate: the pair before stays
+    s.hup("is not the key of the certificate")
+    assert [serial(p) for p in ports] == after
+
+# ---- where hlod does not start
+
+def starts(o, folder):
+    pki = Pki(folder)
+    cert, key = pki.issue("server", "localhost", "subjectAltName=DNS:localhost")
+    tokens = pki.path("tokens")
+    subprocess.run([o.build + "/hlo", "-q", "tokens", "add", "x", "--file", tokens], check=True, capture_output=True)
+    def check(rc, text, *args):
+        p = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder, *args], capture_output=True, text=True, timeout=20)
+        assert p.returncode == rc and text in p.stderr, (args, p.returncode, p.stderr)
+    check(0, "")
+    check(1, "not a loopback address", "--http", "0.0.0.0:0")
+    check(1, "not a loopback address", "--grpc", "0.0.0.0:0")
+    check(0, "", "--http", "0.0.0.0:0", "--insecure-allow-anonymous")
+    check(0, "", "--http", "0.0.0.0:0", "--tokens", tokens)
+    check(1, "--allow-model-load is for loopback", "--http", "0.0.0.0:0", "--insecure-allow-anonymous", "--allow-model-load")
+    check(2, "contradict", "--tokens", tokens, "--insecure-allow-anonymous")
+    check(2, "go together", "--tls-cert", cert)
+    check(2, "--tls-client-ca needs", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", pki.ca)
+    check(2, "is not the key", "--tls-cert", cert, "--tls-key", pki.path("ca.key"))
+    check(2, "no certificate chain", "--tls-cert", key, "--tls-key", key)
+    check(1, "No such file", "--tokens", "/nonexistent")
+    os.chmod(tokens, 0o666)
+    check(1, "may be written by others", "--tokens", tokens)
+
+def foreign_host(o):
+    """Without tokens, a request by a name that is not ours is refused: a web page whose name was pointed at 127.0.0.1."""
+    d = run.Daemon(o.build + "/hlod", o.worker)
+    try:
+        for host, want in ("localhost:1", 200), ("127.0.0.1", 200), ("evil.example", 403):
+            assert d.call("GET", "/v1/models", headers={"Host": host})[0] == want, host
+        assert d.call("POST", "/v1/models", b"{}", {"Origin": "https://evil.example", "Content-Type": "text/plain"})[0] == 403
+    finally:
+        assert d.stop() == 0
+
+CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, triton_http, triton_grpc, grpc_calls, disconnects, reload
+OVER_TLS = certificates, plain_is_refused
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    bad = 0
+    def one(name, fn):
+        nonlocal bad
+        try:
+            fn()
+            print("ok", name, flush=True)
+        except Exception:
+            bad += 1
+            print("not ok", name, flush=True)
+            traceback.print_exc()
+    for tls in False, True:
+        s = Suite(o, tls)
+        for case in (OVER_TLS if tls else ()) + CASES:
+            if not o.names or case.__name__ in o.names:
+                one(("secure tls " if tls else "secure plain ") + case.__name__, lambda: case(s))
+        one("secure stop", s.close)
+    folder = tempfile.mkdtemp(prefix="hlod-secure-")
+    one("secure starts", lambda: starts(o, folder))
+    shutil.rmtree(folder)
+    one("secure foreign_host", lambda: foreign_host(o))
+    return bad > 0
+
+if __name__ == "__main__":
+    sys.exit(main())
