@@ -33,15 +33,9 @@ struct command {
     int (*fn)(struct hlo *h);
     const char *usage, *doc;
 };
-int cmd_compile(struct hlo *h);
-int cmd_inspect(struct hlo *h);
-int cmd_run(struct hlo *h);
-int cmd_models(struct hlo *h);
-int cmd_runs(struct hlo *h);
-int cmd_devices(struct hlo *h);
-int cmd_cache(struct hlo *h);
-int cmd_doctor(struct hlo *h);
-int cmd_tokens(struct hlo *h);
+#define COMMAND(name, usage, doc) int cmd_##name(struct hlo *h);
+#include "client/commands.def"
+#undef COMMAND
 
 // The value behind option `name` at argv[*k] ("--x V" or "--x=V"), advancing *k; NULL if it is
 // another word.

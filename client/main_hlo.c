@@ -8,29 +8,9 @@
 #include "client/hlo.h"
 
 static const struct command commands[] = {
-    {"compile", cmd_compile,
-     "MODEL [--shape NAME=1x3x224x224]... [--precision strict] [--trace FILE] [--json]",
-     "compile a model; prints digest, counts, passes, timings"},
-    {"run", cmd_run,
-     "MODEL|DIGEST|NAME -i NAME=VALUE... [-o OUT.npz|OUT.npy] [--profile] [--trace FILE] [--repeat "
-     "N] "
-     "[--top K [--labels FILE]] [pictures: --size HxW --crop PART --mean M --std S --layout "
-     "nchw|nhwc]",
-     "run a model once; compiles first where needed"},
-    {"inspect", cmd_inspect,
-     "DIGEST --stage hlo-before|hlo-after|prepare|kir|llvm|plan | --pass NAME | --diff A B",
-     "the text of one stage of an executable"},
-    {"models", cmd_models,
-     "[ls] | set NAME MODEL|DIGEST [--version N] [--shape ...] | rm NAME [--version N]",
-     "names of models; a name stands for its digest, as NAME or NAME:VERSION, and answers on /v2"},
-    {"runs", cmd_runs, "[ls] | trace JOB [-o FILE]",
-     "what the server did last; one of it as a timeline for Perfetto"},
-    {"devices", cmd_devices, "[--json]", "devices and their state"},
-    {"cache", cmd_cache, "ls | rm DIGEST | explain A B | stats", "the executables in the cache"},
-    {"tokens", cmd_tokens,
-     "ls | add NAME [--scopes read,run] [--tenant T] [--subject CN] | rm NAME   [--file FILE]",
-     "the file that says who may use a server (hlod --tokens FILE)"},
-    {"doctor", cmd_doctor, "", "checks that the server answers and its devices are up"},
+#define COMMAND(name, usage, doc) {#name, cmd_##name, usage, doc},
+#include "client/commands.def"
+#undef COMMAND
 };
 
 static int help(FILE *f) {
