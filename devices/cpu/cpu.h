@@ -83,3 +83,4 @@ void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                   int64_t extent, int64_t grain); // cpu_pool.c
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
+int cpu_use_threads(int n); // from now on; gives how many it was

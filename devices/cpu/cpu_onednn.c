@@ -30,7 +30,11 @@ struct onednn_state {
     int sum_leaf;          // operand that must be in the destination before the call, -1 = none
     int64_t out_bytes;
     int out_leaf;
+    bool alone; // too little work to wake other threads for
 };
+
+// Below this a call takes about 15 us on one thread, and waking another costs as much.
+enum { ALONE_FLOPS = 1000000 };
 
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
@@ -363,8 +367,6 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
         status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
-    s->flops =
-        2 * shape_elements(i->shape) * k->dims[1] * (shape_elements(k) / (k->dims[0] * k->dims[1]));
     return status;
 }
 
@@ -436,8 +438,6 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
         status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
-    s->flops =
-        2 * shape_elements(i->shape) * h->operands[0]->shape->dims[d->lhs_contracting_dims.v[0]];
     return status;
 }
 
@@ -497,16 +497,32 @@ static void onednn_close(struct cpu_step *s) {
     if (st->repack) dnnl_primitive_destroy(st->repack);
     if (st->repack_from) dnnl_memory_destroy(st->repack_from);
 }
-static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
-    struct onednn_state *st = arena_new_of(&x->arena, struct onednn_state);
+static int64_t call_flops(const struct hlo_instr *i, const struct lib_call *c) {
+    const struct shape *left = c->hero->operands[0]->shape, *right = c->hero->operands[1]->shape;
+    int64_t each = c->hero->op == HLO_CONVOLUTION
+                       ? shape_elements(right) / right->dims[0]
+                       : left->dims[HLO_ATTR(c->hero, dot)->lhs_contracting_dims.v[0]];
+    return 2 * shape_elements(i->shape) * each;
+}
+static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     struct lib_call c;
-    RETURN_IF_ERR(ensure_engine());
-    s->state = st;
     if (lib_max_pool(s->plan->instr)) return pool_open(x, s, st);
     if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");
-    return c.hero->op == HLO_CONVOLUTION ? conv_open(x, s, &c, st) : dot_open(x, s, &c, st);
+    s->flops = call_flops(s->plan->instr, &c);
+    st->alone = s->flops < ALONE_FLOPS;
+    int threads = st->alone ? cpu_use_threads(1) : 0; // the library divides the work here
+    status_t status =
+        c.hero->op == HLO_CONVOLUTION ? conv_open(x, s, &c, st) : dot_open(x, s, &c, st);
+    if (st->alone) cpu_use_threads(threads);
+    return status;
+}
+static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct onednn_state *st = arena_new_of(&x->arena, struct onednn_state);
+    RETURN_IF_ERR(ensure_engine());
+    s->state = st;
+    return open_call(x, s, st);
 }
 static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     struct onednn_state *st = s->state;
@@ -526,7 +542,9 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
         if (rc != dnnl_success) return failed("reorder", rc);
     }
+    int threads = st->alone ? cpu_use_threads(1) : 0;
     dnnl_status_t rc = dnnl_primitive_execute(st->prim, stream, st->n_args, args);
+    if (st->alone) cpu_use_threads(threads);
     return rc == dnnl_success ? ST_OK : failed("execute", rc);
 }
 static int64_t onednn_pack_bytes(const struct cpu_step *s) {

@@ -9,6 +9,12 @@ int cpu_threads(void) {
     return omp_get_max_threads();
 }
 
+int cpu_use_threads(int n) {
+    int was = omp_get_max_threads();
+    omp_set_num_threads(n);
+    return was;
+}
+
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain) {
     int n = cpu_threads();
