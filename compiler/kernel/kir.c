@@ -315,10 +315,9 @@ struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x) {
     return kir_intern(k, &v);
 }
 struct kir_val *kir_bits(struct kir *k, enum dtype t, struct kir_val *x) {
-    return x->type == t
-               ? x
-               : kir_intern(k,
-                            &(struct kir_val){.op = K_BITS, .type = t, .n_args = 1, .args = {x}});
+    struct kir_val v = {
+        .op = K_BITS, .type = t, .n_args = 1, .args = {x}, .lo = INT64_MIN, .hi = INT64_MAX};
+    return x->type == t ? x : kir_intern(k, &v);
 }
 struct kir_val *kir_quant(struct kir *k, enum dtype t, struct kir_val *x) {
     if (t == DT_F32 || t == DT_F64 || !dtype_is_float(t)) return x;
