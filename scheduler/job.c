@@ -43,10 +43,8 @@ static void detach(struct job *j) {
     task_drop(&j->task);
     if (j->op) op_leave(j->op, j);
     if (j->call) job_drop_call(j);
-    if (j->worker) {
-        worker_release(j->worker);
-        j->worker = NULL;
-    }
+    seat_leave(j->s, &j->seat);
+    j->tenant->jobs--;
     loop_timer_free(j->deadline);
     j->deadline = NULL;
     j->waits_for_worker = j->woken = false;
@@ -101,8 +99,8 @@ void job_finish(struct job *j, status_t st) {
     struct strbuf times = {0};
     for (size_t i = 0; i < j->r.n_timings; i++)
         strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
-    log_event(LOG_INFO, "job.done", "job=%llu kind=%s key=%s dev=%s%s code=%s%s%s",
-              (unsigned long long)j->r.id, kinds[j->spec.kind], *key ? key : "-",
+    log_event(LOG_INFO, "job.done", "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s",
+              (unsigned long long)j->r.id, j->tenant->name, kinds[j->spec.kind], *key ? key : "-",
               j->r.device ? j->r.device : "-", strbuf_cstr(&times), code,
               j->spec.trace ? " trace=" : "", j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);
@@ -133,6 +131,7 @@ void job_free(struct job *j) {
     for (int i = 0; i < j->r.n_fds; i++)
         if (j->r.fds[i] >= 0 && !j->out) close(j->r.fds[i]);
     memfd_unref(j->out);
+    st_drop(j->refused);
     arena_done(&j->arena);
     free(j);
 }
@@ -143,8 +142,8 @@ static void on_deadline(void *arg) {
                st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
                                 (long long)j->spec.timeout_ms,
                                 j->call                             ? "running"
-                                : j->task.item.queued               ? "waiting for a device worker"
-                                : j->op && j->op->task.item.queued  ? "waiting for a compile worker"
+                                : task_waits(&j->task)              ? "waiting for a device worker"
+                                : j->op && task_waits(&j->op->task) ? "waiting for a compile worker"
                                 : j->op && j->op->kind == OP_INGEST ? "reading the model"
                                 : j->op && j->op->kind == OP_PREPARE ? "preparing weights"
                                 : j->op                              ? "compiling"
@@ -157,7 +156,13 @@ static void first_step(void *arg) {
     j->resolving = false;
     if (j->free_later)
         job_free(j);
-    else if (!j->finished)
+    else if (j->finished)
+        return;
+    else if (j->refused) {
+        status_t st = j->refused;
+        j->refused = ST_OK;
+        job_finish(j, st);
+    } else
         job_advance(j);
 }
 
@@ -170,7 +175,18 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     j->r.id = ++s->next_job;
     j->r.source = spec->model;
     if (!j->spec.timeout_ms) j->spec.timeout_ms = s->cfg.default_timeout_ms;
+    j->tenant = tenants_get(&s->tenants, spec->tenant, j->start_ns);
+    j->tenant->jobs++;
+    j->tenant->total_jobs++;
+    if (spec->kind == JOB_RUN) {
+        int64_t bytes = 0;
+        for (size_t i = 0; i < spec->n_inputs; i++)
+            bytes += spec->inputs[i].size;
+        j->tenant->total_bytes += bytes;
+        j->refused = tenant_admit(j->tenant, j->start_ns, bytes);
+    }
     if (j->spec.timeout_ms) {
+        j->deadline_ns = j->start_ns + j->spec.timeout_ms * 1000000;
         j->deadline = loop_timer_new(s->loop, on_deadline, j);
         loop_timer_start(j->deadline, j->spec.timeout_ms);
     }
@@ -234,10 +250,7 @@ void job_advance(struct job *j) {
         struct exe *e = sched_exe(j->s, j->key);
         if (!e) {
             j->told_compiled = false;
-            if (j->worker) { // a compile may take long: let others have the place
-                worker_release(j->worker);
-                j->worker = NULL;
-            }
+            seat_leave(j->s, &j->seat); // a compile may take long: let others have the place
             op_exe_start(j);
             return;
         }

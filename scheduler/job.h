@@ -28,9 +28,14 @@ struct sched_config {
     int64_t cache_budget_bytes; // for CacheStats
     int32_t max_shapes;         // executables of one program; 0 = no limit
     int64_t compiles_a_minute;  // 0 = no limit
+    const char *tenants;        // rules (tenant.h)
+    int64_t alone_ns;           // runs that take longer get a device for themselves; 0 = none do
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) MUST_CHECK;
+// Takes over what may change while it runs: all but pool, limits, cache_budget_bytes.
+// INVALID_ARGUMENT, and nothing changes.
+status_t sched_configure(struct sched *s, const struct sched_config *cfg) MUST_CHECK;
 void sched_stop(struct sched *s); // ends all jobs with UNAVAILABLE, stops the workers
 void sched_free(struct sched *s);
 int sched_active(const struct sched *s); // jobs not yet finished

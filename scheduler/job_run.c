@@ -23,7 +23,9 @@ static struct job *job_of(struct task *t) {
 // The call outlives a cancelled job: its reply frees the worker's place.
 struct run_call {
     struct job *j; // NULL when nobody waits any more
+    struct sched *s;
     struct worker *w;
+    struct seat seat; // the job's, once nobody waits
     uint64_t id;
     bool began; // the worker said that it runs
     int64_t flight_bytes;
@@ -32,7 +34,8 @@ struct run_call {
 
 void job_drop_call(struct job *j) {
     j->call->j = NULL;
-    j->worker = NULL; // the call holds the place now
+    j->call->seat = j->seat; // the call holds the place now
+    j->seat = (struct seat){0};
     pool_cancel(j->call->w, j->call->id);
     j->call = NULL;
 }
@@ -44,7 +47,7 @@ static struct job *call_ended(struct run_call *c, struct frame *f) {
     struct memfd *out = c->out;
     worker_flight(c->w, -c->flight_bytes);
     memfd_unref(c->in);
-    if (!j) worker_release(c->w);
+    seat_leave(c->s, &c->seat);
     free(c);
     if (j) {
         j->call = NULL;
@@ -236,6 +239,23 @@ static status_t order_outputs(struct job *j) {
 
 static void send_run(struct job *j);
 
+// What the run took on the device: for the account, and for what is expected of the next one.
+static void measure(struct job *j) {
+    double ms = 0;
+    for (size_t i = 0; i < j->run->n_run_ms; i++)
+        ms += j->run->run_ms[i];
+    int64_t ns = (int64_t)(ms * 1e6);
+    if (ns <= 0) return;
+    j->seat.used_ns = ns;
+    ns /= (int64_t)j->run->n_run_ms;
+    j->exe->run_ns = j->exe->run_ns ? j->exe->run_ns + (ns - j->exe->run_ns) / 4 : ns;
+    int64_t out = 0;
+    for (size_t i = 0; i < j->run->n_outputs; i++)
+        out += (int64_t)(j->run->outputs[i]->data ? j->run->outputs[i]->data->size : 0);
+    j->tenant->total_bytes += out;
+    quota_charge(&j->tenant->bytes, out);
+}
+
 static void on_run(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     struct job *j = c->j;
@@ -261,8 +281,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (lost && !began &&
         j->retries++ < 2) { // it only waited there: another worker, or the next life
         st_drop(lost);
-        worker_release(w);
-        j->worker = NULL;
+        seat_leave(j->s, &j->seat);
         j->prepared = false;
         job_advance(j);
         return;
@@ -279,7 +298,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         memfd_unref(j->out);
         j->out = NULL;
         j->r.n_fds = 0;
-        if (worker_epoch(w) == j->epoch) warm_forget(worker_warm(w), j->key);
+        if (worker_epoch(w) == j->seat.epoch) warm_forget(worker_warm(w), j->key);
         j->prepared = false;
         job_advance(j); // still has its place
         return;
@@ -287,6 +306,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (!st && j->run->n_outputs != j->r.n_outputs)
         st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", j->run->n_outputs,
                     j->r.n_outputs);
+    if (!st) measure(j);
     int64_t ran_ns = clock_ns() - j->run_start_ns, carried_ns = ran_ns;
     job_timing(j, "run", ran_ns);
     for (size_t i = 0; !st && i < j->run->n_run_ms; i++)
@@ -300,25 +320,37 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     job_finish(j, st);
 }
 
-// Results beyond what travels inline go into memory of ours, kept from run to run. Without it the
-// worker makes its own; so it does when it lays them out otherwise than we think.
-static void give_output_memory(struct job *j, struct run_call *c) {
-    const Hlod__V1__Signature *sig = j->exe->info->signature;
+// The memory that all results take, laid out as the worker does; 0 = only the run knows.
+static int64_t output_bytes(const Hlod__V1__Signature *sig) {
     int64_t total = 64, bytes;
     for (size_t k = 0; k < sig->n_outputs; k++) {
         const struct dtype_row *t = dtype_find(str_of(sig->outputs[k]->dtype));
         bytes = t ? t->bytes : 0;
-        if (!bytes) return; // texts: their size is known when they are
+        if (!bytes) return 0; // texts: their size is known when they are
         for (size_t d = 0; d < sig->outputs[k]->n_dims; d++)
             if (sig->outputs[k]->dims[d]->size < 0 ||
                 !sz_mul(bytes, sig->outputs[k]->dims[d]->size, &bytes))
-                return;
-        if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return;
+                return 0;
+        if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return 0;
         total = total / 64 * 64;
     }
+    return total;
+}
+static int64_t tensor_bytes(const struct job *j) {
+    int64_t total = output_bytes(j->exe->info->signature);
+    total = total > 64 ? total - 64 : 0; // the slack at its end is not the device's
+    for (size_t i = 0; i < j->spec.n_inputs; i++)
+        if (!sz_add(total, j->spec.inputs[i].size, &total)) return INT64_MAX / 4;
+    return total;
+}
+
+// Results beyond what travels inline go into memory of ours, kept from run to run. Without it the
+// worker makes its own; so it does when it lays them out otherwise than we think.
+static void give_output_memory(struct job *j, struct run_call *c) {
+    int64_t total = output_bytes(j->exe->info->signature);
     c->flight_bytes = total;
     if (total <= RUN_INLINE_BYTES) return;
-    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->worker), 0, total, &c->out));
+    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->seat.w), 0, total, &c->out));
 }
 
 static void send_run(struct job *j) {
@@ -375,18 +407,19 @@ static void send_run(struct job *j) {
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
     for (size_t i = 0; i < n; i++)
         c->flight_bytes += in[i]->size;
-    worker_flight(j->worker, c->flight_bytes);
+    worker_flight(j->seat.w, c->flight_bytes);
     c->j = j;
-    c->w = j->worker;
+    c->s = j->s;
+    c->w = j->seat.w;
     j->call = c;
     j->run_start_ns = clock_ns();
-    c->id = pool_call(j->worker, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run, c);
+    c->id = pool_call(j->seat.w, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run, c);
 }
 
-static void placed(struct task *t, struct worker *w) {
+static void placed(struct task *t) {
     struct job *j = job_of(t);
-    j->worker = w;
-    j->epoch = worker_epoch(w);
+    struct worker *w = t->seat.w;
+    j->seat = t->seat;
     j->r.device = arena_strdup(&j->arena, worker_hello(w)->device_name);
     j->prepared = warm_has_prepared(worker_warm(w), j->key, j->weights->weights);
     job_timing(j, "queue", clock_ns() - t->queued_ns);
@@ -405,7 +438,7 @@ void job_run(struct job *j) {
                              HLOD__V1__REASON__REASON_SHAPE_MISMATCH));
         return;
     }
-    if (j->worker) {
+    if (j->seat.w) {
         if (j->prepared)
             send_run(j);
         else
@@ -425,19 +458,24 @@ void job_run(struct job *j) {
     }
     Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
     queued.job = j->r.id;
-    queued.position = (uint32_t)j->s->queue.n;
+    queued.position = (uint32_t)j->s->queue[ROLE_DEVICE].n;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
     e.queued = &queued;
     job_event(j, &e);
     const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
-    j->task = (struct task){.want = {ROLE_DEVICE, device},
-                            .has_key = true,
-                            .key = j->key,
-                            .weights = j->weights->weights,
-                            .placed = placed,
-                            .failed = failed,
-                            .item = {.priority = j->spec.priority}};
+    int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
+    bool alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns;
+    j->task = (struct task){
+        .want = {ROLE_DEVICE, device, alone},
+        .tenant = j->tenant,
+        .has_key = true,
+        .plan = {j->key, j->exe->info->peak_bytes + j->exe->info->weights_bytes, tensor_bytes(j)},
+        .weights = j->weights->weights,
+        .cost_ns = expected,
+        .placed = placed,
+        .failed = failed,
+        .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
 
@@ -461,9 +499,10 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     job_finish(j, st);
 }
 
-static void inspect_placed(struct task *t, struct worker *w) {
+static void inspect_placed(struct task *t) {
     struct job *j = job_of(t);
-    j->worker = w;
+    struct worker *w = t->seat.w;
+    j->seat = t->seat;
     int fds[2], n = 0;
     int64_t offset, size;
     Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT, program = HLOD__WIRE__BLOB__INIT;
@@ -499,6 +538,7 @@ static void inspect_placed(struct task *t, struct worker *w) {
         struct run_call *c = calloc(1, sizeof *c);
         if (!c) abort();
         c->j = j;
+        c->s = j->s;
         c->w = w;
         j->call = c;
         c->id = pool_call(w, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect, c);
@@ -516,7 +556,10 @@ void job_inspect(struct job *j) {
         job_finish(j, st);
         return;
     }
-    j->task = (struct task){
-        .want = {ROLE_COMPILE, j->device_kind}, .placed = inspect_placed, .failed = failed};
+    j->task = (struct task){.want = {ROLE_COMPILE, j->device_kind, false},
+                            .tenant = j->tenant,
+                            .placed = inspect_placed,
+                            .failed = failed,
+                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }

@@ -220,9 +220,9 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     loop_work(op->s->loop, store_work, stored, op);
 }
 
-static void placed(struct task *t, struct worker *w) {
+static void placed(struct task *t) {
     struct op *op = op_of(t);
-    op->worker = w;
+    op->seat = t->seat;
     int fd;
     int64_t offset, size;
     // Programs have no weights in them: small enough to check here.
@@ -271,7 +271,7 @@ static void placed(struct task *t, struct worker *w) {
     m.entry_name = (char *)"main";
     m.limits = &op->s->cfg.limits;
     op->start_ns = clock_ns();
-    op->call = pool_call(w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
+    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
     close(fd);
 }
 
@@ -280,8 +280,15 @@ static void failed(struct task *t, status_t st) {
 }
 
 static void queue_compile(struct op *op) {
-    op->task =
-        (struct task){.want = {ROLE_COMPILE, op->device_kind}, .placed = placed, .failed = failed};
+    const struct job *first = op->waiters.v[0]; // on whose account it goes
+    int32_t priority = first->spec.priority;
+    for (size_t i = 1; i < op->waiters.n; i++)
+        if (op->waiters.v[i]->spec.priority > priority) priority = op->waiters.v[i]->spec.priority;
+    op->task = (struct task){.want = {ROLE_COMPILE, op->device_kind, false},
+                             .tenant = first->tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = priority}};
     task_queue(op->s, &op->task);
 }
 

@@ -119,9 +119,9 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         loop_work(op->s->loop, store_work, stored, op);
 }
 
-static void placed(struct task *t, struct worker *w) {
+static void placed(struct task *t) {
     struct op *op = (struct op *)((char *)t - offsetof(struct op, task));
-    op->worker = w;
+    op->seat = t->seat;
     int fd;
     int64_t offset, size;
     status_t st = store_open_fd(op->s->store, STORE_BLOB, op->digest, false, &fd, &offset, &size);
@@ -137,7 +137,7 @@ static void placed(struct task *t, struct worker *w) {
     m.source = &source;
     m.format = (char *)op->format;
     m.limits = &op->s->cfg.limits;
-    op->call = pool_call(w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
+    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
     close(fd);
 }
 
@@ -157,7 +157,8 @@ void op_ingest_start(struct job *j) {
     op_join(op, j);
     op->digest = j->spec.model;
     op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
-    op->task = (struct task){.want = {ROLE_COMPILE, ""},
+    op->task = (struct task){.want = {ROLE_COMPILE, "", false},
+                             .tenant = j->tenant,
                              .placed = placed,
                              .failed = failed,
                              .item = {.priority = j->spec.priority}};

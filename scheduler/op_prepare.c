@@ -16,7 +16,7 @@
 
 static void prepare(struct op *op);
 
-// The worker is not op->worker: op_end would release a place that the waiters hold.
+// The op has no seat: its waiters hold theirs.
 static struct worker *target(const struct op *op) {
     return pool_worker(op->s->pool, op->target_index);
 }
@@ -169,13 +169,13 @@ static void opened(void *arg) {
 
 void op_prepare_start(struct job *j) {
     int index = 0;
-    while (pool_worker(j->s->pool, index) != j->worker)
+    while (pool_worker(j->s->pool, index) != j->seat.w)
         index++;
     char name[200], key[65], weights[65];
     digest_hex(j->key, key);
     digest_hex(j->weights->weights, weights);
-    snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->epoch, key,
-             weights);
+    snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->seat.epoch,
+             key, weights);
     struct op *op = op_find(j->s, name);
     if (op) {
         op_join(op, j);
@@ -186,8 +186,8 @@ void op_prepare_start(struct job *j) {
     op->target_index = index;
     op->digest = j->key;
     op->model = model_ref(j->weights);
-    op->epoch = j->epoch;
-    if (warm_has_executable(worker_warm(j->worker), j->key))
+    op->epoch = j->seat.epoch;
+    if (warm_has_executable(worker_warm(j->seat.w), j->key))
         prepare(op);
     else
         loop_work(j->s->loop, open_work, opened, op);

@@ -8,13 +8,25 @@ bool place_matches(const struct place_want *want, const struct place_worker *w) 
     return !*want->device || !strcmp(want->device, w->kind) || !strcmp(want->device, w->name);
 }
 
+static bool within(const struct place_worker *w, int64_t bytes) {
+    return !w->memory_bytes || bytes <= w->memory_bytes;
+}
+
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
     int best = PLACE_NEVER;
     int64_t best_score = -1;
     for (int i = 0; i < n; i++) {
         if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
-        if (best == PLACE_NEVER) best = PLACE_WAIT;
-        if (!w[i].ready || w[i].calls >= w[i].max_calls) continue;
+        if (!within(&w[i], w[i].alone_bytes)) {
+            if (best == PLACE_NEVER) best = PLACE_HUGE;
+            continue;
+        }
+        if (best == PLACE_NEVER || best == PLACE_HUGE) best = PLACE_WAIT;
+        if (!w[i].ready || w[i].calls >= (want->alone ? 1 : w[i].max_calls)) continue;
+        if (!within(&w[i], w[i].planned_bytes + w[i].needed_bytes)) {
+            if (best == PLACE_WAIT) best = PLACE_MEMORY;
+            continue;
+        }
         int64_t score = (w[i].has_prepared     ? 2000000
                          : w[i].has_executable ? 1000000
                                                : 0) +

@@ -11,6 +11,7 @@ enum worker_role { ROLE_COMPILE, ROLE_DEVICE };
 struct place_want {
     enum worker_role role;
     const char *device; // kind or name; "" = any; of a compile worker: the kind it compiles for
+    bool alone;         // long work: never behind other work in a worker
 };
 struct place_worker {
     enum worker_role role;
@@ -19,11 +20,17 @@ struct place_worker {
     bool hopeless;           // gave up restarting
     int32_t calls, max_calls;
     bool has_executable, has_prepared;
+    int64_t memory_bytes;  // of its device; 0 = not said
+    int64_t planned_bytes; // of it for the work under way
+    int64_t needed_bytes;  // what this piece of work would add
+    int64_t alone_bytes;   // what it would need if nothing else were under way
 };
 enum {
-    PLACE_WAIT = -1,
-    PLACE_NEVER = -2
-}; // all able workers are busy or starting · no worker will ever be able
+    PLACE_WAIT = -1,   // all able workers are busy or starting
+    PLACE_NEVER = -2,  // no worker will ever be able
+    PLACE_MEMORY = -3, // a place is free, but not the memory
+    PLACE_HUGE = -4    // it fits no able worker's memory, even alone
+};
 int place_choose(const struct place_want *want, const struct place_worker *w, int n);
 bool place_matches(const struct place_want *want,
                    const struct place_worker *w); // role and device fit

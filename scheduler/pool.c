@@ -65,6 +65,7 @@ struct worker {
     int32_t resident;
     int64_t refused; // system calls, of this life
     struct warm warm;
+    struct footprint footprint;
 };
 struct pool {
     struct loop *loop;
@@ -511,6 +512,7 @@ void pool_free(struct pool *p) {
         vec_done(&w->calls);
         vec_done(&w->out);
         smap_done(&w->warm.held);
+        footprint_done(&w->footprint);
     }
     frame_buf_free(p->buf);
     memfds_free(p->memfds);
@@ -526,6 +528,9 @@ struct worker *pool_worker(struct pool *p, int i) {
 }
 struct warm *worker_warm(struct worker *w) {
     return &w->warm;
+}
+struct footprint *worker_footprint(struct worker *w) {
+    return &w->footprint;
 }
 const char *pool_filter(const struct pool *p) {
     for (int i = 0; i < p->n; i++) {
@@ -582,7 +587,11 @@ struct place_worker pool_place(const struct worker *w) {
         .ready = w->state == W_READY && !in_doubt(w) && !full(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
-        .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1};
+        .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1,
+        .memory_bytes = w->pool->cfg.device_memory ? w->pool->cfg.device_memory
+                        : w->hello                 ? w->hello->memory_bytes
+                                                   : 0,
+        .planned_bytes = w->footprint.bytes};
 }
 
 void worker_describe(const struct worker *w, Hlod__V1__Device *out) {

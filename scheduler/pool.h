@@ -9,6 +9,7 @@
 #include "proto/frame.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/wire.pb-c.h"
+#include "scheduler/footprint.h"
 #include "scheduler/place.h"
 #include "scheduler/warm.h"
 
@@ -21,11 +22,12 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
-    bool filter;          // system call filter in the workers
-    int64_t compute_spin; // GOMP_SPINCOUNT of the workers, unless the environment sets a policy
-    int64_t keep_bytes;   // tensor memory kept for one worker between calls (memfds.h)
-    int64_t flight_bytes; // tensors in flight in a device worker; 0 = no bound
-    int device_calls;     // calls in flight a device worker: 2 keeps it busy while a reply travels
+    bool filter;           // system call filter in the workers
+    int64_t compute_spin;  // GOMP_SPINCOUNT of the workers, unless the environment sets a policy
+    int64_t keep_bytes;    // tensor memory kept for one worker between calls (memfds.h)
+    int64_t flight_bytes;  // tensors in flight in a device worker; 0 = no bound
+    int device_calls;      // calls in flight a device worker: 2 keeps it busy while a reply travels
+    int64_t device_memory; // that work under way may plan in a device; 0 = what it says it has
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
     void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
     void *ctx;
@@ -38,9 +40,11 @@ void pool_free(struct pool *p); // after pool_stop and a turn of the loop
 
 int pool_size(const struct pool *p);
 struct worker *pool_worker(struct pool *p, int i);
-// The state for place_choose, except has_executable and has_prepared.
+// The state for place_choose, except what depends on the work: has_executable, has_prepared,
+// needed_bytes, alone_bytes.
 struct place_worker pool_place(const struct worker *w);
 struct warm *worker_warm(struct worker *w);
+struct footprint *worker_footprint(struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the
 // first that has not. Borrowed.
 const char *pool_filter(const struct pool *p);

@@ -14,7 +14,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/models.h"
 
-enum { MAX_RECORDS = 2048, MAX_WORKERS = 64 };
+enum { MAX_RECORDS = 2048 };
 
 static void *must(void *p) {
     if (!p) abort(); // small fixed sizes only
@@ -134,7 +134,7 @@ void sched_forget_executable(struct sched *s, struct digest key) {
 
 status_t sched_take_compile(struct sched *s) {
     int64_t wait_ms;
-    if (quota_take(&s->compiles, clock_ns(), &wait_ms)) return ST_OK;
+    if (quota_take(&s->compiles, clock_ns(), 1, &wait_ms)) return ST_OK;
     metric_add(M_COMPILES_REFUSED, 1);
     status_t st = st_new(ST_RESOURCE_EXHAUSTED,
                          "more than %lld compiles a minute; the next may begin in %.1f s",
@@ -142,71 +142,7 @@ status_t sched_take_compile(struct sched *s) {
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_COMPILE_RATE), wait_ms);
 }
 
-// ---- the queue
-
-static void dispatch_posted(void *arg) {
-    sched_dispatch(arg);
-}
-
-void task_queue(struct sched *s, struct task *t) {
-    t->s = s;
-    t->item.owner = t;
-    t->queued_ns = clock_ns();
-    if (!queue_push(&s->queue, &t->item)) {
-        t->failed(t, st_reason(st_new(ST_RESOURCE_EXHAUSTED, "the queue is full (%d jobs wait)",
-                                      s->queue.n),
-                               HLOD__V1__REASON__REASON_QUEUE_FULL));
-        return;
-    }
-    loop_post(s->loop, dispatch_posted, s);
-}
-
-void task_drop(struct task *t) {
-    if (t->s) queue_remove(&t->s->queue, &t->item);
-}
-
-static int place_task(struct sched *s, const struct task *t) {
-    struct place_worker view[MAX_WORKERS];
-    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
-    for (int i = 0; i < n; i++) {
-        struct worker *w = pool_worker(s->pool, i);
-        view[i] = pool_place(w);
-        if (!t->has_key) continue;
-        view[i].has_executable = warm_has_executable(worker_warm(w), t->key);
-        view[i].has_prepared = warm_has_prepared(worker_warm(w), t->key, t->weights);
-    }
-    return place_choose(&t->want, view, n);
-}
-
-void sched_dispatch(struct sched *s) {
-    if (s->dispatching || s->stopping)
-        return; // a callback below changed something: the loop begins again anyway
-    s->dispatching = true;
-    for (bool again = true; again;) {
-        again = false;
-        for (struct queue_item *it = s->queue.head; it && !again; it = it->next) {
-            struct task *t = it->owner;
-            int i = place_task(s, t);
-            if (i == PLACE_WAIT) continue;
-            queue_remove(&s->queue, it);
-            again = true; // the list may change under the callback
-            if (i == PLACE_NEVER) {
-                t->failed(t,
-                          st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started",
-                                           t->want.role == ROLE_COMPILE ? "compile" : "device",
-                                           *t->want.device ? " for device " : "", t->want.device),
-                                    HLOD__V1__REASON__REASON_NO_WORKER));
-                continue;
-            }
-            metric_observe_ns(M_QUEUE_TIME, clock_ns() - t->queued_ns);
-            struct worker *w = pool_worker(s->pool, i);
-            worker_take(w);
-            t->placed(t, w);
-        }
-    }
-    s->dispatching = false;
-    metric_set(M_JOBS_QUEUED, s->queue.n);
-}
+// ---- workers
 
 // A worker came, went or became free. Posted, because it may be told from the middle of anything.
 static void after_change(void *arg) {
@@ -270,8 +206,8 @@ void op_leave(struct op *op, struct job *j) {
     if (op->waiters.n || op->ending || op->kind == OP_PREPARE) return;
     if (op->call) { // stop the worker; the reply, or the loss, ends the op
         unlist(op);
-        pool_cancel(op->worker, op->call);
-    } else if (op->task.item.queued) {
+        pool_cancel(op->seat.w, op->call);
+    } else if (task_waits(&op->task)) {
         task_drop(&op->task);
         op_end(op, ST_OK);
     }
@@ -279,7 +215,7 @@ void op_leave(struct op *op, struct job *j) {
 
 void op_end(struct op *op, status_t st) {
     unlist(op);
-    if (op->worker) worker_release(op->worker);
+    seat_leave(op->s, &op->seat);
     op->ending = true;
     while (op->waiters.n) { // one at a time: waking one may make others leave
         struct job *j = op->waiters.v[0];
@@ -314,8 +250,7 @@ static void take_fds(struct op *op, struct frame *f) {
 }
 bool op_answered(struct op *op, struct frame *f, status_t lost) {
     op->call = 0;
-    worker_release(op->worker);
-    op->worker = NULL;
+    seat_leave(op->s, &op->seat);
     if (f)
         take_fds(op, f);
     else
@@ -347,6 +282,17 @@ status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct s
 
 // ---- life
 
+status_t sched_configure(struct sched *s, const struct sched_config *cfg) {
+    RETURN_IF_ERR(tenants_set(&s->tenants, cfg->tenants));
+    s->cfg.tenants = s->tenants.rules;
+    s->queue[ROLE_COMPILE].max = s->queue[ROLE_DEVICE].max = s->cfg.max_queue = cfg->max_queue;
+    s->cfg.default_timeout_ms = cfg->default_timeout_ms;
+    s->cfg.max_shapes = cfg->max_shapes;
+    s->cfg.alone_ns = cfg->alone_ns;
+    quota_set(&s->compiles, s->cfg.compiles_a_minute = cfg->compiles_a_minute);
+    return ST_OK;
+}
+
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) {
     struct sched *s = must(calloc(1, sizeof *s));
@@ -354,7 +300,6 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->store = store;
     s->journal = journal;
     s->cfg = *cfg;
-    s->queue.max = cfg->max_queue;
     quota_init(&s->compiles, cfg->compiles_a_minute, clock_ns());
     smap_seed_random(&s->models);
     smap_seed_random(&s->exes);
@@ -362,9 +307,11 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
-    status_t st = s->recent ? models_new(s, &s->names) : st_oom();
+    status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
+    if (!st) st = models_new(s, &s->names);
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {
+        tenants_done(&s->tenants);
         models_free(s->names);
         recent_free(s->recent);
         free(s);
@@ -399,6 +346,7 @@ void sched_free(struct sched *s) {
     pool_free(s->pool);
     models_free(s->names);
     recent_free(s->recent);
+    tenants_done(&s->tenants);
     free(s);
 }
 

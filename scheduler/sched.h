@@ -14,12 +14,14 @@
 #pragma once
 #include "base/map.h"
 #include "base/vec.h"
+#include "scheduler/footprint.h"
 #include "scheduler/job.h"
 #include "scheduler/key.h"
 #include "scheduler/queue.h"
 #include "scheduler/quota.h"
 #include "scheduler/recent.h"
 #include "scheduler/shapes.h"
+#include "scheduler/tenant.h"
 
 struct loop_timer;
 struct model {
@@ -33,6 +35,7 @@ struct exe {
     struct digest key;
     Hlod__V1__ExecutableInfo *info; // owned
     int64_t used;
+    int64_t run_ns; // what a run takes, as measured lately; 0 = not known
 };
 struct model *model_new(struct digest source, Hlod__Wire__IngestReply *rec); // takes rec
 struct model *model_ref(struct model *m);
@@ -41,19 +44,38 @@ struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info); // takes
 struct exe *exe_ref(struct exe *e);
 struct exe *exe_unref(struct exe *e); // NULL
 
+struct seat { // a place in a worker, held for one piece of work; all zero: none
+    struct worker *w;
+    struct tenant *tenant;
+    enum worker_role role;
+    struct footprint_want plan;
+    bool planned;
+    uint64_t epoch;     // of the worker when it was taken
+    int64_t charged_ns; // in advance
+    int64_t since_ns;
+    int64_t used_ns; // of the worker, where it said so; 0: the whole time counts
+};
+void seat_leave(struct sched *s, struct seat *x); // and forgets it; none is fine
+
 struct task {
     struct queue_item item;
     struct sched *s;
+    struct queue *queue;
+    struct tenant *tenant;
     struct place_want want;
-    bool has_key; // prefer workers that hold these
-    struct digest key, weights;
-    void (*placed)(struct task *t, struct worker *w); // the place is taken: worker_release it
-    void (*failed)(struct task *t,
-                   status_t st); // takes st: no worker will ever come, or the queue is full
+    bool has_key; // prefer workers that hold these, plan their memory
+    struct footprint_want plan;
+    struct digest weights;
+    int64_t cost_ns;  // expected; 0 = not known
+    struct seat seat; // once placed; the owner takes it over
+    void (*placed)(struct task *t);
+    void (*failed)(struct task *t, status_t st); // takes st: no worker will ever come or have the
+                                                 // memory, the queue is full, the deadline passed
     int64_t queued_ns;
 };
-void task_queue(struct sched *s, struct task *t); // never answers from inside
+void task_queue(struct sched *s, struct task *t); // may answer `failed` at once
 void task_drop(struct task *t);
+bool task_waits(const struct task *t);
 
 enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE };
 struct op {
@@ -64,7 +86,7 @@ struct op {
     VEC(struct job *) waiters;
     struct arena arena;
     struct task task;
-    struct worker *worker; // whose place we hold
+    struct seat seat;
     uint64_t call;
     int64_t start_ns;
     status_t st; // outcome of pool work
@@ -129,9 +151,11 @@ struct job {
     size_t n_bindings;
     const char *device_kind;
     struct task task;
-    struct worker *worker; // place held
+    struct tenant *tenant;
+    int64_t deadline_ns;
+    struct seat seat;
     bool prepared, checked;
-    uint64_t epoch;        // of the worker when it was taken
+    status_t refused;      // found at the start, told in the first step
     struct run_call *call; // in flight
     struct memfd *out;     // where the results lie; r.fds[0] then, or NULL
     Hlod__Wire__RunReply *run;
@@ -160,12 +184,16 @@ struct sched {
     struct pool *pool;
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
-    struct queue queue;
+    struct queue queue[2];         // by worker_role
+    struct queue refused;          // had to leave a full queue, do not know it yet
+    struct queue_lane refused_lane;
+    int64_t usual_ns[2]; // that a piece of work holds a worker, by role
+    struct tenants tenants;
     struct quota compiles;
     struct job *jobs; // all unfinished
     int n_jobs;
     uint64_t next_job, tick;
-    bool dispatching, stopping;
+    bool dispatching, dispatch_due, stopping;
 };
 struct model *sched_model(struct sched *s, struct digest source); // borrowed, NULL if not in memory
 struct exe *sched_exe(struct sched *s, struct digest key);

@@ -50,6 +50,7 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     spec->ctx = jc;
     spec->tenant = c->principal.tenant;
     if (c->trace) spec->trace = c->trace->id;
+    if (!spec->priority) spec->priority = c->priority;
     if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
         spec->timeout_ms = c->timeout_ms;
     c->handler = jc;

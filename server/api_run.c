@@ -110,11 +110,13 @@ void api_run(struct call *c) {
                             .options = o->compile,
                             .device = o->device,
                             .timeout_ms = o->timeout_ms,
+                            .priority = o->priority,
                             .repeat = o->repeat,
                             .profile = o->profile,
                             .no_compile = o->no_compile};
     status_t st = api_model(c, q->model, &spec.model);
     if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);
+    if (!st) st = call_check_priority(o->priority);
     if (!st && o->repeat > 1000)
         st = st_reason(st_new(ST_INVALID_ARGUMENT, "repeat: at most 1000, found %u", o->repeat),
                        HLOD__V1__REASON__REASON_BAD_OPTION);

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "scheduler/memfds.h"
+#include "scheduler/tenant.h"
 #include "server/api.h"
 #include "server/traceparent.h"
 
@@ -20,6 +21,37 @@ void call_init(struct call *c, struct api *api) {
 void call_trace(struct call *c, const char *header) {
     struct traceparent t;
     if (traceparent_parse(header, &t)) c->trace = arena_dup(&c->arena, &t, sizeof t);
+}
+
+status_t call_check_priority(int64_t priority) {
+    if (priority >= -CALL_MAX_PRIORITY && priority <= CALL_MAX_PRIORITY) return ST_OK;
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "priority: expected %d to %d, found %lld",
+                            -CALL_MAX_PRIORITY, CALL_MAX_PRIORITY, (long long)priority),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+static status_t bad_header(const char *name, const char *value) MUST_CHECK;
+static status_t bad_header(const char *name, const char *value) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s cannot be '%.80s'", name, value),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *name), void *ctx) {
+    const char *v;
+    int64_t n;
+    if ((v = get(ctx, "hlod-priority"))) {
+        if (!str_to_i64(str_of(v), &n)) return bad_header("Hlod-Priority", v);
+        RETURN_IF_ERR(call_check_priority(n));
+        c->priority = (int32_t)n;
+    }
+    if ((v = get(ctx, "hlod-timeout-ms"))) {
+        if (!str_to_i64(str_of(v), &n) || n <= 0 || n > UINT32_MAX)
+            return bad_header("Hlod-Timeout-Ms", v);
+        if (!c->timeout_ms || n < c->timeout_ms) c->timeout_ms = n;
+    }
+    if (c->api->trust_tenant_header && c->principal.anonymous && (v = get(ctx, "hlod-tenant"))) {
+        if (!tenant_name_fits(v)) return bad_header("Hlod-Tenant", v);
+        c->principal.tenant = arena_strdup(&c->arena, v);
+    }
+    return ST_OK;
 }
 
 void call_event(struct call *c, const Hlod__V1__Event *e) {

@@ -41,6 +41,7 @@ struct call {
     int64_t start_ns;
     int64_t timeout_ms;              // the transport's deadline, 0 = none
     const struct traceparent *trace; // that came with the request, in the arena; NULL = none
+    int32_t priority;                // of the headers
     // A model that came as the body, stored.
     bool has_source;
     struct digest source;
@@ -71,6 +72,15 @@ struct call {
 };
 void call_init(struct call *c, struct api *api);
 void call_trace(struct call *c, const char *header); // traceparent; NULL or a bad one is none
+// What headers (metadata) say about any request: Hlod-Priority, Hlod-Timeout-Ms, and Hlod-Tenant
+// where
+// --trust-tenant-header lets a caller without credentials name it. After api_admit. `get` gives a
+// header's value by its lower-case name, or NULL; borrowed. INVALID_ARGUMENT, REASON_BAD_OPTION.
+enum { CALL_MAX_PRIORITY = 100 };
+status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *name),
+                      void *ctx) MUST_CHECK;
+// A priority as requests give it.
+status_t call_check_priority(int64_t priority) MUST_CHECK;
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
 // The request from its bytes; it lives as long as the call. INVALID_ARGUMENT.

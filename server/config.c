@@ -297,15 +297,16 @@ void config_help(struct strbuf *b) {
 }
 
 void config_markdown(struct strbuf *b) {
-    strbuf_puts(b, "# Options of hlod\n\n<!-- generated from server/config.def by `make docs`; do "
-                   "not edit -->\n\n"
-                   "Flags win over the environment, that over the file (`--config FILE` or "
-                   "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
-                   "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
-                   "comment`; one level. Sizes may be written as `\"256M\"`.\n"
-                   "On SIGHUP the daemon reads them again: `live` options take their new value, the "
-                   "others at the next start; the log says which changed.\n\n"
-                   "| flag | environment | file | default | | meaning |\n|---|---|---|---|---|---|\n");
+    strbuf_puts(b,
+                "# Options of hlod\n\n<!-- generated from server/config.def by `make docs`; do "
+                "not edit -->\n\n"
+                "Flags win over the environment, that over the file (`--config FILE` or "
+                "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
+                "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
+                "comment`; one level. Sizes may be written as `\"256M\"`.\n"
+                "On SIGHUP the daemon reads them again: `live` options take their new value, the "
+                "others at the next start; the log says which changed.\n\n"
+                "| flag | environment | file | default | | meaning |\n|---|---|---|---|---|---|\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &options[i];
         strbuf_puts(b, "| `");

@@ -177,6 +177,20 @@ status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struc
     return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
 }
 
+struct metadata {
+    struct rpc_call *rc;
+    struct arena *a;
+};
+static const char *metadata(void *ctx, const char *name) {
+    const struct metadata *m = ctx;
+    return rpc_header(m->rc, m->a, name);
+}
+status_t api_request_headers(struct rpc_call *rc, struct call *c) {
+    struct metadata m = {rc, &c->arena};
+    c->timeout_ms = rpc_timeout_ms(rc);
+    return call_headers(c, metadata, &m);
+}
+
 static void begin(struct rpc_call *rc) {
     struct call *c = malloc(sizeof *c);
     if (!c) abort();
@@ -188,7 +202,6 @@ static void begin(struct rpc_call *rc) {
     c->row = rpc_method_of(rc)->datum;
     c->sink = &sink;
     c->transport = q;
-    c->timeout_ms = rpc_timeout_ms(rc);
     call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
     if (c->trace) {
         rpc_head(rc, 0, "traceparent", c->trace->given);
@@ -196,6 +209,7 @@ static void begin(struct rpc_call *rc) {
     }
     rpc_set_data(rc, q);
     status_t st = api_request_admit(rc, c->row, &c->arena, &c->principal);
+    if (!st) st = api_request_headers(rc, c);
     if (st)
         call_finish(c, NULL, st);
     else

@@ -19,4 +19,6 @@ void api_request_take(struct api_request *q, const struct rpc_bytes *m);
 // Who calls, by the metadata and the connection: api_admit.
 status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struct arena *a,
                            struct principal *out) MUST_CHECK;
+// Deadline, priority and tenant, after that; in the call.
+status_t api_request_headers(struct rpc_call *rc, struct call *c) MUST_CHECK;
 extern const struct rpc_service rpc_oip_stream; // ModelStreamInfer

@@ -97,10 +97,13 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     c->principal = s->principal;
     c->sink = &sink;
     c->transport = s;
-    c->timeout_ms = rpc_timeout_ms(rc);
     call_trace(c, rpc_header(rc, &c->arena, "traceparent"));
     s->now = q;
-    api_request_take(q, m);
+    status_t st = api_request_headers(rc, c);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        api_request_take(q, m);
 }
 
 static void begin(struct rpc_call *rc) {

@@ -221,6 +221,10 @@ static status_t admit(struct http *h, struct MHD_Connection *conn, const struct 
     return api_admit(h->api, row, a, &who, out);
 }
 
+static const char *header(void *conn, const char *name) {
+    return MHD_lookup_connection_value(conn, MHD_HEADER_KIND, name);
+}
+
 // ---- plain routes
 
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
@@ -326,6 +330,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     if (!st) {
         r->call->row = r->route.row;
         st = admit(h, conn, r->call->row, &r->call->arena, &r->call->principal);
+        if (!st) st = call_headers(r->call, header, conn);
     }
     if (st)
         http_fail(r, st);

@@ -24,7 +24,14 @@
 #include "server/http.h"
 #include "server/tls.h"
 
+enum { MAX_DEVICES = 32 };
+struct device_list {
+    const char **v;
+    size_t n, cap;
+};
 struct daemon {
+    int argc;
+    char **argv;
     struct config cfg;
     struct loop *loop;
     struct store *store;
@@ -73,6 +80,23 @@ static void on_signal(uv_signal_t *s, int number) {
     loop_timer_start(d->drain, 0);
 }
 
+// ---- what the options make of the parts that may change
+
+static struct sched_config sched_options(const struct config *c) {
+    return (struct sched_config){.max_queue = (int32_t)c->max_queue,
+                                 .default_timeout_ms = c->timeout_ms,
+                                 .limits = HLOD__WIRE__LIMITS__INIT,
+                                 .cache_budget_bytes = c->cache_bytes,
+                                 .max_shapes = (int32_t)c->max_shapes,
+                                 .compiles_a_minute = c->compile_rate,
+                                 .tenants = c->tenants,
+                                 .alone_ns = c->alone_us * 1000};
+}
+static void api_options(struct api *a, const struct config *c) {
+    a->allow_model_load = c->allow_model_load;
+    a->trust_tenant_header = c->trust_tenant_header;
+}
+
 // ---- reload
 
 static void reloaded(const char *what, status_t st) {
@@ -88,8 +112,32 @@ static void reload_security(struct daemon *d) {
     if (d->api.auth) reloaded("tokens", auth_reload(d->api.auth));
     if (d->tls) reloaded("certificates", tls_reload(d->tls));
 }
+static void option_changed(void *ctx, const char *name, bool live, const char *from,
+                           const char *to) {
+    (void)ctx;
+    log_event(live ? LOG_INFO : LOG_WARN, "server.option", "name=%s from=\"%s\" to=\"%s\"%s", name,
+              from, to, live ? "" : " why=\"needs a restart\"");
+}
+// Options again, from the same places. With any mistake in them nothing changes.
+static void reload_options(struct daemon *d) {
+    struct config next = {0};
+    status_t st = config_read(d->argc, d->argv, environ, &next);
+    if (!st && !log_set(next.log))
+        st = st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", next.log);
+    if (!st) {
+        struct sched_config sc = sched_options(&next);
+        st = sched_configure(d->sched, &sc);
+    }
+    if (!st) {
+        config_update(&d->cfg, &next, option_changed, d);
+        api_options(&d->api, &d->cfg);
+    }
+    config_done(&next);
+    reloaded("options", st);
+}
 static void on_hangup(uv_signal_t *s, int number) {
     (void)number;
+    reload_options(s->data);
     reload_security(s->data);
 }
 
@@ -186,6 +234,25 @@ static status_t start_grpc(struct daemon *d, const char *host) {
     return write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc));
 }
 
+// One entry of --device: "cpu", "sim:latency_us=5", or so many alike: "cpu*2",
+// "sim*3:latency_us=5".
+static status_t add_devices(struct arena *a, struct device_list *list, struct str spec) {
+    struct str rest = spec, kind, number;
+    str_cut(&rest, ':', &kind);
+    bool has_options = kind.n < spec.n, many = memchr(kind.p, '*', kind.n) != NULL;
+    int64_t n = 1;
+    number = kind;
+    if (many) str_cut(&number, '*', &kind);
+    if (many && (!str_to_i64(number, &n) || n < 1 || n > MAX_DEVICES))
+        return st_new(ST_INVALID_ARGUMENT, "device: '" STR_FMT "': expected KIND*N, N from 1 to %d",
+                      STR_ARG(spec), MAX_DEVICES);
+    const char *text =
+        arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(kind), has_options ? ":" : "", STR_ARG(rest));
+    for (int64_t i = 0; i < n; i++)
+        avec_push(a, list, text);
+    return ST_OK;
+}
+
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host;
@@ -194,12 +261,12 @@ static status_t start(struct daemon *d) {
     if (*c->grpc) RETURN_IF_ERR(address(c, c->grpc, &grpc_host, &grpc_port));
     RETURN_IF_ERR(start_security(d));
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
-    VEC(const char *) devices = {0};
+    struct device_list devices = {0};
     struct str list = str_of(c->device), one;
     while (list.n && str_cut(&list, ',', &one))
-        avec_push(&c->arena, &devices, arena_strndup(&c->arena, one.p, one.n));
-    if (devices.n == 0 || devices.n > 32)
-        return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to 32 devices");
+        RETURN_IF_ERR(add_devices(&c->arena, &devices, one));
+    if (devices.n == 0 || devices.n > MAX_DEVICES)
+        return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
     if (c->check) return ST_OK;
 
     const char *dir = data_dir(d);
@@ -208,27 +275,23 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(journal_open(dir, &d->journal));
     RETURN_IF_ERR(loop_new(&d->loop));
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
-    struct sched_config sc = {.pool = {.worker_path = worker_path(d),
-                                       .devices = devices.v,
-                                       .n_devices = (int)devices.n,
-                                       .n_compile = (int)c->compile_workers,
-                                       .filter = c->worker_filter,
-                                       .compute_spin = c->compute_spin,
-                                       .keep_bytes = c->keep_bytes,
-                                       .flight_bytes = c->flight_bytes,
-                                       .device_calls = (int)c->device_calls},
-                              .max_queue = (int32_t)c->max_queue,
-                              .default_timeout_ms = c->timeout_ms,
-                              .limits = HLOD__WIRE__LIMITS__INIT,
-                              .cache_budget_bytes = c->cache_bytes,
-                              .max_shapes = (int32_t)c->max_shapes,
-                              .compiles_a_minute = c->compile_rate};
+    struct sched_config sc = sched_options(c);
+    sc.pool = (struct pool_config){.worker_path = worker_path(d),
+                                   .devices = devices.v,
+                                   .n_devices = (int)devices.n,
+                                   .n_compile = (int)c->compile_workers,
+                                   .filter = c->worker_filter,
+                                   .compute_spin = c->compute_spin,
+                                   .keep_bytes = c->keep_bytes,
+                                   .flight_bytes = c->flight_bytes,
+                                   .device_calls = (int)c->device_calls,
+                                   .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     d->api = (struct api){.sched = d->sched,
                           .auth = d->api.auth,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
-                          .allow_model_load = c->allow_model_load,
                           .start_ns = clock_ns()};
+    api_options(&d->api, c);
     struct http_config hc = {.host = host,
                              .port = port,
                              .max_model_bytes = c->max_model_bytes,
@@ -329,11 +392,11 @@ static int print_docs(const char *what) {
     return ok ? 0 : 1;
 }
 
-extern char **environ;
-
 int main(int argc, char **argv) {
     static struct daemon d;
     signal(SIGPIPE, SIG_IGN);
+    d.argc = argc;
+    d.argv = argv;
     status_t st = api_init();
     if (st) return fail(&d, st, 1);
     if (argc == 2 && !strncmp(argv[1], "--print-docs=", 13)) return print_docs(argv[1] + 13);

@@ -242,8 +242,12 @@ void oip_infer(struct call *c) {
     const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
     struct infer *f = arena_new_of(&c->arena, struct infer);
     status_t st = oip_find(c, q->model_name, q->model_version, &f->model);
-    int64_t timeout_us = 0;
+    int64_t timeout_us = 0, level = 0;
     integer(parameter(&q->base, "timeout"), &timeout_us);
+    // There 1 is the highest and 0 the default; here the default is below all that is asked for.
+    integer(parameter(&q->base, "priority"), &level);
+    if (!st && level)
+        st = call_check_priority(level < 0 ? INT64_MIN : CALL_MAX_PRIORITY + 1 - level);
     for (size_t i = 0; i < q->n_inputs && !st; i++)
         if (parameter(&q->inputs[i]->base, "shared_memory_region"))
             st = st_reason(st_new(ST_INVALID_ARGUMENT, "shared memory is not supported"),
@@ -261,7 +265,8 @@ void oip_infer(struct call *c) {
                             .payload_fd = c->payload_fd,
                             .payload = c->payload,
                             .payload_bytes = c->payload_bytes,
-                            .timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0};
+                            .timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0,
+                            .priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0};
     spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
     for (; spec.n_outputs < q->n_outputs; spec.n_outputs++)
         spec.outputs[spec.n_outputs] = q->outputs[spec.n_outputs]->name;

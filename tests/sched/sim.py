@@ -279,7 +279,7 @@ def keeps_nothing(d):
     assert kept(d) == set()
 
 def flight(d):
-    """sim:latency_us=300000 --flight-bytes=500000
+    """sim:latency_us=300000 --flight-bytes=500000 --alone-us=0
     A device worker gets no second run while its tensors in flight are beyond the bound; small runs go two at a time."""
     n = 100000  # 400 KB in, 400 KB out
     big, small = put(d, 1, n), put(d, 1)

@@ -13,7 +13,7 @@ static struct place_worker cpu(void) {
     return (struct place_worker){
         .role = ROLE_DEVICE, .kind = "cpu", .name = "cpu:0", .ready = true, .max_calls = 2};
 }
-static const struct place_want any = {ROLE_DEVICE, ""};
+static const struct place_want any = {ROLE_DEVICE, "", false};
 
 static void prefers(void **state) {
     (void)state;
@@ -39,15 +39,52 @@ static void waits_or_never(void **state) {
     w[0].hopeless = w[1].hopeless = true;
     assert_int_equal(place_choose(&any, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&any, w, 0), PLACE_NEVER);
-    const struct place_want compile = {ROLE_COMPILE, ""}, tpu = {ROLE_DEVICE, "tpu"},
-                            named = {ROLE_DEVICE, "cpu:0"};
+    const struct place_want compile = {ROLE_COMPILE, "", false}, tpu = {ROLE_DEVICE, "tpu", false},
+                            named = {ROLE_DEVICE, "cpu:0", false};
     w[0] = w[1] = cpu();
     assert_int_equal(place_choose(&compile, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&tpu, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&named, w, 2), 0);
 }
 
+static void alone(void **state) {
+    (void)state;
+    const struct place_want lengthy = {ROLE_DEVICE, "", true};
+    struct place_worker w[2] = {cpu(), cpu()};
+    w[0].has_prepared = true;
+    w[0].calls = 1; // a short run may go behind it, a long one goes elsewhere
+    assert_int_equal(place_choose(&any, w, 2), 0);
+    assert_int_equal(place_choose(&lengthy, w, 2), 1);
+    w[1].calls = 1;
+    assert_int_equal(place_choose(&lengthy, w, 2), PLACE_WAIT);
+}
+
+static void memory(void **state) {
+    (void)state;
+    struct place_worker w[2] = {cpu(), cpu()};
+    w[0].memory_bytes = 100;
+    w[0].needed_bytes = w[0].alone_bytes = 60;
+    assert_int_equal(place_choose(&any, w, 1), 0);
+    w[0].planned_bytes = 40;
+    assert_int_equal(place_choose(&any, w, 1), 0);
+    w[0].planned_bytes = 41; // waits for memory, not for a place
+    assert_int_equal(place_choose(&any, w, 1), PLACE_MEMORY);
+    assert_int_equal(place_choose(&any, w, 2), 1); // another worker has room
+    w[1].ready = false;
+    assert_int_equal(place_choose(&any, w, 2), PLACE_MEMORY);
+    w[0].ready = false;
+    assert_int_equal(place_choose(&any, w, 2), PLACE_WAIT);
+    w[0] = cpu();
+    w[0].memory_bytes = 50;
+    w[0].alone_bytes = 60;
+    assert_int_equal(place_choose(&any, w, 1), PLACE_HUGE);
+    assert_int_equal(place_choose(&any, w, 2), PLACE_WAIT); // the other one will be up again
+    w[1].hopeless = true;
+    assert_int_equal(place_choose(&any, w, 2), PLACE_HUGE);
+}
+
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never),
+                                   cmocka_unit_test(alone), cmocka_unit_test(memory)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }

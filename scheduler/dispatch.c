@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks to workers: who is next (queue), where it goes (place), what it is charged. One queue for
+// each role, since compilers and devices are not in each other's way. A *seat* is a place in a
+// worker that was given; leaving it gives back what it took and settles what it cost.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+enum { MAX_WORKERS = 128, MEMORY_PATIENCE_MS = 1000, GUESS_NS = 1000000 };
+
+// ---- the queue
+
+static void fail(struct task *t, enum status_code code, int reason, const char *why) {
+    t->failed(t, st_reason(st_new(code, "%s", why), reason));
+}
+
+static void dispatch_posted(void *arg) {
+    struct sched *s = arg;
+    s->dispatch_due = false;
+    sched_dispatch(s);
+}
+static void dispatch_soon(struct sched *s) {
+    if (!s->dispatch_due) loop_post(s->loop, dispatch_posted, s);
+    s->dispatch_due = true;
+}
+
+static int workers_of(struct sched *s, enum worker_role role) {
+    int n = 0;
+    for (int i = 0; i < pool_size(s->pool); i++)
+        n += pool_place(pool_worker(s->pool, i)).role == role;
+    return n;
+}
+
+// When about half of what waits will have been served.
+static int64_t retry_ms(struct sched *s, enum worker_role role) {
+    int64_t each = s->usual_ns[role] ? s->usual_ns[role] : GUESS_NS;
+    int64_t n = workers_of(s, role), ms = s->queue[role].n * each / (n ? n : 1) / 2 / 1000000;
+    return ms < 100 ? 100 : ms > 60000 ? 60000 : ms;
+}
+
+static void refuse(struct task *t) {
+    struct sched *s = t->s;
+    t->tenant->refused++;
+    metric_add(M_QUEUE_REFUSED, 1);
+    status_t st =
+        st_new(ST_UNAVAILABLE, "the queue is full: %d jobs wait, %d of tenant '%s'",
+               s->queue[t->want.role].n, t->tenant->lanes[t->want.role].n, t->tenant->name);
+    t->failed(t, st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_QUEUE_FULL),
+                                retry_ms(s, t->want.role)));
+}
+
+void task_queue(struct sched *s, struct task *t) {
+    t->s = s;
+    t->queue = &s->queue[t->want.role];
+    t->item.owner = t;
+    t->queued_ns = clock_ns();
+    struct queue_item *victim;
+    if (!queue_push(t->queue, &t->tenant->lanes[t->want.role], &t->item, &victim)) {
+        refuse(t);
+        return;
+    }
+    if (victim) { // hears of it from the loop, not from inside another job's call
+        struct task *v = victim->owner;
+        v->queue = &s->refused;
+        queue_push(&s->refused, &s->refused_lane, victim, &victim);
+    }
+    dispatch_soon(s);
+}
+
+void task_drop(struct task *t) {
+    if (t->s) queue_remove(t->queue, &t->item);
+}
+bool task_waits(const struct task *t) {
+    return t->item.lane != NULL;
+}
+
+// ---- seats
+
+static void take_seat(struct task *t, struct worker *w, int64_t now) {
+    struct seat *x = &t->seat;
+    *x = (struct seat){.w = w,
+                       .tenant = t->tenant,
+                       .role = t->want.role,
+                       .plan = t->plan,
+                       .charged_ns = t->cost_ns ? t->cost_ns : GUESS_NS,
+                       .since_ns = now,
+                       .epoch = worker_epoch(w)};
+    queue_serve(t->queue, &t->item, x->charged_ns);
+    t->tenant->places++;
+    worker_take(w);
+    if (t->has_key) footprint_add(worker_footprint(w), &x->plan);
+    x->planned = t->has_key;
+}
+
+void seat_leave(struct sched *s, struct seat *x) {
+    if (!x->w) return;
+    int64_t used = x->used_ns ? x->used_ns : clock_ns() - x->since_ns;
+    queue_charge(&s->queue[x->role], &x->tenant->lanes[x->role], used - x->charged_ns);
+    s->usual_ns[x->role] += (used - s->usual_ns[x->role]) / 8;
+    x->tenant->used_ns[x->role] += used;
+    x->tenant->places--;
+    if (x->planned) footprint_drop(worker_footprint(x->w), &x->plan);
+    struct worker *w = x->w;
+    *x = (struct seat){0};
+    worker_release(w);
+}
+
+// ---- dispatch
+
+static int place_task(struct sched *s, const struct task *t) {
+    struct place_worker view[MAX_WORKERS];
+    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
+    for (int i = 0; i < n; i++) {
+        struct worker *w = pool_worker(s->pool, i);
+        view[i] = pool_place(w);
+        if (!t->has_key || view[i].role != t->want.role) continue;
+        view[i].has_executable = warm_has_executable(worker_warm(w), t->plan.key);
+        view[i].has_prepared = warm_has_prepared(worker_warm(w), t->plan.key, t->weights);
+        view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan);
+        view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes;
+    }
+    return place_choose(&t->want, view, n);
+}
+
+static void no_worker(struct task *t) {
+    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started",
+                                  t->want.role == ROLE_COMPILE ? "compile" : "device",
+                                  *t->want.device ? " for device " : "", t->want.device),
+                           HLOD__V1__REASON__REASON_NO_WORKER));
+}
+static void huge(struct task *t) {
+    t->failed(t,
+              st_reason(st_new(ST_RESOURCE_EXHAUSTED,
+                               "the run needs %lld bytes of device memory by plan (%lld of "
+                               "working memory and weights, %lld of tensors): more than any "
+                               "device%s%s here has",
+                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes),
+                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
+                               *t->want.device ? " " : "", t->want.device),
+                        HLOD__V1__REASON__REASON_DEVICE_MEMORY));
+}
+
+// Could anything be placed, or refused, in this role at all?
+static bool worth_looking(struct sched *s, enum worker_role role) {
+    bool any = false;
+    for (int i = 0; i < pool_size(s->pool); i++) {
+        struct place_worker v = pool_place(pool_worker(s->pool, i));
+        if (v.role != role) continue;
+        any = true;
+        if (v.hopeless || (v.ready && v.calls < v.max_calls)) return true;
+    }
+    return !any;
+}
+
+// Serves or refuses one task of the role. A task that waits for memory lets others pass for a
+// while, then nobody, so that what it waits for can become free.
+static bool dispatch_one(struct sched *s, enum worker_role role) {
+    struct queue *q = &s->queue[role];
+    int64_t now = clock_ns();
+    const char *busy = NULL; // a device that has no place for work that may share
+    for (struct queue_item *it = queue_first(q), *next; it; it = next) {
+        struct task *t = it->owner;
+        next = queue_next(it);
+        if (it->deadline_ns && it->deadline_ns <= now) {
+            queue_remove(q, it);
+            fail(t, ST_DEADLINE_EXCEEDED, HLOD__V1__REASON__REASON_DEADLINE,
+                 "the deadline passed while waiting for a worker");
+            return true;
+        }
+        if (!tenant_may_place(t->tenant)) {
+            next = queue_next_lane(it);
+            continue;
+        }
+        if (busy && !strcmp(busy, t->want.device)) continue;
+        int i = place_task(s, t);
+        if (i == PLACE_WAIT && !t->want.alone) busy = t->want.device;
+        if (i == PLACE_WAIT) continue;
+        if (i == PLACE_MEMORY && now - t->queued_ns > MEMORY_PATIENCE_MS * 1000000ll) return false;
+        if (i == PLACE_MEMORY) continue;
+        if (i < 0) {
+            queue_remove(q, it);
+            (i == PLACE_HUGE ? huge : no_worker)(t);
+            return true;
+        }
+        metric_observe_ns(M_QUEUE_TIME, now - t->queued_ns);
+        take_seat(t, pool_worker(s->pool, i), now);
+        t->placed(t);
+        return true;
+    }
+    return false;
+}
+
+void sched_dispatch(struct sched *s) {
+    if (s->dispatching || s->stopping)
+        return; // a callback below changed something: the loop begins again anyway
+    s->dispatching = true;
+    for (struct queue_item *it; (it = queue_first(&s->refused));) {
+        queue_remove(&s->refused, it);
+        refuse(it->owner);
+    }
+    for (int role = ROLE_COMPILE; role <= ROLE_DEVICE; role++)
+        while (s->queue[role].n && worth_looking(s, role) && dispatch_one(s, role))
+            ;
+    s->dispatching = false;
+    metric_set(M_JOBS_QUEUED, s->queue[ROLE_COMPILE].n + s->queue[ROLE_DEVICE].n);
+}
