@@ -9,7 +9,7 @@
 #include "compiler/ir/text.h"
 #include "proto/artifact.pb-c.h"
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 Hlod__V1__Counts *counts_message(struct arena *a, struct hlo_counts n) {
     Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
@@ -57,6 +57,9 @@ static Hlod__Artifact__KernelSet *kernels_out(struct arena *a, const struct kern
     s->object = (ProtobufCBinaryData){k->object.n, (uint8_t *)(uintptr_t)k->object.p};
     return s;
 }
+static struct span bytes_in(struct arena *a, ProtobufCBinaryData b) {
+    return (struct span){b.len ? arena_dup(a, b.data, b.len) : NULL, b.len};
+}
 static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
                        struct kernel_set *out) {
     if (!s) return;
@@ -71,8 +74,28 @@ static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
                                          x->flops,
                                          x->bytes};
     }
-    out->object = (struct span){s->object.len ? arena_dup(a, s->object.data, s->object.len) : NULL,
-                                s->object.len};
+    out->object = bytes_in(a, s->object);
+}
+
+static Hlod__Artifact__Emitted *emitted_out(struct arena *a, const struct emitted *e) {
+    Hlod__Artifact__Emitted *m = arena_new_of(a, Hlod__Artifact__Emitted);
+    hlod__artifact__emitted__init(m);
+    m->code = (ProtobufCBinaryData){e->code.n, (uint8_t *)(uintptr_t)e->code.p};
+    m->optimized = (ProtobufCBinaryData){e->optimized.n, (uint8_t *)(uintptr_t)e->optimized.p};
+    m->code_bytes = e->code_bytes;
+    m->argument_bytes = e->argument_bytes;
+    m->output_bytes = e->output_bytes;
+    m->alias_bytes = e->alias_bytes;
+    m->temp_bytes = e->temp_bytes;
+    m->peak_bytes = e->peak_bytes;
+    return m;
+}
+static struct emitted emitted_in(struct arena *a, const Hlod__Artifact__Emitted *m) {
+    if (!m) return (struct emitted){0};
+    return (struct emitted){bytes_in(a, m->code), bytes_in(a, m->optimized),
+                            m->code_bytes,        m->argument_bytes,
+                            m->output_bytes,      m->alias_bytes,
+                            m->temp_bytes,        m->peak_bytes};
 }
 
 static char *module_text(struct arena *a, const struct hlo_module *m) {
@@ -105,6 +128,13 @@ status_t executable_pack(const struct executable *e, struct strbuf *out) {
     m.peak_bytes = e->peak_bytes;
     m.values_bytes = e->values_bytes;
     m.in_place = e->in_place;
+    m.emitted = emitted_out(&a, &e->emitted);
+    m.emitted_prepare = emitted_out(&a, &e->emitted_prepare);
+    m.counts_optimized = counts_message(&a, e->optimized);
+    m.flops = e->cost.flops;
+    m.bytes = e->cost.bytes;
+    m.replicas = e->replicas;
+    m.memory_bytes = e->memory_bytes;
     size_t n = hlod__artifact__artifact__get_packed_size(&m);
     uint8_t *bytes = malloc(n ? n : 1);
     if (bytes) {
@@ -139,6 +169,12 @@ static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
     e->peak_bytes = m->peak_bytes;
     e->values_bytes = m->values_bytes;
     e->in_place = m->in_place;
+    e->emitted = emitted_in(a, m->emitted);
+    e->emitted_prepare = emitted_in(a, m->emitted_prepare);
+    e->optimized = counts_in(m->counts_optimized);
+    e->cost = (struct hlo_cost){m->flops, m->bytes};
+    e->replicas = m->replicas;
+    e->memory_bytes = m->memory_bytes;
     return ST_OK;
 }
 

@@ -19,9 +19,9 @@ struct test_case {
     struct literal **want; // [leaves]
     int n_in, n_want;
     struct str refused; // empty: the case has results
-    double tol;  // < 0 = default for the type
-    double rtol; // < 0 = none: tol decides
-    int line;    // where the case begins
+    double tol;         // < 0 = default for the type
+    double rtol;        // < 0 = none: tol decides
+    int line;           // where the case begins
 };
 // The next case of *text, which advances. out->m NULL at the end. INVALID_ARGUMENT on a file that
 // is not well formed.

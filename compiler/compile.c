@@ -5,12 +5,16 @@
 #include "compiler/compile.h"
 
 #include "base/clock.h"
+#include "compiler/frontend/hlo_proto.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/rules.h"
 #include "compiler/pipeline.h"
 #include "compiler/plan/plan.h"
+#include "compiler/results.h"
 #include "proto/hlod.pb-c.h"
+
+enum { MAX_REPLICAS = 1024 };
 
 void executable_free(struct executable *e) {
     if (!e) return;
@@ -42,15 +46,35 @@ static void mark_strict(struct hlo_module *m) {
             hlo_set_extra(i, "backend_config", "{\"precision\":\"strict\"}");
 }
 
+// The figures of the module that really runs: counts always, the cost where we can read what the
+// other compiler made of it.
+static status_t measure_emitted(struct executable *e) {
+    struct hlo_module *m;
+    struct span bytes = e->emitted.optimized;
+    if (!bytes.n) return ST_OK;
+    RETURN_IF_ERR(st_note(hlo_proto_count(bytes, &e->optimized), "the optimised module"));
+    status_t st = hlo_proto_read(bytes, NULL, true, &m);
+    if (st) {
+        st_drop(st);
+        return ST_OK;
+    }
+    int64_t flops = e->cost.flops; // fusion hides nothing from a count of before
+    e->cost = hlo_cost(m);
+    e->cost.flops = flops;
+    hlo_module_free(m);
+    return ST_OK;
+}
+
 // Both modules by the target's own compiler; what it plans is its own too.
 static status_t emit_code(struct executable *e, const struct target *t, struct pass_ctx *p) {
     int64_t start = clock_ns();
-    RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, &e->kernels.object), "main"));
+    int n = e->replicas;
+    RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, n, &e->emitted), "main"));
     if (e->prepare->entry->root->shape->n_elems)
-        RETURN_IF_ERR(
-            st_note(t->emit(t, e->arena, e->prepare, &e->prepare_kernels.object), "prepare"));
+        RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->prepare, n, &e->emitted_prepare), "prepare"));
     add_stat(p, "emit", clock_ns() - start, e->main);
-    return ST_OK;
+    e->peak_bytes = e->emitted.temp_bytes;
+    return measure_emitted(e);
 }
 
 static status_t make_code(struct executable *e, const struct target *t,
@@ -146,6 +170,17 @@ static status_t dense_entry(struct hlo_computation *c) {
 static status_t compile_into(struct executable *e, struct hlo_module *m,
                              const struct compile_options *opt, const struct target *t,
                              struct pass_ctx *p) {
+    int most = t->max_replicas ? t->max_replicas : 1;
+    if (opt->replicas > most)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "%d replicas: %s runs at most %d",
+                                opt->replicas, t->id, most),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    e->replicas = opt->replicas ? opt->replicas : 1;
+    struct dynamic_result dynamic[1];
+    if (e->replicas > 1 && results_dynamic(m, dynamic, 1))
+        return st_new(ST_UNIMPLEMENTED,
+                      "results whose size only a run knows do not go with replicas");
+    e->memory_bytes = t->memory_bytes;
     RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
     e->before = hlo_count(m);
     e->hlo_before = text_of(e->arena, m);
@@ -161,6 +196,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
     RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
     e->after = hlo_count(e->main);
+    e->cost = hlo_cost(e->main);
     e->prepare_counts = hlo_count(e->prepare);
     return t->emit ? emit_code(e, t, p) : make_code(e, t, opt, p);
 }
@@ -224,6 +260,7 @@ void compile_options_print(struct strbuf *b, const struct compile_options *o) {
     if (o->disable_rules && o->disable_rules[0])
         strbuf_printf(b, "%sdisable_rules=%s", sep, o->disable_rules), sep = ";";
     if (o->precision == PRECISION_STRICT) strbuf_printf(b, "%sprecision=strict", sep), sep = ";";
+    if (o->replicas > 1) strbuf_printf(b, "%sreplicas=%d", sep, o->replicas), sep = ";";
     if (o->verify_each) strbuf_printf(b, "%sverify_each=1", sep);
 }
 
@@ -262,6 +299,12 @@ static status_t set_option(struct arena *a, struct str key, struct str value,
     } else if (str_is(key, "disable_rules")) {
         o->disable_rules = arena_strndup(a, value.p, value.n);
         RETURN_IF_ERR(check_rules(o->disable_rules));
+    } else if (str_is(key, "replicas")) {
+        int64_t n;
+        if (!str_to_i64(value, &n) || n < 1 || n > MAX_REPLICAS)
+            return st_new(ST_INVALID_ARGUMENT, "replicas is 1 to %d, not '" STR_FMT "'",
+                          MAX_REPLICAS, STR_ARG(value));
+        o->replicas = (int)n;
     } else if (str_is(key, "verify_each")) {
         o->verify_each = str_is(value, "1") || str_is(value, "true");
     } else {

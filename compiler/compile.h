@@ -4,12 +4,14 @@
 #pragma once
 #include "compiler/codegen/codegen.h"
 #include "compiler/frontend/frontend.h"
+#include "compiler/plan/cost.h"
 
 struct compile_options {
     enum precision precision;
     const char *disable_passes; // comma separated, "" = none
     const char *disable_rules;
     bool verify_each; // verify between passes (always on in debug builds)
+    int replicas;     // devices that run it together, each on its own inputs; 0 = 1
 };
 struct pass_stat {
     const char *name;
@@ -36,6 +38,11 @@ struct executable {
     struct pass_stat *passes;
     int32_t n_passes;
     struct kernel_set kernels, prepare_kernels;
+    struct emitted emitted, emitted_prepare; // instead of kernels, where the target has a compiler
+    struct hlo_counts optimized;             // of that compiler's main
+    struct hlo_cost cost;                    // of main as it runs
+    int32_t replicas;
+    int64_t memory_bytes;                         // of the target's device, 0 = not known
     int64_t compile_ns, peak_bytes, values_bytes; // peak: plan of main
     int32_t in_place;                             // results of main that lie in an operand
     const char *target_id, *options_text, *build_id;

@@ -5,6 +5,14 @@
 #pragma once
 #include "compiler/ir/module.h"
 
+// What a target's own compiler made of a module. Sizes are bytes of device memory; 0 = it does not
+// say. Its estimate of the time is not asked for: it was seen negative (docs/decisions/0009).
+struct emitted {
+    struct span code;      // what the device loads
+    struct span optimized; // HloProto of its optimised module; may be empty
+    int64_t code_bytes, argument_bytes, output_bytes, alias_bytes, temp_bytes, peak_bytes;
+};
+
 struct target {
     const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
@@ -23,7 +31,9 @@ struct target {
     // A target with a compiler of its own (a PJRT plugin): passes stop where targets begin to
     // differ, and the module becomes *out, bytes in `a`, instead of kernels. NULL = kernels.
     status_t (*emit)(const struct target *t, struct arena *a, const struct hlo_module *m,
-                     struct span *out);
+                     int replicas, struct emitted *out);
+    int max_replicas;     // devices that one executable may run on together; 0 = 1
+    int64_t memory_bytes; // of one device, where it is known without one; 0 = not known
 };
 enum precision {
     PRECISION_DEFAULT,

@@ -57,6 +57,8 @@ struct dev_peak {
     const char *source;  // how it was found, for people; static
 };
 
+// With several replicas an input, and an output, is those of all of them one behind the other: to
+// its owner it has one more dimension, the first.
 struct dev_run {
     const void *const *in; // [leaves of inputs] host memory in signature order, dense row-major,
                            // element-aligned; borrowed for the call
@@ -87,13 +89,20 @@ struct dev_tensor {
     struct span data;
 };
 
-// Every slot is required.
+// Every slot is required but for those marked optional.
 struct dev_vtable {
     const char *kind;
     // options: what follows "KIND:" in the spec, KEY=VALUE joined by ':'; "" = defaults.
     // INVALID_ARGUMENT for one that the kind does not have.
     status_t (*open)(const char *options, struct device **out);
     void (*close)(struct device *d); // all executables must be unloaded before
+    // Optional. As open, for a process that compiles and runs nothing: claims no hardware, needs
+    // none where the kind can compile without. NULL = open.
+    status_t (*open_compiler)(const char *options, struct device **out);
+    // Optional, of a device opened to compile: what it can compile for, by name ("v5e:2x2"; "" =
+    // the kind's own devices) or by a target's id. Lives as long as d. INVALID_ARGUMENT for a name
+    // that it does not have. NULL = only its own.
+    status_t (*find_target)(struct device *d, const char *name, const struct target **out);
     // What the compiler must know; the same for every device of the kind in this process, whatever
     // its options: a compile worker asks its own.
     const struct target *(*target)(struct device *d);
@@ -125,6 +134,8 @@ struct dev_vtable {
 };
 // spec: "cpu", "sim:latency_us=500". NOT_FOUND lists the kinds.
 status_t dev_open(const char *spec, struct device **out) MUST_CHECK;
+status_t dev_open_compiler(const char *spec, struct device **out) MUST_CHECK;
+status_t dev_find_target(struct device *d, const char *name, const struct target **out) MUST_CHECK;
 // Is this what the executable takes: count, element types, shapes, sizes in bytes? The error names
 // the first input that is not, what was expected and what was found. Thread: any.
 status_t dev_check_inputs(const struct dev_exe *x, const struct dev_tensor *in, int n) MUST_CHECK;

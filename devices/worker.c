@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,8 +25,8 @@ struct worker {
     pthread_cond_t more;
     struct call *first, *last, *running;
     bool closing;
-    int statm_fd;
-    char filter[256]; // "on", "off: why"
+    int statm_fd, peak_fd; // /proc files, opened before the filter
+    char filter[256];      // "on", "off: why"
     _Atomic bool lost;
 };
 
@@ -149,6 +150,8 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
         return worker_compile(c);
     case HLOD__WIRE__TYPE__TYPE_INSPECT:
         return worker_inspect(c);
+    case HLOD__WIRE__TYPE__TYPE_TARGET:
+        return worker_target(c);
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         return worker_load(c, w->dev);
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
@@ -202,6 +205,8 @@ static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, u
         return w->device_role ? NULL : &hlod__wire__compile__descriptor;
     case HLOD__WIRE__TYPE__TYPE_INSPECT:
         return w->device_role ? NULL : &hlod__wire__inspect__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_TARGET:
+        return w->device_role ? NULL : &hlod__wire__target__descriptor;
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         return w->device_role ? &hlod__wire__load__descriptor : NULL;
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
@@ -224,6 +229,16 @@ static int64_t rss_bytes(const struct worker *w) {
     str_cut(&s, ' ', &field);
     str_cut(&s, ' ', &field);
     return str_to_i64(field, &pages) ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+// The kernel's high-water mark starts again from what is resident now.
+void worker_peak_begin(struct call *c) {
+    if (c->worker->peak_fd >= 0 && pwrite(c->worker->peak_fd, "5", 1, 0) != 1)
+        c->worker->peak_fd = -1; // an old kernel: the mark is that of the whole process
+}
+int64_t worker_peak_bytes(void) {
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (int64_t)u.ru_maxrss * 1024;
 }
 
 static void answer_stats(struct worker *w, uint64_t id) {
@@ -275,7 +290,7 @@ static status_t accept_call(struct worker *w, struct frame *f) {
     return ST_OK;
 }
 
-static void say_hello(struct worker *w) {
+static void say_hello(struct worker *w, const char *error) {
     Hlod__Wire__Hello h = HLOD__WIRE__HELLO__INIT;
     Hlod__Wire__Format formats[] = {HLOD__WIRE__FORMAT__INIT, HLOD__WIRE__FORMAT__INIT},
                        *list[] = {&formats[0], &formats[1]};
@@ -296,7 +311,8 @@ static void say_hello(struct worker *w) {
     h.filter = w->filter;
     h.n_formats = 2;
     h.formats = list;
-    if (w->device_role) {
+    h.error = (char *)(uintptr_t)error;
+    if (w->device_role && w->dev) {
         const struct target *t = dev_target(w->dev);
         struct dev_attributes at = dev_attributes(w->dev);
         h.device_kind = (char *)(uintptr_t)t->kind;
@@ -330,6 +346,7 @@ static status_t read_frames(struct worker *w) {
 // Without it a worker still works, and says so.
 static void enter_filter(struct worker *w, bool foreign) {
     w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    w->peak_fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
     bool wanted = w->opt->filter && !foreign;
     status_t st = wanted ? sandbox_enter() : ST_OK;
     snprintf(w->filter, sizeof w->filter, "%s%s", wanted && !st ? "on" : "off: ",
@@ -354,15 +371,19 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
 status_t worker_serve(const struct worker_options *o) {
     struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
     pthread_t thread;
-    RETURN_IF_ERR(dev_open(o->device, &w.dev));
-    if (!w.device_role) worker_compile_for(w.dev);
-    enter_filter(&w, dev_attributes(w.dev).foreign);
     pthread_mutex_init(&w.mutex, NULL);
     pthread_mutex_init(&w.sending, NULL);
     pthread_cond_init(&w.more, NULL);
+    status_t opened = (w.device_role ? dev_open : dev_open_compiler)(o->device, &w.dev);
+    if (opened) {
+        say_hello(&w, st_message(opened));
+        return opened;
+    }
+    if (!w.device_role) worker_compile_for(w.dev);
+    enter_filter(&w, dev_attributes(w.dev).foreign);
     if (pthread_create(&thread, NULL, run_thread, &w))
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
-    say_hello(&w);
+    say_hello(&w, "");
     status_t st = read_frames(&w);
     if (!end_run_thread(&w, thread)) _exit(st || w.lost); // what still runs has nobody to answer to
     if (w.lost) {

@@ -36,11 +36,16 @@ Hlod__Wire__Status *call_status(struct call *c, status_t st); // takes st; NULL 
 ProtobufCMessage *worker_ingest(struct call *c);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
 ProtobufCMessage *worker_compile(struct call *c);
+ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);
 ProtobufCMessage *worker_load(struct call *c, struct device *d);
 ProtobufCMessage *worker_prepare(struct call *c);
 ProtobufCMessage *worker_run(struct call *c, struct device *d);
 ProtobufCMessage *worker_unload(struct call *c);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
+// Most memory that the process held since worker_peak_begin (where the kernel allows that; else
+// since its start).
+void worker_peak_begin(struct call *c);
+int64_t worker_peak_bytes(void);
 // proto <-> compiler types
 Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s);

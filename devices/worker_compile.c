@@ -4,6 +4,7 @@
 
 #include "compiler/artifact.h"
 #include "compiler/codegen/abi.h"
+#include "compiler/frontend/hlo_proto.h"
 #include "compiler/ir/text.h"
 #include "compiler/plan/plan.h"
 #include "compiler/results.h"
@@ -101,13 +102,6 @@ void worker_compile_for(struct device *d) {
     compiles_for = d;
 }
 
-static status_t check_target(const char *id) {
-    const char *own = dev_target(compiles_for)->id;
-    if (strcmp(own, id) == 0) return ST_OK;
-    return st_new(ST_FAILED_PRECONDITION,
-                  "target %s cannot be compiled for here: this machine is %s", id, own);
-}
-
 static void on_pass(void *ctx, const struct pass_stat *s) {
     Hlod__V1__PassStat m;
     pass_stat_message(&m, s);
@@ -127,18 +121,39 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
     req.bindings = b;
     req.n_bindings = (int32_t)q->n_bindings;
-    RETURN_IF_ERR(check_target(q->target_id));
-    return hlo_compile(q->format, &req, &opt, dev_target(compiles_for), obs, out);
+    const struct target *t;
+    RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
+    return hlo_compile(q->format, &req, &opt, t, obs, out);
 }
 
-static void concrete(struct arena *a, const struct shape *s, const char *name,
+static void concrete(struct arena *a, const struct shape *s, int replicas, const char *name,
                      struct sig_tensor *out) {
+    int lead = replicas > 1; // all replicas' values travel together
     *out = (struct sig_tensor){.name = name,
                                .dtype = s->dtype,
-                               .rank = s->rank,
-                               .dims = arena_zarray(a, struct sig_dim, s->rank + 1)};
+                               .rank = s->rank + lead,
+                               .dims = arena_zarray(a, struct sig_dim, s->rank + lead + 1)};
+    out->dims[0].size = replicas;
     for (int d = 0; d < s->rank; d++)
-        out->dims[d].size = s->dims[d];
+        out->dims[d + lead].size = s->dims[d];
+}
+
+static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executable *e) {
+    const struct emitted *x = &e->emitted;
+    Hlod__V1__DeviceMemory *m = arena_new_of(a, Hlod__V1__DeviceMemory);
+    hlod__v1__device_memory__init(m);
+    m->arguments = x->argument_bytes;
+    m->results = x->output_bytes;
+    m->aliased = x->alias_bytes;
+    m->temporaries = x->temp_bytes;
+    m->code = x->code_bytes;
+    m->peak = x->peak_bytes;
+    m->needed = x->argument_bytes + x->output_bytes - x->alias_bytes + x->temp_bytes;
+    if (m->peak > m->needed) m->needed = m->peak;
+    m->needed += m->code;
+    m->limit = e->memory_bytes;
+    m->fits = m->limit > 0 && m->needed <= m->limit;
+    return m;
 }
 
 static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e) {
@@ -151,13 +166,14 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
     for (size_t k = 0; k < m->params.n; k++)
         if (m->params.v[k]->param_kind == PARAM_INPUT)
-            concrete(a, m->params.v[k]->shape, m->params.v[k]->name, &sig.in[sig.n_in++]);
+            concrete(a, m->params.v[k]->shape, e->replicas, m->params.v[k]->name,
+                     &sig.in[sig.n_in++]);
     const struct shape *root = m->root->shape; // a tuple inside it is a sequence
     for (int k = 0, leaf = 0; leaf < sig.n_out; k++) {
         const struct shape *s = shape_is_tuple(root) ? root->elems[k] : root;
         int n = shape_is_tuple(s) ? shape_leaves(s) : 1;
         for (int t = 0; t < n; t++, leaf++)
-            concrete(a, shape_leaf(root, leaf),
+            concrete(a, shape_leaf(root, leaf), e->replicas,
                      shape_is_tuple(s) ? arena_printf(a, "result%d[%d]", k, t)
                                        : arena_printf(a, "result%d", k),
                      &sig.out[leaf]);
@@ -177,6 +193,14 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     i->build_id = arena_strdup(a, e->build_id);
     i->target_id = arena_strdup(a, e->target_id);
     i->kernel_abi = HLOD_KERNEL_ABI;
+    i->flops = e->cost.flops;
+    i->bytes_accessed = e->cost.bytes;
+    i->replicas = e->replicas;
+    i->compile_peak_rss = worker_peak_bytes();
+    if (e->emitted.code.n) {
+        i->optimized = counts_message(a, e->optimized);
+        i->memory = memory_of(a, e);
+    }
     return i;
 }
 
@@ -184,6 +208,7 @@ static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
     struct compile_observer obs = {.ctx = c, .on_pass = on_pass, .cancel = &c->cancel};
     struct executable *e;
     struct strbuf bytes = {0};
+    worker_peak_begin(c);
     RETURN_IF_ERR(compile_request(c, (const Hlod__Wire__Compile *)c->request, &obs, &e));
     status_t st = executable_pack(e, &bytes);
     if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
@@ -196,6 +221,22 @@ ProtobufCMessage *worker_compile(struct call *c) {
     Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
     hlod__wire__compile_reply__init(r);
     r->status = call_status(c, compile(c, r));
+    return &r->base;
+}
+
+static status_t find_target(struct call *c, Hlod__Wire__TargetReply *out) {
+    const Hlod__Wire__Target *q = (const Hlod__Wire__Target *)c->request;
+    const struct target *t;
+    RETURN_IF_ERR(dev_find_target(compiles_for, q->name, &t));
+    out->target_id = arena_strdup(&c->arena, t->id);
+    out->memory_bytes = t->memory_bytes;
+    out->devices = t->max_replicas ? t->max_replicas : 1;
+    return ST_OK;
+}
+ProtobufCMessage *worker_target(struct call *c) {
+    Hlod__Wire__TargetReply *r = arena_new_of(&c->arena, Hlod__Wire__TargetReply);
+    hlod__wire__target_reply__init(r);
+    r->status = call_status(c, find_target(c, r));
     return &r->base;
 }
 
@@ -225,21 +266,40 @@ static status_t plan_text(struct executable *e, struct strbuf *b) {
     return ST_OK;
 }
 
+// What a plugin's compiler left of main.
+static status_t optimized_text(const struct executable *e, struct strbuf *b) {
+    struct hlo_module *m;
+    if (!e->emitted.optimized.n)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT,
+                   "no stage optimized: %s gives no module back; hlo-after is the last",
+                   e->target_id),
+            HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    RETURN_IF_ERR(
+        st_note(hlo_proto_read(e->emitted.optimized, NULL, true, &m), "the optimised module"));
+    hlo_print_module(b, m, HLO_PRINT_DEFAULT);
+    hlo_module_free(m);
+    return ST_OK;
+}
+
 static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
     struct executable *e;
     RETURN_IF_ERR(executable_unpack(bytes, &e));
     if (strcmp(stage, "plan") == 0) return plan_text(e, b); // takes e
+    status_t st = ST_OK;
     if (strcmp(stage, "hlo-before") == 0)
         strbuf_puts(b, e->hlo_before);
+    else if (strcmp(stage, "optimized") == 0)
+        st = optimized_text(e, b);
     else
         hlo_print_module(b, strcmp(stage, "prepare") == 0 ? e->prepare : e->main,
                          HLO_PRINT_DEFAULT);
     executable_free(e);
-    return ST_OK;
+    return st;
 }
 
 static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
-    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare", "plan"};
+    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare", "plan", "optimized"};
     struct span bytes;
     RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
@@ -257,10 +317,10 @@ static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struc
     if (code) {
         struct kernel_set k;
         struct strbuf kir = {0}, llvm = {0};
-        const struct target *t = dev_target(compiles_for);
+        const struct target *t;
         struct compile_options own; // the executable's, as it was compiled
         st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
-        if (!st) st = check_target(e->target_id);
+        if (!st) st = dev_find_target(compiles_for, e->target_id, &t);
         if (!st && t->emit)
             st = st_reason(st_new(ST_INVALID_ARGUMENT,
                                   "no stage %s: the plugin of %s compiles the program whole",

@@ -207,15 +207,16 @@ struct outputs {
 
 // Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes; the
 // daemon's if it gave one. Few bytes go inline.
-static status_t make_outputs(struct call *c, const struct shape *root, uint32_t given,
+static status_t make_outputs(struct call *c, const struct executable *e, uint32_t given,
                              struct outputs *o) {
+    const struct shape *root = e->main->entry->root->shape;
     int64_t total = 0;
     o->n = shape_leaves(root);
     o->p = arena_zarray(&c->arena, void *, o->n + 1);
     o->offset = arena_zarray(&c->arena, int64_t, o->n + 1);
     for (int k = 0; k < o->n; k++) {
         o->offset[k] = total;
-        total += (shape_bytes(shape_leaf(root, k)) + 127) / 64 * 64;
+        total += (shape_bytes(shape_leaf(root, k)) * e->replicas + 127) / 64 * 64;
     }
     total += 64;
     if (total <= RUN_INLINE_BYTES)
@@ -249,8 +250,17 @@ static int64_t **cut_outputs(struct call *c, const struct hlo_module *m, const s
     return dims;
 }
 
-static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct hlo_module *m,
+static int64_t *with_replicas(struct call *c, int replicas, const int64_t *dims, size_t *n) {
+    int64_t *all = arena_array(&c->arena, int64_t, *n + 1);
+    all[0] = replicas;
+    memcpy(all + 1, dims, *n * sizeof *all);
+    ++*n;
+    return all;
+}
+
+static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct executable *e,
                              const struct outputs *o, Hlod__Wire__RunReply *out) {
+    const struct hlo_module *m = e->main;
     const struct shape *root = m->entry->root->shape;
     int sent = results_sent(m);
     size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
@@ -269,10 +279,11 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
         t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
         t->n_dims = (size_t)s->rank;
         t->dims = dims[leaf] ? dims[leaf] : s->dims;
+        if (e->replicas > 1) t->dims = with_replicas(c, e->replicas, t->dims, &t->n_dims);
         t->data = b;
         out->n_outputs = k + 1; // the message is whole at any time: it is sent also on failure
         b->size = (uint64_t)dtype_size(s->dtype);
-        for (int d = 0; d < s->rank; d++)
+        for (size_t d = 0; d < t->n_dims; d++)
             b->size *= (uint64_t)t->dims[d];
         if (!o->base) {
             b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
@@ -298,10 +309,9 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
     for (size_t k = 0; k < (*slot)->sets.n; k++)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) w = (*slot)->sets.v[k].w;
     if (!w) return not_here("the weight set");
-    const struct hlo_computation *m = (*slot)->exe->exe->main->entry;
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
     RETURN_IF_ERR(bind_inputs(c, q, (*slot)->exe, in));
-    RETURN_IF_ERR(make_outputs(c, m->root->shape, q->output_fd, &o));
+    RETURN_IF_ERR(make_outputs(c, (*slot)->exe->exe, q->output_fd, &o));
     uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);
     if (q->profile)
@@ -318,7 +328,7 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
         while (make_room(&st, *slot));
         out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
     }
-    if (!st) st = send_outputs(c, q, (*slot)->exe->exe->main, &o, out);
+    if (!st) st = send_outputs(c, q, (*slot)->exe->exe, &o, out);
     if (!st && q->profile) {
         out->profile =
             worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1], &out->peak_ms);

@@ -284,6 +284,23 @@ status_t hlo_proto_read(struct span bytes, const struct frontend_limits *limits,
     return st;
 }
 
+status_t hlo_proto_count(struct span bytes, struct hlo_counts *out) {
+    struct arena a = {0};
+    Xla__HloModuleProto *x;
+    *out = (struct hlo_counts){0};
+    status_t st = unpack(&a, bytes, &x);
+    for (size_t k = 0; !st && k < x->n_computations; k++) {
+        const Xla__HloComputationProto *c = x->computations[k];
+        out->computations++;
+        out->total += (int64_t)c->n_instructions;
+        if (c->id == x->entry_computation_id) out->entry = (int64_t)c->n_instructions;
+        for (size_t i = 0; i < c->n_instructions; i++)
+            out->fusions += strcmp(c->instructions[i]->opcode, "fusion") == 0;
+    }
+    arena_done(&a);
+    return st;
+}
+
 // ---- frontend
 
 status_t hlo_proto_ingest(struct arena *a, struct span source, const struct frontend_limits *limits,

@@ -59,6 +59,9 @@ static inline bool hlo_is(const struct hlo_instr *i, enum hlo_op op) {
 static inline bool hlo_is_elementwise(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_EW) != 0;
 }
+static inline bool hlo_is_collective(const struct hlo_instr *i) {
+    return (hlo_op_info(i->op)->traits & HLO_T_COLL) != 0;
+}
 static inline bool hlo_has_effect(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_EFFECT) != 0;
 }

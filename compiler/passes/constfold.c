@@ -9,7 +9,8 @@ enum { MAX_BYTES = 4096 };
 
 static bool foldable(const struct hlo_instr *i) {
     if (i->op == HLO_CONSTANT || i->op == HLO_PARAMETER || i->op == HLO_TUPLE ||
-        i->op == HLO_IOTA || i->op == HLO_BROADCAST || !i->n_operands || hlo_has_effect(i))
+        i->op == HLO_IOTA || i->op == HLO_BROADCAST || !i->n_operands || hlo_has_effect(i) ||
+        hlo_is_collective(i)) // whose values come from other participants too
         return false;
     if (shape_is_tuple(i->shape) || shape_bytes(i->shape) > MAX_BYTES ||
         !hlo_op_info(i->op)->eval || i->n_called)

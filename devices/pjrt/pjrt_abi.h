@@ -4,8 +4,7 @@
 // `GetPjrtApi`, which gives a table of functions; each takes one struct that begins with its size
 // as the caller knows it and a NULL extension list, and gives NULL or an error object. Fields that
 // an older plugin does not know stay as the caller left them, so every struct is zeroed first.
-// Comments say what the callee fills in; everything else is the caller's. Nothing here is a
-// function: calls go through pjrt_load.h.
+// Comments say what the callee fills in. Calls go through pjrt_load.h.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +17,6 @@ enum pj_slot {
     PJ_SLOT_COUNT
 };
 
-// The head of every struct of the interface.
 #define PJ_HEAD                                                                                    \
     size_t struct_size;                                                                            \
     void *extension
@@ -116,6 +114,43 @@ struct pj_client_compile {
     const char *options; // CompileOptionsProto
     size_t options_size;
     void *loaded; // filled in
+};
+// Ahead of time: devices described by name, none present.
+struct pj_topology_create {
+    PJ_HEAD;
+    const char *name;
+    size_t name_size;
+    const struct pj_named_value *options;
+    size_t n_options;
+    void *topology; // filled in
+};
+struct pj_compile {
+    PJ_HEAD;
+    const void *topology;
+    const struct pj_program *program;
+    const char *options; // CompileOptionsProto
+    size_t options_size;
+    void *client;     // or NULL
+    void *executable; // filled in; not loaded
+};
+// Of a device description: the count comes first.
+struct pj_attributes {
+    PJ_HEAD;
+    const void *object;
+    size_t n;
+    const struct pj_named_value *list; // filled in
+};
+struct pj_optimized_program {
+    PJ_HEAD;
+    const void *executable;
+    struct pj_program *program; // code NULL: code_size is filled in
+};
+struct pj_memory_stats {
+    PJ_HEAD;
+    const void *executable;
+    int64_t code, argument, output, alias, temp; // filled in, bytes of device memory
+    int64_t host_code, host_argument, host_output, host_alias, host_temp;
+    int64_t peak, total; // since 0.85; 0 from older ones
 };
 struct pj_serialize {
     PJ_HEAD;

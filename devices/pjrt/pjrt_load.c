@@ -26,6 +26,19 @@ bool pj_has(const struct pj_plugin *p, enum pj_slot slot) {
     return end <= p->api->struct_size && p->api->slots[slot];
 }
 
+const struct pj_extension *pj_find_extension(const struct pj_plugin *p,
+                                             enum pj_extension_type type) {
+    const struct pj_extension *e = p->api->extension;
+    for (int n = 0; e && n < 256; e = e->next, n++) // a list of someone else's: may be a ring
+        if (e->type == (int)type) return e;
+    return NULL;
+}
+static enum pj_family family_of(const struct pj_plugin *p) {
+    if (pj_find_extension(p, PJ_EXT_TPU_TOPOLOGY) || pj_find_extension(p, PJ_EXT_TPU_EXECUTABLE))
+        return PJ_FAMILY_TPU;
+    return pj_find_extension(p, PJ_EXT_GPU_CUSTOM_CALL) ? PJ_FAMILY_GPU : PJ_FAMILY_OTHER;
+}
+
 // Error functions give nothing, so they cannot go through pj_call.
 static status_t take_error(const struct pj_plugin *p, enum pj_slot slot, void *error) {
     enum status_code code = ST_INTERNAL;
@@ -125,6 +138,7 @@ status_t pj_open(const char *path, const struct pj_plugin **out) {
                       path, p.api->version.major, p.api->version.minor, OLDEST_MINOR);
     struct pj_no_args init = {0};
     if (pj_has(&p, PJ_Plugin_Initialize)) RETURN_IF_ERR(PJ_CALL(&p, Plugin_Initialize, &init));
+    p.family = family_of(&p);
     opened = p;
     *out = &opened;
     return ST_OK;

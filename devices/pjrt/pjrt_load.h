@@ -8,8 +8,22 @@
 #include "base/status.h"
 #include "devices/pjrt/pjrt_abi.h"
 
+// What its devices are, by the extensions that it offers.
+enum pj_family { PJ_FAMILY_OTHER, PJ_FAMILY_TPU, PJ_FAMILY_GPU };
+enum pj_extension_type {
+    PJ_EXT_GPU_CUSTOM_CALL = 0,
+    PJ_EXT_PROFILER = 1,
+    PJ_EXT_TPU_TOPOLOGY = 16,
+    PJ_EXT_TPU_EXECUTABLE = 17
+};
+struct pj_extension {
+    size_t struct_size;
+    int type; // enum pj_extension_type, or one that we do not know
+    const struct pj_extension *next;
+};
 struct pj_plugin {
     const struct pj_api *api;
+    enum pj_family family;
     const char *path;
     char digest[17]; // of the plugin's file, 16 hex digits
 };
@@ -17,6 +31,8 @@ struct pj_plugin {
 // same plugin again.
 status_t pj_open(const char *path, const struct pj_plugin **out) MUST_CHECK;
 bool pj_has(const struct pj_plugin *p, enum pj_slot slot);
+const struct pj_extension *pj_find_extension(const struct pj_plugin *p,
+                                             enum pj_extension_type type); // NULL if it has none
 // Calls a function with its zeroed struct; fills in the head. UNIMPLEMENTED when the plugin lacks
 // it; the plugin's own code and message otherwise.
 status_t pj_call(const struct pj_plugin *p, enum pj_slot slot, void *args, size_t bytes) MUST_CHECK;

@@ -2,70 +2,157 @@
 #include "devices/pjrt/pjrt_program.h"
 
 #include "compiler/frontend/hlo_proto.h"
+#include "proto/hlod.pb-c.h"
 
-// CompileOptionsProto { executable_build_options 3 { num_replicas 4: 1, num_partitions 5: 1 } }
-#define ONE_DEVICE "\x1a\x04\x20\x01\x28\x01"
-// ... env_option_overrides 7 { key 1: NAME, value 2 { bool_field 2: false } }: XLA:CPU loses NaN in
-// maximum and minimum unless told not to.
+// XLA:CPU loses NaN in maximum and minimum unless told not to.
 #define FAST_MIN_MAX "xla_cpu_enable_fast_min_max"
-static const char one_device[] = ONE_DEVICE;
-static const char with_nan[] = ONE_DEVICE "\x3a\x21\x0a\x1b" FAST_MIN_MAX "\x12\x02\x10\x00";
-_Static_assert(sizeof FAST_MIN_MAX - 1 == 0x1b, "length of the key");
 
 // Serialize may be missing: then the program itself is kept and compiled anew by each process.
 enum { KEPT_EXECUTABLE = 'E', KEPT_PROGRAM = 'P' };
 
-static status_t compile(const struct pj_plugin *p, void *client, struct span module, void **out) {
+// ---- options
+
+static void put_varint(struct strbuf *b, uint64_t v) {
+    for (; v > 127; v >>= 7)
+        strbuf_putc(b, (char)(v | 0x80));
+    strbuf_putc(b, (char)v);
+}
+static void put_bytes(struct strbuf *b, int field, const struct strbuf *bytes) {
+    put_varint(b, (uint64_t)field << 3 | 2);
+    put_varint(b, bytes->n);
+    strbuf_add(b, strbuf_cstr(bytes), bytes->n);
+}
+
+// CompileOptionsProto { executable_build_options 3 { num_replicas 4, num_partitions 5 },
+// env_option_overrides 7 { key 1, value 2 { bool_field 2 } } }
+static void put_options(struct strbuf *out, int replicas, const char *off) {
+    struct strbuf build = {0}, entry = {0}, key = {0}, value = {0};
+    put_varint(&build, 4 << 3);
+    put_varint(&build, (uint64_t)replicas);
+    put_varint(&build, 5 << 3);
+    put_varint(&build, 1);
+    put_bytes(out, 3, &build);
+    if (off) {
+        strbuf_puts(&key, off);
+        put_varint(&value, 2 << 3);
+        put_varint(&value, 0);
+        put_bytes(&entry, 1, &key);
+        put_bytes(&entry, 2, &value);
+        put_bytes(out, 7, &entry);
+    }
+    strbuf_done(&build);
+    strbuf_done(&entry);
+    strbuf_done(&key);
+    strbuf_done(&value);
+}
+
+// ---- compile
+
+// *loaded: of a client, else NULL; *executable: always.
+static status_t compile_with(const struct pj_place *at, struct span module,
+                             const struct strbuf *options, void **loaded, void **executable) {
     struct pj_program program = {.struct_size = sizeof program,
                                  .code = (char *)(uintptr_t)module.p,
                                  .code_size = module.n,
                                  .format = "hlo",
                                  .format_size = 3};
-    struct pj_client_compile c = {.client = client, .program = &program};
-    struct arena a = {0};
-    bool cpu = strcmp(pj_text(p, PJ_Client_PlatformName, client, &a), "cpu") == 0;
-    arena_done(&a);
-    c.options = cpu ? with_nan : one_device;
-    c.options_size = (cpu ? sizeof with_nan : sizeof one_device) - 1;
-    status_t st = PJ_CALL(p, Client_Compile, &c);
+    if (at->topology) {
+        struct pj_compile c = {.topology = at->topology,
+                               .program = &program,
+                               .options = strbuf_cstr(options),
+                               .options_size = options->n};
+        RETURN_IF_ERR(PJ_CALL(at->plugin, Compile, &c));
+        *executable = c.executable;
+        return ST_OK;
+    }
+    struct pj_client_compile c = {.client = at->client,
+                                  .program = &program,
+                                  .options = strbuf_cstr(options),
+                                  .options_size = options->n};
+    RETURN_IF_ERR(PJ_CALL(at->plugin, Client_Compile, &c));
+    struct pj_get_args get = {.object = c.loaded};
+    status_t st = PJ_CALL(at->plugin, LoadedExecutable_GetExecutable, &get);
+    if (st)
+        pj_destroy(at->plugin, PJ_LoadedExecutable_Destroy, c.loaded);
+    else
+        *loaded = c.loaded;
+    *executable = get.out;
+    return st;
+}
+
+static status_t compile(const struct pj_place *at, struct span module, int replicas, void **loaded,
+                        void **executable) {
+    struct strbuf options = {0};
+    bool cpu = strcmp(at->platform, "cpu") == 0;
+    put_options(&options, replicas, cpu ? FAST_MIN_MAX : NULL);
+    status_t st = compile_with(at, module, &options, loaded, executable);
     if (cpu && st_code(st) == ST_INVALID_ARGUMENT && strstr(st_message(st), FAST_MIN_MAX)) {
         st_drop(st); // a plugin without that option
-        c.options = one_device;
-        c.options_size = sizeof one_device - 1;
-        st = PJ_CALL(p, Client_Compile, &c);
+        strbuf_clear(&options);
+        put_options(&options, replicas, NULL);
+        st = compile_with(at, module, &options, loaded, executable);
     }
+    strbuf_done(&options);
     // To the caller UNAVAILABLE is a lost device; here it is a missing part of the plugin.
     if (st_code(st) == ST_UNAVAILABLE) {
         status_t other = st_new(ST_FAILED_PRECONDITION, "%s", st_message(st));
         st_drop(st);
         st = other;
     }
-    *out = c.loaded;
+    if (st_code(st) == ST_RESOURCE_EXHAUSTED) // does not fit the device that it is compiled for
+        st = st_reason(st, HLOD__V1__REASON__REASON_DEVICE_MEMORY);
     return st;
 }
 
-// 0 when the plugin does not serialise.
-static status_t serialize(const struct pj_plugin *p, void *loaded, struct arena *a,
+// What a plugin need not have: its absence is no failure.
+static status_t optional(status_t st) {
+    if (st_code(st) != ST_UNIMPLEMENTED) return st;
+    st_drop(st);
+    return ST_OK;
+}
+
+static status_t serialize(const struct pj_plugin *p, void *executable, struct arena *a,
                           struct span *out) {
-    struct pj_get_args get = {.object = loaded};
-    *out = (struct span){0};
     if (!pj_has(p, PJ_Executable_Serialize)) return ST_OK;
-    RETURN_IF_ERR(PJ_CALL(p, LoadedExecutable_GetExecutable, &get));
-    struct pj_serialize s = {.executable = get.out};
+    struct pj_serialize s = {.executable = executable};
     status_t st = PJ_CALL(p, Executable_Serialize, &s);
-    if (!st) {
-        uint8_t *bytes = arena_array(a, uint8_t, s.bytes_size + 1);
-        bytes[0] = KEPT_EXECUTABLE;
-        memcpy(bytes + 1, s.bytes, s.bytes_size);
-        *out = (struct span){bytes, s.bytes_size + 1};
-        if (s.free_backing) s.free_backing(s.backing);
-    }
-    pj_destroy(p, PJ_Executable_Destroy, get.out);
-    if (st_code(st) == ST_UNIMPLEMENTED) {
-        st_drop(st);
-        st = ST_OK;
-    }
-    return st;
+    if (st) return optional(st);
+    uint8_t *bytes = arena_array(a, uint8_t, s.bytes_size + 1);
+    bytes[0] = KEPT_EXECUTABLE;
+    memcpy(bytes + 1, s.bytes, s.bytes_size);
+    *out = (struct span){bytes, s.bytes_size + 1};
+    if (s.free_backing) s.free_backing(s.backing);
+    return ST_OK;
+}
+
+static status_t optimized(const struct pj_plugin *p, void *executable, struct arena *a,
+                          struct span *out) {
+    struct pj_program program = {.struct_size = sizeof program};
+    struct pj_optimized_program o = {.executable = executable, .program = &program};
+    if (!pj_has(p, PJ_Executable_OptimizedProgram)) return ST_OK;
+    status_t st = PJ_CALL(p, Executable_OptimizedProgram, &o);
+    if (st) return optional(st);
+    struct str format = {program.format, program.format_size};
+    if (!program.code_size || !(str_is(format, "hlo_with_config") || str_is(format, "hlo")))
+        return ST_OK;
+    program.code = arena_array(a, char, program.code_size + 1);
+    RETURN_IF_ERR(PJ_CALL(p, Executable_OptimizedProgram, &o));
+    *out = (struct span){(const uint8_t *)program.code, program.code_size};
+    return ST_OK;
+}
+
+static status_t measure(const struct pj_plugin *p, void *executable, struct emitted *out) {
+    struct pj_memory_stats m = {.executable = executable};
+    if (!pj_has(p, PJ_Executable_GetCompiledMemoryStats)) return ST_OK;
+    status_t st = PJ_CALL(p, Executable_GetCompiledMemoryStats, &m);
+    if (st) return optional(st);
+    out->code_bytes = m.code;
+    out->argument_bytes = m.argument;
+    out->output_bytes = m.output;
+    out->alias_bytes = m.alias;
+    out->temp_bytes = m.temp;
+    out->peak_bytes = m.peak;
+    return ST_OK;
 }
 
 // Tuples cross the border of an executable only as its whole result.
@@ -84,29 +171,45 @@ static status_t check_border(const struct hlo_module *m) {
     return ST_OK;
 }
 
-status_t pj_program_compile(const struct pj_plugin *p, void *client, struct arena *a,
-                            const struct hlo_module *m, struct span *out) {
+status_t pj_program_compile(const struct pj_place *at, struct arena *a, const struct hlo_module *m,
+                            int replicas, struct emitted *out) {
+    const struct pj_plugin *p = at->plugin;
     struct strbuf b = {0};
-    void *loaded = NULL;
+    void *loaded = NULL, *executable = NULL;
     char tag = KEPT_PROGRAM;
+    *out = (struct emitted){0};
     RETURN_IF_ERR(check_border(m));
     strbuf_add(&b, &tag, 1);
     status_t st = hlo_proto_write(m, &b);
     struct span program = {(const uint8_t *)strbuf_cstr(&b), b.n};
-    if (!st) st = compile(p, client, (struct span){program.p + 1, program.n - 1}, &loaded);
-    if (!st) st = serialize(p, loaded, a, out);
-    if (!st && !out->n) *out = (struct span){arena_dup(a, program.p, program.n), program.n};
+    if (!st)
+        st = compile(at, (struct span){program.p + 1, program.n - 1}, replicas, &loaded,
+                     &executable);
+    if (!st) st = serialize(p, executable, a, &out->code);
+    if (!st) st = optimized(p, executable, a, &out->optimized);
+    if (!st) st = measure(p, executable, out);
+    if (!st && !out->code.n)
+        out->code = (struct span){arena_dup(a, program.p, program.n), program.n};
+    pj_destroy(p, PJ_Executable_Destroy, executable);
     pj_destroy(p, PJ_LoadedExecutable_Destroy, loaded);
     strbuf_done(&b);
     return st;
 }
 
-status_t pj_program_load(const struct pj_plugin *p, void *client, struct span bytes, void **out) {
+// ---- load
+
+status_t pj_program_load(const struct pj_place *at, struct span bytes, int replicas, void **out) {
+    const struct pj_plugin *p = at->plugin;
     if (bytes.n < 2) return st_new(ST_DATA_LOSS, "the executable holds no program of the plugin");
-    if (bytes.p[0] == KEPT_PROGRAM)
-        return compile(p, client, (struct span){bytes.p + 1, bytes.n - 1}, out);
+    if (bytes.p[0] == KEPT_PROGRAM) {
+        void *executable;
+        RETURN_IF_ERR(
+            compile(at, (struct span){bytes.p + 1, bytes.n - 1}, replicas, out, &executable));
+        pj_destroy(p, PJ_Executable_Destroy, executable);
+        return ST_OK;
+    }
     struct pj_deserialize d = {
-        .client = client, .bytes = (const char *)bytes.p + 1, .bytes_size = bytes.n - 1};
+        .client = at->client, .bytes = (const char *)bytes.p + 1, .bytes_size = bytes.n - 1};
     RETURN_IF_ERR(PJ_CALL(p, Executable_DeserializeAndLoad, &d));
     *out = d.loaded;
     return ST_OK;

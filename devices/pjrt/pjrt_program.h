@@ -4,12 +4,19 @@
 // without compiling. Thread: as pjrt_load.h.
 #pragma once
 #include "compiler/ir/ir.h"
+#include "compiler/target.h"
 #include "devices/pjrt/pjrt_load.h"
 
-// Compiles for the devices of `client`. *out: bytes in `a` for pj_program_load. INVALID_ARGUMENT
+// For whom: the devices of a client, or of a topology where there is none.
+struct pj_place {
+    const struct pj_plugin *plugin;
+    void *client, *topology;
+    const char *platform; // "cpu", "tpu", "cuda"
+};
+// Compiles for `replicas` devices. *out: in `a`; its code is for pj_program_load. INVALID_ARGUMENT
 // for what a plugin cannot take; other errors are the plugin's.
-status_t pj_program_compile(const struct pj_plugin *p, void *client, struct arena *a,
-                            const struct hlo_module *m, struct span *out) MUST_CHECK;
+status_t pj_program_compile(const struct pj_place *at, struct arena *a, const struct hlo_module *m,
+                            int replicas, struct emitted *out) MUST_CHECK;
 // *out: a loaded executable, to be destroyed (LoadedExecutable_Destroy).
-status_t pj_program_load(const struct pj_plugin *p, void *client, struct span bytes,
+status_t pj_program_load(const struct pj_place *at, struct span code, int replicas,
                          void **out) MUST_CHECK;

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executables of a plugin: loaded, with their weights resident, run. With several replicas each of
+// the executable's devices has its own copy of the weights; inputs and outputs of all replicas lie
+// one behind the other (device.h).
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "devices/pjrt/pjrt_device.h"
+
+struct pj_exe {
+    struct dev_exe base;
+    struct executable *exe; // owned
+    void *main, *prepare;   // loaded executables; prepare NULL when it has no results
+    void *const *devices;   // [replicas]
+    int replicas;
+    size_t n_in;              // parameters of main
+    const struct shape **out; // [n_out] results of main
+    size_t n_out;
+    struct arena arena;
+    struct dev_stats stats;
+};
+struct pj_weights {
+    struct dev_weights base;
+    void **bound; // [replicas][n] results of prepare, device buffers
+    size_t n;
+};
+
+static struct pj_device *device_of(const struct dev_exe *x) {
+    return (struct pj_device *)x->dev;
+}
+
+// ---- run
+
+// Waits until the results of all replicas are there. in[replicas][n_in], out[replicas][n_out]:
+// buffers, the caller's.
+static status_t execute(const struct pj_exe *x, void *loaded, void **in, size_t n_in, void **out,
+                        size_t n_out) {
+    struct pj_device *d = device_of(&x->base);
+    size_t n = (size_t)x->replicas;
+    struct arena a = {0};
+    int64_t *keep = arena_array(&a, int64_t, n_in + 1);
+    for (size_t k = 0; k < n_in; k++)
+        keep[k] = (int64_t)k;
+    void *const **arguments = arena_array(&a, void *const *, n);
+    void ***outputs = arena_array(&a, void **, n), **events = arena_zarray(&a, void *, n);
+    for (size_t r = 0; r < n; r++) {
+        arguments[r] = in + r * n_in;
+        outputs[r] = out + r * n_out;
+    }
+    struct pj_execute_options o = {
+        .struct_size = sizeof o, .keep_inputs = keep, .n_keep_inputs = n_in};
+    struct pj_execute e = {.loaded = loaded,
+                           .options = &o,
+                           .arguments = arguments,
+                           .n_devices = n,
+                           .n_arguments = n_in,
+                           .outputs = outputs,
+                           .events = events,
+                           .device = n == 1 ? d->device : NULL};
+    status_t st = PJ_CALL(d->plugin, LoadedExecutable_Execute, &e);
+    for (size_t r = 0; r < n; r++) { // all, so that none is still at work when its inputs go
+        status_t one = pj_await(d->plugin, events[r]);
+        if (!st)
+            st = one;
+        else
+            st_drop(one);
+    }
+    arena_done(&a);
+    return st;
+}
+
+// ---- executables
+
+void pj_exe_unload(struct dev_exe *base) {
+    struct pj_exe *x = (struct pj_exe *)base;
+    const struct pj_plugin *p = device_of(base)->plugin;
+    pj_destroy(p, PJ_LoadedExecutable_Destroy, x->main);
+    pj_destroy(p, PJ_LoadedExecutable_Destroy, x->prepare);
+    executable_free(x->exe);
+    arena_done(&x->arena);
+    free(x);
+}
+
+static status_t load_into(struct pj_device *d, struct pj_exe *x) {
+    const struct hlo_computation *m = x->exe->main->entry;
+    if (strcmp(x->exe->target_id, d->own.base.id) != 0)
+        return st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
+                      x->exe->target_id, d->own.base.id);
+    struct pj_place at = pj_place_of(d, NULL);
+    x->replicas = x->exe->replicas;
+    x->n_in = m->params.n;
+    x->n_out = (size_t)shape_leaves(m->root->shape);
+    x->out = arena_array(&x->arena, const struct shape *, x->n_out + 1);
+    for (size_t k = 0; k < x->n_out; k++)
+        x->out[k] = shape_leaf(m->root->shape, (int)k);
+    RETURN_IF_ERR(pj_program_load(&at, x->exe->emitted.code, x->replicas, &x->main));
+    if (x->exe->prepare->entry->root->shape->n_elems)
+        RETURN_IF_ERR(pj_program_load(&at, x->exe->emitted_prepare.code, x->replicas, &x->prepare));
+    x->stats.resident_bytes = (int64_t)x->exe->emitted.code.n;
+    x->devices = &d->device;
+    if (x->replicas == 1) return ST_OK;
+    struct pj_list_args l = {.object = x->main};
+    RETURN_IF_ERR(PJ_CALL(d->plugin, LoadedExecutable_AddressableDevices, &l));
+    x->devices = l.list;
+    if (l.n == (size_t)x->replicas) return ST_OK;
+    return st_new(ST_FAILED_PRECONDITION, "%d replicas on %zu devices here", x->replicas, l.n);
+}
+
+status_t pj_exe_load(struct device *base, struct executable *exe, struct dev_exe **out) {
+    struct pj_device *d = (struct pj_device *)base;
+    struct pj_exe *x = calloc(1, sizeof *x);
+    if (!x) {
+        executable_free(exe);
+        return st_oom();
+    }
+    x->base = (struct dev_exe){base, exe};
+    x->exe = exe;
+    // A compiler without devices loads nothing, but can say what it made.
+    status_t st = d->client ? load_into(d, x) : ST_OK;
+    if (st)
+        pj_exe_unload(&x->base);
+    else
+        *out = &x->base;
+    return st;
+}
+
+// ---- weights
+
+void pj_exe_release(struct dev_weights *base) {
+    struct pj_weights *w = (struct pj_weights *)base;
+    const struct pj_exe *x = (const struct pj_exe *)base->exe;
+    pj_destroy_buffers(device_of(base->exe)->plugin, w->bound, w->n * (size_t)x->replicas);
+    free(w->bound);
+    free(w);
+}
+
+static status_t bind_weights(struct pj_exe *x, const struct span *weights, int n,
+                             struct pj_weights *w) {
+    struct pj_device *d = device_of(&x->base);
+    const struct hlo_computation *p = x->exe->prepare->entry;
+    size_t results = (size_t)p->root->shape->n_elems, all = (size_t)x->replicas;
+    status_t st = ST_OK;
+    void **in = calloc(p->params.n * all + 1, sizeof *in);
+    w->bound = calloc(results * all + 1, sizeof *w->bound);
+    if (!in || !w->bound) st = st_oom();
+    for (size_t k = 0; k < p->params.n && !st; k++) {
+        const struct hlo_instr *q = p->params.v[k];
+        const void *bytes;
+        st = dev_find_weight(q, weights, n, &bytes);
+        for (size_t r = 0; r < all && !st; r++)
+            st = pj_to_device(d, x->devices[r], q->shape, bytes, &in[r * p->params.n + k]);
+    }
+    if (!st && x->prepare) st = execute(x, x->prepare, in, p->params.n, w->bound, results);
+    if (!st) w->n = results;
+    for (size_t k = 0; k < w->n; k++)
+        w->base.bytes += shape_bytes(p->root->shape->elems[k]) * x->replicas;
+    if (in) pj_destroy_buffers(d->plugin, in, p->params.n * all);
+    free(in);
+    return st;
+}
+
+status_t pj_exe_prepare(struct dev_exe *base, const struct span *weights, int n,
+                        struct dev_weights **out) {
+    struct pj_weights *w = calloc(1, sizeof *w);
+    if (!w) return st_oom();
+    w->base.exe = base;
+    status_t st = bind_weights((struct pj_exe *)base, weights, n, w);
+    if (st)
+        pj_exe_release(&w->base);
+    else
+        *out = &w->base;
+    return st;
+}
+
+static void note(struct profile *p, const char *name, const char *impl, int64_t start_ns,
+                 struct hlo_cost cost) {
+    if (p && p->n < p->cap)
+        p->rows[p->n++] = (struct profile_row){.name = name,
+                                               .op = "module",
+                                               .impl = impl,
+                                               .start_ns = start_ns - p->zero_ns,
+                                               .ns = clock_ns() - start_ns,
+                                               .flops = cost.flops,
+                                               .bytes = cost.bytes};
+}
+
+// The parameters of one replica: prepared weights, and its own part of each input.
+static status_t send_inputs(struct pj_exe *x, const struct pj_weights *w, const struct dev_run *r,
+                            size_t replica, void **in, void **own) {
+    const struct hlo_computation *m = x->exe->main->entry;
+    size_t input = 0;
+    for (size_t k = 0; k < x->n_in; k++) {
+        const struct hlo_instr *p = m->params.v[k];
+        if (p->param_kind != PARAM_INPUT) {
+            in[k] = w->bound[replica * w->n + (size_t)p->param_index];
+            continue;
+        }
+        if (r->in_buffers && r->in_buffers[input]) {
+            in[k] = pj_buffer_of(r->in_buffers[input++]);
+            continue;
+        }
+        const uint8_t *data = r->in[input];
+        RETURN_IF_ERR(pj_to_device(device_of(&x->base), x->devices[replica], p->shape,
+                                   data + replica * (size_t)shape_bytes(p->shape), &own[input]));
+        in[k] = own[input++];
+    }
+    return ST_OK;
+}
+
+static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct dev_run *r, void **in,
+                         void **own, void **out) {
+    struct pj_device *d = device_of(&x->base);
+    size_t all = (size_t)x->replicas;
+    int64_t start = clock_ns();
+    if (r->profile) r->profile->zero_ns = start;
+    for (size_t k = 0; k < all; k++)
+        RETURN_IF_ERR(send_inputs(x, w, r, k, in + k * x->n_in, own + k * x->n_in));
+    note(r->profile, "inputs", "pjrt:transfer", start, (struct hlo_cost){0});
+    if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+    start = clock_ns();
+    RETURN_IF_ERR(execute(x, x->main, in, x->n_in, out, x->n_out)); // cannot be stopped once begun
+    if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+    note(r->profile, x->exe->main->entry->name, "pjrt:execute", start, x->exe->cost);
+    start = clock_ns();
+    for (size_t k = 0; k < all * x->n_out; k++) {
+        const struct shape *s = x->out[k % x->n_out];
+        uint8_t *dst = r->out[k % x->n_out];
+        if (dst)
+            RETURN_IF_ERR(pj_to_host(d, s, out[k], dst + k / x->n_out * (size_t)shape_bytes(s)));
+    }
+    note(r->profile, "outputs", "pjrt:transfer", start, (struct hlo_cost){0});
+    return ST_OK;
+}
+
+// Resident values belong to one device.
+static status_t check_resident(const struct pj_exe *x, const struct dev_run *r) {
+    bool any = false;
+    for (size_t k = 0, input = 0; r->in_buffers && k < x->n_in; k++)
+        if (x->exe->main->entry->params.v[k]->param_kind == PARAM_INPUT)
+            any |= r->in_buffers[input++] != NULL;
+    for (size_t k = 0; k < x->n_out; k++)
+        any |= !r->out[k];
+    if (!any || x->replicas == 1) return ST_OK;
+    return st_new(ST_UNIMPLEMENTED, "values that stay on the device do not go with replicas");
+}
+
+// Results that stay: out[k] goes into a buffer. A donated input is given back to the plugin with
+// its last reference; whether its memory is used again before is the plugin's affair.
+static status_t keep_results(struct pj_exe *x, const struct dev_run *r, void **out) {
+    status_t st = ST_OK;
+    for (size_t k = 0; k < x->n_out && !st; k++) {
+        if (r->out[k]) continue;
+        st = pj_buffer_wrap(device_of(&x->base), x->out[k], out[k], &r->kept[k]);
+        out[k] = NULL;
+    }
+    for (size_t k = 0; k < x->n_out && st; k++)
+        if (!r->out[k] && r->kept[k]) {
+            dev_buffer_unref(r->kept[k]);
+            r->kept[k] = NULL;
+        }
+    return st;
+}
+
+status_t pj_exe_run(struct dev_exe *base, struct dev_weights *w, const struct dev_run *r) {
+    struct pj_exe *x = (struct pj_exe *)base;
+    const struct pj_plugin *p = device_of(base)->plugin;
+    int64_t start = clock_ns();
+    size_t all = (size_t)x->replicas, n_own = x->n_in * all, n_out = x->n_out * all;
+    RETURN_IF_ERR(check_resident(x, r));
+    void **b = calloc(2 * n_own + n_out + 1, sizeof *b);
+    if (!b) return st_oom();
+    void **own = b + n_own, **out = own + n_own;
+    status_t st = run_with(x, (struct pj_weights *)w, r, b, own, out);
+    if (!st) st = keep_results(x, r, out);
+    pj_destroy_buffers(p, own, n_own + n_out);
+    free(b);
+    if (st) return st;
+    x->stats.runs++;
+    x->stats.busy_ns += clock_ns() - start;
+    return ST_OK;
+}
+
+struct dev_stats pj_exe_stats(const struct dev_exe *base) {
+    return ((const struct pj_exe *)base)->stats;
+}
+void pj_exe_explain(const struct dev_exe *base, struct strbuf *out) {
+    const struct pj_device *d = device_of(base);
+    const struct emitted *e = &base->exe->emitted;
+    strbuf_printf(out,
+                  "one executable for %s, %d replica%s, made by plugin %s (sha256 %s...), %zu "
+                  "bytes\ndevice memory: arguments %lld, results %lld (%lld of them in arguments), "
+                  "temporaries %lld, code %lld, peak %lld bytes\n",
+                  base->exe->target_id, base->exe->replicas, base->exe->replicas == 1 ? "" : "s",
+                  d->plugin->path, d->plugin->digest, e->code.n, (long long)e->argument_bytes,
+                  (long long)e->output_bytes, (long long)e->alias_bytes, (long long)e->temp_bytes,
+                  (long long)e->code_bytes, (long long)e->peak_bytes);
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/pjrt/pjrt_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pj_named_value pj_text_option(const char *name, const char *value) {
+    return (struct pj_named_value){.struct_size = sizeof(struct pj_named_value),
+                                   .name = name,
+                                   .name_size = strlen(name),
+                                   .type = PJ_STRING,
+                                   .string = value,
+                                   .value_size = strlen(value)};
+}
+
+static status_t set_option(struct arena *a, struct pj_options *o, struct str name,
+                           struct str value) {
+    if (o->n_set == PJ_MAX_OPTIONS)
+        return st_new(ST_INVALID_ARGUMENT, "more than %d options for the plugin", PJ_MAX_OPTIONS);
+    struct pj_named_value *v = &o->set[o->n_set++];
+    int64_t number;
+    *v = pj_text_option(arena_strndup(a, name.p, name.n), arena_strndup(a, value.p, value.n));
+    if (str_to_i64(value, &number)) {
+        v->type = PJ_INT64;
+        v->i64 = number;
+        v->value_size = 1;
+    } else if (str_is(value, "true") || str_is(value, "false")) {
+        v->type = PJ_BOOL;
+        v->boolean = str_is(value, "true");
+        v->value_size = 1;
+    }
+    return ST_OK;
+}
+
+status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *o) {
+    struct str rest = str_of(text), item, key;
+    *o = (struct pj_options){.plugin = getenv("HLOD_PJRT_PLUGIN"), .kind = "pjrt"};
+    while (str_cut(&rest, ':', &item)) {
+        str_cut(&item, '=', &key);
+        if (str_is(key, "plugin"))
+            o->plugin = arena_strndup(a, item.p, item.n);
+        else if (str_is(key, "kind") && item.n)
+            o->kind = arena_strndup(a, item.p, item.n);
+        else if (str_is(key, "device") && str_to_i64(item, &o->device) && o->device >= 0)
+            continue;
+        else if (key.n > 4 && memcmp(key.p, "set.", 4) == 0)
+            RETURN_IF_ERR(set_option(a, o, (struct str){key.p + 4, key.n - 4}, item));
+        else
+            return st_new(ST_INVALID_ARGUMENT,
+                          "no option " STR_FMT "=" STR_FMT
+                          "; there are plugin=FILE, device=N, kind=NAME, set.NAME=VALUE",
+                          STR_ARG(key), STR_ARG(item));
+    }
+    if (o->plugin && *o->plugin) return ST_OK;
+    return st_new(ST_FAILED_PRECONDITION,
+                  "no plugin is named: pjrt:plugin=FILE, or HLOD_PJRT_PLUGIN in the environment");
+}
