@@ -4,11 +4,10 @@
 // the biased one.
 #include <math.h>
 
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 
-status_t hlo_eval_BATCH_NORM_INFERENCE(struct hlo_eval *ev, const struct hlo_instr *i,
-                                       struct literal *const *in, struct literal **out) {
+EVAL(BATCH_NORM_INFERENCE) {
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     int64_t f = HLO_ATTR(i, batchnorm)->feature_index, k = 0;
@@ -28,8 +27,7 @@ struct feature {
     double a, b;
 };
 
-status_t hlo_eval_BATCH_NORM_TRAINING(struct hlo_eval *ev, const struct hlo_instr *i,
-                                      struct literal *const *in, struct literal **out) {
+EVAL(BATCH_NORM_TRAINING) {
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     const struct shape *s = in[0]->shape;
@@ -57,8 +55,7 @@ status_t hlo_eval_BATCH_NORM_TRAINING(struct hlo_eval *ev, const struct hlo_inst
 }
 
 // Operands x, scale, mean, variance, dy; results dx, dscale, doffset.
-status_t hlo_eval_BATCH_NORM_GRAD(struct hlo_eval *ev, const struct hlo_instr *i,
-                                  struct literal *const *in, struct literal **out) {
+EVAL(BATCH_NORM_GRAD) {
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     const struct shape *s = in[0]->shape;

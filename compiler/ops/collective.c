@@ -2,16 +2,13 @@
 // Collective operations: shape rules for any number of participants, evaluation for one. A device
 // is one participant, number 0: alone, a reduction or gathering is its own operand, a permutation
 // gives the operand if 0 sends to 0 and zeros otherwise. Groups that name others are refused.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/infer.h"
 #include "compiler/ops/rules.h"
 
 #define INFER(rule)                                                                                \
     status_t hlo_infer_##rule(struct arena *a, const struct hlo_instr *i, const struct shape **out)
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
 
 // ---- shapes
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of control flow and of asynchronous pairs, which run at once.
-#include "compiler/eval.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
+#include "compiler/ops/eval_rules.h"
 
 EVAL(CALL) {
     return hlo_eval_computation(ev, i->called[0], in, i->n_operands, out);

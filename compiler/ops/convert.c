@@ -2,12 +2,8 @@
 // Evaluation of type changes, comparison, clamp, select and precision reduction.
 #include <math.h>
 
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
 
 EVAL(CONVERT) {
     RETURN_IF_ERR(hlo_eval_charge(ev, i->shape));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of custom-call: the few targets of XLA that are pure and have a meaning on one device.
 // Every other target is refused by name, before anything runs (hlo_eval_supports).
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/rules.h"
 
@@ -79,8 +79,7 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "annotate_device_placement, TopK, hlod.refuse",
                   i->name, STR_ARG(name));
 }
-status_t hlo_eval_CUSTOM_CALL(struct hlo_eval *ev, const struct hlo_instr *i,
-                              struct literal *const *in, struct literal **out) {
+EVAL(CUSTOM_CALL) {
     target_fn fn = find(i);
     return fn ? fn(ev, i, in, out) : custom_call_supports(i);
 }

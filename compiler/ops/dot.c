@@ -4,7 +4,7 @@
 // the sum walks them, so that every result element is a few inner products of contiguous runs.
 // Sums of floats are kept in double: the reference is closer to the true value than what is tested
 // against it.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 
 struct packed {
@@ -121,8 +121,7 @@ static void dot_order(const struct shape *s, struct i64s batch, struct i64s cont
         order[n++] = (int)contract.v[k];
 }
 
-status_t hlo_eval_DOT(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                      struct literal **out) {
+EVAL(DOT) {
     struct literal *r;
     int64_t bytes;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
@@ -193,8 +192,7 @@ static void conv_element(const struct conv *c, int64_t batch, int64_t feature, c
 }
 
 // XLA operation semantics, "ConvWithGeneralPadding".
-status_t hlo_eval_CONVOLUTION(struct hlo_eval *ev, const struct hlo_instr *i,
-                              struct literal *const *in, struct literal **out) {
+EVAL(CONVOLUTION) {
     struct literal *r;
     int64_t bytes, k = 0;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));

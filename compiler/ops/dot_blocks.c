@@ -4,7 +4,7 @@
 // or is only told apart (batch); what lies behind the last group counts as nothing. scaled-dot:
 // each operand element is multiplied by the scale of its block. Shape rules and evaluation.
 #include "compiler/ops/dot_blocks.h"
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/infer.h"
 #include "compiler/ops/rules.h"
@@ -193,8 +193,7 @@ static status_t contract(struct hlo_eval *ev, const struct hlo_instr *i, struct 
     *out = r;
     return ST_OK;
 }
-status_t hlo_eval_RAGGED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
-                             struct literal *const *in, struct literal **out) {
+EVAL(RAGGED_DOT) {
     return contract(ev, i, in, HLO_ATTR(i, ragged_dot), out);
 }
 
@@ -217,8 +216,7 @@ status_t hlo_infer_scaled_dot(struct arena *a, const struct hlo_instr *i,
     return hlo_infer_dot(a, i, out);
 }
 
-status_t hlo_eval_SCALED_DOT(struct hlo_eval *ev, const struct hlo_instr *i,
-                             struct literal *const *in, struct literal **out) {
+EVAL(SCALED_DOT) {
     struct hlo_attr_ragged_dot d = ragged_none(HLO_ATTR(i, dot));
     return contract(ev, i, in, &d, out);
 }

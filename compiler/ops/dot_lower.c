@@ -49,8 +49,8 @@ static status_t next_group(struct lower *lw, struct lower_fold *f, struct kir_va
     g->size_at[s->rank - 1] = r;
     RETURN_IF_ERR(lower_operand(lw, g->i, 2, g->size_at, &size));
     out[0] = kir_op(k, K_ADD, acc[0], kir_cast(k, DT_S64, size), NULL);
-    struct kir_val *over = kir_op(k, K_AND, kir_cmp(k, CMP_GE, g->row, out[0]),
-                                  kir_cmp(k, CMP_EQ, acc[1], r), NULL);
+    struct kir_val *over =
+        kir_op(k, K_AND, kir_cmp(k, CMP_GE, g->row, out[0]), kir_cmp(k, CMP_EQ, acc[1], r), NULL);
     out[1] = kir_op(k, K_ADD, acc[1], kir_select(k, over, kir_i64(k, 1), kir_i64(k, 0)), NULL);
     return ST_OK;
 }

@@ -3,16 +3,8 @@
 // "Scatter"). An index vector is read along index_vector_dim; start_index_map says which dimension
 // of the operand each of its components moves along. Gather clamps, scatter skips what does not
 // fit.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
-#define NEW_RESULT(r)                                                                              \
-    struct literal *r;                                                                             \
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));                                                      \
-    *out = r
 
 // The operand position that index vector number `b` points at, before clamping.
 static void start_of(const struct literal *idx, const int64_t *batch, int64_t ivd, struct i64s map,

@@ -93,20 +93,12 @@ status_t hlo_infer_convolution(struct arena *a, const struct hlo_instr *i,
 
 // ---- reductions
 
-status_t hlo_infer_reduce(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
+// Results of n inputs folded with n initial values, all of the dims that are left.
+static status_t folded(struct arena *a, const struct hlo_instr *i, const int64_t *dims, int rank,
+                       const struct shape **out) {
     int n = i->n_operands / 2;
-    struct i64s r = HLO_ATTR(i, dims)->dimensions;
-    if (n < 1 || i->n_operands % 2)
-        return st_new(ST_INVALID_ARGUMENT,
-                      "%d operands, expected inputs and as many initial values", i->n_operands);
-    RETURN_IF_ERR(rule_arrays(i));
-    const struct shape *s = rule_shape(i, 0), **e = arena_array(a, const struct shape *, n),
+    const struct shape **e = arena_array(a, const struct shape *, n),
                        **result = arena_array(a, const struct shape *, n);
-    RETURN_IF_ERR(rule_dims(r, s->rank, "dimensions"));
-    int64_t dims[HLO_MAX_RANK];
-    int rank = 0;
-    for (int d = 0; d < s->rank; d++)
-        if (!i64s_has(r, d)) dims[rank++] = s->dims[d];
     RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
@@ -118,32 +110,35 @@ status_t hlo_infer_reduce(struct arena *a, const struct hlo_instr *i, const stru
     *out = tuple_or_one(a, e, n);
     return ST_OK;
 }
-status_t hlo_infer_reduce_window(struct arena *a, const struct hlo_instr *i,
-                                 const struct shape **out) {
-    int n = i->n_operands / 2;
-    const struct window *w = &HLO_ATTR(i, window)->window;
-    if (n < 1 || i->n_operands % 2)
+static status_t inputs_and_initial_values(const struct hlo_instr *i) {
+    if (i->n_operands < 2 || i->n_operands % 2)
         return st_new(ST_INVALID_ARGUMENT,
                       "%d operands, expected inputs and as many initial values", i->n_operands);
-    RETURN_IF_ERR(rule_arrays(i));
-    const struct shape *s = rule_shape(i, 0), **e = arena_array(a, const struct shape *, n),
-                       **result = arena_array(a, const struct shape *, n);
+    return rule_arrays(i);
+}
+status_t hlo_infer_reduce(struct arena *a, const struct hlo_instr *i, const struct shape **out) {
+    struct i64s r = HLO_ATTR(i, dims)->dimensions;
     int64_t dims[HLO_MAX_RANK];
+    int rank = 0;
+    RETURN_IF_ERR(inputs_and_initial_values(i));
+    const struct shape *s = rule_shape(i, 0);
+    RETURN_IF_ERR(rule_dims(r, s->rank, "dimensions"));
+    for (int d = 0; d < s->rank; d++)
+        if (!i64s_has(r, d)) dims[rank++] = s->dims[d];
+    return folded(a, i, dims, rank, out);
+}
+status_t hlo_infer_reduce_window(struct arena *a, const struct hlo_instr *i,
+                                 const struct shape **out) {
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    int64_t dims[HLO_MAX_RANK];
+    RETURN_IF_ERR(inputs_and_initial_values(i));
+    const struct shape *s = rule_shape(i, 0);
     if (w->n != s->rank)
         return st_new(ST_INVALID_ARGUMENT, "window of %d dimensions on %s", w->n, shape_text(a, s));
     for (int d = 0; d < s->rank; d++)
         if ((dims[d] = rule_window_size(s->dims[d], &w->v[d])) < 0)
             return st_new(ST_INVALID_ARGUMENT, "window dimension %d is not valid", d);
-    RETURN_IF_ERR(rule_scalar_callee(i, 0, 2 * n, n, result));
-    for (int k = 0; k < n; k++) {
-        RETURN_IF_ERR(rule_same_dims(a, i, k, 0));
-        if (rule_shape(i, n + k)->rank)
-            return st_new(ST_INVALID_ARGUMENT, "initial value %d is %s, expected a scalar", k,
-                          shape_text(a, rule_shape(i, n + k)));
-        e[k] = shape_make(a, result[k]->dtype, dims, s->rank);
-    }
-    *out = tuple_or_one(a, e, n);
-    return ST_OK;
+    return folded(a, i, dims, s->rank, out);
 }
 status_t hlo_infer_select_and_scatter(struct arena *a, const struct hlo_instr *i,
                                       const struct shape **out) {

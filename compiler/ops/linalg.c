@@ -4,7 +4,7 @@
 #include <complex.h>
 #include <math.h>
 
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 
 static double complex get(const struct literal *l, int64_t k) {
@@ -40,8 +40,7 @@ static bool cholesky_one(const struct literal *a, struct literal *r, int64_t bas
         }
     return true;
 }
-status_t hlo_eval_CHOLESKY(struct hlo_eval *ev, const struct hlo_instr *i,
-                           struct literal *const *in, struct literal **out) {
+EVAL(CHOLESKY) {
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     int64_t n = r->shape->dims[r->shape->rank - 1], all = shape_elements(r->shape);
@@ -75,8 +74,7 @@ static void solve_one(const struct triangle *t, struct literal *x, int64_t base,
         set(x, base + row * step, t->unit ? s : s / element(t, row, row));
     }
 }
-status_t hlo_eval_TRIANGULAR_SOLVE(struct hlo_eval *ev, const struct hlo_instr *i,
-                                   struct literal *const *in, struct literal **out) {
+EVAL(TRIANGULAR_SOLVE) {
     const struct hlo_attr_trisolve *t = HLO_ATTR(i, trisolve);
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_charge(ev, i->shape));
@@ -163,8 +161,7 @@ static void resize_last(struct arena *a, struct fft *f, int64_t to) {
     f->v = v;
     f->dims[f->rank - 1] = to;
 }
-status_t hlo_eval_FFT(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                      struct literal **out) {
+EVAL(FFT) {
     const struct hlo_attr_fft *t = HLO_ATTR(i, fft);
     const struct shape *s = in[0]->shape;
     struct literal *r;

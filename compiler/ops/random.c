@@ -5,7 +5,7 @@
 // (splitmix64): XLA leaves its values free.
 #include <math.h>
 
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/random.h"
 
@@ -104,8 +104,7 @@ static void fill_philox(uint64_t *state, int64_t words, struct literal *r) {
     if (words >= 3) state[2] = hi;
 }
 
-status_t hlo_eval_RNG_BIT_GENERATOR(struct hlo_eval *ev, const struct hlo_instr *i,
-                                    struct literal *const *in, struct literal **out) {
+EVAL(RNG_BIT_GENERATOR) {
     const struct shape *s = in[0]->shape;
     struct literal *r;
     if (s->dtype != DT_U64 || s->rank != 1 || s->dims[0] < 2 || s->dims[0] > 3 ||
@@ -140,8 +139,7 @@ static double next_unit(struct hlo_eval *ev) { // in [0, 1)
     return (double)(next_u64(ev) >> 11) * 0x1p-53;
 }
 
-status_t hlo_eval_RNG(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                      struct literal **out) {
+EVAL(RNG) {
     struct literal *r;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));
     enum dtype t = r->shape->dtype;
@@ -171,8 +169,7 @@ status_t hlo_eval_RNG(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
 }
 
 // The state is a counter of 128 bits of which the evaluator keeps the low half.
-status_t hlo_eval_RNG_GET_AND_UPDATE_STATE(struct hlo_eval *ev, const struct hlo_instr *i,
-                                           struct literal *const *in, struct literal **out) {
+EVAL(RNG_GET_AND_UPDATE_STATE) {
     struct literal *r;
     (void)in;
     RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of reductions, windows and map: what calls a scalar computation per element.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
 
 // acc[at] = f(acc[at], in[from]) for the n components.
 static status_t fold(struct hlo_fn *f, struct literal **acc, int64_t at, struct literal *const *in,

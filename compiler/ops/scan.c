@@ -2,7 +2,7 @@
 // scan: a computation carried along one dimension. scan(xs..., inits...) calls f(slices...,
 // carries) at each position, in order or from the end; f gives (outputs..., carries...). The result
 // is the outputs stacked along the dimension, then the last carries.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/infer.h"
 #include "compiler/ops/rules.h"
@@ -82,8 +82,7 @@ static void slice_copy(struct literal *whole, struct literal *part, int64_t d, i
 }
 
 // Steps alternate between two arenas, so that a long scan keeps only two states.
-status_t hlo_eval_SCAN(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
-                       struct literal **out) {
+EVAL(SCAN) {
     const struct hlo_attr_scan *t = HLO_ATTR(i, scan);
     struct arena two[2] = {{0}, {0}}, *home = ev->arena;
     struct literal *r, **results, **args = arena_array(home, struct literal *, i->n_operands);

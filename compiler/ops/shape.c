@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of operations that move data: for each element of the result, where it comes from.
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
-#define NEW_RESULT(r)                                                                              \
-    struct literal *r;                                                                             \
-    RETURN_IF_ERR(hlo_eval_alloc(ev, i, &r));                                                      \
-    *out = r
 
 EVAL(CONSTANT) {
     (void)ev, (void)in;

@@ -3,12 +3,8 @@
 // pairs (a0, b0, a1, b1, ...), as XLA defines it; topk orders by value, then by position.
 #include <stdlib.h>
 
-#include "compiler/eval.h"
+#include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-
-#define EVAL(op)                                                                                   \
-    status_t hlo_eval_##op(struct hlo_eval *ev, const struct hlo_instr *i,                         \
-                           struct literal *const *in, struct literal **out)
 
 struct sorter {
     struct hlo_fn *f; // NULL: topk

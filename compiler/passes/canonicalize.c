@@ -104,26 +104,11 @@ static bool wants_canonical_dot(const struct target *t, const struct hlo_instr *
     return nc != 1 || right > 1 || rows_apart;
 }
 
+static struct hlo_instr *dot_rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
+    return i->op == HLO_DOT && wants_canonical_dot(p->target, i) ? canonical_dot(b, i) : NULL;
+}
 status_t pass_dot_canon(struct hlo_module *m, struct pass_ctx *p) {
-    if (!p->target) return ST_OK;
-    HLO_EACH_COMPUTATION(c, m) {
-        if (c->fusion) continue;
-        struct hb b = hb_begin(c);
-        HLO_EACH_INSTR(i, c) {
-            if (i->op != HLO_DOT || !wants_canonical_dot(p->target, i)) continue;
-            struct hlo_instr *last = c->last;
-            b.op_type = i->op_type;
-            b.op_name = i->op_name;
-            struct hlo_instr *r = canonical_dot(&b, i);
-            pass_place(last, i);
-            if (!hb_ok(&b)) break;
-            hlo_replace_uses(i, r);
-            hlo_remove_instr(i);
-            p->changed = true;
-        }
-        RETURN_IF_ERR(hb_end(&b));
-    }
-    return ST_OK;
+    return p->target ? pass_rewrite(m, p, dot_rewrite) : ST_OK;
 }
 
 // ---- convolution
@@ -195,25 +180,10 @@ static bool wants_canonical_conv(const struct hlo_instr *i) {
            !has_order(l->out_batch, l->out_feature, l->out_spatial, l->n_spatial);
 }
 
+static struct hlo_instr *conv_rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
+    (void)p;
+    return i->op == HLO_CONVOLUTION && wants_canonical_conv(i) ? canonical_conv(b, i) : NULL;
+}
 status_t pass_conv_canon(struct hlo_module *m, struct pass_ctx *p) {
-    HLO_EACH_COMPUTATION(c, m) {
-        if (c->fusion) continue;
-        struct hb b = hb_begin(c);
-        HLO_EACH_INSTR(i, c) {
-            if (i->op != HLO_CONVOLUTION || !wants_canonical_conv(i)) continue;
-            struct hlo_instr *last = c->last;
-            b.op_type = i->op_type;
-            b.op_name = i->op_name;
-            struct hlo_instr *r = canonical_conv(&b, i);
-            pass_place(last, i);
-            if (!hb_ok(&b)) break;
-            if (!r) continue;
-            hlo_replace_uses(i, r);
-            hlo_remove_instr(i);
-            p->changed = true;
-        }
-        RETURN_IF_ERR(hb_end(&b));
-        hlo_remove_dead(c);
-    }
-    return ST_OK;
+    return pass_rewrite(m, p, conv_rewrite);
 }

@@ -72,3 +72,25 @@ status_t pass_run_list(struct hlo_module *m, const char *const *names, int round
     }
     return ST_OK;
 }
+
+status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) {
+    HLO_EACH_COMPUTATION(c, m) {
+        if (c->fusion) continue;
+        struct hb b = hb_begin(c);
+        HLO_EACH_INSTR(i, c) {
+            struct hlo_instr *last = c->last;
+            b.op_type = i->op_type;
+            b.op_name = i->op_name;
+            struct hlo_instr *r = fn(&b, i, p);
+            pass_place(last, i);
+            if (!hb_ok(&b)) break;
+            if (!r) continue;
+            hlo_replace_uses(i, r);
+            hlo_remove_instr(i);
+            p->changed = true;
+        }
+        RETURN_IF_ERR(hb_end(&b));
+        hlo_remove_dead(c);
+    }
+    return ST_OK;
+}

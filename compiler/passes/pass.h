@@ -44,6 +44,11 @@ static inline void pass_place(struct hlo_instr *last, struct hlo_instr *pos) {
         hlo_move_before(n, pos);
     }
 }
+// Offers every instruction outside of fusions, in list order, to `fn`, which gives what replaces it
+// (built with b, placed before it, under its metadata) or NULL. Sets p->changed.
+typedef struct hlo_instr *(*pass_rewrite_fn)(struct hb *b, struct hlo_instr *i,
+                                             const struct pass_ctx *p);
+status_t pass_rewrite(struct hlo_module *m, struct pass_ctx *p, pass_rewrite_fn fn) MUST_CHECK;
 const struct pass *pass_find(struct str name); // NULL if unknown
 const struct pass *pass_table(int *n);
 // Runs one pass by name unless opt disables it. CANCELLED when the observer says so; a module that

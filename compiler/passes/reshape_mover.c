@@ -152,7 +152,9 @@ static struct hlo_instr *through_concat(struct hb *b, struct hlo_instr *u) {
     return redo(b, m, hb_concat(b, in, u->n_operands, d), u->shape);
 }
 
-static struct hlo_instr *moved(struct hb *b, struct hlo_instr *u) {
+// Operands come first in the list: one walk carries a movement to its end.
+static struct hlo_instr *moved(struct hb *b, struct hlo_instr *u, const struct pass_ctx *p) {
+    (void)p;
     if (!u->n_operands || (!u->users.n && u->parent->root != u)) return NULL;
     if (hlo_is_elementwise(u) && u->op != HLO_STOCHASTIC_CONVERT && u->n_operands <= MAX_OPERANDS)
         return through_elementwise(b, u);
@@ -160,22 +162,5 @@ static struct hlo_instr *moved(struct hb *b, struct hlo_instr *u) {
 }
 
 status_t pass_reshape_mover(struct hlo_module *m, struct pass_ctx *p) {
-    HLO_EACH_COMPUTATION(c, m) {
-        if (c->fusion) continue;
-        struct hb b = hb_begin(c);
-        HLO_EACH_INSTR(i, c) { // operands first: one walk carries a movement to its end
-            struct hlo_instr *last = c->last;
-            b.op_type = i->op_type;
-            b.op_name = i->op_name;
-            struct hlo_instr *r = moved(&b, i);
-            pass_place(last, i);
-            if (!r || !hb_ok(&b)) continue;
-            hlo_replace_uses(i, r);
-            hlo_remove_instr(i);
-            p->changed = true;
-        }
-        RETURN_IF_ERR(hb_end(&b));
-        hlo_remove_dead(c);
-    }
-    return ST_OK;
+    return pass_rewrite(m, p, moved);
 }
