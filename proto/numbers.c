@@ -524,3 +524,52 @@ void texts_print(struct strbuf *b, int64_t n, struct span data) {
     }
     strbuf_putc(b, ']');
 }
+
+long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
+    const uint8_t *p = (const uint8_t *)in + i * t->bytes;
+    union {
+        int8_t s8;
+        int16_t s16;
+        int32_t s32;
+        int64_t s64;
+        uint8_t u8;
+        uint16_t u16;
+        uint32_t u32;
+        uint64_t u64;
+        float f;
+        double d;
+    } v;
+    memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
+    switch (t->cls) {
+    case NUM_PRED:
+        return v.u8 != 0;
+    case NUM_S8:
+        return v.s8;
+    case NUM_S16:
+        return v.s16;
+    case NUM_S32:
+        return v.s32;
+    case NUM_S64:
+        return v.s64;
+    case NUM_U8:
+    case NUM_RAW:
+        return v.u8;
+    case NUM_U16:
+        return v.u16;
+    case NUM_U32:
+        return v.u32;
+    case NUM_U64:
+        return v.u64;
+    case NUM_F16:
+        return f16_to(v.u16);
+    case NUM_BF16:
+        return bf16_to(v.u16);
+    case NUM_F32:
+        return v.f;
+    case NUM_F64:
+        return v.d;
+    case NUM_TEXT:
+        break;
+    }
+    return 0;
+}

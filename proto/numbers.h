@@ -51,3 +51,7 @@ status_t texts_check(struct span data, int64_t n) MUST_CHECK;
 bool texts_next(struct span *rest, struct str *out);
 // One flat JSON array; what is not UTF-8 becomes U+FFFD.
 void texts_print(struct strbuf *b, int64_t n, struct span data);
+
+// Element i as a number: exact for every class but NUM_RAW, which gives its first
+// byte, and NUM_TEXT, which is no number.
+long double numbers_at(const struct dtype_row *t, const void *p, int64_t i);

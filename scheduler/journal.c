@@ -12,14 +12,14 @@
 
 #include "base/clock.h"
 
-enum { SCHEMA = 3 }; // 2: family; 3: model
+enum { SCHEMA = 4 }; // 2: family; 3: model; 4: blob
 enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, S_FAMILY, STATEMENT_COUNT };
 struct journal {
     sqlite3 *db;
     pthread_mutex_t lock;
     sqlite3_stmt *s[JOURNAL_TABLE_COUNT][STATEMENT_COUNT];
 };
-static const char *const tables[] = {"source", "executable", "model"};
+static const char *const tables[] = {"source", "executable", "model", "blob"};
 // %s is the table's name. `used` orders by a clock that only this file reads.
 static const char *const texts[] = {
     [S_PUT] = "INSERT OR REPLACE INTO %s (key, record, created, used, family) VALUES (?1, ?2, ?3, "
@@ -74,7 +74,7 @@ static status_t make_tables(struct journal *j) {
     char text[200];
     for (int t = 0; t < JOURNAL_TABLE_COUNT; t++)
         for (int i = 0; i < 3; i++) {
-            if (i == 1 && (version != 1 || t == JOURNAL_MODEL)) continue;
+            if (i == 1 && (version != 1 || t >= JOURNAL_MODEL)) continue;
             snprintf(text, sizeof text, create[i], tables[t], tables[t]); // NOLINT: see above
             RETURN_IF_ERR(exec(j, text));
         }

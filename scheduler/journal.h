@@ -15,7 +15,13 @@ struct ProtobufCMessage;
 status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
 
-enum journal_table { JOURNAL_SOURCE, JOURNAL_EXECUTABLE, JOURNAL_MODEL, JOURNAL_TABLE_COUNT };
+enum journal_table {
+    JOURNAL_SOURCE,
+    JOURNAL_EXECUTABLE,
+    JOURNAL_MODEL,
+    JOURNAL_BLOB,
+    JOURNAL_TABLE_COUNT
+};
 // Replaces an older record of the same key. wall_ns: creation time for people. family: the program
 // it belongs to, for journal_family.
 status_t journal_put(struct journal *j, enum journal_table t, struct digest key,

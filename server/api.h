@@ -7,8 +7,8 @@
 #include "server/call.h"
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
-enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE };
-enum api_verb { VERB_GET, VERB_POST, VERB_DELETE };
+enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB };
+enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE };
 struct api_row {
     const char *service, *method;
     enum api_dialect dialect;
@@ -22,6 +22,7 @@ struct api_row {
 };
 struct api {
     struct sched *sched;
+    struct suites *suites; // batch jobs
     struct budget *budget; // for request bodies, of all transports
     struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
     int64_t start_ns;
@@ -69,6 +70,16 @@ void api_trace(struct call *c);
 void api_set_model(struct call *c);
 void api_list_models(struct call *c);
 void api_remove_model(struct call *c);
+void api_submit_jobs(struct call *c);
+void api_get_job(struct call *c);
+void api_list_jobs(struct call *c);
+void api_watch_job(struct call *c);
+void api_job_logs(struct call *c);
+void api_cancel_job(struct call *c);
+void api_job_result(struct call *c);
+void api_put_blob(struct call *c);
+void api_get_blob(struct call *c);
+void api_stat_blob(struct call *c);
 void api_health(struct call *c);
 void api_version(struct call *c);
 

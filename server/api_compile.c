@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/store.h"
+#include "scheduler/blobs.h"
 #include "scheduler/key.h"
 #include "scheduler/loop.h"
 #include "server/api_job.h"
@@ -66,14 +67,7 @@ struct put {
 };
 static void put_work(void *arg) {
     struct put *p = arg;
-    struct store_writer *w;
-    p->st = store_write_begin(p->store, STORE_BLOB, &w);
-    if (p->st) return;
-    p->st = store_write(w, p->bytes.p, p->bytes.n);
-    if (p->st)
-        store_write_abort(w);
-    else
-        p->st = store_write_end(w, &p->digest);
+    p->st = blob_store(p->store, p->bytes, &p->digest);
 }
 static void put_done(void *arg) {
     struct put *p = arg;

@@ -92,11 +92,14 @@ static void put_operation(struct strbuf *b, const struct api_row *row, bool rpc)
                       "repeatable\",\"schema\":{\"type\":\"string\"}}",
                       sep);
     strbuf_puts(b, "],");
-    if (rpc || row->body == BODY_TENSORS)
+    if (rpc || row->body == BODY_TENSORS || row->body == BODY_JSON)
         strbuf_printf(b,
                       "\"requestBody\":{\"content\":{\"application/"
                       "json\":{\"schema\":{\"$ref\":\"#/components/schemas/%s\"}}}},",
                       in);
+    else if (row->body == BODY_BLOB)
+        strbuf_puts(b, "\"requestBody\":{\"content\":{\"application/octet-stream\":{"
+                       "\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}}},");
     else if (row->body == BODY_MODEL)
         strbuf_puts(b, "\"requestBody\":{\"content\":{\"application/"
                        "onnx\":{\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}}},");
@@ -133,7 +136,7 @@ void api_openapi(struct strbuf *b) {
                  k++) { // of two rows on one alias and verb the first speaks
                 if ((int)api_rows[k].verb != v || strcmp(api_rows[k].alias, api_rows[i].alias))
                     continue;
-                static const char *const verbs[] = {"get", "post", "delete"};
+                static const char *const verbs[] = {"get", "post", "put", "delete"};
                 strbuf_printf(b, "%s\"%s\":{", sep, verbs[v]);
                 put_operation(b, &api_rows[k], false);
                 strbuf_putc(b, '}');

@@ -15,7 +15,12 @@
 #include "server/traceparent.h"
 
 void call_init(struct call *c, struct api *api) {
-    *c = (struct call){.api = api, .payload_fd = -1, .content_type = "", .start_ns = clock_ns()};
+    *c = (struct call){.api = api,
+                       .payload_fd = -1,
+                       .content_type = "",
+                       .range = "",
+                       .file = {.fd = -1},
+                       .start_ns = clock_ns()};
 }
 
 void call_trace(struct call *c, const char *header) {
@@ -152,6 +157,7 @@ void call_done(struct call *c) {
     c->done = true;
     if (c->busy) return;
     if (c->on_free) c->on_free(c);
+    if (c->file.fd >= 0) close(c->file.fd);
     if (c->payload)
         memfd_unref(c->payload);
     else if (c->payload_fd >= 0)

@@ -27,6 +27,11 @@ struct call_output { // a tensor of the reply, outside the message
     int64_t elements;
     struct span data;
 };
+struct call_file { // bytes of a file as the reply
+    int fd;        // -1 = none; the call's until the transport takes it
+    bool part;     // of the whole, as `range` asked
+    int64_t offset, bytes, total;
+};
 struct call_sink {
     void (*event)(struct call *c, const Hlod__V1__Event *e); // a result event: with call->outputs
     void (*finish)(struct call *c, const ProtobufCMessage *reply,
@@ -60,6 +65,9 @@ struct call {
     size_t n_outputs;
     Hlod__V1__Timing **timings;
     size_t n_timings;
+    bool wants_file;   // the transport sends files; else bytes go into the message
+    const char *range; // HTTP's, "" if none
+    struct call_file file;
     const struct call_sink *sink;
     void *transport;
     // The handler's.

@@ -78,8 +78,10 @@ static status_t choose(struct http_req *r) {
     r->protobuf =
         !strncmp(type, "application/x-protobuf", 22) || !strncmp(type, "application/protobuf", 20);
     const char *split = header(r, "Inference-Header-Content-Length");
-    if (row->body == BODY_MODEL && !r->route.rpc && !r->protobuf &&
-        strncmp(type, "application/json", 16)) {
+    if (row->body == BODY_BLOB && !r->route.rpc)
+        r->in = IN_MODEL;
+    else if (row->body == BODY_MODEL && !r->route.rpc && !r->protobuf &&
+             strncmp(type, "application/json", 16)) {
         r->in = r->length == 0 ? IN_NONE : IN_MODEL;
         // curl's default for --data-binary says nothing about the bytes.
         bool vague = !strncmp(type, "application/x-www-form-urlencoded", 33) ||

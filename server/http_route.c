@@ -57,6 +57,8 @@ static enum reply_form form_of(const struct api_row *row, bool rpc, const char *
         return FORM_BINARY;
     if (row->handler == api_inspect && !rpc && !accepts(accept, "application/json"))
         return FORM_TEXT;
+    if (row->handler == api_get_blob && !rpc && !accepts(accept, "application/json"))
+        return FORM_FILE;
     return FORM_JSON;
 }
 
@@ -99,6 +101,7 @@ static status_t rpc_route(struct arena *a, const char *verb, const char *service
 status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
                     int stream, struct route *out, const char **out_allow) {
     *out_allow = NULL;
+    if (!strcmp(verb, "HEAD")) verb = "GET"; // the library leaves the body out
     const char *service, *method = rpc_method(path, &service);
     if (method) return rpc_route(a, verb, service, method, accept, out, out_allow);
     bool want_stream = stream >= 0 ? stream
@@ -248,6 +251,8 @@ unsigned http_code(status_t st) {
         return 413;
     case HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE:
         return 415;
+    case HLOD__V1__REASON__REASON_BAD_RANGE:
+        return 416;
     default:
         return (unsigned)st_code_http(st_code(st));
     }

@@ -4,8 +4,8 @@
 #pragma once
 #include "server/api.h"
 
-// FORM_FRAMES: a stream of protobuf messages, each behind its length (32 bits, little-endian; an
-// empty frame means nothing).
+// FORM_FILE: the bytes of a blob. FORM_FRAMES: a stream of protobuf messages, each behind its
+// length (32 bits, little-endian; an empty frame means nothing).
 enum reply_form {
     FORM_JSON,
     FORM_NDJSON,
@@ -13,6 +13,7 @@ enum reply_form {
     FORM_PROTO,
     FORM_FRAMES,
     FORM_TEXT,
+    FORM_FILE,
     FORM_OIP
 };
 struct route {

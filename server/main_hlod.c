@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/suite.h"
 #include "server/budget.h"
 #include "server/config.h"
 #include "server/grpc.h"
@@ -37,6 +38,8 @@ struct daemon {
     struct store *store;
     struct journal *journal;
     struct sched *sched;
+    struct journal_jobs *jobs;
+    struct suites *suites;
     struct api api;
     struct tls *tls; // NULL: plain
     struct http *http;
@@ -73,6 +76,7 @@ static void on_signal(uv_signal_t *s, int number) {
     }
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
     d->api.draining = true;
+    suites_stop(d->suites);
     http_quiesce(d->http);
     if (d->rpc) rpc_quiesce(d->rpc);
     d->drain_until_ns = clock_ns() + d->cfg.drain_ms * 1000000;
@@ -253,6 +257,14 @@ static status_t add_devices(struct arena *a, struct device_list *list, struct st
     return ST_OK;
 }
 
+static status_t start_suites(struct daemon *d) {
+    const struct config *c = &d->cfg;
+    struct suites_config sc = {.parallel = (int)c->job_parallel,
+                               .keep = {.jobs = c->job_keep, .bytes = c->job_keep_bytes},
+                               .keep_ns = c->job_keep_days * 86400 * 1000000000};
+    return suites_new(d->sched, d->jobs, &sc, &d->suites);
+}
+
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host;
@@ -273,6 +285,7 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
     RETURN_IF_ERR(journal_open(dir, &d->journal));
+    RETURN_IF_ERR(journal_jobs_open(dir, &d->jobs));
     RETURN_IF_ERR(loop_new(&d->loop));
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = sched_options(c);
@@ -287,7 +300,9 @@ static status_t start(struct daemon *d) {
                                    .device_calls = (int)c->device_calls,
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
+    RETURN_IF_ERR(start_suites(d));
     d->api = (struct api){.sched = d->sched,
+                          .suites = d->suites,
                           .auth = d->api.auth,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
                           .start_ns = clock_ns()};
@@ -336,9 +351,11 @@ static void finish(struct daemon *d) {
     for (int i = 0; i < 3; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
+    suites_free(d->suites);
     sched_free(d->sched);
     loop_free(d->loop);
     free(d->http);
+    journal_jobs_close(d->jobs);
     journal_close(d->journal);
     store_close(d->store);
     config_done(&d->cfg);

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// journal_jobs: what batch jobs leave on disk, in DIR/jobs.db, apart from journal.db because
+// nothing else can make it again: a submit is answered after its commit reached the disk
+// (synchronous=FULL), and a damaged file stops the start instead of being replaced. A suite is its
+// request, its jobs are rows that end once: a second result for a job is refused here, whatever
+// the scheduler believes. Blocking. Thread: any (one lock); call it on the pool.
+#pragma once
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+struct journal_jobs;
+status_t journal_jobs_open(const char *dir, struct journal_jobs **out) MUST_CHECK;
+void journal_jobs_close(struct journal_jobs *j); // NULL is fine
+
+struct suite_record {
+    int64_t id; // given by journal_suite_add, never used twice
+    const char *tenant;
+    struct digest key;         // of tenant and idempotency key; zero = none
+    struct span request;       // packed hlod.v1.SubmitJobsRequest
+    const struct span *briefs; // [n_jobs], packed hlod.v1.Job; their ids are the row's
+    uint32_t n_jobs;
+    int64_t created_ns; // wall clock
+};
+// One transaction. A key that is there with the same request: *out_existed, its id and number of
+// jobs; with another: ALREADY_EXISTS, KEY_REUSED.
+status_t journal_suite_add(struct journal_jobs *j, struct suite_record *r,
+                           bool *out_existed) MUST_CHECK;
+
+struct job_record {
+    int64_t suite;
+    uint32_t n;          // from 1
+    struct span brief;   // hlod.v1.Job
+    struct span result;  // hlod.v1.JobOutcome; empty: it goes on
+    struct span log;     // text, all of it
+    int64_t finished_ns; // 0: it goes on
+};
+// All of them in one transaction. A job that has a result keeps it: out_kept[i] is true then.
+status_t journal_jobs_write(struct journal_jobs *j, const struct job_record *r, size_t n,
+                            bool *out_kept) MUST_CHECK;
+
+// Suites with jobs that go on, oldest first, each followed by all its jobs (result left out).
+struct journal_jobs_reader {
+    void (*suite)(void *ctx, const struct suite_record *r);
+    void (*job)(void *ctx, const struct job_record *r);
+    void *ctx;
+};
+status_t journal_jobs_unfinished(struct journal_jobs *j,
+                                 const struct journal_jobs_reader *r) MUST_CHECK;
+
+enum journal_job_part { JOB_PART_BRIEF, JOB_PART_RESULT, JOB_PART_LOG };
+// A part of one job in `a`; *out_ended. tenant NULL = any. NOT_FOUND, JOB_NOT_FOUND.
+status_t journal_job_get(struct journal_jobs *j, const char *tenant, int64_t suite, uint32_t n,
+                         enum journal_job_part part, struct arena *a, struct span *out,
+                         bool *out_ended) MUST_CHECK;
+struct jobs_query {
+    const char *tenant;  // NULL = all
+    int64_t suite;       // 0 = all
+    int64_t after_suite; // page: newest suite first, then by number; 0 = from the start
+    uint32_t after_n;
+    int64_t limit;
+};
+// `fn` on this thread; the record (without result and log) is valid during the call.
+status_t journal_jobs_list(struct journal_jobs *j, const struct jobs_query *q,
+                           void (*fn)(void *ctx, const struct job_record *r), void *ctx) MUST_CHECK;
+// Removes the oldest ended suites until at most `jobs` jobs and `bytes` bytes of ended ones are
+// kept and none ended before `before_ns`. 0 = no bound.
+struct jobs_retention {
+    int64_t jobs, bytes, before_ns;
+};
+status_t journal_jobs_trim(struct journal_jobs *j, const struct jobs_retention *keep,
+                           int64_t *out_removed) MUST_CHECK;

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blobs: put, get, stat, by digest. Over HTTP the bytes are the body: on the way in they were
+// streamed to the store before the handler is called, on the way out the transport sends the file.
+// Elsewhere they travel in the message, a piece at a time.
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/store.h"
+#include "scheduler/blobs.h"
+#include "scheduler/loop.h"
+#include "server/api.h"
+
+enum { PIECE_MAX = 64 << 20 };
+struct blob_work {
+    struct call *c;
+    struct store *store;
+    struct journal *journal;
+    void (*work)(struct blob_work *w);
+    bool any; // PutBlob without a digest
+    struct digest digest;
+    ProtobufCMessage *reply;
+    status_t st;
+};
+
+static void work(void *arg) {
+    struct blob_work *w = arg;
+    w->work(w);
+}
+static void done(void *arg) {
+    struct blob_work *w = arg;
+    struct call *c = w->c;
+    c->busy = false;
+    if (c->finished) {
+        st_drop(w->st);
+        call_released(c);
+        return;
+    }
+    call_finish(c, w->reply, w->st);
+}
+static void start(struct call *c, void (*fn)(struct blob_work *), const char *digest) {
+    struct blob_work *w = arena_new_of(&c->arena, struct blob_work);
+    *w = (struct blob_work){.c = c,
+                            .store = sched_store(c->api->sched),
+                            .journal = sched_journal(c->api->sched),
+                            .work = fn,
+                            .any = !*digest && c->row->handler == api_put_blob};
+    status_t st = w->any ? ST_OK : api_digest(digest, "digest", &w->digest);
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), work, done, w);
+}
+
+static char *hex_of(struct call *c, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return arena_strdup(&c->arena, hex);
+}
+static void set_info(struct blob_work *w, int64_t bytes) {
+    Hlod__V1__BlobInfo *m = arena_new_of(&w->c->arena, Hlod__V1__BlobInfo);
+    hlod__v1__blob_info__init(m);
+    m->digest = hex_of(w->c, w->digest);
+    m->bytes = bytes;
+    w->reply = &m->base;
+}
+
+// ---- put
+
+static status_t mismatch(struct call *c, struct digest want, struct digest got) MUST_CHECK;
+static status_t mismatch(struct call *c, struct digest want, struct digest got) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s", hex_of(c, got),
+                            hex_of(c, want)),
+                     HLOD__V1__REASON__REASON_BLOB_MISMATCH);
+}
+static status_t put(struct blob_work *w) {
+    struct call *c = w->c;
+    const Hlod__V1__PutBlobRequest *q = (Hlod__V1__PutBlobRequest *)c->request;
+    struct digest got = c->has_source ? c->source : sha256_of(q->data.data, q->data.len);
+    if (!w->any && !digest_eq(got, w->digest)) return mismatch(c, w->digest, got);
+    w->digest = got;
+    const char *tenant = c->principal.tenant;
+    if (c->has_source)
+        RETURN_IF_ERR(blob_own(w->journal, tenant, got));
+    else
+        RETURN_IF_ERR(
+            blob_put(w->store, w->journal, tenant, (struct span){q->data.data, q->data.len}, &got));
+    int fd;
+    int64_t bytes;
+    RETURN_IF_ERR(blob_open(w->store, w->journal, tenant, got, &fd, &bytes));
+    close(fd);
+    set_info(w, bytes);
+    return ST_OK;
+}
+static void put_work(struct blob_work *w) {
+    w->st = put(w);
+}
+void api_put_blob(struct call *c) {
+    start(c, put_work, ((Hlod__V1__PutBlobRequest *)c->request)->digest);
+}
+
+// ---- stat, get
+
+static void stat_work(struct blob_work *w) {
+    int fd;
+    int64_t bytes;
+    w->st = blob_open(w->store, w->journal, w->c->principal.tenant, w->digest, &fd, &bytes);
+    if (w->st) return;
+    close(fd);
+    set_info(w, bytes);
+}
+void api_stat_blob(struct call *c) {
+    start(c, stat_work, ((Hlod__V1__StatBlobRequest *)c->request)->digest);
+}
+
+static status_t out_of_range(int64_t bytes) MUST_CHECK;
+static status_t out_of_range(int64_t bytes) {
+    return st_reason(
+        st_new(ST_OUT_OF_RANGE, "the range begins behind the blob's %lld bytes", (long long)bytes),
+        HLOD__V1__REASON__REASON_BAD_RANGE);
+}
+// "bytes=A-B", "bytes=A-", "bytes=-N". What is no such range, or several, is passed over, as HTTP
+// has it.
+static status_t header_range(const char *text, struct call_file *f) {
+    struct str rest = str_of(text), first;
+    int64_t a, b;
+    if (!str_starts(rest, "bytes=") || strchr(text, ',')) return ST_OK;
+    rest = (struct str){rest.p + 6, rest.n - 6};
+    const char *dash = memchr(rest.p, '-', rest.n);
+    if (!dash) return ST_OK;
+    first = (struct str){rest.p, (size_t)(dash - rest.p)};
+    rest = (struct str){dash + 1, rest.n - first.n - 1};
+    bool has_a = str_to_i64(first, &a) && a >= 0, has_b = str_to_i64(rest, &b) && b >= 0;
+    if ((first.n && !has_a) || (rest.n && !has_b) || (!has_a && !has_b)) return ST_OK;
+    if (!has_a) { // the last b
+        a = b < f->total ? f->total - b : 0;
+        b = f->total - 1;
+        if (a == f->total) return out_of_range(f->total);
+    } else if (!has_b || b >= f->total)
+        b = f->total - 1;
+    if (a >= f->total) return out_of_range(f->total);
+    if (b < a) return ST_OK;
+    f->part = true;
+    f->offset = a;
+    f->bytes = b - a + 1;
+    return ST_OK;
+}
+
+static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
+    struct call *c = w->c;
+    const Hlod__V1__GetBlobRequest *q = (Hlod__V1__GetBlobRequest *)c->request;
+    if (q->offset < 0 || q->length < 0 || q->offset > total) return out_of_range(total);
+    int64_t n = total - q->offset;
+    if (q->length && q->length < n) n = q->length;
+    if (n > PIECE_MAX) n = PIECE_MAX;
+    Hlod__V1__Blob *m = arena_new_of(&c->arena, Hlod__V1__Blob);
+    hlod__v1__blob__init(m);
+    m->digest = hex_of(c, w->digest);
+    m->bytes = total;
+    m->offset = q->offset;
+    m->data.data = arena_alloc(&c->arena, (size_t)n + 1);
+    while ((int64_t)m->data.len < n) {
+        ssize_t k = pread(fd, m->data.data + m->data.len, (size_t)n - m->data.len,
+                          q->offset + (int64_t)m->data.len);
+        if (k <= 0) return k ? st_errno(errno, "blob") : st_new(ST_DATA_LOSS, "blob cut short");
+        m->data.len += (size_t)k;
+    }
+    w->reply = &m->base;
+    return ST_OK;
+}
+static void get_work(struct blob_work *w) {
+    struct call *c = w->c;
+    int fd;
+    int64_t total;
+    w->st = blob_open(w->store, w->journal, c->principal.tenant, w->digest, &fd, &total);
+    if (w->st) return;
+    if (!c->wants_file) {
+        w->st = read_piece(w, fd, total);
+        close(fd);
+        return;
+    }
+    c->file = (struct call_file){.fd = fd, .bytes = total, .total = total};
+    w->st = header_range(c->range, &c->file);
+    set_info(w, total);
+}
+void api_get_blob(struct call *c) {
+    start(c, get_work, ((Hlod__V1__GetBlobRequest *)c->request)->digest);
+}
