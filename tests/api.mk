@@ -4,11 +4,14 @@ $(FAKE_WORKER): tests/api/fake_worker.c $(BUILD)/libproto.a $(BUILD)/libbase.a
 	$(call say,link fake_worker)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
 
-.PHONY: check-api check-sched check-sim check-bad-models docs-daemon
+.PHONY: soak-jobs check-api check-sched check-sim check-bad-models docs-daemon
 check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
-check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory
+check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+soak-jobs: $(BUILD)/hlod $(FAKE_WORKER) ## 200 batch jobs, 50 times `kill -9` of the daemon: one recorded result each; SEED=n to repeat
+	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) --kills 50 --jobs 200 $(if $(SEED),--seed $(SEED)) kill_9
 check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker ## fault scenarios with real workers on simulated devices
 	$(Q)python3 tests/sched/sim.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 check-bad-models: $(BUILD)/hlod $(BUILD)/hlod-worker ## hostile models against the real worker over HTTP
