@@ -55,7 +55,7 @@ link = $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l
 all: $(PROGRAMS) ## build everything
 
 define folder_rules
-$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o)
+$(BUILD)/lib$(1).a: $(call obj,$(filter $(1)/%,$(LIB_SRC))) $(if $(filter proto,$(1)),$(PROTO_C:.c=.o)) $(if $(filter server,$(1)),$(BUILD)/gen/server/api_descriptors.o $(BUILD)/gen/server/dashboard.o)
 	$$(call say,ar $$(@F))
 	$(Q)rm -f $$@ && ar rcs $$@ $$^
 endef
@@ -95,6 +95,12 @@ $(API_DESC).c: $(API_PROTOS) Makefile
 	$(Q)(echo 'extern const unsigned char api_descriptors[]; extern const unsigned api_descriptors_bytes;'; \
 	  echo 'const unsigned char api_descriptors[] = {'; od -An -v -tu1 $(@:.c=.bin) | sed 's/  */,/g; s/^,//; s/$$/,/'; \
 	  echo '}; const unsigned api_descriptors_bytes = sizeof api_descriptors;') > $@
+
+# The page at /: its files as C arrays of libserver.
+DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js dashboard.js)
+$(BUILD)/gen/server/dashboard.c: $(DASHBOARD) server/dashboard/embed.sh
+	$(call say,embed dashboard)
+	$(Q)mkdir -p $(@D) && sh server/dashboard/embed.sh $(DASHBOARD) > $@.tmp && mv $@.tmp $@
 
 .SECONDARY: $(PROTO_C) $(PROTO_H) # headers found by wildcard rules must not be removed as intermediates
 $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto

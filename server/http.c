@@ -24,6 +24,7 @@
 #include "base/metrics.h"
 #include "proto/json.h"
 #include "scheduler/loop.h"
+#include "server/http_dashboard.h"
 #include "server/http_req.h"
 #include "server/tls.h"
 
@@ -228,10 +229,12 @@ static const char *header(void *conn, const char *name) {
 // ---- plain routes
 
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
-    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json", "/"};
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"};
     static const struct api_row metrics = {.method = "/metrics", .scope = SCOPE_READ};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        if (strcmp(url, paths[i])) continue;
+    bool known = http_dashboard_find(url) != NULL;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        known |= !strcmp(url, paths[i]);
+    if (known) {
         r->plain = true;
         snprintf(r->plain_path, sizeof r->plain_path, "%s", url);
         if (strcmp(verb, "GET") && strcmp(verb, "HEAD")) {
@@ -254,17 +257,21 @@ static bool plain_route(struct http_req *r, const char *verb, const char *url) {
 static void plain_reply(struct http_req *r) {
     struct strbuf b = {0};
     struct api *api = r->h->api;
+    const struct dashboard_file *file = http_dashboard_find(r->plain_path);
+    const char *accept = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Accept");
     if (!strcmp(r->plain_path, "/metrics")) {
         metrics_text(&b);
         http_reply_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
     } else if (!strcmp(r->plain_path, "/v1/openapi.json")) {
         api_openapi(&b);
         http_reply_text(r, 200, "application/json", &b);
-    } else if (!strcmp(r->plain_path, "/")) {
+    } else if (!strcmp(r->plain_path, "/") && !strstr(accept ? accept : "", "text/html")) {
         strbuf_printf(
             &b, "hlod %s\nAPI: /v1/openapi.json   health: /healthz /readyz   metrics: /metrics\n",
             api_version_text());
         http_reply_text(r, 200, "text/plain; charset=utf-8", &b);
+    } else if (file) {
+        http_dashboard_reply(r, file);
     } else {
         bool ok =
             !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));

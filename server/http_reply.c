@@ -36,6 +36,11 @@ void http_reply_text(struct http_req *r, unsigned code, const char *type, struct
     set_response(r, code, type, MHD_create_response_from_buffer(n, p, MHD_RESPMEM_MUST_FREE));
 }
 
+void http_reply_bytes(struct http_req *r, const char *type, const void *p, size_t n) {
+    set_response(r, 200, type,
+                 MHD_create_response_from_buffer(n, (void *)(uintptr_t)p, MHD_RESPMEM_PERSISTENT));
+}
+
 void http_reply_error(struct http_req *r, status_t st) {
     struct strbuf b = {0};
     if (r->route.row && r->route.row->dialect == DIALECT_OIP)

@@ -80,3 +80,5 @@ extern const struct call_sink http_sink;
 void http_reply_error(struct http_req *r, status_t st); // takes st; builds r->response
 void http_reply_text(struct http_req *r, unsigned code, const char *type,
                      struct strbuf *text); // takes the text
+void http_reply_bytes(struct http_req *r, const char *type, const void *p,
+                      size_t n); // static memory
