@@ -55,8 +55,9 @@ static void detach(struct job *j) {
 
 static const char *const kinds[] = {"compile", "run", "inspect", "ingest", "warm"};
 
-// What GET /v1/runs shows of the job.
+// What GET /v1/runs shows of the job. Looking at an executable is none of it.
 static void remember(struct job *j, const char *key, const char *code) {
+    if (j->spec.kind == JOB_INSPECT) return;
     Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
     char source[65], started[32];
     digest_hex(j->r.source, source);

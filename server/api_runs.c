@@ -147,7 +147,7 @@ void api_trace(struct call *c) {
     const Hlod__V1__Timing *total = timing(r, "total");
     label(&t, "process_name", "request", PID_REQUEST, 1);
     label(&t, "thread_name", "request", PID_REQUEST, 1);
-    if (total) span(&t, "request", r->kind, PID_REQUEST, 1, 0, total->ms);
+    if (total) span(&t, "request", "request", PID_REQUEST, 1, 0, total->ms);
     for (size_t k = 0; k < r->n_timings; k++)
         if (r->timings[k] != total)
             span(&t, "request", r->timings[k]->name, PID_REQUEST, 1, r->timings[k]->start_ms,

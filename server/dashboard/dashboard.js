@@ -20,6 +20,7 @@ function make(create, tag, attrs, children) {
 }
 const h = (tag, attrs, ...children) => make(t => document.createElement(t), tag, attrs, children);
 const s = (tag, attrs, ...children) => make(t => document.createElementNS(SVG, t), tag, attrs, children);
+const fill = (e, ...children) => { e.replaceChildren(); return make(() => e, "", null, children); };
 const $ = id => document.getElementById(id);
 
 const number = v => Number(v || 0);
@@ -112,10 +113,19 @@ function tile(label, value, unit, key, sample) {
       s("polyline", { points: points.join(" "), fill: "none", stroke: "var(--accent)", "stroke-width": "1.5", "vector-effect": "non-scaling-stroke" })));
 }
 
+const modelNames = {}; // digest of a model -> its names
+async function loadModels() {
+  const list = (await api("/v1/models")).models || [];
+  for (const d in modelNames) delete modelNames[d];
+  for (const m of list) (modelNames[m.model] = modelNames[m.model] || []).push(m.name);
+  return list;
+}
+
 const total = run => number(((run.timings || []).find(t => t.name === "total") || {}).ms);
 const runColumns = [
   ["Run", r => link("#/runs/" + r.job, "#" + r.job)],
-  ["Kind", r => [r.kind, r.compiled && h("span", { class: "dim" }, " · compiled"), r.profiled && h("span", { class: "dim" }, " · profiled")]],
+  ["Kind", r => [r.kind, r.compiled && h("span", { class: "dim extra" }, " · compiled"), r.profiled && h("span", { class: "dim extra" }, " · profiled")], "nowrap"],
+  ["Model", r => modelNames[r.model] ? h("b", null, modelNames[r.model].join(", ")) : h("code", null, short(r.model))],
   ["Result", r => state(r.code, r.code === "OK")],
   ["Executable", r => r.executable ? link("#/executables/" + r.executable, short(r.executable), "mono") : "", "wide"],
   ["Device", r => r.device || "", "wide"],
@@ -127,7 +137,7 @@ const runColumns = [
 
 let before = null;
 async function overview() {
-  const [devices, health, cache, runs, models, text] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), api("/v1/models"), api("/metrics", { accept: "text/plain" })]);
+  const [devices, health, cache, runs, models, text] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" })]);
   const m = parseMetrics(text), now = performance.now(), b = before && now > before.at ? before : null;
   const rate = name => b ? Math.max(0, ((m[name] || 0) - (b.m[name] || 0)) / (now - b.at) * 1000) : 0;
   const mean = name => { const n = (m[name + "_count"] || 0) - (b ? b.m[name + "_count"] || 0 : 0), t = (m[name + "_sum"] || 0) - (b ? b.m[name + "_sum"] || 0 : 0); return n > 0 ? t / n * 1000 : 0; };
@@ -162,7 +172,7 @@ async function overview() {
           ["Model", x => h("code", null, short(x.model))],
           ["State", x => x.loaded ? state("loaded", true) : state(x.reason || "not loaded", false, true)],
           ["Inferences", x => count(x.inferences), "num"],
-        ], models.models || [], { empty: "No model has a name. hlo models set NAME model.onnx gives one." })),
+        ], models, { empty: "No model has a name. hlo models set NAME model.onnx gives one." })),
         card("Server", null, h("div", { class: "body" }, h("dl", { class: "facts" },
           h("dt", null, "Up"), h("dd", null, duration(health.uptimeS)),
           h("dt", null, "Daemon memory"), h("dd", null, bytes(health.rssBytes)),
@@ -176,9 +186,7 @@ async function overview() {
 // ---- executables
 
 async function executables() {
-  const [list, models] = await Promise.all([api("/v1/executables?limit=500"), api("/v1/models")]);
-  const names = {};
-  for (const m of models.models || []) (names[m.model] = names[m.model] || []).push(m.name);
+  const [list] = await Promise.all([api("/v1/executables?limit=500"), loadModels()]), names = modelNames;
   const most = Math.max(1, ...(list.executables || []).map(e => number((e.before || {}).entry)));
   return [h("div", { class: "head" }, h("h1", null, "Executables"), h("span", { class: "dim" }, count((list.executables || []).length))),
     h("section", { class: "card" }, table("Executables", [
@@ -186,7 +194,6 @@ async function executables() {
       ["Inputs", e => h("code", null, ((e.signature || {}).inputs || []).map(shapeText).slice(0, 2).join(" ") + (((e.signature || {}).inputs || []).length > 2 ? " …" : "")), "wide"],
       ["Instructions", e => h("div", { class: "pair" }, h("span", { class: "nowrap" }, h("span", { class: "dim" }, count((e.before || {}).entry) + " → "), h("b", null, count((e.after || {}).entry))), meter(number((e.before || {}).entry) / most, "before"), meter(number((e.after || {}).entry) / most))],
       ["Fusions", e => count((e.after || {}).fusions), "num"],
-      ["Library", e => count(e.libraryCalls), "num wide"],
       ["Kernels", e => count(e.kernels), "num wide"],
       ["Reference", e => number(e.referenceSteps) ? state(count(e.referenceSteps), false, true) : "0", "num wide"],
       ["Working memory", e => bytes(e.peakBytes), "num wide"],
@@ -220,6 +227,12 @@ function implementations(plan) {
   return out;
 }
 
+function stepsText(plan) {
+  const by = {};
+  for (const impl of Object.values(implementations(plan))) by[kindOf(impl)] = (by[kindOf(impl)] || 0) + 1;
+  return Object.entries(by).sort((a, b) => b[1] - a[1]).map(([k, n]) => `${n} ${KINDS[k]}`).join(", ") || "not known";
+}
+
 function graphCard(text, plan, profile) {
   const module = parseHlo(text), impl = implementations(plan), times = {};
   let steps = 0;
@@ -230,11 +243,11 @@ function graphCard(text, plan, profile) {
   const everything = h("input", { type: "checkbox" });
   const tell = i => {
     const inner = i.calls.map(c => module.computations.get(c)).filter(Boolean), nodes = new Set([i.node, ...inner.flatMap(c => c.instructions.filter(x => x.op !== "constant" && x.op !== "parameter").map(x => x.node))].filter(Boolean));
-    side.replaceChildren(h("h3", { class: "mono" }, i.name), h("p", { class: "dim" }, i.op, " → ", h("code", null, i.shape)),
+    fill(side, h("h3", { class: "mono" }, i.name), h("p", { class: "dim" }, i.op, " → ", h("code", null, i.shape)),
       h("dl", { class: "facts" }, impl[i.name] && [h("dt", null, "Run by"), h("dd", null, impl[i.name])],
         times[i.name] !== undefined && [h("dt", null, "Time"), h("dd", null, `${ms(times[i.name])}, ${(times[i.name] / (steps || 1) * 100).toFixed(1)}%`)],
         nodes.size > 0 && [h("dt", null, "Nodes"), h("dd", null, [...nodes].join(", "))]),
-      inner.map(c => h("pre", null, c.instructions.map(x => (x.root ? "ROOT " : "") + "%" + x.name + " = " + x.shape + " " + x.op + "(" + x.operands.map(o => "%" + o).join(", ") + ")").join("\n"))),
+      inner.map(c => h("pre", null, c.instructions.map(x => x.text.replace(/, metadata=\{.*$/, "")).join("\n"))),
       !inner.length && h("pre", null, i.text));
   };
   const draw = () => {
@@ -244,7 +257,8 @@ function graphCard(text, plan, profile) {
     if (!graph.nodes.length) { canvas.replaceChildren(h("p", { class: "empty" }, "Nothing is computed here.")); return; }
     const words = i => { const inner = i.calls.map(n => module.computations.get(n)).filter(Boolean).flatMap(x => x.instructions).map(x => x.op).filter(o => !QUIET_OPS.has(o) && o !== "broadcast"); return i.op === "fusion" ? [...new Set(inner)].join(" ") || "broadcast" : i.op; };
     const label = i => { const w = words(i); return w.length > 30 ? w.slice(0, 29) + "…" : w; };
-    const { place, width, height } = layout(graph, i => ({ w: Math.max(108, 22 + Math.max(label(i).length * 6.9, (i.name.length + 4) * 5.9, i.shape.replace(/\{.*/, "").length * 5.9)), h: 47 }));
+    const sub = i => { const t = i.shape.replace(/\{.*/, ""); return (t.length > 24 ? t.slice(0, 23) + "…" : t) + "  " + i.name; };
+    const { place, width, height } = layout(graph, i => ({ w: Math.max(108, 22 + Math.max(label(i).length * 7, sub(i).length * 6)), h: 47 }));
     const links = graph.edges.map(([a, b]) => {
       const p = place.get(a), q = place.get(b), x1 = p.x + p.w / 2, y1 = p.y + p.h, x2 = q.x + q.w / 2, y2 = q.y, mid = (y1 + y2) / 2;
       return { a, b, e: s("path", { class: "link", d: `M${x1},${y1}C${x1},${mid} ${x2},${mid} ${x2},${y2}`, "marker-end": "url(#arrow)" }) };
@@ -269,7 +283,7 @@ function graphCard(text, plan, profile) {
       nodes.set(i.name, s("g", { class: "node k-" + kind, transform: `translate(${p.x},${p.y})`, role: "button", tabindex: "-1", "aria-pressed": "false", "aria-label": `${i.name}, ${words(i)}, ${i.shape}${impl[i.name] ? ", run by " + impl[i.name] : ""}`, onclick: () => choose(i, true), onkeydown: e => move(e, i) },
         s("rect", { class: "box", width: p.w, height: p.h, rx: 7 }), s("rect", { class: "edge-bar", x: 0, y: 8, width: 3.5, height: p.h - 16, rx: 1.7 }),
         times[i.name] && s("rect", { class: "heat", x: 11, y: p.h - 5, height: 2.6, rx: 1.3, width: Math.max(2, (p.w - 22) * times[i.name] / heat) }),
-        s("text", { x: 12, y: 19 }, label(i)), s("text", { class: "sub", x: 12, y: 34 }, i.shape.replace(/\{.*/, "") + "  " + i.name)));
+        s("text", { x: 12, y: 19 }, label(i)), s("text", { class: "sub", x: 12, y: 34 }, sub(i))));
     }
     canvas.replaceChildren(s("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, s("defs", null, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7.5, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, s("path", { d: "M0,1L8,4L0,7Z", fill: "var(--dim)" }))),
       links.map(l => l.e), [...nodes.values()]));
@@ -339,15 +353,15 @@ async function lastProfile(digest) {
 
 async function executable(digest) {
   const text = stage => api(`/v1/executables/${digest}/stage/${stage}`, { accept: "text/plain" }).catch(() => "");
-  const [e, after, first, plan, profile] = await Promise.all([api("/v1/executables/" + digest), text("hlo-after"), text("hlo-before"), text("plan"), lastProfile(digest).catch(() => null)]);
+  const [e, after, first, plan, profile] = await Promise.all([api("/v1/executables/" + digest), text("hlo-after"), text("hlo-before"), text("plan"), lastProfile(digest).catch(() => null), loadModels()]);
   const list = v => h("dd", null, (v || []).map((t, k) => [k ? ", " : "", t.name + " ", h("code", null, shapeText(t))]));
-  return [h("div", { class: "head" }, h("h1", null, "Executable ", h("span", { class: "mono", title: digest }, short(digest))), h("span", { class: "grow" }),
+  return [h("div", { class: "head" }, h("h1", null, "Executable ", h("span", { class: "mono", title: digest }, short(digest))), h("b", { class: "dim" }, (modelNames[e.sourceDigest] || []).join(", ")), h("span", { class: "grow" }),
       h("button", { type: "button", class: "primary", title: "Runs it with zeros as inputs and shows the steps", onclick: ev => profileRun(e, ev.currentTarget) }, "Profile a run")),
     h("div", { class: "cols" },
       h("div", { class: "stack" }, countsCard(e),
         card("About", null, h("div", { class: "body" }, h("dl", { class: "facts" },
           h("dt", null, "Inputs"), list((e.signature || {}).inputs), h("dt", null, "Outputs"), list((e.signature || {}).outputs),
-          h("dt", null, "Steps"), h("dd", null, `${count(e.libraryCalls)} library calls, ${count(e.kernels)} kernels, ${count(e.referenceSteps)} on the reference evaluator, ${count(e.inPlace)} results in place`),
+          h("dt", null, "Steps"), h("dd", null, stepsText(plan), `, ${count(e.inPlace)} results in place`),
           h("dt", null, "Working memory"), h("dd", null, `${bytes(e.peakBytes)}; without reuse ${bytes(e.valuesBytes)}`),
           h("dt", null, "Weights"), h("dd", null, bytes(e.weightsBytes)), h("dt", null, "Artefact"), h("dd", null, bytes(e.artifactBytes)),
           h("dt", null, "Target"), h("dd", null, h("code", null, e.targetId)), e.options && [h("dt", null, "Options"), h("dd", null, h("code", null, e.options))],
@@ -361,7 +375,7 @@ async function executable(digest) {
 // ---- runs
 
 async function runs() {
-  const list = (await api("/v1/runs?limit=320")).runs || [];
+  const list = (await Promise.all([api("/v1/runs?limit=320"), loadModels()]))[0].runs || [];
   return [h("div", { class: "head" }, h("h1", null, "Runs"), h("span", { class: "dim" }, "the last 256, and the last 64 that compiled or were profiled")),
     h("section", { class: "card" }, table("Runs", runColumns, list, { href: r => "#/runs/" + r.job, empty: "Nothing has run yet." }))];
 }
@@ -398,7 +412,7 @@ function timeline(trace) {
   const tell = e => {
     const a = e.args || {};
     detail.classList.remove("dim");
-    detail.replaceChildren(h("b", { class: "mono" }, e.name), ` · ${ms(e.dur / 1000)}`, a.impl && ` · ${a.impl}`, a.flops && ` · ${(a.flops / e.dur / 1e3).toFixed(1)} GFLOP/s`, a.bytes && ` · ${(a.bytes / e.dur / 1e3).toFixed(1)} GB/s`, a.ofPeak && ` · ${(a.ofPeak * 100).toFixed(0)}% of the ${a.bound} peak`,
+    fill(detail, h("b", { class: "mono" }, e.name), ` · ${ms(e.dur / 1000)}`, a.impl && ` · ${a.impl}`, a.flops && ` · ${(a.flops / e.dur / 1e3).toFixed(1)} GFLOP/s`, a.bytes && ` · ${(a.bytes / e.dur / 1e3).toFixed(1)} GB/s`, a.ofPeak && ` · ${(a.ofPeak * 100).toFixed(0)}% of the ${a.bound} peak`,
       e.cat === "pass" && ` · ${count(a.before)} → ${count(a.after)} instructions`, (a.nodes || []).length > 0 && h("div", { class: "dim" }, "nodes: " + a.nodes.join(", ")), (a.hlo || []).length > 0 && h("div", { class: "dim mono" }, a.hlo.join(" ")));
   };
   const draw = () => {

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The dashboard in headless Chromium, by WebDriver: what it shows against what the API says, keyboard, names and contrast for screen readers and eyes, the policy, tokens.
+Screenshots in light and dark, wide and narrow go to build/dashboard, for a person to look at. Needs chromium-driver (sh deploy/setup.sh dashboard).  Usage: dashboard.py BUILD"""
+import base64, http.client, json, os, re, socket, subprocess, sys, tempfile, time
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "api"))
+from run import Daemon
+
+build = sys.argv[1]
+out = "build/dashboard"
+os.makedirs(out, exist_ok=True)
+bad = 0
+def result(name, ok, text=""):
+    global bad
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-2000:]), flush=True)
+
+class Browser:
+    """The few WebDriver commands that are needed."""
+    def __init__(self, dark=False, size=(1400, 1000)):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            self.port = s.getsockname()[1]
+        self.profile = tempfile.mkdtemp(prefix="hlod-chromium-")
+        self.p = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={self.profile}", f"--window-size={size[0]},{size[1]}",
+                            f"--blink-settings=preferredColorScheme={0 if dark else 1}"]}
+        end = time.monotonic() + 30
+        while True:
+            try:
+                got = self.send("POST", "/session", {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}}, session="")
+                break
+            except ConnectionError:
+                if time.monotonic() > end:
+                    raise SystemExit("chromedriver does not start")
+                time.sleep(0.1)
+        self.session = got["sessionId"]
+    def send(self, verb, path, body=None, session=None):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request(verb, (f"/session/{self.session}" if session is None else session) + path, json.dumps(body if body is not None else {}) if verb == "POST" else None)
+        got = json.loads(c.getresponse().read())["value"]
+        if isinstance(got, dict) and "error" in got:
+            raise RuntimeError(got["message"])
+        return got
+    def go(self, url):
+        self.send("POST", "/url", {"url": url})
+    def js(self, code, *args):
+        return self.send("POST", "/execute/sync", {"script": code, "args": list(args)})
+    def page(self, hash):
+        """Goes to a page of the dashboard and waits until it has been drawn."""
+        self.js("document.getElementById('main').dataset.ready = ''; if (location.hash === arguments[0]) route(); else location.hash = arguments[0];", hash)
+        self.wait("return document.getElementById('main').dataset.ready === arguments[0]", hash)
+    def wait(self, code, *args, seconds=20):
+        end = time.monotonic() + seconds
+        while not (got := self.js(code, *args)):
+            if time.monotonic() > end:
+                raise SystemExit("waited in vain for: " + code + "\n" + self.js("return document.getElementById('main').innerText")[:800])
+            time.sleep(0.05)
+        return got
+    def keys(self, text):
+        self.send("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": [a for c in text for a in ({"type": "keyDown", "value": c}, {"type": "keyUp", "value": c})]}]})
+    def shot(self, name):
+        open(f"{out}/{name}.png", "wb").write(base64.b64decode(self.send("GET", "/screenshot")))
+    def log(self):
+        return [x["message"] for x in self.send("POST", "/se/log", {"type": "browser"}) if x["level"] in ("SEVERE", "WARNING")]
+    def resize(self, w, h):
+        self.send("POST", "/window/rect", {"width": w, "height": h})
+    def stop(self):
+        try:
+            self.send("DELETE", "")
+        finally:
+            self.p.terminate()
+            self.p.wait()
+TAB, DOWN, ENTER, END = "\ue004", "\ue015", "\ue007", "\ue010"
+
+# Every control has a name; every picture is named or hidden; headings do not skip; ids are unique; table heads have a scope.
+ACCESSIBLE = """
+const seen = e => { const r = e.getBoundingClientRect(); return r.width > 0 && r.height > 0 && !e.closest('[aria-hidden=true]'); };
+const name = e => (e.getAttribute('aria-label') || (e.getAttribute('aria-labelledby') || '').split(' ').map(i => document.getElementById(i)?.textContent || '').join('') || e.labels?.[0]?.textContent || e.textContent || e.title || '').trim();
+const out = [];
+for (const e of document.querySelectorAll('a,button,input,select,[role=button],[role=region],[role=group],section,nav,dialog')) if (seen(e) && !name(e)) out.push('no name: ' + e.outerHTML.slice(0, 120));
+for (const e of document.querySelectorAll('svg')) if (seen(e) && !e.closest('[role]') && !e.querySelector('[role]')) out.push('a picture without a name: ' + e.outerHTML.slice(0, 80));
+const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+for (const i of new Set(ids)) if (ids.filter(x => x === i).length > 1) out.push('id twice: ' + i);
+for (const e of document.querySelectorAll('th')) if (!e.scope) out.push('th without scope');
+for (const e of document.querySelectorAll('table')) if (!e.caption || !e.caption.textContent) out.push('table without caption');
+if (document.querySelectorAll('h1').length !== 1) out.push('h1: ' + document.querySelectorAll('h1').length);
+let level = 1;
+for (const e of document.querySelectorAll('h1,h2,h3')) { const l = Number(e.tagName[1]); if (l > level + 1) out.push('heading skips: ' + e.textContent); level = l; }
+if (document.documentElement.lang !== 'en' || !document.querySelector('main') || !document.title) out.push('lang, main, title');
+return out;"""
+# Contrast of every text against what is behind it (WCAG 2.2 AA: 4.5, large text 3).
+CONTRAST = """
+const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const rgba = c => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+const lum = c => { const [r, g, b] = c.map(x => { x /= 255; return x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
+const behind = e => { const stack = []; for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3]) stack.push(c); if (c[3] === 255) break; } let under = [255, 255, 255]; for (const c of stack.reverse()) under = under.map((v, k) => c[k] * c[3] / 255 + v * (1 - c[3] / 255)); return under; };
+const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+let n = 0;
+while (walk.nextNode()) {
+  const e = walk.currentNode.parentElement, text = walk.currentNode.textContent.trim();
+  if (!text || e.closest('svg,script,noscript,.hidden,option,button:disabled') || !e.getClientRects().length) continue;
+  const style = getComputedStyle(e), a = lum(rgba(style.color).slice(0, 3)), b = lum(behind(e)), ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+  n++;
+  if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) out.push(ratio.toFixed(2) + ' ' + text.slice(0, 40) + ' ' + style.color);
+}
+return n < 10 ? ['only ' + n + ' texts'] : [...new Set(out)];"""
+# Text in boxes of the graph stays in them; nothing makes the page wider than the window.
+FITS = """
+const out = [];
+for (const g of document.querySelectorAll('.node')) { const box = g.querySelector('rect.box').getBBox(); for (const t of g.querySelectorAll('text')) if (t.getBBox().x + t.getBBox().width > box.width - 1) out.push(t.textContent); }
+if (document.documentElement.scrollWidth > innerWidth) out.push('page: ' + document.documentElement.scrollWidth + ' > ' + innerWidth);
+return out;"""
+
+MODEL = """HloModule two
+act {
+  a = f32[64] parameter(0)
+  e = f32[64] exponential(a)
+  ROOT t = f32[64] tanh(e)
+}
+ENTRY main {
+  x = f32[32,64] parameter(0)
+  w = f32[64,64] parameter(1)
+  d = f32[32,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[32,64] tanh(d)
+  s = f32[32,64] sine(d)
+  m = f32[32,64] multiply(t, s)
+  z = f32[] constant(0)
+  u = f32[32,64] subtract(m, x)
+  d2 = f32[32,64] dot(u, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (f32[32,64], f32[32,64]) tuple(d2, m)
+}
+"""
+
+d = Daemon(build + "/hlod", build + "/hlod-worker")
+url = "http://%s:%d/" % d.addr
+b = Browser()
+try:
+    status, c = d.json("POST", "/v1/executables", MODEL, {"Content-Type": "text/x-hlo"})
+    assert status == 200, c
+    digest = c["digest"]
+    d.json("POST", "/v1/models", {"name": "two<img src=x onerror=alert(1)>", "model": c["sourceDigest"]})
+    b.go(url)
+    b.page("#/")
+    text = b.js("return document.getElementById('main').innerText")
+    device = d.json("GET", "/v1/devices")[1]["devices"][0]
+    result("overview: devices, runs and models are those of the API", device["name"] in text and device["targetId"] in text and "compile" in text and "two<img src=x" in text, text)
+    result("names go in as text, not as markup", b.js("return document.querySelectorAll('main img').length") == 0)
+    first = b.js("return document.querySelector('.tile .value').textContent")
+    b.wait("return document.querySelectorAll('.tile polyline')[0].getAttribute('points').split(' ').length >= 2")
+    result("overview is live", True)
+
+    b.page("#/executables")
+    row = b.js("return document.querySelector('tbody tr').innerText")
+    result("executables: counts before and after", str(c["executable"]["before"]["entry"]) in row and str(c["executable"]["after"]["entry"]) in row, row)
+
+    b.page("#/executables/" + digest)
+    b.wait("return document.querySelectorAll('.node').length")
+    after = d.call("GET", f"/v1/executables/{digest}/stage/hlo-after")[2].decode()
+    entry = re.findall(r"^  (?:ROOT )?%(\S+) = (?:\([^)]*\)|\S+) ([\w-]+)\(", after[after.index("ENTRY"):], re.M)
+    want = [n for n, op in entry if op not in ("parameter", "constant", "get-tuple-element", "tuple")]
+    got = b.js("return [...document.querySelectorAll('.node')].map(e => e.getAttribute('aria-label').split(',')[0])")
+    result("the graph has the entry computation's instructions", sorted(got) == sorted(want) and want, (got, want))
+    parsed = b.js("const m = parseHlo(arguments[0]); return [m.entry, [...m.computations.values()].map(c => [c.name, c.instructions.map(i => i.name)])]", after)
+    every = re.findall(r"^\s+(?:ROOT )?%(\S+) = ", after, re.M)
+    result("the page reads every instruction of the text", [i for _, v in parsed[1] for i in v] == every, parsed)
+    result("an edge for every operand shown", b.js("return document.querySelectorAll('.link').length") >= len(want) - 1)
+    result("graph and page fit", b.js(FITS) == [], b.js(FITS))
+    b.js("document.querySelector('.canvas').focus()")
+    b.keys(DOWN)
+    chosen = b.js("return document.activeElement.getAttribute('aria-label')")
+    b.keys(END)
+    last = b.js("return [document.activeElement.getAttribute('aria-label'), document.querySelectorAll('.node[aria-pressed=true]').length, document.querySelector('.side h3').textContent]")
+    result("the graph by keyboard", chosen and last[0].split(",")[0] == want[-1] == last[2] and last[1] == 1, (chosen, last, want))
+    shown = b.js("return [...document.querySelectorAll('pre.code')].map(e => e.textContent)")
+    before = d.call("GET", f"/v1/executables/{digest}/stage/hlo-before")[2].decode()
+    result("HLO before and after, as the API has it", shown[0].strip() == before.strip() and shown[1].strip() == after.strip())
+    b.js("const s = document.querySelectorAll('.hlo select')[0]; s.value = 'kir'; s.dispatchEvent(new Event('change'))")
+    b.wait("return document.querySelector('pre.code').textContent.length > 5")
+    result("another stage", b.js("return document.querySelector('pre.code').textContent").strip() == d.call("GET", f"/v1/executables/{digest}/stage/kir")[2].decode().strip())
+    result("executable: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+    result("executable: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
+    b.resize(1400, 2200); b.page("#/executables/" + digest); b.wait("return document.querySelectorAll('.node').length"); b.shot("executable-light")
+
+    b.js("document.getElementById('main').dataset.ready = ''; [...document.querySelectorAll('button')].find(x => x.textContent === 'Profile a run').click()")
+    b.wait("return /^#\\/runs\\/\\d+$/.test(document.getElementById('main').dataset.ready) && document.querySelectorAll('.span').length")
+    job = b.js("return location.hash").rsplit("/", 1)[1]
+    trace = d.json("GET", f"/v1/runs/{job}/trace")[1]
+    steps = [e["name"] for e in trace["traceEvents"] if e.get("cat") == "step"]
+    rows = b.js("return [...document.querySelectorAll('tbody tr td:first-child')].map(e => e.textContent)")
+    result("a profiled run: its timeline and steps", steps and sorted(rows) == sorted(steps) and b.js("return document.querySelectorAll('.span').length") >= len(steps), (steps, rows))
+    b.js("document.querySelector('.span.k-library, .span.k-kernel').dispatchEvent(new Event('click'))")
+    result("a span tells about itself", "nodes:" in b.js("return document.querySelector('.detail').innerText") or "GB/s" in b.js("return document.querySelector('.detail').innerText"), b.js("return document.querySelector('.detail').innerText"))
+    result("run: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+    b.resize(1400, 1000); b.shot("run-light")
+
+    for page in ("#/", "#/executables", "#/runs", "#/jobs"):
+        b.page(page)
+        result(f"{page}: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+        result(f"{page}: contrast in light", b.js(CONTRAST) == [], b.js(CONTRAST))
+    b.page("#/")
+    b.shot("overview-light")
+    b.js("document.activeElement.blur(); scrollTo(0, 0)")
+    b.keys(TAB)
+    skip = b.js("return document.activeElement.className")
+    stops = []
+    for _ in range(8):
+        b.keys(TAB)
+        stops.append(b.js("return document.activeElement.textContent.trim().slice(0, 12)"))
+    result("Tab goes through header and page", skip == "skip" and stops[1:5] == ["Overview", "Executables", "Runs", "Jobs"] and "◐" in stops, (skip, stops))
+    b.js("document.querySelector('nav a[data-tab=runs]').focus()")
+    b.keys(ENTER)
+    b.wait("return document.getElementById('main').dataset.ready === '#/runs'")
+    result("Enter follows, and says where one is", b.js("return document.querySelector('nav a[aria-current=page]').dataset.tab") == "runs" and b.js("return document.getElementById('announce').textContent") == "Runs")
+    b.page("#/runs/999999")
+    result("a run that is not there", "no run has the number" in b.js("return document.querySelector('[role=alert]:not(.error)').textContent"))
+    b.js("document.getElementById('theme').click(); document.getElementById('theme').click()")
+    for page in ("#/", "#/executables/" + digest, "#/runs/" + job):
+        b.page(page)
+        result(f"{page[:14]}: contrast in dark", b.js("return document.documentElement.dataset.theme") == "dark" and b.js(CONTRAST) == [], b.js(CONTRAST))
+    b.shot("run-dark")
+    b.resize(500, 900)
+    for page, name in (("#/", "overview"), ("#/executables/" + digest, "executable"), ("#/runs/" + job, "run")):
+        b.page(page)
+        time.sleep(0.2)
+        result(f"{name}: fits a narrow window", b.js(FITS) == [], b.js(FITS))
+        b.shot(name + "-dark-narrow")
+    hosts = b.js("return [...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).host))]")
+    result("it speaks to its own server only", hosts == ["%s:%d" % d.addr], hosts)
+    noise = [x for x in b.log() if "999999/trace" not in x and "/v1/jobs" not in x]
+    result("nothing in the console: no error, no breach of the policy", not noise, noise)
+finally:
+    b.stop()
+    d.stop()
+sys.exit(bad > 0)
