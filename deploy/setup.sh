@@ -4,6 +4,7 @@
 # benchmarks use. Idempotent; quick when nothing is missing. As root, or as a user with sudo.
 #   sh deploy/setup.sh          build, demo and check
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
+#   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,6 +23,7 @@ PYTHON_BENCH="openvino==2026.4.1"
 say() { echo "setup: $*" >&2; }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
+[ "${1:-}" = dashboard ] && PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core"
 missing=""
 for p in $PACKAGES; do
     dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing="$missing $p"

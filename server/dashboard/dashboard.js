@@ -467,25 +467,47 @@ async function run(job) {
 
 // ---- jobs
 
+const jobState = j => state(j.state, j.state === "passed", /queued|running|waiting/.test(j.state));
 async function jobs() {
-  let list;
-  try { list = (await api("/v1/jobs")).jobs || []; } catch (e) {
-    if (e.code !== 404 && e.code !== 405) throw e;
-    return [h("h1", null, "Jobs"), h("section", { class: "card" }, h("p", { class: "empty" }, "This server has no batch jobs."))];
+  const list = (await api("/v1/jobs?limit=1000")).jobs || [], suites = new Map();
+  for (const j of list) {
+    if (!suites.has(j.suite)) suites.set(j.suite, { id: j.suite, name: j.suiteName, created: j.created, jobs: [] });
+    suites.get(j.suite).jobs.push(j);
   }
-  const done = j => number(j.passed) + number(j.failed);
-  return [h("div", { class: "head" }, h("h1", null, "Jobs"), h("span", { class: "dim" }, count(list.length))),
-    h("section", { class: "card" }, table("Jobs", [
-      ["Job", j => h("b", null, j.name || j.suite || j.id)], ["State", j => state((j.state || "").toLowerCase(), /done|succeeded|passed|ok/i.test(j.state), /run|queue|pend|wait/i.test(j.state))],
-      ["Cases", j => number(j.total) ? h("div", { class: "pair" }, h("span", null, `${count(done(j))} of ${count(j.total)}`, number(j.failed) ? h("span", { class: "error" }, ` · ${count(j.failed)} failed`) : ""), meter(done(j) / number(j.total))) : ""],
-      ["Tenant", j => j.tenant || "", "wide"], ["Submitted", j => h("span", { title: j.created || j.submitted }, ago(j.created || j.submitted)), "num nowrap"],
-    ], list, { empty: "No batch job. hlo submit suite.yaml makes one." }))];
+  const how = (x, ...states) => x.jobs.filter(j => states.includes(j.state)).length;
+  return [h("div", { class: "head" }, h("h1", null, "Jobs"), h("span", { class: "dim" }, `${count(list.length)} in ${count(suites.size)} suites`)),
+    card("Suites", null, table("Suites", [
+      ["Suite", x => [h("b", null, x.name || "suite " + x.id), h("span", { class: "dim" }, " " + x.id)]],
+      ["Ended", x => h("div", { class: "pair" }, h("span", null, `${count(x.jobs.length - how(x, "queued", "running", "waiting"))} of ${count(x.jobs.length)}`), meter(1 - how(x, "queued", "running", "waiting") / x.jobs.length))],
+      ["Passed", x => count(how(x, "passed")), "num"], ["Failed", x => how(x, "failed", "error") ? h("b", { class: "bad" }, count(how(x, "failed", "error"))) : "0", "num"], ["Cancelled", x => count(how(x, "cancelled")), "num wide"],
+      ["Submitted", x => h("span", { title: x.created }, ago(x.created)), "num nowrap"],
+    ], [...suites.values()], { empty: "No batch job. hlo submit suite.yaml makes some." })),
+    list.length ? card("Jobs", null, table("Jobs", [
+      ["Job", j => link("#/jobs/" + j.id, j.id)], ["State", jobState], ["Model", j => h("b", null, j.model)], ["Target", j => j.target || "", "wide"], ["Input", j => j.input || "", "wide"],
+      ["Attempts", j => count(j.attempts), "num wide"], ["Run", j => number(j.runMs) ? ms(j.runMs) : "", "num"],
+      ["Why", j => j.error ? h("span", { class: "dim" }, `${j.error.reason || j.error.code}: ${j.error.message}`.slice(0, 90)) : "", "wide"],
+    ], list, { href: j => "#/jobs/" + j.id })) : null];
+}
+
+async function job(id) {
+  const [j, log] = await Promise.all([api("/v1/jobs/" + id), api(`/v1/jobs/${id}/logs`)]), out = await api(`/v1/jobs/${id}/result`).catch(() => null);
+  return [h("div", { class: "head" }, h("h1", null, "Job " + id), jobState(j), h("span", { class: "dim" }, [j.suiteName, j.model, j.target, j.input].filter(Boolean).join(" · "))),
+    h("section", { class: "card", "aria-label": "About" }, h("div", { class: "body" }, h("dl", { class: "facts" },
+      h("dt", null, "Submitted"), h("dd", null, j.created), j.finished && [h("dt", null, "Ended"), h("dd", null, j.finished)], h("dt", null, "Attempts"), h("dd", null, count(j.attempts)),
+      j.error && [h("dt", null, "Why"), h("dd", { class: "bad" }, `${j.error.code} ${j.error.reason || ""}: ${j.error.message}`)],
+      out && out.executable && [h("dt", null, "Executable"), h("dd", null, link("#/executables/" + out.executable, out.executable, "mono"))],
+      out && (out.runMs || []).length > 0 && [h("dt", null, "Runs"), h("dd", null, out.runMs.map(ms).join(", "))],
+      out && (out.overBudget || []).length > 0 && [h("dt", null, "Over budget"), h("dd", { class: "bad" }, out.overBudget.join("; "))]))),
+    out && (out.comparisons || []).length ? card("Comparisons", null, table("Comparisons", [
+      ["Output", c => h("b", null, c.output)], ["", c => state(c.ok ? "same" : "differs", c.ok)], ["Elements", c => count(c.elements), "num"], ["Mismatches", c => count(c.mismatches), "num"],
+      ["Largest difference", c => number(c.maxAbs).toPrecision(3), "num wide"], ["First", c => c.mismatches ? `[${c.first}] ${c.found}, expected ${c.expected}` : c.message || "", "wide"]], out.comparisons)) : null,
+    card("Log", null, h("pre", { class: "code log", tabindex: "0", role: "region", "aria-label": "Log" }, log.text || "nothing yet"))];
 }
 
 // ---- pages
 
 const PAGES = [[/^#?\/?$/, "overview", overview, true, "Overview"], [/^#\/executables$/, "executables", executables, true, "Executables"], [/^#\/executables\/([0-9a-f]+)$/, "executables", executable, false, "Executable"],
-  [/^#\/runs$/, "runs", runs, true, "Runs"], [/^#\/runs\/(\d+)$/, "runs", run, false, "Run"], [/^#\/jobs$/, "jobs", jobs, true, "Jobs"]];
+  [/^#\/runs$/, "runs", runs, true, "Runs"], [/^#\/runs\/(\d+)$/, "runs", run, false, "Run"], [/^#\/jobs$/, "jobs", jobs, true, "Jobs"], [/^#\/jobs\/([\d.]+)$/, "jobs", job, true, "Job"]];
 let turn = 0, timer = 0;
 
 async function show(page, args, mine, first) {

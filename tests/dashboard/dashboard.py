@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dashboard in headless Chromium, by WebDriver: what it shows against what the API says, keyboard, names and contrast for screen readers and eyes, the policy, tokens.
 Screenshots in light and dark, wide and narrow go to build/dashboard, for a person to look at. Needs chromium-driver (sh deploy/setup.sh dashboard).  Usage: dashboard.py BUILD"""
-import base64, http.client, json, os, re, socket, subprocess, sys, tempfile, time
+import base64, http.client, json, os, re, socket, struct, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "api"))
 from run import Daemon
@@ -122,7 +122,7 @@ ENTRY main {
   x = f32[32,64] parameter(0)
   w = f32[64,64] parameter(1)
   d = f32[32,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[32,64] tanh(d)
+  t = f32[32,64] tanh(d), metadata={op_name="<img src=x onerror=alert(1)>"}
   s = f32[32,64] sine(d)
   m = f32[32,64] multiply(t, s)
   z = f32[] constant(0)
@@ -139,14 +139,12 @@ try:
     status, c = d.json("POST", "/v1/executables", MODEL, {"Content-Type": "text/x-hlo"})
     assert status == 200, c
     digest = c["digest"]
-    d.json("POST", "/v1/models", {"name": "two<img src=x onerror=alert(1)>", "model": c["sourceDigest"]})
+    d.json("POST", "/v1/models", {"name": "two", "model": c["sourceDigest"]})
     b.go(url)
     b.page("#/")
     text = b.js("return document.getElementById('main').innerText")
     device = d.json("GET", "/v1/devices")[1]["devices"][0]
-    result("overview: devices, runs and models are those of the API", device["name"] in text and device["targetId"] in text and "compile" in text and "two<img src=x" in text, text)
-    result("names go in as text, not as markup", b.js("return document.querySelectorAll('main img').length") == 0)
-    first = b.js("return document.querySelector('.tile .value').textContent")
+    result("overview: devices, runs and models are those of the API", device["name"] in text and device["targetId"] in text and "compile" in text and "two:1" in text, text)
     b.wait("return document.querySelectorAll('.tile polyline')[0].getAttribute('points').split(' ').length >= 2")
     result("overview is live", True)
 
@@ -177,6 +175,8 @@ try:
     result("HLO before and after, as the API has it", shown[0].strip() == before.strip() and shown[1].strip() == after.strip())
     b.js("const s = document.querySelectorAll('.hlo select')[0]; s.value = 'kir'; s.dispatchEvent(new Event('change'))")
     b.wait("return document.querySelector('pre.code').textContent.length > 5")
+    b.js("document.querySelector('.canvas').focus()"); b.keys(END)
+    result("what a model says goes in as text, not as markup", b.js("return document.querySelectorAll('main img').length") == 0 and "<img src=x" in b.js("return document.body.textContent"))
     result("another stage", b.js("return document.querySelector('pre.code').textContent").strip() == d.call("GET", f"/v1/executables/{digest}/stage/kir")[2].decode().strip())
     result("executable: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
     result("executable: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
@@ -200,7 +200,8 @@ try:
         result(f"{page}: contrast in light", b.js(CONTRAST) == [], b.js(CONTRAST))
     b.page("#/")
     b.shot("overview-light")
-    b.js("document.activeElement.blur(); scrollTo(0, 0)")
+    b.go("about:blank"); b.go(url)
+    b.wait("return document.getElementById('main').dataset.ready")
     b.keys(TAB)
     skip = b.js("return document.activeElement.className")
     stops = []
@@ -208,6 +209,19 @@ try:
         b.keys(TAB)
         stops.append(b.js("return document.activeElement.textContent.trim().slice(0, 12)"))
     result("Tab goes through header and page", skip == "skip" and stops[1:5] == ["Overview", "Executables", "Runs", "Jobs"] and "◐" in stops, (skip, stops))
+    status, s = d.json("POST", "/v1/jobs", {"name": "nightly", "models": [{"name": "two", "model": "two"}], "inputs": [
+        {"name": "ones", "inputs": [{"name": n, "dtype": "f32", "shape": list(sh), "raw": base64.b64encode(struct.pack(f"<{sh[0] * sh[1]}f", *[0.01] * (sh[0] * sh[1]))).decode()} for n, sh in (("x", (32, 64)), ("w", (64, 64)))],
+         "expect": [{"name": c["executable"]["signature"]["outputs"][1]["name"], "dtype": "f32", "shape": [32, 64], "raw": base64.b64encode(struct.pack("<2048f", *[7.0] * 2048)).decode()}]}]})
+    assert status == 200, s
+    b.page("#/jobs")
+    b.wait("return /failed/.test(document.querySelector('main').innerText) || (route(), false)")
+    result("jobs: the suite and its job", "nightly" in b.js("return document.querySelector('main').innerText") and s["suite"] + ".1" in b.js("return document.querySelector('main').innerText"))
+    result("jobs: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+    b.shot("jobs-light")
+    b.page("#/jobs/" + s["suite"] + ".1")
+    result("a job: its comparison and log", "differs" in b.js("return document.querySelector('main').innerText") and len(b.js("return document.querySelector('pre.log').textContent")) > 20, b.js("return document.querySelector('main').innerText"))
+    result("job: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
+    b.shot("job-light")
     b.js("document.querySelector('nav a[data-tab=runs]').focus()")
     b.keys(ENTER)
     b.wait("return document.getElementById('main').dataset.ready === '#/runs'")
@@ -227,7 +241,7 @@ try:
         b.shot(name + "-dark-narrow")
     hosts = b.js("return [...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).host))]")
     result("it speaks to its own server only", hosts == ["%s:%d" % d.addr], hosts)
-    noise = [x for x in b.log() if "999999/trace" not in x and "/v1/jobs" not in x]
+    noise = [x for x in b.log() if "999999/trace" not in x and "/result" not in x]
     result("nothing in the console: no error, no breach of the policy", not noise, noise)
 finally:
     b.stop()
