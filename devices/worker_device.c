@@ -13,6 +13,7 @@
 #include "devices/worker_profile.h"
 
 enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
+static const uint64_t MAX_GATHERED = UINT64_C(16) << 30; // bytes of one input in parts
 struct prepared {
     struct digest digest;
     struct dev_weights *w;
@@ -176,13 +177,33 @@ ProtobufCMessage *worker_prepare(struct call *c) {
 
 // ---- run
 
+// The bytes of an input: a blob, or the rows of several requests one behind the other, the rest of
+// the shape zero.
+static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, struct span *out) {
+    if (!w->n_parts) return call_blob(c, w->data, out);
+    uint64_t total = w->data ? w->data->size : 0, at = 0;
+    if (total > MAX_GATHERED)
+        return st_new(ST_INTERNAL, "an input of %llu bytes in parts", (unsigned long long)total);
+    uint8_t *p = arena_alloc_aligned(&c->arena, (size_t)total + 64, 64);
+    for (size_t k = 0; k < w->n_parts; k++) {
+        struct span part;
+        RETURN_IF_ERR(call_blob(c, w->parts[k], &part));
+        if (part.n > total - at) return st_new(ST_INTERNAL, "an input's parts exceed its size");
+        if (part.n) memcpy(p + at, part.p, part.n);
+        at += part.n;
+    }
+    memset(p + at, 0, (size_t)(total - at));
+    *out = (struct span){p, (size_t)total};
+    return ST_OK;
+}
+
 static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct dev_exe *x,
                             const void **in) {
     struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
     for (size_t k = 0; k < q->n_inputs; k++) {
         const Hlod__Wire__WireTensor *w = q->inputs[k];
         t[k] = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
-        RETURN_IF_ERR(call_blob(c, w->data, &t[k].data));
+        RETURN_IF_ERR(input_bytes(c, w, &t[k].data));
     }
     RETURN_IF_ERR(dev_check_inputs(x, t, (int)q->n_inputs));
     for (size_t k = 0; k < q->n_inputs; k++) {

@@ -41,6 +41,7 @@ void job_timing(struct job *j, const char *name, int64_t ns) {
 // Lets go of everything in flight. The job's results stay.
 static void detach(struct job *j) {
     task_drop(&j->task);
+    batch_leave(j);
     if (j->op) op_leave(j->op, j);
     if (j->call) job_drop_call(j);
     seat_leave(j->s, &j->seat);
@@ -130,8 +131,9 @@ void job_free(struct job *j) {
     if (j->run) hlod__wire__run_reply__free_unpacked(j->run, NULL);
     if (j->inspect) hlod__wire__inspect_reply__free_unpacked(j->inspect, NULL);
     for (int i = 0; i < j->r.n_fds; i++)
-        if (j->r.fds[i] >= 0 && !j->out) close(j->r.fds[i]);
+        if (j->r.fds[i] >= 0 && !j->out && !j->batch) close(j->r.fds[i]);
     memfd_unref(j->out);
+    batch_unref(j->batch);
     st_drop(j->refused);
     arena_done(&j->arena);
     free(j);
@@ -139,10 +141,12 @@ void job_free(struct job *j) {
 
 static void on_deadline(void *arg) {
     struct job *j = arg;
+    bool in_batch = j->waits_for_batch;
     job_finish(j,
                st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
                                 (long long)j->spec.timeout_ms,
-                                j->call                             ? "running"
+                                in_batch && !batch_runs(j->batch)   ? "waiting for a batch"
+                                : j->call || in_batch               ? "running"
                                 : task_waits(&j->task)              ? "waiting for a device worker"
                                 : j->op && task_waits(&j->op->task) ? "waiting for a compile worker"
                                 : j->op && j->op->kind == OP_INGEST ? "reading the model"
@@ -179,7 +183,7 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     j->tenant = tenants_get(&s->tenants, spec->tenant, j->start_ns);
     j->tenant->jobs++;
     j->tenant->total_jobs++;
-    if (spec->kind == JOB_RUN) {
+    if (spec->kind == JOB_RUN && !spec->leads) { // whose members have been counted
         int64_t bytes = 0;
         for (size_t i = 0; i < spec->n_inputs; i++)
             bytes += spec->inputs[i].size;
@@ -215,11 +219,37 @@ static void emit_compiled(struct job *j) {
     job_event(j, &e);
 }
 
-static bool has_open_dims(const Hlod__V1__Signature *s) {
+// Dimensions from `from` on that only a request fixes.
+static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
     for (size_t i = 0; i < s->n_inputs; i++)
-        for (size_t d = 0; d < s->inputs[i]->n_dims; d++)
+        for (size_t d = from; d < s->inputs[i]->n_dims; d++)
             if (s->inputs[i]->dims[d]->size < 0) return true;
     return false;
+}
+
+// A model whose runs will be joined is compiled for one bucket after the other. False: all done.
+static bool warm_next_bucket(struct job *j) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    int64_t max = j->spec.batching.max, bucket = batch_bucket(INT64_C(1) << j->n_warm, max);
+    if (max <= 1 || (j->n_warm && batch_bucket(INT64_C(1) << (j->n_warm - 1), max) == max))
+        return false;
+    j->n_warm++;
+    Hlod__V1__ShapeBinding **v =
+        arena_array(&j->arena, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        v[i] = arena_new_of(&j->arena, Hlod__V1__ShapeBinding);
+        hlod__v1__shape_binding__init(v[i]);
+        v[i]->input = sig->inputs[i]->name;
+        v[i]->n_dims = sig->inputs[i]->n_dims;
+        v[i]->dims = arena_array(&j->arena, int64_t, v[i]->n_dims + 1);
+        for (size_t d = 0; d < v[i]->n_dims; d++)
+            v[i]->dims[d] = d ? sig->inputs[i]->dims[d]->size : bucket;
+    }
+    j->spec.shapes = v;
+    j->spec.n_shapes = sig->n_inputs;
+    j->exe = exe_unref(j->exe);
+    j->bound = false;
+    return true;
 }
 
 void job_advance(struct job *j) {
@@ -235,9 +265,22 @@ void job_advance(struct job *j) {
     }
     j->r.model = j->model->rec;
     j->r.source = j->model->source;
+    bool batched = j->spec.kind == JOB_WARM && j->spec.batching.max > 1;
+    if (batched && !j->n_warm) {
+        status_t st = batch_check(&j->spec.batching, j->model->rec->signature);
+        if (st) {
+            job_finish(j, st);
+            return;
+        }
+    }
     if (j->spec.kind == JOB_INGEST ||
-        (j->spec.kind == JOB_WARM && has_open_dims(j->model->rec->signature))) {
+        (j->spec.kind == JOB_WARM && has_open_dims(j->model->rec->signature, batched))) {
         job_finish(j, ST_OK);
+        return;
+    }
+    if (batched && !j->n_warm) warm_next_bucket(j);
+    if (batch_wants(j)) {
+        batch_join(j);
         return;
     }
     if (!j->bound) {
@@ -265,8 +308,13 @@ void job_advance(struct job *j) {
         emit_compiled(j);
     }
     switch (j->spec.kind) {
-    case JOB_COMPILE:
     case JOB_WARM:
+        if (warm_next_bucket(j))
+            job_advance(j);
+        else
+            job_finish(j, ST_OK);
+        return;
+    case JOB_COMPILE:
         job_finish(j, ST_OK);
         return;
     case JOB_RUN:

@@ -10,6 +10,7 @@
 #include "proto/hlod.pb-c.h"
 #include "proto/numbers.h"
 #include "proto/wire.pb-c.h"
+#include "scheduler/batch.h"
 #include "scheduler/pool.h"
 
 struct journal;
@@ -84,6 +85,10 @@ struct job_spec { // everything borrowed until on_done
     const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
     uint32_t repeat;
     bool profile, no_compile;
+    const char *name; // of the model, and which version, where it was asked for by name
+    int64_t version;
+    struct batching batching; // JOB_RUN: may be joined with others; JOB_WARM: compile its buckets
+    struct batch *leads;      // the scheduler's own
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
     void (*on_done)(
         void *ctx, struct job *j,
@@ -108,6 +113,7 @@ struct job_result {
     const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
     const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;
+    int64_t batch_rows, rows;      // that ran together, and this job's own; 0 = not batched
     const Hlod__Wire__Blob *text;  // JOB_INSPECT
     Hlod__V1__Timing *timings[12]; // in order; the last is total
     size_t n_timings;

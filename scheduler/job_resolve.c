@@ -298,6 +298,12 @@ static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     return NULL;
 }
 
+const char *job_device_kind(struct job *j) {
+    bool hopeless;
+    const Hlod__Wire__Hello *h = find_target(j, &hopeless);
+    return h ? h->device_kind : NULL;
+}
+
 status_t job_bind(struct job *j, bool *out_wait) {
     bool hopeless;
     const Hlod__Wire__Hello *h = find_target(j, &hopeless);

@@ -29,6 +29,7 @@ struct run_call {
     uint64_t id;
     bool began; // the worker said that it runs
     int64_t flight_bytes;
+    struct batch *batch;    // whose members' memory it reads; or NULL
     struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
 };
 
@@ -48,7 +49,9 @@ static struct job *call_ended(struct run_call *c, struct frame *f) {
     worker_flight(c->w, -c->flight_bytes);
     memfd_unref(c->in);
     seat_leave(c->s, &c->seat);
+    struct batch *batch = c->batch;
     free(c);
+    batch_unref(batch);
     if (j) {
         j->call = NULL;
         j->r.n_fds = f ? f->n_fds : 0;
@@ -217,7 +220,7 @@ status_t job_check_inputs(struct job *j) {
     return order_inputs(j, sig, in);
 }
 
-static status_t order_outputs(struct job *j) {
+status_t job_order_outputs(struct job *j) {
     const Hlod__V1__Signature *names = flat_names(j);
     j->r.names = names;
     size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
@@ -344,6 +347,11 @@ static int64_t tensor_bytes(const struct job *j) {
     return total;
 }
 
+struct footprint_want job_plan(const struct job *j) {
+    return (struct footprint_want){j->key, j->exe->info->peak_bytes + j->exe->info->weights_bytes,
+                                   tensor_bytes(j)};
+}
+
 // Results beyond what travels inline go into memory of ours, kept from run to run. Without it the
 // worker makes its own; so it does when it lays them out otherwise than we think.
 static void give_output_memory(struct job *j, struct run_call *c) {
@@ -357,12 +365,14 @@ static void send_run(struct job *j) {
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
     status_t st = order_inputs(j, j->exe->info->signature, in);
-    if (!st) st = order_outputs(j);
+    if (!st) st = job_order_outputs(j);
     if (st) {
         job_finish(j, st);
         return;
     }
     size_t n = j->exe->info->signature->n_inputs;
+    int fds[FRAME_MAX_FDS], n_fds = 0;
+    if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
     Hlod__Wire__Run m = HLOD__WIRE__RUN__INIT;
     m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
     m.n_inputs = n;
@@ -376,13 +386,19 @@ static void send_run(struct job *j) {
         t->n_dims = (size_t)in[i]->rank;
         t->data = b;
         b->size = (uint64_t)in[i]->size;
-        if (j->spec.payload_fd >= 0) {
+        if (j->spec.leads) {
+            st = batch_gather(j->spec.leads, i, t, fds, &n_fds);
+        } else if (j->spec.payload_fd >= 0) {
             b->fd = 1;
             b->offset = (uint64_t)in[i]->offset;
         } else
             b->inline_bytes = (ProtobufCBinaryData){
                 (size_t)in[i]->size, (uint8_t *)j->spec.payload_bytes.p + in[i]->offset};
         m.inputs[i] = t;
+    }
+    if (st) {
+        job_finish(j, st);
+        return;
     }
     m.key = (ProtobufCBinaryData){32, j->key.b};
     m.weights_digest = (ProtobufCBinaryData){32, j->weights->weights.b};
@@ -397,14 +413,13 @@ static void send_run(struct job *j) {
                        : 0;
     struct run_call *c = calloc(1, sizeof *c);
     if (!c) abort();
-    int fds[2], n_fds = 0;
-    if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
     give_output_memory(j, c);
     if (c->out) {
         fds[n_fds++] = memfd_fd(c->out);
         m.output_fd = (uint32_t)n_fds;
     }
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
+    c->batch = batch_ref(j->spec.leads);
     for (size_t i = 0; i < n; i++)
         c->flight_bytes += in[i]->size;
     worker_flight(j->seat.w, c->flight_bytes);
@@ -430,6 +445,16 @@ static void failed(struct task *t, status_t st) {
     job_finish(job_of(t), st);
 }
 
+void job_event_queued(struct job *j) {
+    Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
+    queued.job = j->r.id;
+    queued.position = (uint32_t)j->s->queue[ROLE_DEVICE].n;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
+    e.queued = &queued;
+    job_event(j, &e);
+}
+
 void job_run(struct job *j) {
     if (!j->weights) j->weights = model_ref(j->model);
     if (!digest_eq(j->weights->program, j->model->program)) {
@@ -438,8 +463,9 @@ void job_run(struct job *j) {
                              HLOD__V1__REASON__REASON_SHAPE_MISMATCH));
         return;
     }
+    if (j->seat.w && worker_epoch(j->seat.w) != j->seat.epoch) seat_leave(j->s, &j->seat);
     if (j->seat.w) {
-        if (j->prepared)
+        if (j->prepared || warm_has_prepared(worker_warm(j->seat.w), j->key, j->weights->weights))
             send_run(j);
         else
             op_prepare_start(j);
@@ -449,33 +475,26 @@ void job_run(struct job *j) {
         const struct job_input **in =
             arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
         status_t st = order_inputs(j, j->exe->info->signature, in);
-        if (!st) st = order_outputs(j);
+        if (!st) st = job_order_outputs(j);
         if (st) {
             job_finish(j, st);
             return;
         }
         j->checked = true;
     }
-    Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
-    queued.job = j->r.id;
-    queued.position = (uint32_t)j->s->queue[ROLE_DEVICE].n;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
-    e.queued = &queued;
-    job_event(j, &e);
+    job_event_queued(j);
     const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
     int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     bool alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns;
-    j->task = (struct task){
-        .want = {ROLE_DEVICE, device, alone},
-        .tenant = j->tenant,
-        .has_key = true,
-        .plan = {j->key, j->exe->info->peak_bytes + j->exe->info->weights_bytes, tensor_bytes(j)},
-        .weights = j->weights->weights,
-        .cost_ns = expected,
-        .placed = placed,
-        .failed = failed,
-        .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
+    j->task = (struct task){.want = {ROLE_DEVICE, device, alone},
+                            .tenant = j->tenant,
+                            .has_key = true,
+                            .plan = job_plan(j),
+                            .weights = j->weights->weights,
+                            .cost_ns = expected,
+                            .placed = placed,
+                            .failed = failed,
+                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
 

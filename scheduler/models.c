@@ -78,6 +78,8 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     c->record.version = x->version;
     c->record.source = (ProtobufCBinaryData){sizeof c->source.b, c->source.b};
     c->record.unloaded = !x->loaded;
+    c->record.batch_max = x->batching.max;
+    c->record.batch_delay_us = x->batching.delay_us;
     vec_push(&m->changes, c);
     save_next(m);
 }
@@ -104,6 +106,7 @@ static void read_one(void *ctx, struct digest key, struct span record) {
         memcpy(x->source.b, r->source.data, sizeof x->source.b);
         x->loaded = !r->unloaded;
         x->reason = r->unloaded ? "unloaded" : "";
+        x->batching = (struct batching){r->batch_max, r->batch_delay_us};
     }
     if (r) hlod__journal__named_model__free_unpacked(r, NULL);
 }
@@ -120,13 +123,18 @@ status_t models_new(struct sched *s, struct models **out) {
     return st;
 }
 
+static void free_model(struct named_model *x) {
+    vec_done(&x->batches);
+    free(x->name);
+    free(x);
+}
+
 void models_free(struct models *m) {
     if (!m) return;
     while (m->first) {
         struct named_model *x = m->first;
         m->first = x->next;
-        free(x->name);
-        free(x);
+        free_model(x);
     }
     for (size_t i = 0; i < m->changes.n; i++)
         free(m->changes.v[i]);
@@ -160,7 +168,7 @@ static bool name_fits(const char *name) {
 }
 
 status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
-                    struct named_model **out) {
+                    struct batching batching, struct named_model **out) {
     if (!name_fits(name))
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "model name '%.100s': expected 1 to %d characters without space "
@@ -181,6 +189,7 @@ status_t models_set(struct models *m, const char *name, int64_t version, struct 
         return st_new(ST_RESOURCE_EXHAUSTED, "more than %d model versions", MAX_MODELS);
     if (!x) x = insert(m, name, version ? version : newest + 1);
     x->source = source;
+    x->batching = batching;
     x->loaded = true;
     x->reason = "";
     save(m, x, false);
@@ -203,6 +212,27 @@ void models_remove(struct models *m, struct named_model *x) {
     *at = x->next;
     m->n--;
     save(m, x, true);
-    free(x->name);
-    free(x);
+    free_model(x);
+}
+
+void models_count_batch(struct models *m, const char *name, int64_t version, int64_t rows,
+                        uint64_t ns) {
+    for (struct named_model *x = m->first; x; x = x->next) {
+        if (x->version != version || strcmp(x->name, name)) continue;
+        size_t i = 0;
+        while (i < x->batches.n && x->batches.v[i].rows < rows)
+            i++;
+        if (i == x->batches.n || x->batches.v[i].rows != rows) {
+            struct model_batches fresh = {.rows = rows};
+            vec_push(&x->batches, fresh);
+            memmove(x->batches.v + i + 1, x->batches.v + i,
+                    (x->batches.n - 1 - i) * sizeof *x->batches.v);
+            x->batches.v[i] = fresh;
+        }
+        x->batches.v[i].infer.n++;
+        x->batches.v[i].infer.ns += ns;
+        x->executions++;
+        x->inferences += (uint64_t)rows;
+        return;
+    }
 }

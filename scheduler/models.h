@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "scheduler/batch.h"
 
 struct sched;
 struct models;
@@ -20,8 +21,16 @@ struct named_model {
     struct digest source;
     bool loaded;
     const char *reason; // why not; a literal
+    struct batching batching;
     struct model_times success, fail, queue, infer;
-    uint64_t executions, last_ms; // last_ms: wall clock
+    uint64_t inferences, executions, last_ms; // rows; runs on a device; wall clock of the last
+    struct {
+        struct model_batches { // by size
+            int64_t rows;
+            struct model_times infer;
+        } *v;
+        size_t n, cap;
+    } batches;
 };
 status_t models_new(struct sched *s, struct models **out) MUST_CHECK; // reads the journal: blocks
 void models_free(struct models *m);                                   // NULL is fine
@@ -30,6 +39,9 @@ struct named_model *models_first(struct models *m);
 struct named_model *models_find(struct models *m, const char *name, const char *version);
 // Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name.
 status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
-                    struct named_model **out) MUST_CHECK;
+                    struct batching batching, struct named_model **out) MUST_CHECK;
+// A batch of so many rows was run in so long; no such model is fine.
+void models_count_batch(struct models *m, const char *name, int64_t version, int64_t rows,
+                        uint64_t ns);
 void models_load(struct models *m, struct named_model *x, bool loaded);
 void models_remove(struct models *m, struct named_model *x);

@@ -304,6 +304,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->models);
     smap_seed_random(&s->exes);
     smap_seed_random(&s->ops);
+    smap_seed_random(&s->batches);
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
@@ -343,6 +344,7 @@ void sched_free(struct sched *s) {
     smap_done(&s->models);
     smap_done(&s->exes);
     smap_done(&s->ops);
+    smap_done(&s->batches);
     pool_free(s->pool);
     models_free(s->names);
     recent_free(s->recent);

@@ -29,6 +29,8 @@ struct model {
     struct digest source, program, weights;
     Hlod__Wire__IngestReply *rec; // owned; blobs empty
     int64_t used;
+    struct footprint_want batch_plan; // of the last batch of it, and what it took; 0 = none yet
+    int64_t batch_ns;
 };
 struct exe {
     int refs;
@@ -154,6 +156,10 @@ struct job {
     struct tenant *tenant;
     int64_t deadline_ns;
     struct seat seat;
+    struct batch *batch; // it was run in, or waits for
+    bool waits_for_batch;
+    int64_t joined_ns;
+    size_t n_warm; // buckets compiled, JOB_WARM
     bool prepared, checked;
     status_t refused;      // found at the start, told in the first step
     struct run_call *call; // in flight
@@ -170,8 +176,13 @@ void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
 status_t job_bind(struct job *j, bool *out_wait)
     MUST_CHECK; // job_resolve.c: shapes -> key; wait: no target known yet
 status_t job_check_inputs(struct job *j)
-    MUST_CHECK;                    // job_run.c: against the model's signature, before any compile
-void job_run(struct job *j);       // job_run.c
+    MUST_CHECK;              // job_run.c: against the model's signature, before any compile
+void job_run(struct job *j); // job_run.c
+void job_event_queued(struct job *j);
+status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and their names
+struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable
+// job_resolve.c: kind of the devices that its key would be made for; NULL = none has said hello
+const char *job_device_kind(struct job *j);
 void job_inspect(struct job *j);   // job_run.c
 void job_drop_call(struct job *j); // job_run.c: nobody waits for the call any more
 
@@ -184,6 +195,7 @@ struct sched {
     struct pool *pool;
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
+    struct smap batches;           // that are open, by what their runs have in common
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;

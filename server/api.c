@@ -65,13 +65,19 @@ status_t api_digest(const char *text, const char *what, struct digest *out) {
     return ST_OK;
 }
 
-status_t api_model(struct call *c, const char *text, struct digest *out) {
-    if (digest_parse(str_of(text), out)) return ST_OK;
+// NAME or NAME:VERSION; NULL: there is none.
+static const struct named_model *named(struct call *c, const char *text) {
     struct models *all = sched_models(c->api->sched);
     const char *colon = strrchr(text, ':');
     const struct named_model *x = models_find(all, text, "");
     if (!x && colon)
         x = models_find(all, arena_strndup(&c->arena, text, (size_t)(colon - text)), colon + 1);
+    return x;
+}
+
+status_t api_model(struct call *c, const char *text, struct digest *out) {
+    if (digest_parse(str_of(text), out)) return ST_OK;
+    const struct named_model *x = named(c, text);
     if (!x)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "model: expected a digest of 64 hex digits or the name of a model, "
@@ -80,6 +86,15 @@ status_t api_model(struct call *c, const char *text, struct digest *out) {
                          HLOD__V1__REASON__REASON_BAD_DIGEST);
     *out = x->source;
     return ST_OK;
+}
+
+void api_name(struct call *c, const char *text, struct job_spec *out) {
+    struct digest d;
+    const struct named_model *x = digest_parse(str_of(text), &d) ? NULL : named(c, text);
+    if (!x) return;
+    out->name = arena_strdup(&c->arena, x->name);
+    out->version = x->version;
+    out->batching = x->batching;
 }
 
 bool api_is_probe(const struct api_row *r) {

@@ -103,3 +103,5 @@ status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
 // The same, or the name of a model: NAME, or NAME:VERSION.
 status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
+// What the name, if it is one, says about how its runs are scheduled.
+void api_name(struct call *c, const char *text, struct job_spec *out);

@@ -17,8 +17,21 @@ static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) 
     m->model = arena_strdup(&c->arena, hex);
     m->loaded = x->loaded;
     m->reason = (char *)x->reason;
-    m->inferences = x->success.n;
+    m->inferences = x->inferences;
+    if (x->batching.max > 1) {
+        m->batching = arena_new_of(&c->arena, Hlod__V1__Batching);
+        hlod__v1__batching__init(m->batching);
+        m->batching->max = (uint32_t)x->batching.max;
+        m->batching->delay_us = (uint32_t)x->batching.delay_us;
+    }
     return m;
+}
+
+static struct batching batching(const Hlod__V1__SetModelRequest *q) {
+    if (!q->batching) return (struct batching){0};
+    return (struct batching){q->batching->max < INT32_MAX ? (int32_t)q->batching->max : INT32_MAX,
+                             q->batching->delay_us < INT32_MAX ? (int32_t)q->batching->delay_us
+                                                               : INT32_MAX};
 }
 
 static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
@@ -26,14 +39,15 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
     (void)result;
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
     struct named_model *x;
-    RETURN_IF_ERR(models_set(sched_models(c->api->sched), q->name, q->version, r->source, &x));
+    RETURN_IF_ERR(
+        models_set(sched_models(c->api->sched), q->name, q->version, r->source, batching(q), &x));
     *out = &shown(c, x)->base;
     return ST_OK;
 }
 
 void api_set_model(struct call *c) {
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_WARM, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_WARM, .payload_fd = -1, .batching = batching(q)};
     status_t st = api_digest(q->model, "model", &spec.model);
     if (st)
         call_finish(c, NULL, st);

@@ -80,6 +80,7 @@ static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event 
     m->device = (char *)r->device;
     m->cache_hit = r->cache_hit;
     m->job = r->id;
+    m->batch_rows = r->batch_rows;
     if (!c->row->stream)
         m->profile = r->run->profile;
     else if (r->run->profile) { // a line of its own before the result
@@ -115,6 +116,7 @@ void api_run(struct call *c) {
                             .profile = o->profile,
                             .no_compile = o->no_compile};
     status_t st = api_model(c, q->model, &spec.model);
+    if (!st) api_name(c, q->model, &spec);
     if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);
     if (!st) st = call_check_priority(o->priority);
     if (!st && o->repeat > 1000)

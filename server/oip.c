@@ -144,6 +144,16 @@ static int64_t *dims_of(struct arena *a, const Hlod__V1__TensorSpec *t) {
         d[i] = t->dims[i]->size;
     return d;
 }
+static void batching_config(struct arena *a, const struct batching *b, Inference__ModelConfig *k) {
+    Inference__ModelDynamicBatching *d = arena_new_of(a, Inference__ModelDynamicBatching);
+    inference__model_dynamic_batching__init(d);
+    d->max_queue_delay_microseconds = (uint64_t)b->delay_us;
+    d->preferred_batch_size = arena_array(a, int32_t, 32);
+    for (int64_t n = 1; d->n_preferred_batch_size == 0 || n / 2 < b->max; n *= 2)
+        d->preferred_batch_size[d->n_preferred_batch_size++] = (int32_t)batch_bucket(n, b->max);
+    k->max_batch_size = b->max;
+    k->dynamic_batching = d;
+}
 static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                        const ProtobufCMessage **out) {
     (void)result;
@@ -157,6 +167,9 @@ static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Eve
     k->platform = arena_printf(a, "hlod_%s", r->model->format);
     k->backend = (char *)"hlod";
     k->default_model_filename = (char *)"model.onnx";
+    const struct named_model *named = models_find(sched_models(c->api->sched), q->name, q->version);
+    size_t from = named && named->batching.max > 1; // then dims go without the first
+    if (from) batching_config(a, &named->batching, k);
     const Hlod__V1__Signature *s = r->model->signature;
     k->input = arena_array(a, Inference__ModelInput *, s->n_inputs + 1);
     for (; k->n_input < s->n_inputs; k->n_input++) {
@@ -165,8 +178,8 @@ static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Eve
         inference__model_input__init(x);
         x->name = t->name;
         x->data_type = data_type(t->dtype);
-        x->dims = dims_of(a, t);
-        x->n_dims = t->n_dims;
+        x->dims = dims_of(a, t) + from;
+        x->n_dims = t->n_dims - from;
     }
     k->output = arena_array(a, Inference__ModelOutput *, s->n_outputs + 1);
     for (; k->n_output < s->n_outputs; k->n_output++) {
@@ -176,8 +189,8 @@ static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Eve
         inference__model_output__init(x);
         x->name = t->name;
         x->data_type = data_type(t->dtype);
-        x->dims = dims_of(a, t);
-        x->n_dims = t->n_dims;
+        x->dims = dims_of(a, t) + from;
+        x->n_dims = t->n_dims - from;
     }
     m->config = k;
     *out = &m->base;
@@ -205,7 +218,7 @@ static Inference__ModelStatistics *statistics(struct arena *a, const struct name
     m->name = arena_strdup(a, x->name);
     m->version = arena_printf(a, "%" PRId64, x->version);
     m->last_inference = x->last_ms;
-    m->inference_count = x->success.n;
+    m->inference_count = x->inferences;
     m->execution_count = x->executions;
     m->inference_stats = s;
     s->success = duration(a, x->success);
@@ -214,6 +227,16 @@ static Inference__ModelStatistics *statistics(struct arena *a, const struct name
     s->compute_infer = duration(a, x->infer);
     s->compute_input = s->compute_output = duration(a, (struct model_times){x->success.n, 0});
     s->cache_hit = s->cache_miss = duration(a, (struct model_times){0});
+    m->batch_stats = arena_array(a, Inference__InferBatchStatistics *, x->batches.n + 1);
+    for (; m->n_batch_stats < x->batches.n; m->n_batch_stats++) {
+        const struct model_batches *b = &x->batches.v[m->n_batch_stats];
+        Inference__InferBatchStatistics *t = m->batch_stats[m->n_batch_stats] =
+            arena_new_of(a, Inference__InferBatchStatistics);
+        inference__infer_batch_statistics__init(t);
+        t->batch_size = (uint64_t)b->rows;
+        t->compute_infer = duration(a, b->infer);
+        t->compute_input = t->compute_output = duration(a, (struct model_times){b->infer.n, 0});
+    }
     return m;
 }
 void oip_statistics(struct call *c) {

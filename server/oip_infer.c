@@ -229,7 +229,10 @@ static void finished(struct call *c, bool ok) {
     if (!x) return;
     count(ok ? &x->success : &x->fail, (uint64_t)(clock_ns() - c->start_ns));
     if (!ok || !f->r) return;
-    x->executions++;
+    if (!f->r->batch_rows) { // else the scheduler counts
+        x->inferences++;
+        x->executions++;
+    }
     x->last_ms = (uint64_t)(clock_wall_ns() / 1000000);
     for (size_t i = 0; i < f->r->n_timings; i++) {
         uint64_t ns = (uint64_t)(f->r->timings[i]->ms * 1e6);
@@ -267,6 +270,11 @@ void oip_infer(struct call *c) {
                             .payload_bytes = c->payload_bytes,
                             .timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0,
                             .priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0};
+    if (f->model.named) {
+        spec.name = f->model.name;
+        spec.version = f->model.named->version;
+        spec.batching = f->model.named->batching;
+    }
     spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
     for (; spec.n_outputs < q->n_outputs; spec.n_outputs++)
         spec.outputs[spec.n_outputs] = q->outputs[spec.n_outputs]->name;

@@ -44,8 +44,8 @@ static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Eve
         (const Inference__RepositoryModelLoadRequest *)c->request;
     const struct load *l = c->state;
     struct named_model *x;
-    RETURN_IF_ERR(
-        models_set(sched_models(c->api->sched), q->model_name, l->version, r->source, &x));
+    RETURN_IF_ERR(models_set(sched_models(c->api->sched), q->model_name, l->version, r->source,
+                             (struct batching){0}, &x));
     static const Inference__RepositoryModelLoadResponse done =
         INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
     *out = &done.base;

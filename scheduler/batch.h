@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch: runs of one model joined into one (D17). A model's name may say that its rows are
+// independent: then runs that ask for the same and differ in their rows only are laid one behind
+// the other along dimension 0, run once by the executable of the next larger bucket (1, 2, 4, ...
+// max), and cut apart again.
+//
+//   members join ---- delay passed, or full ----> a task in the queue, still joined
+//     -> placed: closed; a job of its own (the leader) runs all of them -> each member's rows
+//
+// So a batch grows while devices are busy and costs at most `delay` while they are idle. Nothing is
+// copied here: the worker gathers the rows from the members' own memory, and each result is a view
+// of the leader's. A member that leaves costs the others nothing; the last one takes the leader
+// with it. Whether rows are independent is the declaration of who named the model; what can be seen
+// from outside (batch_signature) is checked when it is made. Thread: loop.
+#pragma once
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/wire.pb-c.h"
+
+struct batch;
+struct job;
+struct sched;
+struct batching {     // how runs of a model are joined
+    int32_t max;      // rows of one batch; 0 and 1 = they are not
+    int32_t delay_us; // the first waits so long for others
+};
+enum { BATCH_MAX = 1024, BATCH_MAX_DELAY_US = 10000000 };
+// Bounds, and that each input and output has the same symbol as dimension 0 and nowhere else, and
+// a shape known beforehand. INVALID_ARGUMENT names what is in the way.
+status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) MUST_CHECK;
+int64_t batch_bucket(int64_t rows, int64_t max); // the size that runs so many
+
+// May this run wait for others? Its inputs are checked then.
+bool batch_wants(struct job *j);
+void batch_join(struct job *j);           // its end comes by job_finish
+void batch_leave(struct job *j);          // it ends otherwise; none is fine
+struct batch *batch_ref(struct batch *b); // NULL is fine
+void batch_unref(struct batch *b);        // its results are no longer looked at; NULL is fine
+bool batch_runs(const struct batch *b);
+// For the leader: input i of the RUN frame out of the members' memory. Descriptors are borrowed.
+status_t batch_gather(struct batch *b, size_t i, Hlod__Wire__WireTensor *t, int *fds,
+                      int *n_fds) MUST_CHECK;
