@@ -111,7 +111,7 @@ def leave(d, digest, stream, reset):
     before = metric(d, "hlod_cancels_total")
     body = json.dumps(request(digest)).encode()
     s = socket.create_connection(d.addr)
-    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: x\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
+    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (b"application/x-ndjson" if stream else b"application/json", len(body)) + body)
     time.sleep(0.3)
     if reset:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -135,7 +135,7 @@ def half_close(d):
     slow, _ = put(d, "run_ms 400")
     body = json.dumps(request(slow)).encode()
     s = socket.create_connection(d.addr)
-    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.shutdown(socket.SHUT_WR)
     text = b""
     s.settimeout(5)
@@ -203,15 +203,15 @@ def raw(d, text, timeout=5):
     return int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else None
 
 def hostile_framing(d):
-    head = b"POST /v1/run HTTP/1.1\r\nHost: x\r\n"
+    head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\n"
     assert raw(d, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") == 400
     assert raw(d, head + b"X: " + b"a" * 300000 + b"\r\n\r\n") == 431
     assert raw(d, head + b"Content-Length: 99999999999\r\n\r\n") == 413
     assert raw(d, head + b"Content-Length: -1\r\n\r\n") in (400, 413)
     assert raw(d, b"\x00\x01\x02\r\n\r\n") in (400, None)
-    assert raw(d, b"POST /v1/executables HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n") == 413
+    assert raw(d, b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999\r\n\r\n") == 413
     s = socket.create_connection(d.addr)  # an upload that stops half way and leaves
-    s.sendall(b"POST /v1/executables HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 3000000)
+    s.sendall(b"POST /v1/executables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 3000000)
     s.close()
     run_ok(d, put(d)[0])
 
@@ -268,7 +268,7 @@ def upload_memory(d):
     try:
         s = socket.create_connection(d.addr)
         s.settimeout(120)
-        s.sendall(b"POST /v1/executables?shape=x=1x4 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size + head)
+        s.sendall(b"POST /v1/executables?shape=x=1x4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size + head)
         piece, left, sha = b"#" * (1 << 20), size - len(head), hashlib.sha256(head)
         while left:
             n = min(left, len(piece))
@@ -289,7 +289,7 @@ def receive_budget(d):
     source, _ = put(d)
     n = 12 << 20  # of 16 MiB
     head = json.dumps({"model": source, "inputs": [{"name": "x", "dtype": "f32", "shape": [n // 16, 4], "parameters": {"binary_data_size": n}}]}).encode()
-    start = b"POST /v1/run HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAccept: application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % (len(head), len(head) + n)
+    start = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/octet-stream\r\nInference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n" % (len(head), len(head) + n)
     def begin():
         s = socket.create_connection(d.addr)
         s.settimeout(10)
