@@ -67,6 +67,7 @@ void task_queue(struct sched *s, struct task *t) {
         v->queue = &s->refused;
         queue_push(&s->refused, &s->refused_lane, victim, &victim);
     }
+    if (t->want.role == ROLE_COMPILE && *t->want.device) pool_wake(s->pool, t->want.device);
     dispatch_soon(s);
 }
 
@@ -126,9 +127,11 @@ static int place_task(struct sched *s, const struct task *t) {
 }
 
 static void no_worker(struct task *t) {
-    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started",
+    const char *why = pool_why(t->s->pool, t->want.role, t->want.device);
+    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started%s%s",
                                   t->want.role == ROLE_COMPILE ? "compile" : "device",
-                                  *t->want.device ? " for device " : "", t->want.device),
+                                  *t->want.device ? " for device " : "", t->want.device,
+                                  *why ? ": " : "", why),
                            HLOD__V1__REASON__REASON_NO_WORKER));
 }
 static void huge(struct task *t) {

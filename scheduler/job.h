@@ -79,6 +79,7 @@ struct job_spec { // everything borrowed until on_done
     size_t n_outputs;
     const Hlod__V1__CompileOptions *options; // NULL = defaults
     const char *device, *stage;              // "" where not given
+    const char *target;                      // JOB_COMPILE: instead of a device; NULL or "" = none
     int64_t timeout_ms;                      // 0 = the default
     const char *tenant;                      // whose share and quotas; NULL = "default"
     int32_t priority;                        // higher first

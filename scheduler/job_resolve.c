@@ -304,19 +304,47 @@ const char *job_device_kind(struct job *j) {
     return h ? h->device_kind : NULL;
 }
 
-status_t job_bind(struct job *j, bool *out_wait) {
-    bool hopeless;
-    const Hlod__Wire__Hello *h = find_target(j, &hopeless);
-    if (!h && hopeless)
-        return st_reason(st_new(j->spec.device && *j->spec.device ? ST_NOT_FOUND : ST_UNAVAILABLE,
-                                "no device worker%s%s",
-                                j->spec.device && *j->spec.device ? " for " : "",
-                                j->spec.device ? j->spec.device : ""),
-                         HLOD__V1__REASON__REASON_NO_WORKER);
-    if (!h) {
-        j->waits_for_worker = *out_wait = true;
-        return ST_OK;
+static status_t no_device(const struct job *j) {
+    bool named = j->spec.device && *j->spec.device;
+    const char *why = named ? pool_why(j->s->pool, ROLE_DEVICE, j->spec.device) : "";
+    return st_reason(st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s",
+                            named ? " for " : "", named ? j->spec.device : "", *why ? ": " : "",
+                            why),
+                     HLOD__V1__REASON__REASON_NO_WORKER);
+}
+
+// For whom the job compiles, into its key. *out_wait: not known yet, and who tells is under way.
+static status_t bind_target(struct job *j, bool *out_wait) {
+    struct key_parts *k = &j->key_parts;
+    const Hlod__Wire__Hello *h;
+    if (j->spec.target && *j->spec.target) {
+        const struct target_rec *t = sched_target(j->s, j->spec.target);
+        if (!t) {
+            *out_wait = true;
+            return op_target_start(j);
+        }
+        h = worker_hello(t->worker);
+        k->target_id = arena_strdup(&j->arena, t->id);
+        j->device_kind = arena_strdup(&j->arena, t->kind);
+    } else {
+        bool hopeless;
+        h = find_target(j, &hopeless);
+        if (!h && hopeless) return no_device(j);
+        if (!h) {
+            j->waits_for_worker = *out_wait = true;
+            return ST_OK;
+        }
+        k->target_id = arena_strdup(&j->arena, h->target_id);
+        j->device_kind = arena_strdup(&j->arena, h->device_kind);
     }
+    k->build_id = arena_strdup(&j->arena, h->build_id);
+    k->kernel_abi = h->kernel_abi;
+    return ST_OK;
+}
+
+status_t job_bind(struct job *j, bool *out_wait) {
+    RETURN_IF_ERR(bind_target(j, out_wait));
+    if (*out_wait) return ST_OK;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     if (j->spec.kind == JOB_RUN) RETURN_IF_ERR(job_check_inputs(j));
     size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
@@ -339,10 +367,6 @@ status_t job_bind(struct job *j, bool *out_wait) {
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);
-    j->key_parts.target_id = arena_strdup(&j->arena, h->target_id);
-    j->key_parts.build_id = arena_strdup(&j->arena, h->build_id);
-    j->key_parts.kernel_abi = h->kernel_abi;
-    j->device_kind = arena_strdup(&j->arena, h->device_kind);
     j->key = key_of(&j->key_parts);
     return ST_OK;
 }

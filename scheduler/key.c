@@ -84,6 +84,12 @@ status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o, const c
                        HLOD__V1__REASON__REASON_BAD_OPTION);
         goto end;
     }
+    if (o->replicas < 0 || o->replicas > 1024) {
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "replicas %d: expected 1 to 1024", o->replicas),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        goto end;
+    }
+    if (o->replicas > 1) strbuf_printf(&b, "%sreplicas=%d", b.n ? ";" : "", o->replicas);
     if (o->verify_each) strbuf_printf(&b, "%sverify_each=1", b.n ? ";" : "");
     *out = arena_strdup(a, strbuf_cstr(&b));
 end:

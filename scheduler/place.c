@@ -5,7 +5,8 @@
 
 bool place_matches(const struct place_want *want, const struct place_worker *w) {
     if (w->role != want->role) return false;
-    return !*want->device || !strcmp(want->device, w->kind) || !strcmp(want->device, w->name);
+    if (!*want->device) return !w->asked_only;
+    return !strcmp(want->device, w->kind) || !strcmp(want->device, w->name);
 }
 
 static bool within(const struct place_worker *w, int64_t bytes) {

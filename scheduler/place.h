@@ -18,6 +18,7 @@ struct place_worker {
     const char *kind, *name; // of its device
     bool ready;              // up and past its handshake
     bool hopeless;           // gave up restarting
+    bool asked_only;         // takes only work for its kind
     int32_t calls, max_calls;
     bool has_executable, has_prepared;
     int64_t memory_bytes;  // of its device; 0 = not said

@@ -22,9 +22,10 @@
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
+#include "scheduler/plugins.h"
 
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
-enum { HEALTH_EVERY_MS = 1000, MAX_STARTS_WITHOUT_HELLO = 6 };
+enum { HEALTH_EVERY_MS = 1000, MAX_STARTS_WITHOUT_HELLO = 6, AGAIN_AFTER_MS = 5000 };
 
 struct call {
     uint64_t id;
@@ -44,8 +45,10 @@ struct worker {
     struct pool *pool;
     int index;
     enum worker_role role;
-    const char *spec;        // as configured: KIND[:OPTIONS]
-    char kind[32], name[48]; // of its device, before the worker has said so itself
+    const char *spec;        // KIND[:OPTIONS], as the worker is told
+    char kind[32], name[48]; // of its device
+    bool lazy, sleeps;       // starts only when it is asked for; has not been yet
+    char *why;               // it could not open its device, as it said; or NULL
     enum worker_state state;
     int sock;
     struct loop_watch *watch;
@@ -75,6 +78,7 @@ struct pool {
     uint64_t next_call;
     struct frame_buf *buf;
     struct memfds *memfds;
+    struct arena arena; // specs
     bool stopping;
 };
 
@@ -146,7 +150,9 @@ static void lose(struct worker *w, const char *why) {
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
                   role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
-        loop_timer_start(w->timer, backoff_ms(w->failures));
+        // One that was asked for and cannot start waits until it is asked for again.
+        if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
+            loop_timer_start(w->timer, backoff_ms(w->failures));
     }
     for (size_t i = 0; i < calls.n; i++)
         calls.v[i].fn(
@@ -267,6 +273,13 @@ static void on_hello(struct worker *w, const struct frame *f) {
     if (!h || h->protocol != FRAME_PROTOCOL || strcmp(h->role, role_name(w))) {
         if (h) hlod__wire__hello__free_unpacked(h, NULL);
         lose(w, "bad handshake");
+        return;
+    }
+    free(w->why);
+    w->why = *h->error ? strdup(h->error) : NULL;
+    if (*h->error) {
+        hlod__wire__hello__free_unpacked(h, NULL);
+        lose(w, w->why ? w->why : "cannot open its device");
         return;
     }
     if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
@@ -429,27 +442,60 @@ void pool_cancel(struct worker *w, uint64_t call) {
 
 // ---- the pool
 
-// Does the configuration name the kind of device i here first?
-static bool first_of_kind(const struct pool_config *cfg, int i) {
-    size_t n = strcspn(cfg->devices[i], ":");
-    for (int k = 0; k < i; k++)
-        if (strcspn(cfg->devices[k], ":") == n && memcmp(cfg->devices[k], cfg->devices[i], n) == 0)
-            return false;
-    return true;
+static bool same_kind(const char *spec, const char *other) {
+    size_t n = strcspn(spec, ":");
+    return strcspn(other, ":") == n && memcmp(spec, other, n) == 0;
+}
+// Does the configuration name the kind among the first n devices?
+static bool served(const struct pool_config *cfg, const char *spec, int n) {
+    for (int k = 0; k < n; k++)
+        if (same_kind(cfg->devices[k], spec)) return true;
+    return false;
 }
 
 // Device workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
 // Each kind has compile workers of its own: a kind's compiler that crashes or hangs is no other's
 // trouble.
-static void describe(struct worker *w, enum worker_role role, const char *spec) {
+static struct worker *describe(struct worker *w, enum worker_role role, const char *spec) {
+    struct pool *p = w->pool;
     int number = 0;
     w->role = role;
     snprintf(w->kind, sizeof w->kind, "%.*s", (int)strcspn(spec, ":"), spec);
     w->spec = role == ROLE_DEVICE ? spec : w->kind;
-    if (role == ROLE_COMPILE) return;
-    for (const struct worker *o = w->pool->w; o < w; o++)
-        number += strcmp(o->kind, w->kind) == 0;
+    if (p->cfg.plugins) w->spec = plugins_worker_spec(p->cfg.plugins, &p->arena, w->spec);
+    if (role == ROLE_COMPILE) return w;
+    for (const struct worker *o = p->w; o < w; o++)
+        number += o->role == ROLE_DEVICE && strcmp(o->kind, w->kind) == 0;
     snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
+    return w;
+}
+
+// The slots: a worker for each device, compile workers for each kind of them, and one that sleeps
+// for each other kind that there is a plugin for, and for the CPU.
+static int count_slots(const struct pool_config *cfg) {
+    int n = cfg->n_devices;
+    for (int i = 0; i < cfg->n_devices; i++)
+        n += served(cfg, cfg->devices[i], i) ? 0 : cfg->n_compile;
+    if (!cfg->plugins) return n;
+    n += !served(cfg, "cpu", cfg->n_devices);
+    for (size_t i = 0; i < cfg->plugins->n; i++)
+        n += !served(cfg, cfg->plugins->v[i].kind, cfg->n_devices);
+    return n;
+}
+static void fill_slots(struct pool *p) {
+    const struct pool_config *cfg = &p->cfg;
+    const struct plugins *x = cfg->plugins;
+    struct worker *w = p->w + cfg->n_devices;
+    for (int i = 0; i < cfg->n_devices; i++) {
+        describe(&p->w[i], ROLE_DEVICE, cfg->devices[i]);
+        for (int k = 0; k < cfg->n_compile && !served(cfg, cfg->devices[i], i); k++)
+            describe(w++, ROLE_COMPILE, cfg->devices[i]);
+    }
+    if (!x) return;
+    if (!served(cfg, "cpu", cfg->n_devices)) describe(w++, ROLE_COMPILE, "cpu")->lazy = true;
+    for (size_t i = 0; i < x->n; i++)
+        if (!served(cfg, x->v[i].kind, cfg->n_devices))
+            describe(w++, ROLE_COMPILE, x->v[i].kind)->lazy = true;
 }
 
 status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
@@ -462,9 +508,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
     if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
     if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
-    p->n = cfg->n_devices;
-    for (int i = 0; i < cfg->n_devices; i++)
-        p->n += first_of_kind(cfg, i) ? cfg->n_compile : 0;
+    p->n = count_slots(cfg);
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
     p->memfds = memfds_new(p->n, cfg->keep_bytes);
@@ -477,14 +521,9 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->timer = loop_timer_new(l, on_timer, w);
         warm_init(&w->warm);
     }
-    int n = cfg->n_devices;
-    for (int i = 0; i < cfg->n_devices; i++) {
-        describe(&p->w[i], ROLE_DEVICE, cfg->devices[i]);
-        for (int k = 0; k < cfg->n_compile && first_of_kind(cfg, i); k++)
-            describe(&p->w[n++], ROLE_COMPILE, cfg->devices[i]);
-    }
+    fill_slots(p);
     for (int i = 0; i < p->n; i++)
-        start_worker(&p->w[i]);
+        if (!(p->w[i].sleeps = p->w[i].lazy)) start_worker(&p->w[i]);
     *out = p;
     return ST_OK;
 }
@@ -513,7 +552,9 @@ void pool_free(struct pool *p) {
         vec_done(&w->out);
         smap_done(&w->warm.held);
         footprint_done(&w->footprint);
+        free(w->why);
     }
+    arena_done(&p->arena);
     frame_buf_free(p->buf);
     memfds_free(p->memfds);
     free(p->w);
@@ -531,6 +572,34 @@ struct warm *worker_warm(struct worker *w) {
 }
 struct footprint *worker_footprint(struct worker *w) {
     return &w->footprint;
+}
+void pool_wake(struct pool *p, const char *kind) {
+    int64_t now = clock_ns();
+    for (int i = 0; i < p->n && !p->stopping; i++) {
+        struct worker *w = &p->w[i];
+        bool gave_up = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO;
+        if (w->role != ROLE_COMPILE || strcmp(w->kind, kind) != 0 || w->state != W_DOWN) continue;
+        if (!w->sleeps && !(gave_up && now - w->started_ns > AGAIN_AFTER_MS * INT64_C(1000000)))
+            continue;
+        w->sleeps = false;
+        w->starts_without_hello = w->failures = 0;
+        loop_timer_stop(w->timer);
+        start_worker(w);
+    }
+}
+const char *worker_why(const struct worker *w) {
+    return w->why ? w->why : "";
+}
+const char *worker_kind(const struct worker *w) {
+    return w->kind;
+}
+const char *pool_why(const struct pool *p, enum worker_role role, const char *device) {
+    struct place_want want = {.role = role, .device = device};
+    for (int i = 0; i < p->n; i++) {
+        struct place_worker v = pool_place(&p->w[i]);
+        if (place_matches(&want, &v) && p->w[i].why) return p->w[i].why;
+    }
+    return "";
 }
 const char *pool_filter(const struct pool *p) {
     for (int i = 0; i < p->n; i++) {
@@ -582,9 +651,10 @@ static bool in_doubt(const struct worker *w) {
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){
         .role = w->role,
-        .kind = w->hello && *w->hello->device_kind ? w->hello->device_kind : w->kind,
+        .kind = w->kind,
         .name = w->hello ? w->hello->device_name : w->name,
         .ready = w->state == W_READY && !in_doubt(w) && !full(w),
+        .asked_only = w->lazy,
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
         .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1,

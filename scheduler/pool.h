@@ -15,6 +15,7 @@
 
 struct loop;
 struct memfds;
+struct plugins;
 struct pool;
 struct worker; // a slot: lives as long as the pool, its process comes and goes
 
@@ -22,7 +23,9 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
-    bool filter;           // system call filter in the workers
+    const struct plugins *plugins; // PJRT plugins by name; each that no device here uses has a
+                                   // compile worker that starts when it is asked for
+    bool filter;                   // system call filter in the workers
     int64_t compute_spin;  // GOMP_SPINCOUNT of the workers, unless the environment sets a policy
     int64_t keep_bytes;    // tensor memory kept for one worker between calls (memfds.h)
     int64_t flight_bytes;  // tensors in flight in a device worker; 0 = no bound
@@ -45,6 +48,14 @@ struct worker *pool_worker(struct pool *p, int i);
 struct place_worker pool_place(const struct worker *w);
 struct warm *worker_warm(struct worker *w);
 struct footprint *worker_footprint(struct worker *w);
+// Somebody wants a compile worker of this kind: it is started if it sleeps, and again if it gave up
+// a while ago.
+void pool_wake(struct pool *p, const char *kind);
+// Why the workers of that role for a device (kind or name) cannot be started, as they said
+// themselves; "" if they did not. Borrowed until the loop's next turn.
+const char *pool_why(const struct pool *p, enum worker_role role, const char *device);
+const char *worker_why(const struct worker *w);
+const char *worker_kind(const struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the
 // first that has not. Borrowed.
 const char *pool_filter(const struct pool *p);

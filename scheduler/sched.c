@@ -305,6 +305,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->exes);
     smap_seed_random(&s->ops);
     smap_seed_random(&s->batches);
+    smap_seed_random(&s->targets);
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
@@ -341,6 +342,9 @@ void sched_free(struct sched *s) {
         model_unref(v);
     for (size_t i = 0; smap_next(&s->exes, &i, &k, &v);)
         exe_unref(v);
+    for (size_t i = 0; smap_next(&s->targets, &i, &k, &v);)
+        free(v);
+    smap_done(&s->targets);
     smap_done(&s->models);
     smap_done(&s->exes);
     smap_done(&s->ops);

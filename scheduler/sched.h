@@ -79,7 +79,16 @@ void task_queue(struct sched *s, struct task *t); // may answer `failed` at once
 void task_drop(struct task *t);
 bool task_waits(const struct task *t);
 
-enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE };
+enum { TARGET_NAME_MAX = 96 };
+struct target_rec { // what a target's name stands for, in one life of a compile worker
+    char name[TARGET_NAME_MAX], kind[32];
+    char id[256];
+    struct worker *worker;
+    uint64_t epoch;
+    int64_t memory_bytes;
+};
+
+enum op_kind { OP_INGEST, OP_EXE, OP_PREPARE, OP_TARGET };
 struct op {
     enum op_kind kind;
     struct sched *s;
@@ -127,6 +136,9 @@ bool op_answered(struct op *op, struct frame *f, status_t lost);
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
                   void **out_base, size_t *out_base_bytes) MUST_CHECK;
 
+// The job's target: sched_target has it once the op ends well. INVALID_ARGUMENT at once for a name
+// that means nothing here.
+status_t op_target_start(struct job *j) MUST_CHECK;
 void op_ingest_start(struct job *j);  // the job's source
 void op_exe_start(struct job *j);     // the job's key
 void op_prepare_start(struct job *j); // the job's exe and weights in the job's worker
@@ -196,6 +208,7 @@ struct sched {
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
     struct smap batches;           // that are open, by what their runs have in common
+    struct smap targets;           // struct target_rec by name
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;
@@ -209,6 +222,7 @@ struct sched {
 };
 struct model *sched_model(struct sched *s, struct digest source); // borrowed, NULL if not in memory
 struct exe *sched_exe(struct sched *s, struct digest key);
+struct target_rec *sched_target(struct sched *s, const char *name); // NULL if it must be asked
 struct model *sched_keep_model(struct sched *s,
                                struct model *m); // takes m; the record that is kept (borrowed): an
                                                  // older one of the same digest wins

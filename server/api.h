@@ -65,6 +65,7 @@ void api_remove(struct call *c);
 void api_explain(struct call *c);
 void api_cache(struct call *c);
 void api_devices(struct call *c);
+void api_targets(struct call *c);
 void api_list_runs(struct call *c);
 void api_trace(struct call *c);
 void api_set_model(struct call *c);

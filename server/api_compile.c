@@ -9,6 +9,29 @@
 #include "scheduler/loop.h"
 #include "server/api_job.h"
 
+// Within what the request allows? A line for each part that is not, and for what cannot be told.
+static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
+    const Hlod__V1__Budget *b = ((Hlod__V1__CompileRequest *)c->request)->budget;
+    const Hlod__V1__ExecutableInfo *x = m->executable;
+    if (!b) return;
+    const Hlod__V1__Counts *n = x->optimized && x->optimized->entry ? x->optimized : x->after;
+    const struct {
+        const char *what;
+        int64_t most, found; // found -1: not known
+    } rows[] = {{"instructions", b->instructions, n ? n->entry : -1},
+                {"bytes", b->bytes, x->artifact_bytes},
+                {"hbm", b->hbm, x->memory && x->memory->needed ? x->memory->needed : -1}};
+    m->over_budget = arena_array(&c->arena, char *, 3);
+    for (size_t i = 0; i < 3; i++) {
+        if (rows[i].most <= 0 || (rows[i].found >= 0 && rows[i].found <= rows[i].most)) continue;
+        m->over_budget[m->n_over_budget++] =
+            rows[i].found < 0
+                ? arena_printf(&c->arena, "%s: not known for this target", rows[i].what)
+                : arena_printf(&c->arena, "%s: %lld, more than %lld", rows[i].what,
+                               (long long)rows[i].found, (long long)rows[i].most);
+    }
+}
+
 static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                          const ProtobufCMessage **out) {
     Hlod__V1__CompileReply *m = arena_new_of(&c->arena, Hlod__V1__CompileReply);
@@ -24,6 +47,7 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->executable->signature = key_signature(&c->arena, r->exe->signature, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
+    check_budget(c, m);
     size_t upload = c->upload_ms > 0;
     m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);
     if (upload) {
@@ -53,6 +77,7 @@ static void start(struct call *c) {
                             .payload_fd = -1,
                             .options = q->options,
                             .device = q->device,
+                            .target = q->target,
                             .timeout_ms = q->timeout_ms};
     api_start_job(c, &spec, compiled);
 }
@@ -89,6 +114,13 @@ static void put_done(void *arg) {
 
 void api_compile(struct call *c) {
     Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
+    if (*q->target && *q->device) {
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_INVALID_ARGUMENT,
+                                     "device and target contradict each other: name one"),
+                              HLOD__V1__REASON__REASON_BAD_TARGET));
+        return;
+    }
     int sources = c->has_source + (q->source.len > 0) + (*q->model != 0);
     if (sources != 1) {
         call_finish(
@@ -147,8 +179,8 @@ static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__
 }
 
 static bool stage_known(const char *s) {
-    static const char *const stages[] = {"hlo-before", "hlo-after", "prepare",
-                                         "kir",        "llvm",      "plan"};
+    static const char *const stages[] = {"hlo-before", "hlo-after", "prepare",  "kir",
+                                         "llvm",       "plan",      "optimized"};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         if (!strcmp(s, stages[i])) return true;
     return !strncmp(s, "pass/", 5) && s[5];
@@ -161,7 +193,7 @@ void api_inspect(struct call *c) {
     if (!st && !stage_known(q->stage))
         st = st_reason(st_new(ST_NOT_FOUND,
                               "no stage '%.80s': there are hlo-before, hlo-after, prepare, kir, "
-                              "llvm, plan and pass/NAME",
+                              "llvm, plan, optimized and pass/NAME",
                               q->stage),
                        HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     if (st)

@@ -117,22 +117,32 @@ static bool toml_value(struct arena *a, struct str s, struct str *out) {
 
 static status_t read_text(struct config *c, struct str text, const char *path) {
     struct str line;
+    bool plugins = false; // below [plugins]
     for (int n = 1; str_cut(&text, '\n', &line); n++) {
         line = str_trim(line);
         if (line.n == 0 || line.p[0] == '#') continue;
         char where[300];
         snprintf(where, sizeof where, "%.200s:%d", path, n);
         struct str key, value;
+        if (str_is(line, "[plugins]")) {
+            plugins = true;
+            continue;
+        }
         if (!memchr(line.p, '=', line.n))
             return st_new(ST_INVALID_ARGUMENT, "%s: expected `key = value`", where);
         str_cut(&line, '=', &key);
         key = str_trim(key);
-        const struct option *o = find(key, false);
-        if (!o)
+        const struct option *o = plugins ? NULL : find(key, false);
+        if (!o && !plugins)
             return st_new(ST_INVALID_ARGUMENT, "%s: no option '" STR_FMT "'", where, STR_ARG(key));
         if (!toml_value(&c->arena, str_trim(line), &value))
-            return st_new(ST_INVALID_ARGUMENT, "%s: cannot read the value of '%s'", where, o->name);
-        RETURN_IF_ERR(set(c, o, value, where));
+            return st_new(ST_INVALID_ARGUMENT, "%s: cannot read the value of '" STR_FMT "'", where,
+                          STR_ARG(key));
+        if (plugins) // NAME = "FILE": one more of the option's list
+            c->plugins = arena_printf(&c->arena, "%s%s" STR_FMT "=" STR_FMT, c->plugins,
+                                      *c->plugins ? "," : "", STR_ARG(key), STR_ARG(value));
+        else
+            RETURN_IF_ERR(set(c, o, value, where));
     }
     return ST_OK;
 }
@@ -297,16 +307,17 @@ void config_help(struct strbuf *b) {
 }
 
 void config_markdown(struct strbuf *b) {
-    strbuf_puts(b,
-                "# Options of hlod\n\n<!-- generated from server/config.def by `make docs`; do "
-                "not edit -->\n\n"
-                "Flags win over the environment, that over the file (`--config FILE` or "
-                "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
-                "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
-                "comment`; one level. Sizes may be written as `\"256M\"`.\n"
-                "On SIGHUP the daemon reads them again: `live` options take their new value, the "
-                "others at the next start; the log says which changed.\n\n"
-                "| flag | environment | file | default | | meaning |\n|---|---|---|---|---|---|\n");
+    strbuf_puts(
+        b, "# Options of hlod\n\n<!-- generated from server/config.def by `make docs`; do "
+           "not edit -->\n\n"
+           "Flags win over the environment, that over the file (`--config FILE` or "
+           "`HLOD_CONFIG`), that over the default. The file is a subset of TOML:\n"
+           "`key = \"text\"`, `key = 123`, `key = true`, `key = [\"a\", \"b\"]`, `# "
+           "comment`; one level, but for a last section `[plugins]` with lines `NAME = \"FILE\"` "
+           "(the option of that name). Sizes may be written as `\"256M\"`.\n"
+           "On SIGHUP the daemon reads them again: `live` options take their new value, the "
+           "others at the next start; the log says which changed.\n\n"
+           "| flag | environment | file | default | | meaning |\n|---|---|---|---|---|---|\n");
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct option *o = &options[i];
         strbuf_puts(b, "| `");

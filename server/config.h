@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // config: the options of config.def from the command line, the environment (HLOD_*) and a file in a
-// strict subset of TOML (comments, `key = "text" | 123 | true | ["a", "b"]`; one level, no tables).
-// An unknown key, flag or variable, or a value out of bounds is an error that names where it
-// stands. Thread: start-up.
+// strict subset of TOML (comments, `key = "text" | 123 | true | ["a", "b"]`; one level, but for
+// [plugins]). An unknown key, flag or variable, or a value out of bounds is an error that names
+// where it stands. Thread: start-up.
 #pragma once
 #include "base/arena.h"
 #include "base/status.h"
@@ -10,11 +10,11 @@
 
 struct config {
     struct arena arena;
-#define CONFIG_TEXT                                     const char *
-#define CONFIG_INT                                      int64_t
-#define CONFIG_BYTES                                    int64_t
-#define CONFIG_BOOL                                     bool
-#define CONFIG_LIST                                     const char *
+#define CONFIG_TEXT                                           const char *
+#define CONFIG_INT                                            int64_t
+#define CONFIG_BYTES                                          int64_t
+#define CONFIG_BOOL                                           bool
+#define CONFIG_LIST                                           const char *
 #define OPTION(name, type, def, low, high, when, value, help) CONFIG_##type name;
 #include "server/config.def"
 #undef OPTION
@@ -24,8 +24,8 @@ struct config {
 // error.
 status_t config_read(int argc, char *const *argv, char *const *env, struct config *out) MUST_CHECK;
 void config_done(struct config *c);
-// Takes over the LIVE options of `next`, read again; `changed` is told of every option that differs,
-// also of those that need a start (live false).
+// Takes over the LIVE options of `next`, read again; `changed` is told of every option that
+// differs, also of those that need a start (live false).
 void config_update(struct config *c, const struct config *next,
                    void (*changed)(void *ctx, const char *name, bool live, const char *from,
                                    const char *to),

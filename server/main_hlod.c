@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/plugins.h"
 #include "scheduler/suite.h"
 #include "server/budget.h"
 #include "server/config.h"
@@ -40,6 +41,7 @@ struct daemon {
     struct sched *sched;
     struct journal_jobs *jobs;
     struct suites *suites;
+    struct plugins plugins;
     struct api api;
     struct tls *tls; // NULL: plain
     struct http *http;
@@ -240,7 +242,8 @@ static status_t start_grpc(struct daemon *d, const char *host) {
 
 // One entry of --device: "cpu", "sim:latency_us=5", or so many alike: "cpu*2",
 // "sim*3:latency_us=5".
-static status_t add_devices(struct arena *a, struct device_list *list, struct str spec) {
+static status_t add_devices(struct arena *a, const struct plugins *plugins,
+                            struct device_list *list, struct str spec) {
     struct str rest = spec, kind, number;
     str_cut(&rest, ':', &kind);
     bool has_options = kind.n < spec.n, many = memchr(kind.p, '*', kind.n) != NULL;
@@ -252,6 +255,7 @@ static status_t add_devices(struct arena *a, struct device_list *list, struct st
                       STR_ARG(spec), MAX_DEVICES);
     const char *text =
         arena_printf(a, STR_FMT "%s" STR_FMT, STR_ARG(kind), has_options ? ":" : "", STR_ARG(rest));
+    RETURN_IF_ERR(plugins_device(plugins, a, text, &text));
     for (int64_t i = 0; i < n; i++)
         avec_push(a, list, text);
     return ST_OK;
@@ -275,13 +279,14 @@ static status_t start(struct daemon *d) {
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
     struct device_list devices = {0};
     struct str list = str_of(c->device), one;
+    const char *dir = data_dir(d);
+    RETURN_IF_ERR(plugins_init(&c->arena, dir, c->plugins, &d->plugins));
     while (list.n && str_cut(&list, ',', &one))
-        RETURN_IF_ERR(add_devices(&c->arena, &devices, one));
+        RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &devices, one));
     if (devices.n == 0 || devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
     if (c->check) return ST_OK;
 
-    const char *dir = data_dir(d);
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
     RETURN_IF_ERR(journal_open(dir, &d->journal));
@@ -292,6 +297,7 @@ static status_t start(struct daemon *d) {
     sc.pool = (struct pool_config){.worker_path = worker_path(d),
                                    .devices = devices.v,
                                    .n_devices = (int)devices.n,
+                                   .plugins = &d->plugins,
                                    .n_compile = (int)c->compile_workers,
                                    .filter = c->worker_filter,
                                    .compute_spin = c->compute_spin,
