@@ -15,58 +15,9 @@ A first line `# args --flag value ...` gives the daemon options. A transcript is
     save name a.b                   keeps a JSON value for {{name}}
 Usage: run.py --hlod BIN --worker BIN FILE...
 """
-import argparse, http.client, json, os, re, shutil, signal, subprocess, sys, tempfile, time
-
-class Daemon:
-    def __init__(self, hlod, worker, data=None, args=(), ready=True):
-        self.dir = data or tempfile.mkdtemp(prefix="hlod-test-")
-        self.own = data is None
-        port_file = os.path.join(self.dir, "port")
-        if os.path.exists(port_file):
-            os.remove(port_file)
-        self.log = open(os.path.join(self.dir, "log"), "a")
-        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc", "--data", os.path.join(self.dir, "data"),
-                                   "--worker", worker, *args], stderr=self.log)
-        end = time.monotonic() + 20
-        while not os.path.exists(port_file):
-            if self.p.poll() is not None or time.monotonic() > end:
-                raise SystemExit("the daemon did not start:\n" + self.logs())
-            time.sleep(0.01)
-        host, port = open(port_file).read().strip().rsplit(":", 1)
-        self.addr = (host, int(port))
-        self.grpc = open(port_file + ".grpc").read().strip()
-        while ready and self.call("GET", "/readyz")[0] != 200:
-            if time.monotonic() > end:
-                raise SystemExit("the daemon is not ready:\n" + self.logs())
-            time.sleep(0.01)
-
-    def logs(self):
-        self.log.flush()
-        return open(self.log.name).read()
-
-    def call(self, verb, path, body=None, headers={}, timeout=30):
-        c = http.client.HTTPConnection(*self.addr, timeout=timeout)
-        try:
-            c.request(verb, path, body, headers)
-            r = c.getresponse()
-            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
-        finally:
-            c.close()
-
-    def json(self, verb, path, body=None, headers={}):
-        status, _, text = self.call(verb, path, json.dumps(body) if isinstance(body, (dict, list)) else body, {"Accept": "application/json", **headers})
-        return status, json.loads(text)
-
-    def stop(self):
-        self.p.send_signal(signal.SIGTERM)
-        code = self.p.wait(timeout=40)
-        if self.own:
-            shutil.rmtree(self.dir, ignore_errors=True)
-        return code
-
-    def kill(self):
-        self.p.kill()
-        self.p.wait()
+import argparse, json, os, re, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon
 
 def at(value, path):
     for part in path.split(".") if path else []:

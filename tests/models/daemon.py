@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon for tests: started on a free port with a data folder of its own, stopped by its pid. Standard library and NumPy."""
-import http.client
 import json
 import os
-import shutil
-import subprocess
-import tempfile
-import time
+import sys
 
 import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import harness
 
 NAMES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int16": "INT16", "int8": "INT8",
          "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL"}
@@ -23,22 +22,13 @@ class Refused(Exception):
         self.code, self.body = code, body
 
 
-class Daemon:
+class Daemon(harness.Daemon):
+    """`data`: the daemon's data folder, where it is to outlive it."""
+
     def __init__(self, build, data=None, args=(), env=None, ready=True):
-        self.dir = tempfile.mkdtemp(prefix="hlod-models-")
+        more = ["--data", data] if data else []
+        super().__init__(os.path.join(build, "hlod"), os.path.join(build, "hlod-worker"), args=[*args, *more], ready=ready, env=env)
         self.data = data or os.path.join(self.dir, "data")
-        port_file = os.path.join(self.dir, "port")
-        self.log = open(os.path.join(self.dir, "log"), "w")
-        self.p = subprocess.Popen([os.path.join(build, "hlod"), "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--port-file", port_file, "--data", self.data, *args], stderr=self.log, env=env)
-        end = time.monotonic() + 20
-        while not (os.path.exists(port_file) and os.path.getsize(port_file)):
-            if self.p.poll() is not None or time.monotonic() > end:
-                raise SystemExit("the daemon did not start: " + open(self.log.name).read())
-            time.sleep(0.02)
-        host, port = open(port_file).read().strip().rsplit(":", 1)
-        self.addr = (host, int(port))
-        while ready and self.raw("GET", "/readyz")[0] != 200:
-            time.sleep(0.02)
 
     def __enter__(self):
         return self
@@ -48,19 +38,12 @@ class Daemon:
 
     def stop(self):
         if self.p.poll() is None:
-            self.p.terminate()
-            self.p.wait(20)
+            self.stop_keep()
         self.log.close()
-        shutil.rmtree(self.dir, ignore_errors=True)
+        self.clean()
 
     def raw(self, method, path, body=None, headers=None):
-        c = http.client.HTTPConnection(*self.addr, timeout=600)
-        try:
-            c.request(method, path, body, headers or {})
-            r = c.getresponse()
-            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
-        finally:
-            c.close()
+        return self.call(method, path, body, headers or {}, timeout=600)
 
     def json(self, method, path, body=None, headers=None):
         code, _, text = self.raw(method, path, body, headers)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import argparse, glob, hashlib, json, os, signal, socket, struct, sys, threading, time, traceback
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
-from run import Daemon
+import glob, hashlib, json, os, signal, socket, struct, sys, threading, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon, in_thread, metric, scenarios
 
 def model(*lines):
     return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
@@ -24,18 +24,6 @@ def run_ok(d, digest, n=1):
 
 def pid(d):
     return d.json("GET", "/v1/devices")[1]["devices"][0]["workerPid"]
-
-def in_thread(fn, *args):
-    out = []
-    t = threading.Thread(target=lambda: out.append(fn(*args)))
-    t.start()
-    return t, out
-
-def metric(d, name):
-    for line in d.call("GET", "/metrics")[2].decode().split("\n"):
-        if line.startswith(name + " "):
-            return float(line.split()[1])
-    raise AssertionError(name)
 
 def crash_in_run(d):
     good, _ = put(d)
@@ -335,40 +323,9 @@ def many_clients(d):
         t.join()
         assert out
 
-def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--hlod", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    alone = {"warm_restart", "drain"}
-    scenarios = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
-                 warm_restart, two_daemons, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
-    bad = 0
-    chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
-    for s in chosen:
-        d = Daemon(o.hlod, o.worker, args=getattr(s, "args", ()))
-        d.hlod, d.worker = o.hlod, o.worker
-        def stop_keep(self):
-            self.p.send_signal(signal.SIGTERM)
-            return self.p.wait(timeout=20)
-        Daemon.stop_keep = stop_keep
-        start = time.monotonic()
-        try:
-            s(d)
-            if s.__name__ not in alone:
-                assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
-                assert d.stop_keep() == 0, "the daemon did not end cleanly"
-            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
-        except Exception:
-            bad += 1
-            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
-            if d.p.poll() is None:
-                d.kill()
-        import shutil
-        shutil.rmtree(d.dir, ignore_errors=True)
-    print(f"sched: {len(chosen)} scenarios, {bad} failures")
-    return 1 if bad or not chosen else 0
+warm_restart.ends = drain.ends = True
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
+             warm_restart, two_daemons, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

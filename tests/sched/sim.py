@@ -3,9 +3,9 @@
 """Scenarios on simulated devices (devices/sim): the real daemon, real workers, real programs; only time, memory and misfortune are made up.
 Each is a function whose docstring begins with the devices it wants; it fails by AssertionError. Standard library only.
 Usage: sim.py --hlod BIN --worker BIN [NAME...]"""
-import argparse, json, os, re, signal, sys, threading, time, traceback
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
-from run import Daemon
+import os, re, signal, sys, threading, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import device, devices, in_thread, scenarios, until
 
 def program(add, n=4):
     """x + add, elementwise: a program of its own for each `add`."""
@@ -27,24 +27,6 @@ def good(reply, add=1, n=4):
 def bad(reply, status, reason):
     assert reply[0] == status and reply[1].get("reason") == reason, reply
     return reply[1]
-
-def devices(d):
-    return d.json("GET", "/v1/devices")[1]["devices"]
-
-def device(d, name):
-    return [x for x in devices(d) if x["name"] == name][0]
-
-def in_thread(fn, *args):
-    out = []
-    t = threading.Thread(target=lambda: out.append(fn(*args)))
-    t.start()
-    return t, out
-
-def until(what, seconds, test):
-    end = time.monotonic() + seconds
-    while not test():
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        time.sleep(0.02)
 
 # ---- scenarios
 
@@ -325,36 +307,10 @@ def filter_off(d):
     assert d.json("GET", "/v1/devices")[1]["workerFilter"].startswith("off: by option")
     assert "lvl=warn ev=server.filter" in d.logs()
 
-def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--hlod", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    scenarios = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
-                 two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
-                 no_escape, filter_off]
-    failed = 0
-    chosen = [s for s in scenarios if not o.names or s.__name__ in o.names]
-    for s in chosen:
-        start = time.monotonic()
-        d = Daemon(o.hlod, o.worker, args=["--device", *s.__doc__.split("\n")[0].split()], ready=s is not never_starts)
-        try:
-            s(d)
-            assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
-            d.p.send_signal(signal.SIGTERM)
-            assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
-            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
-            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
-            if d.p.poll() is None:
-                d.kill()
-        import shutil
-        shutil.rmtree(d.dir, ignore_errors=True)
-    print(f"sched on sim: {len(chosen)} scenarios, {failed} failures")
-    return 1 if failed or not chosen else 0
+never_starts.ready = False
+SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
+             two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
+             no_escape, filter_off]
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(scenarios("sched on sim", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

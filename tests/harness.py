@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests with a daemon share: start and stop, requests, waiting, the runner of scenarios. Standard library only.
+
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    from harness import Daemon, until
+"""
+import argparse, http.client, json, os, re, shutil, signal, subprocess, tempfile, threading, time, traceback
+
+class Daemon:
+    """A daemon on free ports with a folder of its own (or `data`, which stays); ends by stop() or kill()."""
+    def __init__(self, hlod, worker, data=None, args=(), ready=True, env=None):
+        self.hlod, self.worker = hlod, worker
+        self.dir = data or tempfile.mkdtemp(prefix="hlod-test-")
+        self.own = data is None
+        port_file = os.path.join(self.dir, "port")
+        if os.path.exists(port_file):
+            os.remove(port_file)
+        self.log = open(os.path.join(self.dir, "log"), "a")
+        self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc", "--data", os.path.join(self.dir, "data"),
+                                   "--worker", worker, *args], stderr=self.log, env=env)
+        end = time.monotonic() + 20
+        while not os.path.exists(port_file):
+            if self.p.poll() is not None or time.monotonic() > end:
+                raise SystemExit("the daemon did not start:\n" + self.logs())
+            time.sleep(0.01)
+        host, port = open(port_file).read().strip().rsplit(":", 1)
+        self.addr = (host, int(port))
+        self.grpc = open(port_file + ".grpc").read().strip()
+        while ready and self.call("GET", "/readyz")[0] != 200:
+            if time.monotonic() > end:
+                raise SystemExit("the daemon is not ready:\n" + self.logs())
+            time.sleep(0.01)
+
+    def logs(self):
+        self.log.flush()
+        return open(self.log.name).read()
+
+    def call(self, verb, path, body=None, headers={}, timeout=30):
+        c = http.client.HTTPConnection(*self.addr, timeout=timeout)
+        try:
+            c.request(verb, path, body, headers)
+            r = c.getresponse()
+            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
+        finally:
+            c.close()
+
+    def json(self, verb, path, body=None, headers={}):
+        status, _, text = self.call(verb, path, json.dumps(body) if isinstance(body, (dict, list)) else body, {"Accept": "application/json", **headers})
+        return status, json.loads(text)
+
+    def stop_keep(self):
+        """Ends it in good order; its folder stays."""
+        self.p.send_signal(signal.SIGTERM)
+        return self.p.wait(timeout=40)
+
+    def stop(self):
+        code = self.stop_keep()
+        self.clean()
+        return code
+
+    def kill(self):
+        self.p.kill()
+        self.p.wait()
+
+    def clean(self):
+        if self.own:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+def in_thread(fn, *args, **named):
+    """(thread, list that gets the result)"""
+    out = []
+    t = threading.Thread(target=lambda: out.append(fn(*args, **named)))
+    t.start()
+    return t, out
+
+def until(what, seconds, test):
+    end = time.monotonic() + seconds
+    while not test():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.02)
+
+def metric(d, name):
+    for line in d.call("GET", "/metrics")[2].decode().split("\n"):
+        if line.startswith(name + " "):
+            return float(line.split()[1])
+    raise AssertionError(name)
+
+def devices(d):
+    return d.json("GET", "/v1/devices")[1]["devices"]
+
+def device(d, name):
+    return [x for x in devices(d) if x["name"] == name][0]
+
+def scenarios(title, all_of, args_of):
+    """Runs each scenario (a function of a daemon; it fails by AssertionError) with a fresh daemon, whose options args_of gives. A scenario may have the attributes
+    ready = False (do not wait until it serves) and ends = True (it has ended the daemon itself). Options: --hlod BIN --worker BIN [NAME...]. Gives the exit code."""
+    a = argparse.ArgumentParser()
+    a.add_argument("--hlod", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    chosen, bad = [s for s in all_of if not o.names or s.__name__ in o.names], 0
+    for s in chosen:
+        start = time.monotonic()
+        d = Daemon(o.hlod, o.worker, args=args_of(s), ready=getattr(s, "ready", True))
+        try:
+            s(d)
+            if not getattr(s, "ends", False):
+                assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+                assert d.stop_keep() == 0, "the daemon did not end cleanly"
+            assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
+            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+        except Exception:
+            bad += 1
+            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+            if d.p.poll() is None:
+                d.kill()
+        d.clean()
+    print(f"{title}: {len(chosen)} scenarios, {bad} failures")
+    return 1 if bad or not chosen else 0
