@@ -40,7 +40,7 @@ SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) -lLLVM-19
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
 SYS_scheduler := -luv -lsqlite3
 SYS_server    := -lmicrohttpd -lgnutls -lgrpc -lgpr -ljansson -lz
-SYS_client    := -lgrpc -lgpr -lcurl -ljansson -lpng -ljpeg -lz
+SYS_client    := -lgrpc -lgpr -lcurl -ljansson -lyaml -lpng -ljpeg -lz
 
 L_base      := base
 L_proto     := proto base

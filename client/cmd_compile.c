@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "client/hlo.h"
 #include "client/onnx_external.h"
 
@@ -14,7 +13,8 @@ struct watch {
     json_t *result, *error;
 };
 
-static void on_event(struct watch *w, struct str line) {
+static void on_event(void *ctx, struct str line) {
+    struct watch *w = ctx;
     json_error_t e;
     json_t *j = json_loadb(line.p, line.n, 0, &e);
     if (!j) return;
@@ -27,15 +27,7 @@ static void on_event(struct watch *w, struct str line) {
     json_decref(j);
 }
 static bool on_bytes(void *ctx, struct span piece) {
-    struct watch *w = ctx;
-    for (size_t k = 0; k < piece.n; k++) {
-        if (piece.p[k] != '\n') {
-            strbuf_putc(&w->line, (char)piece.p[k]);
-            continue;
-        }
-        on_event(w, (struct str){strbuf_cstr(&w->line), w->line.n});
-        strbuf_clear(&w->line);
-    }
+    split_lines(&((struct watch *)ctx)->line, piece, on_event, ctx);
     return true;
 }
 static void on_upload(void *ctx, int64_t sent, int64_t total) {
@@ -52,22 +44,6 @@ static void upload_progress(void *ctx, int64_t sent, int64_t total) {
 static bool run_will_tell(const json_t *error) {
     const char *reason = text_at(error, "reason");
     return strcmp(reason, "UNBOUND_VALUE") == 0 || strcmp(reason, "UNBOUND_DIM") == 0;
-}
-
-// The digest by which the server knows what was sent: {"sourceDigest": ...}.
-static json_t *sent_digest(const char *path, const struct span *parts, size_t n_parts) {
-    struct sha256 s;
-    char hex[65], buf[1 << 16];
-    size_t n;
-    sha256_init(&s);
-    for (size_t k = 0; k < n_parts; k++)
-        sha256_add(&s, parts[k].p, parts[k].n);
-    FILE *f = n_parts ? NULL : fopen(path, "rb");
-    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
-        sha256_add(&s, buf, n);
-    if (f) fclose(f);
-    digest_hex(sha256_end(&s), hex);
-    return json_pack("{s:s}", "sourceDigest", hex);
 }
 
 int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
@@ -103,7 +79,12 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     if (r.code >= 300) // refused before the stream began
         w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
     if (run_follows && run_will_tell(w.error)) {
-        *out = sent_digest(path, parts, n_parts);
+        char hex[65]; // by which the server knows what was sent
+        st = file_digest(path, parts, n_parts, hex);
+        if (st)
+            rc = fail_status(st);
+        else
+            *out = json_pack("{s:s}", "sourceDigest", hex);
     } else if (w.error || !w.result) {
         fprintf(stderr, "hlo: %s %s: %s\n", text_at(w.error, "code"), text_at(w.error, "reason"),
                 w.error ? text_at(w.error, "message")

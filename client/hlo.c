@@ -2,9 +2,12 @@
 // Helpers of the commands: options, errors, JSON.
 #include "client/hlo.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "base/hash.h"
 
 const char *option_value(struct hlo *h, int *k, const char *name) {
     size_t n = strlen(name);
@@ -72,4 +75,31 @@ double number_at(const json_t *j, const char *key) {
     double d = 0;
     if (json_is_string(v)) str_to_f64(str_of(json_string_value(v)), &d);
     return json_is_number(v) ? json_number_value(v) : d;
+}
+status_t file_digest(const char *path, const struct span *parts, size_t n_parts, char out_hex[65]) {
+    struct sha256 s;
+    static char buf[1 << 16];
+    size_t n;
+    FILE *f = n_parts ? NULL : fopen(path, "rbe");
+    if (!n_parts && !f) return st_errno(errno, path);
+    sha256_init(&s);
+    for (size_t k = 0; k < n_parts; k++)
+        sha256_add(&s, parts[k].p, parts[k].n);
+    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
+        sha256_add(&s, buf, n);
+    bool ok = !f || !ferror(f);
+    if (f) fclose(f);
+    digest_hex(sha256_end(&s), out_hex);
+    return ok ? ST_OK : st_new(ST_UNAVAILABLE, "%s cannot be read", path);
+}
+void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
+                 void *ctx) {
+    for (size_t k = 0; k < piece.n; k++) {
+        if (piece.p[k] != '\n') {
+            strbuf_putc(rest, (char)piece.p[k]);
+            continue;
+        }
+        fn(ctx, (struct str){strbuf_cstr(rest), rest->n});
+        strbuf_clear(rest);
+    }
 }

@@ -14,10 +14,12 @@ enum {
     EXIT_REFUSED = 3,
     EXIT_COMPILE = 4,
     EXIT_RUN = 5,
+    EXIT_BUDGET = 7,
     EXIT_UNREACHABLE = 69,
     EXIT_BUSY = 75,
     EXIT_PERMISSION = 77,
-    EXIT_DEADLINE = 124
+    EXIT_DEADLINE = 124,
+    EXIT_INTERRUPTED = 130
 };
 struct hlo {
     const char *addr;
@@ -54,6 +56,12 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
 // table.
 int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
 void print_profile(struct hlo *h, const json_t *profile);
+// The SHA-256 of a file, or of the parts that stand for it.
+status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
+                     char out_hex[65]) MUST_CHECK;
+// A stream's pieces as lines; `rest` keeps what has no end yet.
+void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
+                 void *ctx);
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)

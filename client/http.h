@@ -34,6 +34,7 @@ struct http_request {
     // Successful replies piece by piece instead of kept in the reply. False breaks off: CANCELLED.
     bool (*on_bytes)(void *ctx, struct span piece);
     void (*on_progress)(void *ctx, int64_t sent, int64_t total); // or NULL
+    bool (*stop)(void *ctx); // or NULL; asked about once a second. True breaks off: CANCELLED
     void *ctx;
 };
 struct http_reply {

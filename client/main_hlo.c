@@ -35,8 +35,8 @@ static int help(FILE *f) {
 }
 static int exit_codes(void) {
     puts("0 ok\n1 results differ\n2 usage\n3 model refused (unsupported or invalid)\n4 compile "
-         "failed\n5 execution failed\n69 server unreachable\n75 busy, try again\n77 not permitted: "
-         "no credentials, or not these\n124 deadline");
+         "failed\n5 execution failed\n7 a budget was exceeded\n69 server unreachable\n75 busy, try again\n77 not permitted: "
+         "no credentials, or not these\n124 deadline\n130 interrupted, or cancelled");
     return 0;
 }
 

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 PACKAGES="build-essential pkg-config ca-certificates curl openssl jq git
  protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libssl-dev libseccomp-dev
- libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
+ libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
  clang-format-19 libcmocka-dev python3 python3-venv"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.

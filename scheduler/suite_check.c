@@ -125,7 +125,6 @@ static status_t check_input(size_t i, const Hlod__V1__SubmitJobsRequest *q,
     for (size_t t = 0; t < in->n_inputs; t++)
         RETURN_IF_ERR(st_note(check_tensor(where[0], t, in->inputs[t], k), "inputs[%zu]", i));
     for (size_t t = 0; t < in->n_expect; t++) {
-        if (!*in->expect[t]->name) return bad("inputs", i, "an expected output without a name");
         RETURN_IF_ERR(st_note(check_tensor(where[1], t, in->expect[t], k), "inputs[%zu]", i));
     }
     return ST_OK;

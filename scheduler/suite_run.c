@@ -273,10 +273,15 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
     return ST_OK;
 }
 
-// The k-th output of the run's reply called `name`, or NULL.
-static const Hlod__Wire__WireTensor *output_of(const struct job_result *x, const char *name) {
-    for (size_t k = 0; k < x->run->n_outputs; k++)
-        if (!strcmp(x->names->outputs[x->outputs[k]]->name, name)) return x->run->outputs[k];
+// The output that the i-th expected one is about, by name or, without one, by position; or NULL.
+static const Hlod__Wire__WireTensor *output_of(const struct job_result *x, size_t i,
+                                               const char **name) {
+    for (size_t k = 0; k < x->run->n_outputs; k++) {
+        const char *is = x->names->outputs[x->outputs[k]]->name;
+        if (**name ? strcmp(is, *name) != 0 : k != i) continue;
+        *name = is;
+        return x->run->outputs[k];
+    }
     return NULL;
 }
 
@@ -288,8 +293,9 @@ static status_t compare_all(struct suite_run *r, const struct job_result *x) {
         Hlod__V1__Comparison *c = o->comparisons[o->n_comparisons++] =
             arena_new_of(&r->arena, Hlod__V1__Comparison);
         hlod__v1__comparison__init(c);
-        c->output = e->name;
-        const Hlod__Wire__WireTensor *t = output_of(x, e->name);
+        const char *name = e->name;
+        const Hlod__Wire__WireTensor *t = output_of(x, i, &name);
+        c->output = arena_strdup(&r->arena, name);
         struct span found = {0};
         void *base = NULL;
         size_t base_bytes = 0;

@@ -316,7 +316,7 @@ def kill_9(f):
               {"name": "wrong", "model": put_model(d, "run_ms 1", "# wrong")}, {"name": "fail", "model": put_model(d, "fail run")}]
     right, wrong = one_input(d, "right", expect=(2, 3, 4, 5)), one_input(d, "wrong", expect=(0, 0, 0, 0))
     per = args.jobs // 5
-    share = {"quick": per, "slow": per * 2, "wrong": per, "fail": args.jobs - 4 * per - 4, "crash": 4}
+    share = {"quick": per, "slow": per * 2, "wrong": per, "fail": args.jobs - 4 * per - 2, "crash": 2}
     ins = [{**(wrong if m == "wrong" else right), "name": f"{m}{k}", "models": [m]} for m in names for k in range(share[m])]
     rng.shuffle(ins)
     body = {"models": models, "inputs": ins, "idempotencyKey": "the batch", "retry": {"maxAttempts": 2, "backoffMs": 20}}
