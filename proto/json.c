@@ -54,10 +54,13 @@ static bool is_map(const ProtobufCFieldDescriptor *f) {
            !strcmp(d->short_name + n - 5, "Entry") && !strcmp(d->fields[0].name, "key") &&
            !strcmp(d->fields[1].name, "value") && d->fields[0].type == PROTOBUF_C_TYPE_STRING;
 }
+static bool ends_in(const char *name, const char *end) {
+    size_t n = strlen(name), k = strlen(end);
+    return n > k && !strcmp(name + n - k, end);
+}
 static bool is_choice(const ProtobufCMessageDescriptor *d) {
-    size_t n = strlen(d->short_name);
-    return n > 9 && !strcmp(d->short_name + n - 9, "Parameter") && d->n_fields > 1 &&
-           (d->fields[0].flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+    return (ends_in(d->short_name, "Parameter") || !strcmp(d->short_name, "SettingValue")) &&
+           d->n_fields > 1 && (d->fields[0].flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
 static size_t value_size(ProtobufCType t) {
@@ -417,7 +420,9 @@ static status_t parse_choice(struct parser *p, json_t *j, ProtobufCMessage *m) {
                                               : PROTOBUF_C_TYPE_STRING;
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-        if (f->type != want || (want == PROTOBUF_C_TYPE_STRING && !json_is_string(j))) continue;
+        bool fits = f->type == want || // a choice has one kind of integer at least
+                    (want == PROTOBUF_C_TYPE_INT64 && f->type == PROTOBUF_C_TYPE_UINT32);
+        if (!fits || (want == PROTOBUF_C_TYPE_STRING && !json_is_string(j))) continue;
         *(uint32_t *)((uint8_t *)m + f->quantifier_offset) = f->id;
         return parse_value(p, f, j, (uint8_t *)m + f->offset);
     }

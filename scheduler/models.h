@@ -31,6 +31,8 @@ struct named_model {
         } *v;
         size_t n, cap;
     } batches;
+    int64_t prepared_bytes; // its weights on a device, when it last ran
+    char device[16];        // kind of that device: "cpu"
 };
 status_t models_new(struct sched *s, struct models **out) MUST_CHECK; // reads the journal: blocks
 void models_free(struct models *m);                                   // NULL is fine

@@ -34,7 +34,7 @@ const char *api_version_text(void) {
     return HLOD_VERSION;
 }
 const char *api_verb_name(enum api_verb v) {
-    static const char *const names[] = {"GET", "POST", "PUT", "DELETE"};
+    static const char *const names[] = {"GET", "POST", "PUT", "DELETE", "GET, POST"};
     return names[v];
 }
 

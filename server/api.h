@@ -8,7 +8,7 @@
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
 enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB };
-enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE };
+enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH: GET and POST
 struct api_row {
     const char *service, *method;
     enum api_dialect dialect;
@@ -28,7 +28,8 @@ struct api {
     int64_t start_ns;
     bool draining; // readiness is off, new work refused
     bool trust_tenant_header;
-    bool allow_model_load; // over the Open Inference Protocol, with the model's bytes
+    bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
+    struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
 #define RPC(method, handler, stream, verb, alias, body, scope) +1
@@ -49,10 +50,10 @@ status_t api_init(void) MUST_CHECK;
 // c->principal, in `a`. UNAUTHENTICATED, PERMISSION_DENIED.
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) MUST_CHECK;
-void api_dispatch(struct call *c); // row and request are set; answers through the sink
-const char *api_verb_name(enum api_verb v);
-const char *api_media_type(const char *format);             // "onnx" -> "application/onnx"
-void api_openapi(struct strbuf *b);                         // /v1/openapi.json
+void api_dispatch(struct call *c);              // row and request are set; answers through the sink
+const char *api_verb_name(enum api_verb v);     // "GET, POST" for BOTH
+const char *api_media_type(const char *format); // "onnx" -> "application/onnx"
+void api_openapi(struct strbuf *b);             // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
 const char *api_version_text(void);
 
@@ -96,6 +97,12 @@ void oip_statistics(struct call *c);
 void oip_index(struct call *c);
 void oip_load(struct call *c);
 void oip_unload(struct call *c);
+void oip_shm_status(struct call *c);
+void oip_shm_register(struct call *c);
+void oip_shm_unregister(struct call *c);
+void oip_cuda(struct call *c);
+void oip_trace(struct call *c);
+void oip_log(struct call *c);
 // May be called while the server drains, and answers at once.
 bool api_is_probe(const struct api_row *r);
 

@@ -57,8 +57,10 @@ struct call {
     size_t n_inputs;
     const struct tensor_desc *descs; // as requested, [n_inputs]
     const int64_t *given;            // bytes of each raw input, where the message does not say
-    int payload_fd;                  // -1: payload_bytes
-    struct memfd *payload;           // whose payload_fd is; NULL: the call's own
+    enum { WHOLE_NONE, WHOLE_RAW, WHOLE_GENERATE } whole; // the body is the one input, or names
+    struct str whole_body;                                // inputs by its keys: oip_whole.c
+    int payload_fd;                                       // -1: payload_bytes
+    struct memfd *payload; // whose payload_fd is; NULL: the call's own
     struct span payload_bytes;
     // The answer's tensors, and what else the transport may show.
     struct call_output *outputs;

@@ -100,13 +100,18 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
         RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, NULL));
         return oip_contents(c);
     }
-    if (cuts.n != infer->n_inputs)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "%zu raw_input_contents for %zu inputs",
-                                cuts.n, infer->n_inputs),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-    int64_t *given = arena_array(&c->arena, int64_t, cuts.n);
-    for (size_t i = 0; i < cuts.n; i++)
-        given[i] = (int64_t)cuts.v[i].n;
+    size_t *with = arena_array(&c->arena, size_t, infer->n_inputs + 1), n = 0;
+    for (size_t i = 0; i < infer->n_inputs; i++) // those in shared memory have none
+        if (!oip_in_region(&infer->inputs[i]->base)) with[n++] = i;
+    if (cuts.n != n)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "%zu raw_input_contents for %zu inputs", cuts.n, n),
+            HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+    int64_t *given = arena_zarray(&c->arena, int64_t, infer->n_inputs + 1);
+    for (size_t i = 0; i < cuts.n; i++) {
+        cuts.v[i].parent = (uint32_t)with[i];
+        given[with[i]] = (int64_t)cuts.v[i].n;
+    }
     c->given = given;
     RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW, NULL));
     return place_all(q, &cuts);

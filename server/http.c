@@ -83,7 +83,7 @@ static void client_gone(struct http_req *r) {
 }
 
 void http_leave(struct http_req *r) {
-    if (r->parsing) return; // the pool holds the request: http_body.c comes back here
+    if (r->pooled) return; // the pool holds the request: http_body.c comes back here
     if (r->call && !r->call->finished) call_cancel(r->call);
     r->stream_ended = true;
     if (!r->response)
@@ -328,6 +328,8 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     call_init(r->call, h->api);
     r->call->sink = &http_sink;
     r->call->transport = r;
+    const char *codings = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept-Encoding");
+    r->coding = coding_accepted(codings ? codings : "");
     call_trace(r->call, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "traceparent"));
     const char *accept = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept");
     const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");

@@ -8,8 +8,9 @@
 #include "base/clock.h"
 #include "proto/json.h"
 #include "scheduler/loop.h"
+#include "server/coding.h"
 #include "server/http_req.h"
-#include "server/inflate.h"
+#include "server/oip.h"
 
 enum { MAX_DROPPED = 1 << 30 };
 
@@ -44,7 +45,8 @@ static int64_t limit(const struct http_req *r) {
     case IN_BINARY:
         return c->max_message_bytes;
     case IN_TEXT: // a load brings a model in base64
-        return r->protobuf || (r->route.row && r->route.row->handler == oip_load)
+        return r->protobuf || (r->call && r->call->whole == WHOLE_RAW) ||
+                       (r->route.row && r->route.row->handler == oip_load)
                    ? c->max_message_bytes
                    : c->max_json_bytes;
     case IN_NONE:
@@ -56,14 +58,20 @@ static int64_t limit(const struct http_req *r) {
 // Compressed bodies are gathered as they come and decompressed when whole, on the pool; the lengths
 // of their parts then count what is inside.
 static status_t choose_coding(struct http_req *r, const char *coding) {
-    if (!*coding || !strcmp(coding, "identity")) return ST_OK;
-    r->compressed = !strcmp(coding, "gzip") || !strcmp(coding, "deflate");
+    enum coding c = CODING_NONE;
+    bool ours = coding_of(coding, &c);
+    if (ours && c == CODING_NONE) return ST_OK;
+    r->compressed = ours;
     if (!r->compressed || r->in == IN_MODEL)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "Content-Encoding '%.40s' is not supported%s",
                                 coding, r->in == IN_MODEL ? " for models" : ""),
                          HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
     if (r->in == IN_BINARY) r->in = IN_TEXT;
     return ST_OK;
+}
+
+static bool generates(const struct http_req *r) {
+    return r->route.form == FORM_GENERATE || r->route.form == FORM_GENERATE_STREAM;
 }
 
 static status_t choose(struct http_req *r) {
@@ -92,6 +100,9 @@ static status_t choose(struct http_req *r) {
                 st_new(ST_INVALID_ARGUMENT,
                        "multipart bodies are not supported: send the model's bytes as they are"),
                 HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
+    } else if (row->handler == oip_infer && (generates(r) || !strcmp(split, "0"))) {
+        r->in = IN_TEXT;
+        r->call->whole = generates(r) ? WHOLE_GENERATE : WHOLE_RAW;
     } else if (row->body == BODY_TENSORS && *split) {
         r->in = IN_BINARY;
         if (!str_to_i64(str_of(split), &r->json_bytes) || r->json_bytes <= 0 ||
@@ -218,7 +229,7 @@ void http_body_add(struct http_req *r, const char *p, size_t *n) {
 static status_t decompress(struct http_req *r) {
     struct strbuf inside = {0};
     int64_t max = r->json_bytes ? r->h->cfg.max_message_bytes : limit(r);
-    status_t st = inflate_body((struct str){r->text.p, r->text.n}, max, &inside);
+    status_t st = coding_undo((struct str){r->text.p, r->text.n}, max, &inside);
     strbuf_done(&r->text);
     r->text = inside;
     return st;
@@ -245,6 +256,12 @@ static status_t parse(struct http_req *r) {
         RETURN_IF_ERR(call_unpack(c, (struct span){(const uint8_t *)text.p, text.n}));
         return tensors ? tensors_raw(c, &l) : ST_OK;
     }
+    if (c->whole) { // its meaning is the model's to say: oip_infer.c
+        c->whole_body = text;
+        text = (struct str){0};
+        tensors = false;
+    }
+    if (oip_is_settings(c->row) && !r->route.rpc) return oip_parse_settings(c, text);
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
     if (r->in == IN_TEXT && oip) return json_parse_oip(&c->arena, c->row->input, text, &c->request);
     if (r->in == IN_TEXT) return json_parse(&c->arena, c->row->input, text, &c->request);
@@ -283,7 +300,7 @@ static status_t query_parameters(struct http_req *r) {
 static void parsed(void *arg) {
     struct http_req *r = arg;
     struct call *c = r->call;
-    r->parsing = false;
+    r->pooled = false;
     budget_set(r->h->api->budget, &r->hold, (int64_t)r->text.n + tensors_bytes(c));
     if (r->gone) {
         http_leave(r);
@@ -307,7 +324,7 @@ void http_body_end(struct http_req *r) {
         upload_end(r->upload);
         return;
     }
-    r->parsing = true;
+    r->pooled = true;
     if (r->error)
         parsed(r);
     else if ((r->text.n > 64 << 10 || r->compressed) && r->in == IN_TEXT)

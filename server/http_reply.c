@@ -30,7 +30,90 @@ static void set_response(struct http_req *r, unsigned code, const char *type,
     }
 }
 
+// ---- bodies
+
+struct body { // of a successful reply
+    struct http_req *r;
+    const char *type;
+    struct strbuf text;      // owned; the first part
+    const struct span *more; // the call's tensors, which outlive the response
+    size_t n_more;
+    size_t json_bytes; // text is JSON in front of them; 0: it is not
+    struct strbuf small;
+};
+static void server_timing(struct http_req *r, bool footer);
+
+static void respond(struct body *b, struct MHD_Response *response) {
+    struct http_req *r = b->r;
+    set_response(r, 200, b->type, response);
+    if (b->small.p || r->coding) add_header(r, "Vary", "Accept-Encoding");
+    if (b->small.p) add_header(r, "Content-Encoding", coding_name(r->coding));
+    if (!b->json_bytes) return;
+    char length[32];
+    snprintf(length, sizeof length, "%zu", b->json_bytes);
+    add_header(r, "Inference-Header-Content-Length", length);
+}
+static void send_small(struct body *b) {
+    size_t n = b->small.n;
+    respond(b, MHD_create_response_from_buffer(n, b->small.p, MHD_RESPMEM_MUST_FREE)); // owns it
+    strbuf_done(&b->text);
+}
+static void squeeze_work(void *arg) {
+    struct body *b = arg;
+    struct span *all = arena_array(&b->r->call->arena, struct span, b->n_more + 1);
+    all[0] = (struct span){(const uint8_t *)b->text.p, b->text.n};
+    if (b->n_more) memcpy(all + 1, b->more, b->n_more * sizeof *all);
+    coding_do(b->r->coding, all, b->n_more + 1, &b->small);
+}
+static void squeezed(void *arg) {
+    struct body *b = arg;
+    struct http_req *r = b->r;
+    r->pooled = false;
+    send_small(b);
+    server_timing(r, false);
+    if (r->gone)
+        http_leave(r);
+    else
+        http_resume(r);
+}
+
+// Compressed where the client takes it and it is worth it; large ones on the pool: r->response is
+// NULL until then.
+static void reply_body(struct body *b) {
+    enum { WORTH_IT = 1 << 10, QUICK = 16 << 10 };
+    struct http_req *r = b->r;
+    size_t all = b->text.n;
+    for (size_t i = 0; i < b->n_more; i++)
+        all += b->more[i].n;
+    if (r->coding && all >= WORTH_IT && all <= QUICK) {
+        squeeze_work(b);
+        send_small(b);
+    } else if (r->coding && all > QUICK && r->suspended) {
+        r->pooled = true; // the pool holds the request
+        loop_work(r->h->loop, squeeze_work, squeezed, b);
+    } else if (b->n_more) {
+        struct arena *a = &r->call->arena;
+        struct MHD_IoVec *v = arena_array(a, struct MHD_IoVec, b->n_more + 1);
+        v[0] = (struct MHD_IoVec){arena_dup(a, b->text.p, b->text.n), b->text.n};
+        for (size_t i = 0; i < b->n_more; i++)
+            v[i + 1] = (struct MHD_IoVec){b->more[i].p, b->more[i].n};
+        respond(b, MHD_create_response_from_iovec(v, (unsigned)b->n_more + 1, NULL, NULL));
+        strbuf_done(&b->text);
+    } else {
+        size_t n = b->text.n;
+        respond(b,
+                MHD_create_response_from_buffer(n, strbuf_take(&b->text), MHD_RESPMEM_MUST_FREE));
+    }
+}
+
 void http_reply_text(struct http_req *r, unsigned code, const char *type, struct strbuf *text) {
+    if (code == 200 && r->call) {
+        struct body *b = arena_new_of(&r->call->arena, struct body);
+        *b = (struct body){.r = r, .type = type, .text = *text};
+        *text = (struct strbuf){0};
+        reply_body(b);
+        return;
+    }
     size_t n = text->n;
     char *p = strbuf_take(text);
     set_response(r, code, type, MHD_create_response_from_buffer(n, p, MHD_RESPMEM_MUST_FREE));
@@ -80,7 +163,14 @@ static void server_timing(struct http_req *r, bool footer) {
 
 // ---- tensors in a reply
 
-static void print_output(struct strbuf *b, const struct call_output *o, bool binary) {
+static void print_data(struct strbuf *b, const struct call_output *o) {
+    if (o->dtype->cls == NUM_TEXT)
+        texts_print(b, o->elements, o->data);
+    else
+        numbers_print(b, o->dtype, o->elements, o->data.p);
+}
+// parameters: the inside of their object; "" where the data are numbers here.
+static void print_output(struct strbuf *b, const struct call_output *o, const char *parameters) {
     strbuf_puts(b, "{\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"dtype\":\"%s\"", o->dtype->name);
@@ -89,14 +179,11 @@ static void print_output(struct strbuf *b, const struct call_output *o, bool bin
     for (int32_t d = 0; d < o->rank; d++)
         strbuf_printf(b, "%s%lld", d ? "," : "", (long long)o->dims[d]);
     strbuf_puts(b, "]");
-    if (binary)
-        strbuf_printf(b, ",\"parameters\":{\"binary_data_size\":%zu}", o->data.n);
+    if (*parameters)
+        strbuf_printf(b, ",\"parameters\":{%s}", parameters);
     else {
         strbuf_puts(b, ",\"data\":");
-        if (o->dtype->cls == NUM_TEXT)
-            texts_print(b, o->elements, o->data);
-        else
-            numbers_print(b, o->dtype, o->elements, o->data.p);
+        print_data(b, o);
     }
     strbuf_putc(b, '}');
 }
@@ -107,7 +194,9 @@ static void print_with_outputs(struct strbuf *b, const ProtobufCMessage *m, cons
     strbuf_puts(b, "{\"outputs\":[");
     for (size_t i = 0; i < c->n_outputs; i++) {
         if (i) strbuf_putc(b, ',');
-        print_output(b, &c->outputs[i], binary);
+        char size[48] = "";
+        if (binary) snprintf(size, sizeof size, "\"binary_data_size\":%zu", c->outputs[i].data.n);
+        print_output(b, &c->outputs[i], size);
     }
     struct strbuf rest = {0};
     json_print(&rest, m);
@@ -129,19 +218,19 @@ static void reply_json(struct http_req *r, const ProtobufCMessage *m) {
 static void reply_with_bytes(struct http_req *r, struct strbuf *b,
                              bool (*binary)(const struct call *c, size_t i)) {
     struct call *c = r->call;
-    char length[32];
-    snprintf(length, sizeof length, "%zu", b->n);
-    struct MHD_IoVec *v = arena_array(&c->arena, struct MHD_IoVec, c->n_outputs + 1);
-    unsigned n = 0;
-    v[n++] = (struct MHD_IoVec){arena_dup(&c->arena, b->p, b->n), b->n};
+    struct span *v = arena_array(&c->arena, struct span, c->n_outputs + 1);
+    size_t n = 0;
     for (size_t i = 0; i < c->n_outputs; i++)
-        if (c->outputs[i].data.n && (!binary || binary(c, i)))
-            v[n++] = (struct MHD_IoVec){c->outputs[i].data.p, c->outputs[i].data.n};
-    set_response(
-        r, 200, "application/octet-stream",
-        MHD_create_response_from_iovec(v, n, NULL, NULL)); // memory: the call's, which outlives it
-    add_header(r, "Inference-Header-Content-Length", length);
-    strbuf_done(b);
+        if (c->outputs[i].data.n && (!binary || binary(c, i))) v[n++] = c->outputs[i].data;
+    struct body *all = arena_new_of(&c->arena, struct body);
+    *all = (struct body){.r = r,
+                         .type = "application/octet-stream",
+                         .text = *b,
+                         .more = v,
+                         .n_more = n,
+                         .json_bytes = b->n};
+    *b = (struct strbuf){0};
+    reply_body(all);
 }
 static void reply_binary(struct http_req *r, const ProtobufCMessage *m) {
     struct strbuf b = {0};
@@ -172,10 +261,12 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
     }
     strbuf_puts(&b, ",\"outputs\":[");
     for (size_t i = 0; i < c->n_outputs; i++) {
-        bool binary = oip_output_binary(c, i);
-        bytes = bytes || binary;
+        struct strbuf parameters = {0};
+        bytes = bytes || oip_output_binary(c, i);
+        oip_output_parameters(c, i, &parameters);
         if (i) strbuf_putc(&b, ',');
-        print_output(&b, &c->outputs[i], binary);
+        print_output(&b, &c->outputs[i], strbuf_cstr(&parameters));
+        strbuf_done(&parameters);
     }
     strbuf_puts(&b, "]}");
     if (bytes)
@@ -184,12 +275,50 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
         http_reply_text(r, 200, "application/json", &b);
 }
 
+// The outputs under their names; one value is itself, more are an array.
+static void reply_generate(struct http_req *r, const Inference__ModelInferResponse *m) {
+    const struct call *c = r->call;
+    bool events = r->route.form == FORM_GENERATE_STREAM;
+    struct strbuf b = {0}, data = {0};
+    strbuf_puts(&b, events ? "data: {" : "{");
+    if (*m->id) {
+        strbuf_puts(&b, "\"id\":");
+        strbuf_json_str(&b, str_of(m->id));
+        strbuf_putc(&b, ',');
+    }
+    strbuf_puts(&b, "\"model_name\":");
+    strbuf_json_str(&b, str_of(m->model_name));
+    strbuf_puts(&b, ",\"model_version\":");
+    strbuf_json_str(&b, str_of(m->model_version));
+    for (size_t i = 0; i < c->n_outputs; i++) {
+        const struct call_output *o = &c->outputs[i];
+        strbuf_putc(&b, ',');
+        strbuf_json_str(&b, str_of(o->name));
+        strbuf_putc(&b, ':');
+        strbuf_clear(&data);
+        if (o->dtype->cls != NUM_RAW) print_data(&data, o);
+        if (!data.n)
+            strbuf_puts(&b, "null"); // a type without a JSON form
+        else if (o->elements == 1)
+            strbuf_add(&b, data.p + 1, data.n - 2);
+        else
+            strbuf_add(&b, data.p, data.n);
+    }
+    strbuf_puts(&b, events ? "}\n\n" : "}");
+    strbuf_done(&data);
+    http_reply_text(r, 200, events ? "text/event-stream; charset=utf-8" : "application/json", &b);
+}
+
 static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
     const ProtobufCMessageDescriptor *d = m->descriptor;
     struct strbuf b = {0};
     unsigned code = 200;
     if (d == &inference__model_infer_response__descriptor) {
-        reply_infer(r, (const Inference__ModelInferResponse *)m);
+        const Inference__ModelInferResponse *x = (const Inference__ModelInferResponse *)m;
+        if (r->route.form == FORM_OIP)
+            reply_infer(r, x);
+        else
+            reply_generate(r, x);
         return;
     }
     if (d == &inference__server_live_response__descriptor)
@@ -208,8 +337,20 @@ static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
             json_print_oip(&b, &x->models[i]->base);
         }
         strbuf_putc(&b, ']');
-    } else if (d != &inference__repository_model_load_response__descriptor &&
-               d != &inference__repository_model_unload_response__descriptor)
+    } else if (d == &inference__system_shared_memory_status_response__descriptor) {
+        const Inference__SystemSharedMemoryStatusResponse *x =
+            (const Inference__SystemSharedMemoryStatusResponse *)m;
+        strbuf_putc(&b, '[');
+        for (size_t i = 0; i < x->n_regions; i++) {
+            if (i) strbuf_putc(&b, ',');
+            json_print_oip(&b, &x->regions[i]->value->base);
+        }
+        strbuf_putc(&b, ']');
+    } else if (d == &inference__cuda_shared_memory_status_response__descriptor)
+        strbuf_puts(&b, "[]");
+    else if (oip_is_settings(r->call->row))
+        oip_print_settings(&b, m);
+    else if (d->n_fields) // an empty reply has no body
         json_print_oip(&b, m);
     http_reply_text(r, code, "application/json", &b);
 }
@@ -360,6 +501,8 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             reply_protobuf(r, reply);
             break;
         case FORM_OIP:
+        case FORM_GENERATE:
+        case FORM_GENERATE_STREAM:
             reply_oip(r, reply);
             break;
         case FORM_JSON:
@@ -368,6 +511,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             reply_json(r, reply);
             break;
         }
+        if (!r->response) return; // being compressed
         server_timing(r, false);
     }
     if (r->suspended) http_resume(r);

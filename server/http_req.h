@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "server/budget.h"
+#include "server/coding.h"
 #include "server/http.h"
 #include "server/http_route.h"
 #include "server/tensors.h"
@@ -53,10 +54,12 @@ struct http_req {
     struct tensors_binary binary;
     bool binary_ready; // layout done
     // Waiting and replying.
-    bool suspended, gone, parsing, probed;
+    bool suspended, gone, probed;
+    bool pooled; // pool work (parsing, compressing) holds the request
     struct loop_watch *watch;
     struct loop_timer *gone_timer;
     int watch_fd;
+    enum coding coding; // that the reply may have
     struct MHD_Response *response;
     unsigned code;
     bool queued;       // handed to the library

@@ -48,6 +48,10 @@ static bool match(const char *aliases, struct str path, struct route *out) {
     return found;
 }
 
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), k = strlen(end);
+    return n >= k && !strcmp(path + n - k, end);
+}
 static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
     if (row->dialect == DIALECT_OIP) return FORM_OIP;
     if (row->stream)
@@ -117,7 +121,8 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
     for (int i = 0; i < ALL_ROWS; i++) {
         const struct api_row *row = &api_rows[i];
         if (!match(row->alias, str_of(path), &r)) continue;
-        if (strcmp(api_verb_name(row->verb), verb)) {
+        if (row->verb == VERB_BOTH ? strcmp(verb, "GET") && strcmp(verb, "POST")
+                                   : strcmp(api_verb_name(row->verb), verb)) {
             if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))
                 strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
             continue;
@@ -136,6 +141,9 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
         best.row = found;
         best.rpc = false;
         best.form = form_of(found, false, accept);
+        if (best.form == FORM_OIP && ends_with(path, "/generate")) best.form = FORM_GENERATE;
+        if (best.form == FORM_OIP && ends_with(path, "/generate_stream"))
+            best.form = FORM_GENERATE_STREAM;
         *out = best;
     } else if (allow.n) {
         *out_allow = arena_strdup(a, strbuf_cstr(&allow));

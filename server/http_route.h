@@ -14,7 +14,9 @@ enum reply_form {
     FORM_FRAMES,
     FORM_TEXT,
     FORM_FILE,
-    FORM_OIP
+    FORM_OIP,
+    FORM_GENERATE,       // the keys of a JSON object are the inputs and outputs
+    FORM_GENERATE_STREAM // the same as server-sent events
 };
 struct route {
     const struct api_row *row;

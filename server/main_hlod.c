@@ -24,6 +24,7 @@
 #include "server/config.h"
 #include "server/grpc.h"
 #include "server/http.h"
+#include "server/oip.h"
 #include "server/tls.h"
 
 enum { MAX_DEVICES = 32 };
@@ -310,6 +311,7 @@ static status_t start(struct daemon *d) {
     d->api = (struct api){.sched = d->sched,
                           .suites = d->suites,
                           .auth = d->api.auth,
+                          .regions = c->allow_shared_memory ? oip_regions_new() : NULL,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
                           .start_ns = clock_ns()};
     api_options(&d->api, c);
@@ -353,6 +355,7 @@ static void finish(struct daemon *d) {
     if (d->http) http_stop(d->http);
     budget_free(d->api.budget);
     auth_close(d->api.auth);
+    oip_regions_free(d->api.regions);
     tls_close(d->tls);
     for (int i = 0; i < 3; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);

@@ -3,6 +3,7 @@
 // signature, which a job reads (from memory, mostly).
 #include "server/oip.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,13 +64,16 @@ void oip_model_ready(struct call *c) {
     }
 }
 void oip_server(struct call *c) {
-    static const char *const extensions[] = {"binary_tensor_data", "model_repository",
-                                             "model_configuration", "statistics", "parameters"};
+    static const char *const extensions[] = {
+        "binary_tensor_data",  "classification",   "generate",
+        "model_configuration", "model_repository", "parameters",
+        "statistics",          "schedule_policy",  "logging",
+        "system_shared_memory"}; // the last only where it is allowed
     Inference__ServerMetadataResponse m = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
     m.name = (char *)"hlod";
     m.version = (char *)api_version_text();
     m.extensions = (char **)extensions;
-    m.n_extensions = sizeof extensions / sizeof *extensions;
+    m.n_extensions = sizeof extensions / sizeof *extensions - !c->api->regions;
     call_finish(c, &m.base, ST_OK);
 }
 
@@ -132,6 +136,7 @@ void oip_model(struct call *c) {
 
 static Inference__DataType data_type(const char *dtype) {
     const char *name = oip_datatype(dtype);
+    if (!strcmp(name, "BYTES")) return INFERENCE__DATA_TYPE__TYPE_STRING;
     char text[32] = "TYPE_";
     strncat(text, name, 20);
     const ProtobufCEnumValue *v =
@@ -153,6 +158,24 @@ static void batching_config(struct arena *a, const struct batching *b, Inference
         d->preferred_batch_size[d->n_preferred_batch_size++] = (int32_t)batch_bucket(n, b->max);
     k->max_batch_size = b->max;
     k->dynamic_batching = d;
+}
+// The device workers: any may run it.
+static void instances(struct call *c, Inference__ModelConfig *k) {
+    struct pool *p = sched_pool(c->api->sched);
+    k->instance_group = arena_array(&c->arena, Inference__ModelInstanceGroup *, pool_size(p) + 1);
+    for (int i = 0; i < pool_size(p); i++) {
+        if (pool_place(pool_worker(p, i)).role != ROLE_DEVICE) continue;
+        Hlod__V1__Device d;
+        hlod__v1__device__init(&d);
+        worker_describe(pool_worker(p, i), &d);
+        Inference__ModelInstanceGroup *g = k->instance_group[k->n_instance_group++] =
+            arena_new_of(&c->arena, Inference__ModelInstanceGroup);
+        inference__model_instance_group__init(g);
+        g->name = arena_strdup(&c->arena, d.name);
+        g->count = 1;
+        g->kind = !strcmp(d.kind, "cpu") ? INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU
+                                         : INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL;
+    }
 }
 static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                        const ProtobufCMessage **out) {
@@ -192,6 +215,13 @@ static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Eve
         x->dims = dims_of(a, t) + from;
         x->n_dims = t->n_dims - from;
     }
+    instances(c, k);
+    static Inference__ModelVersionPolicy__All every = INFERENCE__MODEL_VERSION_POLICY__ALL__INIT;
+    k->version_policy = arena_new_of(a, Inference__ModelVersionPolicy);
+    inference__model_version_policy__init(k->version_policy);
+    k->version_policy->all = &every;
+    k->model_transaction_policy = arena_new_of(a, Inference__ModelTransactionPolicy);
+    inference__model_transaction_policy__init(k->model_transaction_policy);
     m->config = k;
     *out = &m->base;
     return ST_OK;
@@ -237,6 +267,24 @@ static Inference__ModelStatistics *statistics(struct arena *a, const struct name
         t->compute_infer = duration(a, b->infer);
         t->compute_input = t->compute_output = duration(a, (struct model_times){b->infer.n, 0});
     }
+    if (!x->executions) return m;
+    if (!m->n_batch_stats) { // no dimension is declared to be a batch: each execution is one of 1
+        Inference__InferBatchStatistics *b = arena_new_of(a, Inference__InferBatchStatistics);
+        inference__infer_batch_statistics__init(b);
+        b->batch_size = 1;
+        b->compute_input = b->compute_output = s->compute_input;
+        b->compute_infer = s->compute_infer;
+        m->batch_stats[m->n_batch_stats++] = b;
+    }
+    Inference__MemoryUsage *u = arena_new_of(a, Inference__MemoryUsage);
+    inference__memory_usage__init(u);
+    char *type = arena_strdup(a, x->device);
+    for (char *p = type; *p; p++)
+        *p = (char)toupper((unsigned char)*p);
+    u->type = type;
+    u->byte_size = (uint64_t)x->prepared_bytes;
+    m->memory_usage = arena_array(a, Inference__MemoryUsage *, 1);
+    m->memory_usage[m->n_memory_usage++] = u;
     return m;
 }
 void oip_statistics(struct call *c) {

@@ -2,20 +2,28 @@
 // ModelInfer: the same run job as hlod.v1's; the model by its name. The reply is the message
 // without tensor data; each transport puts the call's outputs where they belong.
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "scheduler/loop.h"
 #include "server/oip.h"
 #include "server/tensors.h"
 
 struct infer { // c->state
     struct oip_model model;
-    const struct job_result *r; // when it is done
+    int64_t version;          // of the name, as it was found
+    struct batching batching; // the same
+    int64_t timeout_ms;
+    int32_t priority;
+    const Hlod__V1__Signature *signature; // of a whole body
+    status_t st;                          // of the pool work
+    const struct job_result *r;           // when it is done
 };
 
-// A parameter of a request, input or output by its key, NULL if it was not given. The entries of
-// their maps are types of their own, all of one shape: hence by descriptor.
-static const Inference__InferParameter *parameter(const ProtobufCMessage *m, const char *key) {
+// The entries of the parameters' maps are types of their own, all of one shape: hence by
+// descriptor.
+const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key) {
     const uint8_t *base = (const uint8_t *)m;
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "parameters");
@@ -28,7 +36,7 @@ static const Inference__InferParameter *parameter(const ProtobufCMessage *m, con
                                                                        entry->fields[1].offset);
     return NULL;
 }
-static bool integer(const Inference__InferParameter *p, int64_t *out) {
+bool oip_integer(const Inference__InferParameter *p, int64_t *out) {
     if (!p) return false;
     if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_INT64_PARAM)
         *out = p->int64_param;
@@ -38,7 +46,7 @@ static bool integer(const Inference__InferParameter *p, int64_t *out) {
         return false;
     return true;
 }
-static int flag(const Inference__InferParameter *p) { // -1: not given
+int oip_flag(const Inference__InferParameter *p) { // -1: not given
     if (!p || p->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM)
         return -1;
     return p->bool_param;
@@ -56,9 +64,12 @@ struct tensor_desc *tensors_of_infer(struct call *c, int from) {
                                     .dims = x->shape,
                                     .rank = x->n_shape,
                                     .given = -1};
-        if (from == TENSORS_RAW)
+        t[i].elsewhere = oip_in_region(&x->base);
+        if (t[i].elsewhere) // its size is checked when it is read
+            oip_integer(oip_parameter(&x->base, "shared_memory_byte_size"), &t[i].given);
+        else if (from == TENSORS_RAW)
             t[i].given = c->given[i];
-        else if (!integer(parameter(&x->base, "binary_data_size"), &t[i].given))
+        else if (!oip_integer(oip_parameter(&x->base, "binary_data_size"), &t[i].given))
             t[i].in_json = true;
         if (from == TENSORS_JSON && x->contents && x->contents->n_bytes_contents) {
             t[i].given = 0;
@@ -68,106 +79,6 @@ struct tensor_desc *tensors_of_infer(struct call *c, int from) {
     }
     c->n_inputs = q->n_inputs;
     return t;
-}
-
-// One element of a typed list to its place; narrow integers travel as 32 bits.
-static status_t put_list(struct call *c, const struct job_input *in, const void *v, size_t n,
-                         size_t from_bytes) {
-    size_t to = (size_t)in->dtype->bytes;
-    if ((int64_t)n * in->dtype->bytes != in->size)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%.80s': %zu values, its shape has %lld", in->name, n,
-                                (long long)(in->size / in->dtype->bytes)),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-    if (from_bytes == to) return tensors_put(c, in->offset, v, n * to);
-    for (size_t i = 0; i < n; i++) // little-endian: the low bytes
-        RETURN_IF_ERR(tensors_put(c, in->offset + (int64_t)(i * to),
-                                  (const uint8_t *)v + i * from_bytes, to));
-    return ST_OK;
-}
-
-static status_t put_texts(struct call *c, const struct job_input *in,
-                          const Inference__InferTensorContents *k) {
-    int64_t at = in->offset;
-    if ((int64_t)k->n_bytes_contents != in->elements)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%.80s': %zu values, its shape has %lld", in->name,
-                                k->n_bytes_contents, (long long)in->elements),
-                         HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-    for (size_t i = 0; i < k->n_bytes_contents; i++) {
-        uint32_t n = (uint32_t)k->bytes_contents[i].len; // little-endian; a message is below 2 GiB
-        RETURN_IF_ERR(tensors_put(c, at, &n, sizeof n));
-        RETURN_IF_ERR(tensors_put(c, at + 4, k->bytes_contents[i].data, n));
-        at += 4 + n;
-    }
-    return ST_OK;
-}
-
-status_t oip_contents(struct call *c) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
-    for (size_t i = 0; i < q->n_inputs; i++) {
-        const struct job_input *in = &c->inputs[i];
-        static const Inference__InferTensorContents none = INFERENCE__INFER_TENSOR_CONTENTS__INIT;
-        const Inference__InferTensorContents *k =
-            q->inputs[i]->contents ? q->inputs[i]->contents : &none;
-        switch (in->dtype->cls) {
-        case NUM_PRED:
-            RETURN_IF_ERR(
-                put_list(c, in, k->bool_contents, k->n_bool_contents, sizeof *k->bool_contents));
-            break;
-        case NUM_S8:
-        case NUM_S16:
-        case NUM_S32:
-            RETURN_IF_ERR(put_list(c, in, k->int_contents, k->n_int_contents, 4));
-            break;
-        case NUM_U8:
-        case NUM_U16:
-        case NUM_U32:
-            RETURN_IF_ERR(put_list(c, in, k->uint_contents, k->n_uint_contents, 4));
-            break;
-        case NUM_S64:
-            RETURN_IF_ERR(put_list(c, in, k->int64_contents, k->n_int64_contents, 8));
-            break;
-        case NUM_U64:
-            RETURN_IF_ERR(put_list(c, in, k->uint64_contents, k->n_uint64_contents, 8));
-            break;
-        case NUM_F32:
-            RETURN_IF_ERR(put_list(c, in, k->fp32_contents, k->n_fp32_contents, 4));
-            break;
-        case NUM_F64:
-            RETURN_IF_ERR(put_list(c, in, k->fp64_contents, k->n_fp64_contents, 8));
-            break;
-        case NUM_TEXT:
-            RETURN_IF_ERR(put_texts(c, in, k));
-            break;
-        case NUM_F16:
-        case NUM_BF16:
-        case NUM_RAW:
-            return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                    "input '%.80s': %s has no typed form, send raw_input_contents",
-                                    in->name, in->dtype->name),
-                             HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-        }
-    }
-    return ST_OK;
-}
-
-// ---- outputs
-
-bool oip_output_binary(const struct call *c, size_t i) {
-    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
-    if (c->outputs[i].dtype->cls == NUM_RAW) return true; // has no JSON form
-    int own = i < q->n_outputs ? flag(parameter(&q->outputs[i]->base, "binary_data")) : -1;
-    if (own >= 0) return own;
-    return flag(parameter(&q->base, "binary_data_output")) == 1;
-}
-
-void oip_outputs_into(struct call *c, Inference__ModelInferResponse *m) {
-    m->n_raw_output_contents = m->n_outputs;
-    m->raw_output_contents = arena_array(&c->arena, ProtobufCBinaryData, m->n_outputs + 1);
-    for (size_t i = 0; i < m->n_outputs; i++)
-        m->raw_output_contents[i] =
-            (ProtobufCBinaryData){c->outputs[i].data.n, (uint8_t *)c->outputs[i].data.p};
 }
 
 // "queue=0.012 run=3.100 total=3.400" in ms, under the key of the request.
@@ -197,6 +108,8 @@ static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__E
     struct infer *f = c->state;
     f->r = r;
     RETURN_IF_ERR(api_take_outputs(c, r));
+    RETURN_IF_ERR(oip_classify(c));
+    RETURN_IF_ERR(oip_outputs_to_regions(c));
     Inference__ModelInferResponse *m = arena_new_of(&c->arena, Inference__ModelInferResponse);
     inference__model_infer_response__init(m);
     m->model_name = q->model_name;
@@ -212,7 +125,7 @@ static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__E
         t->shape = (int64_t *)o->dims;
         t->n_shape = (size_t)o->rank;
     }
-    if (flag(parameter(&q->base, "hlod_timing")) == 1) put_timing(c, m);
+    if (oip_flag(oip_parameter(&q->base, "hlod_timing")) == 1) put_timing(c, m);
     *out = &m->base;
     return ST_OK;
 }
@@ -234,6 +147,8 @@ static void finished(struct call *c, bool ok) {
         x->executions++;
     }
     x->last_ms = (uint64_t)(clock_wall_ns() / 1000000);
+    if (f->r->run) x->prepared_bytes = f->r->run->prepared_bytes;
+    snprintf(x->device, sizeof x->device, "%.*s", (int)strcspn(f->r->device, ":"), f->r->device);
     for (size_t i = 0; i < f->r->n_timings; i++) {
         uint64_t ns = (uint64_t)(f->r->timings[i]->ms * 1e6);
         if (!strcmp(f->r->timings[i]->name, "queue")) count(&x->queue, ns);
@@ -241,26 +156,11 @@ static void finished(struct call *c, bool ok) {
     }
 }
 
-void oip_infer(struct call *c) {
+// ---- start
+
+static void run(struct call *c) {
     const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
-    struct infer *f = arena_new_of(&c->arena, struct infer);
-    status_t st = oip_find(c, q->model_name, q->model_version, &f->model);
-    int64_t timeout_us = 0, level = 0;
-    integer(parameter(&q->base, "timeout"), &timeout_us);
-    // There 1 is the highest and 0 the default; here the default is below all that is asked for.
-    integer(parameter(&q->base, "priority"), &level);
-    if (!st && level)
-        st = call_check_priority(level < 0 ? INT64_MIN : CALL_MAX_PRIORITY + 1 - level);
-    for (size_t i = 0; i < q->n_inputs && !st; i++)
-        if (parameter(&q->inputs[i]->base, "shared_memory_region"))
-            st = st_reason(st_new(ST_INVALID_ARGUMENT, "shared memory is not supported"),
-                           HLOD__V1__REASON__REASON_BAD_OPTION);
-    if (st) {
-        call_finish(c, NULL, st);
-        return;
-    }
-    c->state = f;
-    c->on_finished = finished;
+    const struct infer *f = c->state;
     struct job_spec spec = {.kind = JOB_RUN,
                             .model = f->model.source,
                             .inputs = c->inputs,
@@ -268,15 +168,124 @@ void oip_infer(struct call *c) {
                             .payload_fd = c->payload_fd,
                             .payload = c->payload,
                             .payload_bytes = c->payload_bytes,
-                            .timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0,
-                            .priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0};
+                            .timeout_ms = f->timeout_ms,
+                            .priority = f->priority};
     if (f->model.named) {
         spec.name = f->model.name;
-        spec.version = f->model.named->version;
-        spec.batching = f->model.named->batching;
+        spec.version = f->version;
+        spec.batching = f->batching;
     }
     spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
     for (; spec.n_outputs < q->n_outputs; spec.n_outputs++)
         spec.outputs[spec.n_outputs] = q->outputs[spec.n_outputs]->name;
     api_start_job(c, &spec, inferred);
+}
+
+// Inputs that are not yet in the payload: a whole body, shared memory. On the pool.
+static void fill_work(void *arg) {
+    struct call *c = arg;
+    struct infer *f = c->state;
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    if (f->signature) f->st = oip_whole(c, f->signature);
+    for (size_t i = 0; !f->st && i < q->n_inputs; i++)
+        if (oip_in_region(&q->inputs[i]->base))
+            f->st = oip_region_read(c, &q->inputs[i]->base, &c->inputs[i]);
+}
+static void filled(void *arg) {
+    struct call *c = arg;
+    struct infer *f = c->state;
+    status_t st = f->st;
+    c->busy = false;
+    f->st = ST_OK;
+    if (c->finished) {
+        st_drop(st);
+        call_released(c);
+    } else if (st)
+        call_finish(c, NULL, st);
+    else
+        run(c);
+}
+static void fill(struct call *c) {
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), fill_work, filled, c);
+}
+
+// The signature first; then what the whole body means is known.
+static void free_job(void *j) {
+    job_free(j);
+}
+static void on_signature(void *ctx, struct job *j, status_t st) {
+    struct call *c = ctx;
+    struct infer *f = c->state;
+    c->on_cancel = NULL;
+    f->signature = st ? NULL : job_result(j)->model->signature;
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        fill(c);
+}
+static void stop_looking(struct call *c) {
+    job_cancel(c->handler);
+}
+static void look_up(struct call *c) {
+    const struct infer *f = c->state;
+    struct job_spec spec = {.kind = JOB_INGEST,
+                            .model = f->model.source,
+                            .payload_fd = -1,
+                            .tenant = c->principal.tenant,
+                            .on_done = on_signature,
+                            .ctx = c};
+    struct job *j = job_start(c->api->sched, &spec);
+    arena_link(&c->arena, free_job, j);
+    c->handler = j;
+    c->on_cancel = stop_looking;
+}
+
+// What is asked for and not offered.
+static status_t check(const Inference__ModelInferRequest *q, struct infer *f) {
+    int64_t level = 0, sequence = 0, timeout_us = 0;
+    const Inference__InferParameter *id = oip_parameter(&q->base, "sequence_id");
+    bool in_sequence =
+        id && id->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM
+            ? *id->string_param
+            : oip_integer(id, &sequence) && sequence;
+    if (in_sequence || oip_flag(oip_parameter(&q->base, "sequence_start")) == 1 ||
+        oip_flag(oip_parameter(&q->base, "sequence_end")) == 1)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "sequences are not supported: models here keep no state between "
+                                "requests; pass it as inputs and outputs"),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    oip_integer(oip_parameter(&q->base, "timeout"), &timeout_us);
+    f->timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0;
+    // There 1 is the highest and 0 the default; here the default is below all that is asked for.
+    oip_integer(oip_parameter(&q->base, "priority"), &level);
+    if (!level) return ST_OK;
+    f->priority = (int32_t)(CALL_MAX_PRIORITY + 1 - level);
+    return call_check_priority(level < 0 ? INT64_MIN : CALL_MAX_PRIORITY + 1 - level);
+}
+
+void oip_infer(struct call *c) {
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    struct infer *f = arena_new_of(&c->arena, struct infer);
+    status_t st = oip_find(c, q->model_name, q->model_version, &f->model);
+    if (!st) st = check(q, f);
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
+    if (f->model.named) {
+        f->version = f->model.named->version;
+        f->batching = f->model.named->batching;
+    }
+    c->state = f;
+    c->on_finished = finished;
+    bool elsewhere = false;
+    for (size_t i = 0; i < q->n_inputs; i++)
+        elsewhere = elsewhere || oip_in_region(&q->inputs[i]->base);
+    if (c->whole)
+        look_up(c);
+    else if (elsewhere)
+        fill(c);
+    else
+        run(c);
 }

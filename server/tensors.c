@@ -145,7 +145,8 @@ status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) {
 status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void *p, size_t n) {
     while (n) {
         while (b->input < c->n_inputs &&
-               (c->descs[b->input].in_json || b->done == c->inputs[b->input].size)) {
+               (c->descs[b->input].in_json || c->descs[b->input].elsewhere ||
+                b->done == c->inputs[b->input].size)) {
             b->input++;
             b->done = 0;
         }
@@ -166,7 +167,7 @@ status_t tensors_binary_add(struct call *c, struct tensors_binary *b, const void
 int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b) {
     int64_t left = -b->done;
     for (size_t i = b->input; i < c->n_inputs; i++)
-        if (!c->descs[i].in_json) left += c->inputs[i].size;
+        if (!c->descs[i].in_json && !c->descs[i].elsewhere) left += c->inputs[i].size;
     return left;
 }
 
@@ -302,6 +303,35 @@ static status_t scan_one(struct str text, const struct job_input *in, void *out)
                                       : numbers_scan(text, in->dtype, in->elements, out);
 }
 
+static const char *skip_space(const char *p, const char *end) {
+    while (p < end && *p && strchr(" \t\r\n", *p))
+        p++;
+    return p;
+}
+bool tensors_member(struct str *rest, struct str *key, struct str *value) {
+    const char *end = rest->p + rest->n, *p = skip_space(rest->p, end), *e;
+    if (p < end && *p == '}') { // the end, if nothing follows
+        p = skip_space(p + 1, end);
+        *rest = (struct str){p, (size_t)(end - p)};
+        return false;
+    }
+    if (p >= end || *p != '"' || !(e = string_end(p, end))) return false;
+    *key = (struct str){p + 1, (size_t)(e - p - 2)};
+    p = skip_space(e, end);
+    if (p >= end || *p != ':') return false;
+    p = skip_space(p + 1, end);
+    e = value_end(p, end);
+    if (!e || e == p) return false;
+    *value = (struct str){p, (size_t)(e - p)};
+    p = skip_space(e, end);
+    if (p < end && *p == ',')
+        p++;
+    else if (p >= end || *p != '}')
+        return false;
+    *rest = (struct str){p, (size_t)(end - p)};
+    return true;
+}
+
 // `from`: for TENSORS_BINARY only those that have no bytes of their own.
 static status_t scan_all(struct call *c, const struct tensors_spans *spans, int from) {
     uint8_t *base = (uint8_t *)c->payload_bytes.p;
@@ -315,7 +345,7 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
     status_t st = ST_OK;
     for (size_t i = 0; i < c->n_inputs && !st; i++) {
         const struct job_input *in = &c->inputs[i];
-        if (from == TENSORS_BINARY && !c->descs[i].in_json) continue;
+        if (c->descs[i].elsewhere || (from == TENSORS_BINARY && !c->descs[i].in_json)) continue;
         if (!spans->v[i].p)
             st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
         else

@@ -14,8 +14,9 @@ struct tensor_desc { // an input as its request describes it
     const char *name, *type;
     const int64_t *dims;
     size_t rank;
-    int64_t given; // bytes it came with, -1 = not said; texts in JSON: that they will take
-    bool in_json;  // its data stands in the JSON, though others follow it in bytes
+    int64_t given;  // bytes it came with, -1 = not said; texts in JSON: that they will take
+    bool in_json;   // its data stands in the JSON, though others follow it in bytes
+    bool elsewhere; // neither here nor there: shared memory
 };
 // In the call's arena; sets c->n_inputs. By request type.
 struct tensor_desc *tensors_of_run(struct call *c, int from);
@@ -32,6 +33,10 @@ struct tensors_spans {
     size_t n, cap;
 };
 bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans *out);
+
+// Takes the next member off the inside of a JSON object (`*rest` from behind its brace). The key as
+// written, the value's text. False at the end, or where it is no JSON: then *rest is not empty.
+bool tensors_member(struct str *rest, struct str *key, struct str *value);
 
 // Checks names, types and shapes of the request's inputs, fills c->inputs, makes the payload.
 // json: the data values of a JSON request, or NULL. `from` says where the bytes come from: sizes

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health, metadata, config, infer (binary, JSON, async, stream), statistics, index,
 load with file override, unload, errors.  Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
-import argparse, base64, json, os, queue, shutil, signal, sys, time, traceback
+import argparse, gzip, json, os, queue, shutil, signal, sys, time, traceback, zlib
 import numpy as np
 import tritonclient.grpc as tg
 import tritonclient.http as th
+import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "api")]
@@ -84,6 +85,98 @@ def infer(d, c, lib):
                     x, i = x_of(th, n, binary)
                     r = c.infer("plus", [i], request_compression_algorithm=how, response_compression_algorithm=how)
                     assert np.array_equal(r.as_numpy("y"), x + 1), (how, n, binary)
+
+def coded_replies(d, c, lib):
+    """Replies are compressed for those who ask, and say so; small ones are not."""
+    for how, opener in ("gzip", lambda b: gzip.decompress(b)), ("deflate", zlib.decompress):
+        for n in 1, 500, 30000:  # as it is; on the loop; on the pool
+            x, _ = x_of(th, n)
+            for binary in False, True:
+                q = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [n, 4], "data": x.ravel().tolist()}], "parameters": {"binary_data_output": binary}}
+                status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q), {"Accept-Encoding": "br, %s;q=0.5" % how})
+                assert status == 200 and ("content-encoding" in headers) == (n > 1), (n, headers)
+                if n > 1:
+                    assert headers["content-encoding"] == how and "server-timing" in headers and headers["vary"] == "Accept-Encoding", headers
+                    body = opener(body)
+                split = int(headers.get("inference-header-content-length", len(body)))
+                out = json.loads(body[:split])["outputs"][0]
+                y = np.frombuffer(body[split:], np.float32) if binary else np.array(out["data"], np.float32)
+                assert np.array_equal(y.reshape(n, 4), x + 1), (how, n, binary)
+    status, headers, body = d.call("POST", "/v2/models/plus/infer", json.dumps(q), {"Accept-Encoding": "gzip;q=0"})
+    assert status == 200 and "content-encoding" not in headers
+
+def extensions(d, c, lib):
+    x = np.array([[1, 9, 3, 4], [8, 8, 0.5, 7]], np.float32)
+    i = lib.InferInput("x", [2, 4], "FP32")
+    i.set_data_from_numpy(x)
+    for binary in (True, False) if lib is th else (True,):
+        o = lib.InferRequestedOutput("y", class_count=2, **({"binary_data": binary} if lib is th else {}))
+        got = c.infer("plus", [i], outputs=[o]).as_numpy("y")
+        assert got.shape == (2, 2) and [str(v, "ascii") if isinstance(v, bytes) else v for v in got.ravel()] == ["10:1", "5:3", "9:0", "9:1"], got
+    refused("sequences are not supported", lambda: c.infer("plus", [i], sequence_id=5, sequence_start=True))
+    kw = {} if lib is th else {"as_json": True}
+    extensions = c.get_server_metadata(**kw)["extensions"]
+    assert "system_shared_memory" in extensions and "cuda_shared_memory" not in extensions and "classification" in extensions, extensions
+    log = c.get_log_settings(**kw)
+    assert log["log_info"] if lib is th else log["settings"]["log_info"]["bool_param"], log
+    log = c.update_log_settings({"log_verbose_level": 1}, **kw)
+    c.update_log_settings({"log_verbose_level": 0})
+    refused("standard error", lambda: c.update_log_settings({"log_file": "/tmp/x"}))
+    trace = c.get_trace_settings(**kw)
+    assert (trace if lib is th else {k: v["value"] for k, v in trace["settings"].items()})["trace_level"] == ["OFF"], trace
+    refused("profile", lambda: c.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]}))
+    refused("CUDA shared memory is not offered", lambda: c.register_cuda_shared_memory("r", b"AAAA", 0, 16))
+    assert not c.get_cuda_shared_memory_status(**kw)
+
+def shared_memory(d, c, lib):
+    kw = {} if lib is th else {"as_json": True}
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    key = "/hlod-test-%d" % os.getpid()
+    region = shm.create_shared_memory_region("data", key, 96)
+    try:
+        shm.set_shared_memory_region(region, [x], offset=16)
+        refused("cannot open", lambda: c.register_system_shared_memory("none", key + "-not", 64))
+        refused("a key is the name", lambda: c.register_system_shared_memory("none", "/../../etc/passwd", 64))
+        refused("beyond its object", lambda: c.register_system_shared_memory("data", key, 1 << 20))
+        c.register_system_shared_memory("data", key, 96)
+        refused("registered already", lambda: c.register_system_shared_memory("data", key, 96))
+        status = c.get_system_shared_memory_status(**kw)
+        row = status[0] if lib is th else status["regions"]["data"]
+        assert row["name"] == "data" and row["key"] == key and int(row["byte_size"]) == 96, status
+        i = lib.InferInput("x", [2, 4], "FP32")
+        i.set_shared_memory("data", 32, offset=16)
+        o = lib.InferRequestedOutput("y")
+        o.set_shared_memory("data", 32, offset=48)
+        r = c.infer("plus", [i], outputs=[o])
+        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48), x + 1)
+        if lib is th:
+            out = r.get_output("y")
+            assert "data" not in out and out["parameters"] == {"shared_memory_region": "data", "shared_memory_byte_size": 32, "shared_memory_offset": 48}, out
+        else:
+            out = r.get_response().outputs[0]
+            assert out.parameters["shared_memory_region"].string_param == "data" and r.get_response().raw_output_contents == [b""], out
+        r = c.infer("plus", [i])  # in from there, out over the wire
+        assert np.array_equal(r.as_numpy("y"), x + 1)
+        direct = lib.InferInput("x", [2, 4], "FP32")
+        direct.set_data_from_numpy(x * 2)
+        c.infer("plus", [direct], outputs=[o])
+        assert np.array_equal(shm.get_contents_as_numpy(region, np.float32, [2, 4], offset=48), x * 2 + 1)
+        i.set_shared_memory("data", 32, offset=80)
+        refused("goes beyond it", lambda: c.infer("plus", [i]))
+        i.set_shared_memory("data", 16)
+        refused("", lambda: c.infer("plus", [i]))
+        i.set_shared_memory("nothing", 32)
+        refused("is not registered", lambda: c.infer("plus", [i]))
+        i.set_shared_memory("data", 32, offset=16)
+        os.truncate("/dev/shm" + key, 20)  # by the client, behind our back
+        refused("was made shorter", lambda: c.infer("plus", [i]))
+        refused("was made shorter", lambda: c.infer("plus", [direct], outputs=[o]))
+        c.unregister_system_shared_memory("data")
+        assert not c.get_system_shared_memory_status(**kw)
+        refused("is not registered", lambda: c.infer("plus", [i]))
+        assert c.is_server_live()
+    finally:
+        shm.destroy_shared_memory_region(region)
 
 def asynchronous(d, c, lib):
     x, i = x_of(lib, 2)
@@ -227,10 +320,10 @@ def main():
     o = a.parse_args()
     bad = 0
     for lib, label in (th, "http"), (tg, "grpc"):
-        for s in health, metadata, infer, asynchronous, stream, errors, repository, statistics, restart:
-            if o.names and s.__name__ not in o.names or (s is stream and lib is th):
+        for s in health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous, stream, errors, repository, statistics, restart:
+            if o.names and s.__name__ not in o.names or (s is stream and lib is th) or (s is coded_replies and lib is tg):
                 continue
-            d = Daemon(o.build + "/hlod", o.worker, args=("--allow-model-load",))
+            d = Daemon(o.build + "/hlod", o.worker, args=("--allow-model-load", "--allow-shared-memory"))
             d.hlod_path, d.worker = o.build + "/hlod", o.worker
             c = client(d, lib)
             try:
