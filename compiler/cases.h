@@ -2,7 +2,8 @@
 // cases: test files of operations (tests/ops). A file has one or more cases separated by lines "//
 // ----"; a case is an HLO module with comment lines
 //     // IN: <literal>       one per entry parameter, in order
-//     // OUT: <literal>      one per leaf of the result
+//     // OUT: <literal>      one per leaf of the result; where that has a dynamic dimension, the
+//     true shape stands first
 //     // TOL: <number>       tolerance relative to the largest magnitude of the expected value;
 //                            0 = exact (default for integers), 1e-6 for floats
 //     // RTOL: <number>      instead: tolerance relative to each element (elementwise functions)
@@ -27,8 +28,10 @@ struct test_case {
 // is not well formed.
 status_t case_next(struct str *text, int *line, struct test_case *out) MUST_CHECK;
 void case_done(struct test_case *c);
-// Compares leaf k; false and a message in `why` when it differs.
-bool case_matches(const struct test_case *c, int k, const struct literal *got, struct strbuf *why);
+// Compares leaf k of the results of module m (the case's, or what it was compiled to), which `got`
+// has all of, and which is cut to its true size; false and a message in `why` when it differs.
+bool case_matches(const struct test_case *c, const struct hlo_module *m, int k,
+                  struct literal *const *got, struct strbuf *why);
 // Was the case refused as its REFUSED line says?
 bool case_refused(const struct test_case *c, status_t st);
 // Runs all cases of a file on the reference evaluator; prints failures; *out_rc 1 when some failed.

@@ -64,14 +64,13 @@ int results_sent(const struct hlo_module *m) {
     return sent;
 }
 
-int64_t results_cut(const struct shape *s, int dim, int64_t size, void *data, int64_t *dims) {
-    int64_t outer = 1, inner = dtype_size(s->dtype), bound = s->dims[dim];
+int64_t results_cut(int64_t elem_bytes, int rank, int dim, int64_t size, void *data,
+                    int64_t *dims) {
+    int64_t outer = 1, inner = elem_bytes, bound = dims[dim];
     size = size < 0 ? 0 : size > bound ? bound : size;
-    for (int d = 0; d < s->rank; d++) {
-        dims[d] = d == dim ? size : s->dims[d];
-        if (d < dim) outer *= s->dims[d];
-        if (d > dim) inner *= s->dims[d];
-    }
+    for (int d = 0; d < rank; d++)
+        *(d < dim ? &outer : &inner) *= d == dim ? 1 : dims[d];
+    dims[dim] = size;
     char *p = data;
     for (int64_t k = 1; k < outer && size < bound; k++)
         memmove(p + k * size * inner, p + k * bound * inner, (size_t)(size * inner));

@@ -16,6 +16,6 @@ void results_set_dynamic(struct hlo_module *m, const struct dynamic_result *r, i
 int results_dynamic(const struct hlo_module *m, struct dynamic_result *out, int max);
 // Leaves of the root that are sent: all but the sizes.
 int results_sent(const struct hlo_module *m);
-// Cuts dimension dim of a dense row-major array of shape s to `size` (clamped to 0..bound) in
-// place; dims [rank] gets the true ones. Gives the bytes that are left.
-int64_t results_cut(const struct shape *s, int dim, int64_t size, void *data, int64_t *dims);
+// Cuts dimension dim of a dense row-major array of `rank` dims and elements of elem_bytes to `size`
+// (clamped to 0..dims[dim]) in place, and dims with it. Gives the bytes that are left.
+int64_t results_cut(int64_t elem_bytes, int rank, int dim, int64_t size, void *data, int64_t *dims);

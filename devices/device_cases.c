@@ -41,10 +41,11 @@ static status_t run_loaded(struct device_cases *dc, const struct test_case *c, s
             fprintf(log, "case at line %d: %s on the reference evaluator\n", c->line, p.rows[k].op);
     }
     struct strbuf why = {0};
-    for (int k = 0; k < c->n_want && *ok; k++) {
-        struct literal *got = lit_borrow(a, shape_leaf(root, k), out[k]);
-        *ok = case_matches(c, k, got, &why);
-    }
+    struct literal **got = arena_array(a, struct literal *, n_out + 1);
+    for (int k = 0; k < n_out; k++)
+        got[k] = lit_borrow(a, shape_leaf(root, k), out[k]);
+    for (int k = 0; k < c->n_want && *ok; k++)
+        *ok = case_matches(c, x->exe->main, k, got, &why);
     if (!*ok) fprintf(log, "case at line %d: %s\n", c->line, strbuf_cstr(&why));
     strbuf_done(&why);
     return ST_OK;

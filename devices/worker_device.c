@@ -264,9 +264,11 @@ static int64_t **cut_outputs(struct call *c, const struct hlo_module *m, const s
         const struct shape *s = shape_leaf(m->entry->root->shape, r[k].leaf);
         int64_t size;
         memcpy(&size, o->p[r[k].size_leaf], sizeof size);
-        if (dims[r[k].leaf]) continue; // one dimension each
-        dims[r[k].leaf] = arena_array(&c->arena, int64_t, s->rank + 1);
-        results_cut(s, r[k].dim, size, o->p[r[k].leaf], dims[r[k].leaf]);
+        int64_t **d = &dims[r[k].leaf];
+        if (!*d)
+            *d = memcpy(arena_array(&c->arena, int64_t, s->rank + 1), s->dims,
+                        sizeof **d * (size_t)s->rank);
+        results_cut(dtype_size(s->dtype), s->rank, r[k].dim, size, o->p[r[k].leaf], *d);
     }
     return dims;
 }

@@ -98,7 +98,7 @@ def table(found):
             f"{len(rows)} opcodes, {sum(r[3] in 'YE' for r in rows)} with an evaluation rule, {sum(r[4] in 'YEW' for r in rows)} with a lowering to kernels.", "",
             "- verify: `yes` = the result shape is inferred and the declared one compared; `declared` = operands and attributes are checked, the shape is what the module says.",
             "- eval: the reference evaluator, which is also the last implementation of the CPU device. `refused` = UNIMPLEMENTED with the reason, before anything runs.",
-            "- kir: generated kernels. Control flow runs as steps of the plan and needs none.",
+            "- kir: generated kernels. Control flow runs as steps of the plan and needs none; set-dimension-size and dynamic-reshape are gone after the pass dynamic-padder.",
             "- oneDNN: `call` = a primitive of its own, `in a call` = fused behind one.",
             "- ONNX: by lowering every model of onnx's backend cases and reading which operator each instruction comes from."]
     tail = ["", "## ONNX operators that leave no instruction of their own", "", "Evaluated while the graph is lowered, in need of input values, or not in the backend cases: " + (", ".join(rest) or "none") + "."]

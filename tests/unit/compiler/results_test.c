@@ -52,15 +52,13 @@ static void said(void **state) {
 
 static void cut(void **state) {
     (void)state;
-    struct hlo_module *m = parse("");
-    const struct shape *s = shape_leaf(m->entry->root->shape, 0);
     static const int64_t sizes[] = {0, 2, 5, 9, -4}, want[] = {0, 2, 5, 5, 0};
     for (int k = 0; k < 5; k++) {
         float v[30];
-        int64_t dims[3];
+        int64_t dims[3] = {2, 5, 3};
         for (int i = 0; i < 30; i++)
             v[i] = (float)i;
-        assert_int_equal(results_cut(s, 1, sizes[k], v, dims), 2 * want[k] * 3 * 4);
+        assert_int_equal(results_cut(4, 3, 1, sizes[k], v, dims), 2 * want[k] * 3 * 4);
         assert_int_equal(dims[0], 2);
         assert_int_equal(dims[1], want[k]);
         assert_int_equal(dims[2], 3);
@@ -68,10 +66,20 @@ static void cut(void **state) {
             for (int64_t i = 0; i < want[k] * 3; i++)
                 assert_true(v[a * want[k] * 3 + i] == (float)(a * 15 + i));
     }
-    hlo_module_free(m);
+}
+static void cut_twice(void **state) {
+    (void)state;
+    int32_t v[12] = {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23};
+    int64_t dims[2] = {3, 4};
+    assert_int_equal(results_cut(4, 2, 1, 3, v, dims), 36);
+    assert_int_equal(results_cut(4, 2, 0, 2, v, dims), 24);
+    assert_int_equal(dims[0], 2);
+    assert_int_equal(dims[1], 3);
+    static const int32_t want[] = {0, 1, 2, 10, 11, 12};
+    assert_memory_equal(v, want, sizeof want);
 }
 
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(said), cmocka_unit_test(cut)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(said), cmocka_unit_test(cut), cmocka_unit_test(cut_twice)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
