@@ -83,7 +83,7 @@ class Module:
     def __init__(self, seed, index):
         self.r = random.Random(f"{seed}/{index}")
         self.np = np.random.default_rng([seed & 0xFFFFFFFF, index])
-        self.computations, self.count, self.inputs, self.cap = [], 0, [], 500
+        self.computations, self.count, self.inputs, self.cap, self.sliced = [], 0, [], 500, set()
 
     def name(self, stem):
         self.count += 1
