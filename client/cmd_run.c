@@ -7,6 +7,8 @@
 
 #include "client/hlo.h"
 #include "client/input.h"
+#include "client/npy_text.h"
+#include "proto/numbers.h"
 
 enum { MAX_INPUTS = 64 };
 struct run {
@@ -72,7 +74,7 @@ static status_t read_outputs(struct hlo *h, const json_t *j, struct span tail, s
         const char *type = text_at(o, "datatype");
         x->name = arena_strdup(&h->arena, text_at(o, "name"));
         const char *descr = input_descr(type);
-        if (descr) memcpy(x->descr, descr, 4);
+        if (descr) memcpy(x->descr, descr, strlen(descr) + 1);
         size_t d;
         const json_t *dim;
         json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
@@ -88,7 +90,10 @@ static status_t read_outputs(struct hlo *h, const json_t *j, struct span tail, s
     return ST_OK;
 }
 
-static status_t write_outputs(const struct run *r) {
+static status_t write_outputs(struct hlo *h, struct run *r) {
+    for (int k = 0; k < r->n_results; k++)
+        if (strcmp(r->results[k].descr, NPY_TEXT) == 0)
+            RETURN_IF_ERR(npy_text_write(&h->arena, &r->results[k], &r->results[k]));
     size_t n = strlen(r->out);
     if (n > 4 && strcmp(r->out + n - 4, ".npy") == 0) {
         if (r->n_results != 1)
@@ -126,6 +131,17 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static void print_texts(const struct npy *x) {
+    struct span rest = {x->data, x->size_bytes};
+    struct str s;
+    for (int k = 0; k < 8 && texts_next(&rest, &s); k++) {
+        struct strbuf b = {0};
+        strbuf_json_str(&b, s); // a terminal is not asked to obey
+        printf(" %s", strbuf_cstr(&b));
+        strbuf_done(&b);
+    }
+}
+
 static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
     const json_t *times = json_object_get(j, "runMs");
     size_t n = json_array_size(times);
@@ -143,6 +159,7 @@ static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
         for (int d = 0; d < x->rank; d++)
             printf("%s%lld", d ? "," : "", (long long)x->dims[d]);
         printf("]");
+        if (strcmp(x->descr, NPY_TEXT) == 0) print_texts(x);
         for (size_t e = 0; strcmp(x->descr, "<f4") == 0 && e < x->size_bytes / 4 && e < 8; e++)
             printf(" %g", (double)((const float *)x->data)[e]);
         puts("");
@@ -160,7 +177,7 @@ static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *r
     if (!j) return fail_status(st_new(ST_DATA_LOSS, "the reply is not JSON: %s", e.text));
     status_t st = read_outputs(
         h, j, (struct span){(const uint8_t *)reply->body.p + head, reply->body.n - head}, r);
-    if (!st && r->out) st = write_outputs(r);
+    if (!st && r->out) st = write_outputs(h, r);
     if (!st) print_summary(h, j, r);
     if (!st && r->profile) print_profile(h, json_object_get(j, "profile"));
     int64_t job = (int64_t)number_at(j, "job");

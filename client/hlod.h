@@ -190,7 +190,8 @@ HLOD_API void hlod_executable_free(struct hlod_executable *e); // NULL is fine
 
 struct hlod_tensor {
     const char *name;  // NULL = by position
-    const char *dtype; // HLO's name: "f32", "s64", "pred" (one byte), "bf16", ...
+    const char *dtype; // HLO's name: "f32", "s64", "pred" (one byte), "bf16", ...; "string": each
+                       // element is 4 bytes of length, little-endian, and that many bytes
     int32_t rank;
     const int64_t *dims;
     const void *data; // row-major, little-endian, packed

@@ -4,13 +4,15 @@
 
 #include <string.h>
 
+#include "client/npy_text.h"
 #include "proto/numbers.h"
 
 static const struct {
     const char *descr, *datatype;
-} types[] = {{"|b1", "BOOL"},   {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
-             {"<u2", "UINT16"}, {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
-             {"<u8", "UINT64"}, {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"}};
+} types[] = {{"|b1", "BOOL"},    {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
+             {"<u2", "UINT16"},  {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
+             {"<u8", "UINT64"},  {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"},
+             {NPY_TEXT, "BYTES"}};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
 const char *input_datatype(const char *descr) {
@@ -38,11 +40,29 @@ static bool parse_type(struct str text, struct npy *x, const struct dtype_row **
             *out = dtype_find(part);
             const char *descr = *out && (*out)->oip ? input_descr((*out)->oip) : NULL;
             if (!descr) return false;
-            memcpy(x->descr, descr, 4);
+            memcpy(x->descr, descr, strlen(descr) + 1);
             typed = true;
         }
     }
     return typed && text.n == 0;
+}
+
+// n texts between commas; a single one may hold them.
+static status_t comma_texts(struct arena *a, const char *text, int64_t n, struct npy *x) {
+    struct strbuf b = {0};
+    int64_t k = 0;
+    for (const char *p = text, *comma; p && (n || *p); p = comma ? comma + 1 : NULL, k++) {
+        comma = n == 1 ? NULL : strchr(p, ',');
+        uint32_t size = (uint32_t)(comma ? (size_t)(comma - p) : strlen(p)); // little-endian
+        strbuf_add(&b, &size, sizeof size);
+        strbuf_add(&b, p, size);
+    }
+    x->data = arena_dup(a, strbuf_cstr(&b), b.n);
+    x->size_bytes = b.n;
+    strbuf_done(&b);
+    if (k == n) return ST_OK;
+    return st_new(ST_INVALID_ARGUMENT, "%lld texts between commas, the shape has %lld",
+                  (long long)k, (long long)n);
 }
 
 static status_t typed_value(struct arena *a, const struct dtype_row *t, const char *text,
@@ -52,11 +72,14 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
         if (!sz_mul(n, x->dims[d], &n)) return st_new(ST_INVALID_ARGUMENT, "the shape overflows");
     if (!sz_mul(n, t->bytes, &bytes) || bytes > 1ll << 40)
         return st_new(ST_INVALID_ARGUMENT, "the shape is too large");
+    if (t->cls == NUM_TEXT && *text != '@') return comma_texts(a, text, n, x);
     x->size_bytes = (size_t)bytes;
     if (*text == '@') {
         struct span b;
         RETURN_IF_ERR(npy_file_bytes(a, text + 1, &b));
-        if (b.n != x->size_bytes)
+        if (t->cls == NUM_TEXT)
+            x->size_bytes = b.n; // as texts travel
+        else if (b.n != x->size_bytes)
             return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, its shape %zu", text + 1, b.n,
                           x->size_bytes);
         x->data = (void *)b.p;

@@ -13,6 +13,7 @@
 #include <zlib.h>
 
 #include "base/str.h"
+#include "client/npy_text.h"
 
 enum { NPY_MAX_HEADER = 1 << 16 };
 static const int64_t npy_max_bytes = INT64_C(1) << 40;
@@ -20,7 +21,7 @@ static const int64_t npy_max_bytes = INT64_C(1) << 40;
 int npy_item_size(const char *descr) {
     static const char *const known = "?b1 i1 u1 i2 u2 f2 i4 u4 f4 i8 u8 f8 c8 c16";
     if (!descr[0] || !strchr("<|=", descr[0]) || strlen(descr) < 3) return 0;
-    char pat[8];
+    char pat[sizeof((struct npy){0}.descr)];
     int n = snprintf(pat, sizeof pat, "%s", descr + 1);
     const char *at = strstr(known, pat);
     if (!at || (at[n] && at[n] != ' ')) return 0;
@@ -61,7 +62,7 @@ static status_t parse_shape(struct str v, const char *what, struct npy *x) {
 }
 
 // Fortran order to row-major, element by element.
-static void *to_row_major(struct arena *a, const struct npy *x, const uint8_t *src, int item) {
+static void *to_row_major(struct arena *a, const struct npy *x, const uint8_t *src, int64_t item) {
     uint8_t *dst = arena_alloc(a, x->size_bytes ? x->size_bytes : 1);
     int64_t index[NPY_MAX_RANK] = {0}, n = item ? (int64_t)x->size_bytes / item : 0;
     for (int64_t k = 0; k < n; k++) {
@@ -94,11 +95,12 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
         dn++;
     if (dn >= sizeof x.descr) return bad(what, "unknown dtype");
     memcpy(x.descr, d.p + 1, dn);
-    int item = npy_item_size(x.descr);
-    if (item == 0)
+    bool wide;
+    int64_t text = npy_text_item(x.descr, &wide), item = text >= 0 ? text : npy_item_size(x.descr);
+    if (item == 0 && text < 0)
         return st_new(ST_INVALID_ARGUMENT,
-                      "%s: dtype '%s' is not taken (little-endian numbers and bool are)", what,
-                      x.descr);
+                      "%s: dtype '%s' is not taken (little-endian numbers, bool, U and S are)",
+                      what, x.descr);
     RETURN_IF_ERR(parse_shape(dict_value(h, "shape"), what, &x));
     int64_t bytes = item;
     for (int k = 0; k < x.rank; k++)
@@ -110,6 +112,7 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
     const uint8_t *data = b.p + head + len;
     x.data = str_starts(f, "True") && x.rank > 1 ? to_row_major(a, &x, data, item)
                                                  : arena_dup(a, data, x.size_bytes);
+    if (text >= 0) RETURN_IF_ERR(st_note(npy_text_read(a, &x, text, wide), "%s", what));
     *out = x;
     return ST_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // npy: NumPy's .npy and .npz files, read and written. Versions 1.0 to 3.0 of the format
-// (numpy.lib.format), C and Fortran order, little-endian numeric and bool dtypes. .npz members may
+// (numpy.lib.format), C and Fortran order, little-endian numeric and bool dtypes, texts (U and S).
+// .npz members may
 // be stored or deflated; written ones are stored. Files are foreign input: sizes are checked before
 // memory is taken.
 #pragma once
@@ -11,7 +12,7 @@
 enum { NPY_MAX_RANK = 16 };
 struct npy {
     const char *name; // member name without ".npy" (npz), or NULL
-    char descr[8];    // "<f4", "|b1", ...
+    char descr[12];   // "<f4", "|b1", ...; texts: NPY_TEXT (client/npy_text.h)
     int rank;
     int64_t dims[NPY_MAX_RANK];
     void *data; // row-major, arena

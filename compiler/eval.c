@@ -117,8 +117,7 @@ status_t hlo_eval_module(struct hlo_eval *ev, const struct hlo_module *m,
 }
 
 // Post-order over the operands with an explicit stack: shape arithmetic may be deep.
-status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct literal **out) {
-    struct hlo_eval ev = hlo_eval_begin(a);
+status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct literal **out) {
     struct pmap done = {0};
     VEC(const struct hlo_instr *) stack = {0};
     status_t st = ST_OK;
@@ -132,7 +131,8 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
         (void)vec_pop(&stack);
         if (pmap_get_ptr(&done, x)) continue;
         hlo_eval_fn fn = hlo_op_info(x->op)->eval;
-        struct literal **in = arena_array(a, struct literal *, x->n_operands + 1), *v = NULL;
+        struct literal **in = arena_array(ev->arena, struct literal *, x->n_operands + 1),
+                       *v = NULL;
         for (int k = 0; k < x->n_operands; k++)
             in[k] = pmap_get_ptr(&done, x->operands[k]);
         if (x->op == HLO_PARAMETER)
@@ -140,7 +140,7 @@ status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i, struct liter
         else if (hlo_has_effect(x))
             st = st_new(ST_UNIMPLEMENTED, "'%s' has no value before the run", x->name);
         else
-            st = fn ? fn(&ev, x, in, &v) : hlo_eval_supports(x);
+            st = fn ? fn(ev, x, in, &v) : hlo_eval_supports(x);
         if (!st) pmap_put_ptr(&done, x, v);
     }
     if (!st) *out = pmap_get_ptr(&done, i);

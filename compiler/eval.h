@@ -35,7 +35,7 @@ status_t hlo_eval_module(struct hlo_eval *ev, const struct hlo_module *m,
                          struct literal *const *args, int n, struct literal **out) MUST_CHECK;
 // The value of one instruction whose operands reach back to constants only (INTERNAL if they reach
 // a parameter).
-status_t hlo_eval_value(struct arena *a, const struct hlo_instr *i,
+status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i,
                         struct literal **out) MUST_CHECK;
 // A scalar computation prepared for many calls (reducers, comparators, map): no allocation that
 // grows with the number of calls. INVALID_ARGUMENT unless c takes n_args scalars and gives

@@ -9,12 +9,9 @@ enum { MAX_DYNAMIC = 64 };
 
 void results_set_dynamic(struct hlo_module *m, const struct dynamic_result *r, int n) {
     struct strbuf b = {0};
-    strbuf_printf(&b, "{hlod_dynamic=\"");
     for (int k = 0; k < n; k++)
         strbuf_printf(&b, "%s%d:%d:%d", k ? "," : "", r[k].leaf, r[k].dim, r[k].size_leaf);
-    strbuf_printf(&b, "\"}");
-    struct hlo_text_attr x = {STR("frontend_attributes"), {arena_strndup(m->arena, b.p, b.n), b.n}};
-    avec_push(m->arena, &m->extra, x);
+    hlo_set_frontend(m, "hlod_dynamic", (struct str){b.p, b.n});
     strbuf_done(&b);
 }
 
@@ -35,23 +32,14 @@ static bool fits(const struct hlo_module *m, const struct dynamic_result *r) {
 }
 
 int results_dynamic(const struct hlo_module *m, struct dynamic_result *out, int max) {
+    struct str v, item;
     int n = 0;
-    for (size_t k = 0; k < m->extra.n; k++) {
-        static const char key[] = "hlod_dynamic=\"";
-        struct str v = m->extra.v[k].value, item;
-        if (!str_is(m->extra.v[k].name, "frontend_attributes")) continue;
-        const char *at = v.n ? memmem(v.p, v.n, key, sizeof key - 1) : NULL;
-        if (!at) continue;
-        at += sizeof key - 1;
-        v = (struct str){at, (size_t)(v.p + v.n - at)};
-        if (!str_cut(&v, '"', &item)) continue;
-        v = item;
-        while (n < max && n < MAX_DYNAMIC && str_cut(&v, ',', &item)) {
-            struct dynamic_result r;
-            if (number(&item, ':', &r.leaf) && number(&item, ':', &r.dim) &&
-                number(&item, ':', &r.size_leaf) && fits(m, &r))
-                out[n++] = r;
-        }
+    if (!hlo_frontend(m, "hlod_dynamic", &v)) return 0;
+    while (n < max && n < MAX_DYNAMIC && str_cut(&v, ',', &item)) {
+        struct dynamic_result r;
+        if (number(&item, ':', &r.leaf) && number(&item, ':', &r.dim) &&
+            number(&item, ':', &r.size_leaf) && fits(m, &r))
+            out[n++] = r;
     }
     return n;
 }

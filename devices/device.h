@@ -73,6 +73,8 @@ struct dev_run {
     struct dev_buffer **kept;             // [outputs]
     struct profile *profile;              // or NULL
     const _Atomic bool *cancel;           // or NULL: checked between steps
+    struct texts *texts; // or NULL: what places in tensors of text stand for (compiler/texts.h);
+                         // those that the run makes are added
 };
 struct dev_stats {
     int64_t arena_bytes; // working memory of a run

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "compiler/eval.h"
+#include "compiler/texts.h"
 #include "devices/device.h"
 #include "devices/device_cases.h"
 
@@ -53,6 +54,7 @@ struct loaded {
     struct span *spans;
     void **in, **out;
     int n_in, n_out;
+    struct text_layout text; // inputs of text are places, like other numbers here
 };
 
 static status_t map_file(const char *path, struct span *out) {
@@ -113,6 +115,7 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
     RETURN_IF_ERR(dev_load(l->dev, e, &l->exe));
+    texts_of_module(&l->arena, l->exe->exe->main, &l->text);
     l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
     for (int k = 0; k < l->src.n_weights; k++) {
         const struct weight *w = &l->src.weights[k];
@@ -155,8 +158,10 @@ static status_t buffers(const struct args *a, struct loaded *l) {
 
 static status_t run_once(struct loaded *l, struct profile *p, int64_t *ns) {
     struct dev_run r = {.in = (const void *const *)l->in, .out = l->out, .profile = p};
+    r.texts = l->text.table ? texts_new(l->text.table, 0) : NULL;
     int64_t start = clock_ns();
     status_t st = dev_run(l->exe, l->weights, &r);
+    texts_free(r.texts);
     *ns = clock_ns() - start;
     return st;
 }
@@ -350,6 +355,7 @@ int main(int argc, char **argv) {
         rc = st_code(st) == ST_INVALID_ARGUMENT || st_code(st) == ST_NOT_FOUND ? 3 : 5;
         st_drop(st);
     }
+    texts_free(l.text.table);
     dev_release(l.weights);
     dev_unload(l.exe);
     dev_close(l.dev);

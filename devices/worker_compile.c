@@ -8,13 +8,14 @@
 #include "compiler/ir/text.h"
 #include "compiler/plan/plan.h"
 #include "compiler/results.h"
+#include "compiler/texts.h"
 #include "devices/worker_calls.h"
 
 static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
     Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
     hlod__v1__tensor_spec__init(s);
     s->name = arena_strdup(a, t->name);
-    s->dtype = (char *)(uintptr_t)dtype_name(t->dtype);
+    s->dtype = (char *)(uintptr_t)(t->text ? "string" : dtype_name(t->dtype));
     s->unknown_rank = t->rank < 0;
     s->by_value = t->by_value;
     s->sequence = t->sequence;
@@ -164,6 +165,8 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     struct signature sig = {.in = arena_zarray(a, struct sig_tensor, m->params.n + 1),
                             .n_out = results_sent(e->main)};
     sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
+    struct text_layout text;
+    bool texts = texts_of_module(a, e->main, &text);
     for (size_t k = 0; k < m->params.n; k++)
         if (m->params.v[k]->param_kind == PARAM_INPUT)
             concrete(a, m->params.v[k]->shape, e->replicas, m->params.v[k]->name,
@@ -178,6 +181,11 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
                                        : arena_printf(a, "result%d", k),
                      &sig.out[leaf]);
     }
+    for (int k = 0; texts && k < sig.n_in; k++)
+        sig.in[k].text = text.in[k];
+    for (int k = 0; texts && k < sig.n_out; k++)
+        sig.out[k].text = text.out[k];
+    texts_free(text.table);
     i->signature = wire_signature(a, &sig);
     i->before = counts_message(a, e->before);
     i->after = counts_message(a, e->after);

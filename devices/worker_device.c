@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "compiler/results.h"
+#include "devices/text_io.h"
 #include "devices/worker_calls.h"
 #include "devices/worker_profile.h"
 
@@ -21,6 +22,7 @@ struct prepared {
 struct resident {
     struct digest key;
     struct dev_exe *exe;
+    struct text_io *text; // or NULL
     VEC(struct prepared) sets;
     uint64_t used; // tick of the last call
 };
@@ -55,6 +57,7 @@ static void drop(struct resident **slot) {
     }
     vec_done(&r->sets);
     dev_unload(r->exe);
+    text_io_free(r->text);
     free(r);
     *slot = NULL;
     count--;
@@ -111,6 +114,7 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
     for (slot = residents; *slot;)
         slot++;
     r->key = key;
+    r->text = text_io_new(r->exe->exe);
     r->used = ++tick;
     *slot = r;
     count++;
@@ -197,15 +201,23 @@ static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, str
     return ST_OK;
 }
 
-static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct dev_exe *x,
-                            const void **in) {
+static void free_texts(void *t) {
+    texts_free(t);
+}
+// *texts: the run's table of a program that has texts; the call's.
+static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct resident *r,
+                            const void **in, struct texts **texts) {
     struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
     for (size_t k = 0; k < q->n_inputs; k++) {
         const Hlod__Wire__WireTensor *w = q->inputs[k];
         t[k] = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
         RETURN_IF_ERR(input_bytes(c, w, &t[k].data));
     }
-    RETURN_IF_ERR(dev_check_inputs(x, t, (int)q->n_inputs));
+    if (r->text) {
+        RETURN_IF_ERR(text_io_begin(r->text, &c->arena, t, (int)q->n_inputs, texts));
+        arena_link(&c->arena, free_texts, *texts);
+    }
+    RETURN_IF_ERR(dev_check_inputs(r->exe, t, (int)q->n_inputs));
     for (size_t k = 0; k < q->n_inputs; k++) {
         // Libraries want aligned data; what lies in the body of the frame need not be.
         in[k] = t[k].data.p;
@@ -224,6 +236,8 @@ struct outputs {
     void *base;
     size_t base_bytes;
     int fd;
+    const struct text_io *text; // or NULL
+    struct texts *texts;
 };
 
 // Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes; the
@@ -240,7 +254,7 @@ static status_t make_outputs(struct call *c, const struct executable *e, uint32_
         total += (shape_bytes(shape_leaf(root, k)) * e->replicas + 127) / 64 * 64;
     }
     total += 64;
-    if (total <= RUN_INLINE_BYTES)
+    if (total <= RUN_INLINE_BYTES || o->texts) // results of text are laid out when they are known
         o->map = arena_alloc_aligned(&c->arena, (size_t)total, 64);
     else if (given && given <= (uint32_t)c->n_fds)
         st_drop(frame_map(c->fds[given - 1], 0, total, true, &o->map, &o->base, &o->base_bytes));
@@ -308,13 +322,46 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
         b->size = (uint64_t)dtype_size(s->dtype);
         for (size_t d = 0; d < t->n_dims; d++)
             b->size *= (uint64_t)t->dims[d];
-        if (!o->base) {
+        if (text_io_is_result(o->text, (int)leaf)) {
+            struct span texts;
+            t->dtype = (char *)(uintptr_t)"string";
+            RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
+                                        (int64_t)b->size / (int64_t)sizeof(int32_t), &texts));
+            b->size = texts.n;
+            b->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
+        } else if (!o->base) {
             b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
         } else {
             b->fd = 1;
             b->offset = (uint64_t)o->offset[leaf];
         }
     }
+    return ST_OK;
+}
+
+// What is more than travels inline goes into one memfd.
+static status_t send_in_one(struct call *c, Hlod__Wire__RunReply *out) {
+    int64_t total = 0;
+    uint8_t *map;
+    void *base;
+    size_t base_bytes;
+    int fd;
+    for (size_t k = 0; k < out->n_outputs; k++)
+        total += ((int64_t)out->outputs[k]->data->size + 127) / 64 * 64;
+    if (total <= RUN_INLINE_BYTES) return ST_OK;
+    RETURN_IF_ERR(frame_memfd("hlod-out", total, &fd));
+    c->reply_fds[c->n_reply_fds++] = fd;
+    RETURN_IF_ERR(frame_map(fd, 0, total, true, &map, &base, &base_bytes));
+    total = 0;
+    for (size_t k = 0; k < out->n_outputs; k++) {
+        Hlod__Wire__Blob *b = out->outputs[k]->data;
+        if (b->size) memcpy(map + total, b->inline_bytes.data, b->size);
+        b->inline_bytes = (ProtobufCBinaryData){0, NULL};
+        b->fd = 1;
+        b->offset = (uint64_t)total;
+        total += ((int64_t)b->size + 127) / 64 * 64;
+    }
+    frame_unmap(base, base_bytes);
     return ST_OK;
 }
 
@@ -333,14 +380,15 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) w = (*slot)->sets.v[k].w;
     if (!w) return not_here("the weight set");
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
-    RETURN_IF_ERR(bind_inputs(c, q, (*slot)->exe, in));
+    o.text = (*slot)->text;
+    RETURN_IF_ERR(bind_inputs(c, q, *slot, in, &o.texts));
     RETURN_IF_ERR(make_outputs(c, (*slot)->exe->exe, q->output_fd, &o));
     uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);
     if (q->profile)
         profile = (struct profile){.rows = arena_zarray(&c->arena, struct profile_row, MAX_ROWS),
                                    .cap = MAX_ROWS};
-    struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel};
+    struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel, .texts = o.texts};
     status_t st = ST_OK;
     for (uint32_t k = 0; k < repeat && !st; k++) {
         r.profile =
@@ -352,6 +400,7 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
         out->run_ms[out->n_run_ms++] = (double)(clock_ns() - start) / 1e6;
     }
     if (!st) st = send_outputs(c, q, (*slot)->exe->exe, &o, out);
+    if (!st && o.texts) st = send_in_one(c, out);
     if (!st && q->profile) {
         out->profile =
             worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1], &out->peak_ms);

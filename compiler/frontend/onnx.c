@@ -28,11 +28,6 @@ struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
 }
 
 static const char *why_refused(const struct onnx_node *n) {
-    static const char *const texts[] = {"StringConcat", "StringNormalizer", "StringSplit",
-                                        "RegexFullMatch"};
-    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
-        if (!n->domain.n && str_is(n->op, texts[k]))
-            return "it works on text, which programs have no type for";
     if (!n->domain.n && str_is(n->op, "ImageDecoder"))
         return "it decodes image files: send pixels instead";
     return n->domain.n ? "the operator of this domain is not supported"
@@ -74,14 +69,13 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                        struct sig_tensor *out) {
     bool loose = v->is_sequence || v->is_optional;
     struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n),
-                           .dtype = dtype_from_onnx(v->elem_type),
+                           .dtype = onnx_dtype_of(v),
+                           .text = v->elem_type == ONNX_STRING,
                            .rank = v->has_shape && !loose ? v->rank : -1,
                            .sequence = v->is_sequence,
                            .optional = v->is_optional};
     if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
-        return st_new(ST_INVALID_ARGUMENT, "input '%s': %s", t.name,
-                      v->elem_type == ONNX_STRING ? "strings do not travel in requests"
-                                                  : "the element type is not supported");
+        return st_new(ST_INVALID_ARGUMENT, "input '%s': the element type is not supported", t.name);
     if (t.rank < 0) {
         *out = t;
         return ST_OK;

@@ -106,7 +106,7 @@ static void lower_branches(struct onnx_ctx *c, struct branch *yes, struct branch
 
 static bool same_structure(const struct onnx_val *x, const struct onnx_val *y) {
     if (!x->list != !y->list || !x->v != !y->v || !x->size != !y->size ||
-        (x->size && x->size_dim != y->size_dim))
+        (x->size && x->size_dim != y->size_dim) || x->text != y->text)
         return false;
     for (size_t k = 0; x->list && k < x->list->n; k++)
         if (x->list->n != y->list->n || !same_structure(x->list->v[k], y->list->v[k])) return false;
@@ -239,6 +239,7 @@ static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv
 // One iteration after another in place. The condition must be known each time.
 static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
     struct onnx_leaves *rows = arena_zarray(c->a, struct onnx_leaves, l->n_rows_out + 1);
+    bool *text = arena_zarray(c->a, bool, l->n_rows_out + 1);
     int64_t n = 0;
     if (l->count < 0 && !l->is_loop) return fail(c, "the length is not known");
     if (l->limit && l->count < 0)
@@ -265,6 +266,8 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
         for (size_t k = 0; k < l->n_rows_out; k++, at++) {
             if (n == 0 && !row_axis(c, l, k, outs[at])) return;
             if (!outs[at]->v) return fail(c, "result %zu of an iteration is not a tensor", k);
+            if (n && text[k] != outs[at]->text) return fail(c, "result %zu is text at times", k);
+            text[k] = outs[at]->text;
             avec_push(c->a, &rows[k], as_row(c, outs[at]->v, l->out_axis[k]));
         }
     }
@@ -278,6 +281,7 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
         l->rows_out[k] = onnx_tensor_val(
             c, rows[k].n == 1 ? rows[k].v[0]
                               : hb_concat(&c->b, rows[k].v, (int)rows[k].n, l->out_axis[k]));
+        l->rows_out[k]->text = text[k];
     }
 }
 
@@ -487,6 +491,8 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
         why = NULL;
     }
     if (ok) finish_while(c, l, &b);
+    for (size_t k = 0; (ok || !why) && k < l->n_rows_out && l->rows_out[k]; k++)
+        l->rows_out[k]->text = b.outs[l->is_loop + l->n_carried + k]->text;
     status_t st = hb_end(&b.child->b);
     if (!hb_ok(&c->b))
         st_drop(st);

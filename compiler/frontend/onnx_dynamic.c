@@ -85,25 +85,28 @@ ONNX(compress) {
 
 // ---- operators that pass a dynamic size on
 
-static const char *const elementwise[] = {"Abs",         "Neg",
-                                          "Relu",        "Sigmoid",
-                                          "Tanh",        "Exp",
-                                          "Log",         "Sqrt",
-                                          "Floor",       "Ceil",
-                                          "Not",         "Cast",
-                                          "Sign",        "Sin",
-                                          "Cos",         "Round",
-                                          "Erf",         "Softplus",
-                                          "Add",         "Sub",
-                                          "Mul",         "Div",
-                                          "Mod",         "Min",
-                                          "Max",         "Pow",
-                                          "Equal",       "Greater",
-                                          "Less",        "And",
-                                          "Or",          "Where",
-                                          "IsNaN",       "GreaterOrEqual",
-                                          "LessOrEqual", "Clip"};
+static const char *const elementwise[] = {"Abs",          "Neg",
+                                          "Relu",         "Sigmoid",
+                                          "Tanh",         "Exp",
+                                          "Log",          "Sqrt",
+                                          "Floor",        "Ceil",
+                                          "Not",          "Cast",
+                                          "Sign",         "Sin",
+                                          "Cos",          "Round",
+                                          "Erf",          "Softplus",
+                                          "Add",          "Sub",
+                                          "Mul",          "Div",
+                                          "Mod",          "Min",
+                                          "Max",          "Pow",
+                                          "Equal",        "Greater",
+                                          "Less",         "And",
+                                          "Or",           "Where",
+                                          "IsNaN",        "GreaterOrEqual",
+                                          "LessOrEqual",  "Clip",
+                                          "StringConcat", "RegexFullMatch",
+                                          "LabelEncoder"};
 
+// The text functions too: each element by itself.
 static bool is_elementwise(struct str op) {
     for (size_t k = 0; k < sizeof elementwise / sizeof elementwise[0]; k++)
         if (str_is(op, elementwise[k])) return true;

@@ -53,6 +53,8 @@ struct onnx_val *in_any(struct onnx_ctx *c, size_t k) {
 hv in_val(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = in_any(c, k);
     if (v && v->size && !c->dynamic_ok) fail(c, "input %zu has a size that only the run knows", k);
+    if (v && v->text && !c->text_ok)
+        fail(c, "input %zu is text, a tensor of numbers is expected", k);
     if (!v || !v->v)
         fail(c,
              v && v->list ? "input %zu is a sequence, a tensor is expected"
@@ -63,6 +65,7 @@ hv in_val(struct onnx_ctx *c, size_t k) {
 }
 const struct literal *in_known(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = in_any(c, k);
+    if (v && v->text && !c->text_ok) fail(c, "input %zu is text, numbers are expected", k);
     if (!v || !v->known)
         fail(c,
              "input %zu must be known at compile time (it decides a shape), but it depends on the "

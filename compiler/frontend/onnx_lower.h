@@ -16,11 +16,20 @@ struct onnx_val {
     int size_dim;
     bool weight; // v is a weight: known to no one before the run
     bool failed; // its node was refused: what depends on it is left out, to list all at once
+    bool text;   // v's elements are places in the table of texts (onnx_text.c)
 };
 struct onnx_list {
     struct onnx_val **v;
     size_t n, cap;
-    enum dtype dtype;
+    enum dtype dtype; // of text: s32
+    bool text;
+};
+struct onnx_texts { // of a program
+    struct texts *table;
+    struct { // of each input and result, in the module's order
+        bool *v;
+        size_t n, cap;
+    } in, out;
 };
 struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h has children
     struct hb b;
@@ -33,6 +42,8 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     int64_t *budget;      // nodes that may still be lowered
     int depth;
     bool dynamic_ok; // in_val gives values with a size of their own, too
+    bool text_ok;    // and text
+    struct onnx_texts *texts;
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 

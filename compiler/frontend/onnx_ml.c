@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numeric operators of ai.onnx.ml but for trees (onnx_ml_tree.c). Operators on text are refused
-// by their names or by the attribute that holds strings.
+// The operators of ai.onnx.ml but for trees (onnx_ml_tree.c). Texts are compared by their places
+// (onnx_text.c).
 #include <math.h>
 
+#include "compiler/frontend/onnx_scope.h"
 #include "compiler/frontend/onnx_tools.h"
 
 static size_t floats_of(struct onnx_ctx *c, const char *name, const float **v) {
@@ -95,35 +96,20 @@ ONNX(featurevectorizer) { // inputs side by side as f32, one row a sample
     }
     out_val(c, 0, hb_concat(&c->b, all, (int)n, 1));
 }
-ONNX(onehotencoder) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    const struct onnx_attr *cats = onnx_attr(c->n, "cats_int64s");
-    int64_t n = cats ? (int64_t)cats->ints.n : 0, dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
-    int rank = x->shape->rank;
-    if (n < 1) return fail(c, "cats_int64s is missing; categories of text are not supported");
-    if (rank == HLO_MAX_RANK) return fail(c, "rank %d", rank);
-    for (int d = 0; d < rank; d++)
-        map[d] = d, dims[d] = x->shape->dims[d];
-    dims[rank] = n;
-    x = hb_broadcast(b, hb_convert(b, x, DT_S64), dims, rank + 1, map);
-    hv same = hb_compare(b, x, along(c, lit_s64s(c, cats->ints.v, &n, 1), x->shape, rank), CMP_EQ);
-    out_val(c, 0, hb_convert(b, same, DT_F32));
-}
-
-// ---- LabelEncoder: a table from keys to values, the default where no key fits
-
-// Keys or values: a tensor, or a list of one type; NULL when only text is given.
+// A list of one type: a tensor, integers, floats, or texts as their places; NULL when there is
+// none.
 static const struct literal *label_list(struct onnx_ctx *c, const char *tensor, const char *ints,
-                                        const char *floats) {
+                                        const char *floats, const char *texts) {
     const struct onnx_attr *t = onnx_attr(c->n, tensor), *i = onnx_attr(c->n, ints),
-                           *f = onnx_attr(c->n, floats);
+                           *f = onnx_attr(c->n, floats), *s = onnx_attr(c->n, texts);
     struct literal *l = NULL;
     if (t && t->t) {
-        status_t st = onnx_tensor_literal(c->a, t->t, &l);
+        status_t st = t->t->data_type == ONNX_STRING ? onnx_text_literal(c, t->t, &l)
+                                                     : onnx_tensor_literal(c->a, t->t, &l);
         if (st) hb_fail(&c->b, st);
         return l ? lit_clone(c->a, l) : NULL;
     }
+    if (s) return onnx_text_list(c, s->strings.v, s->strings.n);
     int64_t n = i ? (int64_t)i->ints.n : f ? (int64_t)f->floats.n : -1;
     if (n < 0) return NULL;
     l = lit_new(c->a, shape_make(c->a, i ? DT_S64 : DT_F32, &n, 1));
@@ -134,39 +120,69 @@ static const struct literal *label_list(struct onnx_ctx *c, const char *tensor, 
             lit_set_f64(l, k, (double)f->floats.v[k]);
     return l;
 }
-static struct literal *label_default(struct onnx_ctx *c, enum dtype t) {
+ONNX(onehotencoder) {
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0);
+    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    const struct literal *cats =
+        label_list(c, "", text ? "" : "cats_int64s", "", text ? "cats_strings" : "");
+    int64_t n = cats ? shape_elements(cats->shape) : 0, dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
+    int rank = x->shape->rank;
+    if (n < 1) return fail(c, "categories of %s are missing", text ? "text" : "numbers");
+    if (rank == HLO_MAX_RANK) return fail(c, "rank %d", rank);
+    for (int d = 0; d < rank; d++)
+        map[d] = d, dims[d] = x->shape->dims[d];
+    dims[rank] = n;
+    x = hb_broadcast(b, hb_convert(b, x, DT_S64), dims, rank + 1, map);
+    hv same = hb_compare(
+        b, x,
+        along(c, hb_convert(b, hb_constant(b, lit_clone(c->a, cats)), DT_S64), x->shape, rank),
+        CMP_EQ);
+    out_val(c, 0, hb_convert(b, same, DT_F32));
+}
+
+// ---- LabelEncoder: a table from keys to values, the default where no key fits
+
+// Is the list that an attribute holds, as a tensor or by itself, one of texts?
+static bool holds_text(const struct onnx_ctx *c, const char *tensor, const char *texts) {
+    const struct onnx_attr *t = onnx_attr(c->n, tensor);
+    return t && t->t ? t->t->data_type == ONNX_STRING : onnx_attr(c->n, texts) != NULL;
+}
+static const struct literal *label_default(struct onnx_ctx *c, enum dtype t, bool text) {
     const struct onnx_attr *a = onnx_attr(c->n, "default_tensor");
     struct literal *l = NULL;
-    if (a && a->t) {
-        status_t st = onnx_tensor_literal(c->a, a->t, &l);
+    if (a && a->t && text == (a->t->data_type == ONNX_STRING)) {
+        status_t st = text ? onnx_text_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st), NULL;
         return lit_scalar_f64(c->a, t, shape_elements(l->shape) ? lit_get_f64(l, 0) : 0);
+    }
+    if (text) {
+        struct str s = at_str(c, "default_string", "_Unused");
+        return onnx_text_list(c, &s, 1);
     }
     if (dtype_is_float(t)) return lit_scalar_f64(c->a, t, (double)at_float(c, "default_float", 0));
     return lit_scalar_i64(c->a, t, at_int(c, "default_int64", -1));
 }
-ONNX(labelencoder) {
+// values[k] of the first key k that equals the element; `other` (one element) where none does. NaN
+// equals NaN.
+static hv by_table(struct onnx_ctx *c, hv x, const struct literal *keys,
+                   const struct literal *values, const struct literal *other) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    const struct literal *keys = label_list(c, "keys_tensor", "keys_int64s", "keys_floats"),
-                         *values = label_list(c, "values_tensor", "values_int64s", "values_floats");
-    if (!hb_ok(b)) return;
-    if (!keys || !values) return fail(c, "labels of text are not supported");
     int64_t n = shape_elements(keys->shape), dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int rank = x->shape->rank;
     if (n != shape_elements(values->shape) || n > 1 << 16 || rank == HLO_MAX_RANK)
-        return fail(c, "%lld keys", (long long)n);
+        return fail(c, "%lld keys for %lld values", (long long)n,
+                    (long long)shape_elements(values->shape)),
+               x;
     if (keys->shape->dtype != x->shape->dtype)
         return fail(c, "keys of %s for an input of %s", dtype_name(keys->shape->dtype),
-                    dtype_name(x->shape->dtype));
+                    dtype_name(x->shape->dtype)),
+               x;
     for (int d = 0; d < rank; d++)
         map[d] = d, dims[d] = x->shape->dims[d];
     dims[rank] = n;
     hv k = hb_reshape(b, hb_constant(b, lit_clone(c->a, keys)), &n, 1);
     hv v = hb_reshape(b, hb_constant(b, lit_clone(c->a, values)), &n, 1);
-    struct literal *other = label_default(c, values->shape->dtype);
-    if (!other) return;
-    // The position of the first key that fits, n when none does; NaN fits NaN.
     hv wide = hb_broadcast(b, x, dims, rank + 1, map), key = along(c, k, wide->shape, rank);
     hv same = hb_compare(b, wide, key, CMP_EQ);
     if (dtype_is_float(x->shape->dtype))
@@ -177,8 +193,51 @@ ONNX(labelencoder) {
     int64_t last = rank;
     pos = hb_select(b, same, pos, splat_like(c, pos, (double)n));
     pos = reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
-    v = hb_concat(b, (hv[]){v, hb_reshape(b, hb_constant(b, other), (int64_t[]){1}, 1)}, 2, 0);
-    out_val(c, 0, take(c, v, pos, 0));
+    hv rest = hb_constant(b, lit_clone(c->a, other));
+    v = hb_concat(b, (hv[]){v, hb_reshape(b, rest, (int64_t[]){1}, 1)}, 2, 0);
+    return take(c, v, pos, 0);
+}
+static void out_label(struct onnx_ctx *c, hv y, bool text) {
+    if (!hb_ok(&c->b)) return;
+    out_any(c, 0, text ? onnx_text_val(c, y) : onnx_tensor_val(c, y));
+}
+ONNX(labelencoder) {
+    hv x = in_val(c, 0);
+    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    bool from = holds_text(c, "keys_tensor", "keys_strings"),
+         to = holds_text(c, "values_tensor", "values_strings");
+    if (onnx_attr(c->n, "classes_strings")) // version 1: a text's number or a number's text
+        from = text, to = !text;
+    int64_t n = 0;
+    const struct literal *keys, *values;
+    if (onnx_attr(c->n, "classes_strings")) {
+        const struct literal *classes = label_list(c, "", "", "", "classes_strings");
+        n = shape_elements(classes->shape);
+        struct literal *numbers = lit_new(c->a, shape_make(c->a, DT_S64, &n, 1));
+        for (int64_t k = 0; k < n; k++)
+            lit_set_i64(numbers, k, k);
+        keys = text ? classes : numbers;
+        values = text ? numbers : classes;
+    } else {
+        keys = label_list(c, "keys_tensor", "keys_int64s", "keys_floats", "keys_strings");
+        values = label_list(c, "values_tensor", "values_int64s", "values_floats", "values_strings");
+    }
+    if (!hb_ok(&c->b)) return;
+    if (!keys || !values) return fail(c, "keys or values are missing");
+    if (from != text) return fail(c, "keys of %s", from ? "text" : "numbers");
+    const struct literal *other = label_default(c, values->shape->dtype, to);
+    if (other) out_label(c, by_table(c, x, keys, values, other), to);
+}
+ONNX(categorymapper) { // a text's number, or a number's text
+    hv x = in_val(c, 0);
+    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    const struct literal *numbers = label_list(c, "", "cats_int64s", "", ""),
+                         *texts = label_list(c, "", "", "", "cats_strings");
+    if (!hb_ok(&c->b)) return;
+    if (!numbers || !texts) return fail(c, "cats_int64s or cats_strings is missing");
+    const struct literal *other = label_default(c, text ? DT_S64 : DT_S32, !text);
+    if (!other) return;
+    out_label(c, by_table(c, x, text ? texts : numbers, text ? numbers : texts, other), !text);
 }
 
 // ---- linear models
@@ -217,26 +276,35 @@ ONNX(linearregressor) {
     hv y = linear(c, in_val(c, 0), at_int(c, "targets", 1));
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
+// The list of labels that a classifier has: integers or texts.
+const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts) {
+    const struct onnx_attr *a = onnx_attr(c->n, ints), *s = onnx_attr(c->n, texts);
+    return s && s->strings.n ? s : a;
+}
 // The label with the largest score [n], and the scores [n, classes].
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post) {
     struct hb *b = &c->b;
-    int64_t n = (int64_t)labels->ints.n, last = 1;
+    bool text = labels->strings.n != 0;
+    int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n), last = 1;
     const struct shape *s = scores->shape;
     hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
     hv pos = index_along(c, s, DT_S64, 1);
     pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));
     pos = reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
-    out_val(c, 0, take(c, lit_s64s(c, labels->ints.v, &n, 1), pos, 0));
+    hv names = text ? hb_constant(b, onnx_text_list(c, labels->strings.v, (size_t)n))
+                    : lit_s64s(c, labels->ints.v, &n, 1);
+    out_label(c, take(c, names, pos, 0), text);
     out_val(c, 1, onnx_ml_post_transform(c, scores, post));
 }
 ONNX(linearclassifier) {
-    const struct onnx_attr *labels = onnx_attr(c->n, "classlabels_ints");
-    if (!labels || labels->ints.n < 2) return fail(c, "only labels of integers are supported");
+    const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_ints", "classlabels_strings");
+    int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
+    if (n < 2) return fail(c, "%lld labels", (long long)n);
     const float *bias;
     size_t outputs = floats_of(c, "intercepts", &bias);
-    if (outputs && outputs != labels->ints.n)
-        return fail(c, "%zu intercepts for %zu labels", outputs, labels->ints.n);
-    hv y = linear(c, in_val(c, 0), (int64_t)labels->ints.n);
+    if (outputs && (int64_t)outputs != n)
+        return fail(c, "%zu intercepts for %lld labels", outputs, (long long)n);
+    hv y = linear(c, in_val(c, 0), n);
     if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, at_str(c, "post_transform", "NONE"));
 }

@@ -323,15 +323,17 @@ ONNX(treeregressor) {
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
 ONNX(treeclassifier) {
-    const struct onnx_attr *labels = list(c, "classlabels_int64s"), *ids = list(c, "class_ids");
+    const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings"),
+                           *ids = list(c, "class_ids");
     struct forest f = {.how = AGG_SUM};
     bool second = false;
-    if (!labels || labels->ints.n < 2) return fail(c, "only labels of integers are supported");
+    size_t n = labels ? labels->ints.n + labels->strings.n : 0;
+    if (n < 2) return fail(c, "%zu labels", n);
     for (size_t k = 0; ids && k < ids->ints.n; k++)
         second |= ids->ints.v[k] != ids->ints.v[0];
     if (!second)
         return fail(c, "two classes scored by one weight are not supported; give both weights");
-    f.targets = (int64_t)labels->ints.n;
+    f.targets = (int64_t)n;
     hv y = named_forest(c, &f, "class");
     if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, at_str(c, "post_transform", "NONE"));
 }

@@ -473,6 +473,10 @@ const struct onnx_attr *onnx_attr(const struct onnx_node *n, const char *name) {
     return NULL;
 }
 
+enum dtype onnx_dtype_of(const struct onnx_value *v) {
+    return v->elem_type == ONNX_STRING ? DT_S32 : dtype_from_onnx(v->elem_type);
+}
+
 status_t onnx_tensor_shape(struct arena *a, const struct onnx_tensor *t, const struct shape **out) {
     enum dtype d = dtype_from_onnx(t->data_type);
     if (d == DT_INVALID)

@@ -90,5 +90,6 @@ const struct onnx_attr *onnx_attr(const struct onnx_node *n, const char *name); 
 // Elements of a tensor with inline data as a literal (s is its shape).
 status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t,
                              struct literal **out) MUST_CHECK;
+enum dtype onnx_dtype_of(const struct onnx_value *v); // text: s32
 status_t onnx_tensor_shape(struct arena *a, const struct onnx_tensor *t,
                            const struct shape **out) MUST_CHECK;

@@ -18,10 +18,13 @@ static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g)
     for (size_t k = 0; k < g->inits.n; k++) {
         const struct onnx_tensor *t = &g->inits.v[k];
         struct onnx_val *o;
+        struct literal *l;
         if (t->weight) {
             o = weight_val(c, t);
+        } else if (t->data_type == ONNX_STRING) {
+            RETURN_IF_ERR(onnx_text_literal(c, t, &l));
+            o = onnx_text_val(c, hb_constant(&c->b, l));
         } else {
-            struct literal *l;
             RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &l));
             l = lit_clone(c->a, l); // the program's bytes may go away
             o = onnx_tensor_val(c, hb_constant(&c->b, l));
@@ -51,7 +54,9 @@ static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
         return ST_OK;
     struct arena tmp = {0};
     struct literal *l = NULL;
-    status_t st = hlo_eval_value(&tmp, o->v, &l);
+    struct hlo_eval ev = hlo_eval_begin(&tmp);
+    ev.texts = c->texts->table;
+    status_t st = hlo_eval_value(&ev, o->v, &l);
     if (!st) {
         o->known = lit_clone(c->a, l);
         o->v = folded(c, o->known);
@@ -97,7 +102,9 @@ static status_t fold_outputs(struct onnx_ctx *c) {
         if (o && o->size) { // known after all
             struct onnx_val size = {.v = o->size};
             RETURN_IF_ERR(fold(c, &size));
+            bool text = o->text;
             o = onnx_dynamic_val(c, o->v, size.v, o->size_dim);
+            o->text = text;
             out_any(c, k, o);
         }
         for (size_t i = 0; o && o->list && i < o->list->n; i++)
@@ -117,7 +124,9 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
                       op->max_in);
     for (int k = 0; k < op->min_in; k++)
         if (!in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
-    if (onnx_has_dynamic(c))
+    if (onnx_has_text(c))
+        onnx_pass_text(c, op->fn);
+    else if (onnx_has_dynamic(c))
         onnx_pass_dynamic(c, op->fn);
     else
         op->fn(c);

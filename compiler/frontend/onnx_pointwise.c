@@ -3,6 +3,7 @@
 // bits, modulus, type changes with saturation.
 #include <math.h>
 
+#include "compiler/frontend/onnx_scope.h"
 #include "compiler/frontend/onnx_tools.h"
 
 static const double LN2 = 0.6931471805599453;
@@ -136,11 +137,15 @@ ONNX(cast) {
     enum dtype t = dtype_from_onnx((int)at_int(c, "to", 0));
     for (size_t k = 0; k < sizeof old / sizeof old[0]; k++)
         if (str_is(name, old[k].name)) t = old[k].t;
+    bool text = str_is(name, "STRING") || at_int(c, "to", 0) == ONNX_STRING;
+    if (text || (in_any(c, 0) && in_any(c, 0)->text)) return onnx_text_cast(c, t, text);
     if (t == DT_INVALID)
         return fail(c, "element type %lld is not supported", (long long)at_int(c, "to", 0));
     out_val(c, 0, saturating_convert(c, in_val(c, 0), t, at_int(c, "saturate", 1) != 0));
 }
 ONNX(castlike) {
     enum dtype t = in_val(c, 1)->shape->dtype;
+    bool text = in_any(c, 1) && in_any(c, 1)->text;
+    if (text || (in_any(c, 0) && in_any(c, 0)->text)) return onnx_text_cast(c, t, text);
     out_val(c, 0, saturating_convert(c, in_val(c, 0), t, at_int(c, "saturate", 1) != 0));
 }

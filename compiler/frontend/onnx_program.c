@@ -4,6 +4,7 @@
 #include "compiler/frontend/onnx.h"
 #include "compiler/frontend/onnx_dynamic.h"
 #include "compiler/results.h"
+#include "compiler/texts.h"
 
 static int64_t bound_size(const struct lower_request *req, struct str symbol) {
     for (int k = 0; k < req->n_bindings; k++)
@@ -35,6 +36,12 @@ static int64_t bound(const struct lower_request *req, const char *symbol) {
     return bound_size(req, str_of(symbol));
 }
 
+// Takes note of one more parameter: is it text?
+static bool add_input(struct onnx_ctx *c, const struct onnx_value *v) {
+    avec_push(c->a, &c->texts->in, v->elem_type == ONNX_STRING);
+    return v->elem_type == ONNX_STRING;
+}
+
 // Tensor e of an input without a rank of its own.
 static status_t add_loose_tensor(struct onnx_ctx *c, const struct lower_request *req, size_t input,
                                  int64_t e, int64_t *number, struct onnx_val **out) {
@@ -53,9 +60,10 @@ static status_t add_loose_tensor(struct onnx_ctx *c, const struct lower_request 
                           "is not bound",
                           STR_ARG(v->name), d, (long long)e);
     }
-    const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, (int)rank);
+    const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, (int)rank);
     RETURN_IF_ERR(st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
     *out = arena_new_of(c->a, struct onnx_val);
+    (*out)->text = add_input(c, v);
     (*out)->v = hlo_add_param(c->b.c, (*number)++, s,
                               arena_printf(c->a, STR_FMT "_%lld", STR_ARG(v->name), (long long)e));
     return ST_OK;
@@ -72,7 +80,8 @@ static status_t add_loose_input(struct onnx_ctx *c, const struct lower_request *
                       STR_ARG(v->name), input);
     if (v->is_sequence && (n || !v->is_optional)) {
         o->list = arena_new_of(c->a, struct onnx_list);
-        o->list->dtype = dtype_from_onnx(v->elem_type);
+        o->list->dtype = onnx_dtype_of(v);
+        o->list->text = v->elem_type == ONNX_STRING;
         for (int64_t e = 0; e < n; e++) {
             struct onnx_val *item;
             RETURN_IF_ERR(add_loose_tensor(c, req, input, e, number, &item));
@@ -106,9 +115,10 @@ static status_t add_inputs(struct onnx_ctx *c, const struct lower_request *req,
                               missing.n ? ", " : "", STR_ARG(symbol), d, STR_ARG(v->name));
         }
         if (missing.n) continue;
-        const struct shape *s = shape_make(c->a, dtype_from_onnx(v->elem_type), dims, v->rank);
+        const struct shape *s = shape_make(c->a, onnx_dtype_of(v), dims, v->rank);
         GOTO_IF_ERR(out, st_note(shape_check(s, 0), "input '" STR_FMT "'", STR_ARG(v->name)));
         struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+        o->text = add_input(c, v);
         o->v = hlo_add_param(comp, (*number)++, s, arena_strndup(c->a, v->name.p, v->name.n));
         if (onnx_by_value(&static_names, v)) o->known = bound_value(c, req, k, s);
         if (o->known) o->v = hb_constant(&c->b, o->known); // the parameter stays, unused
@@ -160,6 +170,22 @@ static status_t add_weights(struct onnx_ctx *c, struct onnx_graph *g, int64_t *n
     return ST_OK;
 }
 
+static void note_texts(struct onnx_ctx *c, const struct onnx_val *v) {
+    for (size_t e = 0; v->list && e < v->list->n; e++)
+        note_texts(c, v->list->v[e]);
+    if (v->v) avec_push(c->a, &c->texts->out, v->text);
+}
+static void put_texts(struct onnx_ctx *c, struct hlo_module *m) {
+    const struct onnx_texts *t = c->texts;
+    bool any = texts_count(t->table) > 1;
+    for (size_t k = 0; k < t->in.n; k++)
+        any = any || t->in.v[k];
+    for (size_t k = 0; k < t->out.n; k++)
+        any = any || t->out.v[k];
+    struct text_layout l = {t->table, t->in.v, t->out.v, (int)t->in.n, (int)t->out.n};
+    if (any) texts_to_module(m, &l);
+}
+
 // Sizes of results that only the run knows follow the results (compiler/results.h).
 static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) {
     const struct onnx_graph *g = &c->m->main;
@@ -172,6 +198,7 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
         if (!v)
             return st_new(ST_INVALID_ARGUMENT, "output '" STR_FMT "' is not defined by any node",
                           STR_ARG(name));
+        note_texts(c, v);
         if (v->v && v->size) {
             dynamic[sizes.n].leaf = leaf;
             dynamic[sizes.n].dim = v->size_dim;
@@ -200,6 +227,7 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
     }
     c->b.op_type = c->b.op_name = NULL;
     if (sizes.n) results_set_dynamic(comp->module, dynamic, (int)sizes.n);
+    put_texts(c, comp->module);
     hlo_set_root(comp, hb_tuple(&c->b, outs.v, (int)outs.n));
     return hb_end(&c->b);
 }
@@ -261,15 +289,18 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     mod->entry = comp;
     struct pmap weights = {0};
     int64_t budget = m.limits.max_nodes;
+    struct onnx_texts texts = {.table = texts_new(NULL, 0)};
     struct onnx_ctx c = {.b = hb_begin(comp),
                          .a = mod->arena,
                          .m = &m,
                          .opset = m.opset,
                          .weights = &weights,
+                         .texts = &texts,
                          .budget = &budget};
     st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
     pmap_done(&weights);
+    texts_free(texts.table);
     arena_done(&tmp);
     if (st)
         hlo_module_free(mod);

@@ -26,14 +26,16 @@ struct onnx_val *onnx_leaves_take(struct onnx_ctx *c, const struct onnx_val *lik
     if (like->list) {
         o->list = arena_new_of(c->a, struct onnx_list);
         o->list->dtype = like->list->dtype;
+        o->list->text = like->list->text;
         for (size_t k = 0; k < like->list->n; k++)
             avec_push(c->a, o->list, onnx_leaves_take(c, like->list->v[k], known_too, from, at));
         return o;
     }
-    if (!like->v) { // an absent optional, a string tensor
+    if (!like->v) { // an absent optional
         *o = *like;
         return o;
     }
+    o->text = like->text;
     if (like->known && !known_too) {
         o->known = like->known;
         o->v = hb_constant(&c->b, o->known);

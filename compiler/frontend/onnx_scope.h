@@ -43,6 +43,18 @@ void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 bool onnx_has_dynamic(struct onnx_ctx *c);              // of the node's inputs
 void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
 
+// onnx_text.c
+bool onnx_has_text(struct onnx_ctx *c);              // of the node's inputs
+void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
+struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places);
+// The texts of a tensor as places, in the module's arena; copied.
+status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
+                           struct literal **out) MUST_CHECK;
+// Cast where text is on one side or both.
+void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text);
+// n texts as a vector of places.
+struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n);
+
 // driver
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
 status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) MUST_CHECK;

@@ -35,6 +35,23 @@ static size_t position(struct onnx_ctx *c, size_t k, size_t n, size_t def, size_
     return 0;
 }
 
+static struct onnx_list *new_list(struct onnx_ctx *c, const struct onnx_list *like) {
+    struct onnx_list *l = arena_new_of(c->a, struct onnx_list);
+    l->dtype = like->dtype;
+    l->text = like->text;
+    return l;
+}
+// May input k be an element of l?
+static bool fits(struct onnx_ctx *c, size_t k, const struct onnx_list *l) {
+    enum dtype t = in_val(c, k)->shape->dtype;
+    bool text = in_any(c, k) && in_any(c, k)->text;
+    if (!hb_ok(&c->b)) return false;
+    if (t == l->dtype && text == l->text) return true;
+    fail(c, "input %zu is %s in a sequence of %s", k, text ? "text" : dtype_name(t),
+         l->text ? "text" : dtype_name(l->dtype));
+    return false;
+}
+
 ONNX(identity) {
     struct onnx_val *v = in_any(c, 0);
     if (!v) return fail(c, "input 0 is missing");
@@ -42,30 +59,26 @@ ONNX(identity) {
 }
 ONNX(sequenceempty) {
     struct onnx_list *l = arena_new_of(c->a, struct onnx_list);
-    l->dtype = dtype_from_onnx((int)at_int(c, "dtype", 1));
+    l->text = at_int(c, "dtype", 1) == ONNX_STRING;
+    l->dtype = l->text ? DT_S32 : dtype_from_onnx((int)at_int(c, "dtype", 1));
     out_list(c, 0, l);
 }
 ONNX(sequenceconstruct) {
     struct onnx_list *l = arena_new_of(c->a, struct onnx_list);
     l->dtype = in_val(c, 0)->shape->dtype;
+    l->text = in_any(c, 0) && in_any(c, 0)->text;
     for (size_t k = 0; k < c->n->in.n; k++) {
-        if (in_val(c, k)->shape->dtype != l->dtype)
-            return fail(c, "input %zu is %s in a sequence of %s", k,
-                        dtype_name(in_val(c, k)->shape->dtype), dtype_name(l->dtype));
+        if (!fits(c, k, l)) return;
         avec_push(c->a, l, in_any(c, k));
     }
     out_list(c, 0, l);
 }
 ONNX(sequenceinsert) {
     const struct onnx_list *l = in_list(c, 0);
-    hv x = in_val(c, 1);
     size_t at = position(c, 2, l->n, l->n, l->n + 1);
     if (!hb_ok(&c->b)) return;
-    if (x->shape->dtype != l->dtype)
-        return fail(c, "a tensor of %s for a sequence of %s", dtype_name(x->shape->dtype),
-                    dtype_name(l->dtype));
-    struct onnx_list *r = arena_new_of(c->a, struct onnx_list);
-    r->dtype = l->dtype;
+    if (!fits(c, 1, l)) return;
+    struct onnx_list *r = new_list(c, l);
     for (size_t k = 0; k <= l->n; k++) {
         if (k == at) avec_push(c->a, r, in_any(c, 1));
         if (k < l->n) avec_push(c->a, r, l->v[k]);
@@ -77,8 +90,7 @@ ONNX(sequenceerase) {
     size_t at = position(c, 1, l->n, l->n - 1, l->n);
     if (l->n == 0) fail(c, "the sequence is empty");
     if (!hb_ok(&c->b)) return;
-    struct onnx_list *r = arena_new_of(c->a, struct onnx_list);
-    r->dtype = l->dtype;
+    struct onnx_list *r = new_list(c, l);
     for (size_t k = 0; k < l->n; k++)
         if (k != at) avec_push(c->a, r, l->v[k]);
     out_list(c, 0, r);
@@ -109,7 +121,10 @@ ONNX(concatfromsequence) {
             dims[d] = stack && d == axis ? 1 : s->dims[i++];
         xs[k] = hb_reshape(&c->b, l->v[k]->v, dims, rank);
     }
-    out_val(c, 0, l->n == 1 ? xs[0] : hb_concat(&c->b, xs, (int)l->n, axis));
+    struct onnx_val *y =
+        onnx_tensor_val(c, l->n == 1 ? xs[0] : hb_concat(&c->b, xs, (int)l->n, axis));
+    y->text = l->text;
+    out_any(c, 0, y);
 }
 
 ONNX(splittosequence) {
@@ -138,6 +153,7 @@ ONNX(splittosequence) {
     bool drop = !in_has(c, 1) && !at_int(c, "keepdims", 1);
     struct onnx_list *l = arena_new_of(c->a, struct onnx_list);
     l->dtype = s->dtype;
+    l->text = in_any(c, 0)->text;
     at = 0;
     for (int k = 0; k < n; k++) {
         struct range r[HLO_MAX_RANK];
@@ -152,6 +168,7 @@ ONNX(splittosequence) {
         at += sizes[k];
         hv part = hb_reshape(&c->b, hb_slice(&c->b, x, r), dims, rank);
         avec_push(c->a, l, onnx_tensor_val(c, part));
+        l->v[l->n - 1]->text = l->text;
     }
     if (at != size) return fail(c, "sizes sum to %lld of %lld", (long long)at, (long long)size);
     out_list(c, 0, l);
@@ -169,7 +186,8 @@ ONNX(sequencemap) {
     struct onnx_list **outs = arena_array(c->a, struct onnx_list *, g->outputs.n + 1);
     for (size_t o = 0; o < g->outputs.n; o++) {
         outs[o] = arena_new_of(c->a, struct onnx_list);
-        outs[o]->dtype = dtype_from_onnx(g->outputs.v[o].elem_type);
+        outs[o]->dtype = onnx_dtype_of(&g->outputs.v[o]);
+        outs[o]->text = g->outputs.v[o].elem_type == ONNX_STRING;
     }
     for (size_t k = 0; k < l->n; k++) {
         struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, g->inputs.n + 1),
@@ -185,6 +203,7 @@ ONNX(sequencemap) {
         for (size_t o = 0; o < g->outputs.n; o++) {
             if (!results[o]->v) return fail(c, "result %zu is not a tensor", o);
             outs[o]->dtype = results[o]->v->shape->dtype;
+            outs[o]->text = results[o]->text;
             avec_push(c->a, outs[o], results[o]);
         }
     }

@@ -2,16 +2,31 @@
 // Operators that make constants, ask for shapes, and move data.
 #include <math.h>
 
+#include "compiler/frontend/onnx_scope.h"
 #include "compiler/frontend/onnx_tools.h"
 
+static struct literal *text_scalar(struct onnx_ctx *c, struct str s) {
+    struct literal *l = lit_new(c->a, shape_scalar(c->a, DT_S32));
+    memcpy(l->data, onnx_text_list(c, &s, 1)->data, sizeof(int32_t));
+    return l;
+}
 ONNX(constant) {
     const struct onnx_attr *a = c->n->attrs.n ? &c->n->attrs.v[0] : NULL;
     struct literal *l = NULL;
     if (!a) return fail(c, "no value");
-    if (str_is(a->name, "value") && a->t) {
+    if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
+        status_t st = onnx_text_literal(c, a->t, &l);
+        if (st) return hb_fail(&c->b, st);
+        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
+    } else if (str_is(a->name, "value") && a->t) {
         status_t st = onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
         l = lit_clone(c->a, l);
+    } else if (str_is(a->name, "value_string")) {
+        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
+    } else if (str_is(a->name, "value_strings")) {
+        l = onnx_text_list(c, a->strings.v, a->strings.n);
+        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
     } else if (str_is(a->name, "value_float")) {
         l = lit_scalar_f64(c->a, DT_F32, (double)a->f);
     } else if (str_is(a->name, "value_int")) {
@@ -46,16 +61,18 @@ ONNX(constantofshape) {
     int n;
     const struct onnx_attr *a = onnx_attr(c->n, "value");
     struct literal *l = lit_scalar_f64(c->a, DT_F32, 0);
+    bool text = a && a->t && a->t->data_type == ONNX_STRING;
     if (!in_ints(c, 0, dims, HLO_MAX_RANK, &n)) return;
     if (a && a->t) {
-        status_t st = onnx_tensor_literal(c->a, a->t, &l);
+        status_t st = text ? onnx_text_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
         l = lit_clone(c->a, l);
     }
     status_t st = shape_check(shape_make(c->a, l->shape->dtype, dims, n), 0);
     if (st) return hb_fail(&c->b, st);
     hv v = hb_reshape(&c->b, hb_constant(&c->b, l), NULL, 0);
-    out_val(c, 0, n ? hb_broadcast(&c->b, v, dims, n, NULL) : v);
+    v = n ? hb_broadcast(&c->b, v, dims, n, NULL) : v;
+    out_any(c, 0, text ? onnx_text_val(c, v) : onnx_tensor_val(c, v));
 }
 
 ONNX(range) {

@@ -93,7 +93,7 @@ void onnx_static_names(const struct onnx_model *m, struct smap *out) {
 bool onnx_by_value(const struct smap *names, const struct onnx_value *v) {
     int64_t n = 1;
     if (!smap_has(names, v->name) || !v->is_tensor || v->is_optional || !v->has_shape ||
-        v->rank > 1)
+        v->rank > 1 || v->elem_type == ONNX_STRING)
         return false;
     for (int d = 0; d < v->rank; d++)
         n *= v->dims[d].size >= 0 ? v->dims[d].size : 1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TfIdfVectorizer on numbers: how often each n-gram of a pool stands in a sequence, with gaps up to
-// max_skip_count. Grams of one length are compared with all windows of that length at once.
+// TfIdfVectorizer, on numbers or on the places of texts: how often each n-gram of a pool stands in
+// a sequence, with gaps up to max_skip_count. Grams of one length are compared with all windows of
+// that length at once.
+#include "compiler/frontend/onnx_scope.h"
 #include "compiler/frontend/onnx_tools.h"
 
 enum { MAX_GRAMS = 1 << 16, MAX_COMPARED = 1 << 26 };
@@ -38,10 +40,22 @@ static hv pool_part(struct onnx_ctx *c, const struct onnx_attr *pool,
     return dims[0] ? lit_s64s(c, pool->ints.v + from, dims, 2) : NULL;
 }
 
+// The pool of texts as one of their places.
+static const struct onnx_attr *text_pool(struct onnx_ctx *c) {
+    const struct onnx_attr *texts = onnx_attr(c->n, "pool_strings");
+    struct onnx_attr *places = arena_new_of(c->a, struct onnx_attr);
+    if (!texts) return NULL;
+    const struct literal *l = onnx_text_list(c, texts->strings.v, texts->strings.n);
+    for (size_t k = 0; k < texts->strings.n; k++)
+        avec_push(c->a, &places->ints, lit_get_i64(l, (int64_t)k));
+    return places;
+}
+
 ONNX(tfidf) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), all[64];
-    const struct onnx_attr *pool = onnx_attr(c->n, "pool_int64s"),
+    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    const struct onnx_attr *pool = text ? text_pool(c) : onnx_attr(c->n, "pool_int64s"),
                            *starts = onnx_attr(c->n, "ngram_counts"),
                            *index = onnx_attr(c->n, "ngram_indexes"),
                            *weights = onnx_attr(c->n, "weights");
@@ -51,7 +65,7 @@ ONNX(tfidf) {
     bool flat = x->shape->rank == 1;
     int parts = 0;
     if (!pool || !starts || !index || !dtype_is_int(x->shape->dtype))
-        return fail(c, "only n-grams of numbers are supported");
+        return fail(c, "a pool of n-grams for %s is missing", text ? "text" : "numbers");
     if ((!flat && x->shape->rank != 2) || least < 1 || most < least || skip < 0 || skip > 64 ||
         starts->ints.n > 64 || pool->ints.n > MAX_GRAMS ||
         (weights && weights->floats.n != index->ints.n))

@@ -41,6 +41,7 @@ hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
 hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
+const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post);
 // The functions of RNN cells and of operators of the same name.

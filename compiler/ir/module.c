@@ -513,6 +513,47 @@ void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
     hlo_sort_extra(i->extra.v, i->extra.n);
 }
 
+bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out) {
+    size_t n = strlen(key);
+    for (size_t k = 0; k < m->extra.n; k++) {
+        struct str v = m->extra.v[k].value;
+        if (!str_is(m->extra.v[k].name, "frontend_attributes") || !v.n) continue;
+        for (const char *p = v.p, *end = v.p + v.n; (p = memmem(p, (size_t)(end - p), key, n));
+             p++) {
+            const char *text = p + n + 2;
+            bool begins = p > v.p && (p[-1] == '{' || p[-1] == ',' || p[-1] == ' ');
+            if (!begins || text > end || p[n] != '=' || p[n + 1] != '"') continue;
+            const char *close = memchr(text, '"', (size_t)(end - text));
+            if (!close) return false;
+            *out = (struct str){text, (size_t)(close - text)};
+            return true;
+        }
+    }
+    return false;
+}
+void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value) {
+    struct hlo_text_attr *at = NULL;
+    struct strbuf b = {0};
+    for (size_t k = 0; k < m->extra.n && !at; k++)
+        if (str_is(m->extra.v[k].name, "frontend_attributes")) at = &m->extra.v[k];
+    size_t keep = at && at->value.n > 2 ? at->value.n - 1 : 0; // without the closing brace
+    if (keep)
+        strbuf_add(&b, at->value.p, keep);
+    else
+        strbuf_putc(&b, '{');
+    strbuf_printf(&b, "%s%s=\"", keep ? "," : "", key);
+    strbuf_add(&b, value.p, value.n);
+    strbuf_puts(&b, "\"}");
+    struct str text = dup_str(m->arena, (struct str){b.p, b.n});
+    strbuf_done(&b);
+    if (at) {
+        at->value = text;
+        return;
+    }
+    avec_push(m->arena, &m->extra, ((struct hlo_text_attr){STR("frontend_attributes"), text}));
+    hlo_sort_extra(m->extra.v, m->extra.n);
+}
+
 struct hlo_counts hlo_count(const struct hlo_module *m) {
     struct hlo_counts n = {0};
     HLO_EACH_COMPUTATION(c, m) {

@@ -156,6 +156,10 @@ struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k);
 void hlo_sort_extra(struct hlo_text_attr *v, size_t n); // by name: the order of `extra`
 const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n); // NULL if none
 void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value);      // copies
+// One entry of the module's frontend_attributes={key="value",...}. The value must hold no quote and
+// no backslash; copied. hlo_frontend: false when there is none.
+void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value);
+bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out);
 
 #define HLO_EACH_INSTR(i, c)                                                                       \
     for (struct hlo_instr *i = (c)->first, *i##_next = i ? i->next : NULL; i;                      \

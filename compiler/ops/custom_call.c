@@ -4,6 +4,7 @@
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/rules.h"
+#include "compiler/ops/text.h"
 
 typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
                               struct literal *const *in, struct literal **out);
@@ -60,7 +61,11 @@ static const struct {
                {"LayoutConstraint", same_value},
                {"annotate_device_placement", same_value},
                {"TopK", top_k},
-               {"hlod.refuse", refuse}};
+               {"hlod.refuse", refuse},
+#define TEXT_ROW(name) {"hlod.text." #name, hlo_text_##name},
+               TEXT_CALLS(TEXT_ROW)
+#undef TEXT_ROW
+};
 
 static target_fn find(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
@@ -76,7 +81,7 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module; known "
                   "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, hlod.refuse",
+                  "annotate_device_placement, TopK, hlod.refuse, hlod.text.*",
                   i->name, STR_ARG(name));
 }
 EVAL(CUSTOM_CALL) {

@@ -31,7 +31,8 @@ status_t pass_constfold(struct hlo_module *m, struct pass_ctx *p) {
         HLO_EACH_INSTR(i, c) {
             struct literal *l;
             if (!foldable(i)) continue;
-            status_t st = hlo_eval_value(&p->scratch, i, &l);
+            struct hlo_eval ev = hlo_eval_begin(&p->scratch);
+            status_t st = hlo_eval_value(&ev, i, &l);
             if (st) { // not defined for the type, or over budget: stays an instruction
                 st_drop(st);
                 continue;

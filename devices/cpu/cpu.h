@@ -56,7 +56,8 @@ struct cpu_exe {
     int64_t scratch_bytes;
     int n_packs;
     struct dev_stats stats;
-    uint64_t rng_state; // of rng on the reference evaluator: goes on from run to run
+    const struct dev_run *run; // that goes on
+    uint64_t rng_state;        // of rng on the reference evaluator: goes on from run to run
     bool strict;
 };
 struct cpu_weights {
@@ -83,4 +84,4 @@ void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
                   int64_t extent, int64_t grain); // cpu_pool.c
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
-int cpu_use_threads(int n); // from now on; gives how many it was
+int cpu_use_threads(int n);                 // from now on; gives how many it was

@@ -410,7 +410,10 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     struct cpu_frame f = {.params = params, .memory = x->memory, .weights = w, .run = r};
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
-    RETURN_IF_ERR(cpu_run_plan(x, x->main, &f));
+    x->run = r;
+    status_t st = cpu_run_plan(x, x->main, &f);
+    x->run = NULL;
+    RETURN_IF_ERR(st);
     RETURN_IF_ERR(deliver(x, &f, p->n_params - n_bound));
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;

@@ -156,6 +156,8 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     struct hlo_eval ev = hlo_eval_begin(&a);
     const struct hlo_instr *i = s->plan->instr;
     ev.rng_state += x->rng_state;
+    ev.texts = x->run ? x->run->texts : NULL;
+    ev.cancel = x->run ? x->run->cancel : NULL;
     struct literal **in = arena_array(&a, struct literal *, i->n_operands + 1), *out = NULL;
     int k = 0, r = s->plan->n_in;
     for (int p = 0; p < i->n_operands; p++)

@@ -354,6 +354,7 @@ static status_t evaluate(struct sim_exe *x, const struct sim_weights *w, const s
     }
     struct hlo_eval ev = hlo_eval_begin(a);
     ev.cancel = r->cancel;
+    ev.texts = r->texts;
     RETURN_IF_ERR(hlo_eval_module(&ev, x->exe->main, args, (int)m->params.n, &root));
     void **src = arena_array(a, void *, n + 1);
     const struct shape **shapes = arena_array(a, const struct shape *, n + 1);

@@ -35,6 +35,26 @@ class Tensor:
     def __init__(self, dtype, array):
         self.dtype, self.array, self.as_bits = dtype, array, False
 
+    def wire(self):
+        """The bytes that travel: a text as its length and its UTF-8."""
+        if self.dtype == "string":
+            texts = [x if isinstance(x, bytes) else x.encode() for x in self.array.reshape(-1)]
+            return b"".join(len(t).to_bytes(4, "little") + t for t in texts)
+        return np.ascontiguousarray(self.array).tobytes()
+
+    @staticmethod
+    def from_wire(dtype, shape, data):
+        if dtype != "string":
+            return Tensor(dtype, np.frombuffer(data, BY_NAME[dtype]).reshape(shape))
+        texts, at = [], 0
+        while at < len(data):
+            n = int.from_bytes(data[at:at + 4], "little")
+            texts.append(data[at + 4:at + 4 + n].decode())
+            at += 4 + n
+        a = np.empty(len(texts), object)
+        a[:] = texts
+        return Tensor(dtype, a.reshape(shape))
+
     def numbers(self, as_bits=False):
         """The elements as numbers NumPy can compare."""
         if self.dtype in EXOTIC and not (as_bits or self.as_bits):
@@ -56,7 +76,9 @@ def from_proto(t):
     """TensorProto -> Tensor."""
     shape = tuple(t.dims)
     if t.data_type == TensorProto.STRING:
-        return Tensor("string", np.array([s.decode() for s in t.string_data], dtype=object).reshape(shape))
+        a = np.empty(len(t.string_data), object)
+        a[:] = [s.decode() for s in t.string_data]
+        return Tensor("string", a.reshape(shape))
     name, stored = TYPES[t.data_type]
     if name in ("u4", "s4", "f4e2m1fn"):
         raw = t.raw_data if t.HasField("raw_data") else bytes(v & 255 for v in t.int32_data)
@@ -250,7 +272,7 @@ def compare(got, want, random=False):
         return "shape %s, expected %s" % (list(got.array.shape), list(want.array.shape))
     g, w = got.numbers(want.as_bits), want.numbers()
     if want.dtype == "string":
-        return None if (g == w).all() else "strings differ"
+        return None if (g == w).all() else "texts differ: %s, expected %s" % (g.tolist(), w.tolist())
     if random:
         gm, wm = np.mean(g.astype(np.float64)), np.mean(w.astype(np.float64))
         if w.dtype.kind in "biu" and not set(np.unique(g)) <= set(np.unique(w)):

@@ -10,8 +10,28 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness
 
 NAMES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32", "int16": "INT16", "int8": "INT8",
-         "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL"}
+         "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "bool": "BOOL", "object": "BYTES"}
 DTYPES = {v: np.dtype(k) for k, v in NAMES.items()}
+
+
+def to_wire(a):
+    """Texts, in an array of objects, travel as their lengths and their UTF-8."""
+    if a.dtype != object:
+        return a.tobytes()
+    return b"".join(len(t).to_bytes(4, "little") + t for t in (x.encode() for x in a.reshape(-1)))
+
+
+def from_wire(datatype, data, shape):
+    if datatype != "BYTES":
+        return np.frombuffer(data, DTYPES[datatype]).reshape(shape)
+    texts, at = [], 0
+    while at < len(data):
+        n = int.from_bytes(data[at:at + 4], "little")
+        texts.append(data[at + 4:at + 4 + n].decode())
+        at += 4 + n
+    a = np.empty(len(texts), object)
+    a[:] = texts
+    return a.reshape(shape)
 
 
 class Refused(Exception):
@@ -72,8 +92,8 @@ class Daemon(harness.Daemon):
         """inputs: name -> array. Gives (name -> array, reply)."""
         arrays = {n: np.asarray(a, order="C") for n, a in inputs.items()}
         head = json.dumps({"model": model, "options": options, "inputs": [
-            {"name": n, "datatype": NAMES[str(a.dtype)], "shape": list(a.shape), "parameters": {"binary_data_size": a.nbytes}} for n, a in arrays.items()]}).encode()
-        body = head + b"".join(a.tobytes() for a in arrays.values())
+            {"name": n, "datatype": NAMES[str(a.dtype)], "shape": list(a.shape), "parameters": {"binary_data_size": len(to_wire(a))}} for n, a in arrays.items()]}).encode()
+        body = head + b"".join(to_wire(a) for a in arrays.values())
         code, h, reply = self.raw("POST", "/v1/run", body, {"Inference-Header-Content-Length": str(len(head)), "Content-Type": "application/octet-stream", "Accept": "application/octet-stream"})
         if code >= 300:
             raise Refused(code, json.loads(reply))
@@ -81,6 +101,6 @@ class Daemon(harness.Daemon):
         info, at, out = json.loads(reply[:n]), n, {}
         for o in info["outputs"]:
             size = o["parameters"]["binary_data_size"]
-            out[o["name"]] = np.frombuffer(reply[at:at + size], DTYPES[o["datatype"]]).reshape(o["shape"])
+            out[o["name"]] = from_wire(o["datatype"], reply[at:at + size], o["shape"])
             at += size
         return out, info
