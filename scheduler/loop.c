@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// See loop.h. Posted functions wait in a list under a mutex; the async handle wakes the loop, which
-// takes the whole list at once.
+// See loop.h. Functions posted by other threads wait in a list under a mutex; the async handle
+// wakes the loop, which takes the whole list at once. Those that the loop posts itself cost no
+// system call: they wait in a list of its own, which is run after the events of each turn.
 #include "scheduler/loop.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <uv.h>
@@ -13,12 +15,18 @@ struct post {
     void (*fn)(void *);
     void *arg;
 };
+typedef VEC(struct post) posts;
 struct loop {
     uv_loop_t uv;
     uv_async_t wake;
+    uv_prepare_t before; // the wait for events: there is none when own posts are left
+    uv_check_t after;
+    uv_idle_t awake;
     uv_mutex_t lock;
-    VEC(struct post) posts; // under lock
-    bool stopped;           // under lock
+    posts others;     // under lock
+    bool stopped;     // under lock
+    posts own, spare; // spare: an empty list's memory
+    pthread_t thread;
 };
 
 static void *must(void *p) {
@@ -29,15 +37,39 @@ static void *must(void *p) {
 static void on_wake(uv_async_t *a) {
     struct loop *l = a->data;
     uv_mutex_lock(&l->lock);
-    __typeof__(l->posts) taken = l->posts;
-    l->posts.v = NULL;
-    l->posts.n = l->posts.cap = 0;
+    posts taken = l->others;
+    l->others = (posts){0};
     bool stopped = l->stopped;
     uv_mutex_unlock(&l->lock);
     for (size_t i = 0; i < taken.n; i++)
         taken.v[i].fn(taken.v[i].arg);
     vec_done(&taken);
     if (stopped) uv_stop(&l->uv);
+}
+
+static void nothing(uv_idle_t *i) {
+    (void)i;
+}
+static void on_before(uv_prepare_t *p) {
+    struct loop *l = p->data;
+    if (l->own.n)
+        uv_idle_start(&l->awake, nothing);
+    else
+        uv_idle_stop(&l->awake);
+}
+// What they post in turn runs too, but sockets are looked at now and then.
+static void on_after(uv_check_t *c) {
+    struct loop *l = c->data;
+    for (int round = 0; round < 16 && l->own.n; round++) {
+        posts taken = l->own;
+        l->own = l->spare;
+        l->spare = (posts){0};
+        for (size_t i = 0; i < taken.n; i++)
+            taken.v[i].fn(taken.v[i].arg);
+        taken.n = 0;
+        vec_done(&l->spare);
+        l->spare = taken;
+    }
 }
 
 status_t loop_new(struct loop **out) {
@@ -48,7 +80,13 @@ status_t loop_new(struct loop **out) {
     }
     if (uv_mutex_init(&l->lock)) abort();
     uv_async_init(&l->uv, &l->wake, on_wake);
-    l->wake.data = l;
+    uv_prepare_init(&l->uv, &l->before);
+    uv_check_init(&l->uv, &l->after);
+    uv_idle_init(&l->uv, &l->awake);
+    l->wake.data = l->before.data = l->after.data = l;
+    uv_prepare_start(&l->before, on_before);
+    uv_check_start(&l->after, on_after);
+    l->thread = pthread_self();
     *out = l;
     return ST_OK;
 }
@@ -56,14 +94,20 @@ status_t loop_new(struct loop **out) {
 void loop_free(struct loop *l) {
     if (!l) return;
     uv_close((uv_handle_t *)&l->wake, NULL);
+    uv_close((uv_handle_t *)&l->before, NULL);
+    uv_close((uv_handle_t *)&l->after, NULL);
+    uv_close((uv_handle_t *)&l->awake, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     uv_loop_close(&l->uv);
     uv_mutex_destroy(&l->lock);
-    vec_done(&l->posts);
+    vec_done(&l->others);
+    vec_done(&l->own);
+    vec_done(&l->spare);
     free(l);
 }
 
 void loop_run(struct loop *l) {
+    l->thread = pthread_self();
     uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 
@@ -82,9 +126,13 @@ struct uv_loop_s *loop_uv(struct loop *l) {
 }
 
 void loop_post(struct loop *l, void (*fn)(void *), void *arg) {
-    uv_mutex_lock(&l->lock);
     struct post p = {fn, arg};
-    vec_push(&l->posts, p);
+    if (pthread_equal(pthread_self(), l->thread)) {
+        vec_push(&l->own, p);
+        return;
+    }
+    uv_mutex_lock(&l->lock);
+    vec_push(&l->others, p);
     uv_mutex_unlock(&l->lock);
     uv_async_send(&l->wake);
 }

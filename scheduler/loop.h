@@ -10,14 +10,14 @@
 
 struct loop;
 struct uv_loop_s;
-status_t loop_new(struct loop **out) MUST_CHECK;
-void loop_free(struct loop *l); // runs until every handle is closed
-void loop_run(struct loop *l);  // until loop_stop
+status_t loop_new(struct loop **out) MUST_CHECK; // this thread is the loop's until loop_run
+void loop_free(struct loop *l);                  // runs until every handle is closed
+void loop_run(struct loop *l);                   // until loop_stop
 void loop_stop(struct loop *l);
 void loop_turn(struct loop *l); // once: waits for an event and handles it; at shutdown
 struct uv_loop_s *loop_uv(struct loop *l);
-// fn(arg) on the loop thread, soon, in the order of posting. From the loop thread itself too: then
-// it runs after the present callback.
+// fn(arg) on the loop thread, soon, in the order in which one thread posts. From the loop thread
+// itself too: then it runs after the present callback.
 void loop_post(struct loop *l, void (*fn)(void *arg), void *arg);
 // work(arg) on a pool thread, then done(arg) on the loop. `arg` must hold all that work touches.
 void loop_work(struct loop *l, void (*work)(void *arg), void (*done)(void *arg), void *arg);

@@ -32,6 +32,9 @@ struct http {
     int listen_fd;
     bool kicked, running;
     int open_requests;
+    struct loop_timer *look;                   // runs while requests wait for a watch of their peer
+    struct http_req *young_first, *young_last; // in the order of coming
+    uint64_t looks;
 };
 enum body_kind { IN_NONE, IN_TEXT, IN_MODEL, IN_BINARY };
 struct http_req {
@@ -60,6 +63,9 @@ struct http_req {
     struct loop_timer *gone_timer;
     int watch_fd;
     enum coding coding; // that the reply may have
+    bool young;
+    struct http_req *young_prev, *young_next;
+    uint64_t young_since; // http.looks
     struct MHD_Response *response;
     unsigned code;
     bool queued;       // handed to the library
