@@ -82,6 +82,7 @@ struct dev_stats {
     int64_t runs;            // that succeeded
     int64_t busy_ns;         // their time, by the device's clock (the simulated one may be virtual)
     int64_t reference_steps; // of all runs: how often the reference evaluator stood in
+    bool one_thread;         // a run uses the calling thread alone and takes always as long
 };
 // A tensor as it came, before anything is known about it.
 struct dev_tensor {

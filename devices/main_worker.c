@@ -21,6 +21,8 @@ int main(int argc, char **argv) {
             o.filter = false;
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
+        else if (strncmp(argv[k], "--state=", 8) == 0)
+            o.state = (int)strtol(argv[k] + 8, NULL, 10);
     }
     if (o.fd < 0 || (strcmp(o.role, "compile") != 0 && strcmp(o.role, "device") != 0)) {
         fputs("hlod-worker is started by hlod: --role=compile|device --device=SPEC --name=NAME "

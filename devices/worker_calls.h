@@ -41,6 +41,9 @@ ProtobufCMessage *worker_inspect(struct call *c);
 ProtobufCMessage *worker_load(struct call *c, struct device *d);
 ProtobufCMessage *worker_prepare(struct call *c);
 ProtobufCMessage *worker_run(struct call *c, struct device *d);
+// Will this RUN be over before another thread could be woken for it? By what is resident and how
+// long it took last. While nothing runs.
+bool worker_run_is_brief(const struct call *c);
 ProtobufCMessage *worker_unload(struct call *c);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // Most memory that the process held since worker_peak_begin (where the kernel allows that; else

@@ -89,9 +89,39 @@ static bool append(uint64_t *m, char c) {
     return true;
 }
 
+// The common form: at most 17 digits and no exponent, in the midst of a text that goes on for
+// SHORT_BYTES, so that nothing here looks for its end. NULL: another form, or not a number.
+enum { SHORT_DIGITS = 17, SHORT_BYTES = SHORT_DIGITS + 4 };
+static const char *scan_short(const char *p, struct number *out) {
+    struct number n = {.negative = *p == '-'};
+    const char *start = p += n.negative;
+    unsigned d;
+    for (; (d = (unsigned)(*p - '0')) < 10 && p - start <= SHORT_DIGITS; p++)
+        n.magnitude = n.magnitude * 10 + d;
+    int64_t whole = p - start, part = 0;
+    if (whole == 0 || (whole > 1 && *start == '0')) return NULL;
+    n.is_int = *p != '.';
+    if (!n.is_int) {
+        const char *from = ++p;
+        for (; (d = (unsigned)(*p - '0')) < 10 && p - start <= SHORT_DIGITS; p++)
+            n.magnitude = n.magnitude * 10 + d;
+        part = p - from;
+        if (part == 0) return NULL;
+    }
+    bool goes_on = (unsigned)(*p - '0') < 10 || (*p | 0x20) == 'e';
+    if (goes_on || whole + part > SHORT_DIGITS || n.magnitude >= 1ull << 53) return NULL;
+    n.d = (double)n.magnitude;
+    if (part) n.d /= powers[part];
+    if (n.negative) n.d = -n.d;
+    *out = n;
+    return p;
+}
+
 // One JSON number at p; returns its end, or NULL.
 static const char *scan_number(const char *p, const char *end, struct number *out) {
     const char *start = p;
+    if (end - p > SHORT_BYTES && (p = scan_short(p, out))) return p;
+    p = start;
     struct number n = {.is_int = true};
     if (p < end && *p == '-') n.negative = true, p++;
     if (!digit(p, end) || (*p == '0' && digit(p + 1, end))) return NULL;

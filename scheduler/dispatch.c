@@ -92,6 +92,7 @@ static void take_seat(struct task *t, struct worker *w, int64_t now) {
     queue_serve(t->queue, &t->item, x->charged_ns);
     t->tenant->places++;
     worker_take(w);
+    worker_expect(w, x->charged_ns);
     if (t->has_key) footprint_add(worker_footprint(w), &x->plan);
     x->planned = t->has_key;
 }
@@ -105,6 +106,7 @@ void seat_leave(struct sched *s, struct seat *x) {
     x->tenant->places--;
     if (x->planned) footprint_drop(worker_footprint(x->w), &x->plan);
     struct worker *w = x->w;
+    worker_expect(w, -x->charged_ns);
     *x = (struct seat){0};
     worker_release(w);
 }
@@ -148,12 +150,13 @@ static void huge(struct task *t) {
 
 // Could anything be placed, or refused, in this role at all?
 static bool worth_looking(struct sched *s, enum worker_role role) {
+    static const struct place_want briefest = {.expected_ns = 1};
     bool any = false;
     for (int i = 0; i < pool_size(s->pool); i++) {
         struct place_worker v = pool_place(pool_worker(s->pool, i));
         if (v.role != role) continue;
         any = true;
-        if (v.hopeless || (v.ready && v.calls < v.max_calls)) return true;
+        if (v.hopeless || (v.ready && place_has_room(&briefest, &v))) return true;
     }
     return !any;
 }

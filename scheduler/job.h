@@ -86,6 +86,7 @@ struct job_spec { // everything borrowed until on_done
     const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
     uint32_t repeat;
     bool profile, no_compile;
+    bool quiet;       // nobody is told that it runs
     const char *name; // of the model, and which version, where it was asked for by name
     int64_t version;
     struct batching batching; // JOB_RUN: may be joined with others; JOB_WARM: compile its buckets

@@ -284,7 +284,7 @@ void job_resolve(struct job *j) {
 
 // The device worker whose target the key is made for: the first that fits and has ever said hello.
 static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
-    struct place_want want = {ROLE_DEVICE, j->spec.device ? j->spec.device : "", false};
+    struct place_want want = {.role = ROLE_DEVICE, .device = j->spec.device ? j->spec.device : ""};
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {
         struct worker *w = pool_worker(j->s->pool, i);

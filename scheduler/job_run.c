@@ -274,7 +274,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
     struct worker *w = c->w;
-    bool began = c->began;
+    bool began = c->began || (lost && worker_began(w, c->id));
     j = call_ended(c, f);
     if (!j) {
         st_drop(lost);
@@ -407,6 +407,7 @@ static void send_run(struct job *j) {
         m.n_outputs = j->r.n_outputs;
     }
     m.profile = j->spec.profile;
+    m.quiet = j->spec.quiet;
     m.repeat = j->spec.repeat;
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
                        ? (uint32_t)j->spec.timeout_ms
@@ -486,7 +487,7 @@ void job_run(struct job *j) {
     const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
     int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     bool alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns;
-    j->task = (struct task){.want = {ROLE_DEVICE, device, alone},
+    j->task = (struct task){.want = {ROLE_DEVICE, device, alone, expected},
                             .tenant = j->tenant,
                             .has_key = true,
                             .plan = job_plan(j),
@@ -575,7 +576,7 @@ void job_inspect(struct job *j) {
         job_finish(j, st);
         return;
     }
-    j->task = (struct task){.want = {ROLE_COMPILE, j->device_kind, false},
+    j->task = (struct task){.want = {ROLE_COMPILE, j->device_kind, false, 0},
                             .tenant = j->tenant,
                             .placed = inspect_placed,
                             .failed = failed,

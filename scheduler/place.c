@@ -13,6 +13,12 @@ static bool within(const struct place_worker *w, int64_t bytes) {
     return !w->memory_bytes || bytes <= w->memory_bytes;
 }
 
+bool place_has_room(const struct place_want *want, const struct place_worker *w) {
+    if (w->calls < (want->alone ? 1 : w->max_calls)) return true;
+    return want->expected_ns > 0 && w->calls < PLACE_BRIEF_CALLS &&
+           w->expected_ns + want->expected_ns <= PLACE_BRIEF_NS;
+}
+
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
     int best = PLACE_NEVER;
     int64_t best_score = -1;
@@ -23,7 +29,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
             continue;
         }
         if (best == PLACE_NEVER || best == PLACE_HUGE) best = PLACE_WAIT;
-        if (!w[i].ready || w[i].calls >= (want->alone ? 1 : w[i].max_calls)) continue;
+        if (!w[i].ready || !place_has_room(want, &w[i])) continue;
         if (!within(&w[i], w[i].planned_bytes + w[i].needed_bytes)) {
             if (best == PLACE_WAIT) best = PLACE_MEMORY;
             continue;

@@ -10,8 +10,9 @@
 enum worker_role { ROLE_COMPILE, ROLE_DEVICE };
 struct place_want {
     enum worker_role role;
-    const char *device; // kind or name; "" = any; of a compile worker: the kind it compiles for
-    bool alone;         // long work: never behind other work in a worker
+    const char *device;  // kind or name; "" = any; of a compile worker: the kind it compiles for
+    bool alone;          // long work: never behind other work in a worker
+    int64_t expected_ns; // what it takes; 0 = not known
 };
 struct place_worker {
     enum worker_role role;
@@ -20,6 +21,7 @@ struct place_worker {
     bool hopeless;           // gave up restarting
     bool asked_only;         // takes only work for its kind
     int32_t calls, max_calls;
+    int64_t expected_ns; // of the work under way
     bool has_executable, has_prepared;
     int64_t memory_bytes;  // of its device; 0 = not said
     int64_t planned_bytes; // of it for the work under way
@@ -32,6 +34,10 @@ enum {
     PLACE_MEMORY = -3, // a place is free, but not the memory
     PLACE_HUGE = -4    // it fits no able worker's memory, even alone
 };
+// Brief work may queue in a worker beyond max_calls, as long as all that is there is over sooner
+// than a reply and the next request would take. Up to so many, so long in all.
+enum { PLACE_BRIEF_CALLS = 16, PLACE_BRIEF_NS = 300000 };
 int place_choose(const struct place_want *want, const struct place_worker *w, int n);
+bool place_has_room(const struct place_want *want, const struct place_worker *w); // for a call
 bool place_matches(const struct place_want *want,
                    const struct place_worker *w); // role and device fit

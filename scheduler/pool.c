@@ -51,6 +51,8 @@ struct worker {
     char *why;               // it could not open its device, as it said; or NULL
     enum worker_state state;
     int sock;
+    int page_fd; // of a page that its process writes: the call it has begun last
+    _Atomic uint64_t *page;
     struct loop_watch *watch;
     struct loop_timer *timer; // restart while DOWN; health while up
     uv_process_t *process;
@@ -63,7 +65,7 @@ struct worker {
     VEC(struct call) calls;
     VEC(struct pending) out;
     int places_taken, restarts;
-    int64_t flight_bytes;
+    int64_t flight_bytes, expected_ns;
     int64_t rss_bytes, prepared_bytes;
     int32_t resident;
     int64_t refused; // system calls, of this life
@@ -208,23 +210,26 @@ static char **worker_env(const struct pool *p, char spin[32]) {
 
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
-    char role[32], device[4096], name[64], fd[] = "--fd=3", filter[] = "--no-filter";
+    char role[32], device[4096], name[64], fd[] = "--fd=3", state[] = "--state=4",
+                                           filter[] = "--no-filter";
     snprintf(role, sizeof role, "--role=%s", role_name(w));
     snprintf(device, sizeof device, "--device=%s", w->spec);
     snprintf(name, sizeof name, "--name=%s", w->name);
-    char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd,
+    char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd, state,
                     p->cfg.filter ? NULL : filter, NULL};
-    uv_stdio_container_t io[4] = {{.flags = UV_IGNORE},
+    uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = 2},
-                                  {.flags = UV_INHERIT_FD, .data.fd = child_fd}};
+                                  {.flags = UV_INHERIT_FD, .data.fd = child_fd},
+                                  {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
+    *w->page = 0;
     char spin[32], **env = worker_env(p, spin);
     uv_process_options_t o = {.file = p->cfg.worker_path,
                               .args = args,
                               .env = env,
                               .exit_cb = on_exit_cb,
                               .stdio = io,
-                              .stdio_count = 4};
+                              .stdio_count = 5};
     uv_process_t *pr = calloc(1, sizeof *pr);
     if (!pr) abort();
     int err = uv_spawn(loop_uv(p->loop), pr, &o);
@@ -498,6 +503,19 @@ static void fill_slots(struct pool *p) {
             describe(w++, ROLE_COMPILE, x->v[i].kind)->lazy = true;
 }
 
+static void make_page(struct worker *w) {
+    uint8_t *p;
+    void *base;
+    size_t bytes;
+    status_t st = frame_memfd("hlod-worker-state", WORKER_STATE_BYTES, &w->page_fd);
+    if (!st) st = frame_map(w->page_fd, 0, WORKER_STATE_BYTES, true, &p, &base, &bytes);
+    if (st) abort(); // a page
+    w->page = (_Atomic uint64_t *)(void *)p;
+}
+bool worker_began(const struct worker *w, uint64_t call) {
+    return *w->page == call;
+}
+
 status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
     if (access(cfg->worker_path, X_OK))
         return st_note(st_errno(errno, cfg->worker_path), "worker program");
@@ -518,6 +536,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->pool = p;
         w->index = i;
         w->sock = -1;
+        make_page(w);
         w->timer = loop_timer_new(l, on_timer, w);
         warm_init(&w->warm);
     }
@@ -557,6 +576,10 @@ void pool_free(struct pool *p) {
     arena_done(&p->arena);
     frame_buf_free(p->buf);
     memfds_free(p->memfds);
+    for (int i = 0; i < p->n; i++) {
+        frame_unmap((void *)p->w[i].page, WORKER_STATE_BYTES);
+        close(p->w[i].page_fd);
+    }
     free(p->w);
     free(p);
 }
@@ -632,6 +655,9 @@ uint64_t worker_epoch(const struct worker *w) {
 void worker_take(struct worker *w) {
     w->places_taken++;
 }
+void worker_expect(struct worker *w, int64_t ns) {
+    w->expected_ns += ns;
+}
 void worker_release(struct worker *w) {
     w->places_taken--;
     changed(w->pool);
@@ -657,6 +683,7 @@ struct place_worker pool_place(const struct worker *w) {
         .asked_only = w->lazy,
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
+        .expected_ns = w->expected_ns,
         .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1,
         .memory_bytes = w->pool->cfg.device_memory ? w->pool->cfg.device_memory
                         : w->hello                 ? w->hello->memory_bytes

@@ -46,6 +46,7 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     jc->c = c;
     jc->reply = reply;
     spec->on_event = on_event;
+    spec->quiet = !c->row->stream;
     spec->on_done = on_done;
     spec->ctx = jc;
     spec->tenant = c->principal.tenant;

@@ -203,10 +203,27 @@ static const char *string_end(const char *p, const char *end) {
         if (*p == '\\') p++;
     return p < end ? p + 1 : NULL;
 }
+// p at '[': the ']' of an array with neither strings nor values within values, or NULL. What is
+// searched lies before the next '[', so that no byte is searched twice from different brackets.
+static const char *flat_end(const char *p, const char *end) {
+    const char *next = memchr(p + 1, '[', (size_t)(end - p - 1));
+    if (!next) next = end;
+    const char *e = memchr(p, ']', (size_t)(next - p));
+    if (!e || memchr(p, '"', (size_t)(e - p)) || memchr(p, '{', (size_t)(e - p))) return NULL;
+    return e;
+}
 // The end of the value at p: brackets counted, strings skipped.
 static const char *value_end(const char *p, const char *end) {
     int depth = 0;
     while (p < end) {
+        if (*p == '[') {
+            const char *e = flat_end(p, end);
+            if (e) { // most of a body is such an array
+                p = e + 1;
+                if (depth == 0) return p;
+                continue;
+            }
+        }
         if (*p == '"') {
             p = string_end(p, end);
             if (!p) return NULL;

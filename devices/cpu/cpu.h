@@ -17,6 +17,7 @@ struct cpu_step {
     struct cpu_plan **called;
     char *stage; // of a loop whose state changes places
     int64_t flops, bytes;
+    bool alone; // runs on the calling thread alone, and takes always as long
 };
 struct cpu_plan {
     struct plan *plan;

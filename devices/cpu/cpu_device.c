@@ -253,6 +253,9 @@ static status_t load_into(struct cpu_exe *x) {
         return st_new(ST_RESOURCE_EXHAUSTED, "no memory for a working set of %lld bytes",
                       (long long)(x->memory_bytes + x->scratch_bytes));
     x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
+    x->stats.one_thread = true;
+    for (int k = 0; k < main->n_steps; k++)
+        x->stats.one_thread = x->stats.one_thread && x->main->steps[k].alone;
     return ST_OK;
 }
 

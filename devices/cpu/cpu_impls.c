@@ -43,6 +43,11 @@ static bool kernel_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
     *why = "no kernel was generated";
     return find_kernel(x, i) != NULL;
 }
+// A unit's share of the work decides whether waking the other thread pays: about 20 us.
+static int64_t kernel_grain(const struct kernel_info *k) {
+    int64_t per_unit = k->extent > 0 ? (k->flops + k->bytes) / k->extent : 0;
+    return per_unit > 0 ? 60000 / per_unit + 1 : 1;
+}
 static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
     k->info = find_kernel(x, s->plan->instr);
@@ -55,6 +60,7 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
             &x->arena, (size_t)(k->info->scratch_bytes + 63) / 64 * 64 * (size_t)cpu_threads(), 64);
     s->flops = k->info->flops;
     s->bytes = k->info->bytes;
+    s->alone = k->info->extent < 2 * kernel_grain(k->info);
     s->detail = "kernel";
     s->state = k;
     return ST_OK;
@@ -73,10 +79,7 @@ static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     (void)x;
     const struct kernel_state *k = s->state;
     struct kernel_call c = {k, bufs};
-    // A unit's share of the work decides whether waking the other thread pays: about 20 us.
-    int64_t work = k->info->flops + k->info->bytes,
-            per_unit = k->info->extent > 0 ? work / k->info->extent : 0;
-    cpu_parallel(kernel_part, &c, k->info->extent, per_unit > 0 ? 60000 / per_unit + 1 : 1);
+    cpu_parallel(kernel_part, &c, k->info->extent, kernel_grain(k->info));
     return ST_OK;
 }
 static void nothing(struct cpu_step *s) {

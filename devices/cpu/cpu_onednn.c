@@ -30,7 +30,6 @@ struct onednn_state {
     int sum_leaf;          // operand that must be in the destination before the call, -1 = none
     int64_t out_bytes;
     int out_leaf;
-    bool alone; // too little work to wake other threads for
 };
 
 // Below this a call takes about 15 us on one thread, and waking another costs as much.
@@ -511,11 +510,11 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");
     s->flops = call_flops(s->plan->instr, &c);
-    st->alone = s->flops < ALONE_FLOPS;
-    int threads = st->alone ? cpu_use_threads(1) : 0; // the library divides the work here
+    s->alone = s->flops < ALONE_FLOPS;
+    int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
     status_t status =
         c.hero->op == HLO_CONVOLUTION ? conv_open(x, s, &c, st) : dot_open(x, s, &c, st);
-    if (st->alone) cpu_use_threads(threads);
+    if (s->alone) cpu_use_threads(threads);
     return status;
 }
 static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
@@ -542,9 +541,9 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
         if (rc != dnnl_success) return failed("reorder", rc);
     }
-    int threads = st->alone ? cpu_use_threads(1) : 0;
+    int threads = s->alone ? cpu_use_threads(1) : 0;
     dnnl_status_t rc = dnnl_primitive_execute(st->prim, stream, st->n_args, args);
-    if (st->alone) cpu_use_threads(threads);
+    if (s->alone) cpu_use_threads(threads);
     return rc == dnnl_success ? ST_OK : failed("execute", rc);
 }
 static int64_t onednn_pack_bytes(const struct cpu_step *s) {

@@ -13,7 +13,7 @@ static struct place_worker cpu(void) {
     return (struct place_worker){
         .role = ROLE_DEVICE, .kind = "cpu", .name = "cpu:0", .ready = true, .max_calls = 2};
 }
-static const struct place_want any = {ROLE_DEVICE, "", false};
+static const struct place_want any = {ROLE_DEVICE, "", false, 0};
 
 static void prefers(void **state) {
     (void)state;
@@ -39,8 +39,9 @@ static void waits_or_never(void **state) {
     w[0].hopeless = w[1].hopeless = true;
     assert_int_equal(place_choose(&any, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&any, w, 0), PLACE_NEVER);
-    const struct place_want compile = {ROLE_COMPILE, "", false}, tpu = {ROLE_DEVICE, "tpu", false},
-                            named = {ROLE_DEVICE, "cpu:0", false};
+    const struct place_want compile = {ROLE_COMPILE, "", false, 0},
+                            tpu = {ROLE_DEVICE, "tpu", false, 0},
+                            named = {ROLE_DEVICE, "cpu:0", false, 0};
     w[0] = w[1] = cpu();
     assert_int_equal(place_choose(&compile, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&tpu, w, 2), PLACE_NEVER);
@@ -49,7 +50,7 @@ static void waits_or_never(void **state) {
 
 static void alone(void **state) {
     (void)state;
-    const struct place_want lengthy = {ROLE_DEVICE, "", true};
+    const struct place_want lengthy = {ROLE_DEVICE, "", true, 0};
     struct place_worker w[2] = {cpu(), cpu()};
     w[0].has_prepared = true;
     w[0].calls = 1; // a short run may go behind it, a long one goes elsewhere
@@ -57,6 +58,21 @@ static void alone(void **state) {
     assert_int_equal(place_choose(&lengthy, w, 2), 1);
     w[1].calls = 1;
     assert_int_equal(place_choose(&lengthy, w, 2), PLACE_WAIT);
+}
+
+static void brief(void **state) {
+    (void)state;
+    const struct place_want quick = {ROLE_DEVICE, "", false, PLACE_BRIEF_NS / 4};
+    struct place_worker w = cpu();
+    w.calls = 2;
+    w.expected_ns = PLACE_BRIEF_NS / 2;
+    assert_int_equal(place_choose(&any, &w, 1), PLACE_WAIT);
+    assert_int_equal(place_choose(&quick, &w, 1), 0);
+    w.calls = PLACE_BRIEF_CALLS;
+    assert_int_equal(place_choose(&quick, &w, 1), PLACE_WAIT);
+    w.calls = 2;
+    w.expected_ns = PLACE_BRIEF_NS; // behind long work nothing queues up
+    assert_int_equal(place_choose(&quick, &w, 1), PLACE_WAIT);
 }
 
 static void memory(void **state) {
@@ -85,6 +101,7 @@ static void memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never),
-                                   cmocka_unit_test(alone), cmocka_unit_test(memory)};
+                                   cmocka_unit_test(alone), cmocka_unit_test(brief),
+                                   cmocka_unit_test(memory)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
