@@ -17,6 +17,10 @@ static void fail(struct task *t, enum status_code code, int reason, const char *
     t->failed(t, st_reason(st_new(code, "%s", why), reason));
 }
 
+static void show_queued(const struct sched *s) {
+    metric_set(M_JOBS_QUEUED, s->queue[ROLE_COMPILE].n + s->queue[ROLE_DEVICE].n);
+}
+
 static void dispatch_posted(void *arg) {
     struct sched *s = arg;
     s->dispatch_due = false;
@@ -52,11 +56,50 @@ static void refuse(struct task *t) {
                                 retry_ms(s, t->want.role)));
 }
 
+static int place_task(struct sched *s, const struct task *t) {
+    struct place_worker view[MAX_WORKERS];
+    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
+    for (int i = 0; i < n; i++) {
+        struct worker *w = pool_worker(s->pool, i);
+        view[i] = pool_place(w);
+        if (!t->has_key || view[i].role != t->want.role) continue;
+        view[i].has_executable = warm_has_executable(worker_warm(w), t->plan.key);
+        view[i].has_prepared = warm_has_prepared(worker_warm(w), t->plan.key, t->weights);
+        view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan);
+        view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes;
+    }
+    return place_choose(&t->want, view, n);
+}
+
+static void no_worker(struct task *t) {
+    const char *why = pool_why(t->s->pool, t->want.role, t->want.device);
+    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started%s%s",
+                                  t->want.role == ROLE_COMPILE ? "compile" : "device",
+                                  *t->want.device ? " for device " : "", t->want.device,
+                                  *why ? ": " : "", why),
+                           HLOD__V1__REASON__REASON_NO_WORKER));
+}
+static void huge(struct task *t) {
+    t->failed(t,
+              st_reason(st_new(ST_RESOURCE_EXHAUSTED,
+                               "the run needs %lld bytes of device memory by plan (%lld of "
+                               "working memory and weights, %lld of tensors): more than any "
+                               "device%s%s here has",
+                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes),
+                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
+                               *t->want.device ? " " : "", t->want.device),
+                        HLOD__V1__REASON__REASON_DEVICE_MEMORY));
+}
+
 void task_queue(struct sched *s, struct task *t) {
     t->s = s;
     t->queue = &s->queue[t->want.role];
     t->item.owner = t;
     t->queued_ns = clock_ns();
+    if (t->has_key && place_task(s, t) == PLACE_HUGE) { // waiting would not help
+        huge(t);
+        return;
+    }
     struct queue_item *victim;
     if (!queue_push(t->queue, &t->tenant->lanes[t->want.role], &t->item, &victim)) {
         refuse(t);
@@ -72,7 +115,9 @@ void task_queue(struct sched *s, struct task *t) {
 }
 
 void task_drop(struct task *t) {
-    if (t->s) queue_remove(t->queue, &t->item);
+    if (!t->item.lane) return;
+    queue_remove(t->queue, &t->item);
+    show_queued(t->s);
 }
 bool task_waits(const struct task *t) {
     return t->item.lane != NULL;
@@ -112,41 +157,6 @@ void seat_leave(struct sched *s, struct seat *x) {
 }
 
 // ---- dispatch
-
-static int place_task(struct sched *s, const struct task *t) {
-    struct place_worker view[MAX_WORKERS];
-    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
-    for (int i = 0; i < n; i++) {
-        struct worker *w = pool_worker(s->pool, i);
-        view[i] = pool_place(w);
-        if (!t->has_key || view[i].role != t->want.role) continue;
-        view[i].has_executable = warm_has_executable(worker_warm(w), t->plan.key);
-        view[i].has_prepared = warm_has_prepared(worker_warm(w), t->plan.key, t->weights);
-        view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan);
-        view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes;
-    }
-    return place_choose(&t->want, view, n);
-}
-
-static void no_worker(struct task *t) {
-    const char *why = pool_why(t->s->pool, t->want.role, t->want.device);
-    t->failed(t, st_reason(st_new(ST_UNAVAILABLE, "no %s worker%s%s can be started%s%s",
-                                  t->want.role == ROLE_COMPILE ? "compile" : "device",
-                                  *t->want.device ? " for device " : "", t->want.device,
-                                  *why ? ": " : "", why),
-                           HLOD__V1__REASON__REASON_NO_WORKER));
-}
-static void huge(struct task *t) {
-    t->failed(t,
-              st_reason(st_new(ST_RESOURCE_EXHAUSTED,
-                               "the run needs %lld bytes of device memory by plan (%lld of "
-                               "working memory and weights, %lld of tensors): more than any "
-                               "device%s%s here has",
-                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes),
-                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
-                               *t->want.device ? " " : "", t->want.device),
-                        HLOD__V1__REASON__REASON_DEVICE_MEMORY));
-}
 
 // Could anything be placed, or refused, in this role at all?
 static bool worth_looking(struct sched *s, enum worker_role role) {
@@ -211,5 +221,5 @@ void sched_dispatch(struct sched *s) {
         while (s->queue[role].n && worth_looking(s, role) && dispatch_one(s, role))
             ;
     s->dispatching = false;
-    metric_set(M_JOBS_QUEUED, s->queue[ROLE_COMPILE].n + s->queue[ROLE_DEVICE].n);
+    show_queued(s);
 }

@@ -259,9 +259,12 @@ static status_t check(const Inference__ModelInferRequest *q, struct infer *f) {
     f->timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0;
     // There 1 is the highest and 0 the default; here the default is below all that is asked for.
     oip_integer(oip_parameter(&q->base, "priority"), &level);
-    if (!level) return ST_OK;
-    f->priority = (int32_t)(CALL_MAX_PRIORITY + 1 - level);
-    return call_check_priority(level < 0 ? INT64_MIN : CALL_MAX_PRIORITY + 1 - level);
+    if (level < 0 || level > CALL_MAX_PRIORITY)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "priority: expected 0 to %d", CALL_MAX_PRIORITY),
+            HLOD__V1__REASON__REASON_BAD_OPTION);
+    f->priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0;
+    return ST_OK;
 }
 
 void oip_infer(struct call *c) {

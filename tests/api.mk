@@ -14,6 +14,8 @@ soak-jobs: $(BUILD)/hlod $(FAKE_WORKER) ## 200 batch jobs, 50 times `kill -9` of
 	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) --kills 50 --jobs 200 $(if $(SEED),--seed $(SEED)) kill_9
 check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker ## fault scenarios with real workers on simulated devices
 	$(Q)python3 tests/sched/sim.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
+	$(Q)python3 tests/sched/share.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
+	$(Q)$(PYTHON) tests/sched/batching.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 check-bad-models: $(BUILD)/hlod $(BUILD)/hlod-worker ## hostile models against the real worker over HTTP
 	$(Q)python3 tests/api/bad_models.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 docs-daemon: $(BUILD)/hlod ## docs/{config,api,errors}.md from their tables

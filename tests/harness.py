@@ -12,12 +12,14 @@ class Daemon:
         self.hlod, self.worker = hlod, worker
         self.dir = data or tempfile.mkdtemp(prefix="hlod-test-")
         self.own = data is None
+        self.config = os.path.join(self.dir, "hlod.toml")  # where an option says {config}
+        open(self.config, "a").close()
         port_file = os.path.join(self.dir, "port")
         if os.path.exists(port_file):
             os.remove(port_file)
         self.log = open(os.path.join(self.dir, "log"), "a")
         self.p = subprocess.Popen([hlod, "--http", "127.0.0.1:0", "--port-file", port_file, "--grpc", "127.0.0.1:0", "--grpc-port-file", port_file + ".grpc", "--data", os.path.join(self.dir, "data"),
-                                   "--worker", worker, *args], stderr=self.log, env=env)
+                                   "--worker", worker, *(x.replace("{config}", self.config) for x in args)], stderr=self.log, env=env)
         end = time.monotonic() + 20
         while not os.path.exists(port_file):
             if self.p.poll() is not None or time.monotonic() > end:
@@ -67,9 +69,14 @@ class Daemon:
             shutil.rmtree(self.dir, ignore_errors=True)
 
 def in_thread(fn, *args, **named):
-    """(thread, list that gets the result)"""
+    """(thread, list that gets the result, or the exception)"""
     out = []
-    t = threading.Thread(target=lambda: out.append(fn(*args, **named)))
+    def work():
+        try:
+            out.append(fn(*args, **named))
+        except (OSError, http.client.HTTPException) as e:
+            out.append(e)
+    t = threading.Thread(target=work)
     t.start()
     return t, out
 
