@@ -195,3 +195,17 @@ struct str str_trim(struct str s) {
         s.n--;
     return s;
 }
+
+void strbuf_roff(struct strbuf *b, struct str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if ((c == '.' || c == '\'') && (b->n == 0 || b->p[b->n - 1] == '\n'))
+            strbuf_puts(b, "\\&"); // not a request
+        if (c == '\\')
+            strbuf_puts(b, "\\e");
+        else if (c == '-')
+            strbuf_puts(b, "\\-"); // a hyphen to copy, not a typographer's
+        else
+            strbuf_putc(b, c);
+    }
+}

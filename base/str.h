@@ -20,7 +20,9 @@ void strbuf_putc(struct strbuf *b, char c);
 void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap);
 void strbuf_json_str(struct strbuf *b,
-                     struct str s);  // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD
+                     struct str s); // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD
+// Text of a manual page: what roff would take for its own is escaped.
+void strbuf_roff(struct strbuf *b, struct str s);
 char *strbuf_take(struct strbuf *b); // the text, caller frees; leaves the builder empty. Never NULL
 const char *strbuf_cstr(const struct strbuf *b); // "" when empty
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/docs.h"
 #include "client/hlo.h"
 
 static const struct command commands[] = {
@@ -33,16 +34,29 @@ static int help(FILE *f) {
           f);
     return 0;
 }
-static int exit_codes(void) {
-    puts("0 ok\n1 results differ\n2 usage\n3 model refused (unsupported or invalid)\n4 compile "
-         "failed\n5 execution failed\n7 a budget was exceeded\n69 server unreachable\n75 busy, try again\n77 not permitted: "
-         "no credentials, or not these\n124 deadline\n130 interrupted, or cancelled");
-    return 0;
+static int print(void (*text)(struct strbuf *b)) {
+    struct strbuf b = {0};
+    text(&b);
+    fputs(strbuf_cstr(&b), stdout);
+    strbuf_done(&b);
+    return fflush(stdout) ? EXIT_DIFFERS : EXIT_OK;
+}
+static void exit_codes(struct strbuf *b) {
+    docs_exit_codes(b, "");
+}
+static int print_docs(const char *what) { // for `make install`
+    static const struct {
+        const char *what;
+        void (*text)(struct strbuf *b);
+    } all[] = {{"man", docs_man}, {"bash", docs_bash}, {"zsh", docs_zsh}};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (!strcmp(what, all[k].what)) return print(all[k].text);
+    return EXIT_USAGE;
 }
 
 static int run_command(struct hlo *h, const char *name) {
     if (strcmp(name, "help") == 0)
-        return h->argc && strcmp(h->argv[0], "exit-codes") == 0 ? exit_codes() : help(stdout);
+        return h->argc && strcmp(h->argv[0], "exit-codes") == 0 ? print(exit_codes) : help(stdout);
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++) {
         if (strcmp(name, commands[k].name) != 0) continue;
         status_t st = http_security_env(&h->arena, &h->security);
@@ -71,6 +85,7 @@ int main(int argc, char **argv) {
     struct hlo h = {.addr = getenv("HLOD_ADDR"),
                     .tty = isatty(STDERR_FILENO) && !getenv("NO_COLOR") && !getenv("CI")};
     const char *command = NULL;
+    if (argc == 2 && strncmp(argv[1], "--print-docs=", 13) == 0) return print_docs(argv[1] + 13);
     bool version = false, usage = false;
     h.argv = arena_zarray(&h.arena, char *, argc + 1);
     for (int k = 1; k < argc; k++) {

@@ -1,14 +1,24 @@
-# Targets that a user of the built programs wants: demo, install.
+# Targets that a user of the built programs wants: demo, install, packages.
 PREFIX ?= /usr/local
+SHARE   = $(DESTDIR)$(PREFIX)/share
 .PHONY: demo demo-audio install install-client
 demo: all ## classify a photograph of a cat through the daemon
 	$(Q)sh deploy/demo.sh $(BUILD)
 demo-audio: all ## find the speech in a recording, frame by frame, beside ONNX Runtime
 	$(Q)build/venv/bin/python tests/models/vad.py $(BUILD)
-install: all install-client ## copy programs, library, headers and licence to PREFIX
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/hlod
+# The programs print their own manual pages, completions and sample file: from the tables of options and commands.
+install: all install-client ## copy programs, library, manual pages, completion, unit and documents to PREFIX (DESTDIR in front)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(addprefix $(SHARE)/,hlod doc/hlod man/man1 man/man5 man/man8 bash-completion/completions zsh/site-functions)
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
-	install -m 644 README.md LICENSE docs/api.md proto/hlod.proto $(DESTDIR)$(PREFIX)/share/hlod
+	install -m 644 proto/hlod.proto $(SHARE)/hlod
+	install -m 644 README.md LICENSE CHANGELOG.md docs/api.md docs/config.md docs/errors.md docs/operations.md $(SHARE)/doc/hlod
+	$(BUILD)/hlod --print-docs=sample > $(SHARE)/hlod/hlod.toml
+	$(BUILD)/hlod --print-docs=man8 > $(SHARE)/man/man8/hlod.8
+	$(BUILD)/hlod --print-docs=man5 > $(SHARE)/man/man5/hlod.toml.5
+	$(BUILD)/hlo --print-docs=man > $(SHARE)/man/man1/hlo.1
+	for p in hlod hlo; do $(BUILD)/$$p --print-docs=bash > $(SHARE)/bash-completion/completions/$$p && $(BUILD)/$$p --print-docs=zsh > $(SHARE)/zsh/site-functions/_$$p; done
+	sed -e 's|@PREFIX@|$(PREFIX)|' deploy/hlod.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/hlod.service
+	chmod 644 $(SHARE)/hlod/hlod.toml $(SHARE)/man/man*/hlo* $(SHARE)/bash-completion/completions/hlo* $(SHARE)/zsh/site-functions/_hlo* $(DESTDIR)$(PREFIX)/lib/systemd/system/hlod.service
 install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 client/hlod.h client/hlod_admin.h $(DESTDIR)$(PREFIX)/include
@@ -17,3 +27,7 @@ install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 	ln -sf libhlod.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libhlod.so.0
 	ln -sf libhlod.so.0 $(DESTDIR)$(PREFIX)/lib/libhlod.so
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' deploy/hlod.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/hlod.pc
+# Installed, documented, told of by its unit: quick, in `make check`.
+.PHONY: check-deploy
+check-deploy: all ## the installed tree: programs, manual pages, completion, sample file, unit, service notification
+	$(Q)python3 tests/deploy/deploy.py $(BUILD) $(VERSION) "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)"

@@ -32,6 +32,12 @@ void config_update(struct config *c, const struct config *next,
                    void *ctx);
 void config_help(struct strbuf *b);     // --help
 void config_markdown(struct strbuf *b); // docs/config.md
+// config_docs.c: hlod(8), hlod.toml(5), the sample file, completion for bash and zsh.
+void config_man(struct strbuf *b);
+void config_man_file(struct strbuf *b);
+void config_sample(struct strbuf *b);
+void config_bash(struct strbuf *b);
+void config_zsh(struct strbuf *b);
 // "127.0.0.1:8000", "[::1]:0", "localhost:80" apart. INVALID_ARGUMENT.
 status_t config_address(struct arena *a, const char *text, const char **out_host,
                         uint16_t *out_port) MUST_CHECK;

@@ -24,6 +24,7 @@
 #include "server/config.h"
 #include "server/grpc.h"
 #include "server/http.h"
+#include "server/notify.h"
 #include "server/oip.h"
 #include "server/tls.h"
 
@@ -46,7 +47,8 @@ struct daemon {
     struct api api;
     struct tls *tls; // NULL: plain
     struct http *http;
-    struct rpc *rpc; // NULL: not wanted
+    struct rpc *rpc;       // NULL: not wanted
+    struct notify *notify; // NULL: no service manager
     uv_signal_t sig[3];
     struct loop_timer *drain;
     int64_t drain_until_ns;
@@ -79,6 +81,7 @@ static void on_signal(uv_signal_t *s, int number) {
     }
     log_event(LOG_INFO, "server.stop", "signal=%d jobs=%d", number, sched_active(d->sched));
     d->api.draining = true;
+    notify_stopping(d->notify);
     suites_stop(d->suites);
     http_quiesce(d->http);
     if (d->rpc) rpc_quiesce(d->rpc);
@@ -143,12 +146,20 @@ static void reload_options(struct daemon *d) {
     reloaded("options", st);
 }
 static void on_hangup(uv_signal_t *s, int number) {
+    struct daemon *d = s->data;
     (void)number;
-    reload_options(s->data);
-    reload_security(s->data);
+    notify_reloading(d->notify);
+    reload_options(d);
+    reload_security(d);
+    notify_reloaded(d->notify);
 }
 
 // ---- start
+
+static bool can_serve(void *ctx) {
+    const struct daemon *d = ctx;
+    return sched_can_serve(d->sched);
+}
 
 static const char *data_dir(struct daemon *d) {
     if (*d->cfg.data) return d->cfg.data;
@@ -293,6 +304,7 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(journal_open(dir, &d->journal));
     RETURN_IF_ERR(journal_jobs_open(dir, &d->jobs));
     RETURN_IF_ERR(loop_new(&d->loop));
+    d->notify = notify_new(d->loop, can_serve, d);
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = sched_options(c);
     sc.pool = (struct pool_config){.worker_path = worker_path(d),
@@ -360,6 +372,7 @@ static void finish(struct daemon *d) {
     for (int i = 0; i < 3; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
+    notify_free(d->notify);
     suites_free(d->suites);
     sched_free(d->sched);
     loop_free(d->loop);
@@ -394,24 +407,26 @@ static void errors_markdown(struct strbuf *b) {
 #undef NO_RETRY
 }
 
-// `hlod --print-docs=config|api|openapi|errors`: for `make docs`; the text of proto/hlod.proto
-// comes on stdin for api.
+// `hlod --print-docs=WHAT`: for `make docs` and `make install`; the text of proto/hlod.proto comes
+// on stdin for api.
 static int print_docs(const char *what) {
+    static const struct {
+        const char *what;
+        void (*print)(struct strbuf *b);
+    } all[] = {{"config", config_markdown}, {"openapi", api_openapi},  {"errors", errors_markdown},
+               {"man8", config_man},        {"man5", config_man_file}, {"sample", config_sample},
+               {"bash", config_bash},       {"zsh", config_zsh}};
     struct strbuf b = {0}, in = {0};
-    if (!strcmp(what, "config"))
-        config_markdown(&b);
-    else if (!strcmp(what, "openapi"))
-        api_openapi(&b);
-    else if (!strcmp(what, "errors"))
-        errors_markdown(&b);
-    else if (!strcmp(what, "api")) {
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (!strcmp(what, all[k].what)) all[k].print(&b);
+    if (b.n == 0 && strcmp(what, "api")) return 2;
+    if (!strcmp(what, "api")) {
         char piece[4096];
         size_t n;
         while ((n = fread(piece, 1, sizeof piece, stdin)))
             strbuf_add(&in, piece, n);
         api_markdown(&b, (struct str){strbuf_cstr(&in), in.n});
-    } else
-        return 2;
+    }
     bool ok = fwrite(strbuf_cstr(&b), 1, b.n, stdout) == b.n && !fflush(stdout);
     strbuf_done(&b);
     strbuf_done(&in);

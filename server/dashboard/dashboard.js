@@ -500,7 +500,7 @@ async function job(id) {
       out && (out.overBudget || []).length > 0 && [h("dt", null, "Over budget"), h("dd", { class: "bad" }, out.overBudget.join("; "))]))),
     out && (out.comparisons || []).length ? card("Comparisons", null, table("Comparisons", [
       ["Output", c => h("b", null, c.output)], ["", c => state(c.ok ? "same" : "differs", c.ok)], ["Elements", c => count(c.elements), "num"], ["Mismatches", c => count(c.mismatches), "num"],
-      ["Largest difference", c => number(c.maxAbs).toPrecision(3), "num wide"], ["First", c => c.mismatches ? `[${c.first}] ${c.found}, expected ${c.expected}` : c.message || "", "wide"]], out.comparisons)) : null,
+      ["Largest difference", c => number(c.maxAbs).toPrecision(3), "num wide"], ["First", c => c.mismatches ? `[${number(c.first)}] ${c.found}, expected ${c.expected}` : c.message || "", "wide"]], out.comparisons)) : null,
     card("Log", null, h("pre", { class: "code log", tabindex: "0", role: "region", "aria-label": "Log" }, log.text || "nothing yet"))];
 }
 
