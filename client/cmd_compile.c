@@ -310,3 +310,16 @@ int cmd_doctor(struct hlo *h) {
     puts(ready ? "all well" : "no device is ready");
     return ready ? 0 : EXIT_BUSY;
 }
+
+int cmd_health(struct hlo *h) {
+    json_t *j;
+    int rc = get_json(h, "/v1/health", &j);
+    if (rc) return rc;
+    bool ready = json_is_true(json_object_get(j, "ready"));
+    if (h->json)
+        print_json(j);
+    else
+        puts(text_at(j, "message"));
+    json_decref(j);
+    return ready ? EXIT_OK : EXIT_BUSY;
+}

@@ -105,6 +105,8 @@ int main(int argc, char **argv) {
             o.list_rules = true;
         else if (strcmp(arg, "--strict") == 0)
             o.strict = true;
+        else if (strcmp(arg, "--version") == 0)
+            return puts("hlo-opt " HLOD_VERSION) < 0;
         else if (strcmp(arg, "--list-passes") == 0)
             o.list_passes = true;
         else if (arg[0] == '-' && arg[1])

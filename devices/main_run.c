@@ -327,6 +327,7 @@ int main(int argc, char **argv) {
             k++;
             continue;
         }
+        if (strcmp(o, "--version") == 0) return puts("hlo-run " HLOD_VERSION) < 0;
         if (strcmp(o, "--compare") == 0)
             a.compare = true;
         else if (strcmp(o, "--profile") == 0)

@@ -11,6 +11,7 @@
 int main(int argc, char **argv) {
     struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
     for (int k = 1; k < argc; k++) {
+        if (strcmp(argv[k], "--version") == 0) return puts("hlod-worker " HLOD_VERSION) < 0;
         if (strncmp(argv[k], "--role=", 7) == 0)
             o.role = argv[k] + 7;
         else if (strncmp(argv[k], "--device=", 9) == 0)

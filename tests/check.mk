@@ -35,7 +35,8 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
-	  lint 'sh tests/meta/lint.sh' \
+	  deploy '$(MAKE) -s check-deploy' \
+  lint 'sh tests/meta/lint.sh' \
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases
