@@ -33,6 +33,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  device-values 'sh tests/conform/device_values.sh $(BUILD)' \
 	  rules 'sh tests/meta/rules.sh $(BUILD)' \
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
+	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  deploy '$(MAKE) -s check-deploy' \

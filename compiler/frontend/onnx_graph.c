@@ -51,6 +51,9 @@ static status_t node_captures(struct onnx_model *m, struct onnx_node *n) {
             if (!st) avec_push(m->arena, &n->captures, sub->captures.v[k]);
         }
     }
+    const struct onnx_attr *y = str_is(n->op, "Gradient") ? onnx_attr(n, "y") : NULL;
+    if (y && y->s.n && !smap_has(&seen, y->s)) // a value that is named, not an input
+        avec_push(m->arena, &n->captures, y->s);
     smap_done(&seen);
     return st;
 }
