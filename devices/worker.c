@@ -16,6 +16,7 @@
 #include "compiler/codegen/abi.h"
 #include "devices/sandbox.h"
 #include "devices/worker_calls.h"
+#include "devices/worker_maps.h"
 
 struct worker {
     const struct worker_options *opt;
@@ -36,15 +37,7 @@ struct worker {
 // Each descriptor is mapped once and whole, however many blobs lie in it.
 static status_t map_fd(struct call *c, uint32_t fd, struct span *out) {
     struct span *m = &c->maps[fd - 1];
-    struct stat sb;
-    if (!m->p) {
-        uint8_t *p;
-        void *base;
-        size_t bytes;
-        if (fstat(c->fds[fd - 1], &sb)) return st_errno(errno, "a descriptor of the request");
-        RETURN_IF_ERR(frame_map(c->fds[fd - 1], 0, (int64_t)sb.st_size, false, &p, &base, &bytes));
-        *m = (struct span){p, bytes};
-    }
+    if (!m->p) RETURN_IF_ERR(worker_map(c->fds[fd - 1], false, c->id, m, &c->kept[fd - 1]));
     *out = *m;
     return ST_OK;
 }
@@ -132,7 +125,7 @@ void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
 static void call_free(struct call *c) {
     if (c->request) protobuf_c_message_free_unpacked(c->request, NULL);
     for (int k = 0; k < c->n_fds; k++)
-        frame_unmap((void *)(uintptr_t)c->maps[k].p, c->maps[k].n);
+        if (!c->kept[k]) frame_unmap((void *)(uintptr_t)c->maps[k].p, c->maps[k].n);
     for (int k = 0; k < c->n_fds; k++)
         if (c->fds[k] >= 0) close(c->fds[k]);
     for (int k = 0; k < c->n_reply_fds; k++)

@@ -18,6 +18,7 @@ struct call {
     int fds[FRAME_MAX_FDS];    // of the request, owned
     int n_fds;
     struct span maps[FRAME_MAX_FDS]; // of the whole of each, once asked for
+    bool kept[FRAME_MAX_FDS];        // maps that outlive the call (worker_maps.h)
     int reply_fds[4];                // closed after sending
     int n_reply_fds;
     struct worker *worker;

@@ -11,6 +11,7 @@
 #include "compiler/results.h"
 #include "devices/text_io.h"
 #include "devices/worker_calls.h"
+#include "devices/worker_maps.h"
 #include "devices/worker_profile.h"
 
 enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
@@ -234,12 +235,27 @@ struct outputs {
     int64_t *offset;
     int n;
     uint8_t *map;
-    void *base;
+    void *base; // to be unmapped
     size_t base_bytes;
+    bool shared; // lies in a memfd
     int fd;
     const struct text_io *text; // or NULL
     struct texts *texts;
 };
+
+// The daemon's memory, if it is large enough.
+static status_t given_memory(struct call *c, int fd, int64_t total, struct outputs *o) {
+    struct span all;
+    bool kept;
+    RETURN_IF_ERR(worker_map(fd, true, c->id, &all, &kept));
+    if (!kept) {
+        o->base = (void *)(uintptr_t)all.p;
+        o->base_bytes = all.n;
+    }
+    if ((int64_t)all.n >= total) o->map = (uint8_t *)(uintptr_t)all.p;
+    o->shared = o->map != NULL;
+    return ST_OK;
+}
 
 // Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes; the
 // daemon's if it gave one. Few bytes go inline.
@@ -258,8 +274,11 @@ static status_t make_outputs(struct call *c, const struct executable *e, uint32_
     if (total <= RUN_INLINE_BYTES || o->texts) // results of text are laid out when they are known
         o->map = arena_alloc_aligned(&c->arena, (size_t)total, 64);
     else if (given && given <= (uint32_t)c->n_fds)
-        st_drop(frame_map(c->fds[given - 1], 0, total, true, &o->map, &o->base, &o->base_bytes));
+        st_drop(given_memory(c, c->fds[given - 1], total, o));
     if (!o->map) { // none was given, or not one of this size
+        frame_unmap(o->base, o->base_bytes);
+        o->base = NULL;
+        o->shared = true;
         RETURN_IF_ERR(frame_memfd("hlod-out", total, &o->fd));
         c->reply_fds[c->n_reply_fds++] = o->fd;
         RETURN_IF_ERR(frame_map(o->fd, 0, total, true, &o->map, &o->base, &o->base_bytes));
@@ -330,7 +349,7 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
                                         (int64_t)b->size / (int64_t)sizeof(int32_t), &texts));
             b->size = texts.n;
             b->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
-        } else if (!o->base) {
+        } else if (!o->shared) {
             b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
         } else {
             b->fd = 1;

@@ -112,6 +112,7 @@ struct job_result {
     const Hlod__Wire__RunReply *run; // JOB_RUN
     int fds[FRAME_MAX_FDS];          // of run's or inspect's blobs; the job's
     int n_fds;
+    struct memfd *memory; // whose descriptor fds[0] is, where the daemon gave it; or NULL
     const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
     const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;

@@ -58,7 +58,7 @@ static struct job *call_ended(struct run_call *c, struct frame *f) {
         for (int i = 0; i < j->r.n_fds; i++)
             j->r.fds[i] = frame_take_fd(f, i);
         if (out && f && f->n_fds == 0) { // the results lie where we said
-            j->out = out;
+            j->out = j->r.memory = out;
             j->r.fds[0] = memfd_fd(out);
             j->r.n_fds = 1;
             return j;
@@ -299,7 +299,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         hlod__wire__run_reply__free_unpacked(j->run, NULL);
         j->run = NULL;
         memfd_unref(j->out);
-        j->out = NULL;
+        j->out = j->r.memory = NULL;
         j->r.n_fds = 0;
         if (worker_epoch(w) == j->seat.epoch) warm_forget(worker_warm(w), j->key);
         j->prepared = false;

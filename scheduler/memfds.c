@@ -17,6 +17,9 @@ struct memfd {
     struct memfds *pool;
     struct memfd *next; // while kept
     int fd, owner, refs;
+    uint8_t *memory; // NULL until asked for
+    void *base;
+    size_t base_bytes;
     uint64_t tenant, generation;
     int64_t bytes;
 };
@@ -51,6 +54,7 @@ static struct memfd *unlink_kept(struct owner *o, struct memfd **at) {
     return m;
 }
 static void close_memfd(struct memfd *m) {
+    frame_unmap(m->base, m->base_bytes);
     close(m->fd);
     free(m);
 }
@@ -121,7 +125,12 @@ status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes
     if (!m) {
         m = calloc(1, sizeof *m);
         st = m ? frame_memfd("hlod-tensors", size, &m->fd) : st_oom();
-        if (!st) *m = (struct memfd){NULL, NULL, m->fd, owner, 0, tenant, generation, size};
+        if (!st)
+            *m = (struct memfd){.fd = m->fd,
+                                .owner = owner,
+                                .tenant = tenant,
+                                .generation = generation,
+                                .bytes = size};
     }
     if (st) {
         free(m);
@@ -138,6 +147,16 @@ status_t memfds_take(struct memfds *p, int owner, uint64_t tenant, int64_t bytes
 
 int memfd_fd(const struct memfd *m) {
     return m->fd;
+}
+
+int64_t memfd_bytes(const struct memfd *m) {
+    return m->bytes;
+}
+status_t memfd_memory(struct memfd *m, uint8_t **out) {
+    if (!m->memory)
+        RETURN_IF_ERR(frame_map(m->fd, 0, m->bytes, true, &m->memory, &m->base, &m->base_bytes));
+    *out = m->memory;
+    return ST_OK;
 }
 
 struct memfd *memfd_ref(struct memfd *m) {

@@ -29,5 +29,9 @@ void memfds_drop(struct memfds *p, int owner);
 int64_t memfds_kept(struct memfds *p, int owner); // bytes
 
 int memfd_fd(const struct memfd *m); // stays the memfd's
+// All of it, mapped to be read and written, as long as the reference; made once and kept with the
+// memfd, since to map it for each request costs more than the bytes do. RESOURCE_EXHAUSTED.
+int64_t memfd_bytes(const struct memfd *m);
+status_t memfd_memory(struct memfd *m, uint8_t **out) MUST_CHECK;
 struct memfd *memfd_ref(struct memfd *m);
 void memfd_unref(struct memfd *m); // NULL is fine

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "proto/frame.h"
+#include "scheduler/memfds.h"
 #include "server/api_job.h"
 
 struct mapping {
@@ -37,8 +38,16 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
     if (b->fd > (uint32_t)r->n_fds || b->size != (uint64_t)need || b->offset > INT64_MAX)
         return st_new(ST_INTERNAL, "output '%s': a blob of %llu bytes, expected %lld", o->name,
                       (unsigned long long)b->size, (long long)need);
-    struct mapping *m = arena_new_of(&c->arena, struct mapping);
     uint8_t *p;
+    if (r->memory && b->fd == 1) {
+        if (b->offset > (uint64_t)memfd_bytes(r->memory) ||
+            need > memfd_bytes(r->memory) - (int64_t)b->offset)
+            return st_new(ST_INTERNAL, "output '%s' lies outside its memory", o->name);
+        RETURN_IF_ERR(memfd_memory(r->memory, &p));
+        o->data = (struct span){p + b->offset, (size_t)need};
+        return ST_OK;
+    }
+    struct mapping *m = arena_new_of(&c->arena, struct mapping);
     RETURN_IF_ERR(
         frame_map(r->fds[b->fd - 1], (int64_t)b->offset, need, false, &p, &m->base, &m->bytes));
     arena_link(&c->arena, unmap, m);

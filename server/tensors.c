@@ -129,14 +129,9 @@ status_t tensors_put(struct call *c, int64_t offset, const void *p, size_t n) {
         if (n) memcpy((uint8_t *)c->payload_bytes.p + offset, p, n);
         return ST_OK;
     }
-    while (n) {
-        ssize_t k = pwrite(c->payload_fd, p, n, offset);
-        if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return st_errno(errno, "tensor memory");
-        p = (const uint8_t *)p + k;
-        offset += k;
-        n -= (size_t)k;
-    }
+    uint8_t *memory;
+    RETURN_IF_ERR(memfd_memory(c->payload, &memory));
+    if (n) memcpy(memory + offset, p, n);
     return ST_OK;
 }
 
@@ -352,13 +347,7 @@ bool tensors_member(struct str *rest, struct str *key, struct str *value) {
 // `from`: for TENSORS_BINARY only those that have no bytes of their own.
 static status_t scan_all(struct call *c, const struct tensors_spans *spans, int from) {
     uint8_t *base = (uint8_t *)c->payload_bytes.p;
-    void *map = NULL;
-    size_t map_bytes = 0;
-    if (c->payload_fd >= 0) {
-        const struct job_input *last = &c->inputs[c->n_inputs - 1];
-        RETURN_IF_ERR(frame_map(c->payload_fd, 0, (last->offset + last->size + 63) & ~63ll, true,
-                                &base, &map, &map_bytes));
-    }
+    if (c->payload) RETURN_IF_ERR(memfd_memory(c->payload, &base));
     status_t st = ST_OK;
     for (size_t i = 0; i < c->n_inputs && !st; i++) {
         const struct job_input *in = &c->inputs[i];
@@ -369,7 +358,6 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
             st = st_note(scan_one(spans->v[i], in, base + in->offset), "inputs[%zu] '%.80s'", i,
                          in->name);
     }
-    frame_unmap(map, map_bytes);
     return st;
 }
 
