@@ -344,6 +344,14 @@ void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pi
     pthread_mutex_unlock(&s->mutex);
 }
 
+bool store_pinned(struct store *s, enum store_kind kind, struct digest key) {
+    char buf[96];
+    pthread_mutex_lock(&s->mutex);
+    bool pinned = smap_has(&s->pins, pin_name(kind, key, buf));
+    pthread_mutex_unlock(&s->mutex);
+    return pinned;
+}
+
 // ---- listing and eviction
 
 status_t store_list(struct store *s, enum store_kind kind, store_list_fn fn, void *ctx) {
@@ -358,12 +366,9 @@ status_t store_list(struct store *s, enum store_kind kind, store_list_fn fn, voi
         for (struct dirent *f; sub && (f = readdir(sub));) {
             struct digest d;
             struct stat sb;
-            char buf[96];
             if (!digest_parse(str_of(f->d_name), &d) || fstatat(dirfd(sub), f->d_name, &sb, 0))
                 continue;
-            pthread_mutex_lock(&s->mutex);
-            bool pinned = smap_has(&s->pins, pin_name(kind, d, buf));
-            pthread_mutex_unlock(&s->mutex);
+            bool pinned = store_pinned(s, kind, d);
             fn(ctx, kind, d, sb.st_size,
                (int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec, pinned);
         }

@@ -42,6 +42,7 @@ status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);
+bool store_pinned(struct store *s, enum store_kind kind, struct digest key);
 // Removes least recently used, unpinned executables until the budget holds. Called by store_put
 // too.
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) MUST_CHECK;

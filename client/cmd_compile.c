@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hlo compile, inspect, devices, cache, doctor.
+// hlo compile, inspect, devices, doctor.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -231,56 +231,6 @@ int cmd_devices(struct hlo *h) {
             "%-8s %-9s threads %.0f  memory %.1f GB  resident %.1f MB  %s\n", text_at(d, "name"),
             text_at(d, "state"), number_at(d, "threads"), number_at(d, "memoryBytes") / 1e9,
             number_at(d, "preparedBytes") / 1e6, text_at(d, "targetId"));
-    json_decref(j);
-    return 0;
-}
-
-static void print_explain(const json_t *j) {
-    if (json_is_true(json_object_get(j, "same")))
-        puts("same key");
-    else
-        printf("%s differs\n  A  %s\n  B  %s\n", text_at(j, "component"),
-               text_at(j, "a")[0] ? text_at(j, "a") : "(default)",
-               text_at(j, "b")[0] ? text_at(j, "b") : "(default)");
-}
-
-int cmd_cache(struct hlo *h) {
-    const char *verb = h->argc ? h->argv[0] : "ls";
-    json_t *j, *e;
-    size_t k;
-    if (strcmp(verb, "rm") == 0) {
-        struct http_reply r;
-        if (h->argc < 2) return usage_error("cache rm needs a digest");
-        status_t st =
-            http_send(h->http,
-                      &(struct http_request){
-                          .method = "DELETE",
-                          .path = arena_printf(&h->arena, "/v1/executables/%s", h->argv[1])},
-                      &r);
-        if (st) return fail_status(st);
-        int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-        http_reply_done(&r);
-        return rc;
-    }
-    const char *path =
-        strcmp(verb, "ls") == 0      ? "/v1/executables"
-        : strcmp(verb, "stats") == 0 ? "/v1/cache"
-        : strcmp(verb, "explain") == 0 && h->argc == 3
-            ? arena_printf(&h->arena, "/v1/cache/explain?a=%s&b=%s", h->argv[1], h->argv[2])
-            : NULL;
-    if (!path) return usage_error("cache takes ls, rm DIGEST, explain A B or stats");
-    int rc = get_json(h, path, &j);
-    if (rc) return rc;
-    if (h->json || strcmp(verb, "stats") == 0)
-        print_json(j);
-    else if (strcmp(verb, "explain") == 0)
-        print_explain(j);
-    else
-        json_array_foreach(json_object_get(j, "executables"), k, e)
-            printf("%s  %7.0f kB  %6.1f ms  entry %4.0f  %s  %s\n", text_at(e, "digest"),
-                   number_at(e, "artifactBytes") / 1e3, number_at(e, "compileMs"),
-                   number_at(json_object_get(e, "after"), "entry"), text_at(e, "format"),
-                   text_at(e, "created"));
     json_decref(j);
     return 0;
 }

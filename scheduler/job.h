@@ -48,11 +48,13 @@ struct models *sched_models(struct sched *s);
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
+bool sched_loaded(struct sched *s, struct digest key);            // in a worker
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
                                                                   // let go of it too
 
 // WARM: ingest, and compile unless the model has dimensions that only a request fixes.
-enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST, JOB_WARM };
+// VERIFY: compile an executable anew, compare with what is stored, keep nothing.
+enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST, JOB_WARM, JOB_VERIFY };
 struct job_input {
     const char *name; // "" = by position
     const struct dtype_row *dtype;
@@ -118,6 +120,7 @@ struct job_result {
     size_t n_outputs;
     int64_t batch_rows, rows;      // that ran together, and this job's own; 0 = not batched
     const Hlod__Wire__Blob *text;  // JOB_INSPECT
+    const char *differs;           // JOB_VERIFY: the first part that does, "" for none
     Hlod__V1__Timing *timings[12]; // in order; the last is total
     size_t n_timings;
 };

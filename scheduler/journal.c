@@ -12,14 +12,14 @@
 
 #include "base/clock.h"
 
-enum { SCHEMA = 4 }; // 2: family; 3: model; 4: blob
+enum { SCHEMA = 4 }; // 2: family; 3: model; 4: blob, pin
 enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, S_FAMILY, STATEMENT_COUNT };
 struct journal {
     sqlite3 *db;
     pthread_mutex_t lock;
     sqlite3_stmt *s[JOURNAL_TABLE_COUNT][STATEMENT_COUNT];
 };
-static const char *const tables[] = {"source", "executable", "model", "blob"};
+static const char *const tables[] = {"source", "executable", "model", "blob", "pin"};
 // %s is the table's name. `used` orders by a clock that only this file reads.
 static const char *const texts[] = {
     [S_PUT] = "INSERT OR REPLACE INTO %s (key, record, created, used, family) VALUES (?1, ?2, ?3, "

@@ -20,6 +20,7 @@ enum journal_table {
     JOURNAL_EXECUTABLE,
     JOURNAL_MODEL,
     JOURNAL_BLOB,
+    JOURNAL_PIN,
     JOURNAL_TABLE_COUNT
 };
 // Replaces an older record of the same key. wall_ns: creation time for people. family: the program

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/artifact.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
@@ -149,6 +150,43 @@ static void stored(void *arg) {
     op_end(op, st);
 }
 
+// ---- verify
+
+static status_t compare_stored(struct op *op) {
+    int fd;
+    int64_t offset, size;
+    struct span made, kept;
+    void *made_base, *kept_base;
+    size_t made_bytes, kept_bytes;
+    uint8_t *p;
+    RETURN_IF_ERR(
+        store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, true, &fd, &offset, &size));
+    status_t st = frame_map(fd, offset, size, false, &p, &kept_base, &kept_bytes);
+    close(fd);
+    RETURN_IF_ERR(st);
+    kept = (struct span){p, (size_t)size};
+    st = blob_map(op->compile->artifact, op->fds, op->n_fds, &made, &made_base, &made_bytes);
+    if (!st) {
+        op->differs = artifact_difference(&op->arena, kept, made);
+        frame_unmap(made_base, made_bytes);
+    }
+    frame_unmap(kept_base, kept_bytes);
+    return st;
+}
+static void compare_work(void *arg) {
+    struct op *op = arg;
+    op->st = compare_stored(op);
+}
+static void compared(void *arg) {
+    struct op *op = arg;
+    for (size_t i = 0; i < op->waiters.n && op->differs; i++) {
+        struct job *j = op->waiters.v[i];
+        j->r.differs = arena_strdup(&j->arena, op->differs);
+        job_timing(j, "compile", clock_ns() - op->start_ns);
+    }
+    op_end(op, op->st);
+}
+
 static void set_str(char **field, const char *text) {
     if (*field && *field != protobuf_c_empty_string) free(*field);
     *field = strdup(text);
@@ -214,6 +252,10 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
                               : st_new(ST_INTERNAL, "unreadable compile reply");
     if (st) {
         op_end(op, st);
+        return;
+    }
+    if (op->verify) {
+        loop_work(op->s->loop, compare_work, compared, op);
         return;
     }
     complete_info(op);
@@ -294,6 +336,45 @@ static void queue_compile(struct op *op) {
 
 // ---- start
 
+static struct op *new_op(struct job *j, const char *name) {
+    struct op *op = op_new(j->s, OP_EXE, name);
+    op_join(op, j);
+    op->digest = j->key;
+    op->model = model_ref(j->model);
+    // The job may end before the op: copy what is in its arena.
+    op->n_bindings = j->n_bindings;
+    op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->n_bindings + 1);
+    for (size_t i = 0; i < j->n_bindings; i++) {
+        op->bindings[i] = arena_dup(&op->arena, j->bindings[i], sizeof *j->bindings[i]);
+        op->bindings[i]->symbol = arena_strdup(&op->arena, j->bindings[i]->symbol);
+    }
+    op->bindings_text = arena_strdup(&op->arena, j->key_parts.bindings);
+    op->options = arena_strdup(&op->arena, j->key_parts.options);
+    op->target_id = arena_strdup(&op->arena, j->key_parts.target_id);
+    op->build_id = arena_strdup(&op->arena, j->key_parts.build_id);
+    op->device_kind = arena_strdup(&op->arena, j->device_kind);
+    op->kernel_abi = j->key_parts.kernel_abi;
+    return op;
+}
+
+void op_verify_start(struct job *j) {
+    char name[80] = "verify/";
+    digest_hex(j->key, name + strlen(name));
+    struct op *op = op_find(j->s, name);
+    if (op) {
+        op_join(op, j);
+        return;
+    }
+    status_t st = sched_take_compile(j->s);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    op = new_op(j, name);
+    op->verify = true;
+    queue_compile(op);
+}
+
 void op_exe_start(struct job *j) {
     char name[80] = "exe/";
     digest_hex(j->key, name + strlen(name));
@@ -318,22 +399,6 @@ void op_exe_start(struct job *j) {
                                 HLOD__V1__REASON__REASON_WOULD_COMPILE));
         return;
     }
-    op = op_new(j->s, OP_EXE, name);
-    op_join(op, j);
-    op->digest = j->key;
-    op->model = model_ref(j->model);
-    // The job may end before the op: copy what is in its arena.
-    op->n_bindings = j->n_bindings;
-    op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->n_bindings + 1);
-    for (size_t i = 0; i < j->n_bindings; i++) {
-        op->bindings[i] = arena_dup(&op->arena, j->bindings[i], sizeof *j->bindings[i]);
-        op->bindings[i]->symbol = arena_strdup(&op->arena, j->bindings[i]->symbol);
-    }
-    op->bindings_text = arena_strdup(&op->arena, j->key_parts.bindings);
-    op->options = arena_strdup(&op->arena, j->key_parts.options);
-    op->target_id = arena_strdup(&op->arena, j->key_parts.target_id);
-    op->build_id = arena_strdup(&op->arena, j->key_parts.build_id);
-    op->device_kind = arena_strdup(&op->arena, j->device_kind);
-    op->kernel_abi = j->key_parts.kernel_abi;
+    op = new_op(j, name);
     loop_work(j->s->loop, lookup_work, looked_up, op);
 }

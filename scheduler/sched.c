@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler's frame: records, the queue's dispatch, ops and who waits for them. See sched.h.
 #include "scheduler/sched.h"
+#include "scheduler/pins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,11 @@ struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
 static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
     (void)ctx, (void)f; // a worker that had dropped it already, or died, does not hold it either
     st_drop(lost);
+}
+bool sched_loaded(struct sched *s, struct digest key) {
+    for (int i = 0; i < pool_size(s->pool); i++)
+        if (warm_has_executable(worker_warm(pool_worker(s->pool, i)), key)) return true;
+    return false;
 }
 void sched_forget_executable(struct sched *s, struct digest key) {
     exe_unref(smap_del(&s->exes, digest_str(&key)));
@@ -310,6 +316,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
+    if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {

@@ -110,6 +110,8 @@ struct op {
     size_t n_bindings;
     const char *bindings_text, *options, *target_id, *device_kind, *build_id;
     uint32_t kernel_abi;
+    bool verify;         // OP_EXE: compile and compare, keep nothing
+    const char *differs; // then
     bool hit, damaged, compiling, loaded;
     uint64_t epoch;         // of the worker, OP_PREPARE
     int target_index;       // of the worker in the pool, OP_PREPARE
@@ -141,6 +143,7 @@ status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct s
 status_t op_target_start(struct job *j) MUST_CHECK;
 void op_ingest_start(struct job *j);  // the job's source
 void op_exe_start(struct job *j);     // the job's key
+void op_verify_start(struct job *j);  // the job's executable; sets r.differs
 void op_prepare_start(struct job *j); // the job's exe and weights in the job's worker
 
 struct run_call;

@@ -29,6 +29,7 @@ struct api {
     bool draining; // readiness is off, new work refused
     bool trust_tenant_header;
     bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
+    bool allow_cache_import; // executables that other daemons compiled
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
@@ -65,6 +66,11 @@ void api_get(struct call *c);
 void api_remove(struct call *c);
 void api_explain(struct call *c);
 void api_cache(struct call *c);
+void api_verify(struct call *c);
+void api_pin(struct call *c);
+void api_collect(struct call *c);
+void api_export(struct call *c);
+void api_import(struct call *c);
 void api_devices(struct call *c);
 void api_targets(struct call *c);
 void api_list_runs(struct call *c);

@@ -5,29 +5,10 @@
 #include <string.h>
 
 #include "base/metrics.h"
-#include "base/store.h"
 #include "base/vec.h"
-#include "scheduler/journal.h"
 #include "scheduler/key.h"
 #include "scheduler/loop.h"
-#include "server/api.h"
-
-struct cache_work {
-    struct call *c;
-    struct store *store;
-    struct journal *journal;
-    void (*work)(struct cache_work *w);
-    struct digest digest;
-    uint32_t limit;
-    Hlod__Wire__IngestReply *names; // see named
-    struct digest names_of;
-    struct {
-        Hlod__V1__ExecutableInfo **v;
-        size_t n, cap;
-    } list;
-    ProtobufCMessage *reply;
-    status_t st;
-};
+#include "server/api_cache.h"
 
 static void work(void *arg) {
     struct cache_work *w = arg;
@@ -40,12 +21,12 @@ static void done(void *arg) {
     if (c->finished) {
         st_drop(w->st);
         call_released(c);
-        return;
-    }
-    if (!w->st && c->row->handler == api_remove) sched_forget_executable(c->api->sched, w->digest);
-    call_finish(c, w->reply, w->st);
+    } else if (w->st || !w->then)
+        call_finish(c, w->reply, w->st);
+    else
+        w->then(w);
 }
-static struct cache_work *new_work(struct call *c, void (*fn)(struct cache_work *)) {
+struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
     struct cache_work *w = arena_new_of(&c->arena, struct cache_work);
     *w = (struct cache_work){.c = c,
                              .store = sched_store(c->api->sched),
@@ -53,9 +34,16 @@ static struct cache_work *new_work(struct call *c, void (*fn)(struct cache_work 
                              .work = fn};
     return w;
 }
-static void go(struct cache_work *w) {
+void cache_go(struct cache_work *w) {
     w->c->busy = true;
     loop_work(sched_loop(w->c->api->sched), work, done, w);
+}
+void cache_go_for(struct cache_work *w, const char *digest) {
+    status_t st = api_digest(digest, "digest", &w->digest);
+    if (st)
+        call_finish(w->c, NULL, st);
+    else
+        cache_go(w);
 }
 
 static void free_info(void *m) {
@@ -72,86 +60,100 @@ static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
 static void free_ingest(void *m) {
     hlod__wire__ingest_reply__free_unpacked(m, NULL);
 }
-static Hlod__V1__ExecutableInfo *named(struct cache_work *w, Hlod__V1__ExecutableInfo *x) {
-    struct arena *a = &w->c->arena;
+struct names { // of the model met last: lists have many of one
+    Hlod__Wire__IngestReply *of;
     struct digest source;
+};
+static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
+                                       Hlod__V1__ExecutableInfo *x) {
+    struct arena *a = &w->c->arena;
+    struct digest source, key;
     struct span rec;
+    x->pinned =
+        digest_parse(str_of(x->digest), &key) && store_pinned(w->store, STORE_EXECUTABLE, key);
     if (!digest_parse(str_of(x->source_digest), &source)) return x;
-    if (!w->names || !digest_eq(source, w->names_of)) { // lists have many of one model
+    if (!n->of || !digest_eq(source, n->source)) {
         status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
-        w->names = st ? NULL : hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
-        w->names_of = source;
+        n->of = st ? NULL : hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
+        n->source = source;
         st_drop(st);
-        if (!w->names) return x;
-        arena_link(a, free_ingest, w->names);
+        if (!n->of) return x;
+        arena_link(a, free_ingest, n->of);
     }
     Hlod__V1__ExecutableInfo *shown = arena_dup(a, x, sizeof *x);
-    shown->signature = key_signature(a, x->signature, w->names->signature);
+    shown->signature = key_signature(a, x->signature, n->of->signature);
     return shown;
 }
 
 // ---- list
 
+struct listing {
+    struct cache_work *w;
+    struct {
+        Hlod__V1__ExecutableInfo **v;
+        size_t n, cap;
+    } all;
+};
 static void add_row(void *ctx, struct digest key, struct span rec) {
-    struct cache_work *w = ctx;
-    if (!store_has(w->store, STORE_EXECUTABLE, key))
+    struct listing *l = ctx;
+    if (!store_has(l->w->store, STORE_EXECUTABLE, key))
         return; // evicted; its record may serve a later compile
-    Hlod__V1__ExecutableInfo *x = unpack(w->c, rec);
+    Hlod__V1__ExecutableInfo *x = unpack(l->w->c, rec);
     if (!x) return;
-    avec_push(&w->c->arena, &w->list, x);
+    avec_push(&l->w->c->arena, &l->all, x);
 }
 static void list_work(struct cache_work *w) {
-    w->st = journal_list(w->journal, JOURNAL_EXECUTABLE, w->limit ? w->limit : 1000, add_row, w);
+    struct listing l = {.w = w};
+    struct names n = {0};
+    uint32_t limit = ((Hlod__V1__ListExecutablesRequest *)w->c->request)->limit;
+    w->st = journal_list(w->journal, JOURNAL_EXECUTABLE, limit ? limit : 1000, add_row, &l);
     Hlod__V1__ListExecutablesReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListExecutablesReply);
     hlod__v1__list_executables_reply__init(m);
-    for (size_t i = 0; i < w->list.n; i++)
-        w->list.v[i] = named(w, w->list.v[i]);
-    m->executables = w->list.v;
-    m->n_executables = w->list.n;
+    for (size_t i = 0; i < l.all.n; i++)
+        l.all.v[i] = named(w, &n, l.all.v[i]);
+    m->executables = l.all.v;
+    m->n_executables = l.all.n;
     w->reply = &m->base;
 }
 void api_list(struct call *c) {
-    struct cache_work *w = new_work(c, list_work);
-    w->limit = ((Hlod__V1__ListExecutablesRequest *)c->request)->limit;
-    go(w);
+    cache_go(cache_new(c, list_work));
 }
 
 // ---- get, remove
 
-static status_t no_such(const char *hex) MUST_CHECK;
-static status_t no_such(const char *hex) {
+static status_t no_such(struct digest d) MUST_CHECK;
+static status_t no_such(struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
     return st_reason(st_new(ST_NOT_FOUND, "no executable %s here", hex),
                      HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
 }
-static status_t read_record(struct cache_work *w, struct digest d, const char *hex,
-                            Hlod__V1__ExecutableInfo **out) {
+status_t cache_record(struct cache_work *w, struct digest d, Hlod__V1__ExecutableInfo **out) {
     struct span rec;
     status_t st = journal_get(w->journal, JOURNAL_EXECUTABLE, d, &w->c->arena, &rec);
     if (st && st_code(st) != ST_NOT_FOUND) return st;
     bool there = !st && store_has(w->store, STORE_EXECUTABLE, d);
     st_drop(st);
     *out = there ? unpack(w->c, rec) : NULL;
-    return *out ? ST_OK : no_such(hex);
+    return *out ? ST_OK : no_such(d);
 }
 static void get_work(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *x = NULL;
-    w->st =
-        read_record(w, w->digest, ((Hlod__V1__GetExecutableRequest *)w->c->request)->digest, &x);
-    w->reply = x ? &named(w, x)->base : NULL;
+    struct names n = {0};
+    w->st = cache_record(w, w->digest, &x);
+    w->reply = x ? &named(w, &n, x)->base : NULL;
 }
 void api_get(struct call *c) {
-    struct cache_work *w = new_work(c, get_work);
-    status_t st =
-        api_digest(((Hlod__V1__GetExecutableRequest *)c->request)->digest, "digest", &w->digest);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        go(w);
+    cache_go_for(cache_new(c, get_work), ((Hlod__V1__GetExecutableRequest *)c->request)->digest);
 }
 static void remove_work(struct cache_work *w) {
     Hlod__V1__RemoveExecutableRequest *q = (Hlod__V1__RemoveExecutableRequest *)w->c->request;
-    bool there = store_has(w->store, STORE_EXECUTABLE, w->digest);
-    w->st = there ? store_remove(w->store, STORE_EXECUTABLE, w->digest) : no_such(q->digest);
+    if (!store_has(w->store, STORE_EXECUTABLE, w->digest))
+        w->st = no_such(w->digest);
+    else if (store_pinned(w->store, STORE_EXECUTABLE, w->digest))
+        w->st = st_new(ST_FAILED_PRECONDITION, "executable %s is pinned", q->digest);
+    else
+        w->st = store_remove(w->store, STORE_EXECUTABLE, w->digest);
     if (!w->st) w->st = journal_remove(w->journal, JOURNAL_EXECUTABLE, w->digest);
     Hlod__V1__RemoveExecutableReply *m =
         arena_new_of(&w->c->arena, Hlod__V1__RemoveExecutableReply);
@@ -159,19 +161,19 @@ static void remove_work(struct cache_work *w) {
     m->digest = q->digest;
     w->reply = &m->base;
 }
+static void removed(struct cache_work *w) {
+    sched_forget_executable(w->c->api->sched, w->digest);
+    call_finish(w->c, w->reply, ST_OK);
+}
 void api_remove(struct call *c) {
-    struct cache_work *w = new_work(c, remove_work);
-    status_t st =
-        api_digest(((Hlod__V1__RemoveExecutableRequest *)c->request)->digest, "digest", &w->digest);
-    if (st)
-        call_finish(c, NULL, st);
-    else
-        go(w);
+    struct cache_work *w = cache_new(c, remove_work);
+    w->then = removed;
+    cache_go_for(w, ((Hlod__V1__RemoveExecutableRequest *)c->request)->digest);
 }
 
 // ---- explain
 
-static struct key_parts parts_of(struct arena *a, const Hlod__V1__ExecutableInfo *x) {
+struct key_parts cache_parts(struct arena *a, const Hlod__V1__ExecutableInfo *x) {
     struct key_parts p = {.options = x->options,
                           .target_id = x->target_id,
                           .build_id = x->build_id,
@@ -190,12 +192,12 @@ static void explain_work(struct cache_work *w) {
     Hlod__V1__ExecutableInfo *a, *b;
     w->st = api_digest(q->a, "a", &da);
     if (!w->st) w->st = api_digest(q->b, "b", &db);
-    if (!w->st) w->st = read_record(w, da, q->a, &a);
-    if (!w->st) w->st = read_record(w, db, q->b, &b);
+    if (!w->st) w->st = cache_record(w, da, &a);
+    if (!w->st) w->st = cache_record(w, db, &b);
     if (w->st) return;
     Hlod__V1__ExplainCacheReply *m = arena_new_of(&w->c->arena, Hlod__V1__ExplainCacheReply);
     hlod__v1__explain_cache_reply__init(m);
-    struct key_parts pa = parts_of(&w->c->arena, a), pb = parts_of(&w->c->arena, b);
+    struct key_parts pa = cache_parts(&w->c->arena, a), pb = cache_parts(&w->c->arena, b);
     const char *va = "", *vb = "", *name = key_explain(&w->c->arena, &pa, &pb, &va, &vb);
     m->same = !name;
     m->component = (char *)(name ? name : "");
@@ -204,7 +206,7 @@ static void explain_work(struct cache_work *w) {
     w->reply = &m->base;
 }
 void api_explain(struct call *c) {
-    go(new_work(c, explain_work));
+    cache_go(cache_new(c, explain_work));
 }
 
 // ---- statistics
@@ -229,5 +231,5 @@ static void stats_work(struct cache_work *w) {
     w->reply = &m->base;
 }
 void api_cache(struct call *c) {
-    go(new_work(c, stats_work));
+    cache_go(cache_new(c, stats_work));
 }

@@ -104,6 +104,7 @@ static struct sched_config sched_options(const struct config *c) {
 }
 static void api_options(struct api *a, const struct config *c) {
     a->allow_model_load = c->allow_model_load;
+    a->allow_cache_import = c->allow_cache_import;
     a->trust_tenant_header = c->trust_tenant_header;
 }
 

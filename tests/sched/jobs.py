@@ -4,9 +4,9 @@
 `kill -9` of the daemon at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
 import argparse, json, os, random, shutil, signal, sqlite3, struct, sys, tempfile, threading, time, traceback
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
-from run import Daemon
-from faults import in_thread, metric, model, pid
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon, in_thread
+from faults import model, pid
 
 ENDED = ("passed", "failed", "error", "cancelled")
 args = None

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// What keeps the cache sound and small: verify, pin, collect.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/vec.h"
+#include "scheduler/pins.h"
+#include "server/api_cache.h"
+#include "server/api_job.h"
+
+// ---- verify
+
+struct verify {
+    struct cache_work *w;
+    Hlod__V1__VerifyCacheReply *m;
+    struct {
+        struct digest *v;
+        size_t n, cap;
+    } keys;
+    struct {
+        Hlod__V1__CacheFinding **v;
+        size_t n, cap;
+    } found;
+};
+static void add_key(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+                    int64_t mtime, bool pinned) {
+    (void)kind, (void)bytes, (void)mtime, (void)pinned;
+    struct verify *v = ctx;
+    avec_push(&v->w->c->arena, &v->keys, key);
+}
+static void finding(struct verify *v, struct digest key, const char *state, const char *message) {
+    struct arena *a = &v->w->c->arena;
+    char hex[65];
+    Hlod__V1__CacheFinding *f = arena_new_of(a, Hlod__V1__CacheFinding);
+    hlod__v1__cache_finding__init(f);
+    digest_hex(key, hex);
+    f->digest = arena_strdup(a, hex);
+    f->state = arena_strdup(a, state);
+    f->message = arena_strdup(a, message);
+    avec_push(a, &v->found, f);
+}
+// Opening an entry reads all of it and compares; what does not fit is quarantined there.
+static status_t verify_one(struct verify *v, struct digest key) {
+    int fd;
+    int64_t offset, size;
+    Hlod__V1__ExecutableInfo *x;
+    status_t st = store_open_fd(v->w->store, STORE_EXECUTABLE, key, true, &fd, &offset, &size);
+    v->m->checked++;
+    if (st_code(st) == ST_DATA_LOSS) {
+        finding(v, key, "damaged", st_message(st));
+        st_drop(st);
+        return ST_OK;
+    }
+    if (st) return st;
+    close(fd);
+    v->m->bytes += size;
+    st = cache_record(v->w, key, &x);
+    if (st_code(st) != ST_NOT_FOUND) return st;
+    finding(v, key, "forgotten", "a file without a record: it serves the next compile of its key");
+    st_drop(st);
+    return ST_OK;
+}
+static void verify_work(struct cache_work *w) {
+    const Hlod__V1__VerifyCacheRequest *q = (Hlod__V1__VerifyCacheRequest *)w->c->request;
+    struct verify v = {.w = w, .m = arena_new_of(&w->c->arena, Hlod__V1__VerifyCacheReply)};
+    hlod__v1__verify_cache_reply__init(v.m);
+    w->own = v.m;
+    if (*q->digest)
+        avec_push(&w->c->arena, &v.keys, w->digest);
+    else
+        w->st = store_list(w->store, STORE_EXECUTABLE, add_key, &v);
+    for (size_t i = 0; i < v.keys.n && !w->st && !w->c->finished; i++) {
+        w->st = verify_one(&v, v.keys.v[i]);
+        if (!*q->digest && st_code(w->st) == ST_NOT_FOUND) { // evicted meanwhile
+            st_drop(w->st);
+            w->st = ST_OK;
+        }
+    }
+    v.m->findings = v.found.v;
+    v.m->n_findings = v.found.n;
+    w->reply = &v.m->base;
+}
+
+static status_t recompiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                           const ProtobufCMessage **out) {
+    (void)result;
+    struct verify v = {.w = c->state, .m = ((struct cache_work *)c->state)->own};
+    if (*r->differs)
+        finding(&v, v.w->digest, "differs",
+                arena_printf(&c->arena, "a new compile of it differs first in '%s'", r->differs));
+    v.m->recompiled = !*r->differs;
+    v.m->findings = v.found.v;
+    v.m->n_findings = v.found.n;
+    *out = &v.m->base;
+    return ST_OK;
+}
+// The stored bytes are what was stored; are they what the compiler makes?
+static void recompile(struct cache_work *w) {
+    if (((Hlod__V1__VerifyCacheReply *)w->own)->n_findings) {
+        call_finish(w->c, w->reply, ST_OK);
+        return;
+    }
+    struct job_spec spec = {.kind = JOB_VERIFY, .model = w->digest, .payload_fd = -1};
+    w->c->state = w;
+    api_start_job(w->c, &spec, recompiled);
+}
+void api_verify(struct call *c) {
+    const Hlod__V1__VerifyCacheRequest *q = (Hlod__V1__VerifyCacheRequest *)c->request;
+    struct cache_work *w = cache_new(c, verify_work);
+    if (q->recompile) w->then = recompile;
+    if (*q->digest)
+        cache_go_for(w, q->digest);
+    else if (q->recompile)
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_INVALID_ARGUMENT, "recompile: name an executable"),
+                              HLOD__V1__REASON__REASON_BAD_OPTION));
+    else
+        cache_go(w);
+}
+
+// ---- pins
+
+static void pin_work(struct cache_work *w) {
+    Hlod__V1__ExecutableInfo *x;
+    bool pinned = w->c->row->verb == VERB_PUT;
+    if (pinned) w->st = cache_record(w, w->digest, &x); // unpinning what is gone is fine
+    if (!w->st) w->st = pin_set(w->store, w->journal, w->digest, pinned);
+    Hlod__V1__PinExecutableReply *m = arena_new_of(&w->c->arena, Hlod__V1__PinExecutableReply);
+    hlod__v1__pin_executable_reply__init(m);
+    m->digest = ((Hlod__V1__PinExecutableRequest *)w->c->request)->digest;
+    m->pinned = pinned;
+    w->reply = &m->base;
+}
+void api_pin(struct call *c) {
+    cache_go_for(cache_new(c, pin_work), ((Hlod__V1__PinExecutableRequest *)c->request)->digest);
+}
+
+// ---- collect
+
+struct entry {
+    struct digest key;
+    int64_t bytes, used_ns;
+    bool stays;
+};
+struct collect {
+    struct arena *a;
+    struct {
+        struct entry *v;
+        size_t n, cap;
+    } all;
+    int64_t total;
+};
+static void add_entry(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+                      int64_t mtime, bool pinned) {
+    (void)kind;
+    struct collect *k = ctx;
+    struct entry e = {key, bytes, mtime, pinned};
+    avec_push(k->a, &k->all, e);
+    k->total += bytes;
+}
+static int oldest_first(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    return x->used_ns < y->used_ns ? -1 : x->used_ns > y->used_ns;
+}
+static void collect_list(struct cache_work *w) {
+    struct collect *k = w->own;
+    w->st = store_list(w->store, STORE_EXECUTABLE, add_entry, k);
+    if (k->all.n) qsort(k->all.v, k->all.n, sizeof *k->all.v, oldest_first);
+}
+static void collect_remove(struct cache_work *w) {
+    const Hlod__V1__CollectCacheReply *m = w->own;
+    for (size_t i = 0; i < m->n_removed; i++) {
+        struct digest d;
+        (void)digest_parse(str_of(m->removed[i]), &d);
+        st_drop(store_remove(w->store, STORE_EXECUTABLE, d)); // gone already is as good
+        st_drop(journal_remove(w->journal, JOURNAL_EXECUTABLE, d));
+    }
+    w->reply = w->own;
+}
+static void choose(struct cache_work *w) {
+    const Hlod__V1__CollectCacheRequest *q = (Hlod__V1__CollectCacheRequest *)w->c->request;
+    struct collect *k = w->own;
+    struct arena *a = &w->c->arena;
+    Hlod__V1__CollectCacheReply *m = arena_new_of(a, Hlod__V1__CollectCacheReply);
+    hlod__v1__collect_cache_reply__init(m);
+    m->removed = arena_array(a, char *, k->all.n + 1);
+    int64_t left = k->total, old = clock_wall_ns() - q->unused_s * 1000000000;
+    for (size_t i = 0; i < k->all.n; i++) {
+        const struct entry *e = &k->all.v[i];
+        bool unused = q->unused_s && e->used_ns < old, over = q->max_bytes && left > q->max_bytes;
+        if (e->stays || (!unused && !over) || sched_loaded(w->c->api->sched, e->key)) continue;
+        char hex[65];
+        digest_hex(e->key, hex);
+        m->removed[m->n_removed++] = arena_strdup(a, hex);
+        m->freed_bytes += e->bytes;
+        left -= e->bytes;
+        if (!q->dry_run) sched_forget_executable(w->c->api->sched, e->key);
+    }
+    m->kept_bytes = left;
+    if (q->dry_run || !m->n_removed) {
+        call_finish(w->c, &m->base, ST_OK);
+        return;
+    }
+    w->own = m;
+    w->work = collect_remove;
+    w->then = NULL;
+    cache_go(w);
+}
+void api_collect(struct call *c) {
+    const Hlod__V1__CollectCacheRequest *q = (Hlod__V1__CollectCacheRequest *)c->request;
+    if (q->max_bytes < 0 || q->unused_s < 0 || q->unused_s > INT64_MAX / 2000000000 ||
+        (!q->max_bytes && !q->unused_s)) {
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_INVALID_ARGUMENT, "say max_bytes or unused_s, above 0"),
+                              HLOD__V1__REASON__REASON_BAD_OPTION));
+        return;
+    }
+    struct cache_work *w = cache_new(c, collect_list);
+    struct collect *k = arena_new_of(&c->arena, struct collect);
+    k->a = &c->arena;
+    w->own = k;
+    w->then = choose;
+    cache_go(w);
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The cache of a daemon and its exchange with another one, by `hlo cache` over real workers: pins, collection, verification (also by a new compile), push and pull, what is refused.
+Standard library only.  Usage: cache.py --build DIR"""
+import argparse, glob, json, os, re, subprocess, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon, metric
+
+MODEL = """HloModule m
+ENTRY main {
+  x = f32[4,8] parameter(0)
+  c = f32[] constant(%s)
+  b = f32[4,8] broadcast(c), dimensions={}
+  e = f32[4,8] exponential(x)
+  ROOT y = f32[4,8] multiply(e, b)
+}
+"""
+bad = 0
+
+def check(name, got, rc, out="", err=""):
+    global bad
+    ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\nstatus {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}"), flush=True)
+    return got
+
+def expect(name, ok, what=""):
+    global bad
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\n{what}"), flush=True)
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    o = a.parse_args()
+    def daemon(*options, **more):
+        return Daemon(o.build + "/hlod", o.build + "/hlod-worker", args=options, **more)
+    one, two = daemon(), daemon("--allow-cache-import")
+    def addr(d):
+        return "%s:%d" % d.addr
+    def hlo(d, *words):
+        return subprocess.run([o.build + "/hlo", "--addr", addr(d), *words], capture_output=True, text=True, timeout=120)
+    def model(k):
+        path = os.path.join(one.dir, f"m{k}.hlo")
+        with open(path, "w") as f:
+            f.write(MODEL % k)
+        return path
+    def compile(d, k):
+        return json.loads(hlo(d, "compile", model(k), "--json").stdout)["digest"]
+    def listed(d):
+        return {x["digest"]: x.get("pinned", False) for x in json.loads(hlo(d, "cache", "ls", "--json").stdout).get("executables", [])}
+    def file_of(d, digest):
+        return os.path.join(d.dir, "data", "executables", digest[:2], digest)
+    try:
+        keys = [compile(one, k) for k in range(4)]
+        # Verification.
+        check("verify all", hlo(one, "cache", "verify"), 0, r"^4 checked, [\d.]+ MB$")
+        check("verify one by a new compile", hlo(one, "cache", "verify", keys[0], "--recompile"), 0, "1 checked.*; a new compile is the same")
+        check("recompile needs a digest", hlo(one, "cache", "verify", "--recompile"), 3, err="name an executable")
+        check("verify what is not there", hlo(one, "cache", "verify", "0" * 64), 3, err="NOT_FOUND")
+        with open(file_of(one, keys[3]), "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            last = f.read(1)
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last[0] ^ 1]))
+        check("verify finds a flipped bit", hlo(one, "cache", "verify"), 1, f"damaged +{keys[3]}")
+        expect("and puts it into quarantine", not os.path.exists(file_of(one, keys[3])) and len(glob.glob(os.path.join(one.dir, "data", "quarantine", "*"))) == 1)
+        check("after which the cache is sound", hlo(one, "cache", "verify"), 0, "^3 checked")
+        # A stored artefact that is whole but not what the compiler makes: its own digest fits.
+        swap(one, file_of(one, keys[2]))
+        check("the digest does not show another program", hlo(one, "cache", "verify", keys[2]), 0, "^1 checked")
+        check("a new compile does", hlo(one, "cache", "verify", keys[2], "--recompile"), 1, f"differs +{keys[2]}.*'main'")
+        check("rm", hlo(one, "cache", "rm", keys[2]), 0)
+        # Pins.
+        check("pin", hlo(one, "cache", "pin", keys[0]), 0)
+        expect("it is shown", listed(one) == {keys[0]: True, keys[1]: False}, listed(one))
+        check("a pinned one is not removed", hlo(one, "cache", "rm", keys[0]), 3, err="is pinned")
+        check("pin of nothing", hlo(one, "cache", "pin", "0" * 64), 3, err="EXECUTABLE_NOT_FOUND")
+        check("gc tells first", hlo(one, "cache", "gc", "--max", "1", "--dry-run"), 0, f"^{keys[1]}\n1 would go")
+        check("gc", hlo(one, "cache", "gc", "--max", "1"), 0, f"^{keys[1]}\n1 removed")
+        expect("the pinned one stays", listed(one) == {keys[0]: True}, listed(one))
+        one.stop_keep()
+        again = daemon(data=one.dir)
+        expect("also after a restart", listed(again) == {keys[0]: True}, listed(again))
+        check("unpin", hlo(again, "cache", "unpin", keys[0]), 0)
+        check("gc by age keeps what was used lately", hlo(again, "cache", "gc", "--unused", "1h"), 0, "^0 removed")
+        os.utime(file_of(again, keys[0]), (1, 1))
+        check("and removes what was not", hlo(again, "cache", "gc", "--unused", "30d"), 0, f"^{keys[0]}\n1 removed")
+        check("gc needs a bound", hlo(again, "cache", "gc"), 2, err="--max")
+        # Exchange.
+        key = compile(again, 7)
+        check("push", hlo(again, "cache", "push", key, "--to", addr(two)), 0, f"^{key}")
+        check("push again", hlo(again, "cache", "push", key, "--to", addr(two)), 0, "was there")
+        before = metric(two, "hlod_compiles_total")
+        p = check("the other one need not compile", hlo(two, "run", model(7), "-i", "x=4x8xf32=" + ",".join(["0"] * 32)), 0, r"7 7 7", "cached")
+        expect("nor did it", metric(two, "hlod_compiles_total") == before == 0)
+        check("push to one that does not take any", hlo(two, "cache", "push", key, "--to", addr(again)), 77, err="IMPORT_REFUSED.*--allow-cache-import")
+        check("pull of nothing", hlo(two, "cache", "pull", "0" * 64, "--from", addr(again)), 3, err="EXECUTABLE_NOT_FOUND")
+        check("pull without trust needs the model", hlo(two, "cache", "pull", compile(again, 8), "--from", addr(again), "--recompile"), 3, err="NOT_FOUND")
+        compile(two, 9)
+        key = compile(again, 9)
+        check("pull without trust", hlo(two, "cache", "pull", key, "--from", addr(again), "--recompile"), 0, f"^{key}  was there")
+        hlo(two, "cache", "rm", key)
+        check("pull without trust compiles", hlo(two, "cache", "pull", key, "--from", addr(again), "--recompile"), 0, f"^{key}  compiled")
+        hlo(two, "cache", "rm", key)
+        check("pull", hlo(two, "cache", "pull", key, "--from", addr(again)), 0, f"^{key}")
+        # What is refused of a bundle.
+        hlo(two, "cache", "rm", key)
+        status, bundle = again.json("GET", f"/v1/executables/{key}/bundle")
+        def sent(change):
+            b = json.loads(json.dumps(bundle))
+            change(b)
+            status, r = two.json("POST", "/v1/cache/import", b)
+            return status, r
+        changes = {"another target in the record": lambda b: b["info"].update(targetId=b["info"]["targetId"] + "x"), "another program": lambda b: b["info"].update(programDigest="1" * 64),
+                   "another digest": lambda b: b["info"].update(digest="2" * 64), "a changed artefact": lambda b: b.update(artifact="AAAA" + b["artifact"][4:]),
+                   "options that the key does not have": lambda b: b["info"].update(options="precision=strict"), "no artefact": lambda b: b.update(artifact=""),
+                   "another build": lambda b: b["info"].update(buildId="elsewhere")}
+        for name, change in changes.items():
+            status, r = sent(change)
+            expect("refused: " + name, status == 400 and r["reason"] == "IMPORT_REFUSED", (status, r))
+        expect("nothing of it came in", key not in listed(two), listed(two))
+        status, r = sent(lambda b: None)
+        expect("as it is, it comes in", (status, r) == (200, {"digest": key}), (status, r))
+        expect("the daemons end well", (again.stop_keep(), two.stop()) == (0, 0))
+    finally:
+        for d in one, two:
+            if d.p.poll() is None:
+                d.kill()
+            d.clean()
+    return 1 if bad else 0
+
+def swap(d, path):
+    """Replaces the artefact's program by another of the same length, with a header that fits."""
+    import hashlib
+    data = open(path, "rb").read()
+    payload = data[48:]
+    assert b"constant(2" in payload or b"broadcast" in payload
+    at = payload.index(b"exponential")
+    payload = payload[:at] + b"exponentiaX" + payload[at + 11:]
+    with open(path, "wb") as f:
+        f.write(data[:16] + hashlib.sha256(payload).digest() + payload)
+
+if __name__ == "__main__":
+    sys.exit(main())
