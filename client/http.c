@@ -165,7 +165,7 @@ static int on_transfer(void *ctx, curl_off_t dltotal, curl_off_t dlnow, curl_off
     struct transfer *t = ctx;
     (void)dltotal, (void)dlnow;
     if (t->q->on_progress) t->q->on_progress(t->q->ctx, ulnow, ultotal);
-    t->broken_off = t->q->stop && t->q->stop(t->q->ctx);
+    if (t->q->stop && t->q->stop(t->q->ctx)) t->broken_off = true;
     return t->broken_off;
 }
 
