@@ -16,6 +16,7 @@
 struct journal;
 struct models;
 struct recent;
+struct tenants;
 struct memfd;
 struct loop;
 struct sched;
@@ -45,6 +46,7 @@ struct pool *sched_pool(struct sched *s);
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
 struct models *sched_models(struct sched *s);
+const struct tenants *sched_tenants(const struct sched *s);
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);

@@ -712,6 +712,9 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
     out->restarts = w->restarts;
     out->resident_executables = w->resident;
     out->prepared_bytes = w->prepared_bytes;
+    out->runs = w->places_taken;
+    out->planned_bytes = w->footprint.bytes;
+    out->flight_bytes = w->flight_bytes;
 }
 
 status_t wire_status(const Hlod__Wire__Status *s) {

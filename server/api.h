@@ -72,6 +72,7 @@ void api_collect(struct call *c);
 void api_export(struct call *c);
 void api_import(struct call *c);
 void api_devices(struct call *c);
+void api_tenants(struct call *c);
 void api_targets(struct call *c);
 void api_list_runs(struct call *c);
 void api_trace(struct call *c);

@@ -4,7 +4,7 @@ $(FAKE_WORKER): tests/api/fake_worker.c $(BUILD)/libproto.a $(BUILD)/libbase.a
 	$(call say,link fake_worker)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
 
-.PHONY: soak-jobs check-api check-sched check-sim check-bad-models docs-daemon
+.PHONY: soak soak-jobs check-soak check-api check-sched check-sim check-bad-models docs-daemon
 check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
 check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
@@ -22,3 +22,8 @@ docs-daemon: $(BUILD)/hlod ## docs/{config,api,errors}.md from their tables
 	$(Q)$(BUILD)/hlod --print-docs=config > docs/config.md
 	$(Q)$(BUILD)/hlod --print-docs=errors > docs/errors.md
 	$(Q)$(BUILD)/hlod --print-docs=api < proto/hlod.proto > docs/api.md
+# Many clients, random cancels, disconnects and deadlines, workers killed; nothing may be wrong or left (tests/sched/soak.py).
+soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## 32 clients for MINUTES=5, a worker killed every ten seconds
+	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds $$((60 * $(or $(MINUTES),5))) $(if $(SEED),--seed $(SEED))
+check-soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s, a worker killed every three
+	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds 20 --kill-every 3 $(if $(SEED),--seed $(SEED))

@@ -8,3 +8,6 @@ bench-compile: all ## compile time and instruction counts beside JAX's on the sa
 bench-pool: ## what a parallel region costs, idle and beside two competing processes (docs/decisions/0002)
 	$(Q)mkdir -p $(BUILD) && $(CC) $(CFLAGS) -fopenmp -o $(BUILD)/pool_bench tests/bench/pool_bench.c
 	$(Q)for spin in 300000 1000; do for load in 0 2; do echo "GOMP_SPINCOUNT=$$spin"; GOMP_SPINCOUNT=$$spin $(BUILD)/pool_bench --load $$load --runs 100; done; done
+.PHONY: bench-fair
+bench-fair: $(BUILD)/hlod $(BUILD)/hlod-worker ## a tenant's latency alone and beside one that floods; fails where p99 grows more than threefold
+	$(Q)$(PYTHON) tests/bench/fair.py $(BUILD)

@@ -25,6 +25,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  client '$(MAKE) -s check-client' \
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \
+	  soak '$(MAKE) -s check-soak' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
