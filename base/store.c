@@ -137,6 +137,11 @@ void store_close(struct store *s) {
     free(s->dir);
     free(s);
 }
+const char *store_default_dir(struct arena *a) {
+    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    if (xdg && *xdg == '/') return arena_printf(a, "%s/hlod", xdg);
+    return arena_printf(a, "%s/.local/share/hlod", home && *home ? home : "/var/lib");
+}
 const char *store_dir(const struct store *s) {
     return s->dir;
 }

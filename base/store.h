@@ -8,11 +8,16 @@
 // by several threads; two processes on one folder are kept apart by a lock file (store_open fails
 // with FAILED_PRECONDITION).
 #pragma once
+#include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
 
 struct store;
 enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_KIND_COUNT };
+
+// Where hlod's data lies unless it is told otherwise: $XDG_DATA_HOME/hlod, or under the home
+// folder.
+const char *store_default_dir(struct arena *a);
 
 // budget_bytes: soft cap over all kinds that may be evicted (executables), 0 = none. Makes the
 // folder (0700), takes the lock, checks the schema version.

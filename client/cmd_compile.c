@@ -104,6 +104,27 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     return rc;
 }
 
+// What a plugin's compiler says of what it made.
+static void print_plugin(const json_t *e) {
+    const json_t *n = json_object_get(e, "optimized"), *m = json_object_get(e, "memory");
+    printf("target       %s\nwork         %.4g flops, %.4g bytes moved\n", text_at(e, "targetId"),
+           number_at(e, "flops"), number_at(e, "bytesAccessed"));
+    printf("artefact     %.1f kB\n", number_at(e, "artifactBytes") / 1e3);
+    if (n)
+        printf(
+            "on device    entry %.0f, total %.0f instructions, %.0f fusions, %.0f computations\n",
+            number_at(n, "entry"), number_at(n, "total"), number_at(n, "fusions"),
+            number_at(n, "computations"));
+    if (!m) return;
+    printf("device bytes arguments %.0f, results %.0f, temporaries %.0f, code %.0f; needed %.0f",
+           number_at(m, "arguments"), number_at(m, "results"), number_at(m, "temporaries"),
+           number_at(m, "code"), number_at(m, "needed"));
+    if (number_at(m, "limit") > 0)
+        printf(" of %.0f: %s", number_at(m, "limit"),
+               json_is_true(json_object_get(m, "fits")) ? "fits" : "does not fit");
+    putchar('\n');
+}
+
 static void print_compiled(const json_t *c) {
     const json_t *e = json_object_get(c, "executable"), *b = json_object_get(e, "before"),
                  *a = json_object_get(e, "after"), *p = json_object_get(e, "prepare"), *row;
@@ -119,8 +140,12 @@ static void print_compiled(const json_t *c) {
     printf("memory       peak %.1f MB; all values together %.1f MB; weights %.1f MB\n",
            number_at(e, "peakBytes") / 1e6, number_at(e, "valuesBytes") / 1e6,
            number_at(e, "weightsBytes") / 1e6);
+    print_plugin(e);
+    json_array_foreach(json_object_get(c, "overBudget"), k, row)
+        printf("over budget  %s\n", json_string_value(row));
     if (hit) return;
-    printf("compile      %.1f ms\n", number_at(e, "compileMs"));
+    printf("compile      %.1f ms, peak %.1f MB\n", number_at(e, "compileMs"),
+           number_at(e, "compilePeakRss") / 1e6);
     json_array_foreach(json_object_get(e, "passes"), k,
                        row) if (json_is_true(json_object_get(row, "changed")) ||
                                 number_at(row, "ms") >= 0.5)
@@ -136,6 +161,14 @@ int cmd_compile(struct hlo *h) {
             strbuf_printf(&query, "%sshape=%s", query.n ? "&" : "", v);
         else if ((v = option_value(h, &k, "--precision")))
             strbuf_printf(&query, "%sprecision=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--target")))
+            strbuf_printf(&query, "%starget=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--device")))
+            strbuf_printf(&query, "%sdevice=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--replicas")))
+            strbuf_printf(&query, "%sreplicas=%s", query.n ? "&" : "", v);
+        else if ((v = option_value(h, &k, "--budget")))
+            strbuf_printf(&query, "%sbudget=%s", query.n ? "&" : "", v);
         else if ((v = option_value(h, &k, "--trace")))
             trace = v;
         else if (h->argv[k][0] == '-')
@@ -153,8 +186,10 @@ int cmd_compile(struct hlo *h) {
     else
         print_compiled(c);
     int64_t job = (int64_t)number_at(c, "job");
+    bool over = json_array_size(json_object_get(c, "overBudget")) > 0;
     json_decref(c);
-    return trace ? save_trace(h, job, trace) : 0;
+    if (trace) rc = save_trace(h, job, trace);
+    return rc ? rc : over ? EXIT_DIFFERS : 0;
 }
 
 static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {

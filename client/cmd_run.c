@@ -12,8 +12,8 @@
 
 enum { MAX_INPUTS = 64 };
 struct run {
-    const char *model, *out, *trace, *labels;
-    int repeat, top;
+    const char *model, *out, *trace, *labels, *device;
+    int repeat, top, replicas;
     bool profile;
     struct npy in[MAX_INPUTS];
     int n_in;
@@ -28,9 +28,12 @@ static int resolve_model(struct hlo *h, struct run *r) {
     struct strbuf q = {0};
     for (int k = 0; k < r->n_in; k++) {
         strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", r->in[k].name);
-        for (int d = 0; d < r->in[k].rank; d++)
-            strbuf_printf(&q, "%s%lld", d ? "x" : "", (long long)r->in[k].dims[d]);
+        int first = r->replicas > 1; // of a replica's own part
+        for (int d = first; d < r->in[k].rank; d++)
+            strbuf_printf(&q, "%s%lld", d > first ? "x" : "", (long long)r->in[k].dims[d]);
     }
+    if (r->device) strbuf_printf(&q, "%sdevice=%s", q.n ? "&" : "", r->device);
+    if (r->replicas > 1) strbuf_printf(&q, "%sreplicas=%d", q.n ? "&" : "", r->replicas);
     json_t *c = NULL;
     int rc = compile_model(h, r->model, strbuf_cstr(&q), true, &c);
     strbuf_done(&q);
@@ -57,6 +60,9 @@ static char *request_json(const struct run *r) {
     }
     if (r->profile || r->trace) json_object_set_new(options, "profile", json_true());
     if (r->repeat > 1) json_object_set_new(options, "repeat", json_integer(r->repeat));
+    if (r->device) json_object_set_new(options, "device", json_string(r->device));
+    if (r->replicas > 1)
+        json_object_set_new(options, "compile", json_pack("{s:i}", "replicas", r->replicas));
     json_t *q = json_pack("{s:s, s:o, s:o}", "model", r->model, "inputs", ins, "options", options);
     char *text = json_dumps(q, JSON_COMPACT);
     json_decref(q);
@@ -270,6 +276,10 @@ int cmd_run(struct hlo *h) {
             r.labels = v;
         else if ((v = option_value(h, &k, "--repeat")))
             r.repeat = (int)strtol(v, NULL, 10);
+        else if ((v = option_value(h, &k, "--device")))
+            r.device = v;
+        else if ((v = option_value(h, &k, "--replicas")))
+            r.replicas = (int)strtol(v, NULL, 10);
         else if ((v = option_value(h, &k, "--top")))
             r.top = (int)strtol(v, NULL, 10);
         else if (h->argv[k][0] == '-')

@@ -106,6 +106,27 @@ static char *module_text(struct arena *a, const struct hlo_module *m) {
     return t;
 }
 
+static void add_bytes(struct sha256 *s, struct span bytes) {
+    sha256_u64(s, bytes.n);
+    sha256_add(s, bytes.p, bytes.n);
+}
+struct digest executable_digest(const struct executable *e) {
+    struct arena a = {0};
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_str(&s, STR("hlod content 1"));
+    sha256_str(&s, str_of(e->target_id));
+    sha256_str(&s, str_of(e->options_text));
+    sha256_str(&s, str_of(module_text(&a, e->main)));
+    sha256_str(&s, str_of(module_text(&a, e->prepare)));
+    add_bytes(&s, e->kernels.object);
+    add_bytes(&s, e->prepare_kernels.object);
+    add_bytes(&s, e->emitted.code);
+    add_bytes(&s, e->emitted_prepare.code);
+    arena_done(&a);
+    return sha256_end(&s);
+}
+
 status_t executable_pack(const struct executable *e, struct strbuf *out) {
     struct arena a = {0};
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;

@@ -190,6 +190,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));
     add_stat(p, "hoist", clock_ns() - start, e->main);
+    e->results = e->main->entry->root->shape; // in the arena of main
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_main)(e->main, p));
     if (opt->precision == PRECISION_STRICT) mark_strict(e->main);

@@ -41,6 +41,7 @@ struct executable {
     struct emitted emitted, emitted_prepare; // instead of kernels, where the target has a compiler
     struct hlo_counts optimized;             // of that compiler's main
     struct hlo_cost cost;                    // of main as it runs
+    const struct shape *results; // of main as the program gives them; passes may flatten its root
     int32_t replicas;
     int64_t memory_bytes;                         // of the target's device, 0 = not known
     int64_t compile_ns, peak_bytes, values_bytes; // peak: plan of main
@@ -60,6 +61,9 @@ status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *
 void compile_options_print(struct strbuf *b, const struct compile_options *o);
 status_t compile_options_parse(struct arena *a, struct str text,
                                struct compile_options *out) MUST_CHECK;
+// SHA-256 over what the executable does: modules, options, target, code. Times and figures of the
+// compile are left out, so a compiler that is reproducible gives the same again.
+struct digest executable_digest(const struct executable *e);
 const char *compile_build_id(void); // of this compiler binary (GNU build id note), hex
 // Artefact: a protobuf message (proto/artifact.proto). Unpack checks version, build and target of
 // the caller.

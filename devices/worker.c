@@ -233,7 +233,7 @@ static int64_t rss_bytes(const struct worker *w) {
 
 // The kernel's high-water mark starts again from what is resident now.
 void worker_peak_begin(struct call *c) {
-    if (c->worker->peak_fd >= 0 && pwrite(c->worker->peak_fd, "5", 1, 0) != 1)
+    if (c->worker->peak_fd >= 0 && write(c->worker->peak_fd, "5", 1) != 1)
         c->worker->peak_fd = -1; // an old kernel: the mark is that of the whole process
 }
 int64_t worker_peak_bytes(void) {

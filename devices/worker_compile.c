@@ -171,7 +171,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
         if (m->params.v[k]->param_kind == PARAM_INPUT)
             concrete(a, m->params.v[k]->shape, e->replicas, m->params.v[k]->name,
                      &sig.in[sig.n_in++]);
-    const struct shape *root = m->root->shape; // a tuple inside it is a sequence
+    const struct shape *root = e->results; // a tuple inside it is a sequence
     for (int k = 0, leaf = 0; leaf < sig.n_out; k++) {
         const struct shape *s = shape_is_tuple(root) ? root->elems[k] : root;
         int n = shape_is_tuple(s) ? shape_leaves(s) : 1;
@@ -205,11 +205,24 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     i->bytes_accessed = e->cost.bytes;
     i->replicas = e->replicas;
     i->compile_peak_rss = worker_peak_bytes();
+    char hex[65];
+    digest_hex(executable_digest(e), hex);
+    i->content_digest = arena_strdup(a, hex);
     if (e->emitted.code.n) {
         i->optimized = counts_message(a, e->optimized);
         i->memory = memory_of(a, e);
     }
     return i;
+}
+
+// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is the request's affair.
+static status_t lacking(status_t st) {
+    if (st_code(st) != ST_UNIMPLEMENTED) return st;
+    status_t other =
+        st_reason(st_new(ST_FAILED_PRECONDITION, "%s", st_message(st)),
+                  st_get_reason(st) ? st_get_reason(st) : HLOD__V1__REASON__REASON_COMPILE_FAILED);
+    st_drop(st);
+    return other;
 }
 
 static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
@@ -228,7 +241,7 @@ static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
 ProtobufCMessage *worker_compile(struct call *c) {
     Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
     hlod__wire__compile_reply__init(r);
-    r->status = call_status(c, compile(c, r));
+    r->status = call_status(c, lacking(compile(c, r)));
     return &r->base;
 }
 
@@ -244,7 +257,7 @@ static status_t find_target(struct call *c, Hlod__Wire__TargetReply *out) {
 ProtobufCMessage *worker_target(struct call *c) {
     Hlod__Wire__TargetReply *r = arena_new_of(&c->arena, Hlod__Wire__TargetReply);
     hlod__wire__target_reply__init(r);
-    r->status = call_status(c, find_target(c, r));
+    r->status = call_status(c, lacking(find_target(c, r)));
     return &r->base;
 }
 

@@ -98,7 +98,7 @@ bool batch_wants(struct job *j) {
     const struct job_spec *p = &j->spec;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     if (p->kind != JOB_RUN || p->batching.max <= 1 || p->repeat > 1 || p->no_compile || p->leads ||
-        j->bound || p->n_inputs != sig->n_inputs || !p->n_inputs)
+        j->bound || p->n_inputs != sig->n_inputs || !p->n_inputs || job_replicas(j) > 1)
         return false;
     int64_t rows = p->inputs[0].rank ? p->inputs[0].dims[0] : 0;
     for (size_t i = 0; i < p->n_inputs; i++)

@@ -147,8 +147,10 @@ static status_t input_shapes(struct job *j, struct key_shape **out) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     size_t n = j->spec.n_inputs;
     struct key_shape *shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
+    const struct job_input *inputs;
+    RETURN_IF_ERR(job_one_replica(j, &inputs));
     for (size_t i = 0; i < n; i++) {
-        const struct job_input *in = &j->spec.inputs[i];
+        const struct job_input *in = &inputs[i];
         const char *name = *in->name ? in->name : i < sig->n_inputs ? sig->inputs[i]->name : "";
         shapes[i] = (struct key_shape){.input = name, .rank = in->rank, .dims = in->dims};
         RETURN_IF_ERR(job_values(j, in, signature_input(sig, name), &shapes[i]));
@@ -346,6 +348,13 @@ status_t job_bind(struct job *j, bool *out_wait) {
     RETURN_IF_ERR(bind_target(j, out_wait));
     if (*out_wait) return ST_OK;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
+    for (size_t i = 0; job_replicas(j) > 1 && i < sig->n_inputs; i++)
+        if (sig->inputs[i]->by_value || key_is_loose(sig->inputs[i]))
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "input '%s' decides shapes by its values, or has no rank: that "
+                                    "does not go with replicas",
+                                    sig->inputs[i]->name),
+                             HLOD__V1__REASON__REASON_BAD_OPTION);
     if (j->spec.kind == JOB_RUN) RETURN_IF_ERR(job_check_inputs(j));
     size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
     struct key_shape *shapes;

@@ -213,11 +213,43 @@ static status_t order_inputs(struct job *j, const Hlod__V1__Signature *sig,
     return ST_OK;
 }
 
+int job_replicas(const struct job *j) {
+    const Hlod__V1__CompileOptions *o = j->spec.options;
+    int n = j->exe ? j->exe->info->replicas : o ? o->replicas : 1;
+    return n > 1 ? n : 1;
+}
+
+status_t job_one_replica(struct job *j, const struct job_input **out) {
+    int all = job_replicas(j);
+    *out = j->spec.inputs;
+    if (all == 1) return ST_OK;
+    struct job_input *own = arena_dup(&j->arena, *out, j->spec.n_inputs * sizeof *own);
+    for (size_t k = 0; k < j->spec.n_inputs; k++) {
+        struct job_input *in = &own[k];
+        if (in->rank < 1 || in->dims[0] != all)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "input '%s': expected a first dimension of %d, one part for "
+                                    "each replica",
+                                    in->name, all),
+                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+        in->dims++;
+        in->rank--;
+        in->elements /= all;
+        in->size /= all;
+    }
+    *out = own;
+    return ST_OK;
+}
+
 status_t job_check_inputs(struct job *j) {
+    const struct job_input *given = j->spec.inputs;
+    RETURN_IF_ERR(job_one_replica(j, &j->spec.inputs));
     const Hlod__V1__Signature *sig = flat_names(j);
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
-    return order_inputs(j, sig, in);
+    status_t st = order_inputs(j, sig, in);
+    j->spec.inputs = given;
+    return st;
 }
 
 status_t job_order_outputs(struct job *j) {

@@ -191,8 +191,11 @@ void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
 status_t job_bind(struct job *j, bool *out_wait)
     MUST_CHECK; // job_resolve.c: shapes -> key; wait: no target known yet
 status_t job_check_inputs(struct job *j)
-    MUST_CHECK;              // job_run.c: against the model's signature, before any compile
-void job_run(struct job *j); // job_run.c
+    MUST_CHECK; // job_run.c: against the model's signature, before any compile
+int job_replicas(const struct job *j); // 1 and up
+// A run's inputs as one replica sees them: without the first dimension where there are several.
+status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK; // job_run.c
+void job_run(struct job *j);                                                      // job_run.c
 void job_event_queued(struct job *j);
 status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and their names
 struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable

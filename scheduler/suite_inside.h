@@ -56,7 +56,7 @@ struct suites {
     struct sched *sched;
     struct journal_jobs *journal;
     struct suites_config cfg;
-    struct suite *first; // by id
+    struct suite *first;   // by id
     int n_running, n_runs; // runs: objects of suite_run.c, also of cancelled jobs
     bool stopping, pump_posted;
     struct loop_timer *timer; // the next waiting job

@@ -208,12 +208,33 @@ static Hlod__V1__CompileOptions *compile_options(struct arena *a, Hlod__V1__Comp
     return *at;
 }
 
+// "instructions=N,bytes=SIZE,hbm=SIZE", any of them.
+static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
+    struct str rest = str_of(value), item, key;
+    q->budget = arena_new_of(a, Hlod__V1__Budget);
+    hlod__v1__budget__init(q->budget);
+    while (rest.n && str_cut(&rest, ',', &item)) {
+        str_cut(&item, '=', &key);
+        int64_t *field = str_is(key, "instructions") ? &q->budget->instructions
+                         : str_is(key, "bytes")      ? &q->budget->bytes
+                         : str_is(key, "hbm")        ? &q->budget->hbm
+                                                     : NULL;
+        if (!field || !str_to_bytes(item, field) || *field < 0)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "budget '%.100s': expected instructions=N,bytes=SIZE,hbm=SIZE",
+                                    value),
+                             HLOD__V1__REASON__REASON_BAD_OPTION);
+    }
+    return ST_OK;
+}
+
 status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const char *value) {
     if (!strcmp(key, "stream")) return ST_OK; // chose the row
     ProtobufCMessage *levels[3] = {m, NULL, NULL};
     if (m->descriptor == &hlod__v1__compile_request__descriptor) {
         Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)m;
         if (!strcmp(key, "shape")) return add_shape(a, q, value);
+        if (!strcmp(key, "budget")) return set_budget(a, q, value);
         levels[1] = &compile_options(a, &q->options)->base;
     } else if (m->descriptor == &hlod__v1__run_request__descriptor) {
         Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)m;

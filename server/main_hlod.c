@@ -163,10 +163,7 @@ static bool can_serve(void *ctx) {
 }
 
 static const char *data_dir(struct daemon *d) {
-    if (*d->cfg.data) return d->cfg.data;
-    const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    if (xdg && *xdg == '/') return arena_printf(&d->cfg.arena, "%s/hlod", xdg);
-    return arena_printf(&d->cfg.arena, "%s/.local/share/hlod", home && *home ? home : "/var/lib");
+    return *d->cfg.data ? d->cfg.data : store_default_dir(&d->cfg.arena);
 }
 
 static status_t make_parents(const char *path) {

@@ -45,6 +45,11 @@ check-quick: units ## unit tests and operator cases
 	$(Q)sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' ops 'for f in $(OPS); do $(BUILD)/hlo-opt --eval $$f && echo "PASS $$f" || echo "FAIL $$f"; done'
 check-models: all ## every model of the zoo, light and real ones, over HTTP against ONNX Runtime
 	$(Q)sh tests/check.sh models 'build/venv/bin/python tests/models/serve.py $(BUILD)'
+.PHONY: check-aot check-aot-nightly
+check-aot: all ## compiling for TPUs and GPUs that are not here; fetches their plugins from PyPI (some 400 MB) at the first run
+	$(Q)mkdir -p build/aot; sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD)'
+check-aot-nightly: all ## VGG19 with batch 100 for a TPU and two GPUs (minutes)
+	$(Q)mkdir -p build/aot; sh tests/check.sh aot 'build/venv/bin/python tests/conform/aot/aot_test.py $(BUILD) --nightly'
 .PHONY: conform-hlo
 conform-hlo: $(BUILD)/hlo-opt ## the modules of XLA's own tests: text, HloModuleProto and values against XLA
 	$(Q)build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD)

@@ -136,13 +136,13 @@ def run_one(client, case):
         raise Outcome("failed", wrong)
 
 
-def network(build, todo, jobs):
+def network(build, todo, jobs, args=()):
     """case -> (kind, why)."""
     os.environ.setdefault("HLOD_COMPILE_RATE", "0")
     results, work = {}, queue.Queue()
     for c in todo:
         work.put(c)
-    with daemon.Daemon(build) as d:
+    with daemon.Daemon(build, args=args) as d:
         client = Client(d.addr)
 
         def serve():
@@ -265,12 +265,14 @@ def main():
     p.add_argument("--pick", type=int, metavar="N")
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--no-ort", action="store_true")
+    p.add_argument("--daemon", default="", help="further options of hlod, with spaces between")
+    p.add_argument("--every", type=int, default=1, metavar="N", help="of the cases of --list, each N-th")
     a = p.parse_args()
     K.DATA = a.data or K.DATA
     todo = K.find(a.suites.split(",") if not a.list else list(K.SUITES))
     if a.list:
         with open(a.list) as f:
-            want = {x.split("#")[0].strip() for x in f} - {""}
+            want = set(sorted({x.split("#")[0].strip() for x in f} - {""})[::a.every])
         todo = [c for c in todo if repr(c) in want]
         for missing in sorted(want - {repr(c) for c in todo}):
             print("FAIL %s: there is no such case" % missing)
@@ -279,7 +281,7 @@ def main():
     if a.family:
         todo = [c for c in todo if a.family in c.family()]
     start = time.monotonic()
-    ours = network(a.build, todo, a.jobs)
+    ours = network(a.build, todo, a.jobs, a.daemon.split())
     took = time.monotonic() - start
     corrected(ours, a.later)
     if a.list:

@@ -17,3 +17,7 @@ done
 # shellcheck disable=SC2086
 "$build/hlo-run" --cases --device pjrt $files
 build/venv/bin/python "$here/daemon_test.py" "$build" "$HLOD_PJRT_PLUGIN"
+build/venv/bin/python "$here/targets_test.py" "$build" "$HLOD_PJRT_PLUGIN"
+# ONNX over HTTP on the plugin's device: every fourth of the cases that our CPU device passes in the group onnx, to the same expected values.
+build/venv/bin/python tests/conform/run_onnx.py "$build" --list tests/conform/onnx_cases.txt --every 4 --daemon "--device=pjrt --pjrt-plugin=$HLOD_PJRT_PLUGIN" | sed 's/^\(PASS\|FAIL\) /\1 pjrt onnx /'
+build/venv/bin/python "$here/verifier_test.py" "$build"
