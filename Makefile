@@ -37,8 +37,9 @@ PROGRAMS := $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/hlo-opt $(B
 SYS_base      := -lcrypto -lm -lpthread
 SYS_proto     := -lprotobuf-c -ljansson
 # LLVM_STATIC=1 links of LLVM what is used: 40 MB instead of 190 MB with all that the shared library pulls in. For the container image.
-SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(if $(LLVM_STATIC),-Wl,--gc-sections -Wl,--start-group \
-  $(shell $(LLVM_CONFIG) --link-static --libs native orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz,-lLLVM-19)
+LLVM_LIBS_1   := -Wl,--gc-sections -Wl,--start-group $(shell $(LLVM_CONFIG) --link-static --libs native orcjit passes 2>/dev/null) -Wl,--end-group -lstdc++ -lzstd -lz
+LLVM_LIBS_    := -lLLVM-19
+SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(LLVM_LIBS_$(LLVM_STATIC))
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
 SYS_scheduler := -luv -lsqlite3
 SYS_server    := -lmicrohttpd -lgnutls -lgrpc -lgpr -ljansson -lz

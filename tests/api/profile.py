@@ -159,7 +159,7 @@ try:
 
     # Server-Timing behind the last chunk of a stream.
     s = socket.create_connection(d.addr)
-    s.sendall(f"POST /v1/run HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    s.sendall(f"POST /v1/run HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/x-ndjson\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
     raw = b""
     while piece := s.recv(65536):
         raw += piece
