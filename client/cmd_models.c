@@ -7,6 +7,13 @@
 
 #include "client/hlo.h"
 
+static const char *batching_text(struct hlo *h, const json_t *model) {
+    const json_t *b = json_object_get(model, "batching");
+    return b ? arena_printf(&h->arena, "  batches of %.0f, %.0f us", number_at(b, "max"),
+                            number_at(b, "delayUs"))
+             : "";
+}
+
 static int list(struct hlo *h) {
     json_t *j, *m;
     size_t k;
@@ -16,9 +23,10 @@ static int list(struct hlo *h) {
         print_json(j);
     else
         json_array_foreach(json_object_get(j, "models"), k, m)
-            printf("%-24s %4.0f  %s  %s\n", text_at(m, "name"), number_at(m, "version"),
+            printf("%-24s %4.0f  %s  %s%s\n", text_at(m, "name"), number_at(m, "version"),
                    text_at(m, "model"),
-                   json_is_true(json_object_get(m, "loaded")) ? "loaded" : text_at(m, "reason"));
+                   json_is_true(json_object_get(m, "loaded")) ? "loaded" : text_at(m, "reason"),
+                   batching_text(h, m));
     json_decref(j);
     return 0;
 }
@@ -39,7 +47,7 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
 }
 
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
-               json_int_t version) {
+               json_int_t version, int64_t batch, int64_t delay_us) {
     struct stat sb;
     json_t *compiled = NULL;
     if (stat(model, &sb) == 0) { // a file: uploaded, and compiled so that it is warm
@@ -49,6 +57,10 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
         json_decref(compiled);
     }
     json_t *q = json_pack("{s:s, s:s, s:I}", "name", name, "model", model, "version", version);
+    if (batch > 1)
+        json_object_set_new(
+            q, "batching",
+            json_pack("{s:I, s:I}", "max", (json_int_t)batch, "delayUs", (json_int_t)delay_us));
     char *text = json_dumps(q, JSON_COMPACT);
     json_decref(q);
     if (!text) return fail_status(st_oom());
@@ -66,12 +78,18 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
 int cmd_models(struct hlo *h) {
     const char *words[3] = {"ls"}, *v;
     int n = 0;
-    int64_t version = 0;
+    int64_t version = 0, batch = 0, delay_us = 0;
     struct strbuf shapes = {0};
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--version"))) {
             if (!str_to_i64(str_of(v), &version) || version < 1)
                 return usage_error("--version: expected a number from 1");
+        } else if ((v = option_value(h, &k, "--batch"))) {
+            if (!str_to_i64(str_of(v), &batch) || batch < 2)
+                return usage_error("--batch: expected a number of rows from 2");
+        } else if ((v = option_value(h, &k, "--batch-delay-us"))) {
+            if (!str_to_i64(str_of(v), &delay_us) || delay_us < 0)
+                return usage_error("--batch-delay-us: expected microseconds");
         } else if ((v = option_value(h, &k, "--shape")))
             strbuf_printf(&shapes, "%sshape=%s", shapes.n ? "&" : "", v);
         else if (h->argv[k][0] == '-' || n == 3)
@@ -84,7 +102,7 @@ int cmd_models(struct hlo *h) {
     if (strcmp(words[0], "ls") == 0 && n <= 1)
         rc = list(h);
     else if (strcmp(words[0], "set") == 0 && n == 3)
-        rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version);
+        rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us);
     else if (strcmp(words[0], "rm") == 0 && n == 2) {
         const char *path =
             arena_printf(&h->arena, "/v1/models/%s?version=%lld", words[1], (long long)version);
