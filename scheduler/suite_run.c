@@ -234,6 +234,17 @@ static bool same_shape(const Hlod__Wire__WireTensor *t, const Hlod__V1__JobTenso
     return same;
 }
 
+static const char *missing(struct suite_run *r, const struct job_result *x) {
+    struct strbuf b = {0};
+    strbuf_limit(&b, 500);
+    strbuf_puts(&b, "is missing; the model gives");
+    for (size_t k = 0; k < x->run->n_outputs; k++)
+        strbuf_printf(&b, "%s '%s'", k ? "," : "", x->names->outputs[x->outputs[k]]->name);
+    const char *text = arena_strndup(&r->arena, strbuf_cstr(&b), b.n);
+    strbuf_done(&b);
+    return text;
+}
+
 static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
                             const Hlod__Wire__WireTensor *t, struct span found,
                             Hlod__V1__Comparison *c) {
@@ -241,7 +252,7 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
     int64_t bytes = tensor_bytes(e, &type);
     c->elements = type->bytes ? bytes / type->bytes : 0;
     if (!t)
-        c->message = (char *)(uintptr_t)"is missing";
+        c->message = (char *)(uintptr_t)missing(r, job_result(r->job));
     else if (have != type)
         c->message = arena_printf(&r->arena, "is %s, expected %s", t->dtype, type->name);
     else if (!same_shape(t, e) || (type->cls != NUM_TEXT && (int64_t)found.n != bytes))
