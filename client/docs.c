@@ -59,12 +59,12 @@ static struct words words_of(const char *usage) {
         struct word w = {.text = lower_run(p, false)};
         p += w.text.n;
         head = false;
-        if (word && *p != ' ' && *p != ']' && *p) continue; // "pictures:", "a=b"
+        if (word && *p && !strchr(" ]|", *p)) continue; // "pictures:", "a=b"
         if (option && *p == ' ' && p[1] != '|' && p[1] != '[' && p[1] != '-') {
             w.takes_value = true;
             struct str v = lower_run(++p, true);
             if (memchr(v.p, '|', v.n)) w.values = v;
-            while (*p && *p != ' ' && *p != ']')
+            while (*p && *p != ' ' && *p != ']' && strncmp(p, "|-", 2))
                 p++;
         }
         add(&l, w);
