@@ -47,7 +47,7 @@ const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d, 
 }
 
 enum { OIP = 1 }; // dialect
-static bool is_map(const ProtobufCFieldDescriptor *f) {
+bool json_is_map(const ProtobufCFieldDescriptor *f) {
     const ProtobufCMessageDescriptor *d = f->descriptor;
     size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE ? strlen(d->short_name) : 0;
     return f->label == PROTOBUF_C_LABEL_REPEATED && n > 5 && d->n_fields == 2 &&
@@ -58,7 +58,7 @@ static bool ends_in(const char *name, const char *end) {
     size_t n = strlen(name), k = strlen(end);
     return n > k && !strcmp(name + n - k, end);
 }
-static bool is_choice(const ProtobufCMessageDescriptor *d) {
+bool json_is_choice(const ProtobufCMessageDescriptor *d) {
     return (ends_in(d->short_name, "Parameter") || !strcmp(d->short_name, "SettingValue")) &&
            d->n_fields > 1 && (d->fields[0].flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
@@ -218,7 +218,7 @@ static void print_choice(struct strbuf *b, const ProtobufCMessage *m, int dialec
 }
 
 static bool printed(const ProtobufCFieldDescriptor *f, const uint8_t *base, size_t n, int dialect) {
-    if (f->label == PROTOBUF_C_LABEL_REPEATED) return n > 0 || (dialect == OIP && !is_map(f));
+    if (f->label == PROTOBUF_C_LABEL_REPEATED) return n > 0 || (dialect == OIP && !json_is_map(f));
     if (present(f, base)) return true;
     return dialect == OIP && f->type != PROTOBUF_C_TYPE_MESSAGE &&
            !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
@@ -227,7 +227,7 @@ static bool printed(const ProtobufCFieldDescriptor *f, const uint8_t *base, size
 static void print_message(struct strbuf *b, const ProtobufCMessage *m, int dialect) {
     const uint8_t *base = (const uint8_t *)m;
     const char *sep = "";
-    if (is_choice(m->descriptor)) {
+    if (json_is_choice(m->descriptor)) {
         print_choice(b, m, dialect);
         return;
     }
@@ -246,7 +246,7 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
         strbuf_puts(b, "\":");
         const uint8_t *v =
             repeated ? *(const uint8_t *const *)(base + f->offset) : base + f->offset;
-        if (is_map(f)) {
+        if (json_is_map(f)) {
             print_map(b, f, (ProtobufCMessage *const *)(const void *)v, n, dialect);
             continue;
         }
@@ -436,7 +436,7 @@ static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f,
         if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) *(uint32_t *)(m + f->quantifier_offset) = f->id;
         return parse_value(p, f, j, m + f->offset);
     }
-    if (is_map(f)) return parse_map(p, f, j, m);
+    if (json_is_map(f)) return parse_map(p, f, j, m);
     if (!json_is_array(j)) return bad(p->path, "expected an array");
     size_t n = json_array_size(j), size = value_size(f->type), at = strlen(p->path);
     uint8_t *v = arena_zalloc(p->a, n * size + 1);
@@ -454,7 +454,7 @@ static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor
                               ProtobufCMessage **out) {
     ProtobufCMessage *m = arena_zalloc(p->a, d->sizeof_message);
     protobuf_c_message_init(d, m);
-    if (is_choice(d)) {
+    if (json_is_choice(d)) {
         *out = m;
         return parse_choice(p, j, m);
     }

@@ -33,3 +33,5 @@ bool json_base64(struct arena *a, struct str text,
 const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d,
                                            struct str name);               // NULL if absent
 void json_field_name(const ProtobufCFieldDescriptor *f, struct strbuf *b); // lowerCamel
+bool json_is_map(const ProtobufCFieldDescriptor *f);                       // an object of any keys
+bool json_is_choice(const ProtobufCMessageDescriptor *d);                  // a bare scalar

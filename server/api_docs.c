@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tables say about themselves: OpenAPI for programs, docs/api.md for people. Nothing here
-// is written by hand twice: shapes come from the descriptors, words from the comments of
+// What the tables say about themselves, for people: docs/api.md (for programs: openapi.c). Nothing
+// here is written by hand twice: shapes come from the descriptors, words from the comments of
 // proto/hlod.proto.
 #include <ctype.h>
 #include <string.h>
@@ -51,111 +51,6 @@ static const char *json_type(ProtobufCType t) {
         return "integer";
     }
 }
-
-static void put_schema(struct strbuf *b, const ProtobufCMessageDescriptor *d) {
-    strbuf_printf(b, "\"%s\":{\"type\":\"object\",\"properties\":{", d->short_name);
-    for (unsigned i = 0; i < d->n_fields; i++) {
-        const ProtobufCFieldDescriptor *f = &d->fields[i];
-        strbuf_puts(b, i ? ",\"" : "\"");
-        json_field_name(f, b);
-        strbuf_puts(b, "\":");
-        bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
-        if (repeated) strbuf_puts(b, "{\"type\":\"array\",\"items\":");
-        if (f->type == PROTOBUF_C_TYPE_MESSAGE)
-            strbuf_printf(b, "{\"$ref\":\"#/components/schemas/%s\"}",
-                          ((const ProtobufCMessageDescriptor *)f->descriptor)->short_name);
-        else
-            strbuf_printf(b, "{\"type\":\"%s\"%s}", json_type(f->type),
-                          f->type == PROTOBUF_C_TYPE_BYTES ? ",\"format\":\"byte\"" : "");
-        if (repeated) strbuf_puts(b, "}");
-    }
-    strbuf_puts(b, "}}");
-}
-
-// One operation; alias or RPC path.
-static void put_operation(struct strbuf *b, const struct api_row *row, bool rpc) {
-    const char *in = row->input->short_name, *out = row->output->short_name;
-    strbuf_printf(b, "\"operationId\":\"%s%s\",\"parameters\":[", row->method, rpc ? "Rpc" : "");
-    const char *sep = "";
-    if (!rpc)
-        for (const char *p = row->alias; (p = strchr(p, '{')); p++) {
-            size_t n = strcspn(p + 1, "*}");
-            strbuf_printf(b,
-                          "%s{\"name\":\"%.*s\",\"in\":\"path\",\"required\":true,\"schema\":{"
-                          "\"type\":\"string\"}}",
-                          sep, (int)n, p + 1);
-            sep = ",";
-        }
-    if (!rpc && row->body == BODY_MODEL)
-        strbuf_printf(b,
-                      "%s{\"name\":\"shape\",\"in\":\"query\",\"description\":\"NAME=1x3x224x224, "
-                      "repeatable\",\"schema\":{\"type\":\"string\"}}",
-                      sep);
-    strbuf_puts(b, "],");
-    if (rpc || row->body == BODY_TENSORS || row->body == BODY_JSON)
-        strbuf_printf(b,
-                      "\"requestBody\":{\"content\":{\"application/"
-                      "json\":{\"schema\":{\"$ref\":\"#/components/schemas/%s\"}}}},",
-                      in);
-    else if (row->body == BODY_BLOB)
-        strbuf_puts(b, "\"requestBody\":{\"content\":{\"application/octet-stream\":{"
-                       "\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}}},");
-    else if (row->body == BODY_MODEL)
-        strbuf_puts(b, "\"requestBody\":{\"content\":{\"application/"
-                       "onnx\":{\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}}},");
-    strbuf_printf(b,
-                  "\"responses\":{\"200\":{\"description\":\"%s\",\"content\":{\"%s\":{\"schema\":{"
-                  "\"$ref\":\"#/components/schemas/%s\"}}}},"
-                  "\"default\":{\"description\":\"error\",\"content\":{\"application/"
-                  "json\":{\"schema\":{\"$ref\":\"#/components/schemas/Error\"}}}}}",
-                  row->stream ? "one event a line" : "done",
-                  row->stream ? "application/x-ndjson" : "application/json", out);
-}
-
-void api_openapi(struct strbuf *b) {
-    strbuf_printf(
-        b, "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"hlod\",\"version\":\"%s\"},\"paths\":{",
-        api_version_text());
-    for (int i = 0; i < API_ROWS; i++) {
-        strbuf_printf(b, "%s\"/hlod.v1.Hlod/%s\":{\"post\":{", i ? "," : "", api_rows[i].method);
-        put_operation(b, &api_rows[i], true);
-        strbuf_puts(b, "}}");
-    }
-    for (int i = 0; i < API_ROWS; i++) {
-        bool first = true;
-        for (int k = 0; k < i; k++)
-            first = first && strcmp(api_rows[k].alias, api_rows[i].alias);
-        if (!first) continue;
-        strbuf_puts(b, ",\"");
-        for (const char *p = api_rows[i].alias; *p; p++)
-            if (*p != '*') strbuf_putc(b, *p);
-        strbuf_puts(b, "\":{");
-        const char *sep = "";
-        for (int v = VERB_GET; v <= VERB_DELETE; v++)
-            for (int k = i; k < API_ROWS;
-                 k++) { // of two rows on one alias and verb the first speaks
-                if ((int)api_rows[k].verb != v || strcmp(api_rows[k].alias, api_rows[i].alias))
-                    continue;
-                static const char *const verbs[] = {"get", "post", "put", "delete"};
-                strbuf_printf(b, "%s\"%s\":{", sep, verbs[v]);
-                put_operation(b, &api_rows[k], false);
-                strbuf_putc(b, '}');
-                sep = ",";
-                break;
-            }
-        strbuf_putc(b, '}');
-    }
-    strbuf_puts(b, "},\"components\":{\"schemas\":{");
-    struct set s = all_messages();
-    for (size_t i = 0; i < s.n; i++) {
-        if (i) strbuf_putc(b, ',');
-        put_schema(b, s.v[i]);
-    }
-    vec_done(&s);
-    strbuf_puts(b, "}}}\n");
-}
-
-// ---- docs/api.md
 
 // The comment lines right above, or the comment behind, the line of the .proto that starts with
 // `what` (after blanks) inside `where` ("message X {").
