@@ -390,7 +390,8 @@ static void give_output_memory(struct job *j, struct run_call *c) {
     int64_t total = output_bytes(j->exe->info->signature);
     c->flight_bytes = total;
     if (total <= RUN_INLINE_BYTES) return;
-    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->seat.w), 0, total, &c->out));
+    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->seat.w),
+                        hash64(j->tenant->name, strlen(j->tenant->name), 0), total, &c->out));
 }
 
 static void send_run(struct job *j) {

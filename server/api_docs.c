@@ -138,15 +138,15 @@ void api_markdown(struct strbuf *b, struct str proto) {
         "and `hlod-retry-after-ms`. Also `grpc.health.v1.Health` and server reflection (v1, "
         "v1alpha). Messages up to `--max-message-bytes`; larger models go over HTTP.\n\n"
         "## Open Inference Protocol\n\n`/v2` on the HTTP port and `inference.GRPCInferenceService` "
-        "on the gRPC port (server/oip.def): health, metadata, config, infer with numbers or binary "
-        "tensors, ModelStreamInfer, statistics,\n"
-        "repository index, load and unload. A model is a name given with SetModel or a load, or "
-        "the "
-        "digest of an uploaded model; loads that bring files need `--allow-model-load`. The "
-        "request parameter `hlod_timing: true` brings one back: milliseconds by step. Not there: "
-        "shared memory, BYTES\n"
-        "tensors, classification, sequences, tracing.\n\n"
-        "## Methods\n\n| method | alias | request | reply | |\n|---|---|---|---|---|\n");
+        "on the gRPC port (server/oip.def); what is there and what is not: docs/oip.md. A model is "
+        "a name given with SetModel or a load,\nor the digest of an uploaded model. The request "
+        "parameter `hlod_timing: true` brings one back: milliseconds by step.\n\n"
+        "## Who may call\n\nWith `--tokens` a caller shows `Authorization: Bearer TOKEN` (gRPC: "
+        "`authorization` in the metadata) or a client certificate, and needs the scope of the "
+        "method's row: 401 UNAUTHENTICATED\nwithout, 403 PERMISSION_DENIED with too few "
+        "(docs/security.md).\n\n"
+        "## Methods\n\n| method | alias | scope | request | reply | "
+        "|\n|---|---|---|---|---|---|\n");
     for (int i = 0; i < API_ROWS; i++) {
         const struct api_row *r = &api_rows[i];
         char what[80] = "rpc ";
@@ -154,8 +154,9 @@ void api_markdown(struct strbuf *b, struct str proto) {
         size_t n = strlen(what);
         what[n] = '(';
         what[n + 1] = 0;
-        strbuf_printf(b, "| `%s` | `%s %s` | %s%s | %s%s | ", r->method, api_verb_name(r->verb),
-                      r->alias, r->input->short_name,
+        strbuf_printf(b, "| `%s` | `%s %s` | ", r->method, api_verb_name(r->verb), r->alias);
+        scopes_print(b, r->scope);
+        strbuf_printf(b, " | %s%s | %s%s | ", r->input->short_name,
                       r->body == BODY_MODEL ? "; the alias: model bytes, options in the query" : "",
                       r->stream ? "stream of " : "", r->output->short_name);
         put_comment(b, proto, "service Hlod {", what);

@@ -59,6 +59,10 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
     } else {
         m.infer_response = (Inference__ModelInferResponse *)reply;
         oip_outputs_into(c, m.infer_response);
+        Inference__InferParameter *last = // one answer a request
+            oip_add_parameter(&c->arena, m.infer_response, "triton_final_response");
+        last->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
+        last->bool_param = true;
         rpc_send(s->rc, &m.base);
     }
     st_drop(st);

@@ -19,6 +19,9 @@ const char *oip_datatype(const char *dtype); // "f32" -> "FP32"; HLO's own where
 const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key);
 bool oip_integer(const Inference__InferParameter *p, int64_t *out); // false: none, or not a number
 int oip_flag(const Inference__InferParameter *p);                   // -1: not given
+// One more in a reply, to be filled.
+Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
+                                             const char *key);
 
 // oip_tensors.c. Does output i go as bytes behind the JSON? By its own parameter, or the request's.
 bool oip_output_binary(const struct call *c, size_t i);

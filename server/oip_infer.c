@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/oip.h"
 #include "server/tensors.h"
@@ -81,23 +82,33 @@ struct tensor_desc *tensors_of_infer(struct call *c, int from) {
     return t;
 }
 
+Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
+                                             const char *key) {
+    typedef Inference__ModelInferResponse__ParametersEntry entry;
+    struct {
+        entry **v;
+        size_t n, cap;
+    } all = {m->parameters, m->n_parameters, m->n_parameters};
+    entry *e = arena_new_of(a, entry);
+    inference__model_infer_response__parameters_entry__init(e);
+    e->key = (char *)key;
+    e->value = arena_new_of(a, Inference__InferParameter);
+    inference__infer_parameter__init(e->value);
+    avec_push(a, &all, e);
+    m->parameters = all.v;
+    m->n_parameters = all.n;
+    return e->value;
+}
+
 // "queue=0.012 run=3.100 total=3.400" in ms, under the key of the request.
 static void put_timing(struct call *c, Inference__ModelInferResponse *m) {
-    typedef Inference__ModelInferResponse__ParametersEntry entry;
-    struct arena *a = &c->arena;
     struct strbuf b = {0};
     for (size_t i = 0; i < c->n_timings; i++)
         strbuf_printf(&b, "%s%s=%.3f", i ? " " : "", c->timings[i]->name, c->timings[i]->ms);
-    entry *e = arena_new_of(a, entry);
-    inference__model_infer_response__parameters_entry__init(e);
-    e->key = (char *)"hlod_timing";
-    e->value = arena_new_of(a, Inference__InferParameter);
-    inference__infer_parameter__init(e->value);
-    e->value->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
-    e->value->string_param = arena_strdup(a, strbuf_cstr(&b));
+    Inference__InferParameter *p = oip_add_parameter(&c->arena, m, "hlod_timing");
+    p->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+    p->string_param = arena_strdup(&c->arena, strbuf_cstr(&b));
     strbuf_done(&b);
-    m->parameters = arena_new_of(a, entry *);
-    m->parameters[m->n_parameters++] = e;
 }
 
 static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__Event *result,

@@ -229,7 +229,7 @@ static bool put_oip_reply(struct strbuf *b, const struct api_row *row, struct st
     const ProtobufCMessageDescriptor *d = row->output;
     const char *list = NULL;
     if (ends_with(path, "/generate_stream")) {
-        strbuf_puts(b, ",\"content\":{\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}}");
+        strbuf_puts(b, ",\"content\":{\"text/event-stream\":{}}");
         return true;
     }
     if (settings(row) || generates(path)) {
@@ -260,13 +260,22 @@ static bool put_oip_reply(struct strbuf *b, const struct api_row *row, struct st
            d == &inference__server_ready_response__descriptor ||
            d == &inference__model_ready_response__descriptor; // no body
 }
-static void put_replies(struct strbuf *b, const struct api_row *row, struct str path, bool rpc) {
+static const char *reply_type(const struct api_row *row) {
+    return row->stream ? "application/x-ndjson" : "application/json";
+}
+// twin: the row on the same alias whose reply is of the other kind, or NULL.
+static void put_replies(struct strbuf *b, const struct api_row *row, const struct api_row *twin,
+                        struct str path, bool rpc) {
     bool oip = row->dialect == DIALECT_OIP;
     strbuf_printf(b, "\"responses\":{\"200\":{\"description\":\"%s\"",
                   row->stream ? "one event a line" : "done");
     if (!oip || !put_oip_reply(b, row, path)) {
         strbuf_puts(b, ",\"content\":{");
-        put_content(b, row->stream ? "application/x-ndjson" : "application/json", row->output);
+        put_content(b, reply_type(row), row->output);
+        if (twin) {
+            strbuf_putc(b, ',');
+            put_content(b, reply_type(twin), twin->output);
+        }
         if (row->body == BODY_TENSORS || (row->handler == api_get_blob && !rpc)) {
             strbuf_putc(b, ',');
             put_content(b, "application/octet-stream", NULL);
@@ -281,8 +290,8 @@ static void put_replies(struct strbuf *b, const struct api_row *row, struct str 
                   oip ? "OipError" : "Error");
 }
 
-static void put_operation(struct strbuf *b, const struct api_row *row, struct str path, bool rpc,
-                          const char *verb, int number) {
+static void put_operation(struct strbuf *b, const struct api_row *row, const struct api_row *twin,
+                          struct str path, bool rpc, const char *verb, int number) {
     strbuf_printf(b, "\"%s\":{\"operationId\":\"%s%s%s", verb, row->method, rpc ? "Rpc" : "",
                   strcmp(verb, "get") || row->verb != VERB_BOTH ? "" : "Get");
     if (number) strbuf_printf(b, "%d", number + 1);
@@ -296,7 +305,7 @@ static void put_operation(struct strbuf *b, const struct api_row *row, struct st
     }
     put_parameters(b, row, rpc ? (struct str){0} : path);
     if (strcmp(verb, "get")) put_request(b, row, path, rpc);
-    put_replies(b, row, path, rpc);
+    put_replies(b, row, twin, path, rpc);
     strbuf_putc(b, '}');
 }
 
@@ -322,15 +331,18 @@ static void put_path(struct strbuf *b, const struct places *all, size_t first) {
         if (path.p[i] != '*') strbuf_putc(b, path.p[i]);
     strbuf_puts(b, "\":{");
     const char *sep = "";
-    for (int v = VERB_GET; v <= VERB_DELETE; v++)
-        for (size_t i = first; i < all->n; i++) { // of two rows on one alias the first speaks
-            const struct place *p = &all->v[i];
-            if (!str_eq(p->path, path) || !method_is(p->row, (enum api_verb)v)) continue;
-            strbuf_puts(b, sep);
-            put_operation(b, p->row, path, false, verbs[v], p->number);
-            sep = ",";
-            break;
-        }
+    for (int v = VERB_GET; v <= VERB_DELETE; v++) {
+        const struct place *found[2] = {NULL, NULL}; // of two rows on one alias the first speaks
+        int n = 0;
+        for (size_t i = first; i < all->n && n < 2; i++)
+            if (str_eq(all->v[i].path, path) && method_is(all->v[i].row, (enum api_verb)v))
+                found[n++] = &all->v[i];
+        if (!n) continue;
+        strbuf_puts(b, sep);
+        put_operation(b, found[0]->row, n > 1 ? found[1]->row : NULL, path, false, verbs[v],
+                      found[0]->number);
+        sep = ",";
+    }
     strbuf_putc(b, '}');
 }
 static void put_paths(struct strbuf *b) {
@@ -344,7 +356,7 @@ static void put_paths(struct strbuf *b) {
         }
         if (row->stream && row->dialect == DIALECT_OIP) continue; // takes a stream: gRPC only
         strbuf_printf(b, "%s\"/%s/%s\":{", i ? "," : "", row->service, row->method);
-        put_operation(b, row, (struct str){0}, true, "post", 0);
+        put_operation(b, row, NULL, (struct str){0}, true, "post", 0);
         strbuf_putc(b, '}');
     }
     for (size_t i = 0; i < all.n; i++) {

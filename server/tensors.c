@@ -114,7 +114,9 @@ status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from
         return ST_OK;
     }
     struct pool *pool = sched_pool(c->api->sched);
-    RETURN_IF_ERR(memfds_take(pool_memfds(pool), pool_input_owner(pool), 0, total, &c->payload));
+    const char *tenant = c->principal.tenant;
+    RETURN_IF_ERR(memfds_take(pool_memfds(pool), pool_input_owner(pool),
+                              hash64(tenant, strlen(tenant), 0), total, &c->payload));
     c->payload_fd = memfd_fd(c->payload);
     return ST_OK;
 }

@@ -16,6 +16,11 @@ check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker ## fault scenarios with real worke
 	$(Q)python3 tests/sched/sim.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)python3 tests/sched/share.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)$(PYTHON) tests/sched/batching.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
+.PHONY: check-openapi fuzz-openapi
+check-openapi: $(BUILD)/hlod $(BUILD)/hlod-worker ## openapi.json validates; a few hundred requests made from it
+	$(Q)build/venv/bin/python tests/api/openapi_test.py $(BUILD)
+fuzz-openapi: $(BUILD)/hlod $(BUILD)/hlod-worker ## thousands of requests made from openapi.json: no 5xx, replies as documented
+	$(Q)build/venv/bin/python tests/api/openapi_test.py $(BUILD) --examples 12 --at-least 2000
 check-bad-models: $(BUILD)/hlod $(BUILD)/hlod-worker ## hostile models against the real worker over HTTP
 	$(Q)python3 tests/api/bad_models.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 docs-daemon: $(BUILD)/hlod ## docs/{config,api,errors}.md from their tables

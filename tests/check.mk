@@ -22,6 +22,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  grpc '$(MAKE) -s check-grpc' \
   profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \
+	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \
 	  sched '$(MAKE) -s check-sched' \
 	  sim '$(MAKE) -s check-sim' \

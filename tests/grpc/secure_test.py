@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens, TLS and client certificates, judged by curl, hlo, grpcio and an unmodified tritonclient (HTTP and gRPC): who is let in, who is refused and how, what a SIGHUP
 changes, where hlod will not listen. Certificates are made here by openssl.  Usage: secure_test.py --build DIR --worker BIN"""
-import argparse, http.client, json, os, shutil, signal, socket, ssl, subprocess, sys, tempfile, time, traceback
+import argparse, http.client, json, os, shutil, signal, socket, ssl, subprocess, sys, tempfile, traceback
 import grpc
 import numpy as np
 import tritonclient.grpc as tg
 import tritonclient.http as th
 from tritonclient.utils import InferenceServerException
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "api")]
-import run
+sys.path[:0] = [os.path.join(HERE, "..")]
+from harness import Daemon, until
 from client import Api, Hlod
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
@@ -36,7 +36,7 @@ class Pki:
         self.ssl("x509", "-req", "-in", name + ".csr", "-CA", ca + ".pem", "-CAkey", ca + ".key", "-CAcreateserial", "-days", days, "-extfile", "ext", "-out", name + ".pem")
         return self.path(name + ".pem"), self.path(name + ".key")
 
-class SecureDaemon(run.Daemon):
+class SecureDaemon(Daemon):
     context, cert = None, None
 
     def call(self, verb, path, body=None, headers={}, timeout=30):
@@ -78,7 +78,7 @@ class Suite:
         if tls:
             args += ["--tls-cert", self.server[0], "--tls-key", self.server[1], "--tls-client-ca", self.pki.ca]
             SecureDaemon.context = ssl.create_default_context(cafile=self.pki.ca)
-        self.d = (SecureDaemon if tls else run.Daemon)(o.build + "/hlod", o.worker, args=args)
+        self.d = (SecureDaemon if tls else Daemon)(o.build + "/hlod", o.worker, args=args)
         self.url = ("https" if tls else "http") + "://localhost:%d" % self.d.addr[1]
         status, r = self.d.json("POST", "/v1/executables?shape=x=1x4", MODEL, bearer(self.all))
         assert status == 200, r
@@ -113,10 +113,7 @@ class Suite:
     def hup(self, *expect):
         before = self.d.logs().count("ev=server.reload")
         self.d.p.send_signal(signal.SIGHUP)
-        end = time.monotonic() + 10
-        while self.d.logs().count("ev=server.reload") < before + (2 if self.tls else 1):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until("reloaded", 10, lambda: self.d.logs().count("ev=server.reload") >= before + (2 if self.tls else 1))
         for text in expect:
             assert text in self.d.logs(), self.d.logs()[-2000:]
 
@@ -223,9 +220,7 @@ def triton_grpc(s):
     got = []
     c.start_stream(lambda result, error: got.append((result, error)), headers=who(s.runner))
     c.async_stream_infer("plus", [i])
-    end = time.monotonic() + 10
-    while not got and time.monotonic() < end:
-        time.sleep(0.01)
+    until("an answer", 10, lambda: got)
     c.stop_stream()
     assert got and got[0][1] is None and np.array_equal(got[0][0].as_numpy("y"), X + 1), got
     c.close()
@@ -290,10 +285,7 @@ def disconnects(s):
         raise AssertionError("did not hang")
     except OSError:
         pass
-    end = time.monotonic() + 10
-    while s.d.json("GET", "/v1/health")[1].get("jobsActive"):
-        assert time.monotonic() < end, "the job is still there"
-        time.sleep(0.02)
+    until("the job is cancelled", 10, lambda: not s.d.json("GET", "/v1/health")[1].get("jobsActive"))
 
 # ---- SIGHUP
 
@@ -357,7 +349,7 @@ def starts(o, folder):
 
 def foreign_host(o):
     """Without tokens, a request by a name that is not ours is refused: a web page whose name was pointed at 127.0.0.1."""
-    d = run.Daemon(o.build + "/hlod", o.worker)
+    d = Daemon(o.build + "/hlod", o.worker)
     try:
         for host, want in ("localhost:1", 200), ("127.0.0.1", 200), ("evil.example", 403):
             assert d.call("GET", "/v1/models", headers={"Host": host})[0] == want, host

@@ -204,6 +204,7 @@ def stream(d, c, lib):
     for k, n in enumerate(sizes):  # in order
         result, error = done.get(timeout=10)
         assert error is None and result.get_response().id == str(k), (error, k)
+        assert result.get_response().parameters["triton_final_response"].bool_param
         assert np.array_equal(result.as_numpy("y"), x_of(lib, n)[0] + 1)
     _, i = x_of(lib, 1)
     c.async_stream_infer("nothing", [i])  # an error does not end the stream
