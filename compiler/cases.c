@@ -7,7 +7,7 @@
 
 #include "compiler/eval.h"
 #include "compiler/ir/parser.h"
-#include "compiler/passes/pass.h"
+#include "compiler/pipeline.h"
 #include "compiler/results.h"
 
 enum { MAX_CUT = 64 };
@@ -169,9 +169,7 @@ status_t cases_check(struct str text, FILE *log, int *out_rc) {
         struct arena a = {0};
         struct hlo_eval ev = hlo_eval_begin(&a);
         struct literal *got;
-        struct pass_ctx p = {.opt = &(struct compile_options){.verify_each = true}, .keep = &a};
-        status_t st = pass_run(c.m, "dynamic-padder", &p);
-        arena_done(&p.scratch);
+        status_t st = pipeline_evaluable(c.m);
         if (!st) st = hlo_eval_module(&ev, c.m, c.in, c.n_in, &got);
         struct strbuf why = {0};
         bool ok = c.refused.n ? case_refused(&c, st) : !st;

@@ -31,6 +31,16 @@ status_t pipeline_portable(struct hlo_module *m, struct pass_ctx *p) {
     return pass_run_list(m, portable, 1, p);
 }
 
+status_t pipeline_evaluable(struct hlo_module *m) {
+    struct arena keep = {0};
+    struct compile_options opt = {.verify_each = true, .disable_passes = "", .disable_rules = ""};
+    struct pass_ctx p = {.opt = &opt, .keep = &keep};
+    status_t st = pass_run(m, "dynamic-padder", &p);
+    arena_done(&p.scratch);
+    arena_done(&keep);
+    return st;
+}
+
 status_t pipeline_run(const char *name, struct hlo_module *m, struct pass_ctx *p) {
     static const struct {
         const char *name;

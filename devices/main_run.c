@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "compiler/eval.h"
+#include "compiler/pipeline.h"
 #include "compiler/texts.h"
 #include "devices/device.h"
 #include "devices/device_cases.h"
@@ -166,13 +167,14 @@ static status_t run_once(struct loaded *l, struct profile *p, int64_t *ns) {
     return st;
 }
 
-// The program lowered again, without any pass, through the evaluator.
+// The program lowered again, without any pass but what the evaluator needs, through the evaluator.
 static status_t compare(const struct args *a, struct loaded *l, int *rc) {
     struct lower_request req = {.entry_name = "main", .program = l->src.program};
     struct hlo_module *m;
     struct literal *want;
     RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
     RETURN_IF_ERR(frontend_lower(l->src.format, &req, &m));
+    RETURN_IF_ERR(pipeline_evaluable(m));
     const struct hlo_computation *c = m->entry;
     struct literal **args = arena_array(&l->arena, struct literal *, c->params.n + 1);
     int input = 0;
