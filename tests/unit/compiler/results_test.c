@@ -80,6 +80,7 @@ static void cut_twice(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(said), cmocka_unit_test(cut), cmocka_unit_test(cut_twice)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(said), cmocka_unit_test(cut),
+                                   cmocka_unit_test(cut_twice)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
