@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { RINGS = 2, LENGTH_PLAIN = 256, LENGTH_LONG = 64 };
+enum { RINGS = 2, LENGTH_PLAIN = 256, LENGTH_LONG = 64, LONG_BYTES = 32 << 20 };
 struct slot {
     uint64_t job, order; // order: of arrival, from 1
     uint8_t *bytes;
@@ -11,7 +11,7 @@ struct slot {
 };
 struct ring {
     struct slot *v;
-    size_t length, next;
+    size_t length, next, bytes; // bytes: of all slots
 };
 struct recent {
     struct ring rings[RINGS];
@@ -41,22 +41,29 @@ void recent_free(struct recent *r) {
     free(r);
 }
 
+static void drop(struct ring *g, struct slot *s) {
+    g->bytes -= s->cap;
+    free(s->bytes);
+    *s = (struct slot){0};
+}
+
 void recent_add(struct recent *r, const Hlod__V1__RunRecord *m, bool keep_long) {
     struct ring *g = &r->rings[keep_long];
     struct slot *s = &g->v[g->next];
     size_t n = hlod__v1__run_record__get_packed_size(m);
     if (n > s->cap || n < s->cap / 16) { // the memory of a slot is used again
-        free(s->bytes);
-        *s = (struct slot){.bytes = malloc(n + 1), .cap = n + 1};
-        if (!s->bytes) {
-            *s = (struct slot){0};
-            return; // a record less
-        }
+        drop(g, s);
+        s->bytes = malloc(n + 1);
+        if (!s->bytes) return; // a record less
+        s->cap = n + 1;
+        g->bytes += s->cap;
     }
     s->n = hlod__v1__run_record__pack(m, s->bytes);
     s->job = m->job;
     s->order = ++r->order;
     g->next = (g->next + 1) % g->length;
+    for (size_t k = 0; k + 1 < g->length && g->bytes > LONG_BYTES; k++)
+        drop(g, &g->v[(g->next + k) % g->length]); // the oldest first, never the one just added
 }
 
 // The k-th newest of a ring, NULL beyond what it holds.

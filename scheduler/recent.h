@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // recent: what the scheduler did last, for people who look (GET /v1/runs): one packed RunRecord a
 // job in a ring of fixed length, so that nothing grows with time. Jobs that compiled or were
-// profiled have a ring of their own: thousands of plain runs a second must not wash them out. Lost
-// with the process. Thread: loop.
+// profiled have a ring of their own: thousands of plain runs a second must not wash them out; since
+// profiles may be large it is bounded in bytes too. Lost with the process. Thread: loop.
 #pragma once
 #include "base/span.h"
 #include "proto/hlod.pb-c.h"

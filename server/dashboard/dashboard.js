@@ -137,7 +137,7 @@ const runColumns = [
 
 let before = null;
 async function overview() {
-  const [devices, health, cache, runs, models, text] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" })]);
+  const [devices, health, cache, runs, models, text, tenants] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" }), api("/v1/tenants")]);
   const m = parseMetrics(text), now = performance.now(), b = before && now > before.at ? before : null;
   const rate = name => b ? Math.max(0, ((m[name] || 0) - (b.m[name] || 0)) / (now - b.at) * 1000) : 0;
   const mean = name => { const n = (m[name + "_count"] || 0) - (b ? b.m[name + "_count"] || 0 : 0), t = (m[name + "_sum"] || 0) - (b ? b.m[name + "_sum"] || 0 : 0); return n > 0 ? t / n * 1000 : 0; };
@@ -173,6 +173,11 @@ async function overview() {
           ["State", x => x.loaded ? state("loaded", true) : state(x.reason || "not loaded", false, true)],
           ["Inferences", x => count(x.inferences), "num"],
         ], models, { empty: "No model has a name. hlo models set NAME model.onnx gives one." })),
+        card("Queue by tenant", null, table("Queue by tenant", [
+          ["Tenant", t => [h("b", null, t.name), number(t.weight) > 1 && h("span", { class: "dim" }, " weight " + t.weight)]],
+          ["Waiting", t => count(t.waiting), "num"], ["On workers", t => count(t.places), "num"], ["Jobs", t => count(t.totalJobs), "num"],
+          ["Refused", t => number(t.refused) ? h("span", { class: "bad" }, count(t.refused)) : "0", "num"], ["Device time", t => ms(t.deviceMs), "num"],
+        ], tenants.tenants || [], { empty: "Nobody has asked for anything yet." })),
         card("Server", null, h("div", { class: "body" }, h("dl", { class: "facts" },
           h("dt", null, "Up"), h("dd", null, duration(health.uptimeS)),
           h("dt", null, "Daemon memory"), h("dd", null, bytes(health.rssBytes)),

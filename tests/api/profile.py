@@ -157,6 +157,12 @@ try:
     _, headers, _ = d.call("GET", "/v1/version", headers={"traceparent": PARENT.replace("0af", "0AF")})
     result("a malformed one is as none", "traceparent" not in headers, headers)
 
+    status, _, text = d.call("POST", "/v1/run", json.dumps({**json.loads(body), "options": {"profile": True}}), {"Accept": "application/x-ndjson", "Content-Type": "application/json"})
+    lines = [json.loads(l) for l in text.decode().splitlines() if l.strip()]
+    kinds = [next(k for k in l if k != "tMs") for l in lines]
+    streamed = next((l["profile"] for l in lines if "profile" in l), {})
+    result("a stream has the steps before the result", status == 200 and "profile" in kinds and kinds.index("profile") < kinds.index("result") < kinds.index("done") and len(streamed["rows"]) > 50, kinds)
+
     # Server-Timing behind the last chunk of a stream.
     s = socket.create_connection(d.addr)
     s.sendall(f"POST /v1/run HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/x-ndjson\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())

@@ -243,6 +243,25 @@ try:
     result("it speaks to its own server only", hosts == ["%s:%d" % d.addr], hosts)
     noise = [x for x in b.log() if "999999/trace" not in x and "/result" not in x]
     result("nothing in the console: no error, no breach of the policy", not noise, noise)
+    # A server that asks who one is: the page comes, and asks for a token; a wrong one is told so.
+    tokens = tempfile.mkdtemp(prefix="hlod-tokens-") + "/tokens"
+    said = subprocess.run([build + "/hlo", "tokens", "add", "viewer", "--scopes", "read,jobs", "--file", tokens], capture_output=True, text=True)
+    token = re.search(r"\S{20,}", said.stdout).group()
+    g = Daemon(build + "/hlod", build + "/hlod-worker", args=("--tokens", tokens))
+    try:
+        b.resize(1000, 800)
+        b.go("http://%s:%d/" % g.addr)
+        b.wait("return document.getElementById('login').open")
+        result("with tokens: the page asks for one", "Last runs" not in b.js("return document.getElementById('main').innerText") and b.js("return document.activeElement.id") == "token")
+        result("with tokens: contrast of the question", b.js(CONTRAST.replace("n < 10", "n < 5")) == [], b.js(CONTRAST.replace("n < 10", "n < 5")))
+        b.shot("login")
+        b.keys("nonsense" + ENTER)
+        b.wait("return document.getElementById('login').open && document.getElementById('login-error').textContent")
+        b.keys(token + ENTER)
+        b.wait("return !document.getElementById('login').open && /Last runs/.test(document.getElementById('main').innerText)")
+        result("with tokens: a right one opens it", True)
+    finally:
+        g.stop()
 finally:
     b.stop()
     d.stop()

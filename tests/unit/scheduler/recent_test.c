@@ -7,6 +7,8 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void add(struct recent *r, uint64_t job, bool keep_long) {
     Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
@@ -53,7 +55,39 @@ static void bounds(void **state) {
     recent_free(r);
 }
 
+// Profiles of 5 MB: what all of them together take is bounded, and the newest stay.
+static void large(void **state) {
+    enum { EACH = 5 << 20, MANY = 40 };
+    struct recent *r = recent_new();
+    struct span s[100];
+    char *text = malloc(EACH + 1);
+    size_t bytes = 0;
+    (void)state;
+    memset(text, 'x', EACH);
+    text[EACH] = 0;
+    for (uint64_t k = 1; k <= MANY; k++) {
+        Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
+        m.job = k;
+        m.device = text;
+        recent_add(r, &m, true);
+    }
+    size_t n = recent_list(r, 100, s);
+    for (size_t k = 0; k < n; k++) {
+        assert_int_equal(job_of(s[k]), MANY - k);
+        bytes += s[k].n;
+    }
+    assert_in_range(n, 2, 7);
+    assert_in_range(bytes, EACH, 32 << 20);
+    assert_null(recent_find(r, 1).p);
+    add(r, MANY + 1, true); // a small one again
+    assert_int_equal(job_of(recent_find(r, MANY + 1)), MANY + 1);
+    assert_int_equal(recent_list(r, 100, s), n + 1);
+    free(text);
+    recent_free(r);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(order), cmocka_unit_test(bounds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(order), cmocka_unit_test(bounds),
+                                       cmocka_unit_test(large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
