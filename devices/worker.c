@@ -154,6 +154,14 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
         return worker_run(c, w->dev);
     case HLOD__WIRE__TYPE__TYPE_UNLOAD:
         return worker_unload(c);
+    case HLOD__WIRE__TYPE__TYPE_PUT:
+        return worker_put(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_GET:
+        return worker_get(c);
+    case HLOD__WIRE__TYPE__TYPE_FREE:
+        return worker_free(c);
+    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
+        return worker_run_plan(c, w->dev);
     default:
         return NULL;
     }
@@ -215,6 +223,14 @@ static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, u
         return w->device_role ? &hlod__wire__run__descriptor : NULL;
     case HLOD__WIRE__TYPE__TYPE_UNLOAD:
         return w->device_role ? &hlod__wire__unload__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_PUT:
+        return w->device_role ? &hlod__wire__put__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_GET:
+        return w->device_role ? &hlod__wire__get__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_FREE:
+        return w->device_role ? &hlod__wire__free__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
+        return w->device_role ? &hlod__wire__run_plan__descriptor : NULL;
     default:
         return NULL;
     }
@@ -250,6 +266,7 @@ static void answer_stats(struct worker *w, uint64_t id) {
     r.refused = sandbox_refused(&last);
     r.last_refused = (char *)(uintptr_t)last;
     worker_residents(&r.resident_executables, &r.prepared_bytes);
+    worker_buffers_held(&r.buffers, &r.buffer_bytes);
     pthread_mutex_lock(&w->mutex);
     for (struct call *c = w->first; c; c = c->next)
         r.calls_active++;

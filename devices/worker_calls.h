@@ -51,5 +51,53 @@ void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // since its start).
 void worker_peak_begin(struct call *c);
 int64_t worker_peak_bytes(void);
+ProtobufCMessage *worker_run_plan(struct call *c, struct device *d);
+ProtobufCMessage *worker_put(struct call *c, struct device *d);
+ProtobufCMessage *worker_get(struct call *c);
+ProtobufCMessage *worker_free(struct call *c);
+void worker_buffers_held(int32_t *n, int64_t *bytes); // any thread
+
+// ---- for calls that run or hold something on the device; run thread
+
+// What is resident under these names, or NOT_FOUND, REASON_EXECUTABLE_NOT_FOUND. Stays until the
+// call ends.
+status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, struct dev_exe **x,
+                         struct dev_weights **w) MUST_CHECK;
+// After a call that the device's memory did not suffice for: lets go of the executable used longest
+// ago, and of the error. False: there is none that this call does not use, or another error.
+bool worker_make_room(status_t *st);
+void worker_unpin(void); // the call is over
+// Libraries want aligned data; what lies in the body of a frame need not be.
+const void *worker_align(struct call *c, struct span data);
+struct dev_buffer *worker_buffer(uint64_t id);              // borrowed; NULL if there is none
+void worker_buffer_keep(uint64_t id, struct dev_buffer *b); // takes the reference
+void worker_buffer_drop(uint64_t id);                       // none is fine
+
+// Where what a call sends lies: few bytes in the frame, else one memfd with each part at a multiple
+// of 64 bytes; the daemon's (`given`, from 1) if it gave one that fits. Begins zeroed.
+struct text_io;
+struct texts;
+struct outputs {
+    void **p; // [n]
+    int64_t *offset;
+    int n;
+    uint8_t *map;
+    void *base; // to be unmapped
+    size_t base_bytes;
+    bool shared;                // lies in a memfd
+    const struct text_io *text; // of the executable; or NULL
+    struct texts *texts;        // of the run: its results are laid out when they are known
+};
+status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
+                      struct outputs *o) MUST_CHECK;
+Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes);
+// True dims of results whose size only the run knows, cut in place at p[leaf]; [leaves], NULL where
+// the bound is the size.
+int64_t **outputs_cut(struct call *c, const struct hlo_module *m, void *const *p);
+// dims NULL: those of s. data NULL: none.
+Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
+                                    Hlod__Wire__Blob *data);
+enum { MAX_ROWS = 8192 }; // of a profile
+
 // proto <-> compiler types
 Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s);

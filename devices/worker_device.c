@@ -14,7 +14,7 @@
 #include "devices/worker_maps.h"
 #include "devices/worker_profile.h"
 
-enum { MAX_RESIDENT = 64, MAX_ROWS = 8192 };
+enum { MAX_RESIDENT = 64 };
 static const uint64_t MAX_GATHERED = UINT64_C(16) << 30; // bytes of one input in parts
 struct prepared {
     struct digest digest;
@@ -27,6 +27,7 @@ struct resident {
     VEC(struct prepared) sets;
     uint64_t used;       // tick of the last call
     int64_t last_run_ns; // 0 = none yet
+    bool pinned;         // in use by the present call
 };
 static struct resident *residents[MAX_RESIDENT];
 static uint64_t tick;
@@ -64,22 +65,25 @@ static void drop(struct resident **slot) {
     *slot = NULL;
     count--;
 }
-// Lets go of the executable used longest ago, `keep` aside. False when there is none.
-static bool evict(const struct resident *keep) {
+// Lets go of the executable used longest ago. False when there is none that may go.
+static bool evict(void) {
     struct resident **oldest = NULL;
     for (int k = 0; k < MAX_RESIDENT; k++)
-        if (residents[k] && residents[k] != keep &&
+        if (residents[k] && !residents[k]->pinned &&
             (!oldest || residents[k]->used < (*oldest)->used))
             oldest = &residents[k];
     if (oldest) drop(oldest);
     return oldest != NULL;
 }
-// After a call that the device's memory did not suffice for: is it worth trying again?
-static bool make_room(status_t *st, const struct resident *keep) {
-    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || !evict(keep)) return false;
+bool worker_make_room(status_t *st) {
+    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || !evict()) return false;
     st_drop(*st);
     *st = ST_OK;
     return true;
+}
+void worker_unpin(void) {
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k]) residents[k]->pinned = false;
 }
 static status_t not_here(const char *what) {
     return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
@@ -94,7 +98,7 @@ static status_t load_bytes(struct device *d, struct span bytes, struct dev_exe *
     do {
         RETURN_IF_ERR(executable_unpack(bytes, &e));
         st = dev_load(d, e, out); // takes e
-    } while (make_room(&st, NULL));
+    } while (worker_make_room(&st));
     return st;
 }
 
@@ -107,7 +111,7 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
     struct resident **slot = find(key), *r = calloc(1, sizeof *r);
     if (!r) return st_oom();
     if (slot) drop(slot);
-    if (count == MAX_RESIDENT) evict(NULL);
+    if (count == MAX_RESIDENT) evict();
     status_t st = load_bytes(d, bytes, &r->exe);
     if (st) {
         free(r);
@@ -156,9 +160,11 @@ static status_t prepare(struct call *c, int64_t *out_bytes) {
     }
     p.digest = weights;
     status_t st;
+    (*slot)->pinned = true;
     do
         st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &p.w);
-    while (make_room(&st, *slot));
+    while (worker_make_room(&st));
+    worker_unpin();
     RETURN_IF_ERR(st);
     for (size_t k = 0; k < (*slot)->sets.n; k++)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
@@ -203,6 +209,11 @@ static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, str
     return ST_OK;
 }
 
+const void *worker_align(struct call *c, struct span data) {
+    if ((uintptr_t)data.p % 64 == 0) return data.p;
+    return memcpy(arena_alloc_aligned(&c->arena, data.n + 64, 64), data.p, data.n);
+}
+
 static void free_texts(void *t) {
     texts_free(t);
 }
@@ -220,28 +231,10 @@ static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const stru
         arena_link(&c->arena, free_texts, *texts);
     }
     RETURN_IF_ERR(dev_check_inputs(r->exe, t, (int)q->n_inputs));
-    for (size_t k = 0; k < q->n_inputs; k++) {
-        // Libraries want aligned data; what lies in the body of the frame need not be.
-        in[k] = t[k].data.p;
-        if ((uintptr_t)in[k] % 64)
-            in[k] =
-                memcpy(arena_alloc_aligned(&c->arena, t[k].data.n + 64, 64), in[k], t[k].data.n);
-    }
+    for (size_t k = 0; k < q->n_inputs; k++)
+        in[k] = worker_align(c, t[k].data);
     return ST_OK;
 }
-
-struct outputs {
-    void **p;
-    int64_t *offset;
-    int n;
-    uint8_t *map;
-    void *base; // to be unmapped
-    size_t base_bytes;
-    bool shared; // lies in a memfd
-    int fd;
-    const struct text_io *text; // or NULL
-    struct texts *texts;
-};
 
 // The daemon's memory, if it is large enough.
 static status_t given_memory(struct call *c, int fd, int64_t total, struct outputs *o) {
@@ -257,18 +250,16 @@ static status_t given_memory(struct call *c, int fd, int64_t total, struct outpu
     return ST_OK;
 }
 
-// Results go straight into the memory that is sent: one memfd, each at a multiple of 64 bytes; the
-// daemon's if it gave one. Few bytes go inline.
-static status_t make_outputs(struct call *c, const struct executable *e, uint32_t given,
-                             struct outputs *o) {
-    const struct shape *root = e->main->entry->root->shape;
+status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
+                      struct outputs *o) {
     int64_t total = 0;
-    o->n = shape_leaves(root);
-    o->p = arena_zarray(&c->arena, void *, o->n + 1);
-    o->offset = arena_zarray(&c->arena, int64_t, o->n + 1);
-    for (int k = 0; k < o->n; k++) {
+    int fd;
+    o->n = n;
+    o->p = arena_zarray(&c->arena, void *, n + 1);
+    o->offset = arena_zarray(&c->arena, int64_t, n + 1);
+    for (int k = 0; k < n; k++) {
         o->offset[k] = total;
-        total += (shape_bytes(shape_leaf(root, k)) * e->replicas + 127) / 64 * 64;
+        total += (bytes[k] + 127) / 64 * 64;
     }
     total += 64;
     if (total <= RUN_INLINE_BYTES || o->texts) // results of text are laid out when they are known
@@ -279,30 +270,41 @@ static status_t make_outputs(struct call *c, const struct executable *e, uint32_
         frame_unmap(o->base, o->base_bytes);
         o->base = NULL;
         o->shared = true;
-        RETURN_IF_ERR(frame_memfd("hlod-out", total, &o->fd));
-        c->reply_fds[c->n_reply_fds++] = o->fd;
-        RETURN_IF_ERR(frame_map(o->fd, 0, total, true, &o->map, &o->base, &o->base_bytes));
+        RETURN_IF_ERR(frame_memfd("hlod-out", total, &fd));
+        c->reply_fds[c->n_reply_fds++] = fd;
+        RETURN_IF_ERR(frame_map(fd, 0, total, true, &o->map, &o->base, &o->base_bytes));
     }
-    for (int k = 0; k < o->n; k++)
+    for (int k = 0; k < n; k++)
         o->p[k] = o->map + o->offset[k];
     return ST_OK;
 }
 
-// True dims of results whose size only the run knows, cut in place; [o->n], NULL where the bound is
-// the size.
-static int64_t **cut_outputs(struct call *c, const struct hlo_module *m, const struct outputs *o) {
+Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes) {
+    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
+    hlod__wire__blob__init(b);
+    b->size = (uint64_t)bytes;
+    if (!o->shared) {
+        b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[k]};
+    } else {
+        b->fd = 1;
+        b->offset = (uint64_t)o->offset[k];
+    }
+    return b;
+}
+
+int64_t **outputs_cut(struct call *c, const struct hlo_module *m, void *const *p) {
     struct dynamic_result r[64];
     int n = results_dynamic(m, r, 64);
-    int64_t **dims = arena_zarray(&c->arena, int64_t *, o->n + 1);
+    int64_t **dims = arena_zarray(&c->arena, int64_t *, shape_leaves(m->entry->root->shape) + 1);
     for (int k = 0; k < n; k++) {
         const struct shape *s = shape_leaf(m->entry->root->shape, r[k].leaf);
         int64_t size;
-        memcpy(&size, o->p[r[k].size_leaf], sizeof size);
+        memcpy(&size, p[r[k].size_leaf], sizeof size);
         int64_t **d = &dims[r[k].leaf];
         if (!*d)
             *d = memcpy(arena_array(&c->arena, int64_t, s->rank + 1), s->dims,
                         sizeof **d * (size_t)s->rank);
-        results_cut(dtype_size(s->dtype), s->rank, r[k].dim, size, o->p[r[k].leaf], *d);
+        results_cut(dtype_size(s->dtype), s->rank, r[k].dim, size, p[r[k].leaf], *d);
     }
     return dims;
 }
@@ -315,46 +317,48 @@ static int64_t *with_replicas(struct call *c, int replicas, const int64_t *dims,
     return all;
 }
 
+Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
+                                    Hlod__Wire__Blob *data) {
+    Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
+    hlod__wire__wire_tensor__init(t);
+    t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
+    t->n_dims = (size_t)s->rank;
+    t->dims = dims ? dims : arena_dup_array(a, s->dims, s->rank);
+    t->data = data;
+    return t;
+}
+
 static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct executable *e,
                              const struct outputs *o, Hlod__Wire__RunReply *out) {
     const struct hlo_module *m = e->main;
     const struct shape *root = m->entry->root->shape;
     int sent = results_sent(m);
     size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
-    int64_t **dims = cut_outputs(c, m, o);
+    int64_t **dims = outputs_cut(c, m, o->p);
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
         if (leaf >= (uint32_t)sent)
             return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, sent);
         const struct shape *s = shape_leaf(root, (int)leaf);
-        Hlod__Wire__WireTensor *t = out->outputs[k] =
-            arena_new_of(&c->arena, Hlod__Wire__WireTensor);
-        Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
-        hlod__wire__wire_tensor__init(t);
-        hlod__wire__blob__init(b);
-        t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
-        t->n_dims = (size_t)s->rank;
-        t->dims = dims[leaf] ? dims[leaf] : s->dims;
+        Hlod__Wire__WireTensor *t = wire_tensor(&c->arena, s, dims[leaf], NULL);
         if (e->replicas > 1) t->dims = with_replicas(c, e->replicas, t->dims, &t->n_dims);
-        t->data = b;
-        out->n_outputs = k + 1; // the message is whole at any time: it is sent also on failure
-        b->size = (uint64_t)dtype_size(s->dtype);
+        int64_t bytes = dtype_size(s->dtype);
         for (size_t d = 0; d < t->n_dims; d++)
-            b->size *= (uint64_t)t->dims[d];
-        if (text_io_is_result(o->text, (int)leaf)) {
-            struct span texts;
-            t->dtype = (char *)(uintptr_t)"string";
-            RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
-                                        (int64_t)b->size / (int64_t)sizeof(int32_t), &texts));
-            b->size = texts.n;
-            b->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
-        } else if (!o->shared) {
-            b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[leaf]};
-        } else {
-            b->fd = 1;
-            b->offset = (uint64_t)o->offset[leaf];
+            bytes *= t->dims[d];
+        out->outputs[k] = t; // the message is whole at any time: it is sent also on failure
+        out->n_outputs = k + 1;
+        if (!text_io_is_result(o->text, (int)leaf)) {
+            t->data = outputs_blob(c, o, (int)leaf, bytes);
+            continue;
         }
+        struct span texts;
+        t->dtype = (char *)(uintptr_t)"string";
+        t->data = outputs_blob(c, o, (int)leaf, 0);
+        RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
+                                    bytes / (int64_t)sizeof(int32_t), &texts));
+        t->data->size = texts.n;
+        t->data->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
     }
     return ST_OK;
 }
@@ -385,24 +389,55 @@ static status_t send_in_one(struct call *c, Hlod__Wire__RunReply *out) {
     return ST_OK;
 }
 
+static status_t find_pinned(ProtobufCBinaryData key, ProtobufCBinaryData weights,
+                            struct resident **out, struct dev_weights **w) {
+    struct digest k, d;
+    if (!digest_of(key, &k)) return st_new(ST_INTERNAL, "key is not a digest");
+    if (!digest_of(weights, &d)) d = (struct digest){{0}};
+    struct resident **slot = find(k);
+    if (!slot) return not_here("the executable");
+    for (size_t i = 0; i < (*slot)->sets.n; i++) {
+        if (!digest_eq((*slot)->sets.v[i].digest, d)) continue;
+        *out = *slot;
+        *w = (*slot)->sets.v[i].w;
+        (*slot)->pinned = true;
+        return ST_OK;
+    }
+    return not_here("the weight set");
+}
+status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, struct dev_exe **x,
+                         struct dev_weights **w) {
+    struct resident *r;
+    RETURN_IF_ERR(find_pinned(key, weights, &r, w));
+    if (r->text) return st_new(ST_UNIMPLEMENTED, "texts cannot stay on a device");
+    *x = r->exe;
+    return ST_OK;
+}
+
+static status_t make_outputs(struct call *c, const struct resident *r, struct texts *texts,
+                             uint32_t given, struct outputs *o) {
+    const struct executable *e = r->exe->exe;
+    const struct shape *root = e->main->entry->root->shape;
+    int n = shape_leaves(root);
+    int64_t *bytes = arena_array(&c->arena, int64_t, n + 1);
+    for (int k = 0; k < n; k++)
+        bytes[k] = shape_bytes(shape_leaf(root, k)) * e->replicas;
+    *o = (struct outputs){.text = r->text, .texts = texts};
+    return outputs_make(c, bytes, n, given, o);
+}
+
 static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
-    struct digest key, weights;
-    struct outputs o = {.fd = -1};
+    struct outputs o;
     struct profile profile = {0};
     int64_t begun = clock_ns(), start = begun;
-    if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
-    struct resident **slot = find(key);
-    if (!slot) return not_here("the executable");
-    struct dev_weights *w = NULL;
-    if (!digest_of(q->weights_digest, &weights)) weights = (struct digest){{0}};
-    for (size_t k = 0; k < (*slot)->sets.n; k++)
-        if (digest_eq((*slot)->sets.v[k].digest, weights)) w = (*slot)->sets.v[k].w;
-    if (!w) return not_here("the weight set");
+    struct resident *res;
+    struct dev_weights *w;
+    struct texts *texts = NULL;
+    RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
-    o.text = (*slot)->text;
-    RETURN_IF_ERR(bind_inputs(c, q, *slot, in, &o.texts));
-    RETURN_IF_ERR(make_outputs(c, (*slot)->exe->exe, q->output_fd, &o));
+    RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
+    RETURN_IF_ERR(make_outputs(c, res, texts, q->output_fd, &o));
     uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);
     if (q->profile)
@@ -415,19 +450,19 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
             q->profile && k + 1 == repeat ? &profile : NULL; // the last one, which runs warm
         start = clock_ns();
         do
-            st = dev_run((*slot)->exe, w, &r);
-        while (make_room(&st, *slot));
-        (*slot)->last_run_ns = clock_ns() - start;
-        out->run_ms[out->n_run_ms++] = (double)(*slot)->last_run_ns / 1e6;
+            st = dev_run(res->exe, w, &r);
+        while (worker_make_room(&st));
+        res->last_run_ns = clock_ns() - start;
+        out->run_ms[out->n_run_ms++] = (double)res->last_run_ns / 1e6;
     }
-    if (!st) st = send_outputs(c, q, (*slot)->exe->exe, &o, out);
+    if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
     if (!st && o.texts) st = send_in_one(c, out);
     if (!st && q->profile) {
         out->profile =
             worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1], &out->peak_ms);
         out->profile->start_ms = (double)(start - begun) / 1e6;
     }
-    out->peak_bytes = dev_stats((*slot)->exe).arena_bytes;
+    out->peak_bytes = dev_stats(res->exe).arena_bytes;
     out->prepared_bytes = w->bytes;
     frame_unmap(o.base, o.base_bytes);
     return st;
@@ -438,6 +473,7 @@ ProtobufCMessage *worker_run(struct call *c, struct device *d) {
     if (!((const Hlod__Wire__Run *)c->request)->quiet)
         call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
     r->status = call_status(c, run(c, d, r));
+    worker_unpin();
     return &r->base;
 }
 

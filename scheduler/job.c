@@ -10,9 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "scheduler/job_call.h"
+#include "scheduler/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
-#include "scheduler/sched.h"
 
 const struct job_result *job_result(const struct job *j) {
     return &j->r;
@@ -22,6 +23,7 @@ int64_t job_start_ns(const struct job *j) {
 }
 
 void job_event(struct job *j, Hlod__V1__Event *e) {
+    if (j->parent && !j->finished) plan_step_event(j, e);
     if (j->finished || !j->spec.on_event) return;
     e->t_ms = (double)(clock_ns() - j->start_ns) / 1e6;
     j->spec.on_event(j->spec.ctx, e);
@@ -38,13 +40,20 @@ void job_timing(struct job *j, const char *name, int64_t ns) {
     j->r.timings[j->r.n_timings++] = t;
 }
 
+static void leave_seat(struct job *j) {
+    if (j->parent) // it sits in its parent's
+        j->seat = (struct seat){0};
+    seat_leave(j->s, &j->seat);
+}
+
 // Lets go of everything in flight. The job's results stay.
 static void detach(struct job *j) {
     task_drop(&j->task);
     batch_leave(j);
     if (j->op) op_leave(j->op, j);
     if (j->call) job_drop_call(j);
-    seat_leave(j->s, &j->seat);
+    plan_detach(j);
+    leave_seat(j);
     j->tenant->jobs--;
     loop_timer_free(j->deadline);
     j->deadline = NULL;
@@ -54,7 +63,8 @@ static void detach(struct job *j) {
     metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
 }
 
-static const char *const kinds[] = {"compile", "run", "inspect", "ingest", "warm", "verify"};
+static const char *const kinds[] = {"compile", "run",  "inspect", "ingest", "warm",
+                                    "verify",  "plan", "put",     "get",    "step"};
 
 // What GET /v1/runs shows of the job. Looking at an executable is none of it.
 static void remember(struct job *j, const char *key, const char *code) {
@@ -94,6 +104,10 @@ void job_finish(struct job *j, status_t st) {
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
+    if (j->parent) { // its plan tells
+        j->spec.on_done(j->spec.ctx, j, st);
+        return;
+    }
     char key[65] = "";
     if (!digest_is_zero(j->key)) digest_hex(j->key, key);
     const char *code = st ? st_code_name(st_code(st)) : "OK";
@@ -107,6 +121,12 @@ void job_finish(struct job *j, status_t st) {
               j->spec.trace ? " trace=" : "", j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);
     j->spec.on_done(j->spec.ctx, j, st);
+}
+
+void job_retire(struct job *j) {
+    if (j->finished) return;
+    j->finished = true;
+    detach(j);
 }
 
 void job_cancel(struct job *j) {
@@ -125,6 +145,12 @@ void job_free(struct job *j) {
         j->free_later = true;
         return;
     }
+    plan_done(j);
+    for (size_t i = 0; i < j->kept.n; i++)
+        buffer_unref(j->kept.v[i]);
+    vec_done(&j->kept);
+    if (j->plan_reply) hlod__wire__run_plan_reply__free_unpacked(j->plan_reply, NULL);
+    if (j->get_reply) hlod__wire__get_reply__free_unpacked(j->get_reply, NULL);
     model_unref(j->model);
     model_unref(j->weights);
     exe_unref(j->exe);
@@ -179,11 +205,15 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     j->start_ns = clock_ns();
     j->r.id = ++s->next_job;
     j->r.source = spec->model;
-    if (!j->spec.timeout_ms) j->spec.timeout_ms = s->cfg.default_timeout_ms;
+    if (spec->kind == JOB_STEP) // its plan's deadline is its own
+        j->parent = spec->ctx;
+    else if (!j->spec.timeout_ms)
+        j->spec.timeout_ms = s->cfg.default_timeout_ms;
     j->tenant = tenants_get(&s->tenants, spec->tenant, j->start_ns);
     j->tenant->jobs++;
     j->tenant->total_jobs++;
-    if (spec->kind == JOB_RUN && !spec->leads) { // whose members have been counted
+    bool runs = spec->kind == JOB_RUN || spec->kind == JOB_PLAN || spec->kind == JOB_PUT;
+    if (runs && !spec->leads) { // whose members have been counted
         int64_t bytes = 0;
         for (size_t i = 0; i < spec->n_inputs; i++)
             bytes += spec->inputs[i].size;
@@ -259,6 +289,10 @@ void job_advance(struct job *j) {
                                 HLOD__V1__REASON__REASON_SHUTTING_DOWN));
         return;
     }
+    if (j->spec.kind == JOB_PLAN || j->spec.kind == JOB_PUT || j->spec.kind == JOB_GET) {
+        (j->spec.kind == JOB_PLAN ? plan_advance : buffers_advance)(j);
+        return;
+    }
     if (!j->model) {
         job_resolve(j);
         return;
@@ -294,7 +328,7 @@ void job_advance(struct job *j) {
         struct exe *e = sched_exe(j->s, j->key);
         if (!e) {
             j->told_compiled = false;
-            seat_leave(j->s, &j->seat); // a compile may take long: let others have the place
+            leave_seat(j); // a compile may take long: let others have the place
             op_exe_start(j);
             return;
         }
@@ -329,7 +363,13 @@ void job_advance(struct job *j) {
     case JOB_INSPECT:
         job_inspect(j);
         return;
+    case JOB_STEP:
+        plan_step_ready(j);
+        return;
     case JOB_INGEST: // ended above
+    case JOB_PLAN:   // have nothing of this
+    case JOB_PUT:
+    case JOB_GET:
         return;
     }
 }

@@ -13,8 +13,11 @@
 #include "scheduler/batch.h"
 #include "scheduler/pool.h"
 
+struct buffer;
+struct buffers;
 struct journal;
 struct models;
+struct plan_spec;
 struct recent;
 struct tenants;
 struct memfd;
@@ -31,6 +34,8 @@ struct sched_config {
     int32_t max_shapes;         // executables of one program; 0 = no limit
     int64_t compiles_a_minute;  // 0 = no limit
     const char *tenants;        // rules (tenant.h)
+    int64_t buffer_bytes;       // resident buffers of a tenant on one device; 0 = half its memory
+    int64_t buffer_lease_ms;    // of those who ask for none
     int64_t alone_ns;           // runs that take longer get a device for themselves; 0 = none do
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
@@ -49,6 +54,10 @@ struct models *sched_models(struct sched *s);
 const struct tenants *sched_tenants(const struct sched *s);
 const struct recent *sched_recent(const struct sched *s);
 struct loop *sched_loop(struct sched *s);
+// The table of resident buffers, with what died in the meantime marked. After handles were made,
+// found or renewed: sched_watch_leases.
+struct buffers *sched_buffers(struct sched *s);
+void sched_watch_leases(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
 bool sched_loaded(struct sched *s, struct digest key);            // in a worker
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
@@ -56,7 +65,20 @@ void sched_forget_executable(struct sched *s, struct digest key); // it leaves t
 
 // WARM: ingest, and compile unless the model has dimensions that only a request fixes.
 // VERIFY: compile an executable anew, compare with what is stored, keep nothing.
-enum job_kind { JOB_COMPILE, JOB_RUN, JOB_INSPECT, JOB_INGEST, JOB_WARM, JOB_VERIFY };
+// PLAN: steps in one device worker; also a run with resident buffers, a plan of one step. PUT, GET:
+// resident buffers. STEP: the scheduler's own, what a plan's step needs before the plan can run.
+enum job_kind {
+    JOB_COMPILE,
+    JOB_RUN,
+    JOB_INSPECT,
+    JOB_INGEST,
+    JOB_WARM,
+    JOB_VERIFY,
+    JOB_PLAN,
+    JOB_PUT,
+    JOB_GET,
+    JOB_STEP
+};
 struct job_input {
     const char *name; // "" = by position
     const struct dtype_row *dtype;
@@ -64,6 +86,9 @@ struct job_input {
     const int64_t *dims;
     int64_t offset, size; // in the payload
     int64_t elements;
+    const char *handle; // instead of all but the name: a resident buffer; NULL or ""
+    bool donate;
+    bool resident; // its bytes are on the device: set by the scheduler
 };
 struct job;
 struct job_spec { // everything borrowed until on_done
@@ -74,7 +99,7 @@ struct job_spec { // everything borrowed until on_done
     const char *format;              // hint for ingest
     Hlod__V1__ShapeBinding **shapes; // JOB_COMPILE
     size_t n_shapes;
-    const struct job_input *inputs; // JOB_RUN
+    const struct job_input *inputs; // JOB_RUN, JOB_PLAN, JOB_PUT
     size_t n_inputs;
     int payload_fd;        // memfd with the inputs, or -1: they are in payload_bytes
     struct memfd *payload; // whose payload_fd is, where it is kept for reuse; else NULL
@@ -95,6 +120,11 @@ struct job_spec { // everything borrowed until on_done
     int64_t version;
     struct batching batching; // JOB_RUN: may be joined with others; JOB_WARM: compile its buckets
     struct batch *leads;      // the scheduler's own
+    struct plan_spec *plan;   // JOB_PLAN: resolved (plan.h)
+    int64_t lease_ms;         // of the handles that are made: 0 = the default, -1 = none
+    bool tuple;               // one handle for all of them
+    const char *handle;       // JOB_GET
+    int64_t part_offset, part_bytes;                 // JOB_GET: of its contents; 0, 0 = all
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
     void (*on_done)(
         void *ctx, struct job *j,
@@ -106,6 +136,12 @@ struct job *job_start(struct sched *s,
 void job_cancel(struct job *j); // on_done does not fire any more; still job_free it
 void job_free(struct job *j);   // after on_done or job_cancel; NULL is fine
 
+struct job_step_result {
+    const char *name;
+    const Hlod__V1__ExecutableInfo *exe;
+    bool cache_hit;
+    const Hlod__Wire__StepReply *reply;
+};
 struct job_result {
     uint64_t id;
     const Hlod__Wire__IngestReply *model; // NULL if not reached
@@ -117,6 +153,15 @@ struct job_result {
     int fds[FRAME_MAX_FDS];          // of run's or inspect's blobs; the job's
     int n_fds;
     struct memfd *memory; // whose descriptor fds[0] is, where the daemon gave it; or NULL
+    // JOB_PLAN, JOB_PUT, JOB_GET.
+    const struct job_step_result *steps; // as they ran
+    size_t n_steps;
+    struct buffer *const *held; // PUT, GET: the buffers
+    size_t n_held;
+    const char *const *handles; // PUT, PLAN: of those, of the outputs; NULL where it is not kept
+    const char *tuple;          // one for all, or NULL
+    bool part;                  // GET: its output is only so many bytes
+    int64_t part_bytes;
     const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
     const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;

@@ -121,7 +121,7 @@ static status_t job_values(struct job *j, const struct job_input *in,
                            const Hlod__V1__TensorSpec *spec, struct key_shape *s) {
     uint8_t bytes[KEY_MAX_VALUES * 8];
     int64_t width = in->dtype->bytes, n = width ? in->size / width : 0;
-    if (!spec || !spec->by_value || n > KEY_MAX_VALUES || width > 8) return ST_OK;
+    if (!spec || !spec->by_value || in->resident || n > KEY_MAX_VALUES || width > 8) return ST_OK;
     if (j->spec.payload_fd >= 0) {
         if (in->size && pread(j->spec.payload_fd, bytes, (size_t)in->size, in->offset) != in->size)
             return st_errno(errno, "tensor memory");
@@ -165,7 +165,7 @@ static status_t same_values(struct job *j) {
     bool any = false;
     for (size_t i = 0; i < sig->n_inputs; i++)
         any |= sig->inputs[i]->by_value;
-    if (!any || j->spec.kind != JOB_RUN) return ST_OK;
+    if (!any || !job_takes_inputs(j)) return ST_OK;
     Hlod__Wire__Binding **given;
     struct key_shape *shapes;
     size_t n;
@@ -355,10 +355,10 @@ status_t job_bind(struct job *j, bool *out_wait) {
                                     "does not go with replicas",
                                     sig->inputs[i]->name),
                              HLOD__V1__REASON__REASON_BAD_OPTION);
-    if (j->spec.kind == JOB_RUN) RETURN_IF_ERR(job_check_inputs(j));
-    size_t n = j->spec.kind == JOB_RUN ? j->spec.n_inputs : j->spec.n_shapes;
+    if (job_takes_inputs(j)) RETURN_IF_ERR(job_check_inputs(j));
+    size_t n = job_takes_inputs(j) ? j->spec.n_inputs : j->spec.n_shapes;
     struct key_shape *shapes;
-    if (j->spec.kind == JOB_RUN) {
+    if (job_takes_inputs(j)) {
         RETURN_IF_ERR(input_shapes(j, &shapes));
     } else {
         shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
@@ -372,7 +372,7 @@ status_t job_bind(struct job *j, bool *out_wait) {
         }
     }
     RETURN_IF_ERR(
-        key_bind(&j->arena, sig, shapes, n, j->spec.kind == JOB_RUN, &j->bindings, &j->n_bindings));
+        key_bind(&j->arena, sig, shapes, n, job_takes_inputs(j), &j->bindings, &j->n_bindings));
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);

@@ -12,60 +12,12 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/job_call.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
-#include "scheduler/sched.h"
 
 static struct job *job_of(struct task *t) {
     return (struct job *)((char *)t - offsetof(struct job, task));
-}
-
-// The call outlives a cancelled job: its reply frees the worker's place.
-struct run_call {
-    struct job *j; // NULL when nobody waits any more
-    struct sched *s;
-    struct worker *w;
-    struct seat seat; // the job's, once nobody waits
-    uint64_t id;
-    bool began; // the worker said that it runs
-    int64_t flight_bytes;
-    struct batch *batch;    // whose members' memory it reads; or NULL
-    struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
-};
-
-void job_drop_call(struct job *j) {
-    j->call->j = NULL;
-    j->call->seat = j->seat; // the call holds the place now
-    j->seat = (struct seat){0};
-    pool_cancel(j->call->w, j->call->id);
-    j->call = NULL;
-}
-
-// The last frame of a call, or its loss: the call is over; what it brought goes to its job (fds
-// too). NULL when nobody waits any more.
-static struct job *call_ended(struct run_call *c, struct frame *f) {
-    struct job *j = c->j;
-    struct memfd *out = c->out;
-    worker_flight(c->w, -c->flight_bytes);
-    memfd_unref(c->in);
-    seat_leave(c->s, &c->seat);
-    struct batch *batch = c->batch;
-    free(c);
-    batch_unref(batch);
-    if (j) {
-        j->call = NULL;
-        j->r.n_fds = f ? f->n_fds : 0;
-        for (int i = 0; i < j->r.n_fds; i++)
-            j->r.fds[i] = frame_take_fd(f, i);
-        if (out && f && f->n_fds == 0) { // the results lie where we said
-            j->out = j->r.memory = out;
-            j->r.fds[0] = memfd_fd(out);
-            j->r.n_fds = 1;
-            return j;
-        }
-    }
-    memfd_unref(out);
-    return j;
 }
 
 static status_t input_error(int reason, const char *fmt, const char *name) MUST_CHECK;
@@ -127,7 +79,7 @@ static const char *output_name(struct arena *a, const Hlod__V1__Signature *sig, 
 
 // The model's signature with each loose input as the tensors that the request brings, and, once
 // there is an executable, each sequence among the outputs as the tensors that it gives.
-static const Hlod__V1__Signature *flat_names(struct job *j) {
+const Hlod__V1__Signature *job_names(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     struct arena *a = &j->arena;
     if (!any_loose(sig)) return sig;
@@ -167,9 +119,9 @@ static const Hlod__V1__Signature *flat_names(struct job *j) {
 
 // The given inputs in signature order. Names are of the model that was asked for; shapes are of
 // `sig`, the executable's or the model's own (whose symbols fit any size).
-static status_t order_inputs(struct job *j, const Hlod__V1__Signature *sig,
-                             const struct job_input **out) {
-    const Hlod__V1__Signature *names = flat_names(j);
+status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
+                          const struct job_input **out) {
+    const Hlod__V1__Signature *names = job_names(j);
     if (!sig || sig->n_inputs != names->n_inputs)
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
     for (size_t i = 0; i < sig->n_inputs; i++)
@@ -241,19 +193,23 @@ status_t job_one_replica(struct job *j, const struct job_input **out) {
     return ST_OK;
 }
 
+bool job_takes_inputs(const struct job *j) {
+    return j->spec.kind == JOB_RUN || j->spec.kind == JOB_STEP;
+}
+
 status_t job_check_inputs(struct job *j) {
     const struct job_input *given = j->spec.inputs;
     RETURN_IF_ERR(job_one_replica(j, &j->spec.inputs));
-    const Hlod__V1__Signature *sig = flat_names(j);
+    const Hlod__V1__Signature *sig = job_names(j);
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
-    status_t st = order_inputs(j, sig, in);
+    status_t st = job_order_inputs(j, sig, in);
     j->spec.inputs = given;
     return st;
 }
 
 status_t job_order_outputs(struct job *j) {
-    const Hlod__V1__Signature *names = flat_names(j);
+    const Hlod__V1__Signature *names = job_names(j);
     j->r.names = names;
     size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
     uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
@@ -274,19 +230,26 @@ status_t job_order_outputs(struct job *j) {
 
 static void send_run(struct job *j);
 
+int64_t exe_measured(struct exe *e, const double *run_ms, size_t n) {
+    double ms = 0;
+    for (size_t i = 0; i < n; i++)
+        ms += run_ms[i];
+    int64_t all = (int64_t)(ms * 1e6);
+    if (all <= 0) return 0;
+    int64_t ns = all / (int64_t)n;
+    e->run_ns = e->run_ns ? e->run_ns + (ns - e->run_ns) / 4 : ns;
+    return all;
+}
+
 // What the run took on the device: for the account, and for what is expected of the next one.
 static void measure(struct job *j) {
-    double ms = 0;
-    for (size_t i = 0; i < j->run->n_run_ms; i++)
-        ms += j->run->run_ms[i];
-    int64_t ns = (int64_t)(ms * 1e6);
+    int64_t ns = exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms);
     if (ns <= 0) return;
     j->seat.used_ns = ns;
-    ns /= (int64_t)j->run->n_run_ms;
-    j->exe->run_ns = j->exe->run_ns ? j->exe->run_ns + (ns - j->exe->run_ns) / 4 : ns;
     int64_t out = 0;
     for (size_t i = 0; i < j->run->n_outputs; i++)
         out += (int64_t)(j->run->outputs[i]->data ? j->run->outputs[i]->data->size : 0);
+    metric_add(M_DEVICE_BYTES_OUT, out);
     j->tenant->total_bytes += out;
     quota_charge(&j->tenant->bytes, out);
 }
@@ -307,7 +270,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
     struct worker *w = c->w;
     bool began = c->began || (lost && worker_began(w, c->id));
-    j = call_ended(c, f);
+    j = job_call_ended(c, f);
     if (!j) {
         st_drop(lost);
         return;
@@ -355,20 +318,19 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     job_finish(j, st);
 }
 
-// The memory that all results take, laid out as the worker does; 0 = only the run knows.
+int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *spec) {
+    const struct dtype_row *t = dtype_find(str_of(spec->dtype));
+    int64_t bytes = t ? t->bytes : 0;
+    if (!bytes) return 0; // texts: their size is known when they are
+    for (size_t d = 0; d < spec->n_dims; d++)
+        if (spec->dims[d]->size < 0 || !sz_mul(bytes, spec->dims[d]->size, &bytes)) return 0;
+    if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return 0;
+    return total / 64 * 64;
+}
 static int64_t output_bytes(const Hlod__V1__Signature *sig) {
-    int64_t total = 64, bytes;
-    for (size_t k = 0; k < sig->n_outputs; k++) {
-        const struct dtype_row *t = dtype_find(str_of(sig->outputs[k]->dtype));
-        bytes = t ? t->bytes : 0;
-        if (!bytes) return 0; // texts: their size is known when they are
-        for (size_t d = 0; d < sig->outputs[k]->n_dims; d++)
-            if (sig->outputs[k]->dims[d]->size < 0 ||
-                !sz_mul(bytes, sig->outputs[k]->dims[d]->size, &bytes))
-                return 0;
-        if (!sz_add(total, bytes, &total) || !sz_add(total, 127, &total)) return 0;
-        total = total / 64 * 64;
-    }
+    int64_t total = 64;
+    for (size_t k = 0; k < sig->n_outputs && total; k++)
+        total = job_add_output_bytes(total, sig->outputs[k]);
     return total;
 }
 static int64_t tensor_bytes(const struct job *j) {
@@ -394,10 +356,30 @@ static void give_output_memory(struct job *j, struct run_call *c) {
                         hash64(j->tenant->name, strlen(j->tenant->name), 0), total, &c->out));
 }
 
+Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in) {
+    Hlod__Wire__WireTensor *t = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
+    Hlod__Wire__Blob *b = arena_new_of(&j->arena, Hlod__Wire__Blob);
+    hlod__wire__wire_tensor__init(t);
+    hlod__wire__blob__init(b);
+    t->dtype = (char *)in->dtype->name;
+    t->dims = (int64_t *)in->dims;
+    t->n_dims = (size_t)in->rank;
+    t->data = b;
+    b->size = (uint64_t)in->size;
+    if (j->spec.leads) return t; // gathered from its members
+    if (j->spec.payload_fd >= 0) {
+        b->fd = 1;
+        b->offset = (uint64_t)in->offset;
+    } else
+        b->inline_bytes = (ProtobufCBinaryData){(size_t)in->size,
+                                                (uint8_t *)j->spec.payload_bytes.p + in->offset};
+    return t;
+}
+
 static void send_run(struct job *j) {
     const struct job_input **in =
-        arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
-    status_t st = order_inputs(j, j->exe->info->signature, in);
+        arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+    status_t st = job_order_inputs(j, j->exe->info->signature, in);
     if (!st) st = job_order_outputs(j);
     if (st) {
         job_finish(j, st);
@@ -409,25 +391,9 @@ static void send_run(struct job *j) {
     Hlod__Wire__Run m = HLOD__WIRE__RUN__INIT;
     m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
     m.n_inputs = n;
-    for (size_t i = 0; i < n; i++) {
-        Hlod__Wire__WireTensor *t = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
-        Hlod__Wire__Blob *b = arena_new_of(&j->arena, Hlod__Wire__Blob);
-        hlod__wire__wire_tensor__init(t);
-        hlod__wire__blob__init(b);
-        t->dtype = (char *)in[i]->dtype->name;
-        t->dims = (int64_t *)in[i]->dims;
-        t->n_dims = (size_t)in[i]->rank;
-        t->data = b;
-        b->size = (uint64_t)in[i]->size;
-        if (j->spec.leads) {
-            st = batch_gather(j->spec.leads, i, t, fds, &n_fds);
-        } else if (j->spec.payload_fd >= 0) {
-            b->fd = 1;
-            b->offset = (uint64_t)in[i]->offset;
-        } else
-            b->inline_bytes = (ProtobufCBinaryData){
-                (size_t)in[i]->size, (uint8_t *)j->spec.payload_bytes.p + in[i]->offset};
-        m.inputs[i] = t;
+    for (size_t i = 0; i < n && !st; i++) {
+        m.inputs[i] = job_wire_input(j, in[i]);
+        if (j->spec.leads) st = batch_gather(j->spec.leads, i, m.inputs[i], fds, &n_fds);
     }
     if (st) {
         job_finish(j, st);
@@ -445,8 +411,7 @@ static void send_run(struct job *j) {
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
                        ? (uint32_t)j->spec.timeout_ms
                        : 0;
-    struct run_call *c = calloc(1, sizeof *c);
-    if (!c) abort();
+    struct run_call *c = job_call_new(j);
     give_output_memory(j, c);
     if (c->out) {
         fds[n_fds++] = memfd_fd(c->out);
@@ -456,13 +421,10 @@ static void send_run(struct job *j) {
     c->batch = batch_ref(j->spec.leads);
     for (size_t i = 0; i < n; i++)
         c->flight_bytes += in[i]->size;
-    worker_flight(j->seat.w, c->flight_bytes);
-    c->j = j;
-    c->s = j->s;
-    c->w = j->seat.w;
-    j->call = c;
+    for (size_t i = 0; i < n; i++)
+        metric_add(M_DEVICE_BYTES_IN, in[i]->size);
     j->run_start_ns = clock_ns();
-    c->id = pool_call(j->seat.w, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run, c);
+    job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run);
 }
 
 static void placed(struct task *t) {
@@ -479,6 +441,13 @@ static void failed(struct task *t, status_t st) {
     job_finish(job_of(t), st);
 }
 
+status_t job_pick_weights(struct job *j) {
+    if (!j->weights) j->weights = model_ref(j->model);
+    if (digest_eq(j->weights->program, j->model->program)) return ST_OK;
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
+                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+}
+
 void job_event_queued(struct job *j) {
     Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
     queued.job = j->r.id;
@@ -490,11 +459,9 @@ void job_event_queued(struct job *j) {
 }
 
 void job_run(struct job *j) {
-    if (!j->weights) j->weights = model_ref(j->model);
-    if (!digest_eq(j->weights->program, j->model->program)) {
-        job_finish(j,
-                   st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
-                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH));
+    status_t picked = job_pick_weights(j);
+    if (picked) {
+        job_finish(j, picked);
         return;
     }
     if (j->seat.w && worker_epoch(j->seat.w) != j->seat.epoch) seat_leave(j->s, &j->seat);
@@ -507,8 +474,8 @@ void job_run(struct job *j) {
     }
     if (!j->checked) { // refuse before any waiting
         const struct job_input **in =
-            arena_array(&j->arena, const struct job_input *, flat_names(j)->n_inputs + 1);
-        status_t st = order_inputs(j, j->exe->info->signature, in);
+            arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+        status_t st = job_order_inputs(j, j->exe->info->signature, in);
         if (!st) st = job_order_outputs(j);
         if (st) {
             job_finish(j, st);
@@ -520,15 +487,16 @@ void job_run(struct job *j) {
     const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
     int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     bool alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns;
-    j->task = (struct task){.want = {ROLE_DEVICE, device, alone, expected},
-                            .tenant = j->tenant,
-                            .has_key = true,
-                            .plan = job_plan(j),
-                            .weights = j->weights->weights,
-                            .cost_ns = expected,
-                            .placed = placed,
-                            .failed = failed,
-                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
+    j->task = (struct task){
+        .want = {.role = ROLE_DEVICE, .device = device, .alone = alone, .expected_ns = expected},
+        .tenant = j->tenant,
+        .has_key = true,
+        .plan = job_plan(j),
+        .weights = j->weights->weights,
+        .cost_ns = expected,
+        .placed = placed,
+        .failed = failed,
+        .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
 
@@ -537,7 +505,7 @@ void job_run(struct job *j) {
 static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
-    struct job *j = call_ended(c, f);
+    struct job *j = job_call_ended(c, f);
     if (!j) {
         st_drop(lost);
         return;
@@ -554,7 +522,6 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
 
 static void inspect_placed(struct task *t) {
     struct job *j = job_of(t);
-    struct worker *w = t->seat.w;
     j->seat = t->seat;
     int fds[2], n = 0;
     int64_t offset, size;
@@ -588,13 +555,7 @@ static void inspect_placed(struct task *t) {
         m.stage = (char *)j->spec.stage;
         m.artifact = &artifact;
         m.compile = &how;
-        struct run_call *c = calloc(1, sizeof *c);
-        if (!c) abort();
-        c->j = j;
-        c->s = j->s;
-        c->w = w;
-        j->call = c;
-        c->id = pool_call(w, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect, c);
+        job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
     }
     for (int i = 0; i < n; i++)
         close(fds[i]);
@@ -609,7 +570,7 @@ void job_inspect(struct job *j) {
         job_finish(j, st);
         return;
     }
-    j->task = (struct task){.want = {ROLE_COMPILE, j->device_kind, false, 0},
+    j->task = (struct task){.want = {.role = ROLE_COMPILE, .device = j->device_kind},
                             .tenant = j->tenant,
                             .placed = inspect_placed,
                             .failed = failed,

@@ -326,7 +326,7 @@ static void queue_compile(struct op *op) {
     int32_t priority = first->spec.priority;
     for (size_t i = 1; i < op->waiters.n; i++)
         if (op->waiters.v[i]->spec.priority > priority) priority = op->waiters.v[i]->spec.priority;
-    op->task = (struct task){.want = {ROLE_COMPILE, op->device_kind, false, 0},
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = op->device_kind},
                              .tenant = first->tenant,
                              .placed = placed,
                              .failed = failed,

@@ -157,7 +157,7 @@ void op_ingest_start(struct job *j) {
     op_join(op, j);
     op->digest = j->spec.model;
     op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
-    op->task = (struct task){.want = {ROLE_COMPILE, "", false, 0},
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = ""},
                              .tenant = j->tenant,
                              .placed = placed,
                              .failed = failed,

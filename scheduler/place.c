@@ -24,6 +24,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
     int64_t best_score = -1;
     for (int i = 0; i < n; i++) {
         if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
+        if (want->pinned && want->pinned != i + 1) continue;
         if (!within(&w[i], w[i].alone_bytes)) {
             if (best == PLACE_NEVER) best = PLACE_HUGE;
             continue;

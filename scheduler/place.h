@@ -13,6 +13,7 @@ struct place_want {
     const char *device;  // kind or name; "" = any; of a compile worker: the kind it compiles for
     bool alone;          // long work: never behind other work in a worker
     int64_t expected_ns; // what it takes; 0 = not known
+    int32_t pinned;      // 1 + index of the only worker that will do; 0 = any
 };
 struct place_worker {
     enum worker_role role;

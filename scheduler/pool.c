@@ -67,7 +67,8 @@ struct worker {
     int places_taken, restarts;
     int64_t flight_bytes, expected_ns;
     int64_t rss_bytes, prepared_bytes;
-    int32_t resident;
+    int32_t resident, buffers;
+    int64_t buffer_bytes;
     int64_t refused; // system calls, of this life
     struct warm warm;
     struct footprint footprint;
@@ -136,8 +137,8 @@ static void lose(struct worker *w, const char *why) {
     }
     warm_done(&w->warm);
     memfds_drop(w->pool->memfds, w->index);
-    w->rss_bytes = w->prepared_bytes = 0;
-    w->resident = 0;
+    w->rss_bytes = w->prepared_bytes = w->buffer_bytes = 0;
+    w->resident = w->buffers = 0;
     w->refused = 0;
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
@@ -305,7 +306,8 @@ static void on_hello(struct worker *w, const struct frame *f) {
 // ---- frames
 
 static bool is_event(uint32_t type) {
-    return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING;
+    return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING ||
+           type == HLOD__WIRE__TYPE__TYPE_STEP;
 }
 
 static void on_stats(struct worker *w, const struct frame *f) {
@@ -314,6 +316,8 @@ static void on_stats(struct worker *w, const struct frame *f) {
     w->rss_bytes = s->rss_bytes;
     w->resident = s->resident_executables;
     w->prepared_bytes = s->prepared_bytes;
+    w->buffers = s->buffers;
+    w->buffer_bytes = s->buffer_bytes;
     if (s->refused > w->refused) {
         log_event(LOG_WARN, "worker.refused", "worker=%d role=%s pid=%d calls=%lld last=%s",
                   w->index, role_name(w), w->pid, (long long)(s->refused - w->refused),
@@ -326,6 +330,7 @@ static void on_stats(struct worker *w, const struct frame *f) {
 
 static void on_frame(struct worker *w, struct frame *f) {
     w->last_sign_ns = clock_ns();
+    metric_add(M_FRAME_BYTES_IN, (int64_t)f->body.n);
     if (w->state == W_STARTING) {
         if (f->type == HLOD__WIRE__TYPE__TYPE_HELLO)
             on_hello(w, f);
@@ -387,6 +392,7 @@ static void on_socket(void *arg, int events) {
 
 static void send_or_keep(struct worker *w, uint32_t type, uint64_t call, const ProtobufCMessage *m,
                          const int *fds, int n_fds) {
+    metric_add(M_FRAME_BYTES_OUT, (int64_t)protobuf_c_message_get_packed_size(m));
     if (w->out.n == 0) {
         status_t st = frame_send_msg(w->sock, type, call, m, fds, n_fds, 0);
         bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
@@ -715,6 +721,8 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
     out->runs = w->places_taken;
     out->planned_bytes = w->footprint.bytes;
     out->flight_bytes = w->flight_bytes;
+    out->buffers = w->buffers;
+    out->buffer_bytes = w->buffer_bytes;
 }
 
 status_t wire_status(const Hlod__Wire__Status *s) {

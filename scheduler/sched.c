@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/job_buffers.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/models.h"
@@ -153,9 +154,10 @@ status_t sched_take_compile(struct sched *s) {
 // A worker came, went or became free. Posted, because it may be told from the middle of anything.
 static void after_change(void *arg) {
     struct sched *s = arg;
+    sched_buffers(s);
     sched_dispatch(s);
     for (struct job *j = s->jobs; j; j = j->next) {
-        j->woken = j->waits_for_worker;
+        j->woken = j->waits_for_worker || (task_waits(&j->task) && job_lost_buffers(j));
         j->waits_for_worker = false;
     }
     for (struct job *j = s->jobs;
@@ -295,6 +297,9 @@ status_t sched_configure(struct sched *s, const struct sched_config *cfg) {
     s->cfg.default_timeout_ms = cfg->default_timeout_ms;
     s->cfg.max_shapes = cfg->max_shapes;
     s->cfg.alone_ns = cfg->alone_ns;
+    s->cfg.buffer_bytes = cfg->buffer_bytes;
+    s->cfg.buffer_lease_ms = cfg->buffer_lease_ms;
+    buffers_configure(s->buffers, cfg->buffer_lease_ms, cfg->buffer_bytes);
     quota_set(&s->compiles, s->cfg.compiles_a_minute = cfg->compiles_a_minute);
     return ST_OK;
 }
@@ -315,6 +320,8 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
+    s->buffers = buffers_new(&(struct buffers_config){.drop = sched_buffer_dropped, .ctx = s});
+    s->lease_timer = loop_timer_new(l, sched_lease_over, s);
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
@@ -323,6 +330,8 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
         tenants_done(&s->tenants);
         models_free(s->names);
         recent_free(s->recent);
+        loop_timer_free(s->lease_timer);
+        buffers_done(s->buffers);
         free(s);
         return st;
     }
@@ -338,6 +347,8 @@ void sched_stop(struct sched *s) {
         if (s->jobs == j) break; // cannot be
     }
     s->stopping = true;
+    loop_timer_free(s->lease_timer);
+    s->lease_timer = NULL;
     pool_stop(s->pool);
 }
 
@@ -359,6 +370,7 @@ void sched_free(struct sched *s) {
     pool_free(s->pool);
     models_free(s->names);
     recent_free(s->recent);
+    buffers_done(s->buffers);
     tenants_done(&s->tenants);
     free(s);
 }

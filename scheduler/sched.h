@@ -14,6 +14,7 @@
 #pragma once
 #include "base/map.h"
 #include "base/vec.h"
+#include "scheduler/buffers.h"
 #include "scheduler/footprint.h"
 #include "scheduler/job.h"
 #include "scheduler/key.h"
@@ -147,6 +148,7 @@ void op_verify_start(struct job *j);  // the job's executable; sets r.differs
 void op_prepare_start(struct job *j); // the job's exe and weights in the job's worker
 
 struct run_call;
+struct plan_run;
 struct job {
     struct sched *s;
     struct job *prev, *next;
@@ -182,6 +184,11 @@ struct job {
     Hlod__Wire__RunReply *run;
     Hlod__Wire__InspectReply *inspect;
     int64_t run_start_ns;
+    struct plan_run *plan; // JOB_PLAN
+    struct job *parent;    // JOB_STEP; its seat is the parent's
+    Hlod__Wire__RunPlanReply *plan_reply;
+    Hlod__Wire__GetReply *get_reply;
+    VEC(struct buffer *) kept; // results of PUT and GET; references
 };
 void job_advance(struct job *j);
 void job_finish(struct job *j, status_t st); // takes st
@@ -196,13 +203,25 @@ int job_replicas(const struct job *j); // 1 and up
 // A run's inputs as one replica sees them: without the first dimension where there are several.
 status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK; // job_run.c
 void job_run(struct job *j);                                                      // job_run.c
+void job_inspect(struct job *j);                                                  // job_run.c
+void job_retire(struct job *j); // a JOB_STEP ends, without a word
+// The model's names for tensors in and out, sequences flattened; needs model, and exe for outputs.
+const Hlod__V1__Signature *job_names(struct job *j);
+// The given inputs in signature order; sig: the executable's or the model's own.
+status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
+                          const struct job_input **out) MUST_CHECK;
+status_t job_pick_weights(struct job *j) MUST_CHECK;
+// The memory that results take, laid out as the worker does; 0 = only the run knows.
+int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *t);
+bool job_takes_inputs(const struct job *j); // RUN, STEP
 void job_event_queued(struct job *j);
 status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and their names
 struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable
 // job_resolve.c: kind of the devices that its key would be made for; NULL = none has said hello
 const char *job_device_kind(struct job *j);
-void job_inspect(struct job *j);   // job_run.c
-void job_drop_call(struct job *j); // job_run.c: nobody waits for the call any more
+// A run took so long (each of n): what is expected of the next one. All of it, in ns.
+int64_t exe_measured(struct exe *e, const double *run_ms, size_t n);
+Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in);
 
 struct sched {
     struct loop *loop;
@@ -210,6 +229,8 @@ struct sched {
     struct journal *journal;
     struct models *names;
     struct recent *recent;
+    struct buffers *buffers;
+    struct loop_timer *lease_timer;
     struct pool *pool;
     struct sched_config cfg;
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name

@@ -60,6 +60,13 @@ const char *api_version_text(void);
 
 void api_compile(struct call *c);
 void api_run(struct call *c);
+void api_plan(struct call *c);
+void api_put_buffer(struct call *c);
+void api_list_buffers(struct call *c);
+void api_get_buffer(struct call *c);
+void api_free_buffer(struct call *c);
+void api_renew_buffer(struct call *c);
+void api_make_tuple(struct call *c);
 void api_inspect(struct call *c);
 void api_list(struct call *c);
 void api_get(struct call *c);

@@ -121,33 +121,6 @@ static status_t out_of_range(int64_t bytes) {
         st_new(ST_OUT_OF_RANGE, "the range begins behind the blob's %lld bytes", (long long)bytes),
         HLOD__V1__REASON__REASON_BAD_RANGE);
 }
-// "bytes=A-B", "bytes=A-", "bytes=-N". What is no such range, or several, is passed over, as HTTP
-// has it.
-static status_t header_range(const char *text, struct call_file *f) {
-    struct str rest = str_of(text), first;
-    int64_t a, b;
-    if (!str_starts(rest, "bytes=") || strchr(text, ',')) return ST_OK;
-    rest = (struct str){rest.p + 6, rest.n - 6};
-    const char *dash = memchr(rest.p, '-', rest.n);
-    if (!dash) return ST_OK;
-    first = (struct str){rest.p, (size_t)(dash - rest.p)};
-    rest = (struct str){dash + 1, rest.n - first.n - 1};
-    bool has_a = str_to_i64(first, &a) && a >= 0, has_b = str_to_i64(rest, &b) && b >= 0;
-    if ((first.n && !has_a) || (rest.n && !has_b) || (!has_a && !has_b)) return ST_OK;
-    if (!has_a) { // the last b
-        a = b < f->total ? f->total - b : 0;
-        b = f->total - 1;
-        if (a == f->total) return out_of_range(f->total);
-    } else if (!has_b || b >= f->total)
-        b = f->total - 1;
-    if (a >= f->total) return out_of_range(f->total);
-    if (b < a) return ST_OK;
-    f->part = true;
-    f->offset = a;
-    f->bytes = b - a + 1;
-    return ST_OK;
-}
-
 static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     struct call *c = w->c;
     const Hlod__V1__GetBlobRequest *q = (Hlod__V1__GetBlobRequest *)c->request;
@@ -182,7 +155,7 @@ static void get_work(struct blob_work *w) {
         return;
     }
     c->file = (struct call_file){.fd = fd, .bytes = total, .total = total};
-    w->st = header_range(c->range, &c->file);
+    w->st = call_range(c->range, &c->file);
     set_info(w, total);
 }
 void api_get_blob(struct call *c) {

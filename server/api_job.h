@@ -10,5 +10,12 @@ typedef status_t (*api_reply_fn)(struct call *c, const struct job_result *r,
                                  Hlod__V1__Event *result, const ProtobufCMessage **out_reply);
 void api_start_job(struct call *c, struct job_spec *spec,
                    api_reply_fn reply); // sets on_event, on_done, ctx of the spec
+// A finished run or plan as RunReply.
+status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                 const ProtobufCMessage **out) MUST_CHECK;
+status_t api_check_repeat(uint32_t repeat) MUST_CHECK;
+// api_plan.c: a RunRequest with handles or outputs that stay runs as a plan of one step.
+bool api_wants_residents(const struct call *c);
+void api_run_resident(struct call *c, struct job_spec *spec); // spec: of the run, checked
 // A finished run's outputs as the call's (mapped, borrowed from the job until the call ends).
 status_t api_take_outputs(struct call *c, const struct job_result *r) MUST_CHECK;

@@ -26,6 +26,7 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
     if (!sz_mul(o->elements, need, &need))
         return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
     if (o->dtype->cls == NUM_TEXT && b) need = (int64_t)b->size; // as the worker says
+    if (r->part) need = r->part_bytes;
     if (need == 0) return ST_OK;
     if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
     if (b->fd == 0) {
@@ -67,19 +68,41 @@ status_t api_take_outputs(struct call *c, const struct job_result *r) {
         o->dims = t->dims;
         if (!o->dtype)
             return st_new(ST_INTERNAL, "output '%s' has unknown type '%s'", o->name, t->dtype);
-        RETURN_IF_ERR(output_data(c, r, t->data, o));
+        o->handle = r->handles ? r->handles[i] : NULL;
+        if (!o->handle) RETURN_IF_ERR(output_data(c, r, t->data, o));
     }
     return ST_OK;
 }
 
-static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
-                    const ProtobufCMessage **out) {
+static Hlod__V1__StepReport *step_report(struct arena *a, const struct job_step_result *s) {
+    Hlod__V1__StepReport *m = arena_new_of(a, Hlod__V1__StepReport);
+    hlod__v1__step_report__init(m);
+    m->name = (char *)(uintptr_t)s->name;
+    m->executable = s->exe->digest;
+    m->cache_hit = s->cache_hit;
+    m->run_ms = s->reply->run_ms;
+    m->n_run_ms = s->reply->n_run_ms;
+    m->profile = s->reply->profile;
+    m->peak_bytes = s->reply->peak_bytes;
+    m->prepared_bytes = s->reply->prepared_bytes;
+    return m;
+}
+
+status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                 const ProtobufCMessage **out) {
+    bool plan = c->row->handler == api_plan;
     const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     RETURN_IF_ERR(api_take_outputs(c, r));
     Hlod__V1__RunReply *m = arena_new_of(&c->arena, Hlod__V1__RunReply);
     hlod__v1__run_reply__init(m);
-    m->model = q->model;
-    m->executable = r->exe->digest;
+    if (!plan) {
+        m->model = q->model;
+        m->executable = r->exe->digest;
+    }
+    m->steps = arena_array(&c->arena, Hlod__V1__StepReport *, r->n_steps + 1);
+    for (; plan && m->n_steps < r->n_steps; m->n_steps++)
+        m->steps[m->n_steps] = step_report(&c->arena, &r->steps[m->n_steps]);
+    if (r->tuple) m->tuple = (char *)(uintptr_t)r->tuple;
     m->timings = c->timings;
     m->n_timings = c->n_timings;
     m->run_ms = r->run->run_ms;
@@ -105,6 +128,12 @@ static status_t ran(struct call *c, const struct job_result *r, Hlod__V1__Event 
     return ST_OK;
 }
 
+status_t api_check_repeat(uint32_t repeat) {
+    if (repeat <= 1000) return ST_OK;
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "repeat: at most 1000, found %u", repeat),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
 void api_run(struct call *c) {
     Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     Hlod__V1__RunOptions none = HLOD__V1__RUN_OPTIONS__INIT, *o = q->options ? q->options : &none;
@@ -128,11 +157,13 @@ void api_run(struct call *c) {
     if (!st) api_name(c, q->model, &spec);
     if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);
     if (!st) st = call_check_priority(o->priority);
-    if (!st && o->repeat > 1000)
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "repeat: at most 1000, found %u", o->repeat),
-                       HLOD__V1__REASON__REASON_BAD_OPTION);
+    if (!st) st = api_check_repeat(o->repeat);
+    if (!st && api_wants_residents(c)) {
+        api_run_resident(c, &spec);
+        return;
+    }
     if (st)
         call_finish(c, NULL, st);
     else
-        api_start_job(c, &spec, ran);
+        api_start_job(c, &spec, api_ran);
 }

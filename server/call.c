@@ -130,19 +130,65 @@ Hlod__V1__Error *call_error(struct arena *a, status_t st) {
     return e;
 }
 
-void call_outputs_into(struct call *c, Hlod__V1__RunReply *reply) {
-    reply->outputs = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
-    reply->n_outputs = c->n_outputs;
+static const ProtobufCFieldDescriptor *outputs_field(const ProtobufCMessageDescriptor *d) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(d, "outputs");
+    return f && f->descriptor == &hlod__v1__tensor__descriptor ? f : NULL;
+}
+bool call_has_outputs(const ProtobufCMessageDescriptor *d) {
+    return outputs_field(d) != NULL;
+}
+void call_outputs_into(struct call *c, ProtobufCMessage *reply) {
+    const ProtobufCFieldDescriptor *f = outputs_field(reply->descriptor);
+    Hlod__V1__Tensor **v = arena_array(&c->arena, Hlod__V1__Tensor *, c->n_outputs + 1);
     for (size_t i = 0; i < c->n_outputs; i++) {
         const struct call_output *o = &c->outputs[i];
-        Hlod__V1__Tensor *t = reply->outputs[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
+        Hlod__V1__Tensor *t = v[i] = arena_new_of(&c->arena, Hlod__V1__Tensor);
         hlod__v1__tensor__init(t);
         t->name = (char *)o->name;
         t->dtype = (char *)o->dtype->name;
         t->shape = (int64_t *)o->dims;
         t->n_shape = (size_t)o->rank;
-        t->raw = (ProtobufCBinaryData){o->data.n, (uint8_t *)o->data.p};
+        if (o->handle)
+            t->handle = (char *)(uintptr_t)o->handle;
+        else
+            t->raw = (ProtobufCBinaryData){o->data.n, (uint8_t *)o->data.p};
     }
+    memcpy((char *)reply + f->offset, &v, sizeof v);
+    memcpy((char *)reply + f->quantifier_offset, &c->n_outputs, sizeof c->n_outputs);
+}
+
+static status_t out_of_range(int64_t bytes) MUST_CHECK;
+static status_t out_of_range(int64_t bytes) {
+    return st_reason(st_new(ST_OUT_OF_RANGE, "the range begins behind the %lld bytes there are",
+                            (long long)bytes),
+                     HLOD__V1__REASON__REASON_BAD_RANGE);
+}
+// "bytes=A-B", "bytes=A-", "bytes=-N". What is no such range, or several, is passed over, as HTTP
+// has it.
+status_t call_range(const char *text, struct call_file *f) {
+    struct str rest = str_of(text), first;
+    int64_t a, b;
+    if (!str_starts(rest, "bytes=") || strchr(text, ',')) return ST_OK;
+    rest = (struct str){rest.p + 6, rest.n - 6};
+    const char *dash = memchr(rest.p, '-', rest.n);
+    if (!dash) return ST_OK;
+    first = (struct str){rest.p, (size_t)(dash - rest.p)};
+    rest = (struct str){dash + 1, rest.n - first.n - 1};
+    bool has_a = str_to_i64(first, &a) && a >= 0, has_b = str_to_i64(rest, &b) && b >= 0;
+    if ((first.n && !has_a) || (rest.n && !has_b) || (!has_a && !has_b)) return ST_OK;
+    if (!has_a) { // the last b
+        a = b < f->total ? f->total - b : 0;
+        b = f->total - 1;
+        if (a == f->total) return out_of_range(f->total);
+    } else if (!has_b || b >= f->total)
+        b = f->total - 1;
+    if (a >= f->total) return out_of_range(f->total);
+    if (b < a) return ST_OK;
+    f->part = true;
+    f->offset = a;
+    f->bytes = b - a + 1;
+    return ST_OK;
 }
 
 void call_cancel(struct call *c) {

@@ -21,6 +21,7 @@ struct traceparent;
 
 struct call_output { // a tensor of the reply, outside the message
     const char *name;
+    const char *handle; // of a resident buffer, instead of data; or NULL
     const struct dtype_row *dtype;
     int32_t rank;
     const int64_t *dims;
@@ -101,8 +102,13 @@ void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
 void call_server_timing(const struct call *c, struct strbuf *b);
 // An error as a message; st stays the caller's.
 Hlod__V1__Error *call_error(struct arena *a, status_t st);
-// The call's outputs as raw tensors of the reply, borrowed from it.
-void call_outputs_into(struct call *c, Hlod__V1__RunReply *reply);
+// Has the message outputs that are tensors: RunReply, GetBufferReply?
+bool call_has_outputs(const ProtobufCMessageDescriptor *d);
+// The call's outputs as raw tensors of such a reply, borrowed from it.
+void call_outputs_into(struct call *c, ProtobufCMessage *reply);
+// What part of f->total bytes a Range header asks for, if any: f->part, offset, bytes.
+// OUT_OF_RANGE, REASON_BAD_RANGE.
+status_t call_range(const char *header, struct call_file *f) MUST_CHECK;
 void call_cancel(struct call *c); // the client is gone: no finish will come
 // Frees the call (from malloc) and what belongs to it; while pool work holds it (busy),
 // call_released does that later.

@@ -19,7 +19,7 @@ enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 
 static void on_event(struct call *c, const Hlod__V1__Event *e) {
     struct api_request *ac = c->transport;
-    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(c, e->result);
+    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(c, &e->result->base);
     rpc_send(ac->rc, &e->base);
 }
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
@@ -38,8 +38,8 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
         rpc_reply(ac->rc, &e.base);
         return;
     }
-    if (reply->descriptor == &hlod__v1__run_reply__descriptor)
-        call_outputs_into(c, (Hlod__V1__RunReply *)reply);
+    if (call_has_outputs(reply->descriptor))
+        call_outputs_into(c, (ProtobufCMessage *)(uintptr_t)reply);
     if (reply->descriptor == &inference__model_infer_response__descriptor)
         oip_outputs_into(c, (Inference__ModelInferResponse *)reply);
     rpc_reply(ac->rc, reply);
@@ -77,15 +77,16 @@ static status_t place_all(struct api_request *q, const struct cuts *cuts) {
 static status_t parse_run(struct api_request *q, const struct tensors_limits *l) {
     struct call *c = q->c;
     struct cuts cuts;
-    enum { INPUTS = 3, RAW = 4 }; // RunRequest.inputs, Tensor.raw
+    enum { INPUTS = 3, RAW = 4 }; // RunRequest.inputs and its like, Tensor.raw
     if (!cut_fields(&c->arena, q->m.pieces, q->m.n, INPUTS, RAW, &cuts)) return not_a(c);
     RETURN_IF_ERR(call_unpack(c, cuts.rest));
-    Hlod__V1__RunRequest *run = (Hlod__V1__RunRequest *)c->request;
+    size_t n;
+    Hlod__V1__Tensor **v = tensors_of(c->request, &n);
     for (size_t i = 0; i < cuts.n; i++) // sizes for the layout
-        run->inputs[cuts.v[i].parent]->raw.len = cuts.v[i].n;
+        v[cuts.v[i].parent]->raw.len = cuts.v[i].n;
     status_t st = tensors_layout(c, l, TENSORS_RAW, NULL);
     for (size_t i = 0; i < cuts.n; i++)
-        run->inputs[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
+        v[cuts.v[i].parent]->raw.len = 0; // there is nothing behind it
     return st ? st : place_all(q, &cuts);
 }
 
@@ -120,7 +121,7 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
 static status_t parse(struct api_request *q) {
     struct call *c = q->c;
     struct tensors_limits l = {rpc_cfg(rpc_of(q->rc))->max_message_bytes};
-    bool run = c->row->input == &hlod__v1__run_request__descriptor;
+    bool run = tensors_in(c->row->input);
     if (c->row->input == &inference__model_infer_request__descriptor) return parse_infer(q, &l);
     if (run && q->m.bytes > SMALL) return parse_run(q, &l);
     RETURN_IF_ERR(call_unpack(c, rpc_flat(&c->arena, &q->m)));

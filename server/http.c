@@ -372,7 +372,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     if (!st) {
         r->call->row = r->route.row;
         const char *range = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Range");
-        r->call->wants_file = r->route.form == FORM_FILE;
+        r->call->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
         if (range) r->call->range = arena_strdup(&r->call->arena, range);
         st = admit(h, conn, r->call->row, &r->call->arena, &r->call->principal);
         if (!st) st = call_headers(r->call, header, conn);

@@ -179,7 +179,9 @@ static void print_output(struct strbuf *b, const struct call_output *o, const ch
     for (int32_t d = 0; d < o->rank; d++)
         strbuf_printf(b, "%s%lld", d ? "," : "", (long long)o->dims[d]);
     strbuf_puts(b, "]");
-    if (*parameters)
+    if (o->handle)
+        strbuf_printf(b, ",\"handle\":\"%s\"", o->handle);
+    else if (*parameters)
         strbuf_printf(b, ",\"parameters\":{%s}", parameters);
     else {
         strbuf_puts(b, ",\"data\":");
@@ -206,7 +208,7 @@ static void print_with_outputs(struct strbuf *b, const ProtobufCMessage *m, cons
 
 static void reply_json(struct http_req *r, const ProtobufCMessage *m) {
     struct strbuf b = {0};
-    if (m->descriptor == &hlod__v1__run_reply__descriptor)
+    if (call_has_outputs(m->descriptor))
         print_with_outputs(&b, m, r->call, false);
     else
         json_print(&b, m);
@@ -356,8 +358,8 @@ static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
 }
 
 static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
-    if (m->descriptor == &hlod__v1__run_reply__descriptor)
-        call_outputs_into(r->call, (Hlod__V1__RunReply *)m);
+    if (call_has_outputs(m->descriptor))
+        call_outputs_into(r->call, (ProtobufCMessage *)(uintptr_t)m);
     size_t n = protobuf_c_message_get_packed_size(m);
     uint8_t *p = malloc(n + 1);
     if (!p) abort();
@@ -403,7 +405,7 @@ static void append(ProtobufCBuffer *b, size_t n, const uint8_t *p) {
     strbuf_add(((struct appender *)b)->out, p, n);
 }
 static void put_frame(struct http_req *r, const Hlod__V1__Event *e) {
-    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(r->call, e->result);
+    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(r->call, &e->result->base);
     uint32_t n = (uint32_t)hlod__v1__event__get_packed_size(e); // messages end at 2 GiB
     uint8_t head[4] = {(uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
     strbuf_add(&r->out, head, 4);
@@ -459,6 +461,15 @@ static void end_stream(struct http_req *r, status_t st) {
     st_drop(st);
 }
 
+static void content_range(struct http_req *r, const struct call_file *f) {
+    char text[100];
+    add_header(r, "Accept-Ranges", "bytes");
+    if (!f->part) return;
+    snprintf(text, sizeof text, "bytes %lld-%lld/%lld", (long long)f->offset,
+             (long long)(f->offset + f->bytes - 1), (long long)f->total);
+    add_header(r, "Content-Range", text);
+}
+
 // A blob, straight from its file. Its digest is its name for ever: it may be cached.
 static void reply_file(struct http_req *r, const Hlod__V1__BlobInfo *info) {
     struct call_file *f = &r->call->file;
@@ -467,14 +478,28 @@ static void reply_file(struct http_req *r, const Hlod__V1__BlobInfo *info) {
         r, f->part ? 206 : 200, "application/octet-stream",
         MHD_create_response_from_fd_at_offset64((uint64_t)f->bytes, f->fd, (uint64_t)f->offset));
     f->fd = -1; // the response's now
-    add_header(r, "Accept-Ranges", "bytes");
+    content_range(r, f);
     add_header(r, "Cache-Control", "private, immutable");
     snprintf(text, sizeof text, "\"%s\"", info->digest);
     add_header(r, "ETag", text);
-    if (!f->part) return;
-    snprintf(text, sizeof text, "bytes %lld-%lld/%lld", (long long)f->offset,
-             (long long)(f->offset + f->bytes - 1), (long long)f->total);
-    add_header(r, "Content-Range", text);
+}
+
+// The bytes of one tensor, or a part of them, from where they lie.
+static void reply_bytes(struct http_req *r) {
+    struct call *c = r->call;
+    const struct call_output *o = &c->outputs[0];
+    struct MHD_IoVec v = {o->data.p, o->data.n};
+    struct strbuf type = {0};
+    set_response(r, c->file.part ? 206 : 200, "application/octet-stream",
+                 MHD_create_response_from_iovec(&v, 1, NULL, NULL)); // the call outlives it
+    content_range(r, &c->file);
+    strbuf_printf(&type, "%s[", o->dtype->name);
+    for (int32_t d = 0; d < o->rank; d++)
+        strbuf_printf(&type, "%s%lld", d ? "," : "", (long long)o->dims[d]);
+    strbuf_putc(&type, ']');
+    add_header(r, "Hlod-Tensor", type.p);
+    add_header(r, "Cache-Control", "no-store");
+    strbuf_done(&type);
 }
 
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
@@ -491,6 +516,9 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             http_reply_text(r, 200, "text/plain; charset=utf-8", &b);
             break;
         }
+        case FORM_BYTES:
+            reply_bytes(r);
+            break;
         case FORM_FILE:
             reply_file(r, (const Hlod__V1__BlobInfo *)reply);
             break;

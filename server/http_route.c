@@ -57,7 +57,9 @@ static enum reply_form form_of(const struct api_row *row, bool rpc, const char *
     if (row->stream)
         return accepts(accept, "application/x-protobuf-stream") ? FORM_FRAMES : FORM_NDJSON;
     if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
-    if (row->body == BODY_TENSORS && accepts(accept, "application/octet-stream"))
+    if (row->handler == api_get_buffer && !rpc && accepts(accept, "application/octet-stream"))
+        return FORM_BYTES;
+    if (call_has_outputs(row->output) && accepts(accept, "application/octet-stream"))
         return FORM_BINARY;
     if (row->handler == api_inspect && !rpc && !accepts(accept, "application/json"))
         return FORM_TEXT;
@@ -228,6 +230,14 @@ static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const c
     return ST_OK;
 }
 
+static Hlod__V1__RunOptions *run_options(struct arena *a, Hlod__V1__RunOptions **at) {
+    if (!*at) {
+        *at = arena_new_of(a, Hlod__V1__RunOptions);
+        hlod__v1__run_options__init(*at);
+    }
+    return *at;
+}
+
 status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const char *value) {
     if (!strcmp(key, "stream")) return ST_OK; // chose the row
     ProtobufCMessage *levels[3] = {m, NULL, NULL};
@@ -238,11 +248,11 @@ status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const
         levels[1] = &compile_options(a, &q->options)->base;
     } else if (m->descriptor == &hlod__v1__run_request__descriptor) {
         Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)m;
-        if (!q->options) {
-            q->options = arena_new_of(a, Hlod__V1__RunOptions);
-            hlod__v1__run_options__init(q->options);
-        }
-        levels[1] = &q->options->base;
+        levels[1] = &run_options(a, &q->options)->base;
+        levels[2] = &compile_options(a, &q->options->compile)->base;
+    } else if (m->descriptor == &hlod__v1__run_plan_request__descriptor) {
+        Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)m;
+        levels[1] = &run_options(a, &q->options)->base;
         levels[2] = &compile_options(a, &q->options->compile)->base;
     }
     for (int i = 0; i < 3 && levels[i]; i++) {

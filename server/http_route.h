@@ -4,8 +4,8 @@
 #pragma once
 #include "server/api.h"
 
-// FORM_FILE: the bytes of a blob. FORM_FRAMES: a stream of protobuf messages, each behind its
-// length (32 bits, little-endian; an empty frame means nothing).
+// FORM_FILE: the bytes of a blob. FORM_BYTES: of a tensor. FORM_FRAMES: a stream of protobuf
+// messages, each behind its length (32 bits, little-endian; an empty frame means nothing).
 enum reply_form {
     FORM_JSON,
     FORM_NDJSON,
@@ -14,6 +14,7 @@ enum reply_form {
     FORM_FRAMES,
     FORM_TEXT,
     FORM_FILE,
+    FORM_BYTES,
     FORM_OIP,
     FORM_GENERATE,       // the keys of a JSON object are the inputs and outputs
     FORM_GENERATE_STREAM // the same as server-sent events

@@ -99,6 +99,8 @@ static struct sched_config sched_options(const struct config *c) {
                                  .cache_budget_bytes = c->cache_bytes,
                                  .max_shapes = (int32_t)c->max_shapes,
                                  .compiles_a_minute = c->compile_rate,
+                                 .buffer_bytes = c->buffer_bytes,
+                                 .buffer_lease_ms = c->buffer_lease_ms,
                                  .tenants = c->tenants,
                                  .alone_ns = c->alone_us * 1000};
 }

@@ -21,6 +21,18 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
                            int64_t *total) {
     struct job_input *in = &c->inputs[i];
     in->name = t->name;
+    in->offset = *total;
+    if (t->handle && *t->handle) {
+        in->handle = t->handle;
+        in->donate = t->donate;
+        if (*t->type || t->rank || t->given > 0)
+            return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
+                       "a handle together with a type, a shape or data");
+        return ST_OK;
+    }
+    if (t->donate)
+        return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
+                   "only a resident buffer can be donated");
     in->dtype = dtype_find(str_of(t->type));
     if (!in->dtype)
         return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
@@ -53,27 +65,45 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
                                 from == TENSORS_BINARY ? "binary_data_size says" : "its data has",
                                 (long long)t->given),
                          HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
-    in->offset = *total;
     if (!sz_add(*total, size, total) || !sz_add(*total, 63, total))
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "too large");
     *total &= ~63ll;
     return ST_OK;
 }
 
+bool tensors_in(const ProtobufCMessageDescriptor *d) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(d, "inputs");
+    return f && f->label == PROTOBUF_C_LABEL_REPEATED &&
+           f->descriptor == &hlod__v1__tensor__descriptor;
+}
+Hlod__V1__Tensor **tensors_of(const ProtobufCMessage *m, size_t *out_n) {
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "inputs");
+    const char *base = (const char *)m;
+    memcpy(out_n, base + f->quantifier_offset, sizeof *out_n);
+    Hlod__V1__Tensor **v;
+    memcpy(&v, base + f->offset, sizeof v);
+    return v;
+}
+
 struct tensor_desc *tensors_of_run(struct call *c, int from) {
-    const Hlod__V1__RunRequest *q = (const Hlod__V1__RunRequest *)c->request;
-    struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
-    for (size_t i = 0; i < q->n_inputs; i++) {
-        const Hlod__V1__Tensor *x = q->inputs[i];
+    size_t n;
+    Hlod__V1__Tensor **v = tensors_of(c->request, &n);
+    struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        const Hlod__V1__Tensor *x = v[i];
         t[i] = (struct tensor_desc){.name = x->name,
                                     .type = *x->dtype ? x->dtype : x->datatype,
                                     .dims = x->shape,
-                                    .rank = x->n_shape};
+                                    .rank = x->n_shape,
+                                    .handle = x->handle,
+                                    .donate = x->donate};
         t[i].given = from == TENSORS_RAW ? (int64_t)x->raw.len
                      : x->parameters     ? x->parameters->binary_data_size
                                          : -1;
     }
-    c->n_inputs = q->n_inputs;
+    c->n_inputs = n;
     return t;
 }
 
@@ -169,11 +199,11 @@ int64_t tensors_binary_left(const struct call *c, const struct tensors_binary *b
 }
 
 status_t tensors_raw(struct call *c, const struct tensors_limits *l) {
-    Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
+    size_t n;
+    Hlod__V1__Tensor **v = tensors_of(c->request, &n);
     RETURN_IF_ERR(tensors_layout(c, l, TENSORS_RAW, NULL));
-    for (size_t i = 0; i < q->n_inputs; i++)
-        RETURN_IF_ERR(
-            tensors_put(c, c->inputs[i].offset, q->inputs[i]->raw.data, q->inputs[i]->raw.len));
+    for (size_t i = 0; i < n; i++)
+        RETURN_IF_ERR(tensors_put(c, c->inputs[i].offset, v[i]->raw.data, v[i]->raw.len));
     return ST_OK;
 }
 
@@ -354,7 +384,11 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
     for (size_t i = 0; i < c->n_inputs && !st; i++) {
         const struct job_input *in = &c->inputs[i];
         if (c->descs[i].elsewhere || (from == TENSORS_BINARY && !c->descs[i].in_json)) continue;
-        if (!spans->v[i].p)
+        if (in->handle && !spans->v[i].p) continue;
+        if (in->handle)
+            st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name,
+                     "a handle together with data");
+        else if (!spans->v[i].p)
             st = bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, in->name, "no data");
         else
             st = st_note(scan_one(spans->v[i], in, base + in->offset), "inputs[%zu] '%.80s'", i,
@@ -392,10 +426,11 @@ status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str
         st = st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
                        HLOD__V1__REASON__REASON_BAD_JSON);
     if (!st) {
-        const Hlod__V1__RunRequest *q = (const Hlod__V1__RunRequest *)c->request;
+        size_t n = 0;
+        Hlod__V1__Tensor **v = oip ? NULL : tensors_of(c->request, &n);
         bool raw = false;
-        for (size_t i = 0; !oip && i < q->n_inputs; i++)
-            raw = raw || q->inputs[i]->raw.len;
+        for (size_t i = 0; i < n; i++)
+            raw = raw || v[i]->raw.len;
         if (raw)
             st = tensors_raw(c, l); // base64
         else if (!(st = tensors_layout(c, l, TENSORS_JSON, &spans)) && spans.n == c->n_inputs)

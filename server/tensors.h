@@ -14,10 +14,15 @@ struct tensor_desc { // an input as its request describes it
     const char *name, *type;
     const int64_t *dims;
     size_t rank;
-    int64_t given;  // bytes it came with, -1 = not said; texts in JSON: that they will take
-    bool in_json;   // its data stands in the JSON, though others follow it in bytes
-    bool elsewhere; // neither here nor there: shared memory
+    int64_t given;      // bytes it came with, -1 = not said; texts in JSON: that they will take
+    bool in_json;       // its data stands in the JSON, though others follow it in bytes
+    bool elsewhere;     // neither here nor there: shared memory
+    const char *handle; // a resident buffer instead of contents; NULL or ""
+    bool donate;
 };
+// Has the message inputs that are tensors: RunRequest, RunPlanRequest, PutBufferRequest?
+bool tensors_in(const ProtobufCMessageDescriptor *d);
+Hlod__V1__Tensor **tensors_of(const ProtobufCMessage *m, size_t *out_n); // then: they
 // In the call's arena; sets c->n_inputs. By request type.
 struct tensor_desc *tensors_of_run(struct call *c, int from);
 struct tensor_desc *tensors_of_infer(struct call *c, int from); // oip_infer.c

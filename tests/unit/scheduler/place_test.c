@@ -13,7 +13,7 @@ static struct place_worker cpu(void) {
     return (struct place_worker){
         .role = ROLE_DEVICE, .kind = "cpu", .name = "cpu:0", .ready = true, .max_calls = 2};
 }
-static const struct place_want any = {ROLE_DEVICE, "", false, 0};
+static const struct place_want any = {.role = ROLE_DEVICE, .device = ""};
 
 static void prefers(void **state) {
     (void)state;
@@ -39,9 +39,9 @@ static void waits_or_never(void **state) {
     w[0].hopeless = w[1].hopeless = true;
     assert_int_equal(place_choose(&any, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&any, w, 0), PLACE_NEVER);
-    const struct place_want compile = {ROLE_COMPILE, "", false, 0},
-                            tpu = {ROLE_DEVICE, "tpu", false, 0},
-                            named = {ROLE_DEVICE, "cpu:0", false, 0};
+    const struct place_want compile = {.role = ROLE_COMPILE, .device = ""},
+                            tpu = {.role = ROLE_DEVICE, .device = "tpu"},
+                            named = {.role = ROLE_DEVICE, .device = "cpu:0"};
     w[0] = w[1] = cpu();
     assert_int_equal(place_choose(&compile, w, 2), PLACE_NEVER);
     assert_int_equal(place_choose(&tpu, w, 2), PLACE_NEVER);
@@ -50,7 +50,7 @@ static void waits_or_never(void **state) {
 
 static void alone(void **state) {
     (void)state;
-    const struct place_want lengthy = {ROLE_DEVICE, "", true, 0};
+    const struct place_want lengthy = {.role = ROLE_DEVICE, .device = "", .alone = true};
     struct place_worker w[2] = {cpu(), cpu()};
     w[0].has_prepared = true;
     w[0].calls = 1; // a short run may go behind it, a long one goes elsewhere
@@ -99,9 +99,27 @@ static void memory(void **state) {
     assert_int_equal(place_choose(&any, w, 2), PLACE_HUGE);
 }
 
+// What a worker holds can only be read there, however busy it is.
+static void pinned(void **state) {
+    (void)state;
+    struct place_worker w[3];
+    for (int k = 0; k < 3; k++)
+        w[k] = (struct place_worker){
+            .role = ROLE_DEVICE, .kind = "cpu", .name = "cpu:0", .ready = true, .max_calls = 2};
+    struct place_want want = {.role = ROLE_DEVICE, .device = "", .pinned = 2};
+    assert_int_equal(place_choose(&want, w, 3), 1);
+    w[1].calls = 2;
+    assert_int_equal(place_choose(&want, w, 3), PLACE_WAIT);
+    w[1].calls = 0;
+    w[1].ready = false;
+    assert_int_equal(place_choose(&want, w, 3), PLACE_WAIT);
+    w[1].hopeless = true;
+    assert_int_equal(place_choose(&want, w, 3), PLACE_NEVER);
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never),
-                                   cmocka_unit_test(alone), cmocka_unit_test(brief),
-                                   cmocka_unit_test(memory)};
+                                   cmocka_unit_test(alone),   cmocka_unit_test(brief),
+                                   cmocka_unit_test(memory),  cmocka_unit_test(pinned)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }

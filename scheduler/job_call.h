@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// job_call: a job's call of a worker: sent, given up with its job, over. Thread: loop.
+#pragma once
+#include "scheduler/sched.h"
+
+struct hold; // job_buffers.h
+// A call of a job's. It outlives a cancelled job: its reply frees the worker's place.
+struct run_call {
+    struct job *j; // NULL when nobody waits any more
+    struct sched *s;
+    struct worker *w;
+    struct seat seat; // the job's, once nobody waits
+    uint64_t id;
+    bool began; // the worker said that it runs
+    int64_t flight_bytes;
+    struct batch *batch;    // whose members' memory it reads; or NULL
+    struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
+    struct hold *hold;      // resident buffers that the call is about; or NULL
+};
+struct run_call *job_call_new(struct job *j); // in the job's seat; not sent yet
+void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                   int n_fds, pool_reply_fn fn);
+// The last frame of a call, or its loss: the call is over; what it brought goes to its job (fds
+// too). NULL when nobody waits any more. The hold is the caller's to settle, before.
+struct job *job_call_ended(struct run_call *c, struct frame *f);
+void job_drop_call(struct job *j); // nobody waits for the call any more
