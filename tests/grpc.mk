@@ -4,6 +4,7 @@ check-secure: $(BUILD)/hlod $(BUILD)/hlo $(BUILD)/tests/fake_worker ## tokens, T
 	$(Q)build/venv/bin/python tests/grpc/secure_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 check-grpc: $(BUILD)/hlod $(BUILD)/tests/fake_worker ## gRPC by python grpcio (and grpcurl where it is installed) over the daemon
 	$(Q)build/venv/bin/python tests/grpc/grpc_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
+	$(Q)build/venv/bin/python tests/grpc/jobs_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 	$(Q)build/venv/bin/python tests/grpc/triton_test.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 # libgrpc is not instrumented: what its threads do among themselves is not ours to judge.
 ifeq ($(SAN),thread)
