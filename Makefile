@@ -22,7 +22,7 @@ CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -f
 LDFLAGS   = $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
 
 # A file named main_*.c is a program; everything else of a folder goes to its archive. New files are picked up by wildcard.
-ALL_SRC  := $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c))
+ALL_SRC  := $(filter-out client/examples/%,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c)))
 MAIN_SRC := $(foreach f,$(ALL_SRC),$(if $(filter main_%,$(notdir $f)),$f))
 LIB_SRC  := $(filter-out $(MAIN_SRC),$(ALL_SRC))
 PROTOS   := $(wildcard proto/*.proto proto/formats/*.proto)
@@ -77,8 +77,8 @@ $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
 # libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
 LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
-LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/onnx_external.c)
-LIBHLOD_LIBS := -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/grpc_client.c client/onnx_external.c)
+LIBHLOD_LIBS := -lgrpc -lgpr -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
 all: $(LIBHLOD)
 $(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a
 	$(Q)ld -r -o $@ $^ && objcopy --localize-hidden $@

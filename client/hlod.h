@@ -77,9 +77,9 @@ struct hlod_error {
     size_t n_details;
     int64_t retry_after_ms; // 0 = not said
 };
-// addr    "127.0.0.1:8000" or "https://host:8000"; NULL = $HLOD_ADDR, or the first. Nothing is sent
-//         yet. Credentials and CA come from HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT,
-//         HLOD_KEY
+// addr    "127.0.0.1:8000", "https://host:8000", "grpc://host:8001", "grpcs://host:8001"; NULL =
+//         $HLOD_ADDR, or the first. Nothing is sent yet. Credentials and CA come from HLOD_TOKEN,
+//         HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY
 // errors  INVALID_ARGUMENT malformed address; a token that would leave the machine in the clear
 HLOD_API enum hlod_code hlod_open(const char *addr, struct hlod **out);
 struct hlod_security {      // begin with HLOD_SECURITY; NULL: from the environment, as above
@@ -236,7 +236,7 @@ HLOD_API enum hlod_code hlod_run(struct hlod *h, const char *digest, const struc
                                  struct hlod_result **out);
 HLOD_API void hlod_result_free(struct hlod_result *r); // NULL is fine
 
-// ---- inspect, devices, cache: hlod_admin.h
+// ---- many calls at once: hlod_async.h; inspect, devices, cache: hlod_admin.h
 
 // What may change: structs grow at their end (options say their size), enums gain values, functions
 // are added. What may not: the meaning of a field, the order of fields, the name of a function.

@@ -8,7 +8,7 @@
 #include "client/wire.h"
 #include "proto/json.h"
 
-static Hlod__V1__RunRequest *request_of(struct arena *a, const char *digest,
+static Hlod__V1__RunRequest *request_of(struct arena *a, bool grpc, const char *digest,
                                         const struct hlod_tensor *in, size_t n_in,
                                         const struct hlod_run_options *o) {
     Hlod__V1__RunRequest *q = arena_new_of(a, Hlod__V1__RunRequest);
@@ -33,8 +33,12 @@ static Hlod__V1__RunRequest *request_of(struct arena *a, const char *digest,
         hlod__v1__tensor__init(t);
         if (x->name) t->name = arena_strdup(a, x->name);
         t->dtype = arena_strdup(a, x->dtype ? x->dtype : "");
-        t->shape = (int64_t *)x->dims;
+        t->shape = (int64_t *)(uintptr_t)x->dims;
         t->n_shape = x->rank > 0 ? (size_t)x->rank : 0;
+        if (grpc) {
+            t->raw = (ProtobufCBinaryData){x->size_bytes, (uint8_t *)(uintptr_t)x->data};
+            continue;
+        }
         t->parameters = arena_new_of(a, Hlod__V1__TensorParameters);
         hlod__v1__tensor_parameters__init(t->parameters);
         t->parameters->binary_data_size = (int64_t)x->size_bytes;
@@ -53,14 +57,16 @@ static void put_profile(struct arena *a, const Hlod__V1__Profile *p, struct hlod
     out->n_profile = p->n_rows;
 }
 
-static struct hlod_result *result_of(Hlod__V1__Event *e, Hlod__V1__Event *profile) {
+status_t wire_ran(struct wire_reader *reader, struct hlod_result **out) {
     struct arena *a;
     struct hlod_result *x = wire_result_new(sizeof *x, &a);
+    Hlod__V1__Event *e = reader->result, *profile = reader->profile;
+    reader->result = reader->profile = NULL;
     wire_keep(a, e);
     if (profile) wire_keep(a, profile);
     if (e->kind_case != HLOD__V1__EVENT__KIND_RESULT) {
         wire_result_free(x);
-        return NULL;
+        return st_new(ST_DATA_LOSS, "the reply has no result");
     }
     const Hlod__V1__RunReply *r = e->result;
     struct hlod_tensor *t = arena_array(a, struct hlod_tensor, r->n_outputs + 1);
@@ -78,41 +84,44 @@ static struct hlod_result *result_of(Hlod__V1__Event *e, Hlod__V1__Event *profil
     x->peak_bytes = r->peak_bytes;
     x->prepared_bytes = r->prepared_bytes;
     put_profile(a, profile ? profile->profile : r->profile, x);
-    return x;
+    *out = x;
+    return ST_OK;
+}
+
+status_t wire_run(struct arena *a, bool grpc, const char *digest, const struct hlod_tensor *in,
+                  size_t n_in, const struct hlod_run_options *given, struct wire_request *out) {
+    struct hlod_run_options o = HLOD_RUN_OPTIONS;
+    if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    *out = (struct wire_request){.on_event = o.on_event, .ctx = o.ctx, .method = "Run"};
+    const ProtobufCMessage *m = &request_of(a, grpc, digest, in, n_in, &o)->base;
+    if (grpc) {
+        out->message = m;
+        return ST_OK;
+    }
+    struct strbuf head = {0};
+    json_print(&head, m);
+    struct span *parts = arena_array(a, struct span, n_in + 1);
+    parts[0] = (struct span){arena_dup(a, head.p, head.n), head.n};
+    for (size_t i = 0; i < n_in; i++)
+        parts[i + 1] = (struct span){in[i].data, in[i].size_bytes};
+    out->path = "/v1/run";
+    out->content_type = "application/octet-stream";
+    out->header = arena_printf(a, "Inference-Header-Content-Length: %zu", head.n);
+    out->parts = parts;
+    out->n_parts = n_in + 1;
+    strbuf_done(&head);
+    return ST_OK;
 }
 
 enum hlod_code hlod_run(struct hlod *h, const char *digest, const struct hlod_tensor *in,
-                        size_t n_in, const struct hlod_run_options *given,
-                        struct hlod_result **out) {
-    struct hlod_run_options o = HLOD_RUN_OPTIONS;
-    if (given) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+                        size_t n_in, const struct hlod_run_options *o, struct hlod_result **out) {
     struct arena a = {0};
-    struct strbuf head = {0};
-    json_print(&head, &request_of(&a, digest, in, n_in, &o)->base);
-    struct span *parts = arena_array(&a, struct span, n_in + 1);
-    parts[0] = (struct span){(const uint8_t *)head.p, head.n};
-    for (size_t i = 0; i < n_in; i++)
-        parts[i + 1] = (struct span){in[i].data, in[i].size_bytes};
-    char header[64];
-    snprintf(header, sizeof header, "Inference-Header-Content-Length: %zu", head.n);
-    struct wire_stream w = {.path = "/v1/run",
-                            .content_type = "application/octet-stream",
-                            .header = header,
-                            .parts = parts,
-                            .n_parts = n_in + 1,
-                            .on_event = o.on_event,
-                            .ctx = o.ctx};
-    Hlod__V1__Event *e, *profile;
-    status_t st = wire_stream(h, &w, &e, &profile);
-    strbuf_done(&head);
+    struct wire_request q;
+    struct wire_reader r;
+    status_t st = wire_run(&a, h->grpc != NULL, digest, in, n_in, o, &q);
+    if (!st) st = wire_stream(h, &q, &r);
+    if (!st) st = wire_ran(&r, out);
     arena_done(&a);
-    if (!st) {
-        struct hlod_result *r = result_of(e, profile);
-        if (r)
-            *out = r;
-        else
-            st = st_new(ST_DATA_LOSS, "the reply has no result");
-    }
     return wire_end(h, st);
 }
 

@@ -22,6 +22,7 @@ struct transfer {
     const struct http_request *q;
     struct http_reply *r;
     FILE *file;
+    struct curl_slist *headers;
     size_t part, at; // of the body
     bool broken_off;
 };
@@ -98,16 +99,16 @@ void http_client_free(struct http_client *c) {
     arena_done(&c->arena);
     free(c);
 }
-static void set_security(const struct http_client *c) {
+static void set_security(const struct http_client *c, CURL *curl) {
     const struct http_security *s = &c->with;
     if (s->token) {
-        curl_easy_setopt(c->curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        curl_easy_setopt(c->curl, CURLOPT_XOAUTH2_BEARER, s->token);
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, s->token);
     }
-    if (s->cacert) curl_easy_setopt(c->curl, CURLOPT_CAINFO, s->cacert);
-    if (s->cert) curl_easy_setopt(c->curl, CURLOPT_SSLCERT, s->cert);
-    if (s->key) curl_easy_setopt(c->curl, CURLOPT_SSLKEY, s->key);
-    curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (s->cacert) curl_easy_setopt(curl, CURLOPT_CAINFO, s->cacert);
+    if (s->cert) curl_easy_setopt(curl, CURLOPT_SSLCERT, s->cert);
+    if (s->key) curl_easy_setopt(curl, CURLOPT_SSLKEY, s->key);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 }
 
 // ---- requests
@@ -202,12 +203,13 @@ static struct curl_slist *set_headers(const struct http_request *q) {
     return h;
 }
 
-static status_t perform(const struct http_client *client, struct transfer *t) {
+static status_t begin(const struct http_client *client, struct transfer *t) {
     CURL *c = t->curl;
-    const char *addr = client->addr;
     struct strbuf url = {0};
-    strbuf_printf(&url, "%s://%s%s", client->tls ? "https" : "http", addr, t->q->path);
-    set_security(client);
+    if (t->q->body_file && !(t->file = fopen(t->q->body_file, "rbe")))
+        return st_errno(errno, t->q->body_file);
+    strbuf_printf(&url, "%s://%s%s", client->tls ? "https" : "http", client->addr, t->q->path);
+    set_security(client, c);
     curl_easy_setopt(c, CURLOPT_URL, url.p);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
@@ -221,13 +223,17 @@ static status_t perform(const struct http_client *client, struct transfer *t) {
     curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     set_body(t);
     curl_easy_setopt(c, CURLOPT_CUSTOMREQUEST, t->q->method);
-    struct curl_slist *h = set_headers(t->q);
-    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h);
-    CURLcode rc = curl_easy_perform(c);
-    long code = 0;
-    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
-    curl_slist_free_all(h);
+    t->headers = set_headers(t->q);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, t->headers);
     strbuf_done(&url);
+    return ST_OK;
+}
+static status_t end(const struct http_client *client, struct transfer *t, CURLcode rc) {
+    const char *addr = client->addr;
+    long code = 0;
+    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    curl_slist_free_all(t->headers);
+    if (t->file) fclose(t->file);
     t->r->code = (int)code;
     if (t->broken_off) return st_new(ST_CANCELLED, "cancelled by the caller");
     if (rc != CURLE_OK && code == 0)
@@ -241,14 +247,99 @@ static status_t perform(const struct http_client *client, struct transfer *t) {
 status_t http_send(struct http_client *c, const struct http_request *q, struct http_reply *out) {
     struct transfer t = {.curl = c->curl, .q = q, .r = out};
     *out = (struct http_reply){.json_bytes = -1};
-    if (q->body_file && !(t.file = fopen(q->body_file, "rbe")))
-        return st_errno(errno, q->body_file);
     curl_easy_reset(c->curl); // keeps the connection
-    status_t st = perform(c, &t);
-    if (t.file) fclose(t.file);
+    RETURN_IF_ERR(begin(c, &t));
+    status_t st = end(c, &t, curl_easy_perform(c->curl));
     if (st) http_reply_done(out);
     return st;
 }
+
+// ---- side by side
+
+struct http_flight {
+    struct http_flights *f;
+    struct http_flight *prev, *next;
+    struct transfer t;
+    struct http_request q;
+    struct http_reply r;
+    void (*done)(void *ctx, status_t st, const struct http_reply *r);
+    void *ctx;
+};
+struct http_flights {
+    struct http_client *client;
+    CURLM *multi;
+    struct http_flight *first;
+};
+status_t http_flights_new(struct http_client *c, struct http_flights **out) {
+    struct http_flights *f = calloc(1, sizeof *f);
+    if (!f) return st_oom();
+    f->client = c;
+    if (!(f->multi = curl_multi_init())) {
+        free(f);
+        return st_oom();
+    }
+    *out = f;
+    return ST_OK;
+}
+static void land(struct http_flight *x, status_t st) {
+    struct http_flights *f = x->f;
+    curl_multi_remove_handle(f->multi, x->t.curl);
+    curl_easy_cleanup(x->t.curl);
+    *(x->prev ? &x->prev->next : &f->first) = x->next;
+    if (x->next) x->next->prev = x->prev;
+    x->done(x->ctx, st, &x->r);
+    http_reply_done(&x->r);
+    free(x);
+}
+status_t http_flight_start(struct http_flights *f, const struct http_request *q,
+                           void (*done)(void *ctx, status_t st, const struct http_reply *r),
+                           void *ctx, struct http_flight **out) {
+    struct http_flight *x = calloc(1, sizeof *x);
+    if (!x) return st_oom();
+    *x = (struct http_flight){.f = f, .q = *q, .done = done, .ctx = ctx};
+    x->r.json_bytes = -1;
+    x->t = (struct transfer){.curl = curl_easy_init(), .q = &x->q, .r = &x->r};
+    status_t st = x->t.curl ? begin(f->client, &x->t) : st_oom();
+    if (st) {
+        if (x->t.curl) curl_easy_cleanup(x->t.curl);
+        free(x);
+        return st;
+    }
+    curl_easy_setopt(x->t.curl, CURLOPT_PRIVATE, x);
+    x->next = f->first;
+    if (x->next) x->next->prev = x;
+    f->first = x;
+    curl_multi_add_handle(f->multi, x->t.curl);
+    *out = x;
+    return ST_OK;
+}
+void http_flight_cancel(struct http_flight *x) {
+    x->t.broken_off = true;
+    land(x, end(x->f->client, &x->t, CURLE_OK));
+}
+void http_flights_turn(struct http_flights *f, int timeout_ms) {
+    int running, left;
+    curl_multi_poll(f->multi, NULL, 0, timeout_ms, NULL);
+    curl_multi_perform(f->multi, &running);
+    for (CURLMsg *m; (m = curl_multi_info_read(f->multi, &left));) {
+        if (m->msg != CURLMSG_DONE) continue;
+        struct http_flight *x;
+        CURLcode rc = m->data.result;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&x);
+        land(x, end(f->client, &x->t, rc));
+    }
+}
+void http_flights_wake(struct http_flights *f) {
+    curl_multi_wakeup(f->multi);
+}
+void http_flights_free(struct http_flights *f) {
+    if (!f) return;
+    while (f->first)
+        http_flight_cancel(f->first);
+    curl_multi_cleanup(f->multi);
+    free(f);
+}
+
 void http_reply_done(struct http_reply *r) {
     strbuf_done(&r->body);
 }

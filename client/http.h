@@ -48,3 +48,18 @@ struct http_reply {
 status_t http_send(struct http_client *c, const struct http_request *q,
                    struct http_reply *out) MUST_CHECK;
 void http_reply_done(struct http_reply *r);
+
+// Requests side by side over as many kept connections as they need, one thread for all of them:
+// whoever calls http_flights_turn. Only http_flights_wake may be called by others.
+struct http_flights;
+struct http_flight;
+status_t http_flights_new(struct http_client *c, struct http_flights **out) MUST_CHECK; // borrows c
+void http_flights_free(struct http_flights *f); // cancels what is under way; NULL is fine
+// done     once, from turn, cancel or free; takes st. As http_send: r is borrowed
+// q        its pointers are borrowed until then
+status_t http_flight_start(struct http_flights *f, const struct http_request *q,
+                           void (*done)(void *ctx, status_t st, const struct http_reply *r),
+                           void *ctx, struct http_flight **out) MUST_CHECK;
+void http_flight_cancel(struct http_flight *x);                 // done is told CANCELLED at once
+void http_flights_turn(struct http_flights *f, int timeout_ms); // waits for something to happen
+void http_flights_wake(struct http_flights *f);

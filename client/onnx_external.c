@@ -121,7 +121,7 @@ static void unmap(void *obj) {
     const struct span *s = obj;
     munmap((void *)s->p, s->n);
 }
-static status_t map_file(struct arena *a, const char *path, struct span *out) {
+status_t file_map(struct arena *a, const char *path, struct span *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat sb;
     if (fd < 0 || fstat(fd, &sb)) {
@@ -158,7 +158,7 @@ static status_t data_file(struct walk *w, struct str location, struct span *out)
     if (w->files.n >= MAX_FILES)
         return st_new(ST_INVALID_ARGUMENT, "more than %d data files", MAX_FILES);
     const char *path = arena_printf(w->a, "%s/" STR_FMT, w->folder, STR_ARG(location));
-    RETURN_IF_ERR(st_note(map_file(w->a, path, out), "external data"));
+    RETURN_IF_ERR(st_note(file_map(w->a, path, out), "external data"));
     smap_put(&w->files, location, arena_dup(w->a, out, sizeof *out));
     return ST_OK;
 }
@@ -247,7 +247,7 @@ status_t onnx_external_inline(struct arena *a, const char *path, struct span **o
     struct walk w = {.a = a};
     struct span model;
     struct rope r = {0};
-    RETURN_IF_ERR(map_file(a, path, &model));
+    RETURN_IF_ERR(file_map(a, path, &model));
     w.folder = dirname(arena_strdup(a, path));
     status_t st = message(&w, MODEL, model, 0, &r);
     smap_done(&w.files);

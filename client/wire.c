@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Over HTTP a unary call is POST /hlod.v1.Hlod/Method with protobuf both ways; a stream asks for
-// frames: a length in 32 bits little-endian, then an Event. Refusals come as JSON.
+// frames: a length in 32 bits little-endian, then an Event. Refusals come as JSON. Over gRPC both
+// are the method of that name.
 #include "client/wire.h"
 
 #include <stdlib.h>
@@ -104,8 +105,36 @@ static status_t refusal(const struct http_reply *r) {
 
 // ---- calls
 
-status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *request,
-                    const ProtobufCMessageDescriptor *reply_type, ProtobufCMessage **out) {
+static status_t unreadable(const char *what) {
+    return st_new(ST_DATA_LOSS, "the reply to %s cannot be read", what);
+}
+
+struct unary {
+    const ProtobufCMessageDescriptor *type;
+    ProtobufCMessage *reply;
+    bool ended;
+    status_t st;
+};
+static bool on_reply(void *ctx, struct span bytes) {
+    struct unary *u = ctx;
+    if (!u->reply) u->reply = protobuf_c_message_unpack(u->type, NULL, bytes.n, bytes.p);
+    return true;
+}
+static void on_unary_end(void *ctx, status_t st) {
+    struct unary *u = ctx;
+    u->st = st;
+    u->ended = true;
+}
+static status_t unary_grpc(struct hlod *h, const char *method, const ProtobufCMessage *request,
+                           struct unary *u) {
+    struct grpc_request q = {method, request, on_reply, on_unary_end, u};
+    grpc_flight_start(h->grpc, &q);
+    while (!u->ended)
+        grpc_client_turn(h->grpc);
+    return u->st;
+}
+static status_t unary_http(struct hlod *h, const char *method, const ProtobufCMessage *request,
+                           struct unary *u) {
     size_t n = protobuf_c_message_get_packed_size(request);
     uint8_t *body = malloc(n + 1);
     if (!body) return st_oom();
@@ -127,22 +156,26 @@ status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *
     if (st) return st;
     if (r.code != 200)
         st = refusal(&r);
-    else if (!(*out = protobuf_c_message_unpack(reply_type, NULL, r.body.n,
-                                                (const uint8_t *)strbuf_cstr(&r.body))))
-        st = st_new(ST_DATA_LOSS, "the reply to %s cannot be read", method);
+    else
+        on_reply(u, (struct span){(const uint8_t *)strbuf_cstr(&r.body), r.body.n});
     http_reply_done(&r);
     return st;
 }
+status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *request,
+                    const ProtobufCMessageDescriptor *reply_type, ProtobufCMessage **out) {
+    struct unary u = {.type = reply_type};
+    status_t st = h->grpc ? unary_grpc(h, method, request, &u) : unary_http(h, method, request, &u);
+    if (!st && !u.reply) st = unreadable(method);
+    if (!st)
+        *out = u.reply;
+    else if (u.reply)
+        protobuf_c_message_free_unpacked(u.reply, NULL);
+    return st;
+}
 
-struct reader {
-    const struct wire_stream *w;
-    struct strbuf buf; // of an unfinished frame
-    Hlod__V1__Event *result, *profile;
-    status_t st;
-    bool done;
-};
+// ---- streams
 
-static bool tell(const struct wire_stream *w, const Hlod__V1__Event *e) {
+static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
     struct hlod_event p = {.t_ms = e->t_ms, .name = ""};
     switch (e->kind_case) {
     case HLOD__V1__EVENT__KIND_INGEST:
@@ -183,7 +216,7 @@ static bool tell(const struct wire_stream *w, const Hlod__V1__Event *e) {
 }
 
 // Takes e.
-static bool take_event(struct reader *r, Hlod__V1__Event *e) {
+static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
     Hlod__V1__Event **keep = NULL;
     bool go_on = true;
     switch (e->kind_case) {
@@ -201,7 +234,7 @@ static bool take_event(struct reader *r, Hlod__V1__Event *e) {
         r->done = true;
         break;
     default:
-        go_on = tell(r->w, e);
+        go_on = tell(r->q, e);
     }
     if (keep && !*keep)
         *keep = e;
@@ -210,8 +243,14 @@ static bool take_event(struct reader *r, Hlod__V1__Event *e) {
     return go_on;
 }
 
-static bool on_bytes(void *ctx, struct span piece) {
-    struct reader *r = ctx;
+bool wire_message(void *reader, struct span bytes) {
+    struct wire_reader *r = reader;
+    Hlod__V1__Event *e = hlod__v1__event__unpack(NULL, bytes.n, bytes.p);
+    if (!e && !r->st) r->st = st_new(ST_DATA_LOSS, "an event of the reply cannot be read");
+    return e && take_event(r, e);
+}
+bool wire_frames(void *reader, struct span piece) {
+    struct wire_reader *r = reader;
     strbuf_add(&r->buf, piece.p, piece.n);
     size_t at = 0;
     bool go_on = true;
@@ -220,10 +259,7 @@ static bool on_bytes(void *ctx, struct span piece) {
         size_t n = (size_t)p[0] | (size_t)p[1] << 8 | (size_t)p[2] << 16 | (size_t)p[3] << 24;
         if (r->buf.n - at - 4 < n) break;
         at += 4 + n;
-        if (n == 0) continue;
-        Hlod__V1__Event *e = hlod__v1__event__unpack(NULL, n, p + 4);
-        if (!e && !r->st) r->st = st_new(ST_DATA_LOSS, "an event of the reply cannot be read");
-        go_on = e && take_event(r, e);
+        if (n) go_on = wire_message(r, (struct span){p + 4, n});
     }
     size_t left = r->buf.n - at;
     if (at && left) memmove(r->buf.p, r->buf.p + at, left);
@@ -231,40 +267,69 @@ static bool on_bytes(void *ctx, struct span piece) {
     return go_on;
 }
 
-status_t wire_stream(struct hlod *h, const struct wire_stream *w, Hlod__V1__Event **out_result,
-                     Hlod__V1__Event **out_profile) {
-    struct reader r = {.w = w};
-    struct http_reply reply;
-    const char *headers[2] = {w->header, NULL};
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "POST",
-                                                   .path = w->path,
-                                                   .content_type = w->content_type,
-                                                   .accept = "application/x-protobuf-stream",
-                                                   .headers = headers,
-                                                   .parts = w->parts,
-                                                   .n_parts = w->n_parts,
-                                                   .body_file = w->body_file,
-                                                   .on_bytes = on_bytes,
-                                                   .ctx = &r},
-                            &reply);
-    if (!st) {
-        if (reply.code != 200) st = refusal(&reply);
-        http_reply_done(&reply);
-    }
-    if (r.st) { // says more than a broken transfer
+status_t wire_reader_end(struct wire_reader *r, status_t st, const struct http_reply *reply) {
+    if (!st && reply && reply->code != 200) st = refusal(reply);
+    if (r->st) { // says more than a broken transfer
         st_drop(st);
-        st = r.st;
+        st = r->st;
+        r->st = ST_OK;
     }
-    if (!st && (!r.done || !r.result))
+    if (!st && (!r->done || !r->result))
         st = st_new(ST_UNAVAILABLE, "the server ended the stream without a result");
-    strbuf_done(&r.buf);
+    strbuf_done(&r->buf);
     if (st) {
-        if (r.result) hlod__v1__event__free_unpacked(r.result, NULL);
-        if (r.profile) hlod__v1__event__free_unpacked(r.profile, NULL);
-        return st;
+        if (r->result) hlod__v1__event__free_unpacked(r->result, NULL);
+        if (r->profile) hlod__v1__event__free_unpacked(r->profile, NULL);
+        r->result = r->profile = NULL;
     }
-    *out_result = r.result;
-    *out_profile = r.profile;
-    return ST_OK;
+    return st;
+}
+
+struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
+                              const char *headers[2]) {
+    headers[0] = q->header;
+    headers[1] = NULL;
+    return (struct http_request){.method = "POST",
+                                 .path = q->path,
+                                 .content_type = q->content_type,
+                                 .accept = "application/x-protobuf-stream",
+                                 .headers = headers,
+                                 .parts = q->parts,
+                                 .n_parts = q->n_parts,
+                                 .body_file = q->body_file,
+                                 .on_bytes = wire_frames,
+                                 .ctx = r};
+}
+
+struct stream_wait {
+    struct wire_reader *r;
+    bool ended;
+    status_t st;
+};
+static bool on_message(void *ctx, struct span bytes) {
+    return wire_message(((struct stream_wait *)ctx)->r, bytes);
+}
+static void on_stream_end(void *ctx, status_t st) {
+    struct stream_wait *w = ctx;
+    w->st = st;
+    w->ended = true;
+}
+status_t wire_stream(struct hlod *h, const struct wire_request *q, struct wire_reader *out) {
+    *out = (struct wire_reader){.q = q};
+    if (h->grpc) {
+        struct stream_wait w = {.r = out};
+        struct grpc_request g = {q->method, q->message, on_message, on_stream_end, &w};
+        grpc_flight_start(h->grpc, &g);
+        while (!w.ended)
+            grpc_client_turn(h->grpc);
+        return wire_reader_end(out, w.st, NULL);
+    }
+    struct http_reply reply;
+    const char *headers[2];
+    struct http_request http = wire_http(q, out, headers);
+    status_t st = http_send(h->http, &http, &reply);
+    if (st) return wire_reader_end(out, st, NULL);
+    st = wire_reader_end(out, ST_OK, &reply);
+    http_reply_done(&reply);
+    return st;
 }

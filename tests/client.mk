@@ -7,3 +7,8 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 	$(Q)python3 tests/client/cache.py --build $(BUILD)
 	$(Q)python3 tests/client/cli.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
+# The library under a sanitizer, its tests with it; daemon and worker are the usual ones.
+.PHONY: check-client-san
+check-client-san: $(BUILD)/hlod $(BUILD)/tests/fake_worker ## libhlod's tests, asynchronous ones first, under ASan with UBSan and under TSan
+	$(Q)for s in address,undefined thread; do d=build/$(CONFIG)-$$(echo $$s | tr , -); $(MAKE) -s SAN=$$s $$d/libhlod.a && \
+	  python3 tests/client/san.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --lib $$d/libhlod.a --flags=-fsanitize=$$s --libs="$(LIBHLOD_LIBS)" || exit 1; done

@@ -4,6 +4,7 @@
 client_test.c, also as C++, and looks at what the library exports. Standard library only.  Usage: run.py --build DIR --worker BIN [--make "make ARGS"]"""
 import argparse, os, re, shlex, shutil, subprocess, sys, tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "..", "..", "client", "examples")
 sys.path.insert(0, os.path.join(HERE, "..", "api"))
 from run import Daemon
 
@@ -39,11 +40,13 @@ def main():
         example = header[header.index("//     #include <hlod.h>"):header.index("#pragma once")]
         example = "\n".join(l[7:] for l in example.splitlines())
         open(work + "/example.c", "w").write(example + "\n")
-        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
+        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include <hlod_async.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
         warn = "-Wall -Wextra -Werror " + o.flags
         builds = {"example, shared": f"cc -std=c11 {warn} -o example example.c $(pkg-config --cflags --libs hlod)",
                   "client_test, shared": f"cc -std=c11 {warn} -o test_shared {HERE}/client_test.c $(pkg-config --cflags --libs hlod)",
                   "client_test, static": f"cc -std=c11 {warn} -o test_static {HERE}/client_test.c $(pkg-config --cflags hlod) {prefix}/lib/libhlod.a $(pkg-config --libs --static hlod | sed 's/-lhlod//')",
+                  "async_test": f"cc -std=c11 {warn} -D_GNU_SOURCE -o async_test {HERE}/async_test.c $(pkg-config --cflags --libs hlod) -lpthread",
+                  **{f"examples/{n}": f"cc -std=c11 {warn} -o {n} {EXAMPLES}/{n}.c $(pkg-config --cflags --libs hlod)" for n in ("run", "stream_compile", "async")},
                   "C++": f"c++ -std=c++11 {warn} -o cxx cxx.cc $(pkg-config --cflags --libs hlod) && ./cxx"}
         for name, command in builds.items():
             rc, text = sh_env(command)
@@ -54,15 +57,27 @@ def main():
         address = "%s:%d" % d.addr
         rc, text = sh(f"./example {model}", env={**env, "HLOD_ADDR": address}, cwd=work)
         result("the header's example", rc == 0 and text == "y: 2\n", text)
-        for program in "test_shared", "test_static":
+        grpc = "grpc://" + d.grpc
+        for program, at, n in (("test_shared", address, 6), ("test_static", "http://" + address, 6), ("test_shared", grpc, 6), ("async_test", address, 6), ("async_test", grpc, 6)):
             with open(model, "a") as f:
                 f.write("# another model, not in the cache\n")
-            rc, text = sh_env(f"./{program} {address} {model}")
+            rc, text = sh_env(f"./{program} {at} {model}")
             lines = [l for l in text.splitlines() if re.match("PASS|FAIL", l)]
             for l in lines:
-                result(f"{program}: {l[5:]}", l.startswith("PASS"), text)
-            if len(lines) != 6 or rc:
-                result(program, rc == 0 and len(lines) == 6, f"status {rc}\n{text}")
+                result(f"{program} {at.split(':')[0]}: {l[5:]}", l.startswith("PASS"), text)
+            if len(lines) != n or rc:
+                result(program, rc == 0 and len(lines) == n, f"status {rc}\n{text}")
+        fixed = work + "/fixed"
+        open(fixed, "w").write("FAKE\nin x f32 1,4\nout y f32 1,4\nweight 8\n")
+        for at in address, grpc:
+            rc, text = sh_env(f"./run {fixed} {at}")
+            result(f"examples/run {at[:4]}", rc == 0 and "y: 1.5 1.5 1.5 1.5\n" in text, text)
+            open(model, "a").write("# once more\n")
+            rc, text = sh_env(f"./stream_compile {model} x=3x4 --addr {at}")
+            result(f"examples/stream_compile {at[:4]}", rc == 0 and text.count(" pass ") == 4 and "4 passes" in text, text)
+            d.json("POST", "/v1/models", {"name": "adder", "model": d.json("POST", "/v1/executables", open(fixed, "rb").read(), {"Content-Type": "application/octet-stream"})[1]["sourceDigest"]})
+            rc, text = sh_env(f"./async adder 100 16 {at}")
+            result(f"examples/async {at[:4]}", rc == 0 and text == "100 runs, 0 failed, sum of first outputs 5050\n", text)
         result("the daemon ends cleanly", d.stop() == 0)
     finally:
         shutil.rmtree(work, ignore_errors=True)
