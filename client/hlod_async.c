@@ -86,6 +86,7 @@ static bool remove_from(struct hlod_call **list, struct hlod_call ***end, struct
 
 static void call_ended(struct hlod_call *c, status_t st, const struct http_reply *reply) {
     struct hlod_async *q = c->q;
+    hlod_done_fn done = c->done;
     st = wire_reader_end(&c->reader, st, reply);
     if (!st)
         st = c->compiles ? wire_compiled(&c->reader, &c->executable)
@@ -97,16 +98,16 @@ static void call_ended(struct hlod_call *c, status_t st, const struct http_reply
     c->state = C_ENDED;
     c->grpc = NULL;
     c->http = NULL;
-    c->in_callback = c->done != NULL;
-    if (!c->done) {
+    c->in_callback = done != NULL;
+    if (!done) { // from the unlock on it may be freed
         append_to(&q->ended_end, c);
         (void)!write(q->fd, &(uint64_t){1}, sizeof(uint64_t));
+        q->open--;
     }
-    if (!c->done) q->open--;
     pthread_cond_broadcast(&q->ended_one);
     pthread_mutex_unlock(&q->mutex);
-    if (!c->done) return;
-    c->done(c->ctx, c);
+    if (!done) return;
+    done(c->ctx, c);
     pthread_mutex_lock(&q->mutex);
     q->open--;
     c->in_callback = false;
