@@ -118,7 +118,10 @@ try:
         result(f"{name}: the passes are those of the executable", passes == [p["name"] for p in c["executable"]["passes"]], passes)
         x = rng.standard_normal(shape).astype(np.float32)
         run(c["sourceDigest"], x) # warm
-        got = run(c["sourceDigest"], x, profile=True, repeat=3)
+        for _ in range(3): # a process of elsewhere may come between two steps of a run of microseconds
+            got = run(c["sourceDigest"], x, profile=True, repeat=3)
+            if got["profile"]["stepsMs"] > 0.5 * got["profile"]["totalMs"]:
+                break
         check_steps(name, got, model)
         check_trace(name + ", run", got["job"], {"request", "step"})
         if name == "loop":
