@@ -458,8 +458,8 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
     if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
     if (!st && o.texts) st = send_in_one(c, out);
     if (!st && q->profile) {
-        out->profile =
-            worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1], &out->peak_ms);
+        out->profile = worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1],
+                                      !q->foreign_names, &out->peak_ms);
         out->profile->start_ms = (double)(start - begun) / 1e6;
     }
     out->peak_bytes = dev_stats(res->exe).arena_bytes;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "compiler/ir/module.h"
+#include "compiler/ir/op.h"
 
 struct names {
     char **v;
@@ -22,15 +23,16 @@ static bool constant(const struct hlo_instr *x) {
     return x->op == HLO_CONSTANT || (x->op == HLO_BROADCAST && x->operands[0]->op == HLO_CONSTANT);
 }
 
-static void put_origin(struct arena *a, const struct hlo_instr *i, Hlod__V1__ProfileRow *r) {
+static void put_origin(struct arena *a, const struct hlo_instr *i, bool with_nodes,
+                       Hlod__V1__ProfileRow *r) {
     struct names hlo = {0}, nodes = {0};
     if (i->op == HLO_FUSION) // fusions may lie in fusions: what is inside has names of its own
         for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next) {
             if (x->op == HLO_PARAMETER) continue;
             avec_push(a, &hlo, (char *)(uintptr_t)x->name);
-            if (!constant(x)) add_name(a, &nodes, x->op_name);
+            if (with_nodes && !constant(x)) add_name(a, &nodes, x->op_name);
         }
-    add_name(a, &nodes, i->op_name);
+    if (with_nodes) add_name(a, &nodes, i->op_name);
     r->hlo = hlo.v;
     r->n_hlo = hlo.n;
     r->nodes = nodes.v;
@@ -46,7 +48,7 @@ static void put_bound(const struct dev_peak *peak, Hlod__V1__ProfileRow *r) {
 }
 
 Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
-                                  double total_ms, double *out_peak_ms) {
+                                  double total_ms, bool with_nodes, double *out_peak_ms) {
     int64_t start = clock_ns();
     struct dev_peak peak = dev_peak(d);
     *out_peak_ms = (double)(clock_ns() - start) / 1e6;
@@ -63,7 +65,8 @@ Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struc
         Hlod__V1__ProfileRow *r = m->rows[k] = arena_new_of(a, Hlod__V1__ProfileRow);
         hlod__v1__profile_row__init(r);
         r->name = (char *)(uintptr_t)from->name;
-        r->op = (char *)(uintptr_t)from->op;
+        bool opcode = !with_nodes && from->instr; // `op` may be a node's name
+        r->op = (char *)(uintptr_t)(opcode ? hlo_op_name(from->instr->op) : from->op);
         r->impl = (char *)(uintptr_t)(from->impl ? from->impl : "");
         r->start_ms = (double)from->start_ns / 1e6;
         r->ms = (double)from->ns / 1e6;
@@ -71,7 +74,7 @@ Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struc
         r->bytes = from->bytes;
         r->depth = from->depth;
         if (from->depth == 0) m->steps_ms += r->ms;
-        if (from->instr) put_origin(a, from->instr, r);
+        if (from->instr) put_origin(a, from->instr, with_nodes, r);
         put_bound(&peak, r);
     }
     return m;

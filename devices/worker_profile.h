@@ -6,7 +6,8 @@
 #include "devices/device.h"
 #include "proto/hlod.pb-c.h"
 
-// Everything lies in `a`, or is borrowed from the executable. *out_peak_ms: what it took to find
+// with_nodes: the nodes of the model are told. Everything lies in `a`, or is borrowed from the
+// executable. *out_peak_ms: what it took to find
 // the device's peak, at the first call.
 Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
-                                  double total_ms, double *out_peak_ms);
+                                  double total_ms, bool with_nodes, double *out_peak_ms);

@@ -406,6 +406,9 @@ static void send_run(struct job *j) {
         m.n_outputs = j->r.n_outputs;
     }
     m.profile = j->spec.profile;
+    char source[65];
+    digest_hex(j->model->source, source);
+    m.foreign_names = strcmp(source, j->exe->info->source_digest) != 0;
     m.quiet = j->spec.quiet;
     m.repeat = j->spec.repeat;
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX

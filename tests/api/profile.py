@@ -132,6 +132,16 @@ try:
         named = {t["name"] for t in got["timings"]}
         result(f"{name}: timings have queue, run, transfer, total", {"queue", "run", "transfer", "total"} <= named, got["timings"])
 
+    # The same graph under other names is the same executable: its steps do not tell the names of the model that it was first compiled from.
+    twin = loop()
+    for n in [*twin.graph.node, *twin.graph.node[0].attribute[0].g.node, *(n for a in twin.graph.node[0].attribute for n in a.g.node)]:
+        n.name = "other_" + n.name if not n.name.startswith("other_") else n.name
+    twin.graph.initializer[0].CopyFrom(model.graph.initializer[0])
+    status, other = d.json("POST", "/v1/executables", twin.SerializeToString(), {"Content-Type": "application/onnx"})
+    got = run(other["sourceDigest"], x, profile=True)
+    told = {n for r in got["profile"]["rows"] for n in [r.get("op", ""), *r.get("nodes", [])]}
+    result("the names of another's model stay out", other["digest"] == c["digest"] and other["sourceDigest"] != c["sourceDigest"] and not told & {"fifty", "turn", "squash", "again"} and "dot" in str(got["profile"]["rows"]), (other.get("digest"), c["digest"], told))
+
     # The command: table and file.
     np.save(work + "/x.npy", x)
     p = subprocess.run([build + "/hlo", "run", path, "-i", f"x=@{work}/x.npy", "--profile", "--trace", work + "/t.json"], env=env, capture_output=True, text=True, timeout=60)
