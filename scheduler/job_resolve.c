@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
+
+enum { MAX_KINDS = 16 };
 
 // What pool work found for one digest.
 struct lookup {
@@ -76,6 +79,7 @@ static status_t not_found(struct digest d) {
 
 // The job was for an executable: its key and how it was made come from its record.
 static status_t adopt_exe(struct job *j, struct exe *e) {
+    if (j->spec.device && !strcmp(j->spec.device, "auto")) j->spec.device = ""; // it has its kind
     const Hlod__V1__ExecutableInfo *x = e->info;
     j->key = e->key;
     j->exe = exe_ref(e);
@@ -284,9 +288,49 @@ void job_resolve(struct job *j) {
 
 // ---- bind
 
-// The device worker whose target the key is made for: the first that fits and has ever said hello.
+// "auto": the kinds that run, by what was measured of this work and what is planned. Leaves the
+// device's kind in the job.
+static void choose_device(struct job *j) {
+    struct history_candidate c[MAX_KINDS];
+    const char *kinds[MAX_KINDS];
+    int n = 0;
+    enum history_why why;
+    struct key_parts k = j->key_parts;
+    k.program = j->model->program;
+    k.target_id = k.build_id = "";
+    k.kernel_abi = 0;
+    j->work = key_of(&k);
+    if (!j->spec.device || strcmp(j->spec.device, "auto") != 0) return;
+    j->spec.device = "";
+    for (int i = 0; i < pool_size(j->s->pool); i++) {
+        struct worker *w = pool_worker(j->s->pool, i);
+        struct place_worker v = pool_place(w);
+        const char *id =
+            v.role == ROLE_DEVICE && v.ready && !v.drained ? worker_hello(w)->target_id : NULL;
+        int at = 0;
+        while (at < n && id && strcmp(c[at].target, id) != 0)
+            at++;
+        if (!id || at == MAX_KINDS) continue;
+        if (at == n) {
+            kinds[n] = v.kind;
+            c[n++] = (struct history_candidate){id, v.calls};
+        } else if (v.calls < c[at].calls) {
+            c[at].calls = v.calls;
+        }
+    }
+    if (!n) return; // none is up: as if nobody had asked
+    int best = history_choose(&j->s->history, j->work, c, n, &why);
+    j->spec.device = arena_strdup(&j->arena, kinds[best]);
+    if (n > 1)
+        log_event(LOG_DEBUG, "place.auto", "job=%llu device=%s why=%s of=%d",
+                  (unsigned long long)j->r.id, kinds[best], history_why_name(why), n);
+}
+
+// The device worker whose target the key is made for: the first that fits and has ever said hello;
+// one that keeps failing only where there is no other.
 static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     struct place_want want = {.role = ROLE_DEVICE, .device = j->spec.device ? j->spec.device : ""};
+    const Hlod__Wire__Hello *drained = NULL;
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {
         struct worker *w = pool_worker(j->s->pool, i);
@@ -295,9 +339,11 @@ static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
         bool may =
             v.role == ROLE_DEVICE && !v.hopeless && (place_matches(&want, &v) || !worker_hello(w));
         if (may) *out_hopeless = false;
-        if (may && worker_hello(w) && place_matches(&want, &v)) return worker_hello(w);
+        if (!may || !worker_hello(w) || !place_matches(&want, &v)) continue;
+        if (!v.drained) return worker_hello(w);
+        if (!drained) drained = worker_hello(w);
     }
-    return NULL;
+    return drained;
 }
 
 const char *job_device_kind(struct job *j) {
@@ -345,8 +391,6 @@ static status_t bind_target(struct job *j, bool *out_wait) {
 }
 
 status_t job_bind(struct job *j, bool *out_wait) {
-    RETURN_IF_ERR(bind_target(j, out_wait));
-    if (*out_wait) return ST_OK;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     for (size_t i = 0; job_replicas(j) > 1 && i < sig->n_inputs; i++)
         if (sig->inputs[i]->by_value || key_is_loose(sig->inputs[i]))
@@ -376,6 +420,9 @@ status_t job_bind(struct job *j, bool *out_wait) {
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);
+    choose_device(j);
+    RETURN_IF_ERR(bind_target(j, out_wait));
+    if (*out_wait) return ST_OK;
     j->key = key_of(&j->key_parts);
     return ST_OK;
 }

@@ -246,6 +246,10 @@ static void measure(struct job *j) {
     int64_t ns = exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms);
     if (ns <= 0) return;
     j->seat.used_ns = ns;
+    if (!digest_is_zero(j->work)) // a run by an executable's digest had no choice
+        history_note(&j->s->history, j->work, j->exe->info->target_id,
+                     ns / (int64_t)j->run->n_run_ms,
+                     j->exe->info->flops + j->exe->info->bytes_accessed);
     int64_t out = 0;
     for (size_t i = 0; i < j->run->n_outputs; i++)
         out += (int64_t)(j->run->outputs[i]->data ? j->run->outputs[i]->data->size : 0);

@@ -22,9 +22,12 @@ bool place_has_room(const struct place_want *want, const struct place_worker *w)
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
     int best = PLACE_NEVER;
     int64_t best_score = -1;
+    bool sound = false;
+    for (int i = 0; i < n && !sound; i++)
+        sound = place_matches(want, &w[i]) && !w[i].hopeless && !w[i].drained;
     for (int i = 0; i < n; i++) {
         if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
-        if (want->pinned && want->pinned != i + 1) continue;
+        if (want->pinned ? want->pinned != i + 1 : sound && w[i].drained) continue;
         if (!within(&w[i], w[i].alone_bytes)) {
             if (best == PLACE_NEVER) best = PLACE_HUGE;
             continue;

@@ -20,6 +20,7 @@ struct place_worker {
     const char *kind, *name; // of its device
     bool ready;              // up and past its handshake
     bool hopeless;           // gave up restarting
+    bool drained;            // keeps failing: takes nothing while another may
     bool asked_only;         // takes only work for its kind
     int32_t calls, max_calls;
     int64_t expected_ns; // of the work under way

@@ -25,7 +25,13 @@
 #include "scheduler/plugins.h"
 
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
-enum { HEALTH_EVERY_MS = 1000, MAX_STARTS_WITHOUT_HELLO = 6, AGAIN_AFTER_MS = 5000 };
+enum {
+    HEALTH_EVERY_MS = 1000,
+    MAX_STARTS_WITHOUT_HELLO = 6,
+    AGAIN_AFTER_MS = 5000,
+    STEADY_MS = 10000,
+    DRAIN_FAILURES = 3
+};
 
 struct call {
     uint64_t id;
@@ -49,6 +55,7 @@ struct worker {
     char kind[32], name[48]; // of its device
     bool lazy, sleeps;       // starts only when it is asked for; has not been yet
     char *why;               // it could not open its device, as it said; or NULL
+    char lost[96];           // why its last process went
     enum worker_state state;
     int sock;
     int page_fd; // of a page that its process writes: the call it has begun last
@@ -121,10 +128,18 @@ static int64_t backoff_ms(int failures) {
     return ms < 10000 ? ms : 10000;
 }
 
+// A device whose workers die one after another takes no work while others may; one that then stays
+// up is trusted again.
+static bool drained(const struct worker *w) {
+    bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000);
+    return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
+}
+
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
 static void lose(struct worker *w, const char *why) {
     if (w->state == W_DOWN || w->state == W_STOPPED) return;
-    bool was_ready = w->state == W_READY;
+    bool was_ready = w->state == W_READY, was_drained = drained(w);
+    snprintf(w->lost, sizeof w->lost, "%s", why);
     w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
     loop_watch_free(w->watch);
     w->watch = NULL;
@@ -148,11 +163,16 @@ static void lose(struct worker *w, const char *why) {
     if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
-        w->failures = was_ready && clock_ns() - w->ready_ns > 10000000000ll ? 1 : w->failures + 1;
+        w->failures = was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000)
+                          ? 1
+                          : w->failures + 1;
         w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
                   role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
+        if (drained(w) && !was_drained)
+            log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
+                      w->index, w->name, w->failures, why);
         // One that was asked for and cannot start waits until it is asked for again.
         if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
             loop_timer_start(w->timer, backoff_ms(w->failures));
@@ -687,6 +707,7 @@ struct place_worker pool_place(const struct worker *w) {
         .name = w->hello ? w->hello->device_name : w->name,
         .ready = w->state == W_READY && !in_doubt(w) && !full(w),
         .asked_only = w->lazy,
+        .drained = drained(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
         .expected_ns = w->expected_ns,
@@ -713,6 +734,8 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->kind = (char *)w->kind;
     }
     out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
+    out->drained = drained(w);
+    out->why = (char *)(w->why ? w->why : drained(w) ? w->lost : "");
     out->worker_pid = w->pid;
     out->worker_rss_bytes = w->rss_bytes;
     out->restarts = w->restarts;

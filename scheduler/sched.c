@@ -317,6 +317,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->ops);
     smap_seed_random(&s->batches);
     smap_seed_random(&s->targets);
+    history_init(&s->history);
     s->cfg.pool.on_change = on_pool_change;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
@@ -363,6 +364,7 @@ void sched_free(struct sched *s) {
     for (size_t i = 0; smap_next(&s->targets, &i, &k, &v);)
         free(v);
     smap_done(&s->targets);
+    history_done(&s->history);
     smap_done(&s->models);
     smap_done(&s->exes);
     smap_done(&s->ops);

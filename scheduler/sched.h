@@ -16,6 +16,7 @@
 #include "base/vec.h"
 #include "scheduler/buffers.h"
 #include "scheduler/footprint.h"
+#include "scheduler/history.h"
 #include "scheduler/job.h"
 #include "scheduler/key.h"
 #include "scheduler/queue.h"
@@ -169,6 +170,7 @@ struct job {
     Hlod__Wire__Binding **bindings;
     size_t n_bindings;
     const char *device_kind;
+    struct digest work; // program, shapes and options, whatever the target
     struct task task;
     struct tenant *tenant;
     int64_t deadline_ns;
@@ -236,6 +238,7 @@ struct sched {
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
     struct smap batches;           // that are open, by what their runs have in common
     struct smap targets;           // struct target_rec by name
+    struct history history;        // for "auto"
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;

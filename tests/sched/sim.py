@@ -307,10 +307,40 @@ def filter_off(d):
     assert d.json("GET", "/v1/devices")[1]["workerFilter"].startswith("off: by option")
     assert "lvl=warn ev=server.filter" in d.logs()
 
+def auto_picks(d):
+    """sim:latency_us=30000,cpu --log=debug:place
+    Work that may run anywhere goes to the first device until it is known there, is tried on the other once, and then stays where it was faster; other work follows from the start."""
+    m = put(d)
+    where = [good(run(d, m, device="auto"))["device"] for _ in range(8)]
+    assert where == ["sim:0"] * 3 + ["cpu:0"] * 5, where
+    assert good(run(d, m, device="sim"))["device"] == "sim:0" and good(run(d, m))["device"] == "sim:0"
+    other = put(d, 2)
+    good(run(d, other, device="cpu"), 2)
+    where = [good(run(d, other, device="auto"), 2)["device"] for _ in range(3)]
+    assert where == ["cpu:0"] * 3, where
+    third = put(d, 5, n=64)
+    good(run(d, third, n=64, device="sim"), 5, n=64)  # measured there alone: planned for the other
+    assert good(run(d, third, n=64, device="auto"), 5, n=64)["device"] == "cpu:0"
+    until("in the log", 3, lambda: re.search(r"ev=place\.auto .*device=cpu why=tried of=2", d.logs()) and re.search(r"why=planned", d.logs()))
+
+def drained(d):
+    """sim:crash=run,cpu
+    A device whose processes die one after another is drained: it says so, and work that may run elsewhere does."""
+    m = put(d)
+    assert good(run(d, m, device="cpu"))["device"] == "cpu:0"
+    for _ in range(3):
+        until("up again", 5, lambda: device(d, "sim:0")["state"] == "ready")
+        bad(run(d, m, device="sim"), 503, "WORKER_LOST")
+    x = device(d, "sim:0")
+    assert x["drained"] and "ended" in x["why"], x
+    assert good(run(d, m))["device"] == "cpu:0" and good(run(d, m, device="auto"))["device"] == "cpu:0"
+    assert d.json("POST", "/v1/executables", program(1), {"Content-Type": "text/x-hlo"})[1]["executable"]["deviceKind"] == "cpu"
+    until("in the log", 3, lambda: re.search(r"lvl=error ev=device\.drained .*device=sim:0", d.logs()))
+
 never_starts.ready = False
 SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
              two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
-             no_escape, filter_off]
+             no_escape, filter_off, auto_picks, drained]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched on sim", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))
