@@ -47,7 +47,7 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
 }
 
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
-               json_int_t version, int64_t batch, int64_t delay_us) {
+               json_int_t version, int64_t batch, int64_t delay_us, bool unchecked) {
     struct stat sb;
     json_t *compiled = NULL;
     if (stat(model, &sb) == 0) { // a file: uploaded, and compiled so that it is warm
@@ -58,9 +58,9 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
     }
     json_t *q = json_pack("{s:s, s:s, s:I}", "name", name, "model", model, "version", version);
     if (batch > 1)
-        json_object_set_new(
-            q, "batching",
-            json_pack("{s:I, s:I}", "max", (json_int_t)batch, "delayUs", (json_int_t)delay_us));
+        json_object_set_new(q, "batching",
+                            json_pack("{s:I, s:I, s:b}", "max", (json_int_t)batch, "delayUs",
+                                      (json_int_t)delay_us, "unchecked", unchecked));
     char *text = json_dumps(q, JSON_COMPACT);
     json_decref(q);
     if (!text) return fail_status(st_oom());
@@ -79,12 +79,15 @@ int cmd_models(struct hlo *h) {
     const char *words[3] = {"ls"}, *v;
     int n = 0;
     int64_t version = 0, batch = 0, delay_us = 0;
+    bool unchecked = false;
     struct strbuf shapes = {0};
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--version"))) {
             if (!str_to_i64(str_of(v), &version) || version < 1)
                 return usage_error("--version: expected a number from 1");
-        } else if ((v = option_value(h, &k, "--batch"))) {
+        } else if (!strcmp(h->argv[k], "--batch-unchecked"))
+            unchecked = true;
+        else if ((v = option_value(h, &k, "--batch"))) {
             if (!str_to_i64(str_of(v), &batch) || batch < 2)
                 return usage_error("--batch: expected a number of rows from 2");
         } else if ((v = option_value(h, &k, "--batch-delay-us"))) {
@@ -102,7 +105,7 @@ int cmd_models(struct hlo *h) {
     if (strcmp(words[0], "ls") == 0 && n <= 1)
         rc = list(h);
     else if (strcmp(words[0], "set") == 0 && n == 3)
-        rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us);
+        rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us, unchecked);
     else if (strcmp(words[0], "rm") == 0 && n == 2) {
         const char *path =
             arena_printf(&h->arena, "/v1/models/%s?version=%lld", words[1], (long long)version);

@@ -187,6 +187,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
+    e->rows = rows_check(e->arena, m);
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));
     add_stat(p, "hoist", clock_ns() - start, e->main);

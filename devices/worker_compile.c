@@ -187,6 +187,11 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
         sig.out[k].text = text.out[k];
     texts_free(text.table);
     i->signature = wire_signature(a, &sig);
+    i->rows_independent = e->rows.independent;
+    if (e->rows.why) i->rows_why = arena_strdup(a, e->rows.why);
+    char constants[65];
+    digest_hex(e->rows.constants, constants);
+    i->constants_digest = arena_strdup(a, constants);
     i->before = counts_message(a, e->before);
     i->after = counts_message(a, e->after);
     i->prepare = counts_message(a, e->prepare_counts);

@@ -87,6 +87,17 @@ status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) {
     return ST_OK;
 }
 
+status_t batch_check_rows(const Hlod__V1__ExecutableInfo *x, const char *constants) {
+    const char *why = x->rows_independent ? "it computes with the number of rows" : x->rows_why;
+    if (x->rows_independent && (!constants || !strcmp(constants, x->constants_digest)))
+        return ST_OK;
+    return st_reason(st_new(ST_INVALID_ARGUMENT,
+                            "runs of this model cannot be batched: %s; if its rows are independent "
+                            "all the same, say batching.unchecked",
+                            why),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
 int64_t batch_bucket(int64_t rows, int64_t max) {
     int64_t n = 1;
     while (n < rows)

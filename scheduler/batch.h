@@ -10,8 +10,8 @@
 // So a batch grows while devices are busy and costs at most `delay` while they are idle. Nothing is
 // copied here: the worker gathers the rows from the members' own memory, and each result is a view
 // of the leader's. A member that leaves costs the others nothing; the last one takes the leader
-// with it. Whether rows are independent is the declaration of who named the model; what can be seen
-// from outside (batch_signature) is checked when it is made. Thread: loop.
+// with it. That rows are independent is shown by the compiler (compiler/rows.h) for each bucket
+// when the model is named, unless whoever names it says so himself. Thread: loop.
 #pragma once
 #include <stdbool.h>
 
@@ -25,11 +25,16 @@ struct sched;
 struct batching {     // how runs of a model are joined
     int32_t max;      // rows of one batch; 0 and 1 = they are not
     int32_t delay_us; // the first waits so long for others
+    bool unchecked;   // the compiler need not show that rows are independent
 };
 enum { BATCH_MAX = 1024, BATCH_MAX_DELAY_US = 10000000 };
 // Bounds, and that each input and output has the same symbol as dimension 0 and nowhere else, and
 // a shape known beforehand. INVALID_ARGUMENT names what is in the way.
 status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) MUST_CHECK;
+// That the compiler has shown the rows of a bucket's executable to be independent, and that its
+// constants are those of the bucket before (NULL: none to compare with). INVALID_ARGUMENT says
+// where rows meet.
+status_t batch_check_rows(const Hlod__V1__ExecutableInfo *x, const char *constants) MUST_CHECK;
 int64_t batch_bucket(int64_t rows, int64_t max); // the size that runs so many
 
 // May this run wait for others? Its inputs are checked then.

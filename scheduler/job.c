@@ -257,6 +257,19 @@ static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
     return false;
 }
 
+// Of the bucket just compiled; one of a single row shows nothing about rows, unless it is to be
+// compared with the only other. False: the job has ended.
+static bool rows_fit(struct job *j) {
+    const struct batching *b = &j->spec.batching;
+    if (b->max <= 1 || b->unchecked) return true;
+    status_t st = ST_OK;
+    if (j->n_warm > 1) st = batch_check_rows(j->exe->info, j->constants);
+    if (j->n_warm > 1 || b->max == 2)
+        j->constants = arena_strdup(&j->arena, j->exe->info->constants_digest);
+    if (st) job_finish(j, st);
+    return !st;
+}
+
 // A model whose runs will be joined is compiled for one bucket after the other. False: all done.
 static bool warm_next_bucket(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
@@ -302,6 +315,12 @@ void job_advance(struct job *j) {
     bool batched = j->spec.kind == JOB_WARM && j->spec.batching.max > 1;
     if (batched && !j->n_warm) {
         status_t st = batch_check(&j->spec.batching, j->model->rec->signature);
+        if (!st && !j->spec.batching.unchecked && has_open_dims(j->model->rec->signature, 1))
+            st = st_reason(
+                st_new(ST_INVALID_ARGUMENT,
+                       "only dimension 0 may be open where the compiler shall show that rows are "
+                       "independent; if they are, say batching.unchecked"),
+                HLOD__V1__REASON__REASON_BAD_OPTION);
         if (st) {
             job_finish(j, st);
             return;
@@ -343,6 +362,7 @@ void job_advance(struct job *j) {
     }
     switch (j->spec.kind) {
     case JOB_WARM:
+        if (!rows_fit(j)) return;
         if (warm_next_bucket(j))
             job_advance(j);
         else

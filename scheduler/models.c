@@ -80,6 +80,7 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     c->record.unloaded = !x->loaded;
     c->record.batch_max = x->batching.max;
     c->record.batch_delay_us = x->batching.delay_us;
+    c->record.batch_unchecked = x->batching.unchecked;
     vec_push(&m->changes, c);
     save_next(m);
 }
@@ -106,7 +107,7 @@ static void read_one(void *ctx, struct digest key, struct span record) {
         memcpy(x->source.b, r->source.data, sizeof x->source.b);
         x->loaded = !r->unloaded;
         x->reason = r->unloaded ? "unloaded" : "";
-        x->batching = (struct batching){r->batch_max, r->batch_delay_us};
+        x->batching = (struct batching){r->batch_max, r->batch_delay_us, r->batch_unchecked};
     }
     if (r) hlod__journal__named_model__free_unpacked(r, NULL);
 }

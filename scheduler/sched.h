@@ -178,7 +178,8 @@ struct job {
     struct batch *batch; // it was run in, or waits for
     bool waits_for_batch;
     int64_t joined_ns;
-    size_t n_warm; // buckets compiled, JOB_WARM
+    size_t n_warm;         // buckets compiled, JOB_WARM
+    const char *constants; // of the last of them that has several rows
     bool prepared, checked;
     status_t refused;      // found at the start, told in the first step
     struct run_call *call; // in flight

@@ -23,6 +23,7 @@ static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) 
         hlod__v1__batching__init(m->batching);
         m->batching->max = (uint32_t)x->batching.max;
         m->batching->delay_us = (uint32_t)x->batching.delay_us;
+        m->batching->unchecked = x->batching.unchecked;
     }
     return m;
 }
@@ -31,7 +32,8 @@ static struct batching batching(const Hlod__V1__SetModelRequest *q) {
     if (!q->batching) return (struct batching){0};
     return (struct batching){q->batching->max < INT32_MAX ? (int32_t)q->batching->max : INT32_MAX,
                              q->batching->delay_us < INT32_MAX ? (int32_t)q->batching->delay_us
-                                                               : INT32_MAX};
+                                                               : INT32_MAX,
+                             q->batching->unchecked};
 }
 
 static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__Event *result,

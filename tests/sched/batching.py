@@ -153,7 +153,7 @@ def full_goes_at_once(d):
 def only_equals_join(d):
     """sim:latency_us=5000 --device-calls=1
     Runs of different widths, devices, options or priorities are not joined; nor are profiles of several runs."""
-    d.digest = named(d, WIDE, "x=1x4", max=16, delayUs=1000)
+    d.digest = named(d, WIDE, "x=1x4", max=16, delayUs=1000, unchecked=True)
     inputs = [rows(rng, 1, w) for w in (4, 5, 4, 5, 4)]
     replies = gathered(d, inputs)
     right(replies, inputs, lambda x: x * x)
@@ -169,7 +169,7 @@ def sizes_of_rows(d):
     for width, n in (16, 8), (1700, 20), (40000, 5), (40000, 64):  # 0.5 KB in all, 136 KB of small ones, 160 KB each, more than a frame has descriptors
         digest = upload(d, WIDE, f"x=1x{width}")
         d.digest = digest
-        status, r = name(d, digest, max=64, delayUs=1000)
+        status, r = name(d, digest, max=64, delayUs=1000, unchecked=True)
         assert status == 200, r
         inputs = [rows(rng, 1, width) for _ in range(n)]
         pid = device(d, "sim:0")["workerPid"]
@@ -248,6 +248,51 @@ def refused(d):
     status, r, _ = run(d, np.zeros((1, 4), np.float32), outputs=["nope"])
     assert status == 400 and r["reason"] == "UNKNOWN_OUTPUT", r
 
+SHOWN = {  # graphs whose rows the compiler must show to be independent
+    "convolutions": graph([("Conv", "x k", "a", {"pads": [1, 1, 1, 1]}), ("Relu", "a", "b", {}), ("MaxPool", "b", "c", {"kernel_shape": [2, 2], "strides": [2, 2]}), ("Flatten", "c", "f", {}),
+                           ("Gemm", "f w", "g", {}), ("Softmax", "g", "y", {"axis": 1})], {"x": ["N", 3, 8, 8]}, {"y": ["N", 5]},
+                          [("k", rng.standard_normal((4, 3, 3, 3)).astype(np.float32)), ("w", rng.standard_normal((64, 5)).astype(np.float32))]),
+    "attention": graph([("MatMul", "x q", "a", {}), ("Reshape", "a s", "b", {}), ("Transpose", "b", "c", {"perm": [0, 2, 1, 3]}), ("Transpose", "b", "e", {"perm": [0, 2, 3, 1]}), ("MatMul", "c e", "f", {}),
+                        ("Softmax", "f", "g", {"axis": -1}), ("MatMul", "g c", "h", {}), ("Transpose", "h", "i", {"perm": [0, 2, 1, 3]}), ("Reshape", "i t", "j", {}), ("Add", "j x", "k", {}),
+                        ("LayerNormalization", "k n o", "y", {})], {"x": ["N", 5, 8]}, {"y": ["N", 5, 8]},
+                       [("q", rng.standard_normal((8, 8)).astype(np.float32)), ("s", np.array([0, 5, 2, 4])), ("t", np.array([0, 5, 8])), ("n", np.ones(8, np.float32)), ("o", np.zeros(8, np.float32))]),
+    "table": graph([("Cast", "x", "i", {"to": TensorProto.INT64}), ("Gather", "w i", "e", {}), ("ReduceMean", "e", "y", {"axes": [1], "keepdims": 0})], {"x": ["N", 3]}, {"y": ["N", 3]}, [("w", WEIGHT)]),
+    "top": graph([("TopK", "x k", "y i", {"axis": 1})], {"x": ["N", 6]}, {"y": ["N", 2]}, [("k", np.array([2]))]),
+}
+JOINED = {  # not to be told from outside: dimension 0 is N everywhere
+    "softmax of a column": graph([("Softmax", "x", "y", {"axis": 0})], {"x": ["N", 4]}, {"y": ["N", 4]}),
+    "statistics of the batch": graph([("ReduceMean", "x", "m", {"axes": [0], "keepdims": 1}), ("Sub", "x m", "y", {})], {"x": ["N", 4]}, {"y": ["N", 4]}),
+    "the number of rows": graph([("Shape", "x", "s", {"start": 0, "end": 1}), ("Cast", "s", "c", {"to": TensorProto.FLOAT}), ("Div", "x c", "y", {})], {"x": ["N", 4]}, {"y": ["N", 4]}),
+    "sums along rows": graph([("CumSum", "x a", "y", {})], {"x": ["N", 4]}, {"y": ["N", 4]}, [("a", np.array(0))]),
+    "each with each": graph([("Transpose", "x", "t", {"perm": [1, 0]}), ("MatMul", "x t", "g", {}), ("MatMul", "g x", "y", {})], {"x": ["N", 4]}, {"y": ["N", 4]}),
+}
+
+def independence_is_shown(d):
+    """cpu
+    The compiler shows that rows do not depend on each other, or the name is refused and says where they meet; unless who names it takes that on himself."""
+    for what, model in SHOWN.items():
+        shape = {"convolutions": "x=2x3x8x8", "attention": "x=2x5x8", "table": "x=2x3", "top": "x=2x6"}[what]
+        digest = upload(d, model, shape)
+        for size in 2, 3, 8:
+            status, r = name(d, digest, max=size, delayUs=0)
+            assert status == 200, (what, size, r)
+        alone, together = [], []
+        dims = [int(k) for k in shape[2:].split("x")][1:]
+        inputs = [np.abs(rng.standard_normal((1, *dims))).astype(np.float32) for _ in range(3)]
+        for x in inputs:
+            status, r, out = run(d, x, model=digest)
+            assert status == 200, (what, r)
+            alone.append(out[0])
+        status, r, out = run(d, np.concatenate(inputs))
+        assert status == 200 and r["batchRows"] == 3, (what, r)  # in the bucket of 4, padded
+        np.testing.assert_allclose(out[0], np.concatenate(alone), rtol=1e-4, atol=1e-5, err_msg=what)
+    for what, model in JOINED.items():
+        digest = upload(d, model, "x=2x4")
+        for size in 2, 8:
+            status, r = name(d, digest, max=size)
+            assert status == 400 and "cannot be batched" in r["message"] and "unchecked" in r["message"], (what, size, r)
+        assert name(d, digest, max=8, unchecked=True)[0] == 200, what
+
 def kept(d):
     """sim
     How a name is batched survives the daemon; naming again without it ends it."""
@@ -266,7 +311,7 @@ def kept(d):
         again.stop_keep()
 kept.ends = True
 
-SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, only_equals_join, sizes_of_rows, some_leave, worker_dies, refused, kept]
+SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, only_equals_join, sizes_of_rows, some_leave, worker_dies, refused, independence_is_shown, kept]
 
 if __name__ == "__main__":
     sys.exit(scenarios("batching", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

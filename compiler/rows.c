@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of a value is where its rows lie: dimension d holds n rows of k elements each, so
+// that the row of the element at flat index f is (f / inner) % n, where inner = k * (product of the
+// dimensions after d). Reshapes keep f, hence rows; transposes move d; and so on. A value that no
+// input reaches has no rows; beside one that has, it must be the same for each of them (uniform).
+#include "compiler/rows.h"
+
+#include <string.h>
+
+#include "compiler/ir/op.h"
+
+enum kind { NO_ROWS, HAS_ROWS, MIXED };
+struct place {
+    enum kind kind;
+    int d;
+    int64_t k;
+};
+struct walk {
+    struct arena *a;
+    struct place *at; // by instruction id
+    int64_t n;        // rows
+};
+static const struct place none = {NO_ROWS, 0, 0}, mixed = {MIXED, 0, 0};
+
+static struct place rows_at(int d, int64_t k) {
+    return (struct place){HAS_ROWS, d, k};
+}
+static struct place of(const struct walk *w, const struct hlo_instr *i) {
+    return w->at[i->id];
+}
+static struct place of_operand(const struct walk *w, const struct hlo_instr *i, int k) {
+    return of(w, i->operands[k]);
+}
+static bool same(struct place a, struct place b) {
+    return a.kind == b.kind && a.d == b.d && a.k == b.k;
+}
+static int64_t product(const struct shape *s, int from, int to) {
+    int64_t p = 1;
+    for (int d = from; d < to; d++)
+        p *= s->dims[d];
+    return p;
+}
+static int index_of(struct i64s v, int64_t x) { // -1: not there
+    for (int k = 0; k < v.n; k++)
+        if (v.v[k] == x) return k;
+    return -1;
+}
+static int below(struct i64s v, int64_t x) { // how many are smaller
+    int n = 0;
+    for (int k = 0; k < v.n; k++)
+        n += v.v[k] < x;
+    return n;
+}
+
+// The same elements in order under another shape.
+static bool reshaped(const struct walk *w, const struct shape *from, const struct shape *to,
+                     struct place p, struct place *out) {
+    int64_t pre = product(from, 0, p.d), inner = p.k * product(from, p.d + 1, from->rank);
+    for (int d = 0; d < to->rank; d++) {
+        int64_t after = product(to, d + 1, to->rank);
+        if (product(to, 0, d) != pre || !after || to->dims[d] % w->n || inner % after) continue;
+        if (to->dims[d] / w->n * after != inner) continue;
+        *out = rows_at(d, to->dims[d] / w->n);
+        return true;
+    }
+    return false;
+}
+
+// Is a value that no input reaches the same for each row, if rows lie at p?
+static bool uniform(const struct walk *w, const struct hlo_instr *i, struct place p, int depth) {
+    struct place q;
+    if (i->shape->rank == 0) return true;
+    if (depth > 64 || shape_is_tuple(i->shape)) return false;
+    if (hlo_is_elementwise(i) || i->op == HLO_COPY) {
+        for (int k = 0; k < i->n_operands; k++)
+            if (!uniform(w, i->operands[k], p, depth + 1)) return false;
+        return true;
+    }
+    if (i->op == HLO_BROADCAST) {
+        int d = index_of(HLO_ATTR(i, dims)->dimensions, p.d);
+        return d < 0 || uniform(w, i->operands[0], rows_at(d, p.k), depth + 1);
+    }
+    if (i->op == HLO_RESHAPE)
+        return reshaped(w, i->shape, i->operands[0]->shape, p, &q) &&
+               uniform(w, i->operands[0], q, depth + 1);
+    if (i->op == HLO_TRANSPOSE)
+        return uniform(w, i->operands[0], rows_at((int)HLO_ATTR(i, dims)->dimensions.v[p.d], p.k),
+                       depth + 1);
+    if (i->op == HLO_IOTA) return HLO_ATTR(i, iota)->iota_dimension != p.d;
+    if (i->op != HLO_CONSTANT) return false;
+    int64_t bytes = dtype_size(i->shape->dtype),
+            inner = p.k * product(i->shape, p.d + 1, i->shape->rank);
+    const uint8_t *v = i->literal->data;
+    for (int64_t f = 0; f < shape_elements(i->shape); f++) {
+        int64_t row = f / inner % w->n;
+        if (memcmp(v + f * bytes, v + (f - row * inner) * bytes, (size_t)bytes) != 0) return false;
+    }
+    return true;
+}
+
+// Operands [from, to) of one shape side by side: where their rows all lie.
+static struct place together(const struct walk *w, const struct hlo_instr *i, int from, int to) {
+    struct place p = none;
+    for (int k = from; k < to; k++) {
+        struct place q = of_operand(w, i, k);
+        if (q.kind == MIXED || (q.kind && p.kind && !same(p, q))) return mixed;
+        if (q.kind) p = q;
+    }
+    for (int k = from; k < to && p.kind; k++)
+        if (!of_operand(w, i, k).kind && !uniform(w, i->operands[k], p, 0)) return mixed;
+    return p;
+}
+static bool no_rows(const struct walk *w, const struct hlo_instr *i, int from, int to) {
+    for (int k = from; k < to; k++)
+        if (of_operand(w, i, k).kind) return false;
+    return true;
+}
+
+// ---- operators that have rows among their operands
+
+static struct place dot(const struct walk *w, const struct hlo_instr *i) {
+    const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
+    struct i64s batch[2] = {a->lhs_batch_dims, a->rhs_batch_dims},
+                contract[2] = {a->lhs_contracting_dims, a->rhs_contracting_dims};
+    struct place p[2] = {of_operand(w, i, 0), of_operand(w, i, 1)};
+    if (p[0].kind == MIXED || p[1].kind == MIXED) return mixed;
+    int in_batch[2] = {-1, -1};
+    for (int s = 0; s < 2; s++)
+        if (p[s].kind) in_batch[s] = index_of(batch[s], p[s].d);
+    if (p[0].kind && p[1].kind)
+        return in_batch[0] >= 0 && in_batch[0] == in_batch[1] && p[0].k == p[1].k
+                   ? rows_at(in_batch[0], p[0].k)
+                   : mixed;
+    int s = p[1].kind == HAS_ROWS;
+    if (in_batch[s] >= 0) {
+        struct place other = rows_at((int)batch[!s].v[in_batch[s]], p[s].k);
+        return uniform(w, i->operands[!s], other, 0) ? rows_at(in_batch[s], p[s].k) : mixed;
+    }
+    if (index_of(contract[s], p[s].d) >= 0) return mixed;
+    int free = p[s].d - below(batch[s], p[s].d) - below(contract[s], p[s].d);
+    int left = i->operands[0]->shape->rank - batch[0].n - contract[0].n;
+    return rows_at(batch[0].n + (s ? left : 0) + free, p[s].k);
+}
+
+static struct place convolution(const struct walk *w, const struct hlo_instr *i) {
+    const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
+    struct place p = of_operand(w, i, 0);
+    if (p.kind != HAS_ROWS || of_operand(w, i, 1).kind || p.d != a->dim_labels.in_batch ||
+        a->batch_group_count != 1)
+        return mixed;
+    return rows_at(a->dim_labels.out_batch, p.k);
+}
+
+static struct place gather(const struct walk *w, const struct hlo_instr *i) {
+    const struct hlo_attr_gather *a = HLO_ATTR(i, gather);
+    struct place x = of_operand(w, i, 0), ids = of_operand(w, i, 1);
+    if (x.kind == MIXED || ids.kind == MIXED) return mixed;
+    int batch[HLO_MAX_RANK], n_batch = 0; // dimensions of the result that come from the indices
+    for (int d = 0; d < i->shape->rank; d++)
+        if (index_of(a->offset_dims, d) < 0) batch[n_batch++] = d;
+    int from_ids =
+        ids.kind && ids.d != a->index_vector_dim ? ids.d - (ids.d > a->index_vector_dim) : -1;
+    if (ids.kind && (from_ids < 0 || from_ids >= n_batch)) return mixed;
+    if (!x.kind) // a table looked up: any row may read any of it
+        return a->operand_batching_dims.n ? mixed : rows_at(batch[from_ids], ids.k);
+    if (ids.kind) { // each in its own
+        int b = index_of(a->operand_batching_dims, x.d);
+        return b >= 0 && a->start_indices_batching_dims.v[b] == ids.d && x.k == ids.k
+                   ? rows_at(batch[from_ids], ids.k)
+                   : mixed;
+    }
+    if (index_of(a->start_index_map, x.d) >= 0 || index_of(a->collapsed_slice_dims, x.d) >= 0 ||
+        index_of(a->operand_batching_dims, x.d) >= 0 ||
+        a->slice_sizes.v[x.d] != i->operands[0]->shape->dims[x.d])
+        return mixed;
+    int kept = x.d - below(a->collapsed_slice_dims, x.d) - below(a->operand_batching_dims, x.d);
+    return rows_at((int)a->offset_dims.v[kept], x.k);
+}
+
+static struct place reduce(const struct walk *w, const struct hlo_instr *i) {
+    int n = i->n_operands / 2;
+    struct i64s dims = HLO_ATTR(i, dims)->dimensions;
+    struct place p = together(w, i, 0, n);
+    if (p.kind != HAS_ROWS || index_of(dims, p.d) >= 0 || !no_rows(w, i, n, 2 * n)) return mixed;
+    return rows_at(p.d - below(dims, p.d), p.k);
+}
+
+static struct place reduce_window(const struct walk *w, const struct hlo_instr *i) {
+    int n = i->n_operands / 2;
+    struct window win = HLO_ATTR(i, window)->window;
+    struct place p = together(w, i, 0, n);
+    if (p.kind != HAS_ROWS || !no_rows(w, i, n, 2 * n)) return mixed;
+    if (!win.n) return p;
+    const struct window_dim *d = &win.v[p.d];
+    return d->size == 1 && d->stride == 1 && !d->pad_low && !d->pad_high && d->base_dilation <= 1
+               ? p
+               : mixed;
+}
+
+// Parts of dimensions: rows must be taken whole.
+static struct place part(const struct walk *w, const struct hlo_instr *i) {
+    struct place p = of_operand(w, i, 0);
+    if (p.kind != HAS_ROWS) return mixed;
+    bool whole = i->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
+    if (i->op == HLO_PAD) {
+        const struct pad_dim *d = &HLO_ATTR(i, pad)->padding.v[p.d];
+        whole = !d->low && !d->high && !d->interior;
+    }
+    if (i->op == HLO_SLICE) whole &= HLO_ATTR(i, slice)->slice.v[p.d].stride == 1;
+    return whole && no_rows(w, i, 1, i->n_operands) ? p : mixed;
+}
+
+static struct place update(const struct walk *w, const struct hlo_instr *i) {
+    struct place p = together(w, i, 0, 2);
+    bool whole =
+        p.kind == HAS_ROWS && i->operands[1]->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
+    return whole && no_rows(w, i, 2, i->n_operands) ? p : mixed;
+}
+
+static struct place unless(struct place p, bool mixes) {
+    return mixes ? mixed : p;
+}
+
+static struct place moved(const struct walk *w, const struct hlo_instr *i) {
+    struct place p = of_operand(w, i, 0), q;
+    if (i->op == HLO_RESHAPE)
+        return reshaped(w, i->operands[0]->shape, i->shape, p, &q) ? q : mixed;
+    struct i64s dims = HLO_ATTR(i, dims)->dimensions;
+    if (i->op == HLO_BROADCAST) return rows_at((int)dims.v[p.d], p.k);
+    return rows_at(index_of(dims, p.d), p.k); // transpose
+}
+
+static struct place through(const struct walk *w, const struct hlo_instr *i) {
+    struct place p = i->n_operands ? of_operand(w, i, 0) : none;
+    switch (i->op) {
+    case HLO_COPY:
+    case HLO_OPT_BARRIER:
+    case HLO_GET_TUPLE_ELEMENT: // of an operator with several results: their rows lie alike
+        return p;
+    case HLO_RESHAPE:
+    case HLO_BROADCAST:
+    case HLO_TRANSPOSE:
+        return moved(w, i);
+    case HLO_SLICE:
+    case HLO_DYNAMIC_SLICE:
+    case HLO_PAD:
+        return part(w, i);
+    case HLO_DYNAMIC_UPDATE_SLICE:
+        return update(w, i);
+    case HLO_CONCATENATE:
+        p = together(w, i, 0, i->n_operands);
+        return unless(p, p.d == HLO_ATTR(i, dims)->dimensions.v[0]);
+    case HLO_REVERSE:
+        return unless(p, index_of(HLO_ATTR(i, dims)->dimensions, p.d) >= 0);
+    case HLO_SORT:
+        p = together(w, i, 0, i->n_operands);
+        return unless(p, p.d == HLO_ATTR(i, sort)->dimensions.v[0]);
+    case HLO_TOPK:
+        return unless(p, p.d == i->operands[0]->shape->rank - 1);
+    case HLO_FFT:
+        return unless(p, p.d >= i->shape->rank - HLO_ATTR(i, fft)->fft_length.n);
+    case HLO_BATCH_NORM_INFERENCE:
+        return unless(p, p.d == HLO_ATTR(i, batchnorm)->feature_index || !no_rows(w, i, 1, 5));
+    case HLO_MAP:
+        return together(w, i, 0, i->n_operands);
+    case HLO_REDUCE:
+        return reduce(w, i);
+    case HLO_REDUCE_WINDOW:
+        return reduce_window(w, i);
+    case HLO_DOT:
+        return dot(w, i);
+    case HLO_CONVOLUTION:
+        return convolution(w, i);
+    case HLO_GATHER:
+        return gather(w, i);
+    default:
+        return hlo_is_elementwise(i) ? together(w, i, 0, i->n_operands) : mixed;
+    }
+}
+
+static struct place place_of(const struct walk *w, const struct hlo_instr *i) {
+    if (i->op == HLO_PARAMETER && i->param_kind == PARAM_INPUT)
+        return !shape_is_tuple(i->shape) && i->shape->rank && i->shape->dims[0] == w->n &&
+                       !i->shape->dynamic
+                   ? rows_at(0, 1)
+                   : mixed;
+    if (i->op == HLO_TUPLE) return none; // asked for its parts
+    if (i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE)
+        return of(w, i->operands[0]->operands[HLO_ATTR(i, gte)->index]);
+    if (hlo_op_info(i->op)->traits & (HLO_T_EFFECT | HLO_T_COLL)) return mixed;
+    bool any = false;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        enum kind kind = of(w, x).kind;
+        if (kind == MIXED || (x->op == HLO_TUPLE && !no_rows(w, x, 0, x->n_operands))) return mixed;
+        any = any || kind == HAS_ROWS;
+    }
+    return any ? through(w, i) : none;
+}
+
+// ---- the answer
+
+static void add_constants(struct sha256 *h, const struct hlo_computation *c) {
+    HLO_EACH_INSTR(i, c) {
+        for (int k = 0; k < i->n_called; k++)
+            add_constants(h, i->called[k]);
+        if (i->op != HLO_CONSTANT || (!i->users.n && i != c->root)) continue;
+        sha256_u64(h, i->shape->dtype);
+        sha256_u64(h, i->literal->size_bytes);
+        if (i->literal->data) sha256_add(h, i->literal->data, i->literal->size_bytes);
+    }
+}
+
+static const char *name_of(struct arena *a, const struct hlo_instr *i) {
+    return i->op_name
+               ? arena_printf(a, "%s %s (node '%s')", hlo_op_name(i->op), i->name, i->op_name)
+               : arena_printf(a, "%s %s", hlo_op_name(i->op), i->name);
+}
+
+static const char *check(struct walk *w, const struct hlo_module *m) {
+    HLO_EACH_INSTR(i, m->entry) {
+        w->at[i->id] = place_of(w, i);
+        if (w->at[i->id].kind == MIXED && (i->users.n || i == m->entry->root))
+            return arena_printf(w->a, "%s joins rows, or is not known to keep them apart",
+                                name_of(w->a, i));
+    }
+    const struct hlo_instr *root = m->entry->root;
+    bool tuple = root->op == HLO_TUPLE;
+    for (int k = 0; k < (tuple ? root->n_operands : 1); k++) {
+        const struct hlo_instr *r = tuple ? root->operands[k] : root;
+        bool whole = !shape_is_tuple(r->shape) && r->shape->rank && r->shape->dims[0] == w->n;
+        bool fits = of(w, r).kind ? same(of(w, r), rows_at(0, 1)) : uniform(w, r, rows_at(0, 1), 0);
+        if (!whole || !fits)
+            return arena_printf(w->a, "result %d (%s) has no rows in dimension 0", k,
+                                name_of(w->a, r));
+    }
+    return NULL;
+}
+
+struct row_check rows_check(struct arena *a, const struct hlo_module *m) {
+    struct row_check out = {.why = "no input has rows"};
+    struct walk w = {a, arena_zarray(a, struct place, m->next_id + 1), 0};
+    for (size_t k = 0; k < m->entry->params.n; k++) {
+        const struct hlo_instr *p = m->entry->params.v[k];
+        if (p->param_kind == PARAM_INPUT && !shape_is_tuple(p->shape) && p->shape->rank && !w.n)
+            w.n = p->shape->dims[0];
+    }
+    if (w.n > 0) out.why = check(&w, m);
+    out.independent = !out.why;
+    struct sha256 h;
+    sha256_init(&h);
+    add_constants(&h, m->entry);
+    out.constants = sha256_end(&h);
+    return out;
+}
