@@ -270,7 +270,7 @@ static status_t run_step(struct plan_run *p, size_t k) {
     s->reply->prepared_bytes = s->w->bytes;
     if (rows) {
         double peak_ms = 0;
-        s->reply->profile = worker_profile(a, p->d, &profile, ms, &peak_ms);
+        s->reply->profile = worker_profile(a, p->d, &profile, ms, !s->q->foreign_names, &peak_ms);
         s->reply->profile->start_ms = (double)(start - p->begun_ns) / 1e6;
         p->reply->peak_ms += peak_ms;
     }

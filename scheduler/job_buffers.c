@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "scheduler/job_call.h"
 #include "scheduler/job_plan.h"
+#include "scheduler/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 

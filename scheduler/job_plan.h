@@ -3,6 +3,7 @@
 // call and what comes of it). Thread: loop.
 #pragma once
 #include "scheduler/job_buffers.h"
+#include "scheduler/job_run.h"
 #include "scheduler/plan.h"
 
 struct pvalue {          // what steps may read: a tensor of the request, or a resident buffer

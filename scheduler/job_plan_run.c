@@ -66,6 +66,7 @@ static Hlod__Wire__PlanStep *wire_step(struct job *j, const struct pstep *s, con
     Hlod__Wire__PlanStep *m = arena_new_of(&j->arena, Hlod__Wire__PlanStep);
     hlod__wire__plan_step__init(m);
     m->name = (char *)(uintptr_t)s->spec->name;
+    m->foreign_names = job_foreign_names(s->job);
     m->key = (ProtobufCBinaryData){32, s->job->key.b};
     m->weights_digest = (ProtobufCBinaryData){32, s->job->weights->weights.b};
     m->args = arena_array(&j->arena, Hlod__Wire__PlanArg *, s->n_order + 1);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/job_run.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"

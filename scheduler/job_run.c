@@ -4,6 +4,8 @@
 //
 //   job_run -> queued -> placed -> (op_prepare ->) RUN -> reply -> done       NOT_FOUND from the
 //   worker: it evicted the executable; forget, prepare again, once
+#include "scheduler/job_run.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -380,6 +382,12 @@ Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in
     return t;
 }
 
+bool job_foreign_names(const struct job *j) {
+    char source[65];
+    digest_hex(j->model->source, source);
+    return strcmp(source, j->exe->info->source_digest) != 0;
+}
+
 static void send_run(struct job *j) {
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
@@ -410,9 +418,7 @@ static void send_run(struct job *j) {
         m.n_outputs = j->r.n_outputs;
     }
     m.profile = j->spec.profile;
-    char source[65];
-    digest_hex(j->model->source, source);
-    m.foreign_names = strcmp(source, j->exe->info->source_digest) != 0;
+    m.foreign_names = job_foreign_names(j);
     m.quiet = j->spec.quiet;
     m.repeat = j->spec.repeat;
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX

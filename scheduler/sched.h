@@ -208,23 +208,11 @@ status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK
 void job_run(struct job *j);                                                      // job_run.c
 void job_inspect(struct job *j);                                                  // job_run.c
 void job_retire(struct job *j); // a JOB_STEP ends, without a word
-// The model's names for tensors in and out, sequences flattened; needs model, and exe for outputs.
-const Hlod__V1__Signature *job_names(struct job *j);
-// The given inputs in signature order; sig: the executable's or the model's own.
-status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
-                          const struct job_input **out) MUST_CHECK;
-status_t job_pick_weights(struct job *j) MUST_CHECK;
-// The memory that results take, laid out as the worker does; 0 = only the run knows.
-int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *t);
-bool job_takes_inputs(const struct job *j); // RUN, STEP
 void job_event_queued(struct job *j);
 status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and their names
 struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable
 // job_resolve.c: kind of the devices that its key would be made for; NULL = none has said hello
 const char *job_device_kind(struct job *j);
-// A run took so long (each of n): what is expected of the next one. All of it, in ns.
-int64_t exe_measured(struct exe *e, const double *run_ms, size_t n);
-Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in);
 
 struct sched {
     struct loop *loop;

@@ -62,7 +62,8 @@ static void alone(void **state) {
 
 static void brief(void **state) {
     (void)state;
-    const struct place_want quick = {ROLE_DEVICE, "", false, PLACE_BRIEF_NS / 4};
+    const struct place_want quick = {
+        .role = ROLE_DEVICE, .device = "", .expected_ns = PLACE_BRIEF_NS / 4};
     struct place_worker w = cpu();
     w.calls = 2;
     w.expected_ns = PLACE_BRIEF_NS / 2;
