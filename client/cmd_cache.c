@@ -11,7 +11,7 @@
 struct words {
     const char *w[3]; // behind the verb
     int n;
-    const char *peer, *peer_token, *max, *unused;
+    const char *peer, *peer_token, *max, *unused, *blobs;
     bool recompile, dry_run;
 };
 
@@ -123,23 +123,31 @@ static bool with_unit(const char *text, const char *units, const int64_t *factor
 static int collect(struct hlo *h, const struct words *w) {
     static const int64_t bytes[] = {1 << 10, 1 << 20, 1 << 30, 1ll << 40},
                          seconds[] = {1, 60, 3600, 86400};
-    int64_t max = 0, unused = 0;
+    int64_t max = 0, unused = 0, blobs = 0;
     if (w->max && !with_unit(w->max, "KMGT", bytes, &max)) return usage_error("--max: as in 512M");
     if (w->unused && !with_unit(w->unused, "smhd", seconds, &unused))
         return usage_error("--unused: as in 30d");
-    if (!max && !unused) return usage_error("cache gc needs --max BYTES or --unused TIME");
+    if (w->blobs && !with_unit(w->blobs, "smhd", seconds, &blobs))
+        return usage_error("--blobs: as in 30d");
+    if (!max && !unused && !blobs)
+        return usage_error("cache gc needs --max BYTES, --unused TIME or --blobs TIME");
     json_t *j, *d;
     size_t k;
     int rc = ask_with(h, "/v1/cache/gc",
-                      json_pack("{s:I, s:I, s:b}", "maxBytes", (json_int_t)max, "unusedS",
-                                (json_int_t)unused, "dryRun", (int)w->dry_run),
+                      json_pack("{s:I, s:I, s:I, s:b}", "maxBytes", (json_int_t)max, "unusedS",
+                                (json_int_t)unused, "blobsUnusedS", (json_int_t)blobs, "dryRun",
+                                (int)w->dry_run),
                       &j);
     if (rc) return rc;
     if (h->json)
         print_json(j);
     else {
         json_array_foreach(json_object_get(j, "removed"), k, d) puts(json_string_value(d));
-        printf("%zu %s, %.1f MB; %.1f MB kept\n", json_array_size(json_object_get(j, "removed")),
+        json_array_foreach(json_object_get(j, "blobs"), k, d)
+            printf("%s  upload\n", json_string_value(d));
+        size_t n = json_array_size(json_object_get(j, "removed")) +
+                   json_array_size(json_object_get(j, "blobs"));
+        printf("%zu %s, %.1f MB; %.1f MB of executables kept\n", n,
                w->dry_run ? "would go" : "removed", number_at(j, "freedBytes") / 1e6,
                number_at(j, "keptBytes") / 1e6);
     }
@@ -278,6 +286,8 @@ static int options(struct hlo *h, struct words *w, const char **verb) {
             w->peer_token = v;
         else if ((v = option_value(h, &k, "--max")))
             w->max = v;
+        else if ((v = option_value(h, &k, "--blobs")))
+            w->blobs = v;
         else if ((v = option_value(h, &k, "--unused")))
             w->unused = v;
         else if (!strcmp(h->argv[k], "--recompile"))

@@ -54,7 +54,7 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
         .name = q->words[1], .tenant = q->tenant, .created = today, .subject = q->subject};
     if (!scopes_parse(str_of(q->scopes), &x.scopes))
         return st_new(ST_INVALID_ARGUMENT,
-                      "scopes '%s': expected some of read, run, compile, load, jobs, admin with "
+                      "scopes '%s': expected some of read, run, compile, load, jobs, cache, admin with "
                       "commas between",
                       q->scopes);
     RETURN_IF_ERR(tokens_add(t, &x, text));

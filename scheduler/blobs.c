@@ -2,9 +2,14 @@
 #include "scheduler/blobs.h"
 
 #include "base/clock.h"
+#include "base/map.h"
 #include "base/store.h"
+#include "base/vec.h"
 #include "proto/hlod.pb-c.h"
+#include "proto/journal.pb-c.h"
+#include "proto/wire.pb-c.h"
 #include "scheduler/journal.h"
+#include "scheduler/journal_jobs.h"
 
 static struct digest owner_key(const char *tenant, struct digest d) {
     struct sha256 h;
@@ -49,4 +54,107 @@ status_t blob_open(struct store *s, struct journal *j, const char *tenant, struc
     digest_hex(d, hex);
     return st_reason(st_new(ST_NOT_FOUND, "no blob %s here", hex),
                      HLOD__V1__REASON__REASON_BLOB_NOT_FOUND);
+}
+
+// ---- collection
+
+struct census {
+    struct smap held;     // digest -> something
+    struct smap sidecars; // of a source -> its sidecar, in the arena; and the other way
+    struct arena *a;
+    struct unused_blobs *out;
+    int64_t before_ns;
+};
+static struct str bytes_of(const struct digest *d) {
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
+static void hold(struct census *c, const char *hex) {
+    struct digest d;
+    if (digest_parse(str_of(hex), &d)) smap_put(&c->held, bytes_of(&d), c);
+}
+static void hold_tensors(struct census *c, Hlod__V1__JobTensor *const *v, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        hold(c, v[i]->blob);
+}
+static void in_request(void *ctx, struct span r) {
+    struct census *c = ctx;
+    Hlod__V1__SubmitJobsRequest *q = hlod__v1__submit_jobs_request__unpack(NULL, r.n, r.p);
+    if (!q) return;
+    for (size_t i = 0; i < q->n_models; i++)
+        hold(c, q->models[i]->model);
+    for (size_t i = 0; i < q->n_inputs; i++) {
+        hold_tensors(c, q->inputs[i]->inputs, q->inputs[i]->n_inputs);
+        hold_tensors(c, q->inputs[i]->expect, q->inputs[i]->n_expect);
+    }
+    hlod__v1__submit_jobs_request__free_unpacked(q, NULL);
+}
+static void in_result(void *ctx, struct span r) {
+    Hlod__V1__JobOutcome *o = hlod__v1__job_outcome__unpack(NULL, r.n, r.p);
+    if (!o) return;
+    hold_tensors(ctx, o->outputs, o->n_outputs);
+    hlod__v1__job_outcome__free_unpacked(o, NULL);
+}
+static void named(void *ctx, struct digest key, struct span record) {
+    (void)key;
+    struct census *c = ctx;
+    Hlod__Journal__NamedModel *m = hlod__journal__named_model__unpack(NULL, record.n, record.p);
+    if (m && m->source.len == sizeof(struct digest))
+        smap_put(&c->held, (struct str){(const char *)m->source.data, m->source.len}, c);
+    if (m) hlod__journal__named_model__free_unpacked(m, NULL);
+}
+static void with_sidecar(void *ctx, struct digest key, struct span record) {
+    struct census *c = ctx;
+    Hlod__Wire__IngestReply *m = hlod__wire__ingest_reply__unpack(NULL, record.n, record.p);
+    if (m && m->sidecar_digest.len == sizeof key.b) {
+        struct digest *d = arena_dup(c->a, m->sidecar_digest.data, sizeof *d);
+        smap_put(&c->sidecars, bytes_of(&key), d);
+        smap_put(&c->held, bytes_of(d), c); // it goes with its source
+    }
+    if (m) hlod__wire__ingest_reply__free_unpacked(m, NULL);
+}
+static void look(void *ctx, enum store_kind kind, struct digest key, int64_t bytes, int64_t mtime,
+                 bool pinned) {
+    (void)kind;
+    struct census *c = ctx;
+    if (pinned || mtime >= c->before_ns || smap_has(&c->held, bytes_of(&key))) return;
+    struct unused_blob b = {.digest = key, .bytes = bytes};
+    const struct digest *sidecar = smap_get(&c->sidecars, bytes_of(&key));
+    if (sidecar) b.sidecar = *sidecar;
+    avec_push(c->a, c->out, b);
+}
+
+status_t blobs_unused(struct store *s, struct journal *j, struct journal_jobs *jobs,
+                      int64_t before_ns, struct arena *a, struct unused_blobs *out) {
+    struct census c = {.a = a, .out = out, .before_ns = before_ns};
+    smap_seed_random(&c.held);
+    smap_seed_random(&c.sidecars);
+    status_t st = journal_jobs_contents(jobs, in_request, in_result, &c);
+    if (!st) st = journal_list(j, JOURNAL_MODEL, -1, named, &c);
+    if (!st) st = journal_list(j, JOURNAL_SOURCE, -1, with_sidecar, &c);
+    if (!st) st = store_list(s, STORE_BLOB, look, &c);
+    smap_done(&c.held);
+    smap_done(&c.sidecars);
+    return st;
+}
+
+struct owners {
+    struct digest v[64];
+    size_t n;
+};
+static void add_owner(void *ctx, struct digest key, int64_t used_ns) {
+    (void)used_ns;
+    struct owners *o = ctx;
+    if (o->n < sizeof o->v / sizeof *o->v) o->v[o->n++] = key;
+}
+void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b) {
+    st_drop(journal_remove(j, JOURNAL_SOURCE, b->digest));
+    st_drop(store_remove(s, STORE_BLOB, b->digest));
+    if (!digest_is_zero(b->sidecar)) st_drop(store_remove(s, STORE_BLOB, b->sidecar));
+    struct owners o;
+    do {
+        o.n = 0;
+        st_drop(journal_family(j, JOURNAL_BLOB, b->digest, add_owner, &o));
+        for (size_t i = 0; i < o.n; i++)
+            st_drop(journal_remove(j, JOURNAL_BLOB, o.v[i]));
+    } while (o.n == sizeof o.v / sizeof *o.v);
 }

@@ -6,7 +6,9 @@
 #include "base/hash.h"
 #include "base/status.h"
 
+struct arena;
 struct journal;
+struct journal_jobs;
 struct store;
 status_t blob_store(struct store *s, struct span bytes, struct digest *out) MUST_CHECK;
 // The same, and makes them the tenant's.
@@ -16,3 +18,19 @@ status_t blob_own(struct journal *j, const char *tenant, struct digest d) MUST_C
 // NOT_FOUND, BLOB_NOT_FOUND: not there, or not the tenant's. The caller closes the descriptor.
 status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
                    int *out_fd, int64_t *out_bytes) MUST_CHECK;
+
+// ---- collection
+struct unused_blob {
+    struct digest digest, sidecar; // sidecar: of a model, goes with it; zero = none
+    int64_t bytes;
+};
+struct unused_blobs {
+    struct unused_blob *v;
+    size_t n, cap;
+};
+// Blobs that no name of a model and no suite in the journal refers to, last opened before
+// `before_ns` (wall clock). In a.
+status_t blobs_unused(struct store *s, struct journal *j, struct journal_jobs *jobs,
+                      int64_t before_ns, struct arena *a, struct unused_blobs *out) MUST_CHECK;
+// The blob, what ingest found in it, and its owners' rows. Gone already is fine.
+void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b);

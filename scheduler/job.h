@@ -59,7 +59,9 @@ struct loop *sched_loop(struct sched *s);
 struct buffers *sched_buffers(struct sched *s);
 void sched_watch_leases(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
-bool sched_loaded(struct sched *s, struct digest key);            // in a worker
+bool sched_loaded(struct sched *s, struct digest key); // in a worker
+// A model's record is in memory.
+bool sched_remembers(struct sched *s, struct digest source);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
                                                                   // let go of it too
 

@@ -28,6 +28,8 @@ enum statement {
     S_SUITE_JOBS,
     S_GET,
     S_LIST,
+    S_REQUESTS,
+    S_RESULTS,
     S_TOTALS,
     S_OLDEST,
     S_REMOVE_JOBS,
@@ -58,6 +60,8 @@ static const char *const texts[] = {
                "suite.id = job.suite WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = 0 OR suite = ?2) "
                "AND (?3 = 0 OR suite < ?3 OR (suite = ?3 AND n > ?4)) "
                "ORDER BY suite DESC, n LIMIT ?5",
+    [S_REQUESTS] = "SELECT request FROM suite",
+    [S_RESULTS] = "SELECT result FROM job WHERE result IS NOT NULL",
     [S_TOTALS] = "SELECT total(jobs), total(bytes) FROM suite WHERE ended = jobs",
     [S_OLDEST] = "SELECT id, jobs, bytes, finished FROM suite WHERE ended = jobs "
                  "ORDER BY finished, id LIMIT 1",
@@ -361,6 +365,24 @@ status_t journal_jobs_list(struct journal_jobs *j, const struct jobs_query *q,
     }
     status_t st = code == SQLITE_DONE ? ST_OK : sql_status(j, "list");
     reset(s);
+    pthread_mutex_unlock(&j->lock);
+    return st;
+}
+
+static status_t each_row(struct journal_jobs *j, enum statement which,
+                         void (*fn)(void *, struct span), void *ctx) {
+    int code;
+    while ((code = sqlite3_step(j->s[which])) == SQLITE_ROW)
+        fn(ctx, column(j->s[which], 0));
+    status_t st = code == SQLITE_DONE ? ST_OK : sql_status(j, "contents");
+    reset(j->s[which]);
+    return st;
+}
+status_t journal_jobs_contents(struct journal_jobs *j, void (*request)(void *, struct span),
+                               void (*result)(void *, struct span), void *ctx) {
+    pthread_mutex_lock(&j->lock);
+    status_t st = each_row(j, S_REQUESTS, request, ctx);
+    if (!st) st = each_row(j, S_RESULTS, result, ctx);
     pthread_mutex_unlock(&j->lock);
     return st;
 }

@@ -121,6 +121,9 @@ static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
     (void)ctx, (void)f; // a worker that had dropped it already, or died, does not hold it either
     st_drop(lost);
 }
+bool sched_remembers(struct sched *s, struct digest source) {
+    return smap_has(&s->models, digest_str(&source));
+}
 bool sched_loaded(struct sched *s, struct digest key) {
     for (int i = 0; i < pool_size(s->pool); i++)
         if (warm_has_executable(worker_warm(pool_worker(s->pool, i)), key)) return true;

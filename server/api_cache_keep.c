@@ -6,7 +6,9 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
+#include "scheduler/blobs.h"
 #include "scheduler/pins.h"
+#include "scheduler/suite.h"
 #include "server/api_cache.h"
 #include "server/api_job.h"
 
@@ -151,7 +153,12 @@ struct collect {
         size_t n, cap;
     } all;
     int64_t total;
+    struct unused_blobs blobs;
+    Hlod__V1__CollectCacheReply *m;
 };
+static const Hlod__V1__CollectCacheRequest *collect_request(const struct cache_work *w) {
+    return (Hlod__V1__CollectCacheRequest *)w->c->request;
+}
 static void add_entry(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
                       int64_t mtime, bool pinned) {
     (void)kind;
@@ -164,56 +171,86 @@ static int oldest_first(const void *a, const void *b) {
     const struct entry *x = a, *y = b;
     return x->used_ns < y->used_ns ? -1 : x->used_ns > y->used_ns;
 }
+static int64_t before(int64_t seconds) {
+    return clock_wall_ns() - seconds * 1000000000;
+}
 static void collect_list(struct cache_work *w) {
     struct collect *k = w->own;
+    int64_t blobs = collect_request(w)->blobs_unused_s;
     w->st = store_list(w->store, STORE_EXECUTABLE, add_entry, k);
     if (k->all.n) qsort(k->all.v, k->all.n, sizeof *k->all.v, oldest_first);
+    if (!w->st && blobs)
+        w->st = blobs_unused(w->store, w->journal, suites_journal(w->c->api->suites), before(blobs),
+                             k->a, &k->blobs);
 }
 static void collect_remove(struct cache_work *w) {
-    const Hlod__V1__CollectCacheReply *m = w->own;
-    for (size_t i = 0; i < m->n_removed; i++) {
+    struct collect *k = w->own;
+    for (size_t i = 0; i < k->m->n_removed; i++) {
         struct digest d;
-        (void)digest_parse(str_of(m->removed[i]), &d);
+        (void)digest_parse(str_of(k->m->removed[i]), &d);
         st_drop(store_remove(w->store, STORE_EXECUTABLE, d)); // gone already is as good
         st_drop(journal_remove(w->journal, JOURNAL_EXECUTABLE, d));
     }
-    w->reply = w->own;
+    for (size_t i = 0; i < k->blobs.n; i++)
+        blob_remove(w->store, w->journal, &k->blobs.v[i]);
+    w->reply = &k->m->base;
 }
-static void choose(struct cache_work *w) {
-    const Hlod__V1__CollectCacheRequest *q = (Hlod__V1__CollectCacheRequest *)w->c->request;
-    struct collect *k = w->own;
-    struct arena *a = &w->c->arena;
-    Hlod__V1__CollectCacheReply *m = arena_new_of(a, Hlod__V1__CollectCacheReply);
-    hlod__v1__collect_cache_reply__init(m);
-    m->removed = arena_array(a, char *, k->all.n + 1);
-    int64_t left = k->total, old = clock_wall_ns() - q->unused_s * 1000000000;
+static char *hex_in(struct arena *a, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return arena_strdup(a, hex);
+}
+static void choose_executables(struct cache_work *w, struct collect *k) {
+    const Hlod__V1__CollectCacheRequest *q = collect_request(w);
+    int64_t left = k->total, old = before(q->unused_s);
+    k->m->removed = arena_array(k->a, char *, k->all.n + 1);
     for (size_t i = 0; i < k->all.n; i++) {
         const struct entry *e = &k->all.v[i];
         bool unused = q->unused_s && e->used_ns < old, over = q->max_bytes && left > q->max_bytes;
         if (e->stays || (!unused && !over) || sched_loaded(w->c->api->sched, e->key)) continue;
-        char hex[65];
-        digest_hex(e->key, hex);
-        m->removed[m->n_removed++] = arena_strdup(a, hex);
-        m->freed_bytes += e->bytes;
+        k->m->removed[k->m->n_removed++] = hex_in(k->a, e->key);
+        k->m->freed_bytes += e->bytes;
         left -= e->bytes;
         if (!q->dry_run) sched_forget_executable(w->c->api->sched, e->key);
     }
-    m->kept_bytes = left;
-    if (q->dry_run || !m->n_removed) {
-        call_finish(w->c, &m->base, ST_OK);
+    k->m->kept_bytes = left;
+}
+static void choose_blobs(struct cache_work *w, struct collect *k) {
+    size_t n = 0;
+    k->m->blobs = arena_array(k->a, char *, k->blobs.n + 1);
+    for (size_t i = 0; i < k->blobs.n; i++) {
+        const struct unused_blob b = k->blobs.v[i];
+        if (sched_remembers(w->c->api->sched, b.digest)) continue;
+        k->blobs.v[n++] = b;
+        k->m->blobs[k->m->n_blobs++] = hex_in(k->a, b.digest);
+        k->m->freed_bytes += b.bytes;
+    }
+    k->blobs.n = n;
+}
+static void choose(struct cache_work *w) {
+    struct collect *k = w->own;
+    k->m = arena_new_of(k->a, Hlod__V1__CollectCacheReply);
+    hlod__v1__collect_cache_reply__init(k->m);
+    choose_executables(w, k);
+    choose_blobs(w, k);
+    if (collect_request(w)->dry_run || (!k->m->n_removed && !k->m->n_blobs)) {
+        call_finish(w->c, &k->m->base, ST_OK);
         return;
     }
-    w->own = m;
     w->work = collect_remove;
     w->then = NULL;
     cache_go(w);
 }
+static bool seconds(int64_t s) {
+    return s >= 0 && s < INT64_MAX / 2000000000;
+}
 void api_collect(struct call *c) {
     const Hlod__V1__CollectCacheRequest *q = (Hlod__V1__CollectCacheRequest *)c->request;
-    if (q->max_bytes < 0 || q->unused_s < 0 || q->unused_s > INT64_MAX / 2000000000 ||
-        (!q->max_bytes && !q->unused_s)) {
+    if (q->max_bytes < 0 || !seconds(q->unused_s) || !seconds(q->blobs_unused_s) ||
+        (!q->max_bytes && !q->unused_s && !q->blobs_unused_s)) {
         call_finish(c, NULL,
-                    st_reason(st_new(ST_INVALID_ARGUMENT, "say max_bytes or unused_s, above 0"),
+                    st_reason(st_new(ST_INVALID_ARGUMENT,
+                                     "say max_bytes, unused_s or blobs_unused_s, none below 0"),
                               HLOD__V1__REASON__REASON_BAD_OPTION));
         return;
     }

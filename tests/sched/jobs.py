@@ -291,6 +291,45 @@ def retention(f):
     assert int(newer) > int(suites[-1]), "numbers of removed suites are not used again"
 
 @with_folder()
+def collect_uploads(f):
+    """Uploads that nothing refers to are collected by age; what a name, a kept suite or memory holds stays."""
+    d = f.d
+    def old():
+        for folder, _, files in os.walk(os.path.join(f.dir, "data", "blobs")):
+            for name in files:
+                os.utime(os.path.join(folder, name), (1, 1))
+    def gc(**q):
+        status, r = f.d.json("POST", "/v1/cache/gc", {"blobsUnusedS": 3600, **q})
+        assert status == 200, r
+        return set(r.get("blobs", []))
+    loose, young = blob(d, b"nobody needs this"), blob(d, b"nor this, yet")
+    lone = d.json("POST", "/v1/executables?shape=x=1x4", model("# lone"))[1]["sourceDigest"]
+    named = d.json("POST", "/v1/executables?shape=x=1x4", model("# named"))[1]["sourceDigest"]
+    assert d.json("POST", "/v1/models", {"name": "n", "model": named})[0] == 200
+    m = put_model(d, "# of a suite")
+    i = one_input(d, expect=(2, 3, 4, 5))
+    suite, _ = submit(d, [{"model": m}], [i], keep_outputs=True)
+    wait(d, suite)
+    out = result(d, suite + ".1")["outputs"][0]["blob"]
+    old()
+    os.utime(os.path.join(f.dir, "data", "blobs", young[:2], young))
+    assert gc(dryRun=True) == {loose}, "models in memory stay"
+    d.stop()
+    d = f.start()
+    old()
+    os.utime(os.path.join(f.dir, "data", "blobs", young[:2], young))
+    assert gc(dryRun=True) == gc() == {loose, lone}
+    assert gc() == set()
+    assert d.call("GET", "/v1/blobs/" + loose)[0] == 404 and d.json("GET", f"/v1/blobs/{loose}/info")[0] == 404
+    assert d.json("POST", "/v1/run", {"model": lone, "inputs": []})[0] == 404
+    for digest in young, m, out, i["inputs"][0]["blob"]:
+        assert d.call("GET", "/v1/blobs/" + digest)[0] == 200, digest
+    assert d.json("POST", "/v1/executables?shape=x=1x4", model("# lone"))[1]["sourceDigest"] == lone, "it may come again"
+    assert blob(d, b"nobody needs this") == loose
+    again, _ = submit(d, [{"model": m}], [i])
+    assert wait(d, again)[0]["state"] == "passed"
+
+@with_folder()
 def damaged(f):
     """A damaged jobs.db stops the start: nothing else could make it again."""
     f.d.stop()
@@ -363,7 +402,7 @@ def kill_9(f):
     assert within >= kills * 0.6, f"too few kills fell into the batch: {ended_at}"
     print(f"     {kills} kills; jobs ended at each: {ended_at}", flush=True)
 
-SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, damaged, kill_9]
+SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, collect_uploads, damaged, kill_9]
 OPTIONS = {"priority": ("--job-parallel", "1"), "queue_full_is_no_attempt": ("--max-queue", "1", "--job-parallel", "6")}
 
 def main():
