@@ -53,10 +53,11 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
     struct token x = {
         .name = q->words[1], .tenant = q->tenant, .created = today, .subject = q->subject};
     if (!scopes_parse(str_of(q->scopes), &x.scopes))
-        return st_new(ST_INVALID_ARGUMENT,
-                      "scopes '%s': expected some of read, run, compile, load, jobs, cache, admin with "
-                      "commas between",
-                      q->scopes);
+        return st_new(
+            ST_INVALID_ARGUMENT,
+            "scopes '%s': expected some of read, run, compile, load, jobs, cache, admin with "
+            "commas between",
+            q->scopes);
     RETURN_IF_ERR(tokens_add(t, &x, text));
     RETURN_IF_ERR(tokens_write(q->file, t));
     if (h->json) {

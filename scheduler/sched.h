@@ -112,9 +112,8 @@ struct op {
     size_t n_bindings;
     const char *bindings_text, *options, *target_id, *device_kind, *build_id;
     uint32_t kernel_abi;
-    bool verify;         // OP_EXE: compile and compare, keep nothing
-    const char *differs; // then
-    bool hit, damaged, compiling, loaded;
+    const char *differs; // of a verify
+    bool hit, damaged, compiling, loaded, verify;
     uint64_t epoch;         // of the worker, OP_PREPARE
     int target_index;       // of the worker in the pool, OP_PREPARE
     int fds[FRAME_MAX_FDS]; // of the reply

@@ -168,11 +168,13 @@ def retries(d):
 def heals(d):
     """The worker is killed during the first attempt; the second passes."""
     suite, _ = submit(d, [{"model": put_model(d, "run_ms 400")}], [one_input(d, expect=(2, 3, 4, 5))], retry={"backoffMs": 10})
+    t, out = in_thread(watch, d, suite)
     while d.json("GET", f"/v1/jobs/{suite}.1")[1]["state"] != "running":
         time.sleep(0.01)
     time.sleep(0.2)
     os.kill(pid(d), signal.SIGKILL)
-    events = watch(d, suite)
+    t.join()
+    events = out[0]
     states = [e["job"]["state"] for e in events if "job" in e]
     assert states[-1] == "passed" and "waiting" in states and events[-1]["done"]["code"] == "OK", events
     assert result(d, suite + ".1")["attempts"] == 2
