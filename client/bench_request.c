@@ -9,29 +9,6 @@
 #include "proto/hlod.pb-c.h"
 #include "proto/numbers.h"
 
-void bench_random(struct arena *a, struct npy *x) {
-    uint64_t state = 0x9e3779b97f4a7c15u;
-    size_t item = (size_t)npy_item_size(x->descr), n = item ? x->size_bytes / item : 0;
-    uint8_t *p = arena_alloc(a, x->size_bytes + 1);
-    for (size_t k = 0; k < n; k++) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        uint32_t r = (uint32_t)(state >> 33);
-        float f = (float)(r % 1000000) / 1e6f;
-        double d = (double)(r % 1000000) / 1e6;
-        uint64_t small = x->descr[1] == 'b' ? r & 1 : r % 100;
-        if (x->descr[1] == 'f' && item == 4)
-            memcpy(p + k * item, &f, 4);
-        else if (x->descr[1] == 'f' && item == 8)
-            memcpy(p + k * item, &d, 8);
-        else if (x->descr[1] == 'f') { // half: 1 + fraction, all its bits are numbers
-            uint16_t h = (uint16_t)(0x3c00 | (r & 0x3ff));
-            memcpy(p + k * item, &h, 2);
-        } else
-            memcpy(p + k * item, &small, item);
-    }
-    x->data = p;
-}
-
 // ---- HTTP
 
 static void put_input(struct strbuf *b, const struct npy *x, bool json) {

@@ -15,5 +15,3 @@ struct bench_what {
 // All in `a`.
 status_t bench_request_make(struct arena *a, const struct bench_what *w,
                             struct bench_request *out) MUST_CHECK;
-// Fills x->data with numbers in [0, 1) of six digits, or small integers; the same each time.
-void bench_random(struct arena *a, struct npy *x);

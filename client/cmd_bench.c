@@ -128,7 +128,7 @@ static status_t from_metadata(struct hlo *h, const json_t *spec, struct npy *x) 
         x->dims[x->rank++] = n;
     }
     x->size_bytes = (size_t)bytes;
-    bench_random(&h->arena, x);
+    input_random(&h->arena, x);
     return ST_OK;
 }
 
@@ -253,11 +253,15 @@ int cmd_bench(struct hlo *h) {
     if (!rc && !b.n_in) rc = default_inputs(h, &b);
     if (rc) return rc;
     bool grpc = b.protocol == BENCH_GRPC || b.protocol == BENCH_OIP_GRPC;
+    const char *addr = !grpc ? h->addr : b.grpc && *b.grpc ? b.grpc : "127.0.0.1:8001";
+    addr += strncmp(addr, "http://", 7) == 0 || strncmp(addr, "grpc://", 7) == 0 ? 7 : 0;
+    if (strstr(addr, "://")) return usage_error("bench measures without TLS, found %s", addr);
+    const char *token = h->security.token;
     struct bench_what w = {.protocol = b.protocol,
                            .json = b.json_body,
-                           .addr = !grpc               ? h->addr
-                                   : b.grpc && *b.grpc ? b.grpc
-                                                       : "127.0.0.1:8001",
+                           .addr = addr,
+                           .authorization =
+                               token ? arena_printf(&h->arena, "Bearer %s", token) : NULL,
                            .model = b.model,
                            .in = b.in,
                            .n_in = b.n_in};

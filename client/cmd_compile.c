@@ -6,9 +6,11 @@
 
 #include "client/hlo.h"
 #include "client/onnx_external.h"
+#include "client/progress.h"
 
 struct watch {
     struct hlo *h;
+    struct progress progress;
     struct strbuf line;
     json_t *result, *error;
 };
@@ -20,8 +22,7 @@ static void on_event(void *ctx, struct str line) {
     if (!j) return;
     json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult"),
            *err = json_object_get(j, "error");
-    if (pass && w->h->tty && !w->h->quiet)
-        fprintf(stderr, "\r\033[K%s %.1f ms", text_at(pass, "name"), number_at(pass, "ms"));
+    if (pass) progress_pass(&w->progress, text_at(pass, "name"), number_at(pass, "ms"));
     if (r) w->result = json_incref(r);
     if (err) w->error = json_incref(err);
     json_decref(j);
@@ -31,13 +32,11 @@ static bool on_bytes(void *ctx, struct span piece) {
     return true;
 }
 static void on_upload(void *ctx, int64_t sent, int64_t total) {
-    struct hlo *h = ctx;
-    if (h->tty && !h->quiet && total > (8 << 20))
-        fprintf(stderr, "\r\033[Kuploading %lld of %lld MB", (long long)(sent >> 20),
-                (long long)(total >> 20));
-}
-static void upload_progress(void *ctx, int64_t sent, int64_t total) {
-    on_upload(((struct watch *)ctx)->h, sent, total);
+    struct watch *w = ctx;
+    if (w->progress.passes)
+        progress_tick(&w->progress);
+    else
+        progress_bytes(&w->progress, "uploading", sent, total);
 }
 
 // Shapes or values that decide shapes are missing: a run brings them.
@@ -50,6 +49,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                   json_t **out) {
     struct watch w = {.h = h};
     struct http_reply r;
+    progress_begin(&w.progress, h);
     const char *dot = strrchr(path, '.'),
                *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
@@ -68,10 +68,10 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                                           .n_parts = n_parts,
                                           .body_file = n_parts ? NULL : path,
                                           .on_bytes = on_bytes,
-                                          .on_progress = upload_progress,
+                                          .on_progress = on_upload,
                                           .ctx = &w},
                    &r);
-    if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
+    progress_end(&w.progress);
     strbuf_done(&w.line);
     if (st) return fail_status(st);
     int rc = 0;

@@ -65,6 +65,29 @@ static status_t comma_texts(struct arena *a, const char *text, int64_t n, struct
                   (long long)k, (long long)n);
 }
 
+void input_random(struct arena *a, struct npy *x) {
+    uint64_t state = 0x9e3779b97f4a7c15u;
+    size_t item = (size_t)npy_item_size(x->descr), n = item ? x->size_bytes / item : 0;
+    uint8_t *p = arena_alloc(a, x->size_bytes + 1);
+    for (size_t k = 0; k < n; k++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint32_t r = (uint32_t)(state >> 33);
+        float f = (float)(r % 1000000) / 1e6f;
+        double d = (double)(r % 1000000) / 1e6;
+        uint64_t small = x->descr[1] == 'b' ? r & 1 : r % 100;
+        if (x->descr[1] == 'f' && item == 4)
+            memcpy(p + k * item, &f, 4);
+        else if (x->descr[1] == 'f' && item == 8)
+            memcpy(p + k * item, &d, 8);
+        else if (x->descr[1] == 'f') { // half: 1 + fraction, all its bits are numbers
+            uint16_t h = (uint16_t)(0x3c00 | (r & 0x3ff));
+            memcpy(p + k * item, &h, 2);
+        } else
+            memcpy(p + k * item, &small, item);
+    }
+    x->data = p;
+}
+
 static status_t typed_value(struct arena *a, const struct dtype_row *t, const char *text,
                             struct npy *x) {
     int64_t n = 1, bytes;
@@ -74,6 +97,10 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
         return st_new(ST_INVALID_ARGUMENT, "the shape is too large");
     if (t->cls == NUM_TEXT && *text != '@') return comma_texts(a, text, n, x);
     x->size_bytes = (size_t)bytes;
+    if (strcmp(text, "random") == 0) {
+        input_random(a, x);
+        return ST_OK;
+    }
     if (*text == '@') {
         struct span b;
         RETURN_IF_ERR(npy_file_bytes(a, text + 1, &b));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // input: the words behind `hlo run -i` as arrays. NAME=VALUE or NAME=1x3x224x224xf32=VALUE, where
-// VALUE is numbers (1,2,3), @file.npy, @file.npz (the member of that name), @file.png, @file.jpg,
-// or, with dims and type in front, @file of raw little-endian bytes. Also the element types' three
-// names: NumPy's, the Open Inference Protocol's, HLO's.
+// VALUE is numbers (1,2,3), the word random (with dims and type in front), @file.npy, @file.npz
+// (the member of that name), @file.png, @file.jpg, or, with dims and type in front, @file of raw
+// little-endian bytes. Also the element types' three names: NumPy's, the Open Inference Protocol's,
+// HLO's.
 #pragma once
 #include "client/image.h"
 
@@ -11,5 +12,7 @@ status_t input_parse(struct arena *a, const char *word, const struct image_optio
 // "224x224" (height x width), "127" or "123.7,116.3,103.5": options of pictures.
 status_t input_size(const char *text, struct image_options *o) MUST_CHECK;
 status_t input_channels(const char *text, double out[3]) MUST_CHECK;
+// Fills x->data with numbers in [0, 1) of six digits, or small integers; the same each time.
+void input_random(struct arena *a, struct npy *x);
 const char *input_datatype(const char *descr); // "<f4" -> "FP32"; NULL if it cannot be sent
 const char *input_descr(const char *datatype); // and back; NULL if NumPy has none

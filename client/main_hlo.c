@@ -25,7 +25,7 @@ static int help(FILE *f) {
     fputs("\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: "
           "1,2,3;\n"
           "       with shape and type in front also other types and raw files: 2x3xs64=1,2,3,4,5,6 "
-          " 8xf32=@file\n"
+          " 8xf32=@file  8xf32=random\n"
           "       Pictures become (value - mean) / std in f32, after a centre crop of PART of the "
           "short side (a square) and resizing\n"
           "The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials from the "
@@ -83,7 +83,8 @@ static bool global_text(int argc, char **argv, int *k, const char *name, const c
 
 int main(int argc, char **argv) {
     struct hlo h = {.addr = getenv("HLOD_ADDR"),
-                    .tty = isatty(STDERR_FILENO) && !getenv("NO_COLOR") && !getenv("CI")};
+                    .tty = isatty(STDERR_FILENO) && !getenv("NO_COLOR") && !getenv("CI") &&
+                           strcmp(getenv("TERM") ? getenv("TERM") : "", "dumb") != 0};
     const char *command = NULL;
     if (argc == 2 && strncmp(argv[1], "--print-docs=", 13) == 0) return print_docs(argv[1] + 13);
     bool version = false, usage = false;

@@ -11,3 +11,11 @@ bench-pool: ## what a parallel region costs, idle and beside two competing proce
 .PHONY: bench-fair
 bench-fair: $(BUILD)/hlod $(BUILD)/hlod-worker ## a tenant's latency alone and beside one that floods; fails where p99 grows more than threefold
 	$(Q)$(PYTHON) tests/bench/fair.py $(BUILD)
+BARE := $(BUILD)/bench/bare_http $(BUILD)/bench/bare_grpc
+$(BUILD)/bench/bare_http: tests/bench/bare_http.c
+	$(Q)mkdir -p $(@D) && $(CC) -O2 $(WARN) -o $@ $< -lmicrohttpd
+$(BUILD)/bench/bare_grpc: tests/bench/bare_grpc.c
+	$(Q)mkdir -p $(@D) && $(CC) -O2 $(WARN) -o $@ $< -lgrpc -lgpr
+.PHONY: bench-serve
+bench-serve: all $(BARE) ## serving: requests/s and latency beside MLServer and bare servers, tensors in MB/s, memory over 200,000 requests (BENCH_SERVE= for its options)
+	$(Q)$(PYTHON) tests/bench/serve.py --build $(BUILD) $(BENCH_SERVE)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hlo command over a daemon with scripted workers: what each command prints, where, and its exit code. Standard library only.
 Usage: cli.py --build DIR --worker BIN"""
-import argparse, json, os, re, shutil, subprocess, sys
+import argparse, json, os, pty, re, shutil, subprocess, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
 from run import Daemon
 
@@ -14,12 +14,33 @@ def check(name, got, rc, out="", err=""):
     print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\nstatus {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}"), flush=True)
     return got
 
+def result(name, ok, text):
+    global bad
+    bad += not ok
+    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\n{text}"), flush=True)
+
+def on_terminal(env, *words):
+    """What a command writes to a terminal as its stderr."""
+    leader, follower = pty.openpty()
+    env = {k: v for k, v in {**env, "TERM": "xterm"}.items() if k != "CI" and (k != "NO_COLOR" or v)}
+    p = subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=follower)
+    os.close(follower)
+    out = b""
+    try:
+        while piece := os.read(leader, 4096):
+            out += piece
+    except OSError:  # the other side is closed
+        pass
+    os.close(leader)
+    p.wait(timeout=60)
+    return out
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
     a.add_argument("--worker", required=True)
     o = a.parse_args()
-    d = Daemon(o.build + "/hlod", o.worker, args=("--compile-rate", "6"))
+    d = Daemon(o.build + "/hlod", o.worker, args=("--compile-rate", "9"))
     env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}
     def hlo(*words):
         return subprocess.run([o.build + "/hlo", *words], env=env, capture_output=True, text=True, timeout=60)
@@ -66,6 +87,27 @@ def main():
         check("cache rm", hlo("cache", "rm", one), 0)
         check("devices", hlo("devices"), 0, "^cpu:0 +ready")
         check("doctor", hlo("doctor"), 0, "all well")
+        hlo("models", "set", "adder", good, "--shape", "x=1x4")
+        env["HLOD_GRPC_ADDR"] = d.grpc
+        for protocol in "http", "grpc", "oip", "oip-grpc":
+            p = check(f"bench over {protocol}", hlo("bench", "adder", "--protocol", protocol, "--concurrency", "1,4", "--requests", "60", "--json"), 0)
+            r = json.loads(p.stdout)["runs"]
+            check(f"bench over {protocol}: what it says", p, 0 if [(x["concurrency"], x["requests"], x["errors"]) for x in r] == [(1, 60, 0), (4, 60, 0)]
+                  and all(0 < x["p50Ms"] <= x["p99Ms"] <= x["maxMs"] and x["server"]["totalMs"] > 0 for x in r) else -1)
+        check("bench in words", hlo("bench", "adder", "-i", "x=1x4xf32=random", "--body", "json", "--protocol", "oip", "--duration", "100ms"), 0, r"concurrency +requests.*\n +1 +\d+ +0 .*\n +8 .*\n +64 ")
+        check("bench of errors", hlo("bench", "nobody", "-i", "x=1,2", "--requests", "5"), 5, err="5 of 5 requests failed, the first with: HTTP status 400")
+        check("bench of nothing", hlo("bench", "adder", "--concurrency", "0"), 2, err="expected numbers")
+        check("top --once", hlo("top", "--once", "--interval", "0.1"), 0, r"^hlod .*ready.*\nrequests \d.*\n(.*\n)*cpu:0 +ready +0 ")
+        j = json.loads(check("top --once --json", hlo("top", "--once", "--interval", "0.1", "--json"), 0).stdout)
+        check("top counts", p, 0 if j["requestsPerS"] > 0 and j["devices"][0]["name"] == "cpu:0" and j["cache"]["executables"] > 1 and j["runs"] else -1)
+        slow = model("slow", "compile_ms 2500")
+        shown = on_terminal(env, o.build + "/hlo", "compile", slow, "--shape", "x=1x4")
+        result("passes are shown on a terminal", re.search(rb"compiling: \d passes, \S+ [\d.]+ ms", shown), shown)
+        slow = model("slower", "compile_ms 1500")
+        shown = on_terminal(env, o.build + "/hlo", "--quiet", "compile", slow, "--shape", "x=1x4")
+        result("and not with --quiet", shown == b"", shown)
+        shown = on_terminal({**env, "NO_COLOR": "1"}, o.build + "/hlo", "compile", model("slowest", "compile_ms 1501"), "--shape", "x=1x4")
+        result("nor with NO_COLOR", shown == b"", shown)
         for k in range(3, 9):
             p = hlo("compile", good, "--shape", f"x={k}x4")
         check("too many compiles", p, 75, err="COMPILE_RATE")
