@@ -33,7 +33,7 @@ static const char usage[] =
     "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"
     "  --stage=STAGE         print hlo (default), kir (kernels), llvm (kernels, optimised) or "
     "plan\n"
-    "  --target=NAME         cpu-avx512 or cpu-avx2: a library that takes every f32 call\n"
+    "  --target=NAME         cpu-avx512, cpu-vnni, cpu-avx2: a library that takes every f32 call\n"
     "  --strict              strict precision\n"
     "  --list-passes         the table of passes, as Markdown\n"
     "  --list-rules          the table of algsimp's rules, as Markdown\n"

@@ -17,10 +17,16 @@ static bool takes_all(const struct target *t, const struct hlo_instr *i) {
     (void)t;
     return i->shape->dtype == DT_F32 && lib_match(i, &c);
 }
+static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
+    return takes_all(t, i) ||
+           ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && i->shape->dtype == DT_S32 &&
+            dtype_bits(i->operands[1]->shape->dtype) == 8);
+}
 static bool wants_all(const struct target *t, const struct hlo_instr *i, bool *out_input,
                       bool *out_output) {
     struct lib_call c;
-    bool conv = lib_match(i, &c) && c.hero->op == HLO_CONVOLUTION && i->shape->rank == 4;
+    bool conv = i->shape->dtype == DT_F32 && lib_match(i, &c) && c.hero->op == HLO_CONVOLUTION &&
+                i->shape->rank == 4;
     *out_input = *out_output = conv && t->conv_block > 0;
     return conv;
 }
@@ -28,10 +34,10 @@ static bool wants_all(const struct target *t, const struct hlo_instr *i, bool *o
 status_t opt_target(const char *name, struct target *out) {
     *out = (struct target){0};
     if (!name) return ST_OK;
-    bool avx2 = strcmp(name, "cpu-avx2") == 0;
-    if (!avx2 && strcmp(name, "cpu-avx512") != 0)
-        return st_new(ST_INVALID_ARGUMENT, "no target is called '%s': cpu-avx512 or cpu-avx2",
-                      name);
+    bool avx2 = strcmp(name, "cpu-avx2") == 0, vnni = strcmp(name, "cpu-vnni") == 0;
+    if (!avx2 && !vnni && strcmp(name, "cpu-avx512") != 0)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "no target is called '%s': cpu-avx512, cpu-vnni or cpu-avx2", name);
     *out = (struct target){.id = name,
                            .kind = "cpu",
                            .llvm_triple = "x86_64-unknown-linux-gnu",
@@ -40,7 +46,8 @@ status_t opt_target(const char *name, struct target *out) {
                            .vector_bits = avx2 ? 256 : 512,
                            .conv_block = avx2 ? 8 : 16,
                            .threads = 2,
-                           .library_accepts = takes_all,
+                           .library_accepts = vnni ? takes_int8 : takes_all,
+                           .library_int8 = vnni,
                            .wants_blocked = wants_all};
     return ST_OK;
 }

@@ -24,6 +24,7 @@ struct target {
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);
+    bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
     // Does the library want blocked layouts for this plain convolution's input and output? (false
     // for 3 input channels: input stays as it is)
     bool (*wants_blocked)(const struct target *t, const struct hlo_instr *conv, bool *out_input,

@@ -14,6 +14,18 @@ static struct onnx_val *weight_val(struct onnx_ctx *c, const struct onnx_tensor 
     return o;
 }
 
+// One value many times stays a broadcast: it would be printed, hashed and kept element by element.
+static hv folded(struct onnx_ctx *c, struct literal *l) {
+    size_t n = (size_t)shape_elements(l->shape), size = (size_t)dtype_size(l->shape->dtype);
+    bool splat = n > MAX_SPLAT;
+    for (size_t k = 1; k < n && splat; k++)
+        splat = memcmp((char *)l->data + k * size, l->data, size) == 0;
+    if (!splat) return hb_constant(&c->b, l);
+    struct literal *one = lit_new(c->a, shape_make(c->a, l->shape->dtype, NULL, 0));
+    memcpy(one->data, l->data, size);
+    return hb_broadcast(&c->b, hb_constant(&c->b, one), l->shape->dims, l->shape->rank, NULL);
+}
+
 static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
     for (size_t k = 0; k < g->inits.n; k++) {
         const struct onnx_tensor *t = &g->inits.v[k];
@@ -27,7 +39,8 @@ static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g)
         } else {
             RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &l));
             l = lit_clone(c->a, l); // the program's bytes may go away
-            o = onnx_tensor_val(c, hb_constant(&c->b, l));
+            o = onnx_tensor_val(c, folded(c, l));
+            o->known = l;
         }
         smap_put(&c->values, t->name, o);
     }
@@ -35,18 +48,6 @@ static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g)
 }
 
 // ---- folding
-
-// One value many times stays a broadcast: it would be printed, hashed and kept element by element.
-static hv folded(struct onnx_ctx *c, struct literal *l) {
-    size_t n = (size_t)shape_elements(l->shape), size = (size_t)dtype_size(l->shape->dtype);
-    bool splat = n > MAX_SPLAT;
-    for (size_t k = 1; k < n && splat; k++)
-        splat = memcmp((char *)l->data + k * size, l->data, size) == 0;
-    if (!splat) return hb_constant(&c->b, l);
-    struct literal *one = lit_new(c->a, shape_make(c->a, l->shape->dtype, NULL, 0));
-    memcpy(one->data, l->data, size);
-    return hb_broadcast(&c->b, hb_constant(&c->b, one), l->shape->dims, l->shape->rank, NULL);
-}
 
 static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
     if (!o || !o->v || o->known || shape_is_tuple(o->v->shape) ||

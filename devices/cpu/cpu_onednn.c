@@ -3,12 +3,10 @@
 // changes. One primitive a step, made at load; buffers are attached at each run; scratchpads are
 // ours. A convolution's kernel is reordered into the form the primitive asked for: once at PREPARE
 // when it is a bound weight, at each run when the program computes it. Everything here is about
-// f32.
-#include <dnnl.h>
-#include <stdlib.h>
+// f32; 8-bit integers: cpu_onednn_int8.c.
+#include "devices/cpu/cpu_onednn.h"
 
-#include "compiler/passes/library.h"
-#include "devices/cpu/cpu.h"
+#include <stdlib.h>
 
 enum { MAX_ARGS = 4 + LIB_MAX_POST, MAX_NDIMS = DNNL_MAX_NDIMS };
 
@@ -37,7 +35,7 @@ enum { ALONE_FLOPS = 1000000 };
 
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
-static status_t ensure_engine(void) {
+status_t onednn_start(void) {
     if (engine) return ST_OK;
     // It would look for a profiler's library at the first generated code: a search over the disk.
     dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
@@ -46,8 +44,14 @@ static status_t ensure_engine(void) {
         return st_new(ST_INTERNAL, "oneDNN does not start");
     return ST_OK;
 }
-static status_t failed(const char *what, dnnl_status_t rc) {
+status_t onednn_failed(const char *what, dnnl_status_t rc) {
     return st_new(ST_INTERNAL, "oneDNN: %s failed (%d)", what, (int)rc);
+}
+dnnl_engine_t onednn_engine(void) {
+    return engine;
+}
+dnnl_stream_t onednn_stream(void) {
+    return stream;
 }
 
 // ---- which instructions
@@ -70,7 +74,7 @@ static bool usable(const struct shape *s) {
            block_layout(s->layout, s->rank, &block);
 }
 
-static bool conv_ok(const struct hlo_instr *h) {
+bool onednn_conv_ok(const struct hlo_instr *h) {
     const struct hlo_attr_conv *c = HLO_ATTR(h, conv);
     const struct labels *l = &c->dim_labels;
     int n = l->n_spatial;
@@ -91,7 +95,7 @@ static bool conv_ok(const struct hlo_instr *h) {
 
 // Batch dims lead in order in both operands and there is one contracting dim; the other dims of a
 // side collapse into one.
-static bool dot_ok(const struct hlo_instr *h) {
+bool onednn_dot_ok(const struct hlo_instr *h) {
     const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
     const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
     int nb = d->lhs_batch_dims.n;
@@ -119,12 +123,13 @@ static bool shapes_ok(const struct hlo_instr *i) {
 static bool accepts_call(const struct hlo_instr *i) {
     struct lib_call c;
     if (!shapes_ok(i) || !lib_match(i, &c)) return false;
-    return c.hero->op == HLO_CONVOLUTION ? conv_ok(c.hero) : dot_ok(c.hero);
+    return c.hero->op == HLO_CONVOLUTION ? onednn_conv_ok(c.hero) : onednn_dot_ok(c.hero);
 }
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i) || (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
+    return accepts_call(i) || cpu_int8_accepts(i) ||
+           (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
 }
 // Blocked layouts everywhere but for inputs of few channels (images), which the direct kernel reads
 // as they are.
@@ -132,7 +137,8 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
                        bool *out_output) {
     struct lib_call c;
     *out_input = *out_output = false;
-    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
+    if (!t->conv_block || i->shape->dtype != DT_F32 || !lib_match(i, &c) ||
+        c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
         return false;
     // Groups that do not fill blocks: the blocked kernels do not take them, and what is left is the
     // library's reference. Row-major it multiplies matrices.
@@ -149,7 +155,7 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return cpu_library_accepts(NULL, i);
+    return cpu_library_accepts(NULL, i) && !cpu_int8_accepts(i);
 }
 
 // ---- descriptors
@@ -207,7 +213,7 @@ static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_m
     struct onednn_arg *a = &st->args[st->n_args++];
     *a = (struct onednn_arg){.arg = arg, .leaf = leaf};
     dnnl_status_t rc = dnnl_memory_create(&a->mem, d, engine, DNNL_MEMORY_NONE);
-    return rc == dnnl_success ? ST_OK : failed("memory_create", rc);
+    return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
 }
 
 // The attributes of a call: post-operations and a scratchpad of ours. The first bias is the
@@ -223,7 +229,7 @@ static status_t make_attr(const struct lib_call *c, int first, const struct shap
         rc = add_post(ops, &c->post[k], result);
     if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
     dnnl_post_ops_destroy(ops);
-    return rc == dnnl_success ? ST_OK : failed("post-operations", rc);
+    return rc == dnnl_success ? ST_OK : onednn_failed("post-operations", rc);
 }
 
 // Scratchpad, weights form, arguments that all calls share.
@@ -232,7 +238,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     const struct hlo_instr *i = s->plan->instr;
     const char *info = NULL;
     dnnl_status_t rc = dnnl_primitive_create(&st->prim, pd);
-    if (rc != dnnl_success) return failed("primitive_create", rc);
+    if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     st->scratch_bytes = ((int64_t)dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
@@ -256,7 +262,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
 }
 
 // A right operand that is a bound weight may be packed.
-static bool is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
+bool onednn_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
     const struct slice *in = &s->plan->in[leaf];
     if (in->where != SLICE_PARAM || s->plan->instr->parent != x->exe->main->entry) return false;
     const struct hlo_instr *p = x->exe->main->entry->params.v[in->index];
@@ -273,7 +279,7 @@ static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
 static status_t make_reorder(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                              dnnl_primitive_desc_t *pd) {
     dnnl_status_t rc = dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL);
-    return rc == dnnl_success ? ST_OK : failed("reorder", rc);
+    return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
 }
 // A kernel that the program computes is reordered at each run, behind the scratchpad. Only the
 // plain form's reference implementation would take it as it is, at a hundredth of the speed.
@@ -287,7 +293,7 @@ static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf
     dnnl_primitive_desc_destroy(pd);
     if (rc == dnnl_success)
         rc = dnnl_memory_create(&st->repack_from, &st->weights_user, engine, DNNL_MEMORY_NONE);
-    if (rc != dnnl_success) return failed("reorder", rc);
+    if (rc != dnnl_success) return onednn_failed("reorder", rc);
     st->repack_leaf = leaf;
     int64_t total = st->scratch_bytes + (int64_t)dnnl_memory_desc_get_size(wanted);
     if (total > x->scratch_bytes) x->scratch_bytes = total;
@@ -296,7 +302,7 @@ static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf
 
 // ---- convolution
 
-static void conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
+void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
                       dnnl_dims_t low, dnnl_dims_t high) {
     const struct window *w = &HLO_ATTR(h, conv)->window;
     for (int d = 0; d < w->n; d++) {
@@ -305,6 +311,19 @@ static void conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t
         low[d] = w->v[d].pad_low;
         high[d] = w->v[d].pad_high;
     }
+}
+
+int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims) {
+    const struct shape *k = h->operands[1]->shape;
+    int64_t g = HLO_ATTR(h, conv)->feature_group_count;
+    int n = 0;
+    if (g > 1)
+        dims[n++] = g, dims[n++] = k->dims[0] / g;
+    else
+        dims[n++] = k->dims[0];
+    for (int d = 1; d < k->rank; d++)
+        dims[n++] = k->dims[d];
+    return n;
 }
 
 // Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
@@ -324,23 +343,17 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     const struct hlo_instr *i = s->plan->instr, *h = c->hero;
     dnnl_memory_desc_t src, dst, weights, bias = {0};
     dnnl_dims_t stride, dilate, low, high, wdims;
-    const struct shape *k = h->operands[1]->shape;
-    int64_t g = HLO_ATTR(h, conv)->feature_group_count;
-    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), n = 0;
-    bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS, bound = is_bound(x, s, rhs);
+    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), n;
+    bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
+         bound = onednn_is_bound(x, s, rhs);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     desc_of(i->operands[lhs]->shape, &src);
     desc_of(i->shape, &dst);
-    if (g > 1)
-        wdims[n++] = g, wdims[n++] = k->dims[0] / g;
-    else
-        wdims[n++] = k->dims[0];
-    for (int d = 1; d < k->rank; d++)
-        wdims[n++] = k->dims[d];
+    n = onednn_kernel_dims(h, wdims);
     dnnl_memory_desc_init_by_tag(&st->weights_user, n, wdims, dnnl_f32, tags[n]);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
     if (has_bias) desc_of(c->post[0].operand->shape, &bias);
-    conv_dims(h, stride, dilate, low, high);
+    onednn_conv_dims(h, stride, dilate, low, high);
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(make_attr(c, has_bias, i->shape, &attr));
     dnnl_primitive_desc_t pd = NULL;
@@ -355,7 +368,7 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
         if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
     }
     dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return failed("convolution", rc);
+    if (rc != dnnl_success) return onednn_failed("convolution", rc);
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     if (bound) set_packed(x, s, st, rhs, wanted);
     status_t status = finish(x, s, st, pd, c, has_bias);
@@ -373,7 +386,7 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
 
 // An operand as [batch..., rows, cols] by strides. free_n rows collapse into one when they lie
 // together.
-static void matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
+void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides) {
     int64_t st[HLO_MAX_RANK], rows = 1, row_stride = 1;
     int n = 0;
@@ -399,11 +412,13 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), nb = d->lhs_batch_dims.n,
         nd = nb + 2;
     bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
-         bound = is_bound(x, s, rhs) && nb == 0;
+         bound = onednn_is_bound(x, s, rhs) && nb == 0;
     dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
     dnnl_memory_desc_t src, user, weights, dst, bias;
-    matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd, xs);
-    matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd, ys);
+    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
+                  xs);
+    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
+                  ys);
     int64_t stride = 1;
     for (int k = nd - 1; k >= 0; k--) {
         rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
@@ -427,7 +442,7 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
     dnnl_status_t rc = dnnl_matmul_desc_init(&md, &src, &weights, has_bias ? &bias : NULL, &dst);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &md, attr, engine, NULL);
     dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return failed("matmul", rc);
+    if (rc != dnnl_success) return onednn_failed("matmul", rc);
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     if (bound) set_packed(x, s, st, rhs, wanted);
     status_t status = finish(x, s, st, pd, c, has_bias);
@@ -464,7 +479,7 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
                                                       &src, &dst, stride, kernel, low, high);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
     dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return failed("pooling", rc);
+    if (rc != dnnl_success) return onednn_failed("pooling", rc);
     status_t status = finish(x, s, st, pd, NULL, 0);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
@@ -496,7 +511,7 @@ static void onednn_close(struct cpu_step *s) {
     if (st->repack) dnnl_primitive_destroy(st->repack);
     if (st->repack_from) dnnl_memory_destroy(st->repack_from);
 }
-static int64_t call_flops(const struct hlo_instr *i, const struct lib_call *c) {
+int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
     const struct shape *left = c->hero->operands[0]->shape, *right = c->hero->operands[1]->shape;
     int64_t each = c->hero->op == HLO_CONVOLUTION
                        ? shape_elements(right) / right->dims[0]
@@ -509,7 +524,7 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");
-    s->flops = call_flops(s->plan->instr, &c);
+    s->flops = onednn_flops(s->plan->instr, &c);
     s->alone = s->flops < ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
     status_t status =
@@ -519,7 +534,7 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
 }
 static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
     struct onednn_state *st = arena_new_of(&x->arena, struct onednn_state);
-    RETURN_IF_ERR(ensure_engine());
+    RETURN_IF_ERR(onednn_start());
     s->state = st;
     return open_call(x, s, st);
 }
@@ -539,52 +554,55 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], stream);
         dnnl_exec_arg_t r[] = {{DNNL_ARG_FROM, st->repack_from}, {DNNL_ARG_TO, a->mem}};
         dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
-        if (rc != dnnl_success) return failed("reorder", rc);
+        if (rc != dnnl_success) return onednn_failed("reorder", rc);
     }
     int threads = s->alone ? cpu_use_threads(1) : 0;
     dnnl_status_t rc = dnnl_primitive_execute(st->prim, stream, st->n_args, args);
     if (s->alone) cpu_use_threads(threads);
-    return rc == dnnl_success ? ST_OK : failed("execute", rc);
+    return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
 }
 static int64_t onednn_pack_bytes(const struct cpu_step *s) {
     return (int64_t)dnnl_memory_desc_get_size(
         &((const struct onednn_state *)s->state)->weights_packed);
 }
 
-static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
-                            void *packed) {
-    struct onednn_state *st = s->state;
+status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
+                             const void *plain, void *packed) {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL, to = NULL;
     void *bounce = NULL;
-    (void)x;
     // A mapped model file gives no alignment: one weight at a time goes through an aligned copy.
     if ((uintptr_t)plain % 64) {
-        size_t n = dnnl_memory_desc_get_size(&st->weights_user);
+        size_t n = dnnl_memory_desc_get_size(user);
         if (posix_memalign(&bounce, 64, n + 64))
             return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
                           n);
         memcpy(bounce, plain, n);
         plain = bounce;
     }
-    status_t status = make_reorder(&st->weights_user, &st->weights_packed, &pd);
+    status_t status = make_reorder(user, wanted, &pd);
     dnnl_status_t rc = dnnl_success;
     if (!status) rc = dnnl_primitive_create(&prim, pd);
     if (!status && rc == dnnl_success)
-        rc = dnnl_memory_create(&from, &st->weights_user, engine, (void *)(uintptr_t)plain);
-    if (!status && rc == dnnl_success)
-        rc = dnnl_memory_create(&to, &st->weights_packed, engine, packed);
+        rc = dnnl_memory_create(&from, user, engine, (void *)(uintptr_t)plain);
+    if (!status && rc == dnnl_success) rc = dnnl_memory_create(&to, wanted, engine, packed);
     dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
     if (!status && rc == dnnl_success) rc = dnnl_primitive_execute(prim, stream, 2, args);
     if (!status && rc == dnnl_success) rc = dnnl_stream_wait(stream);
-    if (!status && rc != dnnl_success) status = failed("packing weights", rc);
+    if (!status && rc != dnnl_success) status = onednn_failed("packing weights", rc);
     dnnl_memory_destroy(from);
     dnnl_memory_destroy(to);
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
     free(bounce);
     return status;
+}
+static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
+                            void *packed) {
+    const struct onednn_state *st = s->state;
+    (void)x;
+    return onednn_reorder_once(&st->weights_user, &st->weights_packed, plain, packed);
 }
 const struct cpu_impl cpu_impl_onednn = {"onednn",   onednn_accepts,    onednn_open, onednn_close,
                                          onednn_run, onednn_pack_bytes, onednn_pack};

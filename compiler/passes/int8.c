@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of quantised values as products of 8-bit integers, where the target's library has them.
+//   conv((q - z) sx, w sw[c])  ->  (conv(q, w) - z sum(w)[c]) (sx sw)[c]
+// q: s8 or u8, w: s8 without a zero point, conv a convolution or a dot of f32 or s32 whose operands
+// are such differences. The 8-bit product is one of s32, so it is exact; sums over w depend on
+// weights alone and are prepared once. Where a convolution pads, q is padded with z before. Models
+// come so from quantising tools (dequantise, convolve, quantise; or with integer operators).
+#include "compiler/passes/match.h"
+#include "compiler/passes/pass.h"
+
+enum { MAX_PRODUCTS = 65536 }; // of 255 and 127, whose sum an s32 holds
+
+struct quantised { // (q - zero) * scale
+    hv q;
+    hv zero;           // s32 scalar; NULL = none
+    hv scale;          // f32 scalar or vector; NULL = 1
+    int64_t scale_dim; // of a vector: the dimension of q
+};
+
+static bool is_8bit(const struct hlo_instr *i) {
+    return i->shape->dtype == DT_S8 || i->shape->dtype == DT_U8;
+}
+static bool all_zero(const struct hlo_instr *i) {
+    while (i->op == HLO_CONVERT || i->op == HLO_BROADCAST || i->op == HLO_RESHAPE)
+        i = i->operands[0];
+    if (i->op != HLO_CONSTANT) return false;
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n; k++)
+        if (lit_get_f64(i->literal, k) != 0) return false;
+    return true;
+}
+// q, or q less a zero point, as s32; or q as any wider type.
+static bool match_centred(hv x, struct quantised *o) {
+    if (x->op == HLO_CONVERT && is_8bit(x->operands[0])) {
+        o->q = x->operands[0];
+        return true;
+    }
+    if (x->op != HLO_SUBTRACT || x->shape->dtype != DT_S32) return false;
+    hv v = x->operands[0], z = x->operands[1];
+    if (v->op != HLO_CONVERT || !is_8bit(v->operands[0])) return false;
+    o->q = v->operands[0];
+    if (all_zero(z)) return true;
+    if (z->op != HLO_BROADCAST || z->operands[0]->shape->rank != 0) return false;
+    o->zero = z->operands[0];
+    return true;
+}
+static bool match_scale(hv s, struct quantised *o) {
+    if (s->op != HLO_BROADCAST || s->operands[0]->shape->rank > 1) return false;
+    o->scale = s->operands[0];
+    if (o->scale->shape->rank == 1) o->scale_dim = HLO_ATTR(s, dims)->dimensions.v[0];
+    return true;
+}
+static bool match_quantised(hv x, struct quantised *o) {
+    *o = (struct quantised){.scale_dim = -1};
+    if (x->shape->dtype == DT_S32) return match_centred(x, o);
+    if (x->shape->dtype != DT_F32) return false;
+    if (x->op == HLO_CONVERT) return match_centred(x->operands[0], o) || match_centred(x, o);
+    for (int k = 0; k < 2 && x->op == HLO_MULTIPLY; k++) {
+        hv c = x->operands[k];
+        if (c->op == HLO_CONVERT && match_scale(x->operands[1 - k], o) &&
+            (match_centred(c->operands[0], o) || match_centred(c, o)))
+            return true;
+    }
+    return false;
+}
+// Also behind a transposition, which is then one of q.
+static bool match_weights(struct hb *b, hv x, struct quantised *o) {
+    if (x->op != HLO_TRANSPOSE) return match_quantised(x, o);
+    struct i64s perm = HLO_ATTR(x, dims)->dimensions;
+    if (!match_quantised(x->operands[0], o)) return false;
+    o->q = hb_transpose(b, o->q, perm.v);
+    for (int k = 0; o->scale_dim >= 0 && k < perm.n; k++)
+        if (perm.v[k] == o->scale_dim) {
+            o->scale_dim = k;
+            break;
+        }
+    return true;
+}
+
+// The weights' dimension that becomes the result's channel, which is the only free one; -1: none.
+static int64_t weight_channel(const struct hlo_instr *hero, const struct shape *w) {
+    if (hero->op == HLO_CONVOLUTION) return HLO_ATTR(hero, conv)->dim_labels.k_out;
+    const struct hlo_attr_dot *d = HLO_ATTR(hero, dot);
+    if (d->rhs_batch_dims.n || d->rhs_contracting_dims.n + 1 != w->rank) return -1;
+    for (int k = 0; k < w->rank; k++)
+        if (!i64s_has(d->rhs_contracting_dims, k)) return k;
+    return -1;
+}
+static int64_t result_channel(const struct hlo_instr *hero) {
+    return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature
+                                       : hero->shape->rank - 1;
+}
+
+// What the window pads is z, not 0: q padded before, and the window without.
+static bool pad_before(struct hb *b, struct quantised *x, struct hlo_attr_conv *attr) {
+    struct pad_dim pads[HLO_MAX_RANK] = {0};
+    struct window_dim *v = arena_dup_array(b->c->module->arena, attr->window.v, attr->window.n + 1);
+    bool any = false;
+    hv z = x->zero;
+    for (int d = 0; d < attr->window.n; d++) {
+        if (v[d].pad_low < 0 || v[d].pad_high < 0 || v[d].base_dilation != 1) return false;
+        pads[attr->dim_labels.in_spatial[d]] = (struct pad_dim){v[d].pad_low, v[d].pad_high, 0};
+        any = any || v[d].pad_low || v[d].pad_high;
+        v[d].pad_low = v[d].pad_high = 0;
+    }
+    if (!any) return true;
+    if (z->op == HLO_CONVERT && z->operands[0]->shape->dtype == x->q->shape->dtype)
+        z = z->operands[0];
+    else if (z->op == HLO_CONSTANT)
+        z = hb_const_i64(b, x->q->shape->dtype, lit_get_i64(z->literal, 0));
+    else
+        return false;
+    x->q = hb_pad(b, x->q, z, pads);
+    attr->window.v = v;
+    return true;
+}
+
+static hv channel_sums(struct hb *b, hv w, int64_t channel) {
+    int64_t dims[HLO_MAX_RANK];
+    int n = 0;
+    for (int k = 0; k < w->shape->rank; k++)
+        if (k != channel) dims[n++] = k;
+    return hb_reduce(b, hb_convert(b, w, DT_S32), hb_const_i64(b, DT_S32, 0), dims, n, HLO_ADD);
+}
+static hv over_result(struct hb *b, hv v, const struct shape *s, int64_t channel) {
+    return hb_broadcast(b, v, s->dims, s->rank, v->shape->rank ? &channel : NULL);
+}
+static hv as_wide(struct hb *b, hv scalar, hv vector) {
+    return hb_broadcast(b, scalar, vector->shape->dims, vector->shape->rank, NULL);
+}
+
+// The product of scales, a scalar or one a channel; NULL = 1.
+static hv scales(struct hb *b, const struct quantised *x, const struct quantised *w) {
+    if (!x->scale || !w->scale) return x->scale ? x->scale : w->scale;
+    hv s = x->scale;
+    if (w->scale->shape->rank) s = as_wide(b, s, w->scale);
+    return hb_mul(b, s, w->scale);
+}
+
+static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
+    const struct target *t = p->target;
+    struct quantised x, w;
+    bool wide = i->shape->dtype == DT_F32;
+    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t || !t->library_int8 ||
+        (!wide && i->shape->dtype != DT_S32) ||
+        (wide && p->opt && p->opt->precision == PRECISION_STRICT))
+        return NULL;
+    if (!match_quantised(i->operands[0], &x) || !match_weights(b, i->operands[1], &w) || w.zero ||
+        w.q->shape->dtype != DT_S8 || (x.scale && x.scale->shape->rank))
+        return NULL;
+    int64_t from = weight_channel(i, w.q->shape), to = result_channel(i);
+    if (from < 0 || w.q->shape->dims[from] < 1 || (w.scale && w.scale->shape->rank && w.scale_dim != from) ||
+        shape_elements(w.q->shape) / w.q->shape->dims[from] > MAX_PRODUCTS)
+        return NULL;
+    const void *attr = i->attr;
+    struct hlo_attr_conv conv;
+    if (i->op == HLO_CONVOLUTION) {
+        conv = *HLO_ATTR(i, conv);
+        if (conv.batch_group_count != 1 || (x.zero && !pad_before(b, &x, &conv))) return NULL;
+        attr = &conv;
+    }
+    hv y = hb_op(b, i->op, shape_with_dtype(b->c->module->arena, i->shape, DT_S32),
+                 (hv[]){x.q, w.q}, 2, attr);
+    if (!hb_ok(b) || !t->library_accepts(t, y)) return NULL;
+    if (x.zero) {
+        hv sums = channel_sums(b, w.q, from);
+        sums = hb_mul(b, sums, as_wide(b, x.zero, sums));
+        y = hb_sub(b, y, over_result(b, sums, y->shape, to));
+    }
+    if (!wide) return y;
+    hv s = scales(b, &x, &w);
+    y = hb_convert(b, y, DT_F32);
+    return s ? hb_mul(b, y, over_result(b, s, y->shape, to)) : y;
+}
+
+status_t pass_int8(struct hlo_module *m, struct pass_ctx *p) {
+    return pass_rewrite(m, p, rewrite);
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN's products of 8-bit integers: s8 or u8 times s8 into s32, which VNNI instructions sum
+// exactly. (Without them the library adds pairs in 16 bits, which saturate: then nothing is taken.)
+// Its convolutions want channels last, so a call is up to four primitives: the input into that
+// form, a kernel that the program computes into the packed one, the product, the result back. Bound
+// kernels are packed at PREPARE.
+#include <stdlib.h>
+
+#include "devices/cpu/cpu_onednn.h"
+
+enum { MAX_CALLS = 4, MAX_ARGS = 5 };
+struct place { // of a memory: an operand or result, or, leaf -1, behind the scratchpad's begin
+    int leaf;
+    int64_t offset;
+};
+struct argument {
+    int arg;
+    struct place at;
+    dnnl_memory_t mem;
+};
+struct primitive {
+    dnnl_primitive_t prim;
+    struct argument args[MAX_ARGS];
+    int n;
+};
+struct int8_state {
+    struct primitive calls[MAX_CALLS];
+    int n;
+    dnnl_memory_desc_t user, packed; // the kernel
+    int64_t scratch_bytes;
+};
+
+bool cpu_has_int8(void) {
+    const char *forced = getenv("HLOD_CPU_ISA");
+    __builtin_cpu_init();
+    return !forced && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+static bool plain(const struct shape *s) {
+    return !shape_is_tuple(s) && s->rank <= 5 && shape_elements(s) > 0 &&
+           layout_is_default(s->layout, s->rank);
+}
+bool cpu_int8_accepts(const struct hlo_instr *i) {
+    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || i->shape->dtype != DT_S32) return false;
+    const struct shape *x = i->operands[0]->shape, *w = i->operands[1]->shape;
+    if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !cpu_has_int8() ||
+        !plain(x) || !plain(w) || !plain(i->shape))
+        return false;
+    if (i->op == HLO_DOT) return onednn_dot_ok(i);
+    int64_t groups = HLO_ATTR(i, conv)->feature_group_count;
+    bool depthwise = w->dims[1] == 1 && w->dims[0] == groups; // others are not in its fast kernels
+    return x->rank == 4 && onednn_conv_ok(i) && (groups == 1 || depthwise);
+}
+static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not a product of 8-bit integers";
+    return cpu_int8_accepts(i);
+}
+
+// ---- primitives
+
+static dnnl_data_type_t type_of(const struct shape *s) {
+    return s->dtype == DT_U8 ? dnnl_u8 : s->dtype == DT_S8 ? dnnl_s8 : dnnl_s32;
+}
+static status_t add_arg(struct primitive *c, int arg, struct place at,
+                        const dnnl_memory_desc_t *d) {
+    struct argument *a = &c->args[c->n++];
+    *a = (struct argument){.arg = arg, .at = at};
+    dnnl_status_t rc = dnnl_memory_create(&a->mem, d, onednn_engine(), DNNL_MEMORY_NONE);
+    return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
+}
+// Room behind what the calls hold already.
+static struct place reserve(struct int8_state *st, const dnnl_memory_desc_t *d) {
+    struct place at = {.leaf = -1, .offset = st->scratch_bytes};
+    st->scratch_bytes += ((int64_t)dnnl_memory_desc_get_size(d) + 63) / 64 * 64;
+    return at;
+}
+// `from` at a place in the form of `to`: there, or a new place that a call fills.
+static status_t in_form(struct int8_state *st, const dnnl_memory_desc_t *from,
+                        const dnnl_memory_desc_t *to, struct place *at) {
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_memory_desc_equal(from, to)) return ST_OK;
+    struct place there = reserve(st, to);
+    struct primitive *c = &st->calls[st->n++];
+    dnnl_status_t rc =
+        dnnl_reorder_primitive_desc_create(&pd, from, onednn_engine(), to, onednn_engine(), NULL);
+    if (rc == dnnl_success) rc = dnnl_primitive_create(&c->prim, pd);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    if (rc != dnnl_success) return onednn_failed("reorder", rc);
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_FROM, *at, from));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_TO, there, to));
+    *at = there;
+    return ST_OK;
+}
+
+// What the product needs: its descriptor's forms against the plain ones.
+struct product {
+    dnnl_primitive_desc_t pd;
+    dnnl_memory_desc_t src, dst; // plain
+    int lhs, rhs;
+};
+
+static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr, struct product *p,
+                          struct int8_state *st) {
+    dnnl_dims_t stride, dilate, low, high, wdims;
+    dnnl_memory_desc_t src, weights, dst;
+    dnnl_convolution_desc_t d;
+    const struct shape *x = h->operands[0]->shape;
+    int n = onednn_kernel_dims(h, wdims);
+    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde};
+    dnnl_memory_desc_init_by_tag(&p->src, 4, x->dims, type_of(x), dnnl_abcd);
+    dnnl_memory_desc_init_by_tag(&p->dst, 4, h->shape->dims, type_of(h->shape), dnnl_abcd);
+    dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
+    dnnl_memory_desc_init_by_tag(&src, 4, x->dims, type_of(x), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, 4, h->shape->dims, type_of(h->shape), dnnl_format_tag_any);
+    onednn_conv_dims(h, stride, dilate, low, high);
+    dnnl_status_t rc = dnnl_dilated_convolution_forward_desc_init(
+        &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights, NULL, &dst, stride,
+        dilate, low, high);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(&p->pd, &d, attr, onednn_engine(), NULL);
+    return rc == dnnl_success ? ST_OK : onednn_failed("convolution of integers", rc);
+}
+static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_attr_t attr,
+                         struct product *p, struct int8_state *st) {
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    dnnl_dims_t xd, xs, yd, ys, rd, rs;
+    dnnl_memory_desc_t weights;
+    dnnl_matmul_desc_t m;
+    int nb = d->lhs_batch_dims.n, nd = nb + 2;
+    int64_t stride = 1;
+    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
+                  xs);
+    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
+                  ys);
+    for (int k = nd - 1; k >= 0; k--) {
+        rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
+        rs[k] = stride;
+        stride *= rd[k];
+    }
+    dnnl_memory_desc_init_by_strides(&p->src, nd, xd, type_of(h->operands[0]->shape), xs);
+    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, type_of(h->shape), rs);
+    dnnl_memory_desc_init_by_strides(&st->user, nd, yd, dnnl_s8, ys);
+    weights = st->user;
+    if (bound) dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_s8, dnnl_format_tag_any);
+    dnnl_status_t rc = dnnl_matmul_desc_init(&m, &p->src, &weights, NULL, &p->dst);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(&p->pd, &m, attr, onednn_engine(), NULL);
+    return rc == dnnl_success ? ST_OK : onednn_failed("matmul of integers", rc);
+}
+
+// The product between its operands and result, each in the form it wants.
+static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_state *st,
+                         const struct product *p, bool bound) {
+    const dnnl_memory_desc_t *src = dnnl_primitive_desc_query_md(p->pd, dnnl_query_src_md, 0),
+                             *dst = dnnl_primitive_desc_query_md(p->pd, dnnl_query_dst_md, 0),
+                             *scratch =
+                                 dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0);
+    struct place from = {.leaf = p->lhs}, kernel = {.leaf = p->rhs}, to = {.leaf = s->plan->n_in};
+    const char *info = NULL;
+    st->packed = *dnnl_primitive_desc_query_md(p->pd, dnnl_query_weights_md, 0);
+    RETURN_IF_ERR(in_form(st, &p->src, src, &from));
+    if (!bound) {
+        RETURN_IF_ERR(in_form(st, &st->user, &st->packed, &kernel));
+    } else if (!dnnl_memory_desc_equal(&st->user, &st->packed)) {
+        s->packed_in = p->rhs;
+        s->pack_slot = x->n_packs++;
+    }
+    bool turned = !dnnl_memory_desc_equal(&p->dst, dst);
+    struct place result = turned ? reserve(st, dst) : to;
+    struct primitive *c = &st->calls[st->n++];
+    dnnl_status_t rc = dnnl_primitive_create(&c->prim, p->pd);
+    if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_SRC, from, src));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_WEIGHTS, kernel, &st->packed));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_DST, result, dst));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_SCRATCHPAD, reserve(st, scratch), scratch));
+    if (turned) {
+        struct primitive *back = &st->calls[st->n++];
+        dnnl_primitive_desc_t pd = NULL;
+        rc = dnnl_reorder_primitive_desc_create(&pd, dst, onednn_engine(), &p->dst, onednn_engine(),
+                                                NULL);
+        if (rc == dnnl_success) rc = dnnl_primitive_create(&back->prim, pd);
+        if (pd) dnnl_primitive_desc_destroy(pd);
+        if (rc != dnnl_success) return onednn_failed("reorder", rc);
+        RETURN_IF_ERR(add_arg(back, DNNL_ARG_FROM, result, dst));
+        RETURN_IF_ERR(add_arg(back, DNNL_ARG_TO, to, &p->dst));
+    }
+    if (st->scratch_bytes > x->scratch_bytes) x->scratch_bytes = st->scratch_bytes;
+    if (dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
+        info)
+        s->detail = arena_printf(&x->arena, "onednn:%s", info);
+    return ST_OK;
+}
+
+// ---- the implementation
+
+static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct int8_state *st = arena_new_of(&x->arena, struct int8_state);
+    const struct hlo_instr *h = s->plan->instr;
+    struct lib_call call = {.instr = h, .hero = h, .result = h->shape};
+    struct product p = {.lhs = 0, .rhs = 1};
+    dnnl_primitive_attr_t attr;
+    RETURN_IF_ERR(onednn_start());
+    s->state = st;
+    s->flops = onednn_flops(h, &call);
+    bool bound = onednn_is_bound(x, s, p.rhs) &&
+                 (h->op != HLO_DOT || HLO_ATTR(h, dot)->lhs_batch_dims.n == 0);
+    dnnl_primitive_attr_create(&attr);
+    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    status_t status =
+        h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, st) : dot_desc(h, bound, attr, &p, st);
+    dnnl_primitive_attr_destroy(attr);
+    if (!status) status = assemble(x, s, st, &p, bound);
+    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    return status;
+}
+static void int8_close(struct cpu_step *s) {
+    struct int8_state *st = s->state;
+    for (int k = 0; st && k < st->n; k++) {
+        for (int a = 0; a < st->calls[k].n; a++)
+            dnnl_memory_destroy(st->calls[k].args[a].mem);
+        if (st->calls[k].prim) dnnl_primitive_destroy(st->calls[k].prim);
+    }
+}
+static status_t int8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    const struct int8_state *st = s->state;
+    for (int k = 0; k < st->n; k++) {
+        const struct primitive *c = &st->calls[k];
+        dnnl_exec_arg_t args[MAX_ARGS];
+        for (int a = 0; a < c->n; a++) {
+            struct place at = c->args[a].at;
+            void *p = at.leaf < 0 ? (char *)x->scratch + at.offset : bufs[at.leaf];
+            dnnl_memory_set_data_handle_v2(c->args[a].mem, p, onednn_stream());
+            args[a] = (dnnl_exec_arg_t){c->args[a].arg, c->args[a].mem};
+        }
+        dnnl_status_t rc = dnnl_primitive_execute(c->prim, onednn_stream(), c->n, args);
+        if (rc != dnnl_success) return onednn_failed("execute", rc);
+    }
+    return ST_OK;
+}
+static int64_t int8_pack_bytes(const struct cpu_step *s) {
+    return (int64_t)dnnl_memory_desc_get_size(&((const struct int8_state *)s->state)->packed);
+}
+static status_t int8_pack(struct cpu_exe *x, struct cpu_step *s, const void *from, void *packed) {
+    const struct int8_state *st = s->state;
+    (void)x;
+    return onednn_reorder_once(&st->user, &st->packed, from, packed);
+}
+const struct cpu_impl cpu_impl_int8 = {"onednn", int8_accepts,    int8_open, int8_close,
+                                       int8_run, int8_pack_bytes, int8_pack};
