@@ -86,6 +86,11 @@ static status_t read_step(struct plan_run *p, size_t k) {
         return st_new(ST_UNIMPLEMENTED, "step '%s': replicas in a plan", s->q->name);
     const struct hlo_module *m = s->x->exe->main;
     struct dynamic_result one[1];
+    struct str texts; // their places mean nothing outside of one run
+    if (hlo_frontend(m, "hlod_text", &texts))
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "step '%s': a program with text in a plan", s->q->name),
+            HLOD__V1__REASON__REASON_UNSUPPORTED_DTYPE);
     s->root = m->entry->root->shape;
     s->cut = results_dynamic(m, one, 1) > 0;
     s->n_results = shape_leaves(s->root);
