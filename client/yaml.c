@@ -42,7 +42,7 @@ static json_t *scalar(const yaml_event_t *e) {
         if (one_of(s, yes, 3)) return json_true();
         if (one_of(s, no, 3)) return json_false();
         if (str_to_i64(s, &i)) return json_integer(i);
-        bool number = s.n && strchr("+-.0123456789", s.p[0]);
+        bool number = s.n && strchr("+-.0123456789", s.p[0]) && !memchr(s.p, 'x', s.n); // 0x4: dims
         if (number && str_to_f64(s, &d) && d - d == 0) return json_real(d);
     }
     return json_stringn(s.p, s.n);

@@ -291,8 +291,8 @@ static void listed(struct jobs_work *w) {
     }
     Hlod__V1__ListJobsReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListJobsReply);
     hlod__v1__list_jobs_reply__init(m);
-    if (w->jobs.n && (int64_t)w->jobs.n == w->query.limit)
-        m->next_page_token = w->jobs.v[w->jobs.n - 1]->id;
+    if ((int64_t)w->jobs.n == w->query.limit) // one more than was asked for: there is a next page
+        m->next_page_token = w->jobs.v[--w->jobs.n - 1]->id;
     m->jobs = w->jobs.v;
     for (size_t i = 0; i < w->jobs.n; i++)
         if (!*q->state || !strcmp(q->state, w->jobs.v[i]->state))
@@ -302,10 +302,8 @@ static void listed(struct jobs_work *w) {
 void api_list_jobs(struct call *c) {
     const Hlod__V1__ListJobsRequest *q = (Hlod__V1__ListJobsRequest *)c->request;
     struct jobs_work *w = new_work(c, list_work, listed);
-    w->query = (struct jobs_query){.tenant = w->tenant,
-                                   .limit = !q->limit             ? LIST_DEFAULT
-                                            : q->limit > LIST_MAX ? LIST_MAX
-                                                                  : q->limit};
+    int64_t limit = !q->limit ? LIST_DEFAULT : q->limit > LIST_MAX ? LIST_MAX : q->limit;
+    w->query = (struct jobs_query){.tenant = w->tenant, .limit = 1 + limit};
     uint32_t n = 0;
     status_t st = ST_OK;
     if (*q->suite && (!suite_parse_id(q->suite, &w->query.suite, &n) || n)) st = no_such(q->suite);
