@@ -113,7 +113,9 @@ bool batch_wants(struct job *j) {
         return false;
     int64_t rows = p->inputs[0].rank ? p->inputs[0].dims[0] : 0;
     for (size_t i = 0; i < p->n_inputs; i++)
-        if (!p->inputs[i].rank || p->inputs[i].dims[0] != rows) return false;
+        if (!p->inputs[i].rank || p->inputs[i].dims[0] != rows || p->inputs[i].resident ||
+            (p->inputs[i].handle && *p->inputs[i].handle))
+            return false;
     if (rows < 1 || rows > p->batching.max || !job_device_kind(j)) return false;
     status_t st = batch_check(&p->batching, sig); // the name may have moved on to another model
     if (!st) st = job_check_inputs(j);
