@@ -226,9 +226,10 @@ static status_t read_target(const struct reader *r, const json_t *o, Hlod__V1__J
     if (json_is_string(o))
         t->device = arena_strdup(r->a, json_string_value(o));
     else {
-        RETURN_IF_ERR(known_keys(r, o, "a target", " name device "));
+        RETURN_IF_ERR(known_keys(r, o, "a target", " name device target "));
         RETURN_IF_ERR(text_at(r, o, "name", &t->name));
         RETURN_IF_ERR(text_at(r, o, "device", &t->device));
+        RETURN_IF_ERR(text_at(r, o, "target", &t->target));
     }
     *out = t;
     return ST_OK;

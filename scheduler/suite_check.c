@@ -130,6 +130,13 @@ static status_t check_input(size_t i, const Hlod__V1__SubmitJobsRequest *q,
     return ST_OK;
 }
 
+static status_t check_target(size_t i, const Hlod__V1__SubmitJobsRequest *q) {
+    const Hlod__V1__JobTarget *t = q->targets[i];
+    if (*t->target && (*t->device || q->n_inputs))
+        return bad("targets", i, "a target is compiled for only: without a device, without inputs");
+    return check_name("targets", i, t->name);
+}
+
 status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_checker *k) {
     RETURN_IF_ERR(check_name("name", 0, q->name));
     if (strlen(q->idempotency_key) > MAX_NAME) return bad("idempotency_key", 0, "too long");
@@ -145,7 +152,7 @@ status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_ch
     for (size_t i = 0; i < q->n_models; i++)
         RETURN_IF_ERR(check_model(i, q->models[i], k));
     for (size_t i = 0; i < q->n_targets; i++)
-        RETURN_IF_ERR(check_name("targets", i, q->targets[i]->name));
+        RETURN_IF_ERR(check_target(i, q));
     for (size_t i = 0; i < q->n_inputs; i++)
         RETURN_IF_ERR(check_input(i, q, k));
     struct arena a = {0};
@@ -190,7 +197,7 @@ Hlod__V1__Job *suite_brief(struct arena *a, const Hlod__V1__SubmitJobsRequest *q
     const Hlod__V1__JobTarget *t = q->n_targets ? q->targets[c->target] : NULL;
     b->suite_name = arena_strdup(a, q->name);
     b->model = arena_strdup(a, model_name(q->models[c->model]));
-    b->target = arena_strdup(a, !t ? "" : *t->name ? t->name : t->device);
+    b->target = arena_strdup(a, !t ? "" : *t->name ? t->name : *t->target ? t->target : t->device);
     if (c->input >= 0) {
         const char *name = q->inputs[c->input]->name;
         b->input = *name ? arena_strdup(a, name) : arena_printf(a, "input%d", c->input);

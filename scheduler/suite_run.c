@@ -394,7 +394,10 @@ static void take_result(struct suite_run *r, const struct job_result *x) {
         o->executable = arena_strdup(a, x->exe->digest);
         o->compile_ms = x->exe->compile_ms;
         o->peak_bytes = x->exe->peak_bytes;
-        if (x->exe->after) o->counts = arena_dup(a, x->exe->after, sizeof *x->exe->after);
+        const Hlod__V1__Counts *counts = x->exe->optimized && x->exe->optimized->entry
+                                             ? x->exe->optimized // as a plugin's compiler left it
+                                             : x->exe->after;
+        if (counts) o->counts = arena_dup(a, counts, sizeof *counts);
     }
     o->timings = arena_array(a, Hlod__V1__Timing *, x->n_timings + 1);
     for (; o->n_timings < x->n_timings; o->n_timings++)
@@ -424,6 +427,7 @@ static void start_job(struct suite_run *r) {
     int32_t priority = q->priority > BEHIND - 1      ? BEHIND - 1
                        : q->priority < -(BEHIND - 1) ? -(BEHIND - 1)
                                                      : q->priority;
+    const Hlod__V1__JobTarget *target = q->n_targets ? q->targets[r->j->cell.target] : NULL;
     struct job_spec spec = {.kind = r->in ? JOB_RUN : JOB_COMPILE,
                             .format = "",
                             .shapes = m->shapes,
@@ -434,7 +438,8 @@ static void start_job(struct suite_run *r) {
                             .payload = r->payload,
                             .payload_bytes = {r->bytes, r->bytes ? (size_t)r->total : 0},
                             .options = m->options,
-                            .device = q->n_targets ? q->targets[r->j->cell.target]->device : "",
+                            .device = target ? target->device : "",
+                            .target = target ? target->target : "",
                             .timeout_ms = q->timeout_ms,
                             .tenant = r->suite->tenant,
                             .priority = priority - BEHIND,
