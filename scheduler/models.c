@@ -22,7 +22,7 @@ struct change { // waiting to be written
     struct digest key;
     struct digest source;
     Hlod__Journal__NamedModel record;
-    char name[MAX_NAME + 1];
+    struct arena arena;
     bool removed;
 };
 struct models {
@@ -50,8 +50,14 @@ static void save_work(void *arg) {
     status_t st = c->removed
                       ? journal_remove(j, JOURNAL_MODEL, c->key)
                       : journal_put_message(j, JOURNAL_MODEL, c->key, c->source, &c->record.base);
-    if (st) log_event(LOG_ERROR, "models.save", "name=\"%s\" why=\"%s\"", c->name, st_message(st));
+    if (st)
+        log_event(LOG_ERROR, "models.save", "name=\"%s\" why=\"%s\"", c->record.name,
+                  st_message(st));
     st_drop(st);
+}
+static void free_change(struct change *c) {
+    arena_done(&c->arena);
+    free(c);
 }
 static void saved(void *arg);
 static void save_next(struct models *m) {
@@ -62,7 +68,7 @@ static void save_next(struct models *m) {
 }
 static void saved(void *arg) {
     struct models *m = arg;
-    free(m->saving);
+    free_change(m->saving);
     m->saving = NULL;
     save_next(m);
 }
@@ -72,15 +78,23 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     c->key = key_of_name(x->name, x->version);
     c->source = x->source;
     c->removed = removed;
-    memcpy(c->name, x->name, strlen(x->name) + 1);
     hlod__journal__named_model__init(&c->record);
-    c->record.name = c->name;
+    c->record.name = arena_strdup(&c->arena, x->name);
     c->record.version = x->version;
     c->record.source = (ProtobufCBinaryData){sizeof c->source.b, c->source.b};
     c->record.unloaded = !x->loaded;
     c->record.batch_max = x->batching.max;
     c->record.batch_delay_us = x->batching.delay_us;
     c->record.batch_unchecked = x->batching.unchecked;
+    c->record.labels = arena_array(&c->arena, Hlod__Journal__Labels *, x->n_labels + 1);
+    for (size_t i = 0; i < x->n_labels; i++) {
+        Hlod__Journal__Labels *l = c->record.labels[i] =
+            arena_new_of(&c->arena, Hlod__Journal__Labels);
+        hlod__journal__labels__init(l);
+        l->output = arena_strdup(&c->arena, x->labels[i].output);
+        l->text = arena_strdup(&c->arena, x->labels[i].text);
+    }
+    c->record.n_labels = x->n_labels;
     vec_push(&m->changes, c);
     save_next(m);
 }
@@ -98,6 +112,29 @@ static struct named_model *insert(struct models *m, const char *name, int64_t ve
     return x;
 }
 
+static void add_labels(struct named_model *x, const char *output, const char *text) {
+    struct model_labels *v = realloc(x->labels, (x->n_labels + 1) * sizeof *v);
+    if (!v) abort();
+    x->labels = v;
+    v += x->n_labels++;
+    if (!(v->output = strdup(output)) || !(v->text = strdup(text))) abort();
+}
+static void drop_labels(struct named_model *x) {
+    while (x->n_labels) {
+        free(x->labels[--x->n_labels].output);
+        free(x->labels[x->n_labels].text);
+    }
+    free(x->labels);
+    x->labels = NULL;
+}
+void models_set_labels(struct models *m, struct named_model *x, const struct model_labels *v,
+                       size_t n) {
+    drop_labels(x);
+    for (size_t i = 0; i < n; i++)
+        add_labels(x, v[i].output, v[i].text);
+    save(m, x, false);
+}
+
 static void read_one(void *ctx, struct digest key, struct span record) {
     struct models *m = ctx;
     (void)key;
@@ -108,6 +145,8 @@ static void read_one(void *ctx, struct digest key, struct span record) {
         x->loaded = !r->unloaded;
         x->reason = r->unloaded ? "unloaded" : "";
         x->batching = (struct batching){r->batch_max, r->batch_delay_us, r->batch_unchecked};
+        for (size_t i = 0; i < r->n_labels; i++)
+            add_labels(x, r->labels[i]->output, r->labels[i]->text);
     }
     if (r) hlod__journal__named_model__free_unpacked(r, NULL);
 }
@@ -126,8 +165,13 @@ status_t models_new(struct sched *s, struct models **out) {
 
 static void free_model(struct named_model *x) {
     vec_done(&x->batches);
+    drop_labels(x);
     free(x->name);
     free(x);
+}
+
+bool models_saving(const struct models *m) {
+    return m->saving != NULL;
 }
 
 void models_free(struct models *m) {
@@ -138,7 +182,7 @@ void models_free(struct models *m) {
         free_model(x);
     }
     for (size_t i = 0; i < m->changes.n; i++)
-        free(m->changes.v[i]);
+        free_change(m->changes.v[i]);
     vec_done(&m->changes);
     free(m);
 }
@@ -191,6 +235,7 @@ status_t models_set(struct models *m, const char *name, int64_t version, struct 
     if (!x) x = insert(m, name, version ? version : newest + 1);
     x->source = source;
     x->batching = batching;
+    drop_labels(x);
     x->loaded = true;
     x->reason = "";
     save(m, x, false);

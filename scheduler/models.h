@@ -14,6 +14,9 @@ struct models;
 struct model_times { // nanoseconds, and how often
     uint64_t n, ns;
 };
+struct model_labels {    // names of an output's classes
+    char *output, *text; // text: a line each
+};
 struct named_model {
     struct named_model *next; // by name, then newest version first
     char *name;
@@ -22,6 +25,8 @@ struct named_model {
     bool loaded;
     const char *reason; // why not; a literal
     struct batching batching;
+    struct model_labels *labels;
+    size_t n_labels;
     struct model_times success, fail, queue, infer;
     uint64_t inferences, executions, last_ms; // rows; runs on a device; wall clock of the last
     struct {
@@ -35,13 +40,17 @@ struct named_model {
     char device[16];        // kind of that device: "cpu"
 };
 status_t models_new(struct sched *s, struct models **out) MUST_CHECK; // reads the journal: blocks
-void models_free(struct models *m);                                   // NULL is fine
+bool models_saving(const struct models *m); // changes are on their way to the journal
+void models_free(struct models *m);         // NULL is fine; when none are, or they are lost
 struct named_model *models_first(struct models *m);
 // version "" = the newest that is loaded, or the newest. NULL if there is none.
 struct named_model *models_find(struct models *m, const char *name, const char *version);
 // Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name.
 status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
                     struct batching batching, struct named_model **out) MUST_CHECK;
+// What the classes of its outputs are called; copied. models_set forgets them.
+void models_set_labels(struct models *m, struct named_model *x, const struct model_labels *v,
+                       size_t n);
 // A batch of so many rows was run in so long; no such model is fine.
 void models_count_batch(struct models *m, const char *name, int64_t version, int64_t rows,
                         uint64_t ns);

@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/models.h"
 #include "scheduler/plugins.h"
 #include "scheduler/suite.h"
 #include "server/budget.h"
@@ -365,6 +366,8 @@ static void finish(struct daemon *d) {
         loop_turn(d->loop);
     rpc_free(d->rpc);
     if (d->http) http_stop(d->http);
+    while (d->sched && sched_models(d->sched) && models_saving(sched_models(d->sched)))
+        loop_turn(d->loop); // names given last
     budget_free(d->api.budget);
     auth_close(d->api.auth);
     oip_regions_free(d->api.regions);

@@ -32,9 +32,9 @@ status_t oip_contents(struct call *c) MUST_CHECK;
 // The call's outputs as raw contents of the reply, borrowed from it.
 void oip_outputs_into(struct call *c, Inference__ModelInferResponse *reply);
 // Outputs for which classification was asked become BYTES: "value:index" of the largest, of each
-// row (a leading dimension where the rank is 2 or more).
-status_t oip_classify(struct call *c) MUST_CHECK;
-
+// row (a leading dimension where the rank is 2 or more), with ":label" where x has labels of the
+// output. x NULL: no name.
+status_t oip_classify(struct call *c, const struct named_model *x) MUST_CHECK;
 // Outputs that were asked for in shared memory, written there.
 status_t oip_outputs_to_regions(struct call *c) MUST_CHECK;
 

@@ -111,6 +111,13 @@ static void put_timing(struct call *c, Inference__ModelInferResponse *m) {
     strbuf_done(&b);
 }
 
+// The name's row; it may be gone meanwhile.
+static struct named_model *named(const struct call *c) {
+    const struct infer *f = c->state;
+    if (!f->model.named) return NULL;
+    return models_find(sched_models(c->api->sched), f->model.name, f->model.version);
+}
+
 static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                          const ProtobufCMessage **out) {
     (void)result;
@@ -119,7 +126,7 @@ static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__E
     struct infer *f = c->state;
     f->r = r;
     RETURN_IF_ERR(api_take_outputs(c, r));
-    RETURN_IF_ERR(oip_classify(c));
+    RETURN_IF_ERR(oip_classify(c, named(c)));
     RETURN_IF_ERR(oip_outputs_to_regions(c));
     Inference__ModelInferResponse *m = arena_new_of(&c->arena, Inference__ModelInferResponse);
     inference__model_infer_response__init(m);
@@ -148,8 +155,7 @@ static void count(struct model_times *t, uint64_t ns) {
 static void finished(struct call *c, bool ok) {
     const struct infer *f = c->state;
     if (!f->model.named) return;
-    struct named_model *x = // may be gone meanwhile
-        models_find(sched_models(c->api->sched), f->model.name, f->model.version);
+    struct named_model *x = named(c);
     if (!x) return;
     count(ok ? &x->success : &x->fail, (uint64_t)(clock_ns() - c->start_ns));
     if (!ok || !f->r) return;

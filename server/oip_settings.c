@@ -21,11 +21,11 @@ bool oip_is_settings(const struct api_row *row) {
 }
 status_t oip_parse_settings(struct call *c, struct str text) {
     text = str_trim(text);
+    if (text.n && text.p[0] != '{') return not_settings();
     struct strbuf b = {0};
     struct str key, value;
     strbuf_puts(&b, "{\"settings\":{");
     if (text.n) {
-        if (text.p[0] != '{') return not_settings();
         struct str rest = {text.p + 1, text.n - 1};
         const char *sep = "";
         while (tensors_member(&rest, &key, &value)) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vec.h"
 #include "server/oip.h"
 #include "server/tensors.h"
 
@@ -190,9 +191,44 @@ static void rank_row(const struct dtype_row *t, const void *p, int64_t first, in
     }
 }
 
-static status_t classify(struct call *c, struct call_output *o, int64_t n) {
+// The labels of an output by index: lines of its text. NULL: none.
+static struct str *labels_of(struct call *c, const struct named_model *x, const char *output,
+                             size_t *out_n) {
+    for (size_t i = 0; x && i < x->n_labels; i++) {
+        if (strcmp(x->labels[i].output, output)) continue;
+        struct {
+            struct str *v;
+            size_t n, cap;
+        } lines = {0};
+        struct str text = str_of(arena_strdup(&c->arena, x->labels[i].text)), line;
+        while (str_cut(&text, '\n', &line))
+            avec_push(&c->arena, &lines, str_trim(line));
+        *out_n = lines.n;
+        return lines.v;
+    }
+    return NULL;
+}
+
+// One element of the classification: its length, "value:index" or "value:index:label".
+static void put_class(struct strbuf *b, const struct call_output *o, int64_t row, size_t index,
+                      struct str label) {
+    struct strbuf text = {0};
+    const uint8_t *at = o->data.p + ((size_t)row + index) * (size_t)o->dtype->bytes;
+    numbers_print(&text, o->dtype, 1, at); // "[0.25]"; a non-finite one as a string
+    struct str value = {text.p + 1, text.n - 2};
+    if (value.p[0] == '"') value = (struct str){value.p + 1, value.n - 2};
+    size_t head = b->n;
+    strbuf_add(b, "\0\0\0", 4);
+    strbuf_printf(b, STR_FMT ":%zu%s" STR_FMT, STR_ARG(value), index, label.n ? ":" : "",
+                  STR_ARG(label));
+    uint32_t len = (uint32_t)(b->n - head - 4); // little-endian
+    memcpy(b->p + head, &len, sizeof len);
+    strbuf_done(&text);
+}
+
+static status_t classify(struct call *c, struct call_output *o, const struct named_model *x,
+                         int64_t n) {
     int64_t rows = o->rank > 1 ? o->dims[0] : 1, count = rows ? o->elements / rows : 0;
-    size_t element = (size_t)o->dtype->bytes;
     if (o->dtype->cls == NUM_TEXT || o->dtype->cls == NUM_RAW || n < 1 || n > MAX_CLASSES)
         return st_reason(
             st_new(ST_INVALID_ARGUMENT,
@@ -202,20 +238,14 @@ static status_t classify(struct call *c, struct call_output *o, int64_t n) {
             HLOD__V1__REASON__REASON_BAD_OPTION);
     if (n > count) n = count;
     struct ranked *best = arena_array(&c->arena, struct ranked, n + 1);
-    struct strbuf all = {0}, one = {0};
+    size_t n_labels = 0;
+    const struct str *labels = labels_of(c, x, o->name, &n_labels);
+    struct strbuf all = {0};
     for (int64_t r = 0; r < rows; r++) {
         rank_row(o->dtype, o->data.p, r * count, count, best, n);
         for (int64_t k = 0; k < n; k++) {
-            const uint8_t *at = o->data.p + (size_t)(r * count + best[k].index) * element;
-            strbuf_clear(&one);
-            numbers_print(&one, o->dtype, 1, at); // "[0.25]"; a non-finite one as a string
-            struct str value = {one.p + 1, one.n - 2};
-            if (value.p[0] == '"') value = (struct str){value.p + 1, value.n - 2};
-            char *text =
-                arena_printf(&c->arena, STR_FMT ":%lld", STR_ARG(value), (long long)best[k].index);
-            uint32_t len = (uint32_t)strlen(text);
-            strbuf_add(&all, &len, sizeof len);
-            strbuf_add(&all, text, len);
+            size_t i = (size_t)best[k].index;
+            put_class(&all, o, r * count, i, i < n_labels ? labels[i] : (struct str){0});
         }
     }
     int64_t *dims = arena_array(&c->arena, int64_t, 2);
@@ -227,16 +257,15 @@ static status_t classify(struct call *c, struct call_output *o, int64_t n) {
     o->elements = rows * n;
     o->data = (struct span){arena_dup(&c->arena, strbuf_cstr(&all), all.n + 1), all.n};
     strbuf_done(&all);
-    strbuf_done(&one);
     return ST_OK;
 }
 
-status_t oip_classify(struct call *c) {
+status_t oip_classify(struct call *c, const struct named_model *x) {
     for (size_t i = 0; i < c->n_outputs; i++) {
         int64_t n;
         const ProtobufCMessage *m = asked(c, i);
         if (m && oip_integer(oip_parameter(m, "classification"), &n) && n)
-            RETURN_IF_ERR(classify(c, &c->outputs[i], n));
+            RETURN_IF_ERR(classify(c, &c->outputs[i], x, n));
     }
     return ST_OK;
 }

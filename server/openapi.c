@@ -303,7 +303,7 @@ static void put_operation(struct strbuf *b, const struct api_row *row, const str
         scopes_print(b, row->scope);
         strbuf_puts(b, "\",");
     }
-    put_parameters(b, row, rpc ? (struct str){0} : path);
+    put_parameters(b, row, rpc ? STR("") : path);
     if (strcmp(verb, "get")) put_request(b, row, path, rpc);
     put_replies(b, row, twin, path, rpc);
     strbuf_putc(b, '}');
@@ -356,7 +356,7 @@ static void put_paths(struct strbuf *b) {
         }
         if (row->stream && row->dialect == DIALECT_OIP) continue; // takes a stream: gRPC only
         strbuf_printf(b, "%s\"/%s/%s\":{", i ? "," : "", row->service, row->method);
-        put_operation(b, row, NULL, (struct str){0}, true, "post", 0);
+        put_operation(b, row, NULL, STR(""), true, "post", 0);
         strbuf_putc(b, '}');
     }
     for (size_t i = 0; i < all.n; i++) {

@@ -118,8 +118,10 @@ class Suite:
             assert text in self.d.logs(), self.d.logs()[-2000:]
 
     def close(self):
-        assert self.d.stop() == 0
+        code, log = self.d.stop_keep(), self.d.logs()
+        self.d.clean()
         shutil.rmtree(self.dir)
+        assert code == 0 and "Sanitizer" not in log and "runtime error" not in log, log[-6000:]
 
 # ---- HTTP
 

@@ -14,6 +14,7 @@ import onnx
 import onnx.parser
 import tritonclient.grpc as tg
 import tritonclient.http as th
+from tritonclient.utils import InferenceServerException
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon  # noqa: E402
@@ -26,6 +27,10 @@ MODELS = {
     "half": 'g (float16[N, 2] x) => (float16[N, 2] y) { y = Add (x, x) }',
 }
 A, B = ["the", "", "über", "日本" * 40], ["-x", "y", "\n", ""]
+
+
+def parsed(name):
+    return onnx.parser.parse_model(HEAD + MODELS[name]).SerializeToString()
 
 
 def tensor(lib, name, a, datatype, **kw):
@@ -106,6 +111,31 @@ def classification(d, c, lib):
     assert r.as_numpy("p").shape == (3, 2) and [int(i) for _, i in got] == [1, 2, 0, 1, 2, 0], got
     want = [p[0, 1], p[0, 2], p[1, 0], p[1, 1], p[2, 2], p[2, 0]]
     assert np.allclose([float(v) for v, _ in got], want, atol=1e-6), got
+    labels = "cat\nüber dog\r\nfish\n".encode()
+    config = json.dumps({"name": "pets", "output": [{"name": "p", "data_type": "TYPE_FP32", "dims": [3], "label_filename": "names.txt"}], "version_policy": {"latest": {"num_versions": 1}}})
+    c.load_model("pets", config=config, files={"file:1/model.onnx": parsed("classes"), "file:names.txt": labels})
+    r = c.infer("pets", [tensor(lib, "x", x, "FP32")], outputs=[lib.InferRequestedOutput("p", class_count=1)])
+    assert [t.split(":", 1)[1] for t in decoded(r.as_numpy("p"))] == ["1:über dog", "0:cat", "2:fish"], r.as_numpy("p")
+    for bad, why in ({"config": "{"}, "config"), ({"config": json.dumps({"name": "other"})}, "another model"), ({"config": "{}", "files": {"file:names.txt": labels}}, ""), \
+            ({"config": "{}", "files": {"file:1/a.onnx": b"x", "file:1/b.onnx": b"y"}}, "one file"):
+        try:
+            c.load_model("bad", **{"files": {"file:1/model.onnx": parsed("classes")}, **bad})
+        except InferenceServerException as e:
+            assert why in e.message(), e.message()
+        else:
+            raise AssertionError("not refused: %s" % bad)
+
+
+def batched(d, c, lib):
+    """dynamic_batching of a load's configuration is taken."""
+    config = json.dumps({"max_batch_size": 8, "dynamic_batching": {"max_queue_delay_microseconds": 500}})
+    c.load_model("many", config=config, files={"file:1/model.onnx": parsed("classes")})
+    kw = {} if lib is th else {"as_json": True}
+    k = c.get_model_config("many", **kw)
+    k = k if lib is th else k["config"]
+    assert k["max_batch_size"] == 8 and int(k["dynamic_batching"]["max_queue_delay_microseconds"]) == 500, k
+    x = np.eye(3, dtype=np.float32)
+    assert np.allclose(c.infer("many", [tensor(lib, "x", x, "FP32")]).as_numpy("p"), np.exp(x) / np.exp(x).sum(1, keepdims=True), atol=1e-6)
 
 
 def halves(d, c, lib):
@@ -122,9 +152,9 @@ def main():
         for lib, label in (th, "http"), (tg, "grpc"):
             c = th.InferenceServerClient("%s:%d" % d.addr) if lib is th else tg.InferenceServerClient(d.grpc)
             if lib is th:
-                for name, text in MODELS.items():
-                    c.load_model(name, config="{}", files={"file:1/model.onnx": onnx.parser.parse_model(HEAD + text).SerializeToString()})
-            for case in (texts, generate, raw, classification, halves) if lib is th else (texts, typed_texts, classification, halves):
+                for name in MODELS:
+                    c.load_model(name, config="{}", files={"file:1/model.onnx": parsed(name)})
+            for case in (texts, generate, raw, classification, batched, halves) if lib is th else (texts, typed_texts, classification, batched, halves):
                 try:
                     case(d, c, lib)
                     print("PASS", label, case.__name__, flush=True)
@@ -133,6 +163,12 @@ def main():
                     print("FAIL", label, case.__name__, traceback.format_exc(), sep="\n", flush=True)
             c.close()
         assert d.stop_keep() == 0
+        again = Daemon(build + "/hlod", build + "/hlod-worker", data=d.dir)
+        x = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 3], "data": [0, 9, 0]}], "outputs": [{"name": "p", "parameters": {"classification": 1}}]}
+        status, r = again.json("POST", "/v2/models/pets/infer", x)
+        kept = status == 200 and r["outputs"][0]["data"][0].endswith(":1:über dog") and again.stop_keep() == 0
+        print("PASS" if kept else "FAIL", "labels outlive the daemon", *([] if kept else [r]), flush=True)
+        bad += not kept
     finally:
         if d.p.poll() is None:
             d.kill()
