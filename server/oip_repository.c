@@ -158,11 +158,10 @@ static status_t take_file(struct load *l, const Inference__ModelConfig *k, const
     return ST_OK;
 }
 static void take_config(struct load *l, const Inference__ModelConfig *k) {
-    if (k && k->dynamic_batching && k->max_batch_size > 1)
-        l->batching = (struct batching){
-            k->max_batch_size, k->dynamic_batching->max_queue_delay_microseconds < INT32_MAX
-                                   ? (int32_t)k->dynamic_batching->max_queue_delay_microseconds
-                                   : INT32_MAX};
+    if (!k || !k->dynamic_batching || k->max_batch_size < 2) return;
+    uint64_t delay = k->dynamic_batching->max_queue_delay_microseconds;
+    l->batching = (struct batching){.max = k->max_batch_size,
+                                    .delay_us = delay < INT32_MAX ? (int32_t)delay : INT32_MAX};
 }
 
 static status_t load_files(struct call *c, request *q, struct load *l) {
