@@ -15,6 +15,7 @@ soak-jobs: $(BUILD)/hlod $(FAKE_WORKER) ## 200 batch jobs, 50 times `kill -9` of
 check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker ## fault scenarios with real workers on simulated devices
 	$(Q)python3 tests/sched/sim.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)python3 tests/sched/share.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
+	$(Q)python3 tests/sched/buffers.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 	$(Q)$(PYTHON) tests/sched/batching.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker
 .PHONY: check-openapi fuzz-openapi
 check-openapi: $(BUILD)/hlod $(BUILD)/hlod-worker ## openapi.json validates; a few hundred requests made from it
