@@ -475,6 +475,13 @@ status_t suites_new(struct sched *sched, struct journal_jobs *journal,
     return ST_OK;
 }
 
+void suites_configure(struct suites *s, const struct suites_config *cfg) {
+    s->cfg = *cfg;
+    s->trimmed_ns = 0;
+    suite_save_then(s, NULL, NULL, 0); // by the new bounds
+    suites_pump(s);
+}
+
 void suites_stop(struct suites *s) {
     s->stopping = true;
     loop_timer_stop(s->timer);

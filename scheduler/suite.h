@@ -27,6 +27,7 @@ struct suites_config {
 // Reads the journal (blocks) and goes on with what is there.
 status_t suites_new(struct sched *s, struct journal_jobs *journal, const struct suites_config *cfg,
                     struct suites **out) MUST_CHECK;
+void suites_configure(struct suites *s, const struct suites_config *cfg); // from now on
 void suites_stop(struct suites *s); // starts nothing more; what runs may end
 void suites_free(struct suites *s); // NULL is fine; after sched_stop and a turn of the loop
 struct journal_jobs *suites_journal(struct suites *s);

@@ -73,7 +73,7 @@ static void verify_work(struct cache_work *w) {
         avec_push(&w->c->arena, &v.keys, w->digest);
     else
         w->st = store_list(w->store, STORE_EXECUTABLE, add_key, &v);
-    for (size_t i = 0; i < v.keys.n && !w->st && !w->c->finished; i++) {
+    for (size_t i = 0; i < v.keys.n && !w->st; i++) {
         w->st = verify_one(&v, v.keys.v[i]);
         if (!*q->digest && st_code(w->st) == ST_NOT_FOUND) { // evicted meanwhile
             st_drop(w->st);

@@ -93,6 +93,12 @@ static void on_signal(uv_signal_t *s, int number) {
 
 // ---- what the options make of the parts that may change
 
+static struct suites_config suites_options(const struct config *c) {
+    return (struct suites_config){.parallel = (int)c->job_parallel,
+                                  .keep = {.jobs = c->job_keep, .bytes = c->job_keep_bytes},
+                                  .keep_ns = c->job_keep_days * 86400 * 1000000000};
+}
+
 static struct sched_config sched_options(const struct config *c) {
     return (struct sched_config){.max_queue = (int32_t)c->max_queue,
                                  .default_timeout_ms = c->timeout_ms,
@@ -145,6 +151,8 @@ static void reload_options(struct daemon *d) {
     if (!st) {
         config_update(&d->cfg, &next, option_changed, d);
         api_options(&d->api, &d->cfg);
+        struct suites_config jobs = suites_options(&d->cfg);
+        suites_configure(d->suites, &jobs);
     }
     config_done(&next);
     reloaded("options", st);
@@ -274,14 +282,6 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
     return ST_OK;
 }
 
-static status_t start_suites(struct daemon *d) {
-    const struct config *c = &d->cfg;
-    struct suites_config sc = {.parallel = (int)c->job_parallel,
-                               .keep = {.jobs = c->job_keep, .bytes = c->job_keep_bytes},
-                               .keep_ns = c->job_keep_days * 86400 * 1000000000};
-    return suites_new(d->sched, d->jobs, &sc, &d->suites);
-}
-
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host;
@@ -320,7 +320,8 @@ static status_t start(struct daemon *d) {
                                    .device_calls = (int)c->device_calls,
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
-    RETURN_IF_ERR(start_suites(d));
+    struct suites_config jobs = suites_options(c);
+    RETURN_IF_ERR(suites_new(d->sched, d->jobs, &jobs, &d->suites));
     d->api = (struct api){.sched = d->sched,
                           .suites = d->suites,
                           .auth = d->api.auth,

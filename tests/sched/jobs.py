@@ -5,7 +5,7 @@
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
 import argparse, json, os, random, shutil, signal, sqlite3, struct, sys, tempfile, threading, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, in_thread
+from harness import Daemon, in_thread, until
 from faults import model, pid
 
 ENDED = ("passed", "failed", "error", "cancelled")
@@ -292,6 +292,37 @@ def retention(f):
     newer, _ = submit(d, m, [one_input(d)])
     assert int(newer) > int(suites[-1]), "numbers of removed suites are not used again"
 
+def reload(_):
+    """SIGHUP: how many run at a time and what is kept change for what comes after."""
+    folder = tempfile.mkdtemp(prefix="hlod-jobs-")
+    def options(text):
+        with open(folder + "/hlod.toml", "w") as f:
+            f.write(text)
+    options("job_parallel = 1\n")
+    d = Daemon(args.hlod, args.worker, args=("--config", folder + "/hlod.toml"))
+    try:
+        m = [{"model": put_model(d, "run_ms 100")}]
+        def most(suite):
+            n = 0
+            while True:
+                states = [j["state"] for j in jobs_of(d, suite)]
+                n = max(n, states.count("running"))
+                if all(x in ENDED for x in states):
+                    return n
+        first, _ = submit(d, m, [one_input(d, str(k)) for k in range(4)])
+        assert most(first) == 1
+        options("job_parallel = 3\njob_keep = 4\n")
+        d.p.send_signal(signal.SIGHUP)
+        until("the reload", 10, lambda: "what=options" in d.logs())
+        second, _ = submit(d, m, [one_input(d, str(k)) for k in range(4)])
+        assert most(second) == 3
+        d.p.send_signal(signal.SIGHUP) # looks at what is kept at once
+        until("the first suite goes", 5, lambda: not jobs_of(d, first))
+    finally:
+        d.stop()
+        shutil.rmtree(folder)
+reload.alone = True
+
 @with_folder()
 def collect_uploads(f):
     """Uploads that nothing refers to are collected by age; what a name, a kept suite or memory holds stays."""
@@ -404,7 +435,7 @@ def kill_9(f):
     assert within >= kills * 0.6, f"too few kills fell into the batch: {ended_at}"
     print(f"     {kills} kills; jobs ended at each: {ended_at}", flush=True)
 
-SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, collect_uploads, damaged, kill_9]
+SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, reload, collect_uploads, damaged, kill_9]
 OPTIONS = {"priority": ("--job-parallel", "1"), "queue_full_is_no_attempt": ("--max-queue", "1", "--job-parallel", "6")}
 
 def main():
