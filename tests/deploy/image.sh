@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Builds deploy/Dockerfile with buildah in chroot isolation (works as root inside a container, without a daemon) on a Debian made by debootstrap, starts what came out of it, compiles and
-# runs a model over HTTP, and holds its size to 250 MB. Layers are kept in build/image between runs.  Usage: image.sh VERSION
+# runs a model over HTTP, and holds its size to 250 MB. The base is kept in build/image between runs.  Usage: image.sh VERSION
 set -eu
 cd "$(dirname "$0")/../.."
 version=$1
@@ -23,15 +23,21 @@ if ! b inspect --type image localhost/debian:bookworm-slim >/dev/null 2>&1; then
     b rm "$c" >/dev/null
 fi
 # nice: a build from nothing of everything takes minutes.
-check "the image builds" nice sh -c "buildah --root '$dir/storage' --runroot '$dir/run' --storage-driver vfs bud --layers --isolation chroot --network host --ignorefile deploy/Dockerfile.dockerignore \
+check "the image builds" nice sh -c "buildah --root '$dir/storage' --runroot '$dir/run' --storage-driver vfs bud --isolation chroot --network host --ignorefile deploy/Dockerfile.dockerignore \
   --build-arg BASE=localhost/debian:bookworm-slim -f deploy/Dockerfile -t hlod:$version . >'$dir/log' 2>&1 || { tail -n 40 '$dir/log'; exit 1; }"
 [ $fail = 0 ] || exit 1
 grep '^size:' "$dir/log" | tail -n 4 | tee "$dir/size" || true
 c=$(b from "localhost/hlod:$version")
 root=$(b mount "$c")
 pid=
+# The daemon stands below two processes of buildah, which do not hand signals on; told to stop, it ends and they with it.
+stop() {
+    below=$(ps -o pid= --ppid "$1" || true)
+    for p in $below; do stop "$p"; done
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != hlod ] || kill "$1"
+}
 end() {
-    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    [ -z "$pid" ] || { stop "$pid"; wait "$pid" 2>/dev/null || true; }
     b rm "$c" >/dev/null 2>&1 || true
 }
 trap end EXIT
@@ -54,4 +60,7 @@ x=$(awk 'BEGIN {for (k = 0; k < 64; k++) printf "%s0.25", k ? "," : ""}')
 curl -fs -H 'Accept: application/json' -d "{\"model\":\"$digest\",\"inputs\":[{\"name\":\"x\",\"dtype\":\"f32\",\"shape\":[8,8],\"data\":[$x]}]}" http://127.0.0.1:18800/v1/run >"$dir/reply" || true
 check "it runs it: tanh(0.5) everywhere" sh -c "grep -q '\"data\":\[0.46211[0-9]*,' '$dir/reply'"
 check "its workers run in their filter" sh -c "curl -fs http://127.0.0.1:18800/v1/devices | grep -q '\"workerFilter\":\"on\"'"
+stop "$pid"
+check "it ends when it is told to" wait "$pid"
+pid=
 exit $fail
