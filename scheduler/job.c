@@ -14,6 +14,7 @@
 #include "scheduler/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
+#include "scheduler/recent.h"
 
 const struct job_result *job_result(const struct job *j) {
     return &j->r;

@@ -21,7 +21,6 @@
 #include "scheduler/key.h"
 #include "scheduler/queue.h"
 #include "scheduler/quota.h"
-#include "scheduler/recent.h"
 #include "scheduler/shapes.h"
 #include "scheduler/tenant.h"
 
