@@ -65,3 +65,4 @@ void plan_done(struct job *j);                           // frees it
 void plan_step_ready(struct job *j);                     // a JOB_STEP has what it needs
 void plan_step_event(struct job *j, Hlod__V1__Event *e); // one tells its plan's owner
 bool plan_lost_buffers(const struct job *j);             // something it is to read is gone
+void job_retire(struct job *j); // job.c: a JOB_STEP ends, without a word

@@ -205,7 +205,6 @@ int job_replicas(const struct job *j); // 1 and up
 status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK; // job_run.c
 void job_run(struct job *j);                                                      // job_run.c
 void job_inspect(struct job *j);                                                  // job_run.c
-void job_retire(struct job *j); // a JOB_STEP ends, without a word
 void job_event_queued(struct job *j);
 status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and their names
 struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable
