@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
 #include "proto/formats/inference.pb-c.h"
 #include "scheduler/models.h"
 
@@ -105,10 +107,15 @@ bool api_is_probe(const struct api_row *r) {
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) {
     struct principal p;
-    RETURN_IF_ERR(auth_who(api->auth, a, who, row->scope, &p));
-    RETURN_IF_ERR(auth_may(&p, row->scope, row->method));
-    *out = p;
-    return ST_OK;
+    status_t st = auth_who(api->auth, a, who, row->scope, &p);
+    if (!st) st = auth_may(&p, row->scope, row->method);
+    if (!st)
+        *out = p;
+    else {
+        metric_add(M_AUTH_REFUSED, 1);
+        log_event(LOG_DEBUG, "auth.refused", "method=%s why=\"%s\"", row->method, st_message(st));
+    }
+    return st;
 }
 
 void api_dispatch(struct call *c) {

@@ -75,4 +75,4 @@ check-san: all units $(BUILD)/device_test ## unit tests, the device contract, th
 	$(Q)[ -n "$(SAN)" ] || { echo "say SAN=address,undefined or SAN=thread"; exit 2; }
 	$(Q)export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ASAN_OPTIONS=detect_leaks=1 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1"; \
 	  sh tests/check.sh units 'for t in $(UNIT); do $$t || echo "not ok $$t"; done' devices '$(BUILD)/device_test' sim '$(MAKE) -s check-sim SAN=$(SAN)' \
-	  api '$(MAKE) -s check-api SAN=$(SAN)' sched '$(MAKE) -s check-sched SAN=$(SAN)' grpc '$(MAKE) -s check-grpc SAN=$(SAN)'
+	  api '$(MAKE) -s check-api SAN=$(SAN)' sched '$(MAKE) -s check-sched SAN=$(SAN)' grpc '$(MAKE) -s check-grpc SAN=$(SAN)' secure '$(MAKE) -s check-secure SAN=$(SAN)'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens, TLS and client certificates, judged by curl, hlo, grpcio and an unmodified tritonclient (HTTP and gRPC): who is let in, who is refused and how, what a SIGHUP
 changes, where hlod will not listen. Certificates are made here by openssl.  Usage: secure_test.py --build DIR --worker BIN"""
-import argparse, http.client, json, os, shutil, signal, socket, ssl, subprocess, sys, tempfile, traceback
+import argparse, http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, traceback
 import grpc
 import numpy as np
 import tritonclient.grpc as tg
@@ -144,6 +144,7 @@ def http_tokens(s):
     status, headers, body = s.curl("/v1/run", "-H", "Authorization: Bearer " + s.reader, "-d", "{}")
     assert status == 403 and 'error="insufficient_scope"' in headers["www-authenticate"] and "'run'" in json.loads(body)["message"], (status, headers, body)
     assert s.curl("/v2/models/plus/infer", "-d", "{}")[0] == 401
+    assert int(re.search(r"^hlod_auth_refused_total (\d+)", s.curl("/metrics", "-H", "Authorization: Bearer " + s.reader)[2], re.M).group(1)) >= 8
     status, _, body = s.curl("/v2/models/plus/infer", "-H", "Authorization: Bearer " + s.reader, "-d", "{}")
     assert status == 403 and "scope 'run'" in json.loads(body)["error"], body
     status, _, body = s.curl("/v1/executables?shape=x=1x4", "-H", "Authorization: Bearer " + s.runner, "--data-binary", MODEL.decode())
