@@ -138,6 +138,8 @@ static void batchnorm_training(struct onnx_ctx *c) {
     hv y = hb_mul(b, d, along(c, scale, x->shape, 1));
     hv bias = hb_convert(b, in_val(c, 2), x->shape->dtype);
     out_val(c, 0, hb_add(b, y, along(c, bias, x->shape, 1)));
+    for (size_t k = 3; k < c->n->out.n && k <= 4; k++) // before opset 14: the batch's own
+        out_val(c, k, k == 3 ? mean : var);
     for (size_t k = 1; k <= 2; k++) {
         hv old = in_val(c, k + 2), now = hb_convert(b, k == 1 ? mean : var, old->shape->dtype);
         out_val(c, k, hb_add(b, mul_k(c, old, m), mul_k(c, now, 1 - m)));
@@ -152,12 +154,12 @@ ONNX(batchnorm) {
        var = in_val(c, 4);
     enum dtype t = x->shape->dtype;
     int64_t channel = 1;
-    if (c->opset >= 14 && at_int(c, "training_mode", 0)) {
+    if (c->opset < 9 && !at_int(c, "spatial", 1))
+        return fail(c, "statistics for each place (spatial 0) are not supported");
+    if (c->opset >= 14 ? at_int(c, "training_mode", 0) : c->n->out.n > 1) { // by the outputs once
         if (x->shape->rank < 2) return fail(c, "input %s", shape_text(c->a, x->shape));
         return batchnorm_training(c);
     }
-    if (c->n->out.n > 1 && c->n->out.v[1].n)
-        return fail(c, "training mode before opset 14 (more than one output) is not supported");
     if (x->shape->rank < 2) channel = 0;
     hv inv = hb_unary(b, HLO_RSQRT, add_k(c, var, (double)at_float(c, "epsilon", 1e-5f)));
     hv s = hb_mul(b, hb_convert(b, scale, inv->shape->dtype), inv);

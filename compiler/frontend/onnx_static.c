@@ -25,6 +25,22 @@ static void mark(struct marker *k, struct str name) {
     vec_push(&k->open, name);
 }
 
+static bool is_input(const struct onnx_model *m, struct str name) {
+    for (size_t k = 0; k < m->main.inputs.n; k++)
+        if (str_eq(m->main.inputs.v[k].name, name)) return true;
+    return false;
+}
+// Whether an optional is there is known at compile time: a branch that says so by itself must be,
+// too, where the request brings the condition.
+static bool decides_presence(const struct onnx_model *m, const struct onnx_node *n) {
+    for (size_t k = 0; k < n->attrs.n; k++) {
+        const struct onnx_graph *g = n->attrs.v[k].graph;
+        for (size_t o = 0; g && o < g->outputs.n; o++)
+            if (g->outputs.v[o].is_optional) return n->in.n && is_input(m, n->in.v[0]);
+    }
+    return false;
+}
+
 uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n) {
     const struct onnx_op *op = onnx_op_find(n, m->opset);
     if (!op) return 0;
@@ -33,6 +49,7 @@ uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n
         const struct onnx_attr *body = onnx_attr(n, "body");
         return body && body->graph && body->graph->outputs.n > body->graph->inputs.n - 1;
     }
+    if (str_is(n->op, "If")) return decides_presence(m, n);
     return op->shape_inputs;
 }
 

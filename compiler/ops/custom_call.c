@@ -5,6 +5,7 @@
 #include "compiler/ops/index.h"
 #include "compiler/ops/rules.h"
 #include "compiler/ops/text.h"
+#include "proto/hlod.pb-c.h"
 
 typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
                               struct literal *const *in, struct literal **out);
@@ -48,8 +49,9 @@ static status_t refuse(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     (void)ev, (void)in, (void)out;
     size_t n = 0;
     const char *why = hlo_extra(i, "backend_config", &n);
-    return st_new(ST_INVALID_ARGUMENT, "%s%s%.*s", i->op_name ? i->op_name : "",
-                  i->op_name ? ": " : "", n > 2 ? (int)n - 2 : 0, why ? why + 1 : "");
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "%s%s%.*s", i->op_name ? i->op_name : "",
+                            i->op_name ? ": " : "", n > 2 ? (int)n - 2 : 0, why ? why + 1 : ""),
+                     HLOD__V1__REASON__REASON_RUN_FAILED);
 }
 
 static const struct {

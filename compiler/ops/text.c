@@ -10,6 +10,7 @@
 #include "compiler/ir/literal.h"
 #include "compiler/ops/text_match.h"
 #include "compiler/texts.h"
+#include "proto/hlod.pb-c.h"
 
 static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) MUST_CHECK;
 static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) {
@@ -173,10 +174,12 @@ status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         int64_t count = 0;
         for (; next_part(&s, delimiter, most >= 0 && count >= most, &done, &part); count++) {
             if (count >= bound)
-                return st_new(ST_OUT_OF_RANGE,
-                              "%s: text %lld has more than %lld parts, which are as many as this "
-                              "program has room for",
-                              i->op_name ? i->op_name : i->name, (long long)k, (long long)bound);
+                return st_reason(
+                    st_new(ST_OUT_OF_RANGE,
+                           "%s: text %lld has more than %lld parts, which are as many as this "
+                           "program has room for",
+                           i->op_name ? i->op_name : i->name, (long long)k, (long long)bound),
+                    HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
             RETURN_IF_ERR(put_text(ev, (*out)->elems[0], k * bound + count, part));
         }
         lit_set_i64((*out)->elems[1], k, count);
@@ -240,9 +243,11 @@ status_t hlo_text_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         double d;
         bool fine = dtype_is_float(t) ? parse_float(s, &d) : parse_int(s, t, *out, k);
         if (!fine)
-            return st_new(ST_INVALID_ARGUMENT, "%s: element %lld, '%.*s', is not a number of %s",
-                          i->op_name ? i->op_name : i->name, (long long)k,
-                          all.n > 80 ? 80 : (int)all.n, all.p, dtype_name(t));
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "%s: element %lld, '%.*s', is not a number of %s",
+                                    i->op_name ? i->op_name : i->name, (long long)k,
+                                    all.n > 80 ? 80 : (int)all.n, all.p, dtype_name(t)),
+                             HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
         if (dtype_is_float(t)) lit_set_f64(*out, k, d);
     }
     return ST_OK;

@@ -239,7 +239,7 @@ def refusals(d):
             d.run(upload(d, m), ins)
             return "%s was taken" % graph[:60]
         except daemon.Refused as e:
-            if e.code not in (400, 429) or not e.body.get("message"):
+            if e.code not in (400, 429) or not e.body.get("message") or (e.code == 400 and not e.body.get("reason")):
                 return "%s: %s" % (graph[:60], e)
     return None
 
