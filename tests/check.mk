@@ -20,7 +20,8 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
-  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
+	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
+	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
 	  secure '$(MAKE) -s check-secure' \
 	  openapi '$(MAKE) -s check-openapi' \
 	  client '$(MAKE) -s check-client' \

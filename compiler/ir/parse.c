@@ -50,6 +50,7 @@ static status_t p_computation(struct parser *p) {
     struct hlo_computation *c =
         hlo_computation_add(p->m, arena_strndup(p->m->arena, name.p, name.n));
     smap_done(&p->instrs);
+    p->renamed.n = 0;
     RETURN_IF_ERR(p_body(p, c));
     struct attr_text attrs[P_MAX_ATTRS];
     int n;
@@ -57,7 +58,29 @@ static status_t p_computation(struct parser *p) {
     smap_put(&p->computations, name, c);
     if (entry && p->m->entry) return p_error(p, at, "two ENTRY computations");
     if (entry) p->m->entry = c;
+    for (size_t k = 0; entry && k < p->renamed.n; k++)
+        avec_push(p->m->arena, &p->renamed_entry, p->renamed.v[k]);
     return ST_OK;
+}
+
+// The entry's parameters are a program's inputs: each has the name that its text says, and whoever
+// had it before takes the other one. (Names are scoped in text, unique in a module.)
+static void name_inputs(struct parser *p, const struct p_renamed *v, size_t n) {
+    struct smap holder = {0};
+    if (!n) return;
+    HLO_EACH_COMPUTATION(c, p->m) {
+        smap_put(&holder, str_of(c->name), &c->name);
+        HLO_EACH_INSTR(i, c) smap_put(&holder, str_of(i->name), &i->name);
+    }
+    for (size_t k = 0; k < n; k++) {
+        const char **has = smap_get(&holder, str_of(v[k].wanted)), *name = v[k].param->name;
+        if (!has) continue; // not a name that a module can hold as it is
+        smap_put(&holder, str_of(*has), &v[k].param->name);
+        smap_put(&holder, str_of(name), has);
+        v[k].param->name = *has;
+        *has = name;
+    }
+    smap_done(&holder);
 }
 
 // ---- tables of source places: "FileNames", then lines `1 "text"` or `1 {name=number ...}`
@@ -181,6 +204,10 @@ static status_t p_module(struct parser *p) {
     for (p_space(&p->c); p->c.p < p->c.end; p_space(&p->c))
         RETURN_IF_ERR(p_computation(p));
     if (!p->m->last) return p_error(p, p->c.p, "the module has no computation");
+    if (p->m->entry)
+        name_inputs(p, p->renamed_entry.v, p->renamed_entry.n);
+    else
+        name_inputs(p, p->renamed.v, p->renamed.n);
     if (!p->m->entry) p->m->entry = p->m->last; // as XLA takes it
     RETURN_IF_ERR(hlo_check_entry_layout(p->m));
     RETURN_IF_ERR(st_note(hlo_verify(p->m), "the module does not verify"));

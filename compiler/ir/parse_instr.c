@@ -464,7 +464,10 @@ status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_root) {
     RETURN_IF_ERR(p_attrs(p, attrs, &e.n_attrs));
     struct hlo_instr *i = NULL;
     RETURN_IF_ERR(make(p, c, &e, &i));
-    hlo_set_name(i, arena_strndup(p->m->arena, e.name.p, e.name.n));
+    const char *wanted = arena_strndup(p->m->arena, e.name.p, e.name.n);
+    hlo_set_name(i, wanted);
+    if (i->op == HLO_PARAMETER && strcmp(i->name, wanted))
+        avec_push(p->m->arena, &p->renamed, ((struct p_renamed){i, wanted}));
     smap_put(&p->instrs, e.name, i);
     if (*out_root) hlo_set_root(c, i);
     return p_rest(p, attrs, e.n_attrs, i);

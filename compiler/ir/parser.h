@@ -14,12 +14,18 @@ enum { P_MAX_ATTRS = 64, P_MAX_CALLED = 256 };
 struct cursor {
     const char *p, *end;
 };
+struct p_renamed {
+    struct hlo_instr *param;
+    const char *wanted;
+};
 struct parser {
     const char *start; // of the text, for positions
     struct cursor c;
     struct hlo_module *m;
     struct smap computations; // name -> struct hlo_computation *
     struct smap instrs;       // of the computation being read
+    // Its parameters whose names other computations have already; those of the entry.
+    VEC(struct p_renamed) renamed, renamed_entry;
     struct hlo_parse_limits limits;
     // Used so far of the budgets: instructions, bytes of literals, shapes.
     int64_t n_instrs, literal_bytes, n_shapes;
