@@ -69,6 +69,11 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
 
 static void start(struct call *c) {
     Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
+    status_t st = call_check_priority(q->priority);
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
     struct job_spec spec = {.kind = JOB_COMPILE,
                             .model = c->source,
                             .format = *q->format ? q->format : c->content_type,
@@ -78,7 +83,8 @@ static void start(struct call *c) {
                             .options = q->options,
                             .device = q->device,
                             .target = q->target,
-                            .timeout_ms = q->timeout_ms};
+                            .timeout_ms = q->timeout_ms,
+                            .priority = q->priority};
     api_start_job(c, &spec, compiled);
 }
 

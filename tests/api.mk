@@ -30,6 +30,6 @@ docs-daemon: $(BUILD)/hlod ## docs/{config,api,errors}.md from their tables
 	$(Q)$(BUILD)/hlod --print-docs=api < proto/hlod.proto > docs/api.md
 # Many clients, random cancels, disconnects and deadlines, workers killed; nothing may be wrong or left (tests/sched/soak.py).
 soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## 32 clients for MINUTES=5, a worker killed every ten seconds
-	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds $$((60 * $(or $(MINUTES),5))) $(if $(SEED),--seed $(SEED))
+	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds $$((60 * $(or $(MINUTES),5))) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 check-soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s, a worker killed every three
-	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds 20 --kill-every 3 $(if $(SEED),--seed $(SEED))
+	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds 20 --kill-every 3 $(if $(filter command%,$(origin SEED)),--seed $(SEED))
