@@ -180,6 +180,9 @@ def descriptors(d):
 def children(d):
     return [int(p) for t in os.listdir(f"/proc/{d.p.pid}/task") for p in open(f"/proc/{d.p.pid}/task/{t}/children").read().split()]
 
+def rss_mb(d):
+    return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{d.p.pid}/status").read()).group(1)) / 1024
+
 def quiet(d):
     return metric(d, "hlod_jobs_active") == 0 and metric(d, "hlod_jobs_queued") == 0 and all(x["state"] == "ready" for x in devices(d))
 
@@ -224,6 +227,7 @@ def main():
         until("quiet", 20, lambda: quiet(d))
         time.sleep(0.5)
         before, _ = descriptors(d)
+        small = rss_mb(d)
         clients = [Client(w, k) for k in range(o.clients)]
         for c in clients:
             c.start()
@@ -253,7 +257,9 @@ def main():
         assert wanted <= set(total), f"never happened: {wanted - set(total)}"
         assert kills >= 1 and metric(d, "hlod_worker_deaths_total") >= kills
         assert metric(d, "hlod_batch_rows_total") > metric(d, "hlod_batches_total") > 0
-        print(f"  {kills} workers killed, {len(suites)} batch jobs, {int(metric(d, 'hlod_batches_total'))} batches of {metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
+        large = rss_mb(d)
+        assert large < small + 100, f"the daemon grew from {small:.0f} MB to {large:.0f} MB"
+        print(f"  {small:.0f} MB at the start, {large:.0f} MB at the end; {kills} workers killed, {len(suites)} batch jobs, {int(metric(d, 'hlod_batches_total'))} batches of {metric(d, 'hlod_batch_rows_total') / metric(d, 'hlod_batches_total'):.1f} rows")
         assert d.stop_keep() == 0, "the daemon did not end cleanly"
     except (Exception, SystemExit) as e:
         import traceback
