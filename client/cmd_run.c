@@ -7,8 +7,7 @@
 
 #include "client/hlo.h"
 #include "client/input.h"
-#include "client/npy_text.h"
-#include "proto/numbers.h"
+#include "client/tensors.h"
 
 enum { MAX_INPUTS = 64 };
 struct run {
@@ -17,6 +16,7 @@ struct run {
     bool profile;
     struct npy in[MAX_INPUTS];
     int n_in;
+    struct residents resident;
     struct npy *results;
     int n_results;
 };
@@ -46,67 +46,20 @@ static int resolve_model(struct hlo *h, struct run *r) {
     return 0;
 }
 
-static char *request_json(const struct run *r) {
+static json_t *request_json(const struct run *r) {
     json_t *ins = json_array(), *options = json_object();
-    for (int k = 0; k < r->n_in; k++) {
-        const struct npy *x = &r->in[k];
-        json_t *shape = json_array();
-        for (int d = 0; d < x->rank; d++)
-            json_array_append_new(shape, json_integer(x->dims[d]));
-        json_array_append_new(ins,
-                              json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype",
-                                        input_datatype(x->descr), "shape", shape, "parameters",
-                                        "binary_data_size", (json_int_t)x->size_bytes));
-    }
+    for (int k = 0; k < r->n_in; k++)
+        json_array_append_new(ins, tensor_describe(&r->in[k]));
+    for (int k = 0; k < r->resident.n_in; k++)
+        json_array_append_new(ins, resident_input(&r->resident, k));
     if (r->profile || r->trace) json_object_set_new(options, "profile", json_true());
     if (r->repeat > 1) json_object_set_new(options, "repeat", json_integer(r->repeat));
     if (r->device) json_object_set_new(options, "device", json_string(r->device));
     if (r->replicas > 1)
         json_object_set_new(options, "compile", json_pack("{s:i}", "replicas", r->replicas));
     json_t *q = json_pack("{s:s, s:o, s:o}", "model", r->model, "inputs", ins, "options", options);
-    char *text = json_dumps(q, JSON_COMPACT);
-    json_decref(q);
-    return text;
-}
-
-// Outputs of a binary reply: descriptions in the JSON, bytes behind it in order.
-static status_t read_outputs(struct hlo *h, const json_t *j, struct span tail, struct run *r) {
-    const json_t *list = json_object_get(j, "outputs"), *o;
-    size_t k, at = 0;
-    r->results = arena_zarray(&h->arena, struct npy, json_array_size(list) + 1);
-    json_array_foreach(list, k, o) {
-        struct npy *x = &r->results[r->n_results++];
-        size_t n = (size_t)number_at(json_object_get(o, "parameters"), "binary_data_size");
-        const char *type = text_at(o, "datatype");
-        x->name = arena_strdup(&h->arena, text_at(o, "name"));
-        const char *descr = input_descr(type);
-        if (descr) memcpy(x->descr, descr, strlen(descr) + 1);
-        size_t d;
-        const json_t *dim;
-        json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
-            x->dims[x->rank++] = json_integer_value(dim);
-        if (!x->descr[0])
-            memcpy(x->descr, "|u1", 4), x->rank = 1,
-                                        x->dims[0] = (int64_t)n; // no NumPy type: bytes
-        if (n > tail.n - at) return st_new(ST_DATA_LOSS, "the reply is shorter than it says");
-        x->data = arena_dup(&h->arena, tail.p + at, n);
-        x->size_bytes = n;
-        at += n;
-    }
-    return ST_OK;
-}
-
-static status_t write_outputs(struct hlo *h, struct run *r) {
-    for (int k = 0; k < r->n_results; k++)
-        if (strcmp(r->results[k].descr, NPY_TEXT) == 0)
-            RETURN_IF_ERR(npy_text_write(&h->arena, &r->results[k], &r->results[k]));
-    size_t n = strlen(r->out);
-    if (n > 4 && strcmp(r->out + n - 4, ".npy") == 0) {
-        if (r->n_results != 1)
-            return st_new(ST_INVALID_ARGUMENT, "there are %d outputs: write a .npz", r->n_results);
-        return npy_write_file(r->out, &r->results[0]);
-    }
-    return npz_write_file(r->out, r->results, r->n_results);
+    resident_outputs(&r->resident, q);
+    return q;
 }
 
 static void print_top(const struct npy *x, int top, const char *labels) {
@@ -137,17 +90,6 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void print_texts(const struct npy *x) {
-    struct span rest = {x->data, x->size_bytes};
-    struct str s;
-    for (int k = 0; k < 8 && texts_next(&rest, &s); k++) {
-        struct strbuf b = {0};
-        strbuf_json_str(&b, s); // a terminal is not asked to obey
-        printf(" %s", strbuf_cstr(&b));
-        strbuf_done(&b);
-    }
-}
-
 static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
     const json_t *times = json_object_get(j, "runMs");
     size_t n = json_array_size(times);
@@ -159,31 +101,17 @@ static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
         fprintf(stderr, "run %.3f ms%s on %s; working memory %.1f MB, weights %.1f MB\n", t[n / 2],
                 n > 1 ? arena_printf(&h->arena, " (median of %zu)", n) : "", text_at(j, "device"),
                 number_at(j, "peakBytes") / 1e6, number_at(j, "preparedBytes") / 1e6);
-    for (int k = 0; k < r->n_results && !r->out && !r->top; k++) {
-        const struct npy *x = &r->results[k];
-        printf("%s %s [", x->name, x->descr);
-        for (int d = 0; d < x->rank; d++)
-            printf("%s%lld", d ? "," : "", (long long)x->dims[d]);
-        printf("]");
-        if (strcmp(x->descr, NPY_TEXT) == 0) print_texts(x);
-        for (size_t e = 0; strcmp(x->descr, "<f4") == 0 && e < x->size_bytes / 4 && e < 8; e++)
-            printf(" %g", (double)((const float *)x->data)[e]);
-        puts("");
-    }
+    for (int k = 0; k < r->n_results && !r->out && !r->top; k++)
+        tensor_print(&r->results[k]);
+    tensors_print_kept(j);
     if (r->top && r->n_results && strcmp(r->results[0].descr, "<f4") == 0)
         print_top(&r->results[0], r->top, r->labels);
 }
 
 static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *reply) {
-    json_error_t e;
-    size_t head = reply->json_bytes >= 0 && (size_t)reply->json_bytes <= reply->body.n
-                      ? (size_t)reply->json_bytes
-                      : reply->body.n;
-    json_t *j = json_loadb(strbuf_cstr(&reply->body), head, 0, &e);
-    if (!j) return fail_status(st_new(ST_DATA_LOSS, "the reply is not JSON: %s", e.text));
-    status_t st = read_outputs(
-        h, j, (struct span){(const uint8_t *)reply->body.p + head, reply->body.n - head}, r);
-    if (!st && r->out) st = write_outputs(h, r);
+    json_t *j = NULL;
+    status_t st = tensors_read(&h->arena, reply, &j, &r->results, &r->n_results);
+    if (!st && r->out) st = tensors_write(&h->arena, r->out, r->results, r->n_results);
     if (!st) print_summary(h, j, r);
     if (!st && r->profile) print_profile(h, json_object_get(j, "profile"));
     int64_t job = (int64_t)number_at(j, "job");
@@ -192,24 +120,8 @@ static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *r
 }
 
 static int send_run(struct hlo *h, struct run *r) {
-    char *head = request_json(r), length[64];
     struct http_reply reply;
-    if (!head) return fail_status(st_oom());
-    struct span parts[MAX_INPUTS + 1] = {{(const uint8_t *)head, strlen(head)}};
-    for (int k = 0; k < r->n_in; k++)
-        parts[k + 1] = (struct span){r->in[k].data, r->in[k].size_bytes};
-    snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(head));
-    const char *headers[] = {length, NULL};
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "POST",
-                                                   .path = "/v1/run",
-                                                   .content_type = "application/octet-stream",
-                                                   .accept = "application/octet-stream",
-                                                   .headers = headers,
-                                                   .parts = parts,
-                                                   .n_parts = (size_t)r->n_in + 1},
-                            &reply);
-    free(head);
+    status_t st = tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in, &reply);
     if (st) return fail_status(st);
     int rc =
         reply.code < 300
@@ -261,6 +173,8 @@ int cmd_run(struct hlo *h) {
     for (int k = 0; k < h->argc; k++) {
         bool taken;
         status_t st = image_option(h, &k, &o, &taken);
+        if (st) return fail_status(st);
+        if (!taken) st = resident_option(h, &k, &r.resident, &taken);
         if (st) return fail_status(st);
         if (taken) continue;
         if ((v = option_value(h, &k, "-i"))) {

@@ -312,7 +312,7 @@ static int report(struct submit *s, const char *started) {
 // ---- the command
 
 // "90", "90s", "10m", "2h" in milliseconds.
-static bool parse_duration(const char *text, int64_t *out_ms) {
+bool parse_duration(const char *text, int64_t *out_ms) {
     struct str s = str_of(text);
     int64_t unit = 1000, n;
     char last = s.n ? s.p[s.n - 1] : 0;

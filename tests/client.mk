@@ -5,6 +5,7 @@ check-jobs-cli: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/f
 check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker $(LIBHLOD) ## libhlod as installed: header, example, both ways of linking
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)
+	$(Q)python3 tests/client/buffers.py --build $(BUILD)
 	$(Q)python3 tests/client/cli.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 	$(Q)build/venv/bin/python tests/client/readme.py --build $(BUILD)
 	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"
