@@ -17,7 +17,7 @@
 #include "client/onnx_external.h"
 #include "client/report.h"
 
-enum { PATIENCE_S = 60, PAGE = 1000 }; // of an unreachable server
+enum { PATIENCE_S = 60, SIGN_OF_LIFE_S = 10, PAGE = 1000 }; // patience with a lost server
 struct submit {
     struct hlo *h;
     const char *path, *junit, *key;
@@ -25,7 +25,7 @@ struct submit {
     int64_t timeout_ms, start_ns;
     struct suite suite;
     const char *id;
-    int64_t n_jobs, n_ended, n_bad;
+    int64_t n_jobs, n_ended, n_bad, n_told, told_ns;
     struct strbuf line;
     bool over; // the stream said that all jobs ended
     int rc;    // of an error already reported
@@ -151,19 +151,31 @@ static bool ended_state(const char *state) {
         if (!strcmp(state, states[i])) return true;
     return false;
 }
+// On a terminal a line that changes; elsewhere what went wrong, and a sign of life now and then.
+static void tell(struct submit *s, const json_t *job) {
+    bool passed = !strcmp(text_at(job, "state"), "passed");
+    s->n_ended++;
+    s->n_bad += !passed;
+    if (s->h->quiet) return;
+    int64_t now = clock_ns();
+    if (s->h->tty)
+        fprintf(stderr, "\r\033[K");
+    else if (!passed && s->n_bad > s->n_told) {
+        s->n_told = s->n_bad; // a stream that began again repeats itself
+        fprintf(stderr, "%s %s: %s\n", text_at(job, "id"), text_at(job, "state"),
+                text_at(json_object_get(job, "error"), "message"));
+    } else if (now - s->told_ns < SIGN_OF_LIFE_S * 1000000000ll)
+        return;
+    s->told_ns = now;
+    fprintf(stderr, "%" PRId64 " of %" PRId64 " ended, %" PRId64 " not passed%s", s->n_ended,
+            s->n_jobs, s->n_bad, s->h->tty ? "" : "\n");
+}
 static void on_line(void *ctx, struct str line) {
     struct submit *s = ctx;
     json_error_t e;
     json_t *j = json_loadb(line.p, line.n, 0, &e);
     const json_t *job = json_object_get(j, "job"), *done = json_object_get(j, "done");
-    if (job && ended_state(text_at(job, "state"))) {
-        bool passed = !strcmp(text_at(job, "state"), "passed");
-        s->n_ended++;
-        s->n_bad += !passed;
-        if (s->h->tty && !s->h->quiet)
-            fprintf(stderr, "\r\033[K%" PRId64 " of %" PRId64 " ended, %" PRId64 " not passed",
-                    s->n_ended, s->n_jobs, s->n_bad);
-    }
+    if (job && ended_state(text_at(job, "state"))) tell(s, job);
     if (done) s->over = !strcmp(text_at(done, "code"), "OK");
     json_decref(j);
 }
@@ -349,7 +361,7 @@ static int options(struct submit *s) {
 }
 
 int cmd_submit(struct hlo *h) {
-    struct submit s = {.h = h, .start_ns = clock_ns()};
+    struct submit s = {.h = h, .start_ns = clock_ns(), .told_ns = clock_ns()};
     char started[32];
     clock_wall_text(clock_wall_ns(), started);
     int rc = options(&s);
