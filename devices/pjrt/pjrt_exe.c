@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "devices/pjrt/pjrt_device.h"
+#include "devices/pjrt/pjrt_profile.h"
 
 struct pj_exe {
     struct dev_exe base;
@@ -17,6 +18,7 @@ struct pj_exe {
     const struct shape **out; // [n_out] results of main
     size_t n_out;
     struct arena arena;
+    struct arena names; // of the last profile's rows
     struct dev_stats stats;
 };
 struct pj_weights {
@@ -78,6 +80,7 @@ void pj_exe_unload(struct dev_exe *base) {
     pj_destroy(p, PJ_LoadedExecutable_Destroy, x->prepare);
     executable_free(x->exe);
     arena_done(&x->arena);
+    arena_done(&x->names);
     free(x);
 }
 
@@ -173,13 +176,13 @@ status_t pj_exe_prepare(struct dev_exe *base, const struct span *weights, int n,
 }
 
 static void note(struct profile *p, const char *name, const char *impl, int64_t start_ns,
-                 struct hlo_cost cost) {
+                 int64_t end_ns, struct hlo_cost cost) {
     if (p && p->n < p->cap)
         p->rows[p->n++] = (struct profile_row){.name = name,
                                                .op = "module",
                                                .impl = impl,
                                                .start_ns = start_ns - p->zero_ns,
-                                               .ns = clock_ns() - start_ns,
+                                               .ns = end_ns - start_ns,
                                                .flops = cost.flops,
                                                .bytes = cost.bytes};
 }
@@ -207,6 +210,18 @@ static status_t send_inputs(struct pj_exe *x, const struct pj_weights *w, const 
     return ST_OK;
 }
 
+// With a profile also what the plugin's own profiler saw, before the row that covers it.
+static status_t execute_noted(struct pj_exe *x, void **in, void **out, struct profile *p) {
+    struct pj_profiler *inside = p ? pj_profiler_begin(device_of(&x->base)->plugin) : NULL;
+    int64_t start = clock_ns();
+    status_t st = execute(x, x->main, in, x->n_in, out, x->n_out);
+    int64_t end = clock_ns();
+    if (inside) arena_reset(&x->names);
+    pj_profiler_end(inside, &x->names, p ? start - p->zero_ns : 0, p);
+    if (!st) note(p, x->exe->main->entry->name, "pjrt:execute", start, end, x->exe->cost);
+    return st;
+}
+
 static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct dev_run *r, void **in,
                          void **own, void **out) {
     struct pj_device *d = device_of(&x->base);
@@ -215,12 +230,10 @@ static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct de
     if (r->profile) r->profile->zero_ns = start;
     for (size_t k = 0; k < all; k++)
         RETURN_IF_ERR(send_inputs(x, w, r, k, in + k * x->n_in, own + k * x->n_in));
-    note(r->profile, "inputs", "pjrt:transfer", start, (struct hlo_cost){0});
+    note(r->profile, "inputs", "pjrt:transfer", start, clock_ns(), (struct hlo_cost){0});
     if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
-    start = clock_ns();
-    RETURN_IF_ERR(execute(x, x->main, in, x->n_in, out, x->n_out)); // cannot be stopped once begun
+    RETURN_IF_ERR(execute_noted(x, in, out, r->profile)); // cannot be stopped once begun
     if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
-    note(r->profile, x->exe->main->entry->name, "pjrt:execute", start, x->exe->cost);
     start = clock_ns();
     for (size_t k = 0; k < all * x->n_out; k++) {
         const struct shape *s = x->out[k % x->n_out];
@@ -228,7 +241,7 @@ static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct de
         if (dst)
             RETURN_IF_ERR(pj_to_host(d, s, out[k], dst + k / x->n_out * (size_t)shape_bytes(s)));
     }
-    note(r->profile, "outputs", "pjrt:transfer", start, (struct hlo_cost){0});
+    note(r->profile, "outputs", "pjrt:transfer", start, clock_ns(), (struct hlo_cost){0});
     return ST_OK;
 }
 
