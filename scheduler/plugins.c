@@ -8,6 +8,10 @@
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 
+static const char *str_text(struct arena *a, struct str s) {
+    return s.n ? arena_strndup(a, s.p, s.n) : "";
+}
+
 // ---- the table
 
 static const struct plugin *find(const struct plugins *p, struct str name) {
@@ -29,7 +33,7 @@ static bool is_name(struct str s) {
 
 // "NAME=FILE[:OPTIONS]"
 static status_t add(struct arena *a, struct plugins *p, struct str item) {
-    struct str rest = item, name, file;
+    struct str rest = item, name = {0}, file = {0};
     str_cut(&rest, '=', &name);
     name = str_trim(name);
     str_cut(&rest, ':', &file);
@@ -41,13 +45,13 @@ static status_t add(struct arena *a, struct plugins *p, struct str item) {
         return st_new(ST_INVALID_ARGUMENT, "plugins: '" STR_FMT "' is the name of a kind of device",
                       STR_ARG(name));
     if (!old) {
-        x.name = x.kind = arena_strndup(a, name.p, name.n);
+        x.name = x.kind = str_text(a, name);
         x.examples = x.name;
         avec_push(a, p, x);
         old = &p->v[p->n - 1];
     }
-    old->path = arena_strndup(a, file.p, file.n);
-    old->options = arena_strndup(a, rest.p, rest.n);
+    old->path = str_text(a, file);
+    old->options = str_text(a, rest);
     old->installs = false;
     return ST_OK;
 }
@@ -87,7 +91,7 @@ status_t plugin_present(const struct plugin *p) {
 // "cpu:plugin=NAME[:REST]"
 static status_t of_plugin(const struct plugins *p, struct str spec, const struct plugin **out,
                           struct str *out_rest) {
-    struct str name;
+    struct str name = {0}; // str_cut leaves it alone when nothing is left
     *out = NULL;
     if (!str_starts(spec, "cpu:plugin=")) return ST_OK;
     *out_rest = (struct str){spec.p + 11, spec.n - 11};
@@ -110,9 +114,9 @@ status_t plugins_device(const struct plugins *p, struct arena *a, const char *sp
 }
 
 const char *plugins_worker_spec(const struct plugins *p, struct arena *a, const char *spec) {
-    struct str rest = str_of(spec), kind;
+    struct str rest = str_of(spec), kind = {0};
     str_cut(&rest, ':', &kind);
-    const struct plugin *x = plugins_of_kind(p, arena_strndup(a, kind.p, kind.n));
+    const struct plugin *x = plugins_of_kind(p, str_text(a, kind));
     if (!x || str_is(kind, "pjrt")) return spec; // pjrt: names its plugin itself
     return arena_printf(a, "pjrt:plugin=%s:kind=%s%s%s%s" STR_FMT, x->path, x->kind,
                         *x->options ? ":" : "", x->options, rest.n ? ":" : "", STR_ARG(rest));
@@ -121,14 +125,14 @@ const char *plugins_worker_spec(const struct plugins *p, struct arena *a, const 
 status_t plugins_target(const struct plugins *p, struct arena *a, const char *target,
                         const char **out_kind, const char **out_name) {
     const struct plugin *x;
-    struct str rest = {0}, kind;
+    struct str rest = {0}, kind = {0};
     RETURN_IF_ERR(of_plugin(p, str_of(target), &x, &rest));
     if (!x) {
         rest = str_of(target);
         str_cut(&rest, ':', &kind);
-        x = plugins_of_kind(p, arena_strndup(a, kind.p, kind.n));
+        x = plugins_of_kind(p, str_text(a, kind));
         if (!x && rest.n == 0 && (str_is(kind, "cpu") || str_is(kind, "sim"))) {
-            *out_kind = arena_strndup(a, kind.p, kind.n);
+            *out_kind = str_text(a, kind);
             *out_name = "";
             return ST_OK;
         }
@@ -141,6 +145,6 @@ status_t plugins_target(const struct plugins *p, struct arena *a, const char *ta
                          HLOD__V1__REASON__REASON_BAD_TARGET);
     RETURN_IF_ERR(plugin_present(x));
     *out_kind = x->kind;
-    *out_name = arena_strndup(a, rest.p, rest.n);
+    *out_name = str_text(a, rest);
     return ST_OK;
 }

@@ -212,10 +212,11 @@ static Hlod__V1__CompileOptions *compile_options(struct arena *a, Hlod__V1__Comp
 
 // "instructions=N,bytes=SIZE,hbm=SIZE", any of them.
 static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
-    struct str rest = str_of(value), item, key;
+    struct str rest = str_of(value), item, key = {0};
     q->budget = arena_new_of(a, Hlod__V1__Budget);
     hlod__v1__budget__init(q->budget);
     while (rest.n && str_cut(&rest, ',', &item)) {
+        key = (struct str){0};
         str_cut(&item, '=', &key);
         int64_t *field = str_is(key, "instructions") ? &q->budget->instructions
                          : str_is(key, "bytes")      ? &q->budget->bytes

@@ -33,7 +33,7 @@ static status_t set_option(struct arena *a, struct pj_options *o, struct str nam
 }
 
 status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *o) {
-    struct str rest = str_of(text), item, key;
+    struct str rest = str_of(text), item, key = {0};
     *o = (struct pj_options){.plugin = getenv("HLOD_PJRT_PLUGIN"), .kind = "pjrt"};
     while (str_cut(&rest, ':', &item)) {
         str_cut(&item, '=', &key);

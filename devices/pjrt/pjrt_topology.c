@@ -24,7 +24,7 @@ static status_t malformed(const char *name) {
 
 // FAMILY of letters, digits, '_' and spaces; two or three sides.
 static status_t check_tpu_name(const char *name) {
-    struct str rest = str_of(name), family, side;
+    struct str rest = str_of(name), family = {0}, side = {0};
     int64_t n, all = 1;
     int sides = 0;
     if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_ ") !=
@@ -60,7 +60,7 @@ static const struct gpu gpus[] = {
 };
 
 static status_t find_gpu(struct arena *a, const char *name, const struct gpu **out, int64_t *n) {
-    struct str rest = str_of(name), word;
+    struct str rest = str_of(name), word = {0};
     struct strbuf known = {0};
     str_cut(&rest, ':', &word);
     *n = 1;

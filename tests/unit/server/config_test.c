@@ -74,6 +74,25 @@ static void refusals(void **state) {
     refused("", "--cache-bytes=9999999999T", NULL, "cache_bytes");
 }
 
+static void plugins(void **state) {
+    (void)state;
+    struct config c;
+    write_file("max_queue = 7\nplugins = [\"a=/a.so\"]\n\n[plugins] # more\n");
+    status_t st = read_it(&c, NULL, NULL); // a comment behind a section is not in the subset
+    assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
+    st_drop(st);
+    config_done(&c);
+    write_file("max_queue = 7\nplugins = [\"a=/a.so\"]\n\n[plugins]\nb = \"/b.so:set.n=4\"\n"
+               "max_queue = \"/c.so\" # a name like any\n");
+    assert_null(read_it(&c, NULL, NULL));
+    assert_int_equal(c.max_queue, 7);
+    assert_string_equal(c.plugins, "a=/a.so,b=/b.so:set.n=4,max_queue=/c.so");
+    config_done(&c);
+    refused("[plugins]\nb\n", NULL, NULL, ":2: expected `key = value`");
+    refused("[plugins]\nb = /b.so\n", NULL, NULL, "cannot read the value of 'b'");
+    refused("[devices]\n", NULL, NULL, "expected `key = value`");
+}
+
 static void addresses(void **state) {
     (void)state;
     struct arena a = {0};
@@ -94,7 +113,7 @@ static void addresses(void **state) {
 int main(void) {
     close(mkstemp(file));
     const struct CMUnitTest t[] = {cmocka_unit_test(precedence), cmocka_unit_test(refusals),
-                                   cmocka_unit_test(addresses)};
+                                   cmocka_unit_test(plugins), cmocka_unit_test(addresses)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     unlink(file);
     return bad;
