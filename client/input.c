@@ -72,7 +72,7 @@ void input_random(struct arena *a, struct npy *x) {
     for (size_t k = 0; k < n; k++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         uint32_t r = (uint32_t)(state >> 33);
-        float f = (float)(r % 1000000) / 1e6f;
+        float f = (float)((double)(r % 1000000) / 1e6); // the nearest: prints in six digits
         double d = (double)(r % 1000000) / 1e6;
         uint64_t small = x->descr[1] == 'b' ? r & 1 : r % 100;
         if (x->descr[1] == 'f' && item == 4)

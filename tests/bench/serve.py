@@ -3,12 +3,12 @@
 """What serving costs: hlod with a tiny MLP (784-128-10, one row, JSON of 7 KB over HTTP, raw over gRPC) beside MLServer with ONNX Runtime and beside bare servers
 on the same libraries (bare_http.c, bare_grpc.c), all over loopback by `hlo bench`; tensors of 1 and 8 MiB each way; the daemon's memory over many requests.
 Rounds are interleaved, figures are medians over rounds. MLServer lives in build/venv-mlserver, which only this makes; without it its columns stay empty.
-Usage: serve.py --build DIR [--rounds N] [--duration 2s] [--requests 200000] [--no-mlserver] [--json FILE] [--strict]"""
+Usage: serve.py --build DIR [--rounds N] [--duration 2s] [--requests 200000] [--no-mlserver] [--mlserver-workers N] [--json FILE] [--strict]"""
 import argparse, json, os, shutil, socket, statistics, subprocess, sys, time, urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
 sys.path.insert(0, os.path.join(HERE, "..", "api"))
-PACKAGES = ["mlserver==1.7.1", "onnxruntime==1.31.1"]
+PACKAGES = ["mlserver==1.7.1", "onnxruntime==1.31.1", "uvloop==0.21.0"]  # its pool of workers does not start with a later uvloop
 CONCURRENCY = (1, 8, 64)
 ADD = """HloModule add
 
@@ -46,7 +46,7 @@ class Bare:
         self.p.wait()
 
 class MLServer:
-    def __init__(self, build_root, work, model):
+    def __init__(self, build_root, work, model, workers):
         venv = os.path.abspath(os.path.join(build_root, "venv-mlserver"))
         if not os.path.exists(os.path.join(venv, "bin", "mlserver")):
             print("making build/venv-mlserver", file=sys.stderr)
@@ -55,7 +55,7 @@ class MLServer:
         shutil.copytree(os.path.join(HERE, "mlserver"), work + "/mlserver")
         self.http, self.grpc, metrics = free_port(), free_port(), free_port()
         settings = json.load(open(work + "/mlserver/settings.json"))
-        settings.update(http_port=self.http, grpc_port=self.grpc, metrics_port=metrics)
+        settings.update(http_port=self.http, grpc_port=self.grpc, metrics_port=metrics, parallel_workers=workers)
         json.dump(settings, open(work + "/mlserver/settings.json", "w"))
         self.p = subprocess.Popen([venv + "/bin/mlserver", "start", "."], cwd=work + "/mlserver", stdout=open(work + "/mlserver.log", "w"), stderr=subprocess.STDOUT,
                                   env={**os.environ, "BENCH_MODEL": model, "PYTHONPATH": "."})
@@ -101,6 +101,7 @@ def main():
     a.add_argument("--duration", default="2s")
     a.add_argument("--requests", type=int, default=200000)
     a.add_argument("--no-mlserver", action="store_true")
+    a.add_argument("--mlserver-workers", type=int, default=1, help="its parallel_workers: 1 is its default; 0 = in the server's own process")
     a.add_argument("--json")
     a.add_argument("--strict", action="store_true", help="status 1 when a target is missed")
     o = a.parse_args()
@@ -123,7 +124,7 @@ def main():
         hlo_ok("models", "set", "mlp", model, "--shape", "x=1x784")
         http, grpc = Bare(o.build + "/bench/bare_http", 300), Bare(o.build + "/bench/bare_grpc", 100)
         servers += [http, grpc]
-        ml = None if o.no_mlserver else MLServer("build", d.dir, model)
+        ml = None if o.no_mlserver else MLServer("build", d.dir, model, o.mlserver_workers)
         if ml:
             servers.append(ml)
         plan = [("hlod http", addr, "oip"), ("mlserver http", ml and f"127.0.0.1:{ml.http}", "oip"), ("bare http", http.addr, "oip"),
