@@ -241,6 +241,16 @@ def grpc_calls(s):
         stream, request = h.api.method(ch, "/inference.GRPCInferenceService/ModelStreamInfer")
         refused(grpc.StatusCode.UNAUTHENTICATED, lambda: list(stream(iter([request(model_name="plus")]), timeout=10)))
 
+def large(s):
+    """Bodies that are held back on their way in: a model of 24 MiB, tensors of 16 MB both ways."""
+    status, r = s.d.json("POST", "/v1/executables?shape=x=1x4", MODEL + b"# " + b"x" * (24 << 20) + b"\n", bearer(s.all))
+    assert status == 200, r
+    x = np.arange(4000000, dtype=np.float32).reshape(-1, 4)
+    with th.InferenceServerClient(s.url.split("//")[1], **(dict(ssl=True, ssl_options={"ca_certs": s.pki.ca}) if s.tls else {})) as c:
+        i = th.InferInput("x", list(x.shape), "FP32")
+        i.set_data_from_numpy(x)
+        assert np.array_equal(c.infer("plus", [i], headers=bearer(s.runner)).as_numpy("y"), x + 1)
+
 # ---- client certificates
 
 def certificates(s):
@@ -360,7 +370,7 @@ def foreign_host(o):
     finally:
         assert d.stop() == 0
 
-CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, triton_http, triton_grpc, grpc_calls, disconnects, reload
+CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, triton_http, triton_grpc, grpc_calls, large, disconnects, reload
 OVER_TLS = certificates, plain_is_refused
 
 def main():
