@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "scheduler/error.h"
 #include "scheduler/job.h"
 #include "scheduler/loop.h"
 #include "scheduler/suite_inside.h"
@@ -228,17 +229,6 @@ static int64_t backoff_ms(const struct suite_job *j) {
     for (uint32_t i = 1; i < j->attempts && ms < max; i++)
         ms *= 2;
     return ms < max ? ms : max;
-}
-
-static Hlod__V1__Error *error_of(struct arena *a, status_t st) {
-    Hlod__V1__Error *e = arena_new_of(a, Hlod__V1__Error);
-    hlod__v1__error__init(e);
-    const ProtobufCEnumValue *r =
-        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
-    e->code = (char *)(uintptr_t)st_code_name(st_code(st));
-    if (r && r->value) e->reason = (char *)(uintptr_t)r->name + strlen("REASON_");
-    e->message = arena_strdup(a, st_message(st));
-    return e;
 }
 
 // Refused before anything was tried: waits without costing an attempt.

@@ -58,6 +58,12 @@ status_t api_init(void) {
     return join(&inference__grpcinference_service__descriptor, api_rows + API_ROWS, OIP_ROWS);
 }
 
+char *api_hex(struct arena *a, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return arena_strdup(a, hex);
+}
+
 status_t api_digest(const char *text, const char *what, struct digest *out) {
     if (!digest_parse(str_of(text), out))
         return st_reason(st_new(ST_INVALID_ARGUMENT,

@@ -29,7 +29,7 @@ struct api {
     bool draining; // readiness is off, new work refused
     bool trust_tenant_header;
     bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
-    bool allow_cache_import; // executables that other daemons compiled
+    bool allow_cache_import;     // executables that other daemons compiled
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
@@ -121,6 +121,7 @@ void oip_log(struct call *c);
 bool api_is_probe(const struct api_row *r);
 
 // For handlers.
+char *api_hex(struct arena *a, struct digest d);
 status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
 // The same, or the name of a model: NAME, or NAME:VERSION.

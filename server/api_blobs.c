@@ -54,15 +54,10 @@ static void start(struct call *c, void (*fn)(struct blob_work *), const char *di
     loop_work(sched_loop(c->api->sched), work, done, w);
 }
 
-static char *hex_of(struct call *c, struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    return arena_strdup(&c->arena, hex);
-}
 static void set_info(struct blob_work *w, int64_t bytes) {
     Hlod__V1__BlobInfo *m = arena_new_of(&w->c->arena, Hlod__V1__BlobInfo);
     hlod__v1__blob_info__init(m);
-    m->digest = hex_of(w->c, w->digest);
+    m->digest = api_hex(&w->c->arena, w->digest);
     m->bytes = bytes;
     w->reply = &m->base;
 }
@@ -71,8 +66,8 @@ static void set_info(struct blob_work *w, int64_t bytes) {
 
 static status_t mismatch(struct call *c, struct digest want, struct digest got) MUST_CHECK;
 static status_t mismatch(struct call *c, struct digest want, struct digest got) {
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s", hex_of(c, got),
-                            hex_of(c, want)),
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s",
+                            api_hex(&c->arena, got), api_hex(&c->arena, want)),
                      HLOD__V1__REASON__REASON_BLOB_MISMATCH);
 }
 static status_t put(struct blob_work *w) {
@@ -130,7 +125,7 @@ static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     if (n > PIECE_MAX) n = PIECE_MAX;
     Hlod__V1__Blob *m = arena_new_of(&c->arena, Hlod__V1__Blob);
     hlod__v1__blob__init(m);
-    m->digest = hex_of(c, w->digest);
+    m->digest = api_hex(&c->arena, w->digest);
     m->bytes = total;
     m->offset = q->offset;
     m->data.data = arena_alloc(&c->arena, (size_t)n + 1);

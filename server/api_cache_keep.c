@@ -34,11 +34,9 @@ static void add_key(void *ctx, enum store_kind kind, struct digest key, int64_t 
 }
 static void finding(struct verify *v, struct digest key, const char *state, const char *message) {
     struct arena *a = &v->w->c->arena;
-    char hex[65];
     Hlod__V1__CacheFinding *f = arena_new_of(a, Hlod__V1__CacheFinding);
     hlod__v1__cache_finding__init(f);
-    digest_hex(key, hex);
-    f->digest = arena_strdup(a, hex);
+    f->digest = api_hex(a, key);
     f->state = arena_strdup(a, state);
     f->message = arena_strdup(a, message);
     avec_push(a, &v->found, f);
@@ -195,11 +193,6 @@ static void collect_remove(struct cache_work *w) {
         blob_remove(w->store, w->journal, &k->blobs.v[i]);
     w->reply = &k->m->base;
 }
-static char *hex_in(struct arena *a, struct digest d) {
-    char hex[65];
-    digest_hex(d, hex);
-    return arena_strdup(a, hex);
-}
 static void choose_executables(struct cache_work *w, struct collect *k) {
     const Hlod__V1__CollectCacheRequest *q = collect_request(w);
     int64_t left = k->total, old = before(q->unused_s);
@@ -208,7 +201,7 @@ static void choose_executables(struct cache_work *w, struct collect *k) {
         const struct entry *e = &k->all.v[i];
         bool unused = q->unused_s && e->used_ns < old, over = q->max_bytes && left > q->max_bytes;
         if (e->stays || (!unused && !over) || sched_loaded(w->c->api->sched, e->key)) continue;
-        k->m->removed[k->m->n_removed++] = hex_in(k->a, e->key);
+        k->m->removed[k->m->n_removed++] = api_hex(k->a, e->key);
         k->m->freed_bytes += e->bytes;
         left -= e->bytes;
         if (!q->dry_run) sched_forget_executable(w->c->api->sched, e->key);
@@ -222,7 +215,7 @@ static void choose_blobs(struct cache_work *w, struct collect *k) {
         const struct unused_blob b = k->blobs.v[i];
         if (sched_remembers(w->c->api->sched, b.digest)) continue;
         k->blobs.v[n++] = b;
-        k->m->blobs[k->m->n_blobs++] = hex_in(k->a, b.digest);
+        k->m->blobs[k->m->n_blobs++] = api_hex(k->a, b.digest);
         k->m->freed_bytes += b.bytes;
     }
     k->blobs.n = n;

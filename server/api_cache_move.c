@@ -27,7 +27,6 @@ static status_t export(struct cache_work *w) {
     uint8_t *p;
     void *base;
     size_t bytes;
-    char hex[65];
     RETURN_IF_ERR(cache_record(w, w->digest, &m->info));
     RETURN_IF_ERR(store_open_fd(w->store, STORE_EXECUTABLE, w->digest, true, &fd, &offset, &size));
     status_t st = frame_map(fd, offset, size, false, &p, &base, &bytes);
@@ -37,8 +36,7 @@ static status_t export(struct cache_work *w) {
     *mapping = (struct span){base, bytes};
     arena_link(a, unmap, mapping);
     m->artifact = (ProtobufCBinaryData){(size_t)size, p};
-    digest_hex(sha256_of(p, (size_t)size), hex);
-    m->artifact_digest = arena_strdup(a, hex);
+    m->artifact_digest = api_hex(a, sha256_of(p, (size_t)size));
     w->reply = &m->base;
     return ST_OK;
 }

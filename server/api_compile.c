@@ -36,10 +36,8 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
                          const ProtobufCMessage **out) {
     Hlod__V1__CompileReply *m = arena_new_of(&c->arena, Hlod__V1__CompileReply);
     hlod__v1__compile_reply__init(m);
-    char hex[65];
-    digest_hex(r->source, hex);
     m->digest = r->exe->digest;
-    m->source_digest = arena_strdup(&c->arena, hex);
+    m->source_digest = api_hex(&c->arena, r->source);
     m->ingest_hit = r->ingest_hit;
     m->cache_hit = r->cache_hit;
     m->joined = r->joined;

@@ -175,12 +175,10 @@ static status_t with_digests(struct call *c, Hlod__V1__SubmitJobsRequest **out) 
     Hlod__V1__JobModel **models = arena_array(a, Hlod__V1__JobModel *, q->n_models + 1);
     for (size_t i = 0; i < q->n_models; i++) {
         struct digest d;
-        char hex[65];
         RETURN_IF_ERR(st_note(api_model(c, q->models[i]->model, &d), "models[%zu]", i));
-        digest_hex(d, hex);
         models[i] = arena_dup(a, q->models[i], sizeof *q->models[i]);
         if (!*models[i]->name) models[i]->name = models[i]->model; // as it was asked for
-        models[i]->model = arena_strdup(a, hex);
+        models[i]->model = api_hex(a, d);
     }
     q->models = models;
     *out = q;

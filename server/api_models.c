@@ -10,11 +10,9 @@
 static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) {
     Hlod__V1__NamedModel *m = arena_new_of(&c->arena, Hlod__V1__NamedModel);
     hlod__v1__named_model__init(m);
-    char hex[65];
-    digest_hex(x->source, hex);
     m->name = arena_strdup(&c->arena, x->name);
     m->version = x->version;
-    m->model = arena_strdup(&c->arena, hex);
+    m->model = api_hex(&c->arena, x->source);
     m->loaded = x->loaded;
     m->reason = (char *)x->reason;
     m->inferences = x->inferences;

@@ -108,28 +108,6 @@ void call_server_timing(const struct call *c, struct strbuf *b) {
         strbuf_printf(b, "%s%s;dur=%.3f", i ? ", " : "", c->timings[i]->name, c->timings[i]->ms);
 }
 
-Hlod__V1__Error *call_error(struct arena *a, status_t st) {
-    Hlod__V1__Error *e = arena_new_of(a, Hlod__V1__Error);
-    hlod__v1__error__init(e);
-    const ProtobufCEnumValue *r =
-        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
-    e->code = (char *)st_code_name(st_code(st));
-    if (r && r->value) e->reason = (char *)r->name + strlen("REASON_");
-    struct str text = str_of(st_message(st)), line;
-    str_cut(&text, '\n', &line);
-    e->message = arena_strndup(a, line.p, line.n);
-    struct {
-        char **v;
-        size_t n, cap;
-    } details = {0};
-    while (str_cut(&text, '\n', &line))
-        avec_push(a, &details, arena_strndup(a, line.p, line.n));
-    e->details = details.v;
-    e->n_details = details.n;
-    e->retry_after_ms = st_get_retry_ms(st);
-    return e;
-}
-
 static const ProtobufCFieldDescriptor *outputs_field(const ProtobufCMessageDescriptor *d) {
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(d, "outputs");

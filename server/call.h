@@ -100,8 +100,6 @@ status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
 // The value of a Server-Timing header: appends; nothing where nothing was timed.
 void call_server_timing(const struct call *c, struct strbuf *b);
-// An error as a message; st stays the caller's.
-Hlod__V1__Error *call_error(struct arena *a, status_t st);
 // Has the message outputs that are tensors: RunReply, GetBufferReply?
 bool call_has_outputs(const ProtobufCMessageDescriptor *d);
 // The call's outputs as raw tensors of such a reply, borrowed from it.

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "proto/json.h"
+#include "scheduler/error.h"
 #include "scheduler/loop.h"
 #include "server/http_req.h"
 #include "server/oip.h"
@@ -451,7 +452,7 @@ static void end_stream(struct http_req *r, status_t st) {
     e.t_ms = (double)(clock_ns() - r->call->start_ns) / 1e6;
     if (st) {
         e.kind_case = HLOD__V1__EVENT__KIND_ERROR;
-        e.error = call_error(&r->call->arena, st);
+        e.error = error_of(&r->call->arena, st);
         stream_event(r, &e);
     }
     call_done_event(r->call, st, &e);

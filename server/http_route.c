@@ -7,6 +7,7 @@
 
 #include "base/vec.h"
 #include "proto/json.h"
+#include "scheduler/error.h"
 
 static bool accepts(const char *accept, const char *type) {
     return strstr(accept, type) != NULL;
@@ -306,6 +307,6 @@ void http_error_oip(struct strbuf *b, status_t st) {
 
 void http_error_json(struct strbuf *b, status_t st) {
     struct arena a = {0};
-    json_print(b, &call_error(&a, st)->base);
+    json_print(b, &error_of(&a, st)->base);
     arena_done(&a);
 }
