@@ -266,18 +266,23 @@ double suite_median(struct arena *a, const double *v, size_t n) {
     return t[n / 2];
 }
 
+void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b) {
+    const Hlod__V1__JobOutcome *o = j->outcome;
+    b->state = o->state;
+    b->error = o->error;
+    b->finished = o->finished;
+    b->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
+}
+
 static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
     char now[32];
     clock_wall_text(clock_wall_ns(), now);
     o->job = j->brief->id;
     o->attempts = j->attempts;
     o->finished = arena_strdup(&j->arena, now);
-    j->brief->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
     suite_log(j, "%s%s%s", o->state, o->error ? ": " : "", o->error ? o->error->message : "");
     j->outcome = o;
-    j->brief->error = o->error;
-    j->brief->finished = o->finished;
-    set_state(j, J_ENDING, NULL); // what lists show changes once it is on disk
+    set_state(j, J_ENDING, NULL); // what is shown changes once it is on disk
     suite_save(j);
 }
 
@@ -327,7 +332,8 @@ void suite_job_saved(struct suite_job *j) {
     metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
     log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",
               j->brief->id, j->outcome->state, j->attempts, j->brief->model, j->brief->input);
-    set_state(j, J_ENDED, j->outcome->state);
+    set_state(j, J_ENDED, NULL);
+    suite_ended_brief(j, j->brief);
     strbuf_done(&j->log);
     x->n_left--;
     tell(j);

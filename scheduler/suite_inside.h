@@ -75,6 +75,7 @@ void suite_log(struct suite_job *j, const char *fmt, ...) __attribute__((format(
 void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *outcome, struct arena *a,
                     status_t st);
 void suite_unref(struct suite *x);
+void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b);   // what its outcome adds to it
 void suite_job_saved(struct suite_job *j);                       // its result is on disk
 void suites_pump(struct suites *s);                              // posts
 double suite_median(struct arena *a, const double *v, size_t n); // 0 of none

@@ -100,7 +100,7 @@ static void save_next(struct suites *s) {
         r->suite = j->suite->id;
         r->n = j->n;
         Hlod__V1__Job brief = *j->brief;
-        if (j->outcome) brief.state = j->outcome->state;
+        if (j->outcome) suite_ended_brief(j, &brief);
         r->brief = packed(&b->arena, &brief.base);
         r->log = (struct span){arena_dup(&b->arena, strbuf_cstr(&j->log), j->log.n), j->log.n};
         if (!j->outcome) continue;

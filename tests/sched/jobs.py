@@ -59,7 +59,10 @@ def result(d, job):
 def watch(d, job):
     status, _, text = d.call("GET", f"/v1/jobs/{job}/watch")
     assert status == 200, text
-    return [json.loads(line) for line in text.decode().split("\n") if line]
+    events = [json.loads(line) for line in text.decode().split("\n") if line]
+    for e in events: # what is told of an end is told with it, not before
+        assert "job" not in e or ("finished" in e["job"]) == (e["job"]["state"] in ENDED), e
+    return events
 
 # ---- one daemon
 
