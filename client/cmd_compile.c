@@ -263,12 +263,13 @@ int cmd_devices(struct hlo *h) {
         print_json(j);
     else
         json_array_foreach(json_object_get(j, "devices"), k, d)
-            printf("%-8s %-9s threads %.0f  memory %.1f GB  resident %.1f MB  %s%s%s\n",
+            printf("%-8s %-9s threads %.0f  memory %.1f GB  resident %.1f MB  buffers %.1f MB  "
+                   "%s%s%s\n",
                    text_at(d, "name"),
                    json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state"),
                    number_at(d, "threads"), number_at(d, "memoryBytes") / 1e9,
-                   number_at(d, "preparedBytes") / 1e6, text_at(d, "targetId"),
-                   text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
+                   number_at(d, "preparedBytes") / 1e6, number_at(d, "bufferBytes") / 1e6,
+                   text_at(d, "targetId"), text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
     json_decref(j);
     return 0;
 }

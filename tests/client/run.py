@@ -40,12 +40,13 @@ def main():
         example = header[header.index("//     #include <hlod.h>"):header.index("#pragma once")]
         example = "\n".join(l[7:] for l in example.splitlines())
         open(work + "/example.c", "w").write(example + "\n")
-        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include <hlod_async.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
+        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include <hlod_async.h>\n#include <hlod_buffers.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
         warn = "-Wall -Wextra -Werror " + o.flags
         builds = {"example, shared": f"cc -std=c11 {warn} -o example example.c $(pkg-config --cflags --libs hlod)",
                   "client_test, shared": f"cc -std=c11 {warn} -o test_shared {HERE}/client_test.c $(pkg-config --cflags --libs hlod)",
                   "client_test, static": f"cc -std=c11 {warn} -o test_static {HERE}/client_test.c $(pkg-config --cflags hlod) {prefix}/lib/libhlod.a $(pkg-config --libs --static hlod | sed 's/-lhlod//')",
                   "async_test": f"cc -std=c11 {warn} -D_GNU_SOURCE -o async_test {HERE}/async_test.c $(pkg-config --cflags --libs hlod) -lpthread",
+                  "buffers_test": f"cc -std=c11 {warn} -o buffers_test {HERE}/buffers_test.c $(pkg-config --cflags --libs hlod)",
                   **{f"examples/{n}": f"cc -std=c11 {warn} -o {n} {EXAMPLES}/{n}.c $(pkg-config --cflags --libs hlod)" for n in ("run", "stream_compile", "async")},
                   "C++": f"c++ -std=c++11 {warn} -o cxx cxx.cc $(pkg-config --cflags --libs hlod) && ./cxx"}
         for name, command in builds.items():
@@ -67,6 +68,13 @@ def main():
                 result(f"{program} {at.split(':')[0]}: {l[5:]}", l.startswith("PASS"), text)
             if len(lines) != n or rc:
                 result(program, rc == 0 and len(lines) == n, f"status {rc}\n{text}")
+        sim = Daemon(o.build + "/hlod", o.build + "/hlod-worker", args=["--device", "sim"])
+        plus = work + "/plus.hlo"
+        open(plus, "w").write("HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  c = f32[] constant(1)\n  b = f32[4] broadcast(c), dimensions={}\n  ROOT r = f32[4] add(x, b)\n}\n")
+        for at in "%s:%d" % sim.addr, "grpc://" + sim.grpc:
+            rc, text = sh_env(f"./buffers_test {at} {plus}")
+            result(f"buffers_test {at[:4]}", rc == 0 and "all is well" in text, text)
+        result("the daemon of buffers_test ends", sim.stop() == 0, "")
         fixed = work + "/fixed"
         open(fixed, "w").write("FAKE\nin x f32 1,4\nout y f32 1,4\nweight 8\n")
         for at in address, grpc:

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// libhlod's resident buffers and plans against a daemon with a simulated device, over the transport
+// that the address names.  Usage: buffers_test ADDR MODEL.hlo   (the model: x + 1, f32[4])
+#include <stdio.h>
+#include <string.h>
+
+#include <hlod_buffers.h>
+
+static struct hlod *h;
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, hlod_error(h)->message);        \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+int main(int argc, char **argv) {
+    const float x[4] = {1, 2, 3, 4};
+    const int64_t dims[1] = {4};
+    const struct hlod_tensor t = {"x", "f32", 1, dims, x, sizeof x};
+    struct hlod_executable *e;
+    struct hlod_buffers *b, *list;
+    struct hlod_outputs *r, *got;
+    if (argc < 3 || hlod_open(argv[1], &h)) return 2;
+    CHECK(!hlod_compile_file(h, argv[2], NULL, &e));
+
+    struct hlod_put_options po = HLOD_PUT_OPTIONS;
+    po.lease_ms = 60000;
+    CHECK(!hlod_buffer_put(h, &t, 1, &po, &b) && b->n_buffers == 1);
+    CHECK(b->buffers[0].bytes == 16 && b->buffers[0].lease_ms == 60000 && b->buffers[0].rank == 1);
+
+    // A state that is donated and kept, ten times.
+    struct hlod_resident_options o = HLOD_RESIDENT_OPTIONS;
+    const char *all[] = {"*"};
+    char state[64];
+    o.keep = all;
+    o.n_keep = 1;
+    snprintf(state, sizeof state, "%s", b->buffers[0].handle);
+    for (int k = 0; k < 10; k++) {
+        struct hlod_input in = {.handle = state, .donate = true};
+        CHECK(!hlod_run_resident(h, e->digest, &in, 1, &o, &r));
+        CHECK(r->n_outputs == 1 && r->outputs[0].handle && !r->outputs[0].tensor.size_bytes);
+        snprintf(state, sizeof state, "%s", r->outputs[0].handle);
+        hlod_outputs_free(r);
+    }
+    CHECK(!hlod_buffer_get(h, state, &got));
+    for (int k = 0; k < 4; k++)
+        CHECK(((const float *)got->outputs[0].tensor.data)[k] == x[k] + 10);
+    hlod_outputs_free(got);
+    CHECK(hlod_buffer_get(h, b->buffers[0].handle, &got) == HLOD_FAILED_PRECONDITION);
+    CHECK(!strcmp(hlod_error(h)->reason, "BUFFER_DONATED"));
+    CHECK(!hlod_buffer_list(h, &list) && list->n_buffers == 1);
+    CHECK(!strcmp(list->buffers[0].handle, state) && !strcmp(list->buffers[0].state, "ready"));
+    hlod_buffers_free(list);
+    hlod_buffers_free(b);
+
+    const char *const elements[] = {state, state};
+    CHECK(!hlod_buffer_tuple(h, elements, 2, -1, &b) && b->buffers[0].n_elements == 2);
+    CHECK(!hlod_buffer_renew(h, b->buffers[0].handle, 1000));
+    CHECK(!hlod_buffer_free(h, b->buffers[0].handle));
+    CHECK(hlod_buffer_free(h, b->buffers[0].handle) == HLOD_NOT_FOUND);
+    hlod_buffers_free(b);
+
+    char plan[512];
+    snprintf(plan, sizeof plan,
+             "{\"steps\":[{\"name\":\"a\",\"model\":\"%s\",\"inputs\":[{\"input\":\"x\"}]},"
+             "{\"name\":\"b\",\"model\":\"%s\",\"inputs\":[{\"step\":\"a\"}]}],"
+             "\"outputs\":[{\"step\":\"b\",\"name\":\"y\"}]}",
+             e->digest, e->digest);
+    struct hlod_input in = {.tensor = t};
+    CHECK(!hlod_plan(h, plan, &in, 1, &r) && r->n_outputs == 1);
+    CHECK(!strcmp(r->outputs[0].tensor.name, "y"));
+    CHECK(((const float *)r->outputs[0].tensor.data)[3] == 6);
+    hlod_outputs_free(r);
+    in.tensor.name = "z";
+    CHECK(hlod_plan(h, plan, &in, 1, &r) == HLOD_INVALID_ARGUMENT);
+    CHECK(!strcmp(hlod_error(h)->reason, "BAD_PLAN") && strstr(hlod_error(h)->message, "'a'"));
+    CHECK(hlod_plan(h, "not JSON", &in, 1, &r) == HLOD_INVALID_ARGUMENT);
+    CHECK(!hlod_buffer_free(h, state));
+    hlod_executable_free(e);
+    hlod_close(h);
+    puts("buffers_test: all is well");
+    return 0;
+}
