@@ -465,9 +465,8 @@ static void queue_ticket(struct batch *b) {
     for (size_t i = 0; i < b->members.n && !first; i++)
         first = b->members.v[i].j;
     const struct model *m = first->model;
-    int64_t alone_ns = b->s->cfg.alone_ns;
     b->ticket = (struct task){.want = {ROLE_DEVICE, arena_strdup(&b->arena, device_of(first)),
-                                       alone_ns && m->batch_ns > alone_ns, 0},
+                                       sched_alone(b->s, m->batch_ns), 0},
                               .tenant = first->tenant,
                               .has_key = m->batch_ns > 0,
                               .plan = m->batch_plan,

@@ -9,7 +9,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 
-enum { MAX_WORKERS = 128, MEMORY_PATIENCE_MS = 1000, GUESS_NS = 1000000 };
+enum { MAX_WORKERS = 128, MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000 };
 
 // ---- the queue
 
@@ -29,6 +29,11 @@ static void dispatch_posted(void *arg) {
 static void dispatch_soon(struct sched *s) {
     if (!s->dispatch_due) loop_post(s->loop, dispatch_posted, s);
     s->dispatch_due = true;
+}
+
+bool sched_alone(const struct sched *s, int64_t expected_ns) {
+    return s->cfg.alone_ns && expected_ns > s->cfg.alone_ns && s->mixed_ns &&
+           clock_ns() - s->mixed_ns < MIXED_MS * 1000000ll;
 }
 
 static int workers_of(struct sched *s, enum worker_role role) {

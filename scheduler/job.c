@@ -213,6 +213,8 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     j->tenant = tenants_get(&s->tenants, spec->tenant, j->start_ns);
     j->tenant->jobs++;
     j->tenant->total_jobs++;
+    if (s->last_tenant && s->last_tenant != j->tenant) s->mixed_ns = j->start_ns;
+    s->last_tenant = j->tenant;
     bool runs = spec->kind == JOB_RUN || spec->kind == JOB_PLAN || spec->kind == JOB_PUT;
     if (runs && !spec->leads) { // whose members have been counted
         int64_t bytes = 0;

@@ -394,7 +394,7 @@ static void find_seat(struct job *j) {
     job_event_queued(j);
     j->task = (struct task){.want = {.role = ROLE_DEVICE,
                                      .device = *p->device ? p->device : first->device_kind,
-                                     .alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns,
+                                     .alone = sched_alone(j->s, expected),
                                      .pinned = p->pinned},
                             .tenant = j->tenant,
                             .has_key = true,

@@ -499,7 +499,7 @@ void job_run(struct job *j) {
     job_event_queued(j);
     const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
     int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
-    bool alone = j->s->cfg.alone_ns && expected > j->s->cfg.alone_ns;
+    bool alone = sched_alone(j->s, expected);
     j->task = (struct task){
         .want = {.role = ROLE_DEVICE, .device = device, .alone = alone, .expected_ns = expected},
         .tenant = j->tenant,

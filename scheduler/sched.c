@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler's frame: records, the queue's dispatch, ops and who waits for them. See sched.h.
-#include "scheduler/recent.h"
 #include "scheduler/sched.h"
 #include "scheduler/pins.h"
+#include "scheduler/recent.h"
 
 #include <stdlib.h>
 #include <string.h>

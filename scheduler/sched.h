@@ -228,6 +228,8 @@ struct sched {
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;
+    const struct tenant *last_tenant; // whose job came last; only compared
+    int64_t mixed_ns;    // when one came of another tenant than the one before; 0 = never
     int64_t usual_ns[2]; // that a piece of work holds a worker, by role
     struct tenants tenants;
     struct quota compiles;
@@ -245,4 +247,7 @@ struct model *sched_keep_model(struct sched *s,
 struct exe *sched_keep_exe(struct sched *s, struct exe *e);
 status_t sched_take_compile(struct sched *s) MUST_CHECK; // RESOURCE_EXHAUSTED, REASON_COMPILE_RATE
 void sched_dispatch(struct sched *s);
+// Should work that takes so long not be placed behind other work, so that what comes meanwhile does
+// not wait for both? Only while several tenants are at work: one alone wants the device kept busy.
+bool sched_alone(const struct sched *s, int64_t expected_ns);
 struct str digest_str(const struct digest *d);

@@ -19,3 +19,6 @@ $(BUILD)/bench/bare_grpc: tests/bench/bare_grpc.c
 .PHONY: bench-serve
 bench-serve: all $(BARE) ## serving: requests/s and latency beside MLServer and bare servers, tensors in MB/s, memory over 200,000 requests (BENCH_SERVE= for its options)
 	$(Q)$(PYTHON) tests/bench/serve.py --build $(BUILD) $(BENCH_SERVE)
+.PHONY: bench-batching
+bench-batching: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo ## requests/s and latencies with and without dynamic batching
+	$(Q)$(PYTHON) tests/bench/batching.py $(BUILD)

@@ -99,7 +99,7 @@ def priority_is_the_tenants_own(d):
         bad(r, 400, "BAD_OPTION")
 
 def oip_priority(d):
-    """sim:latency_us=5000
+    """sim:latency_us=5000 --device-calls=1
     The Open Inference Protocol counts from 1, the highest; 0 is the default and the lowest."""
     one, low, high = put(d), put(d, 2), put(d, 3)
     for x, add in (one, 1), (low, 2), (high, 3):
@@ -176,7 +176,7 @@ def full_queue(d):
 # ---- deadlines, leaving
 
 def expired_is_not_run(d):
-    """sim:latency_us=5000
+    """sim:latency_us=5000 --device-calls=1
     Work whose deadline passes in the queue, and work whose client leaves it, never reaches the device."""
     m = put(d)
     good(run(d, m))
