@@ -22,7 +22,7 @@
 #include "scheduler/queue.h"
 #include "scheduler/quota.h"
 #include "scheduler/shapes.h"
-#include "scheduler/tenant.h"
+#include "scheduler/task.h"
 
 struct loop_timer;
 struct model {
@@ -46,39 +46,6 @@ struct model *model_unref(struct model *m);                             // NULL
 struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info); // takes info
 struct exe *exe_ref(struct exe *e);
 struct exe *exe_unref(struct exe *e); // NULL
-
-struct seat { // a place in a worker, held for one piece of work; all zero: none
-    struct worker *w;
-    struct tenant *tenant;
-    enum worker_role role;
-    struct footprint_want plan;
-    bool planned;
-    uint64_t epoch;     // of the worker when it was taken
-    int64_t charged_ns; // in advance
-    int64_t since_ns;
-    int64_t used_ns; // of the worker, where it said so; 0: the whole time counts
-};
-void seat_leave(struct sched *s, struct seat *x); // and forgets it; none is fine
-
-struct task {
-    struct queue_item item;
-    struct sched *s;
-    struct queue *queue;
-    struct tenant *tenant;
-    struct place_want want;
-    bool has_key; // prefer workers that hold these, plan their memory
-    struct footprint_want plan;
-    struct digest weights;
-    int64_t cost_ns;  // expected; 0 = not known
-    struct seat seat; // once placed; the owner takes it over
-    void (*placed)(struct task *t);
-    void (*failed)(struct task *t, status_t st); // takes st: no worker will ever come or have the
-                                                 // memory, the queue is full, the deadline passed
-    int64_t queued_ns;
-};
-void task_queue(struct sched *s, struct task *t); // may answer `failed` at once
-void task_drop(struct task *t);
-bool task_waits(const struct task *t);
 
 enum { TARGET_NAME_MAX = 96 };
 struct target_rec { // what a target's name stands for, in one life of a compile worker
