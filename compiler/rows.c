@@ -19,16 +19,18 @@ struct walk {
     struct arena *a;
     struct place *at; // by instruction id
     int64_t n;        // rows
+    int looks;        // of `uniform`, which walks a graph as a tree
 };
+enum { MAX_LOOKS = 100000 };
 static const struct place none = {NO_ROWS, 0, 0}, mixed = {MIXED, 0, 0};
 
 static struct place rows_at(int d, int64_t k) {
     return (struct place){HAS_ROWS, d, k};
 }
-static struct place of(const struct walk *w, const struct hlo_instr *i) {
+static struct place of(struct walk *w, const struct hlo_instr *i) {
     return w->at[i->id];
 }
-static struct place of_operand(const struct walk *w, const struct hlo_instr *i, int k) {
+static struct place of_operand(struct walk *w, const struct hlo_instr *i, int k) {
     return of(w, i->operands[k]);
 }
 static bool same(struct place a, struct place b) {
@@ -53,7 +55,7 @@ static int below(struct i64s v, int64_t x) { // how many are smaller
 }
 
 // The same elements in order under another shape.
-static bool reshaped(const struct walk *w, const struct shape *from, const struct shape *to,
+static bool reshaped(struct walk *w, const struct shape *from, const struct shape *to,
                      struct place p, struct place *out) {
     int64_t pre = product(from, 0, p.d), inner = p.k * product(from, p.d + 1, from->rank);
     for (int d = 0; d < to->rank; d++) {
@@ -67,10 +69,10 @@ static bool reshaped(const struct walk *w, const struct shape *from, const struc
 }
 
 // Is a value that no input reaches the same for each row, if rows lie at p?
-static bool uniform(const struct walk *w, const struct hlo_instr *i, struct place p, int depth) {
+static bool uniform(struct walk *w, const struct hlo_instr *i, struct place p, int depth) {
     struct place q;
     if (i->shape->rank == 0) return true;
-    if (depth > 64 || shape_is_tuple(i->shape)) return false;
+    if (depth > 64 || ++w->looks > MAX_LOOKS || shape_is_tuple(i->shape)) return false;
     if (hlo_is_elementwise(i) || i->op == HLO_COPY) {
         for (int k = 0; k < i->n_operands; k++)
             if (!uniform(w, i->operands[k], p, depth + 1)) return false;
@@ -99,7 +101,7 @@ static bool uniform(const struct walk *w, const struct hlo_instr *i, struct plac
 }
 
 // Operands [from, to) of one shape side by side: where their rows all lie.
-static struct place together(const struct walk *w, const struct hlo_instr *i, int from, int to) {
+static struct place together(struct walk *w, const struct hlo_instr *i, int from, int to) {
     struct place p = none;
     for (int k = from; k < to; k++) {
         struct place q = of_operand(w, i, k);
@@ -110,7 +112,7 @@ static struct place together(const struct walk *w, const struct hlo_instr *i, in
         if (!of_operand(w, i, k).kind && !uniform(w, i->operands[k], p, 0)) return mixed;
     return p;
 }
-static bool no_rows(const struct walk *w, const struct hlo_instr *i, int from, int to) {
+static bool no_rows(struct walk *w, const struct hlo_instr *i, int from, int to) {
     for (int k = from; k < to; k++)
         if (of_operand(w, i, k).kind) return false;
     return true;
@@ -118,7 +120,7 @@ static bool no_rows(const struct walk *w, const struct hlo_instr *i, int from, i
 
 // ---- operators that have rows among their operands
 
-static struct place dot(const struct walk *w, const struct hlo_instr *i) {
+static struct place dot(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
     struct i64s batch[2] = {a->lhs_batch_dims, a->rhs_batch_dims},
                 contract[2] = {a->lhs_contracting_dims, a->rhs_contracting_dims};
@@ -142,7 +144,7 @@ static struct place dot(const struct walk *w, const struct hlo_instr *i) {
     return rows_at(batch[0].n + (s ? left : 0) + free, p[s].k);
 }
 
-static struct place convolution(const struct walk *w, const struct hlo_instr *i) {
+static struct place convolution(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
     struct place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS || of_operand(w, i, 1).kind || p.d != a->dim_labels.in_batch ||
@@ -151,7 +153,7 @@ static struct place convolution(const struct walk *w, const struct hlo_instr *i)
     return rows_at(a->dim_labels.out_batch, p.k);
 }
 
-static struct place gather(const struct walk *w, const struct hlo_instr *i) {
+static struct place gather(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_gather *a = HLO_ATTR(i, gather);
     struct place x = of_operand(w, i, 0), ids = of_operand(w, i, 1);
     if (x.kind == MIXED || ids.kind == MIXED) return mixed;
@@ -177,7 +179,7 @@ static struct place gather(const struct walk *w, const struct hlo_instr *i) {
     return rows_at((int)a->offset_dims.v[kept], x.k);
 }
 
-static struct place reduce(const struct walk *w, const struct hlo_instr *i) {
+static struct place reduce(struct walk *w, const struct hlo_instr *i) {
     int n = i->n_operands / 2;
     struct i64s dims = HLO_ATTR(i, dims)->dimensions;
     struct place p = together(w, i, 0, n);
@@ -185,7 +187,7 @@ static struct place reduce(const struct walk *w, const struct hlo_instr *i) {
     return rows_at(p.d - below(dims, p.d), p.k);
 }
 
-static struct place reduce_window(const struct walk *w, const struct hlo_instr *i) {
+static struct place reduce_window(struct walk *w, const struct hlo_instr *i) {
     int n = i->n_operands / 2;
     struct window win = HLO_ATTR(i, window)->window;
     struct place p = together(w, i, 0, n);
@@ -198,7 +200,7 @@ static struct place reduce_window(const struct walk *w, const struct hlo_instr *
 }
 
 // Parts of dimensions: rows must be taken whole.
-static struct place part(const struct walk *w, const struct hlo_instr *i) {
+static struct place part(struct walk *w, const struct hlo_instr *i) {
     struct place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS) return mixed;
     bool whole = i->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
@@ -210,7 +212,7 @@ static struct place part(const struct walk *w, const struct hlo_instr *i) {
     return whole && no_rows(w, i, 1, i->n_operands) ? p : mixed;
 }
 
-static struct place update(const struct walk *w, const struct hlo_instr *i) {
+static struct place update(struct walk *w, const struct hlo_instr *i) {
     struct place p = together(w, i, 0, 2);
     bool whole =
         p.kind == HAS_ROWS && i->operands[1]->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
@@ -221,7 +223,7 @@ static struct place unless(struct place p, bool mixes) {
     return mixes ? mixed : p;
 }
 
-static struct place moved(const struct walk *w, const struct hlo_instr *i) {
+static struct place moved(struct walk *w, const struct hlo_instr *i) {
     struct place p = of_operand(w, i, 0), q;
     if (i->op == HLO_RESHAPE)
         return reshaped(w, i->operands[0]->shape, i->shape, p, &q) ? q : mixed;
@@ -230,7 +232,7 @@ static struct place moved(const struct walk *w, const struct hlo_instr *i) {
     return rows_at(index_of(dims, p.d), p.k); // transpose
 }
 
-static struct place through(const struct walk *w, const struct hlo_instr *i) {
+static struct place through(struct walk *w, const struct hlo_instr *i) {
     struct place p = i->n_operands ? of_operand(w, i, 0) : none;
     switch (i->op) {
     case HLO_COPY:
@@ -278,7 +280,7 @@ static struct place through(const struct walk *w, const struct hlo_instr *i) {
     }
 }
 
-static struct place place_of(const struct walk *w, const struct hlo_instr *i) {
+static struct place place_of(struct walk *w, const struct hlo_instr *i) {
     if (i->op == HLO_PARAMETER && i->param_kind == PARAM_INPUT)
         return !shape_is_tuple(i->shape) && i->shape->rank && i->shape->dims[0] == w->n &&
                        !i->shape->dynamic
@@ -339,7 +341,7 @@ static const char *check(struct walk *w, const struct hlo_module *m) {
 
 struct row_check rows_check(struct arena *a, const struct hlo_module *m) {
     struct row_check out = {.why = "no input has rows"};
-    struct walk w = {a, arena_zarray(a, struct place, m->next_id + 1), 0};
+    struct walk w = {a, arena_zarray(a, struct place, m->next_id + 1), 0, 0};
     for (size_t k = 0; k < m->entry->params.n; k++) {
         const struct hlo_instr *p = m->entry->params.v[k];
         if (p->param_kind == PARAM_INPUT && !shape_is_tuple(p->shape) && p->shape->rank && !w.n)

@@ -19,7 +19,7 @@ enum { N = 4 };
 
 static struct hlo_module *parse(const char *body) {
     struct hlo_module *m;
-    char text[4000];
+    char text[6000];
     snprintf(
         text, sizeof text,
         "HloModule m\n"
@@ -182,6 +182,22 @@ static void not_shown(void **state) {
     }
 }
 
+// A value that is used twice, sixty times over, is not looked at 2^60 times.
+static void short_of_breath(void **state) {
+    (void)state;
+    char text[4000];
+    int n = snprintf(text, sizeof text, X "i0 = f32[4,6] iota(), iota_dimension=1\n ");
+    for (int k = 1; k <= 60; k++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "i%d = f32[4,6] add(i%d, i%d)\n ", k,
+                      k - 1, k - 1);
+    snprintf(text + n, sizeof text - (size_t)n, ROOT "f32[4,6] add(x, i60)\n");
+    struct arena a = {0};
+    struct hlo_module *m = parse(text);
+    assert_false(rows_check(&a, m).independent); // not known to be
+    hlo_module_free(m);
+    arena_done(&a);
+}
+
 // The number of rows as a value shows as another constant.
 static void constants(void **state) {
     (void)state;
@@ -208,6 +224,6 @@ static void constants(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(shown), cmocka_unit_test(not_shown),
-                                   cmocka_unit_test(constants)};
+                                   cmocka_unit_test(short_of_breath), cmocka_unit_test(constants)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
