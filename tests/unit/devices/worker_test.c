@@ -493,6 +493,168 @@ static void test_nonsense(void **state) {
     }
 }
 
+// ---- resident buffers, plans
+
+static void put(struct peer *p, uint64_t id, int fd, int64_t n, int code) {
+    Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
+    Hlod__Wire__WireTensor t = HLOD__WIRE__WIRE_TENSOR__INIT, *list[] = {&t};
+    Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
+    t.dtype = (char *)(uintptr_t)"f32";
+    t.n_dims = 1;
+    t.dims = &n;
+    t.data = &b;
+    b.fd = 1;
+    b.size = BYTES;
+    m.ids = &id;
+    m.n_ids = m.n_tensors = 1;
+    m.tensors = list;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &fd, 1);
+    Hlod__Wire__PutReply *r = hlod__wire__put_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(r->status->code, code);
+    hlod__wire__put_reply__free_unpacked(r, NULL);
+}
+
+// The buffer holds k + add at k; or asking for it gives `code`.
+static void holds(struct peer *p, uint64_t id, float add, int code) {
+    static float got[N];
+    Hlod__Wire__Get m = HLOD__WIRE__GET__INIT;
+    m.ids = &id;
+    m.n_ids = 1;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_GET, &m.base, NULL, 0);
+    Hlod__Wire__GetReply *r = hlod__wire__get_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(r->status->code, code);
+    if (!code) {
+        assert_int_equal(r->data[0]->size, BYTES);
+        assert_int_equal(pread(p->last.fds[0], got, BYTES, (off_t)r->data[0]->offset), BYTES);
+        for (int k = 0; k < N; k++)
+            assert_true(got[k] == (float)k + add);
+    }
+    hlod__wire__get_reply__free_unpacked(r, NULL);
+}
+
+static int64_t held(struct peer *p) {
+    Hlod__Wire__Stats q = HLOD__WIRE__STATS__INIT;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_STATS, &q.base, NULL, 0);
+    Hlod__Wire__StatsReply *r = hlod__wire__stats_reply__unpack(NULL, s.n, s.p);
+    int64_t bytes = r->buffer_bytes;
+    hlod__wire__stats_reply__free_unpacked(r, NULL);
+    return bytes;
+}
+
+// Two steps of the program, one after the other, on buffer `from`; the result stays as `keep`.
+struct plan_request {
+    Hlod__Wire__RunPlan plan;
+    Hlod__Wire__PlanInput input, *inputs[1];
+    Hlod__Wire__PlanStep step[2], *steps[2];
+    Hlod__Wire__PlanArg arg[2], *args[2][1];
+    Hlod__Wire__PlanResult result, *results[1];
+};
+static struct plan_request *plan_of(struct plan_request *q, uint64_t from, bool donate,
+                                    uint64_t keep) {
+    hlod__wire__run_plan__init(&q->plan);
+    hlod__wire__plan_input__init(&q->input);
+    hlod__wire__plan_result__init(&q->result);
+    q->input.buffer = from;
+    q->input.donate = donate;
+    q->inputs[0] = &q->input;
+    q->plan.inputs = q->inputs;
+    q->plan.n_inputs = 1;
+    q->plan.steps = q->steps;
+    q->plan.n_steps = 2;
+    for (int k = 0; k < 2; k++) {
+        hlod__wire__plan_step__init(&q->step[k]);
+        hlod__wire__plan_arg__init(&q->arg[k]);
+        q->arg[k].step = (uint32_t)k;
+        q->args[k][0] = &q->arg[k];
+        q->step[k].args = q->args[k];
+        q->step[k].n_args = 1;
+        q->step[k].name = (char *)(uintptr_t)(k ? "second" : "first");
+        q->step[k].key = (ProtobufCBinaryData){32, key};
+        q->step[k].weights_digest = (ProtobufCBinaryData){32, weights};
+        q->steps[k] = &q->step[k];
+    }
+    q->result.step = 2;
+    q->result.keep = keep;
+    q->results[0] = &q->result;
+    q->plan.results = q->results;
+    q->plan.n_results = 1;
+    return q;
+}
+static void run_plan(struct peer *p, const struct plan_request *q, int code, size_t consumed) {
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_RUN_PLAN, &q->plan.base, NULL, 0);
+    Hlod__Wire__RunPlanReply *r = hlod__wire__run_plan_reply__unpack(NULL, s.n, s.p);
+    if (r->status->code != code)
+        fail_msg("expected code %d, found %d: %s", code, r->status->code, r->status->message);
+    assert_int_equal(r->n_consumed, consumed);
+    hlod__wire__run_plan_reply__free_unpacked(r, NULL);
+}
+
+static void test_plans(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim:memory=140K", add_one); // the working set and three buffers
+    struct plan_request q;
+    int in = input();
+    put(p, 7, in, N, 0);
+    holds(p, 7, 0, 0);
+    assert_int_equal(held(p), BYTES);
+    run_plan(p, plan_of(&q, 7, false, 8), 0, 0);
+    holds(p, 7, 0, 0);
+    holds(p, 8, 2, 0);
+    for (uint64_t k = 0; k < 50; k++) // donated each time: one buffer beside the first
+        run_plan(p, plan_of(&q, 8 + k, true, 9 + k), 0, 1);
+    holds(p, 58, 102, 0);
+    holds(p, 57, 0, ST_NOT_FOUND);
+    assert_int_equal(held(p), 2 * BYTES);
+    uint64_t ids[] = {7, 58, 999};
+    Hlod__Wire__Free m = HLOD__WIRE__FREE__INIT;
+    m.ids = ids;
+    m.n_ids = 3;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_FREE, &m.base, NULL, 0);
+    Hlod__Wire__FreeReply *r = hlod__wire__free_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(r->freed_bytes, 2 * BYTES);
+    hlod__wire__free_reply__free_unpacked(r, NULL);
+    assert_int_equal(held(p), 0);
+    close(in);
+    assert_int_equal(end_of(p), 0);
+}
+
+// What does not fit together costs the call and nothing else.
+static void test_plans_refused(void **state) {
+    (void)state;
+    struct peer *p = device_with("sim", add_one);
+    struct plan_request q;
+    int in = input();
+    put(p, 1, in, N, 0);
+    put(p, 2, in, N - 1, ST_INVALID_ARGUMENT);
+    put(p, 2, in, -1, ST_INVALID_ARGUMENT);
+    run_plan(p, plan_of(&q, 5, true, 6), ST_NOT_FOUND, 0);
+    plan_of(&q, 1, true, 6)->arg[1].step = 2; // itself
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 1, true, 6)->arg[1].index = 1; // no such result
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 1, true, 6)->arg[0].index = 77;
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 1, true, 6)->result.step = 3;
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 1, true, 6)->result.index = 1;
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 1, true, 6)->step[1].n_args = 0;
+    run_plan(p, &q, ST_INVALID_ARGUMENT, 0);
+    plan_of(&q, 1, true, 6)->plan.repeat = 2; // donated twice
+    run_plan(p, &q, ST_INTERNAL, 0);
+    plan_of(&q, 0, false, 6); // an input that is nothing
+    run_plan(p, &q, ST_INTERNAL, 0);
+    uint8_t other[32] = {7};
+    plan_of(&q, 1, true, 6)->step[1].key.data = other;
+    run_plan(p, &q, ST_NOT_FOUND, 0);
+    holds(p, 1, 0, 0);
+    holds(p, 6, 0, ST_NOT_FOUND);
+    run_plan(p, plan_of(&q, 1, true, 6), 0, 1);
+    holds(p, 6, 2, 0);
+    close(in);
+    assert_int_equal(end_of(p), 0);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(test_run),
                                               cmocka_unit_test(test_output_memory_is_checked),
@@ -500,6 +662,8 @@ int main(void) {
                                               cmocka_unit_test(test_many_inputs_in_one_memory),
                                               cmocka_unit_test(test_weights_outside_their_blob),
                                               cmocka_unit_test(test_unload_and_stats),
+                                              cmocka_unit_test(test_plans),
+                                              cmocka_unit_test(test_plans_refused),
                                               cmocka_unit_test(test_cancel),
                                               cmocka_unit_test(test_daemon_leaves),
                                               cmocka_unit_test(test_lost_device),
