@@ -2,7 +2,9 @@
 // The journal of batch jobs: one result a job, keys, lists, retention; and a process that dies at
 // each point of writing in turn: whatever was answered is there afterwards, whatever is there is
 // whole. The source is included with fault points that end the process.
+#ifndef HLOD_FAULTS
 #define HLOD_FAULTS
+#endif
 #include "scheduler/journal_jobs.c"
 
 #include <setjmp.h>
