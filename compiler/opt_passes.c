@@ -25,8 +25,8 @@ static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
 static bool wants_all(const struct target *t, const struct hlo_instr *i, bool *out_input,
                       bool *out_output) {
     struct lib_call c;
-    bool conv = i->shape->dtype == DT_F32 && lib_match(i, &c) && c.hero->op == HLO_CONVOLUTION &&
-                i->shape->rank == 4;
+    bool conv = lib_match(i, &c) && c.hero->op == HLO_CONVOLUTION &&
+                c.hero->shape->dtype == DT_F32 && i->shape->rank == 4;
     *out_input = *out_output = conv && t->conv_block > 0;
     return conv;
 }

@@ -8,7 +8,8 @@ static const char *const open_up[] = {"inline", "dynamic-padder", "conv-canon", 
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
     NULL};
-static const char *const fold_weights[] = {"int8", "bn-fold", "algsimp", "cse", "dce", NULL};
+static const char *const fold_weights[] = {
+    "int8", "bn-fold", "algsimp", "constfold", "cse", "dce", NULL};
 static const char *const fuse_main[] = {
     "cse", "dce", "fuse-epilogue", "dce", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
     "dce", "layout", "dce", NULL};

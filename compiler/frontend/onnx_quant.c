@@ -54,7 +54,8 @@ ONNX(quantizelinear) {
     hv q = hb_convert(b, x, work);
     q = hb_div(b, q, spread_param(c, hb_convert(b, scale, work), q->shape, axis));
     q = hb_convert(b, q, DT_F32);
-    out_val(c, 0, saturate(c, q, zero ? spread_param(c, zero, q->shape, axis) : NULL, t));
+    if (zero) zero = spread_param(c, hb_convert(b, zero, DT_F32), q->shape, axis);
+    out_val(c, 0, saturate(c, q, zero, t));
 }
 
 // Integers less their zero point, as s32; floats as f32.
@@ -124,7 +125,8 @@ ONNX(qlinearmatmul) { // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
     for (size_t k = 1; k <= 4; k += 3)
         r = hb_mul(b, r, matrix_param(c, hb_convert(b, in_val(c, k), DT_F32), r, k == 4));
     r = hb_div(b, r, matrix_param(c, hb_convert(b, in_val(c, 6), DT_F32), r, false));
-    out_val(c, 0, saturate(c, r, matrix_param(c, zero, r, false), zero->shape->dtype));
+    hv wide = matrix_param(c, hb_convert(b, zero, DT_F32), r, false);
+    out_val(c, 0, saturate(c, r, wide, zero->shape->dtype));
 }
 
 ONNX(convinteger) {
@@ -143,5 +145,6 @@ ONNX(qlinearconv) { // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, 
     r = hb_mul(b, r, spread_param(c, in_val(c, 1), r->shape, 1));
     r = hb_mul(b, r, spread_param(c, in_val(c, 4), r->shape, 1));
     r = hb_div(b, r, spread_param(c, in_val(c, 6), r->shape, 1));
-    out_val(c, 0, saturate(c, r, spread_param(c, zero, r->shape, 1), zero->shape->dtype));
+    hv wide = spread_param(c, hb_convert(b, zero, DT_F32), r->shape, 1);
+    out_val(c, 0, saturate(c, r, wide, zero->shape->dtype));
 }

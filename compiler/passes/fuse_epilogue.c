@@ -35,6 +35,9 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     while (posts < LIB_MAX_POST && (known = lib_step(hero, at, &s)) && n + s.n <= MAX_MEMBERS &&
            operand_ready(&s, hero)) {
         if (lib_post_taken(post, posts, &s.post)) break;
+        // The library multiplies by the inverse of the scale.
+        if (s.post.kind == LIB_POST_QUANTISE && p->opt && p->opt->precision == PRECISION_STRICT)
+            break;
         post[posts] = s.post;
         for (int k = 0; k < s.n; k++)
             members[n++] = s.covers[k];

@@ -141,14 +141,14 @@ static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
     struct quantised x, w;
     bool wide = i->shape->dtype == DT_F32;
     if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t || !t->library_int8 ||
-        (!wide && i->shape->dtype != DT_S32) ||
-        (wide && p->opt && p->opt->precision == PRECISION_STRICT))
+        (!wide && i->shape->dtype != DT_S32) || (p->opt && p->opt->precision == PRECISION_STRICT))
         return NULL;
     if (!match_quantised(i->operands[0], &x) || !match_weights(b, i->operands[1], &w) || w.zero ||
         w.q->shape->dtype != DT_S8 || (x.scale && x.scale->shape->rank))
         return NULL;
     int64_t from = weight_channel(i, w.q->shape), to = result_channel(i);
-    if (from < 0 || w.q->shape->dims[from] < 1 || (w.scale && w.scale->shape->rank && w.scale_dim != from) ||
+    if (from < 0 || w.q->shape->dims[from] < 1 ||
+        (w.scale && w.scale->shape->rank && w.scale_dim != from) ||
         shape_elements(w.q->shape) / w.q->shape->dims[from] > MAX_PRODUCTS)
         return NULL;
     const void *attr = i->attr;
@@ -163,8 +163,8 @@ static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
     if (!hb_ok(b) || !t->library_accepts(t, y)) return NULL;
     if (x.zero) {
         hv sums = channel_sums(b, w.q, from);
-        sums = hb_mul(b, sums, as_wide(b, x.zero, sums));
-        y = hb_sub(b, y, over_result(b, sums, y->shape, to));
+        sums = hb_mul(b, sums, as_wide(b, hb_unary(b, HLO_NEGATE, x.zero), sums));
+        y = hb_add(b, y, over_result(b, sums, y->shape, to));
     }
     if (!wide) return y;
     hv s = scales(b, &x, &w);

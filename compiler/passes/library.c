@@ -139,15 +139,77 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
     return cover(s, u);
 }
 
+// x / scale -> round -> + zero point -> clamp to the type's range -> the type.
+static bool quantise(struct hlo_instr *u, struct lib_step *s) {
+    double scale, zero = 0, lo, hi;
+    if (!match_splat(u->operands[1], &scale) || scale == 0 || u->users.n != 1) return false;
+    struct hlo_instr *round = u->users.v[0], *at = round;
+    if (round->op != HLO_ROUND_EVEN || round->users.n != 1) return false;
+    struct hlo_instr *add = round->users.v[0]->op == HLO_ADD ? round->users.v[0] : NULL;
+    if (add) {
+        if (match_with_splat(add, &zero) != round || add->users.n != 1) return false;
+        at = add;
+    }
+    struct hlo_instr *clamp = at->users.v[0];
+    if (clamp->op != HLO_CLAMP || clamp->operands[1] != at || clamp->users.n != 1 ||
+        !match_splat(clamp->operands[0], &lo) || !match_splat(clamp->operands[2], &hi))
+        return false;
+    struct hlo_instr *last = clamp->users.v[0];
+    bool u8 = last->shape->dtype == DT_U8;
+    if (last->op != HLO_CONVERT || (!u8 && last->shape->dtype != DT_S8) || lo != (u8 ? 0 : -128) ||
+        hi != (u8 ? 255 : 127))
+        return false;
+    s->post =
+        (struct lib_post){.kind = LIB_POST_QUANTISE, .alpha = (float)scale, .beta = (float)zero};
+    cover_splat(s, u->operands[1]);
+    cover(s, u);
+    cover(s, round);
+    if (add) cover_splat(s, add->operands[add->operands[0] == round]);
+    if (add) cover(s, add);
+    cover_splat(s, clamp->operands[0]);
+    cover_splat(s, clamp->operands[2]);
+    cover(s, clamp);
+    return cover(s, last);
+}
+// Behind a product of 8-bit integers: what is special to it. Other steps are those of f32.
+static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u,
+                      struct lib_step *s) {
+    struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
+    bool whole = x->shape->dtype == DT_S32, converted = !whole && x->op == HLO_CONVERT;
+    bool channels = other && match_channel(other, channel_dim(hero));
+    if (whole && u->op == HLO_CONVERT && u->shape->dtype == DT_F32) {
+        s->post = (struct lib_post){.kind = LIB_POST_TO_F32};
+        return cover(s, u);
+    }
+    if ((whole && u->op == HLO_ADD && channels) ||
+        (converted && u->op == HLO_MULTIPLY && channels)) {
+        s->post.kind = whole ? LIB_POST_BIAS_S32 : LIB_POST_CHANNEL_SCALE;
+        s->post.operand = other->operands[0];
+        cover(s, other);
+        return cover(s, u);
+    }
+    if (whole) return false;
+    if (u->op == HLO_DIVIDE && u->operands[0] == x) return quantise(u, s);
+    if (u->op == HLO_MULTIPLY && !converted) return false;
+    return (u->op == HLO_ADD || u->op == HLO_MAXIMUM || u->op == HLO_MULTIPLY) &&
+           one_user(hero, x, u, s) && s->post.kind != LIB_POST_SUM;
+}
+
 bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out) {
     *out = (struct lib_step){.n = 0};
-    if (is_root(from) || from->shape->dtype != DT_F32) return false;
+    enum dtype t = from->shape->dtype;
+    if (is_root(from)) return false;
+    if (hero->shape->dtype == DT_S32)
+        return (t == DT_S32 || t == DT_F32) && from->users.n == 1 &&
+               int8_user(hero, from, from->users.v[0], out);
+    if (t != DT_F32) return false;
     if (from->users.n == 1) return one_user(hero, from, from->users.v[0], out);
     return from->users.n == 2 && two_users(from, out);
 }
 
 bool lib_post_taken(const struct lib_post *posts, int n, const struct lib_post *p) {
-    if (p->kind != LIB_POST_SUM && p->kind != LIB_POST_SCALE && p->kind != LIB_POST_CLIP)
+    if (p->kind != LIB_POST_SUM && p->kind != LIB_POST_SCALE && p->kind != LIB_POST_CLIP &&
+        p->kind != LIB_POST_CHANNEL_SCALE && p->kind != LIB_POST_BIAS_S32)
         return false;
     for (int k = 0; k < n; k++)
         if (posts[k].kind == p->kind) return true;

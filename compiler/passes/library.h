@@ -18,8 +18,13 @@ enum lib_post_kind {
     LIB_POST_GELU_ERF, // 0.5*x*(1+erf(x/sqrt 2)) (Hendrycks & Gimpel, "Gaussian Error Linear
                        // Units", 2016)
     LIB_POST_SWISH,    // x*logistic(x)
+    // Behind a product of 8-bit integers, which gives s32:
+    LIB_POST_BIAS_S32,      // as BIAS, before the conversion
+    LIB_POST_TO_F32,        // the conversion
+    LIB_POST_CHANNEL_SCALE, // * operand, one value per output channel; right behind the conversion
+    LIB_POST_QUANTISE,      // saturated round(x / alpha) + beta as the result's 8-bit type
 };
-enum { LIB_MAX_POST = 8, LIB_MAX_STEP = 12 };
+enum { LIB_MAX_POST = 8, LIB_MAX_STEP = 16 };
 struct lib_post {
     enum lib_post_kind kind;
     float alpha, beta;

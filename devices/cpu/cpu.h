@@ -83,7 +83,7 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *conv, boo
                        bool *out_output);
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
-bool cpu_has_int8(void); // products of 8-bit integers that sum exactly
+bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
 int cpu_use_threads(int n);                 // from now on; gives how many it was

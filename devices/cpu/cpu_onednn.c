@@ -30,9 +30,6 @@ struct onednn_state {
     int out_leaf;
 };
 
-// Below this a call takes about 15 us on one thread, and waking another costs as much.
-enum { ALONE_FLOPS = 1000000 };
-
 static dnnl_engine_t engine;
 static dnnl_stream_t stream;
 status_t onednn_start(void) {
@@ -137,7 +134,7 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
                        bool *out_output) {
     struct lib_call c;
     *out_input = *out_output = false;
-    if (!t->conv_block || i->shape->dtype != DT_F32 || !lib_match(i, &c) ||
+    if (!t->conv_block || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32 ||
         c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
         return false;
     // Groups that do not fill blocks: the blocked kernels do not take them, and what is left is the
@@ -177,6 +174,11 @@ static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_post *p,
     dnnl_memory_desc_t d;
     dnnl_dims_t dims;
     switch (p->kind) {
+    case LIB_POST_BIAS_S32:
+    case LIB_POST_TO_F32: // of 8-bit products: cpu_onednn_int8.c
+    case LIB_POST_CHANNEL_SCALE:
+    case LIB_POST_QUANTISE:
+        break;
     case LIB_POST_RELU:
         return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
     case LIB_POST_CLIP:
@@ -525,7 +527,7 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");
     s->flops = onednn_flops(s->plan->instr, &c);
-    s->alone = s->flops < ALONE_FLOPS;
+    s->alone = s->flops < ONEDNN_ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
     status_t status =
         c.hero->op == HLO_CONVOLUTION ? conv_open(x, s, &c, st) : dot_open(x, s, &c, st);

@@ -7,6 +7,9 @@
 #include "compiler/passes/library.h"
 #include "devices/cpu/cpu.h"
 
+// Below this a call takes about 15 us on one thread, and waking another costs as much.
+enum { ONEDNN_ALONE_FLOPS = 1000000 };
+
 dnnl_engine_t onednn_engine(void); // after onednn_start
 dnnl_stream_t onednn_stream(void);
 status_t onednn_start(void) MUST_CHECK; // the first call starts the engine

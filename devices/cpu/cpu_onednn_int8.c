@@ -8,7 +8,7 @@
 
 #include "devices/cpu/cpu_onednn.h"
 
-enum { MAX_CALLS = 4, MAX_ARGS = 5 };
+enum { MAX_CALLS = 4, MAX_ARGS = 7 + LIB_MAX_POST };
 struct place { // of a memory: an operand or result, or, leaf -1, behind the scratchpad's begin
     int leaf;
     int64_t offset;
@@ -41,16 +41,23 @@ static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank <= 5 && shape_elements(s) > 0 &&
            layout_is_default(s->layout, s->rank);
 }
+static bool steps_ok(const struct lib_call *c) {
+    for (int k = 0; k < c->n_post; k++)
+        if (c->post[k].operand && !plain(c->post[k].operand->shape)) return false;
+    return true;
+}
 bool cpu_int8_accepts(const struct hlo_instr *i) {
-    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || i->shape->dtype != DT_S32) return false;
-    const struct shape *x = i->operands[0]->shape, *w = i->operands[1]->shape;
-    if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !cpu_has_int8() ||
-        !plain(x) || !plain(w) || !plain(i->shape))
+    struct lib_call c;
+    if (!lib_match(i, &c) || c.hero->shape->dtype != DT_S32 || !cpu_has_int8() || !steps_ok(&c))
         return false;
-    if (i->op == HLO_DOT) return onednn_dot_ok(i);
-    int64_t groups = HLO_ATTR(i, conv)->feature_group_count;
+    const struct shape *x = c.hero->operands[0]->shape, *w = c.hero->operands[1]->shape;
+    if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !plain(x) || !plain(w) ||
+        !plain(i->shape))
+        return false;
+    if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
+    int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
     bool depthwise = w->dims[1] == 1 && w->dims[0] == groups; // others are not in its fast kernels
-    return x->rank == 4 && onednn_conv_ok(i) && (groups == 1 || depthwise);
+    return x->rank == 4 && onednn_conv_ok(c.hero) && (groups == 1 || depthwise);
 }
 static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
@@ -61,7 +68,10 @@ static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, con
 // ---- primitives
 
 static dnnl_data_type_t type_of(const struct shape *s) {
-    return s->dtype == DT_U8 ? dnnl_u8 : s->dtype == DT_S8 ? dnnl_s8 : dnnl_s32;
+    return s->dtype == DT_U8    ? dnnl_u8
+           : s->dtype == DT_S8  ? dnnl_s8
+           : s->dtype == DT_F32 ? dnnl_f32
+                                : dnnl_s32;
 }
 static status_t add_arg(struct primitive *c, int arg, struct place at,
                         const dnnl_memory_desc_t *d) {
@@ -98,8 +108,76 @@ static status_t in_form(struct int8_state *st, const dnnl_memory_desc_t *from,
 struct product {
     dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t src, dst; // plain
+    dnnl_memory_desc_t bias;     // of s32, as the product's own argument
     int lhs, rhs;
+    const struct lib_call *call;
+    const struct shape *result;
 };
+static bool has_bias(const struct lib_call *c) {
+    return c->n_post && c->post[0].kind == LIB_POST_BIAS_S32;
+}
+
+// One value per channel as the product's result sees it: dims of 1 but for the channel's.
+static dnnl_status_t channel_desc(const struct product *p, const struct shape *v, bool wide,
+                                  dnnl_data_type_t t, dnnl_memory_desc_t *out) {
+    static const dnnl_format_tag_t tags[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
+    int n = p->dst.ndims, channel = p->call->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
+    dnnl_dims_t dims;
+    for (int k = 0; k < n; k++)
+        dims[k] = k == channel ? v->dims[0] : 1;
+    if (!wide) dims[0] = v->dims[0], n = 1;
+    return dnnl_memory_desc_init_by_tag(out, n, dims, t, tags[n]);
+}
+// Scales, bias and functions are post-operations; a scale of the whole is part of the product.
+static status_t make_attr(const struct product *p, dnnl_primitive_attr_t *out) {
+    dnnl_post_ops_t ops;
+    dnnl_memory_desc_t d;
+    dnnl_status_t rc = dnnl_primitive_attr_create(out);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
+    if (rc == dnnl_success) rc = dnnl_post_ops_create(&ops);
+    if (rc != dnnl_success) return onednn_failed("attributes", rc);
+    for (int k = has_bias(p->call); k < p->call->n_post && rc == dnnl_success; k++) {
+        const struct lib_post *post = &p->call->post[k];
+        bool scale = post->kind == LIB_POST_CHANNEL_SCALE;
+        if (scale || post->kind == LIB_POST_BIAS) { // output scales of a run are not in its kernels
+            rc = channel_desc(p, post->operand->shape, true, dnnl_f32, &d);
+            if (rc == dnnl_success)
+                rc =
+                    dnnl_post_ops_append_binary(ops, scale ? dnnl_binary_mul : dnnl_binary_add, &d);
+        } else if (post->kind == LIB_POST_SCALE) {
+            rc = dnnl_primitive_attr_set_output_scales(*out, 1, 0, &post->alpha);
+        } else if (post->kind == LIB_POST_RELU) {
+            rc = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
+        } else if (post->kind == LIB_POST_QUANTISE) {
+            rc = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, 1 / post->alpha,
+                                              post->beta);
+        }
+    }
+    if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
+    dnnl_post_ops_destroy(ops);
+    return rc == dnnl_success ? ST_OK : onednn_failed("post-operations", rc);
+}
+// The vectors of a call's steps as arguments of its product.
+static status_t add_vectors(const struct hlo_instr *i, const struct product *p,
+                            struct primitive *c) {
+    dnnl_memory_desc_t d;
+    int op = 0; // of the post-operations
+    if (has_bias(p->call))
+        RETURN_IF_ERR(add_arg(c, DNNL_ARG_BIAS,
+                              (struct place){.leaf = lib_operand(i, p->call->post[0].operand)},
+                              &p->bias));
+    for (int k = has_bias(p->call); k < p->call->n_post; k++) {
+        const struct lib_post *post = &p->call->post[k];
+        if (post->operand) {
+            struct place at = {.leaf = lib_operand(i, post->operand)};
+            channel_desc(p, post->operand->shape, true, dnnl_f32, &d);
+            RETURN_IF_ERR(add_arg(c, DNNL_ARG_ATTR_MULTIPLE_POST_OP(op) | DNNL_ARG_SRC_1, at, &d));
+        }
+        op += post->kind != LIB_POST_TO_F32 && post->kind != LIB_POST_SCALE;
+    }
+    return ST_OK;
+}
 
 static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr, struct product *p,
                           struct int8_state *st) {
@@ -110,15 +188,17 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     int n = onednn_kernel_dims(h, wdims);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde};
     dnnl_memory_desc_init_by_tag(&p->src, 4, x->dims, type_of(x), dnnl_abcd);
-    dnnl_memory_desc_init_by_tag(&p->dst, 4, h->shape->dims, type_of(h->shape), dnnl_abcd);
+    dnnl_memory_desc_init_by_tag(&p->dst, 4, p->result->dims, type_of(p->result), dnnl_abcd);
     dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
     dnnl_memory_desc_init_by_tag(&src, 4, x->dims, type_of(x), dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&dst, 4, h->shape->dims, type_of(h->shape), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, 4, p->result->dims, type_of(p->result), dnnl_format_tag_any);
     onednn_conv_dims(h, stride, dilate, low, high);
+    if (has_bias(p->call))
+        channel_desc(p, p->call->post[0].operand->shape, false, dnnl_s32, &p->bias);
     dnnl_status_t rc = dnnl_dilated_convolution_forward_desc_init(
-        &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights, NULL, &dst, stride,
-        dilate, low, high);
+        &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
+        has_bias(p->call) ? &p->bias : NULL, &dst, stride, dilate, low, high);
     if (rc == dnnl_success)
         rc = dnnl_primitive_desc_create(&p->pd, &d, attr, onednn_engine(), NULL);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution of integers", rc);
@@ -141,11 +221,14 @@ static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_a
         stride *= rd[k];
     }
     dnnl_memory_desc_init_by_strides(&p->src, nd, xd, type_of(h->operands[0]->shape), xs);
-    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, type_of(h->shape), rs);
+    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, type_of(p->result), rs);
     dnnl_memory_desc_init_by_strides(&st->user, nd, yd, dnnl_s8, ys);
     weights = st->user;
     if (bound) dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_s8, dnnl_format_tag_any);
-    dnnl_status_t rc = dnnl_matmul_desc_init(&m, &p->src, &weights, NULL, &p->dst);
+    if (has_bias(p->call))
+        channel_desc(p, p->call->post[0].operand->shape, true, dnnl_s32, &p->bias);
+    dnnl_status_t rc =
+        dnnl_matmul_desc_init(&m, &p->src, &weights, has_bias(p->call) ? &p->bias : NULL, &p->dst);
     if (rc == dnnl_success)
         rc = dnnl_primitive_desc_create(&p->pd, &m, attr, onednn_engine(), NULL);
     return rc == dnnl_success ? ST_OK : onednn_failed("matmul of integers", rc);
@@ -176,6 +259,7 @@ static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_stat
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_SRC, from, src));
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_WEIGHTS, kernel, &st->packed));
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_DST, result, dst));
+    RETURN_IF_ERR(add_vectors(s->plan->instr, p, c));
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_SCRATCHPAD, reserve(st, scratch), scratch));
     if (turned) {
         struct primitive *back = &st->calls[st->n++];
@@ -199,22 +283,31 @@ static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_stat
 
 static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
     struct int8_state *st = arena_new_of(&x->arena, struct int8_state);
-    const struct hlo_instr *h = s->plan->instr;
-    struct lib_call call = {.instr = h, .hero = h, .result = h->shape};
-    struct product p = {.lhs = 0, .rhs = 1};
-    dnnl_primitive_attr_t attr;
+    const struct hlo_instr *i = s->plan->instr;
+    struct lib_call call;
+    dnnl_primitive_attr_t attr = NULL;
     RETURN_IF_ERR(onednn_start());
+    if (!lib_match(i, &call)) return st_new(ST_INTERNAL, "accepted a call that does not match");
+    const struct hlo_instr *h = call.hero;
+    struct product p = {.lhs = lib_operand(i, call.lhs),
+                        .rhs = lib_operand(i, call.rhs),
+                        .call = &call,
+                        .result = i->shape};
     s->state = st;
-    s->flops = onednn_flops(h, &call);
+    s->flops = onednn_flops(i, &call);
+    s->alone = s->flops < ONEDNN_ALONE_FLOPS;
+    int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
+    p.dst.ndims = h->op == HLO_CONVOLUTION ? 4 : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
     bool bound = onednn_is_bound(x, s, p.rhs) &&
                  (h->op != HLO_DOT || HLO_ATTR(h, dot)->lhs_batch_dims.n == 0);
-    dnnl_primitive_attr_create(&attr);
-    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    status_t status =
-        h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, st) : dot_desc(h, bound, attr, &p, st);
-    dnnl_primitive_attr_destroy(attr);
+    status_t status = make_attr(&p, &attr);
+    if (!status)
+        status = h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, st)
+                                          : dot_desc(h, bound, attr, &p, st);
+    if (attr) dnnl_primitive_attr_destroy(attr);
     if (!status) status = assemble(x, s, st, &p, bound);
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    if (s->alone) cpu_use_threads(threads);
     return status;
 }
 static void int8_close(struct cpu_step *s) {
@@ -227,7 +320,9 @@ static void int8_close(struct cpu_step *s) {
 }
 static status_t int8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct int8_state *st = s->state;
-    for (int k = 0; k < st->n; k++) {
+    int threads = s->alone ? cpu_use_threads(1) : 0;
+    dnnl_status_t rc = dnnl_success;
+    for (int k = 0; k < st->n && rc == dnnl_success; k++) {
         const struct primitive *c = &st->calls[k];
         dnnl_exec_arg_t args[MAX_ARGS];
         for (int a = 0; a < c->n; a++) {
@@ -236,10 +331,10 @@ static status_t int8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
             dnnl_memory_set_data_handle_v2(c->args[a].mem, p, onednn_stream());
             args[a] = (dnnl_exec_arg_t){c->args[a].arg, c->args[a].mem};
         }
-        dnnl_status_t rc = dnnl_primitive_execute(c->prim, onednn_stream(), c->n, args);
-        if (rc != dnnl_success) return onednn_failed("execute", rc);
+        rc = dnnl_primitive_execute(c->prim, onednn_stream(), c->n, args);
     }
-    return ST_OK;
+    if (s->alone) cpu_use_threads(threads);
+    return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
 }
 static int64_t int8_pack_bytes(const struct cpu_step *s) {
     return (int64_t)dnnl_memory_desc_get_size(&((const struct int8_state *)s->state)->packed);
