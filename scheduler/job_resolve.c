@@ -355,7 +355,7 @@ const char *job_device_kind(struct job *j) {
 
 static status_t no_device(const struct job *j) {
     bool named = j->spec.device && *j->spec.device;
-    const char *why = named ? pool_why(j->s->pool, ROLE_DEVICE, j->spec.device) : "";
+    const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->spec.device : "");
     return st_reason(st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s",
                             named ? " for " : "", named ? j->spec.device : "", *why ? ": " : "",
                             why),

@@ -29,6 +29,7 @@ enum {
     HEALTH_EVERY_MS = 1000,
     MAX_STARTS_WITHOUT_HELLO = 6,
     AGAIN_AFTER_MS = 5000,
+    PLUGIN_PATIENCE = 6,
     STEADY_MS = 10000,
     DRAIN_FAILURES = 3
 };
@@ -291,7 +292,9 @@ static void start_worker(void *arg) {
     w->started_ns = w->last_sign_ns = clock_ns();
     metric_add(M_WORKER_STARTS, 1);
     loop_watch_set(w->watch, LOOP_READ);
-    loop_timer_start(w->timer, w->pool->cfg.hello_ms);
+    // A plugin looks for its hardware first, which takes as long as it takes.
+    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
+    loop_timer_start(w->timer, w->pool->cfg.hello_ms * (plugin ? PLUGIN_PATIENCE : 1));
 }
 
 static void on_hello(struct worker *w, const struct frame *f) {
@@ -735,7 +738,8 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
     }
     out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
     out->drained = drained(w);
-    out->why = (char *)(w->why ? w->why : drained(w) ? w->lost : "");
+    bool never = w->state != W_READY && w->starts_without_hello > 0;
+    out->why = (char *)(w->why ? w->why : drained(w) || never ? w->lost : "");
     out->worker_pid = w->pid;
     out->worker_rss_bytes = w->rss_bytes;
     out->restarts = w->restarts;
