@@ -772,8 +772,9 @@ def f_gather(b):
     dims, bi, ki = [], iter(batch), iter(kept)
     for d in range(total):
         dims.append(sizes[next(ki)] if d in offsets else next(bi))
-    b.same(x, f"gather({x.name}, {i.name}), offset_dims={ints(offsets)}, collapsed_slice_dims={ints(collapsed)}, start_index_map={ints(mapped)}, index_vector_dim={ivd}, slice_sizes={ints(sizes)}",
-           tuple(dims))
+    y = b.same(x, f"gather({x.name}, {i.name}), offset_dims={ints(offsets)}, collapsed_slice_dims={ints(collapsed)}, start_index_map={ints(mapped)}, "
+                  f"index_vector_dim={ivd}, slice_sizes={ints(sizes)}", tuple(dims))
+    b.m.sliced.add(y.name)  # with one index vector it becomes a dynamic-slice
 
 
 def f_scatter(b):
