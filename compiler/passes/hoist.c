@@ -28,7 +28,8 @@ static void find_weight_only(const struct hlo_computation *c, struct pmap *only)
 // Backwards from the root: what main computes, and where it meets hoisted values.
 static void find_frontier(const struct hlo_computation *c, const struct pmap *only,
                           struct pmap *where) {
-    pmap_put_ptr(where, c->root, (void *)MAIN);
+    bool weight = c->root->op == HLO_PARAMETER && c->root->param_kind == PARAM_WEIGHT;
+    pmap_put_ptr(where, c->root, (void *)(uintptr_t)(weight ? FRONTIER : MAIN));
     for (const struct hlo_instr *i = c->last; i; i = i->prev) {
         if (hlo_has_effect(i)) pmap_put_ptr(where, i, (void *)MAIN);
         if (pmap_get_ptr(where, i) != (void *)MAIN) continue;
