@@ -395,7 +395,11 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
 }
 
 status_t worker_serve(const struct worker_options *o) {
-    struct worker w = {.opt = o, .device_role = strcmp(o->role, "device") == 0};
+    // Once in a process. The device is not closed: it lives as long, and a plugin's client may hang
+    // on the way out.
+    static struct worker w;
+    w.opt = o;
+    w.device_role = strcmp(o->role, "device") == 0;
     pthread_t thread;
     if (o->state > 0) {
         uint8_t *p;

@@ -62,8 +62,8 @@ static void against_strtod(void **state) {
         text[1 + r % 24] = 0;
         snprintf(list, sizeof list, "[7,%s,-0.00000000000000000000]", text);
         s = numbers_scan(str_of(list), f64, 3, among);
-        char last = text[strlen(text) - 1];
-        bool whole = last >= '0' && last <= '9' && text[strlen(text) - 2] != 'e';
+        size_t n = strlen(text);
+        bool whole = text[n - 1] >= '0' && text[n - 1] <= '9' && (n < 2 || text[n - 2] != 'e');
         if (s && whole && !strpbrk(text, "e")) fail_msg("%s: %s", list, st_message(s));
         want = strtod(text, NULL);
         if (!s && memcmp(&among[1], &want, 8))
