@@ -15,26 +15,12 @@ struct words {
     bool recompile, dry_run;
 };
 
-// A request whose reply is JSON: 0 and *out, or an exit code already reported.
-static int ask(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
-    struct http_reply r;
-    json_error_t e;
-    status_t st = http_send(c ? c : h->http, q, &r);
-    if (st) return fail_status(st);
-    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
-        fprintf(stderr, "hlo: the server's reply is not JSON: %s\n", e.text);
-        rc = EXIT_RUN;
-    }
-    http_reply_done(&r);
-    return rc;
-}
 static int ask_with(struct hlo *h, const char *path, json_t *body, json_t **out) {
     char *text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
     if (!text) return fail_status(st_oom());
     struct span part = {(const uint8_t *)text, strlen(text)};
-    int rc = ask(
+    int rc = send_json(
         h, NULL,
         &(struct http_request){.method = "POST", .path = path, .parts = &part, .n_parts = 1}, out);
     free(text);
@@ -78,11 +64,11 @@ static int explain(struct hlo *h, const struct words *w) {
 // DELETE and PUT of something of one executable.
 static int change(struct hlo *h, const char *method, const char *digest, const char *what) {
     json_t *j;
-    int rc = ask(h, NULL,
-                 &(struct http_request){
-                     .method = method,
-                     .path = arena_printf(&h->arena, "/v1/executables/%s%s", digest, what)},
-                 &j);
+    int rc = send_json(h, NULL,
+                       &(struct http_request){
+                           .method = method,
+                           .path = arena_printf(&h->arena, "/v1/executables/%s%s", digest, what)},
+                       &j);
     if (rc) return rc;
     if (h->json) print_json(j);
     json_decref(j);
@@ -179,13 +165,13 @@ static int move(struct hlo *h, struct http_client *from, struct http_client *to,
     }
     struct span part = {(const uint8_t *)strbuf_cstr(&r.body), r.body.n};
     if (!rc)
-        rc = ask(h, to,
-                 &(struct http_request){.method = "POST",
-                                        .path = "/v1/cache/import",
-                                        .content_type = "application/x-protobuf",
-                                        .parts = &part,
-                                        .n_parts = 1},
-                 &j);
+        rc = send_json(h, to,
+                       &(struct http_request){.method = "POST",
+                                              .path = "/v1/cache/import",
+                                              .content_type = "application/x-protobuf",
+                                              .parts = &part,
+                                              .n_parts = 1},
+                       &j);
     if (!rc) {
         if (h->json)
             print_json(j);
@@ -233,16 +219,16 @@ static void compile_query(struct strbuf *b, const json_t *info) {
 static int recompile(struct hlo *h, struct http_client *from, struct http_client *to,
                      const char *digest) {
     json_t *info, *made;
-    int rc =
-        ask(h, from,
-            &(struct http_request){.method = "GET",
-                                   .path = arena_printf(&h->arena, "/v1/executables/%s", digest)},
-            &info);
+    int rc = send_json(
+        h, from,
+        &(struct http_request){.method = "GET",
+                               .path = arena_printf(&h->arena, "/v1/executables/%s", digest)},
+        &info);
     if (rc) return rc;
     struct strbuf path = {0};
     compile_query(&path, info);
     json_decref(info);
-    rc = ask(h, to, &(struct http_request){.method = "POST", .path = path.p}, &made);
+    rc = send_json(h, to, &(struct http_request){.method = "POST", .path = path.p}, &made);
     strbuf_done(&path);
     if (rc) return rc;
     bool same = !strcmp(text_at(made, "digest"), digest);

@@ -49,10 +49,10 @@ int fail_reply(const struct http_reply *r, int code) {
     json_decref(j);
     return code;
 }
-int get_json(struct hlo *h, const char *path, json_t **out) {
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
     struct http_reply r;
     json_error_t e;
-    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
+    status_t st = http_send(c ? c : h->http, q, &r);
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
     if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
@@ -61,6 +61,9 @@ int get_json(struct hlo *h, const char *path, json_t **out) {
     }
     http_reply_done(&r);
     return rc;
+}
+int get_json(struct hlo *h, const char *path, json_t **out) {
+    return send_json(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
 }
 void print_json(const json_t *j) {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);

@@ -46,7 +46,10 @@ int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int fail_status(status_t st); // prints, frees, gives the exit code
 int fail_reply(const struct http_reply *r,
                int code); // prints the error body; `code` unless the reply says otherwise
-int get_json(struct hlo *h, const char *path, json_t **out); // 0 or an exit code already reported
+// A request to c (NULL: the server that was named) whose reply is JSON: 0 and *out, or an exit code
+// already reported.
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
+int get_json(struct hlo *h, const char *path, json_t **out);
 // Uploads a model and compiles it; events go to stderr. *out: the CompileReply. run_follows: a
 // model that cannot be compiled before a run brings shapes or values is fine; *out has sourceDigest
 // alone.

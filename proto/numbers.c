@@ -459,6 +459,24 @@ status_t texts_check(struct span data, int64_t n) {
 
 // ---- print
 
+union element { // an element, by its class
+    int8_t s8;
+    int16_t s16;
+    int32_t s32;
+    int64_t s64;
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+    float f;
+    double d;
+};
+static union element load(const struct dtype_row *t, const uint8_t *p) {
+    union element v;
+    memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
+    return v;
+}
+
 static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max, bool single) {
     if (isnan(v))
         strbuf_puts(b, "\"NaN\"");
@@ -484,18 +502,7 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
     strbuf_putc(b, '[');
     for (int64_t i = 0; i < n; i++, p += t->bytes) {
         if (i) strbuf_putc(b, ',');
-        union {
-            int8_t s8;
-            int16_t s16;
-            int32_t s32;
-            int64_t s64;
-            uint16_t u16;
-            uint32_t u32;
-            uint64_t u64;
-            float f;
-            double d;
-        } v;
-        memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
+        union element v = load(t, p);
         switch (t->cls) {
         case NUM_PRED:
             strbuf_puts(b, *p ? "true" : "false");
@@ -556,20 +563,7 @@ void texts_print(struct strbuf *b, int64_t n, struct span data) {
 }
 
 long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
-    const uint8_t *p = (const uint8_t *)in + i * t->bytes;
-    union {
-        int8_t s8;
-        int16_t s16;
-        int32_t s32;
-        int64_t s64;
-        uint8_t u8;
-        uint16_t u16;
-        uint32_t u32;
-        uint64_t u64;
-        float f;
-        double d;
-    } v;
-    memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
+    union element v = load(t, (const uint8_t *)in + i * t->bytes);
     switch (t->cls) {
     case NUM_PRED:
         return v.u8 != 0;

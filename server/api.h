@@ -54,7 +54,14 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
 void api_dispatch(struct call *c);              // row and request are set; answers through the sink
 const char *api_verb_name(enum api_verb v);     // "GET, POST" for BOTH
 const char *api_media_type(const char *format); // "onnx" -> "application/onnx"
-void api_openapi(struct strbuf *b);             // /v1/openapi.json
+// Messages that rows take and give, each once, with those inside them; vec_done is the caller's.
+struct api_messages {
+    const ProtobufCMessageDescriptor **v;
+    size_t n, cap;
+};
+struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
+void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
+void api_openapi(struct strbuf *b);                         // /v1/openapi.json
 void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
 const char *api_version_text(void);
 

@@ -29,14 +29,7 @@ static void work(void *arg) {
 }
 static void done(void *arg) {
     struct blob_work *w = arg;
-    struct call *c = w->c;
-    c->busy = false;
-    if (c->finished) {
-        st_drop(w->st);
-        call_released(c);
-        return;
-    }
-    call_finish(c, w->reply, w->st);
+    if (call_goes_on(w->c, w->st)) call_finish(w->c, w->reply, ST_OK);
 }
 static void start(struct call *c, void (*fn)(struct blob_work *), const char *digest) {
     struct blob_work *w = arena_new_of(&c->arena, struct blob_work);

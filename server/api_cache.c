@@ -16,15 +16,11 @@ static void work(void *arg) {
 }
 static void done(void *arg) {
     struct cache_work *w = arg;
-    struct call *c = w->c;
-    c->busy = false;
-    if (c->finished) {
-        st_drop(w->st);
-        call_released(c);
-    } else if (w->st || !w->then)
-        call_finish(c, w->reply, w->st);
-    else
+    if (!call_goes_on(w->c, w->st)) return;
+    if (w->then)
         w->then(w);
+    else
+        call_finish(w->c, w->reply, ST_OK);
 }
 struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
     struct cache_work *w = arena_new_of(&c->arena, struct cache_work);

@@ -101,16 +101,7 @@ static void put_work(void *arg) {
 static void put_done(void *arg) {
     struct put *p = arg;
     struct call *c = p->c;
-    c->busy = false;
-    if (c->finished) {
-        st_drop(p->st);
-        call_released(c);
-        return;
-    }
-    if (p->st) {
-        call_finish(c, NULL, p->st);
-        return;
-    }
+    if (!call_goes_on(c, p->st)) return;
     c->has_source = true;
     c->source = p->digest;
     start(c);

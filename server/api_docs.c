@@ -13,23 +13,19 @@ const char *api_media_type(const char *format) {
     return !strcmp(format, "onnx") ? "application/onnx" : "application/octet-stream";
 }
 
-struct set {
-    const ProtobufCMessageDescriptor **v;
-    size_t n, cap;
-};
-
-static void collect(struct set *s, const ProtobufCMessageDescriptor *d) {
+void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d) {
     for (size_t i = 0; i < s->n; i++)
         if (s->v[i] == d) return;
     vec_push(s, d);
     for (unsigned i = 0; i < d->n_fields; i++)
-        if (d->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) collect(s, d->fields[i].descriptor);
+        if (d->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)
+            api_messages_add(s, d->fields[i].descriptor);
 }
-static struct set all_messages(void) {
-    struct set s = {0};
-    for (int i = 0; i < API_ROWS; i++) {
-        collect(&s, api_rows[i].input);
-        collect(&s, api_rows[i].output);
+struct api_messages api_messages_of(int n_rows) {
+    struct api_messages s = {0};
+    for (int i = 0; i < n_rows; i++) {
+        api_messages_add(&s, api_rows[i].input);
+        api_messages_add(&s, api_rows[i].output);
     }
     return s;
 }
@@ -163,7 +159,7 @@ void api_markdown(struct strbuf *b, struct str proto) {
         strbuf_puts(b, " |\n");
     }
     strbuf_puts(b, "\n## Messages\n");
-    struct set s = all_messages();
+    struct api_messages s = api_messages_of(API_ROWS);
     for (size_t i = 0; i < s.n; i++) {
         const ProtobufCMessageDescriptor *d = s.v[i];
         char where[80] = "message ";

@@ -47,7 +47,6 @@ static void work(void *arg) {
 static void done(void *arg) {
     struct jobs_work *w = arg;
     struct call *c = w->c;
-    c->busy = false;
     if (w->stored) { // whoever waits for the answer or not: it is on disk now
         status_t st = suites_admit(c->api->suites, &w->suite_record);
         if (st && !w->st)
@@ -57,13 +56,7 @@ static void done(void *arg) {
     }
     status_t st = w->st;
     w->st = ST_OK;
-    if (c->finished) {
-        st_drop(st);
-        call_released(c);
-    } else if (st)
-        call_finish(c, NULL, st);
-    else
-        w->then(w);
+    if (call_goes_on(c, st)) w->then(w);
 }
 static void go(struct jobs_work *w) {
     w->c->busy = true;
@@ -377,11 +370,7 @@ void api_watch_job(struct call *c) {
 static void cancelled(void *ctx, uint32_t n) {
     struct jobs_work *w = ctx;
     struct call *c = w->c;
-    c->busy = false;
-    if (c->finished) {
-        call_released(c);
-        return;
-    }
+    if (!call_goes_on(c, ST_OK)) return;
     Hlod__V1__CancelJobReply *m = arena_new_of(&c->arena, Hlod__V1__CancelJobReply);
     hlod__v1__cancel_job_reply__init(m);
     m->cancelled = n;

@@ -190,6 +190,13 @@ void call_done(struct call *c) {
     free(c);
 }
 
-void call_released(struct call *c) {
+bool call_goes_on(struct call *c, status_t st) {
+    c->busy = false;
+    if (!c->finished) {
+        if (st) call_finish(c, NULL, st);
+        return !st;
+    }
+    st_drop(st);
     if (c->done) call_done(c);
+    return false;
 }

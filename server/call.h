@@ -109,6 +109,8 @@ void call_outputs_into(struct call *c, ProtobufCMessage *reply);
 status_t call_range(const char *header, struct call_file *f) MUST_CHECK;
 void call_cancel(struct call *c); // the client is gone: no finish will come
 // Frees the call (from malloc) and what belongs to it; while pool work holds it (busy),
-// call_released does that later.
+// call_goes_on does that later.
 void call_done(struct call *c);
-void call_released(struct call *c); // the pool work is over and the call was finished meanwhile
+// On the loop, after pool work that held the call (busy): true when it goes on. Else it was
+// finished meanwhile and is let go, or it is finished with st, which is taken.
+bool call_goes_on(struct call *c, status_t st) MUST_CHECK;

@@ -212,15 +212,8 @@ static void filled(void *arg) {
     struct call *c = arg;
     struct infer *f = c->state;
     status_t st = f->st;
-    c->busy = false;
     f->st = ST_OK;
-    if (c->finished) {
-        st_drop(st);
-        call_released(c);
-    } else if (st)
-        call_finish(c, NULL, st);
-    else
-        run(c);
+    if (call_goes_on(c, st)) run(c);
 }
 static void fill(struct call *c) {
     c->busy = true;

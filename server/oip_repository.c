@@ -83,16 +83,7 @@ static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Eve
 static void stored(void *arg) {
     struct load *l = arg;
     struct call *c = l->c;
-    c->busy = false;
-    if (c->finished) {
-        st_drop(l->st);
-        call_released(c);
-        return;
-    }
-    if (l->st) {
-        call_finish(c, NULL, l->st);
-        return;
-    }
+    if (!call_goes_on(c, l->st)) return;
     struct job_spec spec = {
         .kind = JOB_WARM, .model = l->digest, .payload_fd = -1, .batching = l->batching};
     api_start_job(c, &spec, loaded);

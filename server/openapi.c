@@ -9,18 +9,6 @@
 #include "proto/json.h"
 #include "server/api.h"
 
-struct set {
-    const ProtobufCMessageDescriptor **v;
-    size_t n, cap;
-};
-static void collect(struct set *s, const ProtobufCMessageDescriptor *d) {
-    for (size_t i = 0; i < s->n; i++)
-        if (s->v[i] == d) return;
-    vec_push(s, d);
-    for (unsigned i = 0; i < d->n_fields; i++)
-        if (d->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) collect(s, d->fields[i].descriptor);
-}
-
 // ---- schemas
 
 static void put_name(struct strbuf *b, const ProtobufCMessageDescriptor *d) {
@@ -379,12 +367,8 @@ void api_openapi(struct strbuf *b) {
                    "\"scheme\":\"bearer\",\"description\":\"a token of `hlo tokens add`, where the "
                    "server asks for one\"}},\"schemas\":{\"OipError\":{\"type\":\"object\","
                    "\"properties\":{\"error\":{\"type\":\"string\"}}}");
-    struct set s = {0};
-    for (int i = 0; i < ALL_ROWS; i++) {
-        collect(&s, api_rows[i].input);
-        collect(&s, api_rows[i].output);
-    }
-    collect(&s, &hlod__v1__error__descriptor);
+    struct api_messages s = api_messages_of(ALL_ROWS);
+    api_messages_add(&s, &hlod__v1__error__descriptor);
     for (size_t i = 0; i < s.n; i++) {
         strbuf_putc(b, ',');
         put_schema(b, s.v[i]);
