@@ -6,7 +6,7 @@
 #include "compiler/ir/module.h"
 
 // What a target's own compiler made of a module. Sizes are bytes of device memory; 0 = it does not
-// say. Its estimate of the time is not asked for: it was seen negative (docs/decisions/0010).
+// say. Its estimate of the time is not asked for: it was seen negative (docs/decisions/0012).
 struct emitted {
     struct span code;      // what the device loads
     struct span optimized; // HloProto of its optimised module; may be empty

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/spin.h"
 #include "base/vec.h"
 
 struct post {
@@ -19,7 +20,7 @@ typedef VEC(struct post) posts;
 struct loop {
     uv_loop_t uv;
     uv_async_t wake;
-    uv_prepare_t before; // the wait for events: there is none when own posts are left
+    uv_prepare_t before; // the wait for events: none when own posts are left or it looks for them
     uv_check_t after;
     uv_idle_t awake;
     uv_mutex_t lock;
@@ -27,6 +28,8 @@ struct loop {
     bool stopped;     // under lock
     posts own, spare; // spare: an empty list's memory
     pthread_t thread;
+    struct spin spin; // of the wait for descriptors and other threads
+    bool waits;       // spin_begin was called, spin_end was not
 };
 
 static void *must(void *p) {
@@ -34,8 +37,15 @@ static void *must(void *p) {
     return p;
 }
 
+// Something came from outside the loop.
+static void stir(struct loop *l) {
+    if (l->waits) spin_end(&l->spin);
+    l->waits = false;
+}
+
 static void on_wake(uv_async_t *a) {
     struct loop *l = a->data;
+    stir(l);
     uv_mutex_lock(&l->lock);
     posts taken = l->others;
     l->others = (posts){0};
@@ -52,7 +62,13 @@ static void nothing(uv_idle_t *i) {
 }
 static void on_before(uv_prepare_t *p) {
     struct loop *l = p->data;
-    if (l->own.n)
+    bool stay = l->own.n > 0;
+    if (!stay) {
+        if (!l->waits) spin_begin(&l->spin);
+        l->waits = true;
+        stay = spin_again(&l->spin);
+    }
+    if (stay)
         uv_idle_start(&l->awake, nothing);
     else
         uv_idle_stop(&l->awake);
@@ -86,6 +102,7 @@ status_t loop_new(struct loop **out) {
     l->wake.data = l->before.data = l->after.data = l;
     uv_prepare_start(&l->before, on_before);
     uv_check_start(&l->after, on_after);
+    l->uv.data = l;
     l->thread = pthread_self();
     *out = l;
     return ST_OK;
@@ -104,6 +121,11 @@ void loop_free(struct loop *l) {
     vec_done(&l->own);
     vec_done(&l->spare);
     free(l);
+}
+
+void loop_spin(struct loop *l, int64_t limit_ns) {
+    l->spin = (struct spin){.limit_ns = limit_ns};
+    l->waits = false;
 }
 
 void loop_run(struct loop *l) {
@@ -204,6 +226,7 @@ struct loop_watch {
 };
 static void on_poll(uv_poll_t *u, int status, int events) {
     struct loop_watch *w = u->data;
+    stir(u->loop->data);
     int e = (events & UV_READABLE ? LOOP_READ : 0) | (events & UV_WRITABLE ? LOOP_WRITE : 0) |
             (events & UV_DISCONNECT ? LOOP_HANGUP : 0);
     if (status < 0) e = LOOP_READ | LOOP_HANGUP; // the error shows at the next read

@@ -10,9 +10,10 @@
 
 struct loop;
 struct uv_loop_s;
-status_t loop_new(struct loop **out) MUST_CHECK; // this thread is the loop's until loop_run
-void loop_free(struct loop *l);                  // runs until every handle is closed
-void loop_run(struct loop *l);                   // until loop_stop
+status_t loop_new(struct loop **out) MUST_CHECK;  // this thread is the loop's until loop_run
+void loop_free(struct loop *l);                   // runs until every handle is closed
+void loop_spin(struct loop *l, int64_t limit_ns); // looks for events before it sleeps (base/spin.h)
+void loop_run(struct loop *l);                    // until loop_stop
 void loop_stop(struct loop *l);
 void loop_turn(struct loop *l); // once: waits for an event and handles it; at shutdown
 struct uv_loop_s *loop_uv(struct loop *l);

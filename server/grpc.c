@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "base/spin.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
@@ -92,11 +93,22 @@ static void run_tag(void *arg) {
     t->pending = false;
     t->fn(t);
 }
+// The next event, looked for as base/spin.h says.
+static grpc_event next_event(grpc_completion_queue *q, struct spin *spin) {
+    grpc_event e = {.type = GRPC_QUEUE_TIMEOUT};
+    spin_begin(spin);
+    while (e.type == GRPC_QUEUE_TIMEOUT && spin_again(spin))
+        e = grpc_completion_queue_next(q, gpr_time_0(GPR_CLOCK_MONOTONIC), NULL);
+    if (e.type == GRPC_QUEUE_TIMEOUT)
+        e = grpc_completion_queue_next(q, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+    spin_end(spin);
+    return e;
+}
 static void *take_events(void *arg) {
     struct rpc *r = arg;
+    struct spin spin = {.limit_ns = r->cfg.spin_ns};
     for (;;) {
-        grpc_event e =
-            grpc_completion_queue_next(r->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        grpc_event e = next_event(r->queue, &spin);
         if (e.type == GRPC_QUEUE_SHUTDOWN) return NULL;
         if (e.type != GRPC_OP_COMPLETE) continue;
         struct tag *t = e.tag;

@@ -253,6 +253,7 @@ static status_t start_security(struct daemon *d) {
 static status_t start_grpc(struct daemon *d, const char *host) {
     struct config *c = &d->cfg;
     struct rpc_config rc = {.address = c->grpc,
+                            .spin_ns = c->spin_us * 1000,
                             .max_message_bytes = c->max_message_bytes,
                             .receive_bytes = c->receive_bytes,
                             .tls = d->tls};
@@ -305,6 +306,7 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(journal_open(dir, &d->journal));
     RETURN_IF_ERR(journal_jobs_open(dir, &d->jobs));
     RETURN_IF_ERR(loop_new(&d->loop));
+    loop_spin(d->loop, c->spin_us * 1000);
     d->notify = notify_new(d->loop, can_serve, d);
     if (*c->pjrt_plugin && setenv("HLOD_PJRT_PLUGIN", c->pjrt_plugin, 1)) return st_oom();
     struct sched_config sc = sched_options(c);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pjrt_topology: devices that are not here, described by name, to compile for. A name is refused by
 // us unless it is well formed: plugins were seen to abort on others, or to take "" for some device
-// of their own (docs/decisions/0010).
+// of their own (docs/decisions/0012).
 //
 //     TPU   FAMILY:AxB[xC]    v5e:2x2, v4:2x2x1, "TPU v5 lite:2x2"
 //     GPU   NAME[:N]          h100, a100:2: a row of pjrt_gpus.def, N devices of one host
