@@ -16,10 +16,6 @@
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 
-static struct job *job_of(struct task *t) {
-    return (struct job *)((char *)t - offsetof(struct job, task));
-}
-
 // ---- the table, the workers, the clock
 
 int64_t device_memory(const struct worker *w) {
@@ -95,6 +91,11 @@ void hold_settle(struct hold *h, bool success, const uint64_t *consumed, size_t 
         buffer_gone(h->made.v[i]);
 }
 
+void hold_abandon(struct hold *h) {
+    for (size_t i = 0; i < h->made.n; i++)
+        h->made.v[i]->state = BUFFER_READY;
+}
+
 void hold_free(struct hold *h) {
     if (!h) return;
     for (size_t i = 0; i < h->held.n; i++)
@@ -109,36 +110,30 @@ void hold_free(struct hold *h) {
 
 // ---- put
 
-static void failed(struct task *t, status_t st) {
-    job_finish(job_of(t), st);
-}
-
 static void queue(struct job *j, const char *device, int32_t pinned,
                   void (*placed)(struct task *)) {
     job_event_queued(j);
     j->task = (struct task){.want = {.role = ROLE_DEVICE, .device = device, .pinned = pinned},
                             .tenant = j->tenant,
                             .placed = placed,
-                            .failed = failed,
+                            .failed = job_task_failed,
                             .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
 
+const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple) {
+    struct handle *h = buffers_name(sched_buffers(j->s), j->tenant->name, b, n, tuple,
+                                    j->spec.lease_ms, clock_ns());
+    return arena_strdup(&j->arena, h->text);
+}
+
 static void name_put(struct job *j, struct hold *h) {
-    struct buffers *b = sched_buffers(j->s);
     size_t n = h->made.n;
     const char **handles = arena_zarray(&j->arena, const char *, n + 1);
-    int64_t now = clock_ns();
-    if (j->spec.tuple)
-        j->r.tuple = arena_strdup(
-            &j->arena,
-            buffers_name(b, j->tenant->name, h->made.v, n, true, j->spec.lease_ms, now)->text);
+    if (j->spec.tuple) j->r.tuple = job_handle(j, h->made.v, n, true);
     for (size_t i = 0; i < n; i++) {
         vec_push(&j->kept, buffer_ref(h->made.v[i]));
-        if (!j->spec.tuple)
-            handles[i] = arena_strdup(&j->arena, buffers_name(b, j->tenant->name, &h->made.v[i], 1,
-                                                              false, j->spec.lease_ms, now)
-                                                     ->text);
+        if (!j->spec.tuple) handles[i] = job_handle(j, &h->made.v[i], 1, false);
     }
     j->r.held = j->kept.v;
     j->r.n_held = n;
@@ -161,25 +156,19 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
         const struct job_input *in = &j->spec.inputs[i];
         buffer_fill(c->hold->made.v[i], in->name, in->dtype, in->rank, in->dims);
     }
-    for (size_t i = 0; i < c->hold->made.n && !st && !j; i++) // nobody wants it any more
-        c->hold->made.v[i]->state = BUFFER_READY;
-    if (j && !st) name_put(j, c->hold);
-    j = job_call_ended(c, f);
-    if (!j) {
-        st_drop(st);
-        return;
-    }
+    if (!st && !j) hold_abandon(c->hold);
+    if (!st && j) name_put(j, c->hold);
+    j = job_call_ended(c, f, st);
+    if (!j) return;
     job_timing(j, "put", clock_ns() - j->run_start_ns);
     job_finish(j, st);
 }
 
 static void put_placed(struct task *t) {
-    struct job *j = job_of(t);
+    struct job *j = job_of_task(t);
     struct worker *w = t->seat.w;
     size_t n = j->spec.n_inputs;
-    j->seat = t->seat;
-    j->r.device = arena_strdup(&j->arena, worker_hello(w)->device_name);
-    job_timing(j, "queue", clock_ns() - t->queued_ns);
+    job_seated(j, t);
     Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
     m.ids = arena_array(&j->arena, uint64_t, n + 1);
     m.tensors = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
@@ -244,11 +233,8 @@ static void get_result(struct job *j) {
 static void on_get(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_GET_REPLY) return;
-    struct job *j = job_call_ended(c, f);
-    if (!j) {
-        st_drop(lost);
-        return;
-    }
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
     status_t st = lost;
     if (f) {
         j->get_reply = hlod__wire__get_reply__unpack(NULL, f->body.n, f->body.p);
@@ -274,10 +260,8 @@ static status_t why_lost(struct job *j) {
 }
 
 static void get_placed(struct task *t) {
-    struct job *j = job_of(t);
-    j->seat = t->seat;
-    j->r.device = arena_strdup(&j->arena, worker_hello(t->seat.w)->device_name);
-    job_timing(j, "queue", clock_ns() - t->queued_ns);
+    struct job *j = job_of_task(t);
+    job_seated(j, t);
     Hlod__Wire__Get m = HLOD__WIRE__GET__INIT;
     m.offset = (uint64_t)j->spec.part_offset;
     m.length = (uint64_t)j->spec.part_bytes;

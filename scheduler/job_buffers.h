@@ -15,8 +15,12 @@ struct hold {
 struct hold *hold_new(struct job *j);
 // The call has ended: `consumed` the worker has taken, and after success everything lent is gone.
 void hold_settle(struct hold *h, bool success, const uint64_t *consumed, size_t n_consumed);
+// It went well and nobody wants what was made any more: hold_free lets the worker know.
+void hold_abandon(struct hold *h);
 void hold_free(struct hold *h); // what was made and has no handle goes; NULL is fine
 
+// A handle for n buffers, or a tuple of them, in the job's tenant and with its lease.
+const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple);
 bool job_lost_buffers(const struct job *j);                       // the same of any job
 void buffers_advance(struct job *j);                              // PUT, GET
 bool buffer_alive(const struct sched *s, const struct buffer *b); // its worker still has it

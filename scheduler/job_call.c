@@ -5,8 +5,23 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "scheduler/job_buffers.h"
 #include "scheduler/memfds.h"
+
+struct job *job_of_task(struct task *t) {
+    return (struct job *)((char *)t - offsetof(struct job, task));
+}
+
+void job_task_failed(struct task *t, status_t st) {
+    job_finish(job_of_task(t), st);
+}
+
+void job_seated(struct job *j, const struct task *t) {
+    j->seat = t->seat;
+    j->r.device = arena_strdup(&j->arena, worker_hello(t->seat.w)->device_name);
+    job_timing(j, "queue", clock_ns() - t->queued_ns);
+}
 
 struct run_call *job_call_new(struct job *j) {
     struct run_call *c = calloc(1, sizeof *c);
@@ -30,7 +45,18 @@ void job_drop_call(struct job *j) {
     j->call = NULL;
 }
 
-struct job *job_call_ended(struct run_call *c, struct frame *f) {
+void job_call_running(struct run_call *c) {
+    c->began = true;
+    if (!c->j) return;
+    Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
+    running.device = worker_hello(c->w)->device_name;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_RUNNING;
+    e.running = &running;
+    job_event(c->j, &e);
+}
+
+struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
     struct job *j = c->j;
     struct memfd *out = c->out;
     struct batch *batch = c->batch;
@@ -53,5 +79,12 @@ struct job *job_call_ended(struct run_call *c, struct frame *f) {
         }
     }
     memfd_unref(out);
+    if (!j) st_drop(st);
     return j;
+}
+
+void job_call_discard(struct job *j) {
+    memfd_unref(j->out);
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_call: a job's call of a worker: sent, given up with its job, over. Thread: loop.
+// job_call: a job's place in a worker and its call there: sent, given up with its job, over.
+// Thread: loop.
 #pragma once
 #include "scheduler/sched.h"
 
@@ -17,10 +18,19 @@ struct run_call {
     struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
     struct hold *hold;      // resident buffers that the call is about; or NULL
 };
+struct job *job_of_task(struct task *t);              // whose own task it is
+void job_task_failed(struct task *t, status_t st);    // the job ends with it; takes st
+void job_seated(struct job *j, const struct task *t); // placed: the seat is the job's
+
 struct run_call *job_call_new(struct job *j); // in the job's seat; not sent yet
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
                    int n_fds, pool_reply_fn fn);
+// The worker began with it: its job's owner hears.
+void job_call_running(struct run_call *c);
 // The last frame of a call, or its loss: the call is over; what it brought goes to its job (fds
-// too). NULL when nobody waits any more. The hold is the caller's to settle, before.
-struct job *job_call_ended(struct run_call *c, struct frame *f);
+// too). NULL when nobody waits any more: then `st`, how it ended, is dropped. The hold is the
+// caller's to settle, before.
+struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st);
+// A reply's descriptors and memory, of which nothing is used.
+void job_call_discard(struct job *j);
 void job_drop_call(struct job *j); // nobody waits for the call any more

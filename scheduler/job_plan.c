@@ -11,13 +11,10 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "scheduler/job_call.h"
 #include "scheduler/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
-
-static struct job *job_of(struct task *t) {
-    return (struct job *)((char *)t - offsetof(struct job, task));
-}
 
 static status_t step_note(const struct job *j, const struct pstep *s, status_t st) {
     return j->spec.plan->single ? st : st_note(st, "step '%s'", s->spec->name);
@@ -369,16 +366,10 @@ static status_t check(struct job *j) {
 // ---- a seat, weights
 
 static void placed(struct task *t) {
-    struct job *j = job_of(t);
-    j->seat = t->seat;
-    j->r.device = arena_strdup(&j->arena, worker_hello(t->seat.w)->device_name);
-    job_timing(j, "queue", clock_ns() - t->queued_ns);
+    struct job *j = job_of_task(t);
+    job_seated(j, t);
     plan_advance(j);
 }
-static void failed(struct task *t, status_t st) {
-    job_finish(job_of(t), st);
-}
-
 static void find_seat(struct job *j) {
     struct plan_run *p = j->plan;
     const struct job *first = p->steps[j->spec.plan->order[0]].job;
@@ -402,7 +393,7 @@ static void find_seat(struct job *j) {
                             .weights = first->weights->weights,
                             .cost_ns = expected,
                             .placed = placed,
-                            .failed = failed,
+                            .failed = job_task_failed,
                             .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }

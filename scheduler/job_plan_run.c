@@ -150,14 +150,9 @@ void plan_send(struct job *j) {
 static void on_event(struct run_call *c, const struct frame *f) {
     struct job *j = c->j;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
     Hlod__V1__StepEvent step = HLOD__V1__STEP_EVENT__INIT;
     if (f->type == HLOD__WIRE__TYPE__TYPE_RUNNING) {
-        c->began = true;
-        running.device = worker_hello(c->w)->device_name;
-        e.kind_case = HLOD__V1__EVENT__KIND_RUNNING;
-        e.running = &running;
-        if (j) job_event(j, &e);
+        job_call_running(c);
         return;
     }
     Hlod__Wire__StepDone *d = hlod__wire__step_done__unpack(NULL, f->body.n, f->body.p);
@@ -185,8 +180,6 @@ static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply 
 // Fills what was made; the handles, if somebody waits for them.
 static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPlanReply *r) {
     struct plan_run *p = j->plan;
-    struct buffers *b = sched_buffers(j->s);
-    int64_t now = clock_ns();
     const char **handles = arena_zarray(&j->arena, const char *, p->outs.n + 1);
     for (size_t k = 0, i = 0; k < p->outs.n; k++) {
         const Hlod__Wire__WireTensor *t = r->outputs[k];
@@ -194,19 +187,13 @@ static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPla
         struct buffer *x = h->made.v[i];
         buffer_fill(x, p->outs.v[k].name, dtype_find(str_of(t->dtype)), (int32_t)t->n_dims,
                     t->dims);
-        if (!j->spec.tuple)
-            handles[k] = arena_strdup(
-                &j->arena,
-                buffers_name(b, j->tenant->name, &x, 1, false, j->spec.lease_ms, now)->text);
+        if (!j->spec.tuple) handles[k] = job_handle(j, &x, 1, false);
         i++;
     }
     if (j->spec.tuple && h->made.n) {
-        const char *text =
-            buffers_name(b, j->tenant->name, h->made.v, h->made.n, true, j->spec.lease_ms, now)
-                ->text;
-        j->r.tuple = arena_strdup(&j->arena, text);
+        j->r.tuple = job_handle(j, h->made.v, h->made.n, true);
         for (size_t k = 0, i = 0; k < p->outs.n; k++)
-            if (p->outs.v[k].keep) handles[k] = arena_printf(&j->arena, "%s.%zu", text, i++);
+            if (p->outs.v[k].keep) handles[k] = arena_printf(&j->arena, "%s.%zu", j->r.tuple, i++);
     }
     j->r.handles = handles;
     sched_watch_leases(j->s);
@@ -281,7 +268,6 @@ static bool try_again(struct job *j, status_t st, bool lost, bool began) {
         if (worker_epoch(j->seat.w) == j->seat.epoch)
             warm_forget(worker_warm(j->seat.w), j->plan->steps[k].job->key);
     if (lost) seat_leave(j->s, &j->seat);
-    j->r.n_fds = 0;
     plan_unprepare(j);
     return true;
 }
@@ -301,12 +287,10 @@ static void on_plan(void *ctx, struct frame *f, status_t lost) {
     }
     if (!st && c->j) st = check_reply(c->j, r);
     hold_settle(c->hold, !st, r ? r->consumed : NULL, r ? r->n_consumed : 0);
-    for (size_t k = 0; k < c->hold->made.n && !st && !c->j; k++)
-        c->hold->made.v[k]->state = BUFFER_READY; // nobody wants it any more: freed below
+    if (!st && !c->j) hold_abandon(c->hold);
     if (!st && c->j) keep_results(c->j, c->hold, r);
-    struct job *j = job_call_ended(c, f);
+    struct job *j = job_call_ended(c, f, st);
     if (!j) {
-        st_drop(st);
         if (r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
         return;
     }
@@ -315,8 +299,7 @@ static void on_plan(void *ctx, struct frame *f, status_t lost) {
         st_drop(st);
         if (r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
         j->plan_reply = NULL;
-        memfd_unref(j->out);
-        j->out = j->r.memory = NULL;
+        job_call_discard(j);
         plan_advance(j);
         return;
     }

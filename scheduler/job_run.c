@@ -18,10 +18,6 @@
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 
-static struct job *job_of(struct task *t) {
-    return (struct job *)((char *)t - offsetof(struct job, task));
-}
-
 static status_t input_error(int reason, const char *fmt, const char *name) MUST_CHECK;
 static status_t input_error(int reason, const char *fmt, const char *name) {
     struct strbuf b = {0};
@@ -262,25 +258,15 @@ static void measure(struct job *j) {
 
 static void on_run(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
-    struct job *j = c->j;
     if (f && f->type == HLOD__WIRE__TYPE__TYPE_RUNNING) {
-        c->began = true;
-        Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
-        running.device = worker_hello(c->w)->device_name;
-        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-        e.kind_case = HLOD__V1__EVENT__KIND_RUNNING;
-        e.running = &running;
-        if (j) job_event(j, &e);
+        job_call_running(c);
         return;
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
     struct worker *w = c->w;
     bool began = c->began || (lost && worker_began(w, c->id));
-    j = job_call_ended(c, f);
-    if (!j) {
-        st_drop(lost);
-        return;
-    }
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
     status_t st = lost;
     if (lost && !began &&
         j->retries++ < 2) { // it only waited there: another worker, or the next life
@@ -299,9 +285,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         st_drop(st);
         hlod__wire__run_reply__free_unpacked(j->run, NULL);
         j->run = NULL;
-        memfd_unref(j->out);
-        j->out = j->r.memory = NULL;
-        j->r.n_fds = 0;
+        job_call_discard(j);
         if (worker_epoch(w) == j->seat.epoch) warm_forget(worker_warm(w), j->key);
         j->prepared = false;
         job_advance(j); // still has its place
@@ -388,11 +372,17 @@ bool job_foreign_names(const struct job *j) {
     return strcmp(source, j->exe->info->source_digest) != 0;
 }
 
+// What was sent and asked for, in the executable's order. `out`: an array in the job's arena.
+static status_t order(struct job *j, const struct job_input ***out) MUST_CHECK;
+static status_t order(struct job *j, const struct job_input ***out) {
+    *out = arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+    RETURN_IF_ERR(job_order_inputs(j, j->exe->info->signature, *out));
+    return job_order_outputs(j);
+}
+
 static void send_run(struct job *j) {
-    const struct job_input **in =
-        arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
-    status_t st = job_order_inputs(j, j->exe->info->signature, in);
-    if (!st) st = job_order_outputs(j);
+    const struct job_input **in;
+    status_t st = order(j, &in);
     if (st) {
         job_finish(j, st);
         return;
@@ -441,17 +431,10 @@ static void send_run(struct job *j) {
 }
 
 static void placed(struct task *t) {
-    struct job *j = job_of(t);
-    struct worker *w = t->seat.w;
-    j->seat = t->seat;
-    j->r.device = arena_strdup(&j->arena, worker_hello(w)->device_name);
-    j->prepared = warm_has_prepared(worker_warm(w), j->key, j->weights->weights);
-    job_timing(j, "queue", clock_ns() - t->queued_ns);
+    struct job *j = job_of_task(t);
+    job_seated(j, t);
+    j->prepared = warm_has_prepared(worker_warm(t->seat.w), j->key, j->weights->weights);
     job_advance(j);
-}
-
-static void failed(struct task *t, status_t st) {
-    job_finish(job_of(t), st);
 }
 
 status_t job_pick_weights(struct job *j) {
@@ -486,10 +469,8 @@ void job_run(struct job *j) {
         return;
     }
     if (!j->checked) { // refuse before any waiting
-        const struct job_input **in =
-            arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
-        status_t st = job_order_inputs(j, j->exe->info->signature, in);
-        if (!st) st = job_order_outputs(j);
+        const struct job_input **in;
+        status_t st = order(j, &in);
         if (st) {
             job_finish(j, st);
             return;
@@ -508,7 +489,7 @@ void job_run(struct job *j) {
         .weights = j->weights->weights,
         .cost_ns = expected,
         .placed = placed,
-        .failed = failed,
+        .failed = job_task_failed,
         .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
@@ -518,11 +499,8 @@ void job_run(struct job *j) {
 static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
-    struct job *j = job_call_ended(c, f);
-    if (!j) {
-        st_drop(lost);
-        return;
-    }
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
     status_t st = lost;
     if (f) {
         j->inspect = hlod__wire__inspect_reply__unpack(NULL, f->body.n, f->body.p);
@@ -534,7 +512,7 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
 }
 
 static void inspect_placed(struct task *t) {
-    struct job *j = job_of(t);
+    struct job *j = job_of_task(t);
     j->seat = t->seat;
     int fds[2], n = 0;
     int64_t offset, size;
@@ -586,7 +564,7 @@ void job_inspect(struct job *j) {
     j->task = (struct task){.want = {.role = ROLE_COMPILE, .device = j->device_kind},
                             .tenant = j->tenant,
                             .placed = inspect_placed,
-                            .failed = failed,
+                            .failed = job_task_failed,
                             .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
     task_queue(j->s, &j->task);
 }
