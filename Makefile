@@ -43,7 +43,7 @@ SYS_compiler  := -L$(shell $(LLVM_CONFIG) --libdir 2>/dev/null) $(LLVM_LIBS_$(LL
 SYS_devices   := -ldnnl -luv -lseccomp -lgomp
 SYS_scheduler := -luv -lsqlite3
 SYS_server    := -lmicrohttpd -lgnutls -lgrpc -lgpr -ljansson -lz
-SYS_client    := -lgrpc -lgpr -lcurl -ljansson -lyaml -lpng -ljpeg -lz
+SYS_client    := -lgrpc -lgpr -lcurl -ljansson -lyaml -lpng -ljpeg -lssl -lz
 
 L_base      := base
 L_proto     := proto base
@@ -77,7 +77,7 @@ $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
 # libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
 LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
-LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/grpc_client.c client/onnx_external.c)
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/grpc_client.c client/grpc_channel.c client/onnx_external.c)
 LIBHLOD_LIBS := -lgrpc -lgpr -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
 all: $(LIBHLOD)
 $(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a

@@ -7,12 +7,15 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "base/vec.h"
+#include "client/http.h"
 
 struct bench_request {
-    const char *addr;          // HOST:PORT
-    struct span head, body;    // HTTP: head ends in a blank line. gRPC: body is the message
-    const char *method;        // gRPC: "/package.Service/Method"
-    const char *authorization; // gRPC: value of that metadata, or NULL
+    const char *addr; // HOST:PORT
+    bool tls;
+    const struct http_security *security; // of TLS
+    struct span bytes;                    // HTTP: head and body. gRPC: the message
+    const char *method;                   // gRPC: "/package.Service/Method"
+    const char *authorization;            // gRPC: value of that metadata, or NULL
 };
 struct bench_load {
     int concurrency;

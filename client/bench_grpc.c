@@ -4,16 +4,15 @@
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/time.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "client/bench.h"
+#include "client/grpc_channel.h"
 #include "proto/formats/inference.pb-c.h"
 #include "proto/hlod.pb-c.h"
 
@@ -113,19 +112,15 @@ status_t bench_grpc(const struct bench_request *q, const struct bench_load *load
     struct rpc *calls = calloc((size_t)load->concurrency, sizeof *calls);
     if (!calls) return st_oom();
     grpc_init();
-    grpc_arg args[] = {{.type = GRPC_ARG_INTEGER,
-                        .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                        .value.integer = INT_MAX},
-                       {.type = GRPC_ARG_INTEGER,
-                        .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
-                        .value.integer = INT_MAX}};
-    grpc_channel_args all = {2, args};
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    l.channel = grpc_channel_create(q->addr, plain, &all);
-    grpc_channel_credentials_release(plain);
+    status_t st = grpc_channel_open(q->addr, q->tls, q->security, &l.channel);
+    if (st) {
+        grpc_shutdown();
+        free(calls);
+        return st;
+    }
     l.queue = grpc_completion_queue_create_for_next(NULL);
     l.method = grpc_channel_register_call(l.channel, q->method, NULL, NULL);
-    l.message = grpc_slice_from_static_buffer(q->body.p, q->body.n);
+    l.message = grpc_slice_from_static_buffer(q->bytes.p, q->bytes.n);
     if (q->authorization)
         l.authorization = (grpc_metadata){.key = grpc_slice_from_static_string("authorization"),
                                           .value = grpc_slice_from_copied_string(q->authorization)};

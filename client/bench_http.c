@@ -10,16 +10,17 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/str.h"
 #include "client/bench.h"
+#include "client/bench_tls.h"
 
 enum { HEAD_BYTES = 16 << 10, DROP_BYTES = 256 << 10 };
 struct conn {
     int fd;
+    struct bench_tls_session *tls; // or NULL
     bool busy, waits_room;
     int64_t sent_ns;
     size_t at;         // of the request, sent
@@ -32,16 +33,17 @@ struct load {
     const struct bench_request *q;
     struct bench_progress p;
     struct addrinfo *addr;
+    struct bench_tls *tls; // or NULL
     int epoll;
     struct conn **conns;
     char *drop;
 };
 
-static status_t resolve(const char *addr, struct addrinfo **out) {
-    char host[256];
+enum { HOST_BYTES = 256 };
+static status_t resolve(const char *addr, char host[HOST_BYTES], struct addrinfo **out) {
     const char *colon = strrchr(addr, ':');
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    if (!colon || (size_t)(colon - addr) >= sizeof host)
+    if (!colon || (size_t)(colon - addr) >= HOST_BYTES)
         return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", addr);
     memcpy(host, addr, (size_t)(colon - addr));
     host[colon - addr] = 0;
@@ -57,6 +59,7 @@ static status_t open_conn(struct load *l, struct conn *c) {
     if (connect(c->fd, a->ai_addr, a->ai_addrlen))
         return st_new(ST_UNAVAILABLE, "cannot reach %s: %s", l->q->addr, strerror(errno));
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (l->tls) RETURN_IF_ERR(bench_tls_connect(l->tls, c->fd, &c->tls));
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(l->epoll, EPOLL_CTL_ADD, c->fd, &e)) return st_errno(errno, "epoll");
     return ST_OK;
@@ -70,18 +73,17 @@ static void want_room(struct load *l, struct conn *c, bool on) {
 }
 
 static void send_more(struct load *l, struct conn *c) {
-    const struct span *h = &l->q->head, *b = &l->q->body;
-    while (c->at < h->n + b->n) {
-        size_t body = c->at > h->n ? c->at - h->n : 0, head = c->at < h->n ? c->at : h->n;
-        struct iovec v[2] = {{(void *)(uintptr_t)(h->p + head), h->n - head},
-                             {(void *)(uintptr_t)(b->p + body), b->n - body}};
-        struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-        ssize_t k = sendmsg(c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const struct span *q = &l->q->bytes;
+    while (c->at < q->n) {
+        const uint8_t *p = q->p + c->at;
+        size_t n = q->n - c->at;
+        ssize_t k =
+            c->tls ? bench_tls_send(c->tls, p, n) : send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) break; // full, or broken: reading tells
         c->at += (size_t)k;
     }
-    want_room(l, c, c->at < h->n + b->n);
+    want_room(l, c, c->at < q->n);
 }
 
 static void start(struct load *l, struct conn *c) {
@@ -137,8 +139,14 @@ static bool read_head(struct load *l, struct conn *c) {
     return true;
 }
 
+static void close_conn(struct conn *c) {
+    bench_tls_close(c->tls);
+    c->tls = NULL;
+    if (c->fd >= 0) close(c->fd);
+    c->fd = -1;
+}
 static status_t broken(struct load *l, struct conn *c, const char *why) {
-    close(c->fd);
+    close_conn(c);
     c->waits_room = false;
     status_t st = open_conn(l, c);
     if (st || !c->busy) return st;
@@ -153,7 +161,8 @@ static status_t receive(struct load *l, struct conn *c) {
         size_t room = head                        ? HEAD_BYTES - 1 - c->head_bytes
                       : c->body_left < DROP_BYTES ? (size_t)c->body_left
                                                   : DROP_BYTES;
-        ssize_t k = recv(c->fd, head ? c->head + c->head_bytes : l->drop, room, MSG_DONTWAIT);
+        char *to = head ? c->head + c->head_bytes : l->drop;
+        ssize_t k = c->tls ? bench_tls_recv(c->tls, to, room) : recv(c->fd, to, room, MSG_DONTWAIT);
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno == EAGAIN) return ST_OK;
         if (k <= 0 || !c->busy) return broken(l, c, "the connection was closed before the reply");
@@ -190,11 +199,13 @@ status_t bench_http(const struct bench_request *q, const struct bench_load *load
                     struct bench_result *out) {
     struct load l = {.q = q, .epoll = -1};
     int opened = 0;
-    RETURN_IF_ERR(resolve(q->addr, &l.addr));
+    char host[HOST_BYTES];
+    RETURN_IF_ERR(resolve(q->addr, host, &l.addr));
     l.epoll = epoll_create1(EPOLL_CLOEXEC);
     l.conns = calloc((size_t)load->concurrency, sizeof *l.conns);
     l.drop = malloc(DROP_BYTES);
     status_t st = l.conns && l.drop && l.epoll >= 0 ? ST_OK : st_oom();
+    if (!st && q->tls) st = bench_tls_new(q->security, host, &l.tls);
     for (; !st && opened < load->concurrency; opened++) {
         struct conn *c = l.conns[opened] = calloc(1, sizeof *c);
         st = c ? open_conn(&l, c) : st_oom();
@@ -202,9 +213,10 @@ status_t bench_http(const struct bench_request *q, const struct bench_load *load
     bench_begin(&l.p, load, out);
     if (!st) st = loop(&l, load->concurrency);
     for (int i = 0; i < opened; i++) {
-        if (l.conns[i] && l.conns[i]->fd >= 0) close(l.conns[i]->fd);
+        if (l.conns[i]) close_conn(l.conns[i]);
         free(l.conns[i]);
     }
+    bench_tls_free(l.tls);
     if (l.epoll >= 0) close(l.epoll);
     free(l.conns);
     free(l.drop);

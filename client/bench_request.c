@@ -46,7 +46,6 @@ static void make_http(struct arena *a, const struct bench_what *w, struct bench_
     size_t json_bytes = b.n;
     for (int i = 0; i < w->n_in && !w->json; i++)
         strbuf_add(&b, w->in[i].data, w->in[i].size_bytes);
-    out->body = (struct span){arena_dup(a, b.p, b.n), b.n};
     strbuf_puts(&h, "POST ");
     if (oip)
         strbuf_printf(&h, "/v2/models/%s/infer", w->model);
@@ -60,9 +59,10 @@ static void make_http(struct arena *a, const struct bench_what *w, struct bench_
                       "Content-Type: application/octet-stream\r\nAccept: "
                       "application/octet-stream\r\nInference-Header-Content-Length: %zu\r\n",
                       json_bytes);
-    if (w->authorization) strbuf_printf(&h, "Authorization: %s\r\n", w->authorization);
+    if (out->authorization) strbuf_printf(&h, "Authorization: %s\r\n", out->authorization);
     strbuf_puts(&h, "\r\n");
-    out->head = (struct span){arena_dup(a, h.p, h.n), h.n};
+    strbuf_add(&h, b.p, b.n);
+    out->bytes = (struct span){arena_dup(a, h.p, h.n), h.n};
     strbuf_done(&b);
     strbuf_done(&h);
 }
@@ -73,7 +73,7 @@ static void pack(struct arena *a, const ProtobufCMessage *m, struct bench_reques
     size_t n = protobuf_c_message_get_packed_size(m);
     uint8_t *p = arena_alloc(a, n + 1);
     protobuf_c_message_pack(m, p);
-    out->body = (struct span){p, n};
+    out->bytes = (struct span){p, n};
 }
 
 static void make_run(struct arena *a, const struct bench_what *w, struct bench_request *out) {
@@ -126,7 +126,12 @@ static void make_infer(struct arena *a, const struct bench_what *w, struct bench
 
 status_t bench_request_make(struct arena *a, const struct bench_what *w,
                             struct bench_request *out) {
-    *out = (struct bench_request){.addr = w->addr, .authorization = w->authorization};
+    const char *token = w->security->token;
+    *out =
+        (struct bench_request){.addr = w->addr,
+                               .tls = w->tls,
+                               .security = w->security,
+                               .authorization = token ? arena_printf(a, "Bearer %s", token) : NULL};
     for (int i = 0; i < w->n_in; i++)
         if (!input_datatype(w->in[i].descr))
             return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent",

@@ -7,8 +7,10 @@
 enum bench_protocol { BENCH_HTTP, BENCH_GRPC, BENCH_OIP, BENCH_OIP_GRPC };
 struct bench_what {
     enum bench_protocol protocol;
-    bool json; // HTTP bodies: numbers as text instead of bytes
-    const char *addr, *model, *authorization;
+    bool json;                // HTTP bodies: numbers as text instead of bytes
+    const char *addr, *model; // HOST:PORT
+    bool tls;
+    const struct http_security *security; // its token goes into the request
     const struct npy *in;
     int n_in;
 };

@@ -253,19 +253,20 @@ int cmd_bench(struct hlo *h) {
     if (!rc && !b.n_in) rc = default_inputs(h, &b);
     if (rc) return rc;
     bool grpc = b.protocol == BENCH_GRPC || b.protocol == BENCH_OIP_GRPC;
-    const char *addr = !grpc ? h->addr : b.grpc && *b.grpc ? b.grpc : "127.0.0.1:8001";
-    addr += strncmp(addr, "http://", 7) == 0 || strncmp(addr, "grpc://", 7) == 0 ? 7 : 0;
-    if (strstr(addr, "://")) return usage_error("bench measures without TLS, found %s", addr);
-    const char *token = h->security.token;
-    struct bench_what w = {.protocol = b.protocol,
-                           .json = b.json_body,
-                           .addr = addr,
-                           .authorization =
-                               token ? arena_printf(&h->arena, "Bearer %s", token) : NULL,
-                           .model = b.model,
-                           .in = b.in,
-                           .n_in = b.n_in};
+    const char *at = !grpc ? h->addr : b.grpc && *b.grpc ? b.grpc : "127.0.0.1:8001";
+    struct http_where w;
+    status_t st =
+        http_where(at, grpc ? "grpc" : "http", grpc ? "grpcs" : "https", &h->security, &w);
+    if (st) return fail_status(st);
+    struct bench_what what = {.protocol = b.protocol,
+                              .json = b.json_body,
+                              .addr = w.addr,
+                              .tls = w.tls,
+                              .security = &h->security,
+                              .model = b.model,
+                              .in = b.in,
+                              .n_in = b.n_in};
     struct bench_request q;
-    status_t st = bench_request_make(&h->arena, &w, &q);
+    st = bench_request_make(&h->arena, &what, &q);
     return st ? fail_status(st) : sweep(h, &b, &q);
 }

@@ -4,19 +4,17 @@
 // that point to the caller's memory; what lies between them is gathered.
 #include "client/grpc_client.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/time.h>
 
 #include "base/vec.h"
-#include "client/onnx_external.h"
+#include "client/grpc_channel.h"
 #include "proto/hlod.pb-c.h"
 
 #if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
@@ -223,46 +221,17 @@ bool grpc_client_turn(struct grpc_client *c) {
 
 // ---- the channel
 
-static status_t pem(struct arena *a, const char *path, const char **out) {
-    *out = NULL;
-    if (!path) return ST_OK;
-    struct span bytes;
-    RETURN_IF_ERR(file_map(a, path, &bytes));
-    *out = arena_strndup(a, (const char *)bytes.p, bytes.n);
-    return ST_OK;
-}
-
-static status_t credentials(const struct http_security *s, bool tls,
-                            grpc_channel_credentials **out) {
-    struct arena a = {0};
-    const char *ca = NULL, *cert = NULL, *key = NULL;
-    status_t st = ST_OK;
-    if (!tls) {
-        *out = grpc_insecure_credentials_create();
-        return ST_OK;
-    }
-    st = pem(&a, s->cacert, &ca);
-    if (!st) st = pem(&a, s->cert, &cert);
-    if (!st) st = pem(&a, s->key, &key);
-    if (!st) {
-        grpc_ssl_pem_key_cert_pair pair = {key, cert};
-        *out = grpc_ssl_credentials_create(ca, cert && key ? &pair : NULL, NULL, NULL);
-    }
-    arena_done(&a);
-    return st;
-}
-
 status_t grpc_client_new(const char *addr, bool tls, const struct http_security *s,
                          struct grpc_client **out) {
     static const struct http_security none;
-    grpc_channel_credentials *creds;
+    grpc_channel *channel;
     const char *colon = strrchr(addr, ':');
     int64_t port;
     if (!colon || colon == addr || strpbrk(addr, "/ @?#") ||
         !str_to_i64(str_of(colon + 1), &port) || port < 1 || port > 65535)
         return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", addr);
     grpc_init();
-    status_t st = credentials(s ? s : &none, tls, &creds);
+    status_t st = grpc_channel_open(addr, tls, s ? s : &none, &channel);
     if (st) {
         grpc_shutdown();
         return st;
@@ -271,15 +240,7 @@ status_t grpc_client_new(const char *addr, bool tls, const struct http_security 
     if (!c) abort(); // small fixed size
     c->addr = arena_strdup(&c->arena, addr);
     if (s && s->token) c->authorization = arena_printf(&c->arena, "Bearer %s", s->token);
-    grpc_arg args[] = {{.type = GRPC_ARG_INTEGER,
-                        .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-                        .value.integer = INT_MAX},
-                       {.type = GRPC_ARG_INTEGER,
-                        .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
-                        .value.integer = INT_MAX}};
-    grpc_channel_args all = {2, args};
-    c->channel = grpc_channel_create(addr, creds, &all);
-    grpc_channel_credentials_release(creds);
+    c->channel = channel;
     c->queue = grpc_completion_queue_create_for_next(NULL);
     *out = c;
     return ST_OK;

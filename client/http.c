@@ -48,6 +48,9 @@ status_t http_security_env(struct arena *a, struct http_security *s) {
     if (!s->cacert) s->cacert = getenv("HLOD_CACERT");
     if (!s->cert) s->cert = getenv("HLOD_CERT");
     if (!s->key) s->key = getenv("HLOD_KEY");
+    const char **all[] = {&s->token, &s->cacert, &s->cert, &s->key};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (*all[k] && !**all[k]) *all[k] = NULL;
     return ST_OK;
 }
 
@@ -55,19 +58,27 @@ static bool loopback(const char *host, size_t n) {
     struct str h = {host, n};
     return (n > 4 && !strncmp(host, "127.", 4)) || str_is(h, "localhost") || str_is(h, "[::1]");
 }
-static status_t check(const char *given, bool said_plain, const struct http_client *c) {
-    const char *colon = strrchr(c->addr, ':');
+static const char *scheme(const char *given, const char *name) {
+    size_t n = strlen(name);
+    return !strncmp(given, name, n) && !strncmp(given + n, "://", 3) ? given + n + 3 : NULL;
+}
+status_t http_where(const char *given, const char *plain, const char *tls,
+                    const struct http_security *s, struct http_where *out) {
+    const char *said_plain = scheme(given, plain), *said_tls = scheme(given, tls);
+    const char *addr = said_plain ? said_plain : said_tls ? said_tls : given;
+    const char *colon = strrchr(addr, ':');
     int64_t port;
-    if (!colon || colon == c->addr || strpbrk(c->addr, "/ @?#") ||
+    *out = (struct http_where){addr, said_tls || (!said_plain && (s->cacert || s->cert))};
+    if (!colon || colon == addr || strpbrk(addr, "/ @?#") ||
         !str_to_i64(str_of(colon + 1), &port) || port < 1 || port > 65535)
         return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", given);
-    if (c->with.token && strpbrk(c->with.token, "\r\n"))
+    if (s->token && strpbrk(s->token, "\r\n"))
         return st_new(ST_INVALID_ARGUMENT, "the token has more than one line");
-    if (c->with.token && !c->tls && !said_plain && !loopback(c->addr, (size_t)(colon - c->addr)))
+    if (s->token && !out->tls && !said_plain && !loopback(addr, (size_t)(colon - addr)))
         return st_new(ST_INVALID_ARGUMENT,
-                      "the token would cross the network in the clear: say https://%s, or "
-                      "http://%s if that is meant",
-                      c->addr, c->addr);
+                      "the token would cross the network in the clear: say %s://%s, or "
+                      "%s://%s if that is meant",
+                      tls, addr, plain, addr);
     return ST_OK;
 }
 static const char *keep(struct arena *a, const char *z) {
@@ -82,10 +93,10 @@ status_t http_client_new(const char *addr, const struct http_security *s,
     if (!c) return st_oom();
     c->with = (struct http_security){keep(&c->arena, s->token), keep(&c->arena, s->cacert),
                                      keep(&c->arena, s->cert), keep(&c->arena, s->key)};
-    bool plain = !strncmp(addr, "http://", 7), tls = !strncmp(addr, "https://", 8);
-    c->tls = tls || (!plain && (c->with.cacert || c->with.cert));
-    c->addr = arena_strdup(&c->arena, addr + (plain ? 7 : tls ? 8 : 0));
-    status_t st = check(addr, plain, c);
+    struct http_where w;
+    status_t st = http_where(addr, "http", "https", &c->with, &w);
+    c->tls = w.tls;
+    c->addr = arena_strdup(&c->arena, w.addr);
     if (!st && !(c->curl = curl_easy_init())) st = st_oom();
     if (st)
         http_client_free(c);

@@ -14,11 +14,19 @@ struct http_security {      // NULL or "" where not wanted
     const char *cert, *key; // PEM files: the client's own certificate
 };
 // What s does not say, from HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY. In a.
+// What nobody wants becomes NULL.
 // errors  the token file cannot be read
 status_t http_security_env(struct arena *a, struct http_security *s) MUST_CHECK;
-// addr "HOST:PORT", or with https:// or http:// in front; without, TLS when s names a CA or
-// certificate. Copied; nothing is sent yet. INVALID_ARGUMENT; also for a token that would cross a
-// network in the clear unless addr says http://.
+struct http_where {
+    const char *addr; // HOST:PORT, within what was given
+    bool tls;
+};
+// given "HOST:PORT", or with PLAIN:// or TLS:// in front (the two schemes); without, TLS when s
+// names a CA or certificate. INVALID_ARGUMENT; also for a token that would cross a network in the
+// clear unless given says PLAIN://.
+status_t http_where(const char *given, const char *plain, const char *tls,
+                    const struct http_security *s, struct http_where *out) MUST_CHECK;
+// addr as above, of http and https. Copied; nothing is sent yet.
 // s       NULL = none
 status_t http_client_new(const char *addr, const struct http_security *s,
                          struct http_client **out) MUST_CHECK;

@@ -71,6 +71,7 @@ class Suite:
         self.robot = self.pki.issue("robot", "robot", "extendedKeyUsage=clientAuth")
         self.stranger = self.pki.issue("stranger", "stranger", "extendedKeyUsage=clientAuth")
         self.wrong_use = self.pki.issue("wrong", "robot", "extendedKeyUsage=serverAuth")
+        self.other_ca = Pki(tempfile.mkdtemp(dir=self.dir)).ca
         self.tokens = self.pki.path("tokens")
         self.all, self.reader, self.runner = (self.add(*w) for w in (("boss", "--scopes", "admin"), ("reader", "--scopes", "read", "--tenant", "a"), ("runner", "--tenant", "b")))
         self.add("robot", "--subject", "robot", "--scopes", "read,run")
@@ -183,6 +184,32 @@ def command(s):
     assert p.returncode == 0, (p.returncode, p.stderr)
     p = s.hlo("--token", s.reader, "--addr", s.url, "models")  # a CA the system does not know
     assert p.returncode == 69 and "SSL" in p.stderr, (p.returncode, p.stderr)
+
+def bench(s):
+    """The load generator, in its four protocols, with tokens, TLS and client certificates."""
+    grpc_url = ("grpcs" if s.tls else "grpc") + "://localhost:" + s.d.grpc.rsplit(":", 1)[1]
+    words = lambda protocol, requests=40: ("bench", "plus", "-i", "x=2x4xf32=random", "--protocol", protocol, "--grpc", grpc_url, "--concurrency", "1,4", "--requests", str(requests), "--warmup", "4", "--json")
+    env = {"HLOD_ADDR": s.url, **({"HLOD_CACERT": s.pki.ca} if s.tls else {})}
+    for protocol in "http", "oip", "grpc", "oip-grpc":
+        p = s.hlo("--token", s.runner, *words(protocol), env=env)
+        assert p.returncode == 0, (protocol, p.returncode, p.stderr)
+        assert [(r["concurrency"], r["requests"], r["errors"]) for r in json.loads(p.stdout)["runs"]] == [(1, 40, 0), (4, 40, 0)], p.stdout
+        p = s.hlo("--token", s.reader, *words(protocol, 5), env=env)  # may not run
+        assert p.returncode != 0 and ("403" in p.stderr or "status 7" in p.stderr), (protocol, p.returncode, p.stderr)
+    big = s.hlo("--token", s.runner, "bench", "plus", "-i", "x=100000x4xf32=random", "--concurrency", "2", "--requests", "8", "--warmup", "0", "--json", env=env)
+    assert big.returncode == 0 and json.loads(big.stdout)["runs"][0]["errors"] == 0, (big.returncode, big.stderr)
+    p = s.hlo("--token", s.runner, "bench", "plus", "-i", "x=2x4xf32=random", "--protocol", "grpc", "--grpc", "hlod.example:8001", env={**env, "HLOD_CACERT": ""})
+    assert p.returncode == 2 and "in the clear: say grpcs://hlod.example" in p.stderr, (p.returncode, p.stderr)
+    if not s.tls:
+        return
+    for protocol in "http", "grpc":
+        p = s.hlo("--cert", s.robot[0], "--key", s.robot[1], *words(protocol), env=env)
+        assert p.returncode == 0, (protocol, p.returncode, p.stderr)
+        p = s.hlo("--token", s.runner, *words(protocol), env={**env, "HLOD_CACERT": s.other_ca})  # not a CA that we trust
+        assert p.returncode == 69 and json.loads(p.stdout)["runs"] == [], (protocol, p.returncode, p.stdout, p.stderr)
+    # A certificate for another name.
+    p = s.hlo("--token", s.runner, "--addr", s.url.replace("localhost", "127.0.0.2"), *words("http"), env=env)
+    assert p.returncode == 69 and "127.0.0.2" in p.stderr, (p.returncode, p.stderr)
 
 # ---- tritonclient
 
@@ -370,7 +397,7 @@ def foreign_host(o):
     finally:
         assert d.stop() == 0
 
-CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, triton_http, triton_grpc, grpc_calls, large, disconnects, reload
+CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, bench, triton_http, triton_grpc, grpc_calls, large, disconnects, reload
 OVER_TLS = certificates, plain_is_refused
 
 def main():

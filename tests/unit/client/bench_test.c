@@ -60,23 +60,33 @@ static void requests(void **state) {
     for (int k = 0; k < 3; k++)
         assert_true(v[k] >= 0 && v[k] < 1);
     assert_true(v[0] != v[1]);
-    struct bench_what w = {
-        .protocol = BENCH_OIP, .addr = "h:1", .model = "m", .in = &x, .n_in = 1, .json = true};
+    struct http_security none = {0}, with = {.token = "t"};
+    struct bench_what w = {.protocol = BENCH_OIP,
+                           .addr = "h:1",
+                           .security = &none,
+                           .model = "m",
+                           .in = &x,
+                           .n_in = 1,
+                           .json = true};
     struct bench_request q;
     assert_int_equal(bench_request_make(&a, &w, &q), ST_OK);
     static const char front[] =
         "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":[1,3],\"data\":";
-    assert_memory_equal(q.body.p, front, sizeof front - 1);
-    char *text = arena_strndup(&a, (const char *)q.body.p, q.body.n), *end;
+    char *all = arena_strndup(&a, (const char *)q.bytes.p, q.bytes.n), *end;
+    char *text = strstr(all, "\r\n\r\n") + 4;
+    assert_memory_equal(text, front, sizeof front - 1);
+    assert_null(strstr(all, "Authorization"));
     text += sizeof front; // behind the bracket
     for (int k = 0; k < 3; k++, text = end + 1)
         assert_true(strtof(text, &end) == v[k]);
     assert_string_equal(end, "]}]}");
-    assert_memory_equal(q.head.p, "POST /v2/models/m/infer HTTP/1.1\r\n", 34);
-    assert_memory_equal(q.head.p + q.head.n - 4, "\r\n\r\n", 4);
+    assert_memory_equal(all, "POST /v2/models/m/infer HTTP/1.1\r\n", 34);
     w.json = false;
+    w.security = &with;
     assert_int_equal(bench_request_make(&a, &w, &q), ST_OK); // the bytes lie behind the JSON
-    assert_memory_equal(q.body.p + q.body.n - 12, x.data, 12);
+    assert_memory_equal(q.bytes.p + q.bytes.n - 12, x.data, 12);
+    assert_non_null(strstr(arena_strndup(&a, (const char *)q.bytes.p, q.bytes.n - 12),
+                           "\r\nAuthorization: Bearer t\r\n\r\n{"));
     memcpy(x.descr, "<c8", 4);
     status_t st = bench_request_make(&a, &w, &q);
     assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
