@@ -22,13 +22,13 @@ static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
            ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && i->shape->dtype == DT_S32 &&
             dtype_bits(i->operands[1]->shape->dtype) == 8);
 }
-static bool wants_all(const struct target *t, const struct hlo_instr *i, bool *out_input,
-                      bool *out_output) {
+static bool wants_all(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
+                      enum conv_form *out_output) {
     struct lib_call c;
-    bool conv = lib_match(i, &c) && c.hero->op == HLO_CONVOLUTION &&
-                c.hero->shape->dtype == DT_F32 && i->shape->rank == 4;
-    *out_input = *out_output = conv && t->conv_block > 0;
-    return conv;
+    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
+        return false;
+    *out_input = *out_output = c.hero->shape->dtype == DT_F32 ? FORM_BLOCKED : FORM_LAST;
+    return true;
 }
 
 status_t opt_target(const char *name, struct target *out) {
@@ -48,7 +48,7 @@ status_t opt_target(const char *name, struct target *out) {
                            .threads = 2,
                            .library_accepts = vnni ? takes_int8 : takes_all,
                            .library_int8 = vnni,
-                           .wants_blocked = wants_all};
+                           .wants_form = wants_all};
     return ST_OK;
 }
 

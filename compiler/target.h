@@ -13,6 +13,13 @@ struct emitted {
     int64_t code_bytes, argument_bytes, output_bytes, alias_bytes, temp_bytes, peak_bytes;
 };
 
+// How the library likes an NCHW value to lie.
+enum conv_form {
+    FORM_ROWS,    // row-major
+    FORM_BLOCKED, // T(conv_block,1,1) over it
+    FORM_LAST     // channels last: {1,3,2,0}
+};
+
 struct target {
     const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
@@ -25,10 +32,10 @@ struct target {
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);
     bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
-    // Does the library want blocked layouts for this plain convolution's input and output? (false
-    // for 3 input channels: input stays as it is)
-    bool (*wants_blocked)(const struct target *t, const struct hlo_instr *conv, bool *out_input,
-                          bool *out_output);
+    // In which form does the library want this convolution's input and output (3 input channels may
+    // stay as they are)? False: it takes them row-major only.
+    bool (*wants_form)(const struct target *t, const struct hlo_instr *conv,
+                       enum conv_form *out_input, enum conv_form *out_output);
     // A target with a compiler of its own (a PJRT plugin): passes stop where targets begin to
     // differ, and the module becomes *out, bytes in `a`, instead of kernels. NULL = kernels.
     status_t (*emit)(const struct target *t, struct arena *a, const struct hlo_module *m,

@@ -111,6 +111,22 @@ static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
 }
 
+// To 8 or 16 bits: bounded as a float by one instruction each, which the wide form does not come
+// to.
+static LLVMValueRef to_small(struct emit *e, enum dtype to, LLVMValueRef x) {
+    LLVMTypeRef f = LLVMTypeOf(x), wide = i_n(e, 32);
+    int bits = dtype_bits(to);
+    bool sign = is_signed(to);
+    LLVMValueRef lo = LLVMConstReal(f, sign ? -(double)(1 << (bits - 1)) : 0),
+                 hi = LLVMConstReal(f, (1 << (bits - sign)) - 1);
+    LLVMValueRef y = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOGT, x, lo, ""), x, lo, "");
+    y = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, y, hi, ""), y, hi, "");
+    LLVMValueRef r = LLVMBuildFPToSI(e->b, y, wide, "");
+    if (sign) // NaN became the lower bound
+        r = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealORD, x, x, ""), r,
+                            LLVMConstNull(wide), "");
+    return LLVMBuildTrunc(e->b, r, type_of(e, to), "");
+}
 static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
     enum dtype to = v->type, from = v->args[0]->type;
     LLVMValueRef x = val(v->args[0]);
@@ -124,6 +140,7 @@ static LLVMValueRef cast(struct emit *e, const struct kir_val *v) {
         return to == DT_F64 ? LLVMBuildFPExt(e->b, x, t, "") : LLVMBuildFPTrunc(e->b, x, t, "");
     if (dtype_is_float(to))
         return is_signed(from) ? LLVMBuildSIToFP(e->b, x, t, "") : LLVMBuildUIToFP(e->b, x, t, "");
+    if (dtype_is_float(from) && dtype_bits(to) <= 16) return to_small(e, to, x);
     if (dtype_is_float(from)) {
         LLVMTypeRef over[2] = {t, LLVMTypeOf(x)};
         return intrinsic(e, is_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", over, 2, &x, 1);

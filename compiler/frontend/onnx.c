@@ -12,7 +12,7 @@
 #include "compiler/frontend/onnx_wire.h"
 #include "proto/hlod.pb-c.h"
 
-enum { BAKE_BYTES = 1024, BAKE_ZERO_POINTS = 65536 };
+enum { BAKE_BYTES = 1024, BAKE_ZERO_POINTS = 65536, BAKE_QUANTISED = 64 };
 
 bool onnx_sniff(struct span head) {
     // ModelProto begins with ir_version (field 1, varint) in every writer we know; otherwise with
@@ -149,9 +149,13 @@ static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
     if (t->data_type == ONNX_STRING) return ST_OK;
     RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
     // Zero points, one a channel: whether they are zero decides what the compiler does.
-    bool points = s->rank == 1 && dtype_bits(s->dtype) == 8 && dtype_is_int(s->dtype);
-    *out = shape_bytes(s) > (points ? BAKE_ZERO_POINTS : BAKE_BYTES) &&
-           !smap_has(static_names, t->name);
+    // Kernels and matrices of such are kept as they are, which folding would turn into f32.
+    bool bytes = dtype_bits(s->dtype) == 8 && dtype_is_int(s->dtype);
+    int64_t bake = !bytes         ? BAKE_BYTES
+                   : s->rank == 1 ? BAKE_ZERO_POINTS
+                   : s->rank > 1  ? BAKE_QUANTISED
+                                  : BAKE_BYTES;
+    *out = shape_bytes(s) > bake && !smap_has(static_names, t->name);
     return ST_OK;
 }
 

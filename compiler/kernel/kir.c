@@ -301,8 +301,24 @@ struct kir_val *kir_select(struct kir *k, struct kir_val *c, struct kir_val *x, 
     t.hi = x->hi > y->hi ? x->hi : y->hi;
     return kir_intern(k, &t);
 }
+// x without bounds that the cast to an integer of 8 or 16 bits has by itself: it saturates.
+static struct kir_val *unclamped(enum dtype t, struct kir_val *x) {
+    int bits = dtype_bits(t);
+    bool sign = dtype_class(t) == DC_SIGNED;
+    double lo = sign ? -(double)(1 << (bits - 1)) : 0, hi = (1 << (bits - sign)) - 1;
+    while (x->op == K_MIN || x->op == K_MAX) {
+        int c = x->args[0]->op == K_CONST ? 0 : 1;
+        const struct kir_val *bound = x->args[c];
+        if (bound->op != K_CONST ||
+            (x->op == K_MIN ? !(bound->imm_f >= hi) : !(bound->imm_f <= lo)))
+            break;
+        x = x->args[1 - c];
+    }
+    return x;
+}
 struct kir_val *kir_cast(struct kir *k, enum dtype t, struct kir_val *x) {
     if (x->type == t) return x;
+    if (dtype_is_int(t) && dtype_bits(t) <= 16 && dtype_is_float(x->type)) x = unclamped(t, x);
     if (x->op == K_CONST && dtype_is_int(t) && !dtype_is_float(x->type))
         return kir_int(k, t, x->imm_i);
     if (x->op == K_CONST && dtype_is_float(t) && dtype_is_float(x->type))

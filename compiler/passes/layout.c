@@ -1,30 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout assignment for the CPU: convolutions that the library runs give and take channel-blocked
-// values (T(16,1,1) over NCHW, shape.h), and so does what lies between them and does not care
-// (maximum pooling). Everything else keeps row-major; `copy` stands at each border, one for all
-// users of a value.
+// Layout assignment for the CPU: convolutions that the library runs give and take values in the
+// form that it likes: blocks of channels (T(16,1,1) over NCHW, shape.h) for f32, channels last for
+// 8-bit integers. Maximum pooling keeps blocks. Channels last, which any kernel of ours reads and
+// walks as well as rows, goes on through what keeps each dimension's meaning (elementwise
+// operations, windows, padding; alone or in a fusion), and into reductions. Everything else is
+// row-major; `copy` stands at each border, one for all users of a value.
 #include "compiler/passes/library.h"
 #include "compiler/passes/pass.h"
 
-static const struct shape *blocked(struct arena *a, const struct shape *s, int block) {
-    struct layout l = {.minor_to_major = {3, 2, 1, 0}, .tile_rank = 3, .tile = {block, 1, 1}};
-    return shape_with_layout(a, s, &l);
+static enum conv_form form_of(const struct hlo_instr *i) {
+    const struct layout *l = i->shape->layout;
+    if (!l) return FORM_ROWS;
+    if (l->tile_rank) return FORM_BLOCKED;
+    return l->minor_to_major[0] == 1 && l->minor_to_major[1] == 3 ? FORM_LAST : FORM_ROWS;
 }
-static bool is_blocked(const struct hlo_instr *i) {
-    return i->shape->layout && i->shape->layout->tile_rank;
+static const struct shape *in_form(struct arena *a, const struct shape *s, enum conv_form form,
+                                   int block) {
+    static const struct layout last = {.minor_to_major = {1, 3, 2, 0}};
+    struct layout blocked = {.minor_to_major = {3, 2, 1, 0}, .tile_rank = 3, .tile = {block, 1, 1}};
+    return shape_with_layout(a, s,
+                             form == FORM_BLOCKED ? &blocked
+                             : form == FORM_LAST  ? &last
+                                                  : NULL);
+}
+static bool image(const struct hlo_instr *i) {
+    return !shape_is_tuple(i->shape) && i->shape->rank == 4;
+}
+struct assignment {
+    const struct target *t;
+    struct pmap library; // has what the library runs, judged while everything was row-major
+    struct pmap copies;  // value -> its copy in another form
+};
+static void set_form(struct hlo_instr *i, enum conv_form form, int block) {
+    const struct shape *s = in_form(i->parent->module->arena, i->shape, form, block);
+    hlo_set_shape(i, s);
+    if (i->op == HLO_FUSION) hlo_set_shape(i->called[0]->root, s);
 }
 
-// x in the wanted layout: itself, what it was copied from, or a new copy behind it (shared through
-// `copies`).
-static struct hlo_instr *in_layout(struct hlo_computation *c, struct hlo_instr *x, bool want,
-                                   int block, struct pmap *copies) {
-    if (is_blocked(x) == want) return x;
-    if (x->op == HLO_COPY && is_blocked(x->operands[0]) == want) return x->operands[0];
-    struct hlo_instr *k = pmap_get_ptr(copies, x);
-    if (k) return k;
-    struct arena *a = c->module->arena;
-    const struct shape *s =
-        want ? blocked(a, x->shape, block) : shape_with_layout(a, x->shape, NULL);
+// ---- what runs as a kernel of ours
+
+static bool keeps_meaning(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_PARAMETER:
+    case HLO_CONSTANT:
+    case HLO_BROADCAST:
+    case HLO_IOTA:
+    case HLO_PAD:
+    case HLO_SLICE:
+    case HLO_CONCATENATE:
+    case HLO_REDUCE_WINDOW:
+        return true;
+    default:
+        return hlo_is_elementwise(i);
+    }
+}
+static bool is_kernel(const struct assignment *as, const struct hlo_instr *i) {
+    return i->op != HLO_COPY && i->op != HLO_PARAMETER && i->op != HLO_CONSTANT &&
+           !pmap_has_ptr(&as->library, i);
+}
+// Its result may lie with channels last as well as in rows.
+static bool may_turn(const struct assignment *as, const struct hlo_instr *i) {
+    if (!image(i) || !is_kernel(as, i)) return false;
+    if (i->op != HLO_FUSION) return keeps_meaning(i);
+    if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return false;
+    HLO_EACH_INSTR(k, i->called[0])
+    if (!keeps_meaning(k)) return false;
+    return true;
+}
+// Its kernel reads operands wherever their elements lie.
+static bool reads_any(const struct assignment *as, const struct hlo_instr *i) {
+    return (i->op == HLO_FUSION || i->op == HLO_REDUCE) && is_kernel(as, i);
+}
+
+// ---- borders
+
+// x in the wanted form: itself, what it was copied from, or a new copy behind it. A kernel for this
+// one user writes it so.
+static struct hlo_instr *wanted(struct assignment *as, struct hlo_instr *x, enum conv_form form) {
+    int block = as->t->conv_block;
+    if (form_of(x) == form) return x;
+    if (x->op == HLO_COPY && form_of(x->operands[0]) == form) return x->operands[0];
+    if (form == FORM_LAST && x->users.n == 1 && x->parent->root != x && may_turn(as, x)) {
+        set_form(x, form, block);
+        return x;
+    }
+    struct hlo_instr *k = pmap_get_ptr(&as->copies, x);
+    if (k && form_of(k) == form) return k;
+    struct hlo_computation *c = x->parent;
+    const struct shape *s = in_form(c->module->arena, x->shape, form, block);
     status_t st = hlo_add_instr(c, HLO_COPY, s, &x, 1, NULL, NULL, 0, &k);
     if (st) { // a copy of an array cannot fail its rule
         st_drop(st);
@@ -33,7 +96,7 @@ static struct hlo_instr *in_layout(struct hlo_computation *c, struct hlo_instr *
     k->op_type = x->op_type;
     k->op_name = x->op_name;
     if (x->next) hlo_move_before(k, x->next);
-    pmap_put_ptr(copies, x, k);
+    pmap_put_ptr(&as->copies, x, k);
     return k;
 }
 
@@ -42,45 +105,69 @@ static void set_operand(struct hlo_instr *i, int k, struct hlo_instr *x) {
     if (i->op == HLO_FUSION) hlo_set_shape(i->called[0]->params.v[k], x->shape);
 }
 
-static void assign(struct hlo_computation *c, const struct target *t, struct pmap *copies) {
-    struct arena *a = c->module->arena;
-    for (struct hlo_instr *i = c->first, *next; i; i = next) {
-        bool in = false, out = false;
-        struct lib_call call;
-        next = i->next;
-        if (i->op == HLO_COPY && pmap_has_ptr(copies, i->operands[0])) continue;
-        bool conv =
-            t->library_accepts(t, i) && t->wants_blocked(t, i, &in, &out) && lib_match(i, &call);
-        bool pool = !conv && lib_max_pool(i) && is_blocked(i->operands[0]);
-        for (int k = 0; k < i->n_operands; k++) {
-            struct hlo_instr *x = i->operands[k];
-            if (shape_is_tuple(x->shape) || x->shape->rank != 4) continue;
-            bool want = pool && k == 0;
-            if (conv && k == lib_operand(i, call.lhs)) want = in;
-            for (int p = 0; conv && p < call.n_post; p++)
-                if (call.post[p].kind == LIB_POST_SUM && k == lib_operand(i, call.post[p].operand))
-                    want = out;
-            set_operand(i, k, in_layout(c, x, want, t->conv_block, copies));
-        }
-        if ((conv && out) || pool) {
-            const struct shape *s = blocked(a, i->shape, t->conv_block);
-            hlo_set_shape(i, s);
-            if (i->op == HLO_FUSION) hlo_set_shape(i->called[0]->root, s);
+// A library call: its image in one form, its result and what is added to that in the other.
+static void assign_conv(struct assignment *as, struct hlo_instr *i, const struct lib_call *call,
+                        enum conv_form in, enum conv_form out) {
+    for (int k = 0; k < i->n_operands; k++) {
+        enum conv_form form = FORM_ROWS;
+        if (!image(i->operands[k])) continue;
+        if (k == lib_operand(i, call->lhs)) form = in;
+        for (int p = 0; p < call->n_post; p++)
+            if (call->post[p].kind == LIB_POST_SUM && k == lib_operand(i, call->post[p].operand))
+                form = out;
+        set_operand(i, k, wanted(as, i->operands[k], form));
+    }
+    if (out != FORM_ROWS) set_form(i, out, as->t->conv_block);
+}
+
+static void assign_other(struct assignment *as, struct hlo_instr *i) {
+    bool blocked = lib_max_pool(i) && form_of(i->operands[0]) == FORM_BLOCKED;
+    bool last = false;
+    for (int k = 0; k < i->n_operands; k++)
+        last |= image(i->operands[k]) && form_of(i->operands[k]) == FORM_LAST;
+    bool turn = last && (may_turn(as, i) || lib_max_pool(i)), any = last && reads_any(as, i);
+    for (int k = 0; k < i->n_operands; k++) {
+        struct hlo_instr *x = i->operands[k];
+        if (!image(x)) continue;
+        if ((turn || any) && form_of(x) == FORM_LAST) {
+            set_operand(i, k, x);
+        } else {
+            set_operand(i, k, wanted(as, x, blocked && k == 0 ? FORM_BLOCKED : FORM_ROWS));
         }
     }
-    if (c->root && !shape_is_tuple(c->root->shape) && c->root->shape->rank == 4)
-        hlo_set_root(c, in_layout(c, c->root, false, t->conv_block, copies));
+    if (blocked)
+        set_form(i, FORM_BLOCKED, as->t->conv_block);
+    else if (turn)
+        set_form(i, FORM_LAST, as->t->conv_block);
+}
+
+static void assign(struct hlo_computation *c, struct assignment *as) {
+    const struct target *t = as->t;
+    HLO_EACH_INSTR(i, c)
+    if (t->library_accepts(t, i)) pmap_put_ptr(&as->library, i, i);
+    for (struct hlo_instr *i = c->first, *next; i; i = next) {
+        enum conv_form in, out;
+        struct lib_call call;
+        next = i->next;
+        if (i->op == HLO_COPY && pmap_has_ptr(&as->copies, i->operands[0])) continue;
+        if (pmap_has_ptr(&as->library, i) && t->wants_form(t, i, &in, &out) && lib_match(i, &call))
+            assign_conv(as, i, &call, in, out);
+        else
+            assign_other(as, i);
+    }
+    if (c->root && image(c->root)) hlo_set_root(c, wanted(as, c->root, FORM_ROWS));
 }
 
 status_t pass_layout(struct hlo_module *m, struct pass_ctx *p) {
     const struct target *t = p->target;
-    if (!t || !t->conv_block || !t->wants_blocked) return ST_OK;
+    if (!t || !t->conv_block || !t->wants_form) return ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
-        struct pmap copies = {0};
+        struct assignment as = {.t = t};
         if (c->fusion || c != m->entry) continue;
-        assign(c, t, &copies);
-        p->changed |= copies.n > 0;
-        pmap_done(&copies);
+        assign(c, &as);
+        p->changed |= as.copies.n > 0;
+        pmap_done(&as.copies);
+        pmap_done(&as.library);
     }
     return ST_OK;
 }

@@ -79,8 +79,8 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
-bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *conv, bool *out_input,
-                       bool *out_output);
+bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,
+                    enum conv_form *out_output);
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
 bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly

@@ -128,15 +128,16 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     return accepts_call(i) || cpu_int8_accepts(i) ||
            (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
 }
-// Blocked layouts everywhere but for inputs of few channels (images), which the direct kernel reads
-// as they are.
-bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *out_input,
-                       bool *out_output) {
+// 8-bit integers: channels last. f32: blocks of channels everywhere but for inputs of few (images),
+// which the direct kernel reads as they are.
+bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
+                    enum conv_form *out_output) {
     struct lib_call c;
-    *out_input = *out_output = false;
-    if (!t->conv_block || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32 ||
-        c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
+    *out_input = *out_output = FORM_LAST;
+    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
         return false;
+    if (c.hero->shape->dtype == DT_S32) return true;
+    if (c.hero->shape->dtype != DT_F32) return false;
     // Groups that do not fill blocks: the blocked kernels do not take them, and what is left is the
     // library's reference. Row-major it multiplies matrices.
     int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
@@ -145,8 +146,8 @@ bool cpu_wants_blocked(const struct target *t, const struct hlo_instr *i, bool *
     if (groups > 1 && !depthwise &&
         (k->dims[1] % t->conv_block || k->dims[0] / groups % t->conv_block))
         return false;
-    *out_output = true;
-    *out_input = c.hero->operands[0]->shape->dims[1] > 4;
+    *out_output = FORM_BLOCKED;
+    *out_input = c.hero->operands[0]->shape->dims[1] > 4 ? FORM_BLOCKED : FORM_ROWS;
     return true;
 }
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // oneDNN's products of 8-bit integers: s8 or u8 times s8 into s32, which VNNI instructions sum
 // exactly. (Without them the library adds pairs in 16 bits, which saturate: then nothing is taken.)
-// Its convolutions want channels last, so a call is up to four primitives: the input into that
-// form, a kernel that the program computes into the packed one, the product, the result back. Bound
-// kernels are packed at PREPARE.
+// Its convolutions want channels last (compiler/passes/layout.c sees to that). Where a form is
+// another, a call is up to four primitives: the input into the wanted one, a kernel that the
+// program computes into the packed one, the product, the result back. Bound kernels are packed at
+// PREPARE.
 #include <stdlib.h>
 
 #include "devices/cpu/cpu_onednn.h"
@@ -41,6 +42,18 @@ static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank <= 5 && shape_elements(s) > 0 &&
            layout_is_default(s->layout, s->rank);
 }
+// A convolution's image: row-major or with channels last.
+static bool is_last(const struct shape *s) {
+    static const struct layout last = {.minor_to_major = {1, 3, 2, 0}};
+    return s->rank == 4 && s->layout && layout_equal(s->layout, &last, 4);
+}
+static bool image(const struct shape *s) {
+    return !shape_is_tuple(s) && s->rank == 4 && shape_elements(s) > 0 &&
+           (is_last(s) || layout_is_default(s->layout, 4));
+}
+static dnnl_format_tag_t image_tag(const struct shape *s) {
+    return is_last(s) ? dnnl_acdb : dnnl_abcd;
+}
 static bool steps_ok(const struct lib_call *c) {
     for (int k = 0; k < c->n_post; k++)
         if (c->post[k].operand && !plain(c->post[k].operand->shape)) return false;
@@ -51,13 +64,13 @@ bool cpu_int8_accepts(const struct hlo_instr *i) {
     if (!lib_match(i, &c) || c.hero->shape->dtype != DT_S32 || !cpu_has_int8() || !steps_ok(&c))
         return false;
     const struct shape *x = c.hero->operands[0]->shape, *w = c.hero->operands[1]->shape;
-    if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !plain(x) || !plain(w) ||
-        !plain(i->shape))
-        return false;
-    if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
+    bool conv = c.hero->op == HLO_CONVOLUTION;
+    if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !plain(w)) return false;
+    if (conv ? !image(x) || !image(i->shape) : !plain(x) || !plain(i->shape)) return false;
+    if (!conv) return onednn_dot_ok(c.hero);
     int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
     bool depthwise = w->dims[1] == 1 && w->dims[0] == groups; // others are not in its fast kernels
-    return x->rank == 4 && onednn_conv_ok(c.hero) && (groups == 1 || depthwise);
+    return onednn_conv_ok(c.hero) && (groups == 1 || depthwise);
 }
 static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
@@ -187,8 +200,9 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     const struct shape *x = h->operands[0]->shape;
     int n = onednn_kernel_dims(h, wdims);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde};
-    dnnl_memory_desc_init_by_tag(&p->src, 4, x->dims, type_of(x), dnnl_abcd);
-    dnnl_memory_desc_init_by_tag(&p->dst, 4, p->result->dims, type_of(p->result), dnnl_abcd);
+    dnnl_memory_desc_init_by_tag(&p->src, 4, x->dims, type_of(x), image_tag(x));
+    dnnl_memory_desc_init_by_tag(&p->dst, 4, p->result->dims, type_of(p->result),
+                                 image_tag(p->result));
     dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
     dnnl_memory_desc_init_by_tag(&src, 4, x->dims, type_of(x), dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);

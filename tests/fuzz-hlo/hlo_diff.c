@@ -150,7 +150,7 @@ static status_t run_loaded(struct session *s, struct dev_exe *x, void **out) {
 static struct target target_for(struct session *s, const char *impl) {
     struct target t = *dev_target(s->dev);
     if (strcmp(impl, "kernel") == 0 || strcmp(impl, "reference") == 0)
-        t.library_accepts = NULL, t.wants_blocked = NULL;
+        t.library_accepts = NULL, t.wants_form = NULL;
     if (strcmp(impl, "onednn") == 0 || strcmp(impl, "reference") == 0)
         t.min_kernel_elements = INT64_MAX;
     return t;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantised models through the running daemon, against ONNX Runtime: convolutions and products between QuantizeLinear and DequantizeLinear, integer operators,
 dynamic quantisation. Both round on the way, so a result may be off by one step of its scale where a value lies between two; few may. On a machine whose CPU
-multiplies 8-bit integers exactly (VNNI) the profile must show that the library did (weights up to 1 KiB are constants, whose product is not worth it).
+multiplies 8-bit integers exactly (VNNI) the profile must show that the library did (kernels and matrices up to 64 bytes are constants, whose product is not worth it).
 
     quantised.py BUILD [NAME ...]        prints PASS and FAIL lines
 """
