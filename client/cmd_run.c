@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "client/hlo.h"
 #include "client/input.h"
 #include "client/tensors.h"
 
-enum { MAX_INPUTS = 64 };
+enum { MAX_INPUTS = 64, MAX_LABELS = 64 << 20 };
 struct run {
     const char *model, *out, *trace, *labels, *device;
     int repeat, top, replicas;
@@ -62,27 +63,34 @@ static json_t *request_json(const struct run *r) {
     return q;
 }
 
-static void print_top(const struct npy *x, int top, const char *labels) {
-    const float *v = x->data;
-    int64_t n = (int64_t)x->size_bytes / 4;
-    char line[256];
-    for (int k = 0; k < top && k < n; k++) {
-        int64_t best = -1;
-        for (int64_t e = 0; e < n; e++) { // the k-th largest: ties by index
-            bool below = k == 0;
-            static float last;
-            static int64_t last_index;
-            if (k) below = v[e] < last || (v[e] == last && e > last_index);
-            if (below && (best < 0 || v[e] > v[best])) best = e;
-            if (e == n - 1 && best >= 0) last = v[best], last_index = best;
-        }
-        FILE *f = labels ? fopen(labels, "re") : NULL;
-        snprintf(line, sizeof line, "%lld", (long long)best);
-        for (int64_t e = 0; f && e <= best && fgets(line, sizeof line, f); e++)
-            line[strcspn(line, "\n")] = 0;
-        if (f) fclose(f);
-        printf("%.3f  %s\n", (double)v[best], line);
+// The k-th largest after `before` (-1: the first), ties by index; -1 = none is left.
+static int64_t next_largest(const float *v, int64_t n, int64_t before) {
+    int64_t best = -1;
+    for (int64_t e = 0; e < n; e++) {
+        bool below = before < 0 || v[e] < v[before] || (v[e] == v[before] && e > before);
+        if (below && (best < 0 || v[e] > v[best])) best = e;
     }
+    return best;
+}
+
+// Line k of the text, from 0; its number where there is none.
+static struct str label(struct arena *a, struct str text, int64_t k) {
+    struct str line;
+    for (int64_t e = 0; str_cut(&text, '\n', &line); e++)
+        if (e == k) return line;
+    return str_of(arena_printf(a, "%lld", (long long)k));
+}
+
+static status_t print_top(struct arena *a, const struct npy *x, int top, const char *labels) {
+    const float *v = x->data;
+    int64_t n = (int64_t)x->size_bytes / 4, best = -1;
+    struct str text = {0};
+    if (labels) RETURN_IF_ERR(file_read(a, labels, MAX_LABELS, NULL, &text));
+    for (int k = 0; k < top && (best = next_largest(v, n, best)) >= 0; k++) {
+        struct str name = label(a, text, best);
+        printf("%.3f  " STR_FMT "\n", (double)v[best], STR_ARG(name));
+    }
+    return ST_OK;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -90,7 +98,7 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
+static status_t print_summary(struct hlo *h, const json_t *j, const struct run *r) {
     const json_t *times = json_object_get(j, "runMs");
     size_t n = json_array_size(times);
     double *t = arena_zarray(&h->arena, double, n + 1);
@@ -105,14 +113,15 @@ static void print_summary(struct hlo *h, const json_t *j, const struct run *r) {
         tensor_print(&r->results[k]);
     tensors_print_kept(j);
     if (r->top && r->n_results && strcmp(r->results[0].descr, "<f4") == 0)
-        print_top(&r->results[0], r->top, r->labels);
+        RETURN_IF_ERR(print_top(&h->arena, &r->results[0], r->top, r->labels));
+    return ST_OK;
 }
 
 static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *reply) {
     json_t *j = NULL;
     status_t st = tensors_read(&h->arena, reply, &j, &r->results, &r->n_results);
     if (!st && r->out) st = tensors_write(&h->arena, r->out, r->results, r->n_results);
-    if (!st) print_summary(h, j, r);
+    if (!st) st = print_summary(h, j, r);
     if (!st && r->profile) print_profile(h, json_object_get(j, "profile"));
     int64_t job = (int64_t)number_at(j, "job");
     json_decref(j);

@@ -6,14 +6,16 @@
 
 #include <grpc/grpc_security.h>
 
-#include "client/onnx_external.h"
+#include "base/file.h"
+
+enum { MAX_PEM = 1 << 20 };
 
 static status_t pem(struct arena *a, const char *path, const char **out) {
     *out = NULL;
     if (!path) return ST_OK;
-    struct span bytes;
-    RETURN_IF_ERR(file_map(a, path, &bytes));
-    *out = arena_strndup(a, (const char *)bytes.p, bytes.n);
+    struct str text;
+    RETURN_IF_ERR(file_read(a, path, MAX_PEM, NULL, &text));
+    *out = text.p;
     return ST_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "client/onnx_external.h"
 #include "client/wire.h"
 

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+
 struct http_client {
     CURL *curl;
     struct arena arena;
@@ -32,13 +34,10 @@ struct transfer {
 enum { MAX_TOKEN_FILE = 4096 };
 
 static status_t read_token(struct arena *a, const char *path, const char **out) {
-    char text[MAX_TOKEN_FILE];
-    FILE *f = fopen(path, "re");
-    if (!f) return st_errno(errno, path);
-    size_t n = fread(text, 1, sizeof text, f);
-    fclose(f);
-    struct str token = str_trim((struct str){text, n});
-    *out = arena_strndup(a, token.p, token.n);
+    struct str text;
+    RETURN_IF_ERR(file_read(a, path, MAX_TOKEN_FILE, NULL, &text));
+    text = str_trim(text);
+    *out = arena_strndup(a, text.p, text.n);
     return ST_OK;
 }
 status_t http_security_env(struct arena *a, struct http_security *s) {

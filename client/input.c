@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "client/npy_text.h"
 #include "proto/numbers.h"
 
@@ -14,6 +15,7 @@ static const struct {
              {"<u8", "UINT64"},  {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"},
              {NPY_TEXT, "BYTES"}};
 enum { N_TYPES = sizeof types / sizeof types[0] };
+#define MAX_FILE ((size_t)1 << 40)
 
 const char *input_datatype(const char *descr) {
     for (int k = 0; k < N_TYPES; k++)
@@ -24,6 +26,13 @@ const char *input_descr(const char *datatype) {
     for (int k = 0; k < N_TYPES; k++)
         if (!strcmp(types[k].datatype, datatype)) return types[k].descr;
     return NULL;
+}
+
+status_t input_file(struct arena *a, const char *path, struct span *out) {
+    struct str s;
+    RETURN_IF_ERR(file_read(a, path, MAX_FILE, NULL, &s));
+    *out = (struct span){(const uint8_t *)s.p, s.n};
+    return ST_OK;
 }
 
 // "1x3x224x224xf32" or "f32" (a scalar): dims and type. False: not of this form.
@@ -103,7 +112,7 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
     }
     if (*text == '@') {
         struct span b;
-        RETURN_IF_ERR(npy_file_bytes(a, text + 1, &b));
+        RETURN_IF_ERR(input_file(a, text + 1, &b));
         if (t->cls == NUM_TEXT)
             x->size_bytes = b.n; // as texts travel
         else if (b.n != x->size_bytes)
@@ -132,7 +141,7 @@ static status_t from_file(struct arena *a, const char *path, const char *name,
     struct span b;
     struct npy *all;
     int n, pick = 0;
-    RETURN_IF_ERR(npy_file_bytes(a, path, &b));
+    RETURN_IF_ERR(input_file(a, path, &b));
     if (image_sniff(b)) return image_tensor(a, b, path, o, x);
     RETURN_IF_ERR(npy_read(a, b, path, &all, &n));
     for (int k = 0; k < n; k++)

@@ -9,6 +9,8 @@
 
 status_t input_parse(struct arena *a, const char *word, const struct image_options *o,
                      struct npy *out) MUST_CHECK; // out->name is set
+// The bytes of a file that the user named, or of a pipe.
+status_t input_file(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 // "224x224" (height x width), "127" or "123.7,116.3,103.5": options of pictures.
 status_t input_size(const char *text, struct image_options *o) MUST_CHECK;
 status_t input_channels(const char *text, double out[3]) MUST_CHECK;

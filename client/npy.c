@@ -5,11 +5,8 @@
 #include "client/npy.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/str.h"
@@ -114,28 +111,6 @@ status_t npy_parse(struct arena *a, struct span b, const char *what, struct npy 
                                                  : arena_dup(a, data, x.size_bytes);
     if (text >= 0) RETURN_IF_ERR(st_note(npy_text_read(a, &x, text, wide), "%s", what));
     *out = x;
-    return ST_OK;
-}
-
-status_t npy_file_bytes(struct arena *a, const char *path, struct span *out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat sb;
-    if (fd < 0) return st_errno(errno, path);
-    if (fstat(fd, &sb) != 0 || !S_ISREG(sb.st_mode)) {
-        close(fd);
-        return st_new(ST_INVALID_ARGUMENT, "%s: not a regular file", path);
-    }
-    size_t n = (size_t)sb.st_size, at = 0;
-    uint8_t *p = arena_alloc(a, n + 1);
-    while (at < n) {
-        ssize_t r = read(fd, p + at, n - at);
-        if (r < 0 && errno == EINTR) continue;
-        if (r <= 0) break;
-        at += (size_t)r;
-    }
-    close(fd);
-    if (at != n) return st_new(ST_UNAVAILABLE, "%s: read stopped at %zu of %zu bytes", path, at, n);
-    *out = (struct span){p, n};
     return ST_OK;
 }
 

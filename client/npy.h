@@ -24,7 +24,6 @@ status_t npy_parse(struct arena *a, struct span bytes, const char *what,
 // A .npy file (one array) or a .npz file (all members) in memory; `what` names it in messages.
 status_t npy_read(struct arena *a, struct span bytes, const char *what, struct npy **out,
                   int *n_out) MUST_CHECK;
-status_t npy_file_bytes(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 status_t npy_write_file(const char *path, const struct npy *x) MUST_CHECK;
 status_t npz_write_file(const char *path, const struct npy *x,
                         int n) MUST_CHECK; // names must be set; below 4 GiB in all

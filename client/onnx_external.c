@@ -9,15 +9,11 @@
 // its total.
 #include "client/onnx_external.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -116,27 +112,6 @@ static bool next_field(struct span *s, struct field *f, bool *bad) {
 }
 
 // ---- files
-
-static void unmap(void *obj) {
-    const struct span *s = obj;
-    munmap((void *)s->p, s->n);
-}
-status_t file_map(struct arena *a, const char *path, struct span *out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat sb;
-    if (fd < 0 || fstat(fd, &sb)) {
-        int err = errno;
-        if (fd >= 0) close(fd);
-        return st_errno(err, path);
-    }
-    *out = (struct span){NULL, (size_t)sb.st_size};
-    if (sb.st_size) out->p = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
-    int err = errno;
-    close(fd);
-    if (out->p == MAP_FAILED) return st_errno(err, path);
-    if (out->n) arena_link(a, unmap, arena_dup(a, out, sizeof *out));
-    return ST_OK;
-}
 
 static bool stays_below(struct str location) {
     struct str rest = location, part;

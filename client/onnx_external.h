@@ -12,5 +12,3 @@
 // the arena. INVALID_ARGUMENT names the tensor; NOT_FOUND the missing file.
 status_t onnx_external_inline(struct arena *a, const char *path, struct span **out_parts,
                               size_t *out_n) MUST_CHECK;
-// A whole file, mapped as long as `a` lives.
-status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;

@@ -266,7 +266,7 @@ static bool ends_in(const char *s, const char *end) {
 
 static status_t pb_tensor(const struct reader *r, const char *path, struct npy *out) {
     struct span b;
-    RETURN_IF_ERR(npy_file_bytes(r->a, path, &b));
+    RETURN_IF_ERR(input_file(r->a, path, &b));
     return onnx_tensor_parse(r->a, b, path, out);
 }
 
@@ -419,7 +419,7 @@ status_t suite_read(struct arena *a, const char *path, const struct suite_io *io
                        .path = path,
                        .folder = slash ? arena_strndup(a, path, (size_t)(slash - path)) : ".",
                        .io = io};
-    RETURN_IF_ERR(npy_file_bytes(a, path, &text));
+    RETURN_IF_ERR(input_file(a, path, &text));
     RETURN_IF_ERR(yaml_read(text, path, &tree));
     struct suite s = {.path = path, .request = arena_new_of(a, Hlod__V1__SubmitJobsRequest)};
     hlod__v1__submit_jobs_request__init(s.request);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // hlo-run: compiles one file for a device, runs it, and compares with the reference evaluator or
 // times it. A developer's tool; users have `hlo`.
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "compiler/eval.h"
 #include "compiler/pipeline.h"
 #include "compiler/texts.h"
@@ -58,21 +56,6 @@ struct loaded {
     struct text_layout text; // inputs of text are places, like other numbers here
 };
 
-static status_t map_file(const char *path, struct span *out) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat sb;
-    if (fd < 0) return st_errno(2, path);
-    if (fstat(fd, &sb) || sb.st_size == 0) {
-        close(fd);
-        return st_new(ST_INVALID_ARGUMENT, "%s: empty", path);
-    }
-    void *p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (p == MAP_FAILED) return st_new(ST_RESOURCE_EXHAUSTED, "%s: cannot be mapped", path);
-    *out = (struct span){p, (size_t)sb.st_size};
-    return ST_OK;
-}
-
 // Uniform in [-1, 1) for floats, small integers otherwise: xorshift64*, the same on every machine.
 static void fill_random(struct literal *l, uint64_t seed) {
     uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
@@ -95,7 +78,7 @@ static status_t load(const struct args *a, struct loaded *l) {
                                   .disable_rules = "",
                                   .verify_each = a->compile == 0};
     struct executable *e;
-    RETURN_IF_ERR(map_file(a->path, &l->file));
+    RETURN_IF_ERR(file_map(&l->arena, a->path, &l->file));
     RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
     RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
     req.program = l->src.program;
@@ -139,7 +122,7 @@ static status_t buffers(const struct args *a, struct loaded *l) {
         struct literal *v = lit_new(&l->arena, p->shape);
         if (l->n_in < a->n_in) {
             struct span f;
-            RETURN_IF_ERR(map_file(a->in[l->n_in], &f));
+            RETURN_IF_ERR(file_map(&l->arena, a->in[l->n_in], &f));
             if (f.n != v->size_bytes)
                 return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, input %d needs %zu",
                               a->in[l->n_in], f.n, l->n_in, v->size_bytes);
@@ -223,11 +206,9 @@ static status_t run_file(const struct args *a, struct loaded *l, const char *pat
                              .disable_passes = a->disable_passes,
                              .list_reference = a->list_reference};
     struct span file;
-    RETURN_IF_ERR(map_file(path, &file));
+    RETURN_IF_ERR(file_map(&l->arena, path, &file));
     struct str text = {(const char *)file.p, file.n};
-    status_t st = device_cases_check(l->dev, text, stdout, &c);
-    munmap((void *)(uintptr_t)file.p, file.n);
-    RETURN_IF_ERR(st);
+    RETURN_IF_ERR(device_cases_check(l->dev, text, stdout, &c));
     printf("%d cases, %d failed, %d not run, %lld steps, %lld on the reference evaluator\n", c.ran,
            c.failed, c.skipped, (long long)c.steps, (long long)c.reference);
     if (a->n_files > 1) printf("%s %s\n", c.failed ? "FAIL" : "PASS", path);
@@ -362,7 +343,6 @@ int main(int argc, char **argv) {
     dev_release(l.weights);
     dev_unload(l.exe);
     dev_close(l.dev);
-    if (l.file.p) munmap((void *)(uintptr_t)l.file.p, l.file.n);
     arena_done(&l.arena);
     free(a.files);
     return rc;

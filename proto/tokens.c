@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/vec.h"
 
 enum { MAX_FILE = 4 << 20, MAX_WORD = 100, SECRET_BYTES = 32, ID_BYTES = 8 };
@@ -150,30 +151,11 @@ static status_t read_line(struct tokens *t, struct str line) {
 
 status_t tokens_read(const char *path, struct tokens *out) {
     *out = (struct tokens){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat sb;
-    if (fd < 0 || fstat(fd, &sb)) {
-        int err = errno;
-        if (fd >= 0) close(fd);
-        return st_errno(err, path);
-    }
-    if (sb.st_mode & (S_IWGRP | S_IWOTH)) {
-        close(fd);
+    struct str text, line;
+    unsigned mode;
+    RETURN_IF_ERR(file_read(&out->arena, path, MAX_FILE, &mode, &text));
+    if (mode & (S_IWGRP | S_IWOTH))
         return st_new(ST_PERMISSION_DENIED, "%s may be written by others: chmod go-w it", path);
-    }
-    if (sb.st_size > MAX_FILE) {
-        close(fd);
-        return st_new(ST_INVALID_ARGUMENT, "%s: larger than 4 MiB", path);
-    }
-    size_t n = 0, size = (size_t)sb.st_size;
-    char *buf = arena_alloc(&out->arena, size + 1);
-    ssize_t got = 0;
-    while (n < size && (got = read(fd, buf + n, size - n)) > 0)
-        n += (size_t)got;
-    int err = got < 0 ? errno : 0;
-    close(fd);
-    if (err) return st_errno(err, path);
-    struct str text = {buf, n}, line;
     for (int number = 1; str_cut(&text, '\n', &line); number++) {
         line = str_trim(line);
         if (line.n && line.p[0] != '#')

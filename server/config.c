@@ -2,11 +2,10 @@
 #include "server/config.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/file.h"
 
 enum type { T_TEXT, T_INT, T_BYTES, T_BOOL, T_LIST };
 struct option {
@@ -148,18 +147,9 @@ static status_t read_text(struct config *c, struct str text, const char *path) {
 }
 
 static status_t read_file(struct config *c, const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return st_errno(errno, path);
-    char *buf = arena_alloc(&c->arena, MAX_FILE);
-    size_t n = 0;
-    ssize_t got = 0;
-    while (n < MAX_FILE && (got = read(fd, buf + n, MAX_FILE - n)) > 0)
-        n += (size_t)got;
-    int err = got < 0 ? errno : 0;
-    close(fd);
-    if (err) return st_errno(err, path);
-    if (n == MAX_FILE) return st_new(ST_INVALID_ARGUMENT, "%s: larger than 1 MiB", path);
-    return read_text(c, (struct str){buf, n}, path);
+    struct str text;
+    RETURN_IF_ERR(file_read(&c->arena, path, MAX_FILE, NULL, &text));
+    return read_text(c, text, path);
 }
 
 // ---- all sources

@@ -3,8 +3,6 @@
 // key during a handshake, so the last few stay.
 #include "server/tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -12,9 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 
@@ -39,23 +36,9 @@ static struct tls *the_tls; // GnuTLS' callback has no argument of ours
 // ---- reading
 
 static status_t read_pem(struct arena *a, const char *path, const char **out) {
-    struct stat sb;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &sb)) {
-        int err = errno;
-        if (fd >= 0) close(fd);
-        return st_errno(err, path);
-    }
-    size_t size = sb.st_size > MAX_PEM ? MAX_PEM : (size_t)sb.st_size, n = 0;
-    char *p = arena_alloc(a, size + 1);
-    ssize_t got = 0;
-    while (n < size && (got = read(fd, p + n, size - n)) > 0)
-        n += (size_t)got;
-    int err = got < 0 ? errno : 0;
-    close(fd);
-    if (err) return st_errno(err, path);
-    p[n] = 0;
-    *out = p;
+    struct str text;
+    RETURN_IF_ERR(file_read(a, path, MAX_PEM, NULL, &text));
+    *out = text.p;
     return ST_OK;
 }
 static gnutls_datum_t datum(const char *z) {
