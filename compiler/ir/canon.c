@@ -77,6 +77,16 @@ void hlo_canonical_hash(const struct hlo_module *m, struct digest *out) {
         pmap_put_ptr(&computations, c, arena_dup(&a, &d, sizeof d));
     }
     *out = *(const struct digest *)pmap_get_ptr(&computations, m->entry);
+    for (int k = 0; k < 2; k++) { // whose memory results may take
+        struct str donors = hlo_module_extra(m, hlo_donor_attrs[k]);
+        struct sha256 h;
+        if (!donors.n) continue;
+        sha256_init(&h);
+        sha256_add(&h, out, sizeof *out);
+        sha256_str(&h, str_of(hlo_donor_attrs[k]));
+        sha256_str(&h, donors);
+        *out = sha256_end(&h);
+    }
     pmap_done(&computations);
     pmap_done(&instrs);
     arena_done(&a);

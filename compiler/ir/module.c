@@ -513,6 +513,23 @@ void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value) {
     hlo_sort_extra(i->extra.v, i->extra.n);
 }
 
+const char *const hlo_donor_attrs[2] = {"buffer_donor", "input_output_alias"};
+struct str hlo_module_extra(const struct hlo_module *m, const char *name) {
+    for (size_t k = 0; k < m->extra.n; k++)
+        if (str_is(m->extra.v[k].name, name)) return m->extra.v[k].value;
+    return (struct str){NULL, 0};
+}
+void hlo_set_module_extra(struct hlo_module *m, const char *name, struct str value) {
+    size_t n = 0;
+    for (size_t k = 0; k < m->extra.n; k++)
+        if (!str_is(m->extra.v[k].name, name)) m->extra.v[n++] = m->extra.v[k];
+    m->extra.n = n;
+    if (!value.p) return;
+    avec_push(m->arena, &m->extra,
+              ((struct hlo_text_attr){dup_str(m->arena, str_of(name)), dup_str(m->arena, value)}));
+    hlo_sort_extra(m->extra.v, m->extra.n);
+}
+
 bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out) {
     size_t n = strlen(key);
     for (size_t k = 0; k < m->extra.n; k++) {
@@ -532,26 +549,18 @@ bool hlo_frontend(const struct hlo_module *m, const char *key, struct str *out) 
     return false;
 }
 void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value) {
-    struct hlo_text_attr *at = NULL;
+    struct str old = hlo_module_extra(m, "frontend_attributes");
     struct strbuf b = {0};
-    for (size_t k = 0; k < m->extra.n && !at; k++)
-        if (str_is(m->extra.v[k].name, "frontend_attributes")) at = &m->extra.v[k];
-    size_t keep = at && at->value.n > 2 ? at->value.n - 1 : 0; // without the closing brace
+    size_t keep = old.n > 2 ? old.n - 1 : 0; // without the closing brace
     if (keep)
-        strbuf_add(&b, at->value.p, keep);
+        strbuf_add(&b, old.p, keep);
     else
         strbuf_putc(&b, '{');
     strbuf_printf(&b, "%s%s=\"", keep ? "," : "", key);
     strbuf_add(&b, value.p, value.n);
     strbuf_puts(&b, "\"}");
-    struct str text = dup_str(m->arena, (struct str){b.p, b.n});
+    hlo_set_module_extra(m, "frontend_attributes", (struct str){b.p, b.n});
     strbuf_done(&b);
-    if (at) {
-        at->value = text;
-        return;
-    }
-    avec_push(m->arena, &m->extra, ((struct hlo_text_attr){STR("frontend_attributes"), text}));
-    hlo_sort_extra(m->extra.v, m->extra.n);
 }
 
 struct hlo_counts hlo_count(const struct hlo_module *m) {

@@ -156,6 +156,12 @@ struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k);
 void hlo_sort_extra(struct hlo_text_attr *v, size_t n); // by name: the order of `extra`
 const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n); // NULL if none
 void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value);      // copies
+// Text of a module's own attribute, {NULL, 0} if it has none; value {NULL, 0} takes it away.
+// Copied.
+struct str hlo_module_extra(const struct hlo_module *m, const char *name);
+void hlo_set_module_extra(struct hlo_module *m, const char *name, struct str value);
+// Which parameters of the entry lend their memory to results: attributes that name them by number.
+extern const char *const hlo_donor_attrs[2];
 // One entry of the module's frontend_attributes={key="value",...}. The value must hold no quote and
 // no backslash; copied. hlo_frontend: false when there is none.
 void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value);

@@ -41,6 +41,32 @@ static void find_frontier(const struct hlo_computation *c, const struct pmap *on
     }
 }
 
+// Entries "...(PARAMETER, {...}...)" of the donors' attributes with the parameters' new numbers, -1
+// = it is no input of main. What is not such a list is left away: to lend memory is never a must.
+static void renumber_donors(struct hlo_module *m, const int64_t *numbers, size_t n) {
+    for (int k = 0; k < 2; k++) {
+        struct str text = hlo_module_extra(m, hlo_donor_attrs[k]), head, number;
+        struct strbuf b = {0};
+        text = str_trim(text);
+        if (text.n) text.p++, text.n--; // the list's own brace
+        while (str_cut(&text, '(', &head) && text.n) {
+            int64_t old;
+            struct str tail;
+            if (!str_cut(&text, ',', &number) || !str_to_i64(str_trim(number), &old) ||
+                !str_cut(&text, ')', &tail))
+                break;
+            head = str_trim(head);
+            if (head.n && *head.p == ',') head = str_trim((struct str){head.p + 1, head.n - 1});
+            if (old < 0 || (size_t)old >= n || numbers[old] < 0) continue;
+            strbuf_printf(&b, "%s" STR_FMT "%s(%lld," STR_FMT ")", b.n ? ", " : "{ ", STR_ARG(head),
+                          head.n ? " " : "", (long long)numbers[old], STR_ARG(tail));
+        }
+        if (b.n) strbuf_puts(&b, " }");
+        hlo_set_module_extra(m, hlo_donor_attrs[k], (struct str){b.n ? b.p : NULL, b.n});
+        strbuf_done(&b);
+    }
+}
+
 // Renumbers parameters, dropping those that nothing uses and that are not inputs.
 static void renumber(struct hlo_computation *c) {
     VEC(struct hlo_instr *) kept = {0};
@@ -77,6 +103,7 @@ static struct hlo_instr *twin(const struct hlo_computation *from, const struct h
 static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
                              struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = p->entry;
+    renumber_donors(p, NULL, 0); // weights are nobody's to give
     struct hlo_instr **roots = arena_array(p->arena, struct hlo_instr *, n + 1), *tuple;
     for (int k = 0; k < n; k++)
         roots[k] = twin(m->entry, c, frontier[k]);
@@ -110,7 +137,14 @@ static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
     }
     hlo_remove_dead(c);
     drop_params(c, PARAM_WEIGHT);
+    size_t old_n = m->entry->params.n;
+    struct hlo_instr **before = arena_dup_array(t->arena, c->params.v, c->params.n);
+    int64_t *numbers = arena_array(t->arena, int64_t, old_n + 1);
     renumber(c);
+    for (size_t k = 0; k < old_n; k++)
+        numbers[k] =
+            before[k] && before[k]->param_kind == PARAM_INPUT ? before[k]->param_number : -1;
+    renumber_donors(t, numbers, old_n);
     return ST_OK;
 }
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A module is split into prepare and main: what names parameters by number follows them.
+#include "compiler/passes/hoist.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "compiler/ir/text.h"
+
+#define BODY                                                                                       \
+    "\nENTRY e { s = f32[4] parameter(0)\nw = f32[4] parameter(1), "                               \
+    "frontend_attributes={hlod_param=\"weight:0\"}\nu = f32[4] parameter(2)\nv = f32[4] "          \
+    "parameter(3), frontend_attributes={hlod_param=\"weight:1\"}\na = f32[4] multiply(s, w) b = "  \
+    "f32[4] multiply(u, v)\nROOT t = (f32[4], f32[4]) tuple(a, b) }\n"
+
+static void split(const char *attrs, const char *name, const char *in_main) {
+    struct hlo_module *m = NULL, *prepare = NULL, *mainm = NULL;
+    struct strbuf text = {0};
+    strbuf_printf(&text, "HloModule m%s" BODY, attrs);
+    assert_null(hlo_parse(str_of(strbuf_cstr(&text)), NULL, &m));
+    assert_null(hoist_split(m, &prepare, &mainm));
+    assert_null(hlo_module_extra(prepare, name).p);
+    struct str got = hlo_module_extra(mainm, name);
+    if (!in_main) {
+        assert_null(got.p);
+    } else {
+        assert_non_null(got.p);
+        assert_int_equal(got.n, strlen(in_main));
+        assert_memory_equal(got.p, in_main, got.n);
+    }
+    assert_int_equal(mainm->entry->params.n, 4); // both weights come first
+    hlo_module_free(m);
+    hlo_module_free(prepare);
+    hlo_module_free(mainm);
+    strbuf_done(&text);
+}
+
+static void test_donors(void **state) {
+    (void)state;
+    split(", input_output_alias={ {0}: (0, {}, may-alias), {1}: (2, {}, must-alias) }",
+          "input_output_alias", "{ {0}: (2, {}, may-alias), {1}: (3, {}, must-alias) }");
+    split(", input_output_alias={ {0}: (1, {}, may-alias), {1}: (2, {}) }", "input_output_alias",
+          "{ {1}: (3, {}) }"); // a weight is lent to nobody
+    split(", input_output_alias={ {0}: (3, {}) }", "input_output_alias", NULL);
+    split(", input_output_alias={ {0}: (7, {}) }", "input_output_alias", NULL);
+    split(", input_output_alias={ }", "input_output_alias", NULL);
+    split(", input_output_alias={nonsense}", "input_output_alias", NULL);
+    split(", buffer_donor={ (0, {}), (2, {}) }", "buffer_donor", "{ (2, {}), (3, {}) }");
+    split("", "input_output_alias", NULL);
+}
+
+// Two programs that differ in this alone are not one in the cache.
+static void test_key(void **state) {
+    (void)state;
+    struct digest d[3];
+    const char *const texts[] = {"HloModule m" BODY,
+                                 "HloModule m, input_output_alias={ {0}: (0, {}) }" BODY,
+                                 "HloModule m, input_output_alias={ {1}: (2, {}) }" BODY};
+    for (int k = 0; k < 3; k++) {
+        struct hlo_module *m = NULL;
+        assert_null(hlo_parse(str_of(texts[k]), NULL, &m));
+        hlo_canonical_hash(m, &d[k]);
+        hlo_module_free(m);
+    }
+    assert_memory_not_equal(&d[0], &d[1], sizeof d[0]);
+    assert_memory_not_equal(&d[1], &d[2], sizeof d[0]);
+}
+
+int main(void) {
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_donors),
+        cmocka_unit_test(test_key),
+    };
+    return cmocka_run_group_tests_name("compiler/hoist", tests, NULL, NULL);
+}
