@@ -3,7 +3,6 @@
 #include "base/clock.h"
 
 #include <stdio.h>
-#include <time.h>
 
 static int64_t now(clockid_t id) {
     struct timespec t;
@@ -12,6 +11,10 @@ static int64_t now(clockid_t id) {
 }
 int64_t clock_ns(void) {
     return now(CLOCK_MONOTONIC);
+}
+struct timespec clock_after(int64_t ns) {
+    int64_t at = clock_ns() + ns;
+    return (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 }
 int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);

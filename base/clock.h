@@ -3,6 +3,8 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 int64_t clock_ns(void);                              // CLOCK_MONOTONIC
+struct timespec clock_after(int64_t ns);             // CLOCK_MONOTONIC, for pthread_cond_clockwait
 int64_t clock_wall_ns(void);                         // CLOCK_REALTIME
 void clock_wall_text(int64_t wall_ns, char out[32]); // 2026-01-31T12:00:00.123Z

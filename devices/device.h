@@ -43,6 +43,7 @@ struct dev_buffer {
     const struct shape *shape; // dense, of `arena`
     int64_t bytes;
     struct arena arena;
+    bool spent; // a run that failed took it: nothing is in it any more
 };
 
 struct dev_attributes {
@@ -67,7 +68,8 @@ struct dev_run {
     // Resident values; each may be NULL. Where in_buffers[k] is set it is the input and in[k] is
     // not looked at. donate[k]: nobody else holds in_buffers[k]; a run that succeeds may take its
     // memory for a result, and it holds nothing any more (unref it still). A run that fails leaves
-    // it as it was. kept[k] is set on success where out[k] is NULL: one reference, the caller's.
+    // it as it was, or sets its `spent` where the device had it already. kept[k] is set on success
+    // where out[k] is NULL: one reference, the caller's.
     struct dev_buffer *const *in_buffers; // [leaves of inputs]
     const bool *donate;                   // [leaves of inputs]
     struct dev_buffer **kept;             // [outputs]
@@ -130,6 +132,9 @@ struct dev_vtable {
     // (dev_check_inputs). On failure the outputs hold anything.
     status_t (*run)(struct dev_exe *x, struct dev_weights *w, const struct dev_run *r);
     struct dev_stats (*stats)(const struct dev_exe *x);
+    // Optional. Between calls: is the device still at work for a run that was cancelled? *busy: ask
+    // again soon. Does not wait. UNAVAILABLE as from any call.
+    status_t (*idle)(struct device *d, bool *busy);
     // How each step of main runs, for `hlo inspect --stage plan`: appends text.
     void (*explain)(const struct dev_exe *x, struct strbuf *out);
     // May measure at the first call (some 50 ms); later calls say the same.

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "compiler/codegen/abi.h"
 #include "devices/sandbox.h"
 #include "devices/worker_calls.h"
@@ -167,6 +168,11 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
     }
 }
 
+static void give_up_device(struct worker *w) { // a new process has a new one
+    w->lost = true;
+    shutdown(w->opt->fd, SHUT_RDWR); // the loop thread sees the end
+}
+
 // `c` is w->running already: nobody else calls the device. Frees it.
 static void serve(struct worker *w, struct call *c) {
     const char *last;
@@ -179,10 +185,21 @@ static void serve(struct worker *w, struct call *c) {
     w->running = NULL;
     pthread_mutex_unlock(&w->mutex);
     call_free(c);
-    if (lost) { // a new process has a new device; the loop thread sees the end
-        w->lost = true;
-        shutdown(w->opt->fd, SHUT_RDWR);
-    }
+    if (lost) give_up_device(w);
+}
+
+// Until there is a call, or a tenth of a second has gone by while the device is at work for a run
+// that was cancelled. Under the mutex, so that the loop thread does not use the device meanwhile.
+static void wait_for_call(struct worker *w) {
+    bool busy = false;
+    status_t st = w->dev->vt->idle && !w->lost ? w->dev->vt->idle(w->dev, &busy) : ST_OK;
+    struct timespec until = clock_after(100000000);
+    if (st) give_up_device(w);
+    if (st || !busy)
+        pthread_cond_wait(&w->more, &w->mutex);
+    else
+        pthread_cond_clockwait(&w->more, &w->mutex, CLOCK_MONOTONIC, &until);
+    st_drop(st);
 }
 
 static void *run_thread(void *arg) {
@@ -190,7 +207,7 @@ static void *run_thread(void *arg) {
     for (;;) {
         pthread_mutex_lock(&w->mutex);
         while (!w->first && !w->closing)
-            pthread_cond_wait(&w->more, &w->mutex);
+            wait_for_call(w);
         struct call *c = w->first;
         if (c) {
             w->first = c->next;
@@ -394,6 +411,12 @@ static bool end_run_thread(struct worker *w, pthread_t thread) {
     return idle;
 }
 
+// A plugin's threads may be at work still; its own destructors do not wait for them, or for ever.
+static void end_at_once(int status, void *arg) {
+    (void)arg;
+    _exit(status);
+}
+
 status_t worker_serve(const struct worker_options *o) {
     // Once in a process. The device is not closed: it lives as long, and a plugin's client may hang
     // on the way out.
@@ -418,7 +441,9 @@ status_t worker_serve(const struct worker_options *o) {
         return opened;
     }
     if (!w.device_role) worker_compile_for(w.dev);
-    enter_filter(&w, dev_attributes(w.dev).foreign);
+    bool foreign = dev_attributes(w.dev).foreign;
+    if (foreign) on_exit(end_at_once, NULL); // before what the plugin registered
+    enter_filter(&w, foreign);
     if (pthread_create(&thread, NULL, run_thread, &w))
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     say_hello(&w, "");

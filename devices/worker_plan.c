@@ -168,6 +168,12 @@ static void let_go(struct value *v) {
     v->buffer = NULL;
 }
 
+static void consume(struct plan_run *p, struct value *v) {
+    p->reply->consumed[p->reply->n_consumed++] = v->id;
+    worker_buffer_drop(v->id);
+    v->buffer = NULL;
+}
+
 // May this step take the memory of v? It is the last to read it, and nobody else holds it.
 static bool gives(const struct plan_run *p, const struct step *s, const struct value *v) {
     int here = 0;
@@ -221,9 +227,12 @@ static status_t run_on_device(struct plan_run *p, struct step *s, struct profile
                         .profile = profile,
                         .cancel = &p->c->cancel};
     status_t st;
-    do
+    bool again = true;
+    do {
         st = dev_run(s->x, s->w, &r);
-    while (worker_make_room(&st));
+        for (size_t i = 0; i < n; i++)
+            again &= !donate[i] || !buffers[i]->spent;
+    } while (again && worker_make_room(&st));
     return st;
 }
 
@@ -251,10 +260,15 @@ static void release_args(struct plan_run *p, struct step *s) {
         if (!v->id) {
             let_go(v);
         } else if (v->donate) {
-            p->reply->consumed[p->reply->n_consumed++] = v->id;
-            worker_buffer_drop(v->id);
-            v->buffer = NULL;
+            consume(p, v);
         }
+    }
+}
+// After a step that failed: what the device took of the table's is gone all the same.
+static void drop_spent(struct plan_run *p, struct step *s) {
+    for (size_t i = 0; i < s->q->n_args; i++) {
+        struct value *v = arg_value(p, p->q->n_steps, s->q->args[i]);
+        if (v->id && v->donate && v->buffer && v->buffer->spent) consume(p, v);
     }
 }
 
@@ -269,7 +283,9 @@ static status_t run_step(struct plan_run *p, size_t k) {
         profile = (struct profile){.rows = arena_zarray(a, struct profile_row, MAX_ROWS),
                                    .cap = MAX_ROWS};
     int64_t start = clock_ns();
-    RETURN_IF_ERR(run_on_device(p, s, rows ? &profile : NULL, kept, out));
+    status_t st = run_on_device(p, s, rows ? &profile : NULL, kept, out);
+    if (st) drop_spent(p, s);
+    RETURN_IF_ERR(st);
     double ms = (double)(clock_ns() - start) / 1e6;
     s->reply->run_ms[s->reply->n_run_ms++] = ms;
     s->reply->peak_bytes = dev_stats(s->x).arena_bytes;

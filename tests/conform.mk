@@ -4,7 +4,7 @@ conform-onnx: all ## ONNX's backend cases over HTTP, beside ONNX Runtime in the 
 	$(Q)build/venv/bin/python tests/conform/run_onnx.py $(BUILD) $(ARGS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
-$(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c tests/conform/device_help.h $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
+$(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c tests/conform/device_pjrt.c tests/conform/device_help.h $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
 	$(call say,link device_test)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices) -lcmocka
 .PHONY: check-devices

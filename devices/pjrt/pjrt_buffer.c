@@ -23,24 +23,25 @@ static int type_of(enum dtype t) {
 }
 
 status_t pj_to_device(struct pj_device *d, void *device, const struct shape *s, const void *data,
-                      void **out) {
+                      size_t number, struct pj_pending *w, void **out) {
     struct pj_from_host h = {.client = d->client,
                              .data = data,
                              .type = type_of(s->dtype),
                              .dims = s->dims,
                              .n_dims = (size_t)s->rank,
-                             .semantics = PJ_COPY_DURING_CALL,
+                             .semantics = PJ_KEEP_UNTIL_DONE,
                              .device = device};
     if (!h.type)
         return st_new(ST_INVALID_ARGUMENT, "this device has no values of type %s",
                       dtype_name(s->dtype));
     RETURN_IF_ERR(PJ_CALL(d->plugin, Client_BufferFromHostBuffer, &h));
     *out = h.buffer;
-    return pj_await(d->plugin, h.done);
+    pj_pending_add(w, h.done, "input", number);
+    return ST_OK;
 }
 
-// Dense, row-major, whatever the layout on the device is.
-status_t pj_to_host(struct pj_device *d, const struct shape *s, void *buffer, void *dst) {
+status_t pj_to_host(struct pj_device *d, const struct shape *s, void *buffer, void *dst,
+                    size_t number, struct pj_pending *w) {
     int64_t order[HLO_MAX_RANK + 1];
     for (int k = 0; k < s->rank; k++)
         order[k] = s->rank - 1 - k;
@@ -52,11 +53,13 @@ status_t pj_to_host(struct pj_device *d, const struct shape *s, void *buffer, vo
         .buffer = buffer, .layout = &layout, .dst = dst, .dst_size = (size_t)shape_bytes(s)};
     if (!h.dst_size) return ST_OK;
     RETURN_IF_ERR(PJ_CALL(d->plugin, Buffer_ToHostBuffer, &h));
-    RETURN_IF_ERR(pj_await(d->plugin, h.event));
-    if (s->dtype == DT_S4) // a byte each, whose upper half a plugin may leave as it was
-        for (int8_t *v = dst, *end = v + h.dst_size; v < end; v++)
-            *v = (int8_t)((*v & 7) - (*v & 8));
+    pj_pending_add(w, h.event, "result", number);
     return ST_OK;
+}
+void pj_to_host_end(const struct shape *s, void *dst) {
+    if (s->dtype != DT_S4) return;
+    for (int8_t *v = dst, *end = v + shape_bytes(s); v < end; v++)
+        *v = (int8_t)((*v & 7) - (*v & 8));
 }
 
 void pj_destroy_buffers(const struct pj_plugin *p, void **b, size_t n) {
@@ -85,9 +88,23 @@ status_t pj_buffer_wrap(struct pj_device *d, const struct shape *s, void *pj,
 status_t pj_buffer_put(struct device *base, const struct shape *s, const void *data,
                        struct dev_buffer **out) {
     struct pj_device *d = (struct pj_device *)base;
-    void *pj;
-    RETURN_IF_ERR(pj_to_device(d, d->device, s, data, &pj));
-    return pj_buffer_wrap(d, s, pj, out);
+    struct pj_pending w = {0};
+    struct pj_get_args there = {0};
+    RETURN_IF_ERR(pj_to_device(d, d->device, s, data, 0, &w, &there.object));
+    // Done with the host's memory is not yet arrived: what the device has to say is said here.
+    status_t st = pj_has(d->plugin, PJ_Buffer_ReadyEvent)
+                      ? PJ_CALL(d->plugin, Buffer_ReadyEvent, &there)
+                      : ST_OK;
+    pj_pending_add(&w, there.out, "value", 0);
+    status_t arrived = pj_pending_wait(d->plugin, &w, NULL);
+    if (!st) {
+        st = arrived;
+    } else {
+        st_drop(arrived);
+    }
+    if (!st) return pj_buffer_wrap(d, s, there.object, out);
+    pj_destroy(d->plugin, PJ_Buffer_Destroy, there.object);
+    return st;
 }
 void pj_buffer_drop(struct dev_buffer *base) {
     struct pj_buffer *b = (struct pj_buffer *)base;
@@ -95,15 +112,30 @@ void pj_buffer_drop(struct dev_buffer *base) {
     arena_done(&base->arena);
     free(b);
 }
+static status_t get_all(struct pj_device *d, const struct pj_buffer *b, void *dst) {
+    struct pj_pending w = {0};
+    RETURN_IF_ERR(pj_to_host(d, b->base.shape, b->pj, dst, 0, &w));
+    RETURN_IF_ERR(pj_pending_wait(d->plugin, &w, NULL));
+    pj_to_host_end(b->base.shape, dst);
+    return ST_OK;
+}
 // Through a copy of the whole where a part is asked for: a plugin's layout is its own affair.
 status_t pj_buffer_get(struct dev_buffer *base, int64_t offset, int64_t n, void *dst) {
-    struct pj_buffer *b = (struct pj_buffer *)base;
+    const struct pj_buffer *b = (const struct pj_buffer *)base;
     struct pj_device *d = (struct pj_device *)base->dev;
-    if (offset == 0 && n == base->bytes) return pj_to_host(d, base->shape, b->pj, dst);
+    if (offset == 0 && n == base->bytes) return get_all(d, b, dst);
     uint8_t *all = malloc((size_t)base->bytes + 1);
     if (!all) return st_oom();
-    status_t st = pj_to_host(d, base->shape, b->pj, all);
+    status_t st = get_all(d, b, all);
     if (!st && n) memcpy(dst, all + offset, (size_t)n);
     free(all);
     return st;
+}
+// After a run that did not succeed: was this value taken by it?
+void pj_buffer_check(struct dev_buffer *base) {
+    struct pj_buffer_deleted q = {.buffer = pj_buffer_of(base)};
+    const struct pj_device *d = (const struct pj_device *)base->dev;
+    status_t st = PJ_CALL(d->plugin, Buffer_IsDeleted, &q);
+    base->spent = st || q.deleted; // what cannot say it is not used again
+    st_drop(st);
 }

@@ -7,16 +7,44 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "devices/pjrt/pjrt_topology.h"
 
 static void pjrt_close(struct device *base) {
     struct pj_device *d = (struct pj_device *)base;
     for (struct pj_target *t = d->targets; t; t = t->next)
         pj_destroy(d->plugin, PJ_TopologyDescription_Destroy, t->topology);
-    if (d->plugin) pj_destroy(d->plugin, PJ_Client_Destroy, d->client);
+    status_t st = pj_settle(d, NULL); // a client at work may wait for ever on its way out
+    if (d->plugin && !st) pj_destroy(d->plugin, PJ_Client_Destroy, d->client);
+    st_drop(st);
+    vec_done(&d->given_up.events);
     arena_done(&d->arena);
     free(d);
+}
+
+// ---- what goes on after a run was cancelled
+
+void pj_give_up(struct pj_device *d, struct pj_pending *w) {
+    if (!d->given_up.events.n) d->given_up_ns = clock_ns();
+    pj_pending_move(&d->given_up, w);
+}
+status_t pj_idle(struct device *base, bool *busy) {
+    struct pj_device *d = (struct pj_device *)base;
+    *busy = d->given_up.events.n && !pj_pending_over(d->plugin, &d->given_up);
+    if (!*busy || clock_ns() - d->given_up_ns < d->options.drain_ms * 1000000) return ST_OK;
+    return st_new(ST_UNAVAILABLE,
+                  "an execution of a cancelled run has not ended after %lld ms more",
+                  (long long)d->options.drain_ms);
+}
+status_t pj_settle(struct pj_device *d, const _Atomic bool *cancel) {
+    for (bool busy;;) {
+        RETURN_IF_ERR(pj_idle(&d->base, &busy));
+        if (!busy) return ST_OK;
+        if (cancel && *cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+        usleep(500);
+    }
 }
 
 // ---- targets
@@ -224,5 +252,6 @@ const struct dev_vtable pjrt_vtable = {.kind = "pjrt",
                                        .drop = pj_buffer_drop,
                                        .run = pj_exe_run,
                                        .stats = pj_exe_stats,
+                                       .idle = pj_idle,
                                        .explain = pj_exe_explain,
                                        .peak = pjrt_peak};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executables of a plugin: loaded, with their weights resident, run. With several replicas each of
-// the executable's devices has its own copy of the weights; inputs and outputs of all replicas lie
-// one behind the other (device.h).
+// Executables of a plugin: loaded, with their weights resident, run. Everything that a call has for
+// the device is begun before the first of it is waited for (pjrt_events.h). With several replicas
+// each of the executable's devices has its own copy of the weights; inputs and outputs of all
+// replicas lie one behind the other (device.h).
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -33,24 +34,31 @@ static struct pj_device *device_of(const struct dev_exe *x) {
 
 // ---- run
 
-// Waits until the results of all replicas are there. in[replicas][n_in], out[replicas][n_out]:
-// buffers, the caller's.
-static status_t execute(const struct pj_exe *x, void *loaded, void **in, size_t n_in, void **out,
-                        size_t n_out) {
+// What a call begins on the device. It waits for inputs whatever happens: they are read from the
+// caller's memory. What is at work on the device alone may be left to itself.
+struct pj_work {
+    void **in, **own, **out; // [replicas][parameters or results]; own: what this call sends
+    struct pj_pending inputs, execution;
+};
+
+// Begins it. keep[k]: argument k must not be donated.
+static status_t execute(const struct pj_exe *x, void *loaded, const struct hlo_computation *c,
+                        const bool *keep, struct pj_work *w) {
     struct pj_device *d = device_of(&x->base);
-    size_t n = (size_t)x->replicas;
+    size_t n = (size_t)x->replicas, n_in = c->params.n;
+    size_t n_out = (size_t)shape_leaves(c->root->shape);
     struct arena a = {0};
-    int64_t *keep = arena_array(&a, int64_t, n_in + 1);
+    struct pj_execute_options o = {.struct_size = sizeof o};
+    int64_t *kept = arena_array(&a, int64_t, n_in + 1);
     for (size_t k = 0; k < n_in; k++)
-        keep[k] = (int64_t)k;
+        if (keep[k]) kept[o.n_keep_inputs++] = (int64_t)k;
+    o.keep_inputs = kept;
     void *const **arguments = arena_array(&a, void *const *, n);
     void ***outputs = arena_array(&a, void **, n), **events = arena_zarray(&a, void *, n);
     for (size_t r = 0; r < n; r++) {
-        arguments[r] = in + r * n_in;
-        outputs[r] = out + r * n_out;
+        arguments[r] = w->in + r * n_in;
+        outputs[r] = w->out + r * n_out;
     }
-    struct pj_execute_options o = {
-        .struct_size = sizeof o, .keep_inputs = keep, .n_keep_inputs = n_in};
     struct pj_execute e = {.loaded = loaded,
                            .options = &o,
                            .arguments = arguments,
@@ -60,14 +68,22 @@ static status_t execute(const struct pj_exe *x, void *loaded, void **in, size_t 
                            .events = events,
                            .device = n == 1 ? d->device : NULL};
     status_t st = PJ_CALL(d->plugin, LoadedExecutable_Execute, &e);
-    for (size_t r = 0; r < n; r++) { // all, so that none is still at work when its inputs go
-        status_t one = pj_await(d->plugin, events[r]);
-        if (!st)
-            st = one;
-        else
-            st_drop(one);
-    }
+    for (size_t r = 0; r < n; r++)
+        pj_pending_add(&w->execution, events[r], "execution on device", r);
     arena_done(&a);
+    return st;
+}
+
+// The end of a call that went well so far, or did not.
+static status_t work_end(struct pj_device *d, struct pj_work *w, status_t st,
+                         const _Atomic bool *cancel) {
+    status_t sent = pj_pending_wait(d->plugin, &w->inputs, NULL);
+    status_t done = pj_pending_wait(d->plugin, &w->execution, cancel);
+    pj_give_up(d, &w->execution); // what is left of it
+    if (!st) st = sent, sent = ST_OK;
+    if (!st) st = done, done = ST_OK;
+    st_drop(sent);
+    st_drop(done);
     return st;
 }
 
@@ -137,28 +153,39 @@ void pj_exe_release(struct dev_weights *base) {
     free(w);
 }
 
+static status_t send_weights(struct pj_exe *x, const struct span *weights, int n,
+                             struct pj_work *w) {
+    const struct hlo_computation *p = x->exe->prepare->entry;
+    for (size_t k = 0; k < p->params.n; k++) {
+        const struct hlo_instr *q = p->params.v[k];
+        const void *bytes;
+        RETURN_IF_ERR(dev_find_weight(q, weights, n, &bytes));
+        for (size_t r = 0; r < (size_t)x->replicas; r++)
+            RETURN_IF_ERR(pj_to_device(device_of(&x->base), x->devices[r], q->shape, bytes, k,
+                                       &w->inputs, &w->in[r * p->params.n + k]));
+    }
+    return ST_OK;
+}
 static status_t bind_weights(struct pj_exe *x, const struct span *weights, int n,
                              struct pj_weights *w) {
     struct pj_device *d = device_of(&x->base);
     const struct hlo_computation *p = x->exe->prepare->entry;
     size_t results = (size_t)p->root->shape->n_elems, all = (size_t)x->replicas;
-    status_t st = ST_OK;
-    void **in = calloc(p->params.n * all + 1, sizeof *in);
+    size_t n_in = p->params.n * all;
+    RETURN_IF_ERR(pj_settle(d, NULL));
+    void **b = calloc(n_in + 1, sizeof *b);
+    bool *keep = calloc(p->params.n + 1, sizeof *keep); // a program's aliases are main's
     w->bound = calloc(results * all + 1, sizeof *w->bound);
-    if (!in || !w->bound) st = st_oom();
-    for (size_t k = 0; k < p->params.n && !st; k++) {
-        const struct hlo_instr *q = p->params.v[k];
-        const void *bytes;
-        st = dev_find_weight(q, weights, n, &bytes);
-        for (size_t r = 0; r < all && !st; r++)
-            st = pj_to_device(d, x->devices[r], q->shape, bytes, &in[r * p->params.n + k]);
-    }
-    if (!st && x->prepare) st = execute(x, x->prepare, in, p->params.n, w->bound, results);
-    if (!st) w->n = results;
-    for (size_t k = 0; k < w->n; k++)
+    struct pj_work work = {.in = b, .out = w->bound};
+    status_t st = b && keep && w->bound ? send_weights(x, weights, n, &work) : st_oom();
+    if (!st && x->prepare) st = execute(x, x->prepare, p, keep, &work);
+    st = work_end(d, &work, st, NULL);
+    w->n = w->bound ? results : 0; // those that are NULL are fine
+    for (size_t k = 0; k < results && !st; k++)
         w->base.bytes += shape_bytes(p->root->shape->elems[k]) * x->replicas;
-    if (in) pj_destroy_buffers(d->plugin, in, p->params.n * all);
-    free(in);
+    if (b) pj_destroy_buffers(d->plugin, b, n_in);
+    free(b);
+    free(keep);
     return st;
 }
 
@@ -187,34 +214,57 @@ static void note(struct profile *p, const char *name, const char *impl, int64_t 
                                                .bytes = cost.bytes};
 }
 
-// The parameters of one replica: prepared weights, and its own part of each input.
+// The parameters of one replica: prepared weights, and its own part of each input. keep[k] says
+// what the run must leave alone: weights, and what lies on the device and was not given to it.
 static status_t send_inputs(struct pj_exe *x, const struct pj_weights *w, const struct dev_run *r,
-                            size_t replica, void **in, void **own) {
+                            size_t replica, struct pj_work *work, bool *keep) {
     const struct hlo_computation *m = x->exe->main->entry;
+    void **in = work->in + replica * x->n_in, **own = work->own + replica * x->n_in;
     size_t input = 0;
     for (size_t k = 0; k < x->n_in; k++) {
         const struct hlo_instr *p = m->params.v[k];
         if (p->param_kind != PARAM_INPUT) {
             in[k] = w->bound[replica * w->n + (size_t)p->param_index];
+            keep[k] = true;
             continue;
         }
         if (r->in_buffers && r->in_buffers[input]) {
+            keep[k] = !r->donate || !r->donate[input];
             in[k] = pj_buffer_of(r->in_buffers[input++]);
             continue;
         }
         const uint8_t *data = r->in[input];
         RETURN_IF_ERR(pj_to_device(device_of(&x->base), x->devices[replica], p->shape,
-                                   data + replica * (size_t)shape_bytes(p->shape), &own[input]));
+                                   data + replica * (size_t)shape_bytes(p->shape), input,
+                                   &work->inputs, &own[input]));
         in[k] = own[input++];
     }
     return ST_OK;
 }
 
-// With a profile also what the plugin's own profiler saw, before the row that covers it.
-static status_t execute_noted(struct pj_exe *x, void **in, void **out, struct profile *p) {
-    struct pj_profiler *inside = p ? pj_profiler_begin(device_of(&x->base)->plugin) : NULL;
+// With a profile inputs are waited for first, so that its rows tell one from the other.
+static status_t send_all(struct pj_exe *x, const struct pj_weights *w, const struct dev_run *r,
+                         struct pj_work *work, bool *keep) {
     int64_t start = clock_ns();
-    status_t st = execute(x, x->main, in, x->n_in, out, x->n_out);
+    for (size_t k = 0; k < (size_t)x->replicas; k++)
+        RETURN_IF_ERR(send_inputs(x, w, r, k, work, keep));
+    if (r->profile) {
+        r->profile->zero_ns = start;
+        RETURN_IF_ERR(pj_pending_wait(device_of(&x->base)->plugin, &work->inputs, NULL));
+        note(r->profile, "inputs", "pjrt:transfer", start, clock_ns(), (struct hlo_cost){0});
+    }
+    return r->cancel && *r->cancel ? st_new(ST_CANCELLED, "the run was cancelled") : ST_OK;
+}
+// With a profile there is also what the plugin's own profiler saw, before the row that covers it.
+static status_t run_main(struct pj_exe *x, const struct pj_weights *w, const struct dev_run *r,
+                         struct pj_work *work, bool *keep) {
+    struct pj_device *d = device_of(&x->base);
+    struct profile *p = r->profile;
+    status_t st = send_all(x, w, r, work, keep);
+    struct pj_profiler *inside = p && !st ? pj_profiler_begin(d->plugin) : NULL;
+    int64_t start = clock_ns();
+    if (!st) st = execute(x, x->main, x->exe->main->entry, keep, work);
+    st = work_end(d, work, st, r->cancel);
     int64_t end = clock_ns();
     if (inside) arena_reset(&x->names);
     pj_profiler_end(inside, &x->names, p ? start - p->zero_ns : 0, p);
@@ -222,27 +272,28 @@ static status_t execute_noted(struct pj_exe *x, void **in, void **out, struct pr
     return st;
 }
 
-static status_t run_with(struct pj_exe *x, struct pj_weights *w, const struct dev_run *r, void **in,
-                         void **own, void **out) {
+// All results are on their way before one is waited for. They go to the caller's memory, so that
+// this cannot be given up.
+static status_t fetch_results(struct pj_exe *x, const struct dev_run *r, void **out) {
     struct pj_device *d = device_of(&x->base);
-    size_t all = (size_t)x->replicas;
+    struct pj_pending w = {0};
+    status_t st = ST_OK;
     int64_t start = clock_ns();
-    if (r->profile) r->profile->zero_ns = start;
-    for (size_t k = 0; k < all; k++)
-        RETURN_IF_ERR(send_inputs(x, w, r, k, in + k * x->n_in, own + k * x->n_in));
-    note(r->profile, "inputs", "pjrt:transfer", start, clock_ns(), (struct hlo_cost){0});
-    if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
-    RETURN_IF_ERR(execute_noted(x, in, out, r->profile)); // cannot be stopped once begun
-    if (r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
-    start = clock_ns();
-    for (size_t k = 0; k < all * x->n_out; k++) {
+    for (size_t k = 0; k < (size_t)x->replicas * x->n_out && !st; k++) {
         const struct shape *s = x->out[k % x->n_out];
         uint8_t *dst = r->out[k % x->n_out];
-        if (dst)
-            RETURN_IF_ERR(pj_to_host(d, s, out[k], dst + k / x->n_out * (size_t)shape_bytes(s)));
+        if (dst) st = pj_to_host(d, s, out[k], dst + k / x->n_out * (size_t)shape_bytes(s), k, &w);
     }
+    status_t there = pj_pending_wait(d->plugin, &w, NULL);
+    if (!st)
+        st = there;
+    else
+        st_drop(there);
+    for (size_t k = 0; k < x->n_out && !st; k++)
+        for (int q = 0; r->out[k] && q < x->replicas; q++)
+            pj_to_host_end(x->out[k], (uint8_t *)r->out[k] + q * shape_bytes(x->out[k]));
     note(r->profile, "outputs", "pjrt:transfer", start, clock_ns(), (struct hlo_cost){0});
-    return ST_OK;
+    return st;
 }
 
 // Resident values belong to one device.
@@ -257,8 +308,7 @@ static status_t check_resident(const struct pj_exe *x, const struct dev_run *r) 
     return st_new(ST_UNIMPLEMENTED, "values that stay on the device do not go with replicas");
 }
 
-// Results that stay: out[k] goes into a buffer. A donated input is given back to the plugin with
-// its last reference; whether its memory is used again before is the plugin's affair.
+// Results that stay: out[k] goes into a buffer.
 static status_t keep_results(struct pj_exe *x, const struct dev_run *r, void **out) {
     status_t st = ST_OK;
     for (size_t k = 0; k < x->n_out && !st; k++) {
@@ -274,19 +324,33 @@ static status_t keep_results(struct pj_exe *x, const struct dev_run *r, void **o
     return st;
 }
 
+// A run that was begun and did not succeed may have taken what was given to it.
+static void check_given(const struct pj_exe *x, const struct dev_run *r) {
+    for (size_t k = 0, input = 0; r->in_buffers && r->donate && k < x->n_in; k++) {
+        if (x->exe->main->entry->params.v[k]->param_kind != PARAM_INPUT) continue;
+        if (r->in_buffers[input] && r->donate[input]) pj_buffer_check(r->in_buffers[input]);
+        input++;
+    }
+}
+
 status_t pj_exe_run(struct dev_exe *base, struct dev_weights *w, const struct dev_run *r) {
     struct pj_exe *x = (struct pj_exe *)base;
-    const struct pj_plugin *p = device_of(base)->plugin;
+    struct pj_device *d = device_of(base);
     int64_t start = clock_ns();
     size_t all = (size_t)x->replicas, n_own = x->n_in * all, n_out = x->n_out * all;
     RETURN_IF_ERR(check_resident(x, r));
+    RETURN_IF_ERR(pj_settle(d, r->cancel));
     void **b = calloc(2 * n_own + n_out + 1, sizeof *b);
-    if (!b) return st_oom();
-    void **own = b + n_own, **out = own + n_own;
-    status_t st = run_with(x, (struct pj_weights *)w, r, b, own, out);
-    if (!st) st = keep_results(x, r, out);
-    pj_destroy_buffers(p, own, n_own + n_out);
+    bool *keep = calloc(x->n_in + 1, sizeof *keep);
+    struct pj_work work = {.in = b, .own = b + n_own, .out = b + 2 * n_own};
+    status_t st = b && keep ? run_main(x, (struct pj_weights *)w, r, &work, keep) : st_oom();
+    if (!st && r->cancel && *r->cancel) st = st_new(ST_CANCELLED, "the run was cancelled");
+    if (!st) st = fetch_results(x, r, work.out);
+    if (!st) st = keep_results(x, r, work.out);
+    if (st) check_given(x, r);
+    if (b) pj_destroy_buffers(d->plugin, work.own, n_own + n_out);
     free(b);
+    free(keep);
     if (st) return st;
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;

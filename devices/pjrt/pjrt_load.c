@@ -40,6 +40,11 @@ static enum pj_family family_of(const struct pj_plugin *p) {
 }
 
 // Error functions give nothing, so they cannot go through pj_call.
+void pj_drop_error(const struct pj_plugin *p, void *error) {
+    struct pj_error_args d = {.struct_size = sizeof d, .error = error};
+    if (error && pj_has(p, PJ_Error_Destroy))
+        ((void (*)(void *))p->api->slots[PJ_Error_Destroy])(&d);
+}
 static status_t take_error(const struct pj_plugin *p, enum pj_slot slot, void *error) {
     enum status_code code = ST_INTERNAL;
     struct pj_error_code c = {.struct_size = sizeof c, .error = error};
@@ -53,8 +58,7 @@ static status_t take_error(const struct pj_plugin *p, enum pj_slot slot, void *e
     int n = m.message_size > 4000 ? 4000 : (int)m.message_size;
     status_t st =
         st_new(code, "%s: %.*s", slot_names[slot], m.message ? n : 0, m.message ? m.message : "");
-    struct pj_error_args d = {.struct_size = sizeof d, .error = error};
-    if (pj_has(p, PJ_Error_Destroy)) ((void (*)(void *))p->api->slots[PJ_Error_Destroy])(&d);
+    pj_drop_error(p, error);
     return st;
 }
 

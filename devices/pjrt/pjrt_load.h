@@ -37,6 +37,7 @@ const struct pj_extension *pj_find_extension(const struct pj_plugin *p,
 // it; the plugin's own code and message otherwise.
 status_t pj_call(const struct pj_plugin *p, enum pj_slot slot, void *args, size_t bytes) MUST_CHECK;
 #define PJ_CALL(plugin, slot, args) pj_call((plugin), PJ_##slot, (args), sizeof *(args))
+void pj_drop_error(const struct pj_plugin *p, void *error); // NULL is fine
 // Destroys one object by its Destroy function; NULL is fine.
 void pj_destroy(const struct pj_plugin *p, enum pj_slot slot, void *object);
 // Waits for an event, destroys it, gives what it says. NULL is done.

@@ -34,7 +34,8 @@ static status_t set_option(struct arena *a, struct pj_options *o, struct str nam
 
 status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *o) {
     struct str rest = str_of(text), item, key = {0};
-    *o = (struct pj_options){.plugin = getenv("HLOD_PJRT_PLUGIN"), .kind = "pjrt"};
+    *o = (struct pj_options){
+        .plugin = getenv("HLOD_PJRT_PLUGIN"), .kind = "pjrt", .drain_ms = 10000};
     while (str_cut(&rest, ':', &item)) {
         str_cut(&item, '=', &key);
         if (str_is(key, "plugin"))
@@ -43,12 +44,16 @@ status_t pj_options_parse(struct arena *a, const char *text, struct pj_options *
             o->kind = arena_strndup(a, item.p, item.n);
         else if (str_is(key, "device") && str_to_i64(item, &o->device) && o->device >= 0)
             continue;
+        else if (str_is(key, "drain_ms") && str_to_i64(item, &o->drain_ms) && o->drain_ms >= 0 &&
+                 o->drain_ms <= 3600000)
+            continue;
         else if (key.n > 4 && memcmp(key.p, "set.", 4) == 0)
             RETURN_IF_ERR(set_option(a, o, (struct str){key.p + 4, key.n - 4}, item));
         else
             return st_new(ST_INVALID_ARGUMENT,
                           "no option " STR_FMT "=" STR_FMT
-                          "; there are plugin=FILE, device=N, kind=NAME, set.NAME=VALUE",
+                          "; there are plugin=FILE, device=N, drain_ms=N, kind=NAME, "
+                          "set.NAME=VALUE",
                           STR_ARG(key), STR_ARG(item));
     }
     if (o->plugin && *o->plugin) return ST_OK;

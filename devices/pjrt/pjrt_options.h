@@ -4,6 +4,8 @@
 //     pjrt:plugin=/path/to/plugin.so            first device of the plugin's client
 //     pjrt:plugin=...:device=1:set.NAME=VALUE   another one; NAME is an option of the plugin's
 //     client
+//     pjrt:plugin=...:drain_ms=10000            how long a cancelled run's execution may go on
+//     before the device counts as lost
 //     pjrt:plugin=...:kind=tpu                  how the daemon calls its devices; default "pjrt"
 //
 // Without plugin= the path is the environment's HLOD_PJRT_PLUGIN.
@@ -16,7 +18,7 @@
 enum { PJ_MAX_OPTIONS = 16 };
 struct pj_options {
     const char *plugin, *kind;
-    int64_t device;
+    int64_t device, drain_ms;
     struct pj_named_value set[PJ_MAX_OPTIONS]; // of the client or topology
     size_t n_set;
 };

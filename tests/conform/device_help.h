@@ -84,3 +84,12 @@ void test_kept_results(void **state);
 void test_donation(void **state);
 void test_failed_run_donates_nothing(void **state);
 void test_sim_buffers_are_counted(void **state);
+
+// device_pjrt.c
+void test_pjrt_given_up(void **state);
+void test_pjrt_never_ends(void **state);
+void test_pjrt_donation(void **state);
+void test_pjrt_no_alias(void **state);
+void test_pjrt_must_alias(void **state);
+void test_pjrt_given_and_cancelled(void **state);
+void test_pjrt_many_transfers(void **state);
