@@ -13,17 +13,10 @@
 #include <grpc/slice.h>
 #include <grpc/support/time.h>
 
+#include "base/tsan.h"
 #include "base/vec.h"
 #include "client/grpc_channel.h"
 #include "proto/hlod.pb-c.h"
-
-#if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
-void __tsan_acquire(void *p);
-void __tsan_release(void *p);
-#else
-#define __tsan_acquire(p) (void)(p)
-#define __tsan_release(p) (void)(p)
-#endif
 
 struct grpc_client {
     struct arena arena;
@@ -90,7 +83,7 @@ static grpc_byte_buffer *pack(const ProtobufCMessage *m) {
 static void start(struct grpc_flight *f, const grpc_op *op, size_t n, struct part *p,
                   void (*done)(struct grpc_flight *f, bool ok)) {
     *p = (struct part){f, done};
-    __tsan_release(p);
+    tsan_release(p);
     if (grpc_call_start_batch(f->call, op, n, p, NULL) != GRPC_CALL_OK)
         abort(); // a batch that contradicts itself: a bug of ours
 }
@@ -212,7 +205,7 @@ bool grpc_client_turn(struct grpc_client *c) {
     grpc_event e = grpc_completion_queue_next(c->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
     if (e.type != GRPC_OP_COMPLETE) return e.type != GRPC_QUEUE_SHUTDOWN;
     struct part *p = e.tag;
-    __tsan_acquire(p);
+    tsan_acquire(p);
     struct grpc_flight *f = p->f;
     p->done(f, e.success);
     if (--f->under_way == 0) end(f);

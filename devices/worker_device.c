@@ -438,7 +438,7 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
     RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
     RETURN_IF_ERR(make_outputs(c, res, texts, q->output_fd, &o));
-    uint32_t repeat = q->repeat > 1 ? (q->repeat < 1000 ? q->repeat : 1000) : 1;
+    uint32_t repeat = q->repeat > 1 ? (q->repeat < RUN_MAX_REPEAT ? q->repeat : RUN_MAX_REPEAT) : 1;
     out->run_ms = arena_array(&c->arena, double, repeat);
     if (q->profile)
         profile = (struct profile){.rows = arena_zarray(&c->arena, struct profile_row, MAX_ROWS),

@@ -144,7 +144,7 @@ static status_t read_plan(struct plan_run *p) {
         RETURN_IF_ERR(read_input(p, k));
         donates |= p->inputs[k].donate;
     }
-    if (q->repeat > 1000) return st_new(ST_INTERNAL, "a plan %u times", q->repeat);
+    if (q->repeat > RUN_MAX_REPEAT) return st_new(ST_INTERNAL, "a plan %u times", q->repeat);
     if (donates && q->repeat > 1) return st_new(ST_INTERNAL, "donations are for one run only");
     for (size_t k = 0; k < q->n_steps; k++)
         RETURN_IF_ERR(read_step(p, k));

@@ -20,6 +20,7 @@ enum {
     FRAME_MAX_BYTES = 200 * 1024,   // header and body of one message
     FRAME_INLINE_BYTES = 64 * 1024, // sum of a frame's inline blobs
     RUN_INLINE_BYTES = 16 * 1024,   // outputs of a RUN up to here go inline
+    RUN_MAX_REPEAT = 1000,          // times that one RUN or RUN_PLAN runs
     FRAME_MAX_FDS = 64,
     FRAME_MAX_BODY = 256 << 20, // of a body in a memfd
     FRAME_PROTOCOL = 1,

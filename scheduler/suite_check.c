@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "proto/numbers.h"
+#include "proto/frame.h"
 #include "scheduler/blobs.h"
 #include "scheduler/journal.h"
 #include "scheduler/suite.h"
@@ -21,7 +22,6 @@ enum {
     MAX_NAME = 200,
     MAX_RANK = 64,
     MAX_RAW = 64 << 10,
-    MAX_REPEAT = 1000,
     MAX_ATTEMPTS = 100
 };
 
@@ -143,7 +143,7 @@ status_t suite_check(const Hlod__V1__SubmitJobsRequest *q, const struct suite_ch
     if (!q->n_models) return bad("models", 0, "there is none");
     if (q->n_models > MAX_LIST || q->n_targets > MAX_LIST || q->n_inputs > MAX_LIST)
         return bad("models", q->n_models, "more than 4096 models, targets or inputs");
-    if (q->repeat > MAX_REPEAT) return bad("repeat", 0, "at most 1000");
+    if (q->repeat > RUN_MAX_REPEAT) return bad("repeat", 0, "at most 1000");
     if (q->retry && q->retry->max_attempts > MAX_ATTEMPTS)
         return bad("retry", 0, "at most 100 attempts");
     if (!tolerance(q->rtol) || !tolerance(q->atol))

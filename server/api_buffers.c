@@ -100,15 +100,10 @@ void api_put_buffer(struct call *c) {
         call_finish(c, NULL, st);
         return;
     }
-    struct job_spec spec = {.kind = JOB_PUT,
-                            .inputs = c->inputs,
-                            .n_inputs = c->n_inputs,
-                            .payload_fd = c->payload_fd,
-                            .payload = c->payload,
-                            .payload_bytes = c->payload_bytes,
-                            .device = q->device,
-                            .lease_ms = q->lease_ms,
-                            .tuple = q->tuple};
+    struct job_spec spec = api_job_spec(c, JOB_PUT);
+    spec.device = q->device;
+    spec.lease_ms = q->lease_ms;
+    spec.tuple = q->tuple;
     api_start_job(c, &spec, put_done);
 }
 

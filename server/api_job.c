@@ -2,6 +2,7 @@
 #include "server/api_job.h"
 
 #include "base/clock.h"
+#include "proto/frame.h"
 #include "server/traceparent.h"
 
 struct job_call {
@@ -39,6 +40,32 @@ static void on_done(void *ctx, struct job *j, status_t st) {
         call_event(c, &e);
     }
     call_finish(c, reply, st);
+}
+
+struct job_spec api_job_spec(const struct call *c, enum job_kind kind) {
+    return (struct job_spec){.kind = kind,
+                             .inputs = c->inputs,
+                             .n_inputs = c->n_inputs,
+                             .payload_fd = c->payload_fd,
+                             .payload = c->payload,
+                             .payload_bytes = c->payload_bytes};
+}
+
+status_t api_run_options(const Hlod__V1__RunOptions *o, struct job_spec *spec) {
+    if (!o) return ST_OK;
+    RETURN_IF_ERR(call_check_priority(o->priority));
+    if (o->repeat > RUN_MAX_REPEAT)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "repeat: at most %d, found %u", RUN_MAX_REPEAT, o->repeat),
+            HLOD__V1__REASON__REASON_BAD_OPTION);
+    spec->options = o->compile;
+    spec->device = o->device;
+    spec->timeout_ms = o->timeout_ms;
+    spec->priority = o->priority;
+    spec->repeat = o->repeat;
+    spec->profile = o->profile;
+    spec->no_compile = o->no_compile;
+    return ST_OK;
 }
 
 void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {

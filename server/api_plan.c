@@ -66,32 +66,20 @@ static status_t read_plan(struct call *c, struct plan_spec *p, struct extra *in)
 
 void api_plan(struct call *c) {
     const Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)c->request;
-    Hlod__V1__RunOptions none = HLOD__V1__RUN_OPTIONS__INIT, *o = q->options ? q->options : &none;
+    struct job_spec spec = api_job_spec(c, JOB_PLAN);
     struct plan_spec *p = arena_new_of(&c->arena, struct plan_spec);
     struct extra in = {0};
     status_t st = read_plan(c, p, &in);
-    if (!st) st = call_check_priority(o->priority);
-    if (!st) st = api_check_repeat(o->repeat);
+    if (!st) st = api_run_options(q->options, &spec);
     if (st) {
         call_finish(c, NULL, st);
         return;
     }
-    struct job_spec spec = {.kind = JOB_PLAN,
-                            .inputs = in.v,
-                            .n_inputs = in.n,
-                            .payload_fd = c->payload_fd,
-                            .payload = c->payload,
-                            .payload_bytes = c->payload_bytes,
-                            .options = o->compile,
-                            .device = o->device,
-                            .timeout_ms = o->timeout_ms,
-                            .priority = o->priority,
-                            .repeat = o->repeat,
-                            .profile = o->profile,
-                            .no_compile = o->no_compile,
-                            .plan = p,
-                            .lease_ms = q->lease_ms,
-                            .tuple = q->keep_tuple};
+    spec.inputs = in.v;
+    spec.n_inputs = in.n;
+    spec.plan = p;
+    spec.lease_ms = q->lease_ms;
+    spec.tuple = q->keep_tuple;
     api_start_job(c, &spec, api_ran);
 }
 

@@ -128,36 +128,16 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
     return ST_OK;
 }
 
-status_t api_check_repeat(uint32_t repeat) {
-    if (repeat <= 1000) return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "repeat: at most 1000, found %u", repeat),
-                     HLOD__V1__REASON__REASON_BAD_OPTION);
-}
-
 void api_run(struct call *c) {
     Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
-    Hlod__V1__RunOptions none = HLOD__V1__RUN_OPTIONS__INIT, *o = q->options ? q->options : &none;
-    struct job_spec spec = {.kind = JOB_RUN,
-                            .has_weights = *q->weights != 0,
-                            .inputs = c->inputs,
-                            .n_inputs = c->n_inputs,
-                            .payload_fd = c->payload_fd,
-                            .payload = c->payload,
-                            .payload_bytes = c->payload_bytes,
-                            .outputs = q->outputs,
-                            .n_outputs = q->n_outputs,
-                            .options = o->compile,
-                            .device = o->device,
-                            .timeout_ms = o->timeout_ms,
-                            .priority = o->priority,
-                            .repeat = o->repeat,
-                            .profile = o->profile,
-                            .no_compile = o->no_compile};
+    struct job_spec spec = api_job_spec(c, JOB_RUN);
+    spec.has_weights = *q->weights != 0;
+    spec.outputs = q->outputs;
+    spec.n_outputs = q->n_outputs;
     status_t st = api_model(c, q->model, &spec.model);
     if (!st) api_name(c, q->model, &spec);
     if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);
-    if (!st) st = call_check_priority(o->priority);
-    if (!st) st = api_check_repeat(o->repeat);
+    if (!st) st = api_run_options(q->options, &spec);
     if (!st && api_wants_residents(c)) {
         api_run_resident(c, &spec);
         return;

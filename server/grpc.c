@@ -25,18 +25,11 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/spin.h"
+#include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
 #include "server/tls.h"
-
-#if defined(__SANITIZE_THREAD__) // the hand-over inside the library is invisible to it
-void __tsan_acquire(void *p);
-void __tsan_release(void *p);
-#else
-#define __tsan_acquire(p) (void)(p)
-#define __tsan_release(p) (void)(p)
-#endif
 
 struct tag {
     struct rpc *r;
@@ -112,7 +105,7 @@ static void *take_events(void *arg) {
         if (e.type == GRPC_QUEUE_SHUTDOWN) return NULL;
         if (e.type != GRPC_OP_COMPLETE) continue;
         struct tag *t = e.tag;
-        __tsan_acquire(t);
+        tsan_acquire(t);
         t->ok = e.success;
         loop_post(r->loop, run_tag, t);
     }
@@ -120,7 +113,7 @@ static void *take_events(void *arg) {
 static void arm(struct tag *t, void (*fn)(struct tag *)) {
     t->fn = fn;
     t->pending = true;
-    __tsan_release(t);
+    tsan_release(t);
 }
 
 // ---- a call's life

@@ -178,15 +178,10 @@ static void finished(struct call *c, bool ok) {
 static void run(struct call *c) {
     const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
     const struct infer *f = c->state;
-    struct job_spec spec = {.kind = JOB_RUN,
-                            .model = f->model.source,
-                            .inputs = c->inputs,
-                            .n_inputs = c->n_inputs,
-                            .payload_fd = c->payload_fd,
-                            .payload = c->payload,
-                            .payload_bytes = c->payload_bytes,
-                            .timeout_ms = f->timeout_ms,
-                            .priority = f->priority};
+    struct job_spec spec = api_job_spec(c, JOB_RUN);
+    spec.model = f->model.source;
+    spec.timeout_ms = f->timeout_ms;
+    spec.priority = f->priority;
     if (f->model.named) {
         spec.name = f->model.name;
         spec.version = f->version;
