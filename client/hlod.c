@@ -173,6 +173,17 @@ static status_t whole(struct arena *a, const struct wire_model *m, ProtobufCBina
                       out->len);
     return ST_OK;
 }
+Hlod__V1__ShapeBinding **wire_shapes(struct arena *a, const struct hlod_shape *v, size_t n) {
+    Hlod__V1__ShapeBinding **out = arena_array(a, Hlod__V1__ShapeBinding *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        Hlod__V1__ShapeBinding *s = out[i] = arena_new_of(a, Hlod__V1__ShapeBinding);
+        hlod__v1__shape_binding__init(s);
+        s->input = copy(a, v[i].input);
+        s->n_dims = v[i].rank > 0 ? (size_t)v[i].rank : 0;
+        s->dims = arena_dup(a, v[i].dims, s->n_dims * sizeof *s->dims);
+    }
+    return out;
+}
 static status_t compile_message(struct arena *a, const struct wire_model *m,
                                 const struct hlod_compile_options *o,
                                 const ProtobufCMessage **out) {
@@ -187,16 +198,8 @@ static status_t compile_message(struct arena *a, const struct wire_model *m,
         hlod__v1__compile_options__init(q->options);
         q->options->precision = copy(a, o->precision);
     }
-    q->shapes = arena_array(a, Hlod__V1__ShapeBinding *, o->n_shapes + 1);
-    for (; q->n_shapes < o->n_shapes; q->n_shapes++) {
-        const struct hlod_shape *from = &o->shapes[q->n_shapes];
-        Hlod__V1__ShapeBinding *s = q->shapes[q->n_shapes] =
-            arena_new_of(a, Hlod__V1__ShapeBinding);
-        hlod__v1__shape_binding__init(s);
-        s->input = copy(a, from->input);
-        s->n_dims = from->rank > 0 ? (size_t)from->rank : 0;
-        s->dims = arena_dup(a, from->dims, s->n_dims * sizeof *s->dims);
-    }
+    q->shapes = wire_shapes(a, o->shapes, o->n_shapes);
+    q->n_shapes = o->n_shapes;
     if (!m->digest) RETURN_IF_ERR(whole(a, m, &q->source));
     *out = &q->base;
     return ST_OK;
@@ -226,7 +229,7 @@ status_t wire_model_file(struct arena *a, const char *path, struct wire_model *o
     return ST_OK;
 }
 
-status_t wire_compiled(struct wire_reader *r, struct hlod_executable **out) {
+status_t wire_compiled(struct wire_reader *r, void **out) {
     struct arena *a;
     struct hlod_executable *x = wire_result_new(sizeof *x, &a);
     wire_keep(a, r->result);
@@ -252,7 +255,9 @@ static enum hlod_code compile(struct hlod *h, struct arena *a, const struct wire
     struct wire_reader r;
     status_t st = wire_compile(a, h->grpc != NULL, m, o, &q);
     if (!st) st = wire_stream(h, &q, &r);
-    if (!st) st = wire_compiled(&r, out);
+    void *got;
+    if (!st) st = wire_compiled(&r, &got);
+    if (!st) *out = got;
     arena_done(a);
     return wire_end(h, st);
 }

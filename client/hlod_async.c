@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
-#include "client/wire.h"
+#include "client/async.h"
 
 enum call_state { C_NEW, C_UNDER_WAY, C_ENDED };
 struct hlod_call {
@@ -30,10 +30,9 @@ struct hlod_call {
     struct wire_reader reader;
     hlod_done_fn done;
     void *ctx;
-    bool compiles;
+    wire_finish finish;
+    void *result;        // what finish made
     struct hlod outcome; // its error
-    struct hlod_result *result;
-    struct hlod_executable *executable;
     // Under q->mutex.
     enum call_state state;
     bool cancelled, queued, in_callback, free_later;
@@ -57,8 +56,7 @@ struct hlod_async {
 // ---- the end of a call
 
 static void free_call(struct hlod_call *c) { // unlinked
-    hlod_result_free(c->result);
-    hlod_executable_free(c->executable);
+    wire_result_free(c->result);
     arena_done(&c->outcome.error_arena);
     arena_done(&c->arena);
     free(c);
@@ -88,9 +86,7 @@ static void call_ended(struct hlod_call *c, status_t st, const struct http_reply
     struct hlod_async *q = c->q;
     hlod_done_fn done = c->done;
     st = wire_reader_end(&c->reader, st, reply);
-    if (!st)
-        st = c->compiles ? wire_compiled(&c->reader, &c->executable)
-                         : wire_ran(&c->reader, &c->result);
+    if (!st) st = c->finish(&c->reader, &c->result);
     wire_end(&c->outcome, st);
     pthread_mutex_lock(&q->mutex);
     if (c->queued) remove_from(&q->inbox, &q->inbox_end, c); // its cancellation came too late
@@ -260,8 +256,8 @@ void hlod_async_close(struct hlod_async *q) {
 
 // ---- start
 
-static enum hlod_code start(struct hlod_async *q, struct hlod_call *c, status_t st,
-                            struct hlod_call **out) {
+enum hlod_code async_start(struct hlod_call *c, status_t st, struct hlod_call **out) {
+    struct hlod_async *q = c->q;
     if (st) {
         enum hlod_code code = (enum hlod_code)st_code(st);
         st_drop(st);
@@ -291,42 +287,58 @@ static enum hlod_code start(struct hlod_async *q, struct hlod_call *c, status_t 
     if (q->http) http_flights_wake(q->flights);
     return HLOD_OK;
 }
-static struct hlod_call *new_call(struct hlod_async *q, bool compiles, hlod_done_fn done,
-                                  void *ctx) {
+struct hlod_call *async_call(struct hlod_async *q, wire_finish finish, hlod_done_fn done,
+                             void *ctx) {
     struct hlod_call *c = calloc(1, sizeof *c);
     if (!c) abort(); // small fixed size
     c->q = q;
-    c->compiles = compiles;
+    c->finish = finish;
     c->done = done;
     c->ctx = ctx;
     wire_end(&c->outcome, ST_OK);
     return c;
+}
+bool async_grpc(const struct hlod_async *q) {
+    return q->grpc != NULL;
+}
+struct arena *async_arena(struct hlod_call *c) {
+    return &c->arena;
+}
+struct wire_request *async_request(struct hlod_call *c) {
+    return &c->request;
+}
+void *async_take(struct hlod_call *c, wire_finish finish) {
+    if (c->finish != finish) return NULL;
+    void *result = c->result;
+    c->result = NULL;
+    return result;
 }
 
 enum hlod_code hlod_run_start(struct hlod_async *q, const char *digest,
                               const struct hlod_tensor *in, size_t n_in,
                               const struct hlod_run_options *o, hlod_done_fn done, void *ctx,
                               struct hlod_call **out) {
-    struct hlod_call *c = new_call(q, false, done, ctx);
-    return start(q, c, wire_run(&c->arena, q->grpc != NULL, digest, in, n_in, o, &c->request), out);
+    struct hlod_call *c = async_call(q, wire_ran, done, ctx);
+    return async_start(c, wire_run(&c->arena, q->grpc != NULL, digest, in, n_in, o, &c->request),
+                       out);
 }
 enum hlod_code hlod_compile_start(struct hlod_async *q, const void *model, size_t model_bytes,
                                   const struct hlod_compile_options *o, hlod_done_fn done,
                                   void *ctx, struct hlod_call **out) {
-    struct hlod_call *c = new_call(q, true, done, ctx);
+    struct hlod_call *c = async_call(q, wire_compiled, done, ctx);
     struct span *part = arena_new_of(&c->arena, struct span);
     *part = (struct span){model, model_bytes};
     struct wire_model m = {.parts = part, .n_parts = 1};
-    return start(q, c, wire_compile(&c->arena, q->grpc != NULL, &m, o, &c->request), out);
+    return async_start(c, wire_compile(&c->arena, q->grpc != NULL, &m, o, &c->request), out);
 }
 enum hlod_code hlod_compile_file_start(struct hlod_async *q, const char *path,
                                        const struct hlod_compile_options *o, hlod_done_fn done,
                                        void *ctx, struct hlod_call **out) {
-    struct hlod_call *c = new_call(q, true, done, ctx);
+    struct hlod_call *c = async_call(q, wire_compiled, done, ctx);
     struct wire_model m;
     status_t st = wire_model_file(&c->arena, path, &m);
     if (!st) st = wire_compile(&c->arena, q->grpc != NULL, &m, o, &c->request);
-    return start(q, c, st, out);
+    return async_start(c, st, out);
 }
 
 // ---- ends
@@ -388,14 +400,10 @@ const struct hlod_error *hlod_call_error(const struct hlod_call *c) {
     return &c->outcome.error;
 }
 struct hlod_result *hlod_call_take_result(struct hlod_call *c) {
-    struct hlod_result *r = c->result;
-    c->result = NULL;
-    return r;
+    return async_take(c, wire_ran);
 }
 struct hlod_executable *hlod_call_take_executable(struct hlod_call *c) {
-    struct hlod_executable *e = c->executable;
-    c->executable = NULL;
-    return e;
+    return async_take(c, wire_compiled);
 }
 
 void hlod_call_free(struct hlod_call *c) {

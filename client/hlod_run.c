@@ -57,7 +57,7 @@ static void put_profile(struct arena *a, const Hlod__V1__Profile *p, struct hlod
     out->n_profile = p->n_rows;
 }
 
-status_t wire_ran(struct wire_reader *reader, struct hlod_result **out) {
+status_t wire_ran(struct wire_reader *reader, void **out) {
     struct arena *a;
     struct hlod_result *x = wire_result_new(sizeof *x, &a);
     Hlod__V1__Event *e = reader->result, *profile = reader->profile;
@@ -120,7 +120,9 @@ enum hlod_code hlod_run(struct hlod *h, const char *digest, const struct hlod_te
     struct wire_reader r;
     status_t st = wire_run(&a, h->grpc != NULL, digest, in, n_in, o, &q);
     if (!st) st = wire_stream(h, &q, &r);
-    if (!st) st = wire_ran(&r, out);
+    void *got;
+    if (!st) st = wire_ran(&r, &got);
+    if (!st) *out = got;
     arena_done(&a);
     return wire_end(h, st);
 }

@@ -105,71 +105,28 @@ static status_t refusal(const struct http_reply *r) {
 
 // ---- calls
 
-static status_t unreadable(const char *what) {
-    return st_new(ST_DATA_LOSS, "the reply to %s cannot be read", what);
-}
-
-struct unary {
-    const ProtobufCMessageDescriptor *type;
-    ProtobufCMessage *reply;
-    bool ended;
-    status_t st;
-};
-static bool on_reply(void *ctx, struct span bytes) {
-    struct unary *u = ctx;
-    if (!u->reply) u->reply = protobuf_c_message_unpack(u->type, NULL, bytes.n, bytes.p);
-    return true;
-}
-static void on_unary_end(void *ctx, status_t st) {
-    struct unary *u = ctx;
-    u->st = st;
-    u->ended = true;
-}
-static status_t unary_grpc(struct hlod *h, const char *method, const ProtobufCMessage *request,
-                           struct unary *u) {
-    struct grpc_request q = {method, request, on_reply, on_unary_end, u};
-    grpc_flight_start(h->grpc, &q);
-    while (!u->ended)
-        grpc_client_turn(h->grpc);
-    return u->st;
-}
-static status_t unary_http(struct hlod *h, const char *method, const ProtobufCMessage *request,
-                           struct unary *u) {
-    size_t n = protobuf_c_message_get_packed_size(request);
-    uint8_t *body = malloc(n + 1);
-    if (!body) return st_oom();
-    protobuf_c_message_pack(request, body);
-    struct strbuf path = {0};
-    strbuf_printf(&path, "/hlod.v1.Hlod/%s", method);
-    struct span part = {body, n};
-    struct http_reply r;
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "POST",
-                                                   .path = path.p,
-                                                   .content_type = "application/x-protobuf",
-                                                   .accept = "application/x-protobuf",
-                                                   .parts = &part,
-                                                   .n_parts = 1},
-                            &r);
-    free(body);
-    strbuf_done(&path);
-    if (st) return st;
-    if (r.code != 200)
-        st = refusal(&r);
-    else
-        on_reply(u, (struct span){(const uint8_t *)strbuf_cstr(&r.body), r.body.n});
-    http_reply_done(&r);
-    return st;
+void wire_call(struct arena *a, bool grpc, const char *method, const ProtobufCMessage *m,
+               const ProtobufCMessageDescriptor *reply, struct wire_request *out) {
+    *out = (struct wire_request){.reply = reply, .method = method, .message = m};
+    if (grpc) return;
+    size_t n = protobuf_c_message_get_packed_size(m);
+    uint8_t *body = arena_alloc(a, n + 1);
+    struct span *part = arena_new_of(a, struct span);
+    *part = (struct span){body, protobuf_c_message_pack(m, body)};
+    out->path = arena_printf(a, "/hlod.v1.Hlod/%s", method);
+    out->content_type = "application/x-protobuf";
+    out->parts = part;
+    out->n_parts = 1;
 }
 status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *request,
                     const ProtobufCMessageDescriptor *reply_type, ProtobufCMessage **out) {
-    struct unary u = {.type = reply_type};
-    status_t st = h->grpc ? unary_grpc(h, method, request, &u) : unary_http(h, method, request, &u);
-    if (!st && !u.reply) st = unreadable(method);
-    if (!st)
-        *out = u.reply;
-    else if (u.reply)
-        protobuf_c_message_free_unpacked(u.reply, NULL);
+    struct arena a = {0};
+    struct wire_request q;
+    struct wire_reader r;
+    wire_call(&a, h->grpc != NULL, method, request, reply_type, &q);
+    status_t st = wire_stream(h, &q, &r);
+    if (!st) *out = r.reply;
+    arena_done(&a);
     return st;
 }
 
@@ -233,6 +190,9 @@ static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
     case HLOD__V1__EVENT__KIND_DONE:
         r->done = true;
         break;
+    case HLOD__V1__EVENT__KIND_JOB:
+        go_on = !r->q->on_job || r->q->on_job(r->q->ctx, e->job);
+        break;
     default:
         go_on = tell(r->q, e);
     }
@@ -245,6 +205,10 @@ static bool take_event(struct wire_reader *r, Hlod__V1__Event *e) {
 
 bool wire_message(void *reader, struct span bytes) {
     struct wire_reader *r = reader;
+    if (r->q->reply) {
+        if (!r->reply) r->reply = protobuf_c_message_unpack(r->q->reply, NULL, bytes.n, bytes.p);
+        return true;
+    }
     Hlod__V1__Event *e = hlod__v1__event__unpack(NULL, bytes.n, bytes.p);
     if (!e && !r->st) r->st = st_new(ST_DATA_LOSS, "an event of the reply cannot be read");
     return e && take_event(r, e);
@@ -267,19 +231,30 @@ bool wire_frames(void *reader, struct span piece) {
     return go_on;
 }
 
+// What a reply that seems to be over lacks.
+static status_t missing(const struct wire_reader *r) {
+    const struct wire_request *q = r->q;
+    if (q->reply)
+        return r->reply ? ST_OK : st_new(ST_DATA_LOSS, "the reply to %s cannot be read", q->method);
+    if (r->done && (r->result || q->on_job)) return ST_OK;
+    return st_new(ST_UNAVAILABLE, "the server ended the stream without a result");
+}
 status_t wire_reader_end(struct wire_reader *r, status_t st, const struct http_reply *reply) {
     if (!st && reply && reply->code != 200) st = refusal(reply);
+    if (!st && reply && r->q->reply)
+        wire_message(r, (struct span){(const uint8_t *)reply->body.p, reply->body.n});
     if (r->st) { // says more than a broken transfer
         st_drop(st);
         st = r->st;
         r->st = ST_OK;
     }
-    if (!st && (!r->done || !r->result))
-        st = st_new(ST_UNAVAILABLE, "the server ended the stream without a result");
+    if (!st) st = missing(r);
     strbuf_done(&r->buf);
     if (st) {
+        if (r->reply) protobuf_c_message_free_unpacked(r->reply, NULL);
         if (r->result) hlod__v1__event__free_unpacked(r->result, NULL);
         if (r->profile) hlod__v1__event__free_unpacked(r->profile, NULL);
+        r->reply = NULL;
         r->result = r->profile = NULL;
     }
     return st;
@@ -289,15 +264,16 @@ struct http_request wire_http(const struct wire_request *q, struct wire_reader *
                               const char *headers[2]) {
     headers[0] = q->header;
     headers[1] = NULL;
-    return (struct http_request){.method = "POST",
+    return (struct http_request){.method = q->verb ? q->verb : "POST",
                                  .path = q->path,
                                  .content_type = q->content_type,
-                                 .accept = "application/x-protobuf-stream",
+                                 .accept = q->reply ? "application/x-protobuf"
+                                                    : "application/x-protobuf-stream",
                                  .headers = headers,
                                  .parts = q->parts,
                                  .n_parts = q->n_parts,
                                  .body_file = q->body_file,
-                                 .on_bytes = wire_frames,
+                                 .on_bytes = q->reply ? NULL : wire_frames,
                                  .ctx = r};
 }
 

@@ -35,11 +35,15 @@ void wire_close_grpc(struct grpc_client *c); // nothing is under way
 status_t wire_unary(struct hlod *h, const char *method, const ProtobufCMessage *request,
                     const ProtobufCMessageDescriptor *reply_type,
                     ProtobufCMessage **out) MUST_CHECK;
-// A call whose reply is a stream of events. All in one arena, or borrowed from the caller.
+// A call, whose reply is one message or a stream of events. All in one arena, or borrowed from the
+// caller.
 struct wire_request {
-    hlod_event_fn on_event; // or NULL
-    void *ctx;
+    const ProtobufCMessageDescriptor *reply;           // one message of this type; NULL: a stream
+    hlod_event_fn on_event;                            // or NULL
+    bool (*on_job)(void *ctx, const Hlod__V1__Job *j); // a stream of jobs, which has no result
+    void *ctx;                                         // of both
     // HTTP: POST path
+    const char *verb;                         // NULL = POST
     const char *path, *content_type, *header; // header: one further, or NULL
     const struct span *parts;
     size_t n_parts;
@@ -48,6 +52,9 @@ struct wire_request {
     const char *method;
     const ProtobufCMessage *message;
 };
+// A method with its message, which is borrowed. reply: as above.
+void wire_call(struct arena *a, bool grpc, const char *method, const ProtobufCMessage *m,
+               const ProtobufCMessageDescriptor *reply, struct wire_request *out);
 // The calls: in the form for gRPC or for HTTP, in a. Of a model its digest, or its bytes in parts,
 // or its file.
 struct wire_model {
@@ -61,13 +68,16 @@ status_t wire_compile(struct arena *a, bool grpc, const struct wire_model *m,
 status_t wire_run(struct arena *a, bool grpc, const char *digest, const struct hlod_tensor *in,
                   size_t n_in, const struct hlod_run_options *o,
                   struct wire_request *out) MUST_CHECK;
+// Shapes as a message's field; copied.
+Hlod__V1__ShapeBinding **wire_shapes(struct arena *a, const struct hlod_shape *v, size_t n);
 // A model's file with the data files beside it.
 status_t wire_model_file(struct arena *a, const char *path, struct wire_model *out) MUST_CHECK;
 
-// Reads the stream: events go to on_event, the result and the profile are kept.
+// Reads the reply. Of a stream events go to on_event, the result and the profile are kept.
 struct wire_reader {
     const struct wire_request *q;
     struct strbuf buf; // of an unfinished frame
+    ProtobufCMessage *reply;
     Hlod__V1__Event *result, *profile;
     status_t st;
     bool done;
@@ -75,12 +85,12 @@ struct wire_reader {
 bool wire_frames(void *reader, struct span piece);  // HTTP; false: on_event breaks off
 bool wire_message(void *reader, struct span bytes); // gRPC
 // How it went, given what the transport says (taken) and, over HTTP, the reply; frees the buffer.
-// On success result is there; else all is freed.
+// On success reply or result is there (unless it has none); else all is freed.
 status_t wire_reader_end(struct wire_reader *r, status_t st,
                          const struct http_reply *reply) MUST_CHECK;
 // What a reader has got, as the public struct; DATA_LOSS when it is of another kind.
-status_t wire_compiled(struct wire_reader *r, struct hlod_executable **out) MUST_CHECK;
-status_t wire_ran(struct wire_reader *r, struct hlod_result **out) MUST_CHECK;
+status_t wire_compiled(struct wire_reader *r, void **out_executable) MUST_CHECK;
+status_t wire_ran(struct wire_reader *r, void **out_result) MUST_CHECK;
 struct http_request wire_http(const struct wire_request *q, struct wire_reader *r,
                               const char *headers[2]); // q as HTTP sends it
 

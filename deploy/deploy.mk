@@ -21,7 +21,7 @@ install: all install-client ## copy programs, library, manual pages, completion,
 	chmod 644 $(SHARE)/hlod/hlod.toml $(SHARE)/man/man*/hlo* $(SHARE)/bash-completion/completions/hlo* $(SHARE)/zsh/site-functions/_hlo* $(DESTDIR)$(PREFIX)/lib/systemd/system/hlod.service
 install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
-	install -m 644 client/hlod.h client/hlod_admin.h client/hlod_async.h client/hlod_buffers.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 client/hlod.h client/hlod_admin.h client/hlod_async.h client/hlod_buffers.h client/hlod_jobs.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(BUILD)/libhlod.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(BUILD)/libhlod.so $(DESTDIR)$(PREFIX)/lib/libhlod.so.$(VERSION)
 	ln -sf libhlod.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libhlod.so.0

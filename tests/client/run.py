@@ -40,14 +40,15 @@ def main():
         example = header[header.index("//     #include <hlod.h>"):header.index("#pragma once")]
         example = "\n".join(l[7:] for l in example.splitlines())
         open(work + "/example.c", "w").write(example + "\n")
-        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include <hlod_async.h>\n#include <hlod_buffers.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
+        open(work + "/cxx.cc", "w").write('#include <hlod.h>\n#include <hlod_admin.h>\n#include <hlod_async.h>\n#include <hlod_buffers.h>\n#include <hlod_jobs.h>\nint main() { hlod_close(nullptr); return hlod_code_name(HLOD_OK)[0] != \'O\'; }\n')
         warn = "-Wall -Wextra -Werror " + o.flags
         builds = {"example, shared": f"cc -std=c11 {warn} -o example example.c $(pkg-config --cflags --libs hlod)",
                   "client_test, shared": f"cc -std=c11 {warn} -o test_shared {HERE}/client_test.c $(pkg-config --cflags --libs hlod)",
                   "client_test, static": f"cc -std=c11 {warn} -o test_static {HERE}/client_test.c $(pkg-config --cflags hlod) {prefix}/lib/libhlod.a $(pkg-config --libs --static hlod | sed 's/-lhlod//')",
                   "async_test": f"cc -std=c11 {warn} -D_GNU_SOURCE -o async_test {HERE}/async_test.c $(pkg-config --cflags --libs hlod) -lpthread",
                   "buffers_test": f"cc -std=c11 {warn} -o buffers_test {HERE}/buffers_test.c $(pkg-config --cflags --libs hlod)",
-                  **{f"examples/{n}": f"cc -std=c11 {warn} -o {n} {EXAMPLES}/{n}.c $(pkg-config --cflags --libs hlod)" for n in ("run", "stream_compile", "async")},
+                  "jobs_test": f"cc -std=c11 {warn} -D_GNU_SOURCE -o jobs_test {HERE}/jobs_test.c $(pkg-config --cflags --libs hlod)",
+                  **{f"examples/{n}": f"cc -std=c11 {warn} -o {n} {EXAMPLES}/{n}.c $(pkg-config --cflags --libs hlod)" for n in ("run", "stream_compile", "async", "jobs")},
                   "C++": f"c++ -std=c++11 {warn} -o cxx cxx.cc $(pkg-config --cflags --libs hlod) && ./cxx"}
         for name, command in builds.items():
             rc, text = sh_env(command)
@@ -59,7 +60,7 @@ def main():
         rc, text = sh(f"./example {model}", env={**env, "HLOD_ADDR": address}, cwd=work)
         result("the header's example", rc == 0 and text == "y: 2\n", text)
         grpc = "grpc://" + d.grpc
-        for program, at, n in (("test_shared", address, 6), ("test_static", "http://" + address, 6), ("test_shared", grpc, 6), ("async_test", address, 6), ("async_test", grpc, 6)):
+        for program, at, n in (("test_shared", address, 6), ("test_static", "http://" + address, 6), ("test_shared", grpc, 6), ("async_test", address, 6), ("async_test", grpc, 6), ("jobs_test", address, 6), ("jobs_test", grpc, 6)):
             with open(model, "a") as f:
                 f.write("# another model, not in the cache\n")
             rc, text = sh_env(f"./{program} {at} {model}")
@@ -86,6 +87,11 @@ def main():
             d.json("POST", "/v1/models", {"name": "adder", "model": d.json("POST", "/v1/executables", open(fixed, "rb").read(), {"Content-Type": "application/octet-stream"})[1]["sourceDigest"]})
             rc, text = sh_env(f"./async adder 100 16 {at}")
             result(f"examples/async {at[:4]}", rc == 0 and text == "100 runs, 0 failed, sum of first outputs 5050\n", text)
+            key = "key-" + at[:4]
+            for state in "is new", "exists":
+                rc, text = sh_env(f"./jobs {fixed} {key} {at}")
+                want = [f"suite {state}", ": passed", ": failed", "passed: y differs in 0 of 4 elements, by at most 0", "failed: y differs in 1 of 4 elements, by at most 1"]
+                result(f"examples/jobs {at[:4]}: the suite {state}", rc == 0 and all(w in text for w in want), text)
         result("the daemon ends cleanly", d.stop() == 0)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -17,7 +17,7 @@ def main():
     try:
         env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "halt_on_error=1",
                "TSAN_OPTIONS": f"suppressions={HERE}/../tsan.supp ignore_noninstrumented_modules=1 halt_on_error=0 exitcode=66"}
-        for name in "async_test", "client_test":
+        for name in "async_test", "client_test", "jobs_test":
             program = os.path.join(d.dir, name)
             subprocess.run(f"cc -std=c11 -g -O1 -D_GNU_SOURCE {o.flags} -I{HERE}/../../client -o {program} {HERE}/{name}.c {o.lib} {o.libs}", shell=True, check=True)
             for at in "%s:%d" % d.addr, "grpc://" + d.grpc:
