@@ -448,7 +448,10 @@ status_t worker_serve(const struct worker_options *o) {
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     say_hello(&w, "");
     status_t st = read_frames(&w);
-    if (!end_run_thread(&w, thread)) _exit(st || w.lost); // what still runs has nobody to answer to
+    if (!end_run_thread(&w, thread)) { // what still runs has nobody to answer to
+        pthread_detach(thread);
+        _exit(st || w.lost);
+    }
     if (w.lost) {
         st_drop(st);
         return st_new(ST_UNAVAILABLE, "device '%s' is lost", o->name);
