@@ -251,8 +251,11 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     j->r.cache_hit = from->cache_hit;
     j->r.batch_rows = b->rows;
     j->r.rows = m->rows;
-    for (size_t i = 0; i + 1 < from->n_timings; i++) // the last is its total
-        job_timing(j, from->timings[i]->name, (int64_t)(from->timings[i]->ms * 1e6));
+    for (size_t i = 0; i + 1 < from->n_timings; i++) { // the last is its total
+        const Hlod__V1__Timing *t = from->timings[i];
+        job_timing_to(j, t->name, (int64_t)(t->ms * 1e6),
+                      b->leader->start_ns + (int64_t)((t->start_ms + t->ms) * 1e6));
+    }
     RETURN_IF_ERR(job_order_outputs(j));
     j->r.n_fds = from->n_fds;
     memcpy(j->r.fds, from->fds, sizeof from->fds);

@@ -30,13 +30,17 @@ void job_event(struct job *j, Hlod__V1__Event *e) {
     j->spec.on_event(j->spec.ctx, e);
 }
 
-void job_timing(struct job *j, const char *name, int64_t ns) {
+void job_timing(struct job *j, const char *name, int64_t ns) { // told when it ends
+    job_timing_to(j, name, ns, clock_ns());
+}
+
+void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns) {
     if (j->r.n_timings >= sizeof j->r.timings / sizeof *j->r.timings) return;
     Hlod__V1__Timing *t = arena_new_of(&j->arena, Hlod__V1__Timing);
     hlod__v1__timing__init(t);
     t->name = (char *)name; // always a literal
     t->ms = (double)ns / 1e6;
-    t->start_ms = (double)(clock_ns() - ns - j->start_ns) / 1e6; // told when it ends
+    t->start_ms = (double)(end_ns - ns - j->start_ns) / 1e6;
     if (t->start_ms < 0) t->start_ms = 0;
     j->r.timings[j->r.n_timings++] = t;
 }

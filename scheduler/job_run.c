@@ -295,13 +295,13 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", j->run->n_outputs,
                     j->r.n_outputs);
     if (!st) measure(j);
-    int64_t ran_ns = clock_ns() - j->run_start_ns, carried_ns = ran_ns;
-    job_timing(j, "run", ran_ns);
+    int64_t end_ns = clock_ns(), ran_ns = end_ns - j->run_start_ns, carried_ns = ran_ns;
+    job_timing_to(j, "run", ran_ns, end_ns);
     for (size_t i = 0; !st && i < j->run->n_run_ms; i++)
         carried_ns -= (int64_t)(j->run->run_ms[i] * 1e6);
     if (!st) carried_ns -= (int64_t)(j->run->peak_ms * 1e6);
     if (!st && carried_ns > 0) // a part of run: frames, tensors to the worker and back
-        job_timing(j, "transfer", carried_ns);
+        job_timing_to(j, "transfer", carried_ns, end_ns);
     metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
     metric_observe_ns(M_RUN_TIME, ran_ns);
     j->r.run = st ? NULL : j->run;

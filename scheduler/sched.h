@@ -161,7 +161,8 @@ struct job {
 void job_advance(struct job *j);
 void job_finish(struct job *j, status_t st); // takes st
 void job_event(struct job *j, Hlod__V1__Event *e);
-void job_timing(struct job *j, const char *name, int64_t ns);
+void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
+void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);
 void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
 status_t job_bind(struct job *j, bool *out_wait)
     MUST_CHECK; // job_resolve.c: shapes -> key; wait: no target known yet
