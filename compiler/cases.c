@@ -104,7 +104,7 @@ static const struct literal *true_part(const struct hlo_module *m, int k,
     struct literal *part = NULL;
     int64_t dims[HLO_MAX_RANK];
     int n = results_dynamic(m, r, MAX_CUT);
-    memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
+    if (s->rank) memcpy(dims, s->dims, sizeof *dims * (size_t)s->rank);
     for (int j = 0; j < n; j++) {
         if (r[j].leaf != k) continue;
         if (!part) part = lit_clone(m->arena, got[k]);
