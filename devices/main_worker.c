@@ -33,6 +33,9 @@ int main(int argc, char **argv) {
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    signal(SIGTERM, SIG_IGN); // ends on its closed socket, so that leaks are told
+#endif
     status_t st = worker_serve(&o);
     if (!st) return 0;
     fprintf(stderr, "lvl=error ev=worker.end role=%s code=%s msg=\"%s\"\n", o.role,

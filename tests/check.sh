@@ -3,6 +3,7 @@
 # Runs the groups of `make check` in turn and counts every test. A group is a command whose output is TAP ("ok ...", "not ok ..."), cmocka's summary
 # ("[  PASSED  ] N test(s)"), or lines "PASS name" / "FAIL name", or "api: N exchanges, N failures". A command that fails without naming a failure counts as one.
 # Closing line: N passed, N failed. Usage: check.sh NAME COMMAND [NAME COMMAND ...]
+# SAN_REPORTS names a folder: each file that the group's processes, workers too, leave there is a sanitizer's report and counts as a failure; it is shown and set aside.
 passed=0
 failed=0
 log=$(mktemp)
@@ -18,6 +19,12 @@ while [ $# -ge 2 ]; do
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     if grep -q '^SKIP ' "$log"; then grep '^SKIP ' "$log"; elif [ "$p" -eq 0 ] && [ "$f" -eq 0 ]; then f=1; echo "group $name ran no test"; fi
     [ "$f" -eq 0 ] || tail -n 60 "$log"
+    for r in ${SAN_REPORTS:+"$SAN_REPORTS"/report.*}; do
+        [ -e "$r" ] || continue
+        head -n 60 "$r"
+        mv "$r" "$SAN_REPORTS/seen.$name.${r##*.}"
+        f=$((f + 1))
+    done
     echo "$name: $p passed, $f failed"
     passed=$((passed + p))
     failed=$((failed + f))

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The five-minute starts of README.md for users of REST and of the gRPC client library, run as written: each block by sh -e in one folder that looks like a checkout,
 with HOME elsewhere and a daemon on the default ports. The ports are ours because all of it happens in a network namespace of its own; where that is not
-allowed, free ports take their place in the text.  Usage: readme.py --build DIR"""
+allowed, free ports take their place in the text. --flags: the library is under a sanitizer, which the programs must bring.  Usage: readme.py --build DIR [--flags=-fsanitize=...]"""
 import argparse, fcntl, os, re, shutil, socket, struct, subprocess, sys
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "tests", "api"))
@@ -21,10 +21,11 @@ def loopback_up():
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
+    a.add_argument("--flags", default="")
     a.add_argument("--own", action="store_true", help="already in a namespace of its own")
     o = a.parse_args()
     if not o.own and subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0:
-        return subprocess.run(["unshare", "-rn", sys.executable, __file__, "--build", o.build, "--own"]).returncode
+        return subprocess.run(["unshare", "-rn", sys.executable, __file__, "--build", o.build, "--own", f"--flags={o.flags}"]).returncode
     from run import Daemon
     if o.own:
         loopback_up()
@@ -36,6 +37,12 @@ def main():
         os.symlink(os.path.join(ROOT, name), os.path.join(work, name))
     env = {k: v for k, v in os.environ.items() if not k.startswith("HLOD_") and k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     env.update(HOME=d.dir, PATH=f"{build}:{ROOT}/build/venv/bin:" + os.environ["PATH"])
+    if o.flags: # the README's `cc` finds them
+        cc = os.path.join(d.dir, "cc")
+        with open(cc, "w") as f:
+            f.write(f'#!/bin/sh\nexec {shutil.which("cc")} {o.flags} "$@"\n')
+        os.chmod(cc, 0o755)
+        env["PATH"] = d.dir + ":" + env["PATH"]
     try:
         for title, wanted in STARTS.items():
             text = block(title)
