@@ -37,10 +37,10 @@ def main():
         os.symlink(os.path.join(ROOT, name), os.path.join(work, name))
     env = {k: v for k, v in os.environ.items() if not k.startswith("HLOD_") and k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     env.update(HOME=d.dir, PATH=f"{build}:{ROOT}/build/venv/bin:" + os.environ["PATH"])
-    if o.flags: # the README's `cc` finds them
+    if o.flags: # the README's `cc` finds them; make's compiling is its own
         cc = os.path.join(d.dir, "cc")
         with open(cc, "w") as f:
-            f.write(f'#!/bin/sh\nexec {shutil.which("cc")} {o.flags} "$@"\n')
+            f.write(f'#!/bin/sh\ncase " $* " in *" -c "*) ;; *) set -- {o.flags} "$@" ;; esac\nexec {shutil.which("cc")} "$@"\n')
         os.chmod(cc, 0o755)
         env["PATH"] = d.dir + ":" + env["PATH"]
     try:
