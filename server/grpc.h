@@ -11,6 +11,7 @@ struct rpc_config {
     const char *address; // "127.0.0.1:8001"; port 0 = any
     int64_t max_message_bytes, receive_bytes;
     int64_t spin_ns; // base/spin.h
+    int header_s;    // a connection has so long for its handshake and first frame
     struct tls *tls; // NULL: plain
 };
 // UNAVAILABLE when the address cannot be bound.

@@ -24,6 +24,7 @@
 #include "base/metrics.h"
 #include "proto/json.h"
 #include "scheduler/loop.h"
+#include "server/http_conn.h"
 #include "server/http_dashboard.h"
 #include "server/http_req.h"
 #include "server/tls.h"
@@ -206,32 +207,6 @@ void http_resume(struct http_req *r) {
 
 // ---- who calls
 
-struct http_conn { // in the library's slot of the connection: whose certificate it is
-    struct arena arena;
-    unsigned version; // of the tls that looked; 0: not yet
-    const char *const *names;
-    size_t n;
-};
-
-static status_t peer_names(struct http *h, struct MHD_Connection *conn, struct credentials *who) {
-    const union MHD_ConnectionInfo *slot =
-        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct http_conn *c = slot ? slot->socket_context : NULL;
-    if (!h->cfg.tls || !c) return ST_OK;
-    if (c->version != tls_version(h->cfg.tls)) {
-        const union MHD_ConnectionInfo *i =
-            MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-        if (!i) return ST_OK;
-        arena_done(&c->arena);
-        c->version = 0;
-        RETURN_IF_ERR(tls_peer(h->cfg.tls, i->tls_session, &c->arena, &c->names, &c->n));
-        c->version = tls_version(h->cfg.tls);
-    }
-    who->names = c->names;
-    who->n_names = c->n;
-    return ST_OK;
-}
-
 // A browser sends what a page of any origin asks for. Such a request says so (Origin); and where
 // nobody is asked for a token, a page whose DNS name was pointed at us has that name in Host.
 static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
@@ -251,7 +226,7 @@ static status_t admit(struct http *h, struct MHD_Connection *conn, const struct 
     struct credentials who = {
         .authorization = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Authorization")};
     RETURN_IF_ERR(foreign_page(h, conn));
-    RETURN_IF_ERR(peer_names(h, conn, &who));
+    RETURN_IF_ERR(http_conn_names(conn, &who));
     return api_admit(h->api, row, a, &who, out);
 }
 
@@ -317,8 +292,9 @@ static void plain_reply(struct http_req *r) {
 
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
                          enum MHD_RequestTerminationCode why) {
-    (void)cls, (void)conn, (void)why;
+    (void)cls, (void)why;
     struct http_req *r = *con_cls;
+    http_conn_replied(conn);
     if (!r) return;
     *con_cls = NULL;
     stop_watch(r);
@@ -348,6 +324,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     if (!r) return MHD_NO;
     *con_cls = r;
     h->open_requests++;
+    http_conn_begun(conn);
     *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
     if (plain_route(r, verb, url)) {
         if (!r->error) return MHD_YES;
@@ -426,18 +403,24 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
     return MHD_YES;
 }
 
+static void *on_line(void *cls, const char *uri, struct MHD_Connection *conn) {
+    (void)cls, (void)uri;
+    http_conn_line(conn);
+    return NULL; // the request's slot
+}
+
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
                           enum MHD_ConnectionNotificationCode what) {
     struct http *h = cls;
     metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
     if (what != MHD_CONNECTION_NOTIFY_STARTED) {
-        struct http_conn *c = *ctx;
-        if (c) arena_done(&c->arena);
-        free(c);
-        *ctx = NULL;
+        // Where all places were taken, the library looks at the door again in its next turn only.
+        if (h->connections-- >= h->cfg.max_connections) http_kick(h);
+        http_conn_closed(h->conns, ctx);
         return;
     }
-    if (h->cfg.tls) *ctx = calloc(1, sizeof(struct http_conn));
+    h->connections++;
+    http_conn_opened(h->conns, conn, ctx);
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     int one = 1;
@@ -501,9 +484,11 @@ static struct MHD_Daemon *start_library(struct http *h) {
     struct MHD_Daemon *d = MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)h->cfg.max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)(64 << 10), MHD_OPTION_ARRAY, secure, MHD_OPTION_END);
+        h, MHD_OPTION_URI_LOG_CALLBACK, on_line, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)h->cfg.max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)h->cfg.max_per_address, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_ARRAY, secure,
+        MHD_OPTION_END);
     arena_done(&pem);
     return d;
 }
@@ -523,6 +508,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     }
     h->timer = loop_timer_new(l, on_timer, h);
     h->look = loop_timer_new(l, on_look, h);
+    h->conns = http_conns_new(l, cfg);
     h->mhd = start_library(h);
     const union MHD_DaemonInfo *info =
         h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -534,6 +520,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
         loop_timer_free(h->timer);
         loop_timer_free(h->look);
         if (h->mhd) MHD_stop_daemon(h->mhd);
+        http_conns_free(h->conns);
         free(h);
         return st;
     }
@@ -560,6 +547,7 @@ void http_stop(struct http *h) {
     loop_watch_free(h->watch);
     loop_timer_free(h->timer);
     MHD_stop_daemon(h->mhd);
+    http_conns_free(h->conns);
     loop_timer_free(h->look);
     h->mhd = NULL; // h itself stays: a posted kick may still come
 }

@@ -12,7 +12,8 @@ struct http_config {
     const char *host;
     uint16_t port; // 0 = any
     int64_t max_model_bytes, max_message_bytes, max_json_bytes;
-    int max_connections, idle_s;
+    int max_connections, max_per_address; // 0 = no bound of one address
+    int header_s, idle_s;
     struct tls *tls; // NULL: plain
     bool local_only; // nobody is asked for a token here: a web page may not reach us by a DNS name
 };

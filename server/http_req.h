@@ -26,6 +26,8 @@ struct http {
     struct api *api;
     struct http_config cfg;
     struct MHD_Daemon *mhd;
+    struct http_conns *conns;
+    int connections;
     struct loop_watch *watch;
     struct loop_timer *timer;
     uint16_t port;

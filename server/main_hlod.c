@@ -254,6 +254,7 @@ static status_t start_grpc(struct daemon *d, const char *host) {
     struct config *c = &d->cfg;
     struct rpc_config rc = {.address = c->grpc,
                             .spin_ns = c->spin_us * 1000,
+                            .header_s = (int)c->header_s,
                             .max_message_bytes = c->max_message_bytes,
                             .receive_bytes = c->receive_bytes,
                             .tls = d->tls};
@@ -337,6 +338,8 @@ static status_t start(struct daemon *d) {
                              .max_message_bytes = c->max_message_bytes,
                              .max_json_bytes = c->max_json_bytes,
                              .max_connections = (int)c->max_connections,
+                             .max_per_address = (int)c->max_per_address,
+                             .header_s = (int)c->header_s,
                              .idle_s = (int)c->idle_s,
                              .tls = d->tls,
                              .local_only =

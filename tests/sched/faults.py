@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import glob, hashlib, json, os, signal, socket, struct, sys, threading, time
+import glob, hashlib, http.client, json, os, signal, socket, struct, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, in_thread, metric, scenarios
+from harness import Daemon, in_thread, metric, scenarios, until
 
 def model(*lines):
     return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
@@ -190,6 +190,74 @@ def raw(d, text, timeout=5):
     s.close()
     return int(got.split()[1]) if got.startswith(b"HTTP/1.1 ") else None
 
+def half_headers(d):
+    """Two hundred connections that take all places and never finish their headers: they are closed in time, a good client is served, and one that is kept idle stays."""
+    head, half = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n", []
+    kept = http.client.HTTPConnection(*d.addr, timeout=10)
+    kept.request("GET", "/healthz")
+    assert kept.getresponse().read() == b"ok\n"
+    start = time.monotonic()
+    for i in range(199):
+        s = socket.create_connection(d.addr, timeout=10)
+        s.sendall([b"", b"GET /v1/ver", head, head + b"X-A: 1\r\nX-B"][i % 4])
+        half.append(s)
+    stop = threading.Event()
+    def drip():
+        """Never idle: a byte each 50 ms into every fourth."""
+        while not stop.wait(0.05):
+            for s in half[3::4]:
+                try:
+                    s.send(b"b")
+                except OSError:
+                    pass
+    t, _ = in_thread(drip)
+    try:
+        good, out = in_thread(d.call, "GET", "/v1/version")
+        good.join(8)
+        assert out and out[0][0] == 200, f"a good client is not served: {out}"
+        said = [b"".join(iter(lambda s=s: patient(s), b"")) for s in half]
+        assert time.monotonic() - start < 5, "half-sent headers hold their places"
+    finally:
+        stop.set()
+        t.join()
+    for i, text in enumerate(said):
+        assert text.startswith(b"HTTP/1.1 408") and b"header_s" in text if i % 4 >= 2 else text == b"", (i, text)
+    assert metric(d, "hlod_connections_late_total") == 199
+    kept.request("GET", "/healthz")  # waits for its next request, not for half of one
+    assert kept.getresponse().read() == b"ok\n"
+    kept.sock.sendall(head)
+    kept.sock.settimeout(4)
+    assert b" 408 " in kept.sock.recv(1 << 16)
+    with socket.create_connection(d.grpc.rsplit(":", 1), timeout=4) as silent:  # the gRPC port: no preface
+        silent.sendall(b"PRI * HTTP/2.0")
+        while silent.recv(1 << 16):
+            pass
+half_headers.args = ("--max-connections", "200", "--header-s", "1")
+
+def patient(s):
+    try:
+        return s.recv(1 << 16)
+    except ConnectionResetError:  # it was dripping when its place went
+        return b""
+
+def per_address(d):
+    """One address has so many places and no more; another (127.0.0.2) has its own."""
+    def open_one(source="127.0.0.1"):
+        s = socket.create_connection(d.addr, timeout=5, source_address=(source, 0))
+        try:
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return s, s.recv(1 << 16)[:15]
+        except OSError:
+            return s, b""
+    time.sleep(0.2)  # those that asked whether it is ready are gone
+    mine = [open_one() for _ in range(8)]
+    assert all(text == b"HTTP/1.1 200 OK" for _, text in mine), mine
+    assert open_one()[1] == b""
+    assert open_one("127.0.0.2")[1] == b"HTTP/1.1 200 OK"
+    mine[0][0].close()
+    until("a place", 3, lambda: open_one()[1] == b"HTTP/1.1 200 OK")
+per_address.args = ("--max-per-address", "8")
+
 def hostile_framing(d):
     head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\n"
     assert raw(d, head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n") == 400
@@ -324,7 +392,7 @@ def many_clients(d):
         assert out
 
 warm_restart.ends = drain.ends = True
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close, half_headers, per_address,
              warm_restart, two_daemons, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
