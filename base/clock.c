@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static int64_t now(clockid_t id) {
     struct timespec t;
@@ -25,4 +26,66 @@ void clock_wall_text(int64_t wall_ns, char out[32]) {
     gmtime_r(&s, &tm);
     size_t n = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(out + n, 32 - n, ".%03dZ", (int)(wall_ns / 1000000 % 1000));
+}
+
+// `n` digits at *s.
+static bool digits(struct str *s, size_t n, int *out) {
+    if (s->n < n) return false;
+    *out = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s->p[i] < '0' || s->p[i] > '9') return false;
+        *out = *out * 10 + (s->p[i] - '0');
+    }
+    s->p += n;
+    s->n -= n;
+    return true;
+}
+static bool letter(struct str *s, const char *any_of) {
+    if (!s->n || !s->p[0] || !strchr(any_of, s->p[0])) return false;
+    s->p++;
+    s->n--;
+    return true;
+}
+static bool read_zone(struct str *s, int64_t *out_s) {
+    int hours, minutes;
+    *out_s = 0;
+    if (letter(s, "Zz")) return s->n == 0;
+    int sign = s->n && s->p[0] == '-' ? -1 : 1;
+    if (!letter(s, "+-") || !digits(s, 2, &hours) || !letter(s, ":") || !digits(s, 2, &minutes))
+        return false;
+    *out_s = sign * (hours * 3600 + minutes * 60);
+    return hours < 24 && minutes < 60 && s->n == 0;
+}
+bool clock_wall_read(struct str s, int64_t *out) {
+    struct tm t = {0};
+    int64_t ns = 0, zone = 0;
+    int year, month;
+    if (!digits(&s, 4, &year) || !letter(&s, "-") || !digits(&s, 2, &month) || !letter(&s, "-") ||
+        !digits(&s, 2, &t.tm_mday))
+        return false;
+    if (s.n) {
+        if (!letter(&s, "Tt") || !digits(&s, 2, &t.tm_hour) || !letter(&s, ":") ||
+            !digits(&s, 2, &t.tm_min) || !letter(&s, ":") || !digits(&s, 2, &t.tm_sec))
+            return false;
+        if (letter(&s, ".")) {
+            int64_t each = 100000000;
+            int d;
+            if (!digits(&s, 1, &d)) return false;
+            do {
+                ns += d * each;
+                each /= 10;
+            } while (digits(&s, 1, &d));
+        }
+        if (!read_zone(&s, &zone)) return false;
+    }
+    t.tm_year = year - 1900;
+    t.tm_mon = month - 1;
+    struct tm as = t; // timegm moves what is beyond its bounds on: then it is no such day or hour
+    time_t seconds = timegm(&as);
+    if (as.tm_mday != t.tm_mday || as.tm_mon != t.tm_mon || as.tm_year != t.tm_year ||
+        as.tm_hour != t.tm_hour || as.tm_min != t.tm_min || as.tm_sec != t.tm_sec || year > 2261 ||
+        year < 1678)
+        return false;
+    *out = ((int64_t)seconds - zone) * 1000000000 + ns;
+    return true;
 }

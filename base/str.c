@@ -151,13 +151,21 @@ bool str_to_i64(struct str s, int64_t *out) {
     return true;
 }
 
-bool str_to_bytes(struct str s, int64_t *out) {
-    static const char units[] = "KMGT";
-    const char *unit = s.n ? memchr(units, s.p[s.n - 1], sizeof units - 1) : NULL;
+// A number and perhaps one of the units, whose factors stand in their order.
+static bool with_unit(struct str s, const char *units, const int64_t *factors, int64_t *out) {
+    const char *unit = s.n ? memchr(units, s.p[s.n - 1], strlen(units)) : NULL;
     int64_t v;
     if (unit) s.n--;
     if (!str_to_i64(s, &v) || v < 0) return false;
-    return sz_mul(v, unit ? INT64_C(1) << 10 * (unit - units + 1) : 1, out);
+    return sz_mul(v, unit ? factors[unit - units] : 1, out);
+}
+bool str_to_bytes(struct str s, int64_t *out) {
+    static const int64_t factors[] = {1 << 10, 1 << 20, 1 << 30, INT64_C(1) << 40};
+    return with_unit(s, "KMGT", factors, out);
+}
+bool str_to_seconds(struct str s, int64_t *out) {
+    static const int64_t factors[] = {1, 60, 3600, 86400};
+    return with_unit(s, "smhd", factors, out);
 }
 
 bool str_to_f64(struct str s, double *out) {

@@ -28,7 +28,8 @@ const char *strbuf_cstr(const struct strbuf *b); // "" when empty
 
 // Whole-string number scanners: true and *out on success; false on junk, overflow or empty.
 bool str_to_i64(struct str s, int64_t *out);
-bool str_to_bytes(struct str s, int64_t *out); // "64K", "8G", "123": powers of 1024, not negative
+bool str_to_bytes(struct str s, int64_t *out);   // "64K", "8G", "123": powers of 1024, not negative
+bool str_to_seconds(struct str s, int64_t *out); // "90s", "15m", "12h", "30d", "45": not negative
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
 // Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is

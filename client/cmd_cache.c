@@ -99,21 +99,13 @@ static int verify(struct hlo *h, const struct words *w) {
     return bad ? EXIT_DIFFERS : 0;
 }
 
-// "64M", "2G"; "30d", "12h", "90s".
-static bool with_unit(const char *text, const char *units, const int64_t *factors, int64_t *out) {
-    struct str s = str_of(text);
-    const char *u = s.n ? strchr(units, s.p[s.n - 1]) : NULL;
-    if (u) s.n--;
-    return str_to_i64(s, out) && *out > 0 && sz_mul(*out, u ? factors[u - units] : 1, out);
-}
 static int collect(struct hlo *h, const struct words *w) {
-    static const int64_t bytes[] = {1 << 10, 1 << 20, 1 << 30, 1ll << 40},
-                         seconds[] = {1, 60, 3600, 86400};
     int64_t max = 0, unused = 0, blobs = 0;
-    if (w->max && !with_unit(w->max, "KMGT", bytes, &max)) return usage_error("--max: as in 512M");
-    if (w->unused && !with_unit(w->unused, "smhd", seconds, &unused))
+    if (w->max && !(str_to_bytes(str_of(w->max), &max) && max > 0))
+        return usage_error("--max: as in 512M");
+    if (w->unused && !(str_to_seconds(str_of(w->unused), &unused) && unused > 0))
         return usage_error("--unused: as in 30d");
-    if (w->blobs && !with_unit(w->blobs, "smhd", seconds, &blobs))
+    if (w->blobs && !(str_to_seconds(str_of(w->blobs), &blobs) && blobs > 0))
         return usage_error("--blobs: as in 30d");
     if (!max && !unused && !blobs)
         return usage_error("cache gc needs --max BYTES, --unused TIME or --blobs TIME");

@@ -10,13 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "client/hlo.h"
 #include "proto/tokens.h"
 
 struct request {
     const char *words[2]; // add NAME
     int n;
-    const char *file, *scopes, *tenant, *subject;
+    const char *file, *scopes, *tenant, *subject, *expires;
 };
 
 static json_t *as_json(const struct token *x) {
@@ -26,6 +27,10 @@ static json_t *as_json(const struct token *x) {
                           "scopes", strbuf_cstr(&b), "created", x->created,
                           x->subject ? "subject" : "id", x->subject ? x->subject : x->id);
     strbuf_done(&b);
+    if (x->expires) {
+        json_object_set_new(j, "expires", json_string(x->expires));
+        json_object_set_new(j, "expired", json_boolean(tokens_expired(x, clock_wall_ns())));
+    }
     return j;
 }
 static int list(struct hlo *h, const struct tokens *t) {
@@ -36,8 +41,12 @@ static int list(struct hlo *h, const struct tokens *t) {
         if (h->json) continue;
         struct strbuf b = {0};
         scopes_print(&b, x->scopes);
-        printf("%-20s %-16s %-24s %s  %s %s\n", x->name, x->tenant, strbuf_cstr(&b), x->created,
+        printf("%-20s %-16s %-24s %s  %s %s", x->name, x->tenant, strbuf_cstr(&b), x->created,
                x->subject ? "certificate" : "token", x->subject ? x->subject : x->id);
+        if (x->expires)
+            printf("  %s %s", tokens_expired(x, clock_wall_ns()) ? "EXPIRED" : "expires",
+                   x->expires);
+        putchar('\n');
         strbuf_done(&b);
     }
     if (h->json) print_json(all);
@@ -58,6 +67,7 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
             "scopes '%s': expected some of read, run, compile, load, jobs, cache, admin with "
             "commas between",
             q->scopes);
+    if (q->expires) RETURN_IF_ERR(tokens_expire(&x, &t->arena, q->expires, clock_wall_ns()));
     RETURN_IF_ERR(tokens_add(t, &x, text));
     RETURN_IF_ERR(tokens_write(q->file, t));
     if (h->json) {
@@ -68,8 +78,9 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
     } else if (*text)
         puts(text);
     if (!h->quiet)
-        fprintf(stderr, "%s %s; a running hlod takes it on SIGHUP%s\n", q->words[1],
+        fprintf(stderr, "%s %s%s%s; a running hlod takes it on SIGHUP%s\n", q->words[1],
                 *text ? "has this token" : "is that certificate's owner",
+                x.expires ? " until " : "", x.expires ? x.expires : "",
                 *text ? ". It is shown this once: the file keeps a hash" : "");
     return ST_OK;
 }
@@ -116,6 +127,8 @@ static int read_words(struct hlo *h, struct request *q) {
             q->tenant = v;
         else if ((v = option_value(h, &k, "--subject")))
             q->subject = v;
+        else if ((v = option_value(h, &k, "--expires")))
+            q->expires = v;
         else if (h->argv[k][0] == '-' || q->n == 2)
             return usage_error("tokens has no option %s", h->argv[k]);
         else
@@ -131,6 +144,8 @@ int cmd_tokens(struct hlo *h) {
     int rc = read_words(h, &q);
     if (rc) return rc;
     const char *verb = q.n ? q.words[0] : "ls";
+    if (strcmp(verb, "list") == 0) verb = "ls";
+    if (strcmp(verb, "remove") == 0) verb = "rm";
     if (strcmp(verb, "ls") == 0 && q.n <= 1) {
         struct tokens t;
         status_t st = tokens_read(q.file, &t);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/vec.h"
 
@@ -131,16 +132,37 @@ static bool next_word(struct str *line, struct str *word) {
     return n > 0;
 }
 
+// A time that is written one way only, so that lists and messages say the same as the file.
+static void set_expires(struct token *x, struct arena *a, int64_t ns) {
+    char text[32];
+    clock_wall_text(ns, text);
+    x->expires_ns = ns - ns % 1000000000; // whole seconds
+    x->expires = arena_printf(a, "%.19sZ", text);
+}
+static bool read_expires(struct arena *a, struct str word, struct token *x) {
+    struct str key;
+    int64_t ns;
+    if (!str_starts(word, "expires:") || !str_cut(&word, ':', &key) || !clock_wall_read(word, &ns))
+        return false;
+    set_expires(x, a, ns);
+    return true;
+}
+
 static status_t read_line(struct tokens *t, struct str line) {
-    struct str word[5];
+    struct str word[5], last;
     for (int i = 0; i < 5; i++)
         if (!next_word(&line, &word[i]))
-            return st_new(ST_INVALID_ARGUMENT, "expected NAME TENANT SCOPES CREATED KIND");
+            return st_new(ST_INVALID_ARGUMENT,
+                          "expected NAME TENANT SCOPES CREATED KIND [expires:TIME]");
     struct token x = {.name = arena_strndup(&t->arena, word[0].p, word[0].n),
                       .tenant = arena_strndup(&t->arena, word[1].p, word[1].n),
                       .created = arena_strndup(&t->arena, word[3].p, word[3].n)};
     if (!scopes_parse(word[2], &x.scopes))
         return st_new(ST_INVALID_ARGUMENT, "scopes '" STR_FMT "'", STR_ARG(word[2]));
+    if (next_word(&line, &last) && !read_expires(&t->arena, last, &x))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "'%s' ends with '" STR_FMT "': expected expires:2027-01-31T12:00:00Z", x.name,
+                      STR_ARG(last));
     if (!read_kind(&t->arena, word[4], &x) || str_trim(line).n)
         return st_new(ST_INVALID_ARGUMENT, "'%s' has no token:ID:SALT:HASH or cert:SUBJECT",
                       x.name);
@@ -171,14 +193,16 @@ void tokens_done(struct tokens *t) {
 static void print_token(struct strbuf *b, const struct token *x) {
     strbuf_printf(b, "%s %s ", x->name, x->tenant);
     scopes_print(b, x->scopes);
-    if (x->subject) {
-        strbuf_printf(b, " %s cert:%s\n", x->created, x->subject);
-        return;
+    strbuf_printf(b, " %s ", x->created);
+    if (x->subject)
+        strbuf_printf(b, "cert:%s", x->subject);
+    else {
+        char salt[33], hash[65];
+        put_hex(x->salt, sizeof x->salt, salt);
+        digest_hex(x->hash, hash);
+        strbuf_printf(b, "token:%s:%s:%s", x->id, salt, hash);
     }
-    char salt[33], hash[65];
-    put_hex(x->salt, sizeof x->salt, salt);
-    digest_hex(x->hash, hash);
-    strbuf_printf(b, " %s token:%s:%s:%s\n", x->created, x->id, salt, hash);
+    strbuf_printf(b, "%s%s\n", x->expires ? " expires:" : "", x->expires ? x->expires : "");
 }
 static bool write_all(int fd, const char *p, size_t n) {
     while (n) {
@@ -196,8 +220,8 @@ status_t tokens_write(const char *path, const struct tokens *t) {
         return st_new(ST_INVALID_ARGUMENT, "path too long");
     struct strbuf b = {0};
     strbuf_puts(&b,
-                "# name tenant scopes created token:id:salt:sha256 | cert:subject   (hlo tokens; "
-                "docs/security.md)\n");
+                "# name tenant scopes created token:id:salt:sha256 | cert:subject [expires:time]   "
+                "(hlo tokens; docs/security.md)\n");
     for (size_t i = 0; i < t->n; i++)
         print_token(&b, &t->v[i]);
     int fd = mkostemp(tmp, O_CLOEXEC); // mode 0600
@@ -226,6 +250,7 @@ status_t tokens_add(struct tokens *t, const struct token *from, char out_text[TO
     x.name = arena_strdup(&t->arena, from->name);
     x.tenant = arena_strdup(&t->arena, from->tenant);
     x.created = arena_strdup(&t->arena, from->created);
+    if (from->expires) x.expires = arena_strdup(&t->arena, from->expires);
     if (from->subject)
         x.subject = arena_strdup(&t->arena, from->subject);
     else {
@@ -243,6 +268,24 @@ status_t tokens_add(struct tokens *t, const struct token *from, char out_text[TO
     }
     avec_push(&t->arena, t, x);
     return ST_OK;
+}
+status_t tokens_expire(struct token *x, struct arena *a, const char *text, int64_t now_ns) {
+    int64_t seconds, ns;
+    if (str_to_seconds(str_of(text), &seconds)) {
+        if (!sz_mul(seconds, 1000000000, &ns) || !sz_add(now_ns, ns, &ns))
+            return st_new(ST_INVALID_ARGUMENT, "expires '%.40s': too far away", text);
+    } else if (!clock_wall_read(str_of(text), &ns))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "expires '%.40s': expected a time from now (90d, 12h) or a moment "
+                      "(2027-01-31, 2027-01-31T12:00:00Z)",
+                      text);
+    set_expires(x, a, ns);
+    if (tokens_expired(x, now_ns))
+        return st_new(ST_INVALID_ARGUMENT, "expires '%.40s': that is over", text);
+    return ST_OK;
+}
+bool tokens_expired(const struct token *x, int64_t now_ns) {
+    return x->expires && now_ns >= x->expires_ns;
 }
 bool tokens_remove(struct tokens *t, const char *name) {
     for (size_t i = 0; i < t->n; i++) {

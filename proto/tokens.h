@@ -2,8 +2,9 @@
 // tokens: the file that says who may do what, written by `hlo tokens`, read by hlod. One line a
 // token or certificate, `#` begins a comment:
 //
-//     NAME TENANT SCOPES CREATED token:ID:SALT:HASH      e.g. ci team-a read,run 2026-11-21
-//     token:.. NAME TENANT SCOPES CREATED cert:SUBJECT            a client certificate's CN or SAN
+//     NAME TENANT SCOPES CREATED KIND [expires:TIME]
+//     ci   team-a read,run 2026-11-21 token:ID:SALT:HASH expires:2027-02-19T12:00:00Z
+//     farm team-a jobs     2026-11-21 cert:SUBJECT           a client certificate's CN or SAN
 //
 // A token's text is hlod_ID_SECRET: 8 and 32 random bytes in hex. The file keeps the SHA-256 of
 // salt and secret only; 256 random bits need no slow hash. Thread: any, one tokens at a time.
@@ -29,6 +30,8 @@ void scopes_print(struct strbuf *b, unsigned scopes);
 
 struct token {
     const char *name, *tenant, *created; // created: a date, for people
+    const char *expires;                 // RFC 3339; NULL: never
+    int64_t expires_ns;                  // the same, CLOCK_REALTIME
     unsigned scopes;
     const char *subject; // of a certificate; NULL: a token
     char id[17];
@@ -50,10 +53,16 @@ status_t tokens_write(const char *path, const struct tokens *t) MUST_CHECK;
 // INVALID_ARGUMENT.
 status_t tokens_check(const struct token *x) MUST_CHECK;
 // Adds x, whose strings are copied. For a token id, salt and hash are drawn here and its text put
-// in out_text: the only time it is seen. ALREADY_EXISTS: the name, INVALID_ARGUMENT.
+// in out_text: the only time it is seen. Its `expires_ns` is from tokens_expire.
+// ALREADY_EXISTS: the name, INVALID_ARGUMENT.
 enum { TOKEN_TEXT = 5 + 16 + 1 + 64 + 1 };
 status_t tokens_add(struct tokens *t, const struct token *x, char out_text[TOKEN_TEXT]) MUST_CHECK;
+// "90d", "12h" from now_ns on, or a date or time (RFC 3339) behind it. INVALID_ARGUMENT.
+status_t tokens_expire(struct token *x, struct arena *a, const char *text,
+                       int64_t now_ns) MUST_CHECK;
+bool tokens_expired(const struct token *x, int64_t now_ns); // CLOCK_REALTIME
 bool tokens_remove(struct tokens *t, const char *name);
-// Whose token this text is, NULL if nobody's. Takes the same time for any wrong secret.
+// Whose token this text is, NULL if nobody's; it may have expired. Takes the same time for any
+// wrong secret.
 const struct token *tokens_find(const struct tokens *t, struct str text);
 const struct token *tokens_find_subject(const struct tokens *t, const char *subject);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "proto/hlod.pb-c.h"
 
 struct auth {
@@ -43,15 +44,29 @@ size_t auth_entries(const struct auth *a) {
     return a->all.n;
 }
 
+size_t auth_expired(const struct auth *a) {
+    size_t n = 0;
+    for (size_t i = 0; i < a->all.n; i++)
+        n += tokens_expired(&a->all.v[i], clock_wall_ns());
+    return n;
+}
+
 static status_t refused(int reason, const char *why) MUST_CHECK;
 static status_t refused(int reason, const char *why) {
     return st_reason(st_new(ST_UNAUTHENTICATED, "%s", why), reason);
 }
 
-static void is(struct arena *arena, const struct token *x, struct principal *out) {
+static status_t is(struct arena *arena, const struct token *x, struct principal *out) MUST_CHECK;
+static status_t is(struct arena *arena, const struct token *x, struct principal *out) {
+    if (x->expires && tokens_expired(x, clock_wall_ns()))
+        return st_reason(st_new(ST_UNAUTHENTICATED, "the %s '%s' expired at %s",
+                                x->subject ? "entry of the certificate" : "token", x->name,
+                                x->expires),
+                         HLOD__V1__REASON__REASON_EXPIRED_CREDENTIALS);
     *out = (struct principal){.name = arena_strdup(arena, x->name),
                               .tenant = arena_strdup(arena, x->tenant),
                               .scopes = x->scopes};
+    return ST_OK;
 }
 
 status_t auth_who(const struct auth *a, struct arena *arena, const struct credentials *with,
@@ -71,14 +86,11 @@ status_t auth_who(const struct auth *a, struct arena *arena, const struct creden
         const struct token *x =
             tokens_find(&a->all, str_trim((struct str){text.p + n, text.n - n}));
         if (!x) return refused(HLOD__V1__REASON__REASON_BAD_CREDENTIALS, "unknown token");
-        is(arena, x, out);
-        return ST_OK;
+        return is(arena, x, out);
     }
     for (size_t i = 0; i < with->n_names; i++) {
         const struct token *x = tokens_find_subject(&a->all, with->names[i]);
-        if (!x) continue;
-        is(arena, x, out);
-        return ST_OK;
+        if (x) return is(arena, x, out);
     }
     if (scope == SCOPE_NONE) return ST_OK;
     if (with->n_names)

@@ -27,10 +27,12 @@ void auth_close(struct auth *a); // NULL is fine
 // Reads it again (SIGHUP). On an error the entries before stay in force. Blocks, for a small file.
 status_t auth_reload(struct auth *a) MUST_CHECK;
 size_t auth_entries(const struct auth *a);
+size_t auth_expired(const struct auth *a); // of them
 
 // a NULL: anonymous, with every scope. With scope NONE nothing is asked for, and a caller without
 // credentials is anonymous without scopes.
-// errors  UNAUTHENTICATED: REASON_NO_CREDENTIALS, REASON_BAD_CREDENTIALS
+// errors  UNAUTHENTICATED: REASON_NO_CREDENTIALS, REASON_BAD_CREDENTIALS,
+//         REASON_EXPIRED_CREDENTIALS, told only to who has the right secret or certificate
 status_t auth_who(const struct auth *a, struct arena *arena, const struct credentials *with,
                   unsigned scope, struct principal *out) MUST_CHECK;
 // PERMISSION_DENIED, REASON_MISSING_SCOPE. `what`: for the message.

@@ -145,6 +145,9 @@ void http_reply_error(struct http_req *r, status_t st) {
         add_header(r, "WWW-Authenticate",
                    st_get_reason(st) == HLOD__V1__REASON__REASON_BAD_CREDENTIALS
                        ? "Bearer realm=\"hlod\", error=\"invalid_token\""
+                   : st_get_reason(st) == HLOD__V1__REASON__REASON_EXPIRED_CREDENTIALS
+                       ? "Bearer realm=\"hlod\", error=\"invalid_token\", "
+                         "error_description=\"expired\""
                        : "Bearer realm=\"hlod\"");
     if (st_get_reason(st) == HLOD__V1__REASON__REASON_MISSING_SCOPE)
         add_header(r, "WWW-Authenticate", "Bearer realm=\"hlod\", error=\"insufficient_scope\"");

@@ -127,9 +127,17 @@ static void reloaded(const char *what, status_t st) {
         log_event(LOG_INFO, "server.reload", "what=%s", what);
     st_drop(st);
 }
+// Those that have expired may be forgotten ones: `hlo tokens ls` names them.
+static void say_tokens(const struct auth *a) {
+    log_event(LOG_INFO, "server.tokens", "entries=%zu expired=%zu", auth_entries(a),
+              auth_expired(a));
+}
 // Tokens, certificates.
 static void reload_security(struct daemon *d) {
-    if (d->api.auth) reloaded("tokens", auth_reload(d->api.auth));
+    if (d->api.auth) {
+        reloaded("tokens", auth_reload(d->api.auth));
+        say_tokens(d->api.auth);
+    }
     if (d->tls) reloaded("certificates", tls_reload(d->tls));
 }
 static void option_changed(void *ctx, const char *name, bool live, const char *from,
@@ -357,6 +365,7 @@ static status_t start(struct daemon *d) {
             LOG_WARN, "server.filter",
             "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
             "files\"");
+    if (d->api.auth) say_tokens(d->api.auth);
     if (d->api.auth && !d->tls && !loopback(host))
         log_event(LOG_WARN, "server.tokens",
                   "why=\"tokens cross the network in the clear: --tls-cert, or a proxy with TLS\"");

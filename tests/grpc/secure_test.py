@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens, TLS and client certificates, judged by curl, hlo, grpcio and an unmodified tritonclient (HTTP and gRPC): who is let in, who is refused and how, what a SIGHUP
 changes, where hlod will not listen. Certificates are made here by openssl.  Usage: secure_test.py --build DIR --worker BIN"""
-import argparse, http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, traceback
+import argparse, http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, time, traceback
 import grpc
 import numpy as np
 import tritonclient.grpc as tg
@@ -327,6 +327,47 @@ def disconnects(s):
         pass
     until("the job is cancelled", 10, lambda: not s.d.json("GET", "/v1/health")[1].get("jobsActive"))
 
+# ---- tokens that expire
+
+def expiry(s):
+    """A token is refused from its moment on, over both transports and on a kept connection, without a reload; who has not its secret is told nothing."""
+    soon = s.add("brief", "--tenant", "b", "--expires", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4)))
+    far = s.add("long", "--expires", "90d")
+    s.hup("what=tokens")
+    c = http.client.HTTPSConnection("localhost", s.d.addr[1], timeout=10, context=s.d.context) if s.tls else http.client.HTTPConnection(*s.d.addr, timeout=10)
+    def kept(token):
+        c.request("GET", "/v1/models", headers=bearer(token))
+        r = c.getresponse()
+        return r.status, r.read()
+    assert kept(soon)[0] == kept(far)[0] == 200
+    until("expired", 6, lambda: kept(soon)[0] == 401)
+    status, headers, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + soon)
+    r = json.loads(body)
+    assert (status, r["code"], r["reason"]) == (401, "UNAUTHENTICATED", "EXPIRED_CREDENTIALS") and "'brief' expired at 20" in r["message"], (status, body)
+    assert headers["www-authenticate"] == 'Bearer realm="hlod", error="invalid_token", error_description="expired"', headers
+    wrong = soon[:-1] + ("0" if soon[-1] != "0" else "1")
+    status, headers, body = s.curl("/v1/models", "-H", "Authorization: Bearer " + wrong)
+    assert status == 401 and json.loads(body)["reason"] == "BAD_CREDENTIALS" and "brief" not in body, body
+    with s.channel() as channel:
+        e = refused(grpc.StatusCode.UNAUTHENTICATED, lambda: Hlod(Api(s.o.build), channel).ListModels(metadata=[("authorization", "Bearer " + soon)]))
+        assert "expired at" in e.details(), e
+    p = s.hlo("--token", soon, "models", env={"HLOD_ADDR": s.url, **({"HLOD_CACERT": s.pki.ca} if s.tls else {})})
+    assert p.returncode == 77 and "expired" in p.stderr, (p.returncode, p.stderr)
+    assert kept(far)[0] == 200
+    c.close()
+    p = s.hlo("tokens", "list", "--file", s.tokens)
+    lines = {l.split()[0]: l for l in p.stdout.splitlines()}
+    assert "EXPIRED 20" in lines["brief"] and " expires 20" in lines["long"] and "expire" not in lines["boss"].lower(), p.stdout
+    rows = {x["name"]: x for x in json.loads(s.hlo("--json", "tokens", "ls", "--file", s.tokens).stdout)}
+    assert rows["brief"]["expired"] is True and rows["long"]["expired"] is False and "expires" not in rows["boss"], rows
+    p = s.hlo("tokens", "add", "gone", "--expires", "2020-01-01", "--file", s.tokens)
+    assert p.returncode and "over" in p.stderr and "gone" not in open(s.tokens).read(), (p.returncode, p.stderr)
+    assert s.hlo("tokens", "remove", "brief", "--file", s.tokens).returncode == 0
+    s.hup("expired=0")
+    log = s.d.logs()
+    for secret in (soon, far):
+        assert secret[22:] not in log, "a token is in the log"
+
 # ---- SIGHUP
 
 def reload(s):
@@ -397,7 +438,7 @@ def foreign_host(o):
     finally:
         assert d.stop() == 0
 
-CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, bench, triton_http, triton_grpc, grpc_calls, large, disconnects, reload
+CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, bench, triton_http, triton_grpc, grpc_calls, large, disconnects, expiry, reload
 OVER_TLS = certificates, plain_is_refused
 
 def main():

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 static char file[] = "/tmp/hlod-tokens-XXXXXX";
 
 static void scopes(void **state) {
@@ -101,16 +103,60 @@ static void refusals(void **state) {
     refused("a b root 2026 cert:x\n", 0600, "scopes 'root'");
     refused("a b read 2026 cert:\n", 0600, "has no token");
     refused("a b read 2026 token:1:2:3\n", 0600, "has no token");
-    refused("a b read 2026 cert:x more\n", 0600, "has no token");
+    refused("a b read 2026 cert:x more\n", 0600, "ends with 'more'");
+    refused("a b read 2026 cert:x expires:soon\n", 0600, "ends with 'expires:soon'");
+    refused("a b read 2026 cert:x expires:2027-01-31 more\n", 0600, "has no token");
     refused("a;b b read 2026 cert:x\n", 0600, "name 'a;b'");
     refused("a b/../c read 2026 cert:x\n", 0600, "tenant");
     refused("a b read 2026 cert:x;y\n", 0600, "subject");
 }
 
+static int64_t moment(const char *text) {
+    int64_t ns = -1;
+    if (!clock_wall_read(str_of(text), &ns)) fail_msg("not read: %s", text);
+    return ns;
+}
+static void expiry(void **state) {
+    (void)state;
+    struct tokens t = {0}, back;
+    char text[TOKEN_TEXT];
+    int64_t now = moment("2026-11-21T14:00:00.5Z");
+    struct token x = {.name = "a", .tenant = "t", .created = "2026-11-21", .scopes = SCOPE_RUN};
+    assert_null(tokens_expire(&x, &t.arena, "90d", now));
+    assert_string_equal(x.expires, "2027-02-19T14:00:00Z");
+    assert_null(tokens_add(&t, &x, text));
+    x.name = "b";
+    x.subject = "robot";
+    assert_null(tokens_expire(&x, &t.arena, "2027-01-31T01:30:00+02:00", now));
+    assert_null(tokens_add(&t, &x, NULL));
+    chmod(file, 0600);
+    assert_null(tokens_write(file, &t));
+    assert_null(tokens_read(file, &back));
+    const struct token *a = tokens_find(&back, str_of(text)),
+                       *b = tokens_find_subject(&back, "robot");
+    assert_string_equal(a->expires, "2027-02-19T14:00:00Z");
+    assert_string_equal(b->expires, "2027-01-30T23:30:00Z");
+    int64_t end = moment("2027-02-19T14:00:00Z");
+    assert_false(tokens_expired(a, end - 1));
+    assert_true(tokens_expired(a, end));
+    static const char *const wrong[] = {"2026-11-20",     "0d",  "",
+                                        "soon",           "90w", "2027-02-30",
+                                        "9999999999999d", "-5d", "2027-01-01T10:00:00"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        status_t st = tokens_expire(&x, &t.arena, wrong[i], now);
+        if (st_code(st) != ST_INVALID_ARGUMENT) fail_msg("taken: '%s'", wrong[i]);
+        st_drop(st);
+    }
+    x.expires = NULL;
+    assert_false(tokens_expired(&x, INT64_MAX)); // never
+    tokens_done(&t);
+    tokens_done(&back);
+}
+
 int main(void) {
     close(mkstemp(file));
     const struct CMUnitTest t[] = {cmocka_unit_test(scopes), cmocka_unit_test(round_trip),
-                                   cmocka_unit_test(refusals)};
+                                   cmocka_unit_test(refusals), cmocka_unit_test(expiry)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     unlink(file);
     return bad;
