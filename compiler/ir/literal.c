@@ -124,6 +124,11 @@ double lit_get_f64(const struct literal *l, int64_t i) {
     return (double)lit_get_i64(l, i);
 }
 
+int64_t lit_get_start(const struct literal *l, int64_t i) {
+    int64_t v = lit_get_i64(l, i);
+    return l->shape->dtype == DT_U64 && v < 0 ? INT64_MAX : v;
+}
+
 void lit_get_c128(const struct literal *l, int64_t i, double out[2]) {
     out[0] = lit_get_f64(l, i);
     out[1] = 0;

@@ -28,6 +28,8 @@ struct literal *lit_scalar_i64(struct arena *a, enum dtype t, int64_t v);
 // float to int saturates, NaN -> 0).
 double lit_get_f64(const struct literal *l, int64_t i);
 int64_t lit_get_i64(const struct literal *l, int64_t i);
+int64_t lit_get_start(const struct literal *l,
+                      int64_t i); // as a start index: u64 saturates instead of going negative
 void lit_get_c128(const struct literal *l, int64_t i, double out[2]);
 void lit_set_f64(struct literal *l, int64_t i, double v);
 void lit_set_i64(struct literal *l, int64_t i, int64_t v);

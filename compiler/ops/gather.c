@@ -15,7 +15,7 @@ static void start_of(const struct literal *idx, const int64_t *batch, int64_t iv
         int b = 0;
         for (int d = 0; d < s->rank; d++)
             at[d] = d == ivd ? k : batch[b++];
-        start[map.v[k]] = lit_get_i64(idx, index_linear(at, s->dims, s->rank));
+        start[map.v[k]] = lit_get_start(idx, index_linear(at, s->dims, s->rank));
     }
 }
 
@@ -85,7 +85,7 @@ EVAL(SCATTER) {
                 size = u->dims[from], offset = x[from];
             }
             inside &= at[d] >= 0 && at[d] <= s->dims[d] - size;
-            at[d] += offset;
+            if (inside) at[d] += offset;
         }
         if (inside && !st) {
             int64_t to = index_linear(at, s->dims, s->rank);

@@ -177,10 +177,9 @@ static void clamped_starts(const struct hlo_instr *i, struct literal *const *in,
     const struct shape *s = in[0]->shape;
     bool vector = i->n_operands - first == 1 && in[first]->shape->rank == 1;
     for (int d = 0; d < s->rank; d++) {
-        int64_t v = vector ? lit_get_i64(in[first], d) : lit_get_i64(in[first + d], 0);
-        bool huge = (vector ? in[first] : in[first + d])->shape->dtype == DT_U64 && v < 0;
+        int64_t v = vector ? lit_get_start(in[first], d) : lit_get_start(in[first + d], 0);
         int64_t max = s->dims[d] - size[d];
-        start[d] = huge || v > max ? max : v < 0 ? 0 : v;
+        start[d] = v > max ? max : v < 0 ? 0 : v;
     }
 }
 EVAL(DYNAMIC_SLICE) {

@@ -137,8 +137,7 @@ RULE_FN(dynamic_slice_fixed) {
     for (int d = 0; d < s->rank; d++) {
         const struct hlo_instr *at = i->operands[d + 1];
         if (at->op != HLO_CONSTANT || at->shape->rank) return NULL;
-        int64_t n = i->shape->dims[d], start = lit_get_i64(at->literal, 0), most = s->dims[d] - n;
-        if (dtype_class(at->shape->dtype) == DC_UNSIGNED && start < 0) start = most; // above 2^63
+        int64_t n = i->shape->dims[d], start = lit_get_start(at->literal, 0), most = s->dims[d] - n;
         start = start < 0 ? 0 : start > most ? most : start;
         v[d] = (struct range){start, start + n, 1};
     }

@@ -58,9 +58,7 @@ static status_t update_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     if (out != bufs[0]) memcpy(out, bufs[0], (size_t)s->plan->out[0].size_bytes);
     for (int d = 0; d < u->rank; d++) {
         struct literal l = {.shape = i->operands[d + 2]->shape, .data = bufs[d + 2]};
-        int64_t start = lit_get_i64(&l, 0);
-        // An unsigned start beyond 2^63 reads as negative: it is clamped to the end.
-        if (start < 0 && dtype_class(l.shape->dtype) == DC_UNSIGNED) start = u->most[d];
+        int64_t start = lit_get_start(&l, 0);
         start = start < 0 ? 0 : start > u->most[d] ? u->most[d] : start;
         at += start * u->stride[d];
     }

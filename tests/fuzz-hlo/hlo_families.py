@@ -1537,7 +1537,7 @@ THEMES = {
     "numeric": [(f_fft, 2), (f_inverse, 1), (f_cholesky, 1), (f_triangular_solve, 1), (f_batch_norm, 2), (f_rng_bits, 1.5), (f_complex, 1), (f_binary, 1), (f_convert, 1)],
 }
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric", "rules") for f, w in THEMES[t]]
-WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6}
+WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5}
 
 
 def theme(r):

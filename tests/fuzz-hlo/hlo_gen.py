@@ -7,7 +7,8 @@ Discontinuous operations (floor, compare, sort, convert to integers...) are only
 module whose results every correct implementation gives within the bound. Values that may hold NaN or infinity are marked
 `special` and kept away from operations that may reorder them into something else.
 
-generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py."""
+generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py and
+hlo_edges.py."""
 import math
 import os
 import random
@@ -326,7 +327,9 @@ class Builder:
 
 def generate(seed, index):
     """{name, text, inputs [(array, is weight)], atol [per result leaf]}"""
+    import hlo_edges
     import hlo_families
+    hlo_families.THEMES["edges"] = hlo_edges.FAMILIES
     m = Module(seed, index)
     m.cap = m.r.choices([60, 500, 6000, 30000], [10, 8, 2, 0.6])[0]
     b = Builder(m, entry=True)
