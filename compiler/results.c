@@ -64,3 +64,18 @@ int64_t results_cut(int64_t elem_bytes, int rank, int dim, int64_t size, void *d
         memmove(p + k * size * inner, p + k * bound * inner, (size_t)(size * inner));
     return outer * size * inner;
 }
+
+int64_t **results_cut_all(struct arena *a, const struct hlo_module *m, void *const *p) {
+    struct dynamic_result r[MAX_DYNAMIC];
+    const struct shape *root = m->entry->root->shape;
+    int n = results_dynamic(m, r, MAX_DYNAMIC);
+    int64_t **dims = arena_zarray(a, int64_t *, shape_leaves(root) + 1);
+    for (int k = 0; k < n; k++) {
+        const struct shape *s = shape_leaf(root, r[k].leaf);
+        int64_t size, **d = &dims[r[k].leaf];
+        memcpy(&size, p[r[k].size_leaf], sizeof size);
+        if (!*d) *d = arena_dup_array(a, s->dims, s->rank);
+        results_cut(dtype_size(s->dtype), s->rank, r[k].dim, size, p[r[k].leaf], *d);
+    }
+    return dims;
+}

@@ -19,3 +19,6 @@ int results_sent(const struct hlo_module *m);
 // Cuts dimension dim of a dense row-major array of `rank` dims and elements of elem_bytes to `size`
 // (clamped to 0..dims[dim]) in place, and dims with it. Gives the bytes that are left.
 int64_t results_cut(int64_t elem_bytes, int rank, int dim, int64_t size, void *data, int64_t *dims);
+// Cuts all of them in place; p[k] is the data of leaf k. True dims by leaf, NULL where the bound is
+// the size; in arena a.
+int64_t **results_cut_all(struct arena *a, const struct hlo_module *m, void *const *p);

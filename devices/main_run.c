@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "compiler/eval.h"
 #include "compiler/pipeline.h"
+#include "compiler/results.h"
 #include "compiler/texts.h"
 #include "devices/device.h"
 #include "devices/device_cases.h"
@@ -265,11 +266,15 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         fflush(stdout);
     }
     if (a->out) {
+        const struct hlo_module *m = l->exe->exe->main;
+        int64_t **dims = results_cut_all(&l->arena, m, l->out); // as a client gets them
         FILE *f = fopen(a->out, "wbe");
         if (!f) return st_errno(2, a->out);
-        for (int k = 0; k < l->n_out; k++)
-            fwrite(l->out[k], 1,
-                   (size_t)shape_bytes(shape_leaf(l->exe->exe->main->entry->root->shape, k)), f);
+        for (int k = 0, n = results_sent(m); k < n; k++) {
+            const struct shape *s = shape_leaf(m->entry->root->shape, k);
+            if (dims[k]) s = shape_make(&l->arena, s->dtype, dims[k], s->rank);
+            fwrite(l->out[k], 1, (size_t)shape_bytes(s), f);
+        }
         if (fclose(f)) return st_errno(5, a->out);
     }
     return ST_OK;

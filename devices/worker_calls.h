@@ -91,9 +91,6 @@ struct outputs {
 status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
                       struct outputs *o) MUST_CHECK;
 Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes);
-// True dims of results whose size only the run knows, cut in place at p[leaf]; [leaves], NULL where
-// the bound is the size.
-int64_t **outputs_cut(struct call *c, const struct hlo_module *m, void *const *p);
 // dims NULL: those of s. data NULL: none.
 Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
                                     Hlod__Wire__Blob *data);

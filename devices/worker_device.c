@@ -292,23 +292,6 @@ Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, i
     return b;
 }
 
-int64_t **outputs_cut(struct call *c, const struct hlo_module *m, void *const *p) {
-    struct dynamic_result r[64];
-    int n = results_dynamic(m, r, 64);
-    int64_t **dims = arena_zarray(&c->arena, int64_t *, shape_leaves(m->entry->root->shape) + 1);
-    for (int k = 0; k < n; k++) {
-        const struct shape *s = shape_leaf(m->entry->root->shape, r[k].leaf);
-        int64_t size;
-        memcpy(&size, p[r[k].size_leaf], sizeof size);
-        int64_t **d = &dims[r[k].leaf];
-        if (!*d)
-            *d = memcpy(arena_array(&c->arena, int64_t, s->rank + 1), s->dims,
-                        sizeof **d * (size_t)s->rank);
-        results_cut(dtype_size(s->dtype), s->rank, r[k].dim, size, p[r[k].leaf], *d);
-    }
-    return dims;
-}
-
 static int64_t *with_replicas(struct call *c, int replicas, const int64_t *dims, size_t *n) {
     int64_t *all = arena_array(&c->arena, int64_t, *n + 1);
     all[0] = replicas;
@@ -334,7 +317,7 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
     const struct shape *root = m->entry->root->shape;
     int sent = results_sent(m);
     size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
-    int64_t **dims = outputs_cut(c, m, o->p);
+    int64_t **dims = results_cut_all(&c->arena, m, o->p);
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;

@@ -186,7 +186,7 @@ static bool gives(const struct plan_run *p, const struct step *s, const struct v
 // What the device left in the process's memory, of true sizes; as buffers where steps or the table
 // want it.
 static status_t take_cut(struct plan_run *p, struct step *s, void *const *out) {
-    int64_t **dims = outputs_cut(p->c, s->x->exe->main, out);
+    int64_t **dims = results_cut_all(&p->c->arena, s->x->exe->main, out);
     for (int k = 0; k < s->n_results; k++) {
         struct value *v = &s->results[k];
         const struct shape *leaf = shape_leaf(s->root, k);

@@ -40,7 +40,7 @@ static double coordinate(const struct resize *r, int k, int64_t in, int64_t o) {
         float from = (float)r->roi_from[k], span = ((float)r->roi_to[k] - from) * last;
         return (double)((out == 1 ? span / 2 : x * span / (out - 1)) + from * last);
     }
-    if (str_is(r->coordinates, "pytorch_half_pixel") && out == 1) return -0.5;
+    if (str_is(r->coordinates, "pytorch_half_pixel") && r->size[k] == 1) return 0;
     float shift = 0;
     if (str_is(r->coordinates, "half_pixel_symmetric"))
         shift = (float)in / 2 * (1 - (float)r->size[k] / out);

@@ -252,7 +252,7 @@ ONNX(slice) {
             continue;
         }
         // Backwards: the same slice of the reversed dimension.
-        s = clamp64(s, -1, size - 1);
+        s = size ? clamp64(s, 0, size - 1) : -1; // not -1: ONNX's text, unlike NumPy
         e = clamp64(e, -1, s);
         r[axes[k]] = (struct range){size - 1 - s, size - 1 - e, -steps[k]};
         rev[reversed++] = axes[k];
@@ -306,11 +306,19 @@ static int64_t repeated(struct str mode, int64_t p, int64_t n) {
 }
 
 // The axis from -low to its size + high: runs of neighbours, forwards or backwards, joined.
+// Negative pads cut first, so that what is repeated is what is left.
 static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high,
                        struct str mode) {
     enum { MAX_RUNS = 4096 };
-    int64_t n = x->shape->dims[axis], end, p = -low;
-    if (!sz_add(n, high, &end) || !sz_add(end, low, &(int64_t){0}) || end < p || n == 0) {
+    int64_t n = x->shape->dims[axis], lo = low < 0 ? low : 0, hi = high < 0 ? high : 0, end;
+    bool fits = lo >= -n && hi >= -n - lo;
+    if (fits && (lo || hi)) {
+        x = part(c, x, axis, -lo, n + hi);
+        low -= lo, high -= hi, n += lo + hi;
+        if (low == 0 && high == 0) return x;
+    }
+    int64_t p = -low;
+    if (!fits || !sz_add(n, high, &end) || !sz_add(end, low, &(int64_t){0}) || n == 0) {
         fail(c, "pads %lld and %lld of a dimension of %lld", (long long)low, (long long)high,
              (long long)n);
         return x;

@@ -61,6 +61,7 @@ def image():
         add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])], {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
     add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])], {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
         constant=(3,), opset=18)
+    add("Resize cubic to one", "Resize", [x, None, None, np.array([2, 3, 1, 4])], {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}, constant=(3,), opset=19)
     grid = (R.random((2, 5, 4, 2)).astype(np.float32) * 2.6 - 1.3).astype(np.float32)
     for mode in ("linear", "nearest", "cubic"):
         for pad in ("zeros", "border", "reflection"):
@@ -71,6 +72,11 @@ def image():
         for way in ("half_pixel", "output_half_pixel"):
             add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])], {
                 "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
+    corners = R.random((2, 8, 2)).astype(np.float32)
+    boxes, scores = np.concatenate([corners, corners + R.random((2, 8, 2)).astype(np.float32)], 2), R.random((2, 2, 8)).astype(np.float32)
+    for center, most, over, least in ((0, 3, 0.3, 0.4), (1, 10, 0.5, 0.0), (0, 0, 0.5, 0.2)):
+        add("NonMaxSuppression %d %d %g %g" % (center, most, over, least), "NonMaxSuppression", [
+            boxes, scores, np.array([most]), np.array([over], np.float32), np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4), opset=11)
     add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)], {"pooled_shape": [2, 3]}, opset=16)
 
 
@@ -118,8 +124,12 @@ def algebra():
     add("OneHot", "OneHot", [i, np.array(5), np.array([-1, 2], np.float32)], {"axis": 1}, constant=(1,), opset=11)
     add("CumSum", "CumSum", [x, np.array(-2)], {"exclusive": 1, "reverse": 1}, constant=(1,), opset=14)
     add("ReverseSequence", "ReverseSequence", [f32(5, 3, 2), np.array([2, 5, 1])], {"batch_axis": 1, "time_axis": 0}, opset=10)
+    for start, end, step in ((-100, -9, -1), (-100, -100, -2), (100, -100, -3), (-1, 0, -1), (6, 6, -1), (2**31 - 1, -2**31, -1)):
+        add("Slice %d:%d:%d" % (start, end, step), "Slice", [x, np.array([start]), np.array([end]), np.array([-2]), np.array([step])], constant=(1, 2, 3, 4), opset=13)
     for mode in ("edge", "reflect", "wrap"):
         add("Pad " + mode, "Pad", [x, np.array([1, 2, 0, 2, 3, 1])], {"mode": mode}, constant=(1,), opset=19)
+        add("Pad %s, negative" % mode, "Pad", [x, np.array([1, -2, 0, -1, 3, -1])], {"mode": mode}, constant=(1,), opset=19)
+        add("Pad %s, negative, axes" % mode, "Pad", [x, np.array([-3, -2]), None, np.array([-2])], {"mode": mode}, constant=(1, 3), opset=19)
     add("Mod of floats", "Mod", [f32(9), f32(9)], {"fmod": 1}, opset=13)
     add("Mod of integers", "Mod", [np.array([7, -7, 7, -7, 6]), np.array([3, 3, -3, -3, -3])], opset=13)
 

@@ -67,6 +67,20 @@ static void cut(void **state) {
                 assert_true(v[a * want[k] * 3 + i] == (float)(a * 15 + i));
     }
 }
+static void cut_all(void **state) {
+    (void)state;
+    struct hlo_module *m = parse(", frontend_attributes={hlod_dynamic=\"0:1:1\"}");
+    float v[30];
+    int64_t size = 4;
+    for (int k = 0; k < 30; k++)
+        v[k] = (float)k;
+    int64_t **dims = results_cut_all(m->arena, m, (void *[]){v, &size});
+    assert_int_equal(dims[0][0], 2);
+    assert_int_equal(dims[0][1], 4);
+    assert_null(dims[1]);
+    assert_true(v[11] == 11 && v[12] == 15 && v[23] == 26); // the second 4x3 behind the first
+    hlo_module_free(m);
+}
 static void cut_twice(void **state) {
     (void)state;
     int32_t v[12] = {0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23};
@@ -81,6 +95,6 @@ static void cut_twice(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(said), cmocka_unit_test(cut),
-                                   cmocka_unit_test(cut_twice)};
+                                   cmocka_unit_test(cut_twice), cmocka_unit_test(cut_all)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
