@@ -83,8 +83,8 @@ static int options(struct hlo *h, struct bench *b) {
                 return usage_error("--body: expected binary or json");
         } else if ((v = option_value(h, &k, "--grpc")))
             b->grpc = v;
-        else if (h->argv[k][0] == '-')
-            return usage_error("bench has no option %s", h->argv[k]);
+        else if (h->argv[k][0] == '-' || b->model)
+            return unknown_word(h, "bench", k);
         else
             b->model = h->argv[k];
     }

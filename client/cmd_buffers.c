@@ -44,9 +44,10 @@ static int list(struct hlo *h) {
         print_json(j);
     else {
         json_array_foreach(json_object_get(j, "buffers"), k, b) print_buffer(b);
-        json_array_foreach(json_object_get(j, "use"), k, b) fprintf(
-            stderr, "%s: %.1f of %.1f MB in %.0f buffers\n", text_at(b, "device"),
-            number_at(b, "bytes") / 1e6, number_at(b, "quotaBytes") / 1e6, number_at(b, "buffers"));
+        json_array_foreach(json_object_get(j, "use"), k, b)
+            fprintf(stderr, "%s: %s of %s in %.0f buffers\n", text_at(b, "device"),
+                    size_text(number_at(b, "bytes")).s, size_text(number_at(b, "quotaBytes")).s,
+                    number_at(b, "buffers"));
     }
     json_decref(j);
     return 0;
@@ -173,7 +174,7 @@ int cmd_buffers(struct hlo *h) {
         } else if (strcmp(h->argv[k], "--tuple") == 0)
             b.tuple = true;
         else if (h->argv[k][0] == '-')
-            return usage_error("buffers has no option %s", h->argv[k]);
+            return unknown_word(h, "buffers", k);
         else if (b.n_words == MAX_WORDS)
             return usage_error("more than %d words", MAX_WORDS);
         else

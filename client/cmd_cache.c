@@ -36,8 +36,8 @@ static int list(struct hlo *h) {
         print_json(j);
     else
         json_array_foreach(json_object_get(j, "executables"), k, e) printf(
-            "%s  %7.0f kB  %6.1f ms  entry %4.0f  %s  %s%s\n", text_at(e, "digest"),
-            number_at(e, "artifactBytes") / 1e3, number_at(e, "compileMs"),
+            "%s  %9s  %6.1f ms  entry %4.0f  %s  %s%s\n", text_at(e, "digest"),
+            size_text(number_at(e, "artifactBytes")).s, number_at(e, "compileMs"),
             number_at(json_object_get(e, "after"), "entry"), text_at(e, "format"),
             text_at(e, "created"), json_is_true(json_object_get(e, "pinned")) ? "  pinned" : "");
     json_decref(j);
@@ -87,7 +87,7 @@ static int verify(struct hlo *h, const struct words *w) {
     if (h->json)
         print_json(j);
     else
-        printf("%.0f checked, %.1f MB%s\n", number_at(j, "checked"), number_at(j, "bytes") / 1e6,
+        printf("%.0f checked, %s%s\n", number_at(j, "checked"), size_text(number_at(j, "bytes")).s,
                json_is_true(json_object_get(j, "recompiled")) ? "; a new compile is the same" : "");
     json_array_foreach(findings, k, f) {
         bad = bad || strcmp(text_at(f, "state"), "forgotten");
@@ -125,9 +125,8 @@ static int collect(struct hlo *h, const struct words *w) {
             printf("%s  upload\n", json_string_value(d));
         size_t n = json_array_size(json_object_get(j, "removed")) +
                    json_array_size(json_object_get(j, "blobs"));
-        printf("%zu %s, %.1f MB; %.1f MB of executables kept\n", n,
-               w->dry_run ? "would go" : "removed", number_at(j, "freedBytes") / 1e6,
-               number_at(j, "keptBytes") / 1e6);
+        printf("%zu %s, %s; %s of executables kept\n", n, w->dry_run ? "would go" : "removed",
+               size_text(number_at(j, "freedBytes")).s, size_text(number_at(j, "keptBytes")).s);
     }
     json_decref(j);
     return 0;
@@ -168,7 +167,7 @@ static int move(struct hlo *h, struct http_client *from, struct http_client *to,
         if (h->json)
             print_json(j);
         else
-            printf("%s  %.0f kB%s\n", digest, (double)b->artifact.len / 1e3,
+            printf("%s  %s%s\n", digest, size_text((double)b->artifact.len).s,
                    json_is_true(json_object_get(j, "existed")) ? "  was there" : "");
         json_decref(j);
     }
@@ -273,7 +272,7 @@ static int options(struct hlo *h, struct words *w, const char **verb) {
         else if (!strcmp(h->argv[k], "--dry-run"))
             w->dry_run = true;
         else if (h->argv[k][0] == '-' || w->n == 3)
-            return usage_error("cache has no option %s", h->argv[k]);
+            return unknown_word(h, "cache", k);
         else if (!*verb)
             *verb = h->argv[k];
         else

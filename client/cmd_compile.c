@@ -2,6 +2,7 @@
 // hlo compile, inspect, devices, doctor.
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/hlo.h"
@@ -56,6 +57,9 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                                                          : "application/octet-stream";
     struct span *parts;
     size_t n_parts;
+    struct stat sb;
+    if (stat(path, &sb) == 0 && sb.st_size == 0)
+        return fail_status(st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path));
     status_t st = onnx_external_inline(&h->arena, path, &parts, &n_parts);
     if (st) return fail_status(st);
     const char *url = arena_printf(&h->arena, "/v1/executables%s%s", query[0] ? "?" : "", query);
@@ -86,9 +90,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
         else
             *out = json_pack("{s:s}", "sourceDigest", hex);
     } else if (w.error || !w.result) {
-        fprintf(stderr, "hlo: %s %s: %s\n", text_at(w.error, "code"), text_at(w.error, "reason"),
-                w.error ? text_at(w.error, "message")
-                        : "the server ended the stream without a result");
+        print_error(w.error, "the server ended the stream without a result");
         const char *code = text_at(w.error, "code");
         rc = strcmp(code, "INVALID_ARGUMENT") == 0 ? EXIT_REFUSED
              : strcmp(code, "UNAVAILABLE") == 0 || strcmp(code, "RESOURCE_EXHAUSTED") == 0
@@ -107,9 +109,9 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
 // What a plugin's compiler says of what it made.
 static void print_plugin(const json_t *e) {
     const json_t *n = json_object_get(e, "optimized"), *m = json_object_get(e, "memory");
-    printf("target       %s\nwork         %.4g flops, %.4g bytes moved\n", text_at(e, "targetId"),
-           number_at(e, "flops"), number_at(e, "bytesAccessed"));
-    printf("artefact     %.1f kB\n", number_at(e, "artifactBytes") / 1e3);
+    printf("target       %s\nwork         %.4g flops, %s moved\n", text_at(e, "targetId"),
+           number_at(e, "flops"), size_text(number_at(e, "bytesAccessed")).s);
+    printf("artefact     %s\n", size_text(number_at(e, "artifactBytes")).s);
     if (n)
         printf(
             "on device    entry %.0f, total %.0f instructions, %.0f fusions, %.0f computations\n",
@@ -137,15 +139,15 @@ static void print_compiled(const json_t *c) {
            number_at(b, "entry"), number_at(b, "total"), number_at(a, "entry"),
            number_at(a, "total"), number_at(p, "entry"));
     printf("fusions      %.0f\n", number_at(a, "fusions"));
-    printf("memory       peak %.1f MB; all values together %.1f MB; weights %.1f MB\n",
-           number_at(e, "peakBytes") / 1e6, number_at(e, "valuesBytes") / 1e6,
-           number_at(e, "weightsBytes") / 1e6);
+    printf("memory       peak %s; all values together %s; weights %s\n",
+           size_text(number_at(e, "peakBytes")).s, size_text(number_at(e, "valuesBytes")).s,
+           size_text(number_at(e, "weightsBytes")).s);
     print_plugin(e);
     json_array_foreach(json_object_get(c, "overBudget"), k, row)
         printf("over budget  %s\n", json_string_value(row));
     if (hit) return;
-    printf("compile      %.1f ms, peak %.1f MB\n", number_at(e, "compileMs"),
-           number_at(e, "compilePeakRss") / 1e6);
+    printf("compile      %.1f ms, peak %s\n", number_at(e, "compileMs"),
+           size_text(number_at(e, "compilePeakRss")).s);
     json_array_foreach(json_object_get(e, "passes"), k,
                        row) if (json_is_true(json_object_get(row, "changed")) ||
                                 number_at(row, "ms") >= 0.5)
@@ -171,8 +173,8 @@ int cmd_compile(struct hlo *h) {
             strbuf_printf(&query, "%sbudget=%s", query.n ? "&" : "", v);
         else if ((v = option_value(h, &k, "--trace")))
             trace = v;
-        else if (h->argv[k][0] == '-')
-            return usage_error("compile has no option %s", h->argv[k]);
+        else if (h->argv[k][0] == '-' || path)
+            return unknown_word(h, "compile", k);
         else
             path = h->argv[k];
     }
@@ -240,6 +242,8 @@ int cmd_inspect(struct hlo *h) {
             stage = arena_printf(&h->arena, "pass/%s", v);
         else if ((v = option_value(h, &k, "--diff")))
             a = v, b = k + 1 < h->argc ? h->argv[++k] : NULL;
+        else if (h->argv[k][0] == '-' || digest)
+            return unknown_word(h, "inspect", k);
         else
             digest = h->argv[k];
     }
@@ -262,14 +266,14 @@ int cmd_devices(struct hlo *h) {
     if (h->json)
         print_json(j);
     else
-        json_array_foreach(json_object_get(j, "devices"), k, d)
-            printf("%-8s %-9s threads %.0f  memory %.1f GB  resident %.1f MB  buffers %.1f MB  "
-                   "%s%s%s\n",
-                   text_at(d, "name"),
-                   json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state"),
-                   number_at(d, "threads"), number_at(d, "memoryBytes") / 1e9,
-                   number_at(d, "preparedBytes") / 1e6, number_at(d, "bufferBytes") / 1e6,
-                   text_at(d, "targetId"), text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
+        json_array_foreach(json_object_get(j, "devices"), k, d) printf(
+            "%-8s %-9s threads %.0f  memory %s  resident %s  buffers %s  "
+            "%s%s%s\n",
+            text_at(d, "name"),
+            json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state"),
+            number_at(d, "threads"), size_text(number_at(d, "memoryBytes")).s,
+            size_text(number_at(d, "preparedBytes")).s, size_text(number_at(d, "bufferBytes")).s,
+            text_at(d, "targetId"), text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
     json_decref(j);
     return 0;
 }

@@ -119,7 +119,7 @@ int cmd_jobs(struct hlo *h) {
         if ((v = option_value(h, &k, "--state")))
             state = v;
         else if (h->argv[k][0] == '-' || n == 2)
-            return usage_error("jobs has no option %s", h->argv[k]);
+            return unknown_word(h, "jobs", k);
         else
             words[n++] = h->argv[k];
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "client/hlo.h"
 
 static const char *batching_text(struct hlo *h, const json_t *model) {
@@ -49,13 +50,16 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
                json_int_t version, int64_t batch, int64_t delay_us, bool unchecked) {
     struct stat sb;
+    struct digest digest;
     json_t *compiled = NULL;
     if (stat(model, &sb) == 0) { // a file: uploaded, and compiled so that it is warm
         int rc = compile_model(h, model, shapes, false, &compiled);
         if (rc) return rc;
         model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
         json_decref(compiled);
-    }
+    } else if (!digest_parse(str_of(model), &digest))
+        return fail_status(
+            st_new(ST_NOT_FOUND, "'%s' is neither a file nor the digest of a model", model));
     json_t *q = json_pack("{s:s, s:s, s:I}", "name", name, "model", model, "version", version);
     if (batch > 1)
         json_object_set_new(q, "batching",
@@ -96,7 +100,7 @@ int cmd_models(struct hlo *h) {
         } else if ((v = option_value(h, &k, "--shape")))
             strbuf_printf(&shapes, "%sshape=%s", shapes.n ? "&" : "", v);
         else if (h->argv[k][0] == '-' || n == 3)
-            return usage_error("models has no option %s", h->argv[k]);
+            return unknown_word(h, "models", k);
         else
             words[n++] = h->argv[k];
     }

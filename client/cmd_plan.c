@@ -82,8 +82,8 @@ int cmd_plan(struct hlo *h) {
             out = v;
         else if ((v = option_value(h, &k, "--lease"))) {
             if (!parse_lease(v, &lease_ms)) return usage_error("--lease: as in 90s, 10m, forever");
-        } else if (h->argv[k][0] == '-')
-            return usage_error("plan has no option %s", h->argv[k]);
+        } else if (h->argv[k][0] == '-' || file)
+            return unknown_word(h, "plan", k);
         else
             file = h->argv[k];
     }
@@ -92,10 +92,13 @@ int cmd_plan(struct hlo *h) {
     json_t *plan = json_load_file(file, JSON_REJECT_DUPLICATES, &e);
     if (!json_is_object(plan)) {
         json_decref(plan);
-        return fail_status(st_new(ST_INVALID_ARGUMENT, "%s, line %d: %s", file, e.line, e.text));
+        return fail_status(
+            e.line < 1 ? st_new(ST_INVALID_ARGUMENT, "%s", e.text)
+                       : st_new(ST_INVALID_ARGUMENT, "%s, line %d: %s", file, e.line, e.text));
     }
     int rc = upload_models(h, plan);
-    status_t st = rc ? ST_OK : read_inputs(h, plan, words, n, in);
+    status_t st = rc ? ST_OK : tensors_can_write(out);
+    if (!rc && !st) st = read_inputs(h, plan, words, n, in);
     if (lease_ms) json_object_set_new(plan, "lease_ms", json_integer(lease_ms));
     if (rc || st) {
         json_decref(plan);

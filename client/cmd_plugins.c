@@ -236,7 +236,7 @@ int cmd_plugins(struct hlo *h) {
         else if (strcmp(h->argv[k], "--yes") == 0)
             yes = true;
         else if (h->argv[k][0] == '-' || n == 2)
-            return usage_error("plugins: what is '%s'?", h->argv[k]);
+            return unknown_word(h, "plugins", k);
         else
             words[n++] = h->argv[k];
     }

@@ -106,9 +106,9 @@ static status_t print_summary(struct hlo *h, const json_t *j, const struct run *
         t[k] = json_number_value(json_array_get(times, k));
     if (n) qsort(t, n, sizeof *t, by_value);
     if (n)
-        fprintf(stderr, "run %.3f ms%s on %s; working memory %.1f MB, weights %.1f MB\n", t[n / 2],
+        fprintf(stderr, "run %.3f ms%s on %s; working memory %s, weights %s\n", t[n / 2],
                 n > 1 ? arena_printf(&h->arena, " (median of %zu)", n) : "", text_at(j, "device"),
-                number_at(j, "peakBytes") / 1e6, number_at(j, "preparedBytes") / 1e6);
+                size_text(number_at(j, "peakBytes")).s, size_text(number_at(j, "preparedBytes")).s);
     for (int k = 0; k < r->n_results && !r->out && !r->top; k++)
         tensor_print(&r->results[k]);
     tensors_print_kept(j);
@@ -178,7 +178,7 @@ int cmd_run(struct hlo *h) {
     struct run r = {.repeat = 1};
     struct image_options o = {.std = {1, 1, 1}};
     const char *v, *inputs[MAX_INPUTS];
-    int n_inputs = 0;
+    int n_inputs = 0, counted;
     for (int k = 0; k < h->argc; k++) {
         bool taken;
         status_t st = image_option(h, &k, &o, &taken);
@@ -197,21 +197,20 @@ int cmd_run(struct hlo *h) {
             r.profile = true;
         else if ((v = option_value(h, &k, "--labels")))
             r.labels = v;
-        else if ((v = option_value(h, &k, "--repeat")))
-            r.repeat = (int)strtol(v, NULL, 10);
         else if ((v = option_value(h, &k, "--device")))
             r.device = v;
-        else if ((v = option_value(h, &k, "--replicas")))
-            r.replicas = (int)strtol(v, NULL, 10);
-        else if ((v = option_value(h, &k, "--top")))
-            r.top = (int)strtol(v, NULL, 10);
-        else if (h->argv[k][0] == '-')
-            return usage_error("run has no option %s", h->argv[k]);
+        else if ((counted = option_count(h, &k, "--repeat", 1, 1000000, &r.repeat)) ||
+                 (counted = option_count(h, &k, "--replicas", 1, 1 << 16, &r.replicas)) ||
+                 (counted = option_count(h, &k, "--top", 1, 1000, &r.top))) {
+            if (counted < 0) return EXIT_USAGE;
+        } else if (h->argv[k][0] == '-' || r.model)
+            return unknown_word(h, "run", k);
         else
             r.model = h->argv[k];
     }
     if (!r.model) return usage_error("run needs a model file or digest");
-    status_t st = read_inputs(h, &r, inputs, n_inputs, &o);
+    status_t st = tensors_can_write(r.out);
+    if (!st) st = read_inputs(h, &r, inputs, n_inputs, &o);
     if (st) return fail_status(st);
     int rc = resolve_model(h, &r);
     return rc ? rc : send_run(h, &r);

@@ -107,7 +107,7 @@ int cmd_runs(struct hlo *h) {
         if ((v = option_value(h, &k, "-o")))
             out = v;
         else if (h->argv[k][0] == '-' || n == 2)
-            return usage_error("runs has no option %s", h->argv[k]);
+            return unknown_word(h, "runs", k);
         else
             words[n++] = h->argv[k];
     }

@@ -351,7 +351,7 @@ static int options(struct submit *s) {
             if (!parse_duration(v, &s->timeout_ms)) return usage_error("--timeout: as in 90s, 10m");
             s->wait = true;
         } else if (h->argv[k][0] == '-')
-            return usage_error("submit has no option %s", h->argv[k]);
+            return unknown_word(h, "submit", k);
         else if (s->path)
             return usage_error("submit takes one suite");
         else

@@ -130,7 +130,7 @@ static int read_words(struct hlo *h, struct request *q) {
         else if ((v = option_value(h, &k, "--expires")))
             q->expires = v;
         else if (h->argv[k][0] == '-' || q->n == 2)
-            return usage_error("tokens has no option %s", h->argv[k]);
+            return unknown_word(h, "tokens", k);
         else
             q->words[q->n++] = h->argv[k];
     }

@@ -125,13 +125,13 @@ static void print_devices(const struct top *t) {
     const json_t *d;
     size_t k;
     printf("\n%-14s %-9s %5s %9s %8s %9s %9s %9s %9s\n", "DEVICE", "STATE", "RUNS", "RESTARTS",
-           "THREADS", "RSS MB", "LOADED", "WEIGHTS", "BUFFERS");
+           "THREADS", "RSS", "LOADED", "WEIGHTS", "BUFFERS");
     json_array_foreach(json_object_get(t->devices, "devices"), k, d)
-        printf("%-14.14s %-9s %5.0f %9.0f %8.0f %9.0f %9.0f %6.0f MB %6.0f MB\n",
-               text_at(d, "name"), text_at(d, "state"), number_at(d, "runs"),
-               number_at(d, "restarts"), number_at(d, "threads"),
-               number_at(d, "workerRssBytes") / 1e6, number_at(d, "residentExecutables"),
-               number_at(d, "preparedBytes") / 1e6, number_at(d, "bufferBytes") / 1e6);
+        printf("%-14.14s %-9s %5.0f %9.0f %8.0f %9s %9.0f %9s %9s\n", text_at(d, "name"),
+               text_at(d, "state"), number_at(d, "runs"), number_at(d, "restarts"),
+               number_at(d, "threads"), size_text(number_at(d, "workerRssBytes")).s,
+               number_at(d, "residentExecutables"), size_text(number_at(d, "preparedBytes")).s,
+               size_text(number_at(d, "bufferBytes")).s);
 }
 static void print_runs(const struct top *t) {
     const json_t *r;
@@ -147,10 +147,10 @@ static void print_text(const struct top *t) {
     const struct reading *a = &t->was, *b = &t->is;
     double up = number_at(t->health, "uptimeS"), hits = number_at(t->cache, "hits"),
            all = hits + number_at(t->cache, "misses");
-    printf("hlod %s at %s   %s   up %.0f:%02d:%02d   %.0f MB\n", text_at(t->version, "version"),
+    printf("hlod %s at %s   %s   up %.0f:%02d:%02d   %s\n", text_at(t->version, "version"),
            t->h->addr, json_is_true(json_object_get(t->health, "ready")) ? "ready" : "not ready",
            (double)((int64_t)up / 3600), (int)((int64_t)up / 60 % 60), (int)((int64_t)up % 60),
-           number_at(t->health, "rssBytes") / 1e6);
+           size_text(number_at(t->health, "rssBytes")).s);
     printf("requests %.1f/s   errors %.1f/s   runs %.1f/s   active %.0f   queued %.0f   "
            "connections %.0f\n",
            rate(t, b->requests, a->requests), rate(t, b->errors, a->errors),
@@ -159,9 +159,9 @@ static void print_text(const struct top *t) {
            mean_ms(b->run_s, a->run_s, b->run_n, a->run_n),
            mean_ms(b->queue_s, a->queue_s, b->queue_n, a->queue_n),
            mean_ms(b->compile_s, a->compile_s, b->compile_n, a->compile_n));
-    printf("cache %.0f executables, %.1f of %.0f MB   hits %.1f%%   compiles %.0f\n",
-           number_at(t->cache, "executables"), number_at(t->cache, "bytes") / 1e6,
-           number_at(t->cache, "budgetBytes") / 1e6, all > 0 ? hits / all * 100 : 0,
+    printf("cache %.0f executables, %s of %s   hits %.1f%%   compiles %.0f\n",
+           number_at(t->cache, "executables"), size_text(number_at(t->cache, "bytes")).s,
+           size_text(number_at(t->cache, "budgetBytes")).s, all > 0 ? hits / all * 100 : 0,
            number_at(t->cache, "compiles"));
     print_devices(t);
     print_runs(t);
@@ -197,7 +197,7 @@ int cmd_top(struct hlo *h) {
             if (!str_to_f64(str_of(v), &interval) || !(interval >= 0.05 && interval <= 3600))
                 return usage_error("--interval: expected seconds, 0.05 to 3600");
         } else
-            return usage_error("top has no option %s", h->argv[k]);
+            return unknown_word(h, "top", k);
     }
     bool screen = !once && !h->json && isatty(STDOUT_FILENO);
     int rc = look(&t);

@@ -14,8 +14,26 @@ const char *option_value(struct hlo *h, int *k, const char *name) {
     const char *word = h->argv[*k];
     if (strncmp(word, name, n) != 0) return NULL;
     if (word[n] == '=') return word + n + 1;
-    if (word[n] || *k + 1 >= h->argc) return NULL;
-    return h->argv[++*k];
+    if (word[n]) return NULL;
+    if (*k + 1 < h->argc) return h->argv[++*k];
+    h->lacks = word;
+    return NULL;
+}
+int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out) {
+    int64_t n;
+    const char *v = option_value(h, k, name);
+    if (!v) return 0;
+    if (!str_to_i64(str_of(v), &n) || n < low || n > high) {
+        usage_error("%s: expected a number from %d to %d, found '%s'", name, low, high, v);
+        return -1;
+    }
+    *out = (int)n;
+    return 1;
+}
+int unknown_word(struct hlo *h, const char *command, int k) {
+    if (h->lacks == h->argv[k]) return usage_error("%s needs a value", h->lacks);
+    if (h->argv[k][0] == '-') return usage_error("%s has no option %s", command, h->argv[k]);
+    return usage_error("%s: '%s' is one word too many", command, h->argv[k]);
 }
 int usage_error(const char *fmt, ...) {
     va_list ap;
@@ -32,17 +50,20 @@ int fail_status(status_t st) {
     st_drop(st);
     return rc;
 }
-int fail_reply(const struct http_reply *r, int code) {
-    json_error_t e;
-    json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+void print_error(const json_t *j, const char *otherwise) {
     const char *name = text_at(j, "code");
     fprintf(stderr, "hlo: %s%s%s: %s\n", name[0] ? name : "error",
             text_at(j, "reason")[0] ? " " : "", text_at(j, "reason"),
-            j ? text_at(j, "message") : strbuf_cstr(&r->body));
+            j ? text_at(j, "message") : otherwise);
     size_t k;
     json_t *d;
     json_array_foreach(json_object_get(j, "details"), k, d)
         fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
+}
+int fail_reply(const struct http_reply *r, int code) {
+    json_error_t e;
+    json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+    print_error(j, strbuf_cstr(&r->body));
     if (r->code == 503 || r->code == 429) code = EXIT_BUSY;
     if (r->code == 504) code = EXIT_DEADLINE;
     if (r->code == 401 || r->code == 403) code = EXIT_PERMISSION;
@@ -78,6 +99,15 @@ double number_at(const json_t *j, const char *key) {
     double d = 0;
     if (json_is_string(v)) str_to_f64(str_of(json_string_value(v)), &d);
     return json_is_number(v) ? json_number_value(v) : d;
+}
+struct size_text size_text(double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t k = 0;
+    for (; bytes >= 999.95 && k + 1 < sizeof units / sizeof *units; k++)
+        bytes /= 1000;
+    struct size_text t;
+    snprintf(t.s, sizeof t.s, "%.*f %s", k ? 1 : 0, bytes < 1e9 ? bytes : 1e9, units[k]);
+    return t;
 }
 status_t file_digest(const char *path, const struct span *parts, size_t n_parts, char out_hex[65]) {
     struct sha256 s;

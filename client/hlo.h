@@ -26,6 +26,7 @@ struct hlo {
     struct http_security security;
     struct http_client *http;
     bool json, quiet, tty;
+    const char *lacks; // an option at the end of the line whose value is missing
     struct arena arena;
     int argc; // words behind the command
     char **argv;
@@ -42,10 +43,16 @@ struct command {
 // The value behind option `name` at argv[*k] ("--x V" or "--x=V"), advancing *k; NULL if it is
 // another word.
 const char *option_value(struct hlo *h, int *k, const char *name);
+// The same for a whole number in [low, high]: 1 and *out, 0 if it is another word, -1 if it is no
+// such number, which was reported.
+int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out);
 int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-int fail_status(status_t st); // prints, frees, gives the exit code
+int unknown_word(struct hlo *h, const char *command, int k); // a usage error about argv[k]
+int fail_status(status_t st);                                // prints, frees, gives the exit code
 int fail_reply(const struct http_reply *r,
                int code); // prints the error body; `code` unless the reply says otherwise
+// An error's code, reason, message and details; `otherwise` when there is none.
+void print_error(const json_t *error, const char *otherwise);
 // A request to c (NULL: the server that was named) whose reply is JSON: 0 and *out, or an exit code
 // already reported.
 int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
@@ -69,3 +76,6 @@ bool parse_duration(const char *text, int64_t *out_ms); // cmd_submit.c: "90s", 
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)
+struct size_text {                                     // "612 B", "16.0 kB", "25.3 GB"
+    char s[16];
+} size_text(double bytes);

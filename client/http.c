@@ -246,6 +246,11 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
     if (t->file) fclose(t->file);
     t->r->code = (int)code;
     if (t->broken_off) return st_new(ST_CANCELLED, "cancelled by the caller");
+    if (rc == CURLE_UNSUPPORTED_PROTOCOL)
+        return st_new(ST_UNAVAILABLE,
+                      "what answers at %s does not speak HTTP/1.1: the gRPC port? hlo takes the "
+                      "one of --http",
+                      addr);
     if (rc != CURLE_OK && code == 0)
         return st_new(ST_UNAVAILABLE, "cannot reach hlod at %s: %s", addr, curl_easy_strerror(rc));
     if (rc != CURLE_OK && code < 400)

@@ -14,6 +14,36 @@ static const struct command commands[] = {
 #undef COMMAND
 };
 
+static const char values[] =
+    "\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: 1,2,3;\n"
+    "       with shape and type in front also other types and raw files: 2x3xs64=1,2,3,4,5,6 "
+    " 8xf32=@file  8xf32=random\n"
+    "       Pictures become (value - mean) / std in f32, after a centre crop of PART of the "
+    "short side (a square) and resizing\n";
+
+static const struct command *command_find(const char *name) {
+    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
+        if (strcmp(name, commands[k].name) == 0) return &commands[k];
+    return NULL;
+}
+// The forms of a command are apart by " | ": a line each.
+static int help_command(const struct command *c) {
+    printf("%s: %s\n\n", c->name, c->doc);
+    int depth = 0;
+    printf("  hlo %s ", c->name);
+    for (const char *p = c->usage; *p; p++) {
+        depth += (*p == '[') - (*p == ']');
+        if (depth == 0 && strncmp(p, " | ", 3) == 0) {
+            printf("\n  hlo %s ", c->name);
+            p += 2;
+        } else
+            putchar(*p);
+    }
+    puts("");
+    if (strstr(c->usage, "VALUE")) fputs(values, stdout);
+    puts("\n`hlo --help`: all commands and the options before them");
+    return 0;
+}
 static int help(FILE *f) {
     fputs(
         "usage: hlo [--addr [https://]HOST:PORT] [--token T] [--cacert PEM] [--cert PEM --key PEM] "
@@ -22,15 +52,10 @@ static int help(FILE *f) {
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         fprintf(f, "  %-8s %s\n           %s\n", commands[k].name, commands[k].doc,
                 commands[k].usage);
-    fputs("\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: "
-          "1,2,3;\n"
-          "       with shape and type in front also other types and raw files: 2x3xs64=1,2,3,4,5,6 "
-          " 8xf32=@file  8xf32=random\n"
-          "       Pictures become (value - mean) / std in f32, after a centre crop of PART of the "
-          "short side (a square) and resizing\n"
-          "The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials from the "
+    fputs(values, f);
+    fputs("The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials from the "
           "options, or HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY.\n"
-          "`hlo help exit-codes` lists the exit codes.\n",
+          "`hlo COMMAND --help` shows one command, `hlo help exit-codes` lists the exit codes.\n",
           f);
     return 0;
 }
@@ -54,18 +79,21 @@ static int print_docs(const char *what) { // for `make install`
     return EXIT_USAGE;
 }
 
-static int run_command(struct hlo *h, const char *name) {
-    if (strcmp(name, "help") == 0)
-        return h->argc && strcmp(h->argv[0], "exit-codes") == 0 ? print(exit_codes) : help(stdout);
-    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++) {
-        if (strcmp(name, commands[k].name) != 0) continue;
-        status_t st = http_security_env(&h->arena, &h->security);
-        if (!st) st = http_client_new(h->addr, &h->security, &h->http);
-        return st ? fail_status(st) : commands[k].fn(h);
+static int run_command(struct hlo *h, const char *name, bool usage) {
+    if (strcmp(name, "help") == 0 && h->argc) {
+        if (strcmp(h->argv[0], "exit-codes") == 0) return print(exit_codes);
+        name = h->argv[0];
+        usage = true;
     }
-    fprintf(stderr, "hlo: no command is called '%s'\n", name);
-    help(stderr);
-    return EXIT_USAGE;
+    if (strcmp(name, "help") == 0) return help(stdout);
+    const struct command *c = command_find(name);
+    if (!c)
+        return name[0] == '-' ? usage_error("there is no option %s, or its value is missing", name)
+                              : usage_error("no command is called '%s'", name);
+    if (usage) return help_command(c);
+    status_t st = http_security_env(&h->arena, &h->security);
+    if (!st) st = http_client_new(h->addr, &h->security, &h->http);
+    return st ? fail_status(st) : c->fn(h);
 }
 
 // The value of `--name V` or `--name=V` among the global options, with which *k moves on.
@@ -111,12 +139,12 @@ int main(int argc, char **argv) {
     }
     if (!h.addr || !h.addr[0]) h.addr = "127.0.0.1:8000";
     int rc = EXIT_USAGE;
-    if (usage)
+    if (usage && !command)
         rc = help(stdout);
     else if (version)
         rc = puts("hlo " HLOD_VERSION) < 0;
     else if (command)
-        rc = run_command(&h, command);
+        rc = run_command(&h, command, usage);
     else
         help(stderr);
     http_client_free(h.http);

@@ -88,21 +88,32 @@ status_t tensors_read(struct arena *a, const struct http_reply *reply, json_t **
                         out, out_n);
 }
 
+static bool ends_in(const char *path, const char *suffix) {
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && strcmp(path + n - m, suffix) == 0;
+}
+status_t tensors_can_write(const char *path) {
+    return !path || ends_in(path, ".npz") || ends_in(path, ".npy")
+               ? ST_OK
+               : st_new(ST_INVALID_ARGUMENT, "-o %s: expected a name that ends in .npz or .npy",
+                        path);
+}
 status_t tensors_write(struct arena *a, const char *path, struct npy *x, int n_x) {
     for (int k = 0; k < n_x; k++)
         if (strcmp(x[k].descr, NPY_TEXT) == 0) RETURN_IF_ERR(npy_text_write(a, &x[k], &x[k]));
-    size_t n = strlen(path);
-    if (n > 4 && strcmp(path + n - 4, ".npy") == 0) {
+    if (ends_in(path, ".npy")) {
         if (n_x != 1) return st_new(ST_INVALID_ARGUMENT, "there are %d outputs: write a .npz", n_x);
         return npy_write_file(path, &x[0]);
     }
     return npz_write_file(path, x, n_x);
 }
 
+enum { MAX_SHOWN = 8 }; // elements of a tensor on the terminal; all go into files
+
 static void print_texts(const struct npy *x) {
     struct span rest = {x->data, x->size_bytes};
     struct str s;
-    for (int k = 0; k < 8 && texts_next(&rest, &s); k++) {
+    for (int k = 0; k < MAX_SHOWN && texts_next(&rest, &s); k++) {
         struct strbuf b = {0};
         strbuf_json_str(&b, s); // a terminal is not asked to obey
         printf(" %s", strbuf_cstr(&b));
@@ -111,14 +122,21 @@ static void print_texts(const struct npy *x) {
 }
 
 void tensor_print(const struct npy *x) {
-    printf("%s %s [", x->name, x->descr);
+    const char *datatype = input_datatype(x->descr);
+    const struct dtype_row *type = datatype ? dtype_find(str_of(datatype)) : NULL;
+    bool numbers = type && type->cls != NUM_TEXT && type->cls != NUM_RAW;
+    int64_t n = numbers ? (int64_t)x->size_bytes / type->bytes : 0;
+    printf("%s %s[", x->name, type ? type->name : x->descr);
     for (int d = 0; d < x->rank; d++)
         printf("%s%lld", d ? "," : "", (long long)x->dims[d]);
     printf("]");
     if (strcmp(x->descr, NPY_TEXT) == 0) print_texts(x);
-    for (size_t e = 0; strcmp(x->descr, "<f4") == 0 && e < x->size_bytes / 4 && e < 8; e++)
-        printf(" %g", (double)((const float *)x->data)[e]);
-    puts("");
+    for (int64_t e = 0; e < n && e < MAX_SHOWN; e++)
+        printf(type->cls == NUM_F64   ? " %.12Lg"
+               : type->cls >= NUM_F16 ? " %Lg"
+                                      : " %.0Lf",
+               numbers_at(type, x->data, e));
+    puts(n > MAX_SHOWN ? " ..." : "");
 }
 
 void tensors_print_kept(const json_t *reply) {
@@ -126,7 +144,7 @@ void tensors_print_kept(const json_t *reply) {
     size_t k, i;
     json_array_foreach(json_object_get(reply, "outputs"), k, o) {
         if (!*text_at(o, "handle")) continue;
-        printf("%s %s [", text_at(o, "name"), text_at(o, "dtype"));
+        printf("%s %s[", text_at(o, "name"), text_at(o, "dtype"));
         json_array_foreach(json_object_get(o, "shape"), i, d)
             printf("%s%lld", i ? "," : "", (long long)json_integer_value(d));
         printf("] stays as %s\n", text_at(o, "handle"));

@@ -14,6 +14,8 @@ status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struc
 status_t tensors_read(struct arena *a, const struct http_reply *reply, json_t **out_head,
                       struct npy **out, int *out_n) MUST_CHECK;
 // path ends in .npy (one) or .npz
+// Does the name say a format that tensors_write has? NULL: nothing is to be written.
+status_t tensors_can_write(const char *path) MUST_CHECK;
 status_t tensors_write(struct arena *a, const char *path, struct npy *x, int n) MUST_CHECK;
 void tensor_print(const struct npy *x);       // a line: name, type, dims, the first numbers
 void tensors_print_kept(const json_t *reply); // a line for each output that stays on the device

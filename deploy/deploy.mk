@@ -11,7 +11,7 @@ install: all install-client ## copy programs, library, manual pages, completion,
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(addprefix $(SHARE)/,hlod doc/hlod man/man1 man/man5 man/man8 bash-completion/completions zsh/site-functions)
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 proto/hlod.proto $(SHARE)/hlod
-	install -m 644 README.md LICENSE CHANGELOG.md docs/api.md docs/config.md docs/errors.md docs/operations.md $(SHARE)/doc/hlod
+	install -m 644 README.md LICENSE CHANGELOG.md $(addprefix docs/,$(addsuffix .md,api buffers client config errors jobs oip operations security tpu)) $(SHARE)/doc/hlod
 	$(BUILD)/hlod --print-docs=sample > $(SHARE)/hlod/hlod.toml
 	$(BUILD)/hlod --print-docs=man8 > $(SHARE)/man/man8/hlod.8
 	$(BUILD)/hlod --print-docs=man5 > $(SHARE)/man/man5/hlod.toml.5

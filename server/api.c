@@ -87,11 +87,12 @@ status_t api_model(struct call *c, const char *text, struct digest *out) {
     if (digest_parse(str_of(text), out)) return ST_OK;
     const struct named_model *x = named(c, text);
     if (!x)
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "model: expected a digest of 64 hex digits or the name of a model, "
-                                "found '%.80s'",
-                                text),
-                         HLOD__V1__REASON__REASON_BAD_DIGEST);
+        return st_reason(
+            st_new(ST_NOT_FOUND,
+                   "no model is called '%.80s'; a model is named by `hlo models set` or by "
+                   "the digest of its bytes, 64 hex digits",
+                   text),
+            HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
     *out = x->source;
     return ST_OK;
 }

@@ -190,8 +190,8 @@ static void cancel_and_errors(void) {
     CHECK(hlod_call_wait(c, 10000) && hlod_call_error(c)->code == HLOD_DEADLINE_EXCEEDED);
     hlod_call_free(c);
     CHECK(hlod_run_start(q, "xyz", NULL, 0, NULL, NULL, NULL, &c) == HLOD_OK);
-    CHECK(hlod_call_wait(c, 10000) && hlod_call_error(c)->code == HLOD_INVALID_ARGUMENT);
-    CHECK(!strcmp(hlod_call_error(c)->reason, "BAD_DIGEST"));
+    CHECK(hlod_call_wait(c, 10000) && hlod_call_error(c)->code == HLOD_NOT_FOUND);
+    CHECK(!strcmp(hlod_call_error(c)->reason, "MODEL_NOT_FOUND"));
     hlod_call_free(c);
     while ((c = hlod_async_next(q, 0))) // all freed, none left here
         CHECK(c == NULL);

@@ -54,7 +54,7 @@ def main():
     try:
         keys = [compile(one, k) for k in range(4)]
         # Verification.
-        check("verify all", hlo(one, "cache", "verify"), 0, r"^4 checked, [\d.]+ MB$")
+        check("verify all", hlo(one, "cache", "verify"), 0, r"^4 checked, [\d.]+ kB$")
         check("verify one by a new compile", hlo(one, "cache", "verify", keys[0], "--recompile"), 0, "1 checked.*; a new compile is the same")
         check("recompile needs a digest", hlo(one, "cache", "verify", "--recompile"), 3, err="name an executable")
         check("verify what is not there", hlo(one, "cache", "verify", "0" * 64), 3, err="NOT_FOUND")

@@ -124,8 +124,8 @@ static void errors(void) {
     CHECK(hlod_compile_file(h, "/nonexistent/model", NULL, &e) == HLOD_NOT_FOUND);
     CHECK(hlod_compile_file(h, model_path, NULL, &e) == HLOD_INVALID_ARGUMENT);
     CHECK(!strcmp(hlod_error(h)->reason, "UNBOUND_DIM"));
-    CHECK(hlod_run(h, "xyz", NULL, 0, NULL, &r) == HLOD_INVALID_ARGUMENT);
-    CHECK(!strcmp(hlod_error(h)->reason, "BAD_DIGEST"));
+    CHECK(hlod_run(h, "xyz", NULL, 0, NULL, &r) == HLOD_NOT_FOUND);
+    CHECK(!strcmp(hlod_error(h)->reason, "MODEL_NOT_FOUND"));
     e = compiled(2);
     if (!e) return;
     const float x[4] = {0};

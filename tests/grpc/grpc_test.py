@@ -87,7 +87,7 @@ def errors(d):
     assert "op Bar" in e.details(), e.details()
     refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.CompileStream(source=model("fail compile"), shapes=shape()), "UNSUPPORTED_OP")
     refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.RunUnary(model="0" * 64), "MODEL_NOT_FOUND")
-    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.RunUnary(model="xyz"), "BAD_DIGEST")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.RunUnary(model="xyz"), "MODEL_NOT_FOUND")
     digest = put(d)
     bad = tensor()
     bad[0]["raw"] += b"x"
