@@ -257,8 +257,10 @@ status_t frame_map(int fd, int64_t offset, int64_t size, bool writable, uint8_t 
     if (!S_ISREG(sb.st_mode) || end > sb.st_size)
         return st_new(ST_INVALID_ARGUMENT, "mapping [%lld, %lld) of %lld bytes", (long long)offset,
                       (long long)end, (long long)sb.st_size);
-    int seals = fcntl(fd, F_GET_SEALS); // fails on a regular file
-    if (seals >= 0 && !(seals & F_SEAL_SHRINK))
+    // Files of most file systems have no seals. On tmpfs they do, as memfds do: what tells a file
+    // of the store from a memfd there is that it was opened for reading, which a memfd never is.
+    int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
+    if (seals >= 0 && !(seals & F_SEAL_SHRINK) && (flags & O_ACCMODE) != O_RDONLY)
         return st_new(ST_INVALID_ARGUMENT, "memfd is not sealed against shrinking");
     int64_t page = sysconf(_SC_PAGESIZE), start = offset / page * page;
     size_t n = (size_t)(end - start);

@@ -64,8 +64,8 @@ int frame_take_fd(struct frame *f, int i); // the caller closes it; -1 if absent
 status_t frame_memfd(const char *name, int64_t bytes, int *out_fd) MUST_CHECK;
 // Maps bytes [offset, offset + size) of an fd, read-only or (writable) shared; any offset.
 // *out_base and *out_base_bytes are for frame_unmap. Checks against the file's size, and, for a
-// memfd, that it cannot shrink under us; a regular file is trusted not to (only the daemon writes
-// the store).
+// memfd, that it cannot shrink under us; a regular file (on tmpfs: one opened for reading) is
+// trusted not to (only the daemon writes the store).
 status_t frame_map(int fd, int64_t offset, int64_t size, bool writable, uint8_t **out,
                    void **out_base, size_t *out_base_bytes) MUST_CHECK;
 void frame_unmap(void *base, size_t base_bytes); // NULL is fine

@@ -144,6 +144,25 @@ static void mapping_checks(void **state) {
     is(frame_memfd("t", 0, &fd), ST_INVALID_ARGUMENT);
 }
 
+// tmpfs has seals for its files too; a data folder may lie there.
+static void a_file_on_tmpfs_is_a_file(void **state) {
+    (void)state;
+    char name[] = "/dev/shm/hlod-frame-XXXXXX";
+    int out = mkstemp(name), in = out < 0 ? -1 : open(name, O_RDONLY | O_CLOEXEC);
+    uint8_t *p;
+    void *base;
+    size_t n;
+    if (in < 0) skip();
+    unlink(name);
+    assert_int_equal(write(out, "0123456789", 10), 10);
+    is(frame_map(out, 0, 10, false, &p, &base, &n), ST_INVALID_ARGUMENT); // as a memfd
+    ok(frame_map(in, 2, 8, false, &p, &base, &n));
+    assert_memory_equal(p, "23456789", 8);
+    frame_unmap(base, n);
+    close(in);
+    close(out);
+}
+
 int main(void) {
     const struct CMUnitTest t[] = {
         cmocka_unit_test_setup_teardown(small_body, setup, teardown),
@@ -152,6 +171,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(peer_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage, setup, teardown),
         cmocka_unit_test_setup_teardown(mapping_checks, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_on_tmpfs_is_a_file, setup, teardown),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
