@@ -101,11 +101,14 @@ status_t st_errno(int err, const char *what) {
         code = ST_PERMISSION_DENIED;
         break;
     case ENOSPC:
+    case EFBIG:
     case EDQUOT:
-    case EMFILE:
-    case ENFILE:
     case ENOMEM:
         code = ST_RESOURCE_EXHAUSTED;
+        break;
+    case EMFILE: // of the process, of the machine: some are closed soon
+    case ENFILE:
+        code = ST_UNAVAILABLE;
         break;
     case EINVAL:
         code = ST_INVALID_ARGUMENT;

@@ -258,6 +258,10 @@ int cmd_inspect(struct hlo *h) {
     return 0;
 }
 
+static const char *device_state(const json_t *d) {
+    return json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state");
+}
+
 int cmd_devices(struct hlo *h) {
     json_t *j, *d;
     size_t k;
@@ -269,11 +273,10 @@ int cmd_devices(struct hlo *h) {
         json_array_foreach(json_object_get(j, "devices"), k, d) printf(
             "%-8s %-9s threads %.0f  memory %s  resident %s  buffers %s  "
             "%s%s%s\n",
-            text_at(d, "name"),
-            json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state"),
-            number_at(d, "threads"), size_text(number_at(d, "memoryBytes")).s,
-            size_text(number_at(d, "preparedBytes")).s, size_text(number_at(d, "bufferBytes")).s,
-            text_at(d, "targetId"), text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
+            text_at(d, "name"), device_state(d), number_at(d, "threads"),
+            size_text(number_at(d, "memoryBytes")).s, size_text(number_at(d, "preparedBytes")).s,
+            size_text(number_at(d, "bufferBytes")).s, text_at(d, "targetId"),
+            text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
     json_decref(j);
     return 0;
 }
@@ -281,18 +284,20 @@ int cmd_devices(struct hlo *h) {
 int cmd_doctor(struct hlo *h) {
     json_t *j = NULL, *d;
     size_t k;
-    int rc = get_json(h, "/v1/version", &j), ready = 0;
+    int rc = get_json(h, "/v1/version", &j), ready = 0, down = 0;
     if (rc) return rc;
     printf("server     %s at %s, API %s\n", text_at(j, "version"), h->addr, text_at(j, "api"));
     json_decref(j);
     rc = get_json(h, "/v1/devices", &j);
     if (rc) return rc;
     json_array_foreach(json_object_get(j, "devices"), k, d) {
-        bool up =
-            strcmp(text_at(d, "state"), "ready") == 0 || strcmp(text_at(d, "state"), "busy") == 0;
+        const char *state = device_state(d);
+        bool up = strcmp(state, "ready") == 0 || strcmp(state, "busy") == 0;
         ready += up;
-        printf("device     %s is %s, %.0f restarts\n", text_at(d, "name"), text_at(d, "state"),
-               number_at(d, "restarts"));
+        down += !up;
+        printf("device     %s is %s, %.0f restarts%s%s\n", text_at(d, "name"), state,
+               number_at(d, "restarts"), !up && *text_at(d, "why") ? ": " : "",
+               up ? "" : text_at(d, "why"));
     }
     const char *filter = text_at(j, "workerFilter");
     bool on = strcmp(filter, "on") == 0;
@@ -300,7 +305,7 @@ int cmd_doctor(struct hlo *h) {
            on ? "on: workers cannot open files or sockets or start programs" : filter,
            on ? "" : ": a model that breaks into a worker can open files");
     json_decref(j);
-    puts(ready ? "all well" : "no device is ready");
+    puts(!ready ? "no device is ready" : down ? "not all devices are ready" : "all well");
     return ready ? 0 : EXIT_BUSY;
 }
 

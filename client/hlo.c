@@ -64,7 +64,7 @@ int fail_reply(const struct http_reply *r, int code) {
     json_error_t e;
     json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
     print_error(j, strbuf_cstr(&r->body));
-    if (r->code == 503 || r->code == 429) code = EXIT_BUSY;
+    if (r->code == 503 || r->code == 429 || r->code == 507) code = EXIT_BUSY;
     if (r->code == 504) code = EXIT_DEADLINE;
     if (r->code == 401 || r->code == 403) code = EXIT_PERMISSION;
     json_decref(j);

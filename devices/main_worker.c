@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/log.h"
 #include "devices/worker.h"
 
 int main(int argc, char **argv) {
@@ -38,8 +39,8 @@ int main(int argc, char **argv) {
 #endif
     status_t st = worker_serve(&o);
     if (!st) return 0;
-    fprintf(stderr, "lvl=error ev=worker.end role=%s code=%s msg=\"%s\"\n", o.role,
-            st_code_name(st_code(st)), st_message(st));
+    log_event(LOG_ERROR, "worker.end", "role=%s name=%s code=%s msg=\"%s\"", o.role, o.name,
+              st_code_name(st_code(st)), st_message(st));
     st_drop(st);
     return 1;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/error.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -26,4 +29,15 @@ Hlod__V1__Error *error_of(struct arena *a, status_t st) {
     e->n_details = details.n;
     e->retry_after_ms = st_get_retry_ms(st);
     return e;
+}
+
+enum { SAY_EVERY_S = 10 };
+status_t error_of_store(status_t st) {
+    static _Atomic int64_t next_ns;
+    if (st_code(st) != ST_RESOURCE_EXHAUSTED) return st;
+    int64_t now = clock_ns(), due = atomic_load(&next_ns);
+    if (now >= due &&
+        atomic_compare_exchange_strong(&next_ns, &due, now + SAY_EVERY_S * INT64_C(1000000000)))
+        log_event(LOG_ERROR, "store.full", "why=\"%s\"", st_message(st));
+    return st_reason(st, HLOD__V1__REASON__REASON_STORE_FULL);
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "scheduler/error.h"
 
 enum { SCHEMA = 4 }; // 2: family; 3: model; 4: blob, pin
 enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, S_FAMILY, STATEMENT_COUNT };
@@ -35,8 +37,8 @@ static const char *const texts[] = {
 static status_t sql_status(struct journal *j, const char *what) MUST_CHECK;
 static status_t sql_status(struct journal *j, const char *what) {
     int code = sqlite3_errcode(j->db) & 0xff;
-    return st_new(code == SQLITE_FULL ? ST_RESOURCE_EXHAUSTED : ST_INTERNAL, "journal: %s: %s",
-                  what, sqlite3_errmsg(j->db));
+    return error_of_store(st_new(code == SQLITE_FULL ? ST_RESOURCE_EXHAUSTED : ST_INTERNAL,
+                                 "journal: %s: %s", what, sqlite3_errmsg(j->db)));
 }
 
 static void close_db(struct journal *j) {
@@ -82,15 +84,29 @@ static status_t make_tables(struct journal *j) {
     return exec(j, text);
 }
 
+// Other statements see a damaged page only when they come to it. What is found comes as a row, not
+// as an error.
+status_t journal_check_pages(sqlite3 *db) {
+    sqlite3_stmt *s = NULL;
+    int code = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &s, NULL);
+    if (!code) code = sqlite3_step(s);
+    const char *said = code == SQLITE_ROW ? (const char *)sqlite3_column_text(s, 0) : NULL;
+    status_t st = said && !strcmp(said, "ok")
+                      ? ST_OK
+                      : st_new(ST_DATA_LOSS, "damaged: %s", said ? said : sqlite3_errmsg(db));
+    sqlite3_finalize(s);
+    return st;
+}
+
 static status_t open_db(struct journal *j, const char *path) {
     if (sqlite3_open_v2(path, &j->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL))
         return sql_status(j, "open");
     sqlite3_busy_timeout(j->db, 2000);
-    static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL",
-                                        "PRAGMA quick_check"};
+    static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL"};
     for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
         RETURN_IF_ERR(exec(j, setup[i]));
+    RETURN_IF_ERR(journal_check_pages(j->db));
     RETURN_IF_ERR(make_tables(j));
     for (int t = 0; t < JOURNAL_TABLE_COUNT; t++)
         for (int s = 0; s < STATEMENT_COUNT; s++) {
@@ -111,10 +127,14 @@ status_t journal_open(const char *dir, struct journal **out) {
     snprintf(path, sizeof path, "%s/journal.db", dir);
     status_t st = open_db(j, path);
     int code = st ? sqlite3_errcode(j->db) & 0xff : 0;
-    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
-        st_drop(st);
+    if (st_code(st) == ST_DATA_LOSS || code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
         close_db(j);
         snprintf(aside, sizeof aside, "%s.damaged", path);
+        log_event(LOG_ERROR, "journal.damaged",
+                  "file=\"%s\" aside=\"%s\" why=\"%s\" lost=\"names of models; what was uploaded "
+                  "is found again when it is sent or compiled again\"",
+                  path, aside, st_message(st));
+        st_drop(st);
         rename(path, aside);
         snprintf(aside, sizeof aside, "%s-wal", path);
         remove(aside);

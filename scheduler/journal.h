@@ -14,6 +14,8 @@ struct journal;
 struct ProtobufCMessage;
 status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
+struct sqlite3;
+status_t journal_check_pages(struct sqlite3 *db) MUST_CHECK; // reads the file; DATA_LOSS
 
 enum journal_table {
     JOURNAL_SOURCE,

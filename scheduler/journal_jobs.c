@@ -12,6 +12,8 @@
 
 #include "base/fault.h"
 #include "proto/hlod.pb-c.h"
+#include "scheduler/error.h"
+#include "scheduler/journal.h"
 
 enum { SCHEMA = 1 };
 enum statement {
@@ -77,8 +79,8 @@ struct journal_jobs {
 static status_t sql_status(struct journal_jobs *j, const char *what) MUST_CHECK;
 static status_t sql_status(struct journal_jobs *j, const char *what) {
     int code = sqlite3_errcode(j->db) & 0xff;
-    return st_new(code == SQLITE_FULL ? ST_RESOURCE_EXHAUSTED : ST_INTERNAL, "jobs.db: %s: %s",
-                  what, sqlite3_errmsg(j->db));
+    return error_of_store(st_new(code == SQLITE_FULL ? ST_RESOURCE_EXHAUSTED : ST_INTERNAL,
+                                 "jobs.db: %s: %s", what, sqlite3_errmsg(j->db)));
 }
 
 // ---- open
@@ -110,6 +112,7 @@ static status_t open_db(struct journal_jobs *j, const char *path) {
         "CREATE INDEX IF NOT EXISTS suite_open ON suite (id) WHERE ended < jobs"};
     for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
         RETURN_IF_ERR(exec(j, setup[i]));
+    RETURN_IF_ERR(journal_check_pages(j->db));
     int version = first_int(j, "PRAGMA user_version");
     if (version > SCHEMA || version < 0)
         return st_new(ST_FAILED_PRECONDITION,
@@ -133,7 +136,7 @@ status_t journal_jobs_open(const char *dir, struct journal_jobs **out) {
     status_t st = open_db(j, path);
     if (st) {
         int code = sqlite3_errcode(j->db) & 0xff;
-        if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+        if (st_code(st) == ST_DATA_LOSS || code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
             st = st_note(st,
                          "%s is damaged: bring it back from a copy, or move it away and lose the "
                          "batch jobs in it",

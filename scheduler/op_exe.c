@@ -16,6 +16,7 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "scheduler/artifact.h"
+#include "scheduler/error.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
@@ -126,7 +127,7 @@ static status_t store_artifact(struct op *op) {
 
 static void store_work(void *arg) {
     struct op *op = arg;
-    op->st = store_artifact(op);
+    op->st = error_of_store(store_artifact(op));
 }
 
 static void stored(void *arg) {

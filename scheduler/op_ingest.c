@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/error.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
@@ -58,7 +59,7 @@ static status_t store_results(struct op *op) {
 
 static void store_work(void *arg) {
     struct op *op = arg;
-    op->st = store_results(op);
+    op->st = error_of_store(store_results(op));
 }
 
 static void stored(void *arg) {

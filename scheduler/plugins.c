@@ -109,8 +109,25 @@ status_t plugins_device(const struct plugins *p, struct arena *a, const char *sp
     struct str rest = {0};
     *out = spec;
     RETURN_IF_ERR(of_plugin(p, str_of(spec), &x, &rest));
-    if (x) *out = arena_printf(a, "%s%s" STR_FMT, x->kind, rest.n ? ":" : "", STR_ARG(rest));
-    return ST_OK;
+    if (x) {
+        *out = arena_printf(a, "%s%s" STR_FMT, x->kind, rest.n ? ":" : "", STR_ARG(rest));
+        return ST_OK;
+    }
+    static const char *const ours[] = {
+#define DEVICE(kind, vtable) kind,
+#include "devices/devices.def"
+#undef DEVICE
+    };
+    struct str kind;
+    rest = str_of(spec);
+    str_cut(&rest, ':', &kind);
+    if (plugins_of_kind(p, str_text(a, kind))) return ST_OK;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (str_is(kind, ours[i])) return ST_OK;
+    return st_new(ST_INVALID_ARGUMENT,
+                  "device: no kind is called '" STR_FMT
+                  "': cpu, sim, pjrt and the plugins of `hlo plugins` and --plugins are known",
+                  STR_ARG(kind));
 }
 
 const char *plugins_worker_spec(const struct plugins *p, struct arena *a, const char *spec) {

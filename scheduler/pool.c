@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -134,6 +136,24 @@ static int64_t backoff_ms(int failures) {
 static bool drained(const struct worker *w) {
     bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000);
     return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
+}
+
+// How the process behind a closed socket ended. It is reaped by libuv later; a process closes its
+// sockets a moment before its status can be asked for.
+static const char *how_ended(const struct worker *w, char out[96]) {
+    siginfo_t i = {0};
+    for (int k = 0; k < 20 && w->process && !i.si_pid; k++) {
+        if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        if (waitid(P_PID, (id_t)w->pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
+    }
+    if (!i.si_pid)
+        snprintf(out, 96, "its process ended");
+    else if (i.si_code == CLD_EXITED)
+        snprintf(out, 96, "its process ended with status %d", i.si_status);
+    else
+        snprintf(out, 96, "its process was ended by signal %d (%s)%s", i.si_status,
+                 strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
+    return out;
 }
 
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
@@ -404,7 +424,8 @@ static void on_socket(void *arg, int events) {
             return;
         }
         if (st || f.type == 0) {
-            lose(w, st ? "sent a broken frame" : "its process ended");
+            char how[96];
+            lose(w, st ? "sent a broken frame" : how_ended(w, how));
             st_drop(st);
             return;
         }

@@ -552,6 +552,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->api = api;
     r->cfg = *cfg;
     r->shut.r = r;
+    setenv("GRPC_VERBOSITY", "NONE", 0); // our log is one line an event
     grpc_init();
     r->server = make_server(cfg);
     r->queue = grpc_completion_queue_create_for_next(NULL);
@@ -560,7 +561,9 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->port = how ? grpc_server_add_http2_port(r->server, cfg->address, how) : 0;
     if (how) grpc_server_credentials_release(how);
     if (r->port == 0) {
-        status_t st = st_new(ST_UNAVAILABLE, "gRPC cannot listen on %s", cfg->address);
+        status_t st =
+            st_new(ST_UNAVAILABLE,
+                   "gRPC cannot listen on %s: in use, or no address of this machine", cfg->address);
         grpc_server_destroy(r->server);
         grpc_completion_queue_shutdown(r->queue);
         grpc_completion_queue_destroy(r->queue);

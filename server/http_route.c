@@ -294,6 +294,8 @@ unsigned http_code(status_t st) {
         return 415;
     case HLOD__V1__REASON__REASON_BAD_RANGE:
         return 416;
+    case HLOD__V1__REASON__REASON_STORE_FULL:
+        return 507;
     default:
         return (unsigned)st_code_http(st_code(st));
     }

@@ -292,6 +292,22 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
     return ST_OK;
 }
 
+// A connection takes one or two descriptors, the rest of the daemon fewer than RESERVED_FILES: a
+// daemon that has none left cannot even close the connections that wait.
+enum { RESERVED_FILES = 48 };
+static int connections(const struct config *c) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) ||
+        files.rlim_cur >= (rlim_t)c->max_connections * 2 + RESERVED_FILES)
+        return (int)c->max_connections;
+    int n = files.rlim_cur > RESERVED_FILES + 16 ? (int)(files.rlim_cur - RESERVED_FILES) / 2 : 8;
+    log_event(LOG_WARN, "server.files",
+              "limit=%lld max_connections=%d why=\"max_connections is %lld, for which the limit of "
+              "open files is too low (LimitNOFILE=, ulimit -n)\"",
+              (long long)files.rlim_cur, n, (long long)c->max_connections);
+    return n;
+}
+
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host;
@@ -345,7 +361,7 @@ static status_t start(struct daemon *d) {
                              .max_model_bytes = c->max_model_bytes,
                              .max_message_bytes = c->max_message_bytes,
                              .max_json_bytes = c->max_json_bytes,
-                             .max_connections = (int)c->max_connections,
+                             .max_connections = connections(c),
                              .max_per_address = (int)c->max_per_address,
                              .header_s = (int)c->header_s,
                              .idle_s = (int)c->idle_s,
@@ -412,8 +428,9 @@ static void errors_markdown(struct strbuf *b) {
     strbuf_puts(
         b, "# Status codes\n\n<!-- generated from base/status.def by `make docs-daemon`; do not "
            "edit -->\n\nThe canonical codes, with the HTTP status each has in an error reply. "
-           "Three reasons have a status of their own: METHOD_NOT_ALLOWED 405,\nBODY_TOO_LARGE 413, "
-           "UNSUPPORTED_MEDIA_TYPE 415. Reasons: docs/api.md.\n\n| code | number | HTTP | retry | "
+           "Five reasons have a status of their own: METHOD_NOT_ALLOWED 405,\nBODY_TOO_LARGE 413, "
+           "UNSUPPORTED_MEDIA_TYPE 415, BAD_RANGE 416, STORE_FULL 507. Reasons: docs/api.md.\n\n| "
+           "code | number | HTTP | retry | "
            "|\n|---|---|---|---|---|\n");
 #define RETRY    "yes"
 #define NO_RETRY "no"
@@ -454,6 +471,7 @@ static int print_docs(const char *what) {
 int main(int argc, char **argv) {
     static struct daemon d;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a file that may not grow is a write that fails
     d.argc = argc;
     d.argv = argv;
     status_t st = api_init();

@@ -9,6 +9,7 @@
 
 #include "base/store.h"
 #include "proto/json.h"
+#include "scheduler/error.h"
 #include "scheduler/loop.h"
 #include "server/oip.h"
 
@@ -55,13 +56,13 @@ static void store_work(void *arg) {
     struct store_writer *w;
     l->st = decode(&l->c->arena, &l->model);
     if (!l->st) l->st = take_labels(l);
-    if (!l->st) l->st = store_write_begin(l->store, STORE_BLOB, &w);
     if (l->st) return;
-    l->st = store_write(w, l->model.bytes.p, l->model.bytes.n);
-    if (l->st)
+    l->st = store_write_begin(l->store, STORE_BLOB, &w);
+    if (!l->st && (l->st = store_write(w, l->model.bytes.p, l->model.bytes.n)))
         store_write_abort(w);
-    else
+    else if (!l->st)
         l->st = store_write_end(w, &l->digest);
+    l->st = error_of_store(l->st);
 }
 
 static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Event *result,

@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/error.h"
 #include "scheduler/loop.h"
 
 struct upload {
@@ -50,6 +51,7 @@ static void write_work(void *arg) {
         u->w = NULL;
         u->st = store_write_end(w, &u->digest);
     }
+    u->st = error_of_store(u->st);
 }
 
 static void start_write(struct upload *u);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import glob, hashlib, http.client, json, os, signal, socket, struct, sys, threading, time
+import glob, hashlib, http.client, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, in_thread, metric, scenarios, until
 
@@ -46,6 +46,7 @@ def kill_in_run(d):
     assert time.monotonic() - start < 1
     t.join()
     assert out[0][0] == 503 and out[0][1]["reason"] == "WORKER_LOST", out
+    assert 'why="its process was ended by signal 9 (Killed)' in d.logs(), d.logs()
 
 def crash_in_compile(d):
     for step in "ingest", "compile":
@@ -158,10 +159,53 @@ def warm_restart(d):
     finally:
         again.p.poll() is None and again.kill()
 
+def refused_start(d, data, *args):
+    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "", "--data", os.path.join(d.dir, data), "--worker", d.worker, *args], capture_output=True, text=True, timeout=10)
+    assert p.returncode in (1, 2) and p.stderr.count("\n") == 1, (p.returncode, p.stderr)
+    return p.stderr
+
 def two_daemons(d):
-    import subprocess
-    p = subprocess.run([d.hlod, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data", os.path.join(d.dir, "data"), "--worker", d.worker], capture_output=True, timeout=10)
-    assert p.returncode != 0, "two daemons on one data folder"
+    assert "in use by another process" in refused_start(d, "data")
+
+def bad_starts(d):
+    """Each says why, in one line, and does not go on."""
+    assert "no kind is called 'cpuu'" in refused_start(d, "other", "--device", "cpu,cpuu*2")
+    assert f"cannot listen on {d.grpc}" in refused_start(d, "other", "--grpc", d.grpc)
+    assert "Address already in use" in refused_start(d, "other", "--http", "%s:%d" % d.addr)
+    assert "Not a directory" in refused_start(d, "hlod.toml")
+
+def full_disk(d):
+    """A limit of the size of files stands for a disk without room: what needs room is refused, says so, and the rest goes on."""
+    good, _ = put(d)
+    big = model() + b"weight 8\n" * 100000
+    before = resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, (200000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    status, r = d.json("POST", "/v1/executables?shape=x=1x4", big)
+    assert (status, r["code"], r["reason"]) == (507, "RESOURCE_EXHAUSTED", "STORE_FULL"), r
+    run_ok(d, good)
+    assert d.logs().count("ev=store.full") == 1 and d.call("GET", "/readyz")[0] == 200
+    resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, before)
+    status, r = d.json("POST", "/v1/executables?shape=x=1x4", big)
+    assert status != 507, r
+
+def few_files(d):
+    """Connections never take the descriptors that the daemon needs for its own work."""
+    script = os.path.join(d.dir, "few.sh")
+    with open(script, "w") as f:
+        f.write(f'#!/bin/sh\nulimit -n 80\nexec {d.hlod} "$@"\n')
+    os.chmod(script, 0o755)
+    few = Daemon(script, d.worker)
+    held = []
+    try:
+        assert "ev=server.files limit=80 max_connections=16" in few.logs(), few.logs()
+        good, _ = put(few)
+        held = [socket.create_connection(few.addr) for _ in range(100)]
+        time.sleep(0.3)
+        assert len(os.listdir(f"/proc/{few.p.pid}/fd")) < 80 - 16
+        for s in held:
+            s.close()
+        run_ok(few, good)
+    finally:
+        assert few.stop() == 0
 
 def drain(d):
     slow, _ = put(d, "run_ms 700")
@@ -393,7 +437,7 @@ def many_clients(d):
 
 warm_restart.ends = drain.ends = True
 SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close, half_headers, per_address,
-             warm_restart, two_daemons, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
+             warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
     sys.exit(scenarios("sched", SCENARIOS, lambda s: getattr(s, "args", ())))

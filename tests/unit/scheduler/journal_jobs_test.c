@@ -333,6 +333,29 @@ static void damaged(void **state) {
     st_drop(st);
 }
 
+// Tables are found and statements prepared all the same.
+static void a_damaged_page(void **state) {
+    (void)state;
+    struct journal_jobs *j = opened();
+    int64_t id;
+    bool existed;
+    for (int k = 0; k < 20; k++)
+        assert_null(add_suite(j, "t", k + 1, "request", 16, &id, &existed));
+    journal_jobs_close(j);
+    char path[200], page[4096];
+    snprintf(path, sizeof path, "%s/jobs.db", dir);
+    memset(page, 0xee, sizeof page);
+    int fd = open(path, O_WRONLY);
+    off_t end = lseek(fd, 0, SEEK_END);
+    assert_true(end >= 4 * 4096);
+    assert_int_equal(pwrite(fd, page, sizeof page, end - 4096), 4096);
+    close(fd);
+    status_t st = journal_jobs_open(dir, &j);
+    assert_non_null(st);
+    assert_non_null(strstr(st_message(st), "is damaged"));
+    st_drop(st);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_result, fresh, gone),
@@ -342,6 +365,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(dies_at_each_point, fresh, gone),
         cmocka_unit_test_setup_teardown(refuses_whole, fresh, gone),
         cmocka_unit_test_setup_teardown(damaged, fresh, gone),
+        cmocka_unit_test_setup_teardown(a_damaged_page, fresh, gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,35 @@ static void damaged(void **state) {
     assert_int_equal(access(path, R_OK), 0);
 }
 
+// One page spoiled in the middle: opening and preparing would not see it.
+static void a_damaged_page(void **state) {
+    (void)state;
+    char path[100], record[400];
+    snprintf(path, sizeof path, "%s/journal.db", dir);
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    memset(record, 'r', sizeof record - 1);
+    record[sizeof record - 1] = 0;
+    for (uint8_t k = 0; k < 200; k++)
+        put(j, k, record);
+    journal_close(j);
+    FILE *f = fopen(path, "r+");
+    fseek(f, 0, SEEK_END);
+    assert_true(ftell(f) > 10 * 4096);
+    fseek(f, -4096 * 5, SEEK_END); // a leaf of the table
+    for (int i = 0; i < 4096; i++)
+        fputc(0xee, f);
+    fclose(f);
+    snprintf(path, sizeof path, "%s/journal.db.damaged", dir);
+    unlink(path);
+    assert_null(journal_open(dir, &j));
+    assert_int_equal(access(path, R_OK), 0);
+    is(j, 1, NULL);
+    put(j, 1, "new");
+    is(j, 1, "new");
+    journal_close(j);
+}
+
 static int clean(void **state) {
     (void)state;
     static const char *const files[] = {"journal.db", "journal.db-wal", "journal.db-shm",
@@ -156,6 +185,7 @@ static int clean(void **state) {
 int main(void) {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest t[] = {cmocka_unit_test(life), cmocka_unit_test(families),
-                                   cmocka_unit_test(upgrade), cmocka_unit_test(damaged)};
+                                   cmocka_unit_test(upgrade), cmocka_unit_test(damaged),
+                                   cmocka_unit_test(a_damaged_page)};
     return cmocka_run_group_tests(t, NULL, clean);
 }
