@@ -11,8 +11,9 @@
 static status_t open_file(const char *path, int *out_fd, struct stat *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return st_errno(errno, path);
-    if (fstat(fd, out)) {
-        int err = errno;
+    *out = (struct stat){0};
+    if (fstat(fd, out) || S_ISDIR(out->st_mode)) { // of a folder mmap would say "No such device"
+        int err = S_ISDIR(out->st_mode) ? EISDIR : errno;
         close(fd);
         return st_errno(err, path);
     }
