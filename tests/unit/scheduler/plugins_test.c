@@ -40,9 +40,19 @@ static void devices(void **state) {
         assert_null(plugins_device(&p, &a, plain[i], &spec));
         assert_string_equal(plugins_worker_spec(&p, &a, spec), plain[i]);
     }
-    status_t st = plugins_device(&p, &a, "cpu:plugin=none", &spec);
-    assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
-    st_drop(st);
+    static const char *const kinds[] = {
+#define DEVICE(kind, vtable) kind,
+#include "devices/devices.def"
+#undef DEVICE
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        assert_null(plugins_device(&p, &a, kinds[i], &spec));
+    static const char *const bad[] = {"cpu:plugin=none", "cpuu", "", "gpuu:x=1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        status_t st = plugins_device(&p, &a, bad[i], &spec);
+        assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
+        st_drop(st);
+    }
 }
 
 static void targets(void **state) {
