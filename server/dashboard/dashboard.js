@@ -546,6 +546,16 @@ function route() {
 }
 addEventListener("hashchange", () => { route(); $("main").focus({ preventScroll: true }); });
 
+// What stands on the page while nobody answers is old: it says so and fades, and is drawn anew when there is an answer.
+let lostSince = null;
+function lost(is) {
+  if (is === (lostSince !== null)) return;
+  lostSince = is ? new Date() : null;
+  document.body.classList.toggle("stale", is);
+  $("lost").hidden = !is;
+  $("lost").textContent = is ? `No answer from ${location.host} since ${lostSince.toLocaleTimeString()}. What is shown below is older; it is drawn anew when the server answers.` : "";
+  if (!is) route();
+}
 async function pulse() {
   const e = $("health");
   try {
@@ -553,9 +563,11 @@ async function pulse() {
     $("version").textContent = v.version;
     e.className = "pill " + (x.ready ? "good" : "warn");
     if (e.textContent !== x.message) e.textContent = x.message;
+    lost(false);
   } catch {
     e.className = "pill bad";
     if (e.textContent !== "no answer") e.textContent = "no answer";
+    lost(true);
   }
   setTimeout(pulse, 5000);
 }

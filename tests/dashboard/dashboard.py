@@ -227,7 +227,7 @@ try:
     b.wait("return document.getElementById('main').dataset.ready === '#/runs'")
     result("Enter follows, and says where one is", b.js("return document.querySelector('nav a[aria-current=page]').dataset.tab") == "runs" and b.js("return document.getElementById('announce').textContent") == "Runs")
     b.page("#/runs/999999")
-    result("a run that is not there", "no run has the number" in b.js("return document.querySelector('[role=alert]:not(.error)').textContent"))
+    result("a run that is not there", "no run has the number" in b.js("return document.querySelector('main [role=alert]').textContent"))
     b.js("document.getElementById('theme').click(); document.getElementById('theme').click()")
     for page in ("#/", "#/executables/" + digest, "#/runs/" + job):
         b.page(page)
@@ -239,10 +239,32 @@ try:
         time.sleep(0.2)
         result(f"{name}: fits a narrow window", b.js(FITS) == [], b.js(FITS))
         b.shot(name + "-dark-narrow")
+    long = "n" * 180
+    assert d.json("POST", "/v1/models", {"name": long, "model": c["sourceDigest"]})[0] == 200
+    CUT = "return [...document.querySelectorAll('main table')].filter(t => t.offsetWidth > t.parentElement.clientWidth + 1 && t.innerText.includes(arguments[0])).length"
+    for page in ("#/", "#/executables", "#/executables/" + digest):
+        b.page(page)
+        got = long in b.js("return document.querySelector('main').innerText"), b.js(FITS), b.js(CUT, long)
+        result(f"{page[:14]}: a long name is broken, and pushes nothing out", got[0] and got[1:] == ([], 0), got)
+    assert d.call("DELETE", "/v1/models/" + long)[0] == 200
     hosts = b.js("return [...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).host))]")
     result("it speaks to its own server only", hosts == ["%s:%d" % d.addr], hosts)
     noise = [x for x in b.log() if "999999/trace" not in x and "/result" not in x]
     result("nothing in the console: no error, no breach of the policy", not noise, noise)
+    # A daemon that ends: the page says that what it shows is old, and comes back by itself.
+    e = Daemon(build + "/hlod", build + "/hlod-worker", args=())
+    here = "%s:%d" % e.addr
+    b.go(f"http://{here}/")
+    b.wait("return document.getElementById('main').dataset.ready && document.getElementById('lost').hidden")
+    e.stop_keep()
+    b.wait("return !document.getElementById('lost').hidden && document.body.classList.contains('stale')")
+    result("a daemon that ended: the page says so", here in b.js("return document.getElementById('lost').textContent"))
+    b.shot("lost")
+    again = Daemon(build + "/hlod", build + "/hlod-worker", data=e.dir, args=("--http", here))
+    b.wait("return document.getElementById('lost').hidden && !document.body.classList.contains('stale') && /Devices/.test(document.getElementById('main').innerText)")
+    result("and comes back with it", True)
+    again.stop_keep()
+    e.clean()
     # A server that asks who one is: the page comes, and asks for a token; a wrong one is told so.
     tokens = tempfile.mkdtemp(prefix="hlod-tokens-") + "/tokens"
     said = subprocess.run([build + "/hlo", "tokens", "add", "viewer", "--scopes", "read,jobs", "--file", tokens], capture_output=True, text=True)
