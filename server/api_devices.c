@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Devices, health, version: what the daemon knows without asking anybody.
-#include <stdio.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "server/api.h"
 
@@ -20,15 +17,6 @@ void api_devices(struct call *c) {
     call_finish(c, &m.base, ST_OK);
 }
 
-static int64_t own_rss_bytes(void) {
-    long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re"); // not a disk file: does not block
-    if (!f) return 0;
-    if (fscanf(f, "%*s %lld", &pages) != 1) pages = 0;
-    fclose(f);
-    return pages * sysconf(_SC_PAGESIZE);
-}
-
 void api_health(struct call *c) {
     Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
     m.live = true;
@@ -36,7 +24,7 @@ void api_health(struct call *c) {
     m.message = (char *)(c->api->draining ? "shutting down"
                          : m.ready        ? "ready"
                                           : "workers are starting");
-    m.rss_bytes = own_rss_bytes();
+    m.rss_bytes = api_rss_bytes();
     m.uptime_s = (double)(clock_ns() - c->api->start_ns) / 1e9;
     m.jobs_active = sched_active(c->api->sched);
     call_finish(c, &m.base, ST_OK);

@@ -268,7 +268,7 @@ static void plain_reply(struct http_req *r) {
     const struct dashboard_file *file = http_dashboard_find(r->plain_path);
     const char *accept = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Accept");
     if (!strcmp(r->plain_path, "/metrics")) {
-        metrics_text(&b);
+        api_metrics(api, &b);
         http_reply_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
     } else if (!strcmp(r->plain_path, "/v1/openapi.json")) {
         api_openapi(&b);
