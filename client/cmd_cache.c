@@ -289,6 +289,9 @@ int cmd_cache(struct hlo *h) {
     int rc = options(h, &w, &verb);
     if (rc) return rc;
     if (!strcmp(verb, "ls") && !w.n) return list(h);
+    for (int k = 0; k < w.n && strcmp(verb, "pull") && !rc; k++) // what is pulled is elsewhere
+        rc = full_digest(h, &w.w[k]);
+    if (rc) return rc;
     if (!strcmp(verb, "explain") && w.n == 2) return explain(h, &w);
     if (!strcmp(verb, "verify") && w.n <= 1) return verify(h, &w);
     if (!strcmp(verb, "gc") && !w.n) return collect(h, &w);

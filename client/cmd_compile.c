@@ -249,9 +249,11 @@ int cmd_inspect(struct hlo *h) {
     }
     if (!digest || (!stage && !b))
         return usage_error("inspect needs a digest and --stage, --pass or --diff A B");
+    int rc = full_digest(h, &digest);
+    if (rc) return rc;
     if (b) return diff(h, digest, a, b);
     struct http_reply r;
-    int rc = stage_text(h, digest, stage, &r);
+    rc = stage_text(h, digest, stage, &r);
     if (rc) return rc;
     fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
     http_reply_done(&r);

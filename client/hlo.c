@@ -86,6 +86,26 @@ int send_json(struct hlo *h, struct http_client *c, const struct http_request *q
 int get_json(struct hlo *h, const char *path, json_t **out) {
     return send_json(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
 }
+int full_digest(struct hlo *h, const char **digest) {
+    const char *begin = *digest, *found = NULL;
+    size_t n = strlen(begin), k;
+    if (n < 6 || n >= 64 || strspn(begin, "0123456789abcdef") != n) return 0;
+    json_t *j, *e;
+    int rc = get_json(h, "/v1/executables?limit=1000000", &j);
+    if (rc) return rc;
+    size_t matches = 0;
+    json_array_foreach(json_object_get(j, "executables"), k, e) {
+        if (strncmp(text_at(e, "digest"), begin, n) != 0) continue;
+        matches++;
+        found = text_at(e, "digest");
+    }
+    if (matches == 1)
+        *digest = arena_strdup(&h->arena, found);
+    else
+        fprintf(stderr, "hlo: the digests of %zu executables begin with '%s'\n", matches, begin);
+    json_decref(j);
+    return matches == 1 ? 0 : EXIT_REFUSED;
+}
 void print_json(const json_t *j) {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');

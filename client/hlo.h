@@ -57,6 +57,9 @@ void print_error(const json_t *error, const char *otherwise);
 // already reported.
 int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
 int get_json(struct hlo *h, const char *path, json_t **out);
+// The first digits of an executable's digest, 6 or more, as lists print them, become the whole
+// digest; other words stay. 0, or an exit code already reported.
+int full_digest(struct hlo *h, const char **digest);
 // Uploads a model and compiles it; events go to stderr. *out: the CompileReply. run_follows: a
 // model that cannot be compiled before a run brings shapes or values is fine; *out has sourceDigest
 // alone.

@@ -66,6 +66,9 @@ def main():
         two = json.loads(hlo("compile", good, "--shape", "x=2x4", "--json").stdout)["digest"]
         check("cache ls", hlo("cache", "ls"), 0, one)
         check("cache explain: bindings", hlo("cache", "explain", one, two), 0, r"^bindings differs\n  A  N=1\n  B  N=2\n$")
+        check("cache explain: digests by their first digits", hlo("cache", "explain", one[:12], two[:16]), 0, r"^bindings differs")
+        check("inspect: the same", hlo("inspect", one[:12], "--stage", "hlo-after"), 0, "^stage hlo-after")
+        check("first digits of nothing", hlo("cache", "pin", "0" * 12), 3, err="digests of 0 executables begin with '000000000000'")
         check("cache explain: the same", hlo("cache", "explain", one, one), 0, "^same key\n$")
         three = json.loads(hlo("compile", good, "--shape", "x=2x4", "--precision", "strict", "--json").stdout)["digest"]
         check("cache explain: options", hlo("cache", "explain", two, three), 0, r"^options differs\n  A  \(default\)\n  B  precision=strict\n$")
