@@ -3,6 +3,7 @@
 // the multiply-fold style for maps.
 #include "base/hash.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,32 @@ struct digest sha256_of(const void *p, size_t n) {
     return sha256_end(&s);
 }
 
+void hmac_init(struct hmac *m, struct span key) {
+    uint8_t block[64] = {0};
+    if (key.n > sizeof block) {
+        struct digest d = sha256_of(key.p, key.n);
+        memcpy(block, d.b, sizeof d.b);
+    } else {
+        memcpy(block, key.p, key.n);
+    }
+    for (size_t i = 0; i < sizeof block; i++) {
+        m->outer_key[i] = block[i] ^ 0x5c;
+        block[i] ^= 0x36;
+    }
+    sha256_init(&m->inner);
+    sha256_add(&m->inner, block, sizeof block);
+    OPENSSL_cleanse(block, sizeof block);
+}
+struct digest hmac_end(struct hmac *m) {
+    struct digest d = sha256_end(&m->inner);
+    struct sha256 outer;
+    sha256_init(&outer);
+    sha256_add(&outer, m->outer_key, sizeof m->outer_key);
+    sha256_add(&outer, d.b, sizeof d.b);
+    OPENSSL_cleanse(m->outer_key, sizeof m->outer_key);
+    return sha256_end(&outer);
+}
+
 void digest_hex(struct digest d, char out[65]) {
     static const char hex[] = "0123456789abcdef";
     for (int i = 0; i < 32; i++) {
@@ -75,6 +102,9 @@ bool digest_parse(struct str hex, struct digest *out) {
 }
 bool digest_eq(struct digest a, struct digest b) {
     return memcmp(a.b, b.b, sizeof a.b) == 0;
+}
+bool digest_eq_secret(struct digest a, struct digest b) {
+    return CRYPTO_memcmp(a.b, b.b, sizeof a.b) == 0;
 }
 bool digest_is_zero(struct digest d) {
     return digest_eq(d, (struct digest){{0}});

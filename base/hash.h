@@ -18,8 +18,15 @@ void sha256_u64(struct sha256 *s, uint64_t v);
 struct digest sha256_end(struct sha256 *s); // also frees the context
 void sha256_abandon(struct sha256 *s);
 struct digest sha256_of(const void *p, size_t n);
+struct hmac {            // HMAC-SHA256 (RFC 2104)
+    struct sha256 inner; // what is signed goes in here
+    uint8_t outer_key[64];
+};
+void hmac_init(struct hmac *m, struct span key);
+struct digest hmac_end(struct hmac *m);
 void digest_hex(struct digest d, char out[65]);
 bool digest_parse(struct str hex, struct digest *out); // exactly 64 hex digits
 bool digest_eq(struct digest a, struct digest b);
+bool digest_eq_secret(struct digest a, struct digest b); // in a time that tells nothing
 bool digest_is_zero(struct digest d);
 uint64_t hash64(const void *p, size_t n, uint64_t seed); // not cryptographic

@@ -30,6 +30,7 @@ struct api {
     bool trust_tenant_header;
     bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
     bool allow_cache_import;     // executables that other daemons compiled
+    struct cache_key *cache_key; // NULL: nothing is signed, nothing is asked of what comes in
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).

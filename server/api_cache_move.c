@@ -2,7 +2,8 @@
 // Executables between daemons. What comes in is object code: its digest says that it is what the
 // other side had, not that the other side is honest. So it takes a switch of the operator's and a
 // scope of the caller's; then everything that can be checked is: the key follows from what the
-// record says, the artefact says the same, both are of this compiler build and for a target here.
+// record says, the artefact says the same, both are of this compiler build and for a target here;
+// and, with a cache key, that a daemon which has it vouches for both.
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "scheduler/artifact.h"
 #include "scheduler/pool.h"
 #include "server/api_cache.h"
+#include "server/cache_key.h"
 
 // ---- export
 
@@ -37,6 +39,11 @@ static status_t export(struct cache_work *w) {
     arena_link(a, unmap, mapping);
     m->artifact = (ProtobufCBinaryData){(size_t)size, p};
     m->artifact_digest = api_hex(a, sha256_of(p, (size_t)size));
+    const struct cache_key *key = w->c->api->cache_key;
+    if (key && !m->info->unsigned_import) { // else it would vouch for what it does not know
+        struct digest d = cache_key_sign(key, m);
+        m->hmac = (ProtobufCBinaryData){sizeof d.b, arena_dup(a, d.b, sizeof d.b)};
+    }
     w->reply = &m->base;
     return ST_OK;
 }
@@ -92,6 +99,9 @@ static status_t import(struct cache_work *w) {
     if (!digest_parse(str_of(q->artifact_digest), &said) ||
         !digest_eq(said, sha256_of(bytes.p, bytes.n)))
         return refused("the artefact does not have its digest");
+    const struct cache_key *key = w->c->api->cache_key;
+    if (key)
+        RETURN_IF_ERR(st_reason(cache_key_check(key, q), HLOD__V1__REASON__REASON_IMPORT_REFUSED));
     RETURN_IF_ERR(
         st_reason(artifact_check(bytes, q->info), HLOD__V1__REASON__REASON_IMPORT_REFUSED));
     Hlod__V1__ExecutableInfo *old;
@@ -101,6 +111,7 @@ static status_t import(struct cache_work *w) {
     st_drop(st);
     RETURN_IF_ERR(store_put(w->store, STORE_EXECUTABLE, w->digest, bytes.p, bytes.n));
     q->info->pinned = false;
+    q->info->unsigned_import = !key;
     return journal_put_message(w->journal, JOURNAL_EXECUTABLE, w->digest, parts.program,
                                &q->info->base);
 }

@@ -22,6 +22,7 @@
 #include "scheduler/plugins.h"
 #include "scheduler/suite.h"
 #include "server/budget.h"
+#include "server/cache_key.h"
 #include "server/config.h"
 #include "server/grpc.h"
 #include "server/http.h"
@@ -254,6 +255,8 @@ static status_t start_security(struct daemon *d) {
             "--tls-client-ca needs --tls-cert, and --tokens, where `cert:` lines say what "
             "the owner of a certificate may do");
     if (*c->tokens) RETURN_IF_ERR(st_note(auth_open(c->tokens, &d->api.auth), "tokens"));
+    if (*c->cache_key)
+        RETURN_IF_ERR(st_note(cache_key_open(c->cache_key, &d->api.cache_key), "cache_key"));
     struct tls_files files = {c->tls_cert, c->tls_key, c->tls_client_ca};
     return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
@@ -352,6 +355,7 @@ static status_t start(struct daemon *d) {
     d->api = (struct api){.sched = d->sched,
                           .suites = d->suites,
                           .auth = d->api.auth,
+                          .cache_key = d->api.cache_key,
                           .regions = c->allow_shared_memory ? oip_regions_new() : NULL,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
                           .start_ns = clock_ns()};
@@ -401,6 +405,7 @@ static void finish(struct daemon *d) {
         loop_turn(d->loop); // names given last
     budget_free(d->api.budget);
     auth_close(d->api.auth);
+    cache_key_close(d->api.cache_key);
     oip_regions_free(d->api.regions);
     tls_close(d->tls);
     for (int i = 0; i < 3; i++)

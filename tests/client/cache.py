@@ -122,6 +122,7 @@ def main():
         expect("nothing of it came in", key not in listed(two), listed(two))
         status, r = sent(lambda b: None)
         expect("as it is, it comes in", (status, r) == (200, {"digest": key}), (status, r))
+        signatures(o, daemon, hlo, addr, compile, again)
         expect("the daemons end well", (again.stop_keep(), two.stop()) == (0, 0))
     finally:
         for d in one, two:
@@ -129,6 +130,62 @@ def main():
                 d.kill()
             d.clean()
     return 1 if bad else 0
+
+def signatures(o, daemon, hlo, addr, compile, plain):
+    """Daemons that share a cache key, one that has another, and `plain`, which has none."""
+    folder = plain.dir
+    def keys(name, *lines, mode=0o600):
+        path = os.path.join(folder, name)
+        with open(path, "w") as f:
+            f.write("".join(l + "\n" for l in lines))
+        os.chmod(path, mode)
+        return path
+    first, second, other = "1f" * 32, "2e" * 32, "3d" * 32
+    options = lambda path: ("--allow-cache-import", "--cache-key", path)
+    for name, path, text in (("a short key", keys("short", "secret"), "short:1: a key has at least 32"), ("a key that all may read", keys("open", first, mode=0o644), "is a secret"),
+                             ("no key", keys("none", "# nothing"), "has no key"), ("no file", os.path.join(folder, "nothing"), "No such file")):
+        p = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder, "--cache-key", path], capture_output=True, text=True, timeout=20)
+        expect("hlod does not start with " + name, p.returncode != 0 and text in p.stderr and first not in p.stderr, p.stderr)
+    ci, server, stranger = daemon("--cache-key", keys("ci", first)), daemon(*options(keys("server", "# new, then old", second, first))), daemon(*options(keys("stranger", other)))
+    trusting = daemon("--allow-cache-import")
+    try:
+        key = compile(ci, 21)
+        check("signed: push", hlo(ci, "cache", "push", key, "--to", addr(server)), 0, f"^{key}")
+        check("signed: it runs there", hlo(server, "run", os.path.join(plain.dir, "m21.hlo"), "-i", "x=4x8xf32=" + ",".join(["0"] * 32)), 0, "21 21 21", "cached")
+        check("signed by another key: refused", hlo(ci, "cache", "push", key, "--to", addr(stranger)), 77, err="IMPORT_REFUSED.*not by this server's cache key")
+        check("one that vouches passes it on, by its own first key", hlo(server, "cache", "push", key, "--to", addr(trusting)), 0, f"^{key}")
+        unsigned = compile(plain, 22)
+        check("unsigned: refused", hlo(server, "cache", "pull", unsigned, "--from", addr(plain)), 77, err="IMPORT_REFUSED.*no signature")
+        # Taken without a key, then the daemon gets one: it does not vouch for what it does not know.
+        check("unsigned: taken where nobody asks", hlo(trusting, "cache", "pull", unsigned, "--from", addr(plain)), 0, f"^{unsigned}")
+        own = compile(trusting, 23)
+        trusting.stop_keep()
+        later = daemon(*options(keys("later", first)), data=trusting.dir)
+        check("taken unsigned: not signed afterwards", hlo(later, "cache", "push", unsigned, "--to", addr(server)), 77, err="no signature")
+        check("signed by a key that the other has not got yet: refused", hlo(server, "cache", "push", key, "--to", addr(later)), 77, err="not by this server's cache key")
+        check("compiled there: signed", hlo(later, "cache", "push", own, "--to", addr(server)), 0, f"^{own}")
+        # A signed bundle, changed.
+        bundle_key = compile(ci, 24)
+        status, bundle = ci.json("GET", f"/v1/executables/{bundle_key}/bundle")
+        expect("a bundle has its signature", status == 200 and len(bundle["hmac"]) == 44, bundle.get("hmac"))
+        def sent(change):
+            b = json.loads(json.dumps(bundle))
+            change(b)
+            return server.json("POST", "/v1/cache/import", b)
+        swapped = lambda text: ("B" if text[0] != "B" else "C") + text[1:]
+        for name, change in {"its record": lambda b: b["info"].update(peakBytes="1"), "its signature": lambda b: b.update(hmac=swapped(b["hmac"])), "a signature cut short": lambda b: b.update(hmac=b["hmac"][:40]),
+                             "no signature": lambda b: b.pop("hmac"), "another's signature": lambda b: b.update(hmac=ci.json("GET", f"/v1/executables/{compile(ci, 25)}/bundle")[1]["hmac"])}.items():
+            status, r = sent(change)
+            expect("refused, changed: " + name, status == 403 and r["reason"] == "IMPORT_REFUSED", (status, r))
+        status, r = sent(lambda b: None)
+        expect("as it is, also as JSON, it comes in", status == 200, (status, r))
+        expect("keys are in no log", all(k not in d.logs() for d in (ci, server, stranger, later) for k in (first, second, other)))
+        expect("these daemons end well", (ci.stop(), server.stop(), stranger.stop(), later.stop_keep()) == (0, 0, 0, 0))
+    finally:
+        for d in ci, server, stranger, trusting:
+            if d.p.poll() is None:
+                d.kill()
+            d.clean()
 
 def swap(d, path):
     """Replaces the artefact's program by another of the same length, with a header that fits."""
