@@ -38,10 +38,11 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
 	  quantised 'build/venv/bin/python tests/models/quantised.py $(BUILD)' \
-	  text 'build/venv/bin/python tests/models/text.py $(BUILD); build/venv/bin/python tests/models/oip_text.py $(BUILD)' \
+	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
+	  oip-text 'build/venv/bin/python tests/models/oip_text.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  deploy '$(MAKE) -s check-deploy' \
-  lint 'sh tests/meta/lint.sh' \
+	  lint 'sh tests/meta/lint.sh' \
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases

@@ -37,8 +37,11 @@ class Daemon:
         self.log.flush()
         return open(self.log.name).read()
 
+    def connect(self, timeout):
+        return http.client.HTTPConnection(*self.addr, timeout=timeout)
+
     def call(self, verb, path, body=None, headers={}, timeout=30):
-        c = http.client.HTTPConnection(*self.addr, timeout=timeout)
+        c = self.connect(timeout)
         try:
             c.request(verb, path, body, headers)
             r = c.getresponse()
@@ -98,30 +101,75 @@ def devices(d):
 def device(d, name):
     return [x for x in devices(d) if x["name"] == name][0]
 
-def scenarios(title, all_of, args_of):
-    """Runs each scenario (a function of a daemon; it fails by AssertionError) with a fresh daemon, whose options args_of gives. A scenario may have the attributes
-    ready = False (do not wait until it serves) and ends = True (it has ended the daemon itself). Options: --hlod BIN --worker BIN [NAME...]. Gives the exit code."""
-    a = argparse.ArgumentParser()
-    a.add_argument("--hlod", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    chosen, bad = [s for s in all_of if not o.names or s.__name__ in o.names], 0
-    for s in chosen:
-        start = time.monotonic()
-        d = Daemon(o.hlod, o.worker, args=args_of(s), ready=getattr(s, "ready", True))
+class Results:
+    """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the end: sys.exit(results.code())."""
+    def __init__(self):
+        self.bad = self.n = 0
+
+    def __call__(self, name, ok, text=""):
+        self.n += 1
+        self.bad += not ok
+        print(f"PASS {name}" if ok else f"FAIL {name}\n{str(text)[-3000:]}", flush=True)
+
+    def command(self, name, got, rc=0, out="", err=""):
+        """A finished command (subprocess.run with text=True): its status, and regular expressions found in what it printed."""
+        ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
+        self(name, ok, f"status {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}")
+        return got
+
+    def each(self, checks, only=()):
+        """checks: (name, function that gives None, or what is wrong)."""
+        for name, check in checks:
+            if not only or name in only:
+                try:
+                    why = check()
+                except Exception:
+                    why = traceback.format_exc()
+                self(name, why is None, why)
+
+    def case(self, name, fn, *args):
+        """Runs fn(*args), which fails by an exception."""
         try:
-            s(d)
-            if not getattr(s, "ends", False):
+            fn(*args)
+            self(name, True)
+        except Exception:
+            self(name, False, traceback.format_exc())
+
+    def scenario(self, name, d, fn, *args):
+        """Runs fn(d, *args), which fails by an exception; then the daemon is there, and ends in good order, unless fn.ends says that it has ended it. Its folder goes."""
+        start = time.monotonic()
+        try:
+            fn(d, *args)
+            if not getattr(fn, "ends", False):
                 assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
                 assert d.stop_keep() == 0, "the daemon did not end cleanly"
             assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
-            print(f"ok    {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+            self(f"{name} ({time.monotonic() - start:.1f} s)", True)
         except Exception:
-            bad += 1
-            print(f"FAIL  {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
+            self(name, False, traceback.format_exc() + "\n" + d.logs()[-2000:])
             if d.p.poll() is None:
                 d.kill()
         d.clean()
-    print(f"{title}: {len(chosen)} scenarios, {bad} failures")
-    return 1 if bad or not chosen else 0
+
+    def code(self):
+        return 1 if self.bad or not self.n else 0
+
+def options(*paths):
+    """The command line of a test: paths that must be given (options("build", "worker")), then names of scenarios; none: all."""
+    a = argparse.ArgumentParser()
+    for p in paths:
+        a.add_argument("--" + p, required=True)
+    a.add_argument("names", nargs="*")
+    return a.parse_args()
+
+def chosen(o, scenarios):
+    return [s for s in scenarios if not o.names or s.__name__ in o.names]
+
+def scenarios(title, all_of, args_of):
+    """Runs each scenario (a function of a daemon) with a fresh daemon, whose options args_of gives. A scenario may have the attributes ready = False (do not wait until it serves)
+    and ends = True (Results.scenario). Options: --hlod BIN --worker BIN [NAME...]. Gives the exit code."""
+    o, results = options("hlod", "worker"), Results()
+    for s in chosen(o, all_of):
+        results.scenario(s.__name__, Daemon(o.hlod, o.worker, args=args_of(s), ready=getattr(s, "ready", True)), s)
+    print(f"{title}: {results.n} scenarios, {results.bad} failures")
+    return results.code()

@@ -3,8 +3,8 @@
 """Bad models against the real worker over HTTP: each must be answered with a 4xx that says where, no worker may die, and the next request must be served.
 Models are written by hand in protobuf's wire form (fields of onnx.proto). Standard library only.  Usage: bad_models.py --hlod BIN --worker BIN"""
 import argparse, os, sys
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from run import Daemon
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon
 
 def varint(v):
     out = b""

@@ -8,15 +8,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon, Results
 
 build = sys.argv[1]
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-3000:]), flush=True)
+result = Results()
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-" + TRACE + "-b7ad6b7169203331-01"
@@ -199,4 +195,4 @@ try:
         result("gRPC: in the log", d.logs().count("trace=" + TRACE) == 2, d.logs()[-800:])
 finally:
     d.stop()
-sys.exit(bad > 0)
+sys.exit(result.code())

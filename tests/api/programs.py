@@ -4,8 +4,8 @@
 only the run knows come back in that size. Needs numpy.  Usage: programs.py BUILD"""
 import os, re, sys
 import numpy as np
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from run import Daemon
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon, Results
 
 # x is doubled or halved by whether it is below 1, in a conditional in the else branch of another one, which every third iteration adds a half.
 LOOP = """HloModule loop
@@ -57,11 +57,7 @@ ENTRY main { n = s32[] parameter(0)
 """
 
 build = sys.argv[1]
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-2000:]), flush=True)
+result = Results()
 
 def expected(n, x):
     x = x.copy()
@@ -103,4 +99,4 @@ try:
         result(f"true sizes of a result: {n}", out and out["shape"] == list(want.shape) and np.array_equal(np.array(out["data"], np.float32), want.ravel()), got)
 finally:
     result("the daemon ends cleanly", d.stop() == 0)
-sys.exit(1 if bad else 0)
+sys.exit(result.code())

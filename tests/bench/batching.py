@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput and latency of single-row requests with and without dynamic batching, by concurrency; a model that is small against a request's own cost, and one that is not.
 Usage: batching.py BUILD [--seconds N]"""
-import argparse, json, os, subprocess, sys, tempfile
+import argparse, json, os, subprocess, sys
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "sched")]

@@ -7,7 +7,7 @@ Usage: serve.py --build DIR [--rounds N] [--duration 2s] [--requests 200000] [--
 import argparse, json, os, shutil, socket, statistics, subprocess, sys, time, urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "models"))
-sys.path.insert(0, os.path.join(HERE, "..", "api"))
+sys.path.insert(0, os.path.join(HERE, ".."))
 PACKAGES = ["mlserver==1.7.1", "onnxruntime==1.31.1", "uvloop==0.21.0"]  # its pool of workers does not start with a later uvloop
 CONCURRENCY = (1, 8, 64)
 ADD = """HloModule add
@@ -107,7 +107,7 @@ def main():
     o = a.parse_args()
     import numpy as np
     import zoo
-    from run import Daemon
+    from harness import Daemon
     model = os.path.abspath(zoo.ensure("build/models", "mlp"))
     d = Daemon(o.build + "/hlod", o.build + "/hlod-worker")
     hlo, servers, missed = o.build + "/hlo", [], []

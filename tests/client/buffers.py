@@ -4,21 +4,17 @@
 Usage: buffers.py --build DIR"""
 import argparse, json, os, re, subprocess, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon
+from harness import Daemon, Results
 
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
     build = os.path.abspath(a.parse_args().build)
     d = Daemon(build + "/hlod", build + "/hlod-worker", args=["--device", "sim"])
-    env, bad = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}, 0
+    env, results = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr}, Results()
     def hlo(name, *words, rc=0, out="", err=""):
-        nonlocal bad
         p = subprocess.run([build + "/hlo", *words], env=env, capture_output=True, text=True, timeout=60, cwd=d.dir)
-        ok = p.returncode == rc and re.search(out, p.stdout) and re.search(err, p.stderr)
-        bad += not ok
-        print(("PASS " if ok else "FAIL ") + "hlo " + name + ("" if ok else f"\nstatus {p.returncode}, expected {rc}\nstdout {p.stdout}\nstderr {p.stderr}"), flush=True)
-        return p.stdout.strip()
+        return results.command("hlo " + name, p, rc, out, err).stdout.strip()
     try:
         for name, k in ("one", 1), ("ten", 10):
             with open(os.path.join(d.dir, name + ".hlo"), "w") as f:
@@ -44,10 +40,8 @@ def main():
         hlo("buffers, a word it does not know", "buffers", "sell", rc=2, err="buffers takes")
         hlo("a lease that is none", "buffers", "put", "-i", "x=1", "--lease", "soon", rc=2)
     finally:
-        if d.stop() != 0:
-            bad += 1
-            print("FAIL the daemon did not end cleanly")
-    return 1 if bad else 0
+        results("the daemon of hlo buffers ends cleanly", d.stop() == 0)
+    return results.code()
 
 if __name__ == "__main__":
     sys.exit(main())

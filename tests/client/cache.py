@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of a daemon and its exchange with another one, by `hlo cache` over real workers: pins, collection, verification (also by a new compile), push and pull, what is refused.
 Standard library only.  Usage: cache.py --build DIR"""
-import argparse, glob, json, os, re, subprocess, sys
+import argparse, glob, json, os, subprocess, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, metric
+from harness import Daemon, Results, metric
 
 MODEL = """HloModule m
 ENTRY main {
@@ -15,19 +15,8 @@ ENTRY main {
   ROOT y = f32[4,8] multiply(e, b)
 }
 """
-bad = 0
-
-def check(name, got, rc, out="", err=""):
-    global bad
-    ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\nstatus {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}"), flush=True)
-    return got
-
-def expect(name, ok, what=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\n{what}"), flush=True)
+expect = Results()
+check = expect.command
 
 def main():
     a = argparse.ArgumentParser()
@@ -129,7 +118,7 @@ def main():
             if d.p.poll() is None:
                 d.kill()
             d.clean()
-    return 1 if bad else 0
+    return expect.code()
 
 def signatures(o, daemon, hlo, addr, compile, plain):
     """Daemons that share a cache key, one that has another, and `plain`, which has none."""

@@ -3,21 +3,11 @@
 """The hlo command over a daemon with scripted workers: what each command prints, where, and its exit code. Standard library only.
 Usage: cli.py --build DIR --worker BIN"""
 import argparse, json, os, pty, re, shutil, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
-from run import Daemon
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Daemon, Results
 
-bad = 0
-def check(name, got, rc, out="", err=""):
-    global bad
-    ok = got.returncode == rc and re.search(out, got.stdout) and re.search(err, got.stderr)
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\nstatus {got.returncode}, expected {rc}\nstdout {got.stdout}\nstderr {got.stderr}"), flush=True)
-    return got
-
-def result(name, ok, text):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\n{text}"), flush=True)
+result = Results()
+check = result.command
 
 def on_terminal(env, *words):
     """What a command writes to a terminal as its stderr."""
@@ -140,6 +130,6 @@ def main():
     finally:
         d.stop()
         shutil.rmtree(d.dir, ignore_errors=True)
-    return 1 if bad else 0
+    return result.code()
 
 sys.exit(main())

@@ -7,15 +7,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "api"))
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon, Results
 
 build = sys.argv[1]
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-2000:]), flush=True)
+result = Results()
 
 def info(name, shape, t=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, t, shape)
@@ -98,4 +94,4 @@ try:
         result("cut files", True)
 finally:
     d.stop()
-sys.exit(1 if bad else 0)
+sys.exit(result.code())

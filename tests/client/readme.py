@@ -5,7 +5,8 @@ with HOME elsewhere and a daemon on the default ports. The ports are ours becaus
 allowed, free ports take their place in the text. --flags: the library is under a sanitizer, which the programs must bring.  Usage: readme.py --build DIR [--flags=-fsanitize=...]"""
 import argparse, fcntl, os, re, shutil, socket, struct, subprocess, sys
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-sys.path.insert(0, os.path.join(ROOT, "tests", "api"))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from harness import Daemon, Results
 STARTS = {"REST from any language": [r"\[2(\.0)?,4(\.0)?,6(\.0)?,8(\.0)?,10(\.0)?,12(\.0)?\]", r'"queued"', r'"result"', r"\[2(\.0)?, 4(\.0)?, 6(\.0)?, 8(\.0)?, 10(\.0)?, 13(\.0)?\]"],
           "The gRPC client library": [r"result: 1 1 1 1\n", r"ran on cpu:0 in", r"[1-9]\d* instructions before", r"\(2\.0, 4\.0, 6\.0, 8\.0, 10\.0, 12\.0\) on cpu:0"]}
 
@@ -26,12 +27,11 @@ def main():
     o = a.parse_args()
     if not o.own and subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0:
         return subprocess.run(["unshare", "-rn", sys.executable, __file__, "--build", o.build, "--own", f"--flags={o.flags}"]).returncode
-    from run import Daemon
     if o.own:
         loopback_up()
     build = os.path.abspath(o.build)
     d = Daemon(build + "/hlod", build + "/hlod-worker", args=("--http", "127.0.0.1:8000", "--grpc", "127.0.0.1:8001") if o.own else ())
-    work, bad = os.path.join(d.dir, "checkout"), 0
+    work, results = os.path.join(d.dir, "checkout"), Results()
     os.mkdir(work)
     for name in os.listdir(ROOT):
         os.symlink(os.path.join(ROOT, name), os.path.join(work, name))
@@ -50,12 +50,10 @@ def main():
                 text = text.replace("127.0.0.1:8000", "%s:%d" % d.addr).replace("127.0.0.1:8001", d.grpc)
             p = subprocess.run(["sh", "-e"], input=text, cwd=work, env=env, capture_output=True, text=True, timeout=300)
             lacks = [w for w in wanted if not re.search(w, p.stdout)]
-            ok = p.returncode == 0 and not lacks
-            bad += not ok
-            print(("PASS" if ok else "FAIL") + f" README: {title}" + ("" if ok else f"\nstatus {p.returncode}, lacks {lacks}\n{p.stdout[-3000:]}\n{p.stderr[-2000:]}"), flush=True)
+            results(f"README: {title}", p.returncode == 0 and not lacks, f"status {p.returncode}, lacks {lacks}\n{p.stdout[-2000:]}\n{p.stderr[-900:]}")
     finally:
         d.stop()
         shutil.rmtree(d.dir, ignore_errors=True)
-    return 1 if bad else 0
+    return results.code()
 
 sys.exit(main())

@@ -5,14 +5,10 @@ client_test.c, also as C++, and looks at what the library exports. Standard libr
 import argparse, os, re, shlex, shutil, subprocess, sys, tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = os.path.join(HERE, "..", "..", "client", "examples")
-sys.path.insert(0, os.path.join(HERE, "..", "api"))
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon, Results
 
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + text[-3000:]), flush=True)
+result = Results()
 
 def sh(command, **kw):
     p = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, **kw)
@@ -95,6 +91,6 @@ def main():
         result("the daemon ends cleanly", d.stop() == 0)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return 1 if bad else 0
+    return result.code()
 
 sys.exit(main())

@@ -4,8 +4,8 @@
 Usage: san.py --build DIR --worker BIN --lib LIBHLOD.a --flags "-fsanitize=..." --libs "..." """
 import argparse, os, re, shutil, subprocess, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "api"))
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon
 
 def main():
     a = argparse.ArgumentParser()

@@ -7,19 +7,11 @@ import xml.etree.ElementTree as xml
 import numpy as np, onnx, onnxruntime, yaml
 from onnx import helper, numpy_helper
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, until
+from harness import Daemon, Results, until
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-bad = 0
-
-def expect(name, ok, what=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else f"\n{what}"), flush=True)
-
-def check(name, p, rc, out="", err=""):
-    expect(name, p.returncode == rc and re.search(out, p.stdout) and re.search(err, p.stderr), f"status {p.returncode}, expected {rc}\nstdout {p.stdout}\nstderr {p.stderr}")
-    return p
+expect = Results()
+check = expect.command
 
 def make_files(folder):
     """Two models, inputs, and what ONNX Runtime gives for them."""
@@ -248,7 +240,7 @@ def main():
     with_models(o, folder)
     with_slow_jobs(o, folder)
     shutil.rmtree(folder)
-    return 1 if bad else 0
+    return expect.code()
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,6 @@ proto as the module that it reads from the source; we read XLA's proto as the mo
 with the result of XLA:CPU. XLA runs in a child process, because it aborts on some input. Prints what failed, the counts, and one PASS or FAIL
 line each. Usage: hlo_corpus.py BUILD [--quick] (quick: no evaluation)"""
 import glob
-import hashlib
 import os
 import re
 import subprocess

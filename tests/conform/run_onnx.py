@@ -31,7 +31,6 @@ sys.path[0] = HERE
 sys.path.insert(1, os.path.join(HERE, "..", "models"))
 import cases as K  # noqa: E402
 import daemon  # noqa: E402
-import numpy as np  # noqa: E402
 
 LATER = {"UNBOUND_DIM", "UNBOUND_VALUE"}  # the run will say the rest
 

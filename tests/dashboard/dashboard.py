@@ -4,17 +4,13 @@
 Screenshots in light and dark, wide and narrow go to build/dashboard, for a person to look at. Needs chromium-driver (sh deploy/setup.sh dashboard).  Usage: dashboard.py BUILD"""
 import base64, http.client, json, os, re, socket, struct, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "api"))
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon, Results
 
 build = sys.argv[1]
 out = "build/dashboard"
 os.makedirs(out, exist_ok=True)
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-2000:]), flush=True)
+result = Results()
 
 class Browser:
     """The few WebDriver commands that are needed."""
@@ -287,4 +283,4 @@ try:
 finally:
     b.stop()
     d.stop()
-sys.exit(bad > 0)
+sys.exit(result.code())

@@ -3,13 +3,11 @@
 """What `make install` leaves: programs that say one version, manual pages and completion and a sample file that have every option, a unit that systemd takes, and a daemon that
 tells its service manager how it is. Standard library.  Usage: deploy.py BUILD VERSION MAKE"""
 import os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import Results
 
 build, version, make = sys.argv[1:4]
-bad = 0
-def result(name, ok, text=""):
-    global bad
-    bad += not ok
-    print(("PASS " if ok else "FAIL ") + name + ("" if ok else "\n" + str(text)[-3000:]), flush=True)
+result = Results()
 def out(*command, **more):
     p = subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
     return p.returncode, p.stdout, p.stderr
@@ -154,4 +152,4 @@ result("an abstract socket; a watchdog that is another's is not fed", fed is Non
 m.p.terminate()
 m.p.wait(40)
 shutil.rmtree(work, ignore_errors=True)
-sys.exit(bad > 0)
+sys.exit(result.code())

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hlo_gen import COMPLEX, DTYPES, FLOATS, INTS, LIMIT, PREC, SMALL_FLOATS, Builder, Reject, bits, int_range, is_complex, is_float, is_int, size
+from hlo_gen import COMPLEX, DTYPES, FLOATS, INTS, PREC, SMALL_FLOATS, Builder, Reject, bits, int_range, is_complex, is_float, is_int, size
 
 
 def ints(v):

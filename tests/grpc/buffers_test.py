@@ -2,48 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resident buffers and plans by python grpcio against real workers on simulated devices.
 Usage: buffers_test.py --build DIR --worker BIN"""
-import argparse, os, struct, sys
+import os, struct, sys
 import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
-from client import Api, Hlod
-from harness import Daemon
+from client import OPTIONS, Api, Hlod, refused
+from harness import Daemon, Results, chosen, options
 
-OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 def f32(values):
     return struct.pack(f"<{len(values)}f", *values)
 def tensor(values, name="x"):
     return {"name": name, "dtype": "f32", "shape": [len(values)], "raw": f32(values)}
 def source(add, n):
     return f"HloModule m\nENTRY e {{\n  x = f32[{n}] parameter(0)\n  c = f32[] constant({add})\n  b = f32[{n}] broadcast(c), dimensions={{}}\n  ROOT r = f32[{n}] add(x, b)\n}}\n".encode()
-def refused(code, reason, fn):
-    try:
-        r = fn()
-        if not hasattr(r, "DESCRIPTOR"):
-            list(r)
-    except grpc.RpcError as e:
-        got = dict(e.trailing_metadata() or ()).get("hlod-reason")
-        assert (e.code(), got) == (code, reason), (e.code(), got, e.details())
-        return e.details()
-    raise AssertionError(f"not refused with {code}")
-
 def put_run_keep(h):
     m = h.Compile(source=source(1, 4)).source_digest
     b = h.PutBuffer(inputs=[tensor([1, 2, 3, 4])], lease_ms=60000).buffers[0]
     assert (b.name, list(b.shape), b.bytes, b.state, b.lease_ms) == ("x", [4], 16, "ready", 60000), b
     assert h.GetBuffer(handle=b.handle).outputs[0].raw == f32([1, 2, 3, 4])
     assert h.GetBuffer(handle=b.handle, offset=4, length=8).part == f32([2, 3])
-    refused(grpc.StatusCode.OUT_OF_RANGE, None, lambda: h.GetBuffer(handle=b.handle, offset=12, length=8))
+    refused(grpc.StatusCode.OUT_OF_RANGE, lambda: h.GetBuffer(handle=b.handle, offset=12, length=8), None)
     r = h.RunUnary(model=m, inputs=[{"name": "x", "handle": b.handle}])
     assert r.outputs[0].raw == f32([2, 3, 4, 5]) and not r.outputs[0].handle
     r = h.RunUnary(model=m, inputs=[{"name": "x", "handle": b.handle, "donate": True}], keep=["*"])
     kept = r.outputs[0]
     assert kept.handle and not kept.raw and list(kept.shape) == [4]
-    assert b.handle in refused(grpc.StatusCode.FAILED_PRECONDITION, "BUFFER_DONATED", lambda: h.GetBuffer(handle=b.handle))
+    assert b.handle in refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: h.GetBuffer(handle=b.handle), "BUFFER_DONATED").details()
     assert [x.handle for x in h.ListBuffers().buffers] == [kept.handle]
     assert h.RenewBuffer(handle=kept.handle, lease_ms=-1).left_ms == -1
     assert h.FreeBuffer(handle=kept.handle).bytes == 16
-    refused(grpc.StatusCode.NOT_FOUND, "BUFFER_NOT_FOUND", lambda: h.FreeBuffer(handle=kept.handle))
+    refused(grpc.StatusCode.NOT_FOUND, lambda: h.FreeBuffer(handle=kept.handle), "BUFFER_NOT_FOUND")
 
 def large(h):
     n = 1 << 20  # 4 MiB: cut out of the message, memfds both ways
@@ -72,26 +60,17 @@ def plans(h):
     assert {e.step for e in events if e.WhichOneof("kind") == "compiled"} == {"a", "b"}
     assert events[-2].result.outputs[0].raw == f32([12, 13, 14, 15]) and events[-2].result.steps[1].profile.rows and events[-1].done.code == "OK"
     bad = dict(q, steps=[q["steps"][0], {**q["steps"][1], "inputs": [{"name": "x", "step": "c"}]}])
-    assert "no step 'c'" in refused(grpc.StatusCode.INVALID_ARGUMENT, "BAD_PLAN", lambda: h.RunPlanUnary(**bad))
-    refused(grpc.StatusCode.INVALID_ARGUMENT, "BAD_PLAN", lambda: h.RunPlan(**bad))
+    assert "no step 'c'" in refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.RunPlanUnary(**bad), "BAD_PLAN").details()
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: h.RunPlan(**bad), "BAD_PLAN")
 
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--build", required=True)
-    a.add_argument("--worker", required=True)
-    o = a.parse_args()
-    d = Daemon(o.build + "/hlod", o.worker, args=["--device", "sim"])
-    h = Hlod(Api(o.build), grpc.insecure_channel(d.grpc, OPTIONS))
-    try:
-        for test in put_run_keep, large, plans:
-            test(h)
-            print(f"ok grpc buffers {test.__name__}")
-    except BaseException:
-        print(d.logs()[-2000:])
-        d.kill()
-        raise
-    h.channel.close()
-    assert d.stop() == 0, "the daemon did not end cleanly"
+    o, results = options("build", "worker"), Results()
+    for scenario in chosen(o, (put_run_keep, large, plans)):
+        d = Daemon(o.build + "/hlod", o.worker, args=["--device", "sim"])
+        with grpc.insecure_channel(d.grpc, OPTIONS) as channel:
+            h = Hlod(Api(o.build), channel)
+            results.scenario("grpc buffers " + scenario.__name__, d, lambda d: scenario(h))
+    return results.code()
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

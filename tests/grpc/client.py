@@ -3,6 +3,21 @@
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+ANY = object()
+
+def refused(code, fn, reason=ANY):
+    """fn, a call or a stream, fails with this code and this reason of ours (None: without one). Gives the error."""
+    try:
+        r = fn()
+        if not hasattr(r, "DESCRIPTOR"):
+            list(r)
+    except grpc.RpcError as e:
+        got = dict(e.trailing_metadata() or ()).get("hlod-reason")
+        assert e.code() == code and (reason is ANY or got == reason), (e.code(), got, e.details())
+        return e
+    raise AssertionError(f"not refused with {code}")
+
 class Api:
     def __init__(self, build):
         files = descriptor_pb2.FileDescriptorSet.FromString(open(build + "/gen/server/api_descriptors.bin", "rb").read())

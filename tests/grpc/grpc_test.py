@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """gRPC against a real daemon with scripted workers, by python grpcio: every method, streams, errors, deadlines, cancel, limits, health, reflection, load, shutdown.
 Each scenario is a function; it fails by AssertionError.  Usage: grpc_test.py --build DIR --worker BIN [NAME...]"""
-import argparse, os, shutil, signal, struct, subprocess, sys, threading, time, traceback
+import os, signal, struct, subprocess, sys, threading, time
 import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "api")]
-from client import Api, Hlod
-from run import Daemon
+sys.path[:0] = [HERE, os.path.join(HERE, "..")]
+from client import OPTIONS, Api, Hlod, refused
+from harness import Daemon, Results, chosen, metric, options
 
-OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 def model(*lines):
     return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
 def shape(n=1):
@@ -18,22 +17,6 @@ def tensor(n=1, value=1.0):
     return [{"name": "x", "dtype": "f32", "shape": [n, 4], "raw": struct.pack("<f", value) * (4 * n)}]
 def put(d, *lines):
     return d.hlod.Compile(source=model(*lines), shapes=shape()).source_digest
-def metric(d, name):
-    for line in d.call("GET", "/metrics")[2].decode().split("\n"):
-        if line.startswith(name + " "):
-            return float(line.split()[1])
-    raise AssertionError(name)
-def refused(code, fn, reason=None):
-    try:
-        r = fn()
-        if not hasattr(r, "DESCRIPTOR"):
-            list(r)
-    except grpc.RpcError as e:
-        assert e.code() == code, (e.code(), e.details())
-        got = dict(e.trailing_metadata() or ()).get("hlod-reason")
-        assert reason is None or got == reason, (got, e.details())
-        return e
-    raise AssertionError(f"not refused with {code}")
 def run_ok(d, digest, n=1):
     r = d.hlod.RunUnary(model=digest, inputs=tensor(n))
     assert len(r.outputs) == 1 and r.outputs[0].raw == struct.pack("<f", 2.0) * (4 * n), r
@@ -206,7 +189,7 @@ def health(d):
         assert e.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), e.code()
     assert d.p.wait(10) == 0
     assert got in ([2], []), got
-health.alone = True
+health.ends = True
 
 def reflection(d):
     sys.path.insert(0, HERE)
@@ -299,7 +282,7 @@ def drain(d):
     assert f.result(timeout=10).outputs[0].name == "y"
     assert [e.WhichOneof("kind") for e in stream][-2:] == ["result", "done"]
     assert d.p.wait(10) == 0
-drain.alone = True
+drain.ends = True
 
 def stop_now(d):
     """Two signals: what is under way is cut off, the process still ends cleanly."""
@@ -311,44 +294,24 @@ def stop_now(d):
     d.p.send_signal(signal.SIGTERM)
     refused(grpc.StatusCode.UNAVAILABLE, lambda: f.result(timeout=10))
     assert d.p.wait(10) == 0
-stop_now.alone = True
+stop_now.ends = True
 
 def taken_port(d):
     p = subprocess.run([d.hlod_path, "--http", "127.0.0.1:0", "--grpc", d.grpc, "--data", d.dir + "/other", "--worker", d.worker], capture_output=True, text=True, timeout=20)
     assert p.returncode != 0 and "gRPC cannot listen" in p.stderr, p.stderr
 
+SCENARIOS = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
+
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--build", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
+    o, results = options("build", "worker"), Results()
     api = Api(o.build)
-    scenarios = [unary, streams, events_come_as_they_happen, errors, deadline, cancel, big_tensors, limits, typed_contents, health, reflection, many_clients, hostile, slow_reader, drain, stop_now, taken_port]
-    bad = 0
-    for s in [s for s in scenarios if not o.names or s.__name__ in o.names]:
+    for s in chosen(o, SCENARIOS):
         d = Daemon(o.build + "/hlod", o.worker, args=getattr(s, "args", ()))
-        d.hlod_path, d.worker, d.api = o.build + "/hlod", o.worker, api
-        d.channel = grpc.insecure_channel(d.grpc, options=OPTIONS + [("grpc.use_local_subchannel_pool", 1)])
-        d.hlod = Hlod(api, d.channel)
-        start = time.monotonic()
-        try:
-            s(d)
-            if not hasattr(s, "alone"):
-                assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
-                d.p.send_signal(signal.SIGTERM)
-                assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
-            log = d.logs()
-            assert "Sanitizer" not in log, log[-4000:]
-            print(f"ok {s.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
-        except Exception:
-            bad += 1
-            print(f"not ok {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
-            if d.p.poll() is None:
-                d.kill()
-        d.channel.close()
-        shutil.rmtree(d.dir, ignore_errors=True)
-    return 1 if bad else 0
+        d.hlod_path, d.api = o.build + "/hlod", api
+        with grpc.insecure_channel(d.grpc, OPTIONS) as d.channel:
+            d.hlod = Hlod(api, d.channel)
+            results.scenario(s.__name__, d, s)
+    return results.code()
 
 if __name__ == "__main__":
     sys.exit(main())

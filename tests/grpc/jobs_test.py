@@ -2,26 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batch jobs, blobs and the cache over gRPC, by python grpcio; and whose they are, with tokens, over both transports. Each scenario is a function; it fails by AssertionError.
 Usage: jobs_test.py --build DIR --worker BIN [NAME...]"""
-import argparse, hashlib, os, shutil, struct, subprocess, sys, tempfile, threading, time, traceback
+import hashlib, os, shutil, struct, subprocess, sys, tempfile, threading
 import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..")]
-from client import Api, Hlod
-from harness import Daemon, until
+from client import OPTIONS, Api, Hlod, refused
+from harness import Daemon, Results, chosen, options
 
 def floats(*v):
     return struct.pack("<%df" % len(v), *v)
 def model(*lines):
     return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
-def refused(code, reason, fn):
-    try:
-        r = fn()
-        if not hasattr(r, "DESCRIPTOR"):
-            list(r)
-    except grpc.RpcError as e:
-        assert e.code() == code and dict(e.trailing_metadata() or ()).get("hlod-reason") == reason, (e.code(), e.details(), e.trailing_metadata())
-        return
-    raise AssertionError(f"not refused with {code}")
 def blob(h, data):
     r = h.PutBlob(data=data)
     assert r.digest == hashlib.sha256(data).hexdigest() and r.bytes == len(data), r
@@ -47,16 +38,16 @@ def jobs(d):
     assert [j.id for j in [*page.jobs, *rest.jobs]] == [f"{r.suite}.{k}" for k in range(1, 6)] and not rest.next_page_token
     log = d.hlod.JobLogs(job=r.suite + ".1")
     assert log.ended and log.text.endswith("passed\n") and d.hlod.JobLogs(job=r.suite + ".1", offset=log.next_offset).text == ""
-    refused(grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda: d.hlod.GetJob(job="999.1"))
-    refused(grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda: d.hlod.WatchJob(job="999"))
-    refused(grpc.StatusCode.INVALID_ARGUMENT, "BAD_OPTION", lambda: d.hlod.SubmitJobs())
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetJob(job="999.1"), "JOB_NOT_FOUND")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.WatchJob(job="999"), "JOB_NOT_FOUND")
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.SubmitJobs(), "BAD_OPTION")
 
 def cancel(d):
     r = suite(d.hlod, "run_ms 5000", n=6)
     stream = d.hlod.WatchJob(job=r.suite)
     first = next(iter(stream))
     assert first.job.state in ("queued", "running")
-    refused(grpc.StatusCode.FAILED_PRECONDITION, "JOB_NOT_ENDED", lambda: d.hlod.JobResult(job=r.suite + ".1"))
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: d.hlod.JobResult(job=r.suite + ".1"), "JOB_NOT_ENDED")
     assert d.hlod.CancelJob(job=r.suite).cancelled == 6
     assert [e for e in stream if e.WhichOneof("kind") == "job"][-1].job.state == "cancelled"
 
@@ -90,9 +81,9 @@ def blobs(d):
         got, at = got + piece.data, at + len(piece.data)
     assert got == data and d.hlod.StatBlob(digest=digest).bytes == len(data)
     assert blob(d.hlod, b"") == hashlib.sha256(b"").hexdigest()
-    refused(grpc.StatusCode.INVALID_ARGUMENT, "BLOB_MISMATCH", lambda: d.hlod.PutBlob(digest=digest, data=b"else"))
-    refused(grpc.StatusCode.OUT_OF_RANGE, "BAD_RANGE", lambda: d.hlod.GetBlob(digest=digest, offset=len(data) + 1))
-    refused(grpc.StatusCode.NOT_FOUND, "BLOB_NOT_FOUND", lambda: d.hlod.StatBlob(digest="0" * 64))
+    refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: d.hlod.PutBlob(digest=digest, data=b"else"), "BLOB_MISMATCH")
+    refused(grpc.StatusCode.OUT_OF_RANGE, lambda: d.hlod.GetBlob(digest=digest, offset=len(data) + 1), "BAD_RANGE")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.StatBlob(digest="0" * 64), "BLOB_NOT_FOUND")
 
 def cache(d):
     key = d.hlod.Compile(source=model("# cache"), shapes=[{"input": "x", "dims": [1, 4]}]).digest
@@ -101,8 +92,8 @@ def cache(d):
     assert key not in d.hlod.CollectCache(max_bytes=1, dry_run=True).removed
     assert not d.hlod.UnpinExecutable(digest=key).pinned
     assert key in d.hlod.CollectCache(max_bytes=1).removed
-    refused(grpc.StatusCode.NOT_FOUND, "EXECUTABLE_NOT_FOUND", lambda: d.hlod.ExportExecutable(digest=key))
-    refused(grpc.StatusCode.PERMISSION_DENIED, "IMPORT_REFUSED", lambda: d.hlod.ImportExecutable())
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.ExportExecutable(digest=key), "EXECUTABLE_NOT_FOUND")
+    refused(grpc.StatusCode.PERMISSION_DENIED, lambda: d.hlod.ImportExecutable(), "IMPORT_REFUSED")
 
 def tenants(d):
     """With tokens: a tenant sees its own jobs and blobs, an admin all jobs; without the scope nothing."""
@@ -112,21 +103,21 @@ def tenants(d):
     list(one.WatchJob(job=r.suite))
     assert one.GetJob(job=r.suite + ".1").tenant == "a"
     for fn in two.GetJob, two.JobResult, two.JobLogs, two.WatchJob:
-        refused(grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda: fn(job=r.suite + ".1"))
-    refused(grpc.StatusCode.NOT_FOUND, "JOB_NOT_FOUND", lambda: two.CancelJob(job=r.suite))
+        refused(grpc.StatusCode.NOT_FOUND, lambda: fn(job=r.suite + ".1"), "JOB_NOT_FOUND")
+    refused(grpc.StatusCode.NOT_FOUND, lambda: two.CancelJob(job=r.suite), "JOB_NOT_FOUND")
     assert not two.ListJobs().jobs and len(one.ListJobs().jobs) == 2 and len(boss.ListJobs().jobs) == 2
     assert boss.GetJob(job=r.suite + ".1").state == "passed"
     for fn in reader.ListJobs, lambda: reader.GetJob(job=r.suite + ".1"), lambda: reader.PutBlob(data=b"x"), reader.VerifyCache, lambda: one.CollectCache(max_bytes=1):
-        refused(grpc.StatusCode.PERMISSION_DENIED, "MISSING_SCOPE", fn)
+        refused(grpc.StatusCode.PERMISSION_DENIED, fn, "MISSING_SCOPE")
     mine = blob(one, b"only mine")
-    refused(grpc.StatusCode.NOT_FOUND, "BLOB_NOT_FOUND", lambda: two.GetBlob(digest=mine))
+    refused(grpc.StatusCode.NOT_FOUND, lambda: two.GetBlob(digest=mine), "BLOB_NOT_FOUND")
     status, _, _ = d.call("GET", "/v1/blobs/" + mine, headers={"Authorization": "Bearer " + t["two"]})
     assert status == 404
     status, _, body = d.call("GET", "/v1/blobs/" + mine, headers={"Authorization": "Bearer " + t["one"]})
     assert (status, body) == (200, b"only mine")
     # Nor by way of a job: its tensors must be the tenant's own blobs.
     sixteen = blob(one, b"sixteen bytes, k")
-    refused(grpc.StatusCode.NOT_FOUND, "BLOB_NOT_FOUND", lambda: two.SubmitJobs(models=[{"model": blob(two, model())}], inputs=[{"inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "blob": sixteen}]}], keep_outputs=True))
+    refused(grpc.StatusCode.NOT_FOUND, lambda: two.SubmitJobs(models=[{"model": blob(two, model())}], inputs=[{"inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "blob": sixteen}]}], keep_outputs=True), "BLOB_NOT_FOUND")
     assert blob(two, b"only mine") == mine and two.GetBlob(digest=mine).data == b"only mine", "who has the bytes may put them too"
     # The same key of two tenants is two suites.
     a, b = suite(one, idempotency_key="k"), suite(two, idempotency_key="k")
@@ -141,38 +132,20 @@ class Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
     intercept_unary_unary = intercept_unary_stream = add
 
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--build", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    api, bad = Api(o.build), 0
-    folder = tempfile.mkdtemp(prefix="hlod-tokens-")
-    tokens = {}
+    o, results = options("build", "worker"), Results()
+    api, folder, tokens = Api(o.build), tempfile.mkdtemp(prefix="hlod-tokens-"), {}
     for name, tenant, scopes in ("one", "a", "jobs"), ("two", "b", "jobs"), ("boss", "c", "admin"), ("reader", "a", "read"):
         p = subprocess.run([o.build + "/hlo", "tokens", "add", name, "--tenant", tenant, "--scopes", scopes, "--file", folder + "/tokens"], capture_output=True, text=True)
         assert p.returncode == 0, p.stderr
         tokens[name] = p.stdout.strip()
-    for scenario in jobs, cancel, watchers, blobs, cache, tenants:
-        if o.names and scenario.__name__ not in o.names:
-            continue
+    for scenario in chosen(o, (jobs, cancel, watchers, blobs, cache, tenants)):
         d = Daemon(o.build + "/hlod", o.worker, args=("--tokens", folder + "/tokens") if scenario is tenants else ())
         d.api, d.tokens = api, tokens
-        d.channel = grpc.insecure_channel(d.grpc, options=[("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)])
-        d.hlod = Hlod(api, d.channel)
-        try:
-            scenario(d)
-            d.channel.close()
-            assert d.stop() == 0, "the daemon did not end cleanly"
-            print("PASS jobs over gRPC: " + scenario.__name__, flush=True)
-        except Exception:
-            bad += 1
-            print("FAIL jobs over gRPC: " + scenario.__name__, flush=True)
-            traceback.print_exc()
-            print(d.logs()[-3000:])
-            d.kill()
+        with grpc.insecure_channel(d.grpc, OPTIONS) as d.channel:
+            d.hlod = Hlod(api, d.channel)
+            results.scenario("jobs over gRPC: " + scenario.__name__, d, scenario)
     shutil.rmtree(folder)
-    return 1 if bad else 0
+    return results.code()
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens, TLS and client certificates, judged by curl, hlo, grpcio and an unmodified tritonclient (HTTP and gRPC): who is let in, who is refused and how, what a SIGHUP
 changes, where hlod will not listen. Certificates are made here by openssl.  Usage: secure_test.py --build DIR --worker BIN"""
-import argparse, http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, time, traceback
+import http.client, json, os, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, time
 import grpc
 import numpy as np
 import tritonclient.grpc as tg
@@ -10,8 +10,8 @@ import tritonclient.http as th
 from tritonclient.utils import InferenceServerException
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..")]
-from harness import Daemon, until
 from client import Api, Hlod
+from harness import Daemon, Results, chosen, options, until
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -39,14 +39,8 @@ class Pki:
 class SecureDaemon(Daemon):
     context, cert = None, None
 
-    def call(self, verb, path, body=None, headers={}, timeout=30):
-        c = http.client.HTTPSConnection("localhost", self.addr[1], timeout=timeout, context=self.context)
-        try:
-            c.request(verb, path, body, headers)
-            r = c.getresponse()
-            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), r.read()
-        finally:
-            c.close()
+    def connect(self, timeout):
+        return http.client.HTTPSConnection("localhost", self.addr[1], timeout=timeout, context=self.context)
 
 def bearer(token):
     return {"Authorization": "Bearer " + token}
@@ -442,32 +436,17 @@ CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, comm
 OVER_TLS = certificates, plain_is_refused
 
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--build", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    bad = 0
-    def one(name, fn):
-        nonlocal bad
-        try:
-            fn()
-            print("ok", name, flush=True)
-        except Exception:
-            bad += 1
-            print("not ok", name, flush=True)
-            traceback.print_exc()
-    for tls in False, True:
+    o, results = options("build", "worker"), Results()
+    for tls, name in (False, "secure plain "), (True, "secure tls "):
         s = Suite(o, tls)
-        for case in (OVER_TLS if tls else ()) + CASES:
-            if not o.names or case.__name__ in o.names:
-                one(("secure tls " if tls else "secure plain ") + case.__name__, lambda: case(s))
-        one("secure stop", s.close)
+        for case in chosen(o, (OVER_TLS if tls else ()) + CASES):
+            results.case(name + case.__name__, case, s)
+        results.case(name + "stop", s.close)
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
-    one("secure starts", lambda: starts(o, folder))
+    results.case("secure starts", starts, o, folder)
     shutil.rmtree(folder)
-    one("secure foreign_host", lambda: foreign_host(o))
-    return bad > 0
+    results.case("secure foreign_host", foreign_host, o)
+    return results.code()
 
 if __name__ == "__main__":
     sys.exit(main())

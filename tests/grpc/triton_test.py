@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Open Inference Protocol judged by an unmodified tritonclient, over HTTP and gRPC: health, metadata, config, infer (binary, JSON, async, stream), statistics, index,
 load with file override, unload, errors.  Usage: triton_test.py --build DIR --worker BIN [NAME...]"""
-import argparse, gzip, json, os, queue, shutil, signal, sys, time, traceback, zlib
+import gzip, json, os, queue, signal, sys, time, zlib
 import numpy as np
 import tritonclient.grpc as tg
 import tritonclient.http as th
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "api")]
-from run import Daemon
+sys.path.insert(0, os.path.join(HERE, ".."))
+from harness import Daemon, Results, chosen, options
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 def refused(text, fn):
@@ -295,7 +295,7 @@ def restart(d, c, lib):
     """Names survive a restart; a daemon without --allow-model-load refuses files."""
     d.p.send_signal(signal.SIGTERM)
     assert d.p.wait(20) == 0
-    again = Daemon(d.hlod_path, d.worker, data=d.dir)
+    again = Daemon(d.hlod, d.worker, data=d.dir)
     try:
         c = client(again, lib)
         x, i = x_of(lib, 2)
@@ -308,43 +308,24 @@ def restart(d, c, lib):
     finally:
         again.p.send_signal(signal.SIGTERM)
         assert again.p.wait(20) == 0
-restart.alone = True
+restart.ends = True
 
 def client(d, lib):
     return th.InferenceServerClient("%s:%d" % d.addr, concurrency=8) if lib is th else tg.InferenceServerClient(d.grpc)
 
+SCENARIOS = [health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous, stream, errors, repository, statistics, restart]
+ONLY = {stream: tg, coded_replies: th}
+
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--build", required=True)
-    a.add_argument("--worker", required=True)
-    a.add_argument("names", nargs="*")
-    o = a.parse_args()
-    bad = 0
+    o, results = options("build", "worker"), Results()
     for lib, label in (th, "http"), (tg, "grpc"):
-        for s in health, metadata, infer, coded_replies, extensions, shared_memory, asynchronous, stream, errors, repository, statistics, restart:
-            if o.names and s.__name__ not in o.names or (s is stream and lib is th) or (s is coded_replies and lib is tg):
-                continue
+        for s in [s for s in chosen(o, SCENARIOS) if ONLY.get(s, lib) is lib]:
             d = Daemon(o.build + "/hlod", o.worker, args=("--allow-model-load", "--allow-shared-memory"))
-            d.hlod_path, d.worker = o.build + "/hlod", o.worker
+            setup(d)
             c = client(d, lib)
-            try:
-                setup(d)
-                s(d, c, lib)
-                if not hasattr(s, "alone"):
-                    assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
-                    d.p.send_signal(signal.SIGTERM)
-                    assert d.p.wait(timeout=20) == 0, "the daemon did not end cleanly"
-                log = d.logs()
-                assert "Sanitizer" not in log, log[-4000:]
-                print(f"ok triton {label} {s.__name__}", flush=True)
-            except Exception:
-                bad += 1
-                print(f"not ok triton {label} {s.__name__}\n{traceback.format_exc()}\n{d.logs()[-3000:]}", flush=True)
-                if d.p.poll() is None:
-                    d.kill()
+            results.scenario(f"triton {label} {s.__name__}", d, s, c, lib)
             c.close()
-            shutil.rmtree(d.dir, ignore_errors=True)
-    return 1 if bad else 0
+    return results.code()
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,6 +14,7 @@ import onnx.reference
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.preview.training" : 1]>\n'
 
@@ -133,16 +134,11 @@ def refused(d, ins, body):
 
 
 def main():
-    failures, only = 0, sys.argv[2:]
+    results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
         checks = [(n, lambda a=args: check(d, *a)) for n, args in GRAPHS.items()] + [(n, lambda a=args: refused(d, *a)) for n, args in REFUSED.items()]
-        for name, run in checks:
-            if only and name not in only:
-                continue
-            why = run()
-            failures += why is not None
-            print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""), flush=True)
-    return 1 if failures else 0
+        results.each(checks, sys.argv[2:])
+    return results.code()
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import onnxruntime as ort
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
@@ -407,19 +408,12 @@ def command(d, build):
 
 
 def main():
-    failures = 0
+    results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        for name, (text, runs) in MODELS.items():
-            if sys.argv[2:] and name not in sys.argv[2:]:
-                continue
-            why = check(d, name, text, runs)
-            failures += why is not None
-            print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""), flush=True)
-        if not sys.argv[2:]:
-            for name, why in (("hlo run", command(d, sys.argv[1])), ("batch norm in training before opset 14", old_training(d))):
-                failures += why is not None
-                print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""))
-    return 1 if failures else 0
+        checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in MODELS.items()]
+        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d))]
+        results.each(checks, sys.argv[2:])
+    return results.code()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import os
 import sys
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 from onnx import TensorProto as T
 from onnx import helper as h
@@ -18,6 +17,7 @@ from onnx import numpy_helper as nh
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 
 STEP = 0.05  # scale of results
 
@@ -182,15 +182,10 @@ def check(d, model, fast):
 
 
 def main():
-    failures, only = 0, sys.argv[2:]
+    results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        for name, (model, fast) in MODELS.items():
-            if only and name not in only:
-                continue
-            why = check(d, model(), fast)
-            failures += why is not None
-            print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""), flush=True)
-    return 1 if failures else 0
+        results.each([(name, lambda m=model, f=fast: check(d, m(), f)) for name, (model, fast) in MODELS.items()], sys.argv[2:])
+    return results.code()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import sys
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import numpy_helper
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402

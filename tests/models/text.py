@@ -18,6 +18,7 @@ import onnxruntime as ort
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20, "ai.onnx.ml" : 3]>\n'
 WORDS = ["the", "Quick", "brown", "FOX", "", "jumps", "über", "Ärger", "ΣΊΣΥΦΟΣ", "naïve", "the", "dog", "日本", "x" * 300, "-1.5e3", " 7 "]
@@ -262,7 +263,7 @@ def hostile(d):
     if not (got["y"] == big).all():
         return "20,000 texts come back otherwise"
     body = json.dumps({"model": digest, "inputs": [{"name": "x", "dtype": "string", "shape": [3], "data": ["a\"\n", "\u00e9\U0001f600", ""]}]})
-    reply = d.json("POST", "/v1/run", body.encode(), {"Content-Type": "application/json"})
+    reply = d.json("POST", "/v1/run", body.encode(), {"Content-Type": "application/json", "Accept": "application/json"})
     return None if reply["outputs"][0]["data"] == ["a\"\n", "\u00e9\U0001f600", ""] else "JSON: %s" % reply["outputs"]
 
 
@@ -281,17 +282,12 @@ def command(d, build):
 
 
 def main():
-    failures, only = 0, sys.argv[2:]
+    results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
         checks = [(name, lambda n=name, g=graph, r=runs: compare(d, onnx.parser.parse_model(HEAD + g), r, n in REFERENCE)) for name, (graph, runs) in MODELS.items()]
         checks += [("patterns", lambda: patterns(d)), ("refusals", lambda: refusals(d)), ("hostile data", lambda: hostile(d)), ("hlo run", lambda: command(d, sys.argv[1]))]
-        for name, check in checks:
-            if only and name not in only:
-                continue
-            why = check()
-            failures += why is not None
-            print("%s %s%s" % ("FAIL" if why else "PASS", name, ": " + why if why else ""), flush=True)
-    return 1 if failures else 0
+        results.each(checks, sys.argv[2:])
+    return results.code()
 
 
 if __name__ == "__main__":

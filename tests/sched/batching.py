@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dynamic batching: runs of one named model joined along dimension 0, against NumPy. A worker is stopped (SIGSTOP) while requests gather. Needs numpy and onnx.
 Usage: batching.py --hlod BIN --worker BIN [NAME...]"""
-import json, os, signal, socket, sys, threading, time
+import json, os, signal, socket, sys, time
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, device, in_thread, metric, scenarios, until

@@ -3,7 +3,7 @@
 """Batch jobs against a real daemon with scripted workers (tests/api/fake_worker.c): results, comparisons, budgets, retries, cancelling, paging, retention, restarts, and
 `kill -9` of the daemon at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
-import argparse, json, os, random, shutil, signal, sqlite3, struct, sys, tempfile, threading, time, traceback
+import argparse, json, os, random, shutil, signal, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, in_thread, metric, until
 from faults import model, pid
