@@ -137,7 +137,7 @@ static const struct job_input *ordered(struct job *j) {
     return v;
 }
 
-static const char *device_of(struct job *j) { // as the queue wants it
+static const char *device_of(struct job *j) { // "auto" until its batch is queued
     return j->spec.device && *j->spec.device ? j->spec.device : job_device_kind(j);
 }
 
@@ -417,7 +417,11 @@ static void start_leader(struct batch *b, const struct seat *seat) {
                             .n_inputs = b->n_inputs,
                             .payload_fd = -1,
                             .options = b->options,
-                            .device = arena_strdup(&b->arena, p->device ? p->device : ""),
+                            .device =
+                                arena_strdup(&b->arena, job_wants_auto(first->j)
+                                                            ? worker_hello(seat->w)->device_kind
+                                                        : p->device ? p->device
+                                                                    : ""),
                             .tenant = arena_strdup(&b->arena, b->ticket.tenant->name),
                             .priority = p->priority,
                             .profile = p->profile,
@@ -468,16 +472,20 @@ static void queue_ticket(struct batch *b) {
     for (size_t i = 0; i < b->members.n && !first; i++)
         first = b->members.v[i].j;
     const struct model *m = first->model;
-    b->ticket = (struct task){.want = {ROLE_DEVICE, arena_strdup(&b->arena, device_of(first)),
-                                       sched_alone(b->s, m->batch_ns), 0},
-                              .tenant = first->tenant,
-                              .has_key = m->batch_ns > 0,
-                              .plan = m->batch_plan,
-                              .weights = first->weights->weights,
-                              .cost_ns = m->batch_ns,
-                              .placed = placed,
-                              .failed = failed,
-                              .item = {.priority = first->spec.priority}};
+    // "auto" is where a batch of this size goes fastest; it stays there if more join.
+    const char *device = job_wants_auto(first)
+                             ? job_auto_device(first, batch_bucket(b->rows, b->how.max))
+                             : device_of(first);
+    b->ticket = (struct task){
+        .want = {ROLE_DEVICE, arena_strdup(&b->arena, device), sched_alone(b->s, m->batch_ns), 0},
+        .tenant = first->tenant,
+        .has_key = m->batch_ns > 0,
+        .plan = m->batch_plan,
+        .weights = first->weights->weights,
+        .cost_ns = m->batch_ns,
+        .placed = placed,
+        .failed = failed,
+        .item = {.priority = first->spec.priority}};
     task_queue(b->s, &b->ticket);
 }
 
@@ -515,7 +523,7 @@ static struct batch *open_one(struct job *j, struct strbuf *key) {
                         .inline_fd = -1};
     smap_put(&j->s->batches, name, b);
     b->timer = loop_timer_new(j->s->loop, on_timer, b);
-    loop_timer_start(b->timer, (b->how.delay_us + 999) / 1000);
+    loop_timer_start_ns(b->timer, b->how.delay_us * INT64_C(1000));
     return b;
 }
 

@@ -36,6 +36,7 @@ struct sched_config {
     const char *tenants;        // rules (tenant.h)
     int64_t buffer_bytes;       // resident buffers of a tenant on one device; 0 = half its memory
     int64_t buffer_lease_ms;    // of those who ask for none
+    int64_t cancel_grace_ms;    // a cancelled call's worker is killed after so long
     int64_t alone_ns;           // runs that take longer get a device for themselves; 0 = none do
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,

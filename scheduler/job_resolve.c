@@ -80,7 +80,7 @@ static status_t not_found(struct digest d) {
 
 // The job was for an executable: its key and how it was made come from its record.
 static status_t adopt_exe(struct job *j, struct exe *e) {
-    if (j->spec.device && !strcmp(j->spec.device, "auto")) j->spec.device = ""; // it has its kind
+    if (job_wants_auto(j)) j->spec.device = ""; // it has its kind
     const Hlod__V1__ExecutableInfo *x = e->info;
     j->key = e->key;
     j->exe = exe_ref(e);
@@ -289,20 +289,25 @@ void job_resolve(struct job *j) {
 
 // ---- bind
 
-// "auto": the kinds that run, by what was measured of this work and what is planned. Leaves the
-// device's kind in the job.
-static void choose_device(struct job *j) {
+bool job_wants_auto(const struct job *j) {
+    return j->spec.device && !strcmp(j->spec.device, "auto");
+}
+
+// What history knows a run by: all that decides its executable but the device.
+static struct digest work_of(const struct job *j, const struct key_parts *parts) {
+    struct key_parts k = *parts;
+    k.program = j->model->program;
+    k.target_id = k.build_id = "";
+    k.kernel_abi = 0;
+    return key_of(&k);
+}
+
+// The kinds that run, by what was measured of this work and what is planned. "": none is up.
+static const char *best_device(struct job *j, struct digest work) {
     struct history_candidate c[MAX_KINDS];
     const char *kinds[MAX_KINDS];
     int n = 0;
     enum history_why why;
-    struct key_parts k = j->key_parts;
-    k.program = j->model->program;
-    k.target_id = k.build_id = "";
-    k.kernel_abi = 0;
-    j->work = key_of(&k);
-    if (!j->spec.device || strcmp(j->spec.device, "auto") != 0) return;
-    j->spec.device = "";
     for (int i = 0; i < pool_size(j->s->pool); i++) {
         struct worker *w = pool_worker(j->s->pool, i);
         struct place_worker v = pool_place(w);
@@ -319,18 +324,47 @@ static void choose_device(struct job *j) {
             c[at].calls = v.calls;
         }
     }
-    if (!n) return; // none is up: as if nobody had asked
-    int best = history_choose(&j->s->history, j->work, c, n, &why);
-    j->spec.device = arena_strdup(&j->arena, kinds[best]);
+    if (!n) return "";
+    int best = history_choose(&j->s->history, work, c, n, &why);
     if (n > 1)
         log_event(LOG_DEBUG, "place.auto", "job=%llu device=%s why=%s of=%d",
                   (unsigned long long)j->r.id, kinds[best], history_why_name(why), n);
+    return arena_strdup(&j->arena, kinds[best]);
+}
+
+static void choose_device(struct job *j) {
+    j->work = work_of(j, &j->key_parts);
+    if (job_wants_auto(j)) j->spec.device = best_device(j, j->work);
+}
+
+static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out) MUST_CHECK;
+static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out) {
+    struct key_shape *shapes;
+    Hlod__Wire__Binding **bindings;
+    size_t n_bindings, n = j->spec.n_inputs;
+    RETURN_IF_ERR(input_shapes(j, &shapes));
+    for (size_t i = 0; i < n; i++) {
+        int64_t *dims = arena_dup(&j->arena, shapes[i].dims, (size_t)shapes[i].rank * sizeof *dims);
+        dims[0] = rows;
+        shapes[i].dims = dims;
+    }
+    RETURN_IF_ERR(
+        key_bind(&j->arena, j->model->rec->signature, shapes, n, true, &bindings, &n_bindings));
+    *out = j->key_parts;
+    out->bindings = key_bindings_text(&j->arena, bindings, n_bindings);
+    return key_options(&j->arena, j->spec.options, &out->options);
+}
+const char *job_auto_device(struct job *j, int64_t rows) {
+    struct key_parts parts = j->key_parts;
+    st_drop(parts_of_rows(j, rows, &parts)); // what is wrong with it, its run will say
+    return best_device(j, work_of(j, &parts));
 }
 
 // The device worker whose target the key is made for: the first that fits and has ever said hello;
 // one that keeps failing only where there is no other.
 static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
-    struct place_want want = {.role = ROLE_DEVICE, .device = j->spec.device ? j->spec.device : ""};
+    struct place_want want = {.role = ROLE_DEVICE,
+                              .device = j->spec.device && !job_wants_auto(j) ? j->spec.device : ""};
     const Hlod__Wire__Hello *drained = NULL;
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {

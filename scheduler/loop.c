@@ -2,13 +2,18 @@
 // See loop.h. Functions posted by other threads wait in a list under a mutex; the async handle
 // wakes the loop, which takes the whole list at once. Those that the loop posts itself cost no
 // system call: they wait in a list of its own, which is run after the events of each turn.
+// libuv's timers count milliseconds; the finer ones wait in a list in their order, and one
+// descriptor of the kernel's (timerfd) fires for the first.
 #include "scheduler/loop.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/spin.h"
 #include "base/vec.h"
 
@@ -30,6 +35,9 @@ struct loop {
     pthread_t thread;
     struct spin spin; // of the wait for descriptors and other threads
     bool waits;       // spin_begin was called, spin_end was not
+    int fine_fd;      // for timers in nanoseconds; -1: none was asked for yet
+    uv_poll_t fine;
+    struct loop_timer *fine_first, *fine_last;
 };
 
 static void *must(void *p) {
@@ -103,6 +111,7 @@ status_t loop_new(struct loop **out) {
     uv_prepare_start(&l->before, on_before);
     uv_check_start(&l->after, on_after);
     l->uv.data = l;
+    l->fine_fd = -1;
     l->thread = pthread_self();
     *out = l;
     return ST_OK;
@@ -114,7 +123,9 @@ void loop_free(struct loop *l) {
     uv_close((uv_handle_t *)&l->before, NULL);
     uv_close((uv_handle_t *)&l->after, NULL);
     uv_close((uv_handle_t *)&l->awake, NULL);
+    if (l->fine_fd >= 0) uv_close((uv_handle_t *)&l->fine, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
+    if (l->fine_fd >= 0) close(l->fine_fd);
     uv_loop_close(&l->uv);
     uv_mutex_destroy(&l->lock);
     vec_done(&l->others);
@@ -189,7 +200,51 @@ struct loop_timer {
     uv_timer_t uv;
     void (*fn)(void *);
     void *arg;
+    struct loop *l;
+    int64_t at_ns; // where it waits in the list of fine ones; 0: it does not
+    struct loop_timer *prev, *next;
 };
+static void no_longer_fine(struct loop_timer *t) {
+    struct loop *l = t->l;
+    if (!t->at_ns) return;
+    *(t->prev ? &t->prev->next : &l->fine_first) = t->next;
+    *(t->next ? &t->next->prev : &l->fine_last) = t->prev;
+    t->prev = t->next = NULL;
+    t->at_ns = 0;
+}
+static void arm_fine(struct loop *l) { // one that fires for nobody is harmless
+    if (!l->fine_first) return;
+    struct itimerspec when = {
+        .it_value = {l->fine_first->at_ns / 1000000000, l->fine_first->at_ns % 1000000000}};
+    timerfd_settime(l->fine_fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+static void on_fine(uv_poll_t *u, int status, int events) {
+    struct loop *l = u->data;
+    uint64_t times;
+    (void)status, (void)events;
+    (void)!read(l->fine_fd, &times, sizeof times);
+    int64_t now = clock_ns();
+    while (l->fine_first && l->fine_first->at_ns <= now) {
+        struct loop_timer *t = l->fine_first;
+        no_longer_fine(t);
+        t->fn(t->arg);
+    }
+    arm_fine(l);
+}
+static bool have_fine(struct loop *l) {
+    if (l->fine_fd >= 0) return true;
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fd < 0) return false;
+    if (uv_poll_init(&l->uv, &l->fine, fd)) {
+        close(fd);
+        return false;
+    }
+    l->fine_fd = fd;
+    l->fine.data = l;
+    uv_poll_start(&l->fine, UV_READABLE, on_fine);
+    return true;
+}
+
 static void free_handle(uv_handle_t *h) {
     free(h->data);
 }
@@ -202,18 +257,40 @@ struct loop_timer *loop_timer_new(struct loop *l, void (*fn)(void *), void *arg)
     struct loop_timer *t = must(calloc(1, sizeof *t));
     t->fn = fn;
     t->arg = arg;
+    t->l = l;
     uv_timer_init(&l->uv, &t->uv);
     t->uv.data = t;
     return t;
 }
 void loop_timer_start(struct loop_timer *t, int64_t ms) {
+    no_longer_fine(t);
     uv_update_time(t->uv.loop);
     uv_timer_start(&t->uv, on_timer, ms > 0 ? (uint64_t)ms : 0, 0);
 }
+// Times mostly come in their order: the place is looked for from the end.
+void loop_timer_start_ns(struct loop_timer *t, int64_t ns) {
+    struct loop *l = t->l;
+    if (ns <= 0 || !have_fine(l)) {
+        loop_timer_start(t, (ns + 999999) / 1000000);
+        return;
+    }
+    loop_timer_stop(t);
+    t->at_ns = clock_ns() + ns;
+    t->prev = l->fine_last;
+    while (t->prev && t->prev->at_ns > t->at_ns)
+        t->prev = t->prev->prev;
+    t->next = t->prev ? t->prev->next : l->fine_first;
+    *(t->prev ? &t->prev->next : &l->fine_first) = t;
+    *(t->next ? &t->next->prev : &l->fine_last) = t;
+    if (l->fine_first == t) arm_fine(l);
+}
 void loop_timer_stop(struct loop_timer *t) {
-    if (t) uv_timer_stop(&t->uv);
+    if (!t) return;
+    no_longer_fine(t);
+    uv_timer_stop(&t->uv);
 }
 void loop_timer_free(struct loop_timer *t) {
+    loop_timer_stop(t);
     if (t) uv_close((uv_handle_t *)&t->uv, free_handle);
 }
 

@@ -27,6 +27,8 @@ void loop_work(struct loop *l, void (*work)(void *arg), void (*done)(void *arg),
 struct loop_timer;
 struct loop_timer *loop_timer_new(struct loop *l, void (*fn)(void *arg), void *arg);
 void loop_timer_start(struct loop_timer *t, int64_t ms);
+// To some 50 us, for waits shorter than loop_timer_start's milliseconds can tell: two system calls.
+void loop_timer_start_ns(struct loop_timer *t, int64_t ns);
 void loop_timer_stop(struct loop_timer *t);
 void loop_timer_free(struct loop_timer *t); // NULL is fine; also from its own callback
 

@@ -65,6 +65,8 @@ struct worker {
     _Atomic uint64_t *page;
     struct loop_watch *watch;
     struct loop_timer *timer; // restart while DOWN; health while up
+    struct loop_timer *kill;  // of the cancelled call that must end first
+    int64_t kill_ns;          // when it fires; 0: it does not
     uv_process_t *process;
     int pid;
     uint64_t epoch;
@@ -179,6 +181,8 @@ static void lose(struct worker *w, const char *why) {
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
     w->out.n = 0;
+    loop_timer_stop(w->kill);
+    w->kill_ns = 0;
     __typeof__(w->calls) calls = w->calls; // handlers may call again
     memset(&w->calls, 0, sizeof w->calls);
     if (!w->pool->stopping) {
@@ -218,13 +222,7 @@ static void on_timer(void *arg) {
     else if (w->state == W_STARTING)
         lose(w, "no handshake in time");
     else if (w->state == W_READY) {
-        int64_t now = clock_ns();
-        for (size_t i = 0; i < w->calls.n; i++)
-            if (w->calls.v[i].kill_at_ns && w->calls.v[i].kill_at_ns <= now) {
-                lose(w, "a cancelled call did not end");
-                return;
-            }
-        if (now - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
+        if (clock_ns() - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
             lose(w, "no sign of life");
             return;
         }
@@ -233,6 +231,25 @@ static void on_timer(void *arg) {
                                0)); // a full socket is no news
         loop_timer_start(w->timer, HEALTH_EVERY_MS);
     }
+}
+
+static int64_t first_kill_ns(const struct worker *w) { // 0: no call was cancelled
+    int64_t first = 0;
+    for (size_t i = 0; i < w->calls.n; i++) {
+        int64_t at = w->calls.v[i].kill_at_ns;
+        if (at && (!first || at < first)) first = at;
+    }
+    return first;
+}
+static void watch_cancelled(struct worker *w) {
+    w->kill_ns = first_kill_ns(w);
+    if (w->kill_ns) loop_timer_start(w->kill, (w->kill_ns - clock_ns()) / 1000000 + 1);
+}
+static void on_kill(void *arg) {
+    struct worker *w = arg;
+    watch_cancelled(w);
+    if (w->state == W_READY && w->kill_ns && w->kill_ns <= clock_ns())
+        lose(w, "a cancelled call did not end");
 }
 
 // The environment of a worker: ours, and how long its compute threads spin. libgomp reads that
@@ -490,9 +507,14 @@ void pool_cancel(struct worker *w, uint64_t call) {
         struct call *c = &w->calls.v[i];
         if (c->id != call || c->kill_at_ns) continue;
         c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
+        if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
         Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
         send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
     }
+}
+
+void pool_set_grace(struct pool *p, int64_t ms) {
+    p->cfg.kill_grace_ms = ms;
 }
 
 // ---- the pool
@@ -588,6 +610,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
         w->sock = -1;
         make_page(w);
         w->timer = loop_timer_new(l, on_timer, w);
+        w->kill = loop_timer_new(l, on_kill, w);
         warm_init(&w->warm);
     }
     fill_slots(p);
@@ -616,6 +639,7 @@ void pool_free(struct pool *p) {
     for (int i = 0; i < p->n; i++) {
         struct worker *w = &p->w[i];
         loop_timer_free(w->timer);
+        loop_timer_free(w->kill);
         if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
         vec_done(&w->calls);
         vec_done(&w->out);
@@ -718,18 +742,13 @@ static bool full(const struct worker *w) {
     int64_t most = w->pool->cfg.flight_bytes;
     return most > 0 && w->flight_bytes >= most;
 }
-static bool in_doubt(const struct worker *w) {
-    for (size_t i = 0; i < w->calls.n; i++)
-        if (w->calls.v[i].kill_at_ns) return true;
-    return false;
-}
 
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){
         .role = w->role,
         .kind = w->kind,
         .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !in_doubt(w) && !full(w),
+        .ready = w->state == W_READY && !first_kill_ns(w) && !full(w),
         .asked_only = w->lazy,
         .drained = drained(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,

@@ -41,6 +41,8 @@ void pool_stop(
     struct pool *p); // closes their sockets: they end by themselves, or are killed after the grace
 void pool_free(struct pool *p); // after pool_stop and a turn of the loop
 
+void pool_set_grace(struct pool *p, int64_t ms); // of calls cancelled from now on
+
 int pool_size(const struct pool *p);
 struct worker *pool_worker(struct pool *p, int i);
 // The state for place_choose, except what depends on the work: has_executable, has_prepared,

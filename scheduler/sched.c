@@ -301,6 +301,8 @@ status_t sched_configure(struct sched *s, const struct sched_config *cfg) {
     s->cfg.default_timeout_ms = cfg->default_timeout_ms;
     s->cfg.max_shapes = cfg->max_shapes;
     s->cfg.alone_ns = cfg->alone_ns;
+    s->cfg.pool.kill_grace_ms = cfg->cancel_grace_ms;
+    if (s->pool) pool_set_grace(s->pool, cfg->cancel_grace_ms);
     s->cfg.buffer_bytes = cfg->buffer_bytes;
     s->cfg.buffer_lease_ms = cfg->buffer_lease_ms;
     buffers_configure(s->buffers, cfg->buffer_lease_ms, cfg->buffer_bytes);

@@ -178,6 +178,10 @@ status_t job_order_outputs(struct job *j) MUST_CHECK; // which are wanted, and t
 struct footprint_want job_plan(const struct job *j);  // what its run needs; it has its executable
 // job_resolve.c: kind of the devices that its key would be made for; NULL = none has said hello
 const char *job_device_kind(struct job *j);
+bool job_wants_auto(const struct job *j); // "auto", and no kind was chosen yet
+// The kind that history finds best for it with so many rows in dimension 0 of each input; "": none
+// is up, any will do.
+const char *job_auto_device(struct job *j, int64_t rows);
 
 struct sched {
     struct loop *loop;

@@ -110,6 +110,7 @@ static struct sched_config sched_options(const struct config *c) {
                                  .buffer_bytes = c->buffer_bytes,
                                  .buffer_lease_ms = c->buffer_lease_ms,
                                  .tenants = c->tenants,
+                                 .cancel_grace_ms = c->cancel_grace_ms,
                                  .alone_ns = c->alone_us * 1000};
 }
 static void api_options(struct api *a, const struct config *c) {

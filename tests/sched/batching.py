@@ -149,6 +149,39 @@ def full_goes_at_once(d):
     right(replies, inputs)
     assert time.monotonic() - start < 4 and {r["batchRows"] for _, r, _ in replies} == {4}
 
+def short_delays(d):
+    """cpu
+    Delays below a millisecond count: a run alone waits so long and not much longer."""
+    x = rows(rng, 1)
+    def waits(**batching):
+        d.digest = named(d, **batching)
+        took = []
+        for _ in range(41):
+            status, r, _ = run(d, x)
+            assert status == 200 and r["batchRows"] == (1 if batching["max"] > 1 else 0), r
+            took.append({t["name"]: t["ms"] for t in r["timings"]}["queue"])
+        return sorted(took)
+    for us in 100, 300, 700:
+        took = waits(max=8, delayUs=us)
+        assert took[0] >= us / 1000 and took[8] < us / 1000 + 0.25, f"{us} us: {took}"  # the best fifth: the machine may have other work
+
+def auto_joins(d):
+    """sim:latency_us=30000,cpu --device-calls=1 --log=debug:place
+    Runs that may go anywhere are joined, and a batch goes where its size was fastest: to the first device until it is known, tried on the other once, then there."""
+    d.digest = named(d, max=4, delayUs=60000)
+    def batch():
+        inputs = [rows(rng, 2) for _ in range(2)]
+        replies = [(t.join(), o[0])[1] for t, o in [in_thread(run, d, x, options={"device": "auto"}) for x in inputs]]
+        right(replies, inputs)
+        assert [r["batchRows"] for _, r, _ in replies] == [4, 4], replies
+        where = {r["device"] for _, r, _ in replies}
+        assert len(where) == 1
+        return where.pop()
+    where = [batch() for _ in range(6)]
+    assert where == ["sim:0"] * 3 + ["cpu:0"] * 3, where
+    apart = [(t.join(), o[0])[1] for t, o in [in_thread(run, d, rows(rng, 2), options={"device": x}) for x in ("auto", "sim")]]
+    assert [r["batchRows"] for _, r, _ in apart] == [2, 2] and apart[1][1]["device"] == "sim:0", apart
+
 def only_equals_join(d):
     """sim:latency_us=5000 --device-calls=1
     Runs of different widths, devices, options or priorities are not joined; nor are profiles of several runs."""
@@ -310,7 +343,7 @@ def kept(d):
         again.stop_keep()
 kept.ends = True
 
-SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, only_equals_join, sizes_of_rows, some_leave, worker_dies, refused, independence_is_shown, kept]
+SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, short_delays, auto_joins, only_equals_join, sizes_of_rows, some_leave, worker_dies, refused, independence_is_shown, kept]
 
 if __name__ == "__main__":
     sys.exit(scenarios("batching", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

@@ -4,7 +4,7 @@
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
 import glob, hashlib, http.client, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import Daemon, in_thread, metric, scenarios, until
+from harness import Daemon, devices, in_thread, metric, scenarios, until
 
 def model(*lines):
     return ("\n".join(["FAKE", "in x f32 N,4", "out y f32 N,4", "weight 4", *lines]) + "\n").encode()
@@ -94,6 +94,26 @@ def hang_is_killed(d):
         assert time.monotonic() < end, "the hung worker was not killed"
         time.sleep(0.05)
     run_ok(d, good)
+
+def grace_is_an_option(d):
+    """--cancel-grace-ms, also by SIGHUP: what hangs is killed so long after its deadline, no sooner."""
+    good, hung = put(d)[0], put(d, "hang run")[0]
+    def killed_after(low, high):
+        first = pid(d)
+        status, r = d.json("POST", "/v1/run", request(hung, timeout_ms=100))
+        start = time.monotonic()
+        assert status == 504, r
+        until("killed", high + 3, lambda: devices(d)[0].get("workerPid", first) != first)
+        took = time.monotonic() - start
+        assert low <= took < high, f"killed after {took:.2f} s"
+        run_ok(d, good)
+    killed_after(1.8, 3)
+    with open(d.config, "w") as f:
+        f.write("cancel_grace_ms = 300\n")
+    d.p.send_signal(signal.SIGHUP)
+    until("reloaded", 5, lambda: "ev=server.reload what=options" in d.logs())
+    killed_after(0.2, 0.9)
+grace_is_an_option.args = ("--config", "{config}")
 
 def leave(d, digest, stream, reset):
     """A client that goes away in mid-run: the job must be cancelled."""
@@ -436,7 +456,7 @@ def many_clients(d):
         assert out
 
 warm_restart.ends = drain.ends = True
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, client_leaves, half_close, half_headers, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "base/clock.h"
+
 enum { EACH = 1000 };
 static struct loop *l;
 static int own, others, chain;
@@ -68,8 +70,44 @@ static void timers_before_posts(void **state) {
     loop_free(l);
 }
 
+enum { FINE = 8 };
+static struct loop_timer *fine[FINE];
+static int64_t began, fired_at[FINE];
+static int order[FINE], n_fired;
+static void on_fine(void *arg) {
+    int k = (int)(intptr_t)arg;
+    fired_at[k] = clock_ns() - began;
+    order[n_fired++] = k;
+    if (k == 1) loop_timer_stop(fine[2]); // waits behind it
+    if (k == 7) loop_stop(l);
+}
+// In the order of their times, none early, those stopped or started anew not.
+static void fine_timers(void **state) {
+    (void)state;
+    static const int64_t us[FINE] = {700, 300, 900, 500, 300, 100, 200, 5000};
+    static const int expect[] = {5, 1, 4, 3, 0, 6, 7};
+    n_fired = 0;
+    assert_int_equal(loop_new(&l), ST_OK);
+    began = clock_ns();
+    for (intptr_t k = 0; k < FINE; k++) {
+        fine[k] = loop_timer_new(l, on_fine, (void *)k);
+        loop_timer_start_ns(fine[k], us[k] * 1000);
+    }
+    loop_timer_start(fine[6], 3); // a coarse one now
+    loop_run(l);
+    assert_int_equal(n_fired, sizeof expect / sizeof *expect);
+    for (int i = 0; i < n_fired; i++) {
+        assert_int_equal(order[i], expect[i]);
+        if (order[i] != 6) assert_true(fired_at[order[i]] >= us[order[i]] * 1000);
+    }
+    for (int k = 0; k < FINE; k++)
+        loop_timer_free(fine[k]);
+    loop_free(l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(posts),
-                                       cmocka_unit_test(timers_before_posts)};
+                                       cmocka_unit_test(timers_before_posts),
+                                       cmocka_unit_test(fine_timers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
