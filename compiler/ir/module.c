@@ -23,15 +23,31 @@ void hlo_module_free(struct hlo_module *m) {
     arena_free(a);
 }
 
-// A name no instruction or computation of the module has yet: `want`, or its stem with the first
-// free number. Trailing ".N" is part of the stem only if needed.
-static const char *unique_name(struct hlo_module *m, const char *given) {
-    // Source names may hold anything ("onnx::MatMul_7", "/layer/Add"): HLO's may not.
-    char *want = arena_strdup(m->arena, given[0] ? given : "_");
+// Element types, those too that have no row here: XLA's parser refuses them as names.
+static bool is_type(struct str name) {
+    static const char *const more[] = {"s1", "s2", "u1", "u2", "f4e2m1fn", "f8e8m0fnu"};
+    bool known = dtype_from_name(name) != DT_INVALID && !str_is(name, "tuple");
+    for (size_t k = 0; k < sizeof more / sizeof more[0]; k++)
+        known |= str_is(name, more[k]);
+    return known;
+}
+// Source names may hold anything ("onnx::MatMul_7", "/layer/Add", "495"): HLO's may not. Letters,
+// digits, '_', '.' and '-', a letter or '_' first, and no type.
+static char *legal_name(struct arena *a, const char *given) {
+    bool letter = (*given >= 'a' && *given <= 'z') || (*given >= 'A' && *given <= 'Z');
+    const char *front = letter || *given == '_' ? "" : "_";
+    char *want = arena_printf(a, "%s%s%s", front, given, is_type(str_of(given)) ? "_" : "");
     for (char *p = want; *p; p++)
         if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
               *p == '_' || *p == '.' || *p == '-'))
             *p = '_';
+    return want;
+}
+
+// A name no instruction or computation of the module has yet: `want`, or its stem with the first
+// free number. Trailing ".N" is part of the stem only if needed.
+static const char *unique_name(struct hlo_module *m, const char *given) {
+    char *want = legal_name(m->arena, given);
     struct str stem = str_of(want);
     if (!smap_has(&m->names, stem)) {
         smap_put(&m->names, stem, NULL);

@@ -3,7 +3,7 @@
 """HLO in and out, over the modules of XLA's own parser and evaluator tests (../shared/data/hlo), against XLA.
 For each module: parsed and verified; printed and parsed again to the same text; the same through HloModuleProto; XLA reads our text and our
 proto as the module that it reads from the source; we read XLA's proto as the module that we read from the source; evaluated on random inputs
-with the result of XLA:CPU. XLA runs in a child process, because it aborts on some input. Prints what failed, the counts, and one PASS or FAIL
+with the result of XLA:CPU. What we print of tests/golden, as it is and optimised, XLA reads too. XLA runs in a child process, because it aborts on some input. Prints what failed, the counts, and one PASS or FAIL
 line each. Usage: hlo_corpus.py BUILD [--quick] (quick: no evaluation)"""
 import glob
 import os
@@ -162,6 +162,16 @@ def check_module(xla, c, build, path):
     check_xla(xla, c, build, name, text, ours, proto)
 
 
+def check_goldens(xla, c, build):
+    """What we print of our own goldens, before and after all passes, XLA reads."""
+    for path in sorted(glob.glob("tests/golden/*/*.hlo")):
+        for passes in ([], ["--passes=@whole,@main", "--target=cpu-avx512"]):
+            ours, _ = hlo_opt(build, *passes, path)
+            if ours is not None:  # some are there to be refused
+                back = xla.call(xla_text, ours.decode())
+                c.add("XLA reads our goldens", isinstance(back, str), path, back)
+
+
 # Names in XLA's enumeration that are not the text's with capitals for words.
 OPCODES = {"Clz": "count-leading-zeros", "Cos": "cosine", "Exp": "exponential", "Expm1": "exponential-minus-one", "Log1p": "log-plus-one",
            "OptimizationBarrier": "opt-barrier", "PopulationCount": "popcnt", "Sin": "sine", "TopK": "topk"}
@@ -189,6 +199,7 @@ def main(argv):
         return 0
     xla, c = child.Child(), Counts()
     check_opcodes(xla, c)
+    check_goldens(xla, c, build)
     for path in paths:
         check_module(xla, c, build, path)
     xla.close()

@@ -335,7 +335,9 @@ def f_reshape(b):
             dims[b.r.randrange(rank)] *= p
         if n == 1 and b.r.random() < 0.4:
             dims = []
-    b.same(x, f"reshape({x.name})", tuple(dims))
+    y = b.same(x, f"reshape({x.name})", tuple(dims))
+    if x.name in b.m.sliced:  # XLA moves reshapes out of the way
+        b.m.sliced.add(y.name)
 
 
 def factor(n):
@@ -778,7 +780,8 @@ def f_gather(b):
 
 
 def f_scatter(b):
-    x = b.pick(lambda v: len(v.dims) >= 1 and 0 not in v.dims and v.t not in SMALL_FLOATS + ["pred", "s4", "u4"], lambda: b.new(b.r.choice(["f32", "s32", "f64", "u8"]), b.dims(b.r.randint(1, 3), 1)))
+    x = b.pick(lambda v: len(v.dims) >= 1 and 0 not in v.dims and v.t not in SMALL_FLOATS + ["pred", "s4", "u4"] and v.name not in b.m.sliced,  # XLA's scatter slices its operand
+               lambda: b.new(b.r.choice(["f32", "s32", "f64", "u8"]), b.dims(b.r.randint(1, 3), 1)))
     rank = len(x.dims)
     mapped = b.r.sample(range(rank), b.r.randint(1, rank))
     batch = b.dims(b.r.choice([0, 1, 1, 2]), 1, 24)
