@@ -355,6 +355,7 @@ static void say_hello(struct worker *w, const char *error) {
     h.n_formats = 2;
     h.formats = list;
     h.error = (char *)(uintptr_t)error;
+    h.single_use = !w->device_role && w->dev && dev_attributes(w->dev).single_use;
     if (w->device_role && w->dev) {
         const struct target *t = dev_target(w->dev);
         struct dev_attributes at = dev_attributes(w->dev);

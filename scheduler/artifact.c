@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/artifact.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/artifact.pb-c.h"
@@ -57,6 +58,13 @@ static void forget_times(Hlod__Artifact__Artifact *m) {
     for (size_t i = 0; i < m->n_passes; i++)
         m->passes[i]->ms = 0;
 }
+// Nor is a plugin's account of its code, whose ids and order vary: executable_digest has it
+// neither.
+static void forget_account(Hlod__Artifact__Emitted *e) {
+    if (!e) return;
+    free(e->optimized.data);
+    e->optimized = (ProtobufCBinaryData){0, NULL};
+}
 
 static uint64_t varint(struct span s, size_t *at) {
     uint64_t v = 0;
@@ -88,6 +96,8 @@ const char *artifact_difference(struct arena *a, struct span x, struct span y) {
     if (!m[0] || !m[1]) return "form";
     for (int k = 0; k < 2; k++) {
         forget_times(m[k]);
+        forget_account(m[k]->emitted);
+        forget_account(m[k]->emitted_prepare);
         s[k] = packed(a, &m[k]->base);
     }
     size_t at = 0;

@@ -25,6 +25,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 #include "scheduler/plugins.h"
+#include "scheduler/pool_process.h"
 
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
 enum {
@@ -72,6 +73,7 @@ struct worker {
     uint64_t epoch;
     int failures; // starts in a row that did not last
     int starts_without_hello;
+    bool spent; // has compiled, and says that it is for one compile only (hello.single_use)
     int64_t started_ns, ready_ns, last_sign_ns;
     Hlod__Wire__Hello *hello;
     VEC(struct call) calls;
@@ -140,29 +142,8 @@ static bool drained(const struct worker *w) {
     return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
 }
 
-// How the process behind a closed socket ended. It is reaped by libuv later; a process closes its
-// sockets a moment before its status can be asked for.
-static const char *how_ended(const struct worker *w, char out[96]) {
-    siginfo_t i = {0};
-    for (int k = 0; k < 20 && w->process && !i.si_pid; k++) {
-        if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
-        if (waitid(P_PID, (id_t)w->pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
-    }
-    if (!i.si_pid)
-        snprintf(out, 96, "its process ended");
-    else if (i.si_code == CLD_EXITED)
-        snprintf(out, 96, "its process ended with status %d", i.si_status);
-    else
-        snprintf(out, 96, "its process was ended by signal %d (%s)%s", i.si_status,
-                 strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
-    return out;
-}
-
-// The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
-static void lose(struct worker *w, const char *why) {
-    if (w->state == W_DOWN || w->state == W_STOPPED) return;
-    bool was_ready = w->state == W_READY, was_drained = drained(w);
-    snprintf(w->lost, sizeof w->lost, "%s", why);
+// Lets go of the process and of what it held.
+static void end_life(struct worker *w) {
     w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
     loop_watch_free(w->watch);
     w->watch = NULL;
@@ -183,6 +164,22 @@ static void lose(struct worker *w, const char *why) {
     w->out.n = 0;
     loop_timer_stop(w->kill);
     w->kill_ns = 0;
+}
+
+// A compile worker for one compile has done it: the next one gets a new process, which starts now.
+static void renew(struct worker *w) {
+    log_event(LOG_DEBUG, "worker.renewed", "worker=%d pid=%d", w->index, w->pid);
+    end_life(w);
+    loop_timer_start(w->timer, 0);
+}
+
+// The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
+static void lose(struct worker *w, const char *why) {
+    if (w->state == W_DOWN || w->state == W_STOPPED) return;
+    bool was_ready = w->state == W_READY, was_drained = drained(w);
+    snprintf(w->lost, sizeof w->lost, "%s", why);
+    end_life(w);
+    w->spent = false;
     __typeof__(w->calls) calls = w->calls; // handlers may call again
     memset(&w->calls, 0, sizeof w->calls);
     if (!w->pool->stopping) {
@@ -252,21 +249,6 @@ static void on_kill(void *arg) {
         lose(w, "a cancelled call did not end");
 }
 
-// The environment of a worker: ours, and how long its compute threads spin. libgomp reads that
-// before main, so it cannot be an argument. What the user has set stays. The caller frees the
-// array.
-static char **worker_env(const struct pool *p, char spin[32]) {
-    size_t n = 0;
-    while (environ[n])
-        n++;
-    char **env = calloc(n + 2, sizeof *env);
-    if (!env) abort();
-    memcpy(env, environ, n * sizeof *env);
-    snprintf(spin, 32, "GOMP_SPINCOUNT=%lld", (long long)p->cfg.compute_spin);
-    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n] = spin;
-    return env;
-}
-
 static status_t spawn(struct worker *w, int child_fd) {
     struct pool *p = w->pool;
     char role[32], device[4096], name[64], fd[] = "--fd=3", state[] = "--state=4",
@@ -282,7 +264,7 @@ static status_t spawn(struct worker *w, int child_fd) {
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
     *w->page = 0;
-    char spin[32], **env = worker_env(p, spin);
+    char spin[32], **env = process_env(p->cfg.compute_spin, spin);
     uv_process_options_t o = {.file = p->cfg.worker_path,
                               .args = args,
                               .env = env,
@@ -319,6 +301,7 @@ static void start_worker(void *arg) {
     if (st) {
         w->failures++;
         w->starts_without_hello++;
+        w->spent = false;
         log_status(LOG_ERROR, "worker.start", st);
         loop_timer_start(w->timer, backoff_ms(w->failures + 1));
         changed(w->pool);
@@ -350,6 +333,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
     }
     if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
     w->hello = h;
+    w->spent = false;
     w->state = W_READY;
     w->ready_ns = clock_ns();
     w->starts_without_hello = 0;
@@ -406,7 +390,10 @@ static void on_frame(struct worker *w, struct frame *f) {
         if (w->calls.v[i].id != f->call) continue;
         struct call c = w->calls.v[i];
         if (!is_event(f->type)) w->calls.v[i] = w->calls.v[--w->calls.n];
+        w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
+                                             f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
         c.fn(c.ctx, f, ST_OK);
+        if (w->spent && !w->calls.n && w->state == W_READY && !w->pool->stopping) renew(w);
         return;
     }
     lose(w, "answered a call that was never made");
@@ -442,7 +429,7 @@ static void on_socket(void *arg, int events) {
         }
         if (st || f.type == 0) {
             char how[96];
-            lose(w, st ? "sent a broken frame" : how_ended(w, how));
+            lose(w, st ? "sent a broken frame" : process_end(w->process ? w->pid : 0, how));
             st_drop(st);
             return;
         }
@@ -718,7 +705,7 @@ void worker_flight(struct worker *w, int64_t bytes) {
     w->flight_bytes += bytes;
 }
 bool worker_ready(const struct worker *w) {
-    return w->state == W_READY;
+    return w->state == W_READY || (w->spent && w->state != W_STOPPED);
 }
 const Hlod__Wire__Hello *worker_hello(const struct worker *w) {
     return w->hello;
@@ -748,7 +735,7 @@ struct place_worker pool_place(const struct worker *w) {
         .role = w->role,
         .kind = w->kind,
         .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !first_kill_ns(w) && !full(w),
+        .ready = w->state == W_READY && !w->spent && !first_kill_ns(w) && !full(w),
         .asked_only = w->lazy,
         .drained = drained(w),
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,

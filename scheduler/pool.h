@@ -2,7 +2,8 @@
 // pool: the worker processes. Spawns them early (a fork from a small process is cheap), shakes
 // hands, probes their health, restarts the dead (the first time at once, then with growing delay),
 // and carries calls: one request frame, any events, one reply. A worker's death ends all its calls
-// with UNAVAILABLE; the daemon is unharmed. A cancelled call that does not end within the grace
+// with UNAVAILABLE; the daemon is unharmed. One whose compiles depend on what it compiled before is
+// replaced after each. A cancelled call that does not end within the grace
 // costs the worker its life: the only way to stop code that hangs. Thread: loop.
 #pragma once
 #include "base/hash.h"
@@ -69,7 +70,7 @@ int worker_index(const struct worker *w);
 // Bytes of tensors sent to the worker, and (negative) done with. While more than flight_bytes are
 // out nothing else is placed there.
 void worker_flight(struct worker *w, int64_t bytes);
-bool worker_ready(const struct worker *w);
+bool worker_ready(const struct worker *w); // or replaced after its one compile (hello.single_use)
 // What the last handshake said; fields stay from the last life while it restarts. NULL before the
 // first.
 const Hlod__Wire__Hello *worker_hello(const struct worker *w);

@@ -226,8 +226,11 @@ static const struct target *pjrt_target(struct device *d) {
 }
 static struct dev_attributes pjrt_attributes(struct device *base) {
     struct pj_device *d = (struct pj_device *)base;
-    return (struct dev_attributes){
-        .memory_bytes = d->memory_bytes, .description = d->description, .foreign = true};
+    // libtpu and XLA:CPU count the modules of a process, and the count is in their code.
+    return (struct dev_attributes){.memory_bytes = d->memory_bytes,
+                                   .description = d->description,
+                                   .foreign = true,
+                                   .single_use = d->plugin->family != PJ_FAMILY_GPU};
 }
 
 static struct dev_peak pjrt_peak(struct device *d) {

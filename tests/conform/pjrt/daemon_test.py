@@ -3,6 +3,7 @@
 
     daemon_test.py BUILD PLUGIN
 """
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import onnxruntime as ort
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models"))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 import zoo  # noqa: E402
 
 build, plugin = sys.argv[1:3]
@@ -35,6 +37,81 @@ def model(data):
             err = float(np.abs(y - want).max() / np.abs(want).max())
             cached = bool(c.get("cacheHit"))
             report(err < 1e-5 and cached == (start != "first start"), start, "error %.2g, %s" % (err, "cached" if cached else "compiled"))
+
+
+# n steps of 0.9999999 x + 1.
+COUNT = b"""HloModule count, input_output_alias={ {0}: (0, {}, may-alias) }
+cond {
+  p = (s64[], f32[1000], s64[]) parameter(0)
+  i = s64[] get-tuple-element(p), index=0
+  n = s64[] get-tuple-element(p), index=2
+  ROOT l = pred[] compare(i, n), direction=LT
+}
+body {
+  p = (s64[], f32[1000], s64[]) parameter(0)
+  i = s64[] get-tuple-element(p), index=0
+  x = f32[1000] get-tuple-element(p), index=1
+  n = s64[] get-tuple-element(p), index=2
+  j = s64[] add(i, s64[] constant(1))
+  f = f32[1000] broadcast(f32[] constant(0.9999999)), dimensions={}
+  g = f32[1000] broadcast(f32[] constant(1)), dimensions={}
+  y = f32[1000] multiply(x, f)
+  z = f32[1000] add(y, g)
+  ROOT r = (s64[], f32[1000], s64[]) tuple(j, z, n)
+}
+ENTRY e {
+  x = f32[1000] parameter(0)
+  n = s64[] parameter(1)
+  t = (s64[], f32[1000], s64[]) tuple(s64[] constant(0), x, n)
+  w = (s64[], f32[1000], s64[]) while(t), condition=cond, body=body
+  y = f32[1000] get-tuple-element(w), index=1
+  ROOT o = (f32[1000]) tuple(y)
+}
+"""
+
+
+def expired():
+    """A run past its deadline costs the worker nothing, unless its execution never ends."""
+    with daemon.Daemon(build, args=["--device=xla", "--plugins", "xla=%s:drain_ms=3000" % plugin]) as d:
+        c = d.json("POST", "/v1/executables", COUNT, {"Content-Type": "text/x-hlo"})
+        zero = np.zeros(1000, np.float32)
+
+        def count(n, **more):
+            got, info = d.run(c["digest"], {"x": zero, "n": np.int64(n)}, **more)
+            return next(iter(got.values()))
+
+        def late(n):
+            try:
+                count(n, timeoutMs=300)
+                return None
+            except daemon.Refused as e:
+                return e.code
+
+        report(np.array_equal(count(3), [3] * 1000) or abs(count(3)[0] - 3) < 1e-5, "a loop on the device")
+        start = time.time()
+        count(100000)
+        second = int(100000 / (time.time() - start))
+        start = time.time()
+        code = late(3 * second)
+        report(code == 504 and time.time() - start < 1.5, "a run past its deadline", "HTTP %s after %.2f s" % (code, time.time() - start))
+        y = count(3)
+        report(abs(y[0] - 3) < 1e-5 and harness.metric(d, "hlod_worker_deaths_total") == 0, "costs no worker")
+        handle = d.json("POST", "/v1/buffers", json.dumps({"inputs": [{"name": "x", "dtype": "f32", "shape": [1000], "data": [0] * 1000}]}))["buffers"][0]["handle"]
+
+        def donated(n, **more):
+            body = {"model": c["digest"], "keep": ["*"], "inputs": [{"name": "x", "handle": handle, "donate": True}, {"name": "n", "dtype": "s64", "shape": [], "data": [n]}], "options": more}
+            status, _, text = d.raw("POST", "/v1/run", json.dumps(body), {"Accept": "application/json", "Content-Type": "application/json"})
+            return status, json.loads(text)
+
+        status, said = donated(3 * second, timeoutMs=300)
+        again, why = donated(3)
+        report(status == 504 and again == 400 and why.get("reason") == "BUFFER_DONATED", "a donated buffer that an expired run took is dead", "HTTP %s %s, then %s %s" % (status, said, again, why))
+        code, end = late(1 << 60), time.time() + 30
+        while harness.metric(d, "hlod_worker_deaths_total") == 0 and time.time() < end:
+            time.sleep(0.1)
+        report(code == 504 and harness.metric(d, "hlod_worker_deaths_total") == 1, "what never ends costs the worker, with nobody asking")
+        y = count(3)
+        report(abs(y[0] - 3) < 1e-5, "and the next one runs")
 
 
 def misbehave(so):
@@ -59,6 +136,7 @@ def misbehave(so):
 
 with tempfile.TemporaryDirectory() as t:
     model(os.path.join(t, "data"))
+    expired()
     so = os.path.join(t, "bad.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-I.", "-o", so, os.path.join(os.path.dirname(os.path.abspath(__file__)), "bad_plugin.c")], check=True)
     misbehave(so)

@@ -14,6 +14,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "models"))
 import daemon  # noqa: E402
+import harness  # noqa: E402
 import zoo  # noqa: E402
 
 build, plugin = sys.argv[1:3]
@@ -88,6 +89,38 @@ def ahead_of_time(data):
                "error %.2g" % np.abs(y - z).max())
 
 
+def elsewhere(data):
+    """What a daemon without the device compiled goes to one that has it, and a data folder of its own: it compiles nothing."""
+    path, x = zoo.ensure("build/models", "mlp"), np.random.default_rng(3).standard_normal((4, 784)).astype(np.float32)
+    with daemon.Daemon(build, data + "1", args=["--plugins", "xla=" + plugin]) as d, \
+            daemon.Daemon(build, data + "2", args=["--plugins", "xla=" + plugin, "--device=xla", "--allow-cache-import"]) as host:
+        c = d.compile(path, {"x": x.shape}, target="cpu:plugin=xla")
+        p = hlo(d, "cache", "push", c["digest"], "--to", "%s:%d" % host.addr)
+        report(p.returncode == 0, "an executable is pushed to a machine with the device", p.stderr)
+        again = host.compile(path, {"x": x.shape})
+        got, info = host.run(c["sourceDigest"], {"x": x})
+        compiles = harness.metric(host, "hlod_compiles_total")
+        with daemon.Daemon(build, args=["--device=cpu"]) as cpu:
+            want, _ = cpu.run(cpu.compile(path, {"x": x.shape})["sourceDigest"], {"x": x})
+        y, z = next(iter(got.values())), next(iter(want.values()))
+        report(again["digest"] == c["digest"] and bool(again.get("cacheHit")) and compiles == 0 and np.abs(y - z).max() < 1e-4, "and runs there with no compile",
+               "%d compiles, error %.2g" % (compiles, np.abs(y - z).max()))
+
+
+def reproducible(data):
+    """XLA numbers what a process compiles; what comes out must not depend on it. Two daemons, two orders. (Programs of several kernels XLA:CPU compiles in parallel, and not the same twice.)"""
+    texts = {n: open(os.path.join(HERE, n + ".hlo"), "rb").read() for n in ("conv_bias_relu", "while_conditional")}
+    made = []
+    for k, order in enumerate((list(texts), list(texts)[::-1])):
+        with daemon.Daemon(build, data + "r%d" % k, args=["--plugins", "xla=" + plugin, "--device=xla"]) as d:
+            c = {n: d.json("POST", "/v1/executables", texts[n], {"Content-Type": "text/x-hlo"}) for n in order}
+            made.append({n: c[n]["executable"]["contentDigest"] for n in order})
+            p = hlo(d, "cache", "verify", c["conv_bias_relu"]["digest"], "--recompile")
+            report(p.returncode == 0 and "a new compile is the same" in p.stdout, "a new compile in a daemon that began with %s is the same" % order[0], p.stdout + p.stderr)
+            report(harness.metric(d, "hlod_worker_deaths_total") == 0 and d.raw("GET", "/v2/health/ready")[0] == 200, "a new process for each compile is no death")
+    report(made[0]["conv_bias_relu"] == made[1]["conv_bias_relu"], "the same content from two daemons in whatever order", str(made))
+
+
 def replicas(data):
     with daemon.Daemon(build, data, args=["--device=cpu,cpu:plugin=xla", "--plugins", "xla=" + plugin + ":set.cpu_device_count=2"]) as d:
         x = np.arange(8, dtype=np.float32).reshape(2, 4) + 1
@@ -124,6 +157,8 @@ def misbehave(so):
 
 with tempfile.TemporaryDirectory() as t:
     ahead_of_time(os.path.join(t, "data"))
+    elsewhere(os.path.join(t, "there"))
+    reproducible(os.path.join(t, "there"))
     replicas(os.path.join(t, "data"))
     so = os.path.join(t, "bad.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-I.", "-o", so, os.path.join(HERE, "bad_plugin.c")], check=True)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/pool_process.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+char **process_env(int64_t spins, char spin[32]) {
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **env = calloc(n + 2, sizeof *env);
+    if (!env) abort();
+    memcpy(env, environ, n * sizeof *env);
+    snprintf(spin, 32, "GOMP_SPINCOUNT=%lld", (long long)spins);
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n] = spin;
+    return env;
+}
+
+const char *process_end(int pid, char out[96]) {
+    siginfo_t i = {0};
+    for (int k = 0; k < 20 && pid && !i.si_pid; k++) {
+        if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        if (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
+    }
+    if (!i.si_pid)
+        snprintf(out, 96, "its process ended");
+    else if (i.si_code == CLD_EXITED)
+        snprintf(out, 96, "its process ended with status %d", i.si_status);
+    else
+        snprintf(out, 96, "its process was ended by signal %d (%s)%s", i.si_status,
+                 strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
+    return out;
+}

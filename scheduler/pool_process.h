@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool_process: a worker's process as the system sees it. Thread: loop.
+#pragma once
+#include <stdint.h>
+
+// The environment of a worker: ours, and how long its compute threads spin. libgomp reads that
+// before main, so it cannot be an argument. What the user has set stays. `spin` is part of it; the
+// caller frees the array.
+char **process_env(int64_t spins, char spin[32]);
+// How the process behind a closed socket ended; pid 0: not known. It is reaped by libuv later; a
+// process closes its sockets a moment before its status can be asked for. Gives `out`.
+const char *process_end(int pid, char out[96]);
