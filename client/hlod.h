@@ -214,6 +214,11 @@ struct hlod_step { // one row of a profile
     const char *name, *op, *impl;
     double start_ms, ms;
     int64_t flops, bytes;
+    const char *const *hlo, *const *nodes; // a fusion's instructions; nodes of the source model
+    size_t n_hlo, n_nodes;
+    double of_peak;    // the part of the time that the machine's peak would need; 0 = not known
+    const char *bound; // what that peak is of: "compute", "memory"
+    int32_t depth;     // 0: of main; deeper: inside the loop or call whose row covers it
 };
 struct hlod_result {
     const struct hlod_tensor *outputs; // data is aligned for its type
@@ -225,8 +230,7 @@ struct hlod_result {
     const struct hlod_step *profile;
     size_t n_profile;
 };
-// Runs a model or an executable, by digest. A model is compiled first where needed, for the shapes
-// of the inputs.
+// Runs a model (compiled first where needed, for the inputs' shapes) or an executable, by digest.
 // in      [n_in] borrowed during the call, sent without a copy
 // o       NULL = defaults
 // out     caller frees with hlod_result_free
@@ -236,8 +240,7 @@ HLOD_API enum hlod_code hlod_run(struct hlod *h, const char *digest, const struc
                                  struct hlod_result **out);
 HLOD_API void hlod_result_free(struct hlod_result *r); // NULL is fine
 
-// ---- many calls at once: hlod_async.h; inspect, devices, cache: hlod_admin.h
-
+// Many calls at once: hlod_async.h; inspect, devices, cache: hlod_admin.h.
 // What may change: structs grow at their end (options say their size), enums gain values, functions
 // are added. What may not: the meaning of a field, the order of fields, the name of a function.
 #if defined(__cplusplus)

@@ -51,7 +51,20 @@ static void put_profile(struct arena *a, const Hlod__V1__Profile *p, struct hlod
     struct hlod_step *s = arena_array(a, struct hlod_step, p->n_rows + 1);
     for (size_t i = 0; i < p->n_rows; i++) {
         const Hlod__V1__ProfileRow *r = p->rows[i];
-        s[i] = (struct hlod_step){r->name, r->op, r->impl, r->start_ms, r->ms, r->flops, r->bytes};
+        s[i] = (struct hlod_step){.name = r->name,
+                                  .op = r->op,
+                                  .impl = r->impl,
+                                  .start_ms = r->start_ms,
+                                  .ms = r->ms,
+                                  .flops = r->flops,
+                                  .bytes = r->bytes,
+                                  .hlo = (const char *const *)r->hlo,
+                                  .nodes = (const char *const *)r->nodes,
+                                  .n_hlo = r->n_hlo,
+                                  .n_nodes = r->n_nodes,
+                                  .of_peak = r->of_peak,
+                                  .bound = r->bound,
+                                  .depth = r->depth};
     }
     out->profile = s;
     out->n_profile = p->n_rows;

@@ -55,8 +55,10 @@ static void refuse(struct task *t) {
     t->tenant->refused++;
     metric_add(M_QUEUE_REFUSED, 1);
     status_t st =
-        st_new(ST_UNAVAILABLE, "the queue is full: %d jobs wait, %d of tenant '%s'",
-               s->queue[t->want.role].n, t->tenant->lanes[t->want.role].n, t->tenant->name);
+        st_new(ST_UNAVAILABLE,
+               "the queue is full: %d jobs wait, of %d that may (max_queue); %d are of tenant '%s'",
+               s->queue[t->want.role].n, s->queue[t->want.role].max,
+               t->tenant->lanes[t->want.role].n, t->tenant->name);
     t->failed(t, st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_QUEUE_FULL),
                                 retry_ms(s, t->want.role)));
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <hlod.h>
 #include <hlod_buffers.h>
 
 static struct hlod *h;
@@ -24,6 +25,20 @@ int main(int argc, char **argv) {
     struct hlod_outputs *r, *got;
     if (argc < 3 || hlod_open(argv[1], &h)) return 2;
     CHECK(!hlod_compile_file(h, argv[2], NULL, &e));
+
+    // A profile's rows: every text of them is there, if only empty.
+    struct hlod_run_options ro = HLOD_RUN_OPTIONS;
+    struct hlod_result *run;
+    ro.profile = true;
+    CHECK(!hlod_run(h, e->digest, &t, 1, &ro, &run) && run->n_profile > 0);
+    for (size_t i = 0; i < run->n_profile; i++) {
+        const struct hlod_step *s = &run->profile[i];
+        CHECK(s->name[0] && s->op && s->impl && s->depth == 0);
+        CHECK(s->of_peak >= 0 && s->bound && s->n_nodes == 0);
+        for (size_t k = 0; k < s->n_hlo; k++)
+            CHECK(s->hlo[k][0]);
+    }
+    hlod_result_free(run);
 
     struct hlod_put_options po = HLOD_PUT_OPTIONS;
     po.lease_ms = 60000;

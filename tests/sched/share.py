@@ -165,6 +165,7 @@ def full_queue(d):
         flood = queue_up(d, [(run, (d, m), {"tenant": "flood"})] * 4)
         status, headers, body = d.call("POST", "/v1/run", json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0] * 4}]}), {"Hlod-Tenant": "flood", "Accept": "application/json"})
         assert status == 503 and json.loads(body)["reason"] == "QUEUE_FULL" and int(headers["retry-after"]) >= 1, (status, headers, body)
+        assert "4 jobs wait, of 4 that may (max_queue); 4 are of tenant 'flood'" in json.loads(body)["message"], body
         rare = in_thread(run, d, m, tenant="rare")
         flood[-1][0].join(5)
         bad(flood.pop()[1][0], 503, "QUEUE_FULL")
