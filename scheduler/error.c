@@ -16,7 +16,7 @@ Hlod__V1__Error *error_of(struct arena *a, status_t st) {
         protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
     e->code = (char *)(uintptr_t)st_code_name(st_code(st));
     if (r && r->value) e->reason = (char *)(uintptr_t)r->name + strlen("REASON_");
-    struct str text = str_of(st_message(st)), line;
+    struct str text = str_of(st_message(st)), line = str_of(""); // a worker may say nothing
     str_cut(&text, '\n', &line);
     e->message = arena_strndup(a, line.p, line.n);
     struct {
