@@ -187,7 +187,10 @@ bool str_to_f64(struct str s, double *out) {
 }
 
 bool str_cut(struct str *s, char sep, struct str *head) {
-    if (s->n == 0) return false;
+    if (s->n == 0) {
+        *head = (struct str){s->p, 0};
+        return false;
+    }
     const char *at = memchr(s->p, sep, s->n);
     size_t n = at ? (size_t)(at - s->p) : s->n;
     *head = (struct str){s->p, n};

@@ -33,6 +33,6 @@ bool str_to_seconds(struct str s, int64_t *out); // "90s", "15m", "12h", "30d", 
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_f64(struct str s, double *out); // also inf, -inf, nan
 // Cuts at the first `sep`: *head gets the part before, `s` advances past it. False when nothing is
-// left.
+// left; *head is empty then.
 bool str_cut(struct str *s, char sep, struct str *head);
 struct str str_trim(struct str s);
