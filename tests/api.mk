@@ -1,8 +1,8 @@
 # Daemon tests: transcripts and fault scenarios, over a scripted worker; and the documents made from the daemon's tables.
 FAKE_WORKER := $(BUILD)/tests/fake_worker
-$(FAKE_WORKER): tests/api/fake_worker.c $(BUILD)/libproto.a $(BUILD)/libbase.a
+$(FAKE_WORKER): tests/api/fake_worker.c tests/fuzz/mutate.c tests/fuzz/mutate.h $(BUILD)/libproto.a $(BUILD)/libbase.a
 	$(call say,link fake_worker)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
 
 .PHONY: soak soak-jobs check-soak check-api check-sched check-sim check-bad-models docs-daemon
 check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
@@ -33,3 +33,7 @@ soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## 32 clients for MINUTES=5, a worker k
 	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds $$((60 * $(or $(MINUTES),5))) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 check-soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s, a worker killed every three
 	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds 20 --kill-every 3 $(if $(filter command%,$(origin SEED)),--seed $(SEED))
+# What the daemon hears from outside, at random: HTTP, gRPC, workers gone wrong (tests/fuzz/daemon.py). SECS each, RANDOM_SEED= to repeat one.
+.PHONY: fuzz-daemon
+fuzz-daemon: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAKE_WORKER) ## hostile requests, messages, HTTP/2 frames and workers for SECS seconds each (RANDOM_SEED=1)
+	$(Q)$(PYTHON) tests/fuzz/daemon.py --build $(BUILD) --seconds $(SECS) --seed $(or $(RANDOM_SEED),1)

@@ -18,6 +18,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  golden 'sh tests/run_golden.sh $(BUILD) $(GOLDEN)' \
 	  corpus 'build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD) --quick' \
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
+	  hostile '$(MAKE) -s fuzz-daemon SECS=3' \
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \
@@ -75,7 +76,7 @@ docs: docs-daemon $(BUILD)/hlo-opt ## documents made from tables
 # neither; ignore_noninstrumented_modules: what libgrpc, libuv and others do among themselves is not ours to judge.
 SAN_DIR  = $(CURDIR)/$(BUILD)/san
 SAN_LOG  = log_path=$(SAN_DIR)/report
-SAN_ENV  = SAN_REPORTS=$(SAN_DIR) UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:$(SAN_LOG)" ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:quarantine_size_mb=32:$(SAN_LOG)" \
+SAN_ENV  = SAN_REPORTS=$(SAN_DIR) UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:$(SAN_LOG)" ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:quarantine_size_mb=32:$(SAN_LOG)" LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" \
   TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp ignore_noninstrumented_modules=1 $(SAN_LOG)"
 # One thread and much input: nothing to see for ThreadSanitizer.
 SAN_GROUPS_ADDRESS = fuzz-corpus '$(MAKE) -s check-fuzz SAN=$(SAN)' \
@@ -99,4 +100,5 @@ check-san: all units $(FAKE_WORKER) $(BUILD)/device_test ## units, device contra
 	  profile 'build/venv/bin/python tests/api/profile.py $(BUILD)' \
 	  openapi '$(MAKE) -s check-openapi SAN=$(SAN)' \
 	  soak '$(MAKE) -s check-soak SAN=$(SAN)' \
+	  hostile '$(MAKE) -s fuzz-daemon SAN=$(SAN) SECS=20' \
 	  $(if $(findstring address,$(SAN)),$(SAN_GROUPS_ADDRESS))

@@ -35,7 +35,7 @@ class Daemon:
 
     def logs(self):
         self.log.flush()
-        return open(self.log.name).read()
+        return open(self.log.name, errors="replace").read()
 
     def connect(self, timeout):
         return http.client.HTTPConnection(*self.addr, timeout=timeout)

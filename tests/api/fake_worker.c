@@ -6,7 +6,8 @@
 //   ingest_ms compile_ms prepare_ms run_ms    take so long (CANCEL and STATS are answered
 //   meanwhile) crash ingest|compile|prepare|run          die by SIGKILL there, half way hang run
 //   ignore CANCEL too fail ingest|compile|prepare|run           answer INVALID_ARGUMENT
-// A run's outputs are its first input's bytes, each f32 plus one.
+// A run's outputs are its first input's bytes, each f32 plus one. FAKE_WORKER_SEED: much of what it
+// says is wrong (tests/fuzz/mutate.h).
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,14 +21,20 @@
 #include "base/str.h"
 #include "proto/frame.h"
 #include "proto/wire.pb-c.h"
+#include "tests/fuzz/mutate.h"
 
 static int sock;
+static bool hostile;
 static struct frame_buf *buf;
 static uint64_t cancelled; // the call named by the last CANCEL
 static struct smap loaded; // key, or key and weights -> script
 
 static void send_msg(uint32_t type, uint64_t call, const ProtobufCMessage *m, const int *fds,
                      int n) {
+    if (hostile) {
+        mutate_send(sock, type, call, m, fds, n);
+        return;
+    }
     status_t st = frame_send_msg(sock, type, call, m, fds, n, -1);
     if (st) exit(0);
 }
@@ -351,6 +358,24 @@ static void do_run(struct frame *f) {
     if (fd >= 0) close(fd);
 }
 
+// Buffers are not a script's business: numbers are known, contents are not.
+static void do_buffers(struct frame *f) {
+    Hlod__Wire__Status ok = HLOD__WIRE__STATUS__INIT;
+    Hlod__Wire__PutReply put = HLOD__WIRE__PUT_REPLY__INIT;
+    Hlod__Wire__GetReply get = HLOD__WIRE__GET_REPLY__INIT;
+    Hlod__Wire__FreeReply freed = HLOD__WIRE__FREE_REPLY__INIT;
+    Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT, *data = &b;
+    uint8_t bytes[16] = {0};
+    put.status = get.status = freed.status = &ok;
+    b.inline_bytes = (ProtobufCBinaryData){b.size = sizeof bytes, bytes};
+    get.data = &data;
+    get.n_data = 1;
+    const ProtobufCMessage *m = f->type == HLOD__WIRE__TYPE__TYPE_PUT   ? &put.base
+                                : f->type == HLOD__WIRE__TYPE__TYPE_GET ? &get.base
+                                                                        : &freed.base;
+    send_msg(f->type + 40, f->call, m, NULL, 0);
+}
+
 static void handle(struct frame *f) {
     switch (f->type) {
     case HLOD__WIRE__TYPE__TYPE_INGEST:
@@ -374,6 +399,11 @@ static void handle(struct frame *f) {
     case HLOD__WIRE__TYPE__TYPE_RUN:
         do_run(f);
         break;
+    case HLOD__WIRE__TYPE__TYPE_PUT:
+    case HLOD__WIRE__TYPE__TYPE_GET:
+    case HLOD__WIRE__TYPE__TYPE_FREE:
+        do_buffers(f);
+        break;
     default:
         break;
     }
@@ -386,6 +416,14 @@ int main(int argc, char **argv) {
         if (!strncmp(argv[i], "--fd=", 5)) sock = argv[i][5] - '0';
     }
     buf = frame_buf_new();
+    const char *seed = getenv("FAKE_WORKER_SEED"); // a worker gone wrong, each its own way
+    int64_t begin = 0;
+    if ((hostile = seed && str_to_i64(str_of(seed), &begin))) {
+        begin = begin * 1000003 + clock_ns() % 1000000;
+        fprintf(stderr, "fake_worker %s %d: mutate_seed %lld\n", role, (int)getpid(),
+                (long long)begin);
+        mutate_seed((uint64_t)begin);
+    }
     Hlod__Wire__Hello h = HLOD__WIRE__HELLO__INIT;
     h.protocol = FRAME_PROTOCOL;
     h.role = (char *)role;
