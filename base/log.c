@@ -12,10 +12,6 @@
 static _Atomic int max_level = LOG_INFO;
 static char categories[256]; // ",place,pool,"; empty = all. Set once at start
 
-void log_set_level(enum log_level max) {
-    max_level = (int)max;
-}
-
 bool log_set(const char *spec) {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     size_t n = strcspn(spec, ":");

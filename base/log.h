@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include <stdbool.h>
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
-void log_set_level(enum log_level max);
 bool log_set(const char *spec); // "info", "debug", "debug:place,pool" (categories = first part of
                                 // the event name)
 bool log_on(enum log_level l, const char *event);

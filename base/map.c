@@ -179,14 +179,3 @@ void *pmap_del(struct pmap *m, uint64_t key) {
     return was;
 }
 
-bool pmap_next(const struct pmap *m, size_t *i, uint64_t *key, void **val) {
-    for (; *i < m->cap; (*i)++) {
-        const struct pmap_slot *s = &m->slots[*i];
-        if (!s->used) continue;
-        if (key) *key = s->key;
-        if (val) *val = s->val;
-        (*i)++;
-        return true;
-    }
-    return false;
-}

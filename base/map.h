@@ -50,11 +50,7 @@ static inline void *pmap_get_ptr(const struct pmap *m, const void *key) {
 static inline bool pmap_has_ptr(const struct pmap *m, const void *key) {
     return pmap_has(m, (uint64_t)(uintptr_t)key);
 }
-static inline void *pmap_del_ptr(struct pmap *m, const void *key) {
-    return pmap_del(m, (uint64_t)(uintptr_t)key);
-}
 
 // for (size_t i = 0; smap_next(m, &i, &key, &val);) { ... }   No changes to the map while
 // iterating.
 bool smap_next(const struct smap *m, size_t *i, struct str *key, void **val);
-bool pmap_next(const struct pmap *m, size_t *i, uint64_t *key, void **val);

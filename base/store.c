@@ -142,9 +142,6 @@ const char *store_default_dir(struct arena *a) {
     if (xdg && *xdg == '/') return arena_printf(a, "%s/hlod", xdg);
     return arena_printf(a, "%s/.local/share/hlod", home && *home ? home : "/var/lib");
 }
-const char *store_dir(const struct store *s) {
-    return s->dir;
-}
 
 // ---- writing
 
@@ -153,7 +150,6 @@ struct store_writer {
     enum store_kind kind;
     int fd;
     struct sha256 hash;
-    int64_t bytes;
     char path[PATH];
 };
 
@@ -206,11 +202,7 @@ status_t store_write_begin(struct store *s, enum store_kind kind, struct store_w
 status_t store_write(struct store_writer *w, const void *p, size_t n) {
     RETURN_IF_ERR(write_all(w->fd, p, n, "data folder"));
     sha256_add(&w->hash, p, n);
-    w->bytes += (int64_t)n;
     return ST_OK;
-}
-int64_t store_write_bytes(const struct store_writer *w) {
-    return w->bytes;
 }
 
 status_t store_write_end(struct store_writer *w, struct digest *out_digest) {

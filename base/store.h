@@ -23,7 +23,6 @@ const char *store_default_dir(struct arena *a);
 // folder (0700), takes the lock, checks the schema version.
 status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) MUST_CHECK;
 void store_close(struct store *s);
-const char *store_dir(const struct store *s);
 
 // Streaming write of a blob whose digest is not known yet. One writer, one thread at a time.
 struct store_writer;
@@ -31,7 +30,6 @@ status_t store_write_begin(struct store *s, enum store_kind kind,
                            struct store_writer **out) MUST_CHECK;
 status_t store_write(struct store_writer *w, const void *p,
                      size_t n) MUST_CHECK; // RESOURCE_EXHAUSTED on ENOSPC
-int64_t store_write_bytes(const struct store_writer *w);
 // Fsync and rename to its digest (already there = fine). Takes w, also on failure.
 status_t store_write_end(struct store_writer *w, struct digest *out_digest) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine

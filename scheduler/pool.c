@@ -674,9 +674,6 @@ void pool_wake(struct pool *p, const char *kind) {
 const char *worker_why(const struct worker *w) {
     return w->why ? w->why : "";
 }
-const char *worker_kind(const struct worker *w) {
-    return w->kind;
-}
 const char *pool_why(const struct pool *p, enum worker_role role, const char *device) {
     struct place_want want = {.role = role, .device = device};
     for (int i = 0; i < p->n; i++) {

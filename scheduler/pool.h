@@ -58,7 +58,6 @@ void pool_wake(struct pool *p, const char *kind);
 // themselves; "" if they did not. Borrowed until the loop's next turn.
 const char *pool_why(const struct pool *p, enum worker_role role, const char *device);
 const char *worker_why(const struct worker *w);
-const char *worker_kind(const struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the
 // first that has not. Borrowed.
 const char *pool_filter(const struct pool *p);

@@ -113,6 +113,3 @@ void budget_drop(struct budget_hold *h) {
     serve_soon(h->b);
 }
 
-int64_t budget_used(const struct budget *b) {
-    return b->used;
-}

@@ -31,4 +31,3 @@ status_t budget_try(struct budget *b, struct budget_hold *h, int64_t n) MUST_CHE
 // What is held already (it exists): never waits, may exceed the limit for a while.
 void budget_set(struct budget *b, struct budget_hold *h, int64_t n);
 void budget_drop(struct budget_hold *h); // all of it; leaves the queue too, without `ready`
-int64_t budget_used(const struct budget *b);

@@ -62,54 +62,6 @@ status_t frontend_lower(const char *format, const struct lower_request *req,
     return f ? with_reason(f->lower(req, out)) : unknown(format);
 }
 
-static status_t bind_dim(const struct sig_tensor *t, int d, int64_t size, struct dim_binding *b,
-                         int *n) {
-    const struct sig_dim *want = &t->dims[d];
-    if (want->size >= 0) {
-        if (want->size == size) return ST_OK;
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%s': dimension %d is %lld, expected %lld", t->name, d,
-                                (long long)size, (long long)want->size),
-                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-    }
-    for (int k = 0; k < *n; k++) {
-        if (strcmp(b[k].symbol, want->symbol) != 0) continue;
-        if (b[k].size == size) return ST_OK;
-        return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "input '%s': dimension %d is %lld, but '%s' is %lld elsewhere",
-                                t->name, d, (long long)size, want->symbol, (long long)b[k].size),
-                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-    }
-    b[(*n)++] = (struct dim_binding){want->symbol, size};
-    return ST_OK;
-}
-
-status_t signature_bind(struct arena *a, const struct signature *sig, const struct shape *const *in,
-                        int n_in, struct dim_binding **out, int *n_out) {
-    int total = 0, n = 0;
-    if (n_in != sig->n_in)
-        return st_new(ST_INVALID_ARGUMENT, "%d inputs given, the model takes %d", n_in, sig->n_in);
-    for (int k = 0; k < n_in; k++)
-        total += sig->in[k].rank;
-    struct dim_binding *b = arena_zarray(a, struct dim_binding, total + 1);
-    for (int k = 0; k < n_in; k++) {
-        const struct sig_tensor *t = &sig->in[k];
-        if (in[k]->dtype != t->dtype)
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is %s, expected %s", t->name,
-                                    dtype_name(in[k]->dtype), dtype_name(t->dtype)),
-                             HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
-        if (in[k]->rank != t->rank)
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' has rank %d, expected %d",
-                                    t->name, in[k]->rank, t->rank),
-                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-        for (int d = 0; d < t->rank; d++)
-            RETURN_IF_ERR(bind_dim(t, d, in[k]->dims[d], b, &n));
-    }
-    *out = b;
-    *n_out = n;
-    return ST_OK;
-}
-
 status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) {
     struct str all = str_of(text), item;
     VEC(struct dim_binding) v = {0};

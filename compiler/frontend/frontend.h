@@ -89,10 +89,6 @@ status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) MUST_CHECK;
 // "N=1,S=128" into req->bindings; texts and array lie in `a`. NULL = none. INVALID_ARGUMENT.
 status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) MUST_CHECK;
-// Matches concrete input shapes against a signature: binds symbols; INVALID_ARGUMENT names input,
-// dim, expected, found.
-status_t signature_bind(struct arena *a, const struct signature *sig, const struct shape *const *in,
-                        int n_in, struct dim_binding **out, int *n_out) MUST_CHECK;
 
 struct frontend {
     const char *name, *media_type;

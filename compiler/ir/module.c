@@ -492,10 +492,6 @@ status_t hlo_sort_instrs(struct hlo_computation *c) {
     return st;
 }
 
-struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k) {
-    return i->operands[k];
-}
-
 const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n) {
     for (size_t k = 0; k < i->extra.n; k++)
         if (str_is(i->extra.v[k].name, name)) {

@@ -152,7 +152,6 @@ bool hlo_depends_on(const struct hlo_instr *i,
 // Restores list order (operands first) after edits; stable for what was in order. INTERNAL on a
 // cycle.
 status_t hlo_sort_instrs(struct hlo_computation *c) MUST_CHECK;
-struct hlo_instr *hlo_operand(const struct hlo_instr *i, int k);
 void hlo_sort_extra(struct hlo_text_attr *v, size_t n); // by name: the order of `extra`
 const char *hlo_extra(const struct hlo_instr *i, const char *name, size_t *out_n); // NULL if none
 void hlo_set_extra(struct hlo_instr *i, const char *name, const char *value);      // copies

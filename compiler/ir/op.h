@@ -54,9 +54,6 @@ struct hlo_op_info {
 const struct hlo_op_info *hlo_op_info(enum hlo_op op);
 const char *hlo_op_name(enum hlo_op op);
 bool hlo_op_from_name(struct str name, enum hlo_op *out);
-static inline bool hlo_is(const struct hlo_instr *i, enum hlo_op op) {
-    return i->op == op;
-}
 static inline bool hlo_is_elementwise(const struct hlo_instr *i) {
     return (hlo_op_info(i->op)->traits & HLO_T_EW) != 0;
 }

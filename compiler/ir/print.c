@@ -166,12 +166,6 @@ static void put_computation(struct printer *p, const struct hlo_computation *c) 
     strbuf_puts(b, "}\n");
 }
 
-void hlo_print_computation(struct strbuf *b, const struct hlo_computation *c, unsigned flags) {
-    struct printer p = {.b = b, .flags = flags};
-    put_computation(&p, c);
-    pmap_done(&p.numbers);
-}
-
 void hlo_print_instr(struct strbuf *b, const struct hlo_instr *i, unsigned flags) {
     struct printer p = {.b = b, .flags = flags};
     put_instr(&p, i);

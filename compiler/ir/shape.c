@@ -22,9 +22,6 @@ static const struct dtype_row *row(enum dtype t) {
 const char *dtype_name(enum dtype t) {
     return row(t)->name;
 }
-const char *dtype_numpy(enum dtype t) {
-    return row(t)->numpy;
-}
 int dtype_size(enum dtype t) {
     return row(t)->size;
 }

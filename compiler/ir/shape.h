@@ -27,7 +27,6 @@ enum dtype dtype_from_onnx(int code);        // DT_INVALID if none
 int dtype_to_onnx(enum dtype t);             // 0 if none
 enum dtype dtype_from_xla(int code);
 int dtype_to_xla(enum dtype t);
-const char *dtype_numpy(enum dtype t);
 int dtype_size(enum dtype t); // bytes of a stored element
 int dtype_bits(enum dtype t);
 enum dtype_class dtype_class(enum dtype t);
@@ -73,9 +72,6 @@ status_t shape_check(const struct shape *s, int64_t max_bytes) MUST_CHECK;
 
 static inline bool shape_is_tuple(const struct shape *s) {
     return s->dtype == DT_TUPLE;
-}
-static inline bool shape_is_scalar(const struct shape *s) {
-    return s->dtype != DT_TUPLE && s->rank == 0;
 }
 int64_t shape_elements(const struct shape *s); // logical elements; tuples: 0
 int64_t shape_bytes(

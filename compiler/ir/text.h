@@ -13,7 +13,6 @@ enum {
 };
 #define HLO_PRINT_DEFAULT HLO_PRINT_METADATA
 void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags);
-void hlo_print_computation(struct strbuf *b, const struct hlo_computation *c, unsigned flags);
 void hlo_print_instr(struct strbuf *b, const struct hlo_instr *i, unsigned flags);
 const char *hlo_dump(const struct hlo_instr *i); // for gdb: static buffer
 

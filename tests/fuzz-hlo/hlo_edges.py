@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from hlo_families import KEEP, index_array, ints, same_shape_body, size, unpack, window_of, window_text
+from hlo_families import KEEP, index_array, ints, same_shape_body, size, window_of, window_text
 from hlo_gen import COMPLEX, DTYPES, FLOATS, INTS, PREC, Builder, Reject, bits, int_range, is_complex, is_float, is_int
 
 F8 = ["f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"]

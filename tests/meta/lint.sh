@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# House rules that a grep can hold: who includes whom, banned functions, control-flow macros, SPDX lines, READMEs, a case file for every op.
+# House rules that a grep can hold: who includes whom, banned functions, control-flow macros, SPDX lines, READMEs, a case file for every op, what nobody uses.
 status=0
 check() { # name, offenders
     if [ -z "$2" ]; then echo "PASS $1"; else echo "$2" | head -20; echo "FAIL $1"; status=1; fi
@@ -31,5 +31,8 @@ check "lines under 100 columns" "$(git ls-files '*.c' '*.h' | xargs awk 'length(
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"
 check "every op has a case file" "$(sed -nE 's/^OP\([A-Z0-9_]+, *"([^"]+)".*/\1/p' compiler/ir/ops.def | while read -r op; do [ -f "tests/ops/$op.hlo" ] || echo "$op"; done)"
 check "every pass has a golden" "$(sed -nE 's/^PASS\([a-z_]+, *"([^"]+)".*/\1/p' compiler/passes/passes.def | while read -r p; do grep -rlq -- "--passes=.*$p" tests/golden || echo "$p"; done)"
+check "a function that a header declares is called" "$(sh tests/meta/declared.sh)"
+check "decisions have numbers of their own" "$(git ls-files docs/decisions | sed 's,.*/\([0-9]*\)-.*,\1,' | sort | uniq -d)"
+check "what a Python test imports it uses" "$(git ls-files '*.py' | xargs python3 tests/meta/imports.py)"
 python3 tests/meta/ops_table.py --check docs/ops.md || status=1
 exit $status
