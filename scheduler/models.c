@@ -24,6 +24,9 @@ struct change { // waiting to be written
     Hlod__Journal__NamedModel record;
     struct arena arena;
     bool removed;
+    status_t st;        // of the writing, which is over
+    models_saved_fn fn; // who waits for it, or NULL
+    void *ctx;
 };
 struct models {
     struct sched *s;
@@ -31,6 +34,7 @@ struct models {
     size_t n;
     VEC(struct change *) changes;
     struct change *saving; // the pool's while not NULL
+    status_t failed;       // the first error that nobody was told of
 };
 
 static struct digest key_of_name(const char *name, int64_t version) {
@@ -53,7 +57,7 @@ static void save_work(void *arg) {
     if (st)
         log_event(LOG_ERROR, "models.save", "name=\"%s\" why=\"%s\"", c->record.name,
                   st_message(st));
-    st_drop(st);
+    c->st = st;
 }
 static void free_change(struct change *c) {
     arena_done(&c->arena);
@@ -68,9 +72,26 @@ static void save_next(struct models *m) {
 }
 static void saved(void *arg) {
     struct models *m = arg;
-    free_change(m->saving);
+    struct change *c = m->saving;
     m->saving = NULL;
+    if (m->failed)
+        st_drop(c->st);
+    else
+        m->failed = c->st;
+    if (c->fn) {
+        status_t st = m->failed;
+        m->failed = ST_OK;
+        c->fn(c->ctx, st);
+    }
+    free_change(c);
     save_next(m);
+}
+bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) {
+    struct change *last = m->changes.n ? m->changes.v[m->changes.n - 1] : m->saving;
+    if (!last || last->fn) return false; // the last one's maker waits for it already
+    last->fn = fn;
+    last->ctx = ctx;
+    return true;
 }
 static void save(struct models *m, const struct named_model *x, bool removed) {
     struct change *c = calloc(1, sizeof *c);
@@ -181,6 +202,7 @@ void models_free(struct models *m) {
         m->first = x->next;
         free_model(x);
     }
+    st_drop(m->failed);
     for (size_t i = 0; i < m->changes.n; i++)
         free_change(m->changes.v[i]);
     vec_done(&m->changes);

@@ -41,7 +41,12 @@ struct named_model {
 };
 status_t models_new(struct sched *s, struct models **out) MUST_CHECK; // reads the journal: blocks
 bool models_saving(const struct models *m); // changes are on their way to the journal
-void models_free(struct models *m);         // NULL is fine; when none are, or they are lost
+// Right after changes, in the same turn of the loop: fn(ctx, st) once they are in the journal, or
+// st (taken) says why one of them is not: then it holds until the daemon ends, and no longer.
+// False: nothing was changed, fn is not called.
+typedef void (*models_saved_fn)(void *ctx, status_t st);
+bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) MUST_CHECK;
+void models_free(struct models *m); // NULL is fine; when none are, or they are lost
 struct named_model *models_first(struct models *m);
 // version "" = the newest that is loaded, or the newest. NULL if there is none.
 struct named_model *models_find(struct models *m, const char *name, const char *version);

@@ -35,6 +35,7 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     const ProtobufCMessage *reply = NULL;
     if (!st) st = jc->reply(c, r, &e, &reply);
+    if (c->busy) return;
     if (!st && c->row->stream) {
         e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
         call_event(c, &e);

@@ -5,7 +5,8 @@
 #include "server/api.h"
 
 // `reply` makes the answer from the finished job (in c->arena) and is called only on success; for a
-// stream row the event kind it belongs to is set by it too.
+// stream row the event kind it belongs to is set by it too. It may answer later itself: it leaves
+// the call busy then.
 typedef status_t (*api_reply_fn)(struct call *c, const struct job_result *r,
                                  Hlod__V1__Event *result, const ProtobufCMessage **out_reply);
 // Sets on_event, on_done, ctx of the spec.

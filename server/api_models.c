@@ -6,6 +6,25 @@
 
 #include "scheduler/models.h"
 #include "server/api_job.h"
+#include "server/api_models.h"
+
+struct answer {
+    struct call *c;
+    const ProtobufCMessage *reply;
+};
+static void saved(void *ctx, status_t st) {
+    struct answer *a = ctx;
+    if (st) st = st_note(st, "the change holds until the daemon ends, but could not be written");
+    if (call_goes_on(a->c, st)) call_finish(a->c, a->reply, ST_OK);
+}
+void api_models_answer(struct call *c, const ProtobufCMessage *reply) {
+    struct answer *a = arena_new_of(&c->arena, struct answer);
+    *a = (struct answer){c, reply};
+    if (models_when_saved(sched_models(c->api->sched), saved, a))
+        c->busy = true;
+    else
+        call_finish(c, reply, ST_OK);
+}
 
 static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) {
     Hlod__V1__NamedModel *m = arena_new_of(&c->arena, Hlod__V1__NamedModel);
@@ -41,7 +60,8 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
     struct named_model *x;
     RETURN_IF_ERR(
         models_set(sched_models(c->api->sched), q->name, q->version, r->source, batching(q), &x));
-    *out = &shown(c, x)->base;
+    *out = NULL;
+    api_models_answer(c, &shown(c, x)->base);
     return ST_OK;
 }
 
@@ -80,7 +100,7 @@ void api_remove_model(struct call *c) {
         m->removed++;
     }
     if (m->removed)
-        call_finish(c, &m->base, ST_OK);
+        api_models_answer(c, &m->base);
     else
         call_finish(c, NULL,
                     st_reason(st_new(ST_NOT_FOUND, "no model '%.200s' of that version", q->name),

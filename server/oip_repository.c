@@ -11,6 +11,7 @@
 #include "proto/json.h"
 #include "scheduler/error.h"
 #include "scheduler/loop.h"
+#include "server/api_models.h"
 #include "server/oip.h"
 
 struct content {      // of a file
@@ -65,6 +66,8 @@ static void store_work(void *arg) {
     l->st = error_of_store(l->st);
 }
 
+static const Inference__RepositoryModelLoadResponse load_done =
+    INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
 static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                        const ProtobufCMessage **out) {
     (void)result;
@@ -75,9 +78,8 @@ static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Eve
     RETURN_IF_ERR(models_set(sched_models(c->api->sched), q->model_name, l->version, r->source,
                              l->batching, &x));
     if (l->n_labels) models_set_labels(sched_models(c->api->sched), x, l->names, l->n_labels);
-    static const Inference__RepositoryModelLoadResponse done =
-        INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
-    *out = &done.base;
+    *out = NULL;
+    api_models_answer(c, &load_done.base);
     return ST_OK;
 }
 
@@ -210,17 +212,17 @@ void oip_load(struct call *c) {
         c->busy = true;
         loop_work(sched_loop(c->api->sched), store_work, stored, l);
     } else {
-        Inference__RepositoryModelLoadResponse m = INFERENCE__REPOSITORY_MODEL_LOAD_RESPONSE__INIT;
-        call_finish(c, &m.base, ST_OK);
+        api_models_answer(c, &load_done.base);
     }
 }
 
 void oip_unload(struct call *c) {
     const Inference__RepositoryModelUnloadRequest *q =
         (const Inference__RepositoryModelUnloadRequest *)c->request;
-    Inference__RepositoryModelUnloadResponse m = INFERENCE__REPOSITORY_MODEL_UNLOAD_RESPONSE__INIT;
+    static const Inference__RepositoryModelUnloadResponse done =
+        INFERENCE__REPOSITORY_MODEL_UNLOAD_RESPONSE__INIT;
     if (set_loaded(c, q->model_name, false))
-        call_finish(c, &m.base, ST_OK);
+        api_models_answer(c, &done.base);
     else
         call_finish(c, NULL, no_model(q->model_name));
 }

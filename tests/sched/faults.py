@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import glob, hashlib, http.client, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
+import glob, hashlib, http.client, json, os, resource, shutil, signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, devices, in_thread, metric, scenarios, until
 
@@ -203,9 +203,17 @@ def full_disk(d):
     assert (status, r["code"], r["reason"]) == (507, "RESOURCE_EXHAUSTED", "STORE_FULL"), r
     run_ok(d, good)
     assert d.logs().count("ev=store.full") == 1 and d.call("GET", "/readyz")[0] == 200
+    resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, (1, before[1]))  # nor for a name
+    status, r = d.json("POST", "/v1/models", {"name": "kept", "model": good})
+    assert status >= 500 and "could not be written" in r["message"], (status, r)  # SQLite takes the limit for a failing disk
     resource.prlimit(d.p.pid, resource.RLIMIT_FSIZE, before)
     status, r = d.json("POST", "/v1/executables?shape=x=1x4", big)
     assert status != 507, r
+    assert d.json("POST", "/v1/models", {"name": "kept", "model": good})[0] == 200
+    shutil.copytree(d.dir + "/data", d.dir + "/copy/data")  # what was answered is on disk, as a kill leaves it
+    again = Daemon(d.hlod, d.worker, data=d.dir + "/copy")
+    assert [m["name"] for m in again.json("GET", "/v1/models")[1]["models"]] == ["kept"]
+    assert again.stop_keep() == 0
 
 def few_files(d):
     """Connections never take the descriptors that the daemon needs for its own work."""
