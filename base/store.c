@@ -150,6 +150,7 @@ struct store_writer {
     enum store_kind kind;
     int fd;
     struct sha256 hash;
+    int64_t bytes;
     char path[PATH];
 };
 
@@ -200,8 +201,12 @@ status_t store_write_begin(struct store *s, enum store_kind kind, struct store_w
     return ST_OK;
 }
 status_t store_write(struct store_writer *w, const void *p, size_t n) {
-    RETURN_IF_ERR(write_all(w->fd, p, n, "data folder"));
+    if (lseek(w->fd, w->bytes, SEEK_SET) < 0) return st_errno(errno, "data folder");
+    status_t st = write_all(w->fd, p, n, "data folder");
+    if (st) // the next try begins at the same place; meanwhile others may have the room
+        return ftruncate(w->fd, w->bytes) ? st_note(st, "the file keeps its room") : st;
     sha256_add(&w->hash, p, n);
+    w->bytes += (int64_t)n;
     return ST_OK;
 }
 

@@ -29,7 +29,7 @@ struct store_writer;
 status_t store_write_begin(struct store *s, enum store_kind kind,
                            struct store_writer **out) MUST_CHECK;
 status_t store_write(struct store_writer *w, const void *p,
-                     size_t n) MUST_CHECK; // RESOURCE_EXHAUSTED on ENOSPC
+                     size_t n) MUST_CHECK; // all or nothing; RESOURCE_EXHAUSTED on ENOSPC
 // Fsync and rename to its digest (already there = fine). Takes w, also on failure.
 status_t store_write_end(struct store_writer *w, struct digest *out_digest) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine

@@ -7,7 +7,7 @@
 #include "server/call.h"
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
-enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB };
+enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB, BODY_BYTES };
 enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH: GET and POST
 struct api_row {
     const char *service, *method;
@@ -31,6 +31,9 @@ struct api {
     bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
     bool allow_cache_import;     // executables that other daemons compiled
     struct cache_key *cache_key; // NULL: nothing is signed, nothing is asked of what comes in
+    struct uploads *uploads;     // of models in pieces, at most so many open a tenant
+    int max_uploads;
+    int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
@@ -106,6 +109,11 @@ void api_job_result(struct call *c);
 void api_put_blob(struct call *c);
 void api_get_blob(struct call *c);
 void api_stat_blob(struct call *c);
+void api_start_upload(struct call *c);
+void api_append_upload(struct call *c);
+void api_get_upload(struct call *c);
+void api_finish_upload(struct call *c);
+void api_cancel_upload(struct call *c);
 void api_health(struct call *c);
 void api_version(struct call *c);
 

@@ -53,6 +53,7 @@ struct call {
     struct digest source;
     const char *content_type; // "" if none
     double upload_ms;
+    struct span body; // BODY_BYTES over HTTP: the body, the call's own
     // Tensors that came with the request.
     struct job_input *inputs;
     size_t n_inputs;

@@ -46,7 +46,8 @@ static int64_t limit(const struct http_req *r) {
         return c->max_message_bytes;
     case IN_TEXT: // a load brings a model in base64
         return r->protobuf || (r->call && r->call->whole == WHOLE_RAW) ||
-                       (r->route.row && r->route.row->handler == oip_load)
+                       (r->route.row &&
+                        (r->route.row->handler == oip_load || r->route.row->body == BODY_BYTES))
                    ? c->max_message_bytes
                    : c->max_json_bytes;
     case IN_NONE:
@@ -88,6 +89,8 @@ static status_t choose(struct http_req *r) {
     const char *split = header(r, "Inference-Header-Content-Length");
     if (row->body == BODY_BLOB && !r->route.rpc)
         r->in = IN_MODEL;
+    else if (row->body == BODY_BYTES && !r->route.rpc)
+        r->in = IN_TEXT;
     else if (row->body == BODY_MODEL && !r->route.rpc && !r->protobuf &&
              strncmp(type, "application/json", 16)) {
         r->in = r->length == 0 ? IN_NONE : IN_MODEL;
@@ -261,6 +264,12 @@ static status_t parse(struct http_req *r) {
         text = (struct str){0};
         tensors = false;
     }
+    if (c->row->body == BODY_BYTES && !r->route.rpc) { // the call may outlive the request
+        c->body = (struct span){(const uint8_t *)r->text.p, r->text.n};
+        if (r->text.p) arena_link(&c->arena, free, r->text.p);
+        r->text = (struct strbuf){0};
+        return json_parse(&c->arena, c->row->input, (struct str){0}, &c->request);
+    }
     if (oip_is_settings(c->row) && !r->route.rpc) return oip_parse_settings(c, text);
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
     if (r->in == IN_TEXT && oip) return json_parse_oip(&c->arena, c->row->input, text, &c->request);
@@ -301,7 +310,7 @@ static void parsed(void *arg) {
     struct http_req *r = arg;
     struct call *c = r->call;
     r->pooled = false;
-    budget_set(r->h->api->budget, &r->hold, (int64_t)r->text.n + tensors_bytes(c));
+    budget_set(r->h->api->budget, &r->hold, (int64_t)(r->text.n + c->body.n) + tensors_bytes(c));
     if (r->gone) {
         http_leave(r);
         return;

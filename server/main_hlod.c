@@ -21,6 +21,7 @@
 #include "scheduler/models.h"
 #include "scheduler/plugins.h"
 #include "scheduler/suite.h"
+#include "server/api_uploads.h"
 #include "server/budget.h"
 #include "server/cache_key.h"
 #include "server/config.h"
@@ -117,6 +118,8 @@ static void api_options(struct api *a, const struct config *c) {
     a->allow_model_load = c->allow_model_load;
     a->allow_cache_import = c->allow_cache_import;
     a->trust_tenant_header = c->trust_tenant_header;
+    a->max_uploads = (int)c->max_uploads;
+    a->upload_keep_ms = c->upload_keep_s * 1000;
 }
 
 // ---- reload
@@ -359,6 +362,9 @@ static status_t start(struct daemon *d) {
                           .cache_key = d->api.cache_key,
                           .regions = c->allow_shared_memory ? oip_regions_new() : NULL,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms),
+                          .uploads = uploads_new(),
+                          .max_model_bytes = c->max_model_bytes,
+                          .max_message_bytes = c->max_message_bytes,
                           .start_ns = clock_ns()};
     api_options(&d->api, c);
     struct http_config hc = {.host = host,
@@ -404,6 +410,7 @@ static void finish(struct daemon *d) {
     if (d->http) http_stop(d->http);
     while (d->sched && sched_models(d->sched) && models_saving(sched_models(d->sched)))
         loop_turn(d->loop); // names given last
+    uploads_free(d->api.uploads);
     budget_free(d->api.budget);
     auth_close(d->api.auth);
     cache_key_close(d->api.cache_key);

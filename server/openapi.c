@@ -156,7 +156,8 @@ static void put_parameters(struct strbuf *b, const struct api_row *row, struct s
     strbuf_puts(b, "\"parameters\":[");
     for (unsigned i = 0; i < d->n_fields; i++)
         if (in_path(path, d->fields[i].name)) put_parameter(b, &sep, &d->fields[i], true, oip);
-    if (!oip && (row->body == BODY_NONE || row->body == BODY_MODEL)) put_scalars(b, &sep, d, path);
+    if (!oip && (row->body == BODY_NONE || row->body == BODY_MODEL || row->body == BODY_BYTES))
+        put_scalars(b, &sep, d, path);
     if (!oip && row->body == BODY_MODEL) {
         put_scalars(b, &sep, &hlod__v1__compile_options__descriptor, path);
         strbuf_printf(b,
@@ -199,7 +200,7 @@ static bool generates(struct str path) {
 static void put_request(struct strbuf *b, const struct api_row *row, struct str path, bool rpc) {
     if (!rpc && row->body == BODY_NONE) return;
     strbuf_puts(b, "\"requestBody\":{\"content\":{");
-    if (!rpc && row->body == BODY_BLOB)
+    if (!rpc && (row->body == BODY_BLOB || row->body == BODY_BYTES))
         put_content(b, "application/octet-stream", NULL);
     else if (!rpc && row->body == BODY_MODEL) {
         put_content(b, "application/octet-stream", NULL);

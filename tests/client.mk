@@ -6,6 +6,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)
 	$(Q)python3 tests/client/buffers.py --build $(BUILD)
+	$(Q)build/venv/bin/python tests/client/uploads.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 	$(Q)python3 tests/client/cli.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 	$(Q)build/venv/bin/python tests/client/readme.py --build $(BUILD) --flags="$(if $(SAN),-fsanitize=$(SAN))"
 	$(Q)python3 tests/client/run.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --make "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)" --flags="$(if $(SAN),-fsanitize=$(SAN))"

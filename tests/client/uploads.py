@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads in pieces over HTTP and gRPC: what is stored, offsets and sizes that lie, whose they are, expiry, cancel, a full disk; and hlo with a large model through a proxy that cuts.
+Usage: uploads.py --build DIR --worker BIN [NAME...]"""
+import hashlib, os, random, socket, subprocess, sys, time
+import grpc
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "grpc"), os.path.join(HERE, "..")]
+from client import OPTIONS, Api, Hlod, refused
+from harness import Daemon, Results, chosen, options, until
+
+def model(size=0):
+    """A model of the scripted worker with a tail that it passes over."""
+    head = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
+    return head + b"# " + random.Random(size).randbytes(max(0, size - len(head) - 2)).replace(b"\n", b".").replace(b"\0", b".")
+def start(d, size, **more):
+    code, r = d.json("POST", "/v1/uploads", {"size": size, **more}, d.as_a)
+    assert code == 200 and int(r.get("offset", 0)) == 0 and int(r["size"]) == size and int(r["pieceBytes"]) > 0, r
+    return r["upload"]
+def append(d, u, offset, data, who=None):
+    return d.json("PUT", f"/v1/uploads/{u}?offset={offset}", data, who or d.as_a)
+def said(got, code, reason, text=""):
+    assert got[0] == code and got[1]["reason"] == reason and text in got[1]["message"], got
+def held(d, u):
+    return int(d.json("GET", "/v1/uploads/" + u, None, d.as_a)[1].get("offset", 0))
+def files(d):
+    return os.listdir(os.path.join(d.dir, "data", "tmp"))
+
+def stored(d):
+    """In pieces over HTTP; what was stored compiles by its digest, and is a blob of the tenant's."""
+    data = model(300000)
+    digest = hashlib.sha256(data).hexdigest()
+    u = start(d, len(data), digest=digest)
+    for at in range(0, len(data), 70000):
+        code, r = append(d, u, at, data[at:at + 70000])
+        assert code == 200 and int(r["offset"]) == min(at + 70000, len(data)) == held(d, u), r
+    code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
+    assert code == 200 and r["digest"] == digest and int(r["bytes"]) == len(data), r
+    assert d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a) == (code, r), "asked again"
+    said(append(d, u, len(data), b"x"), 400, "UPLOAD_OFFSET", "finished")
+    assert files(d) == []
+    code, r = d.json("POST", f"/v1/executables?model={digest}&shape=x=1x4", None, d.as_a)
+    assert code == 200 and r["sourceDigest"] == digest, r
+    assert d.call("GET", "/v1/blobs/" + digest, headers=d.as_a)[2] == data
+
+def over_grpc(d):
+    data = model(200000)
+    r = d.hlod.StartUpload(size=len(data))
+    while r.offset < r.size:
+        r = d.hlod.AppendUpload(upload=r.upload, offset=r.offset, data=data[r.offset:r.offset + 65536])
+    refused(grpc.StatusCode.FAILED_PRECONDITION, lambda: d.hlod.AppendUpload(upload=r.upload, offset=0, data=data[:9]), "UPLOAD_OFFSET")
+    done = d.hlod.FinishUpload(upload=r.upload)
+    assert done.digest == hashlib.sha256(data).hexdigest() and done.bytes == len(data)
+    assert d.hlod.Compile(model=done.digest, shapes=[{"input": "x", "dims": [1, 4]}]).source_digest == done.digest
+    r = d.hlod.StartUpload(size=9)
+    d.hlod.CancelUpload(upload=r.upload)
+    refused(grpc.StatusCode.NOT_FOUND, lambda: d.hlod.GetUpload(upload=r.upload), "UPLOAD_NOT_FOUND")
+
+def hostile(d):
+    """Offsets and sizes that are not so leave what is held as it was."""
+    for size in (0, -1, -2**63):
+        said(d.json("POST", "/v1/uploads", {"size": size}, d.as_a), 400, "BAD_OPTION")
+    for size in (2**20 + 1, 2**63 - 1):
+        said(d.json("POST", "/v1/uploads", {"size": size}, d.as_a), 413, "BODY_TOO_LARGE")
+    said(d.json("POST", "/v1/uploads", {"size": 9, "digest": "00"}, d.as_a), 400, "BAD_DIGEST")
+    u = start(d, 1000)
+    assert append(d, u, 0, b"a" * 600)[0] == 200
+    for offset in (0, 599, 601, 1000, -1, 2**63 - 1, -2**63):
+        said(append(d, u, offset, b"b" * 100), 400, "UPLOAD_OFFSET", "600 of 1000 bytes are held")
+    said(append(d, u, 600, b"b" * 401), 416, "BAD_RANGE")
+    assert append(d, u, 2**63, b"b")[0] == 400
+    said(d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a), 400, "UPLOAD_OFFSET")
+    said(append(d, u, 600, b"b" * (2**16 + 1)), 413, "BODY_TOO_LARGE")
+    assert held(d, u) == 600 and append(d, u, 600, b"")[0] == 200 and append(d, u, 600, b"b" * 400)[0] == 200
+    code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
+    assert code == 200 and r["digest"] == hashlib.sha256(b"a" * 600 + b"b" * 400).hexdigest(), r
+    u = start(d, 4, digest="0" * 64)
+    append(d, u, 0, b"abcd")
+    said(d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a), 400, "BLOB_MISMATCH")
+    said(d.json("GET", "/v1/uploads/" + u, None, d.as_a), 404, "UPLOAD_NOT_FOUND")
+    for u in ("0" * 32, "x" * 4000, "..", "%00"):
+        assert d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404
+hostile.args = ("--max-model-bytes", "1M", "--max-message-bytes", "64K", "--max-json-bytes", "64K")
+
+def tenants(d):
+    """An upload is its tenant's; so many are open at a time, and those that are finished give way."""
+    other = {"Hlod-Tenant": "b"}
+    u = start(d, 10)
+    for verb, path in (("GET", ""), ("PUT", "?offset=0"), ("POST", "/finish"), ("DELETE", "")):
+        said(d.json(verb, f"/v1/uploads/{u}{path}", None, other), 404, "UPLOAD_NOT_FOUND")
+    assert held(d, u) == 0
+    second = start(d, 10)
+    said(d.json("POST", "/v1/uploads", {"size": 10}, d.as_a), 429, "UPLOADS_FULL")
+    assert d.json("POST", "/v1/uploads", {"size": 10}, other)[0] == 200
+    append(d, u, 0, b"0123456789")
+    assert d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)[0] == 200
+    third = start(d, 10)
+    assert len({u, second, third}) == 3 and d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404
+    said(d.json("POST", "/v1/uploads", {"size": 10}, d.as_a), 429, "UPLOADS_FULL")
+tenants.args = ("--max-uploads", "2")
+
+def ends(d):
+    """Cancel and time remove the file; each piece begins the time anew; none outlives the daemon."""
+    u = start(d, 100)
+    append(d, u, 0, b"x" * 10)
+    assert len(files(d)) == 1
+    assert d.json("DELETE", "/v1/uploads/" + u, None, d.as_a)[0] == 200
+    until("the file to go", 5, lambda: files(d) == [])
+    u = start(d, 100)
+    for k in range(4):
+        assert append(d, u, k, b"x")[0] == 200
+        time.sleep(0.6)
+    assert len(files(d)) == 1
+    until("the upload to expire", 5, lambda: d.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
+    until("its file to go", 5, lambda: files(d) == [])
+    u = start(d, 100)
+    append(d, u, 0, b"x" * 10)
+    d.kill()
+    assert len(files(d)) == 1
+    again = Daemon(d.hlod_path, d.worker, data=d.dir)
+    again.as_a = d.as_a
+    said(again.json("GET", "/v1/uploads/" + u, None, d.as_a), 404, "UPLOAD_NOT_FOUND")
+    left = files(d)
+    u = start(again, 100)
+    append(again, u, 0, b"x" * 10)
+    code = again.stop_keep()
+    assert left == [] and code == 0 and files(d) == [], (left, code)
+ends.args = ("--upload-keep-s", "1")
+ends.ends = True
+
+def full(d):
+    """No room: 507, and the upload goes on from where it was. The disk is a limit on the size of files."""
+    data = random.Random(1).randbytes(3 << 20)
+    u = start(d, len(data))
+    assert append(d, u, 0, data[:1 << 20])[0] == 200
+    subprocess.run(["prlimit", f"--pid={d.p.pid}", "--fsize=1500000:unlimited"], check=True)
+    said(append(d, u, 1 << 20, data[1 << 20:]), 507, "STORE_FULL")
+    assert held(d, u) == 1 << 20
+    subprocess.run(["prlimit", f"--pid={d.p.pid}", "--fsize=unlimited:unlimited"], check=True)
+    assert append(d, u, 1 << 20, data[1 << 20:])[0] == 200
+    code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
+    assert code == 200 and r["digest"] == hashlib.sha256(data).hexdigest(), r
+
+def left(d):
+    """A client that leaves in the middle of a piece changes nothing."""
+    data = model(3 << 20)
+    u = start(d, len(data))
+    for n in (0, 1, 100000, len(data) - 1):
+        with socket.create_connection(d.addr) as s:
+            s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data[:n])
+    time.sleep(0.2)
+    assert held(d, u) == 0
+    with socket.create_connection(d.addr) as s:  # the whole, and gone before the reply
+        s.sendall(b"PUT /v1/uploads/%s?offset=0 HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: %d\r\n\r\n" % (u.encode(), len(data)) + data)
+    time.sleep(0.5)
+    if held(d, u) == 0:
+        append(d, u, 0, data)
+    code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
+    assert code == 200 and r["digest"] == hashlib.sha256(data).hexdigest(), r
+
+SCENARIOS = [stored, over_grpc, hostile, tenants, ends, full, left]
+def main():
+    o, results = options("build", "worker"), Results()
+    api = Api(o.build)
+    for s in chosen(o, SCENARIOS):
+        d = Daemon(o.build + "/hlod", o.worker, args=("--trust-tenant-header", *getattr(s, "args", ())))
+        d.as_a, d.build, d.hlod_path = {"Hlod-Tenant": "a"}, o.build, o.build + "/hlod"
+        with grpc.insecure_channel(d.grpc, OPTIONS) as channel:
+            d.hlod = Hlod(api, channel)
+            results.scenario(s.__name__, d, s)
+    return results.code()
+if __name__ == "__main__":
+    sys.exit(main())
