@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "client/hlo.h"
 #include "client/onnx_external.h"
 #include "client/progress.h"
+#include "client/upload.h"
 
 struct watch {
     struct hlo *h;
@@ -40,6 +42,19 @@ static void on_upload(void *ctx, int64_t sent, int64_t total) {
         progress_bytes(&w->progress, "uploading", sent, total);
 }
 
+// A large model goes ahead of its request, in pieces; hex stays empty for the others.
+static int send_ahead(struct hlo *h, const char *path, int64_t bytes, const struct span *parts,
+                      size_t n_parts, char hex[65]) {
+    struct span whole;
+    if (n_parts) bytes = 0;
+    for (size_t k = 0; k < n_parts; k++)
+        bytes += (int64_t)parts[k].n;
+    if (bytes <= UPLOAD_IN_PIECES) return 0;
+    if (n_parts) return upload_pieces(h, parts, n_parts, hex);
+    status_t st = file_map(&h->arena, path, &whole);
+    return st ? fail_status(st) : upload_pieces(h, &whole, 1, hex);
+}
+
 // Shapes or values that decide shapes are missing: a run brings them.
 static bool run_will_tell(const json_t *error) {
     const char *reason = text_at(error, "reason");
@@ -50,27 +65,31 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                   json_t **out) {
     struct watch w = {.h = h};
     struct http_reply r;
-    progress_begin(&w.progress, h);
     const char *dot = strrchr(path, '.'),
                *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
                                                          : "application/octet-stream";
     struct span *parts;
     size_t n_parts;
-    struct stat sb;
+    struct stat sb = {0};
     if (stat(path, &sb) == 0 && sb.st_size == 0)
         return fail_status(st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path));
     status_t st = onnx_external_inline(&h->arena, path, &parts, &n_parts);
     if (st) return fail_status(st);
-    const char *url = arena_printf(&h->arena, "/v1/executables%s%s", query[0] ? "?" : "", query);
+    char hex[65] = ""; // by which the server knows what was sent
+    int rc = send_ahead(h, path, sb.st_size, parts, n_parts, hex);
+    if (rc) return rc;
+    const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s%s", hex[0] ? "model=" : "",
+                                   hex, hex[0] && query[0] ? "&" : "", query);
+    progress_begin(&w.progress, h);
     st = http_send(h->http,
                    &(struct http_request){.method = "POST",
                                           .path = url,
                                           .content_type = type,
                                           .accept = "application/x-ndjson",
                                           .parts = parts,
-                                          .n_parts = n_parts,
-                                          .body_file = n_parts ? NULL : path,
+                                          .n_parts = hex[0] ? 0 : n_parts,
+                                          .body_file = hex[0] || n_parts ? NULL : path,
                                           .on_bytes = on_bytes,
                                           .on_progress = on_upload,
                                           .ctx = &w},
@@ -78,13 +97,11 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     progress_end(&w.progress);
     strbuf_done(&w.line);
     if (st) return fail_status(st);
-    int rc = 0;
     json_error_t e;
     if (r.code >= 300) // refused before the stream began
         w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
     if (run_follows && run_will_tell(w.error)) {
-        char hex[65]; // by which the server knows what was sent
-        st = file_digest(path, parts, n_parts, hex);
+        if (!hex[0]) st = file_digest(path, parts, n_parts, hex);
         if (st)
             rc = fail_status(st);
         else

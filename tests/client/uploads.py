@@ -7,7 +7,7 @@ import grpc
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "grpc"), os.path.join(HERE, "..")]
 from client import OPTIONS, Api, Hlod, refused
-from harness import Daemon, Results, chosen, options, until
+from harness import Daemon, Results, chosen, in_thread, options, until
 
 def model(size=0):
     """A model of the scripted worker with a tail that it passes over."""
@@ -158,7 +158,77 @@ def left(d):
     code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
     assert code == 200 and r["digest"] == hashlib.sha256(data).hexdigest(), r
 
-SCENARIOS = [stored, over_grpc, hostile, tenants, ends, full, left]
+class Proxy:
+    """Between hlo and the daemon; breaks every connection off when so many bytes in all have gone to the daemon, once for each of `cuts`."""
+    def __init__(self, addr, cuts):
+        self.addr, self.cuts, self.sent, self.lines = addr, list(cuts), 0, []
+        self.listen = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listen.getsockname()[1]
+        in_thread(self.accept)
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        self.listen.shutdown(socket.SHUT_RDWR)  # ends accept
+    def accept(self):
+        while True:
+            client, _ = self.listen.accept()
+            server = socket.create_connection(self.addr)
+            in_thread(self.up, client, server)
+            in_thread(self.down, server, client)
+            del client, server  # closed when both threads are done with them
+    def up(self, client, server):
+        try:
+            while piece := client.recv(1 << 16):
+                if piece.split(b" ")[0] in (b"PUT", b"GET", b"POST"):
+                    self.lines.append(piece.split(b"\r\n")[0].decode())
+                self.sent += len(piece)
+                if self.cuts and self.sent >= self.cuts[0]:
+                    self.cuts.pop(0)
+                    return
+                server.sendall(piece)
+        finally:
+            self.end(client, server)
+    def down(self, server, client):
+        try:
+            while piece := server.recv(1 << 16):
+                client.sendall(piece)
+        finally:
+            self.end(client, server)
+    def end(self, *sockets):
+        for s in sockets:
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:  # the other thread was first
+                pass
+
+def by_hlo(d):
+    """hlo sends a large model in pieces; three broken connections cost three pieces. A connection that always breaks is given up."""
+    MIB = 1 << 20
+    def hlo(proxy, *words):
+        return subprocess.run([d.build + "/hlo", *words], env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}"}, capture_output=True, text=True, timeout=100)
+    data = model(80 * MIB)
+    big, small = os.path.join(d.dir, "big"), os.path.join(d.dir, "small")
+    open(big, "wb").write(data)
+    open(small, "wb").write(model(MIB))
+    with Proxy(d.addr, (20 * MIB, 45 * MIB, 80 * MIB)) as proxy:
+        r = hlo(proxy, "compile", big, "--shape", "x=1x4", "--json")
+        assert r.returncode == 0 and not proxy.cuts, (r, proxy.cuts)
+        assert f'"sourceDigest": "{hashlib.sha256(data).hexdigest()}"' in r.stdout, r.stdout
+        assert len(data) < proxy.sent < len(data) + 3 * 9 * MIB, proxy.sent
+        assert any(x.startswith("GET /v1/uploads/") for x in proxy.lines), proxy.lines
+    with Proxy(d.addr, ()) as proxy:
+        r = hlo(proxy, "models", "set", "little", small, "--shape", "x=1x4")
+        assert r.returncode == 0 and not any("uploads" in x for x in proxy.lines), (r, proxy.lines)
+        r = hlo(proxy, "models", "set", "large", big, "--shape", "x=1x4")
+        assert r.returncode == 0 and any("uploads" in x for x in proxy.lines), (r, proxy.lines)
+        r = hlo(proxy, "run", "large", "-i", "x=1x4xf32=1,2,3,4")
+        assert r.returncode == 0, r
+    with Proxy(d.addr, [k * MIB for k in range(10, 100)]) as proxy:
+        r = hlo(proxy, "compile", big, "--shape", "x=1x4")
+        puts = [x for x in proxy.lines if x.startswith("PUT")]  # libcurl itself tries each twice
+        assert r.returncode == 69 and len(puts) <= 1 + 2 * 6, (r, proxy.lines)
+
+SCENARIOS = [stored, over_grpc, hostile, tenants, ends, full, left, by_hlo]
 def main():
     o, results = options("build", "worker"), Results()
     api = Api(o.build)
