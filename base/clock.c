@@ -17,6 +17,10 @@ struct timespec clock_after(int64_t ns) {
     int64_t at = clock_ns() + ns;
     return (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
 }
+int64_t clock_of_ms(double ms) {
+    double ns = ms * 1e6;
+    return ns > 0 ? ns < 1e15 ? (int64_t)ns : INT64_C(1000000000000000) : 0;
+}
 int64_t clock_wall_ns(void) {
     return now(CLOCK_REALTIME);
 }

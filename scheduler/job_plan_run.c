@@ -203,7 +203,8 @@ static void measure(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     int64_t used_ns = 0, out = 0;
     for (size_t n = 0; n < r->n_steps; n++) {
         struct exe *e = j->plan->steps[j->spec.plan->order[n]].job->exe;
-        used_ns += exe_measured(e, r->steps[n]->run_ms, r->steps[n]->n_run_ms);
+        used_ns += exe_measured(e, r->steps[n]->run_ms, r->steps[n]->n_run_ms,
+                                clock_ns() - j->run_start_ns - used_ns);
     }
     for (size_t k = 0; k < r->n_outputs; k++)
         out += r->outputs[k]->data ? (int64_t)r->outputs[k]->data->size : 0;
@@ -211,7 +212,7 @@ static void measure(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     metric_add(M_DEVICE_BYTES_OUT, out);
     j->tenant->total_bytes += out;
     quota_charge(&j->tenant->bytes, out);
-    int64_t carried_ns = clock_ns() - j->run_start_ns - used_ns - (int64_t)(r->peak_ms * 1e6);
+    int64_t carried_ns = clock_ns() - j->run_start_ns - used_ns - clock_of_ms(r->peak_ms);
     if (carried_ns > 0) job_timing(j, "transfer", carried_ns);
 }
 

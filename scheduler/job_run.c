@@ -228,11 +228,12 @@ status_t job_order_outputs(struct job *j) {
 
 static void send_run(struct job *j);
 
-int64_t exe_measured(struct exe *e, const double *run_ms, size_t n) {
+int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most_ns) {
     double ms = 0;
     for (size_t i = 0; i < n; i++)
         ms += run_ms[i];
-    int64_t all = (int64_t)(ms * 1e6);
+    int64_t all = clock_of_ms(ms);
+    if (all > most_ns) all = most_ns; // the worker may say anything
     if (all <= 0) return 0;
     int64_t ns = all / (int64_t)n;
     e->run_ns = e->run_ns ? e->run_ns + (ns - e->run_ns) / 4 : ns;
@@ -241,7 +242,8 @@ int64_t exe_measured(struct exe *e, const double *run_ms, size_t n) {
 
 // What the run took on the device: for the account, and for what is expected of the next one.
 static void measure(struct job *j) {
-    int64_t ns = exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms);
+    int64_t ns =
+        exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms, clock_ns() - j->run_start_ns);
     if (ns <= 0) return;
     j->seat.used_ns = ns;
     if (!digest_is_zero(j->work)) // a run by an executable's digest had no choice
@@ -297,9 +299,10 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
     if (!st) measure(j);
     int64_t end_ns = clock_ns(), ran_ns = end_ns - j->run_start_ns, carried_ns = ran_ns;
     job_timing_to(j, "run", ran_ns, end_ns);
+    double at_work_ms = st ? 0 : j->run->peak_ms;
     for (size_t i = 0; !st && i < j->run->n_run_ms; i++)
-        carried_ns -= (int64_t)(j->run->run_ms[i] * 1e6);
-    if (!st) carried_ns -= (int64_t)(j->run->peak_ms * 1e6);
+        at_work_ms += j->run->run_ms[i];
+    carried_ns -= clock_of_ms(at_work_ms);
     if (!st && carried_ns > 0) // a part of run: frames, tensors to the worker and back
         job_timing_to(j, "transfer", carried_ns, end_ns);
     metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);

@@ -35,6 +35,7 @@ struct loop {
     pthread_t thread;
     struct spin spin; // of the wait for descriptors and other threads
     bool waits;       // spin_begin was called, spin_end was not
+    size_t works;     // begun, their done not called yet
     int fine_fd;      // for timers in nanoseconds; -1: none was asked for yet
     uv_poll_t fine;
     struct loop_timer *fine_first, *fine_last;
@@ -171,6 +172,7 @@ void loop_post(struct loop *l, void (*fn)(void *), void *arg) {
 }
 
 struct work {
+    struct loop *l;
     uv_work_t req;
     void (*work)(void *);
     void (*done)(void *);
@@ -183,15 +185,21 @@ static void on_work(uv_work_t *r) {
 static void on_worked(uv_work_t *r, int code) {
     (void)code;
     struct work *w = r->data;
+    w->l->works--;
     w->done(w->arg);
     free(w);
 }
 
 void loop_work(struct loop *l, void (*work)(void *), void (*done)(void *), void *arg) {
     struct work *w = must(calloc(1, sizeof *w));
-    *w = (struct work){.work = work, .done = done, .arg = arg};
+    *w = (struct work){.l = l, .work = work, .done = done, .arg = arg};
     w->req.data = w;
+    l->works++;
     uv_queue_work(&l->uv, &w->req, on_work, on_worked);
+}
+
+bool loop_works(const struct loop *l) {
+    return l->works > 0;
 }
 
 // ---- timers

@@ -4,6 +4,7 @@
 // and comes back. Nothing on the loop may take longer than about 100 us. Thread: loop, except
 // loop_post and loop_stop (any).
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -22,6 +23,7 @@ struct uv_loop_s *loop_uv(struct loop *l);
 void loop_post(struct loop *l, void (*fn)(void *arg), void *arg);
 // work(arg) on a pool thread, then done(arg) on the loop. `arg` must hold all that work touches.
 void loop_work(struct loop *l, void (*work)(void *arg), void (*done)(void *arg), void *arg);
+bool loop_works(const struct loop *l); // some of that is under way
 
 // One-shot timers. loop_timer makes one; a fired or stopped one can be started again.
 struct loop_timer;

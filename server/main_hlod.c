@@ -410,6 +410,8 @@ static void finish(struct daemon *d) {
     if (d->http) http_stop(d->http);
     while (d->sched && sched_models(d->sched) && models_saving(sched_models(d->sched)))
         loop_turn(d->loop); // names given last
+    while (d->loop && loop_works(d->loop))
+        loop_turn(d->loop); // whose results belong to what is freed now
     uploads_free(d->api.uploads);
     budget_free(d->api.budget);
     auth_close(d->api.auth);
