@@ -39,6 +39,7 @@ enum {
 
 struct call {
     uint64_t id;
+    uint32_t type;
     pool_reply_fn fn;
     void *ctx;
     int64_t kill_at_ns; // 0 = not cancelled
@@ -349,6 +350,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
 
 // ---- frames
 
+enum { REPLY = 40 }; // wire.proto: the type of an answer is the request's and this
 static bool is_event(uint32_t type) {
     return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING ||
            type == HLOD__WIRE__TYPE__TYPE_STEP;
@@ -389,6 +391,10 @@ static void on_frame(struct worker *w, struct frame *f) {
     for (size_t i = 0; i < w->calls.n; i++) {
         if (w->calls.v[i].id != f->call) continue;
         struct call c = w->calls.v[i];
+        if (!is_event(f->type) && f->type != c.type + REPLY) {
+            lose(w, "answered with another kind of reply");
+            return;
+        }
         if (!is_event(f->type)) w->calls.v[i] = w->calls.v[--w->calls.n];
         w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
                                              f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
@@ -483,7 +489,7 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
         loop_post(w->pool->loop, tell_loss, l);
         return id;
     }
-    struct call c = {.id = id, .fn = fn, .ctx = ctx};
+    struct call c = {.id = id, .type = type, .fn = fn, .ctx = ctx};
     vec_push(&w->calls, c);
     send_or_keep(w, type, id, m, fds, n_fds);
     return id;

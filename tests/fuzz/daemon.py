@@ -252,7 +252,7 @@ def grpc_(o):
 
 def worker(o):
     """Some of what it says is good: how else would it be asked for more. Whatever comes, the daemon answers, in time or with the deadline's code."""
-    d = Daemon(o.build + "/hlod", o.build + "/tests/fake_worker", args=("--compile-workers", "2"), env={**os.environ, "FAKE_WORKER_SEED": str(o.seed)}, ready=False)
+    d = Daemon(o.build + "/hlod", o.build + "/tests/fake_worker", args=("--compile-workers", "2", "--timeout-ms", "1000"), env={**os.environ, "FAKE_WORKER_SEED": str(o.seed)}, ready=False)
     r, counts, end, n, before = Random(o.seed, []), {}, time.monotonic() + o.seconds, 0, descriptors(d)
     x = [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]
     source = ""
