@@ -253,8 +253,8 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     j->r.rows = m->rows;
     for (size_t i = 0; i + 1 < from->n_timings; i++) { // the last is its total
         const Hlod__V1__Timing *t = from->timings[i];
-        job_timing_to(j, t->name, (int64_t)(t->ms * 1e6),
-                      b->leader->start_ns + (int64_t)((t->start_ms + t->ms) * 1e6));
+        job_timing_to(j, t->name, clock_of_ms(t->ms),
+                      b->leader->start_ns + clock_of_ms(t->start_ms + t->ms));
     }
     RETURN_IF_ERR(job_order_outputs(j));
     j->r.n_fds = from->n_fds;

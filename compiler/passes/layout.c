@@ -12,15 +12,14 @@ static enum conv_form form_of(const struct hlo_instr *i) {
     const struct layout *l = i->shape->layout;
     if (!l) return FORM_ROWS;
     if (l->tile_rank) return FORM_BLOCKED;
-    return l->minor_to_major[0] == 1 && l->minor_to_major[1] == 3 ? FORM_LAST : FORM_ROWS;
+    return layout_equal(l, &lib_channels_last, 4) ? FORM_LAST : FORM_ROWS;
 }
 static const struct shape *in_form(struct arena *a, const struct shape *s, enum conv_form form,
                                    int block) {
-    static const struct layout last = {.minor_to_major = {1, 3, 2, 0}};
     struct layout blocked = {.minor_to_major = {3, 2, 1, 0}, .tile_rank = 3, .tile = {block, 1, 1}};
     return shape_with_layout(a, s,
                              form == FORM_BLOCKED ? &blocked
-                             : form == FORM_LAST  ? &last
+                             : form == FORM_LAST  ? &lib_channels_last
                                                   : NULL);
 }
 static bool image(const struct hlo_instr *i) {

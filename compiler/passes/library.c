@@ -257,6 +257,8 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
     return true;
 }
 
+const struct layout lib_channels_last = {.minor_to_major = {1, 3, 2, 0}};
+
 bool lib_max_pool(const struct hlo_instr *i) {
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank != 4) return false;
     const struct hlo_instr *f = i->called[0]->root, *init = i->operands[1];

@@ -54,6 +54,8 @@ struct lib_call {
 bool lib_match(const struct hlo_instr *i, struct lib_call *out);
 // True when `i` is a max pooling over the two inner dims of a rank-4 value that the library can do.
 bool lib_max_pool(const struct hlo_instr *i);
+// The layout of an NCHW value with channels last.
+extern const struct layout lib_channels_last;
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

@@ -44,8 +44,7 @@ static bool plain(const struct shape *s) {
 }
 // A convolution's image: row-major or with channels last.
 static bool is_last(const struct shape *s) {
-    static const struct layout last = {.minor_to_major = {1, 3, 2, 0}};
-    return s->rank == 4 && s->layout && layout_equal(s->layout, &last, 4);
+    return s->rank == 4 && s->layout && layout_equal(s->layout, &lib_channels_last, 4);
 }
 static bool image(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank == 4 && shape_elements(s) > 0 &&
