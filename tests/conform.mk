@@ -2,6 +2,13 @@
 .PHONY: conform-onnx
 conform-onnx: all ## ONNX's backend cases over HTTP, beside ONNX Runtime in the same run
 	$(Q)build/venv/bin/python tests/conform/run_onnx.py $(BUILD) $(ARGS)
+# The cases of another release of onnx (its wheel has them), which the first run fetches from PyPI: make conform-onnx-later, or LATER_CASES=1.21.0.
+LATER_CASES ?= 1.22.0
+build/onnx-$(LATER_CASES)/.hlod:
+	$(Q)build/venv/bin/pip install -q --disable-pip-version-check --no-deps --target $(@D) onnx==$(LATER_CASES) && touch $@
+.PHONY: conform-onnx-later
+conform-onnx-later: all build/onnx-$(LATER_CASES)/.hlod ## the node cases of a later onnx (1.22.0) over HTTP, beside ONNX Runtime; LATER_CASES=1.21.0 for another
+	$(Q)PYTHONPATH=build/onnx-$(LATER_CASES) build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --suites node $(ARGS)
 # The contract of devices/device.h over every device kind.
 DEVICE_TEST := $(BUILD)/device_test
 $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c tests/conform/device_pjrt.c tests/conform/device_help.h $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)

@@ -5,6 +5,7 @@
 // the end of the past, and a row that is masked as a whole gives 0.
 #include <math.h>
 
+#include "compiler/frontend/onnx_scope.h"
 #include "compiler/frontend/onnx_tools.h"
 
 struct attention {
@@ -128,6 +129,49 @@ ONNX(attention) {
     out_val(c, 2, a.v);
     out_val(c, 3, hb_convert(b, shown, a.type));
 }
+
+// ---- FlexAttention: graphs of the node's own change the scores and the probabilities
+
+static hv modified(struct onnx_ctx *c, const char *name, hv x) {
+    const struct onnx_attr *a = onnx_attr(c->n, name);
+    struct onnx_val *in = onnx_tensor_val(c, x), *out = NULL;
+    if (!a || !a->graph || !hb_ok(&c->b)) return x;
+    if (a->graph->inputs.n != 1 || a->graph->outputs.n != 1)
+        return fail(c, "%s must have one input and one output", name), x;
+    onnx_inline(c, a->graph, &in, &out);
+    if (!hb_ok(&c->b)) return x;
+    if (!out || !out->v || out->size || !shape_compatible(out->v->shape, x->shape))
+        return fail(c, "%s must give %s", name, shape_text(c->a, x->shape)), x;
+    return out->v;
+}
+ONNX(flexattention) {
+    struct hb *b = &c->b;
+    hv q = in_val(c, 0), k = in_val(c, 1), v = in_val(c, 2);
+    const int64_t *qd = q->shape->dims, *kd = k->shape->dims, *vd = v->shape->dims;
+    if (q->shape->rank != 4 || k->shape->rank != 4 || v->shape->rank != 4 || kd[1] < 1 ||
+        qd[1] % kd[1] || vd[1] != kd[1] || vd[2] != kd[2] || qd[3] != kd[3])
+        return fail(c, "query %s, key %s, value %s", shape_text(c->a, q->shape),
+                    shape_text(c->a, k->shape), shape_text(c->a, v->shape));
+    enum dtype t = q->shape->dtype;
+    enum dtype work = attr_dtype(c, "softmax_precision", t == DT_F64 ? DT_F64 : DT_F32);
+    int64_t rows = qd[1] / kd[1] * qd[2], all[4] = {qd[0], qd[1], qd[2], kd[2]}, last = 3;
+    double scale = (double)at_float(c, "scale", 0);
+    if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)qd[3]);
+    q = hb_reshape(b, mul_k(c, q, scale), (int64_t[]){qd[0], kd[1], rows, qd[3]}, 4);
+    hv x = hb_convert(b, hb_reshape(b, batch_dot(c, q, k, true), all, 4), work);
+    x = modified(c, "score_mod", x);
+    if (!hb_ok(b)) return;
+    hv m = reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
+    x = hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, &last, 1)));
+    hv sum = reduce_keep(c, x, &last, 1, HLO_ADD, false);
+    x = modified(c, "prob_mod", hb_div(b, x, back_to(c, sum, x->shape, &last, 1)));
+    x = hb_reshape(b, x, (int64_t[]){qd[0], kd[1], rows, kd[2]}, 4);
+    x = batch_dot(c, x, hb_convert(b, v, work), false);
+    x = hb_reshape(b, x, (int64_t[]){qd[0], qd[1], qd[2], vd[3]}, 4);
+    out_val(c, 0, hb_convert(b, x, v->shape->dtype));
+}
+
+// ---- RotaryEmbedding
 
 // Every second element of the last dimension from `first`.
 static hv every_other(struct onnx_ctx *c, hv x, int64_t first) {

@@ -53,8 +53,17 @@ static bool read_term(struct onnx_ctx *c, const struct einsum *e, struct str ter
                false;
     return true;
 }
+// The next of the terms before the arrow; a scalar's is empty. False behind the last.
+static bool next_term(struct str *left, bool *more, struct str *term) {
+    bool had = *more;
+    *term = *left;
+    str_cut(left, ',', term);
+    *more = had && term->p + term->n != left->p; // a comma stood between
+    return had;
+}
 static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
     struct str all = at_str(c, "equation", ""), left = all, right = {NULL, 0}, term;
+    bool more = true;
     for (size_t k = 0; k + 1 < all.n && !e->arrow; k++)
         if (all.p[k] == '-' && all.p[k + 1] == '>') {
             left.n = k;
@@ -62,7 +71,7 @@ static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
             e->arrow = true;
         }
     if (c->n->in.n > MAX_TERMS) return fail(c, "more than %d inputs", MAX_TERMS), false;
-    while (e->terms < (int)c->n->in.n && str_cut(&left, ',', &term)) {
+    while (e->terms < (int)c->n->in.n && next_term(&left, &more, &term)) {
         const struct shape *s = in_val(c, (size_t)e->terms)->shape;
         struct labels_of *l = &e->in[e->terms++];
         if (!read_term(c, e, term, s->rank, l)) return false;
@@ -77,7 +86,7 @@ static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
                 e->ellipsis = l->v[d] - ELLIPSIS + 1;
         }
     }
-    if (e->terms != (int)c->n->in.n || left.n)
+    if (e->terms != (int)c->n->in.n || more)
         return fail(c, "equation: terms do not match the inputs"), false;
     if (e->arrow) return read_term(c, e, right, -1, &e->out);
     for (int d = e->ellipsis; d > 0; d--) // implicit: "...", then letters that stand once, sorted

@@ -262,8 +262,8 @@ ONNX(softmax) {
         out_val(c, 0, hb_div(b, e, back_to(c, s, x->shape, axes, n)));
 }
 
-// Sum over a growing window: reduce-window with padding on one side.
-ONNX(cumsum) {
+// Sum or product over a growing window: reduce-window with padding on one side.
+ONNX(cumulative) {
     hv x = in_val(c, 0);
     int64_t axis;
     int n;
@@ -271,6 +271,7 @@ ONNX(cumsum) {
     axis = axis_of(c, axis, x->shape->rank);
     if (!hb_ok(&c->b)) return;
     bool exclusive = at_int(c, "exclusive", 0) != 0, reverse = at_int(c, "reverse", 0) != 0;
+    enum hlo_op op = (enum hlo_op)op_arg(c);
     struct window_dim w[HLO_MAX_RANK];
     int64_t size = x->shape->dims[axis];
     for (int d = 0; d < x->shape->rank; d++)
@@ -279,6 +280,6 @@ ONNX(cumsum) {
     w[axis].pad_low = reverse ? -(int64_t)exclusive : size - 1 + exclusive;
     w[axis].pad_high = reverse ? size - 1 + exclusive : -(int64_t)exclusive;
     out_val(c, 0,
-            hb_reduce_window(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, 0),
-                             &(struct window){w, x->shape->rank}, HLO_ADD));
+            hb_reduce_window(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, op == HLO_MULTIPLY),
+                             &(struct window){w, x->shape->rank}, op));
 }

@@ -112,10 +112,13 @@ static double f8_largest(enum dtype t) {
     }
     return largest;
 }
+// What is out of the range of a narrow integer keeps its lower bits, as if through s32: the
+// definition leaves it open, NumPy, ONNX Runtime and the cases of onnx 1.19 and later agree.
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate) {
     struct hb *b = &c->b;
     enum dtype from = x->shape->dtype;
     bool small = dtype_is_float(t) && dtype_size(t) == 1;
+    if (dtype_is_float(from) && dtype_is_int(t) && dtype_bits(t) < 32) x = hb_convert(b, x, DT_S32);
     if (!small || from == t) return hb_convert(b, x, t);
     if (!dtype_is_float(from)) x = hb_convert(b, x, DT_F32);
     if (dtype_size(from) == 1 && from != DT_PRED) x = hb_convert(b, x, DT_F32);
@@ -142,6 +145,19 @@ ONNX(cast) {
     if (t == DT_INVALID)
         return fail(c, "element type %lld is not supported", (long long)at_int(c, "to", 0));
     out_val(c, 0, saturating_convert(c, in_val(c, 0), t, at_int(c, "saturate", 1) != 0));
+}
+ONNX(bitcast) { // booleans are bytes
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0);
+    enum dtype from = x->shape->dtype, t = attr_dtype(c, "to", DT_INVALID), byte = DT_U8;
+    int bits[2] = {from == DT_PRED ? 8 : dtype_bits(from), t == DT_PRED ? 8 : dtype_bits(t)};
+    if (t == DT_INVALID || bits[0] != bits[1])
+        return fail(c, "%s as %s: the widths differ", dtype_name(from), dtype_name(t));
+    if (from == DT_PRED) x = hb_convert(b, x, from = byte);
+    enum dtype to = t == DT_PRED ? byte : t;
+    if (from != to)
+        x = hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, x->shape, to), &x, 1, NULL);
+    out_val(c, 0, hb_convert(b, x, t));
 }
 ONNX(castlike) {
     enum dtype t = in_val(c, 1)->shape->dtype;

@@ -57,6 +57,49 @@ static hv dft(struct onnx_ctx *c, hv x, bool inverse, bool onesided) {
     return small ? dft_matrix(c, x, n, bins, inverse) : dft_fft(c, x, n, bins, inverse);
 }
 
+// The first half of a spectrum [..., bins, 1 or 2] back to the real signal [..., n, 1]: every bin
+// but the first, and the last of an even length, stands for its mirror image, too. What those have
+// as imaginary part has no place in a real signal and is dropped.
+static hv dft_real_matrix(struct onnx_ctx *c, hv x, int64_t n) {
+    int rank = x->shape->rank;
+    int64_t bins = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1], zero = 0,
+            last = rank - 2, dims[HLO_MAX_RANK], size[2] = {bins * parts, n};
+    double *m = arena_zarray(c->a, double, size[0] * n + 1);
+    for (int64_t f = 0; f < bins; f++) {
+        bool alone = f == 0 || 2 * f == n;
+        double scale = (alone ? 1.0 : 2.0) / (double)n, *re = m + f * parts * n;
+        for (int64_t t = 0; t < n; t++) {
+            double w = 2 * M_PI * (double)(t * f % n) / (double)n;
+            re[t] = cos(w) * scale;
+            if (parts == 2 && !alone) re[n + t] = -sin(w) * scale;
+        }
+    }
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d];
+    dims[rank - 2] = bins * parts;
+    x = hb_reshape(&c->b, x, dims, rank - 1);
+    x = hb_dot(&c->b, x, lit_f64s(c, x->shape->dtype, m, size, 2),
+               &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
+                                      .rhs_contracting_dims = {&zero, 1}});
+    return add_axis(c, x, rank - 1);
+}
+static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
+    struct hb *b = &c->b;
+    int rank = x->shape->rank;
+    int64_t bins = n / 2 + 1, have = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1];
+    enum dtype t = x->shape->dtype;
+    if (n < 1 || have < 1 || (parts != 1 && parts != 2))
+        return fail(c, "spectrum %s for %lld values", shape_text(c->a, x->shape), (long long)n), x;
+    x = have > bins ? part(c, x, rank - 2, 0, bins) : pad_axis(c, x, rank - 2, 0, bins - have, 0);
+    if (n <= MAX_MATRIX / (bins * parts)) return dft_real_matrix(c, x, n);
+    hv re = row(c, x, rank - 1, 0);
+    hv im = parts == 2 ? row(c, x, rank - 1, 1) : splat_like(c, re, 0);
+    if (t != DT_F32 && t != DT_F64) re = hb_convert(b, re, DT_F32), im = hb_convert(b, im, DT_F32);
+    hv z = hb_binary(b, HLO_COMPLEX, re, im);
+    struct hlo_attr_fft a = {.fft_type = FFT_IRFFT, .fft_length = {&n, 1}};
+    return hb_convert(b, add_axis(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 1), t);
+}
+
 ONNX(dft) {
     hv x = in_val(c, 0);
     int rank = x->shape->rank, n;
@@ -67,9 +110,14 @@ ONNX(dft) {
     axis = axis_of(c, axis, rank);
     if (!hb_ok(&c->b)) return;
     if (axis == rank - 1) return fail(c, "the last dimension holds real and imaginary parts");
-    length = x->shape->dims[axis];
+    bool to_real = inverse && onesided;
+    length = to_real ? 2 * (x->shape->dims[axis] - 1) : x->shape->dims[axis];
     if (in_has(c, 1) && (!in_ints(c, 1, &length, 1, &n) || n != 1 || length < 1))
         return fail(c, "dft_length must be one positive number");
+    if (to_real)
+        return out_val(
+            c, 0,
+            swap_axes(c, dft_real(c, swap_axes(c, x, axis, rank - 2), length), axis, rank - 2));
     if (length < x->shape->dims[axis])
         x = part(c, x, axis, 0, length);
     else

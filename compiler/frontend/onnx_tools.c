@@ -199,3 +199,48 @@ enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
     fail(c, "attribute %s: element type %lld is not supported", name, (long long)code);
     return def;
 }
+
+// ---- loops
+
+enum { MAX_REPEATED = 16 };
+// The parts of the state in the computation being built: [turn, values that are there...].
+static hv unpack_state(struct onnx_ctx *c, hv state, hv *v, int nv) {
+    int64_t n = 1;
+    for (int k = 0; k < nv; k++)
+        if (v[k]) v[k] = hb_gte(&c->b, state, n++);
+    return hb_gte(&c->b, state, 0);
+}
+static hv pack_state(struct onnx_ctx *c, hv turn, hv const *v, int nv) {
+    hv all[MAX_REPEATED + 1] = {turn};
+    int n = 1;
+    for (int k = 0; k < nv; k++)
+        if (v[k]) all[n++] = v[k];
+    return hb_tuple(&c->b, all, n);
+}
+void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user) {
+    hv start, in[MAX_REPEATED];
+    if (nv > MAX_REPEATED) return fail(c, "%d values in a loop", nv);
+    start = pack_state(c, hb_const_i64(&c->b, DT_S64, 0), v, nv);
+    if (!hb_ok(&c->b)) return;
+    struct hb outer = c->b;
+    struct hlo_computation *called[2]; // condition, body
+    for (int k = 1; k >= 0 && !outer.st; k--) {
+        called[k] = hb_callee(outer.c->module, k ? "repeat_body" : "repeat_condition");
+        c->b = hb_begin(called[k]);
+        c->b.op_name = outer.op_name, c->b.op_type = outer.op_type;
+        hv state = hlo_add_param(called[k], 0, start->shape, "state"), root;
+        memcpy(in, v, sizeof *v * (size_t)nv);
+        hv turn = k ? unpack_state(c, state, in, nv) : hb_gte(&c->b, state, 0);
+        if (k) {
+            step(c, turn, in, user);
+            root = pack_state(c, hb_add(&c->b, turn, hb_const_i64(&c->b, DT_S64, 1)), in, nv);
+        } else {
+            root = hb_compare(&c->b, turn, hb_const_i64(&c->b, DT_S64, n), CMP_LT);
+        }
+        if (hb_ok(&c->b)) hlo_set_root(called[k], root);
+        outer.st = hb_end(&c->b);
+    }
+    c->b = outer;
+    if (outer.st) return;
+    unpack_state(c, hb_call(&c->b, HLO_WHILE, NULL, &start, 1, NULL, called, 2), v, nv);
+}

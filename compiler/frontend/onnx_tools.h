@@ -44,5 +44,9 @@ hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post);
+// step moves v (entries may be NULL and stay so) n times, given the turn's number as s64: an HLO
+// while. step sees v as values of the loop's body and nothing else of outside but constants.
+typedef void (*repeat_fn)(struct onnx_ctx *c, hv i, hv *v, void *user);
+void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user);
 // The functions of RNN cells and of operators of the same name.
 hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);

@@ -26,7 +26,8 @@ EXOTIC = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8
           "f4e2m1fn": "float4_e2m1fn"}
 BY_NAME = {name: t for name, t in TYPES.values()}
 NUMPY = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "s64", "int32": "s32", "int16": "s16", "int8": "s8", "uint8": "u8", "uint16": "u16",
-         "uint32": "u32", "uint64": "u64", "bool": "pred", "complex64": "c64", "complex128": "c128", "object": "string"}
+         "uint32": "u32", "uint64": "u64", "bool": "pred", "complex64": "c64", "complex128": "c128", "object": "string",
+         "int4": "s4", "uint4": "u4"}
 
 
 class Tensor:
@@ -282,6 +283,9 @@ def compare(got, want, random=False):
     if np.issubdtype(w.dtype, np.inexact):
         with np.errstate(all="ignore"):
             close = np.isclose(g, w, rtol=RTOL, atol=ATOL, equal_nan=True)
+            if want.dtype == "f32" and not close.all():  # both nothing but rounding beside the largest element
+                noise = 2.0 ** -23 * np.abs(w[np.isfinite(w)]).max(initial=0)
+                close |= (np.abs(g) <= noise) & (np.abs(w) <= noise)
     else:
         close = g == w
         if not close.all() and want.dtype not in ("pred",):  # onnx compares integers with the same tolerance

@@ -5,7 +5,8 @@
 
 passed: every data set gives the expected outputs (onnx's tolerances, rtol 1e-3, atol 1e-7; drawn numbers by type, shape and mean).
 corrected: the values differ from the case's expected ones, but a later release of onnx, on the same model and inputs, gives ours: the expected ones were wrong
-(later_side.py; Attention's split of 3-D inputs, order of grouped heads and place of the softcap; QLinearMatMul's saturation; Adam's epsilon, which its case forgot).
+(later_side.py; Attention's split of 3-D inputs, order of grouped heads and place of the softcap; QLinearMatMul's saturation; casts out of the range of a 4-bit
+integer; Adam's epsilon, which its case forgot). An element that is nothing but rounding beside the largest of its tensor equals another that is, too.
 refused: a 4xx or 501 with a reason.   failed: a wrong result otherwise, a 5xx, a lost connection.
 ONNX Runtime's column is counted in the same run by direct InferenceSession (ort_side.py), on the same cases with the same comparison.
 --pick N prints N of the cases that passed, spread over families by a fixed rule: how tests/conform/onnx_cases.txt is made.
