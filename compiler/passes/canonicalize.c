@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contractions in the one form that libraries take.
 //   dot-canon   batch dims first, then at most one free dim and exactly one contracting dim a side:
-//               several dims are transposed together and reshaped into one. Dots that the library
+//               several dims are transposed together and reshaped into one, but for rows on the
+//               left that lie together. Dots that the library
 //               takes as they are stay (it reads any stride), and so do types that it does not
 //               know.
 //   conv-canon  bf01_oi01->bf01 (NCHW, OIHW) by transposes; a reversed window is a reversed kernel;
@@ -9,6 +10,7 @@
 //               layers.
 // A 1x1 convolution stays a convolution: in the library's blocked layout its kernel is a matrix
 // product already, and a dot would need copies to and from that layout.
+#include "compiler/passes/library.h"
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
@@ -93,15 +95,15 @@ static struct hlo_instr *canonical_dot(struct hb *b, struct hlo_instr *i) {
 static bool wants_canonical_dot(const struct target *t, const struct hlo_instr *i) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
     const struct shape *x = i->operands[0]->shape, *y = i->operands[1]->shape;
-    int nb = a->lhs_batch_dims.n, nc = a->lhs_contracting_dims.n;
+    int nc = a->lhs_contracting_dims.n;
     if (!t->library_accepts || i->shape->dtype != DT_F32 || x->dtype != DT_F32 ||
         y->dtype != DT_F32 || x->dynamic || y->dynamic)
         return false;
-    int left = x->rank - nb - nc, right = y->rank - nb - nc;
     if (nc == 0) // an outer product: sums over a dimension of size 1 that is made for it
         return x->rank < HLO_MAX_RANK && y->rank < HLO_MAX_RANK;
-    bool rows_apart = left > 1 && (nb || a->lhs_contracting_dims.v[0] != x->rank - 1);
-    return nc != 1 || right > 1 || rows_apart;
+    int right = y->rank - a->rhs_batch_dims.n - nc;
+    return nc != 1 || right > 1 ||
+           !lib_rows_together(x, a->lhs_batch_dims, a->lhs_contracting_dims);
 }
 
 static struct hlo_instr *dot_rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {

@@ -11,6 +11,23 @@ static int channel_dim(const struct hlo_instr *hero) {
     return hero->op == HLO_CONVOLUTION ? HLO_ATTR(hero, conv)->dim_labels.out_feature
                                        : hero->shape->rank - 1;
 }
+// Is the result's channel the one dim of the right operand that a dot keeps? (A vector over it is
+// one value a column of the library's matrix.)
+static bool has_channel(const struct hlo_instr *hero) {
+    if (hero->op == HLO_CONVOLUTION) return true;
+    const struct hlo_attr_dot *d = HLO_ATTR(hero, dot);
+    const struct shape *y = hero->operands[1]->shape;
+    int64_t columns = 1;
+    for (int k = 0; k < y->rank; k++)
+        if (!i64s_has(d->rhs_batch_dims, k) && !i64s_has(d->rhs_contracting_dims, k))
+            columns *= y->dims[k];
+    int rank = hero->shape->rank;
+    return y->rank > d->rhs_batch_dims.n + d->rhs_contracting_dims.n && rank > 0 &&
+           hero->shape->dims[rank - 1] == columns;
+}
+static bool over_channel(const struct hlo_instr *hero, const struct hlo_instr *x) {
+    return match_channel(x, channel_dim(hero)) && has_channel(hero);
+}
 static bool near(double a, double b) {
     return fabs(a - b) <= 1e-6 * fabs(b);
 }
@@ -99,7 +116,7 @@ static bool one_user(const struct hlo_instr *hero, const struct hlo_instr *x, st
     struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
     switch (u->op) {
     case HLO_ADD:
-        if (match_channel(other, channel_dim(hero))) {
+        if (over_channel(hero, other)) {
             s->post = (struct lib_post){.kind = LIB_POST_BIAS, .operand = other->operands[0]};
             cover(s, other);
         } else if (shape_compatible(other->shape, u->shape) && other->op != HLO_BROADCAST &&
@@ -176,7 +193,7 @@ static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, s
                       struct lib_step *s) {
     struct hlo_instr *other = u->n_operands == 2 ? u->operands[u->operands[0] == x] : NULL;
     bool whole = x->shape->dtype == DT_S32, converted = !whole && x->op == HLO_CONVERT;
-    bool channels = other && match_channel(other, channel_dim(hero));
+    bool channels = other && over_channel(hero, other);
     if (whole && u->op == HLO_CONVERT && u->shape->dtype == DT_F32) {
         s->post = (struct lib_post){.kind = LIB_POST_TO_F32};
         return cover(s, u);
@@ -254,6 +271,17 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out) {
         if (lib_operand(i, c.lhs) < 0 || lib_operand(i, c.rhs) < 0) return false;
     }
     *out = c;
+    return true;
+}
+
+bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract) {
+    int64_t strides[HLO_MAX_RANK], below = -1; // where the next free dim's stride must be
+    shape_strides(s, strides);
+    for (int d = s->rank - 1; d >= 0; d--) {
+        if (s->dims[d] == 1 || i64s_has(batch, d) || i64s_has(contract, d)) continue;
+        if (below >= 0 && strides[d] != below) return false;
+        below = strides[d] * s->dims[d];
+    }
     return true;
 }
 

@@ -52,6 +52,9 @@ struct lib_call {
 // True when `i` (convolution, dot, or kOutput fusion with one of them as hero) is one library call
 // in this sense; fills *out. No allocation.
 bool lib_match(const struct hlo_instr *i, struct lib_call *out);
+// Do the free dims of a dot's operand (neither batch nor contracted) lie together, so that they are
+// one dim of rows at one stride? Dims of size 1 lie anywhere.
+bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract);
 // True when `i` is a max pooling over the two inner dims of a rank-4 value that the library can do.
 bool lib_max_pool(const struct hlo_instr *i);
 // The layout of an NCHW value with channels last.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of operations that move data, and of contractions that can take a movement in.
+#include "compiler/passes/library.h"
 #include "compiler/passes/rules.h"
 
 #define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
@@ -149,7 +150,7 @@ RULE_FN(reduce_nothing) {
 }
 
 // A dot names its dims, so a transposed operand needs no transpose, as long as the order of the
-// free dims stays.
+// free dims stays, and as long as rows that lie together still do: libraries read them as one dim.
 RULE_FN(dot_transpose) {
     if (i->op != HLO_DOT) return NULL;
     for (int side = 0; side < 2; side++) {
@@ -176,6 +177,10 @@ RULE_FN(dot_transpose) {
         *(side ? &n.rhs_contracting_dims : &n.lhs_contracting_dims) = (struct i64s){nc, contract.n};
         struct hlo_instr *x[2] = {i->operands[0], i->operands[1]};
         x[side] = t->operands[0];
+        if (lib_rows_together(t->shape, batch, contract) &&
+            !lib_rows_together(x[side]->shape, (struct i64s){nb, batch.n},
+                               (struct i64s){nc, contract.n}))
+            continue;
         return hb_op(&r->b, HLO_DOT, i->shape, x, 2, &n);
     }
     return NULL;

@@ -90,16 +90,16 @@ bool onednn_conv_ok(const struct hlo_instr *h) {
     return true;
 }
 
-// Batch dims lead in order in both operands and there is one contracting dim; the other dims of a
-// side collapse into one.
+// One contracting dim; the free dims of a side lie together. Where a batch dim lies is a matter of
+// strides.
 bool onednn_dot_ok(const struct hlo_instr *h) {
     const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
     const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
     int nb = d->lhs_batch_dims.n;
     if (d->lhs_contracting_dims.n != 1 || nb > 4) return false;
-    if (y->rank - nb - 1 > 1 || (x->rank - nb - 1 > 1 && nb)) return false;
-    if (x->rank - nb - 1 > 1 && d->lhs_contracting_dims.v[0] != x->rank - 1)
-        return false; // several rows collapse only when they lie together
+    if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
+        !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
+        return false;
     return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
 }
 
@@ -399,6 +399,7 @@ void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, b
         dims[n] = s->dims[batch.v[k]], strides[n++] = st[batch.v[k]];
     for (int d = s->rank - 1; d >= 0; d--) {
         if (d == contract || i64s_has(batch, d)) continue;
+        if (s->dims[d] == 1) continue;
         if (first) row_stride = st[d];
         first = false;
         rows *= s->dims[d];
