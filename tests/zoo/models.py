@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The zoo's models as the runners see them: a file, inputs by rule, bounds, comparison; those of packages (table.py) and generated ones (families.py)."""
+import glob
+import os
+import re
+import sys
+import zlib
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "models")]
+import families  # noqa: E402
+import fetch  # noqa: E402
+import table  # noqa: E402
+
+# Largest difference allowed, relative to the largest magnitude of the output. int8 has no number: what ONNX Runtime's own two ways differ by (spread()).
+BOUNDS = {"f32": 1e-4, "f64": 1e-6, "f16": 2e-3, "bf16": 2e-2, "int8": 1e-4}
+TYPES = {"float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16, "int8": np.int8,
+         "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64, "bool": np.bool_, "string": object}
+
+
+class Model:
+    """One row. `numbers` is a key of BOUNDS; `twin` another file that gives the expected values (bf16: ONNX Runtime has no kernels for it), `of` the row's family."""
+
+    def __init__(self, name, path, numbers, inputs, twin=None, package=""):
+        self.name, self.path, self.numbers, self.rules, self.twin, self.package = name, path, numbers, inputs, twin, package
+
+    def inputs(self):
+        """name -> array, seeded by the names; a twin's are the same."""
+        s = session(self.twin or self.path, threads=1)
+        return {i.name: fill(i, self.rules.get(i.name), zlib.crc32((self.name + "/" + i.name).encode())) for i in s.get_inputs()}
+
+
+def session(path, threads=2, optimised=True):
+    o = ort.SessionOptions()
+    o.intra_op_num_threads, o.inter_op_num_threads, o.log_severity_level = threads, 1, 4
+    if not optimised:
+        o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(path, o, providers=["CPUExecutionProvider"])
+
+
+def page(shape, r):
+    """[N, C, H, W] from -1 to 1: light paper with lines of dark strokes. Noise alone leaves a text detector's outputs at 1e-9, where their relative error means nothing."""
+    n, _, high, wide = shape
+    ink = np.zeros((n, 1, high, wide))
+    for k in range(n):
+        for top in range(4, high - 12, 24):
+            at = 6
+            while at < wide - 8:
+                w, lean = int(r.integers(2, 8)), int(r.integers(1, 4))
+                ink[k, 0, top:top + 14, at:at + lean] = 1
+                ink[k, 0, top + 2 * lean:top + 3 * lean, at:at + w] = 1
+                at += w + int(r.integers(1, 6))
+    return 0.8 - 1.6 * ink + 0.05 * r.standard_normal(shape)
+
+
+def fill(declared, text, seed):
+    """An array for an input of a session, by a rule of table.py."""
+    shape_text, rule, number = ((text or "").split() + ["", "", ""])[:3]
+    dtype = TYPES[declared.type[7:-1]]
+    if shape_text:
+        shape = () if shape_text == "-" else tuple(int(x) for x in shape_text.split(","))
+    else:
+        shape = tuple(d if isinstance(d, int) else 1 for d in declared.shape)
+    r = np.random.default_rng(seed)
+    if rule == "ids":
+        return r.integers(0, int(number), shape).astype(dtype)
+    if rule == "steps":
+        return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape).astype(dtype)
+    if rule in ("ones", "zeros", "value"):
+        return np.full(shape, {"ones": 1, "zeros": 0}.get(rule, float(number or 0)), dtype)
+    if rule == "page":
+        return page(shape, r).astype(dtype)
+    if rule == "unit":
+        return r.random(shape).astype(dtype)
+    if dtype is np.bool_:
+        return np.ones(shape, dtype)
+    if np.issubdtype(dtype, np.integer):
+        return r.integers(0, 2, shape).astype(dtype)
+    return r.standard_normal(shape).astype(dtype)
+
+
+def packaged():
+    for name, package, pattern, numbers, inputs in table.MODELS:
+        found = sorted(glob.glob(os.path.join(fetch.folder(package), "**", os.path.basename(pattern)), recursive=True))
+        found = [f for f in found if re.search(re.escape(pattern).replace(r"\*", ".*") + "$", f)]
+        if found:
+            yield Model(name, found[0], numbers, inputs, package=package)
+        else:
+            print("SKIP %s: no %s of %s (sh deploy/setup.sh zoo)" % (name, pattern, package), flush=True)
+
+
+def generated(pattern, small=False):
+    for name, numbers, make in families.rows(small):
+        if re.search(pattern, name):
+            path, inputs, twin = make("build/zoo/generated")
+            yield Model(name, path, numbers, inputs, twin)
+
+
+def chosen(pattern=".", which="all"):
+    """which: packages, families, small (a few tiny families, for `make check`), all."""
+    if which in ("all", "packages"):
+        yield from (m for m in packaged() if re.search(pattern, m.name) or re.search(pattern, m.package))
+    if which != "packages":
+        yield from generated(pattern, which == "small")
+
+
+def difference(got, want):
+    """Largest difference relative to the largest finite magnitude of `want`; inf where kind, shape or the place of infinities and NaN differ."""
+    if got.shape != want.shape or (got.dtype == object) != (want.dtype == object):
+        return float("inf")
+    if want.dtype == object or want.size == 0:
+        return 0.0 if (got == want).all() else float("inf")
+    a, b = (x.astype(np.complex128 if np.iscomplexobj(x) else np.float64) for x in (got, want))
+    loose = ~np.isfinite(b)
+    if (loose != ~np.isfinite(a)).any() or not np.array_equal(a[loose], b[loose], equal_nan=True):
+        return float("inf")
+    a, b = a[~loose], b[~loose]
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) if b.size else 0.0
+
+
+def rounded(path):
+    """The model's bytes with every float result rounded to bf16: how far such arithmetic strays from f32."""
+    model = onnx.load(path)
+    floats = {v.name for v in onnx.shape_inference.infer_shapes(model).graph.value_info if v.type.tensor_type.elem_type == TensorProto.FLOAT}
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(node)
+        for k, name in enumerate(node.output):
+            if name in floats:
+                node.output[k] = name + "/wide"
+                nodes.append(helper.make_node("Cast", [name + "/wide"], [name + "/bf16"], to=TensorProto.BFLOAT16))
+                nodes.append(helper.make_node("Cast", [name + "/bf16"], [name], to=TensorProto.FLOAT))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model.SerializeToString()
+
+
+def expected(m, inputs):
+    """Two dictionaries, name -> array: ONNX Runtime's answer, and that of its unoptimised run (empty where that does not run);
+    of a twin, the run with every result rounded to bf16."""
+    path = m.twin or m.path
+    s = session(path)
+    names = [o.name for o in s.get_outputs()]
+    want = dict(zip(names, s.run(None, inputs)))
+    plain = {}
+    if m.twin:
+        return want, dict(zip(names, session(rounded(path), optimised=False).run(None, inputs)))
+    try:
+        plain = dict(zip(names, session(path, optimised=False).run(None, inputs)))
+    except Exception:  # an operator that only an optimised graph has kernels for
+        pass
+    return want, plain
+
+
+def verdict(m, got, want, plain):
+    """(ok, error, bound): each output lies within the bound of either of ONNX Runtime's answers, where the bound is the kind's, or their own difference if larger
+    (twice that for bf16, where an operator may round within itself as well)."""
+    worst, limit, ok = 0.0, BOUNDS[m.numbers], True
+    for n, w in want.items():
+        if n not in got:
+            return False, float("inf"), limit
+        error, bound = difference(got[n], w), BOUNDS[m.numbers]
+        if n in plain:
+            error = min(error, difference(got[n], plain[n]))
+            spread = difference(plain[n], w)
+            bound = max(bound, (2 if m.twin else 1) * spread if np.isfinite(spread) else 0)
+        ok = ok and error <= bound
+        if error / bound >= worst / limit:
+            worst, limit = error, bound
+    return ok, worst, limit
