@@ -205,10 +205,8 @@ ONNX(det) {
     for (int64_t k = n; k > 0 && hb_ok(b); k--) {
         const struct shape *s = shape_make(c->a, DT_S64, (int64_t[]){batch, k}, 2);
         hv column = row(c, m, 2, 0), size = hb_unary(b, HLO_ABS, column);
-        hv best = back_to(c, reduce_keep(c, size, &axis, 1, HLO_MAXIMUM, false), s, &axis, 1);
-        hv at = hb_iota(b, s, 1), far = splat_like(c, at, (double)k);
-        hv first = hb_select(b, hb_compare(b, size, best, CMP_EQ), at, far);
-        first = reduce_keep(c, first, &axis, 1, HLO_MINIMUM, false); // [batch]
+        hv first = place_of_extreme(c, size, axis, true, false, false); // [batch]
+        hv at = hb_iota(b, s, 1);
         hv here = hb_compare(b, at, back_to(c, first, s, &axis, 1), CMP_EQ);
         hv wide = hb_broadcast(b, here, (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 1});
         hv pivots = hb_select(b, wide, m, splat_like(c, m, 0));

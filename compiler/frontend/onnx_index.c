@@ -132,29 +132,6 @@ ONNX(topk) {
     out_val(c, 1, swap_axes(c, hb_convert(b, hb_gte(b, r, 1), DT_S64), axis, rank - 1));
 }
 
-// One in the place of the first largest element. Until opset 12 over the dimensions from axis on.
-ONNX(hardmax) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    const struct shape *s = x->shape;
-    int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank),
-            flat[2] = {1, 1};
-    if (!hb_ok(b)) return;
-    if (c->opset < 13) {
-        for (int d = 0; d < s->rank; d++)
-            flat[d >= axis] *= s->dims[d];
-        x = hb_reshape(b, x, flat, 2);
-        axis = 1;
-    }
-    hv best = reduce_keep(c, x, &axis, 1, HLO_MAXIMUM, false);
-    hv here = hb_compare(b, x, back_to(c, best, x->shape, &axis, 1), CMP_EQ);
-    hv pos = index_along(c, x->shape, DT_S64, axis);
-    hv cand = hb_select(b, here, pos, splat_like(c, pos, (double)x->shape->dims[axis]));
-    hv first = reduce_keep(c, cand, &axis, 1, HLO_MINIMUM, false);
-    hv r = hb_compare(b, pos, back_to(c, first, x->shape, &axis, 1), CMP_EQ);
-    out_val(c, 0, hb_reshape(b, hb_convert(b, r, s->dtype), s->dims, s->rank));
-}
-
 // ---- triangles and diagonals
 
 // column - row of the two last dimensions.

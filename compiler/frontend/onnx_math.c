@@ -223,22 +223,6 @@ ONNX(reduce) {
     out_val(c, 0, r);
 }
 
-// Position of the extreme value: the smallest (or largest) index among the elements equal to it.
-ONNX(argminmax) {
-    struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
-    if (!hb_ok(&c->b)) return;
-    bool last = at_int(c, "select_last_index", 0) != 0;
-    hv best = reduce_keep(c, x, &axis, 1, (enum hlo_op)op_arg(c), false);
-    hv here = hb_compare(b, x, back_to(c, best, x->shape, &axis, 1), CMP_EQ);
-    hv pos = hb_iota(b, shape_with_dtype(c->a, x->shape, DT_S64), axis);
-    pos = hb_select(b, here, pos, scalar_like(c, pos, last ? -1 : (double)x->shape->dims[axis]));
-    out_val(c, 0,
-            reduce_keep(c, pos, &axis, 1, last ? HLO_MAXIMUM : HLO_MINIMUM,
-                        at_int(c, "keepdims", 1) != 0));
-}
-
 // Until opset 12 the input is seen as a matrix [dims before axis, dims from axis on]; from 13 along
 // one axis.
 ONNX(softmax) {

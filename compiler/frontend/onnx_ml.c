@@ -287,11 +287,7 @@ void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *lab
     struct hb *b = &c->b;
     bool text = labels->strings.n != 0;
     int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n), last = 1;
-    const struct shape *s = scores->shape;
-    hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
-    hv pos = index_along(c, s, DT_S64, 1);
-    pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));
-    pos = reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
+    hv pos = place_of_extreme(c, scores, last, true, false, false);
     hv names = text ? hb_constant(b, onnx_text_list(c, labels->strings.v, (size_t)n))
                     : lit_s64s(c, labels->ints.v, &n, 1);
     out_label(c, take(c, names, pos, 0), text);

@@ -85,10 +85,7 @@ ONNX(multinomial) {
     noise = hb_unary(b, HLO_NEGATE, hb_unary(b, HLO_LOG, noise));
     x = hb_broadcast(b, hb_convert(b, x, DT_F32), dims, 3, (int64_t[]){0, 2});
     hv score = hb_add(b, x, noise);
-    hv best = reduce_keep(c, score, &axis, 1, HLO_MAXIMUM, false);
-    hv at = index_along(c, s, DT_S64, 2), far = splat_like(c, at, (double)dims[2]);
-    at = hb_select(b, hb_compare(b, score, back_to(c, best, s, &axis, 1), CMP_EQ), at, far);
-    at = reduce_keep(c, at, &axis, 1, HLO_MINIMUM, false);
+    hv at = place_of_extreme(c, score, axis, true, false, false);
     out_val(c, 0, hb_convert(b, at, attr_dtype(c, "dtype", DT_S32)));
 }
 

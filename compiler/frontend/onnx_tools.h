@@ -35,6 +35,9 @@ hv within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
 double lowest_of(enum dtype t);                            // the identity of max
 double highest_of(enum dtype t);                           // the identity of min
 enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
+// onnx_extreme.c: s64 positions of the largest (smallest) elements along an axis, of equal ones the
+// first (last); always within the axis, which must not be empty.
+hv place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last, bool keep);
 // Into an 8-bit float, what is out of range becomes the largest finite value if asked.
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
 // onnx_nn.c: the convolution of a node with the attributes of Conv.

@@ -70,7 +70,7 @@ static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_va
     for (int i = sp->n; i >= 0; i--) {
         kir_end(k, loops[i], flat);
         memcpy(flat, loops[i]->result, sizeof(struct kir_val *) * (size_t)n);
-        if (i == sp->n) lower_kept_ready(lw);
+        if (i == sp->n) lower_kept_ready(lw, last->var);
     }
     join(lw, f, flat, acc);
     return ST_OK;
@@ -168,9 +168,9 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
         fits = cindex[d] && cindex[d]->level <= row->base;
     }
     if (!fits) return ST_OK;
-    struct lower_kept *kept = lower_find_kept(lw, f->i, cindex, rank, k->stack[row->base]);
+    struct lower_kept *kept = lower_find_kept(lw, f->i, cindex, rank, row);
     if (!kept) {
-        kept = lower_keep(lw, f->i, cindex, rank, k->stack[row->base]);
+        kept = lower_keep(lw, f->i, cindex, rank, row);
         for (int i = 0; i < f->n; i++)
             kept->at[i] = lower_scratch(lw, f->type[i], row->extent);
         kir_at_level(k, row->base);

@@ -123,29 +123,34 @@ struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row) {
     pmap_put_ptr(&lw->canon, b, v);
     return v;
 }
+// Rows over the same positions: a loop over a part of them has other values at the same index.
 struct lower_kept *lower_find_kept(struct lower *lw, const struct hlo_instr *i,
-                                   struct kir_val *const *index, int rank, struct kir_block *b) {
+                                   struct kir_val *const *index, int rank,
+                                   const struct lower_row *row) {
+    const struct kir_block *b = lw->k.stack[row->base];
     for (size_t n = 0; n < lw->kept.n; n++) {
         struct lower_kept *k = lw->kept.v[n];
-        if (k->i == i && k->block == b && k->rank == rank &&
-            memcmp(k->index, index, sizeof *index * (size_t)rank) == 0)
+        if (k->i == i && k->block == b && k->rank == rank && k->begin == row->begin &&
+            k->end == row->end && memcmp(k->index, index, sizeof *index * (size_t)rank) == 0)
             return k;
     }
     return NULL;
 }
 struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
-                              struct kir_val *const *index, int rank, struct kir_block *b) {
+                              struct kir_val *const *index, int rank, const struct lower_row *row) {
     struct lower_kept *k = arena_new_of(lw->arena, struct lower_kept);
     k->i = i;
     k->rank = rank;
-    k->block = b;
+    k->block = lw->k.stack[row->base];
+    k->begin = row->begin;
+    k->end = row->end;
     memcpy(k->index, index, sizeof *index * (size_t)rank);
     avec_push(lw->arena, &lw->kept, k);
     return k;
 }
-void lower_kept_ready(struct lower *lw) {
+void lower_kept_ready(struct lower *lw, const struct kir_val *var) {
     for (size_t n = 0; n < lw->kept.n; n++)
-        if (lw->kept.v[n]->extent) lw->kept.v[n]->ready = true;
+        if (lw->kept.v[n]->filler == var) lw->kept.v[n]->ready = true;
 }
 
 // ---- values
@@ -204,8 +209,8 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
         if (!cindex[d] || cindex[d]->level > row->base) return ST_OK;
     }
     enum dtype t = i->shape->dtype;
-    struct lower_kept *kept = lower_find_kept(lw, i, cindex, rank, k->stack[row->base]);
-    if (kept && (!kept->ready || kept->extent != row->extent)) return ST_OK;
+    struct lower_kept *kept = lower_find_kept(lw, i, cindex, rank, row);
+    if (kept && !kept->ready) return ST_OK; // by a loop that is still open: this one precedes it
     if (!kept && !row->fold) return ST_OK;
     *done = true;
     if (kept) {
@@ -214,8 +219,8 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
         return ST_OK;
     }
     RETURN_IF_ERR(hlo_op_info(i->op)->lower(lw, i, index, out));
-    kept = lower_keep(lw, i, cindex, rank, k->stack[row->base]);
-    kept->extent = row->extent;
+    kept = lower_keep(lw, i, cindex, rank, row);
+    kept->filler = row->var;
     kept->at[0] = lower_scratch(lw, t, row->extent);
     kir_store(k, KIR_SCRATCH, lower_scratch_type(t),
               lower_scratch_index(lw, t, kept->at[0], row->var), *out);
@@ -336,13 +341,15 @@ struct outputs {
 };
 
 // The folds of a row come first, whatever the order of operands: they fill the caches that the rest
-// of the row reads.
+// of the row reads. A row fusion may end in such a fold.
 static status_t folds_first(struct lower *lw, const struct shape *out,
                             struct kir_val *const *index) {
     if (!lw->cached.n || lw->instr->op != HLO_FUSION) return ST_OK;
+    bool rows = HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM;
     HLO_EACH_INSTR(i, lw->instr->called[0]) {
         struct kir_val *v;
-        bool row = i->op == HLO_REDUCE && i->n_operands == 2 && i->shape->rank < out->rank;
+        bool row = i->op == HLO_REDUCE && i->n_operands == 2 &&
+                   (i->shape->rank < out->rank || (rows && i->shape->rank == out->rank));
         for (int d = 0; row && d < i->shape->rank; d++)
             row = i->shape->dims[d] == out->dims[d];
         if (row) RETURN_IF_ERR(lower_value(lw, i, index, &v));

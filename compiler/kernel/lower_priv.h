@@ -9,18 +9,21 @@ struct lower_kept {
     struct kir_val *index[HLO_MAX_RANK + 1];
     int rank;
     struct kir_block *block;       // around the row's loops
+    struct kir_val *begin, *end;   // of the row's loop
     int64_t at[LOWER_MAX_RESULTS]; // bytes in scratch
-    int64_t extent;
-    bool ready;
+    const struct kir_val *filler;  // variable of the loop that stores a cached value; else NULL
+    bool ready;                    // what fills it stands before whatever is built from now on
 };
 struct lower_space *lower_space(struct lower *lw, const void *owner, int64_t total);
 void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, int64_t stride);
 struct kir_val *lower_canon(struct lower *lw, const struct lower_row *row);
 struct lower_kept *lower_find_kept(struct lower *lw, const struct hlo_instr *i,
-                                   struct kir_val *const *index, int rank, struct kir_block *b);
+                                   struct kir_val *const *index, int rank,
+                                   const struct lower_row *row);
 struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
-                              struct kir_val *const *index, int rank, struct kir_block *b);
-void lower_kept_ready(struct lower *lw);
+                              struct kir_val *const *index, int rank, const struct lower_row *row);
+// The loop over `var` is closed: loops that are placed from now on come after it.
+void lower_kept_ready(struct lower *lw, const struct kir_val *var);
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);

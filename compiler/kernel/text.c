@@ -275,6 +275,38 @@ static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
         return st_new(ST_INTERNAL, "kir: types of select (%u)", v->id);
     return ST_OK;
 }
+
+// Bytes of scratch that were stored to by what stands before, as ranges that may overlap.
+struct filled {
+    struct {
+        __int128 lo, hi;
+    } v[64];
+    int n;
+};
+static bool reads_filled(struct filled *f, const struct kir_val *v) {
+    int size = dtype_size(v->elem);
+    __int128 lo = (__int128)v->args[0]->lo * size, hi = ((__int128)v->args[0]->hi + 1) * size;
+    if (v->op == K_STORE) {
+        int k = f->n < 64 ? f->n++ : 63;
+        bool widen = k == 63 && f->n == 64 && f->v[k].hi > f->v[k].lo;
+        f->v[k].lo = widen && f->v[k].lo < lo ? f->v[k].lo : lo;
+        f->v[k].hi = widen && f->v[k].hi > hi ? f->v[k].hi : hi;
+        return true;
+    }
+    for (int k = 0; k < f->n; k++)
+        if (lo < f->v[k].hi && f->v[k].lo < hi) return true;
+    return false;
+}
+// Scratch holds what another row left there until it is stored to.
+static bool scratch_is_filled(struct filled *f, const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        bool scratch = (v->op == K_LOAD || v->op == K_STORE) && v->imm_i == KIR_SCRATCH;
+        if (scratch && !reads_filled(f, v)) return false;
+        if (v->op == K_FOR && !scratch_is_filled(f, &v->loop->body)) return false;
+    }
+    return true;
+}
+
 static status_t check_block(const struct kir_fn *f, struct pmap *seen, const struct kir_block *b,
                             int depth) {
     if (depth > KIR_MAX_LEVEL) return st_new(ST_INTERNAL, "kir: nested too deeply");
@@ -306,5 +338,8 @@ status_t kir_verify(const struct kir_fn *f) {
     pmap_put_ptr(&seen, f->end, f->end);
     status_t st = check_block(f, &seen, &f->top, 0);
     pmap_done(&seen);
+    struct filled filled = {.n = 0};
+    if (!st && !scratch_is_filled(&filled, &f->top))
+        st = st_new(ST_INTERNAL, "kir: scratch is read before it is stored to");
     return st;
 }

@@ -4,7 +4,8 @@
     onnx_variants.py BUILD [NAME...]      NAME: only variants whose name holds it
 
 Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, input arrays (None = left out) and the number of outputs; inputs named in
-`constant` become initializers, because they decide shapes.
+`constant` become initializers, because they decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes), each on the result
+of the one before; further operands of a step are names of inputs.
 """
 import os
 import subprocess
@@ -195,6 +196,55 @@ def later():
             add("Cast %s out of range to %d" % (a.dtype, to), "Cast", [a], {"to": to})
 
 
+def chosen():
+    # Where the extreme element stands, of values that the same kernel computes: by position, so that one wrong bit in a copy of the value shows.
+    softmax, last = ("Softmax", {"axis": -1}), {"axis": -1, "keepdims": 0}
+    norm, quantise = ("LayerNormalization", {"axis": -1}, "i1", "i2"), ("QuantizeLinear", {}, "i1", "i2")
+    cast = lambda t: ("Cast", {"to": t})
+    chains = {"softmax": [softmax], "log softmax": [("LogSoftmax", {"axis": -1})], "sigmoid": [("Sigmoid", {})], "exp of softmax": [softmax, ("Exp", {})],
+              "tanh, softmax": [("Tanh", {}), softmax], "f16": [cast(TensorProto.FLOAT16), softmax], "softplus": [("Softplus", {})], "layer norm": [norm],
+              "layer norm, softmax": [norm, softmax], "quantised": [quantise, ("DequantizeLinear", {}, "i1", "i2"), softmax]}
+    for what, steps in chains.items():
+        for dims in ((8, 10), (2, 3, 33)):
+            more = [f32(dims[-1]), f32(dims[-1])] if norm in steps else [np.array(0.03, np.float32), np.array(7, np.int8)] if quantise in steps else []
+            x = [f32(*dims) * 2] + more
+            for op in ("ArgMax", "ArgMin"):
+                if not (op == "ArgMin" and (quantise in steps or what == "f16")):  # ties that rounding makes
+                    add("%s of %s %s" % (op, what, dims), steps + [(op, last)], x, opset=18)
+            add("TopK of %s %s" % (what, dims), steps + [("TopK", last_axis(), "k")], x + [np.array([3])], outputs=2, constant=(len(x),), opset=18,
+                bound=2e-3 if what == "f16" else 1e-4)
+            add("is maximum of %s %s" % (what, dims), steps + [("ReduceMax", {"keepdims": 1}, "axes"), ("Equal", {}, "before"), cast(TensorProto.INT32)],
+                x + [np.array([-1])], constant=(len(x),), opset=18)
+    x = np.array([[1, 5, 5, -3, 5, -3], [0, -0.0, 0, 0, -0.0, 0]], np.float32)
+    for t in (np.float32, np.float64, np.int32, np.int64, np.uint8, np.int8):
+        y = np.abs(x).astype(t) if t == np.uint8 else x.astype(t)
+        for op in ("ArgMax", "ArgMin"):
+            for axis in (0, 1):
+                for at_end in (0, 1):
+                    if not (at_end and t in (np.uint8, np.int8, np.int64)):  # ONNX Runtime has none
+                        add("%s %s ties %d %d" % (op, t.__name__, axis, at_end), op, [y], {"axis": axis, "select_last_index": at_end}, opset=13)
+    add("Hardmax ties", "Hardmax", [x], {"axis": 1}, opset=13)
+    add("Hardmax flat", "Hardmax", [f32(2, 3, 4)], {"axis": 1}, opset=11)
+
+
+def last_axis():
+    return {"axis": -1, "largest": 1, "sorted": 1}
+
+
+def nodes_of(op, names, out, attrs):
+    """The nodes of one operator, or of a chain; "k" and "axes" are the last input, "before" what the step before the last one took."""
+    if isinstance(op, str):
+        domain, _, short = op.rpartition(".")
+        return [helper.make_node(short, names, out, domain=domain, **attrs)]
+    nodes, x, before = [], names[0], None
+    for k, (kind, how, *more) in enumerate(op):
+        more = [names[-1] if m in ("k", "axes") else before if m == "before" else m for m in more]
+        y = out if k + 1 == len(op) else ["t%d" % k]
+        nodes.append(helper.make_node(kind, [x] + more, y, **how))
+        before, x = x, y[0]
+    return nodes
+
+
 def run(build, variant, folder):
     name, op, arrays, attrs, outputs, constant, opset, bound = variant
     names = ["" if a is None else "i%d" % k for k, a in enumerate(arrays)]
@@ -202,10 +252,9 @@ def run(build, variant, folder):
     free = [(n, a) for k, (n, a) in enumerate(zip(names, arrays)) if a is not None and k not in constant]
     values = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in free]
     inits = [numpy_helper.from_array(arrays[k], names[k]) for k in constant]
-    domain, _, short = op.rpartition(".")
-    node = helper.make_node(short, names, out, domain=domain, **attrs)
+    domain = op.rpartition(".")[0] if isinstance(op, str) else ""
     results = [onnx.ValueInfoProto(name=o) for o in out]  # of the types that ONNX Runtime finds
-    graph = helper.make_graph([node], "g", values, results, inits)
+    graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
     sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 5 if domain == "ai.onnx.ml" else 1)] * bool(domain)
     model = helper.make_model(graph, opset_imports=sets, ir_version=10)
     path = os.path.join(folder, "m.onnx")
@@ -241,7 +290,7 @@ def run(build, variant, folder):
 
 def main():
     build, only, failed = sys.argv[1], sys.argv[2:], 0
-    for family in (rnn, image, pools, algebra, more, signal, quantised, later):
+    for family in (rnn, image, pools, algebra, more, signal, quantised, later, chosen):
         family()
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
