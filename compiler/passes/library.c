@@ -188,6 +188,12 @@ static bool quantise(struct hlo_instr *u, struct lib_step *s) {
     cover(s, clamp);
     return cover(s, last);
 }
+// Is it made f32 next, and only that? The library adds a bias of s32 as f32: integers beyond 2^24
+// that stay integers would be rounded.
+static bool becomes_f32(const struct hlo_instr *i) {
+    return i->users.n == 1 && !is_root(i) && i->users.v[0]->op == HLO_CONVERT &&
+           i->users.v[0]->shape->dtype == DT_F32;
+}
 // Behind a product of 8-bit integers: what is special to it. Other steps are those of f32.
 static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u,
                       struct lib_step *s) {
@@ -198,7 +204,7 @@ static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, s
         s->post = (struct lib_post){.kind = LIB_POST_TO_F32};
         return cover(s, u);
     }
-    if ((whole && u->op == HLO_ADD && channels) ||
+    if ((whole && u->op == HLO_ADD && channels && becomes_f32(u)) ||
         (converted && u->op == HLO_MULTIPLY && channels)) {
         s->post.kind = whole ? LIB_POST_BIAS_S32 : LIB_POST_CHANNEL_SCALE;
         s->post.operand = other->operands[0];

@@ -168,6 +168,20 @@ def quantised():
     add("QuantizeLinear blocks", "QuantizeLinear", [x, f32(3, 2, 5) ** 2 + 0.01], {"axis": 1, "block_size": 2, "output_dtype": 3}, opset=21)
     a, b = R.integers(0, 255, (2, 3, 8)).astype(np.uint8), R.integers(0, 255, (8, 6)).astype(np.uint8)
     add("MatMulInteger", "MatMulInteger", [a, b, np.array(120, np.uint8), np.arange(6, dtype=np.uint8)], opset=10)
+    for xt, wt, zx, zw in ((np.uint8, np.uint8, 131, 97), (np.uint8, np.uint8, 7, 128), (np.uint8, np.int8, 131, 9), (np.uint8, np.int8, 0, 0)):
+        for rows, k, n in ((5, 64, 33), (1, 1100, 40), (40, 300, 7)):
+            high = k > 1000  # sums beyond what a float holds
+            w = R.integers(np.iinfo(wt).max - 20 if high else np.iinfo(wt).min, np.iinfo(wt).max + 1, (k, n)).astype(wt)
+            xs = R.integers(200 if high else 0, 256, (2, rows, k)).astype(xt)
+            ends = [np.array(zx, xt), np.array(zw, wt)]
+            add("MatMulInteger %s %s, zero points %d and %d, %d of %d" % (xt.__name__, wt.__name__, zx, zw, rows, k), "MatMulInteger", [xs, w] + ends, constant=(1, 3), opset=10)
+        columns = R.integers(0, 100, 7).astype(wt)
+        add("MatMulInteger %s %s, zero point a column" % (xt.__name__, wt.__name__), "MatMulInteger", [xs, w, ends[0], columns], constant=(1, 3), opset=10)
+        for group, c in ((1, 20), (20, 20)):
+            kernel = R.integers(np.iinfo(wt).min, np.iinfo(wt).max + 1, (20, c // group, 3, 3)).astype(wt)
+            xs = R.integers(0, 256, (1, c, 9, 8)).astype(xt)
+            add("ConvInteger %s %s, zero points %d and %d, %d groups" % (xt.__name__, wt.__name__, zx, zw, group), "ConvInteger", [xs, kernel] + ends,
+                {"pads": [1, 1, 0, 1], "group": group}, constant=(1, 2, 3), opset=10)
     add("QLinearMatMul", "QLinearMatMul", [a, np.array(0.01, np.float32), np.array(127, np.uint8), b, np.array(0.02, np.float32), np.array(128, np.uint8),
                                            np.array(0.05, np.float32), np.array(100, np.uint8)], opset=10)
     img, w = R.integers(0, 255, (1, 2, 6, 6)).astype(np.uint8), R.integers(-90, 90, (4, 2, 3, 3)).astype(np.int8)
