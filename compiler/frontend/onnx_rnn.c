@@ -20,7 +20,7 @@ struct cell { // of one direction
     bool reverse, input_forget, linear_before_reset;
     double clip; // 0 = none
     struct activation act[3];
-    hv r, rb;    // [gates*hidden, hidden]; GRU: the part of the bias that stays with r, [hidden]
+    hv r, rb;    // [hidden, gates*hidden]; GRU: the part of the bias that stays with r, [hidden]
     hv peep[3];  // LSTM: input, output, forget; [hidden] or NULL
     hv lens;     // s64[batch] or NULL
     hv h, c, xw; // state [batch, hidden]; [steps, batch, gates*hidden]
@@ -66,13 +66,13 @@ static hv act(struct onnx_ctx *c, const struct cell *k, int which, hv x) {
     if (k->clip > 0) x = hb_clamp(&c->b, splat_like(c, x, -k->clip), x, splat_like(c, x, k->clip));
     return activate(c, a->name, x, a->alpha, a->beta);
 }
-// h [batch, hidden] times rows [from, to) of r, transposed.
+// h [batch, hidden] times columns [from, to) of r.
 static hv times_r(struct onnx_ctx *c, const struct cell *k, hv h, int64_t from, int64_t to) {
-    int64_t one = 1;
-    hv r = part(c, k->r, 0, from * k->hidden, to * k->hidden);
+    int64_t one = 1, zero = 0;
+    hv r = part(c, k->r, 1, from * k->hidden, to * k->hidden);
     return hb_dot(&c->b, h, r,
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
-                                         .rhs_contracting_dims = {&one, 1}});
+                                         .rhs_contracting_dims = {&zero, 1}});
 }
 static hv gate(struct onnx_ctx *c, const struct cell *k, hv x, int64_t n) {
     return part(c, x, 1, n * k->hidden, (n + 1) * k->hidden);
@@ -273,7 +273,7 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
     struct hb *b = &c->b;
     int64_t two = 2, one = 1;
     hv w = row(c, in_val(c, 1), 0, direction);
-    k->r = row(c, in_val(c, 2), 0, direction);
+    k->r = swap_axes(c, row(c, in_val(c, 2), 0, direction), 0, 1); // a step reads whole lines
     k->xw = hb_dot(b, x, w,
                    &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
                                           .rhs_contracting_dims = {&one, 1}});

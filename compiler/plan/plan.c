@@ -135,6 +135,24 @@ static bool runs_as_steps(enum hlo_op op) {
     return op == HLO_WHILE || op == HLO_CONDITIONAL || op == HLO_CALL;
 }
 
+static status_t plan_called(struct planner *pl, struct plan_step *s) {
+    const struct hlo_instr *i = s->instr;
+    s->called = arena_array(pl->a, struct plan *, i->n_called + 1);
+    for (int k = 0; k < i->n_called; k++) {
+        bool state = i->op == HLO_WHILE && k == 1;
+        RETURN_IF_ERR(plan_computation(pl->a, i->called[k], state, &s->called[k]));
+        pl->p->values_bytes += s->called[k]->values_bytes;
+        pl->p->n_in_place += s->called[k]->n_in_place;
+        if (s->called[k]->arena_bytes > s->scratch_bytes)
+            s->scratch_bytes = s->called[k]->arena_bytes;
+    }
+    if (s->scratch_bytes) {
+        struct slice scratch = new_buffer(pl, s->scratch_bytes);
+        s->scratch_offset = scratch.index; // until offsets are known
+    }
+    return ST_OK;
+}
+
 static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
     struct plan_step s = {.instr = i, .kernel = -1, .n_out = shape_leaves(i->shape)};
     for (int k = 0; k < i->n_operands; k++)
@@ -147,25 +165,15 @@ static status_t add_step(struct planner *pl, const struct hlo_instr *i) {
         for (int e = 0; e < v->n_leaves; e++)
             s.in[n++] = v->leaves[e];
     }
+    if (runs_as_steps(i->op)) RETURN_IF_ERR(plan_called(pl, &s));
     for (int k = 0; k < s.n_out; k++) {
         int64_t bytes = shape_bytes(shape_leaf(i->shape, k));
+        if (i->op == HLO_WHILE && plan_unchanged(s.called[1], k)) {
+            s.out[k] = s.in[k]; // no copy, and weights that a loop carries are known as weights
+            continue;
+        }
         s.out[k] = new_buffer(pl, bytes);
         pl->p->values_bytes += bytes;
-    }
-    if (runs_as_steps(i->op)) {
-        s.called = arena_array(pl->a, struct plan *, i->n_called + 1);
-        for (int k = 0; k < i->n_called; k++) {
-            bool state = i->op == HLO_WHILE && k == 1;
-            RETURN_IF_ERR(plan_computation(pl->a, i->called[k], state, &s.called[k]));
-            pl->p->values_bytes += s.called[k]->values_bytes;
-            pl->p->n_in_place += s.called[k]->n_in_place;
-            if (s.called[k]->arena_bytes > s.scratch_bytes)
-                s.scratch_bytes = s.called[k]->arena_bytes;
-        }
-        if (s.scratch_bytes) {
-            struct slice scratch = new_buffer(pl, s.scratch_bytes);
-            s.scratch_offset = scratch.index; // until offsets are known
-        }
     }
     for (int k = 0; k < s.n_in; k++)
         use(pl, s.in[k]);
@@ -193,6 +201,7 @@ static bool all_may_share(const struct plan_step *s, const bool *same, int o) {
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
+    if (mine->birth != k) return; // what a loop leaves as it is
     for (int e = 0; e < s->n_in; e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
         struct buffer *b = buffer_of(pl, &s->in[e]);
@@ -306,6 +315,9 @@ static status_t plan_body(struct planner *pl) {
     struct plan_value *root = value_of(pl, p->comp->root);
     for (int k = 0; k < root->n_leaves; k++)
         use(pl, root->leaves[k]); // results live to the end
+    p->kept = arena_zarray(pl->a, bool, root->n_leaves + 1);
+    for (int k = 0; k < root->n_leaves; k++)
+        p->kept[k] = root->leaves[k].where == SLICE_PARAM && root->leaves[k].index == k;
     share_buffers(pl, root);
     place(pl);
     for (size_t k = 0; k < pl->steps.n; k++) {
@@ -347,6 +359,10 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
 
 status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
     return plan_computation(a, entry, false, out);
+}
+
+bool plan_unchanged(const struct plan *body, int leaf) {
+    return body->kept[leaf];
 }
 
 static void print_slice(struct strbuf *b, const struct slice *s) {

@@ -6,7 +6,7 @@
 // caller's as the step's scratch. Tuples, get-tuple-element, bitcast (and reshape where layouts
 // allow) take no step: they alias. In place where legal (in_place.h): a result may lie in an
 // operand's buffer that ends there, and a loop's body may write a new element of the state over the
-// old one, so an output slice can be SLICE_PARAM.
+// old one, so an output slice can be SLICE_PARAM. What a loop's body leaves as it is has one place.
 #pragma once
 #include "compiler/ir/module.h"
 #include "compiler/target.h"
@@ -40,6 +40,7 @@ struct plan {
     int32_t n_steps;
     struct slice *root;
     int32_t n_root;
+    bool *kept; // root leaf k is parameter leaf k itself, not a new value in its place
     struct slice *params;
     int32_t n_params; // leaves
     const struct literal **consts;
@@ -51,4 +52,7 @@ struct plan {
 // INTERNAL on a module that is not verified.
 status_t plan_make(struct arena *a, const struct hlo_computation *entry,
                    struct plan **out) MUST_CHECK;
+// Does a loop's body give this leaf of the state back as it got it? Then the loop's result lies
+// where its operand does.
+bool plan_unchanged(const struct plan *body, int leaf);
 void plan_print(struct strbuf *b, const struct plan *p); // hlo inspect --stage plan

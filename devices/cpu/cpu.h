@@ -22,6 +22,7 @@ struct cpu_step {
 struct cpu_plan {
     struct plan *plan;
     struct cpu_step *steps;
+    int *bound; // by parameter leaf: the entry's bound parameter that it always is, -1 = none
 };
 
 struct cpu_impl {
@@ -36,8 +37,8 @@ struct cpu_impl {
     int64_t (*pack_bytes)(const struct cpu_step *s);
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
 };
-extern const struct cpu_impl cpu_impl_onednn, cpu_impl_int8, cpu_impl_update, cpu_impl_kernel,
-    cpu_impl_control, cpu_impl_reference;
+extern const struct cpu_impl cpu_impl_thin, cpu_impl_onednn, cpu_impl_int8, cpu_impl_update,
+    cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -51,6 +52,7 @@ struct cpu_exe {
     struct code *code, *prepare_code;
     const struct kernel_set *kernels; // of the module being bound
     struct code *binding;             // its code
+    const int *bound;                 // of the plan being bound
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;
     void *scratch; // libraries' scratchpad, shared by steps
@@ -81,6 +83,8 @@ const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,
                     enum conv_form *out_output);
+// Is this operand a bound weight, which may be kept in a form of ours? While binding only.
+bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf);
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
 bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly

@@ -173,6 +173,11 @@ static int64_t step_bytes(const struct plan_step *s) {
     return n;
 }
 
+bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
+    const struct slice *in = &s->plan->in[leaf];
+    return in->where == SLICE_PARAM && x->bound[in->index] >= 0;
+}
+
 static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
@@ -190,19 +195,39 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
 }
 
-static status_t bind_plan(struct cpu_exe *x, struct plan *plan, struct cpu_plan **out) {
+// Which parameters of called plan c of step s are always bound weights: what is handed on as it is,
+// and in a loop left as it is.
+static void pass_bound(const struct cpu_plan *outer, const struct cpu_step *s, int c, int *bound) {
+    const struct plan_step *ps = s->plan;
+    const struct hlo_instr *i = ps->instr;
+    int first = i->op == HLO_CONDITIONAL ? 1 : 0;
+    for (int b = 0; i->op == HLO_CONDITIONAL && b < c; b++)
+        first += shape_leaves(i->operands[b + 1]->shape);
+    for (int k = 0; k < ps->called[c]->n_params; k++) {
+        const struct slice *in = &ps->in[first + k];
+        bool same = i->op != HLO_WHILE || plan_unchanged(ps->called[1], k);
+        bound[k] = same && in->where == SLICE_PARAM ? outer->bound[in->index] : -1;
+    }
+}
+
+static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu_plan **out) {
     struct cpu_plan *p = arena_new_of(&x->arena, struct cpu_plan);
     p->plan = plan;
+    p->bound = bound;
     p->steps = arena_zarray(&x->arena, struct cpu_step, plan->n_steps + 1);
     *out = p;
     for (int k = 0; k < plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
         s->plan = &plan->steps[k];
+        x->bound = bound;
         RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
-        for (int c = 0; c < s->plan->instr->n_called; c++)
-            RETURN_IF_ERR(bind_plan(x, s->plan->called[c], &s->called[c]));
+        for (int c = 0; c < s->plan->instr->n_called; c++) {
+            int *passed = arena_array(&x->arena, int, s->plan->called[c]->n_params + 1);
+            pass_bound(p, s, c, passed);
+            RETURN_IF_ERR(bind_plan(x, s->plan->called[c], passed, &s->called[c]));
+        }
         if (s->plan->instr->op == HLO_WHILE)
             s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
     }
@@ -232,6 +257,17 @@ static void cpu_unload(struct dev_exe *base) {
     free(x);
 }
 
+// By parameter leaf of an entry: its own number where it is a bound weight. Prepare has none.
+static int *bound_params(struct cpu_exe *x, const struct plan *plan) {
+    int *bound = arena_array(&x->arena, int, plan->n_params + 1), n = 0;
+    for (size_t k = 0; k < plan->comp->params.n; k++) {
+        const struct hlo_instr *p = plan->comp->params.v[k];
+        for (int e = 0; e < shape_leaves(p->shape); e++, n++)
+            bound[n] = p->param_kind == PARAM_BOUND && !shape_is_tuple(p->shape) ? n : -1;
+    }
+    return bound;
+}
+
 static status_t load_into(struct cpu_exe *x) {
     struct plan *main, *prepare;
     const struct executable *e = x->exe;
@@ -242,10 +278,10 @@ static status_t load_into(struct cpu_exe *x) {
         RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
     x->kernels = &e->kernels;
     x->binding = x->code;
-    RETURN_IF_ERR(bind_plan(x, main, &x->main));
+    RETURN_IF_ERR(bind_plan(x, main, bound_params(x, main), &x->main));
     x->kernels = &e->prepare_kernels;
     x->binding = x->prepare_code;
-    RETURN_IF_ERR(bind_plan(x, prepare, &x->prepare));
+    RETURN_IF_ERR(bind_plan(x, prepare, bound_params(x, prepare), &x->prepare));
     x->memory_bytes = main->arena_bytes;
     if (posix_memalign(&x->memory, 64, (size_t)x->memory_bytes + 64)) x->memory = NULL;
     if (posix_memalign(&x->scratch, 64, (size_t)x->scratch_bytes + 64)) x->scratch = NULL;
@@ -301,28 +337,38 @@ static void *aligned(int64_t n) {
     return posix_memalign(&p, 64, (size_t)n + 64) ? NULL : p;
 }
 
-// Is bound parameter k read by any step that does not read it packed, or by the root?
-static bool read_plain(const struct cpu_plan *p, int param) {
+// Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
+// handed to a called plan is read where that reads it.
+static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
     for (int k = 0; k < p->plan->n_steps; k++) {
         const struct cpu_step *s = &p->steps[k];
-        for (int e = 0; e < s->plan->n_in; e++)
-            if (s->plan->in[e].where == SLICE_PARAM && s->plan->in[e].index == param &&
-                e != s->packed_in)
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            if (read_plain(s->called[c], s->plan->instr->op == HLO_WHILE && c == 1, bound))
                 return true;
+        for (int e = 0; e < s->plan->n_in; e++) {
+            const struct slice *in = &s->plan->in[e];
+            if (in->where != SLICE_PARAM || p->bound[in->index] != bound || e == s->packed_in)
+                continue;
+            if (s->plan->instr->op != HLO_WHILE || !plan_unchanged(s->plan->called[1], e))
+                return true;
+        }
     }
-    for (int k = 0; k < p->plan->n_root; k++)
-        if (p->plan->root[k].where == SLICE_PARAM && p->plan->root[k].index == param) return true;
+    for (int k = 0; k < p->plan->n_root; k++) {
+        const struct slice *r = &p->plan->root[k];
+        if (r->where == SLICE_PARAM && p->bound[r->index] == bound && !(body && r->index == k))
+            return true;
+    }
     return false;
 }
 
-static status_t keep_bound(struct cpu_exe *x, struct cpu_weights *w, int k, const void *value,
-                           int64_t bytes) {
-    const struct cpu_plan *p = x->main;
+static status_t pack_bound(struct cpu_exe *x, struct cpu_weights *w, const struct cpu_plan *p,
+                           int bound, const void *value) {
     for (int i = 0; i < p->plan->n_steps; i++) {
         struct cpu_step *s = &p->steps[i];
-        if (s->packed_in < 0 || s->plan->in[s->packed_in].where != SLICE_PARAM ||
-            s->plan->in[s->packed_in].index != k)
-            continue;
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            RETURN_IF_ERR(pack_bound(x, w, s->called[c], bound, value));
+        const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
+        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound) continue;
         int64_t n = s->impl->pack_bytes(s);
         void *packed = w->packed[s->pack_slot] = aligned(n);
         if (!packed)
@@ -331,7 +377,13 @@ static status_t keep_bound(struct cpu_exe *x, struct cpu_weights *w, int k, cons
         w->base.bytes += n;
         RETURN_IF_ERR(s->impl->pack(x, s, value, packed));
     }
-    if (!read_plain(p, k)) return ST_OK;
+    return ST_OK;
+}
+static status_t keep_bound(struct cpu_exe *x, struct cpu_weights *w, int k, const void *value,
+                           int64_t bytes) {
+    const struct cpu_plan *p = x->main;
+    RETURN_IF_ERR(pack_bound(x, w, p, k, value));
+    if (!read_plain(p, false, k)) return ST_OK;
     if (!(w->bound[k] = aligned(bytes)))
         return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of weights",
                       (long long)bytes);

@@ -264,13 +264,6 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     return ST_OK;
 }
 
-// A right operand that is a bound weight may be packed.
-bool onednn_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
-    const struct slice *in = &s->plan->in[leaf];
-    if (in->where != SLICE_PARAM || s->plan->instr->parent != x->exe->main->entry) return false;
-    const struct hlo_instr *p = x->exe->main->entry->params.v[in->index];
-    return p->param_kind == PARAM_BOUND;
-}
 static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st, int leaf,
                        const dnnl_memory_desc_t *wanted) {
     st->weights_packed = *wanted;
@@ -348,7 +341,7 @@ static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct li
     dnnl_dims_t stride, dilate, low, high, wdims;
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), n;
     bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
-         bound = onednn_is_bound(x, s, rhs);
+         bound = cpu_is_bound(x, s, rhs);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     desc_of(i->operands[lhs]->shape, &src);
     desc_of(i->shape, &dst);
@@ -416,7 +409,7 @@ static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), nb = d->lhs_batch_dims.n,
         nd = nb + 2;
     bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
-         bound = onednn_is_bound(x, s, rhs) && nb == 0;
+         bound = cpu_is_bound(x, s, rhs) && nb == 0;
     dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
     dnnl_memory_desc_t src, user, weights, dst, bias;
     onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,

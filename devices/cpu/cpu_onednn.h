@@ -26,8 +26,6 @@ int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
-// Is this operand a bound weight, which may be kept in a form of ours?
-bool onednn_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf);
 // Once, at PREPARE. plain may lie unaligned.
 status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                              const void *plain, void *packed) MUST_CHECK;

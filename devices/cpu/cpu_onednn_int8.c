@@ -311,7 +311,7 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
     s->alone = s->flops < ONEDNN_ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
     p.dst.ndims = h->op == HLO_CONVOLUTION ? 4 : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
-    bool bound = onednn_is_bound(x, s, p.rhs) &&
+    bool bound = cpu_is_bound(x, s, p.rhs) &&
                  (h->op != HLO_DOT || HLO_ATTR(h, dot)->lhs_batch_dims.n == 0);
     status_t status = make_attr(&p, &attr);
     if (!status)
