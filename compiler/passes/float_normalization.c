@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic on f16 and bf16 as arithmetic on f32, which CPUs and their libraries are made for.
+// Every value of half precision has up to two forms: the narrow one, as declared, and a wide one of
+// f32. Arithmetic reads and makes wide values; between two such operations nothing is rounded.
+// What can be seen keeps the narrow one: results and parameters of computations, explicit
+// conversions, comparisons, sorts, roundings to whole numbers, and everything not named below.
+// Movements follow what they move: a table or a cache stays narrow, and what is taken out of it
+// widens. Under strict precision only contractions change, with conversions at their edges; every
+// operation rounds as it did. Sums, products and reducers run in f32 in both forms. Products of
+// 8-bit floats are contractions too. XLA calls this float-normalization; that it leaves pairs of
+// conversions away is its simplify-fp-conversions.
+#include "compiler/passes/match.h"
+#include "compiler/passes/pass.h"
+
+enum { ROUNDED = 1 };            // mark of a narrow value that was made of a wide one
+enum { MAX_CONSTANT = 1 << 16 }; // elements of a constant that is written again in f32
+
+struct norm {
+    struct hb *b;
+    bool strict;
+};
+
+static bool narrow_type(enum dtype t) {
+    return t == DT_F16 || t == DT_BF16;
+}
+static bool is_narrow(const struct hlo_instr *i) {
+    return !shape_is_tuple(i->shape) && narrow_type(i->shape->dtype);
+}
+static const struct shape *as_f32(struct hb *b, const struct shape *s) {
+    return shape_with_dtype(b->c->module->arena, s, DT_F32);
+}
+
+static hv convert(struct hb *b, hv x, enum dtype t) { // keeps the layout
+    if (x->shape->dtype == t) return x;
+    return hb_op(b, HLO_CONVERT, shape_with_dtype(b->c->module->arena, x->shape, t), &x, 1, NULL);
+}
+static hv wide(struct norm *n, hv x);
+
+static hv wide_constant(struct hb *b, hv x) {
+    int64_t count = shape_elements(x->shape);
+    if (count > MAX_CONSTANT) return convert(b, x, DT_F32);
+    struct literal *lit = lit_new(b->c->module->arena, as_f32(b, x->shape));
+    for (int64_t k = 0; k < count; k++)
+        lit_set_f64(lit, k, lit_get_f64(x->literal, k));
+    return hb_constant(b, lit);
+}
+// Values of these types are whole in f16 and in bf16.
+static bool exact_in_halves(enum dtype t) {
+    return dtype_bits(t) <= 8 && !dtype_is_complex(t);
+}
+static hv make_wide(struct norm *n, hv x) {
+    switch (x->op) {
+    case HLO_CONSTANT:
+        return wide_constant(n->b, x);
+    case HLO_BROADCAST: { // of the smaller value
+        hv from = wide(n, x->operands[0]);
+        return hb_op(n->b, HLO_BROADCAST, as_f32(n->b, x->shape), &from, 1, x->attr);
+    }
+    case HLO_CONVERT:
+        if (exact_in_halves(x->operands[0]->shape->dtype)) x = x->operands[0];
+        return convert(n->b, x, DT_F32);
+    default:
+        return convert(n->b, x, DT_F32);
+    }
+}
+// The f32 form of a value; the value itself where it has none.
+static hv wide(struct norm *n, hv x) {
+    if (shape_is_tuple(x->shape) || !dtype_is_float(x->shape->dtype) ||
+        dtype_bits(x->shape->dtype) >= 32)
+        return x;
+    if (!x->tmp) x->tmp = make_wide(n, x);
+    return x->tmp;
+}
+
+// ---- reducers
+
+// Operations that f32 does as well: not those that see a rounding.
+static bool is_arithmetic(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_CONVERT:
+    case HLO_BITCAST_CONVERT:
+    case HLO_STOCHASTIC_CONVERT:
+    case HLO_REDUCE_PRECISION:
+    case HLO_COMPARE:
+    case HLO_CEIL:
+    case HLO_FLOOR:
+    case HLO_ROUND_AFZ:
+    case HLO_ROUND_EVEN:
+    case HLO_SIGN:
+    case HLO_REMAINDER:
+        return false;
+    case HLO_POWER: // whether the exponent is whole decides the sign
+        return i->operands[1]->mark != ROUNDED;
+    default:
+        return hlo_is_elementwise(i);
+    }
+}
+static bool widens(const struct hlo_computation *f) {
+    for (const struct hlo_instr *i = f->first; i; i = i->next) {
+        if (shape_is_tuple(i->shape) || i->n_called) return false;
+        if (i->op == HLO_PARAMETER || i->op == HLO_CONSTANT || i->op == HLO_CONVERT ||
+            i->op == HLO_COMPARE)
+            continue;
+        if (!hlo_is_elementwise(i) || i->op == HLO_BITCAST_CONVERT ||
+            i->op == HLO_STOCHASTIC_CONVERT || i->op == HLO_REDUCE_PRECISION)
+            return false;
+    }
+    return true;
+}
+static status_t widen_body(struct hlo_computation *f) {
+    struct hb b = hb_begin(f);
+    HLO_EACH_INSTR(i, f) {
+        if (!is_narrow(i)) continue;
+        if (i->op == HLO_CONSTANT) {
+            struct hlo_instr *last = f->last;
+            hv c = wide_constant(&b, i);
+            pass_place(last, i);
+            if (!hb_ok(&b)) break;
+            hlo_replace_uses(i, c);
+            continue;
+        }
+        hlo_set_shape(i, as_f32(&b, i->shape));
+    }
+    HLO_EACH_INSTR(i, f)
+    if (i->op == HLO_CONVERT && i->shape->dtype == i->operands[0]->shape->dtype)
+        hlo_replace_uses(i, i->operands[0]);
+    hlo_remove_dead(f);
+    return hb_end(&b);
+}
+// The same reducer over f32; NULL = there is none.
+static struct hlo_computation *wide_reducer(struct hb *b, struct hlo_computation *f) {
+    struct hlo_module *m = f->module;
+    enum hlo_op op;
+    if (!widens(f)) return NULL;
+    if (match_reducer(f, &op) && is_narrow(f->root) && hlo_op_info(op)->arity == 2 &&
+        hlo_op_info(op)->traits & HLO_T_COMM)
+        return hb_reducer(m, op, DT_F32);
+    struct hlo_computation *r = hlo_computation_clone(m, f, f->name);
+    hlo_computation_move_before(r, m->first);
+    hb_fail(b, widen_body(r));
+    return r;
+}
+
+// ---- instructions
+
+static bool is_contraction(const struct hlo_instr *i) {
+    enum dtype t = i->shape->dtype;
+    if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION && i->op != HLO_RAGGED_DOT) ||
+        !dtype_is_float(t) || dtype_bits(t) > 32)
+        return false;
+    bool any = false;
+    for (int k = 0; k < 2; k++) {
+        enum dtype x = i->operands[k]->shape->dtype;
+        if (!dtype_is_float(x) || dtype_bits(x) > 32) return false;
+        any = any || dtype_bits(x) < 32;
+    }
+    return any || dtype_bits(t) < 32;
+}
+static int64_t moved(const struct hlo_instr *x, bool rounded) {
+    double v;
+    if (match_splat(x, &v)) return 0;
+    return (x->mark == ROUNDED) == rounded ? shape_elements(x->shape) : 0;
+}
+// A movement of several values is one of wide values when most of what it moves is: a few new rows
+// do not widen a cache, nor a few learned ones an activation.
+static bool moves_wide(const struct hlo_instr *i) {
+    int first = 0, last = 1;
+    switch (i->op) {
+    case HLO_BITCAST:
+    case HLO_BROADCAST:
+    case HLO_COPY:
+    case HLO_RESHAPE:
+    case HLO_REVERSE:
+    case HLO_SLICE:
+    case HLO_TRANSPOSE:
+    case HLO_DYNAMIC_SLICE:
+    case HLO_GATHER:
+        return i->operands[0]->mark == ROUNDED;
+    case HLO_DYNAMIC_UPDATE_SLICE:
+    case HLO_PAD:
+        last = 2;
+        break;
+    case HLO_SELECT:
+        first = 1;
+        last = 3;
+        break;
+    case HLO_CONCATENATE:
+        last = i->n_operands;
+        break;
+    default:
+        return false;
+    }
+    int64_t rounded = 0, plain = 0;
+    for (int k = first; k < last; k++) {
+        rounded += moved(i->operands[k], true);
+        plain += moved(i->operands[k], false);
+    }
+    return rounded > plain;
+}
+static bool reduces(const struct hlo_instr *i) {
+    return (i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW) && i->n_operands == 2;
+}
+static bool same_types(const struct hlo_instr *i) {
+    for (int k = 0; k < i->n_operands; k++) {
+        enum dtype t = i->operands[k]->shape->dtype;
+        if (t != i->shape->dtype && dtype_is_float(t)) return false;
+    }
+    return true;
+}
+static bool goes_wide(const struct norm *n, const struct hlo_instr *i) {
+    if (shape_is_tuple(i->shape) || i->control_preds.n) return false;
+    if (is_contraction(i)) return true;
+    if (n->strict || !is_narrow(i) || !same_types(i)) return false;
+    if (i->op == HLO_SELECT || hlo_op_info(i->op)->traits & HLO_T_DATA || i->op == HLO_GATHER)
+        return moves_wide(i);
+    if (i->op == HLO_SCATTER && i->n_operands == 3) return i->operands[0]->mark == ROUNDED;
+    return is_arithmetic(i) || reduces(i) || i->op == HLO_BATCH_NORM_INFERENCE;
+}
+
+static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
+    struct hb *b = n->b;
+    struct hlo_computation *reducer = NULL;
+    if (!goes_wide(n, i)) return;
+    if (i->n_called && !(reducer = wide_reducer(b, i->called[0]))) return;
+    hv *in = arena_array(b->c->module->arena, hv, i->n_operands + 1);
+    for (int k = 0; k < i->n_operands; k++)
+        in[k] = wide(n, i->operands[k]);
+    if (!hb_ok(b)) return;
+    hv y = hlo_clone_instr(b->c, i, in);
+    if (reducer) y->called[0] = reducer;
+    y->mark = 0;
+    y->tmp = NULL;
+    hlo_set_shape(y, as_f32(b, i->shape));
+    hv rounded = convert(b, y, i->shape->dtype);
+    if (rounded != y && !n->strict) {
+        rounded->mark = ROUNDED;
+        rounded->tmp = y;
+    }
+    hlo_replace_uses(i, rounded);
+    *changed = true;
+}
+
+static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
+    struct hb b = hb_begin(c);
+    struct norm n = {.b = &b, .strict = p->opt && p->opt->precision == PRECISION_STRICT};
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        i->mark = 0, i->tmp = NULL;
+    bool changed = false;
+    HLO_EACH_INSTR(i, c) {
+        struct hlo_instr *last = c->last;
+        b.op_type = i->op_type;
+        b.op_name = i->op_name;
+        widen(&n, i, &changed);
+        pass_place(last, i);
+        if (!hb_ok(&b)) break;
+    }
+    RETURN_IF_ERR(hb_end(&b));
+    if (changed) hlo_remove_dead(c);
+    p->changed = p->changed || changed;
+    return ST_OK;
+}
+
+// Bodies of reductions, sorts and the like are scalars in the types of their callers.
+static void mark_flow(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    c->mark = c == m->entry;
+    HLO_EACH_COMPUTATION(c, m)
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        for (int k = 0; k < i->n_called; k++)
+            if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
+                i->called[k]->mark = 1;
+}
+
+status_t pass_float_normalization(struct hlo_module *m, struct pass_ctx *p) {
+    if (p->target && p->target->emit) return ST_OK; // its compiler knows its device
+    mark_flow(m);
+    HLO_EACH_COMPUTATION(c, m)
+    if (c->mark && !c->fusion) RETURN_IF_ERR(normalize(c, p));
+    return ST_OK;
+}
