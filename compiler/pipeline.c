@@ -4,8 +4,8 @@
 #include "compiler/pipeline.h"
 
 // clang-format off
-static const char *const open_up[] = {"inline", "dynamic-padder", "float-normalization", "conv-canon",
-                                      "dot-canon", NULL};
+static const char *const open_up[] = {
+    "inline", "dynamic-padder", "float-normalization", "conv-canon", "dot-canon", NULL};
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
     NULL};

@@ -123,7 +123,9 @@ static double reduce_precision(double v, int64_t e, int64_t m) {
     if (!isfinite(v) || v == 0) return isnan(v) && m == 0 ? (double)INFINITY : v;
     int exp, bias = (1 << (e - 1)) - 1;
     frexp(v, &exp);
-    double r = ldexp(rint(ldexp(v, (int)m + 1 - exp)), exp - 1 - (int)m);
+    double q = ldexp(v, (int)m + 1 - exp), r = ldexp(rint(q), exp - 1 - (int)m);
+    // Without mantissa bits the last bit that is kept is the exponent's, whose bias is odd.
+    if (m == 0 && fabs(q) == 1.5 && exp % 2 == 0) r = copysign(ldexp(1, exp - 1), v);
     frexp(r, &exp);
     if (exp - 1 > bias) return copysign((double)INFINITY, v);
     return exp - 1 < 1 - bias ? copysign(0, v) : r;

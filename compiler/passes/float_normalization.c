@@ -4,11 +4,12 @@
 // f32. Arithmetic reads and makes wide values; between two such operations nothing is rounded.
 // What can be seen keeps the narrow one: results and parameters of computations, explicit
 // conversions, comparisons, sorts, roundings to whole numbers, and everything not named below.
-// Movements follow what they move: a table or a cache stays narrow, and what is taken out of it
-// widens. Under strict precision only contractions change, with conversions at their edges; every
-// operation rounds as it did. Sums, products and reducers run in f32 in both forms. Products of
-// 8-bit floats are contractions too. XLA calls this float-normalization; that it leaves pairs of
-// conversions away is its simplify-fp-conversions.
+// A value that something decides by is the rounded one for all its users. Movements follow what
+// they move: a table or a cache stays narrow, and what is taken out of it widens. Under strict
+// precision only contractions change, with conversions at their edges; every operation rounds as it
+// did. Sums, products and reducers run in f32 in both forms. Products of 8-bit floats are
+// contractions too. XLA calls this float-normalization; that it leaves pairs of conversions away is
+// its simplify-fp-conversions.
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
@@ -240,6 +241,43 @@ static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
     *changed = true;
 }
 
+// Does u decide something by the value, so that another use must see the same one? x - floor(x)
+// lies in [0, 1) only if both are the rounded x.
+static bool decides(const struct hlo_instr *u) {
+    switch (u->op) {
+    case HLO_CONVERT:
+        return !dtype_is_float(u->shape->dtype);
+    case HLO_COMPARE:
+    case HLO_CEIL:
+    case HLO_FLOOR:
+    case HLO_ROUND_AFZ:
+    case HLO_ROUND_EVEN:
+    case HLO_SIGN:
+    case HLO_REMAINDER:
+    case HLO_POWER:
+    case HLO_IS_FINITE:
+    case HLO_SORT:
+    case HLO_TOPK:
+    case HLO_REDUCE:
+    case HLO_MAP:
+        return true;
+    default:
+        return false;
+    }
+}
+// Where the rounded value decides, it is the value for everyone.
+static void settle(struct norm *n, struct hlo_instr *i) {
+    bool any = false;
+    for (size_t k = 0; k < i->users.n; k++)
+        any = any || decides(i->users.v[k]);
+    hv w = i->tmp;
+    if (i->mark != ROUNDED || !any || w->users.n < 2) return;
+    hv again = convert(n->b, i, DT_F32);
+    if (i->next) hlo_move_before(again, i->next);
+    hlo_replace_uses(w, again);
+    hlo_set_operand(i, 0, w);
+}
+
 static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
     struct hb b = hb_begin(c);
     struct norm n = {.b = &b, .strict = p->opt && p->opt->precision == PRECISION_STRICT};
@@ -254,6 +292,8 @@ static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
         pass_place(last, i);
         if (!hb_ok(&b)) break;
     }
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        settle(&n, i);
     RETURN_IF_ERR(hb_end(&b));
     if (changed) hlo_remove_dead(c);
     p->changed = p->changed || changed;

@@ -31,6 +31,11 @@ static bool over_channel(const struct hlo_instr *hero, const struct hlo_instr *x
 static bool near(double a, double b) {
     return fabs(a - b) <= 1e-6 * fabs(b);
 }
+// sqrt(1/2) as models write it: as such, or by sqrt(2); or either as rounded to f16 or bf16, which
+// is the same number in both, and off by less than anything those types can tell.
+static bool is_sqrt_half(double v) {
+    return near(v, 0.70710678118654752) || v == 0.70703125 || near(v, 1 / 1.4140625);
+}
 static bool is_root(const struct hlo_instr *i) {
     return i->parent->root == i;
 }
@@ -57,7 +62,7 @@ static struct hlo_instr *gelu(const struct hlo_instr *x, struct lib_step *s) {
         struct hlo_instr *u = x->users.v[k];
         if (u->op != HLO_MULTIPLY) return NULL;
         if (match_with_splat(u, &v) == x) {
-            if (near(v, 0.70710678118654752))
+            if (is_sqrt_half(v))
                 scaled = u;
             else if (v == 0.5)
                 half = u;

@@ -493,7 +493,7 @@ def small_enough(v):
 
 
 def contraction_type(b):
-    return b.r.choices(["f32", "f64", "bf16", "f16", "s32", "s8", "u8", "c64"], [10, 2, 1, 1, 1.5, 0.5, 0.5, 0.5])[0]
+    return b.real(b.r.choices(["f32", "f64", "bf16", "f16", "s32", "s8", "u8", "c64"], [10, 2, 1, 1, 1.5, 0.5, 0.5, 0.5])[0])
 
 
 def f_dot(b):
@@ -565,7 +565,7 @@ def window_text(w):
 
 def f_convolution(b):
     r = b.r
-    t = r.choices(["f32", "f64", "bf16", "f16", "s32"], [10, 1, 1, 1, 1])[0]
+    t = b.real(r.choices(["f32", "f64", "bf16", "f16", "s32"], [10, 1, 1, 1, 1])[0])
     n = r.choices([0, 1, 2, 3], [0.3, 2, 5, 1])[0]
     groups = r.choice([1, 1, 1, 2, 3])
     kind = r.choice(["plain", "feature", "feature", "batch", "depthwise"]) if groups > 1 else "plain"
@@ -604,10 +604,10 @@ def f_convolution(b):
         return b.emit(t, od, text, *int_range(t))
     taps = size([v[0] for v in w]) * (ci // fg)
     m, q, e = summed(x, k, taps)
-    if t == "f32":  # Winograd adds and subtracts neighbours first
+    if t in ("f32", "f16", "bf16"):  # Winograd adds and subtracts neighbours first
         e, q = e + 60 * 2.0**-23 * m, None
     y = b.emit(t, od, text, -m, m, q, e)
-    if r.random() < 0.6 and t == "f32":  # what the library fuses and the weights take in
+    if r.random() < 0.6 and t in ("f32", b.m.half):  # what the library fuses and the weights take in
         for op in r.sample(["add", "multiply", "maximum", "clamp", "sum"], r.randint(1, 3)):
             y = epilogue(b, y, ol.index("f"), op)
 
@@ -756,7 +756,7 @@ def index_array(b, dims, most):
 
 
 def f_gather(b):
-    x = b.pick(lambda v: len(v.dims) >= 1 and 0 not in v.dims, lambda: b.new(dims=b.dims(b.r.randint(1, 4), 1)))
+    x = b.pick(lambda v: len(v.dims) >= 1 and 0 not in v.dims and v.name not in b.m.sliced, lambda: b.new(dims=b.dims(b.r.randint(1, 4), 1)))
     rank = len(x.dims)
     mapped = b.r.sample(range(rank), b.r.randint(1, rank))
     batch = b.dims(b.r.choice([0, 1, 1, 2]), 1, 24)
@@ -1541,8 +1541,12 @@ THEMES = {
     "net": [(f_net, 8), (f_binary, 1), (f_dot, 1)],
     "numeric": [(f_fft, 2), (f_inverse, 1), (f_cholesky, 1), (f_triangular_solve, 1), (f_batch_norm, 2), (f_rng_bits, 1.5), (f_complex, 1), (f_binary, 1), (f_convert, 1)],
 }
+# Values of f16 or of bf16 where others have f32: what runs in f32, moves narrow, is seen rounded.
+THEMES["halves"] = [(f_dot, 3), (f_convolution, 2), (f_binary, 5), (f_unary_smooth, 3), (f_unary_exact, 1), (f_divide, 1), (f_power, 1), (f_clamp, 1), (f_select, 1), (f_compare, 1), (f_reduce, 3),
+                    (f_reduce_window, 2), (f_convert, 2), (f_concatenate, 2), (f_pad, 1), (f_dynamic_update_slice, 1.5), (f_dynamic_slice, 1), (f_gather, 1.5), (f_scatter, 1), (f_broadcast, 2),
+                    (f_transpose, 1), (f_reshape, 1), (f_slice, 1), (f_softmax, 1), (f_sort, 0.7), (f_while, 1), (f_conditional, 1), (f_call, 0.5), (f_batch_norm, 0.5), (f_twice, 2)]
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric", "rules") for f, w in THEMES[t]]
-WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5}
+WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4}
 
 
 def theme(r):

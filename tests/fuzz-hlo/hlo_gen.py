@@ -85,6 +85,7 @@ class Module:
         self.r = random.Random(f"{seed}/{index}")
         self.np = np.random.default_rng([seed & 0xFFFFFFFF, index])
         self.computations, self.count, self.inputs, self.cap, self.sliced = [], 0, [], 500, set()
+        self.half = None  # f16 or bf16: the type of what would be f32
 
     def name(self, stem):
         self.count += 1
@@ -245,8 +246,11 @@ class Builder:
         r = self.r
         return r.choices([["f32"], FLOATS, INTS, ["pred"], COMPLEX, SMALL_FLOATS, ["s4", "u4"]], [7, 3, 4, 1, 0.7, 0.3, 0.2])[0]
 
+    def real(self, t):
+        return self.m.half if self.m.half and t == "f32" else t
+
     def new(self, t=None, dims=None, kind=None):
-        return self.fresh(t or self.r.choice(self.dtype()), self.dims() if dims is None else dims, kind)
+        return self.fresh(self.real(t or self.r.choice(self.dtype())), self.dims() if dims is None else dims, kind)
 
     def pick(self, ok=lambda v: True, make=None, old=0.85):
         if self.chain and self.pool and ok(self.pool[-1]) and self.r.random() < 0.75:  # op on op on op: what rewrite rules look for
@@ -276,7 +280,7 @@ class Builder:
         return self.pick(lambda v: v.t == x.t and v.dims == x.dims and v is not x and ok(v), make, 0.6)
 
     def float_val(self, exact=False, special=False, least_rank=0, t=None, small=False):
-        types = FLOATS + (SMALL_FLOATS if small else [])
+        types, t = FLOATS + (SMALL_FLOATS if small else []), self.real(t)
 
         def ok(v):
             return (v.t in types if t is None else v.t == t) and (not exact or v.err == 0) and (special or not v.special) and len(v.dims) >= least_rank
@@ -335,6 +339,8 @@ def generate(seed, index):
     b = Builder(m, entry=True)
     b.weights, b.chain = m.r.random() < 0.35, m.r.random() < 0.35
     theme = hlo_families.theme(m.r)
+    if theme is hlo_families.THEMES["halves"]:
+        m.half = m.r.choice(["f16", "bf16"])
     for _ in range(2 if theme is hlo_families.THEMES["net"] else m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
         b.step(theme)
     while not any(v.elems is None for v in b.pool):
