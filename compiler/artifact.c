@@ -53,6 +53,9 @@ static Hlod__Artifact__KernelSet *kernels_out(struct arena *a, const struct kern
         x->scratch_bytes = k->k[i].scratch_bytes;
         x->flops = k->k[i].flops;
         x->bytes = k->k[i].bytes;
+        x->buffers = k->k[i].n_bufs;
+        x->n_sizes = (size_t)k->k[i].n_sizes;
+        x->sizes = (int64_t *)(uintptr_t)k->k[i].sizes;
     }
     s->object = (ProtobufCBinaryData){k->object.n, (uint8_t *)(uintptr_t)k->object.p};
     return s;
@@ -67,12 +70,15 @@ static void kernels_in(struct arena *a, const Hlod__Artifact__KernelSet *s,
     out->k = arena_zarray(a, struct kernel_info, s->n_kernels + 1);
     for (size_t i = 0; i < s->n_kernels; i++) {
         const Hlod__Artifact__Kernel *x = s->kernels[i];
-        out->k[i] = (struct kernel_info){arena_strdup(a, x->symbol),
-                                         arena_strdup(a, x->instr),
-                                         x->extent,
-                                         x->scratch_bytes,
-                                         x->flops,
-                                         x->bytes};
+        out->k[i] = (struct kernel_info){.symbol = arena_strdup(a, x->symbol),
+                                         .instr = arena_strdup(a, x->instr),
+                                         .n_bufs = x->buffers,
+                                         .n_sizes = (int32_t)x->n_sizes,
+                                         .extent = x->extent,
+                                         .scratch_bytes = x->scratch_bytes,
+                                         .flops = x->flops,
+                                         .bytes = x->bytes};
+        if (x->n_sizes) out->k[i].sizes = arena_dup(a, x->sizes, x->n_sizes * sizeof *x->sizes);
     }
     out->object = bytes_in(a, s->object);
 }

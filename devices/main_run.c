@@ -25,7 +25,8 @@ static const char usage[] =
     "  --out FILE           write all results, raw, one after the other\n"
     "  --compare            compare with the reference evaluator\n"
     "  --time N             median of N runs\n"
-    "  --profile            a row per step\n"
+    "  --compile N          compile N times, print the milliseconds of each\n"
+    "  --profile            a row per step; with --compile one per pass\n"
     "  --plan               the plan and how each step runs\n"
     "  --cases              each FILE holds cases of tests/ops: run all, compare;\n"
     "                       of several files it says PASS or FAIL\n"
@@ -87,6 +88,8 @@ static status_t load(const struct args *a, struct loaded *l) {
     for (int n = 0; n < a->compile; n++) {
         RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
         printf("%.1f%c", (double)e->compile_ns / 1e6, n + 1 < a->compile ? ' ' : '\n');
+        for (int k = 0; a->profile && n + 1 == a->compile && k < e->n_passes; k++)
+            printf("%9.3f ms  %s\n", (double)e->passes[k].ns / 1e6, e->passes[k].name);
         fflush(stdout);
         executable_free(e);
     }

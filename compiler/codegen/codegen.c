@@ -1,50 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a module: finds the instructions that need one, lowers them, makes equal kernels share
-// one symbol and kernels that differ in sizes alone one body, compiles on two threads and packs the
-// objects. A body of its own is the better code, so only forms that are met often are shared:
-// networks whose every layer has another shape compile in a fraction of the time.
+// one symbol and kernels that differ in sizes alone one body, compiles each body that this process
+// has not compiled lately, on two threads, and packs the objects. A body of its own is the better
+// code, so only forms that are met often are shared: networks whose every layer has another shape
+// compile in a fraction of the time. A symbol is a digest of the text it was made from, so that an
+// object does not know the module it is in.
 #include "compiler/codegen/codegen.h"
 
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 
 #include "base/str.h"
+#include "compiler/codegen/abi.h"
+#include "compiler/codegen/code_cache.h"
 #include "compiler/codegen/llvm_emit.h"
 #include "compiler/kernel/lower.h"
 
-enum { THREADS = 2, FEW = 4, SHARED = 4 };
+enum { FEW = 2, SHARED = 3 };
 
-struct unit { // one body, and the kernels that run it
-    const struct kir_fn *fn;
-    const struct llvm_entry *entries;
-    int n_entries, n_sizes; // n_sizes 0: one entry, whose constants are in the body
-};
-struct form { // distinct kernels of one form
-    VEC(struct llvm_entry) entries;
+struct form {                // distinct kernels of one form
+    const struct kir_fn *fn; // of the first
+    struct str text;         // the form's
+    VEC(struct str) exact;   // [kernels] each one's own text
     VEC(struct kir_fn *) fns;
     int n_sizes;
 };
-struct half {
+struct kernel { // what a kernel_info is made from once it is known who shares a body
+    struct form *form;
+    int at; // in the form
+    const int64_t *sizes;
+};
+struct unit { // one body
+    const struct kir_fn *fn;
+    const char *symbol;
+    struct digest key;
+    int n_sizes; // 0: the constants are in the body
+};
+struct work { // bodies that threads take in turn
     const struct unit *u;
-    int n, first, step;
+    int n;
+    atomic_int next;
     const struct target *t;
-    bool want_text;
-    struct strbuf text;
-    LLVMMemoryBufferRef object;
-    status_t st;
+    struct arena *a;      // of the objects; under lock
+    struct span *objects; // [n]
+    struct strbuf *text;  // NULL, or the optimised IR: then there is one thread and no cache
+    pthread_mutex_t lock;
+    status_t st; // the first failure
 };
 struct gather {
     struct arena *a;
     const struct target *t;
     enum precision prec;
     struct strbuf *text;
-    struct smap by_text; // kir text -> symbol
+    struct smap by_text; // kir text -> struct kernel
     struct smap by_form; // kir text without sizes -> struct form
     VEC(struct form *) forms;
     struct pmap seen; // computations
     VEC(struct kernel_info) kernels;
+    VEC(struct kernel *) made; // [kernels]
     VEC(struct unit) units;
-    size_t n_distinct;
 };
 
 bool kernel_supported(const struct hlo_instr *i, const char **why) {
@@ -59,14 +73,6 @@ bool kernel_supported(const struct hlo_instr *i, const char **why) {
     return !reason;
 }
 
-static char *symbol_name(struct arena *a, size_t n, const char *instr) {
-    char *s = arena_printf(a, "k%zu_%.200s", n, instr);
-    for (char *p = s; *p; p++)
-        if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9')))
-            *p = '_';
-    return s;
-}
-
 static int64_t body_ops(const struct hlo_computation *c) {
     int64_t n = 0;
     HLO_EACH_INSTR(i, c) {
@@ -78,39 +84,41 @@ static int64_t body_ops(const struct hlo_computation *c) {
     return n;
 }
 
-// The symbol of a kernel: a new one, or that of an equal kernel.
-static const char *add_kernel(struct gather *g, struct kir_fn *fn, const char *name) {
+static struct str kept(struct arena *a, const struct strbuf *b) {
+    return (struct str){arena_strndup(a, strbuf_cstr((struct strbuf *)b), b->n), b->n};
+}
+
+// A new kernel, or an equal one.
+static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char *name) {
     struct strbuf text = {0};
     kir_print(&text, fn);
     struct str key = {strbuf_cstr(&text), text.n};
-    const char *symbol = smap_get(&g->by_text, key);
-    if (symbol) {
-        if (g->text) strbuf_printf(g->text, "// %s: same as %s\n", name, symbol);
+    struct kernel *k = smap_get(&g->by_text, key);
+    if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", name);
+    if (k) {
         strbuf_done(&text);
-        return symbol;
+        return k;
     }
-    symbol = symbol_name(g->a, g->n_distinct++, name);
-    smap_put(&g->by_text, key, (void *)symbol);
-    if (g->text) {
-        strbuf_printf(g->text, "// %s\n", name);
-        strbuf_add(g->text, key.p, key.n);
-    }
+    if (g->text) strbuf_add(g->text, key.p, key.n);
+    struct str exact = kept(g->a, &text);
+    k = arena_new_of(g->a, struct kernel);
+    smap_put(&g->by_text, exact, k);
     strbuf_clear(&text);
     struct kir_sizes sizes = {NULL, 0, 0};
     kir_print_form(&text, g->a, fn, &sizes);
-    key = (struct str){strbuf_cstr(&text), text.n};
-    struct form *f = smap_get(&g->by_form, key);
+    struct form *f = smap_get(&g->by_form, (struct str){strbuf_cstr(&text), text.n});
     if (!f) {
         f = arena_new_of(g->a, struct form);
         f->n_sizes = (int)sizes.n;
-        smap_put(&g->by_form, key, f);
+        f->text = kept(g->a, &text);
+        smap_put(&g->by_form, f->text, f);
         avec_push(g->a, &g->forms, f);
     }
-    struct llvm_entry entry = {symbol, sizes.v};
-    avec_push(g->a, &f->entries, entry);
+    *k = (struct kernel){f, (int)f->fns.n, sizes.v};
     avec_push(g->a, &f->fns, fn);
+    avec_push(g->a, &f->exact, exact);
     strbuf_done(&text);
-    return symbol;
+    return k;
 }
 
 static status_t one(struct gather *g, const struct hlo_instr *i) {
@@ -124,9 +132,10 @@ static status_t one(struct gather *g, const struct hlo_instr *i) {
         return ST_OK;
     }
     RETURN_IF_ERR(st);
-    const char *symbol = add_kernel(g, fn, i->name);
-    struct kernel_info info = {.symbol = symbol,
-                               .instr = arena_strdup(g->a, i->name),
+    struct kernel *k = add_kernel(g, fn, i->name);
+    avec_push(g->a, &g->made, k);
+    struct kernel_info info = {.instr = arena_strdup(g->a, i->name),
+                               .n_bufs = fn->n_bufs,
                                .extent = fn->extent,
                                .scratch_bytes = fn->scratch_bytes};
     info.bytes = shape_bytes(i->shape);
@@ -152,47 +161,103 @@ static status_t computation(struct gather *g, const struct hlo_computation *c) {
     return ST_OK;
 }
 
-static void make_units(struct gather *g) {
-    for (size_t k = 0; k < g->forms.n; k++) {
-        const struct form *f = g->forms.v[k];
-        int n = (int)f->entries.n;
-        if (n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES) {
-            struct unit u = {f->fns.v[0], f->entries.v, n, f->n_sizes};
-            avec_push(g->a, &g->units, u);
-            continue;
-        }
-        for (int e = 0; e < n; e++) {
-            struct unit u = {f->fns.v[e], &f->entries.v[e], 1, 0};
-            avec_push(g->a, &g->units, u);
-        }
-    }
+// Everything the code follows from beside the kernel's text.
+static void add_target(struct sha256 *h, const struct target *t) {
+    const char *text[] = {t->llvm_triple, t->llvm_cpu, t->llvm_features};
+    for (size_t k = 0; k < sizeof text / sizeof text[0]; k++)
+        sha256_str(h, str_of(text[k] ? text[k] : ""));
+    sha256_u64(h, (uint64_t)t->vector_bits);
+    sha256_u64(h, HLOD_KERNEL_ABI);
 }
 
-static void *compile_half(void *arg) {
-    struct half *h = arg;
+static const char *add_unit(struct gather *g, const struct kir_fn *fn, struct str text,
+                            int n_sizes) {
+    struct sha256 h;
+    char hex[65];
+    sha256_init(&h);
+    add_target(&h, g->t);
+    sha256_u64(&h, (uint64_t)n_sizes);
+    sha256_str(&h, text);
+    struct unit u = {fn, NULL, sha256_end(&h), n_sizes};
+    digest_hex(u.key, hex);
+    u.symbol = arena_printf(g->a, "k%.24s", hex);
+    avec_push(g->a, &g->units, u);
+    return u.symbol;
+}
+
+// Decides who shares a body, and tells each kernel_info its symbol.
+static void make_units(struct gather *g) {
+    struct pmap symbols = {0}; // struct kernel, or struct form that is shared -> symbol
+    for (size_t i = 0; i < g->kernels.n; i++) {
+        struct kernel *k = g->made.v[i];
+        struct form *f = k->form;
+        bool shared = f->fns.n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES;
+        const void *key = shared ? (const void *)f : k;
+        char *symbol = pmap_get_ptr(&symbols, key);
+        if (!symbol) {
+            symbol =
+                (char *)(uintptr_t)(shared ? add_unit(g, f->fns.v[0], f->text, f->n_sizes)
+                                           : add_unit(g, f->fns.v[k->at], f->exact.v[k->at], 0));
+            pmap_put_ptr(&symbols, key, symbol);
+        }
+        g->kernels.v[i].symbol = symbol;
+        if (!shared) continue;
+        g->kernels.v[i].sizes = k->sizes;
+        g->kernels.v[i].n_sizes = f->n_sizes;
+    }
+    pmap_done(&symbols);
+}
+
+static status_t compile_unit(struct work *w, const struct unit *u, LLVMTargetMachineRef tm,
+                             struct span *out) {
     LLVMContextRef c = LLVMContextCreate();
     LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
-    LLVMTargetMachineRef tm = NULL;
-    h->st = llvm_machine(h->t, &tm);
-    for (int i = h->first; i < h->n && !h->st; i += h->step)
-        h->st = llvm_emit_kernel(m, h->u[i].fn, h->u[i].entries, h->u[i].n_entries, h->u[i].n_sizes,
-                                 h->t);
-    if (!h->st) h->st = llvm_compile(m, tm, h->want_text ? &h->text : NULL, &h->object);
-    if (tm) LLVMDisposeTargetMachine(tm);
+    LLVMMemoryBufferRef object = NULL;
+    status_t st = llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
+    if (!st) st = llvm_compile(m, tm, w->text, &object);
+    if (!st) {
+        struct span made = {(const uint8_t *)LLVMGetBufferStart(object), LLVMGetBufferSize(object)};
+        if (!w->text) code_cache_put(u->key, made);
+        pthread_mutex_lock(&w->lock);
+        *out = (struct span){arena_dup(w->a, made.p, made.n), made.n};
+        pthread_mutex_unlock(&w->lock);
+    }
+    if (object) LLVMDisposeMemoryBuffer(object);
     LLVMDisposeModule(m);
     LLVMContextDispose(c);
+    return st;
+}
+
+static void *compile_units(void *arg) {
+    struct work *w = arg;
+    LLVMTargetMachineRef tm = NULL;
+    status_t st = ST_OK;
+    for (int k; !st && (k = atomic_fetch_add(&w->next, 1)) < w->n;) {
+        if (w->objects[k].n) continue;
+        if (!tm) st = llvm_machine(w->t, &tm);
+        if (!st) st = compile_unit(w, &w->u[k], tm, &w->objects[k]);
+    }
+    if (tm) LLVMDisposeTargetMachine(tm);
+    if (!st) return NULL;
+    atomic_store(&w->next, w->n);
+    pthread_mutex_lock(&w->lock);
+    if (w->st)
+        st_drop(st);
+    else
+        w->st = st;
+    pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-static struct span pack(struct arena *a, struct half *h, int n) {
+static struct span pack(struct arena *a, const struct span *objects, int n) {
     struct strbuf b = {0};
     uint32_t count = (uint32_t)n;
     strbuf_puts(&b, "HKOB");
     strbuf_add(&b, &count, 4);
     for (int i = 0; i < n; i++) {
-        uint64_t size = LLVMGetBufferSize(h[i].object);
+        uint64_t size = objects[i].n;
         strbuf_add(&b, &size, 8);
-        strbuf_add(&b, LLVMGetBufferStart(h[i].object), (size_t)size);
+        strbuf_add(&b, objects[i].p, objects[i].n);
     }
     struct span s = {arena_dup(a, b.p, b.n), b.n};
     strbuf_done(&b);
@@ -200,39 +265,24 @@ static struct span pack(struct arena *a, struct half *h, int n) {
 }
 
 static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span *out) {
-    struct half h[THREADS];
-    pthread_t other[THREADS];
-    bool started[THREADS] = {false};
-    int n = g->units.n > FEW && !text_llvm ? THREADS : 1;
-    status_t st = ST_OK;
+    int n = (int)g->units.n, missing = 0;
+    struct work w = {.u = g->units.v,
+                     .n = n,
+                     .t = g->t,
+                     .a = g->a,
+                     .objects = arena_zarray(g->a, struct span, n + 1),
+                     .text = text_llvm,
+                     .lock = PTHREAD_MUTEX_INITIALIZER};
+    for (int i = 0; i < n && !text_llvm; i++)
+        w.objects[i] = code_cache_get(g->a, w.u[i].key);
     for (int i = 0; i < n; i++)
-        h[i] = (struct half){.u = g->units.v,
-                             .n = (int)g->units.n,
-                             .first = i,
-                             .step = n,
-                             .t = g->t,
-                             .want_text = text_llvm != NULL};
-    for (int i = 1; i < n; i++)
-        started[i] = pthread_create(&other[i], NULL, compile_half, &h[i]) == 0;
-    compile_half(&h[0]);
-    for (int i = 1; i < n; i++) {
-        if (started[i])
-            pthread_join(other[i], NULL);
-        else
-            compile_half(&h[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        if (st)
-            st_drop(h[i].st);
-        else
-            st = h[i].st;
-        if (text_llvm) strbuf_add(text_llvm, h[i].text.p ? h[i].text.p : "", h[i].text.n);
-        strbuf_done(&h[i].text);
-    }
-    if (!st) *out = pack(g->a, h, n);
-    for (int i = 0; i < n; i++)
-        if (h[i].object) LLVMDisposeMemoryBuffer(h[i].object);
-    return st;
+        missing += !w.objects[i].n;
+    pthread_t other;
+    bool two = missing >= FEW && !text_llvm && !pthread_create(&other, NULL, compile_units, &w);
+    if (missing) compile_units(&w);
+    if (two) pthread_join(other, NULL);
+    if (!w.st) *out = pack(g->a, w.objects, n);
+    return w.st;
 }
 
 status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,

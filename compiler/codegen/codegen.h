@@ -8,8 +8,11 @@
 #include "compiler/target.h"
 
 struct kernel_info {
-    const char *symbol;    // "k0_<instr name>"
+    const char *symbol;    // of its code: "k<digest of the kernel's text>"
     const char *instr;     // name of the instruction it computes
+    int32_t n_bufs;        // operand leaves, then result leaves
+    int32_t n_sizes;       // of a body that several kernels share
+    const int64_t *sizes;  // [n_sizes]
     int64_t extent;        // parallel units
     int64_t scratch_bytes; // per thread
     int64_t flops, bytes;  // estimate of the whole kernel, for grain size and profiles

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// kir to LLVM IR. One kernel becomes two functions: an inner one whose buffers are noalias
-// parameters, and the exported one that unpacks the buffer array. Kernels of one form share the
-// inner one, which takes their sizes as further parameters.
+// kir to LLVM IR. A kernel is one function whose buffers are noalias parameters; one with more than
+// HLOD_KERNEL_DIRECT buffers gets a second, exported one that unpacks the buffer array. Kernels of
+// one form share a function, which reads their sizes from its last argument.
 #include "compiler/codegen/llvm_emit.h"
 
 #include <llvm-c/DebugInfo.h>
 #include <stdio.h>
+
+#include "compiler/codegen/abi.h"
 
 enum { MAX_BUFS = 512 };
 struct emit {
@@ -406,20 +408,31 @@ static void make_tables(struct emit *e, LLVMValueRef *out) {
     }
 }
 
-static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct target *t) {
-    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64),
-                params[MAX_BUFS + 3 + LLVM_MAX_SIZES];
+static void load_sizes(struct emit *e, LLVMValueRef sizes) {
+    LLVMTypeRef i64 = i_n(e, 64);
+    unsigned invariant = LLVMGetMDKindIDInContext(e->c, "invariant.load", 14);
+    LLVMValueRef none = LLVMMetadataAsValue(e->c, LLVMMDNodeInContext2(e->c, NULL, 0));
+    for (int i = 0; i < e->n_sizes; i++) {
+        LLVMValueRef at = ci(i64, i);
+        at = LLVMBuildInBoundsGEP2(e->b, i64, sizes, &at, 1, "");
+        e->sizes[i] = LLVMBuildLoad2(e->b, i64, at, "");
+        LLVMSetMetadata(e->sizes[i], invariant, none);
+    }
+}
+
+// The kernel itself; parameters: its buffers, begin, end, scratch, sizes.
+static LLVMValueRef body(struct emit *e, const char *name, LLVMTypeRef *out_type,
+                         const struct target *t) {
+    LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64), params[MAX_BUFS + 4];
     unsigned n = 0, nb = (unsigned)e->f->n_bufs;
     for (unsigned i = 0; i < nb; i++)
         params[n++] = ptr;
     params[n++] = i64;
     params[n++] = i64;
     params[n++] = ptr;
-    for (int i = 0; i < e->n_sizes; i++)
-        params[n++] = i64;
+    params[n++] = ptr;
     LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->c), params, n, 0);
-    LLVMValueRef fn = LLVMAddFunction(e->m, "body", ft);
-    LLVMSetLinkage(fn, LLVMInternalLinkage);
+    LLVMValueRef fn = LLVMAddFunction(e->m, name, ft);
     for (unsigned i = 0; i <= nb; i++) {
         unsigned at = 1 + (i < nb ? i : nb + 2);
         attribute(e, fn, at, "noalias", 0);
@@ -436,9 +449,8 @@ static LLVMValueRef inner(struct emit *e, LLVMTypeRef *out_type, const struct ta
     e->f->begin->emit = LLVMGetParam(fn, nb);
     e->f->end->emit = LLVMGetParam(fn, nb + 1);
     e->scratch = LLVMGetParam(fn, nb + 2);
-    for (int i = 0; i < e->n_sizes; i++)
-        e->sizes[i] = LLVMGetParam(fn, nb + 3 + (unsigned)i);
     LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
+    load_sizes(e, LLVMGetParam(fn, nb + 3));
     block(e, &e->f->top);
     LLVMBuildRetVoid(e->b);
     *out_type = ft;
@@ -451,43 +463,42 @@ static void find_halves(void *found, struct kir_val *v) {
         *(bool *)found = true;
 }
 
-static void exported(struct emit *e, const struct llvm_entry *entry, LLVMValueRef body,
-                     LLVMTypeRef body_type) {
+// For many buffers: takes them as an array.
+static void unpacked(struct emit *e, const char *symbol, LLVMValueRef fn, LLVMTypeRef type) {
     LLVMTypeRef ptr = LLVMPointerTypeInContext(e->c, 0), i64 = i_n(e, 64),
-                p[4] = {ptr, i64, i64, ptr};
-    LLVMValueRef args[MAX_BUFS + 3 + LLVM_MAX_SIZES];
-    LLVMValueRef fn = LLVMAddFunction(e->m, entry->symbol,
-                                      LLVMFunctionType(LLVMVoidTypeInContext(e->c), p, 4, 0));
-    attribute(e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
-    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
+                p[5] = {ptr, i64, i64, ptr, ptr};
+    LLVMValueRef args[MAX_BUFS + 4];
+    LLVMValueRef outer =
+        LLVMAddFunction(e->m, symbol, LLVMFunctionType(LLVMVoidTypeInContext(e->c), p, 5, 0));
+    attribute(e, outer, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
+    LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, outer, ""));
     unsigned n = 0;
     for (int i = 0; i < e->f->n_bufs; i++) {
         LLVMValueRef at = ci(i64, i);
         args[n++] = LLVMBuildLoad2(
-            e->b, ptr, LLVMBuildInBoundsGEP2(e->b, ptr, LLVMGetParam(fn, 0), &at, 1, ""), "");
+            e->b, ptr, LLVMBuildInBoundsGEP2(e->b, ptr, LLVMGetParam(outer, 0), &at, 1, ""), "");
     }
-    for (unsigned i = 1; i < 4; i++)
-        args[n++] = LLVMGetParam(fn, i);
-    for (int i = 0; i < e->n_sizes; i++)
-        args[n++] = ci(i64, entry->sizes[i]);
-    LLVMBuildCall2(e->b, body_type, body, args, n, "");
+    for (unsigned i = 1; i < 5; i++)
+        args[n++] = LLVMGetParam(outer, i);
+    LLVMBuildCall2(e->b, type, fn, args, n, "");
     LLVMBuildRetVoid(e->b);
+    LLVMSetLinkage(fn, LLVMInternalLinkage);
 }
 
-status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const struct llvm_entry *entries,
-                          int n_entries, int n_sizes, const struct target *t) {
+status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol, int n_sizes,
+                          const struct target *t) {
     struct emit e = {.c = LLVMGetModuleContext(m), .m = m, .f = f, .n_sizes = n_sizes};
     LLVMValueRef tables[64];
-    LLVMTypeRef body_type;
+    LLVMTypeRef type;
     if (f->n_bufs > MAX_BUFS || f->tables.n > 64 || n_sizes > LLVM_MAX_SIZES)
         return st_new(ST_UNIMPLEMENTED, "a kernel with %d buffers", f->n_bufs);
+    bool direct = f->n_bufs <= HLOD_KERNEL_DIRECT;
     e.b = LLVMCreateBuilderInContext(e.c);
     kir_each((struct kir_block *)&f->top, find_halves, &e.halves);
     e.tables = tables;
     make_tables(&e, tables);
-    LLVMValueRef body = inner(&e, &body_type, t);
-    for (int i = 0; i < n_entries; i++)
-        exported(&e, &entries[i], body, body_type);
+    LLVMValueRef fn = body(&e, direct ? symbol : "body", &type, t);
+    if (!direct) unpacked(&e, symbol, fn, type);
     LLVMDisposeBuilder(e.b);
     return ST_OK;
 }

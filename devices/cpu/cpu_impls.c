@@ -30,7 +30,7 @@ const struct cpu_impl *const *cpu_impls(int *n) {
 // ---- kernels
 
 struct kernel_state {
-    hlod_kernel_fn fn;
+    void *code;
     const struct kernel_info *info;
     void *scratch;
 };
@@ -55,7 +55,10 @@ static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     void *symbol = x->binding ? code_symbol(x->binding, k->info->symbol) : NULL;
     if (!symbol)
         return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", k->info->symbol);
-    memcpy(&k->fn, &symbol, sizeof k->fn);
+    if (k->info->n_bufs != s->plan->n_in + s->plan->n_out)
+        return st_new(ST_DATA_LOSS, "kernel '%s' has %d buffers, its step %d", k->info->symbol,
+                      k->info->n_bufs, s->plan->n_in + s->plan->n_out);
+    k->code = symbol;
     if (k->info->scratch_bytes)
         k->scratch = arena_alloc_aligned(
             &x->arena, (size_t)(k->info->scratch_bytes + 63) / 64 * 64 * (size_t)cpu_threads(), 64);
@@ -73,8 +76,9 @@ struct kernel_call {
 static void kernel_part(void *ctx, int64_t begin, int64_t end, int thread) {
     const struct kernel_call *c = ctx;
     char *scratch = c->k->scratch;
-    c->k->fn(c->bufs, begin, end,
-             scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL);
+    hlod_kernel_call(c->k->code, c->k->info->n_bufs, c->bufs, begin, end,
+                     scratch ? scratch + (c->k->info->scratch_bytes + 63) / 64 * 64 * thread : NULL,
+                     c->k->info->sizes);
 }
 static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     (void)x;

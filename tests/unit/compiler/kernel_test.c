@@ -143,14 +143,13 @@ static void run_instr(const struct hlo_instr *i, const struct kernel_info *k, st
         bufs[n] = aligned_alloc(64, (bytes + 63) / 64 * 64);
         memset(bufs[n++], 0xa5, bytes);
     }
-    hlod_kernel_fn fn;
-    *(void **)&fn = code_symbol(code, k->symbol);
+    void *fn = code_symbol(code, k->symbol);
     assert_non_null(fn);
     char *scratch = aligned_alloc(64, ((size_t)k->scratch_bytes + 127) / 64 * 64);
     memset(scratch, 0xff, (size_t)k->scratch_bytes + 64);
     int64_t cut = k->extent / 3;
-    fn((void *const *)bufs, cut, k->extent, scratch);
-    fn((void *const *)bufs, 0, cut, scratch);
+    hlod_kernel_call(fn, k->n_bufs, bufs, cut, k->extent, scratch, k->sizes);
+    hlod_kernel_call(fn, k->n_bufs, bufs, 0, cut, scratch, k->sizes);
     for (int b = 0; b < 64; b++)
         assert_int_equal((unsigned char)scratch[k->scratch_bytes + b], 0xff);
     for (int r = 0; r < outs; r++) {
@@ -297,8 +296,45 @@ static void damaged(void **s) {
     hlo_module_free(m);
 }
 
+// A kernel's object depends on the kernel alone: a module that brings it again gets the same bytes,
+// from the cache or not, whatever its neighbours are; and more buffers than are arguments.
+static void shared(void **s) {
+    (void)s;
+    enum { N = 2 };
+    static const char *const texts[N] = {
+        "HloModule m\nENTRY e {\n x = f32[64,9] parameter(0)\n ROOT y = f32[64,9] sine(x)\n}\n",
+        "HloModule other\nENTRY f {\n w = f32[64,9] parameter(0)\n a = f32[64,9] cosine(w)\n "
+        "b = f32[64,9] sine(w)\n ROOT t = (f32[64,9], f32[64,9]) tuple(a, b)\n}\n"};
+    struct arena a = {0};
+    struct hlo_module *m[N];
+    struct kernel_set set[N];
+    for (int k = 0; k < N; k++) {
+        must(hlo_parse(str_of(texts[k]), NULL, &m[k]));
+        must(codegen_module(&a, m[k], &host, PRECISION_DEFAULT, NULL, NULL, &set[k]));
+    }
+    assert_int_equal(set[0].n, 1);
+    assert_int_equal(set[1].n, 2);
+    assert_string_equal(set[0].k[0].symbol, set[1].k[1].symbol);
+    assert_string_not_equal(set[1].k[0].symbol, set[1].k[1].symbol);
+    size_t n = set[0].object.n - 8; // after "HKOB" and the count: length and bytes
+    assert_non_null(memmem(set[1].object.p, set[1].object.n, set[0].object.p + 8, n));
+    for (int k = 0; k < N; k++)
+        hlo_module_free(m[k]);
+    arena_done(&a);
+    struct strbuf b = {0};
+    strbuf_puts(&b, "HloModule m\nENTRY e {\n");
+    for (int k = 0; k < 12; k++)
+        strbuf_printf(&b, " p%d = f32[3,%d] parameter(%d)\n", k, k + 1, k);
+    strbuf_puts(&b, " ROOT c = f32[3,78] concatenate(p0");
+    for (int k = 1; k < 12; k++)
+        strbuf_printf(&b, ", p%d", k);
+    strbuf_puts(&b, "), dimensions={1}\n}\n");
+    check_module(strbuf_cstr(&b));
+    strbuf_done(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(cases),
-                                       cmocka_unit_test(damaged)};
+                                       cmocka_unit_test(damaged), cmocka_unit_test(shared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
