@@ -5,6 +5,7 @@
 //   -> digests
 #include "compiler/frontend/onnx.h"
 
+#include <ctype.h>
 #include <stdio.h>
 
 #include "base/map.h"
@@ -22,8 +23,24 @@ bool onnx_sniff(struct span head) {
     return (head.p[0] == 0x12 || head.p[0] == 0x3a) && head.n > 4;
 }
 
+// A name that says no more than that a size is not known: no letter or digit in it ("?"), or one of
+// the words that exporters write for every such dimension. Two of them are not one size.
+static bool is_placeholder(struct str s) {
+    static const char *const words[] = {"-1",  "none", "null",    "nan",    "unk",
+                                        "any", "dyn",  "unknown", "dynamic"};
+    char lower[16];
+    bool named = false;
+    for (size_t k = 0; k < s.n; k++) {
+        unsigned char ch = (unsigned char)s.p[k];
+        if (k < sizeof lower) lower[k] = (char)tolower(ch);
+        named |= isalnum(ch) || ch == '_' || ch >= 128;
+    }
+    for (size_t k = 0; k < sizeof words / sizeof words[0] && s.n < sizeof lower; k++)
+        if (str_is((struct str){lower, s.n}, words[k])) return true;
+    return !named;
+}
 struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
-    if (v->dims[d].symbol.n) return v->dims[d].symbol;
+    if (!is_placeholder(v->dims[d].symbol)) return v->dims[d].symbol;
     return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
 }
 

@@ -5,8 +5,8 @@
 // the end of the past, and a row that is masked as a whole gives 0.
 #include <math.h>
 
+#include "compiler/frontend/onnx_attention.h"
 #include "compiler/frontend/onnx_scope.h"
-#include "compiler/frontend/onnx_tools.h"
 
 struct attention {
     hv q, k, v;                 // [batch, heads, sequence, size]
@@ -15,8 +15,7 @@ struct attention {
     enum dtype type;
 };
 
-// [batch, sequence, heads*size] -> [batch, heads, sequence, size]; 4-D stays.
-static hv split_heads(struct onnx_ctx *c, hv x, int64_t heads) {
+hv split_heads(struct onnx_ctx *c, hv x, int64_t heads) {
     const int64_t *d = x->shape->dims;
     if (x->shape->rank == 4) return x;
     if (x->shape->rank != 3 || heads < 1 || d[2] % heads)
@@ -49,8 +48,7 @@ static bool attention_inputs(struct onnx_ctx *c, struct attention *a) {
     return true;
 }
 
-// x [b, kv, m, p] times y [b, kv, n, p] over p, or [b, kv, p, n] over p when !transposed.
-static hv batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
+hv batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
     int64_t batch[2] = {0, 1}, last = 3, over = transposed ? 3 : 2;
     return hb_dot(&c->b, x, y,
                   &(struct hlo_attr_dot){.lhs_batch_dims = {batch, 2},
@@ -88,14 +86,16 @@ static hv attention_mask(struct onnx_ctx *c, const struct attention *a, hv score
     }
     return scores;
 }
-static hv masked_softmax(struct onnx_ctx *c, hv x) {
+hv masked_softmax(struct onnx_ctx *c, hv x, hv sink) {
     struct hb *b = &c->b;
     int64_t last = 3;
     hv m = reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
+    if (sink) m = hb_max(b, m, sink);
     hv none = hb_compare(b, m, splat_like(c, m, -(double)INFINITY), CMP_EQ);
     m = hb_select(b, none, splat_like(c, m, 0), m); // then exp gives 0 and the sum is 0
     hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, &last, 1)));
     hv sum = reduce_keep(c, e, &last, 1, HLO_ADD, false);
+    if (sink) sum = hb_add(b, sum, hb_unary(b, HLO_EXP, hb_sub(b, sink, m)));
     sum = hb_select(b, none, splat_like(c, sum, 1), sum);
     return hb_div(b, e, back_to(c, sum, x->shape, &last, 1));
 }
@@ -117,7 +117,7 @@ ONNX(attention) {
     if (mode == 1) shown = x;
     x = attention_mask(c, &a, x);
     if (mode == 2) shown = x;
-    x = masked_softmax(c, hb_convert(b, x, attr_dtype(c, "softmax_precision", a.type)));
+    x = masked_softmax(c, hb_convert(b, x, attr_dtype(c, "softmax_precision", a.type)), NULL);
     if (mode == 3) shown = x;
     hv p = hb_reshape(b, hb_convert(b, x, a.type), (int64_t[]){a.b, a.kv, rep * a.s, a.t}, 4);
     hv y = batch_dot(c, p, a.v, false);
@@ -181,40 +181,53 @@ static hv every_other(struct onnx_ctx *c, hv x, int64_t first) {
     r[3] = (struct range){first, x->shape->dims[3], 2};
     return hb_slice(&c->b, x, r);
 }
-// cos or sin: [max, d] looked up by position, or [batch, sequence, d], as [batch, sequence, 1, d].
-static hv rotation(struct onnx_ctx *c, size_t k, const struct shape *like) {
-    hv t = in_val(c, k);
-    if (in_has(c, 3)) t = take(c, t, in_val(c, 3), 0);
+// cos or sin [batch or 1, sequence, d] as [batch, sequence, heads, d].
+static hv rotation(struct onnx_ctx *c, hv t, const struct shape *like) {
     if (t->shape->rank != 3 || t->shape->dims[2] < like->dims[3])
-        return fail(c, "input %zu is %s", k, shape_text(c->a, t->shape)), t;
+        return fail(c, "cos or sin is %s", shape_text(c->a, t->shape)), t;
     t = add_axis(c, part(c, t, 2, 0, like->dims[3]), 2);
     return hb_broadcast_numpy(&c->b, t, like->dims, 4);
 }
-ONNX(rotary) {
+hv rotate(struct onnx_ctx *c, hv x, hv cosine, hv sine, int64_t dim, bool inter) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), y;
-    const struct shape *s = x->shape;
-    int64_t heads = at_int(c, "num_heads", 0), dim = at_int(c, "rotary_embedding_dim", 0);
-    bool flat = s->rank == 3, inter = at_int(c, "interleaved", 0) != 0;
-    if ((s->rank != 3 && s->rank != 4) || (flat && (heads < 1 || s->dims[2] % heads)))
-        return fail(c, "input %s with %lld heads", shape_text(c->a, s), (long long)heads);
-    x = flat ? hb_reshape(b, x, (int64_t[]){s->dims[0], s->dims[1], heads, s->dims[2] / heads}, 4)
-             : swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
     int64_t size = x->shape->dims[3];
     if (dim == 0) dim = size;
     if (dim < 0 || dim > size || dim % 2)
-        return fail(c, "rotary_embedding_dim %lld", (long long)dim);
-    hv turned = part(c, x, 3, 0, dim);
+        return fail(c, "rotary_embedding_dim %lld of %lld", (long long)dim, (long long)size), x;
+    hv turned = part(c, x, 3, 0, dim), y;
     hv p = inter ? every_other(c, turned, 0) : part(c, turned, 3, 0, dim / 2);
     hv q = inter ? every_other(c, turned, 1) : part(c, turned, 3, dim / 2, dim);
-    hv cosine = rotation(c, 1, p->shape), sine = rotation(c, 2, p->shape);
-    if (!hb_ok(b)) return;
+    cosine = rotation(c, cosine, p->shape), sine = rotation(c, sine, p->shape);
+    if (!hb_ok(b)) return x;
     hv re = hb_sub(b, hb_mul(b, cosine, p), hb_mul(b, sine, q));
     hv im = hb_add(b, hb_mul(b, sine, p), hb_mul(b, cosine, q));
     if (inter)
         y = hb_reshape(b, stack_last(c, (hv[]){re, im}, 2), turned->shape->dims, 4);
     else
         y = hb_concat(b, (hv[]){re, im}, 2, 3);
-    if (dim < size) y = hb_concat(b, (hv[]){y, part(c, x, 3, dim, size)}, 2, 3);
-    out_val(c, 0, flat ? hb_reshape(b, y, s->dims, 3) : swap_axes(c, y, 1, 2));
+    return dim < size ? hb_concat(b, (hv[]){y, part(c, x, 3, dim, size)}, 2, 3) : y;
+}
+// Arg 1: com.microsoft's, whose positions come second: one, from which it counts, or all.
+ONNX(rotary) {
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0), y;
+    const struct shape *s = x->shape;
+    bool own = op_arg(c) != 0, flat = s->rank == 3;
+    int64_t heads = at_int(c, "num_heads", 0), dim = at_int(c, "rotary_embedding_dim", 0);
+    hv cosine = in_val(c, own ? 2 : 1), sine = in_val(c, own ? 3 : 2);
+    hv at = own ? in_val(c, 1) : in_has(c, 3) ? in_val(c, 3) : NULL;
+    if (own && flat && heads == 0 && cosine->shape->rank == 2 && cosine->shape->dims[1] > 0)
+        heads = s->dims[2] / (2 * cosine->shape->dims[1]);
+    if ((s->rank != 3 && s->rank != 4) || (flat && (heads < 1 || s->dims[2] % heads)))
+        return fail(c, "input %s with %lld heads", shape_text(c->a, s), (long long)heads);
+    x = flat ? hb_reshape(b, x, (int64_t[]){s->dims[0], s->dims[1], heads, s->dims[2] / heads}, 4)
+             : swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
+    if (own && shape_elements(at->shape) == 1) {
+        const struct shape *rows = shape_make(c->a, at->shape->dtype, x->shape->dims, 2);
+        at = hb_add(b, spread(c, hb_reshape(b, at, NULL, 0), rows), hb_iota(b, rows, 1));
+    }
+    if (at) cosine = take(c, cosine, at, 0), sine = take(c, sine, at, 0);
+    if (!hb_ok(b)) return;
+    y = rotate(c, x, cosine, sine, dim, at_int(c, "interleaved", 0) != 0);
+    if (hb_ok(b)) out_val(c, 0, flat ? hb_reshape(b, y, s->dims, 3) : swap_axes(c, y, 1, 2));
 }

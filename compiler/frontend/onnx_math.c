@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/frontend/onnx_lower.h"
+#include "compiler/frontend/onnx_tools.h"
 
 static hv scalar_like(struct onnx_ctx *c, hv x, double v) {
     return hb_splat(&c->b, x->shape, v);
@@ -120,9 +120,9 @@ static hv softplus(struct onnx_ctx *c,
     hv e = hb_unary(&c->b, HLO_EXP, hb_unary(&c->b, HLO_NEGATE, hb_unary(&c->b, HLO_ABS, x)));
     return hb_add(&c->b, hb_max(&c->b, x, scalar_like(c, x, 0)), hb_unary(&c->b, HLO_LOG1P, e));
 }
-static hv gelu(struct onnx_ctx *c, hv x) {
+hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh) {
     hv half_x = hb_mul(&c->b, x, scalar_like(c, x, 0.5)), inner;
-    if (str_is(at_str(c, "approximate", "none"), "tanh")) {
+    if (tanh) {
         hv x3 = hb_mul(&c->b, hb_mul(&c->b, x, x), x);
         inner = hb_add(&c->b, x, hb_mul(&c->b, x3, scalar_like(c, x, 0.044715)));
         inner =
@@ -169,7 +169,7 @@ ONNX(activation) {
     } else if (str_is(op, "Softsign")) {
         r = hb_div(b, x, hb_add(b, one, hb_unary(b, HLO_ABS, x)));
     } else if (str_is(op, "Gelu")) {
-        r = gelu(c, x);
+        r = onnx_gelu(c, x, str_is(at_str(c, "approximate", "none"), "tanh"));
     }
     out_val(c, 0, r);
 }

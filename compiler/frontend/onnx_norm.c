@@ -57,6 +57,70 @@ ONNX(rmsnorm) {
     hv y = hb_convert(b, hb_mul(b, w, keep_dims(c, inv, x->shape)), x->shape->dtype);
     hv scale = hb_convert(b, in_val(c, 1), x->shape->dtype);
     out_val(c, 0, hb_mul(b, y, keep_dims(c, scale, x->shape)));
+    out_val(c, 1, inv);
+}
+// The same of com.microsoft over a sum, which is a result, too: x + skip + bias, then layer (1) or
+// RMS (0) normalisation along the last dimension.
+ONNX(skipnorm) {
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0), skip = keep_dims(c, in_val(c, 1), x->shape);
+    const struct shape *s = x->shape;
+    int64_t last = s->rank - 1;
+    bool layer = op_arg(c) != 0;
+    size_t bias = layer ? 4 : 3;
+    double eps = (double)at_float(c, "epsilon", 1e-12f);
+    if (last < 0 || !hb_ok(b)) return fail(c, "a scalar has no rows");
+    x = hb_add(b, x, skip);
+    if (in_has(c, bias)) x = hb_add(b, x, keep_dims(c, in_val(c, bias), s));
+    hv wide = hb_convert(b, x, dtype_size(s->dtype) < 4 ? DT_F32 : s->dtype), y;
+    struct normal r = {.mean = NULL};
+    if (layer) {
+        r = normalise(c, wide, &last, 1, eps);
+    } else {
+        r.inv = add_k(c, mean_of(c, hb_mul(b, wide, wide), &last, 1, true), eps);
+        r.inv = hb_unary(b, HLO_RSQRT, r.inv);
+        r.y = hb_mul(b, wide, keep_dims(c, r.inv, s));
+    }
+    y = hb_mul(b, hb_convert(b, r.y, s->dtype), keep_dims(c, in_val(c, 2), s));
+    if (layer && in_has(c, 3)) y = hb_add(b, y, keep_dims(c, in_val(c, 3), s));
+    out_val(c, 0, y);
+    if (r.mean) out_val(c, 1, r.mean);
+    out_val(c, 2, r.inv);
+    out_val(c, 3, x);
+}
+// Words, positions and segments looked up, summed and normalised; the mask's length besides.
+ONNX(embedlayernorm) {
+    struct hb *b = &c->b;
+    hv ids = in_val(c, 0), words = in_val(c, 2), places = in_val(c, 3), sum, at;
+    const struct shape *s = ids->shape;
+    int64_t last = 2, one = 1;
+    if (s->rank != 2 || words->shape->rank != 2 || places->shape->rank != 2)
+        return fail(c, "input_ids %s", shape_text(c->a, s));
+    sum = take(c, words, ids, 0);
+    if (in_has(c, 8)) {
+        at = hb_broadcast_numpy(b, in_val(c, 8), s->dims, 2);
+        at = take(c, places, at, 0);
+    } else {
+        if (places->shape->dims[0] < s->dims[1])
+            return fail(c, "%lld positions for %s", (long long)places->shape->dims[0],
+                        shape_text(c->a, s));
+        at = part(c, places, 0, 0, s->dims[1]);
+    }
+    sum = hb_add(b, sum, hb_broadcast_numpy(b, at, sum->shape->dims, 3));
+    if (in_has(c, 4) && in_has(c, 1)) sum = hb_add(b, sum, take(c, in_val(c, 4), in_val(c, 1), 0));
+    if (!hb_ok(b)) return;
+    enum dtype t = sum->shape->dtype;
+    struct normal r = normalise(c, hb_convert(b, sum, dtype_size(t) < 4 ? DT_F32 : t), &last, 1,
+                                (double)at_float(c, "epsilon", 1e-12f));
+    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, in_val(c, 5), sum->shape));
+    out_val(c, 0, hb_add(b, y, keep_dims(c, in_val(c, 6), sum->shape)));
+    hv mask = hb_splat(b, shape_make(c->a, DT_S32, s->dims, 1), 0);
+    if (in_has(c, 7)) {
+        mask = hb_compare(b, in_val(c, 7), splat_like(c, in_val(c, 7), 1), CMP_EQ);
+        mask = reduce_keep(c, hb_convert(b, mask, DT_S32), &one, 1, HLO_ADD, false);
+    }
+    out_val(c, 1, mask);
+    out_val(c, 2, sum);
 }
 
 // Per sample and channel, over the spatial dimensions.

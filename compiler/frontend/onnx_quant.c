@@ -3,10 +3,10 @@
 // and zero points are scalars, one per index of an axis, or one per block along it.
 #include <math.h>
 
-#include "compiler/frontend/onnx_tools.h"
+#include "compiler/frontend/onnx_quant.h"
 
 // A parameter of quantisation over the whole of `like`.
-static hv spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t axis) {
+hv spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t axis) {
     struct hb *b = &c->b;
     if (shape_elements(p->shape) == 1) return spread(c, hb_reshape(b, p, NULL, 0), like);
     int64_t dims[HLO_MAX_RANK], map[HLO_MAX_RANK], wide[HLO_MAX_RANK + 1];
@@ -30,7 +30,7 @@ static hv spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64
 }
 
 // x (f32, rounded already where it must be) plus the zero point, saturated into t.
-static hv saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
+hv quant_saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
     struct hb *b = &c->b;
     if (dtype_is_float(t)) {
         if (zero) x = hb_add(b, x, hb_convert(b, zero, DT_F32));
@@ -55,11 +55,11 @@ ONNX(quantizelinear) {
     q = hb_div(b, q, spread_param(c, hb_convert(b, scale, work), q->shape, axis));
     q = hb_convert(b, q, DT_F32);
     if (zero) zero = spread_param(c, hb_convert(b, zero, DT_F32), q->shape, axis);
-    out_val(c, 0, saturate(c, q, zero, t));
+    out_val(c, 0, quant_saturate(c, q, zero, t));
 }
 
 // Integers less their zero point, as s32; floats as f32.
-static hv centred(struct onnx_ctx *c, hv x, hv zero, int64_t axis) {
+hv centred(struct onnx_ctx *c, hv x, hv zero, int64_t axis) {
     struct hb *b = &c->b;
     enum dtype t = dtype_is_float(x->shape->dtype) ? DT_F32 : DT_S32;
     x = hb_convert(b, x, t);
@@ -77,9 +77,9 @@ ONNX(dequantizelinear) {
     v = hb_mul(b, v, spread_param(c, hb_convert(b, scale, work), x->shape, axis));
     out_val(c, 0, hb_convert(b, v, t));
 }
-ONNX(dynamicquantize) {
+hv quant_dynamic(struct onnx_ctx *c, hv x, hv *scale_out, hv *zero_out) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), zero = hb_const_f64(b, DT_F32, 0);
+    hv zero = hb_const_f64(b, DT_F32, 0);
     int64_t all[HLO_MAX_RANK];
     int n = x->shape->rank;
     for (int d = 0; d < n; d++)
@@ -89,25 +89,30 @@ ONNX(dynamicquantize) {
     hv scale = hb_div(b, hb_sub(b, top, low), hb_const_f64(b, DT_F32, 255));
     scale = hb_select(b, hb_compare(b, scale, zero, CMP_EQ), hb_const_f64(b, DT_F32, 1), scale);
     hv point = hb_div(b, hb_unary(b, HLO_NEGATE, low), scale);
-    hv zp = saturate(c, point, NULL, DT_U8);
-    out_val(c, 0,
-            saturate(c, hb_div(b, x, spread(c, scale, x->shape)), spread(c, zp, x->shape), DT_U8));
+    hv zp = quant_saturate(c, point, NULL, DT_U8);
+    *scale_out = scale, *zero_out = zp;
+    x = hb_div(b, x, spread(c, scale, x->shape));
+    return quant_saturate(c, x, spread(c, zp, x->shape), DT_U8);
+}
+ONNX(dynamicquantize) {
+    hv scale, zero;
+    out_val(c, 0, quant_dynamic(c, in_val(c, 0), &scale, &zero));
     out_val(c, 1, scale);
-    out_val(c, 2, zp);
+    out_val(c, 2, zero);
 }
 
 // ---- products
 
 // Rows of the left operand or columns of the right may have a parameter each, as a vector or with
 // a 1 in the contracted dimension.
-static hv matrix_param(struct onnx_ctx *c, hv p, hv x, bool right) {
+hv matrix_param(struct onnx_ctx *c, hv p, hv x, bool right) {
     struct hb *b = &c->b;
     int rank = x->shape->rank;
     if (shape_elements(p->shape) == 1) return spread(c, hb_reshape(b, p, NULL, 0), x->shape);
     if (p->shape->rank == 1 && rank > 1) return along(c, p, x->shape, right ? rank - 1 : rank - 2);
     return hb_broadcast_numpy(b, p, x->shape->dims, rank);
 }
-static hv matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right) {
+hv matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right) {
     struct hb *b = &c->b;
     hv v = hb_convert(b, in_val(c, x), DT_S32);
     if (!in_has(c, zero)) return v;
@@ -126,7 +131,7 @@ ONNX(qlinearmatmul) { // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
         r = hb_mul(b, r, matrix_param(c, hb_convert(b, in_val(c, k), DT_F32), r, k == 4));
     r = hb_div(b, r, matrix_param(c, hb_convert(b, in_val(c, 6), DT_F32), r, false));
     hv wide = matrix_param(c, hb_convert(b, zero, DT_F32), r, false);
-    out_val(c, 0, saturate(c, r, wide, zero->shape->dtype));
+    out_val(c, 0, quant_saturate(c, r, wide, zero->shape->dtype));
 }
 
 ONNX(convinteger) {
@@ -146,5 +151,5 @@ ONNX(qlinearconv) { // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, 
     r = hb_mul(b, r, spread_param(c, in_val(c, 4), r->shape, 1));
     r = hb_div(b, r, spread_param(c, in_val(c, 6), r->shape, 1));
     hv wide = spread_param(c, hb_convert(b, zero, DT_F32), r->shape, 1);
-    out_val(c, 0, saturate(c, r, wide, zero->shape->dtype));
+    out_val(c, 0, quant_saturate(c, r, wide, zero->shape->dtype));
 }

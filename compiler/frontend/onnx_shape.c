@@ -76,9 +76,11 @@ ONNX(constantofshape) {
 }
 
 ONNX(range) {
-    const struct literal *from = in_known(c, 0), *to = in_known(c, 1), *by = in_known(c, 2);
-    if (!from || !to || !by) return;
+    const struct literal *from = in_known(c, 0), *to = in_known(c, 1), *by = NULL;
+    if (!from || !to) return;
     enum dtype t = from->shape->dtype;
+    by = in_has(c, 2) ? in_known(c, 2) : lit_scalar_f64(c->a, t, 1);
+    if (!by) return;
     double start = lit_get_f64(from, 0), step = lit_get_f64(by, 0),
            n = ceil((lit_get_f64(to, 0) - start) / step);
     if (!(n >= 0)) n = 0;
@@ -359,9 +361,10 @@ ONNX(pad) {
     bool given = false;
     struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
     struct str mode = at_str(c, "mode", "constant");
-    if (!(c->opset >= 11 ? in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
-                         : at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
-                               at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
+    bool by_input = c->opset >= 11 || c->n->domain.n; // com.microsoft always had inputs
+    if (!(by_input ? in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
+                   : at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
+                         at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
         return fail(c, "no pads");
     if (in_has(c, 3)) axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(&c->b)) return;
@@ -376,7 +379,7 @@ ONNX(pad) {
     if (!str_is(mode, "constant")) return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
     for (int k = 0; k < m && hb_ok(b); k++)
         p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
-    if (c->opset >= 11 && in_has(c, 2))
+    if (by_input && in_has(c, 2))
         value = hb_reshape(b, in_val(c, 2), NULL, 0);
     else
         value = hb_const_f64(b, x->shape->dtype, (double)at_float(c, "value", 0));

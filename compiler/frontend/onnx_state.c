@@ -73,6 +73,9 @@ ONNX(causalconv) {
     struct str act = at_str(c, "activation", "none");
     bool silu = str_is(act, "silu") || str_is(act, "swish");
     if (!silu && !str_is(act, "none")) return fail(c, "activation '" STR_FMT "'", STR_ARG(act));
+    if (at_int(c, "state_window", 0) || at_int(c, "channels_last", 0) || // com.microsoft's
+        at_int(c, "ndim", 1) != 1 || at_int(c, "dilation", 1) != 1)
+        return fail(c, "state_window, channels_last, ndim and dilation are not supported");
     if (s->rank != 3 || k->rank != 3 || k->dims[0] != s->dims[1] || k->dims[1] != 1 ||
         k->dims[2] < 1)
         return fail(c, "input %s with weights %s", shape_text(c->a, s), shape_text(c->a, k));
@@ -186,6 +189,7 @@ static bool read_linear(struct onnx_ctx *c, struct linear *l) {
     int64_t heads = at_int(c, "q_num_heads", 0);
     struct str rule = at_str(c, "update_rule", "gated_delta");
     l->heads = at_int(c, "kv_num_heads", 0);
+    if (at_int(c, "state_window", 0)) return fail(c, "state_window is not supported"), false;
     l->decays = str_is(rule, "gated") || str_is(rule, "gated_delta");
     l->corrects = str_is(rule, "delta") || str_is(rule, "gated_delta");
     if (!l->decays && !l->corrects && !str_is(rule, "linear"))

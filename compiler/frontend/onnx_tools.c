@@ -2,6 +2,8 @@
 // Formulas that several operator families share.
 #include "compiler/frontend/onnx_tools.h"
 
+#include "compiler/frontend/onnx_scope.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -198,6 +200,36 @@ enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
     if (t != DT_INVALID) return t;
     fail(c, "attribute %s: element type %lld is not supported", name, (long long)code);
     return def;
+}
+
+// ---- operators made of others
+
+hv onnx_result(struct onnx_ctx *c, size_t k) {
+    struct onnx_val *v = k < c->n->out.n ? smap_get(&c->values, c->n->out.v[k]) : NULL;
+    if (v && v->v) return v->v;
+    fail(c, "result %zu is missing", k);
+    return hb_const_f64(&c->b, DT_F32, 0);
+}
+void onnx_with_input(struct onnx_ctx *c, size_t k, hv v, onnx_fn fn) {
+    struct onnx_val *old = in_any(c, k);
+    if (!old || !hb_ok(&c->b)) return;
+    smap_put(&c->values, c->n->in.v[k], onnx_tensor_val(c, v));
+    fn(c);
+    smap_put(&c->values, c->n->in.v[k], old);
+}
+void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn) {
+    hv x = in_val(c, 0);
+    int rank = x->shape->rank;
+    int64_t there[HLO_MAX_RANK] = {0}, back[HLO_MAX_RANK] = {0};
+    if (rank < 3) return fail(c, "input %s", shape_text(c->a, x->shape));
+    there[1] = rank - 1, back[rank - 1] = 1;
+    for (int d = 2; d < rank; d++)
+        there[d] = d - 1, back[d - 1] = d;
+    onnx_with_input(c, 0, hb_transpose(&c->b, x, there), fn);
+    if (!hb_ok(&c->b)) return;
+    hv y = onnx_result(c, 0);
+    if (y->shape->rank != rank) return fail(c, "result %s", shape_text(c->a, y->shape));
+    out_val(c, 0, hb_transpose(&c->b, y, back));
 }
 
 // ---- loops

@@ -40,6 +40,7 @@ enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 hv place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last, bool keep);
 // Into an 8-bit float, what is out of range becomes the largest finite value if asked.
 hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
+hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh); // onnx_math.c; tanh: by its approximation
 // onnx_nn.c: the convolution of a node with the attributes of Conv.
 hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
@@ -47,6 +48,12 @@ hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post);
+// Result k of the node, set by the function of another operator that was called to make it.
+hv onnx_result(struct onnx_ctx *c, size_t k);
+// fn sees v in the place of input k.
+void onnx_with_input(struct onnx_ctx *c, size_t k, hv v, onnx_fn fn);
+// fn sees input 0 [N, spatial..., C] as [N, C, spatial...]; result 0 is turned back.
+void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn);
 // step moves v (entries may be NULL and stay so) n times, given the turn's number as s64: an HLO
 // while. step sees v as values of the loop's body and nothing else of outside but constants.
 typedef void (*repeat_fn)(struct onnx_ctx *c, hv i, hv *v, void *user);

@@ -6,6 +6,8 @@
 Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, input arrays (None = left out) and the number of outputs; inputs named in
 `constant` become initializers, because they decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes), each on the result
 of the one before; further operands of a step are names of inputs.
+Outputs may be a list of names, an empty one left out. Operators of other domains are named "domain.Operator"
+(variants_contrib.py).
 """
 import os
 import subprocess
@@ -16,6 +18,9 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import variants_contrib  # noqa: E402
 
 R = np.random.default_rng(7)
 VARIANTS = []
@@ -262,12 +267,12 @@ def nodes_of(op, names, out, attrs):
 def run(build, variant, folder):
     name, op, arrays, attrs, outputs, constant, opset, bound = variant
     names = ["" if a is None else "i%d" % k for k, a in enumerate(arrays)]
-    out = ["o%d" % k for k in range(outputs)]
+    out = ["o%d" % k for k in range(outputs)] if isinstance(outputs, int) else list(outputs)
     free = [(n, a) for k, (n, a) in enumerate(zip(names, arrays)) if a is not None and k not in constant]
     values = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in free]
     inits = [numpy_helper.from_array(arrays[k], names[k]) for k in constant]
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
-    results = [onnx.ValueInfoProto(name=o) for o in out]  # of the types that ONNX Runtime finds
+    results = [onnx.ValueInfoProto(name=o) for o in out if o]  # of the types that ONNX Runtime finds
     graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
     sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 5 if domain == "ai.onnx.ml" else 1)] * bool(domain)
     model = helper.make_model(graph, opset_imports=sets, ir_version=10)
@@ -306,6 +311,7 @@ def main():
     build, only, failed = sys.argv[1], sys.argv[2:], 0
     for family in (rnn, image, pools, algebra, more, signal, quantised, later, chosen):
         family()
+    variants_contrib.families(add)
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
             continue

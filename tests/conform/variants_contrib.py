@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variants (onnx_variants.py) of com.microsoft's operators: what ONNX Runtime's optimizer, its quantizer and exporters for it write."""
+import numpy as np
+
+R = np.random.default_rng(11)
+MS = "com.microsoft."
+
+
+def f32(*dims):
+    return R.standard_normal(dims).astype(np.float32)
+
+
+def fused(add):
+    x, h = f32(2, 5, 16), f32(16)
+    add("BiasGelu", MS + "BiasGelu", [x, h])
+    add("ms Gelu", MS + "Gelu", [x])
+    add("FastGelu", MS + "FastGelu", [x])
+    add("FastGelu with bias", MS + "FastGelu", [x, h])
+    add("QuickGelu", MS + "QuickGelu", [x], {"alpha": 1.5})
+    for ta in (0, 1):
+        for tb in (0, 1):
+            add("FusedMatMul %d %d" % (ta, tb), MS + "FusedMatMul", [f32(2, 3, 4, 5) if not ta else f32(2, 3, 5, 4), f32(2, 3, 6, 5) if tb else f32(2, 3, 5, 6)],
+                {"transA": ta, "transB": tb, "alpha": 0.7})
+    add("FusedMatMul batches", MS + "FusedMatMul", [f32(4, 2, 3, 5), f32(5, 2, 3, 6)], {"transBatchA": 1, "transBatchB": 1})
+    add("FusedMatMul batches, transposed", MS + "FusedMatMul", [f32(5, 2, 3, 4), f32(6, 2, 3, 5)], {"transBatchA": 1, "transBatchB": 1, "transA": 1, "transB": 1})
+    add("TransposeMatMul", MS + "TransposeMatMul", [f32(3, 5, 4), f32(3, 5, 6)], {"transA": 1})
+    for act, kw in (("Relu", {}), ("Tanh", {}), ("Sigmoid", {}), ("LeakyRelu", {"activation_params": [0.2]}), ("Clip", {"activation_params": [-0.5, 0.8]}),
+                    ("HardSigmoid", {"activation_params": [0.3, 0.4]})):
+        add("FusedConv " + act, MS + "FusedConv", [f32(2, 3, 7, 7), f32(4, 3, 3, 3), f32(4)], dict(kw, activation=act, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+    add("FusedConv with a sum", MS + "FusedConv", [f32(2, 3, 7, 7), f32(4, 3, 3, 3), f32(4), f32(2, 4, 7, 7)], {"activation": "Relu", "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]})
+    add("FusedGemm", MS + "FusedGemm", [f32(3, 4), f32(5, 4), f32(5)], {"transB": 1, "alpha": 0.5, "activation": "LeakyRelu", "activation_alpha": 0.1})
+    add("FusedGemm Relu", MS + "FusedGemm", [f32(3, 4), f32(4, 5), f32(5)], {"activation": "Relu"})
+    add("MatMulInteger16", MS + "MatMulInteger16", [R.integers(-900, 900, (3, 4)).astype(np.int16), R.integers(-900, 900, (4, 5)).astype(np.int16)])
+    add("UnfoldTensor", MS + "UnfoldTensor", [f32(2, 9, 3)], {"dim": 1, "size": 4, "step": 2})
+    add("ExpandDims", MS + "ExpandDims", [f32(2, 3), np.array(-1, np.int32)], constant=(1,))
+    add("ms Pad", MS + "Pad", [f32(2, 3), np.array([1, 0, 0, 2]), np.array([1.5], np.float32)], constant=(1,))
+    add("ms Range", MS + "Range", [np.array(2, np.int64), np.array(9, np.int64)], constant=(0, 1))
+    add("ms Trilu", MS + "Trilu", [f32(2, 4, 4), np.array(1)], {"upper": 0}, constant=(1,))
+    add("ms GatherND", MS + "GatherND", [f32(3, 4, 5), np.array([[0, 1], [2, 3]])])
+    for op, attrs in (("Affine", {"alpha": 2.0, "beta": 0.5}), ("Scale", {"scale": 3.0}), ("ScaledTanh", {"alpha": 1.5, "beta": 0.6}), ("ParametricSoftplus", {"alpha": 1.2, "beta": 0.7})):
+        add(op, op, [f32(4, 5)], attrs, opset=9)
+    add("ImageScaler", "ImageScaler", [f32(2, 3, 4, 4)], {"scale": 0.5, "bias": [0.1, 0.2, 0.3]}, opset=9)
+
+
+def norms(add):
+    x, s = f32(2, 5, 16), f32(2, 5, 16)
+    g, b, bias = f32(16), f32(16), f32(16)
+    add("SkipLayerNormalization", MS + "SkipLayerNormalization", [x, s, g, b, bias], {"epsilon": 1e-5})
+    add("SkipLayerNormalization, no beta", MS + "SkipLayerNormalization", [x, f32(5, 16), g], {"epsilon": 1e-5})
+    add("SkipLayerNormalization sum", MS + "SkipLayerNormalization", [x, s, g, b], {}, ("o0", "", "", "o3"))
+    add("SkipSimplifiedLayerNormalization", MS + "SkipSimplifiedLayerNormalization", [x, s, g, bias], {"epsilon": 1e-5}, ("o0", "", "", "o3"))
+    add("SkipSimplifiedLayerNormalization rows", MS + "SkipSimplifiedLayerNormalization", [f32(7, 16), f32(7, 16), g])
+    add("SimplifiedLayerNormalization", "SimplifiedLayerNormalization", [x, g], {"epsilon": 1e-5, "axis": -1})
+    ids, seg = R.integers(0, 20, (2, 5)).astype(np.int32), R.integers(0, 2, (2, 5)).astype(np.int32)
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+    add("EmbedLayerNormalization", MS + "EmbedLayerNormalization", [ids, seg, f32(20, 16), f32(8, 16), f32(2, 16), g, b, mask], {"epsilon": 1e-5}, 2)
+    add("EmbedLayerNormalization, no segments", MS + "EmbedLayerNormalization", [ids, None, f32(20, 16), f32(8, 16), None, g, b, None, R.integers(0, 8, (2, 5)).astype(np.int32)], {},
+        ("o0", "o1", "o2"))
+
+
+def attention(add):
+    x, w, bias = f32(2, 5, 12), f32(12, 48), f32(48)
+    masks = (("no mask", None), ("lengths", np.array([3, 5], np.int32)), ("starts", np.array([4, 5, 1, 0], np.int32)), ("raw", np.array([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]], np.int32)),
+             ("3-D", R.integers(0, 2, (2, 5, 5)).astype(np.int32)))
+    for name, mask in masks:
+        for causal in (0, 1):
+            add("Attention, %s %d" % (name, causal), MS + "Attention", [x, w, bias, mask], {"num_heads": 4, "unidirectional": causal})
+    add("Attention past", MS + "Attention", [x, w, bias, None, f32(2, 2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, 2)
+    add("Attention bias", MS + "Attention", [x, w, bias, None, None, f32(2, 4, 5, 5)], {"num_heads": 4, "scale": 0.3})
+    add("Attention sizes", MS + "Attention", [x, f32(12, 16 + 16 + 24), f32(56)], {"num_heads": 4, "qkv_hidden_sizes": [16, 16, 24]})
+    q, k, v = f32(2, 5, 16), f32(2, 7, 16), f32(2, 7, 24)
+    mha = MS + "MultiHeadAttention"
+    add("MultiHeadAttention", mha, [q, k, v], {"num_heads": 4})
+    add("MultiHeadAttention bias", mha, [q, k, v, f32(56)], {"num_heads": 4})
+    add("MultiHeadAttention lengths", mha, [q, k, v, None, np.array([3, 7], np.int32)], {"num_heads": 4})
+    add("MultiHeadAttention padding", mha, [q, k, v, None, R.integers(0, 2, (2, 7)).astype(np.int32)], {"num_heads": 4})
+    add("MultiHeadAttention added", mha, [q, k, v, None, None, f32(1, 4, 5, 7)], {"num_heads": 4, "scale": 0.2})
+    add("MultiHeadAttention 4-D", mha, [q, f32(2, 4, 7, 4), f32(2, 4, 7, 4)], {"num_heads": 4})
+    add("MultiHeadAttention past", mha, [q, f32(2, 5, 16), f32(2, 5, 16), None, None, None, f32(2, 4, 3, 4), f32(2, 4, 3, 4)], {"num_heads": 4, "unidirectional": 1}, 3)
+    add("MultiHeadAttention self, unidirectional", mha, [q, f32(2, 5, 16), f32(2, 5, 16)], {"num_heads": 4, "unidirectional": 1}, 3)
+    for inter in (0, 1):
+        add("RotaryEmbedding ms %d" % inter, MS + "RotaryEmbedding", [f32(2, 5, 16), np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]]), f32(9, 4), f32(9, 4)], {"interleaved": inter})
+    add("RotaryEmbedding ms from", MS + "RotaryEmbedding", [f32(2, 4, 3, 8), np.array([2]), f32(9, 4), f32(9, 4)])
+    add("RotaryEmbedding ms part", MS + "RotaryEmbedding", [f32(2, 3, 32), np.array([2]), f32(9, 2), f32(9, 2)], {"num_heads": 4, "rotary_embedding_dim": 4})
+    groups(add)
+
+
+def groups(add):
+    def gqa(name, s, past, lens, attrs, extra=(), heads=4, kv=2, size=16, buffer=0, outputs=3, bound=1e-4):
+        total = past + s
+        rows = max(buffer, past)
+        x = [f32(2, s, heads * size), f32(2, s, kv * size), f32(2, s, kv * size), f32(2, kv, rows, size) if rows else None, f32(2, kv, rows, size) if rows else None,
+             np.array(lens, np.int32), np.array(total, np.int32)]
+        add("GroupQueryAttention " + name, MS + "GroupQueryAttention", x + list(extra), dict(attrs, num_heads=heads, kv_num_heads=kv), outputs, (6,), bound=bound)
+
+    cos, sin = f32(32, 8), f32(32, 8)
+    gqa("prompt", 5, 0, [4, 4], {})
+    gqa("one token", 1, 6, [6, 6], {})
+    gqa("one token, rotary", 1, 6, [6, 6], {"do_rotary": 1}, (cos, sin))
+    gqa("prompt, rotary", 5, 0, [4, 4], {"do_rotary": 1, "rotary_interleaved": 1}, (cos, sin))
+    add("GroupQueryAttention more tokens", MS + "GroupQueryAttention", [f32(1, 3, 64), f32(1, 3, 32), f32(1, 3, 32), f32(1, 2, 4, 16), f32(1, 2, 4, 16), np.array([6], np.int32),
+                                                                        np.array(7, np.int32), cos, sin], {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3, (6,))
+    gqa("window, softcap", 5, 0, [4, 4], {"local_window_size": 2, "softcap": 3.0})
+    gqa("window later", 1, 6, [6, 6], {"local_window_size": 3})
+    gqa("smooth", 5, 0, [4, 4], {"smooth_softmax": 1})
+    gqa("added", 1, 6, [6, 6], {}, (None, None, None, f32(1, 4, 1, 7)))
+    gqa("sink", 5, 0, [4, 4], {}, (None, None, None, None, f32(4)))
+    gqa("positions", 1, 6, [6, 6], {"do_rotary": 1}, (cos, sin, np.array([[6], [3]])))
+    x = f32(2, 5, (4 + 2 * 2) * 16)
+    add("GroupQueryAttention packed", MS + "GroupQueryAttention", [x, None, None, None, None, np.array([4, 4], np.int32), np.array(5, np.int32), cos, sin],
+        {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3, (6,))
+
+
+def families(add):
+    for family in (fused, norms, attention):
+        family(add)
