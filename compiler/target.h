@@ -17,9 +17,11 @@ struct emitted {
 enum conv_form {
     FORM_ROWS,    // row-major
     FORM_BLOCKED, // T(conv_block,1,1) over it
-    FORM_LAST     // channels last: {1,3,2,0}
+    FORM_LAST,    // channels last: {1,3,2,0}
+    FORM_OTHER    // none of these
 };
 
+struct lib_call; // compiler/passes/library.h
 struct target {
     const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
@@ -31,6 +33,9 @@ struct target {
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.
     bool (*library_accepts)(const struct target *t, const struct hlo_instr *i);
+    // Would it run a contraction with these steps behind it in a kernel made for speed? Asked while
+    // the steps are not fused yet. NULL = always.
+    bool (*library_runs)(const struct target *t, const struct lib_call *call);
     bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
     // In which form does the library want this convolution's input and output (3 input channels may
     // stay as they are)? False: it takes them row-major only.

@@ -1,6 +1,9 @@
 .PHONY: bench
 bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh bench first)
 	$(Q)$(PYTHON) tests/bench/bench.py $(BUILD)
+.PHONY: bench-conv
+bench-conv: $(BUILD)/hlo-run ## convolutions and poolings by family beside ONNX Runtime, one thread; fails where one is five times slower (ARGS=part of a name)
+	$(Q)$(PYTHON) tests/conform/convs.py $(BUILD) --bench $(ARGS)
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)

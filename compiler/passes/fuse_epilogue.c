@@ -14,10 +14,11 @@ static bool operand_ready(const struct lib_step *s, const struct hlo_instr *hero
 
 // Why the chain ends behind `at`, and the decision for each of its users.
 static void tell_end(const struct pass_ctx *p, const struct hlo_instr *hero,
-                     const struct hlo_instr *at, int posts, const struct lib_step *s, bool known) {
+                     const struct hlo_instr *at, int posts, const struct lib_step *s, bool known,
+                     const char *refused) {
     const char *why = posts == LIB_MAX_POST              ? "the call has its most post-operations"
                       : known && !operand_ready(s, hero) ? "the other operand depends on this value"
-                      : known                  ? "the call has a step of this kind already"
+                      : known                  ? refused
                       : at->parent->root == at ? "it is a result of the computation"
                       : at->users.n > 1 ? "it has several users, which are no known activation"
                                         : "the library has no such step";
@@ -25,11 +26,27 @@ static void tell_end(const struct pass_ctx *p, const struct hlo_instr *hero,
         pass_tell_fusion(p, at, at->users.v[k], why);
 }
 
+// The library is asked whether the call with this step runs as fast as without.
+static bool runs(const struct pass_ctx *p, struct hlo_instr *hero, const struct lib_post *post,
+                 int posts, const struct lib_step *s) {
+    struct lib_call c = {.instr = hero,
+                         .hero = hero,
+                         .lhs = hero->operands[0],
+                         .rhs = hero->operands[1],
+                         .result = s->covers[s->n - 1]->shape,
+                         .n_post = posts + 1};
+    if (!p->target->library_runs) return true;
+    memcpy(c.post, post, sizeof *post * (size_t)posts);
+    c.post[posts] = s->post;
+    return p->target->library_runs(p->target, &c);
+}
+
 static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     struct hlo_instr *members[MAX_MEMBERS] = {hero};
     int n = 1, posts = 0;
     const struct hlo_instr *at = hero;
     bool known = false;
+    const char *refused = "the call has a step of this kind already";
     struct lib_post post[LIB_MAX_POST];
     struct lib_step s;
     while (posts < LIB_MAX_POST && (known = lib_step(hero, at, &s)) && n + s.n <= MAX_MEMBERS &&
@@ -38,6 +55,9 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
         // The library multiplies by the inverse of the scale.
         if (s.post.kind == LIB_POST_QUANTISE && p->opt && p->opt->precision == PRECISION_STRICT)
             break;
+        refused = "the library has no fast kernel with this step";
+        if (!runs(p, hero, post, posts, &s)) break;
+        refused = "the call has a step of this kind already";
         post[posts] = s.post;
         for (int k = 0; k < s.n; k++)
             members[n++] = s.covers[k];
@@ -45,7 +65,7 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
         at = s.covers[s.n - 1];
         posts++;
     }
-    tell_end(p, hero, at, posts, &s, known);
+    tell_end(p, hero, at, posts, &s, known, refused);
     if (posts == 0) return ST_OK;
     // List order, each once; shared splats may have been covered twice.
     fusion_in_list_order(members, n);

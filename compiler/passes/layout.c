@@ -9,21 +9,16 @@
 #include "compiler/passes/pass.h"
 
 static enum conv_form form_of(const struct hlo_instr *i) {
-    const struct layout *l = i->shape->layout;
-    if (!l) return FORM_ROWS;
-    if (l->tile_rank) return FORM_BLOCKED;
-    return layout_equal(l, &lib_channels_last, 4) ? FORM_LAST : FORM_ROWS;
+    int block;
+    return lib_form_of(i->shape->layout, i->shape->rank, &block);
 }
 static const struct shape *in_form(struct arena *a, const struct shape *s, enum conv_form form,
                                    int block) {
-    struct layout blocked = {.minor_to_major = {3, 2, 1, 0}, .tile_rank = 3, .tile = {block, 1, 1}};
-    return shape_with_layout(a, s,
-                             form == FORM_BLOCKED ? &blocked
-                             : form == FORM_LAST  ? &lib_channels_last
-                                                  : NULL);
+    return shape_with_layout(a, s, lib_layout(form, s->rank, block));
 }
+// Batch, channels, and one to three dimensions of space.
 static bool image(const struct hlo_instr *i) {
-    return !shape_is_tuple(i->shape) && i->shape->rank == 4;
+    return !shape_is_tuple(i->shape) && i->shape->rank >= 3 && i->shape->rank <= 5;
 }
 struct assignment {
     const struct target *t;
@@ -159,7 +154,7 @@ static void assign(struct hlo_computation *c, struct assignment *as) {
 
 status_t pass_layout(struct hlo_module *m, struct pass_ctx *p) {
     const struct target *t = p->target;
-    if (!t || !t->conv_block || !t->wants_form) return ST_OK;
+    if (!t || !t->wants_form) return ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
         struct assignment as = {.t = t};
         if (c->fusion || c != m->entry) continue;

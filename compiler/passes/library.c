@@ -296,7 +296,32 @@ bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s con
     return true;
 }
 
-const struct layout lib_channels_last = {.minor_to_major = {1, 3, 2, 0}};
+#define TILED(block, rank1, ...)                                                                   \
+    {.minor_to_major = {__VA_ARGS__}, .tile_rank = rank1, .tile = {block, 1, 1, 1}}
+const struct layout *lib_layout(enum conv_form form, int rank, int block) {
+    static const struct layout last[3] = {{.minor_to_major = {1, 2, 0}},
+                                          {.minor_to_major = {1, 3, 2, 0}},
+                                          {.minor_to_major = {1, 4, 3, 2, 0}}},
+                               by16[3] = {TILED(16, 2, 2, 1, 0), TILED(16, 3, 3, 2, 1, 0),
+                                          TILED(16, 4, 4, 3, 2, 1, 0)},
+                               by8[3] = {TILED(8, 2, 2, 1, 0), TILED(8, 3, 3, 2, 1, 0),
+                                         TILED(8, 4, 4, 3, 2, 1, 0)};
+    if (rank < 3 || rank > 5) return NULL;
+    return form == FORM_LAST                     ? &last[rank - 3]
+           : form == FORM_BLOCKED && block == 16 ? &by16[rank - 3]
+           : form == FORM_BLOCKED && block == 8  ? &by8[rank - 3]
+                                                 : NULL;
+}
+enum conv_form lib_form_of(const struct layout *l, int rank, int *block) {
+    *block = 0;
+    if (layout_is_default(l, rank)) return FORM_ROWS;
+    if (l->rest || rank < 3 || rank > 5) return FORM_OTHER;
+    if (layout_equal(l, lib_layout(FORM_LAST, rank, 0), rank)) return FORM_LAST;
+    if (!l->tile_rank || (l->tile[0] != 8 && l->tile[0] != 16)) return FORM_OTHER;
+    *block = l->tile[0];
+    return layout_equal(l, lib_layout(FORM_BLOCKED, rank, *block), rank) ? FORM_BLOCKED
+                                                                         : FORM_OTHER;
+}
 
 bool lib_max_pool(const struct hlo_instr *i) {
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank != 4) return false;

@@ -5,6 +5,7 @@
 // cannot disagree. It only reads HLO; it knows no library.
 #pragma once
 #include "compiler/ir/ir.h"
+#include "compiler/target.h"
 
 enum lib_post_kind {
     LIB_POST_BIAS, // + operand, one value per output channel (conv: feature dim; dot: last dim of
@@ -57,8 +58,10 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out);
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract);
 // True when `i` is a max pooling over the two inner dims of a rank-4 value that the library can do.
 bool lib_max_pool(const struct hlo_instr *i);
-// The layout of an NCHW value with channels last.
-extern const struct layout lib_channels_last;
+// The layout that a form is for a value of this rank (3 to 5: batch, channels, space); NULL = rows.
+const struct layout *lib_layout(enum conv_form form, int rank, int block);
+// The form of a layout; FORM_OTHER for what is none of them. Blocked: its block.
+enum conv_form lib_form_of(const struct layout *l, int rank, int *block);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

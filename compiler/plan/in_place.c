@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise operations, and fusions in which a parameter reaches the result through elementwise
 // operations only, read each element at the place they write: loops and activations, and the sum
-// that a library adds into its destination. A parameter that also feeds a reduction, a movement or
-// the contraction itself does not. A dynamic-update-slice keeps its operand but for the update; a
-// while keeps its state in its results anyway.
+// that a library adds into its destination, which is its first step behind the bias (behind others
+// it reads the operand after it wrote partial sums). A parameter that also feeds a reduction, a
+// movement or the contraction itself does not. A dynamic-update-slice keeps its operand but for the
+// update; a while keeps its state in its results anyway.
 #include "compiler/plan/in_place.h"
 
 #include "compiler/ir/op.h"
@@ -32,6 +33,19 @@ static bool fusion_keeps_place(const struct hlo_computation *body, const struct 
     return ok;
 }
 
+// In a contraction's fusion: added to the contraction itself, or to that and its bias.
+static bool added_first(const struct hlo_instr *param) {
+    if (param->users.n != 1 || param->users.v[0]->op != HLO_ADD) return false;
+    const struct hlo_instr *add = param->users.v[0],
+                           *other = add->operands[add->operands[0] == param];
+    for (int k = 0; k < 2 && other->op == HLO_ADD; k++)
+        if (other->operands[1 - k]->op == HLO_BROADCAST) {
+            other = other->operands[k];
+            break;
+        }
+    return other->op == HLO_CONVOLUTION || other->op == HLO_DOT;
+}
+
 bool plan_may_share(const struct hlo_instr *i, int in, int out) {
     if (i->op == HLO_WHILE) return in == out;
     if (shape_is_tuple(i->shape)) return false;
@@ -39,6 +53,10 @@ bool plan_may_share(const struct hlo_instr *i, int in, int out) {
         if (shape_is_tuple(i->operands[k]->shape)) return false; // leaves are operands then
     if (!same_place(i->operands[in]->shape, i->shape)) return false;
     if (i->op == HLO_DYNAMIC_UPDATE_SLICE) return in == 0;
-    if (i->op == HLO_FUSION) return fusion_keeps_place(i->called[0], i->called[0]->params.v[in]);
+    if (i->op == HLO_FUSION) {
+        const struct hlo_instr *param = i->called[0]->params.v[in];
+        if (HLO_ATTR(i, fusion)->kind == FUSION_OUTPUT && !added_first(param)) return false;
+        return fusion_keeps_place(i->called[0], param);
+    }
     return elementwise(i);
 }

@@ -81,6 +81,7 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
+bool cpu_library_runs(const struct target *t, const struct lib_call *call);
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,
                     enum conv_form *out_output);
 // Is this operand a bound weight, which may be kept in a form of ours? While binding only.

@@ -53,22 +53,10 @@ dnnl_stream_t onednn_stream(void) {
 
 // ---- which instructions
 
-static bool block_layout(const struct layout *l, int rank, int *block) {
-    *block = 0;
-    if (layout_is_default(l, rank)) return true;
-    if (l->rest || rank < 3 || l->tile_rank != rank - 1 || (l->tile[0] != 16 && l->tile[0] != 8))
-        return false;
-    for (int k = 0; k < rank; k++)
-        if (l->minor_to_major[k] != rank - 1 - k) return false;
-    for (int k = 1; k < l->tile_rank; k++)
-        if (l->tile[k] != 1) return false;
-    *block = l->tile[0];
-    return true;
-}
 static bool usable(const struct shape *s) {
     int block;
     return s->dtype == DT_F32 && s->rank <= 5 && shape_elements(s) > 0 &&
-           block_layout(s->layout, s->rank, &block);
+           lib_form_of(s->layout, s->rank, &block) != FORM_OTHER;
 }
 
 bool onednn_conv_ok(const struct hlo_instr *h) {
@@ -83,9 +71,7 @@ bool onednn_conv_ok(const struct hlo_instr *h) {
         const struct window_dim *w = &c->window.v[d];
         if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2)
             return false;
-        if (w->base_dilation != 1 || w->reversal || w->pad_low < 0 || w->pad_high < 0 ||
-            w->pad_low > 64 || w->pad_high > 64)
-            return false;
+        if (w->base_dilation != 1 || w->reversal || w->pad_low < 0 || w->pad_high < 0) return false;
     }
     return true;
 }
@@ -117,10 +103,37 @@ static bool shapes_ok(const struct hlo_instr *i) {
     return true;
 }
 
+// The form in which the library runs it best: blocks of channels; with the input in rows, where
+// that has too few of them to fill a block (images); channels last, which its matrix kernels read
+// whatever the number of channels and groups is. False: rows.
+static bool best_form(const struct target *t, const struct lib_call *c, enum conv_form *in,
+                      enum conv_form *out) {
+    static const enum conv_form forms[][2] = {{FORM_BLOCKED, FORM_BLOCKED},
+                                              {FORM_ROWS, FORM_BLOCKED},
+                                              {FORM_LAST, FORM_LAST}};
+    const struct shape *x = c->hero->operands[0]->shape;
+    bool few = x->dims[1] <= 4;
+    for (size_t k = few; k < sizeof forms / sizeof forms[0]; k++) {
+        *in = forms[k][0], *out = forms[k][1];
+        if ((*in == FORM_BLOCKED || *out == FORM_BLOCKED) && !t->conv_block) continue;
+        if (onednn_runs(c, lib_layout(*in, x->rank, t->conv_block),
+                        lib_layout(*out, x->rank, t->conv_block)))
+            return true;
+    }
+    return false;
+}
 static bool accepts_call(const struct hlo_instr *i) {
     struct lib_call c;
-    if (!shapes_ok(i) || !lib_match(i, &c)) return false;
-    return c.hero->op == HLO_CONVOLUTION ? onednn_conv_ok(c.hero) : onednn_dot_ok(c.hero);
+    if (!shapes_ok(i) || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32) return false;
+    if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
+    return onednn_conv_ok(c.hero) &&
+           onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout);
+}
+bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
+    enum conv_form in, out;
+    if (c->hero->shape->dtype != DT_F32) return true;
+    if (c->hero->op == HLO_DOT) return onednn_runs(c, NULL, NULL);
+    return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
 }
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
@@ -128,27 +141,15 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     return accepts_call(i) || cpu_int8_accepts(i) ||
            (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
 }
-// 8-bit integers: channels last. f32: blocks of channels everywhere but for inputs of few (images),
-// which the direct kernel reads as they are.
+// 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
                     enum conv_form *out_output) {
     struct lib_call c;
     *out_input = *out_output = FORM_LAST;
-    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4)
-        return false;
-    if (c.hero->shape->dtype == DT_S32) return true;
+    if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
+    if (c.hero->shape->dtype == DT_S32) return t->conv_block && i->shape->rank == 4;
     if (c.hero->shape->dtype != DT_F32) return false;
-    // Groups that do not fill blocks: the blocked kernels do not take them, and what is left is the
-    // library's reference. Row-major it multiplies matrices.
-    int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
-    const struct shape *k = c.hero->operands[1]->shape;
-    bool depthwise = groups > 1 && k->dims[1] == 1 && k->dims[0] == groups;
-    if (groups > 1 && !depthwise &&
-        (k->dims[1] % t->conv_block || k->dims[0] / groups % t->conv_block))
-        return false;
-    *out_output = FORM_BLOCKED;
-    *out_input = c.hero->operands[0]->shape->dims[1] > 4 ? FORM_BLOCKED : FORM_ROWS;
-    return true;
+    return best_form(t, &c, out_input, out_output);
 }
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
@@ -156,61 +157,7 @@ static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
     return cpu_library_accepts(NULL, i) && !cpu_int8_accepts(i);
 }
 
-// ---- descriptors
-
-static dnnl_status_t desc_of(const struct shape *s, dnnl_memory_desc_t *out) {
-    static const dnnl_format_tag_t plain[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
-    static const dnnl_format_tag_t by16[] = {0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
-                                   by8[] = {0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b};
-    int block = 0;
-    block_layout(s->layout, s->rank, &block);
-    return dnnl_memory_desc_init_by_tag(out, s->rank, s->dims, dnnl_f32,
-                                        block == 16  ? by16[s->rank]
-                                        : block == 8 ? by8[s->rank]
-                                                     : plain[s->rank]);
-}
-
-static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_post *p,
-                              const struct shape *result) {
-    dnnl_memory_desc_t d;
-    dnnl_dims_t dims;
-    switch (p->kind) {
-    case LIB_POST_BIAS_S32:
-    case LIB_POST_TO_F32: // of 8-bit products: cpu_onednn_int8.c
-    case LIB_POST_CHANNEL_SCALE:
-    case LIB_POST_QUANTISE:
-        break;
-    case LIB_POST_RELU:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-    case LIB_POST_CLIP:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip_v2, p->alpha, p->beta);
-    case LIB_POST_LOGISTIC:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_logistic, 0, 0);
-    case LIB_POST_TANH:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_tanh, 0, 0);
-    case LIB_POST_SCALE:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, p->alpha, 0);
-    case LIB_POST_GELU_ERF:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_gelu_erf, 0, 0);
-    case LIB_POST_SWISH:
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_swish, p->alpha, 0);
-    case LIB_POST_SUM:
-        return dnnl_post_ops_append_sum(ops, 1);
-    case LIB_POST_BIAS: { // not the first: a broadcast addition
-        int channel =
-            result->rank == 4 || result->rank == 3 || result->rank == 5 ? 1 : result->rank - 1;
-        for (int k = 0; k < result->rank; k++)
-            dims[k] = k == channel ? p->operand->shape->dims[0] : 1;
-        dnnl_memory_desc_init_by_tag(&d, result->rank, dims, dnnl_f32,
-                                     result->rank == 4   ? dnnl_abcd
-                                     : result->rank == 3 ? dnnl_abc
-                                     : result->rank == 5 ? dnnl_abcde
-                                                         : dnnl_ab);
-        return dnnl_post_ops_append_binary(ops, dnnl_binary_add, &d);
-    }
-    }
-    return dnnl_invalid_arguments;
-}
+// ---- opening
 
 static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_memory_desc_t *d) {
     struct onednn_arg *a = &st->args[st->n_args++];
@@ -219,25 +166,10 @@ static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_m
     return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
 }
 
-// The attributes of a call: post-operations and a scratchpad of ours. The first bias is the
-// primitive's own argument.
-static status_t make_attr(const struct lib_call *c, int first, const struct shape *result,
-                          dnnl_primitive_attr_t *out) {
-    dnnl_post_ops_t ops;
-    dnnl_primitive_attr_create(out);
-    dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
-    dnnl_post_ops_create(&ops);
-    dnnl_status_t rc = dnnl_success;
-    for (int k = first; k < c->n_post && rc == dnnl_success; k++)
-        rc = add_post(ops, &c->post[k], result);
-    if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
-    dnnl_post_ops_destroy(ops);
-    return rc == dnnl_success ? ST_OK : onednn_failed("post-operations", rc);
-}
-
 // Scratchpad, weights form, arguments that all calls share.
 static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st,
-                       const_dnnl_primitive_desc_t pd, const struct lib_call *c, int first) {
+                       const_dnnl_primitive_desc_t pd, const struct lib_call *c,
+                       const dnnl_memory_desc_t *result) {
     const struct hlo_instr *i = s->plan->instr;
     const char *info = NULL;
     dnnl_status_t rc = dnnl_primitive_create(&st->prim, pd);
@@ -252,14 +184,14 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     st->sum_leaf = -1;
     st->out_leaf = s->plan->n_in;
     st->out_bytes = s->plan->out[0].size_bytes;
-    for (int k = first; c && k < c->n_post; k++) {
+    for (int k = 0; c && k < c->n_post; k++) {
         int leaf = c->post[k].operand ? lib_operand(i, c->post[k].operand) : -1;
-        if (c->post[k].kind == LIB_POST_SUM) st->sum_leaf = leaf;
-        if (c->post[k].kind != LIB_POST_BIAS) continue;
         dnnl_memory_desc_t d;
-        desc_of(c->post[k].operand->shape, &d);
+        if (onednn_adds_in_place(c, k)) st->sum_leaf = leaf;
+        if (!onednn_post_desc(c, k, result, &d)) continue;
         RETURN_IF_ERR(
-            add_arg(st, DNNL_ARG_ATTR_MULTIPLE_POST_OP(k - first) | DNNL_ARG_SRC_1, leaf, &d));
+            add_arg(st, DNNL_ARG_ATTR_MULTIPLE_POST_OP(k - onednn_first_post(c)) | DNNL_ARG_SRC_1,
+                    leaf, &d));
     }
     return ST_OK;
 }
@@ -296,159 +228,33 @@ static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf
     return ST_OK;
 }
 
-// ---- convolution
+// ---- convolution and dot
 
-void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
-                      dnnl_dims_t low, dnnl_dims_t high) {
-    const struct window *w = &HLO_ATTR(h, conv)->window;
-    for (int d = 0; d < w->n; d++) {
-        stride[d] = w->v[d].stride;
-        dilate[d] = w->v[d].window_dilation - 1;
-        low[d] = w->v[d].pad_low;
-        high[d] = w->v[d].pad_high;
-    }
-}
-
-int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims) {
-    const struct shape *k = h->operands[1]->shape;
-    int64_t g = HLO_ATTR(h, conv)->feature_group_count;
-    int n = 0;
-    if (g > 1)
-        dims[n++] = g, dims[n++] = k->dims[0] / g;
-    else
-        dims[n++] = k->dims[0];
-    for (int d = 1; d < k->rank; d++)
-        dims[n++] = k->dims[d];
-    return n;
-}
-
-// Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
-// pays for 3x3 stride 1 with many channels (facts measured offline, version COST_VERSION of
-// cpu_target.c).
-static bool winograd_pays(const struct hlo_instr *h) {
-    const struct window *w = &HLO_ATTR(h, conv)->window;
-    const struct shape *k = h->operands[1]->shape;
-    if (w->n != 2 || HLO_ATTR(h, conv)->feature_group_count != 1) return false;
-    for (int d = 0; d < 2; d++)
-        if (w->v[d].size != 3 || w->v[d].stride != 1 || w->v[d].window_dilation != 1) return false;
-    return k->dims[0] >= 64 && k->dims[1] >= 64 && h->shape->dims[2] >= 7;
-}
-
-static status_t conv_open(struct cpu_exe *x, struct cpu_step *s, const struct lib_call *c,
+static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct lib_call *c,
                           struct onednn_state *st) {
-    const struct hlo_instr *i = s->plan->instr, *h = c->hero;
-    dnnl_memory_desc_t src, dst, weights, bias = {0};
-    dnnl_dims_t stride, dilate, low, high, wdims;
-    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), n;
-    bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
-         bound = cpu_is_bound(x, s, rhs);
-    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    desc_of(i->operands[lhs]->shape, &src);
-    desc_of(i->shape, &dst);
-    n = onednn_kernel_dims(h, wdims);
-    dnnl_memory_desc_init_by_tag(&st->weights_user, n, wdims, dnnl_f32, tags[n]);
-    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
-    if (has_bias) desc_of(c->post[0].operand->shape, &bias);
-    onednn_conv_dims(h, stride, dilate, low, high);
-    dnnl_primitive_attr_t attr;
-    RETURN_IF_ERR(make_attr(c, has_bias, i->shape, &attr));
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t rc = dnnl_unimplemented;
-    const dnnl_alg_kind_t algs[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
-    for (int a = winograd_pays(h) && bound && !x->strict ? 0 : 1; a < 2 && rc != dnnl_success;
-         a++) {
-        dnnl_convolution_desc_t d;
-        rc = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_inference, algs[a], &src,
-                                                        &weights, has_bias ? &bias : NULL, &dst,
-                                                        stride, dilate, low, high);
-        if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
-    }
-    dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return onednn_failed("convolution", rc);
-    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    const struct hlo_instr *i = s->plan->instr;
+    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs);
+    bool conv = c->hero->op == HLO_CONVOLUTION;
+    bool bound = cpu_is_bound(x, s, rhs) &&
+                 (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
+    struct onednn_ask q = {.in = i->operands[lhs]->shape->layout,
+                           .out = i->shape->layout,
+                           .bound = bound,
+                           .winograd =
+                               conv && bound && !x->strict && onednn_winograd_pays(c->hero)};
+    struct onednn_prim p;
+    RETURN_IF_ERR(onednn_prim_of(c, &q, &p));
+    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(p.pd, dnnl_query_weights_md, 0);
+    st->weights_user = p.user;
     if (bound) set_packed(x, s, st, rhs, wanted);
-    status_t status = finish(x, s, st, pd, c, has_bias);
-    if (!status && !bound) status = repack_open(x, st, rhs, wanted);
-    if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &src);
+    status_t status = finish(x, s, st, p.pd, c, &p.dst);
+    if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
+    if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &p.src);
     if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, st->repack ? LEAF_REPACKED : rhs, wanted);
-    if (!status && has_bias)
-        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
-    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
-    dnnl_primitive_desc_destroy(pd);
-    return status;
-}
-
-// ---- dot
-
-// An operand as [batch..., rows, cols] by strides. free_n rows collapse into one when they lie
-// together.
-void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
-                   dnnl_dims_t dims, dnnl_dims_t strides) {
-    int64_t st[HLO_MAX_RANK], rows = 1, row_stride = 1;
-    int n = 0;
-    bool first = true;
-    shape_strides(s, st);
-    for (int k = 0; k < batch.n; k++)
-        dims[n] = s->dims[batch.v[k]], strides[n++] = st[batch.v[k]];
-    for (int d = s->rank - 1; d >= 0; d--) {
-        if (d == contract || i64s_has(batch, d)) continue;
-        if (s->dims[d] == 1) continue;
-        if (first) row_stride = st[d];
-        first = false;
-        rows *= s->dims[d];
-    }
-    int r = contract_last ? n : n + 1, c = contract_last ? n + 1 : n;
-    dims[r] = rows, strides[r] = row_stride;
-    dims[c] = s->dims[contract], strides[c] = st[contract];
-}
-
-static status_t dot_open(struct cpu_exe *x, struct cpu_step *s, const struct lib_call *c,
-                         struct onednn_state *st) {
-    const struct hlo_instr *i = s->plan->instr, *h = c->hero;
-    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs), nb = d->lhs_batch_dims.n,
-        nd = nb + 2;
-    bool has_bias = c->n_post && c->post[0].kind == LIB_POST_BIAS,
-         bound = cpu_is_bound(x, s, rhs) && nb == 0;
-    dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
-    dnnl_memory_desc_t src, user, weights, dst, bias;
-    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
-                  xs);
-    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
-                  ys);
-    int64_t stride = 1;
-    for (int k = nd - 1; k >= 0; k--) {
-        rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
-        rs[k] = stride;
-        stride *= rd[k];
-        bd[k] = k == nd - 1 ? rd[k] : 1;
-        bs[k] = k == nd - 1 ? 1 : rd[nd - 1];
-    }
-    dnnl_memory_desc_init_by_strides(&src, nd, xd, dnnl_f32, xs);
-    dnnl_memory_desc_init_by_strides(&user, nd, yd, dnnl_f32, ys);
-    dnnl_memory_desc_init_by_strides(&dst, nd, rd, dnnl_f32, rs);
-    dnnl_memory_desc_init_by_strides(&bias, nd, bd, dnnl_f32, bs);
-    st->weights_user = user;
-    weights = user;
-    if (bound) dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_f32, dnnl_format_tag_any);
-    dnnl_primitive_attr_t attr;
-    int64_t flat[2] = {rd[0], rd[nd - 1]};
-    RETURN_IF_ERR(make_attr(c, has_bias, shape_make(&x->arena, DT_F32, nb ? rd : flat, nd), &attr));
-    dnnl_matmul_desc_t md;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t rc = dnnl_matmul_desc_init(&md, &src, &weights, has_bias ? &bias : NULL, &dst);
-    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &md, attr, engine, NULL);
-    dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return onednn_failed("matmul", rc);
-    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (bound) set_packed(x, s, st, rhs, wanted);
-    status_t status = finish(x, s, st, pd, c, has_bias);
-    if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &src);
-    if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, rhs, wanted);
-    if (!status && has_bias)
-        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &bias);
-    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
-    dnnl_primitive_desc_destroy(pd);
+    if (!status && p.has_bias)
+        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &p.bias);
+    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &p.dst);
+    dnnl_primitive_desc_destroy(p.pd);
     return status;
 }
 
@@ -462,22 +268,21 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     dnnl_pooling_desc_t d;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_attr_t attr;
-    struct lib_call none = {.n_post = 0};
-    desc_of(i->operands[0]->shape, &src);
-    desc_of(i->shape, &dst);
+    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, &src);
+    onednn_desc_of(i->shape, i->shape->layout, &dst);
     for (int k = 0; k < 2; k++) {
         stride[k] = w->v[k + 2].stride;
         kernel[k] = w->v[k + 2].size;
         low[k] = w->v[k + 2].pad_low;
         high[k] = w->v[k + 2].pad_high;
     }
-    RETURN_IF_ERR(make_attr(&none, 0, i->shape, &attr));
+    RETURN_IF_ERR(onednn_make_attr(NULL, NULL, &attr));
     dnnl_status_t rc = dnnl_pooling_forward_desc_init(&d, dnnl_forward_inference, dnnl_pooling_max,
                                                       &src, &dst, stride, kernel, low, high);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
     dnnl_primitive_attr_destroy(attr);
     if (rc != dnnl_success) return onednn_failed("pooling", rc);
-    status_t status = finish(x, s, st, pd, NULL, 0);
+    status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
@@ -487,10 +292,11 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
 static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     dnnl_memory_desc_t src, dst;
     dnnl_primitive_desc_t pd = NULL;
-    desc_of(s->plan->instr->operands[0]->shape, &src);
-    desc_of(s->plan->instr->shape, &dst);
+    const struct shape *from = s->plan->instr->operands[0]->shape, *to = s->plan->instr->shape;
+    onednn_desc_of(from, from->layout, &src);
+    onednn_desc_of(to, to->layout, &dst);
     RETURN_IF_ERR(make_reorder(&src, &dst, &pd));
-    status_t status = finish(x, s, st, pd, NULL, 0);
+    status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_FROM, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_TO, s->plan->n_in, &dst);
     dnnl_primitive_desc_destroy(pd);
@@ -524,8 +330,7 @@ static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     s->flops = onednn_flops(s->plan->instr, &c);
     s->alone = s->flops < ONEDNN_ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
-    status_t status =
-        c.hero->op == HLO_CONVOLUTION ? conv_open(x, s, &c, st) : dot_open(x, s, &c, st);
+    status_t status = open_prim(x, s, &c, st);
     if (s->alone) cpu_use_threads(threads);
     return status;
 }

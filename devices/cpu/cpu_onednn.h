@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_onednn: what the two files about oneDNN share: the engine, which forms of convolutions and
+// cpu_onednn: what the files about oneDNN share: the engine, which forms of convolutions and
 // dots there are primitives for, and how their shapes are told.
 #pragma once
 #include <dnnl.h>
@@ -25,6 +25,39 @@ int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
 // they lie together.
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides);
+
+// ---- a call of f32 as a primitive (cpu_onednn_call.c)
+
+dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l,
+                             dnnl_memory_desc_t *out); // l: a form of library.h
+struct onednn_ask {
+    const struct layout *in, *out; // of a convolution's input and result; a dot's are rows
+    bool bound;                    // the right operand may be packed
+    bool winograd;                 // try it first
+};
+struct onednn_prim {
+    dnnl_primitive_desc_t pd; // the caller's to destroy; NULL after an error
+    const char *info;         // the implementation that the library chose; static text
+    bool has_bias;            // the first step is an argument of the primitive
+    dnnl_memory_desc_t src, user, dst, bias; // user: the right operand as the program has it
+};
+status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
+                        struct onednn_prim *out) MUST_CHECK;
+bool onednn_is_reference(const char *info);
+// Would a kernel made for speed run this call in these forms? Same answer every time.
+bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out);
+int onednn_first_post(const struct lib_call *c); // first step that is a post-operation: 0 or 1
+bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into the destination
+// The tensor that post-operation k reads; false when it reads none.
+bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
+                      dnnl_memory_desc_t *out);
+// c NULL: no post-operations.
+status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
+                          dnnl_primitive_attr_t *out) MUST_CHECK;
+// Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
+// pays for 3x3 stride 1 with many channels (facts measured offline, version COST_VERSION of
+// cpu_target.c).
+bool onednn_winograd_pays(const struct hlo_instr *h);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
 // Once, at PREPARE. plain may lie unaligned.
 status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,

@@ -44,7 +44,8 @@ static bool plain(const struct shape *s) {
 }
 // A convolution's image: row-major or with channels last.
 static bool is_last(const struct shape *s) {
-    return s->rank == 4 && s->layout && layout_equal(s->layout, &lib_channels_last, 4);
+    int block;
+    return s->rank == 4 && lib_form_of(s->layout, 4, &block) == FORM_LAST;
 }
 static bool image(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank == 4 && shape_elements(s) > 0 &&
@@ -58,6 +59,13 @@ static bool steps_ok(const struct lib_call *c) {
         if (c->post[k].operand && !plain(c->post[k].operand->shape)) return false;
     return true;
 }
+// The library is not asked about integers: with wider pads it may have no kernel.
+static bool pads_ok(const struct hlo_instr *h) {
+    const struct window *w = &HLO_ATTR(h, conv)->window;
+    for (int d = 0; d < w->n; d++)
+        if (w->v[d].pad_low > 64 || w->v[d].pad_high > 64) return false;
+    return true;
+}
 bool cpu_int8_accepts(const struct hlo_instr *i) {
     struct lib_call c;
     if (!lib_match(i, &c) || c.hero->shape->dtype != DT_S32 || !cpu_has_int8() || !steps_ok(&c))
@@ -69,7 +77,7 @@ bool cpu_int8_accepts(const struct hlo_instr *i) {
     if (!conv) return onednn_dot_ok(c.hero);
     int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
     bool depthwise = w->dims[1] == 1 && w->dims[0] == groups; // others are not in its fast kernels
-    return onednn_conv_ok(c.hero) && (groups == 1 || depthwise);
+    return onednn_conv_ok(c.hero) && pads_ok(c.hero) && (groups == 1 || depthwise);
 }
 static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;

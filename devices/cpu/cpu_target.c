@@ -10,7 +10,7 @@
 #include "compiler/codegen/abi.h"
 #include "devices/cpu/cpu.h"
 
-enum { COST_VERSION = 6 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 7 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
     (void)t, (void)i;
@@ -35,6 +35,7 @@ const struct target *cpu_target(void) {
     const char *impl = cpu_forced_impl();
     bool library = !impl || strcmp(impl, "onednn") == 0 || strcmp(impl, "thin") == 0;
     t.library_accepts = library ? cpu_library_accepts : takes_nothing;
+    t.library_runs = cpu_library_runs;
     t.wants_form = cpu_wants_form;
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
