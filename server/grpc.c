@@ -20,15 +20,18 @@
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
+#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/spin.h"
 #include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
+#include "server/last_words.h"
 #include "server/tls.h"
 
 struct tag {
@@ -527,7 +530,10 @@ certificates(void *arg, grpc_ssl_server_certificate_config **out) {
     tls_pem(r->cfg.tls, &a, &p);
     bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
     grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
-    if (fresh) *out = grpc_ssl_server_certificate_config_create(p.client_ca, &pair, 1);
+    // Roots must be there (the library ends the process otherwise), though nobody is asked for a
+    // certificate where no CA is named: then our own chain stands in.
+    const char *roots = p.client_ca ? p.client_ca : p.cert;
+    if (fresh) *out = grpc_ssl_server_certificate_config_create(roots, &pair, 1);
     arena_done(&a);
     return !fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED
            : *out ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
@@ -535,13 +541,64 @@ certificates(void *arg, grpc_ssl_server_certificate_config **out) {
 }
 static grpc_server_credentials *make_credentials(struct rpc *r) {
     if (!r->cfg.tls) return grpc_insecure_server_credentials_create();
+    struct arena a = {0};
+    struct tls_pem p;
+    tls_pem(r->cfg.tls, &a, &p);
+    grpc_ssl_client_certificate_request_type ask =
+        p.client_ca ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                    : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
+    arena_done(&a);
     return grpc_ssl_server_credentials_create_with_options(
-        grpc_ssl_server_credentials_create_options_using_config_fetcher(
-            GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY, certificates, r));
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(ask, certificates, r));
 }
 
 static void on_shut(struct tag *t) {
     (void)t;
+}
+
+// What the library says before it ends the process goes into the last words.
+static void on_library_log(gpr_log_func_args *args) {
+    last_words(args->message);
+    log_event(LOG_DEBUG, "grpc.error", "why=\"%s\"", args->message);
+}
+static void start_library(void) {
+    grpc_init();
+    gpr_set_log_function(on_library_log);
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+}
+
+// A server on `address`, not started. UNAVAILABLE where it cannot listen.
+static status_t open_server(struct rpc *r, const char *address) MUST_CHECK;
+static status_t open_server(struct rpc *r, const char *address) {
+    r->server = make_server(&r->cfg);
+    r->queue = grpc_completion_queue_create_for_next(NULL);
+    grpc_server_register_completion_queue(r->server, r->queue, NULL);
+    grpc_server_credentials *how = make_credentials(r);
+    r->port = how ? grpc_server_add_http2_port(r->server, address, how) : 0;
+    if (how) grpc_server_credentials_release(how);
+    return r->port ? ST_OK
+                   : st_new(ST_UNAVAILABLE,
+                            "gRPC cannot listen on %s: in use, or no address of this machine",
+                            address);
+}
+static void close_server(struct rpc *r) {
+    grpc_server_destroy(r->server);
+    grpc_completion_queue_shutdown(r->queue);
+    grpc_completion_queue_destroy(r->queue);
+    grpc_shutdown();
+}
+
+status_t rpc_try(const struct rpc_config *cfg) {
+    struct rpc r = {.cfg = *cfg};
+    start_library();
+    status_t st = open_server(&r, cfg->address);
+    if (!st) { // one that was never started does not let go of its port
+        grpc_server_start(r.server);
+        grpc_server_shutdown_and_notify(r.server, r.queue, &r);
+        grpc_completion_queue_next(r.queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+    }
+    close_server(&r);
+    return st;
 }
 
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
@@ -552,22 +609,10 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->api = api;
     r->cfg = *cfg;
     r->shut.r = r;
-    setenv("GRPC_VERBOSITY", "NONE", 0); // our log is one line an event
-    grpc_init();
-    r->server = make_server(cfg);
-    r->queue = grpc_completion_queue_create_for_next(NULL);
-    grpc_server_register_completion_queue(r->server, r->queue, NULL);
-    grpc_server_credentials *how = make_credentials(r);
-    r->port = how ? grpc_server_add_http2_port(r->server, cfg->address, how) : 0;
-    if (how) grpc_server_credentials_release(how);
-    if (r->port == 0) {
-        status_t st =
-            st_new(ST_UNAVAILABLE,
-                   "gRPC cannot listen on %s: in use, or no address of this machine", cfg->address);
-        grpc_server_destroy(r->server);
-        grpc_completion_queue_shutdown(r->queue);
-        grpc_completion_queue_destroy(r->queue);
-        grpc_shutdown();
+    start_library();
+    status_t st = open_server(r, cfg->address);
+    if (st) {
+        close_server(r);
         free(r);
         return st;
     }

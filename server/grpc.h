@@ -17,6 +17,8 @@ struct rpc_config {
 // UNAVAILABLE when the address cannot be bound.
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
                    struct rpc **out) MUST_CHECK;
+// Makes such a server and lets it go again: for --check-config.
+status_t rpc_try(const struct rpc_config *cfg) MUST_CHECK;
 int rpc_port(const struct rpc *r);       // bound
 int rpc_open_calls(const struct rpc *r); // that a shutdown waits for
 void rpc_quiesce(struct rpc *r);         // no new calls; those under way go on

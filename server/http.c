@@ -453,7 +453,9 @@ static status_t listen_on(struct http *h) {
     if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024)) {
         int err = errno;
         close(fd);
-        return st_note(st_errno(err, "listen"), "%s port %u", h->cfg.host, h->cfg.port);
+        status_t st = st_note(st_errno(err, "listen"), "%s port %u", h->cfg.host, h->cfg.port);
+        errno = err;
+        return st;
     }
     n = sizeof a;
     getsockname(fd, (struct sockaddr *)&a, &n);
@@ -528,6 +530,19 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     http_kick(h);
     *out = h;
     return ST_OK;
+}
+
+status_t http_try(const struct http_config *cfg, bool *out_in_use) {
+    struct http h = {.cfg = *cfg, .listen_fd = -1};
+    status_t st = listen_on(&h);
+    *out_in_use = st && errno == EADDRINUSE;
+    RETURN_IF_ERR(st);
+    h.mhd = start_library(&h);
+    if (h.mhd)
+        MHD_stop_daemon(h.mhd); // closes what it listens on
+    else
+        close(h.listen_fd);
+    return h.mhd ? ST_OK : st_new(ST_INTERNAL, "cannot start the HTTP server");
 }
 
 uint16_t http_port(const struct http *h) {

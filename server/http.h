@@ -19,6 +19,9 @@ struct http_config {
 };
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) MUST_CHECK;
+// Makes such a listener and lets it go again: for --check-config. *out_in_use: it failed because
+// the port is taken.
+status_t http_try(const struct http_config *cfg, bool *out_in_use) MUST_CHECK;
 uint16_t http_port(const struct http *h); // bound
 void http_quiesce(struct http *h);        // no new connections
 int http_open_requests(const struct http *h);

@@ -27,6 +27,7 @@
 #include "server/config.h"
 #include "server/grpc.h"
 #include "server/http.h"
+#include "server/last_words.h"
 #include "server/notify.h"
 #include "server/oip.h"
 #include "server/tls.h"
@@ -265,14 +266,18 @@ static status_t start_security(struct daemon *d) {
     return *c->tls_cert ? st_note(tls_open(&files, &d->tls), "TLS") : ST_OK;
 }
 
+static struct rpc_config grpc_options(const struct daemon *d) {
+    const struct config *c = &d->cfg;
+    return (struct rpc_config){.address = c->grpc,
+                               .spin_ns = c->spin_us * 1000,
+                               .header_s = (int)c->header_s,
+                               .max_message_bytes = c->max_message_bytes,
+                               .receive_bytes = c->receive_bytes,
+                               .tls = d->tls};
+}
 static status_t start_grpc(struct daemon *d, const char *host) {
     struct config *c = &d->cfg;
-    struct rpc_config rc = {.address = c->grpc,
-                            .spin_ns = c->spin_us * 1000,
-                            .header_s = (int)c->header_s,
-                            .max_message_bytes = c->max_message_bytes,
-                            .receive_bytes = c->receive_bytes,
-                            .tls = d->tls};
+    struct rpc_config rc = grpc_options(d);
     RETURN_IF_ERR(rpc_start(d->loop, &d->api, &rc, &d->rpc));
     log_event(LOG_INFO, "server.listen", "grpc=%s:%d", host, rpc_port(d->rpc));
     return write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc));
@@ -315,10 +320,58 @@ static int connections(const struct config *c) {
     return n;
 }
 
+static struct http_config http_options(const struct daemon *d, const char *host, uint16_t port) {
+    const struct config *c = &d->cfg;
+    return (struct http_config){.host = host,
+                                .port = port,
+                                .max_model_bytes = c->max_model_bytes,
+                                .max_message_bytes = c->max_message_bytes,
+                                .max_json_bytes = c->max_json_bytes,
+                                .max_connections = connections(c),
+                                .max_per_address = (int)c->max_per_address,
+                                .header_s = (int)c->header_s,
+                                .idle_s = (int)c->idle_s,
+                                .tls = d->tls,
+                                .local_only = loopback(host) && !d->api.auth &&
+                                              !c->insecure_allow_anonymous};
+}
+
+// --check-config: makes both listeners, with their certificates, and lets them go. A port that is
+// taken may be a daemon's that runs with these options: said, not refused, and another one tried.
+static status_t try_http(struct http_config hc) MUST_CHECK;
+static status_t try_http(struct http_config hc) {
+    bool in_use;
+    status_t st = http_try(&hc, &in_use);
+    if (!in_use) return st;
+    fprintf(stderr, "hlod: %s (another hlod?)\n", st_message(st));
+    st_drop(st);
+    hc.port = 0;
+    return http_try(&hc, &in_use);
+}
+static status_t try_listeners(struct daemon *d, const char *host, uint16_t port,
+                              const char *grpc_host, uint16_t grpc_port) {
+    struct http_config hc = http_options(d, host, port);
+    RETURN_IF_ERR(try_http(hc));
+    if (!*d->cfg.grpc) return ST_OK;
+    struct rpc_config rc = grpc_options(d);
+    bool in_use;
+    hc.host = grpc_host;
+    hc.port = grpc_port;
+    status_t st = http_try(&hc, &in_use); // says why, where the other does not
+    if (st && !in_use) return st;
+    if (in_use) {
+        fprintf(stderr, "hlod: %s (another hlod?)\n", st_message(st));
+        rc.address = arena_printf(&d->cfg.arena, strchr(grpc_host, ':') ? "[%s]:0" : "%s:0",
+                                  grpc_host);
+    }
+    st_drop(st);
+    return rpc_try(&rc);
+}
+
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
-    const char *host, *grpc_host;
-    uint16_t port, grpc_port;
+    const char *host, *grpc_host = "";
+    uint16_t port, grpc_port = 0;
     RETURN_IF_ERR(address(c, c->http, &host, &port));
     if (*c->grpc) RETURN_IF_ERR(address(c, c->grpc, &grpc_host, &grpc_port));
     RETURN_IF_ERR(start_security(d));
@@ -331,7 +384,7 @@ static status_t start(struct daemon *d) {
         RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &devices, one));
     if (devices.n == 0 || devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
-    if (c->check) return ST_OK;
+    if (c->check) return try_listeners(d, host, port, grpc_host, grpc_port);
 
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
@@ -367,18 +420,7 @@ static status_t start(struct daemon *d) {
                           .max_message_bytes = c->max_message_bytes,
                           .start_ns = clock_ns()};
     api_options(&d->api, c);
-    struct http_config hc = {.host = host,
-                             .port = port,
-                             .max_model_bytes = c->max_model_bytes,
-                             .max_message_bytes = c->max_message_bytes,
-                             .max_json_bytes = c->max_json_bytes,
-                             .max_connections = connections(c),
-                             .max_per_address = (int)c->max_per_address,
-                             .header_s = (int)c->header_s,
-                             .idle_s = (int)c->idle_s,
-                             .tls = d->tls,
-                             .local_only =
-                                 loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
+    struct http_config hc = http_options(d, host, port);
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
     static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
@@ -486,6 +528,7 @@ static int print_docs(const char *what) {
 int main(int argc, char **argv) {
     static struct daemon d;
     signal(SIGPIPE, SIG_IGN);
+    last_words_watch();
     signal(SIGXFSZ, SIG_IGN); // a file that may not grow is a write that fails
     d.argc = argc;
     d.argv = argv;

@@ -422,6 +422,46 @@ def starts(o, folder):
     os.chmod(tokens, 0o666)
     check(1, "may be written by others", "--tokens", tokens)
 
+def team(o, folder):
+    """The command of docs/security.md for a team, as written: tokens, a certificate, no client CA, gRPC on."""
+    row = next(l for l in open(os.path.join(HERE, "..", "..", "docs", "security.md")) if l.startswith("| for others |"))
+    words = re.search(r"`(.*?)`", row).group(1)
+    pki = Pki(folder)
+    cert, key = pki.issue("server", "localhost", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    tokens = pki.path("tokens")
+    token = subprocess.run([o.build + "/hlo", "-q", "tokens", "add", "x", "--file", tokens], check=True, capture_output=True, text=True).stdout.strip()
+    for name, value in ("FILE", tokens), ("--tls-cert PEM", "--tls-cert " + cert), ("--tls-key PEM", "--tls-key " + key), ("0.0.0.0:8000", "127.0.0.1:0"), ("0.0.0.0:8001", "127.0.0.1:0"):
+        assert name in words, words
+        words = words.replace(name, value)
+    words = words.split()
+    p = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder + "/no", *words], capture_output=True, text=True, timeout=20)
+    assert p.returncode == 0 and not p.stderr and not os.path.exists(folder + "/no"), (p.returncode, p.stderr)
+    SecureDaemon.context = ssl.create_default_context(cafile=pki.ca)
+    d = SecureDaemon(o.build + "/hlod", o.worker, args=words)
+    try:
+        assert d.json("GET", "/v1/models", headers=bearer(token))[0] == 200 and d.json("GET", "/v1/models")[0] == 401
+        with grpc.secure_channel("localhost:" + d.grpc.rsplit(":", 1)[1], grpc.ssl_channel_credentials(open(pki.ca, "rb").read())) as channel:
+            api = Hlod(Api(o.build), channel)
+            assert api.ListModels(metadata=[("authorization", "Bearer " + token)]) is not None
+            refused(grpc.StatusCode.UNAUTHENTICATED, lambda: api.ListModels())
+        taken = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder, *words, "--http", "127.0.0.1:%d" % d.addr[1], "--grpc", d.grpc], capture_output=True, text=True, timeout=20)
+        assert taken.returncode == 0 and taken.stderr.count("in use") == 2, (taken.returncode, taken.stderr)
+        elsewhere = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder, *words, "--grpc", "192.0.2.1:0"], capture_output=True, text=True, timeout=20)
+        assert elsewhere.returncode == 1 and "192.0.2.1" in elsewhere.stderr, (elsewhere.returncode, elsewhere.stderr)
+    finally:
+        assert d.stop() == 0
+
+def last_words(o):
+    """What ends the daemon leaves a line that says so."""
+    d = Daemon(o.build + "/hlod", o.worker)
+    try:
+        d.p.send_signal(signal.SIGABRT)
+        assert d.p.wait(10) == -signal.SIGABRT
+        log = d.logs()
+        assert "ev=server.died signal=6" in log or "Sanitizer" in log, log
+    finally:
+        d.clean()
+
 def foreign_host(o):
     """Without tokens, a request by a name that is not ours is refused: a web page whose name was pointed at 127.0.0.1."""
     d = Daemon(o.build + "/hlod", o.worker)
@@ -445,6 +485,10 @@ def main():
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure starts", starts, o, folder)
     shutil.rmtree(folder)
+    folder = tempfile.mkdtemp(prefix="hlod-secure-")
+    results.case("secure team", team, o, folder)
+    shutil.rmtree(folder)
+    results.case("secure last_words", last_words, o)
     results.case("secure foreign_host", foreign_host, o)
     return results.code()
 
