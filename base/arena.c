@@ -20,6 +20,14 @@ struct arena_link {
 };
 _Static_assert(sizeof(struct arena_block) % ALIGN == 0, "block data must stay aligned");
 
+void arena_guard(struct arena *a, struct arena_guard *g) {
+    g->outer = a->guard;
+    a->guard = g;
+}
+void arena_unguard(struct arena *a, struct arena_guard *g) {
+    a->guard = g->outer;
+}
+
 static void *or_die(void *p, size_t n) {
     if (p) return p;
     fprintf(stderr, "lvl=error ev=oom bytes=%zu\n", n);
@@ -79,8 +87,11 @@ void arena_free(struct arena *a) {
     free(a);
 }
 
-static struct arena_block *add_block(struct arena *a, size_t size) {
+// least: what will do where memory is short.
+static struct arena_block *add_block(struct arena *a, size_t size, size_t least) {
     struct arena_block *b = size > SIZE_MAX - sizeof *b ? NULL : malloc(sizeof *b + size);
+    if (!b && !a->guard && least < size) b = malloc(sizeof *b + (size = least));
+    if (!b && a->guard) longjmp(a->guard->place, 1);
     or_die(b, size);
     b->size = size;
     b->next = a->head;
@@ -94,7 +105,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
 #ifdef ARENA_DEBUG
     // The item ends where the malloc block ends (up to alignment), so that a sanitizer sees an
     // overrun.
-    struct arena_block *b = add_block(a, n + (align > ALIGN ? align : 0));
+    struct arena_block *b = add_block(a, n + (align > ALIGN ? align : 0), SIZE_MAX);
     uintptr_t p = (uintptr_t)(b + 1);
     return (void *)((p + align - 1) & ~(uintptr_t)(align - 1));
 #else
@@ -106,8 +117,9 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
     size_t block = a->head ? a->head->size * 2 : MIN_BLOCK;
     if (block > MAX_BLOCK) block = MAX_BLOCK;
     if (n > block / 2) { // its own block, behind the current one, which stays in use
+        if (n > SIZE_MAX - 2 * align && a->guard) longjmp(a->guard->place, 1);
         if (n > SIZE_MAX - 2 * align) or_die(NULL, n);
-        struct arena_block *head = a->head, *big = add_block(a, n + align);
+        struct arena_block *head = a->head, *big = add_block(a, n + align, SIZE_MAX);
         if (head) {
             a->head = head;
             big->next = head->next;
@@ -118,7 +130,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
         p = ((uintptr_t)(big + 1) + align - 1) & ~(uintptr_t)(align - 1);
         return (void *)p;
     }
-    struct arena_block *b = add_block(a, block);
+    struct arena_block *b = add_block(a, block, n + align);
     p = ((uintptr_t)(b + 1) + align - 1) & ~(uintptr_t)(align - 1);
     a->cur = (char *)(p + n);
     a->end = (char *)(b + 1) + b->size;

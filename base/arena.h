@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // arena: memory that belongs to a lifetime (request, module, pass scratch, executable). A bump
 // allocator over blocks; nothing is freed singly. Allocation never returns NULL: it aborts the
-// process with a message, so every size that comes from outside must be checked first (see
-// arena_fits and base/span.h sz_mul). With -DARENA_DEBUG (sanitizer builds) each item is one
-// malloc, so ASan sees overruns. Not thread safe: one arena, one thread at a time.
+// process with a message, so every size that comes from outside must be checked first (base/span.h
+// sz_mul), or leaves for the guard where one stands. With -DARENA_DEBUG (sanitizer builds) each
+// item is one malloc, so ASan sees overruns. Not thread safe: one arena, one thread at a time.
 #pragma once
+#include <setjmp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct arena_guard {
+    jmp_buf place;
+    struct arena_guard *outer;
+};
 struct arena {
     struct arena_block *head; // newest block
     char *cur, *end;          // free space in it
     struct arena_link *links; // destructors, newest first
     size_t used_bytes;        // sum of what was asked for
+    struct arena_guard *guard;
 };
 
 void arena_init(struct arena *a);  // or zero-initialise
@@ -39,3 +46,15 @@ void arena_link(struct arena *a, void (*fn)(void *obj), void *obj);
 #define arena_array(a, T, n)     ((T *)arena_alloc((a), sizeof(T) * (size_t)(n)))
 #define arena_zarray(a, T, n)    ((T *)arena_zalloc((a), sizeof(T) * (size_t)(n)))
 #define arena_dup_array(a, p, n) arena_dup((a), (p), sizeof((p)[0]) * (size_t)(n))
+
+// A guard stands between what comes from outside and the end of the process: where memory runs out,
+// ARENA_GUARD is false the second time it is seen. What lies in the arena stays in it; what was
+// taken elsewhere since then is lost, so a guarded scope takes nothing elsewhere. After the scope,
+// either way: arena_unguard.
+//
+//     struct arena_guard g;
+//     status_t st = ARENA_GUARD(a, &g) ? build(a) : st_oom();
+//     arena_unguard(a, &g);
+void arena_guard(struct arena *a, struct arena_guard *g); // ARENA_GUARD's
+void arena_unguard(struct arena *a, struct arena_guard *g);
+#define ARENA_GUARD(a, g) (arena_guard((a), (g)), setjmp((g)->place) == 0)

@@ -28,20 +28,23 @@ static size_t reserve(struct strbuf *b, size_t n) {
         n = b->limit > b->n ? b->limit - b->n : 0;
         b->truncated = true;
     }
-    if (n > SIZE_MAX / 4) abort();
-    if (b->n + n + 1 > b->cap) {
-        size_t cap = b->cap ? b->cap : 64;
-        while (cap < b->n + n + 1)
-            cap *= 2;
-        char *p = realloc(b->p, cap);
-        if (!p) {
-            fprintf(stderr, "lvl=error ev=oom what=strbuf bytes=%zu\n", cap);
-            abort();
-        }
-        b->p = p;
-        b->cap = cap;
+    if (!strbuf_room(b, n)) {
+        fprintf(stderr, "lvl=error ev=oom what=strbuf bytes=%zu\n", n);
+        abort();
     }
     return n;
+}
+bool strbuf_room(struct strbuf *b, size_t n) {
+    if (n > SIZE_MAX / 4) return false;
+    if (b->n + n + 1 <= b->cap) return true;
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap < b->n + n + 1)
+        cap *= 2;
+    char *p = realloc(b->p, cap);
+    if (!p) return false;
+    b->p = p;
+    b->cap = cap;
+    return true;
 }
 
 void strbuf_add(struct strbuf *b, const void *p, size_t n) {

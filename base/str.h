@@ -14,6 +14,8 @@ struct strbuf {
 void strbuf_done(struct strbuf *b);
 void strbuf_clear(struct strbuf *b); // keeps the memory
 void strbuf_limit(struct strbuf *b, size_t max_bytes);
+// Makes room for n bytes more, so that adding them cannot fail. False: no memory; b is as it was.
+bool strbuf_room(struct strbuf *b, size_t n);
 void strbuf_add(struct strbuf *b, const void *p, size_t n);
 void strbuf_puts(struct strbuf *b, const char *z);
 void strbuf_putc(struct strbuf *b, char c);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "proto/hlod.pb-c.h"
+#include "proto/weigh.h"
 
 static status_t bad(const char *path, const char *why) MUST_CHECK;
 static status_t bad(const char *path, const char *why) {
@@ -479,14 +480,18 @@ static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d,
                            int dialect, ProtobufCMessage **out) {
     json_error_t e;
     if (text.n == 0) text = STR("{}");
+    RETURN_IF_ERR(weigh_check(weigh_json(d, text), text.n));
     json_t *j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
+    if (!j && json_error_code(&e) == json_error_out_of_memory) return st_oom();
     if (!j)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "request body is not JSON: line %d, column %d: %s", e.line,
                                 e.column, e.text),
                          HLOD__V1__REASON__REASON_BAD_JSON);
     struct parser p = {.a = a, .dialect = dialect};
-    status_t st = parse_message(&p, d, j, out);
+    struct arena_guard guard; // the tree is not the arena's
+    status_t st = ARENA_GUARD(a, &guard) ? parse_message(&p, d, j, out) : st_oom();
+    arena_unguard(a, &guard);
     json_decref(j);
     return st;
 }

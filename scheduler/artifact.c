@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/artifact.pb-c.h"
+#include "proto/weigh.h"
 
 enum { VERSION = 2 };
 
@@ -12,7 +13,8 @@ static void free_artifact(void *m) {
     hlod__artifact__artifact__free_unpacked(m, NULL);
 }
 static Hlod__Artifact__Artifact *unpack(struct arena *a, struct span bytes) {
-    Hlod__Artifact__Artifact *m = hlod__artifact__artifact__unpack(NULL, bytes.n, bytes.p);
+    Hlod__Artifact__Artifact *m =
+        weigh_unpack_or_null(&hlod__artifact__artifact__descriptor, bytes);
     if (m) arena_link(a, free_artifact, m);
     return m;
 }

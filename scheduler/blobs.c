@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/journal.pb-c.h"
+#include "proto/weigh.h"
 #include "proto/wire.pb-c.h"
 #include "scheduler/journal.h"
 #include "scheduler/journal_jobs.h"
@@ -78,7 +79,8 @@ static void hold_tensors(struct census *c, Hlod__V1__JobTensor *const *v, size_t
 }
 static void in_request(void *ctx, struct span r) {
     struct census *c = ctx;
-    Hlod__V1__SubmitJobsRequest *q = hlod__v1__submit_jobs_request__unpack(NULL, r.n, r.p);
+    Hlod__V1__SubmitJobsRequest *q =
+        weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r);
     if (!q) return;
     for (size_t i = 0; i < q->n_models; i++)
         hold(c, q->models[i]->model);
@@ -89,7 +91,7 @@ static void in_request(void *ctx, struct span r) {
     hlod__v1__submit_jobs_request__free_unpacked(q, NULL);
 }
 static void in_result(void *ctx, struct span r) {
-    Hlod__V1__JobOutcome *o = hlod__v1__job_outcome__unpack(NULL, r.n, r.p);
+    Hlod__V1__JobOutcome *o = weigh_unpack_or_null(&hlod__v1__job_outcome__descriptor, r);
     if (!o) return;
     hold_tensors(ctx, o->outputs, o->n_outputs);
     hlod__v1__job_outcome__free_unpacked(o, NULL);
@@ -97,14 +99,16 @@ static void in_result(void *ctx, struct span r) {
 static void named(void *ctx, struct digest key, struct span record) {
     (void)key;
     struct census *c = ctx;
-    Hlod__Journal__NamedModel *m = hlod__journal__named_model__unpack(NULL, record.n, record.p);
+    Hlod__Journal__NamedModel *m =
+        weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
     if (m && m->source.len == sizeof(struct digest))
         smap_put(&c->held, (struct str){(const char *)m->source.data, m->source.len}, c);
     if (m) hlod__journal__named_model__free_unpacked(m, NULL);
 }
 static void with_sidecar(void *ctx, struct digest key, struct span record) {
     struct census *c = ctx;
-    Hlod__Wire__IngestReply *m = hlod__wire__ingest_reply__unpack(NULL, record.n, record.p);
+    Hlod__Wire__IngestReply *m =
+        weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, record);
     if (m && m->sidecar_digest.len == sizeof key.b) {
         struct digest *d = arena_dup(c->a, m->sidecar_digest.data, sizeof *d);
         smap_put(&c->sidecars, bytes_of(&key), d);

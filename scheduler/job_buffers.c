@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "proto/weigh.h"
 #include "scheduler/job_call.h"
 #include "scheduler/job_plan.h"
 #include "scheduler/job_run.h"
@@ -147,7 +148,7 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_PUT_REPLY) return;
     if (f) {
-        Hlod__Wire__PutReply *r = hlod__wire__put_reply__unpack(NULL, f->body.n, f->body.p);
+        Hlod__Wire__PutReply *r = weigh_unpack_or_null(&hlod__wire__put_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable put reply");
         if (r) hlod__wire__put_reply__free_unpacked(r, NULL);
     }
@@ -237,7 +238,7 @@ static void on_get(void *ctx, struct frame *f, status_t lost) {
     if (!j) return;
     status_t st = lost;
     if (f) {
-        j->get_reply = hlod__wire__get_reply__unpack(NULL, f->body.n, f->body.p);
+        j->get_reply = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
         st = j->get_reply ? wire_status(j->get_reply->status)
                           : st_new(ST_INTERNAL, "unreadable get reply");
         if (!st && j->get_reply->n_data != j->kept.n)

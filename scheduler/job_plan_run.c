@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "proto/weigh.h"
 #include "scheduler/job_call.h"
 #include "scheduler/job_plan.h"
 #include "scheduler/memfds.h"
@@ -155,7 +156,7 @@ static void on_event(struct run_call *c, const struct frame *f) {
         job_call_running(c);
         return;
     }
-    Hlod__Wire__StepDone *d = hlod__wire__step_done__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__StepDone *d = weigh_unpack_or_null(&hlod__wire__step_done__descriptor, f->body);
     if (d && j && !j->spec.plan->single && d->step >= 1 && d->step <= j->plan->n_steps) {
         const struct pstep *s = &j->plan->steps[j->spec.plan->order[d->step - 1]];
         step.name = (char *)(uintptr_t)s->spec->name;
@@ -283,7 +284,7 @@ static void on_plan(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     bool is_lost = lost != NULL, began = c->began || (lost && worker_began(c->w, c->id));
     if (f) {
-        r = hlod__wire__run_plan_reply__unpack(NULL, f->body.n, f->body.p);
+        r = weigh_unpack_or_null(&hlod__wire__run_plan_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable plan reply");
     }
     if (!st && c->j) st = check_reply(c->j, r);

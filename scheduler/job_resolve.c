@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/weigh.h"
 #include "scheduler/job_run.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
@@ -42,7 +43,7 @@ static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
             st_drop(st);
         return NULL;
     }
-    Hlod__Wire__IngestReply *r = hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
+    Hlod__Wire__IngestReply *r = weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
     if (r && (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)) {
         hlod__wire__ingest_reply__free_unpacked(r, NULL);
         r = NULL;
@@ -60,7 +61,7 @@ static void lookup_work(void *arg) {
         if (!l->source && !l->st) {
             status_t st =
                 journal_get(j->s->journal, JOURNAL_EXECUTABLE, j->spec.model, &l->arena, &rec);
-            if (!st) l->exe = hlod__v1__executable_info__unpack(NULL, rec.n, rec.p);
+            if (!st) l->exe = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
             st_drop(st);
             if (l->exe && digest_parse(str_of(l->exe->source_digest), &l->model))
                 l->source = read_source(l, l->model);

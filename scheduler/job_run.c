@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/weigh.h"
 #include "scheduler/job_call.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
@@ -279,7 +280,7 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         return;
     }
     if (f) {
-        j->run = hlod__wire__run_reply__unpack(NULL, f->body.n, f->body.p);
+        j->run = weigh_unpack_or_null(&hlod__wire__run_reply__descriptor, f->body);
         st = j->run ? wire_status(j->run->status) : st_new(ST_INTERNAL, "unreadable run reply");
     }
     if (st_code(st) == ST_NOT_FOUND &&
@@ -506,7 +507,7 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     if (!j) return;
     status_t st = lost;
     if (f) {
-        j->inspect = hlod__wire__inspect_reply__unpack(NULL, f->body.n, f->body.p);
+        j->inspect = weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);
         st = j->inspect ? wire_status(j->inspect->status)
                         : st_new(ST_INTERNAL, "unreadable inspect reply");
         if (!st) j->r.text = j->inspect->text;

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "proto/journal.pb-c.h"
+#include "proto/weigh.h"
 #include "scheduler/job.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
@@ -159,7 +160,8 @@ void models_set_labels(struct models *m, struct named_model *x, const struct mod
 static void read_one(void *ctx, struct digest key, struct span record) {
     struct models *m = ctx;
     (void)key;
-    Hlod__Journal__NamedModel *r = hlod__journal__named_model__unpack(NULL, record.n, record.p);
+    Hlod__Journal__NamedModel *r =
+        weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
     if (r && *r->name && r->source.len == sizeof(struct digest)) {
         struct named_model *x = insert(m, r->name, r->version);
         memcpy(x->source.b, r->source.data, sizeof x->source.b);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/weigh.h"
 #include "scheduler/artifact.h"
 #include "scheduler/error.h"
 #include "scheduler/journal.h"
@@ -51,7 +52,8 @@ static void lookup_work(void *arg) {
     struct span rec;
     st = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
     if (!st) {
-        Hlod__V1__ExecutableInfo *info = hlod__v1__executable_info__unpack(NULL, rec.n, rec.p);
+        Hlod__V1__ExecutableInfo *info =
+            weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
         if (info)
             op->exe = exe_new(op->digest, info);
         else
@@ -237,7 +239,7 @@ static void complete_info(struct op *op) {
 static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type == HLOD__WIRE__TYPE__TYPE_PASS) {
-        Hlod__V1__PassStat *p = hlod__v1__pass_stat__unpack(NULL, f->body.n, f->body.p);
+        Hlod__V1__PassStat *p = weigh_unpack_or_null(&hlod__v1__pass_stat__descriptor, f->body);
         if (!p) return;
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
         e.kind_case = HLOD__V1__EVENT__KIND_PASS;
@@ -248,7 +250,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY) return;
     if (!op_answered(op, f, lost)) return;
-    op->compile = hlod__wire__compile_reply__unpack(NULL, f->body.n, f->body.p);
+    op->compile = weigh_unpack_or_null(&hlod__wire__compile_reply__descriptor, f->body);
     status_t st = op->compile ? wire_status(op->compile->status)
                               : st_new(ST_INTERNAL, "unreadable compile reply");
     if (st) {

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
@@ -108,7 +109,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
     if (!op_answered(op, f, lost)) return;
-    op->ingest = hlod__wire__ingest_reply__unpack(NULL, f->body.n, f->body.p);
+    op->ingest = weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, f->body);
     status_t st = op->ingest ? wire_status(op->ingest->status)
                              : st_new(ST_INTERNAL, "unreadable ingest reply");
     if (st_code(st) == ST_INVALID_ARGUMENT) {

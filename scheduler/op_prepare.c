@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 
@@ -28,7 +29,7 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
     status_t st = lost;
     Hlod__Wire__PrepareReply *r = NULL;
     if (f) {
-        r = hlod__wire__prepare_reply__unpack(NULL, f->body.n, f->body.p);
+        r = weigh_unpack_or_null(&hlod__wire__prepare_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
     }
     struct worker *w = target(op);
@@ -61,7 +62,8 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
     op->call = 0;
     status_t st = lost;
     if (f) {
-        Hlod__Wire__LoadReply *r = hlod__wire__load_reply__unpack(NULL, f->body.n, f->body.p);
+        Hlod__Wire__LoadReply *r =
+            weigh_unpack_or_null(&hlod__wire__load_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable load reply");
         if (r) hlod__wire__load_reply__free_unpacked(r, NULL);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/plugins.h"
 #include "scheduler/sched.h"
@@ -33,7 +34,8 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     struct worker *w = op->seat.w;
     if (!op_answered(op, f, lost)) return;
-    Hlod__Wire__TargetReply *r = hlod__wire__target_reply__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__TargetReply *r =
+        weigh_unpack_or_null(&hlod__wire__target_reply__descriptor, f->body);
     status_t st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable target reply");
     if (!st) keep(op, w, r);
     if (r) hlod__wire__target_reply__free_unpacked(r, NULL);

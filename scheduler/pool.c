@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/vec.h"
+#include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 #include "scheduler/plugins.h"
@@ -319,7 +320,7 @@ static void start_worker(void *arg) {
 }
 
 static void on_hello(struct worker *w, const struct frame *f) {
-    Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__Hello *h = weigh_unpack_or_null(&hlod__wire__hello__descriptor, f->body);
     if (!h || h->protocol != FRAME_PROTOCOL || strcmp(h->role, role_name(w))) {
         if (h) hlod__wire__hello__free_unpacked(h, NULL);
         lose(w, "bad handshake");
@@ -357,7 +358,7 @@ static bool is_event(uint32_t type) {
 }
 
 static void on_stats(struct worker *w, const struct frame *f) {
-    Hlod__Wire__StatsReply *s = hlod__wire__stats_reply__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__StatsReply *s = weigh_unpack_or_null(&hlod__wire__stats_reply__descriptor, f->body);
     if (!s) return;
     w->rss_bytes = s->rss_bytes;
     w->resident = s->resident_executables;

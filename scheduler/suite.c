@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/job.h"
 #include "scheduler/loop.h"
@@ -378,7 +379,7 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
     x->refs = 1;
     x->id = r->id;
     x->tenant = must(strdup(r->tenant));
-    x->q = hlod__v1__submit_jobs_request__unpack(NULL, r->request.n, r->request.p);
+    x->q = weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r->request);
     struct arena a = {0};
     struct suite_cell *cells = NULL;
     if (x->q) x->n_jobs = (uint32_t)suite_expand(x->q, &a, &cells);
@@ -435,7 +436,7 @@ static void read_job(void *ctx, const struct job_record *r) {
     struct suite *x = find_suite(s, r->suite);
     if (!x || r->n < 1 || r->n > x->n_jobs) return;
     struct suite_job *j = &x->jobs[r->n - 1];
-    Hlod__V1__Job *b = hlod__v1__job__unpack(NULL, r->brief.n, r->brief.p);
+    Hlod__V1__Job *b = weigh_unpack_or_null(&hlod__v1__job__descriptor, r->brief);
     if (b) { // ids are the row's
         arena_link(&j->arena, free_brief, b);
         j->attempts = b->attempts;

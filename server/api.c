@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "proto/formats/inference.pb-c.h"
 #include "scheduler/models.h"
+#include "server/reserve.h"
 
 enum { UNARY = 0, SERVER = 1 };
 struct api_row api_rows[ALL_ROWS] = {
@@ -114,7 +115,13 @@ bool api_is_probe(const struct api_row *r) {
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) {
     struct principal p;
-    status_t st = auth_who(api->auth, a, who, row->scope, &p);
+    status_t st = reserve_there() || api_is_probe(row)
+                      ? ST_OK
+                      : st_retry_after(st_reason(st_new(ST_UNAVAILABLE, "memory is short"),
+                                                 HLOD__V1__REASON__REASON_RECEIVE_BUDGET),
+                                       1000);
+    if (st) return st;
+    st = auth_who(api->auth, a, who, row->scope, &p);
     if (!st) st = auth_may(&p, row->scope, row->method);
     if (!st)
         *out = p;

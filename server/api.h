@@ -8,6 +8,7 @@
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
 enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB, BODY_BYTES };
+enum { API_OPEN_BYTES = 4096 }; // of a request to a row that asks for no scope
 enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH: GET and POST
 struct api_row {
     const char *service, *method;

@@ -6,6 +6,7 @@
 
 #include "base/metrics.h"
 #include "base/vec.h"
+#include "proto/weigh.h"
 #include "scheduler/key.h"
 #include "scheduler/loop.h"
 #include "server/api_cache.h"
@@ -46,7 +47,7 @@ static void free_info(void *m) {
     hlod__v1__executable_info__free_unpacked(m, NULL);
 }
 static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
-    Hlod__V1__ExecutableInfo *x = hlod__v1__executable_info__unpack(NULL, rec.n, rec.p);
+    Hlod__V1__ExecutableInfo *x = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
     if (x) arena_link(&c->arena, free_info, x);
     return x;
 }
@@ -70,7 +71,7 @@ static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
     if (!digest_parse(str_of(x->source_digest), &source)) return x;
     if (!n->of || !digest_eq(source, n->source)) {
         status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
-        n->of = st ? NULL : hlod__wire__ingest_reply__unpack(NULL, rec.n, rec.p);
+        n->of = st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
         n->source = source;
         st_drop(st);
         if (!n->of) return x;

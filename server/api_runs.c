@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "proto/weigh.h"
 #include "scheduler/recent.h"
 #include "server/api.h"
 
@@ -15,7 +16,8 @@ static void free_record(void *m) {
 }
 // NULL also for a record that is not the caller's to see.
 static Hlod__V1__RunRecord *unpack(struct call *c, struct span s) {
-    Hlod__V1__RunRecord *m = s.p ? hlod__v1__run_record__unpack(NULL, s.n, s.p) : NULL;
+    Hlod__V1__RunRecord *m =
+        s.p ? weigh_unpack_or_null(&hlod__v1__run_record__descriptor, s) : NULL;
     if (!m) return NULL;
     arena_link(&c->arena, free_record, m);
     bool all = c->principal.scopes & SCOPE_ADMIN;

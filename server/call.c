@@ -9,6 +9,7 @@
 #include "base/metrics.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "proto/weigh.h"
 #include "scheduler/memfds.h"
 #include "scheduler/tenant.h"
 #include "server/api.h"
@@ -79,16 +80,18 @@ void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
 static void free_message(void *m) {
     protobuf_c_message_free_unpacked(m, NULL);
 }
-// Our messages do not nest in themselves, and unknown fields are not descended into: depth is
-// bounded by the schema.
 status_t call_unpack(struct call *c, struct span bytes) {
-    ProtobufCMessage *m = protobuf_c_message_unpack(c->row->input, NULL, bytes.n, bytes.p);
-    if (!m)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a %s", c->row->input->name),
-                         HLOD__V1__REASON__REASON_BAD_JSON);
+    ProtobufCMessage *m;
+    status_t st = weigh_unpack(c->row->input, bytes, &m);
+    if (st) return st_get_reason(st) ? st : st_reason(st, HLOD__V1__REASON__REASON_BAD_JSON);
     arena_link(&c->arena, free_message, m);
+    c->unpacked_bytes += weigh_message(c->row->input, bytes);
     c->request = m;
     return ST_OK;
+}
+
+int64_t call_bytes(const struct call *c) {
+    return c->unpacked_bytes + (int64_t)c->arena.used_bytes;
 }
 
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out) {

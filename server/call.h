@@ -44,6 +44,7 @@ struct call {
     struct principal principal; // set by api_admit, without which nothing is dispatched
     struct arena arena;
     ProtobufCMessage *request; // of the row's input type, in the arena
+    int64_t unpacked_bytes;    // it takes beside the arena
     int64_t start_ns;
     int64_t timeout_ms;              // the transport's deadline, 0 = none
     const struct traceparent *trace; // that came with the request, in the arena; NULL = none
@@ -95,8 +96,11 @@ status_t call_headers(struct call *c, const char *(*get)(void *ctx, const char *
 status_t call_check_priority(int64_t priority) MUST_CHECK;
 void call_event(struct call *c, const Hlod__V1__Event *e);
 void call_finish(struct call *c, const ProtobufCMessage *reply, status_t st); // takes st
-// The request from its bytes; it lives as long as the call. INVALID_ARGUMENT.
+// The request from its bytes; it lives as long as the call. INVALID_ARGUMENT; what would take too
+// much of memory is REASON_BODY_TOO_LARGE.
 status_t call_unpack(struct call *c, struct span bytes) MUST_CHECK;
+// Memory that the request takes as parsed, its tensors aside.
+int64_t call_bytes(const struct call *c);
 // The event that ends a stream; borrows from the call.
 void call_done_event(struct call *c, status_t st, Hlod__V1__Event *out);
 // The value of a Server-Timing header: appends; nothing where nothing was timed.

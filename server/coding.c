@@ -41,6 +41,11 @@ enum coding coding_accepted(const char *text) {
     return best;
 }
 
+int64_t coding_most(int64_t n, int64_t max_bytes) {
+    enum { RATIO = 1032, HEAD = 64 };
+    return n < max_bytes / RATIO ? n * RATIO + HEAD : max_bytes;
+}
+
 status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
     enum { EITHER = 32 + MAX_WBITS }; // zlib looks at the head
     z_stream z = {0};
@@ -64,6 +69,8 @@ status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) {
                                   "the body is larger than %lld bytes when decompressed",
                                   (long long)max_bytes),
                            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+        else if (!strbuf_room(out, n))
+            st = st_oom();
         else
             strbuf_add(out, buf, n);
     }

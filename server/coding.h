@@ -12,8 +12,10 @@ bool coding_of(const char *content_encoding, enum coding *out);
 enum coding coding_accepted(const char *accept_encoding);
 const char *coding_name(enum coding c);
 
+// What n compressed bytes may come to: deflate makes at most 1032 of one. No more than max_bytes.
+int64_t coding_most(int64_t n, int64_t max_bytes);
 // Appends to out. INVALID_ARGUMENT: damaged, cut short, or followed by other bytes;
-// REASON_BODY_TOO_LARGE beyond max_bytes.
+// REASON_BODY_TOO_LARGE beyond max_bytes. RESOURCE_EXHAUSTED.
 status_t coding_undo(struct str in, int64_t max_bytes, struct strbuf *out) MUST_CHECK;
 // The parts, one after the other, appended to out; fast rather than small.
 void coding_do(enum coding c, const struct span *parts, size_t n, struct strbuf *out);

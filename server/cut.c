@@ -3,6 +3,8 @@
 // caller bounds the message.
 #include "server/cut.h"
 
+#include <stdlib.h>
+
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -66,6 +68,7 @@ static bool delimited(struct cursor *c, struct work *w, bool inside, uint64_t ta
     bool bytes = inside ? number == w->inner : w->inner == 0 && number == w->outer;
     if (bytes) {
         struct cut k = {c->offset, (size_t)n, inside ? w->count - 1 : w->count++};
+        if (w->out->n == CUT_MAX) return false;
         avec_push(w->a, w->out, k);
         return pass(c, (size_t)n, NULL);
     }
@@ -121,8 +124,8 @@ bool cut_fields(struct arena *a, const struct span *pieces, size_t n_pieces, uin
     struct strbuf rest = {0};
     *out = (struct cuts){0};
     bool ok = fields(&c, &w, false, &rest);
-    out->rest = (struct span){arena_dup(a, strbuf_cstr(&rest), rest.n + 1), rest.n};
-    strbuf_done(&rest);
+    if (rest.p) arena_link(a, free, rest.p);
+    out->rest = (struct span){(const uint8_t *)strbuf_cstr(&rest), rest.n};
     return ok;
 }
 

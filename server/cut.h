@@ -16,8 +16,10 @@ struct cuts {
     size_t n, cap;
     struct span rest; // the message without them, in one piece
 };
+enum { CUT_MAX = 1 << 16 }; // cuts of one message
 // outer.inner is the field: inner 0 = `outer` itself is the bytes field; else `outer` is a message
-// and `inner` its bytes field. False: not protobuf.
+// and `inner` its bytes field. False: not protobuf, or more than CUT_MAX of
+// them.
 bool cut_fields(struct arena *a, const struct span *pieces, size_t n_pieces, uint32_t outer,
                 uint32_t inner, struct cuts *out);
 // The bytes of a cut, piece by piece.

@@ -30,6 +30,7 @@
 #include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
+#include "server/coding.h"
 #include "server/grpc_call.h"
 #include "server/last_words.h"
 #include "server/tls.h"
@@ -40,6 +41,7 @@ struct tag {
     void (*fn)(struct tag *t);
     bool pending, ok;
 };
+enum { OPEN_ROOM = 128 << 20 }; // for all messages while nobody is there who may send more
 struct outgoing {
     struct outgoing *next;
     grpc_byte_buffer *bytes;
@@ -63,6 +65,8 @@ struct rpc_call {
     struct {
         const char *key, *value;
     } head[2], tail;
+    int64_t open_until_ns; // its first message must be there; 0: no matter
+    bool admitted, had_message;
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
         told_end;
     status_t end;
@@ -73,6 +77,9 @@ struct rpc {
     struct rpc_config cfg;
     grpc_server *server;
     grpc_completion_queue *queue;
+    grpc_resource_quota *quota;
+    int n_admitted; // calls
+    struct loop_timer *open_timer;
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
     atomic_uint tls_version; // that the library has
@@ -123,8 +130,10 @@ static void arm(struct tag *t, void (*fn)(struct tag *)) {
 
 static void pump(struct rpc_call *c);
 
+static void no_longer_admitted(struct rpc_call *c);
 static void free_call(struct rpc_call *c) {
     struct rpc *r = c->r;
+    no_longer_admitted(c);
     while (c->out) {
         struct outgoing *o = c->out;
         c->out = o->next;
@@ -196,7 +205,7 @@ static void give_message(struct rpc_call *c, grpc_byte_buffer *b) {
     grpc_slice *s;
     if (!grpc_byte_buffer_reader_init(&c->reader, b)) {
         grpc_byte_buffer_destroy(b);
-        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "a message that cannot be decompressed"));
+        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "a message that cannot be read"));
         return;
     }
     while (grpc_byte_buffer_reader_peek(&c->reader, &s)) {
@@ -206,6 +215,7 @@ static void give_message(struct rpc_call *c, grpc_byte_buffer *b) {
     }
     m.pieces = pieces.v;
     m.n = pieces.n;
+    m.compressed = b->data.raw.compression != GRPC_COMPRESS_NONE;
     c->current = b;
     c->method->service->message(c, &m);
     c->current = NULL;
@@ -225,6 +235,8 @@ static void on_received(struct tag *t) {
     struct rpc_call *c = t->c;
     grpc_byte_buffer *b = c->in;
     c->in = NULL;
+    c->had_message = true;
+    c->open_until_ns = 0;
     if (!c->cancelled && !c->ending) {
         c->in_callback = true;
         if (t->ok && b)
@@ -404,9 +416,33 @@ void rpc_finish(struct rpc_call *c, status_t st) {
     pump(c);
 }
 
+// Whoever is nobody yet has so long for its first message, which is small.
+enum { OPEN_MS = 2000, OPEN_LOOK_MS = 250 };
+static void on_open_look(void *arg) {
+    struct rpc *r = arg;
+    int64_t now = clock_ns();
+    bool more = false;
+    for (struct rpc_call *c = r->calls; c; c = c->next) {
+        if (!c->open_until_ns || c->cancelled || c->ending) continue;
+        if (now < c->open_until_ns)
+            more = true;
+        else // `closed` follows
+            grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED,
+                                         "the request took too long", NULL);
+    }
+    if (more) loop_timer_start(r->open_timer, OPEN_LOOK_MS);
+}
+static void expect_soon(struct rpc_call *c) {
+    if (c->admitted || c->had_message) return;
+    if (!c->r->open_timer) c->r->open_timer = loop_timer_new(c->r->loop, on_open_look, c->r);
+    c->open_until_ns = clock_ns() + OPEN_MS * INT64_C(1000000);
+    loop_timer_start(c->r->open_timer, OPEN_LOOK_MS);
+}
+
 void rpc_receive(struct rpc_call *c) {
     c->receive_wanted = c->held != NULL; // one message at a time: rpc_release asks again
     if (c->received.pending || c->held || c->cancelled) return;
+    expect_soon(c);
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->in;
     start(c, &op, 1, &c->received, on_received);
@@ -494,12 +530,64 @@ struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
     return (struct span){p, at};
 }
 
+// ---- compressed messages
+
+// The library would inflate whatever comes, before it knows who sends it and before it looks at the
+// size. We ask it not to.
+status_t rpc_inflate(struct arena *a, struct rpc_bytes *m, int64_t max_bytes) {
+    if (!m->compressed) return ST_OK;
+    struct strbuf inside = {0};
+    struct span flat = rpc_flat(a, m), *piece = arena_new_of(a, struct span);
+    status_t st = coding_undo((struct str){(const char *)flat.p, flat.n}, max_bytes, &inside);
+    if (st) {
+        strbuf_done(&inside);
+        return st;
+    }
+    if (inside.p) arena_link(a, free, inside.p);
+    *piece = (struct span){(const uint8_t *)inside.p, inside.n};
+    *m = (struct rpc_bytes){.pieces = piece, .n = 1, .bytes = inside.n};
+    return ST_OK;
+}
+int64_t rpc_inflated_bytes(const struct rpc_bytes *m, int64_t max_bytes) {
+    int64_t n = (int64_t)m->bytes;
+    return m->compressed ? coding_most(n, max_bytes) : n;
+}
+status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out) {
+    struct rpc_bytes all = *m;
+    if (all.bytes > API_OPEN_BYTES)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "the message is larger than %d bytes", API_OPEN_BYTES),
+            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
+    RETURN_IF_ERR(rpc_inflate(a, &all, API_OPEN_BYTES));
+    *out = rpc_flat(a, &all);
+    return ST_OK;
+}
+
+// ---- memory
+
+// The library assembles a message whole before it looks at its length, for everybody. What all
+// messages together may take is little, until somebody is there who may send more.
+static int64_t room(const struct rpc *r) {
+    int64_t all = r->cfg.receive_bytes;
+    return r->n_admitted || all < OPEN_ROOM ? all : OPEN_ROOM;
+}
+void rpc_admitted(struct rpc_call *c) {
+    if (c->admitted) return;
+    c->admitted = true;
+    if (c->r->n_admitted++ == 0) grpc_resource_quota_resize(c->r->quota, (size_t)room(c->r));
+}
+static void no_longer_admitted(struct rpc_call *c) {
+    if (c->admitted && --c->r->n_admitted == 0)
+        grpc_resource_quota_resize(c->r->quota, (size_t)room(c->r));
+}
+
 // ---- start and stop
 
-static grpc_server *make_server(const struct rpc_config *cfg) {
+static grpc_server *make_server(struct rpc *r) {
+    const struct rpc_config *cfg = &r->cfg;
     int max = cfg->max_message_bytes > INT32_MAX ? INT32_MAX : (int)cfg->max_message_bytes;
-    grpc_resource_quota *quota = grpc_resource_quota_create("hlod");
-    grpc_resource_quota_resize(quota, (size_t)cfg->receive_bytes);
+    r->quota = grpc_resource_quota_create("hlod");
+    grpc_resource_quota_resize(r->quota, (size_t)room(r));
     grpc_arg args[] = {
         {.type = GRPC_ARG_INTEGER,
          .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
@@ -513,12 +601,13 @@ static grpc_server *make_server(const struct rpc_config *cfg) {
          .value.integer = cfg->header_s * 1000},
         {.type = GRPC_ARG_POINTER,
          .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
-         .value.pointer = {quota, grpc_resource_quota_arg_vtable()}},
+         .value.pointer = {r->quota, grpc_resource_quota_arg_vtable()}},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
+         .value.integer = 0},
     };
     grpc_channel_args all = {sizeof args / sizeof *args, args};
-    grpc_server *s = grpc_server_create(&all, NULL);
-    grpc_resource_quota_unref(quota);
-    return s;
+    return grpc_server_create(&all, NULL);
 }
 
 // Asked before each handshake, on a thread of the library's.
@@ -570,19 +659,20 @@ static void start_library(void) {
 // A server on `address`, not started. UNAVAILABLE where it cannot listen.
 static status_t open_server(struct rpc *r, const char *address) MUST_CHECK;
 static status_t open_server(struct rpc *r, const char *address) {
-    r->server = make_server(&r->cfg);
+    r->server = make_server(r);
     r->queue = grpc_completion_queue_create_for_next(NULL);
     grpc_server_register_completion_queue(r->server, r->queue, NULL);
     grpc_server_credentials *how = make_credentials(r);
     r->port = how ? grpc_server_add_http2_port(r->server, address, how) : 0;
     if (how) grpc_server_credentials_release(how);
-    return r->port ? ST_OK
-                   : st_new(ST_UNAVAILABLE,
-                            "gRPC cannot listen on %s: in use, or no address of this machine",
-                            address);
+    return r->port
+               ? ST_OK
+               : st_new(ST_UNAVAILABLE,
+                        "gRPC cannot listen on %s: in use, or no address of this machine", address);
 }
 static void close_server(struct rpc *r) {
     grpc_server_destroy(r->server);
+    grpc_resource_quota_unref(r->quota);
     grpc_completion_queue_shutdown(r->queue);
     grpc_completion_queue_destroy(r->queue);
     grpc_shutdown();
@@ -655,10 +745,12 @@ bool rpc_stopped(const struct rpc *r) {
 
 void rpc_free(struct rpc *r) {
     if (!r) return;
+    loop_timer_free(r->open_timer);
     grpc_completion_queue_shutdown(r->queue);
     if (r->thread_runs) pthread_join(r->thread, NULL);
     grpc_completion_queue_destroy(r->queue);
     grpc_server_destroy(r->server);
+    grpc_resource_quota_unref(r->quota);
     grpc_shutdown();
     rpc_health_free(r);
     free(r);

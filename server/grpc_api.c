@@ -121,6 +121,12 @@ static status_t parse_infer(struct api_request *q, const struct tensors_limits *
 static status_t parse(struct api_request *q) {
     struct call *c = q->c;
     struct tensors_limits l = {rpc_cfg(rpc_of(q->rc))->max_message_bytes};
+    if (c->row->scope == SCOPE_NONE) {
+        struct span small;
+        RETURN_IF_ERR(rpc_small(&c->arena, &q->m, &small));
+        return call_unpack(c, small);
+    }
+    RETURN_IF_ERR(rpc_inflate(&c->arena, &q->m, l.max_bytes));
     bool run = tensors_in(c->row->input);
     if (c->row->input == &inference__model_infer_request__descriptor) return parse_infer(q, &l);
     if (run && q->m.bytes > SMALL) return parse_run(q, &l);
@@ -130,26 +136,38 @@ static status_t parse(struct api_request *q) {
 
 static void parse_work(void *arg) {
     struct api_request *q = arg;
-    q->st = parse(q);
+    struct arena_guard g;
+    q->st = ARENA_GUARD(&q->c->arena, &g) ? parse(q) : st_oom();
+    arena_unguard(&q->c->arena, &g);
+}
+// What is held from now on.
+static void settle(struct api_request *q) {
+    budget_set(rpc_api(rpc_of(q->rc))->budget, &q->hold, call_bytes(q->c) + tensors_bytes(q->c));
 }
 static void parsed(void *arg) {
     struct api_request *q = arg;
     struct rpc_call *rc = q->rc;
     q->c->busy = false;
+    settle(q);
     q->ready(q);
     rpc_release(rc); // may free q
 }
 
 void api_request_take(struct api_request *q, const struct rpc_bytes *m) {
+    struct rpc *r = rpc_of(q->rc);
+    bool open = q->c->row->scope == SCOPE_NONE;
     q->m = *m;
-    q->st = budget_try(rpc_api(rpc_of(q->rc))->budget, &q->hold, (int64_t)m->bytes);
-    if (!q->st && m->bytes > SMALL) {
+    q->st =
+        budget_try(rpc_api(r)->budget, &q->hold,
+                   open ? API_OPEN_BYTES : rpc_inflated_bytes(m, rpc_cfg(r)->max_message_bytes));
+    if (!q->st && !open && (m->bytes > SMALL || m->compressed)) {
         rpc_hold(q->rc);
         q->c->busy = true;
-        loop_work(rpc_loop(rpc_of(q->rc)), parse_work, parsed, q);
+        loop_work(rpc_loop(r), parse_work, parsed, q);
         return;
     }
-    if (!q->st) q->st = parse(q);
+    if (!q->st) parse_work(q);
+    if (!q->st) settle(q);
     q->ready(q);
 }
 
@@ -180,7 +198,10 @@ status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struc
                            struct principal *out) {
     struct credentials who = {.authorization = rpc_header(rc, a, "authorization")};
     who.n_names = rpc_peer_names(rc, a, &who.names);
-    return api_admit(rpc_api(rpc_of(rc)), row, a, &who, out);
+    struct api *api = rpc_api(rpc_of(rc));
+    RETURN_IF_ERR(api_admit(api, row, a, &who, out));
+    if (!api->auth || !out->anonymous) rpc_admitted(rc);
+    return ST_OK;
 }
 
 struct metadata {

@@ -16,6 +16,7 @@ struct rpc_bytes { // a message in pieces, borrowed until the callback returns, 
     const struct span *pieces;
     size_t n;
     size_t bytes;
+    bool compressed; // as they came: rpc_inflate
 };
 struct rpc_service {
     void (*begin)(struct rpc_call *c); // optional. The first rpc_receive is the service's
@@ -60,7 +61,15 @@ size_t rpc_unsent(const struct rpc_call *c); // bytes queued and not yet taken b
 void rpc_reply(struct rpc_call *c, const ProtobufCMessage *m); // the last one, and success
 void rpc_finish(struct rpc_call *c, status_t st); // takes st; after what was sent before
 bool rpc_over(const struct rpc_call *c);          // finished or cancelled
-// A message as one piece, in `a` where it came in several.
+// Takes a compressed message out of its coding, into `a`; at most max_bytes. INVALID_ARGUMENT.
+status_t rpc_inflate(struct arena *a, struct rpc_bytes *m, int64_t max_bytes) MUST_CHECK;
+// What m may come to in that: its bytes, where it is not compressed.
+int64_t rpc_inflated_bytes(const struct rpc_bytes *m, int64_t max_bytes);
+// A message of a method that anybody may call, as one piece: small, or an error.
+status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out) MUST_CHECK;
+// The caller showed who it is, or nobody is asked: messages may now take what the options allow.
+void rpc_admitted(struct rpc_call *c);
+// A message as one piece, in `a` where it came in several. Not of compressed ones.
 struct span rpc_flat(struct arena *a, const struct rpc_bytes *m);
 
 // grpc_health.c: watchers look at the state now and then.

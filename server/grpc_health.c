@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/formats/health.pb-c.h"
+#include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
 
@@ -114,11 +115,12 @@ enum method { CHECK, WATCH, LIST };
 static void message(struct rpc_call *c, const struct rpc_bytes *m) {
     if (rpc_over(c) || rpc_data(c)) return;
     struct arena a = {0};
-    struct span s = m ? rpc_flat(&a, m) : (struct span){0};
+    struct span s = {0};
+    status_t st = m ? rpc_small(&a, m, &s) : st_new(ST_INVALID_ARGUMENT, "no request message");
     Grpc__Health__V1__HealthCheckRequest *q =
-        m ? grpc__health__v1__health_check_request__unpack(NULL, s.n, s.p) : NULL;
+        st ? NULL : weigh_unpack_or_null(&grpc__health__v1__health_check_request__descriptor, s);
     if (!q)
-        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "no request message, or not one of health"));
+        rpc_finish(c, st ? st : st_new(ST_INVALID_ARGUMENT, "not a request of health"));
     else
         switch (*(const enum method *)rpc_method_of(c)->datum) {
         case CHECK:

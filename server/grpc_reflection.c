@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include "proto/formats/descriptor.pb-c.h"
 #include "proto/formats/reflection_v1.pb-c.h"
+#include "proto/weigh.h"
 #include "server/grpc_call.h"
 
 extern const unsigned char api_descriptors[];
@@ -168,8 +169,11 @@ static void message(struct rpc_call *c, const struct rpc_bytes *m) {
     }
     if (!n_files) read_files();
     struct arena a = {0};
-    struct span s = rpc_flat(&a, m);
-    request *q = grpc__reflection__v1__server_reflection_request__unpack(NULL, s.n, s.p);
+    struct span s;
+    status_t st = rpc_small(&a, m, &s);
+    request *q =
+        st ? NULL
+           : weigh_unpack_or_null(&grpc__reflection__v1__server_reflection_request__descriptor, s);
     if (q) {
         response r = GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__INIT;
         r.valid_host = q->host;
@@ -179,7 +183,7 @@ static void message(struct rpc_call *c, const struct rpc_bytes *m) {
         grpc__reflection__v1__server_reflection_request__free_unpacked(q, NULL);
         if (rpc_unsent(c) < 1 << 20) rpc_receive(c); // else when that has gone out
     } else
-        rpc_finish(c, st_new(ST_INVALID_ARGUMENT, "not a reflection request"));
+        rpc_finish(c, st ? st : st_new(ST_INVALID_ARGUMENT, "not a reflection request"));
     arena_done(&a);
 }
 

@@ -39,6 +39,7 @@ static status_t too_large(int64_t max) {
 
 static int64_t limit(const struct http_req *r) {
     const struct http_config *c = &r->h->cfg;
+    if (r->route.row && r->route.row->scope == SCOPE_NONE) return API_OPEN_BYTES;
     switch (r->in) {
     case IN_MODEL:
         return c->max_model_bytes;
@@ -173,6 +174,7 @@ static status_t begin_binary(struct http_req *r) {
 }
 
 static status_t add(struct http_req *r, const char *p, size_t n) {
+    if (r->in != IN_NONE && !strbuf_room(&r->text, n)) return st_oom();
     if (r->in == IN_TEXT) {
         strbuf_add(&r->text, p, n);
         return ST_OK;
@@ -284,7 +286,9 @@ static status_t parse(struct http_req *r) {
 
 static void parse_work(void *arg) {
     struct http_req *r = arg;
-    r->error = parse(r);
+    struct arena_guard g;
+    r->error = ARENA_GUARD(&r->call->arena, &g) ? parse(r) : st_oom();
+    arena_unguard(&r->call->arena, &g);
 }
 
 struct query {
@@ -310,7 +314,8 @@ static void parsed(void *arg) {
     struct http_req *r = arg;
     struct call *c = r->call;
     r->pooled = false;
-    budget_set(r->h->api->budget, &r->hold, (int64_t)(r->text.n + c->body.n) + tensors_bytes(c));
+    budget_set(r->h->api->budget, &r->hold,
+               (int64_t)(r->text.n + c->body.n) + call_bytes(c) + tensors_bytes(c));
     if (r->gone) {
         http_leave(r);
         return;
@@ -328,6 +333,26 @@ static void parsed(void *arg) {
         api_dispatch(c);
 }
 
+static void parse_on_pool(struct http_req *r) {
+    loop_work(r->h->loop, parse_work, parsed, r);
+}
+static void on_room_inside(void *ctx, status_t st) {
+    struct http_req *r = ctx;
+    if (st) {
+        http_fail(r, st);
+        parsed(r);
+    } else
+        parse_on_pool(r);
+}
+// What is inside a compressed body has its room before it is taken out.
+static void unpack_body(struct http_req *r) {
+    int64_t max = r->json_bytes ? r->h->cfg.max_message_bytes : limit(r),
+            need = (int64_t)r->text.n + coding_most((int64_t)r->text.n, max);
+    if (r->hold.held >= need ||
+        budget_take(r->h->api->budget, &r->hold, need - r->hold.held, on_room_inside, r))
+        parse_on_pool(r);
+}
+
 void http_body_end(struct http_req *r) {
     if (!r->error && r->upload) {
         upload_end(r->upload);
@@ -336,8 +361,10 @@ void http_body_end(struct http_req *r) {
     r->pooled = true;
     if (r->error)
         parsed(r);
-    else if ((r->text.n > 64 << 10 || r->compressed) && r->in == IN_TEXT)
-        loop_work(r->h->loop, parse_work, parsed, r);
+    else if (r->compressed)
+        unpack_body(r);
+    else if (r->text.n > 64 << 10 && r->in == IN_TEXT)
+        parse_on_pool(r);
     else {
         parse_work(r);
         parsed(r);

@@ -30,6 +30,7 @@
 #include "server/last_words.h"
 #include "server/notify.h"
 #include "server/oip.h"
+#include "server/reserve.h"
 #include "server/tls.h"
 
 enum { MAX_DEVICES = 32 };
@@ -332,8 +333,8 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .header_s = (int)c->header_s,
                                 .idle_s = (int)c->idle_s,
                                 .tls = d->tls,
-                                .local_only = loopback(host) && !d->api.auth &&
-                                              !c->insecure_allow_anonymous};
+                                .local_only =
+                                    loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
 }
 
 // --check-config: makes both listeners, with their certificates, and lets them go. A port that is
@@ -361,8 +362,8 @@ static status_t try_listeners(struct daemon *d, const char *host, uint16_t port,
     if (st && !in_use) return st;
     if (in_use) {
         fprintf(stderr, "hlod: %s (another hlod?)\n", st_message(st));
-        rc.address = arena_printf(&d->cfg.arena, strchr(grpc_host, ':') ? "[%s]:0" : "%s:0",
-                                  grpc_host);
+        rc.address =
+            arena_printf(&d->cfg.arena, strchr(grpc_host, ':') ? "[%s]:0" : "%s:0", grpc_host);
     }
     st_drop(st);
     return rpc_try(&rc);
@@ -529,6 +530,7 @@ int main(int argc, char **argv) {
     static struct daemon d;
     signal(SIGPIPE, SIG_IGN);
     last_words_watch();
+    reserve_make();
     signal(SIGXFSZ, SIG_IGN); // a file that may not grow is a write that fails
     d.argc = argc;
     d.argv = argv;

@@ -12,6 +12,7 @@
 #include "scheduler/memfds.h"
 #include "server/api.h"
 
+enum { MAX_INPUTS = 1 << 16 }; // of one request: each costs more than its bytes
 static status_t bad(int reason, size_t i, const char *name, const char *why) MUST_CHECK;
 static status_t bad(int reason, size_t i, const char *name, const char *why) {
     return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu] '%.80s': %s", i, name, why), reason);
@@ -129,6 +130,10 @@ status_t tensors_layout(struct call *c, const struct tensors_limits *l, int from
                         const struct tensors_spans *json) {
     struct tensor_desc *t =
         c->row->dialect == DIALECT_OIP ? tensors_of_infer(c, from) : tensors_of_run(c, from);
+    if (c->n_inputs > MAX_INPUTS)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "%zu inputs, at most %d", c->n_inputs, MAX_INPUTS),
+            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
     c->inputs = arena_zarray(&c->arena, struct job_input, c->n_inputs + 1);
     int64_t total = 0;
     if (json && json->n == c->n_inputs) RETURN_IF_ERR(size_texts(c, t, json, from));
@@ -331,7 +336,7 @@ bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans
         if (copy_char(&k, ']')) continue;
         do {
             struct str data;
-            if (!cut_input(&k, &data)) return false;
+            if (out->n == MAX_INPUTS || !cut_input(&k, &data)) return false;
             vec_push(out, data);
         } while (copy_char(&k, ','));
         if (!copy_char(&k, ']')) return false;
@@ -397,46 +402,68 @@ static status_t scan_all(struct call *c, const struct tensors_spans *spans, int 
     return st;
 }
 
-status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) {
-    if (c->row->dialect != DIALECT_OIP) {
-        RETURN_IF_ERR(json_parse(&c->arena, c->row->input, text, &c->request));
-        return tensors_layout(c, l, TENSORS_BINARY, NULL);
-    }
-    struct strbuf reduced = {0};
-    struct tensors_spans spans = {0};
-    bool split = tensors_split(text, &reduced, &spans);
-    status_t st = json_parse_oip(&c->arena, c->row->input,
-                                 split ? (struct str){reduced.p, reduced.n} : text, &c->request);
-    if (!st) st = tensors_layout(c, l, TENSORS_BINARY, split ? &spans : NULL);
-    if (!st && split && spans.n == c->n_inputs) st = scan_all(c, &spans, TENSORS_BINARY);
-    strbuf_done(&reduced);
-    vec_done(&spans);
+// What was cut out of a request's JSON, and what is left of it; not the arena's.
+struct pieces {
+    struct strbuf reduced;
+    struct tensors_spans spans;
+    bool split;
+    struct str rest;
+};
+static void cut_apart(struct str text, struct pieces *p) {
+    *p = (struct pieces){0};
+    p->split = tensors_split(text, &p->reduced, &p->spans);
+    p->rest = p->split ? (struct str){p->reduced.p, p->reduced.n} : text;
+}
+// Guards what is built from them, then lets them go.
+static status_t build_from(struct call *c, const struct tensors_limits *l, struct str text,
+                           status_t (*build)(struct call *, const struct tensors_limits *,
+                                             const struct pieces *)) {
+    struct pieces p;
+    struct arena_guard g;
+    cut_apart(text, &p);
+    status_t st = ARENA_GUARD(&c->arena, &g) ? build(c, l, &p) : st_oom();
+    arena_unguard(&c->arena, &g);
+    strbuf_done(&p.reduced);
+    vec_done(&p.spans);
     return st;
 }
 
-status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) {
-    bool oip = c->row->dialect == DIALECT_OIP;
-    struct strbuf reduced = {0};
-    struct tensors_spans spans = {0};
-    bool split = tensors_split(text, &reduced, &spans);
-    struct str rest = split ? (struct str){reduced.p, reduced.n} : text;
-    status_t st = oip ? json_parse_oip(&c->arena, c->row->input, rest, &c->request)
-                      : json_parse(&c->arena, c->row->input, rest, &c->request);
-    if (!st && !split)
-        st = st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
-                       HLOD__V1__REASON__REASON_BAD_JSON);
-    if (!st) {
-        size_t n = 0;
-        Hlod__V1__Tensor **v = oip ? NULL : tensors_of(c->request, &n);
-        bool raw = false;
-        for (size_t i = 0; i < n; i++)
-            raw = raw || v[i]->raw.len;
-        if (raw)
-            st = tensors_raw(c, l); // base64
-        else if (!(st = tensors_layout(c, l, TENSORS_JSON, &spans)) && spans.n == c->n_inputs)
-            st = scan_all(c, &spans, TENSORS_JSON);
-    }
-    strbuf_done(&reduced);
-    vec_done(&spans);
+static status_t build_head(struct call *c, const struct tensors_limits *l, const struct pieces *p) {
+    RETURN_IF_ERR(json_parse_oip(&c->arena, c->row->input, p->rest, &c->request));
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_BINARY, p->split ? &p->spans : NULL));
+    return p->split && p->spans.n == c->n_inputs ? scan_all(c, &p->spans, TENSORS_BINARY) : ST_OK;
+}
+static status_t build_bare_head(struct call *c, const struct tensors_limits *l,
+                                const struct pieces *p) {
+    RETURN_IF_ERR(json_parse(&c->arena, c->row->input, p->rest, &c->request));
+    return tensors_layout(c, l, TENSORS_BINARY, NULL);
+}
+status_t tensors_head(struct call *c, const struct tensors_limits *l, struct str text) {
+    if (c->row->dialect == DIALECT_OIP) return build_from(c, l, text, build_head);
+    struct pieces p = {.rest = text};
+    struct arena_guard g;
+    status_t st = ARENA_GUARD(&c->arena, &g) ? build_bare_head(c, l, &p) : st_oom();
+    arena_unguard(&c->arena, &g);
     return st;
+}
+
+static status_t build_json(struct call *c, const struct tensors_limits *l, const struct pieces *p) {
+    bool oip = c->row->dialect == DIALECT_OIP, raw = false;
+    if (oip)
+        RETURN_IF_ERR(json_parse_oip(&c->arena, c->row->input, p->rest, &c->request));
+    else
+        RETURN_IF_ERR(json_parse(&c->arena, c->row->input, p->rest, &c->request));
+    if (!p->split)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "request body is not JSON of a run request"),
+                         HLOD__V1__REASON__REASON_BAD_JSON);
+    size_t n = 0;
+    Hlod__V1__Tensor **v = oip ? NULL : tensors_of(c->request, &n);
+    for (size_t i = 0; i < n; i++)
+        raw = raw || v[i]->raw.len;
+    if (raw) return tensors_raw(c, l); // base64
+    RETURN_IF_ERR(tensors_layout(c, l, TENSORS_JSON, &p->spans));
+    return p->spans.n == c->n_inputs ? scan_all(c, &p->spans, TENSORS_JSON) : ST_OK;
+}
+status_t tensors_json(struct call *c, const struct tensors_limits *l, struct str text) {
+    return build_from(c, l, text, build_json);
 }

@@ -19,6 +19,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  corpus 'build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD) --quick' \
 	  truncation 'build/venv/bin/python tests/models/hostile.py $(BUILD)' \
 	  hostile '$(MAKE) -s fuzz-daemon SECS=3' \
+	  attack '$(MAKE) -s check-attack' \
 	  api '$(MAKE) -s check-api' \
 	  grpc '$(MAKE) -s check-grpc' \
 	  programs 'build/venv/bin/python tests/api/programs.py $(BUILD)' \

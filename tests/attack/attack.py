@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on a daemon, each with what it must come to: requests that grow when they are parsed or inflated, and so on. Each runs against a daemon of its own, whose address space is
+bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
+others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
+Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
+import argparse, gzip, http.client, json, os, re, shutil, socket, subprocess, sys, tempfile, threading, time, zlib
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), HERE]
+from h2 import H2
+from harness import Daemon, Results, chosen, in_thread, metric, until
+
+MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
+JSON, PROTO = {"Content-Type": "application/json"}, {"Content-Type": "application/x-protobuf"}
+MB = 1 << 20
+SPACE = 2 << 30  # of the daemon's addresses
+
+def zipped(piece, times, head=b"", tail=b""):
+    return gzip.compress(head + piece * times + tail, 9)
+
+def refused(reply, *statuses, reason=None):
+    status, _, text = reply
+    assert status in statuses and (reason is None or json.loads(text).get("reason") == reason), (status, text[:300])
+
+class Target(Daemon):
+    """A daemon with tokens of tenants a and b, an operator's, and a model of a's."""
+    def __init__(self, o, attack):
+        self.folder = tempfile.mkdtemp(prefix="hlod-attack-")
+        tokens = os.path.join(self.folder, "tokens")
+        add = lambda name, *w: subprocess.run([os.path.join(os.path.dirname(o.hlod), "hlo"), "-q", "tokens", "add", name, "--file", tokens, *w], check=True, capture_output=True, text=True).stdout.strip()
+        self.tokens = {n: add(n, "--tenant", n, "--scopes", "read,run,compile,load,jobs") for n in "ab"}
+        self.tokens["boss"] = add("boss", "--tenant", "boss", "--scopes", "admin")
+        super().__init__(o.hlod, o.worker, args=["--tokens", tokens, *getattr(attack, "options", [])])
+        if "Sanitizer" not in open(f"/proc/{self.p.pid}/maps").read() and "libasan" not in open(f"/proc/{self.p.pid}/maps").read():
+            subprocess.run(["prlimit", f"--as={SPACE}", "--pid", str(self.p.pid)], check=True)
+        self.model = self.by("a", "POST", "/v1/executables?shape=x=1x4", MODEL)[1]["sourceDigest"]
+        assert self.run("a")[0] == 200
+        self.idle = self.memory()
+
+    def addr_text(self):
+        return [self.addr[0], str(self.addr[1])]
+
+    def by(self, who, verb, path, body=None, headers={}):
+        return self.json(verb, path, body, {**({"Authorization": "Bearer " + self.tokens[who]} if who else {}), **headers})
+
+    def run(self, who, model=None, **more):
+        return self.by(who, "POST", "/v1/run", {"model": model or self.model, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}], **more})
+
+    def memory(self):
+        """(now, peak) in bytes"""
+        text = open(f"/proc/{self.p.pid}/status").read()
+        return tuple(int(re.search(k + r":\s*(\d+)", text).group(1)) << 10 for k in ("VmRSS", "VmHWM"))
+
+    def clean(self):
+        super().clean()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+class Honest:
+    """A client of tenant a, a process of its own, that runs a small model, over and over."""
+    def __init__(self, d):
+        body = json.dumps({"model": d.model, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
+        self.p = subprocess.Popen([sys.executable, __file__, "--honest", *d.addr_text(), d.tokens["a"], body], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.p.stdout.readline() == "\n"  # it has begun
+    def stop(self):
+        """p99 of its latencies in seconds"""
+        times, self.wrong = json.loads(self.p.communicate("\n", timeout=90)[0])
+        v = sorted(times)
+        return v[min(len(v) - 1, int(len(v) * .99))]
+
+def honest(host, port, token, body):
+    times, wrong = [], []
+    print(flush=True)
+    threading.Thread(target=lambda: (sys.stdin.readline(), wrong.append(None)), daemon=True).start()
+    while None not in wrong:
+        t = time.monotonic()
+        try:
+            c = http.client.HTTPConnection(host, int(port), timeout=60)
+            c.request("POST", "/v1/run", body, {"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json"})
+            r = c.getresponse()
+            text = r.read()
+            c.close()
+            if r.status != 200 or json.loads(text)["outputs"][0]["data"] != [2, 3, 4, 5]:
+                wrong.append(text.decode()[:300])
+        except (OSError, ValueError, http.client.HTTPException) as e:
+            wrong.append(repr(e))
+        times.append(time.monotonic() - t)
+        time.sleep(0.005)
+    json.dump([times, [x for x in wrong if x]], sys.stdout)
+
+# ---- bodies that grow
+
+def json_without_token(d):
+    """33 MB of `{},` as 32 KB of gzip to a method that asks for no scope, eight at a time."""
+    body = zipped(b"{},", 11_000_000, b"[", b"{}]")
+    threads = [in_thread(d.call, "POST", "/hlod.v1.Hlod/" + m, body, {**JSON, "Content-Encoding": "gzip"}) for m in ("Version", "Health") * 4]
+    for t, out in threads:
+        t.join()
+        refused(out[0], 413, reason="BODY_TOO_LARGE")
+    for kind in JSON, PROTO:
+        refused(d.call("POST", "/hlod.v1.Hlod/Version", b" " * 5000, kind), 413, reason="BODY_TOO_LARGE")
+    assert d.call("POST", "/hlod.v1.Hlod/Version", b"{}", JSON)[0] == 200
+
+def grown(d, path, body, headers=JSON, statuses=(413,)):
+    refused(d.call("POST", path, body, {**headers, "Authorization": "Bearer " + d.tokens["b"]}), *statuses)
+
+def json_with_token(d):
+    """Objects by the million where a list is: inputs, jobs, infer, load, settings; plain and compressed."""
+    many = b"{}," * 5_000_000 + b"{}]}"
+    for path, head in ("/v1/run", b'{"model":"x","inputs":['), ("/v1/jobs", b'{"name":"x","inputs":['), ("/v2/models/x/infer", b'{"inputs":['), ("/v1/buffers", b'{"inputs":['), ("/v1/plan", b'{"steps":[' ):
+        grown(d, path, head + many)
+    grown(d, "/v1/jobs", zipped(b"{},", 11_000_000, b'{"name":"x","inputs":[', b"{}]}"), {**JSON, "Content-Encoding": "gzip"})
+    grown(d, "/v2/repository/models/x/load", b'{"parameters":{' + b",".join(b'"%d":1' % i for i in range(2_000_000)) + b"}}")
+json_with_token.credentials = True
+
+def protobuf_with_token(d):
+    """Empty messages and unknown fields by the million, over HTTP."""
+    for field in b"\x1a\0", b"\xfa\x7f\0":
+        grown(d, "/v1/run", field * 10_000_000, PROTO)
+    grown(d, "/v1/jobs", b"\x12\0" * 10_000_000, PROTO)
+protobuf_with_token.credentials = True
+
+def bombs_at_once(d):
+    """Sixteen compressed bodies at the limit of JSON at a time: each has its room before it is inflated, or waits for it."""
+    body = zipped(b" ", 33_000_000, b"{", b"}")
+    threads = [in_thread(d.call, "POST", "/v1/run", body, {**JSON, "Content-Encoding": "gzip", "Authorization": "Bearer " + d.tokens["b"]}) for _ in range(16)]
+    for t, out in threads:
+        t.join()
+        refused(out[0], 400, 404, 503)
+bombs_at_once.credentials, bombs_at_once.options = True, ["--receive-bytes", "64M"]
+
+def no_memory(d):
+    """Bodies larger together than what the process may have: refused, each, and the daemon goes on."""
+    size = int(re.search(r"VmSize:\s*(\d+)", open(f"/proc/{d.p.pid}/status").read()).group(1)) << 10
+    subprocess.run(["prlimit", f"--as={size + 200 * MB}", "--pid", str(d.p.pid)], check=True)
+    body = b'{"model":"x","inputs":[' + b",".join([b'{"name":"' + b"n" * 400 + b'"}'] * 60000) + b"]}"
+    threads = [in_thread(d.call, "POST", "/v1/run", body, {**JSON, "Authorization": "Bearer " + d.tokens["b"]}) for _ in range(24)]
+    for t, out in threads:
+        t.join()
+        if not isinstance(out[0], Exception):
+            refused(out[0], 400, 404, 413, 429, 503, 507)
+    def serves():
+        try:
+            return d.run("a")[0] == 200
+        except (OSError, http.client.HTTPException):
+            assert d.p.poll() is None, "the daemon died"
+    until("it serves", 10, serves)
+no_memory.credentials, no_memory.options, no_memory.harms = True, ["--receive-bytes", "64G"], True
+
+# ---- gRPC
+
+def address(d):
+    host, port = d.grpc.rsplit(":", 1)
+    return host, int(port)
+
+def grpc_bomb(d):
+    """8 MB of gzip that come to 8 GiB, without a token, to methods that ask for one and that do not."""
+    c = zlib.compressobj(9, zlib.DEFLATED, 31)
+    block = bytes(16 * MB)
+    bomb = b"".join(c.compress(block) for _ in range(64)) + c.flush()  # 1 GiB: enough for SPACE, and quick to make
+    def once(path):
+        s = H2(address(d))
+        stream = s.call(path, ("grpc-encoding", "gzip"))
+        at = 0
+        head = b"\1" + len(bomb).to_bytes(4, "big")
+        for p in [head] + [bomb[i:i + 16000] for i in range(0, len(bomb), 16000)]:
+            with s.lock:
+                while min(s.window, s.windows[stream]) < len(p) and stream not in s.ended and not s.over:
+                    if not s.lock.wait(5):
+                        break
+                if stream in s.ended or s.over:
+                    break
+                s.window -= len(p)
+                s.windows[stream] -= len(p)
+            s.s.sendall(b"" + len(p).to_bytes(3, "big") + bytes([0, 0]) + stream.to_bytes(4, "big") + p)
+            at += len(p)
+        time.sleep(.3)
+        s.close()
+    threads = [in_thread(once, p) for p in ("/grpc.health.v1.Health/Check", "/hlod.v1.Hlod/Version", "/hlod.v1.Hlod/Run", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")]
+    for t, _ in threads:
+        t.join()
+
+def grpc_large(d):
+    """Messages of a gigabyte to a method that anybody may call; the library would take them whole."""
+    def once():
+        s = H2(address(d))
+        sent = s.send(s.call("/grpc.health.v1.Health/Check"), 1 << 30)
+        s.close()
+        return sent
+    threads = [in_thread(once) for _ in range(4)]
+    for t, out in threads:
+        t.join()
+        assert isinstance(out[0], Exception) or out[0] < 1 << 30, out
+
+ATTACKS = [json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+
+# ---- one after the other
+
+def bound(attack, d):
+    receive = 1 << 30
+    for k, v in zip(getattr(attack, "options", []), getattr(attack, "options", [])[1:]):
+        if k == "--receive-bytes":
+            receive = int(v[:-1]) * {"M": MB, "G": 1 << 30}[v[-1]]
+    return d.idle[1] + 256 * MB + (min(receive, SPACE) if getattr(attack, "credentials", False) else 0)
+
+def one(o, attack):
+    """(seconds, peak, p99 alone, p99 meanwhile); fails by an exception"""
+    d, honest = Target(o, attack), None
+    try:
+        alone = 0
+        if o.table:
+            h = Honest(d)
+            time.sleep(2)
+            alone = h.stop()
+        honest, start = Honest(d), time.monotonic()
+        attack(d)
+        seconds = time.monotonic() - start
+        p99 = honest.stop()
+        assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
+        peak = d.memory()[1]
+        if not getattr(attack, "harms", False):
+            assert not honest.wrong, honest.wrong[:2]
+        assert peak < bound(attack, d), f"peak {peak >> 20} MiB, bound {bound(attack, d) >> 20} MiB"
+        if o.table and not getattr(attack, "harms", False):
+            assert p99 < max(3 * alone, .1), f"p99 {p99 * 1000:.1f} ms, alone {alone * 1000:.1f} ms"
+        assert d.run("a")[0] == 200
+        assert d.stop_keep() == 0, "the daemon did not end cleanly"
+        assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
+        return seconds, peak, alone, p99
+    except BaseException:
+        print(d.logs()[-2000:], file=sys.stderr)
+        raise
+    finally:
+        if honest:
+            honest.p.kill()
+        if d.p.poll() is None:
+            d.kill()
+        d.clean()
+
+def main():
+    if sys.argv[1:2] == ["--honest"]:
+        return honest(*sys.argv[2:])
+    a = argparse.ArgumentParser()
+    a.add_argument("--hlod", required=True)
+    a.add_argument("--worker", required=True)
+    a.add_argument("--table", action="store_true")
+    a.add_argument("names", nargs="*")
+    o, results, rows = a.parse_args(), Results(), []
+    for attack in chosen(o, ATTACKS):
+        got = []
+        results.case("attack " + attack.__name__, lambda: got.extend(one(o, attack)))
+        rows.append((attack, got))
+    if o.table:
+        print("\n| attack | held | s | peak MiB | honest p99 alone ms | meanwhile ms | |\n|---|---|---|---|---|---|---|")
+        for attack, got in rows:
+            figures = "%.1f | %d | %.1f | %.1f" % (got[0], got[1] >> 20, got[2] * 1000, got[3] * 1000) if got else "| | |"
+            print(f"| `{attack.__name__}` | {'yes' if got else 'NO'} | {figures} | {attack.__doc__.splitlines()[0]} |")
+    return results.code()
+
+if __name__ == "__main__":
+    sys.exit(main())
