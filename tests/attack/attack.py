@@ -4,11 +4,11 @@
 bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
 others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
-import argparse, gzip, http.client, json, os, re, shutil, socket, subprocess, sys, tempfile, threading, time, zlib
+import argparse, gzip, http.client, json, os, re, shutil, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 from h2 import H2
-from harness import Daemon, Results, chosen, in_thread, metric, until
+from harness import Daemon, Results, chosen, in_thread, until
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 JSON, PROTO = {"Content-Type": "application/json"}, {"Content-Type": "application/x-protobuf"}
