@@ -193,9 +193,8 @@ void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, b
         dims[n] = s->dims[batch.v[k]], strides[n++] = st[batch.v[k]];
     for (int d = s->rank - 1; d >= 0; d--) {
         if (d == contract || i64s_has(batch, d)) continue;
-        if (s->dims[d] == 1) continue;
         if (first) row_stride = st[d];
-        first = false;
+        first = first && s->dims[d] == 1; // a single row keeps a stride as long as a row
         rows *= s->dims[d];
     }
     int r = contract_last ? n : n + 1, c = contract_last ? n + 1 : n;
