@@ -93,6 +93,8 @@ static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
                            .optional = v->is_optional};
     if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
         return st_new(ST_INVALID_ARGUMENT, "input '%s': the element type is not supported", t.name);
+    if (input && v->is_map)
+        return st_new(ST_INVALID_ARGUMENT, "input '%s': maps are not supported", t.name);
     if (t.rank < 0) {
         *out = t;
         return ST_OK;

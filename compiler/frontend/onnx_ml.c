@@ -240,6 +240,17 @@ ONNX(categorymapper) { // a text's number, or a number's text
     out_label(c, by_table(c, x, text ? texts : numbers, text ? numbers : texts, other), !text);
 }
 
+// What would be a list of maps from label to probability is the tensor of probabilities itself: its
+// columns are in the order of the labels.
+ONNX(zipmap) {
+    const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings");
+    hv x = in_val(c, 0);
+    int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
+    if (x->shape->rank < 1 || x->shape->rank > 2 || x->shape->dims[x->shape->rank - 1] != n)
+        return fail(c, "%lld labels for %s", (long long)n, shape_text(c->a, x->shape));
+    out_val(c, 0, x);
+}
+
 // ---- linear models
 
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
@@ -281,17 +292,47 @@ const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, con
     const struct onnx_attr *a = onnx_attr(c->n, ints), *s = onnx_attr(c->n, texts);
     return s && s->strings.n ? s : a;
 }
-// The label with the largest score [n], and the scores [n, classes].
-void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
-                      struct str post) {
-    struct hb *b = &c->b;
+// The labels at places pos [n].
+static void label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels) {
     bool text = labels->strings.n != 0;
-    int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n), last = 1;
-    hv pos = place_of_extreme(c, scores, last, true, false, false);
-    hv names = text ? hb_constant(b, onnx_text_list(c, labels->strings.v, (size_t)n))
+    int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n);
+    hv names = text ? hb_constant(&c->b, onnx_text_list(c, labels->strings.v, (size_t)n))
                     : lit_s64s(c, labels->ints.v, &n, 1);
     out_label(c, take(c, names, pos, 0), text);
+}
+void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels) {
+    struct hb *b = &c->b;
+    int64_t n = scores->shape->dims[1], last = 1;
+    const struct shape *s = scores->shape;
+    hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
+    hv pos = index_along(c, s, DT_S64, 1);
+    pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));
+    label_at(c, reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false), labels);
+}
+void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
+                      struct str post) {
+    if (!hb_ok(&c->b)) return;
+    onnx_ml_label(c, scores, labels);
     out_val(c, 1, onnx_ml_post_transform(c, scores, post));
+}
+hv onnx_ml_two_scores(struct onnx_ctx *c, hv score, bool chance, struct str post) {
+    struct hb *b = &c->b;
+    hv other = hb_unary(b, HLO_NEGATE, score);
+    if (str_is(post, "PROBIT")) return onnx_ml_post_transform(c, score, post);
+    if (str_is(post, "LOGISTIC")) {
+        score = hb_unary(b, HLO_LOGISTIC, score), other = hb_unary(b, HLO_LOGISTIC, other);
+    } else if (chance) {
+        other = add_k(c, other, 1);
+    }
+    return hb_concat(b, (hv[]){other, score}, 2, 1);
+}
+void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *labels,
+                          double limit, bool chance, struct str post) {
+    struct hb *b = &c->b;
+    if (!hb_ok(b)) return;
+    hv second = hb_compare(b, score, splat_like(c, score, limit), CMP_GT);
+    label_at(c, hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64), labels);
+    out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
 }
 ONNX(linearclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_ints", "classlabels_strings");
@@ -299,6 +340,9 @@ ONNX(linearclassifier) {
     if (n < 2) return fail(c, "%lld labels", (long long)n);
     const float *bias;
     size_t outputs = floats_of(c, "intercepts", &bias);
+    if (outputs == 1 && n == 2)
+        return onnx_ml_classify_two(c, linear(c, in_val(c, 0), 1), labels, 0, true,
+                                    at_str(c, "post_transform", "NONE"));
     if (outputs && (int64_t)outputs != n)
         return fail(c, "%zu intercepts for %lld labels", outputs, (long long)n);
     hv y = linear(c, in_val(c, 0), n);

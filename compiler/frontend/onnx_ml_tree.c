@@ -291,7 +291,7 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct smap *ids, 
         if (!child[k]) avec_push(c->a, &f->roots, (int64_t)k);
     for (size_t k = 0; k < m; k++) {
         avec_push(c->a, &f->leaf, node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1)));
-        avec_push(c->a, &f->target, wid->ints.v[k]);
+        avec_push(c->a, &f->target, f->targets == 1 ? 0 : wid->ints.v[k]);
         avec_push(c->a, &f->weight, lit_get_f64(w, (int64_t)k));
     }
     return true;
@@ -322,6 +322,24 @@ ONNX(treeregressor) {
     hv y = named_forest(c, &f, "target");
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
+// Two classes scored by the weights of one: the other's score follows. Weights that are all
+// positive are chances, decided at a half; others are decided at 0.
+static void classify_two(struct onnx_ctx *c, struct forest *f, const struct onnx_attr *labels,
+                         int64_t id, struct str post) {
+    const struct onnx_attr *base = list(c, "base_values");
+    size_t n_base = base ? base->floats.n : 0;
+    bool chance = true;
+    if (list(c, "base_values_as_tensor") || n_base > 1 || (id != 0 && n_base))
+        return fail(c, "base_values of two classes scored by one weight are not supported");
+    hv y = named_forest(c, f, "class"), zero;
+    for (size_t k = 0; k < f->weight.n; k++)
+        chance &= f->weight.v[k] >= 0;
+    if (!hb_ok(&c->b)) return;
+    onnx_ml_classify_two(c, y, labels, chance ? 0.5 : 0, chance, post);
+    if (id == 0 || !hb_ok(&c->b)) return;
+    zero = splat_like(c, y, 0); // as ONNX Runtime: the first class has no score
+    out_val(c, 1, onnx_ml_post_transform(c, hb_concat(&c->b, (hv[]){zero, y}, 2, 1), post));
+}
 ONNX(treeclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings"),
                            *ids = list(c, "class_ids");
@@ -331,8 +349,10 @@ ONNX(treeclassifier) {
     if (n < 2) return fail(c, "%zu labels", n);
     for (size_t k = 0; ids && k < ids->ints.n; k++)
         second |= ids->ints.v[k] != ids->ints.v[0];
-    if (!second)
-        return fail(c, "two classes scored by one weight are not supported; give both weights");
+    if (!second && n == 2 && ids && ids->ints.n) {
+        f.targets = 1;
+        return classify_two(c, &f, labels, ids->ints.v[0], at_str(c, "post_transform", "NONE"));
+    }
     f.targets = (int64_t)n;
     hv y = named_forest(c, &f, "class");
     if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, at_str(c, "post_transform", "NONE"));

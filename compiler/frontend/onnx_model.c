@@ -247,8 +247,8 @@ static status_t read_field(struct onnx_model *m, struct span s, uint32_t number,
 }
 
 // ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } }, sequence_type
-// 4 { elem_type 1: a type }, optional_type 9 { elem_type 1: a type } } }. Of a sequence or optional
-// the tensors' type is kept.
+// 4 { elem_type 1: a type }, map_type 5 { value_type 2: a type }, optional_type 9 { elem_type 1: a
+// type } } }. Of a sequence, optional or map the tensors' type is kept.
 static status_t read_value(struct onnx_model *m, struct span s, struct onnx_value *v) {
     struct wire_field f;
     bool got;
@@ -271,6 +271,11 @@ static status_t read_value(struct onnx_model *m, struct span s, struct onnx_valu
         }
         if (!got) break;
         RETURN_IF_ERR(read_field(m, wrapped, 1, &type, &got));
+    }
+    RETURN_IF_ERR(read_field(m, type, 5, &wrapped, &v->is_map));
+    if (v->is_map) { // ZipMap's result, which is a tensor here (onnx_ml.c)
+        RETURN_IF_ERR(read_field(m, wrapped, 2, &type, &got));
+        v->is_sequence = v->is_optional = false;
     }
     RETURN_IF_ERR(read_field(m, type, 1, &tensor, &v->is_tensor));
     for (w = wire_open(m->file, tensor);;) {

@@ -50,6 +50,7 @@ struct onnx_value {
     struct str name;
     int elem_type;
     bool has_shape, is_tensor, is_sequence, is_optional; // an optional tensor is both
+    bool is_map;                                         // or a sequence of maps
     int rank;
     struct onnx_dim dims[HLO_MAX_RANK];
 };

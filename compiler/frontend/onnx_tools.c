@@ -257,7 +257,7 @@ void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, vo
     struct hb outer = c->b;
     struct hlo_computation *called[2]; // condition, body
     for (int k = 1; k >= 0 && !outer.st; k--) {
-        called[k] = hb_callee(outer.c->module, k ? "repeat_body" : "repeat_condition");
+        called[k] = onnx_computation(c, k ? "repeat_body" : "repeat_condition");
         c->b = hb_begin(called[k]);
         c->b.op_name = outer.op_name, c->b.op_type = outer.op_type;
         hv state = hlo_add_param(called[k], 0, start->shape, "state"), root;

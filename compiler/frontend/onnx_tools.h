@@ -46,8 +46,16 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
+// The label with the largest score [n, classes], the first of equals, as result 0.
+void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels);
+// That, and the scores as result 1.
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post);
+// The scores of both classes from one, [n, 1]; chance: they add up to 1.
+hv onnx_ml_two_scores(struct onnx_ctx *c, hv score, bool chance, struct str post);
+// Both results; the second label where the score is above the limit.
+void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *labels,
+                          double limit, bool chance, struct str post);
 // Result k of the node, set by the function of another operator that was called to make it.
 hv onnx_result(struct onnx_ctx *c, size_t k);
 // fn sees v in the place of input k.

@@ -7,7 +7,7 @@ Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, in
 `constant` become initializers, because they decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes), each on the result
 of the one before; further operands of a step are names of inputs.
 Outputs may be a list of names, an empty one left out. Operators of other domains are named "domain.Operator"
-(variants_contrib.py).
+(variants_contrib.py, variants_ml.py).
 """
 import os
 import subprocess
@@ -17,10 +17,11 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import variants_contrib  # noqa: E402
+import variants_ml  # noqa: E402
 
 R = np.random.default_rng(7)
 VARIANTS = []
@@ -274,7 +275,7 @@ def run(build, variant, folder):
     domain = op.rpartition(".")[0] if isinstance(op, str) else ""
     results = [onnx.ValueInfoProto(name=o) for o in out if o]  # of the types that ONNX Runtime finds
     graph = helper.make_graph(nodes_of(op, names, out, attrs), "g", values, results, inits)
-    sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 5 if domain == "ai.onnx.ml" else 1)] * bool(domain)
+    sets = [helper.make_opsetid("", opset)] + [helper.make_opsetid(domain, 3 if domain == "ai.onnx.ml" else 1)] * bool(domain)
     model = helper.make_model(graph, opset_imports=sets, ir_version=10)
     path = os.path.join(folder, "m.onnx")
     options = ort.SessionOptions()
@@ -312,6 +313,7 @@ def main():
     for family in (rnn, image, pools, algebra, more, signal, quantised, later, chosen):
         family()
     variants_contrib.families(add)
+    variants_ml.families(add)
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
             continue

@@ -403,6 +403,21 @@ def placeholders(d):
     return None
 
 
+def zipped(d):
+    """A classifier as scikit-learn's exporter writes it: ZipMap's list of maps is the tensor of probabilities, columns in the order of the labels."""
+    h, want = onnx.helper, np.array([[1, 2], [-1, 0.5], [0, -3]], np.float32)
+    maps = h.make_sequence_type_proto(onnx.TypeProto(map_type=onnx.TypeProto.Map(key_type=7, value_type=h.make_tensor_type_proto(1, None))))
+    nodes = [h.make_node("LinearClassifier", ["x"], ["label", "p"], domain="ai.onnx.ml", coefficients=[1.0, 2, -1, 1, 0.5, 0], intercepts=[0.1, 0.2, 0.3], classlabels_ints=[4, 5, 6],
+                         post_transform="SOFTMAX"), h.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[4, 5, 6])]
+    g = h.make_graph(nodes, "g", [h.make_tensor_value_info("x", 1, ["N", 2])], [h.make_tensor_value_info("label", 7, ["N"]), h.make_value_info("z", maps)])
+    data = h.make_model(g, opset_imports=[h.make_opsetid("", 17), h.make_opsetid("ai.onnx.ml", 3)], ir_version=8).SerializeToString()
+    label, rows = ort.InferenceSession(data).run(None, {"x": want})
+    d.compile(data, {"x": [3, 2]})
+    got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": want})
+    p = np.array([[r[k] for k in (4, 5, 6)] for r in rows], np.float32)
+    return None if np.array_equal(got["label"], label) and np.abs(got["z"] - p).max() < 1e-6 else "%s, expected %s" % (got, p)
+
+
 def command(d, build):
     """`hlo run` on a model that cannot be compiled before the run: a sequence, an optional left out, values that decide a shape. Twice: the upload is known then."""
     text = HEAD + """g (seq(float[2]) s, int64[K] dims, optional(float[2]) o) => (float[R, C] y, seq(float[2]) t, bool has)
@@ -430,7 +445,7 @@ def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
         checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in MODELS.items()]
-        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d))]
+        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d)), ("zipmap", lambda: zipped(d))]
         results.each(checks, sys.argv[2:])
     return results.code()
 
