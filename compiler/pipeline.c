@@ -5,7 +5,8 @@
 
 // clang-format off
 static const char *const open_up[] = {
-    "inline", "dynamic-padder", "float-normalization", "conv-canon", "dot-canon", NULL};
+    "inline", "dynamic-padder", "float-normalization", "conv-canon", "conv-phases", "dot-canon",
+    NULL};
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
     NULL};

@@ -78,14 +78,20 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     return ST_OK;
 }
 
+// In rows, or in a form that the pass `layout` gives it.
+static bool taken(const struct target *t, const struct hlo_instr *i) {
+    enum conv_form in, out;
+    if (t->library_accepts(t, i)) return true;
+    return i->parent == i->parent->module->entry && t->wants_form && t->wants_form(t, i, &in, &out);
+}
+
 status_t pass_fuse_epilogue(struct hlo_module *m, struct pass_ctx *p) {
     if (!p->target || !p->target->library_accepts) return ST_OK;
     VEC(struct hlo_instr *) heroes = {0};
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;
         for (struct hlo_instr *i = c->first; i; i = i->next)
-            if ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) &&
-                p->target->library_accepts(p->target, i))
+            if ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && taken(p->target, i))
                 avec_push(&p->scratch, &heroes, i);
     }
     for (size_t k = 0; k < heroes.n; k++) {

@@ -137,10 +137,11 @@ static void assign_other(struct assignment *as, struct hlo_instr *i) {
 
 static void assign(struct hlo_computation *c, struct assignment *as) {
     const struct target *t = as->t;
+    enum conv_form in, out;
     HLO_EACH_INSTR(i, c)
-    if (t->library_accepts(t, i)) pmap_put_ptr(&as->library, i, i);
+    if (t->library_accepts(t, i) || t->wants_form(t, i, &in, &out))
+        pmap_put_ptr(&as->library, i, i);
     for (struct hlo_instr *i = c->first, *next; i; i = next) {
-        enum conv_form in, out;
         struct lib_call call;
         next = i->next;
         if (i->op == HLO_COPY && pmap_has_ptr(&as->copies, i->operands[0])) continue;

@@ -149,7 +149,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
     if (c.hero->shape->dtype == DT_S32) return t->conv_block && i->shape->rank == 4;
     if (c.hero->shape->dtype != DT_F32) return false;
-    return best_form(t, &c, out_input, out_output);
+    return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
 }
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
