@@ -69,16 +69,22 @@ static struct host_buffer *donor(const struct dev_run *r, int64_t n_in, void *co
     return NULL;
 }
 
+bool host_has_donor(const struct dev_run *r, int64_t n_in, int64_t bytes) {
+    for (int64_t i = 0; r->donate && i < n_in; i++)
+        if (r->donate[i] && r->in_buffers[i] && r->in_buffers[i]->bytes == bytes) return true;
+    return false;
+}
+
 // The buffers for results that stay, where no donor gives its memory.
 static status_t make_kept(struct device *d, const struct dev_run *r,
                           const struct shape *const *shapes, struct host_buffer *const *from,
-                          int n) {
+                          struct dev_buffer *const *ahead, int n) {
     for (int k = 0; k < n; k++) {
-        if (r->out[k] || from[k]) continue;
+        if (r->out[k] || from[k] || (ahead && ahead[k])) continue;
         status_t st = host_buffer_new(d, shapes[k], NULL, &r->kept[k]);
         if (!st) continue;
         while (k-- > 0)
-            if (!r->out[k] && !from[k]) {
+            if (!r->out[k] && !from[k] && !(ahead && ahead[k])) {
                 host_buffer_free(r->kept[k]);
                 r->kept[k] = NULL;
             }
@@ -100,17 +106,20 @@ static struct dev_buffer *take_over(struct device *d, struct host_buffer *from,
 
 static status_t deliver(struct device *d, const struct dev_run *r, int64_t n_in, void *const *src,
                         const struct shape *const *shapes, int n, struct host_buffer **from,
+                        struct dev_buffer *const *ahead,
                         status_t (*reserve)(struct device *d, int64_t bytes)) {
     int64_t new_bytes = 0;
     for (int k = 0; k < n; k++) {
-        if (r->out[k]) continue;
+        if (r->out[k] || (ahead && ahead[k])) continue;
         from[k] = donor(r, n_in, src, n, k, shape_bytes(shapes[k]), from);
         new_bytes += from[k] ? 0 : shape_bytes(shapes[k]);
     }
     if (reserve) RETURN_IF_ERR(reserve(d, new_bytes));
-    status_t st = make_kept(d, r, shapes, from, n);
+    status_t st = make_kept(d, r, shapes, from, ahead, n);
     if (st && reserve) st_drop(reserve(d, -new_bytes));
     RETURN_IF_ERR(st);
+    for (int k = 0; k < n && ahead; k++)
+        if (ahead[k]) r->kept[k] = ahead[k];
     for (int k = 0; k < n; k++) {
         int64_t bytes = shape_bytes(shapes[k]);
         void *to = from[k] ? from[k]->data : r->out[k] ? r->out[k] : host_buffer_data(r->kept[k]);
@@ -122,11 +131,11 @@ static status_t deliver(struct device *d, const struct dev_run *r, int64_t n_in,
 }
 
 status_t host_deliver(struct device *d, const struct dev_run *r, int64_t n_in, void *const *src,
-                      const struct shape *const *shapes, int n,
+                      const struct shape *const *shapes, int n, struct dev_buffer *const *ahead,
                       status_t (*reserve)(struct device *d, int64_t bytes)) {
     struct arena a = {0};
     struct host_buffer **from = arena_zarray(&a, struct host_buffer *, n + 1);
-    status_t st = deliver(d, r, n_in, src, shapes, n, from, reserve);
+    status_t st = deliver(d, r, n_in, src, shapes, n, from, ahead, reserve);
     arena_done(&a);
     return st;
 }

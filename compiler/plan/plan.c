@@ -17,6 +17,7 @@ struct buffer {
     int birth, death;
     struct buffer *into; // lies in this one, or NULL
     int param;           // lies in this parameter leaf; -1 = in the arena
+    int result;          // 1 + the root leaf that lies in it; 0 = none
 };
 struct planner {
     struct arena *a;
@@ -26,9 +27,11 @@ struct planner {
     VEC(struct plan_step) steps;
     VEC(const struct literal *) consts;
     bool own_params; // a loop's body: its parameters are the state, and may be written
+    bool entry;
 };
-static status_t plan_computation(struct arena *a, const struct hlo_computation *c, bool own_params,
-                                 struct plan **out);
+enum plan_role { ROLE_ENTRY, ROLE_CALLED, ROLE_LOOP_BODY };
+static status_t plan_computation(struct arena *a, const struct hlo_computation *c,
+                                 enum plan_role role, struct plan **out);
 
 // Slices in the arena refer to their buffer by index until offsets are known.
 static struct slice new_buffer(struct planner *pl, int64_t size) {
@@ -38,7 +41,7 @@ static struct slice new_buffer(struct planner *pl, int64_t size) {
     b->death = b->birth;
     b->param = -1;
     avec_push(pl->a, &pl->buffers, b);
-    return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size};
+    return (struct slice){SLICE_ARENA, (int32_t)pl->buffers.n - 1, 0, size, 0};
 }
 static void use(struct planner *pl, struct slice s) {
     if (s.where == SLICE_ARENA) pl->buffers.v[s.index]->death = (int)pl->steps.n;
@@ -98,7 +101,7 @@ static bool alias(struct planner *pl, const struct hlo_instr *i) {
     case HLO_CONSTANT:
         if (shape_is_tuple(i->shape)) return false;
         s = arena_new_of(pl->a, struct slice);
-        *s = (struct slice){SLICE_CONST, (int32_t)pl->consts.n, 0, shape_bytes(i->shape)};
+        *s = (struct slice){SLICE_CONST, (int32_t)pl->consts.n, 0, shape_bytes(i->shape), 0};
         avec_push(pl->a, &pl->consts, i->literal);
         set_value(pl, i, s);
         return true;
@@ -139,8 +142,8 @@ static status_t plan_called(struct planner *pl, struct plan_step *s) {
     const struct hlo_instr *i = s->instr;
     s->called = arena_array(pl->a, struct plan *, i->n_called + 1);
     for (int k = 0; k < i->n_called; k++) {
-        bool state = i->op == HLO_WHILE && k == 1;
-        RETURN_IF_ERR(plan_computation(pl->a, i->called[k], state, &s->called[k]));
+        enum plan_role role = i->op == HLO_WHILE && k == 1 ? ROLE_LOOP_BODY : ROLE_CALLED;
+        RETURN_IF_ERR(plan_computation(pl->a, i->called[k], role, &s->called[k]));
         pl->p->values_bytes += s->called[k]->values_bytes;
         pl->p->n_in_place += s->called[k]->n_in_place;
         if (s->called[k]->arena_bytes > s->scratch_bytes)
@@ -303,9 +306,9 @@ static void resolve(struct planner *pl, struct slice *s) {
     if (s->where != SLICE_ARENA) return;
     const struct buffer *b = buffer_of(pl, s);
     if (b->param >= 0)
-        *s = (struct slice){SLICE_PARAM, b->param, 0, s->size_bytes};
+        *s = (struct slice){SLICE_PARAM, b->param, 0, s->size_bytes, 0};
     else
-        s->offset = b->offset;
+        s->offset = b->offset, s->result = b->result;
 }
 
 static status_t plan_body(struct planner *pl) {
@@ -319,6 +322,12 @@ static status_t plan_body(struct planner *pl) {
     for (int k = 0; k < root->n_leaves; k++)
         p->kept[k] = root->leaves[k].where == SLICE_PARAM && root->leaves[k].index == k;
     share_buffers(pl, root);
+    for (int k = 0; k < root->n_leaves && pl->entry; k++) {
+        struct slice *s = &root->leaves[k];
+        if (s->where != SLICE_ARENA || !s->size_bytes) continue;
+        struct buffer *b = buffer_of(pl, s);
+        if (!b->result) b->result = k + 1;
+    }
     place(pl);
     for (size_t k = 0; k < pl->steps.n; k++) {
         struct plan_step *s = &pl->steps.v[k];
@@ -340,9 +349,10 @@ static status_t plan_body(struct planner *pl) {
 }
 
 static status_t plan_computation(struct arena *a, const struct hlo_computation *entry,
-                                 bool own_params, struct plan **out) {
+                                 enum plan_role role, struct plan **out) {
     struct plan *p = arena_new_of(a, struct plan);
-    struct planner pl = {.a = a, .p = p, .own_params = own_params};
+    struct planner pl = {.a = a, .p = p, .own_params = role == ROLE_LOOP_BODY,
+                         .entry = role == ROLE_ENTRY};
     p->comp = entry;
     for (size_t k = 0; k < entry->params.n; k++)
         p->n_params += shape_leaves(entry->params.v[k]->shape);
@@ -350,7 +360,7 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
     for (size_t k = 0, n = 0; k < entry->params.n; k++)
         for (int e = 0; e < shape_leaves(entry->params.v[k]->shape); e++, n++)
             p->params[n] = (struct slice){SLICE_PARAM, (int32_t)n, 0,
-                                          shape_bytes(shape_leaf(entry->params.v[k]->shape, e))};
+                                          shape_bytes(shape_leaf(entry->params.v[k]->shape, e)), 0};
     status_t st = plan_body(&pl);
     pmap_done(&pl.values);
     if (!st) *out = p;
@@ -358,7 +368,7 @@ static status_t plan_computation(struct arena *a, const struct hlo_computation *
 }
 
 status_t plan_make(struct arena *a, const struct hlo_computation *entry, struct plan **out) {
-    return plan_computation(a, entry, false, out);
+    return plan_computation(a, entry, ROLE_ENTRY, out);
 }
 
 bool plan_unchanged(const struct plan *body, int leaf) {
@@ -391,7 +401,8 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
     }
     strbuf_printf(b, "%*sroot ", depth * 2, "");
     for (int e = 0; e < p->n_root; e++)
-        strbuf_puts(b, e ? ", " : ""), print_slice(b, &p->root[e]);
+        strbuf_puts(b, e ? ", " : ""), print_slice(b, &p->root[e]),
+            strbuf_puts(b, p->root[e].result == e + 1 ? " or apart" : "");
     strbuf_putc(b, '\n');
 }
 void plan_print(struct strbuf *b, const struct plan *p) {

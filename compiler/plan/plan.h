@@ -17,6 +17,8 @@ struct slice {
     int32_t index; // PARAM: leaf number over all parameters; CONST: constant table; OUTPUT: leaf of
                    // the root
     int64_t offset, size_bytes;
+    int32_t result; // ARENA, of the entry: 1 + the root leaf whose value lies here at the end, and
+                    // that may be given memory of its own instead; 0 = none
 };
 struct plan_value {
     const struct hlo_instr *instr;

@@ -57,6 +57,8 @@ struct cpu_exe {
     int64_t memory_bytes;
     void *scratch; // libraries' scratchpad, shared by steps
     int64_t scratch_bytes;
+    void **results; // of a run, by root leaf: where cpu_frame's are
+    struct dev_buffer **ahead; // of a run, by root leaf: made for what stays; NULL between runs
     int n_packs;
     struct dev_stats stats;
     const struct dev_run *run; // that goes on
@@ -75,6 +77,8 @@ struct cpu_frame {
     char *memory;
     struct cpu_weights *weights; // or NULL
     const struct dev_run *run;   // cancel and profile; or NULL
+    void *const *results; // of the entry, by root leaf: memory of its own, NULL = in the arena; or
+                          // NULL
 };
 status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
                       const struct cpu_frame *f) MUST_CHECK;

@@ -24,6 +24,8 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
     case SLICE_CONST:
         return p->plan->consts[s->index]->data;
     case SLICE_ARENA:
+        if (s->result && f->results && f->results[s->result - 1])
+            return f->results[s->result - 1];
         return f->memory + s->offset;
     default:
         return NULL;
@@ -282,6 +284,8 @@ static status_t load_into(struct cpu_exe *x) {
     x->kernels = &e->prepare_kernels;
     x->binding = x->prepare_code;
     RETURN_IF_ERR(bind_plan(x, prepare, bound_params(x, prepare), &x->prepare));
+    x->results = arena_zarray(&x->arena, void *, main->n_root + 1);
+    x->ahead = arena_zarray(&x->arena, struct dev_buffer *, main->n_root + 1);
     x->memory_bytes = main->arena_bytes;
     if (posix_memalign(&x->memory, 64, (size_t)x->memory_bytes + 64)) x->memory = NULL;
     if (posix_memalign(&x->scratch, 64, (size_t)x->scratch_bytes + 64)) x->scratch = NULL;
@@ -433,6 +437,33 @@ static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, in
 
 // ---- run
 
+// Memory of their own for results, so that the step that makes one writes it there: the caller's
+// where it lies as kernels want it, or a buffer that stays, unless a donated input may become it.
+static status_t place_results(struct cpu_exe *x, const struct dev_run *r, int n_in) {
+    const struct plan *p = x->main->plan;
+    for (int k = 0; k < p->n_root; k++) {
+        const struct slice *s = &p->root[k];
+        x->results[k] = NULL;
+        if (s->where != SLICE_ARENA || s->result != k + 1) continue;
+        if (r->out[k]) {
+            if ((uintptr_t)r->out[k] % 64 == 0) x->results[k] = r->out[k];
+        } else if (!host_has_donor(r, n_in, s->size_bytes)) {
+            RETURN_IF_ERR(host_buffer_new(x->base.dev, shape_leaf(x->exe->main->entry->root->shape,
+                                                                  k),
+                                          NULL, &x->ahead[k]));
+            x->results[k] = host_buffer_data(x->ahead[k]);
+        }
+    }
+    return ST_OK;
+}
+// After a run the buffers are its caller's, or nobody's.
+static void settle_results(struct cpu_exe *x, bool failed) {
+    for (int k = 0; k < x->main->plan->n_root; k++) {
+        if (failed && x->ahead[k]) host_buffer_free(x->ahead[k]);
+        x->ahead[k] = NULL;
+    }
+}
+
 // The results from where the plan left them to where they are wanted.
 static status_t deliver(struct cpu_exe *x, const struct cpu_frame *f, int n_in) {
     const struct plan *p = x->main->plan;
@@ -448,11 +479,22 @@ static status_t deliver(struct cpu_exe *x, const struct cpu_frame *f, int n_in) 
         src[k] = cpu_address(x->main, f, &p->root[k]);
         shapes[k] = shape_leaf(root, k);
     }
-    status_t st = host_deliver(x->base.dev, f->run, n_in, src, shapes, p->n_root, NULL);
+    status_t st =
+        host_deliver(x->base.dev, f->run, n_in, src, shapes, p->n_root, x->ahead, NULL);
     arena_done(&a);
     return st;
 }
 
+static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, int n_in) {
+    const struct dev_run *r = f->run;
+    status_t st = place_results(x, r, n_in);
+    x->run = r;
+    if (!st) st = cpu_run_plan(x, x->main, f);
+    x->run = NULL;
+    if (!st) st = deliver(x, f, n_in);
+    settle_results(x, st != NULL);
+    return st;
+}
 static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const struct dev_run *r) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     struct cpu_weights *w = (struct cpu_weights *)wbase;
@@ -462,14 +504,11 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
     int n_bound = w ? w->n_bound : 0;
     for (int k = 0; k < p->n_params; k++)
         params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
-    struct cpu_frame f = {.params = params, .memory = x->memory, .weights = w, .run = r};
+    struct cpu_frame f = {
+        .params = params, .memory = x->memory, .weights = w, .run = r, .results = x->results};
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
-    x->run = r;
-    status_t st = cpu_run_plan(x, x->main, &f);
-    x->run = NULL;
-    RETURN_IF_ERR(st);
-    RETURN_IF_ERR(deliver(x, &f, p->n_params - n_bound));
+    RETURN_IF_ERR(run_main(x, &f, p->n_params - n_bound));
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;
     return ST_OK;

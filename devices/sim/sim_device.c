@@ -362,7 +362,7 @@ static status_t evaluate(struct sim_exe *x, const struct sim_weights *w, const s
         shapes[k] = shape_leaf(m->root->shape, k);
         src[k] = lit_leaf(root, k)->data;
     }
-    return host_deliver(x->base.dev, r, input, src, shapes, n, reserve);
+    return host_deliver(x->base.dev, r, input, src, shapes, n, NULL, reserve);
 }
 
 static status_t sim_run(struct dev_exe *base, struct dev_weights *w, const struct dev_run *r) {
