@@ -14,7 +14,7 @@
 #include "compiler/results.h"
 #include "proto/hlod.pb-c.h"
 
-enum { MAX_REPLICAS = 1024 };
+enum { MAX_REPLICAS = 1024, ONCE_WORK = 8000000 };
 
 void executable_free(struct executable *e) {
     if (!e) return;
@@ -85,6 +85,7 @@ static status_t make_code(struct executable *e, const struct target *t,
     // Prepare runs once a weight set: small values are cheaper to evaluate than to compile.
     struct target once = *t;
     if (once.min_kernel_elements < 16384) once.min_kernel_elements = 16384;
+    if (once.little_work) once.little_work = once.less_work = ONCE_WORK;
     RETURN_IF_ERR(codegen_module(e->arena, e->prepare, &once, opt->precision, NULL, NULL,
                                  &e->prepare_kernels));
     add_stat(p, "codegen", clock_ns() - start, e->main);

@@ -29,6 +29,9 @@ struct target {
     int vector_bits;                                    // 512, 256, 128
     int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
     int threads;    // compute threads the code is made for
+    // Kernels that do fewer operations are compiled with little or less effort: their run takes
+    // less than what more would save (kir_work); 0 = all with full effort.
+    int64_t little_work, less_work;
     int64_t min_kernel_elements; // results with fewer are not worth a kernel; 0 = all are
     // Would the device's library run this (a convolution, a dot, or a kOutput fusion around one)?
     // Pure, same answer every time. NULL = no library.

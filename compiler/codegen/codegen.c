@@ -23,6 +23,7 @@ struct form {                // distinct kernels of one form
     struct str text;         // the form's
     VEC(struct str) exact;   // [kernels] each one's own text
     VEC(struct kir_fn *) fns;
+    int64_t work; // of the heaviest
     int n_sizes;
 };
 struct kernel { // what a kernel_info is made from once it is known who shares a body
@@ -34,6 +35,7 @@ struct unit { // one body
     const struct kir_fn *fn;
     const char *symbol;
     struct digest key;
+    enum llvm_effort effort;
     int n_sizes; // 0: the constants are in the body
 };
 struct work { // bodies that threads take in turn
@@ -88,8 +90,9 @@ static struct str kept(struct arena *a, const struct strbuf *b) {
     return (struct str){arena_strndup(a, strbuf_cstr((struct strbuf *)b), b->n), b->n};
 }
 
-// A new kernel, or an equal one.
-static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char *name) {
+// A new kernel, or an equal one. What a loop's body runs counts as run many times.
+static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char *name,
+                                 bool in_loop) {
     struct strbuf text = {0};
     kir_print(&text, fn);
     struct str key = {strbuf_cstr(&text), text.n};
@@ -117,11 +120,13 @@ static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char
     *k = (struct kernel){f, (int)f->fns.n, sizes.v};
     avec_push(g->a, &f->fns, fn);
     avec_push(g->a, &f->exact, exact);
+    int64_t work = in_loop ? INT64_MAX : kir_work(fn);
+    if (work > f->work) f->work = work;
     strbuf_done(&text);
     return k;
 }
 
-static status_t one(struct gather *g, const struct hlo_instr *i) {
+static status_t one(struct gather *g, const struct hlo_instr *i, bool in_loop) {
     struct kir_fn *fn;
     const char *why;
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
@@ -132,7 +137,7 @@ static status_t one(struct gather *g, const struct hlo_instr *i) {
         return ST_OK;
     }
     RETURN_IF_ERR(st);
-    struct kernel *k = add_kernel(g, fn, i->name);
+    struct kernel *k = add_kernel(g, fn, i->name, in_loop);
     avec_push(g->a, &g->made, k);
     struct kernel_info info = {.instr = arena_strdup(g->a, i->name),
                                .n_bufs = fn->n_bufs,
@@ -148,15 +153,15 @@ static status_t one(struct gather *g, const struct hlo_instr *i) {
     return ST_OK;
 }
 
-static status_t computation(struct gather *g, const struct hlo_computation *c) {
+static status_t computation(struct gather *g, const struct hlo_computation *c, bool in_loop) {
     if (pmap_has_ptr(&g->seen, c)) return ST_OK;
     pmap_put_ptr(&g->seen, c, (void *)c);
     HLO_EACH_INSTR(i, c) {
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)
-                RETURN_IF_ERR(computation(g, i->called[n]));
+                RETURN_IF_ERR(computation(g, i->called[n], in_loop || i->op == HLO_WHILE));
         else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
-            RETURN_IF_ERR(one(g, i));
+            RETURN_IF_ERR(one(g, i, in_loop));
     }
     return ST_OK;
 }
@@ -170,15 +175,21 @@ static void add_target(struct sha256 *h, const struct target *t) {
     sha256_u64(h, HLOD_KERNEL_ABI);
 }
 
-static const char *add_unit(struct gather *g, const struct kir_fn *fn, struct str text,
-                            int n_sizes) {
+static enum llvm_effort effort_for(const struct target *t, int64_t work) {
+    return work < t->little_work ? EFFORT_LITTLE : work < t->less_work ? EFFORT_LESS : EFFORT_FULL;
+}
+
+static const char *add_unit(struct gather *g, const struct form *f, const struct kir_fn *fn,
+                            struct str text, int n_sizes) {
+    enum llvm_effort effort = effort_for(g->t, f->work);
     struct sha256 h;
     char hex[65];
     sha256_init(&h);
     add_target(&h, g->t);
+    sha256_u64(&h, effort);
     sha256_u64(&h, (uint64_t)n_sizes);
     sha256_str(&h, text);
-    struct unit u = {fn, NULL, sha256_end(&h), n_sizes};
+    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes};
     digest_hex(u.key, hex);
     u.symbol = arena_printf(g->a, "k%.24s", hex);
     avec_push(g->a, &g->units, u);
@@ -196,8 +207,8 @@ static void make_units(struct gather *g) {
         char *symbol = pmap_get_ptr(&symbols, key);
         if (!symbol) {
             symbol =
-                (char *)(uintptr_t)(shared ? add_unit(g, f->fns.v[0], f->text, f->n_sizes)
-                                           : add_unit(g, f->fns.v[k->at], f->exact.v[k->at], 0));
+                (char *)(uintptr_t)(shared ? add_unit(g, f, f->fns.v[0], f->text, f->n_sizes)
+                                           : add_unit(g, f, f->fns.v[k->at], f->exact.v[k->at], 0));
             pmap_put_ptr(&symbols, key, symbol);
         }
         g->kernels.v[i].symbol = symbol;
@@ -214,7 +225,7 @@ static status_t compile_unit(struct work *w, const struct unit *u, LLVMTargetMac
     LLVMModuleRef m = LLVMModuleCreateWithNameInContext("kernels", c);
     LLVMMemoryBufferRef object = NULL;
     status_t st = llvm_emit_kernel(m, u->fn, u->symbol, u->n_sizes, w->t);
-    if (!st) st = llvm_compile(m, tm, w->text, &object);
+    if (!st) st = llvm_compile(m, tm, u->effort, w->text, &object);
     if (!st) {
         struct span made = {(const uint8_t *)LLVMGetBufferStart(object), LLVMGetBufferSize(object)};
         if (!w->text) code_cache_put(u->key, made);
@@ -230,14 +241,16 @@ static status_t compile_unit(struct work *w, const struct unit *u, LLVMTargetMac
 
 static void *compile_units(void *arg) {
     struct work *w = arg;
-    LLVMTargetMachineRef tm = NULL;
+    LLVMTargetMachineRef tm[LLVM_EFFORTS] = {NULL};
     status_t st = ST_OK;
     for (int k; !st && (k = atomic_fetch_add(&w->next, 1)) < w->n;) {
         if (w->objects[k].n) continue;
-        if (!tm) st = llvm_machine(w->t, &tm);
-        if (!st) st = compile_unit(w, &w->u[k], tm, &w->objects[k]);
+        LLVMTargetMachineRef *m = &tm[w->u[k].effort];
+        if (!*m) st = llvm_machine(w->t, w->u[k].effort, m);
+        if (!st) st = compile_unit(w, &w->u[k], *m, &w->objects[k]);
     }
-    if (tm) LLVMDisposeTargetMachine(tm);
+    for (int k = 0; k < LLVM_EFFORTS; k++)
+        if (tm[k]) LLVMDisposeTargetMachine(tm[k]);
     if (!st) return NULL;
     atomic_store(&w->next, w->n);
     pthread_mutex_lock(&w->lock);
@@ -290,7 +303,7 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
                         struct kernel_set *out) {
     struct gather g = {.a = a, .t = t, .prec = prec, .text = text_kir};
     struct kernel_set set = {0};
-    status_t st = computation(&g, m->entry);
+    status_t st = computation(&g, m->entry, false);
     if (!st) make_units(&g);
     if (!st) st = compile(&g, text_llvm, &set.object);
     set.k = g.kernels.v;

@@ -12,8 +12,14 @@ enum { LLVM_MAX_SIZES = 64 };
 // else it reads those that kir_print_form left open from its argument `sizes`.
 status_t llvm_emit_kernel(LLVMModuleRef m, const struct kir_fn *f, const char *symbol, int n_sizes,
                           const struct target *t) MUST_CHECK;
+// How much compiling a kernel is worth. Measured on kernels of some 1 us (a text model of 95 such):
+// EFFORT_LITTLE takes a quarter of the time of EFFORT_FULL and their run is no slower; it is by a
+// third to a half on kernels of 100 us. EFFORT_LESS takes two thirds, and only folds over windows
+// are slower (a third).
+enum llvm_effort { EFFORT_LITTLE, EFFORT_LESS, EFFORT_FULL, LLVM_EFFORTS };
 // Target machine of t (the host's where t's fields are empty). Dispose after use.
-status_t llvm_machine(const struct target *t, LLVMTargetMachineRef *out) MUST_CHECK;
+status_t llvm_machine(const struct target *t, enum llvm_effort effort,
+                      LLVMTargetMachineRef *out) MUST_CHECK;
 // Runs the pass pipeline and emits an object; text: optional dump of the optimised module.
-status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, struct strbuf *text,
-                      LLVMMemoryBufferRef *out) MUST_CHECK;
+status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort effort,
+                      struct strbuf *text, LLVMMemoryBufferRef *out) MUST_CHECK;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimiser pipeline and the target machine. The pipeline is short on purpose: kir arrives with
-// loop-invariant code hoisted and values shared, so what is left is vectorising and cleaning up.
-// Two things that cost much and gain nothing measurable here are off: unrolling at run time (the
-// vectoriser interleaves, what would be unrolled are its remainders) and loop strength reduction,
-// a third of the back end's time; its switch is LLVM's own option, hence once for the process.
+// The optimiser pipelines and the target machines. The pipelines are short on purpose: kir arrives
+// with loop-invariant code hoisted and values shared, so what is left is vectorising and cleaning
+// up. Two things that cost much and gain nothing measurable here are off: unrolling at run time
+// (the vectoriser interleaves, what would be unrolled are its remainders) and loop strength
+// reduction, a third of the back end's time; its switch is LLVM's own option, hence once for the
+// process.
 #include <llvm-c/Error.h>
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
@@ -13,11 +14,15 @@
 #include "base/str.h"
 #include "compiler/codegen/llvm_emit.h"
 
-static const char pipeline[] =
-    "function(early-cse,loop-mssa(loop-rotate,licm),simplifycfg,loop("
-    "indvars),loop-vectorize,instcombine<no-verify-fixpoint>,"
-    "loop-unroll<O2;no-runtime>,early-cse<memssa>,loop-mssa(licm),instcombine<no-"
-    "verify-fixpoint>,simplifycfg)";
+#define SHORT_PIPELINE                                                                             \
+    "function(early-cse,loop-vectorize,instcombine<no-verify-fixpoint>,simplifycfg)"
+static const char *const pipelines[LLVM_EFFORTS] = {
+    [EFFORT_LITTLE] = SHORT_PIPELINE,
+    [EFFORT_LESS] = SHORT_PIPELINE,
+    [EFFORT_FULL] =
+        "function(early-cse,loop-mssa(loop-rotate,licm),simplifycfg,loop(indvars),loop-vectorize,"
+        "instcombine<no-verify-fixpoint>,loop-unroll<O2;no-runtime>,early-cse<memssa>,loop-mssa("
+        "licm),instcombine<no-verify-fixpoint>,simplifycfg)"};
 
 static void init_targets(void) {
     static const char *const options[] = {"hlod", "-disable-lsr"};
@@ -27,7 +32,9 @@ static void init_targets(void) {
     LLVMInitializeNativeAsmParser();
 }
 
-status_t llvm_machine(const struct target *t, LLVMTargetMachineRef *out) {
+status_t llvm_machine(const struct target *t, enum llvm_effort effort, LLVMTargetMachineRef *out) {
+    LLVMCodeGenOptLevel level =
+        effort == EFFORT_LITTLE ? LLVMCodeGenLevelNone : LLVMCodeGenLevelDefault;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_targets);
     bool own_triple = !t->llvm_triple || !*t->llvm_triple, host = !t->llvm_cpu || !*t->llvm_cpu;
@@ -45,7 +52,7 @@ status_t llvm_machine(const struct target *t, LLVMTargetMachineRef *out) {
                                        feat               ? feat
                                        : t->llvm_features ? t->llvm_features
                                                           : "",
-                                       LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelDefault);
+                                       level, LLVMRelocPIC, LLVMCodeModelDefault);
         if (!*out) st = st_new(ST_INTERNAL, "no target machine for '%s'", tr);
     }
     LLVMDisposeMessage(msg);
@@ -55,8 +62,8 @@ status_t llvm_machine(const struct target *t, LLVMTargetMachineRef *out) {
     return st;
 }
 
-status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, struct strbuf *text,
-                      LLVMMemoryBufferRef *out) {
+status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort effort,
+                      struct strbuf *text, LLVMMemoryBufferRef *out) {
     char *msg = NULL, *triple = LLVMGetTargetMachineTriple(tm);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(tm);
     LLVMSetTarget(m, triple);
@@ -67,7 +74,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, struct strbuf *t
     LLVMPassBuilderOptionsSetLoopVectorization(o, 1);
     LLVMPassBuilderOptionsSetLoopInterleaving(o, 1);
     LLVMPassBuilderOptionsSetSLPVectorization(o, 0);
-    LLVMErrorRef err = LLVMRunPasses(m, pipeline, tm, o);
+    LLVMErrorRef err = LLVMRunPasses(m, pipelines[effort], tm, o);
     LLVMDisposePassBuilderOptions(o);
     if (err) {
         char *why = LLVMGetErrorMessage(err);

@@ -434,6 +434,7 @@ struct kir_loop *kir_for(struct kir *k, struct kir_val *begin, struct kir_val *e
     struct kir_val **arrays = arena_zarray(k->arena, struct kir_val *, 4 * n_carry + 1);
     l->begin = begin;
     l->end = end;
+    l->trip = max_trip;
     l->n_carry = n_carry;
     l->init = arrays;
     l->carry = arrays + n_carry;

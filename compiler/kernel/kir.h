@@ -48,6 +48,7 @@ struct kir_block {
 };
 struct kir_loop {
     struct kir_val *begin, *end; // step 1
+    int64_t trip;                // iterations, an estimate from above
     struct kir_val *var;
     int n_carry;
     struct kir_val **init, **carry, **yield, **result;
@@ -153,6 +154,8 @@ struct kir_sizes {
 };
 void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct kir_sizes *out);
 status_t kir_verify(const struct kir_fn *f) MUST_CHECK;
+// Operations that a run of the whole kernel executes, an estimate from above. Saturates.
+int64_t kir_work(const struct kir_fn *f);
 
 // libm functions that kernels may call; the loader resolves these names and no others.
 enum kir_libm {

@@ -454,6 +454,7 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
             hi = kir_op(k, K_MIN, kir_idx_add(k, lo, kir_i64(k, chunk)), hi, NULL);
         }
         struct kir_loop *l = loops[n_loops++] = kir_for(k, lo, hi, extent[i], NULL, 0);
+        if (i == n - 1 && chunk) l->trip = chunk;
         lower_track(lw, l->var, sp, stride[i]);
         v = kir_idx_add(k, v, kir_idx_mul(k, l->var, stride[i]));
     }

@@ -252,6 +252,26 @@ void kir_print_form(struct strbuf *b, struct arena *a, struct kir_fn *f, struct 
     kir_each(&f->top, clear_literals, NULL);
 }
 
+static int64_t times(int64_t x, int64_t y) {
+    int64_t r;
+    return __builtin_mul_overflow(x, y, &r) ? INT64_MAX : r;
+}
+static int64_t block_work(const struct kir_block *b) {
+    int64_t sum = 0;
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        int64_t n = 1;
+        if (v->op == K_FOR) {
+            const struct kir_loop *l = v->loop;
+            n = times(l->trip, block_work(&l->body));
+        }
+        if (__builtin_add_overflow(sum, n, &sum)) return INT64_MAX;
+    }
+    return sum;
+}
+int64_t kir_work(const struct kir_fn *f) {
+    return block_work(&f->top);
+}
+
 static status_t check_val(const struct kir_fn *f, const struct pmap *seen,
                           const struct kir_val *v) {
     for (int i = 0; i < v->n_args; i++)

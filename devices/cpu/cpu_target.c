@@ -10,6 +10,8 @@
 #include "compiler/codegen/abi.h"
 #include "devices/cpu/cpu.h"
 
+// Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
+enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
 enum { COST_VERSION = 7 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
@@ -38,6 +40,7 @@ const struct target *cpu_target(void) {
     t.library_runs = cpu_library_runs;
     t.wants_form = cpu_wants_form;
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
+    if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
     snprintf(id, sizeof id, "cpu:x86-64:%s%s:block%d:abi%d:cost%d%s%.20s",
              avx512 ? "avx512f+bw+dq+vl"

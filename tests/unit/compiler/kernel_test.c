@@ -14,15 +14,16 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/eval.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernel/lower.h"
 #include "tests/unit/compiler/kernel_cases.h"
 
-static const struct target host = {.id = "test",
-                                   .kind = "cpu",
-                                   .llvm_triple = "",
-                                   .llvm_cpu = "",
-                                   .llvm_features = "",
-                                   .vector_bits = 512,
-                                   .threads = 2};
+static struct target host = {.id = "test",
+                             .kind = "cpu",
+                             .llvm_triple = "",
+                             .llvm_cpu = "",
+                             .llvm_features = "",
+                             .vector_bits = 512,
+                             .threads = 2};
 
 static const char *current = "";
 static void must(status_t st) {
@@ -209,6 +210,29 @@ static void cases(void **s) {
     for (size_t i = 0; i < sizeof kernel_cases / sizeof kernel_cases[0]; i++)
         check_module(kernel_cases[i]);
 }
+// The same compiled with less and with little effort (codegen/llvm_emit.h).
+static void efforts(void **s) {
+    host.less_work = INT64_MAX;
+    cases(s);
+    host.little_work = INT64_MAX;
+    cases(s);
+    host.little_work = host.less_work = 0;
+}
+static void work(void **s) {
+    (void)s;
+    struct arena a = {0};
+    struct hlo_module *m;
+    struct kir_fn *fn;
+    const char *why;
+    must(hlo_parse(STR("HloModule m\nENTRY e {\n x = f32[512,4096] parameter(0)\n ROOT y = "
+                       "f32[512,4096] negate(x)\n}\n"),
+                   NULL, &m));
+    must(lower_kernel(&a, m->entry->root, PRECISION_DEFAULT, &fn, &why));
+    int64_t n = 512 * 4096;
+    assert_in_range(kir_work(fn), 3 * n, 10 * n); // load, negate, store, some index arithmetic
+    arena_done(&a);
+    hlo_module_free(m);
+}
 // Every elementwise operation on every type it is defined for.
 static void elementwise(void **s) {
     (void)s;
@@ -335,6 +359,7 @@ static void shared(void **s) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(cases),
-                                       cmocka_unit_test(damaged), cmocka_unit_test(shared)};
+                                       cmocka_unit_test(damaged),     cmocka_unit_test(shared),
+                                       cmocka_unit_test(efforts),     cmocka_unit_test(work)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
