@@ -292,10 +292,10 @@ static status_t normalize(struct hlo_computation *c, struct pass_ctx *p) {
         pass_place(last, i);
         if (!hb_ok(&b)) break;
     }
+    if (changed) hlo_remove_dead(c); // what was replaced decides nothing
     for (struct hlo_instr *i = c->first; i; i = i->next)
         settle(&n, i);
     RETURN_IF_ERR(hb_end(&b));
-    if (changed) hlo_remove_dead(c);
     p->changed = p->changed || changed;
     return ST_OK;
 }
