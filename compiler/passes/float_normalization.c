@@ -208,10 +208,25 @@ static bool same_types(const struct hlo_instr *i) {
     }
     return true;
 }
+// A choice between values by the side of a bound that x lies on, as activations make it: what
+// matters is that the same x is looked at and taken.
+static bool chooses(const struct hlo_instr *i) {
+    double v;
+    if (i->op != HLO_COMPARE || !is_narrow(i->operands[0]) || i->parent->root == i ||
+        HLO_ATTR(i, compare)->type == CMPT_TOTALORDER || !match_with_splat(i, &v))
+        return false;
+    for (size_t k = 0; k < i->users.n; k++) {
+        const struct hlo_instr *u = i->users.v[k];
+        if (u->op != HLO_SELECT || u->operands[0] != i || !is_narrow(u)) return false;
+    }
+    return true;
+}
 static bool goes_wide(const struct norm *n, const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || i->control_preds.n) return false;
     if (is_contraction(i)) return true;
-    if (n->strict || !is_narrow(i) || !same_types(i)) return false;
+    if (n->strict) return false;
+    if (chooses(i)) return true;
+    if (!is_narrow(i) || !same_types(i)) return false;
     if (i->op == HLO_SELECT || hlo_op_info(i->op)->traits & HLO_T_DATA || i->op == HLO_GATHER)
         return moves_wide(i);
     if (i->op == HLO_SCATTER && i->n_operands == 3) return i->operands[0]->mark == ROUNDED;
@@ -231,8 +246,8 @@ static void widen(struct norm *n, struct hlo_instr *i, bool *changed) {
     if (reducer) y->called[0] = reducer;
     y->mark = 0;
     y->tmp = NULL;
-    hlo_set_shape(y, as_f32(b, i->shape));
-    hv rounded = convert(b, y, i->shape->dtype);
+    if (i->op != HLO_COMPARE) hlo_set_shape(y, as_f32(b, i->shape));
+    hv rounded = i->op == HLO_COMPARE ? y : convert(b, y, i->shape->dtype);
     if (rounded != y && !n->strict) {
         rounded->mark = ROUNDED;
         rounded->tmp = y;

@@ -247,6 +247,56 @@ def chosen():
     add("Hardmax flat", "Hardmax", [f32(2, 3, 4)], {"axis": 1}, opset=11)
 
 
+def f16(*dims, scale=1.0):
+    return (R.standard_normal(dims) * scale).astype(np.float16)
+
+
+def halves():
+    """f16, which is computed in f32 and rounded where the model can see it: overflow, whole numbers, masks and what lies below the smallest normal number among it.
+    Not here: a Cast of what overflowed to f32, which ONNX Runtime leaves finite (tests/fuzz-hlo/found/half-seen.hlo)."""
+    def half(name, op, inputs, attrs=None, **more):
+        add("f16 " + name, op, inputs, attrs, bound=more.pop("bound", 2e-3), **more)
+    x, image, far = f16(4, 24), f16(1, 8, 9, 9), np.array([[300, -300, 2, 6e-8, 0, -0.0, 65504, np.inf, -np.inf, np.nan]], np.float16)
+    to = lambda t: ("Cast", {"to": t})  # noqa: E731
+    square, sums = ("Mul", {}, "i0"), f16(3, 700)
+    for k, groups in ((3, 1), (3, 8), (1, 1), (5, 2)):
+        w = f16(8, 8 // groups, k, k, scale=0.2)
+        same = {"pads": [k // 2] * 4, "group": groups}
+        half("Conv %d in %d groups, bias, Relu" % (k, groups), [("Conv", same, "i1", "i2"), ("Relu", {})], [image, w, f16(8)])
+        half("Conv %d in %d groups, LeakyRelu, sum" % (k, groups), [("Conv", same, "i1"), ("LeakyRelu", {"alpha": 0.1}), ("Add", {}, "i0")], [image, w])
+    half("ConvTranspose, Sigmoid", [("ConvTranspose", {"strides": [2, 2]}, "i1"), ("Sigmoid", {})], [image, f16(8, 4, 2, 2, scale=0.3)])
+    half("MaxPool of Conv", [("Conv", {}, "i1"), ("MaxPool", {"kernel_shape": [2, 2]})], [image, f16(4, 8, 1, 1)])
+    half("AveragePool", "AveragePool", [image], {"kernel_shape": [3, 3]})
+    half("Gemm, Gelu", [("Gemm", {"transB": 1}, "i1", "i2"), ("Gelu", {})], [x, f16(16, 24, scale=0.3), f16(16)], opset=20)
+    half("MatMul of batches", "MatMul", [f16(2, 3, 7, 16), f16(3, 16, 5)])
+    half("MatMul beyond the range", "MatMul", [np.full((2, 64), 200, np.float16), np.array([[100, 1], [-100, 1]] * 32, np.float16)])
+    half("MatMul to inf", "MatMul", [np.full((2, 64), 200, np.float16), np.full((64, 3), 200, np.float16)])
+    for low in (-65504, -np.inf):
+        mask = np.where(np.tril(np.ones((6, 6))), 0, low).astype(np.float16)
+        half("masked Softmax %g" % low, [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Softmax", {"axis": -1}), ("MatMul", {}, "i3")], [f16(2, 6, 8), f16(2, 8, 6), mask, f16(2, 6, 8)])
+    half("LayerNormalization", "LayerNormalization", [x, f16(24), f16(24)], opset=17)
+    half("square to inf", [square], [far])
+    half("square, whole", [square, to(7)], [x * 3])
+    half("twice, floor, less", [("Add", {}, "i0"), ("Floor", {}), ("Sub", {}, "i0")], [np.array([0.75, 2.25, -1.5, 1000.5, 3], np.float16)])
+    half("half of the least", [("Mul", {}, "i1"), ("Mul", {}, "i2")], [far[:, :6], np.array(0.5, np.float16), np.array(2, np.float16)], bound=1e-2)
+    half("Clip", [("Mul", {}, "i1"), ("Clip", {}, "i2", "i1")], [x, np.array(4, np.float16), np.array(-1.5, np.float16)])
+    for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSumExp"):
+        half(op, op, [sums, np.array([1])], constant=(1,), opset=18)
+    half("ReduceMean of large", "ReduceMean", [np.full((2, 64), 60000, np.float16), np.array([1])], constant=(1,), opset=18)
+    half("ReduceSum to inf", "ReduceSum", [np.full((2, 64), 60000, np.float16), np.array([1])], constant=(1,), opset=13)
+    half("CumSum", "CumSum", [x, np.array(1)], constant=(1,))
+    half("Gather, Mul", [("Gather", {}, "i1"), ("Mul", {}, "i2")], [f16(50, 6), np.array([3, 49, 0]), f16(6)])
+    half("Concat with what is new", [("Mul", {}, "i1"), ("Concat", {"axis": 0}, "i2"), ("MatMul", {}, "i3")], [f16(1, 8), f16(8), f16(9, 8), f16(8, 3)])
+    half("Sub, PRelu", [("Sub", {}, "i1"), ("PRelu", {}, "i2")], [x, f16(24), f16(24)])
+    half("Elu of Conv", [("Conv", {}, "i1"), ("Elu", {"alpha": 0.7})], [image, f16(4, 8, 3, 3, scale=0.2)])
+    half("Pow", "Pow", [np.abs(x), np.array(2.5, np.float16)])
+    half("Greater", [("Mul", {}, "i1"), ("Greater", {}, "i2"), to(6)], [x, np.array(3, np.float16), np.array(0.5, np.float16)])
+    half("InstanceNormalization", "InstanceNormalization", [image, f16(8), f16(8)])
+    half("Resize", "Resize", [image, None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}, constant=(2,), opset=18)
+    for op, gates in (("GRU", 3), ("LSTM", 4)):
+        half(op, op, [f16(9, 2, 4), f16(1, gates * 6, 4), f16(1, gates * 6, 6), f16(1, 12 * gates)], {"hidden_size": 6}, outputs=2, opset=14)
+
+
 def last_axis():
     return {"axis": -1, "largest": 1, "sorted": 1}
 
@@ -314,6 +364,7 @@ def main():
         family()
     variants_contrib.families(add)
     variants_ml.families(add)
+    halves()
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
             continue
