@@ -210,8 +210,9 @@ status_t store_write(struct store_writer *w, const void *p, size_t n) {
     return ST_OK;
 }
 
-status_t store_write_end(struct store_writer *w, struct digest *out_digest) {
+status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool *out_fresh) {
     struct digest d = sha256_end(&w->hash);
+    if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
     status_t st = commit(w->s, w->kind, d, w->path, w->fd);
     close(w->fd);
     free(w);

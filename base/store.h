@@ -30,8 +30,10 @@ status_t store_write_begin(struct store *s, enum store_kind kind,
                            struct store_writer **out) MUST_CHECK;
 status_t store_write(struct store_writer *w, const void *p,
                      size_t n) MUST_CHECK; // all or nothing; RESOURCE_EXHAUSTED on ENOSPC
-// Fsync and rename to its digest (already there = fine). Takes w, also on failure.
-status_t store_write_end(struct store_writer *w, struct digest *out_digest) MUST_CHECK;
+// Fsync and rename to its digest (already there = fine). Takes w, also on failure. *out_fresh, if
+// not NULL: it was not there before.
+status_t store_write_end(struct store_writer *w, struct digest *out_digest,
+                         bool *out_fresh) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine
 
 // Whole entry under a key. Payload copied to the file with its digest in front.

@@ -293,7 +293,7 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
     for (size_t i = 0; i < b->members.n; i++) { // for the statistics of its name
         const struct job *j = b->members.v[i].j;
         if (!j || !j->spec.name) continue;
-        models_count_batch(b->s->names, j->spec.name, j->spec.version, b->rows,
+        models_count_batch(b->s->names, j->spec.space, j->spec.name, j->spec.version, b->rows,
                            (uint64_t)(clock_ns() - leader->run_start_ns));
         break;
     }

@@ -10,7 +10,9 @@ struct arena;
 struct journal;
 struct journal_jobs;
 struct store;
-status_t blob_store(struct store *s, struct span bytes, struct digest *out) MUST_CHECK;
+// *out_fresh, if not NULL: they were not there before.
+status_t blob_store(struct store *s, struct span bytes, struct digest *out,
+                    bool *out_fresh) MUST_CHECK;
 // The same, and makes them the tenant's.
 status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct span bytes,
                   struct digest *out) MUST_CHECK;

@@ -14,6 +14,7 @@
 #include "scheduler/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
+#include "scheduler/models.h"
 #include "scheduler/recent.h"
 
 const struct job_result *job_result(const struct job *j) {
@@ -101,11 +102,21 @@ static void remember(struct job *j, const char *key, const char *code) {
     recent_add(j->s->recent, &m, m.compiled || m.profiled);
 }
 
+// What a tenant's model was compiled to is the tenant's, by that model.
+static void own_executable(struct job *j) {
+    if (!j->exe || !j->model || j->spec.leads) return;
+    const char *tenant = j->spec.tenant ? j->spec.tenant : MODELS_DEFAULT;
+    struct digest source;
+    if (!owners_knows(j->s->owners, tenant, j->exe->key, &source) || digest_is_zero(source))
+        owners_add(j->s->owners, tenant, j->exe->key, j->model->source);
+}
+
 void job_finish(struct job *j, status_t st) {
     if (j->finished) {
         st_drop(st);
         return;
     }
+    if (!st) own_executable(j);
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
@@ -210,6 +221,9 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     j->start_ns = clock_ns();
     j->r.id = ++s->next_job;
     j->r.source = spec->model;
+    // A batch's leader runs what its members found.
+    if (s->cfg.by_tenant && !spec->sees_all && !spec->leads)
+        j->owner = spec->tenant ? spec->tenant : MODELS_DEFAULT;
     if (spec->kind == JOB_STEP) // its plan's deadline is its own
         j->parent = spec->ctx;
     else if (!j->spec.timeout_ms)

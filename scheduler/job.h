@@ -37,6 +37,7 @@ struct sched_config {
     int64_t buffer_bytes;       // resident buffers of a tenant on one device; 0 = half its memory
     int64_t buffer_lease_ms;    // of those who ask for none
     int64_t cancel_grace_ms;    // a cancelled call's worker is killed after so long
+    bool by_tenant;             // content belongs to those who brought it (owners.h)
     int64_t alone_ns;           // runs that take longer get a device for themselves; 0 = none do
 };
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
@@ -61,6 +62,12 @@ struct buffers *sched_buffers(struct sched *s);
 void sched_watch_leases(struct sched *s);
 const struct sched_config *sched_cfg(const struct sched *s);
 bool sched_loaded(struct sched *s, struct digest key); // in a worker
+// A call brought these bytes: they are the tenant's. Until it is over, sched_upload_used.
+void sched_upload(struct sched *s, const char *tenant, struct digest source);
+void sched_upload_used(struct sched *s, struct digest source);
+// No reader takes what a call brought first: unless somebody else has it too, or some reader took
+// it, its bytes go, which nothing will ever use.
+void sched_drop_upload(struct sched *s, const char *tenant, struct digest source);
 // A model's record is in memory.
 bool sched_remembers(struct sched *s, struct digest source);
 void sched_forget_executable(struct sched *s, struct digest key); // it leaves the store: workers
@@ -117,10 +124,12 @@ struct job_spec { // everything borrowed until on_done
     int32_t priority;                        // higher first
     const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
     uint32_t repeat;
+    bool sees_all; // the caller may use what is not its tenant's
     bool profile, no_compile;
     bool quiet;       // nobody is told that it runs
     const char *name; // of the model, and which version, where it was asked for by name
     int64_t version;
+    const char *space;        // whose name that is
     struct batching batching; // JOB_RUN: may be joined with others; JOB_WARM: compile its buckets
     struct batch *leads;      // the scheduler's own
     struct plan_spec *plan;   // JOB_PLAN: resolved (plan.h)

@@ -231,6 +231,7 @@ static status_t start_step(struct job *j, struct pstep *s) {
                             .options = j->spec.options,
                             .device = j->plan->device,
                             .tenant = j->spec.tenant,
+                            .sees_all = j->spec.sees_all,
                             .priority = j->spec.priority,
                             .trace = j->spec.trace,
                             .no_compile = j->spec.no_compile,

@@ -30,8 +30,22 @@ struct lookup {
     Hlod__Wire__IngestReply *weights; // of spec.weights
     bool have_blob;
     bool want_model, want_weights;
+    struct digest by, model_source, weights_source; // by: the owner's model, of an executable
+    bool owns_model, owns_weights;
     status_t st;
 };
+
+// Does the job's owner, if it has one, own it? On the pool.
+static bool owns(struct lookup *l, struct digest d, struct digest *out_source) {
+    if (!l->j->owner) return true;
+    status_t st = owner_read(l->j->s->journal, l->j->owner, d, out_source);
+    if (!st) return true;
+    if (st_code(st) != ST_NOT_FOUND && !l->st)
+        l->st = st;
+    else
+        st_drop(st);
+    return false;
+}
 
 static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
     struct span rec;
@@ -54,8 +68,11 @@ static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
 static void lookup_work(void *arg) {
     struct lookup *l = arg;
     struct job *j = l->j;
+    if (l->want_weights) l->owns_weights = owns(l, j->spec.weights, &l->weights_source);
     if (l->want_model) {
         l->model = j->spec.model;
+        l->owns_model = owns(l, l->model, &l->model_source);
+        if (!l->owns_model) return;
         l->source = j->tried_ingest ? NULL : read_source(l, l->model);
         struct span rec;
         if (!l->source && !l->st) {
@@ -63,12 +80,19 @@ static void lookup_work(void *arg) {
                 journal_get(j->s->journal, JOURNAL_EXECUTABLE, j->spec.model, &l->arena, &rec);
             if (!st) l->exe = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
             st_drop(st);
-            if (l->exe && digest_parse(str_of(l->exe->source_digest), &l->model))
+            l->by = l->model_source; // its owner's model, not whose was compiled first
+            if (l->exe && digest_is_zero(l->by) &&
+                (!digest_parse(str_of(l->exe->source_digest), &l->by) ||
+                 !owns(l, l->by, &(struct digest){0})))
+                l->by = (struct digest){0};
+            if (l->exe && !digest_is_zero(l->by)) {
+                l->model = l->by;
                 l->source = read_source(l, l->model);
+            }
         }
         l->have_blob = store_has(j->s->store, STORE_BLOB, l->model);
     }
-    if (l->want_weights && !l->st) l->weights = read_source(l, j->spec.weights);
+    if (l->want_weights && !l->st && l->owns_weights) l->weights = read_source(l, j->spec.weights);
 }
 
 static status_t not_found(struct digest d) MUST_CHECK;
@@ -223,6 +247,24 @@ static void resolved(struct job *j, struct model *m, struct exe *e) {
     job_advance(j);
 }
 
+// A hint for reading is a name, or a media type: "onnx", "application/onnx", "text/x-hlo".
+static bool same_format(const char *hint, const char *format) {
+    struct str all = str_of(hint), h;
+    str_cut(&all, ';', &h);
+    h = str_trim(h);
+    bool text = str_starts(h, "text/");
+    const char *slash = memchr(h.p, '/', h.n);
+    if (slash) h = (struct str){slash + 1, h.n - (size_t)(slash + 1 - h.p)};
+    if (str_starts(h, "x-")) h = (struct str){h.p + 2, h.n - 2};
+    if (h.n == 0 || str_is(h, format)) return true;
+    size_t n = strlen(format);
+    return text && n > h.n && !memcmp(format, h.p, h.n) && !strcmp(format + h.n, "-text");
+}
+// What was found by another reader than the one that is asked for now does not stand for it.
+static bool read_otherwise(const struct job *j, const Hlod__Wire__IngestReply *rec) {
+    return j->spec.format && !same_format(j->spec.format, rec->format);
+}
+
 static void looked_up(void *arg) {
     struct lookup *l = arg;
     struct job *j = l->j;
@@ -239,6 +281,10 @@ static void looked_up(void *arg) {
     else if (l->exe)
         hlod__v1__executable_info__free_unpacked(l->exe, NULL);
     bool have_blob = l->have_blob;
+    if (j->owner && l->owns_model)
+        owners_keep(j->s->owners, j->owner, j->spec.model, l->model_source);
+    if (j->owner && l->owns_weights)
+        owners_keep(j->s->owners, j->owner, j->spec.weights, l->weights_source);
     arena_done(&l->arena);
     bool want_weights = l->want_weights, want_model = l->want_model;
     free(l);
@@ -254,6 +300,8 @@ static void looked_up(void *arg) {
         job_finish(j, not_found(j->spec.weights));
     else if (!want_model)
         job_advance(j);
+    else if (m && !e && read_otherwise(j, m->rec))
+        op_ingest_start(j);
     else if (m)
         resolved(j, m, e);
     else if (have_blob && !e)
@@ -262,16 +310,36 @@ static void looked_up(void *arg) {
         job_finish(j, not_found(j->spec.model));
 }
 
+// Whose model an executable in memory is run with: its owner's, or whose was compiled first. False:
+// the journal has to be asked.
+static bool source_in_memory(struct job *j, const struct exe *e, struct digest *out) {
+    struct digest by = {0}, none;
+    *out = j->spec.model;
+    if (j->owner && !owners_knows(j->s->owners, j->owner, j->spec.model, &by)) return false;
+    if (j->owner && j->spec.has_weights &&
+        !owners_knows(j->s->owners, j->owner, j->spec.weights, &none))
+        return false;
+    if (!e) return true;
+    *out = by;
+    if (!digest_is_zero(by)) return true;
+    return digest_parse(str_of(e->info->source_digest), out) &&
+           (!j->owner || owners_knows(j->s->owners, j->owner, *out, &none));
+}
+
 void job_resolve(struct job *j) {
     if (!j->tried_ingest) {
         struct exe *e = sched_exe(j->s, j->spec.model);
-        struct digest source = j->spec.model;
-        if (!e || digest_parse(str_of(e->info->source_digest), &source)) {
+        struct digest source;
+        if (source_in_memory(j, e, &source)) {
             struct model *m = sched_model(j->s, source);
             bool weights_known = !j->spec.has_weights || j->weights;
             if (!weights_known && sched_model(j->s, j->spec.weights)) {
                 j->weights = model_ref(sched_model(j->s, j->spec.weights));
                 weights_known = true;
+            }
+            if (m && weights_known && !e && read_otherwise(j, m->rec)) {
+                op_ingest_start(j);
+                return;
             }
             if (m && weights_known) {
                 resolved(j, m, e);

@@ -38,9 +38,10 @@ struct models {
     status_t failed;       // the first error that nobody was told of
 };
 
-static struct digest key_of_name(const char *name, int64_t version) {
+static struct digest key_of_name(const char *tenant, const char *name, int64_t version) {
     struct sha256 h;
     sha256_init(&h);
+    if (strcmp(tenant, MODELS_DEFAULT)) sha256_str(&h, str_of(tenant));
     sha256_str(&h, str_of(name));
     sha256_u64(&h, (uint64_t)version);
     return sha256_end(&h);
@@ -97,11 +98,12 @@ bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) {
 static void save(struct models *m, const struct named_model *x, bool removed) {
     struct change *c = calloc(1, sizeof *c);
     if (!c) abort();
-    c->key = key_of_name(x->name, x->version);
+    c->key = key_of_name(x->tenant, x->name, x->version);
     c->source = x->source;
     c->removed = removed;
     hlod__journal__named_model__init(&c->record);
     c->record.name = arena_strdup(&c->arena, x->name);
+    c->record.tenant = arena_strdup(&c->arena, x->tenant);
     c->record.version = x->version;
     c->record.source = (ProtobufCBinaryData){sizeof c->source.b, c->source.b};
     c->record.unloaded = !x->loaded;
@@ -121,9 +123,10 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     save_next(m);
 }
 
-static struct named_model *insert(struct models *m, const char *name, int64_t version) {
+static struct named_model *insert(struct models *m, const char *tenant, const char *name,
+                                  int64_t version) {
     struct named_model **at = &m->first, *x = calloc(1, sizeof *x);
-    if (!x || !(x->name = strdup(name))) abort();
+    if (!x || !(x->name = strdup(name)) || !(x->tenant = strdup(tenant))) abort();
     x->version = version;
     while (*at && (strcmp((*at)->name, name) < 0 ||
                    (!strcmp((*at)->name, name) && (*at)->version > version)))
@@ -163,7 +166,8 @@ static void read_one(void *ctx, struct digest key, struct span record) {
     Hlod__Journal__NamedModel *r =
         weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
     if (r && *r->name && r->source.len == sizeof(struct digest)) {
-        struct named_model *x = insert(m, r->name, r->version);
+        struct named_model *x =
+            insert(m, *r->tenant ? r->tenant : MODELS_DEFAULT, r->name, r->version);
         memcpy(x->source.b, r->source.data, sizeof x->source.b);
         x->loaded = !r->unloaded;
         x->reason = r->unloaded ? "unloaded" : "";
@@ -190,6 +194,7 @@ static void free_model(struct named_model *x) {
     vec_done(&x->batches);
     drop_labels(x);
     free(x->name);
+    free(x->tenant);
     free(x);
 }
 
@@ -217,12 +222,16 @@ struct named_model *models_first(struct models *m) {
     return m->first;
 }
 
-struct named_model *models_find(struct models *m, const char *name, const char *version) {
+bool models_of(const struct named_model *x, const char *tenant) {
+    return !tenant || !strcmp(x->tenant, tenant);
+}
+struct named_model *models_find(struct models *m, const char *tenant, const char *name,
+                                const char *version) {
     struct named_model *newest = NULL;
     int64_t v = 0;
     if (*version && !str_to_i64(str_of(version), &v)) return NULL;
     for (struct named_model *x = m->first; x; x = x->next) {
-        if (strcmp(x->name, name)) continue;
+        if (strcmp(x->name, name) || !models_of(x, tenant)) continue;
         if (v ? x->version == v : x->loaded) return x;
         if (!newest) newest = x;
     }
@@ -236,8 +245,8 @@ static bool name_fits(const char *name) {
     return n > 0 && n <= MAX_NAME;
 }
 
-status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
-                    struct batching batching, struct named_model **out) {
+status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
+                    struct digest source, struct batching batching, struct named_model **out) {
     if (!name_fits(name))
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "model name '%.100s': expected 1 to %d characters without space "
@@ -250,13 +259,13 @@ status_t models_set(struct models *m, const char *name, int64_t version, struct 
     struct named_model *x = NULL;
     int64_t newest = 0;
     for (struct named_model *y = m->first; y; y = y->next) {
-        if (strcmp(y->name, name)) continue;
+        if (strcmp(y->name, name) || !models_of(y, tenant)) continue;
         if (y->version > newest) newest = y->version;
         if (y->version == version) x = y;
     }
     if (!x && m->n >= MAX_MODELS)
         return st_new(ST_RESOURCE_EXHAUSTED, "more than %d model versions", MAX_MODELS);
-    if (!x) x = insert(m, name, version ? version : newest + 1);
+    if (!x) x = insert(m, tenant, name, version ? version : newest + 1);
     x->source = source;
     x->batching = batching;
     drop_labels(x);
@@ -285,10 +294,10 @@ void models_remove(struct models *m, struct named_model *x) {
     free_model(x);
 }
 
-void models_count_batch(struct models *m, const char *name, int64_t version, int64_t rows,
-                        uint64_t ns) {
+void models_count_batch(struct models *m, const char *tenant, const char *name, int64_t version,
+                        int64_t rows, uint64_t ns) {
     for (struct named_model *x = m->first; x; x = x->next) {
-        if (x->version != version || strcmp(x->name, name)) continue;
+        if (x->version != version || strcmp(x->name, name) || !models_of(x, tenant)) continue;
         size_t i = 0;
         while (i < x->batches.n && x->batches.v[i].rows < rows)
             i++;

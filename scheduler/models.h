@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// models: names for uploaded models: (name, version) -> source digest, whether it is loaded, and
-// what was asked of it. Kept in the journal, so that a restart knows them; in memory while the
-// daemon runs. A version never changes what it names: another model is another version, or replaces
-// it whole. Thread: loop.
+// models: names for uploaded models: (tenant, name, version) -> source digest, whether it is
+// loaded, and what was asked of it. Kept in the journal, so that a restart knows them; in memory
+// while the daemon runs. A version never changes what it names: another model is another version,
+// or replaces it whole. Thread: loop.
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"
@@ -19,7 +19,7 @@ struct model_labels {    // names of an output's classes
 };
 struct named_model {
     struct named_model *next; // by name, then newest version first
-    char *name;
+    char *tenant, *name;
     int64_t version;
     struct digest source;
     bool loaded;
@@ -49,15 +49,20 @@ bool models_when_saved(struct models *m, models_saved_fn fn, void *ctx) MUST_CHE
 void models_free(struct models *m); // NULL is fine; when none are, or they are lost
 struct named_model *models_first(struct models *m);
 // version "" = the newest that is loaded, or the newest. NULL if there is none.
-struct named_model *models_find(struct models *m, const char *name, const char *version);
+// tenant NULL = of any.
+#define MODELS_DEFAULT "default" // whose names are, where nobody is asked who they are
+bool models_of(const struct named_model *x, const char *tenant);
+struct named_model *models_find(struct models *m, const char *tenant, const char *name,
+                                const char *version);
 // Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name.
-status_t models_set(struct models *m, const char *name, int64_t version, struct digest source,
-                    struct batching batching, struct named_model **out) MUST_CHECK;
+status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
+                    struct digest source, struct batching batching,
+                    struct named_model **out) MUST_CHECK;
 // What the classes of its outputs are called; copied. models_set forgets them.
 void models_set_labels(struct models *m, struct named_model *x, const struct model_labels *v,
                        size_t n);
 // A batch of so many rows was run in so long; no such model is fine.
-void models_count_batch(struct models *m, const char *name, int64_t version, int64_t rows,
-                        uint64_t ns);
+void models_count_batch(struct models *m, const char *tenant, const char *name, int64_t version,
+                        int64_t rows, uint64_t ns);
 void models_load(struct models *m, struct named_model *x, bool loaded);
 void models_remove(struct models *m, struct named_model *x);

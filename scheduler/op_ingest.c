@@ -4,6 +4,7 @@
 //
 //   queued -> placed: open source, INGEST -> reply -> pool: store program, store sidecar, journal
 //   -> record in memory -> waiters
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +17,20 @@
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
+
+// Is there a record of these bytes as another reader understood them? It stays.
+static bool known_otherwise(struct op *op, const char *format) {
+    struct arena a = {0};
+    struct span rec;
+    status_t st = journal_get(op->s->journal, JOURNAL_SOURCE, op->digest, &a, &rec);
+    Hlod__Wire__IngestReply *r =
+        st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
+    bool other = r && strcmp(r->format, format) != 0;
+    if (r) hlod__wire__ingest_reply__free_unpacked(r, NULL);
+    st_drop(st);
+    arena_done(&a);
+    return other;
+}
 
 // The reply as it is kept: blobs emptied, the sidecar's digest in their place.
 static status_t store_results(struct op *op) {
@@ -41,7 +56,7 @@ static status_t store_results(struct op *op) {
             if (st)
                 store_write_abort(w);
             else
-                st = store_write_end(w, &d);
+                st = store_write_end(w, &d, NULL);
         }
         if (!st) {
             free(r->sidecar_digest.data);
@@ -55,6 +70,7 @@ static status_t store_results(struct op *op) {
     if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
     if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
     r->program = r->sidecar = NULL;
+    if (*op->format && known_otherwise(op, r->format)) return ST_OK;
     return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->digest, program, &r->base);
 }
 
@@ -67,7 +83,10 @@ static void stored(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
     if (!st) {
-        struct model *m = sched_keep_model(op->s, model_new(op->digest, op->ingest));
+        struct model *made = model_new(op->digest, op->ingest),
+                     *kept = sched_model(op->s, op->digest), *m = made;
+        if (!kept || !strcmp(kept->rec->format, made->rec->format)) // else it is these jobs' alone
+            m = model_ref(sched_keep_model(op->s, made));
         op->ingest = NULL;
         metric_add(M_INGESTS, 1);
         char hex[65];
@@ -90,19 +109,9 @@ static void stored(void *arg) {
             j->model = model_ref(m);
             job_timing(j, "ingest", clock_ns() - op->start_ns);
         }
+        model_unref(m);
     }
     op_end(op, st);
-}
-
-// A source that no frontend takes is not kept: nothing will ever use its bytes, and uploads of them
-// could fill the disk.
-static void discard_work(void *arg) {
-    struct op *op = arg;
-    st_drop(store_remove(op->s->store, STORE_BLOB, op->digest)); // a leftover file does no harm
-}
-static void discarded(void *arg) {
-    struct op *op = arg;
-    op_end(op, op->st);
 }
 
 static void on_reply(void *ctx, struct frame *f, status_t lost) {
@@ -112,10 +121,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
     op->ingest = weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, f->body);
     status_t st = op->ingest ? wire_status(op->ingest->status)
                              : st_new(ST_INTERNAL, "unreadable ingest reply");
-    if (st_code(st) == ST_INVALID_ARGUMENT) {
-        op->st = st;
-        loop_work(op->s->loop, discard_work, discarded, op);
-    } else if (st)
+    if (st)
         op_end(op, st);
     else
         loop_work(op->s->loop, store_work, stored, op);
@@ -147,9 +153,12 @@ static void failed(struct task *t, status_t st) {
     op_end((struct op *)((char *)t - offsetof(struct op, task)), st);
 }
 
+// By digest and format: who asks for another reader shares nothing with those who ask for this one.
 void op_ingest_start(struct job *j) {
-    char name[80] = "ingest/";
+    char name[200] = "ingest/";
     digest_hex(j->spec.model, name + strlen(name));
+    snprintf(name + strlen(name), sizeof name - strlen(name), "/%.100s",
+             j->spec.format ? j->spec.format : "");
     struct op *op = op_find(j->s, name);
     if (op) {
         op_join(op, j);

@@ -310,6 +310,20 @@ status_t sched_configure(struct sched *s, const struct sched_config *cfg) {
     return ST_OK;
 }
 
+// Who has a name for a model owns it; names from before there were owners too.
+static status_t own_named(struct sched *s) {
+    struct digest source;
+    status_t st = ST_OK;
+    for (struct named_model *x = models_first(s->names); x && !st; x = x->next) {
+        st = owner_read(s->journal, x->tenant, x->source, &source);
+        if (st_code(st) != ST_NOT_FOUND) continue;
+        st_drop(st);
+        st = ST_OK;
+        owners_add(s->owners, x->tenant, x->source, (struct digest){0});
+    }
+    return st;
+}
+
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) {
     struct sched *s = must(calloc(1, sizeof *s));
@@ -318,6 +332,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->journal = journal;
     s->cfg = *cfg;
     quota_init(&s->compiles, cfg->compiles_a_minute, clock_ns());
+    smap_seed_random(&s->uploads);
     smap_seed_random(&s->models);
     smap_seed_random(&s->exes);
     smap_seed_random(&s->ops);
@@ -332,10 +347,13 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
+    s->owners = owners_new(l, journal);
+    if (!st) st = own_named(s);
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);
     if (st) {
         tenants_done(&s->tenants);
         models_free(s->names);
+        owners_free(s->owners);
         recent_free(s->recent);
         loop_timer_free(s->lease_timer);
         buffers_done(s->buffers);
@@ -371,12 +389,14 @@ void sched_free(struct sched *s) {
         free(v);
     smap_done(&s->targets);
     history_done(&s->history);
+    smap_done(&s->uploads);
     smap_done(&s->models);
     smap_done(&s->exes);
     smap_done(&s->ops);
     smap_done(&s->batches);
     pool_free(s->pool);
     models_free(s->names);
+    owners_free(s->owners);
     recent_free(s->recent);
     buffers_done(s->buffers);
     tenants_done(&s->tenants);

@@ -19,6 +19,7 @@
 #include "scheduler/history.h"
 #include "scheduler/job.h"
 #include "scheduler/key.h"
+#include "scheduler/owners.h"
 #include "scheduler/queue.h"
 #include "scheduler/quota.h"
 #include "scheduler/shapes.h"
@@ -123,6 +124,7 @@ struct job {
     struct job_result r;
     int64_t start_ns;
     struct loop_timer *deadline;
+    const char *owner; // must own what is used; NULL: all may be
     bool finished, cancelled, free_later, told_compiled, waits_for_worker, woken, bound,
         tried_ingest;
     bool resolving; // a posted step or pool work holds the job
@@ -188,11 +190,13 @@ struct sched {
     struct store *store;
     struct journal *journal;
     struct models *names;
+    struct owners *owners;
     struct recent *recent;
     struct buffers *buffers;
     struct loop_timer *lease_timer;
     struct pool *pool;
     struct sched_config cfg;
+    struct smap uploads;           // calls under way that brought a model, by its digest
     struct smap models, exes, ops; // by digest bytes; by digest bytes; by name
     struct smap batches;           // that are open, by what their runs have in common
     struct smap targets;           // struct target_rec by name

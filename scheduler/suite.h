@@ -44,6 +44,7 @@ struct suite_checker {
     struct store *store;
     struct journal *journal;
     const char *tenant;
+    bool by_tenant; // models must be the tenant's
 };
 status_t suite_check(const Hlod__V1__SubmitJobsRequest *q,
                      const struct suite_checker *k) MUST_CHECK;

@@ -10,10 +10,11 @@
 #include "base/store.h"
 #include "base/str.h"
 #include "base/vec.h"
-#include "proto/numbers.h"
 #include "proto/frame.h"
+#include "proto/numbers.h"
 #include "scheduler/blobs.h"
 #include "scheduler/journal.h"
+#include "scheduler/owners.h"
 #include "scheduler/suite.h"
 
 enum {
@@ -83,8 +84,12 @@ static status_t check_model(size_t i, const Hlod__V1__JobModel *m, const struct 
     RETURN_IF_ERR(check_name("models", i, m->name));
     RETURN_IF_ERR(check_budget("models", i, m->budget));
     if (!digest_parse(str_of(m->model), &d)) return bad("models", i, "model is no digest");
-    if (store_has(k->store, STORE_BLOB, d)) return ST_OK;
-    for (int t = JOURNAL_SOURCE; t <= JOURNAL_EXECUTABLE; t++) {
+    struct digest source;
+    status_t owned = k->by_tenant ? owner_read(k->journal, k->tenant, d, &source) : ST_OK;
+    bool may = !owned;
+    st_drop(owned);
+    if (may && store_has(k->store, STORE_BLOB, d)) return ST_OK;
+    for (int t = JOURNAL_SOURCE; may && t <= JOURNAL_EXECUTABLE; t++) {
         struct arena a = {0};
         struct span rec;
         status_t st = journal_get(k->journal, (enum journal_table)t, d, &a, &rec);

@@ -74,13 +74,31 @@ status_t api_digest(const char *text, const char *what, struct digest *out) {
     return ST_OK;
 }
 
+bool api_sees_all(const struct call *c) {
+    return !c->api->auth || c->principal.scopes & SCOPE_ADMIN;
+}
+const char *api_space(const struct call *c, const char *name) {
+    if (!c->api->auth) return MODELS_DEFAULT;
+    struct models *all = sched_models(c->api->sched);
+    const char *own = c->principal.tenant;
+    const struct named_model *x = api_sees_all(c) && !models_find(all, own, name, "")
+                                      ? models_find(all, NULL, name, "")
+                                      : NULL;
+    return x ? x->tenant : own;
+}
+bool api_sees(const struct call *c, const struct named_model *x) {
+    return api_sees_all(c) || !strcmp(x->tenant, c->principal.tenant);
+}
+
 // NAME or NAME:VERSION; NULL: there is none.
 static const struct named_model *named(struct call *c, const char *text) {
     struct models *all = sched_models(c->api->sched);
     const char *colon = strrchr(text, ':');
-    const struct named_model *x = models_find(all, text, "");
-    if (!x && colon)
-        x = models_find(all, arena_strndup(&c->arena, text, (size_t)(colon - text)), colon + 1);
+    const struct named_model *x = models_find(all, api_space(c, text), text, "");
+    if (!x && colon) {
+        const char *name = arena_strndup(&c->arena, text, (size_t)(colon - text));
+        x = models_find(all, api_space(c, name), name, colon + 1);
+    }
     return x;
 }
 
@@ -104,6 +122,7 @@ void api_name(struct call *c, const char *text, struct job_spec *out) {
     if (!x) return;
     out->name = arena_strdup(&c->arena, x->name);
     out->version = x->version;
+    out->space = arena_strdup(&c->arena, x->tenant);
     out->batching = x->batching;
 }
 

@@ -21,6 +21,7 @@ struct api_row {
     unsigned scope;                                   // SCOPE_* that the caller must have
     const ProtobufCMessageDescriptor *input, *output; // from the service
 };
+struct named_model;
 struct api {
     struct sched *sched;
     struct suites *suites; // batch jobs
@@ -145,5 +146,10 @@ status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
 // The same, or the name of a model: NAME, or NAME:VERSION.
 status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
+// May the caller see what is not its tenant's? Where nobody is asked, and who has the scope admin.
+bool api_sees_all(const struct call *c);
+// Whose names the caller means by `name`: its tenant's; of who sees all, any tenant's that has it.
+const char *api_space(const struct call *c, const char *name);
+bool api_sees(const struct call *c, const struct named_model *x); // lists
 // What the name, if it is one, says about how its runs are scheduled.
 void api_name(struct call *c, const char *text, struct job_spec *out);

@@ -9,6 +9,7 @@
 #include "proto/weigh.h"
 #include "scheduler/key.h"
 #include "scheduler/loop.h"
+#include "scheduler/owners.h"
 #include "server/api_cache.h"
 
 static void work(void *arg) {
@@ -28,6 +29,7 @@ struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
     *w = (struct cache_work){.c = c,
                              .store = sched_store(c->api->sched),
                              .journal = sched_journal(c->api->sched),
+                             .owner = api_sees_all(c) ? NULL : c->principal.tenant,
                              .work = fn};
     return w;
 }
@@ -57,6 +59,18 @@ static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
 static void free_ingest(void *m) {
     hlod__wire__ingest_reply__free_unpacked(m, NULL);
 }
+// A tenant's executable came by its own model, whoever compiled the same graph first.
+static void by_own_model(struct cache_work *w, struct digest key, Hlod__V1__ExecutableInfo *x) {
+    struct digest source;
+    status_t st = owner_read(w->journal, w->owner, key, &source);
+    free(x->source_digest);
+    free(x->weights_digest);
+    x->source_digest = x->weights_digest = (char *)protobuf_c_empty_string;
+    char hex[65];
+    digest_hex(source, hex);
+    if (!st && !digest_is_zero(source) && !(x->source_digest = strdup(hex))) abort();
+    st_drop(st);
+}
 struct names { // of the model met last: lists have many of one
     Hlod__Wire__IngestReply *of;
     struct digest source;
@@ -66,8 +80,9 @@ static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
     struct arena *a = &w->c->arena;
     struct digest source, key;
     struct span rec;
-    x->pinned =
-        digest_parse(str_of(x->digest), &key) && store_pinned(w->store, STORE_EXECUTABLE, key);
+    bool known = digest_parse(str_of(x->digest), &key);
+    x->pinned = known && store_pinned(w->store, STORE_EXECUTABLE, key);
+    if (w->owner && known) by_own_model(w, key, x);
     if (!digest_parse(str_of(x->source_digest), &source)) return x;
     if (!n->of || !digest_eq(source, n->source)) {
         status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
@@ -99,11 +114,29 @@ static void add_row(void *ctx, struct digest key, struct span rec) {
     if (!x) return;
     avec_push(&l->w->c->arena, &l->all, x);
 }
+// Is it the caller's to see? Reads the journal.
+static bool owned(struct cache_work *w, struct digest d) {
+    struct digest source;
+    status_t st = w->owner ? owner_read(w->journal, w->owner, d, &source) : ST_OK;
+    bool yes = !st;
+    st_drop(st);
+    return yes;
+}
+static size_t keep_own(struct cache_work *w, Hlod__V1__ExecutableInfo **v, size_t n, size_t most) {
+    size_t kept = 0;
+    struct digest d;
+    for (size_t i = 0; i < n && kept < most; i++)
+        if (digest_parse(str_of(v[i]->digest), &d) && owned(w, d)) v[kept++] = v[i];
+    return kept;
+}
 static void list_work(struct cache_work *w) {
     struct listing l = {.w = w};
     struct names n = {0};
     uint32_t limit = ((Hlod__V1__ListExecutablesRequest *)w->c->request)->limit;
-    w->st = journal_list(w->journal, JOURNAL_EXECUTABLE, limit ? limit : 1000, add_row, &l);
+    size_t most = limit ? limit : 1000;
+    w->st =
+        journal_list(w->journal, JOURNAL_EXECUTABLE, w->owner ? -1 : (int64_t)most, add_row, &l);
+    if (w->owner) l.all.n = keep_own(w, l.all.v, l.all.n, most);
     Hlod__V1__ListExecutablesReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListExecutablesReply);
     hlod__v1__list_executables_reply__init(m);
     for (size_t i = 0; i < l.all.n; i++)
@@ -129,7 +162,7 @@ status_t cache_record(struct cache_work *w, struct digest d, Hlod__V1__Executabl
     struct span rec;
     status_t st = journal_get(w->journal, JOURNAL_EXECUTABLE, d, &w->c->arena, &rec);
     if (st && st_code(st) != ST_NOT_FOUND) return st;
-    bool there = !st && store_has(w->store, STORE_EXECUTABLE, d);
+    bool there = !st && store_has(w->store, STORE_EXECUTABLE, d) && owned(w, d);
     st_drop(st);
     *out = there ? unpack(w->c, rec) : NULL;
     return *out ? ST_OK : no_such(d);

@@ -11,6 +11,7 @@ struct cache_work {
     struct call *c;
     struct store *store;
     struct journal *journal;
+    const char *owner; // whose it must be; NULL: anybody's
     void (*work)(struct cache_work *w);
     void (*then)(struct cache_work *w); // on the loop, after a success: answers; NULL: `reply`
     struct digest digest;

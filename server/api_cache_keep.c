@@ -67,6 +67,7 @@ static void verify_work(struct cache_work *w) {
     struct verify v = {.w = w, .m = arena_new_of(&w->c->arena, Hlod__V1__VerifyCacheReply)};
     hlod__v1__verify_cache_reply__init(v.m);
     w->own = v.m;
+    if (!*q->digest) w->owner = NULL; // the whole cache: what is wrong with it
     if (*q->digest)
         avec_push(&w->c->arena, &v.keys, w->digest);
     else

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "proto/frame.h"
 #include "scheduler/artifact.h"
+#include "scheduler/owners.h"
 #include "scheduler/pool.h"
 #include "server/api_cache.h"
 #include "server/cache_key.h"
@@ -105,6 +106,8 @@ static status_t import(struct cache_work *w) {
     RETURN_IF_ERR(
         st_reason(artifact_check(bytes, q->info), HLOD__V1__REASON__REASON_IMPORT_REFUSED));
     Hlod__V1__ExecutableInfo *old;
+    // The caller's, but with no model of it: whose that may be used is another matter.
+    RETURN_IF_ERR(owner_write(w->journal, w->c->principal.tenant, w->digest, (struct digest){0}));
     status_t st = cache_record(w, w->digest, &old);
     m->existed = !st;
     if (st_code(st) != ST_NOT_FOUND) return st; // one that was made here is never replaced

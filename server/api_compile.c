@@ -96,7 +96,7 @@ struct put {
 };
 static void put_work(void *arg) {
     struct put *p = arg;
-    p->st = blob_store(p->store, p->bytes, &p->digest);
+    p->st = blob_store(p->store, p->bytes, &p->digest, &p->c->source_fresh);
 }
 static void put_done(void *arg) {
     struct put *p = arg;

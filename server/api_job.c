@@ -7,6 +7,7 @@
 
 struct job_call {
     struct call *c;
+    bool uploaded; // the model came with the call
     struct job *job;
     api_reply_fn reply;
 };
@@ -23,6 +24,7 @@ static void on_cancel(struct call *c) {
 
 static void on_free(struct call *c) {
     struct job_call *jc = c->handler;
+    if (jc->uploaded) sched_upload_used(c->api->sched, c->source);
     job_free(jc->job);
 }
 
@@ -34,7 +36,10 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     c->n_timings = r->n_timings;
     Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
     const ProtobufCMessage *reply = NULL;
-    if (!st) st = jc->reply(c, r, &e, &reply);
+    if (!st)
+        st = jc->reply(c, r, &e, &reply);
+    else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
+        sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
     if (c->busy) return;
     if (!st && c->row->stream) {
         e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
@@ -78,6 +83,9 @@ void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
     spec->on_done = on_done;
     spec->ctx = jc;
     spec->tenant = c->principal.tenant;
+    spec->sees_all = api_sees_all(c);
+    jc->uploaded = c->has_source;
+    if (jc->uploaded) sched_upload(c->api->sched, spec->tenant, c->source);
     if (c->trace) spec->trace = c->trace->id;
     if (!spec->priority) spec->priority = c->priority;
     if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))

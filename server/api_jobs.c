@@ -126,7 +126,7 @@ static void submit_work(struct jobs_work *w) {
     struct arena *a = &w->c->arena;
     struct suite_record *r = &w->suite_record;
     struct suite_checker k = {sched_store(api->sched), sched_journal(api->sched),
-                              w->c->principal.tenant};
+                              w->c->principal.tenant, api->auth != NULL};
     w->st = suite_check(w->q, &k);
     if (w->st) return;
     struct suite_cell *cells;

@@ -30,6 +30,7 @@ static Hlod__V1__NamedModel *shown(struct call *c, const struct named_model *x) 
     Hlod__V1__NamedModel *m = arena_new_of(&c->arena, Hlod__V1__NamedModel);
     hlod__v1__named_model__init(m);
     m->name = arena_strdup(&c->arena, x->name);
+    m->tenant = arena_strdup(&c->arena, x->tenant);
     m->version = x->version;
     m->model = api_hex(&c->arena, x->source);
     m->loaded = x->loaded;
@@ -57,9 +58,10 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
                          const ProtobufCMessage **out) {
     (void)result;
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
+    const char *space = c->api->auth ? c->principal.tenant : MODELS_DEFAULT;
     struct named_model *x;
-    RETURN_IF_ERR(
-        models_set(sched_models(c->api->sched), q->name, q->version, r->source, batching(q), &x));
+    RETURN_IF_ERR(models_set(sched_models(c->api->sched), space, q->name, q->version, r->source,
+                             batching(q), &x));
     *out = NULL;
     api_models_answer(c, &shown(c, x)->base);
     return ST_OK;
@@ -84,7 +86,7 @@ void api_list_models(struct call *c) {
         n++;
     m->models = arena_array(&c->arena, Hlod__V1__NamedModel *, n + 1);
     for (const struct named_model *x = first; x; x = x->next)
-        m->models[m->n_models++] = shown(c, x);
+        if (api_sees(c, x)) m->models[m->n_models++] = shown(c, x);
     call_finish(c, &m->base, ST_OK);
 }
 
@@ -93,9 +95,13 @@ void api_remove_model(struct call *c) {
     struct models *all = sched_models(c->api->sched);
     Hlod__V1__RemoveModelReply *m = arena_new_of(&c->arena, Hlod__V1__RemoveModelReply);
     hlod__v1__remove_model_reply__init(m);
+    const char *space = api_space(c, q->name);
     for (struct named_model *x = models_first(all), *next; x; x = next) {
         next = x->next;
-        if (strcmp(x->name, q->name) || (q->version && q->version != x->version)) continue;
+        if (strcmp(x->name, q->name) || !models_of(x, space) ||
+            (q->version && q->version != x->version))
+            continue;
+        if (x->tenant == space) space = arena_strdup(&c->arena, space); // it goes with x
         models_remove(all, x);
         m->removed++;
     }

@@ -248,7 +248,7 @@ static status_t finish(struct step *s) {
     struct store_writer *w = u->w;
     struct digest got;
     u->w = NULL;
-    RETURN_IF_ERR(error_of_store(store_write_end(w, &got)));
+    RETURN_IF_ERR(error_of_store(store_write_end(w, &got, NULL)));
     struct arena *a = &s->c->arena;
     if (!u->any && !digest_eq(got, u->digest))
         return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s",

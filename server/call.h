@@ -50,7 +50,7 @@ struct call {
     const struct traceparent *trace; // that came with the request, in the arena; NULL = none
     int32_t priority;                // of the headers
     // A model that came as the body, stored.
-    bool has_source;
+    bool has_source, source_fresh; // fresh: nobody had brought it before
     struct digest source;
     const char *content_type; // "" if none
     double upload_ms;

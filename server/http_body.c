@@ -137,8 +137,7 @@ static void upload_ready(void *ctx) {
     struct http_req *r = ctx;
     if (upload_finished(r->upload)) {
         struct call *c = r->call;
-        int64_t bytes;
-        status_t st = upload_result(r->upload, &c->source, &bytes);
+        status_t st = upload_result(r->upload, &c->source, &c->source_fresh);
         if (st) http_fail(r, st);
         c->has_source = true;
         c->upload_ms = (double)(clock_ns() - c->start_ns) / 1e6;

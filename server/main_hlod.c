@@ -114,6 +114,7 @@ static struct sched_config sched_options(const struct config *c) {
                                  .buffer_lease_ms = c->buffer_lease_ms,
                                  .tenants = c->tenants,
                                  .cancel_grace_ms = c->cancel_grace_ms,
+                                 .by_tenant = *c->tokens != 0,
                                  .alone_ns = c->alone_us * 1000};
 }
 static void api_options(struct api *a, const struct config *c) {

@@ -21,7 +21,8 @@ static status_t unknown(const char *name, const char *version) {
 }
 
 status_t oip_find(struct call *c, const char *name, const char *version, struct oip_model *out) {
-    struct named_model *x = models_find(sched_models(c->api->sched), name, version);
+    struct named_model *x =
+        models_find(sched_models(c->api->sched), api_space(c, name), name, version);
     *out = (struct oip_model){.named = x, .name = name, .version = "1"};
     if (!x && (!*version || !strcmp(version, "1")) && digest_parse(str_of(name), &out->source))
         return ST_OK;
@@ -114,9 +115,10 @@ static status_t metadata(struct call *c, const struct job_result *r, Hlod__V1__E
     inference__model_metadata_response__init(m);
     m->name = q->name;
     m->platform = arena_printf(a, "hlod_%s", r->model->format);
+    const char *space = api_space(c, q->name);
     VEC(char *) versions = {0};
     for (struct named_model *x = models_first(sched_models(c->api->sched)); x; x = x->next)
-        if (!strcmp(x->name, q->name) && x->loaded)
+        if (!strcmp(x->name, q->name) && models_of(x, space) && x->loaded)
             avec_push(a, &versions, arena_printf(a, "%" PRId64, x->version));
     if (!versions.n) avec_push(a, &versions, arena_strdup(a, "1"));
     m->versions = versions.v;
@@ -190,7 +192,8 @@ static status_t config(struct call *c, const struct job_result *r, Hlod__V1__Eve
     k->platform = arena_printf(a, "hlod_%s", r->model->format);
     k->backend = (char *)"hlod";
     k->default_model_filename = (char *)"model.onnx";
-    const struct named_model *named = models_find(sched_models(c->api->sched), q->name, q->version);
+    const struct named_model *named =
+        models_find(sched_models(c->api->sched), api_space(c, q->name), q->name, q->version);
     size_t from = named && named->batching.max > 1; // then dims go without the first
     if (from) batching_config(a, &named->batching, k);
     const Hlod__V1__Signature *s = r->model->signature;
@@ -296,6 +299,7 @@ void oip_statistics(struct call *c) {
     VEC(Inference__ModelStatistics *) rows = {0};
     for (struct named_model *x = models_first(sched_models(c->api->sched)); x; x = x->next) {
         char version[24];
+        if (!api_sees(c, x)) continue;
         snprintf(version, sizeof version, "%" PRId64, x->version);
         if ((*q->name && strcmp(q->name, x->name)) || (*q->version && strcmp(q->version, version)))
             continue;
@@ -318,7 +322,7 @@ void oip_index(struct call *c) {
     inference__repository_index_response__init(m);
     VEC(row *) rows = {0};
     for (struct named_model *x = models_first(sched_models(c->api->sched)); x; x = x->next) {
-        if (q->ready && !x->loaded) continue;
+        if ((q->ready && !x->loaded) || !api_sees(c, x)) continue;
         row *r = arena_new_of(&c->arena, row);
         inference__repository_index_response__model_index__init(r);
         r->name = arena_strdup(&c->arena, x->name);

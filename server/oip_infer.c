@@ -115,7 +115,8 @@ static void put_timing(struct call *c, Inference__ModelInferResponse *m) {
 static struct named_model *named(const struct call *c) {
     const struct infer *f = c->state;
     if (!f->model.named) return NULL;
-    return models_find(sched_models(c->api->sched), f->model.name, f->model.version);
+    return models_find(sched_models(c->api->sched), api_space(c, f->model.name), f->model.name,
+                       f->model.version);
 }
 
 static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
@@ -185,6 +186,7 @@ static void run(struct call *c) {
     if (f->model.named) {
         spec.name = f->model.name;
         spec.version = f->version;
+        spec.space = api_space(c, f->model.name);
         spec.batching = f->batching;
     }
     spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
@@ -238,6 +240,7 @@ static void look_up(struct call *c) {
                             .model = f->model.source,
                             .payload_fd = -1,
                             .tenant = c->principal.tenant,
+                            .sees_all = api_sees_all(c),
                             .on_done = on_signature,
                             .ctx = c};
     struct job *j = job_start(c->api->sched, &spec);

@@ -62,7 +62,7 @@ static void store_work(void *arg) {
     if (!l->st && (l->st = store_write(w, l->model.bytes.p, l->model.bytes.n)))
         store_write_abort(w);
     else if (!l->st)
-        l->st = store_write_end(w, &l->digest);
+        l->st = store_write_end(w, &l->digest, &l->c->source_fresh);
     l->st = error_of_store(l->st);
 }
 
@@ -74,9 +74,10 @@ static status_t loaded(struct call *c, const struct job_result *r, Hlod__V1__Eve
     const Inference__RepositoryModelLoadRequest *q =
         (const Inference__RepositoryModelLoadRequest *)c->request;
     const struct load *l = c->state;
+    const char *space = c->api->auth ? c->principal.tenant : MODELS_DEFAULT;
     struct named_model *x;
-    RETURN_IF_ERR(models_set(sched_models(c->api->sched), q->model_name, l->version, r->source,
-                             l->batching, &x));
+    RETURN_IF_ERR(models_set(sched_models(c->api->sched), space, q->model_name, l->version,
+                             r->source, l->batching, &x));
     if (l->n_labels) models_set_labels(sched_models(c->api->sched), x, l->names, l->n_labels);
     *out = NULL;
     api_models_answer(c, &load_done.base);
@@ -87,6 +88,8 @@ static void stored(void *arg) {
     struct load *l = arg;
     struct call *c = l->c;
     if (!call_goes_on(c, l->st)) return;
+    c->has_source = true;
+    c->source = l->digest;
     struct job_spec spec = {
         .kind = JOB_WARM, .model = l->digest, .payload_fd = -1, .batching = l->batching};
     api_start_job(c, &spec, loaded);
@@ -181,9 +184,10 @@ static status_t load_files(struct call *c, request *q, struct load *l) {
 
 static size_t set_loaded(struct call *c, const char *name, bool on) {
     struct models *all = sched_models(c->api->sched);
+    const char *space = api_space(c, name);
     size_t n = 0;
     for (struct named_model *x = models_first(all); x; x = x->next)
-        if (!strcmp(x->name, name)) {
+        if (!strcmp(x->name, name) && models_of(x, space)) {
             models_load(all, x, on);
             n++;
         }

@@ -21,6 +21,7 @@ struct upload {
     bool writing, ending, finished, orphan, ended_work;
     int64_t bytes;
     struct digest digest;
+    bool fresh;
     status_t st; // first error; what comes after is dropped
 };
 
@@ -49,7 +50,7 @@ static void write_work(void *arg) {
     if (u->ended_work && !u->st) {
         struct store_writer *w = u->w;
         u->w = NULL;
-        u->st = store_write_end(w, &u->digest);
+        u->st = store_write_end(w, &u->digest, &u->fresh);
     }
     u->st = error_of_store(u->st);
 }
@@ -102,12 +103,12 @@ bool upload_finished(const struct upload *u) {
     return u->finished;
 }
 
-status_t upload_result(struct upload *u, struct digest *out_digest, int64_t *out_bytes) {
+status_t upload_result(struct upload *u, struct digest *out_digest, bool *out_fresh) {
     status_t st = u->st;
     u->st = ST_OK;
     if (st) return st;
     *out_digest = u->digest;
-    *out_bytes = u->bytes;
+    *out_fresh = u->fresh;
     return ST_OK;
 }
 

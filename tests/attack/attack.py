@@ -4,13 +4,14 @@
 bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
 others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
-import argparse, gzip, http.client, json, os, re, shutil, subprocess, sys, tempfile, threading, time, zlib
+import argparse, gzip, hashlib, http.client, json, os, re, shutil, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 from h2 import H2
 from harness import Daemon, Results, chosen, in_thread, until
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
+HLO = b"HloModule secret\n\nENTRY e {\n  x = f32[1,4] parameter(0)\n  one = f32[] constant(1)\n  b = f32[1,4] broadcast(one), dimensions={}\n  ROOT y = f32[1,4] add(x, b)\n}\n"
 JSON, PROTO = {"Content-Type": "application/json"}, {"Content-Type": "application/x-protobuf"}
 MB = 1 << 20
 SPACE = 2 << 30  # of the daemon's addresses
@@ -30,10 +31,15 @@ class Target(Daemon):
         add = lambda name, *w: subprocess.run([os.path.join(os.path.dirname(o.hlod), "hlo"), "-q", "tokens", "add", name, "--file", tokens, *w], check=True, capture_output=True, text=True).stdout.strip()
         self.tokens = {n: add(n, "--tenant", n, "--scopes", "read,run,compile,load,jobs") for n in "ab"}
         self.tokens["boss"] = add("boss", "--tenant", "boss", "--scopes", "admin")
-        super().__init__(o.hlod, o.worker, args=["--tokens", tokens, *getattr(attack, "options", [])])
+        worker = os.path.join(os.path.dirname(o.hlod), "hlod-worker") if getattr(attack, "real", False) else o.worker
+        self.args = ["--tokens", tokens, *getattr(attack, "options", [])]
+        super().__init__(o.hlod, worker, args=self.args)
+        self.bytes = HLO if getattr(attack, "real", False) else MODEL
         if "Sanitizer" not in open(f"/proc/{self.p.pid}/maps").read() and "libasan" not in open(f"/proc/{self.p.pid}/maps").read():
             subprocess.run(["prlimit", f"--as={SPACE}", "--pid", str(self.p.pid)], check=True)
-        self.model = self.by("a", "POST", "/v1/executables?shape=x=1x4", MODEL)[1]["sourceDigest"]
+        status, r = self.by("a", "POST", "/v1/executables?shape=x=1x4", self.bytes)
+        assert status == 200, r
+        self.model, self.exe = r["sourceDigest"], r["executable"]["digest"]
         assert self.run("a")[0] == 200
         self.idle = self.memory()
 
@@ -50,6 +56,12 @@ class Target(Daemon):
         """(now, peak) in bytes"""
         text = open(f"/proc/{self.p.pid}/status").read()
         return tuple(int(re.search(k + r":\s*(\d+)", text).group(1)) << 10 for k in ("VmRSS", "VmHWM"))
+
+    def restart(self):
+        """After kill(): another process over the same data."""
+        tokens, folder = self.tokens, self.folder
+        super().__init__(self.hlod, self.worker, self.dir, self.args)
+        self.tokens, self.folder, self.own = tokens, folder, True
 
     def clean(self):
         super().clean()
@@ -191,7 +203,111 @@ def grpc_large(d):
         t.join()
         assert isinstance(out[0], Exception) or out[0] < 1 << 30, out
 
-ATTACKS = [json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+# ---- other tenants
+
+def same(*replies):
+    """What is told of another's is what is told of nobody's: the status, and the words but for the digest."""
+    words = [(status, re.sub("[0-9a-f]{64}", "D", json.dumps(r))) for status, r in replies]
+    assert len(set(words)) == 1 and words[0][0] == 404, words
+
+def digests_of_others(d):
+    """Tenant b knows the digests of a's model and executable, and names them wherever a digest goes."""
+    nobody = "0" * 64
+    for verb, path in ("GET", "/v1/executables/%s"), ("GET", "/v1/executables/%s/stage/hlo-before"), ("GET", "/v1/blobs/%s"), ("GET", "/v1/blobs/%s/info"), ("GET", "/v2/models/%s"), ("GET", "/v2/models/%s/config"):
+        for digest in d.model, d.exe:
+            same(d.by("b", verb, path % digest), d.by("b", verb, path % nobody))
+    for digest in d.model, d.exe:
+        same(d.run("b", digest), d.run("b", nobody))
+        same(d.by("b", "POST", "/v1/executables?model=" + digest), d.by("b", "POST", "/v1/executables?model=" + nobody))
+        same(d.by("b", "POST", "/v1/models", {"name": "mine", "model": digest}), d.by("b", "POST", "/v1/models", {"name": "mine", "model": nobody}))
+        x = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+        same(d.by("b", "POST", f"/v2/models/{digest}/infer", {"inputs": [x]}), d.by("b", "POST", f"/v2/models/{nobody}/infer", {"inputs": [x]}))
+        step = lambda m: {"steps": [{"name": "s", "model": m, "inputs": [{"input": "x"}]}], "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}], "outputs": [{"step": "s"}]}
+        same(d.by("b", "POST", "/v1/plan", step(digest)), d.by("b", "POST", "/v1/plan", step(nobody)))
+        job = lambda m: {"name": "s", "models": [{"name": "m", "model": m}], "targets": [{"name": "cpu"}]}
+        same(d.by("b", "POST", "/v1/jobs", job(digest)), d.by("b", "POST", "/v1/jobs", job(nobody)))
+        same(d.by("b", "GET", f"/v1/cache/explain?a={digest}&b={digest}"), d.by("b", "GET", f"/v1/cache/explain?a={nobody}&b={nobody}"))
+    assert all(r["tenant"] == "b" and r["code"] == "NOT_FOUND" for r in d.by("b", "GET", "/v1/runs")[1]["runs"])
+    text = json.dumps([d.by("b", "GET", p) for p in ("/v1/executables", "/v1/models", "/v1/devices", "/v1/tenants", "/v1/cache", "/v2/models/stats")])
+    assert d.model not in text and d.exe not in text, text
+    # weights of another's model with an executable of one's own
+    status, r = d.by("b", "POST", "/v1/executables?shape=x=1x4", d.bytes.replace(b"secret", b"public"))
+    assert status == 200, r
+    own = r["executable"]["digest"]
+    same(d.by("b", "POST", "/v1/run", {"model": own, "weights": d.model, "inputs": [x | {"dtype": "f32"}]}), d.by("b", "POST", "/v1/run", {"model": own, "weights": nobody, "inputs": [x | {"dtype": "f32"}]}))
+    # who brings the bytes has them; an operator sees everything
+    assert d.by("b", "POST", "/v1/executables?shape=x=1x4", d.bytes)[0] == 200 and d.run("b")[0] == 200 and d.run("b", d.exe)[0] == 200
+    assert d.by("b", "GET", "/v1/executables/" + d.exe)[0] == 200 and d.by("boss", "GET", "/v1/executables/" + d.exe)[0] == 200 and d.run("boss")[0] == 200
+    for path in "/v1/executables", "/v1/runs":
+        assert d.exe in json.dumps(d.by("boss", "GET", path)) and d.exe in json.dumps(d.by("a", "GET", path)), path
+digests_of_others.credentials = digests_of_others.real = True
+
+def first_compiled_by_another(d):
+    """One graph, two tenants' weights: the executable's digest runs each with its own, and shows each its own source."""
+    sources, exes = {}, {}
+    for who in "ab":  # the same but for names, which are no part of the graph
+        status, r = d.by(who, "POST", "/v1/executables?shape=x=1x4", f"FAKE\nin x f32 N,4\nout {who}s f32 N,4\nweight 8\n".encode())
+        assert status == 200, r
+        sources[who], exes[who] = r["sourceDigest"], r["executable"]["digest"]
+    assert exes["a"] == exes["b"] and sources["a"] != sources["b"], (exes, sources)
+    for _ in range(2):
+        for who in "ab":
+            shown = d.by(who, "GET", "/v1/executables/" + exes[who])[1]
+            assert shown["sourceDigest"] == sources[who] and shown["signature"]["outputs"][0]["name"] == who + "s", (shown, sources)
+            assert [x["sourceDigest"] for x in d.by(who, "GET", "/v1/executables")[1]["executables"] if x["digest"] == exes[who]] == [sources[who]]
+            status, r = d.run(who, exes[who])
+            assert status == 200 and r["outputs"][0]["name"] == who + "s", (r, who)
+        d.kill()
+        d.restart()
+first_compiled_by_another.credentials = first_compiled_by_another.restarts = True
+
+def names_of_others(d):
+    """Names of models are each tenant's own: to list, run, load, unload, remove, statistics."""
+    assert d.by("a", "POST", "/v1/models", {"name": "theirs", "model": d.model})[0] == 200
+    x = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+    for verb, path, body in ("GET", "/v2/models/%s", None), ("POST", "/v2/models/%s/infer", {"inputs": [x]}), ("DELETE", "/v1/models/%s", None), ("GET", "/v2/models/%s/stats", None), ("GET", "/v2/models/%s/ready", None):
+        text = lambda n: (lambda r: (r[0], json.dumps(r[1]).replace(n, "NAME")))(d.by("b", verb, path % n, body))
+        assert text("theirs") == text("nobody") and text("theirs")[0] == 404, (path, text("theirs"), text("nobody"))
+    same(d.run("b", "theirs"), (lambda r: (r[0], json.loads(json.dumps(r[1]).replace("nobody", "theirs"))))(d.run("b", "nobody")))
+    for verb in "load", "unload":
+        assert d.by("b", "POST", f"/v2/repository/models/theirs/{verb}", {})[0] == 400
+    assert d.by("b", "GET", "/v1/models")[1].get("models", []) == [] and d.by("b", "POST", "/v2/repository/index", {})[1] == []
+    other = d.by("b", "POST", "/v1/executables?shape=x=1x4", MODEL + b"run_ms 1\n")[1]["sourceDigest"]
+    assert d.by("b", "POST", "/v1/models", {"name": "theirs", "model": other})[0] == 200
+    for who, model in ("a", d.model), ("b", other):
+        assert d.run(who, "theirs")[0] == 200 and d.by(who, "GET", "/v1/runs")[1]["runs"][0]["model"] == model, who
+    assert sorted(m["tenant"] for m in d.by("boss", "GET", "/v1/models")[1]["models"]) == ["a", "b"]
+    assert d.by("b", "DELETE", "/v1/models/theirs")[0] == 200 and d.run("a", "theirs")[0] == 200
+    d.kill()
+    d.restart()
+    assert d.run("a", "theirs")[0] == 200 and d.run("b", "theirs")[0] == 404 and d.run("b", d.model)[0] == 404
+names_of_others.credentials = names_of_others.restarts = True
+
+def wrong_format(d):
+    """A wrong format, by another tenant or beside the owner's right request, or mistyped by the owner: nobody's blob goes, nobody else's request fails."""
+    secret = HLO.replace(b"secret", b"other")
+    digest = hashlib.sha256(secret).hexdigest()
+    assert d.by("a", "PUT", "/v1/blobs", secret)[0] == 200
+    for who in "a", "b":
+        for format in "onnx", "hlo-proto", "nonsense":
+            assert d.by(who, "POST", f"/v1/executables?model={digest}&format={format}")[0] in (400, 404), format
+    assert d.by("a", "GET", f"/v1/blobs/{digest}/info")[0] == 200
+    many = [in_thread(d.by, "a", "POST", f"/v1/executables?model={digest}&format={f}") for f in ["onnx", "hlo-text", ""] * 4]
+    for (t, out), f in zip(many, ["onnx", "hlo-text", ""] * 4):
+        t.join()
+        assert out[0][0] == (400 if f == "onnx" else 200), (f, out)
+    # a body that another has: not its writer's to remove; a body of nobody's goes again
+    for headers in {"Content-Type": "application/onnx"}, {}:
+        status, r = d.by("b", "POST", "/v1/executables", secret, headers)
+        assert status == (400 if headers else 200), r
+    assert d.by("a", "GET", f"/v1/blobs/{digest}/info")[0] == 200 and d.run("a", digest)[0] == 200
+    junk = b"nothing that a reader takes"
+    assert d.by("b", "POST", "/v1/executables", junk)[0] == 400
+    path = os.path.join(d.dir, "data", "blobs", hashlib.sha256(junk).hexdigest()[:2], hashlib.sha256(junk).hexdigest())
+    until("gone", 5, lambda: not os.path.exists(path))
+wrong_format.credentials = wrong_format.real = True
+
+ATTACKS = [digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 
 # ---- one after the other
 
@@ -211,16 +327,17 @@ def one(o, attack):
             h = Honest(d)
             time.sleep(2)
             alone = h.stop()
-        honest, start = Honest(d), time.monotonic()
+        honest, start, p99 = None if getattr(attack, "restarts", False) else Honest(d), time.monotonic(), 0
         attack(d)
         seconds = time.monotonic() - start
-        p99 = honest.stop()
+        if honest:
+            p99 = honest.stop()
         assert d.p.poll() is None, f"the daemon died: {d.p.returncode}"
         peak = d.memory()[1]
-        if not getattr(attack, "harms", False):
+        if honest and not getattr(attack, "harms", False):
             assert not honest.wrong, honest.wrong[:2]
         assert peak < bound(attack, d), f"peak {peak >> 20} MiB, bound {bound(attack, d) >> 20} MiB"
-        if o.table and not getattr(attack, "harms", False):
+        if o.table and honest and not getattr(attack, "harms", False):
             assert p99 < max(3 * alone, .1), f"p99 {p99 * 1000:.1f} ms, alone {alone * 1000:.1f} ms"
         assert d.run("a")[0] == 200
         assert d.stop_keep() == 0, "the daemon did not end cleanly"

@@ -67,7 +67,7 @@ class Suite:
         self.wrong_use = self.pki.issue("wrong", "robot", "extendedKeyUsage=serverAuth")
         self.other_ca = Pki(tempfile.mkdtemp(dir=self.dir)).ca
         self.tokens = self.pki.path("tokens")
-        self.all, self.reader, self.runner = (self.add(*w) for w in (("boss", "--scopes", "admin"), ("reader", "--scopes", "read", "--tenant", "a"), ("runner", "--tenant", "b")))
+        self.all, self.reader, self.runner = (self.add(*w) for w in (("boss", "--scopes", "admin"), ("reader", "--scopes", "read"), ("runner",)))
         self.add("robot", "--subject", "robot", "--scopes", "read,run")
         args = ["--tokens", self.tokens]
         if tls:

@@ -150,7 +150,7 @@ static void matrix(void **state) {
 }
 
 static void refused(struct whole *w, const char *why) {
-    struct suite_checker k = {store, journal, "t"};
+    struct suite_checker k = {store, journal, "t", false};
     status_t st = suite_check(&w->q, &k);
     assert_non_null(st);
     if (!strstr(st_message(st), why)) print_error("%s: %s\n", why, st_message(st));
@@ -161,7 +161,7 @@ static void refused(struct whole *w, const char *why) {
 static void checks(void **state) {
     (void)state;
     struct whole w;
-    struct suite_checker k = {store, journal, "t"};
+    struct suite_checker k = {store, journal, "t", false};
     make(&w);
     assert_null(suite_check(&w.q, &k));
     w.q.n_models = 0;
