@@ -51,7 +51,7 @@ def peer():
 
 class OnnxRuntime:
     def __init__(self, m, threads):
-        path = m.twin or m.path
+        path = m.twin if m.numbers == "bf16" else m.path
         self.file = tempfile.NamedTemporaryFile(suffix=".pickle")
         pickle.dump(m.inputs(), self.file)
         self.file.flush()

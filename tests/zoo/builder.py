@@ -14,10 +14,10 @@ NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f64"
 
 
 class Net:
-    """`tiny`: sizes for `make check`. `rounded`: f32 with weights that bf16 can hold, the twin of a bf16 network. bf16 networks take and give f32 and cast at their ends,
+    """`tiny`: sizes for `make check`. `rounded`: f32 with weights rounded to f16 or bf16, the twin of such a network. bf16 networks take and give f32 and cast at their ends,
     since NumPy has no bf16."""
 
-    def __init__(self, name, numbers="f32", tiny=False, rounded=False, opset=17):
+    def __init__(self, name, numbers="f32", tiny=False, rounded="", opset=17):
         self.name, self.numbers, self.tiny, self.rounded, self.opset = name, numbers, tiny, rounded, opset
         self.rng = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
         self.nodes, self.inits, self.ins, self.outs, self.count, self.rules, self.domains = [], [], [], [], 0, {}, set()
@@ -65,10 +65,11 @@ class Net:
     def floats(self, array):
         """In the network's numbers."""
         a = np.asarray(array, np.float32)
-        if self.rounded or self.numbers == "bf16":
-            a = a.astype(ml_dtypes.bfloat16)
+        if self.rounded:
+            a = a.astype(NUMPY[self.rounded]).astype(np.float32)
         if self.numbers != "bf16":
             return self.const(a.astype(NUMPY[self.numbers]))
+        a = a.astype(ml_dtypes.bfloat16)
         name = self.fresh("c")
         self.inits.append(helper.make_tensor(name, TensorProto.BFLOAT16, a.shape, a.tobytes(), raw=True))
         return name

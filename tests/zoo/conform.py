@@ -20,7 +20,7 @@ def check(h, m):
     """(PASS, FAIL or REFUSED, text)"""
     inputs = m.inputs()
     try:
-        want, plain = models.expected(m, inputs)
+        want, others = models.expected(m, inputs)
     except Exception as e:
         return "SKIP", "ONNX Runtime: %s" % str(e).replace("\n", " ")[:200]
     start = time.monotonic()
@@ -31,7 +31,7 @@ def check(h, m):
     except side.daemon.Refused as e:
         crash = e.code == 0 or e.body.get("code") in ("INTERNAL", "UNAVAILABLE")
         return "FAIL" if crash else "REFUSED", "%d %s %s" % (e.code, e.body.get("message", ""), " ".join(e.body.get("details", [])))
-    ok, error, bound = models.verdict(m, got, want, plain)
+    ok, error, bound = models.verdict(m, got, want, others)
     return "PASS" if ok else "FAIL", "error %.2g (bound %.2g), %.2f s to the first answer, run %.2f ms" % (error, bound, time.monotonic() - start, info["runMs"][-1])
 
 

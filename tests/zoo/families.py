@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The zoo's generated networks: one function a family, each in f32, f16, bf16 and int8, written as exporters write them; random weights.
 
-rows(small) gives (name, numbers, make); make(folder) writes the file where it is not there yet and gives (path, rules of its inputs, twin or None). A bf16 network's twin is
-the same in f32 with the same weights, since ONNX Runtime has no bf16 kernels. int8 are ONNX Runtime's own quantisers: `qdq` static with seeded calibration, `dyn` dynamic.
+rows(small) gives (name, numbers, make); make(folder) writes the file where it is not there yet and gives (path, rules of its inputs, twin or None). The twin of an f16 or bf16 network
+is the same in f32 with the same weights. int8 are ONNX Runtime's own quantisers: `qdq` static with seeded calibration, `dyn` dynamic.
 """
 import hashlib
 import logging
@@ -22,7 +22,7 @@ SMALL = {("mlp", "f32"), ("yolo_neck", "f32"), ("decoder_kv", "f32"), ("decoder_
          ("wavenet", "f32"), ("vit", "qdq"), ("vit", "dyn"), ("convnext", "bf16"), ("crnn", "f32"), ("trees", "f32"), ("srnet", "qdq"), ("detector", "f32")}
 
 
-def network(name, numbers, tiny, rounded=False):
+def network(name, numbers, tiny, rounded=""):
     net = builder.Net(name, numbers, tiny, rounded, opset=22 if numbers == "bf16" else getattr(networks, name).opset)
     getattr(networks, name)(net)
     return net
@@ -64,7 +64,7 @@ def quantised(net, path, how):
 def row(name, kind, tiny):
     def make(folder):
         base = os.path.join(folder, "%s%s-%s" % (name, "-tiny" if tiny else "", VERSION))
-        path, twin = "%s-%s.onnx" % (base, kind), base + "-twin.onnx" if kind == "bf16" else None
+        path, twin = "%s-%s.onnx" % (base, kind), "%s-%s-twin.onnx" % (base, kind) if kind in ("f16", "bf16") else None
         os.makedirs(folder, exist_ok=True)
         net = network(name, "f32" if kind in ("qdq", "dyn") else kind, tiny)
         if not os.path.exists(path):
@@ -75,7 +75,7 @@ def row(name, kind, tiny):
                 onnx.save(net.model(), new)
             os.rename(new, path)
         if twin and not os.path.exists(twin):
-            onnx.save(network(name, "f32", tiny, rounded=True).model(), twin)
+            onnx.save(network(name, "f32", tiny, rounded=kind).model(), twin)
         return path, net.rules, twin
     return "%s-%s" % (name, kind), "int8" if kind in ("qdq", "dyn") else kind, make
 

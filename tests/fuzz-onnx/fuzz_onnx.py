@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""make fuzz-onnx-graphs N=2000 SEED=1: random small ONNX networks through hlod's daemon and ONNX Runtime.
+
+    fuzz_onnx.py BUILD [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-onnx] [--show INDEX] [--no-reduce] [--limit SECONDS]
+    fuzz_onnx.py BUILD --again FILE.onnx      one saved finding (its inputs lie in FILE.npz)
+    fuzz_onnx.py BUILD --found                found/*.onnxtxt: what failed once, with seeded inputs; PASS or FAIL each
+    fuzz_onnx.py BUILD --text FILE.onnx       a finding as such a text
+
+Graph k of a seed is the same everywhere. What hlod answers must lie within the bound of its numbers (f32 1e-4 of an output's scale, f64 1e-6, f16 5e-3) of one of ONNX
+Runtime's answers, optimised or not, or no farther than these two are apart; where it does not, ONNX Runtime is asked for inputs that differ in the sixth digit, and an output that such
+inputs move as far is no finding (`unstable`: a choice between near equals). Networks with 8-bit integers may differ by a step of a scale here and there.
+
+Counts: differ, crash (worker or daemon died, INTERNAL), stuck, refused, left out (ONNX Runtime does not run it). Each finding is written to --out, reduced. Exit code 1 when
+anything differs, crashes or is stuck, or the generator makes what ONNX Runtime refuses too often.
+"""
+import argparse
+import collections
+import glob
+import os
+import re
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "zoo")]
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+import onnx.parser  # noqa: E402
+import onnx.printer  # noqa: E402
+import onnx_blocks  # noqa: E402
+import onnx_gen  # noqa: E402
+import onnx_more  # noqa: E402,F401: adds its blocks
+import onnx_reduce  # noqa: E402
+import onnxruntime as ort  # noqa: E402
+import side  # noqa: E402
+from models import difference  # noqa: E402
+
+BOUND = {"float32": 1e-4, "float64": 1e-6, "float16": 5e-3}
+AGAIN = 200  # graphs after which the daemon begins anew, so that its cache stays small
+
+
+def generate(seed, index):
+    """(model, inputs, graph)"""
+    for k in range(20):
+        g = onnx_gen.Graph([seed, index, k])
+        blocks = [(w, f) for w, f, kinds in onnx_blocks.BLOCKS if g.kind in kinds]
+        weights = np.array([w for w, _ in blocks])
+        for _ in range(g.between(2, 7)):
+            f = blocks[int(g.r.choice(len(blocks), p=weights / weights.sum()))][1]
+            try:
+                f(g)
+            except onnx_gen.Cannot:
+                pass
+        if g.nodes and len(g.ins) and any(v.name in {o for n in g.nodes for o in n.output} for v in g.values):
+            m, data = g.model()
+            if len(m.graph.output):
+                used = g.used()
+                keep = [i for i in m.graph.input if i.name in used or inner(m, i.name)]
+                del m.graph.input[:]
+                m.graph.input.extend(keep)
+                return m, {i.name: data[i.name] for i in keep}, g
+    raise RuntimeError("no graph for %s" % [seed, index])
+
+
+def inner(m, name):
+    return any(name in onnx_reduce.reads(n) for n in m.graph.node)
+
+
+def theirs(model, inputs, optimised=True):
+    o = ort.SessionOptions()
+    o.intra_op_num_threads = o.inter_op_num_threads = 1
+    o.log_severity_level = 4
+    if not optimised:
+        o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    s = ort.InferenceSession(model.SerializeToString(), o, providers=["CPUExecutionProvider"])
+    names = [x.name for x in s.get_outputs()]
+    return dict(zip(names, s.run(None, {i.name: inputs[i.name] for i in s.get_inputs()})))
+
+
+def moved(model, inputs, want, size):
+    """name -> how far slightly other inputs move it."""
+    far = dict.fromkeys(want, 0.0)
+    r = np.random.default_rng(3)
+    for _ in range(6):
+        near = {n: (a * (1 + size * r.standard_normal(a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()}
+        for n, a in theirs(model, near).items():
+            far[n] = max(far[n], difference(a, want[n]))
+    return far
+
+
+def traits(model):
+    """(type of its floats, quantised) as the file says it."""
+    ops = {n.op_type for n in model.graph.node}
+    types = {i.data_type for i in model.graph.initializer} | {i.type.tensor_type.elem_type for i in list(model.graph.input) + list(model.graph.output)}
+    kind = "float16" if onnx.TensorProto.FLOAT16 in types else "float32" if onnx.TensorProto.FLOAT in types else "float64"
+    if any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT16 for n in model.graph.node):
+        kind = "float16"
+    if kind == "float64" and any(n.op_type == "Cast" and n.attribute[0].i == onnx.TensorProto.FLOAT for n in model.graph.node):
+        kind = "float32"
+    return kind, bool(ops & {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"})
+
+
+def close(a, b, kind, quantised):
+    """Within the bound; with 8-bit integers a rounding may go the other way in a few places, by a step."""
+    d = difference(a, b)
+    if d <= BOUND[kind]:
+        return True
+    if not quantised or not np.isfinite(d) or b.dtype.kind not in "fiu":
+        return False
+    e = np.abs(a.astype(np.float64) - b.astype(np.float64)) / max(np.abs(b.astype(np.float64)).max(), 1e-30)
+    return bool(e.max() < 5e-2 and e.mean() < 3e-3)
+
+
+def judge(model, inputs, got, want):
+    """None, ("unstable", text) or ("differ", text)."""
+    kind, quantised = traits(model)
+    bad = [n for n, w in want.items() if n not in got or not close(got[n], w, kind, quantised)]
+    if not bad:
+        return None
+    try:
+        plain = theirs(model, inputs, optimised=False)
+        bad = [n for n in bad if n not in got or not (close(got[n], plain[n], kind, quantised) or difference(got[n], want[n]) <= difference(plain[n], want[n]) < np.inf)]
+    except Exception:
+        pass
+    if not bad:
+        return None
+    worst = max(difference(got[n], want[n]) if n in got else np.inf for n in bad)
+    text = "%s: %.3g of scale" % (bad[0], worst)
+    if not all(n in got and got[n].shape == want[n].shape for n in bad):
+        return "differ", text + " (shapes %s, %s)" % (got[bad[0]].shape if bad[0] in got else None, want[bad[0]].shape)
+    far = moved(model, inputs, want, 3e-6 if kind == "float32" else 1e-9 if kind == "float64" else 1e-3)
+    if all(difference(got[n], want[n]) <= 10 * far[n] for n in bad):
+        return "unstable", text
+    return "differ", text
+
+
+class Runner:
+    def __init__(self, o):
+        self.o, self.h, self.counts, self.refusals, self.left = o, side.Hlod(o.build, o.limit, 2), collections.Counter(), collections.Counter(), collections.Counter()
+
+    def ours(self, model, inputs):
+        """("ok", outputs) or (kind, text)"""
+        try:
+            return "ok", self.h.run(model.SerializeToString(), inputs)[0]
+        except side.Stuck as e:
+            return "stuck", str(e)
+        except side.daemon.Refused as e:
+            text = "%s %s %s" % (e.code, e.body.get("message", ""), " ".join(e.body.get("details", [])))
+            return ("crash" if e.code in (0, 500, 503) else "refused"), text
+
+    def check(self, model, inputs):
+        """(kind, text): ok, unstable, differ, crash, stuck, refused, left out"""
+        try:
+            want = theirs(model, inputs)
+        except Exception as e:
+            return "left out", str(e)
+        kind, got = self.ours(model, inputs)
+        if kind != "ok":
+            return kind, got
+        return judge(model, inputs, got, want) or ("ok", "")
+
+    def finding(self, name, kind, text, model, inputs):
+        path = os.path.join(self.o.out, name)
+        onnx_reduce.save(path + ".full", model, inputs)
+        if not self.o.no_reduce:
+            reason = re.sub(r"\d+", "N", text)[:60] if kind == "refused" else None
+
+            def fails(m, i):
+                k, t = self.check(m, i)
+                return k == kind and (reason is None or re.sub(r"\d+", "N", t)[:60] == reason)
+            model, inputs = onnx_reduce.reduce(model, inputs, fails, theirs)
+        onnx_reduce.save(path, model, inputs)
+        print("%s %s: %s\n%s" % (kind.upper(), path + ".onnx", text[:300], onnx_reduce.text(model)), flush=True)
+
+    def one(self, index):
+        model, inputs, _ = generate(self.o.seed, index)
+        kind, text = self.check(model, inputs)
+        self.counts[kind] += 1
+        if kind == "left out":
+            self.left[re.sub(r"'[^']*'|\d+", "_", text)[:140]] += 1
+        if kind == "refused":
+            key = re.sub(r"'[^']*'|\d+", "_", text)[:140]
+            self.refusals[key] += 1
+            if self.refusals[key] > 1:
+                return
+        if kind in ("differ", "crash", "stuck", "refused"):
+            self.finding("s%d-%d" % (self.o.seed, index), kind, text, model, inputs)
+
+    def all(self):
+        start = time.monotonic()
+        for index in range(self.o.first, self.o.first + self.o.n):
+            if index % AGAIN == AGAIN - 1:
+                self.h.end()
+            self.one(index)
+        self.h.end()
+        c = self.counts
+        print("%d graphs of seed %d in %.0f s: %d agree, %d differ, %d crash, %d stuck, %d refused, %d unstable, %d left out (ONNX Runtime does not run them)" % (
+            self.o.n, self.o.seed, time.monotonic() - start, c["ok"], c["differ"], c["crash"], c["stuck"], c["refused"], c["unstable"], c["left out"]))
+        for title, counter in (("refused", self.refusals), ("left out", self.left)):
+            for text, n in counter.most_common(8):
+                print("  %s %d times: %s" % (title, n, text.replace("\n", " ")))
+        bad = c["differ"] + c["crash"] + c["stuck"]
+        print("%s fuzz-onnx-graphs seed %d" % ("FAIL" if bad or c["left out"] > self.o.n / 5 else "PASS", self.o.seed))
+        return 1 if bad or c["left out"] > self.o.n / 5 else 0
+
+
+def seeded(model):
+    """Normal floats, small integers, for the inputs of a graph in found/."""
+    r, inputs = np.random.default_rng(1), {}
+    for i in model.graph.input:
+        t = i.type.tensor_type
+        shape, kind = [d.dim_value for d in t.shape.dim], onnx.helper.tensor_dtype_to_np_dtype(t.elem_type)
+        inputs[i.name] = np.asarray(r.standard_normal(shape) if kind.kind == "f" else r.integers(0, 2, shape)).astype(kind)
+    return inputs
+
+
+def printable(model):
+    """Constants that the text form cannot write, and large ones, become inputs."""
+    for t in list(model.graph.initializer):
+        if np.prod(t.dims) > 64 or t.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BOOL):
+            model.graph.input.append(onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims))
+            model.graph.initializer.remove(t)
+    return model
+
+
+def found(runner):
+    bad = 0
+    for path in sorted(glob.glob(os.path.join(HERE, "found", "*.onnxtxt"))):
+        with open(path) as f:
+            model = onnx.parser.parse_model(f.read())
+        kind, text = runner.check(model, seeded(model))
+        bad += kind != "ok"
+        print("%s %s%s" % ("PASS" if kind == "ok" else "FAIL", os.path.basename(path), "" if kind == "ok" else ": %s %s" % (kind, text)), flush=True)
+    return bad
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("build")
+    a.add_argument("--n", type=int, default=1000)
+    a.add_argument("--seed", default="1")
+    a.add_argument("--first", type=int, default=0)
+    a.add_argument("--out", default="build/fuzz-onnx")
+    a.add_argument("--show", type=int)
+    a.add_argument("--again")
+    a.add_argument("--found", action="store_true")
+    a.add_argument("--text")
+    a.add_argument("--no-reduce", action="store_true")
+    a.add_argument("--limit", type=float, default=30, help="seconds for one run")
+    o = a.parse_args()
+    o.seed = int(time.time()) if o.seed == "clock" else int(o.seed)
+    os.makedirs(o.out, exist_ok=True)
+    runner = Runner(o)
+    if o.show is not None:
+        print(onnx_reduce.text(generate(o.seed, o.show)[0]))
+        return 0
+    if o.text:
+        print(onnx.printer.to_text(printable(onnx.load(o.text))))
+        return 0
+    if o.found and found(runner):
+        return 1
+    if o.again:
+        with np.load(re.sub(r"\.onnx$", ".npz", o.again)) as data:
+            kind, text = runner.check(onnx.load(o.again), dict(data))
+        runner.h.end()
+        print(kind, text)
+        return 0 if kind in ("ok", "unstable") else 1
+    return runner.all()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
