@@ -27,9 +27,8 @@ import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import onnx.parser  # noqa: E402
 import onnx.printer  # noqa: E402
-import onnx_blocks  # noqa: E402
 import onnx_gen  # noqa: E402
-import onnx_more  # noqa: E402,F401: adds its blocks
+import onnx_more  # noqa: E402
 import onnx_reduce  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 import side  # noqa: E402
@@ -43,7 +42,7 @@ def generate(seed, index):
     """(model, inputs, graph)"""
     for k in range(20):
         g = onnx_gen.Graph([seed, index, k])
-        blocks = [(w, f) for w, f, kinds in onnx_blocks.BLOCKS if g.kind in kinds]
+        blocks = [(w, f) for w, f, kinds in onnx_more.BLOCKS if g.kind in kinds]
         weights = np.array([w for w, _ in blocks])
         for _ in range(g.between(2, 7)):
             f = blocks[int(g.r.choice(len(blocks), p=weights / weights.sum()))][1]

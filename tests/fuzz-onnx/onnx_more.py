@@ -2,7 +2,7 @@
 """More blocks for the graph fuzzer: data movement, indices, reductions and choices, integers and casts, quantised layers, control flow."""
 import numpy as np
 from onnx import helper
-from onnx_blocks import ALL, F32, act, block, bounded, conv, linear, maybe_act, reduce, softmax
+from onnx_blocks import ALL, BLOCKS, F32, act, block, bounded, conv, linear, maybe_act, reduce, softmax
 from onnx_gen import TYPE, Cannot, Graph, Value
 
 INTS = ("int32", "int64")
@@ -486,3 +486,5 @@ def scan(g):
     left = b.unary(b.choose("Neg", "Abs", "Identity"), y)
     g.node("Scan", [g.weight(n, c, scale=0.5), x], [(n, c), (t, n, c)], kinds=[g.kind] * 2, body=b.proto([y, left], b.fresh("body")), num_scan_inputs=1,
            scan_input_directions=[g.below(2)])
+
+assert BLOCKS  # with those of onnx_blocks: all that the runner draws from
