@@ -81,9 +81,10 @@ def inverse(g, x):
 
 
 ACTS = [plain("Relu"), plain("Relu"), plain("Relu"), plain("LeakyRelu", alpha=0.1), plain("Sigmoid"), plain("Tanh"), plain("Elu", alpha=0.8), plain("Selu"),
-        plain("HardSigmoid", alpha=1 / 6), plain("Softplus"), plain("Softsign"), plain("Celu", alpha=1.3), plain("ThresholdedRelu", alpha=0.3), plain("Erf"), plain("Abs"),
-        plain("Neg"), plain("Sin"), plain("Cos"), silu, silu, silu, mish, gelu, gelu, gelu_tanh, hard_swish, relu6, clip, prelu, root, logarithm, exponent, inverse]
-SIMPLE = [plain("Relu"), plain("Sigmoid"), plain("Tanh"), plain("Abs"), plain("Neg"), plain("Erf"), silu, gelu, root, logarithm, exponent, inverse, hard_swish]
+        plain("HardSigmoid", alpha=1 / 6), plain("Softplus"), plain("Softsign"), plain("ThresholdedRelu", alpha=0.3), plain("Erf"), plain("Abs"),
+        plain("Neg"), plain("Sin"), plain("Cos"), silu, silu, silu, mish, gelu, gelu, gelu_tanh, hard_swish, relu6, clip, prelu, root, logarithm, exponent, inverse,
+        plain("Celu", alpha=1.3)]  # the last not in f16
+SIMPLE = [plain("Relu"), plain("Sigmoid"), plain("Tanh"), plain("Abs"), plain("Neg"), silu, gelu_tanh, root, logarithm, exponent, inverse, hard_swish]
 
 
 def act(g, x):
@@ -93,7 +94,7 @@ def act(g, x):
         return g.unary("Mish", x)
     if g.opset >= 20 and g.kind == "float32" and g.chance(0.05):
         return g.unary("Gelu", x, approximate=g.choose("none", "tanh"))
-    return g.choose(*(SIMPLE if g.kind == "float64" else ACTS))(g, x)
+    return g.choose(*(SIMPLE if g.kind == "float64" else ACTS[:-1] if g.kind == "float16" else ACTS))(g, x)
 
 
 def maybe_act(g, x, p=0.6):

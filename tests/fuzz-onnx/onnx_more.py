@@ -82,9 +82,9 @@ def reduction(g):
     if op == "ReduceProd":
         if np.prod([x.shape[a] for a in axes]) > 20:
             raise Cannot
+    if op in ("ReduceSum", "ReduceL1", "ReduceSumSquare"):  # before the sum: f16 ends at 65504
+        x = g.binary("Mul", x, g.number(max(1, np.prod([x.shape[a] for a in axes])) ** (-0.5 if op == "ReduceSumSquare" else -1.0)))
     y = reduce(g, op, x, *axes, keep=g.below(2))
-    if op in ("ReduceSum", "ReduceL1", "ReduceSumSquare"):
-        y = g.binary("Mul", y, g.number(1 / max(1, np.prod([x.shape[a] for a in axes]))))
     if y.rank == x.rank and g.chance(0.4):
         g.binary(g.choose("Sub", "Add"), x, y)
 

@@ -85,12 +85,23 @@ def fill(declared, text, seed):
     return r.standard_normal(shape).astype(dtype)
 
 
+def whole(path):
+    """The model with its external data in one file."""
+    if os.path.getsize(path) > 4 << 20 or not any(os.path.exists(path + end) for end in (".data", "_data")):
+        return path
+    one = os.path.join("build/zoo/generated", path.replace(os.sep, "_"))
+    if not os.path.exists(one):
+        os.makedirs(os.path.dirname(one), exist_ok=True)
+        onnx.save(onnx.load(path), one)
+    return one
+
+
 def packaged():
     for name, package, pattern, numbers, inputs in table.MODELS:
         found = sorted(glob.glob(os.path.join(fetch.folder(package), "**", os.path.basename(pattern)), recursive=True))
         found = [f for f in found if re.search(re.escape(pattern).replace(r"\*", ".*") + "$", f)]
         if found:
-            yield Model(name, found[0], numbers, inputs, package=package)
+            yield Model(name, whole(found[0]), numbers, inputs, package=package)
         else:
             print("SKIP %s: no %s of %s (sh deploy/setup.sh zoo)" % (name, pattern, package), flush=True)
 
