@@ -111,6 +111,72 @@ def groups(add):
         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}, 3, (6,))
 
 
+def u8(*dims):
+    return R.integers(0, 256, dims).astype(np.uint8)
+
+
+def s8(*dims):
+    return R.integers(-128, 128, dims).astype(np.int8)
+
+
+def scale(v):
+    return np.array(v, np.float32)
+
+
+def quantised(add):
+    """Results of 8 bits may differ by one where a value lies between two (near)."""
+    for t, make, z in (("u8", u8, np.array(120, np.uint8)), ("s8", s8, np.array(-7, np.int8))):
+        for op, rest in (("Add", [scale(0.03), z]), ("Mul", [scale(0.02), z])):
+            add("QLinear%s %s" % (op, t), MS + "QLinear" + op, [make(3, 4, 5), scale(0.02), z, make(4, 1), scale(0.01), z] + rest, near=1)
+        add("QLinearSigmoid " + t, MS + "QLinearSigmoid", [make(3, 40), scale(0.04), z, scale(1 / 256), np.array(0, z.dtype)], near=1, constant=(1, 2, 3, 4))
+        add("QLinearLeakyRelu " + t, MS + "QLinearLeakyRelu", [make(3, 40), scale(0.04), z, scale(0.03), z], {"alpha": 0.1}, near=1, constant=(1, 2, 3, 4))
+        for last in (0, 1):
+            x = make(2, 7, 6, 4) if last else make(2, 4, 7, 6)
+            add("QLinearAveragePool %s %d" % (t, last), MS + "QLinearAveragePool", [x, scale(0.04), z, scale(0.03), z],
+                {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0], "channels_last": last}, near=1)
+            add("QLinearGlobalAveragePool %s %d" % (t, last), MS + "QLinearGlobalAveragePool", [x, scale(0.04), z, scale(0.03), z], {"channels_last": last}, near=1)
+        add("QLinearSoftmax " + t, MS + "QLinearSoftmax", [make(3, 10), scale(0.02), z, scale(1 / 256), np.array(0 if t == "u8" else -128, z.dtype)], {"axis": -1, "opset": 13}, near=1,
+            constant=(1, 2, 3, 4))
+        add("QLinearConcat " + t, MS + "QLinearConcat", [scale(0.03), z, make(2, 3), scale(0.02), z, make(2, 5), scale(0.05), z], {"axis": 1}, near=1, constant=(0, 1, 3, 4, 6, 7))
+        add("QLinearWhere " + t, MS + "QLinearWhere", [R.integers(0, 2, (3, 4)).astype(bool), make(3, 4), scale(0.03), z, make(1, 4), scale(0.02), z, scale(0.04), z], near=1)
+        add("NhwcMaxPool " + t, MS + "NhwcMaxPool", [make(2, 7, 6, 4)], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]})
+    x, w, b = u8(3, 8), s8(8, 6), R.integers(-900, 900, 6).astype(np.int32)
+    a = [x, scale(0.02), np.array(128, np.uint8), w, scale(0.01), np.array(0, np.int8), b]
+    add("QGemm", MS + "QGemm", a + [scale(0.05), np.array(100, np.uint8)], near=1)
+    add("QGemm to floats", MS + "QGemm", a, {"alpha": 1.0})
+    add("QGemm by columns", MS + "QGemm", [x, scale(0.02), np.array(128, np.uint8), s8(6, 8), f32(6) ** 2 + 0.01, s8(6) // 16, b, scale(0.3), np.array(100, np.uint8)], {"transB": 1},
+        near=1, constant=(3, 4, 5))
+    add("MatMulIntegerToFloat", MS + "MatMulIntegerToFloat", [u8(2, 3, 8), w, scale(0.02), f32(6) ** 2 + 0.01, np.array(130, np.uint8), s8(6) // 16, f32(6)])
+    add("MatMulIntegerToFloat plain", MS + "MatMulIntegerToFloat", [u8(3, 8), u8(8, 6), scale(0.02), scale(0.01)])
+    add("DynamicQuantizeMatMul", MS + "DynamicQuantizeMatMul", [f32(3, 8), w, f32(6) ** 2 + 0.01, s8(6) // 16, f32(6)], bound=2e-3)
+    add("DynamicQuantizeMatMul plain", MS + "DynamicQuantizeMatMul", [f32(2, 3, 8), u8(8, 6), scale(0.01), np.array(127, np.uint8)], bound=2e-3)
+    add("QAttention", MS + "QAttention", [u8(2, 5, 12), s8(12, 48), f32(48), scale(0.01), scale(0.01), None, np.array(120, np.uint8), np.array(0, np.int8)], {"num_heads": 4},
+        constant=(1,))
+    add("QAttention, mask, past", MS + "QAttention", [u8(2, 5, 12), s8(12, 48), f32(48), scale(0.01), f32(48) ** 2 * 0.01 + 0.01, np.array([4, 5], np.int32), np.array(120, np.uint8),
+                                                      np.array(0, np.int8)], {"num_heads": 4, "unidirectional": 1}, constant=(1,))
+    for t in (np.uint16, np.int16, np.uint8):
+        z = np.array(7, t)
+        add("ms QuantizeLinear %s" % t.__name__, MS + "QuantizeLinear", [f32(3, 4), scale(0.02), z])
+        add("ms DequantizeLinear %s" % t.__name__, MS + "DequantizeLinear", [R.integers(0, 100, (3, 4)).astype(t), scale(0.02), z])
+    add("ms DequantizeLinear axis", MS + "DequantizeLinear", [u8(3, 4), f32(3), u8(3)], {"axis": 0})
+    for bits in (2, 4, 8):
+        for k, block in ((64, 32), (40, 16)):
+            n, blocks = 6, -(-k // block)
+            q, s = u8(n, blocks, block * bits // 8), f32(n, blocks)
+            args = {"K": k, "N": n, "bits": bits, "block_size": block}
+            add("MatMulNBits %d %d" % (bits, k), MS + "MatMulNBits", [f32(2, 3, k), q, s], args, constant=(1, 2), bound=2e-4)
+            add("MatMulNBits %d %d zero points" % (bits, k), MS + "MatMulNBits", [f32(3, k), q, s, u8(n, -(-blocks * bits // 8))], args, constant=(1, 2, 3), bound=2e-4)
+    add("MatMulNBits bias", MS + "MatMulNBits", [f32(3, 64), u8(6, 2, 16), f32(6, 2), None, None, f32(6)], {"K": 64, "N": 6, "bits": 4, "block_size": 32}, constant=(1, 2, 5), bound=2e-4)
+    for kind in (0, 1):
+        add("MatMulBnb4 %d" % kind, MS + "MatMulBnb4", [f32(3, 40), u8(6 * 40 // 2), f32(15) ** 2], {"K": 40, "N": 6, "block_size": 16, "quant_type": kind}, constant=(1, 2))
+    add("GatherBlockQuantized", MS + "GatherBlockQuantized", [u8(9, 32), np.array([[1, 5], [8, 0]]), f32(9, 4)], {"bits": 4, "block_size": 16, "quantize_axis": 1, "gather_axis": 0},
+        constant=(0, 2))
+    add("GatherBlockQuantized zero points", MS + "GatherBlockQuantized", [u8(9, 64), np.array([1, -2]), f32(9, 4), u8(9, 4)], {"bits": 8, "block_size": 16, "quantize_axis": 1},
+        constant=(0, 2, 3))
+    add("QLinearConv channels last", MS + "QLinearConv", [u8(1, 6, 6, 2), scale(0.01), np.array(130, np.uint8), s8(4, 2, 3, 3), np.full(4, 0.02, np.float32), np.zeros(4, np.int8), scale(0.08),
+                                                          np.array(128, np.uint8), np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1], "channels_last": 1}, near=1, constant=(3, 4, 5, 8))
+
+
 def families(add):
-    for family in (fused, norms, attention):
+    for family in (fused, norms, attention, quantised):
         family(add)
