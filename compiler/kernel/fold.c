@@ -146,6 +146,16 @@ static status_t column_nest(struct lower *lw, struct lower_fold *f, struct lower
     return ST_OK;
 }
 
+// Another place where a fusion computes this fold. Integers are the same in any order.
+static void note_place(struct lower *lw, const struct lower_fold *f) {
+    bool floats = false;
+    for (int n = 0; n < f->n; n++)
+        floats |= dtype_is_float(f->type[n]) || dtype_is_complex(f->type[n]);
+    if (!floats || lw->instr->op != HLO_FUSION) return;
+    lw->twice |= pmap_has_ptr(&lw->folds, f->i);
+    pmap_put_ptr(&lw->folds, f->i, (void *)(uintptr_t)f->i);
+}
+
 // Does a row fold apply here? The index must be a function of the row's variable and of what is
 // known outside it.
 static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
@@ -175,6 +185,7 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
             kept->at[i] = lower_scratch(lw, f->type[i], row->extent);
         kir_at_level(k, row->base);
         struct lower_row copy = *row;
+        note_place(lw, f);
         status_t st = column_nest(lw, f, kept, &copy, rank, canon);
         kir_restore(k, now);
         if (st) return st;
@@ -195,12 +206,14 @@ status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *cons
     if (f->n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     if (f->total == 0) return f->init(lw, f, out);
     if (f->unroll || f->total == 1) {
+        if (f->total > 1) note_place(lw, f);
         RETURN_IF_ERR(f->init(lw, f, out));
         return straight(lw, f, index, out);
     }
     lw->folded = true;
     RETURN_IF_ERR(column(lw, f, index, rank, &done, out));
     if (done) return ST_OK;
+    note_place(lw, f);
     struct kir_block *now = kir_at_level(&lw->k, lower_level(index, rank));
     struct kir_val *acc[LOWER_MAX_RESULTS];
     status_t st = f->init(lw, f, acc);

@@ -84,9 +84,9 @@ static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x
     case KFN_ISFINITE:
         return kir_cmp(k, CMP_LT, kir_op(k, K_ABS, x, NULL, NULL), kir_f(k, t, INFINITY));
     case KFN_ADD:
-        return kir_flag(k, K_ADD, x, y, lower_contract(lw));
+        return kir_op(k, K_ADD, x, y, NULL);
     case KFN_SUB:
-        return kir_flag(k, K_SUB, x, y, lower_contract(lw));
+        return kir_op(k, K_SUB, x, y, NULL);
     case KFN_MUL:
         return kir_flag(k, K_MUL, x, y, lower_contract(lw));
     case KFN_DIV:

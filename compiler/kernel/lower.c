@@ -477,7 +477,9 @@ static void forget(struct lower *lw) {
     pmap_done(&lw->memo);
     pmap_done(&lw->var_space);
     pmap_done(&lw->canon);
-    lw->memo = lw->var_space = lw->canon = (struct pmap){0};
+    pmap_done(&lw->folds);
+    lw->memo = lw->var_space = lw->canon = lw->folds = (struct pmap){0};
+    lw->twice = false;
     lw->kept.n = 0;
     lw->scratch = 0;
     lw->row = NULL;
@@ -494,19 +496,21 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         total *= p.dims[d];
     struct lower_space *sp = lower_space(lw, lw->instr->shape, total);
     for (int tries = 0;; tries++) {
-        bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0;
+        bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0,
+             ordered = lw->ordered;
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
         RETURN_IF_ERR(build(lw, o, s, sp));
         if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
         kir_sweep(&lw->k);
         lw->k.fn->scratch_bytes = lw->scratch;
-        if (tries == MAX_TRIES) return ST_OK;
+        lw->ordered |= lw->twice;
+        if (tries >= MAX_TRIES && lw->ordered == ordered) return ST_OK;
         struct cutter c = {.lw = lw};
         kir_each(&lw->k.fn->top, want_cut, &c);
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
         if (!c.changed && lw->folded == folded && lw->columns == columns &&
-            chunked == (lw->chunk != 0))
+            chunked == (lw->chunk != 0) && lw->ordered == ordered)
             return ST_OK;
     }
 }

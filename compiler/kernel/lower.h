@@ -46,6 +46,9 @@ struct lower {
     int64_t scratch;
     int64_t chunk;                    // 0 = innermost loop not chunked
     bool want_chunk, folded, columns; // seen while building: asks for other chunks the next time
+    struct pmap folds;                // folds of floats that were built
+    bool twice;                       // one of them at several places: the next time
+    bool ordered;                     // sums keep their order
     int depth;
 };
 
@@ -72,9 +75,15 @@ struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, co
 struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
                              struct kir_val *const *index); // element offset in the buffer
 int lower_level(struct kir_val *const *v, int n);
-// Flags of a sum or product outside of a fold: strict kernels round after each operation.
+// Flags of a product: a fold's sum may take it in before it is rounded; strict kernels round after
+// each operation. Outside of folds what fuses is said in kir, as fma.
 static inline uint8_t lower_contract(const struct lower *lw) {
     return lw->prec == PRECISION_STRICT ? 0 : KF_CONTRACT;
+}
+// Flags of the additions of a fold. A kernel that computes one sum at several places adds in order,
+// so that all copies are the same.
+static inline uint8_t lower_reassoc(const struct lower *lw) {
+    return lw->ordered ? 0 : KF_REASSOC;
 }
 
 // For rules of whole kernels: result r at a logical index (read again only what was put), scratch

@@ -17,7 +17,7 @@ static struct kir_val *multiply_add(struct lower *lw, enum dtype t, enum dtype t
     y = kmath_convert(lw, t, ty, y);
     if (dtype_is_complex(t)) return kmath(lw, KFN_ADD, t, acc, kmath(lw, KFN_MUL, t, x, y));
     if (t == DT_PRED) return kir_op(k, K_OR, acc, kir_op(k, K_AND, x, y, NULL), NULL);
-    uint8_t fl = dtype_is_float(t) ? KF_REASSOC | KF_CONTRACT : 0;
+    uint8_t fl = dtype_is_float(t) && !lw->ordered ? KF_REASSOC | KF_CONTRACT : 0;
     return kir_flag(k, K_ADD, acc, kir_flag(k, K_MUL, x, y, fl), fl);
 }
 

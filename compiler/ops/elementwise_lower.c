@@ -6,9 +6,40 @@
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower_rules.h"
 
+// The operand of a sum that is a product nobody else sees, and so need not be rounded; -1 if none.
+// It is decided by the graph, not by the code around: wherever the kernel computes the sum again,
+// it computes the same.
+static int product_of(const struct lower *lw, const struct hlo_instr *i, enum kfn fn) {
+    enum dtype t = i->shape->dtype;
+    if ((fn != KFN_ADD && fn != KFN_SUB) || (t != DT_F32 && t != DT_F64) || !lower_contract(lw))
+        return -1;
+    for (int n = 0; n < 2; n++) {
+        const struct hlo_instr *p = i->operands[n];
+        if (p->op == HLO_MULTIPLY && p->users.n == 1 && i->operands[0] != i->operands[1] &&
+            !pmap_has_ptr(&lw->leaf, p))
+            return n;
+    }
+    return -1;
+}
+static status_t multiply_add(struct lower *lw, const struct hlo_instr *i,
+                             struct kir_val *const *index, enum kfn fn, int product,
+                             struct kir_val **out) {
+    struct kir *k = &lw->k;
+    struct kir_val *x, *y, *z;
+    RETURN_IF_ERR(lower_operand(lw, i->operands[product], 0, index, &x));
+    RETURN_IF_ERR(lower_operand(lw, i->operands[product], 1, index, &y));
+    RETURN_IF_ERR(lower_operand(lw, i, !product, index, &z));
+    if (fn == KFN_SUB && product == 0) z = kir_op(k, K_NEG, z, NULL, NULL);
+    if (fn == KFN_SUB && product == 1) x = kir_op(k, K_NEG, x, NULL, NULL);
+    *out = kir_op(k, K_FMA, x, y, z);
+    return ST_OK;
+}
+
 static status_t row(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
                     enum kfn fn, struct kir_val **out) {
     struct kir_val *x, *y = NULL;
+    int product = product_of(lw, i, fn);
+    if (product >= 0) return multiply_add(lw, i, index, fn, product, out);
     RETURN_IF_ERR(lower_operand(lw, i, 0, index, &x));
     if (i->n_operands > 1) RETURN_IF_ERR(lower_operand(lw, i, 1, index, &y));
     *out = kmath(lw, fn, i->operands[0]->shape->dtype, x, y);

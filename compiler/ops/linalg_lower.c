@@ -38,7 +38,9 @@ static V close_sum(struct lower *lw, struct sum *s, V x, V y) {
     struct kir_loop *l = s->loop;
     bool complex = dtype_is_complex(s->wide);
     V acc = complex ? kir_complex(k, l->carry[0], l->carry[1]) : l->carry[0];
-    acc = kmath(lw, KFN_SUB, s->wide, acc, kmath(lw, KFN_MUL, s->wide, x, y));
+    x = kmath(lw, KFN_MUL, s->wide, x, y);
+    acc = complex ? kmath(lw, KFN_SUB, s->wide, acc, x)
+                  : kir_flag(k, K_SUB, acc, x, lower_contract(lw));
     V flat[2] = {kir_re(k, acc), complex ? kir_im(k, acc) : NULL};
     kir_end(k, l, flat);
     return complex ? kir_complex(k, l->result[0], l->result[1]) : l->result[0];

@@ -4,24 +4,23 @@
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower_rules.h"
 
-// Is the computation one commutative operation on its two parameters? Then its order may change; of
-// a product only where precision is not strict.
-static uint8_t reducer_flags(const struct lower *lw, const struct hlo_computation *c) {
+// Is the computation one commutative operation of floats on its two parameters? Then its order may
+// change; of a product only where precision is not strict.
+static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
     struct hlo_instr *r = hlo_root(c);
     bool product = r->op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT;
     bool plain = (r->op == HLO_ADD || product) && r->n_operands == 2 &&
                  r->operands[0]->op == HLO_PARAMETER && r->operands[1]->op == HLO_PARAMETER &&
                  r->operands[0] != r->operands[1];
-    return plain && dtype_is_float(r->shape->dtype) ? KF_REASSOC : 0;
+    return plain && dtype_is_float(r->shape->dtype);
 }
 static status_t combine(struct lower *lw, struct lower_fold *f, struct kir_val *const *acc,
                         struct kir_val *const *x, struct kir_val **out) {
     const struct hlo_computation *c = f->i->called[0];
     struct kir_val *args[2 * LOWER_MAX_RESULTS];
-    if (f->n == 1 &&
-        reducer_flags(lw, c)) { // small floats accumulate in f32 and are rounded at the end
-        *out =
-            kir_flag(&lw->k, hlo_root(c)->op == HLO_ADD ? K_ADD : K_MUL, acc[0], x[0], KF_REASSOC);
+    if (f->n == 1 && plain_sum(lw, c)) { // small floats accumulate in f32, rounded at the end
+        enum kop op = hlo_root(c)->op == HLO_ADD ? K_ADD : K_MUL;
+        *out = kir_flag(&lw->k, op, acc[0], x[0], lower_reassoc(lw));
         return ST_OK;
     }
     memcpy(args, acc, sizeof *acc * (size_t)f->n);

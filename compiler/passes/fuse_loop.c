@@ -3,9 +3,9 @@
 // what computes its elements one by one and has every user inside already: elementwise operations,
 // movements (transpose, slice, reverse, pad, dynamic-slice), a reduction or window whose results
 // are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
-// own). Nothing is computed twice: an operation used outside stays outside, and one that a
-// broadcast or a window would repeat stays in memory. A fusion with a reduction is kInput, others
-// are kLoop.
+// own). Nothing dear is computed twice: an operation used outside stays outside, and one that a
+// broadcast or a window would repeat stays in memory, as does a reduction whose elements two
+// movements would ask for. A fusion with a reduction is kInput, others are kLoop.
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/library.h"
 
@@ -34,6 +34,35 @@ static bool can_root(const struct hlo_instr *i) {
     return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(i));
 }
 
+// At which elements the fusion computes a member is said by the first operation on its way to the
+// root that is not elementwise (NULL: at the root's own); `several` when there is more than one.
+static const struct hlo_instr several;
+struct ways {
+    const struct hlo_instr *by[MAX_MEMBERS];
+    bool done[MAX_MEMBERS];
+};
+static const struct hlo_instr *way_of(const struct fusion_group *g, const struct hlo_instr *x,
+                                      struct ways *w) {
+    const struct hlo_instr *way = NULL;
+    for (size_t k = 0; k < x->users.n; k++) {
+        const struct hlo_instr *u = x->users.v[k], *by;
+        int at = 0;
+        while (at < g->n && g->v[at] != u)
+            at++;
+        if (at == g->n) return &several;
+        if (!w->done[at]) w->by[at] = at ? way_of(g, u, w) : NULL;
+        w->done[at] = true;
+        by = w->by[at] == &several || elementwise(u) ? w->by[at] : u;
+        if (k && by != way) return &several;
+        way = by;
+    }
+    return way;
+}
+static bool computed_often(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}};
+    return way_of(g, p, &w) == &several;
+}
+
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
@@ -50,6 +79,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
         if (folds(p) && !elementwise(u)) return "it is a reduction, used elsewhere than it is made";
     }
+    if (folds(p) && computed_often(g, p)) return "it is a reduction that would be made at each use";
     return NULL;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Differential fuzzing: N random modules (hlo_gen.py) through XLA:CPU and through hlo-diff (every implementation, every pass off in turn).
-Usage: fuzz_hlo.py --diff build/release/tests/hlo-diff [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-hlo] [--no-xla] [--show INDEX]
+Usage: fuzz_hlo.py --diff build/release/tests/hlo-diff [--n 1000] [--seed 1|clock] [--first 0] [--out build/fuzz-hlo] [--no-xla] [--show INDEX] [--theme NAME]
 Prints each mismatch with the reduced module's file, then a summary; exit code 1 when something differs. XLA runs in a child process that
 may die; hlo-diff is started again after a crash, behind the module that caused it."""
 import argparse
@@ -104,12 +104,19 @@ def ask_xla(xla, case):
 
 
 def chunks(args, xla, totals, out):
-    """Producer: chunks of cases with XLA's values."""
+    """Producer: chunks of cases with XLA's values; what goes wrong here is handed over too."""
+    try:
+        make_chunks(args, xla, totals, out)
+    except Exception as e:
+        out.put(e)
+
+
+def make_chunks(args, xla, totals, out):
     done = 0
     while done < args.n:
         cases = []
         for k in range(args.first + done, args.first + min(done + CHUNK, args.n)):
-            case = hlo_gen.generate(args.seed, k)
+            case = hlo_gen.generate(args.seed, k, args.theme)
             why = "not asked" if args.no_xla else ask_xla(xla, case)
             totals["XLA: " + why[:70] if why else "with XLA"] += 1
             cases.append(case)
@@ -138,11 +145,12 @@ def main():
     p.add_argument("--out", default="build/fuzz-hlo")
     p.add_argument("--no-xla", action="store_true")
     p.add_argument("--show", type=int)
+    p.add_argument("--theme", help="one of hlo_families.THEMES for all modules")
     p.add_argument("--reduce", type=int, default=10, help="how many to reduce")
     args = p.parse_args()
     args.seed = int(time.time()) if args.seed == "clock" else int(args.seed)
     if args.show is not None:
-        print(hlo_gen.generate(args.seed, args.show)["text"])
+        print(hlo_gen.generate(args.seed, args.show, args.theme)["text"])
         return 0
     if not args.no_xla and not importlib.util.find_spec("jax"):
         print("without XLA:CPU: jax is not installed (sh deploy/setup.sh bench); the evaluator is the measure")
@@ -154,6 +162,8 @@ def main():
     thread.start()
     done = 0
     while (cases := ready.get()) is not None:
+        if isinstance(cases, Exception):
+            raise cases
         found = diff.run(cases, totals)
         done += len(cases)
         if sys.stderr.isatty():

@@ -271,6 +271,8 @@ static void all_ways(struct session *s) {
         {"kernel", "kernel", "", "", PRECISION_DEFAULT},
         {"kernel-unfused", "kernel", "fuse-loop,fuse-epilogue,algsimp,constfold", "",
          PRECISION_STRICT},
+        {"kernel-no-rows", "kernel", "fuse-row", "", PRECISION_DEFAULT},
+        {"kernel-as-written", "kernel", "algsimp,constfold,fuse-sibling", "", PRECISION_DEFAULT},
         {"library", "onednn", "", "", PRECISION_DEFAULT},
         {"default", "", "", "", PRECISION_DEFAULT},
         {"strict", "", "", "", PRECISION_STRICT},

@@ -1546,7 +1546,7 @@ THEMES["halves"] = [(f_dot, 3), (f_convolution, 2), (f_binary, 5), (f_unary_smoo
                     (f_reduce_window, 2), (f_convert, 2), (f_concatenate, 2), (f_pad, 1), (f_dynamic_update_slice, 1.5), (f_dynamic_slice, 1), (f_gather, 1.5), (f_scatter, 1), (f_broadcast, 2),
                     (f_transpose, 1), (f_reshape, 1), (f_slice, 1), (f_softmax, 1), (f_sort, 0.7), (f_while, 1), (f_conditional, 1), (f_call, 0.5), (f_batch_norm, 0.5), (f_twice, 2)]
 THEMES["mixed"] = [(f, w) for t in ("elementwise", "shape", "contraction", "reduction", "index", "control", "numeric", "rules") for f, w in THEMES[t]]
-WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4}
+WEIGHTS = {"elementwise": 3, "shape": 3, "contraction": 3, "reduction": 3, "index": 2, "control": 3, "numeric": 1, "rules": 6, "net": 2.5, "mixed": 6, "edges": 5, "halves": 4, "chosen": 6}
 
 
 def theme(r):

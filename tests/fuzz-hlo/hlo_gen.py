@@ -7,8 +7,8 @@ Discontinuous operations (floor, compare, sort, convert to integers...) are only
 module whose results every correct implementation gives within the bound. Values that may hold NaN or infinity are marked
 `special` and kept away from operations that may reorder them into something else.
 
-generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py and
-hlo_edges.py."""
+generate(seed, index) is a pure function. Families are methods named f_*, see hlo_families.py,
+hlo_edges.py and hlo_chosen.py."""
 import math
 import os
 import random
@@ -329,16 +329,17 @@ class Builder:
         return False
 
 
-def generate(seed, index):
-    """{name, text, inputs [(array, is weight)], atol [per result leaf]}"""
+def generate(seed, index, only=None):
+    """{name, text, inputs [(array, is weight)], atol [per result leaf]}; only: the theme that every module has"""
+    import hlo_chosen
     import hlo_edges
     import hlo_families
-    hlo_families.THEMES["edges"] = hlo_edges.FAMILIES
+    hlo_families.THEMES["edges"], hlo_families.THEMES["chosen"] = hlo_edges.FAMILIES, hlo_chosen.FAMILIES
     m = Module(seed, index)
     m.cap = m.r.choices([60, 500, 6000, 30000], [10, 8, 2, 0.6])[0]
     b = Builder(m, entry=True)
     b.weights, b.chain = m.r.random() < 0.35, m.r.random() < 0.35
-    theme = hlo_families.theme(m.r)
+    theme = hlo_families.THEMES[only] if only else hlo_families.theme(m.r)
     if theme is hlo_families.THEMES["halves"]:
         m.half = m.r.choice(["f16", "bf16"])
     for _ in range(2 if theme is hlo_families.THEMES["net"] else m.r.choices([2, 5, 10, 20, 40], [2, 4, 4, 2, 1])[0]):
