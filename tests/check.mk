@@ -42,6 +42,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  graphs 'build/venv/bin/python tests/models/graphs.py $(BUILD)' \
 	  gradient 'build/venv/bin/python tests/models/gradient.py $(BUILD)' \
 	  zoo 'build/venv/bin/python tests/zoo/conform.py $(BUILD) --which small' \
+	  fuzz-onnx-graphs 'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \
 	  quantised 'build/venv/bin/python tests/models/quantised.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
 	  oip-text 'build/venv/bin/python tests/models/oip_text.py $(BUILD)' \

@@ -106,7 +106,7 @@ def conv(g, x, cout=None, k=None, same=False, groups=None, bias=None):
     """Any channels, groups, strides, dilations, pads; same: the spatial shape stays."""
     dims, cin = x.rank - 2, x.shape[1]
     groups = groups or g.choose(1, 1, 1, *[d for d in range(1, cin + 1) if cin % d == 0])
-    cout = cout or groups * max(1, g.between(1, 17) // groups)
+    cout = cout or groups * max(1, g.channels() // groups)
     if cout % groups:
         groups = 1
     ks, strides, dilations, pads, out = [], [], [], ([], []), []
@@ -172,7 +172,7 @@ def depthwise(g):
 def conv_sum(g):
     """Two convolutions of the same result shape, added; a library may do this in one call."""
     x = g.image()
-    c = g.between(1, 17)
+    c = g.channels()
     a, b = maybe_act(g, conv(g, x, cout=c, same=True), 0.4), maybe_act(g, conv(g, x, cout=c, same=True), 0.4)
     maybe_act(g, g.binary("Add", a, b))
 
@@ -183,7 +183,7 @@ def excite(g):
     c, m = x.shape[1], g.between(1, 8)
     y = g.node("GlobalAveragePool", [x], x.shape[:2] + (1,) * (x.rank - 2))
     y = conv(g, act(g, conv(g, y, cout=m, k=1, same=True, groups=1)), cout=c, k=1, same=True, groups=1)
-    g.binary("Mul", x, g.unary(g.choose("Sigmoid", "HardSigmoid"), y))
+    g.binary("Mul", x, g.unary(g.choose("Sigmoid", "HardSigmoid") if g.kind == "float32" else "Sigmoid", y))
 
 
 @block(1.5, F32)

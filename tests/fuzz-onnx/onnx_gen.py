@@ -11,7 +11,7 @@ TYPE = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "float64":
         "int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int16": TensorProto.INT16, "uint16": TensorProto.UINT16, "uint32": TensorProto.UINT32,
         "uint64": TensorProto.UINT64, "bool": TensorProto.BOOL}
 FLOATS = ("float32", "float16", "float64")
-LARGEST = 4096  # elements of one value
+LARGEST = 4096  # elements of one value; eight times that in a wide graph
 
 
 class Value:
@@ -41,12 +41,20 @@ class Graph:
         self.r = parent.r if parent else np.random.Generator(np.random.PCG64(seed))
         self.counter = parent.counter if parent else [0]
         self.nodes, self.inits, self.ins, self.values, self.data = [], [], [], [], {}
-        self.jumps = self.quantised = False
         if parent:
-            self.kind, self.opset = parent.kind, parent.opset
+            self.kind, self.opset, self.wide, self.symbolic = parent.kind, parent.opset, parent.wide, False
         else:
+            self.symbolic = self.chance(0.2)
+            self.wide = self.chance(0.15)  # more channels, as blocked layouts and threads need them
             self.kind = self.choose("float32", "float32", "float32", "float32", "float16", "float64")
             self.opset = self.choose(13, 17, 18, 20, 21)
+
+    @property
+    def largest(self):
+        return LARGEST * (8 if self.wide else 1)
+
+    def channels(self):
+        return self.choose(16, 24, 32, 48, 64, 65) if self.wide and self.chance(0.6) else self.between(1, 17)
 
     # ---- chance
     def choose(self, *options):
@@ -81,7 +89,8 @@ class Graph:
         else:
             a = self.r.integers(0 if low is None else low, 5 if high is None else high, shape)
         self.data[name] = np.asarray(a).astype(kind)
-        self.ins.append(helper.make_tensor_value_info(name, TYPE[kind], shape))
+        said = [self.fresh("D") if self.symbolic and self.chance(0.4) else d for d in shape]  # a size that only the request tells
+        self.ins.append(helper.make_tensor_value_info(name, TYPE[kind], said))
         return self.keep(Value(name, shape, kind))
 
     def const(self, array, kind=None):
@@ -106,7 +115,7 @@ class Graph:
         many = isinstance(shapes, list)
         shapes = shapes if many else [shapes]
         for s in shapes:
-            if np.prod(s, dtype=np.int64) > LARGEST or any(d <= 0 for d in s):
+            if np.prod(s, dtype=np.int64) > self.largest or any(d <= 0 for d in s):
                 raise Cannot
         kinds = kinds if isinstance(kinds, list) else [kinds or next((i.kind for i in inputs if i is not None), self.kind)] * len(shapes)
         outs = [Value(self.fresh(), s, k, small) for s, k in zip(shapes, kinds)]
@@ -149,8 +158,8 @@ class Graph:
             pass
         if self.parent:
             raise Cannot
-        n, c = self.choose(1, 1, 1, 2, 3), self.between(1, 17)
-        most = max(1, int((LARGEST / 2 / n / c) ** (1 / dims)))
+        n, c = self.choose(1, 1, 1, 2, 3), self.channels()
+        most = max(1, int((self.largest / 2 / n / c) ** (1 / dims)))
         return self.input((n, c) + tuple(self.between(1, min(most, 20 if dims > 1 else 60)) for _ in range(dims)))
 
     def rows(self):
@@ -162,7 +171,7 @@ class Graph:
             pass
         if self.parent:
             raise Cannot
-        return self.input((self.choose(1, 1, 2, 3), self.between(1, 12), self.choose(1, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 32)))
+        return self.input((self.choose(1, 1, 2, 3), self.between(1, 12), self.channels() if self.wide else self.choose(1, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 32)))
 
     def any(self):
         try:

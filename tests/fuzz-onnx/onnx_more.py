@@ -18,7 +18,7 @@ def activation(g):
 def arithmetic(g):
     x = g.any()
     y = g.floats(where=lambda v: fits(v, x)) if g.chance(0.6) else g.weight(*[d if g.chance(0.6) else 1 for d in x.shape][g.below(x.rank):])
-    op = g.choose("Add", "Add", "Sub", "Mul", "Mul", "Max", "Min", "Div", "Mean", "Sum")
+    op = g.choose("Add", "Add", "Sub", "Mul", "Mul", "Max", "Min", "Div", *(("Mean", "Sum") if g.kind == "float32" else ()))
     if op == "Div":
         y = g.binary("Add", g.unary("Abs", y), g.number(0.5))
     if op in ("Max", "Min", "Mean", "Sum") and g.chance(0.3):
@@ -37,7 +37,6 @@ def fits(a, b):
 @block(1, ALL)
 def compare(g):
     """Comparisons, logic, Where."""
-    g.jumps = True
     x = g.any()
     y = g.floats(where=lambda v: fits(v, x))
     a = g.binary(g.choose("Greater", "Less", "GreaterOrEqual", "LessOrEqual"), x, y, kinds="bool")
@@ -54,14 +53,12 @@ def compare(g):
 
 @block(0.5, F32)
 def rounding(g):
-    g.jumps = True
     x = g.any()
     g.unary(g.choose("Floor", "Ceil", "Round", "Sign"), g.binary("Mul", x, g.number(3)))
 
 
 @block(0.6, ALL)
 def cast(g):
-    g.jumps = True
     x = g.any()
     kind = g.choose("int32", "int64", "float32", "float64", "float16", "bool", "uint8", "int8")
     if kind in ("uint8", "int8", "int32", "int64"):
@@ -92,7 +89,6 @@ def reduction(g):
 @block(2, ALL)
 def choice(g):
     """Softmax or another function of a row, then the place of its extreme."""
-    g.jumps = True
     x = g.any()
     axis = g.choose(-1, -1, g.below(x.rank)) % x.rank
     y = softmax(g, x, axis) if g.chance(0.6) else g.choose(lambda: x, lambda: act(g, x), lambda: g.binary("Sub", x, reduce(g, "ReduceMax", x, axis)))()
@@ -108,7 +104,6 @@ def choice(g):
 
 @block(1, ("float32", "float64"))
 def top(g):
-    g.jumps = True
     x = g.any()
     axis = g.below(x.rank)
     if g.chance(0.4):
@@ -336,7 +331,6 @@ def quantise(g, x, kind=None):
 
 def fake(g, x):
     """Quantised and back."""
-    g.quantised = True
     q, s, z = quantise(g, x)
     return g.node("DequantizeLinear", [q, s, z], q.shape, kinds="float32")
 
@@ -354,7 +348,7 @@ def fake_weight(g, shape, axis):
 @block(1.5, F32)
 def qdq_conv(g):
     x = fake(g, g.image())
-    c, k = g.between(1, 17), g.choose(1, 1, 3, 3, 5)
+    c, k = g.channels(), g.choose(1, 1, 3, 3, 5)
     cin = x.shape[1]
     groups = g.choose(1, 1, 1, cin)
     c = c if groups == 1 else cin
@@ -384,7 +378,6 @@ def qdq_dense(g):
 @block(0.8, F32)
 def dynamic_dense(g):
     """quantize_dynamic's shape: DynamicQuantizeLinear, MatMulInteger, scales multiplied in."""
-    g.quantised = True
     x = g.any()
     k, c = x.shape[-1], g.choose(1, 3, 8, 16, 17)
     q, s, z = g.node("DynamicQuantizeLinear", [x], [x.shape, (), ()], kinds=["uint8", "float32", "uint8"], keep=False)
@@ -399,7 +392,6 @@ def dynamic_dense(g):
 @block(0.6, F32)
 def linear_ops(g):
     """QLinearConv, QLinearMatMul, ConvInteger: the older quantised operators."""
-    g.quantised = True
     how = g.below(3)
     if how == 0:
         x = g.any()
@@ -444,7 +436,6 @@ def grow(b, x, n):
 
 @block(0.6, F32)
 def branch(g):
-    g.jumps = True
     x = g.any()
     if g.chance(0.5) and not g.parent:
         c = g.input((), "bool")
