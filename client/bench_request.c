@@ -12,7 +12,7 @@
 // ---- HTTP
 
 static void put_input(struct strbuf *b, const struct npy *x, bool json) {
-    const char *type = input_datatype(x->descr);
+    const char *type = input_type(x);
     strbuf_puts(b, "{\"name\":");
     strbuf_json_str(b, str_of(x->name));
     strbuf_printf(b, ",\"datatype\":\"%s\",\"shape\":[", type);
@@ -85,7 +85,7 @@ static void make_run(struct arena *a, const struct bench_what *w, struct bench_r
         Hlod__V1__Tensor *t = q.inputs[q.n_inputs] = arena_new_of(a, Hlod__V1__Tensor);
         hlod__v1__tensor__init(t);
         t->name = (char *)(uintptr_t)x->name;
-        t->datatype = (char *)(uintptr_t)input_datatype(x->descr);
+        t->datatype = (char *)(uintptr_t)input_type(x);
         t->shape = (int64_t *)(uintptr_t)x->dims;
         t->n_shape = (size_t)x->rank;
         t->raw = (ProtobufCBinaryData){x->size_bytes, x->data};
@@ -114,7 +114,7 @@ static void make_infer(struct arena *a, const struct bench_what *w, struct bench
         input *t = q.inputs[q.n_inputs] = arena_new_of(a, input);
         inference__model_infer_request__infer_input_tensor__init(t);
         t->name = (char *)(uintptr_t)x->name;
-        t->datatype = (char *)(uintptr_t)input_datatype(x->descr);
+        t->datatype = (char *)(uintptr_t)input_type(x);
         t->shape = (int64_t *)(uintptr_t)x->dims;
         t->n_shape = (size_t)x->rank;
         q.raw_input_contents[q.n_raw_input_contents++] =
@@ -133,9 +133,7 @@ status_t bench_request_make(struct arena *a, const struct bench_what *w,
                                .security = w->security,
                                .authorization = token ? arena_printf(a, "Bearer %s", token) : NULL};
     for (int i = 0; i < w->n_in; i++)
-        if (!input_datatype(w->in[i].descr))
-            return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent",
-                          w->in[i].name, w->in[i].descr);
+        RETURN_IF_ERR(input_sendable(&w->in[i]));
     if (w->protocol == BENCH_GRPC)
         make_run(a, w, out);
     else if (w->protocol == BENCH_OIP_GRPC)

@@ -114,13 +114,11 @@ static int resolve_model(struct hlo *h, struct bench *b) {
 static status_t from_metadata(struct hlo *h, const json_t *spec, struct npy *x) {
     const json_t *dim;
     size_t d;
-    const char *descr = input_descr(text_at(spec, "datatype"));
     *x = (struct npy){.name = arena_strdup(&h->arena, text_at(spec, "name"))};
-    if (!descr || !npy_item_size(descr))
+    if (!input_set_type(x, text_at(spec, "datatype")) || !npy_item_size(x->descr))
         return st_new(ST_INVALID_ARGUMENT, "input '%s' has type %s: give it with -i", x->name,
                       text_at(spec, "datatype"));
-    memcpy(x->descr, descr, strlen(descr) + 1);
-    int64_t bytes = npy_item_size(descr);
+    int64_t bytes = npy_item_size(x->descr);
     json_array_foreach(json_object_get(spec, "shape"), d, dim) {
         int64_t n = json_integer_value(dim) < 0 ? 1 : json_integer_value(dim); // symbolic: one
         if (x->rank == NPY_MAX_RANK || !sz_mul(bytes, n, &bytes) || bytes > 1ll << 40)

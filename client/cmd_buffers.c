@@ -99,9 +99,7 @@ static int put(struct hlo *h, const struct buffers *b) {
     status_t st = ST_OK;
     for (int k = 0; k < b->n_inputs && !st; k++) {
         st = input_parse(&h->arena, b->inputs[k], &o, &in[k]);
-        if (!st && !input_datatype(in[k].descr))
-            st = st_new(ST_INVALID_ARGUMENT, "'%s' has dtype %s, which cannot be sent", in[k].name,
-                        in[k].descr);
+        if (!st) st = input_sendable(&in[k]);
         if (!st) json_array_append_new(list_of, tensor_describe(&in[k]));
     }
     json_t *q = json_pack("{s:o, s:b, s:I}", "inputs", list_of, "tuple", b->tuple, "lease_ms",

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "client/digest_memo.h"
 #include "client/hlo.h"
 #include "client/onnx_external.h"
 #include "client/progress.h"
@@ -42,17 +43,51 @@ static void on_upload(void *ctx, int64_t sent, int64_t total) {
         progress_bytes(&w->progress, "uploading", sent, total);
 }
 
-// A large model goes ahead of its request, in pieces; hex stays empty for the others.
-static int send_ahead(struct hlo *h, const char *path, int64_t bytes, const struct span *parts,
-                      size_t n_parts, char hex[65]) {
-    struct span whole;
-    if (n_parts) bytes = 0;
-    for (size_t k = 0; k < n_parts; k++)
-        bytes += (int64_t)parts[k].n;
-    if (bytes <= UPLOAD_IN_PIECES) return 0;
-    if (n_parts) return upload_pieces(h, parts, n_parts, hex);
-    status_t st = file_map(&h->arena, path, &whole);
-    return st ? fail_status(st) : upload_pieces(h, &whole, 1, hex);
+// A model's file, or the parts that stand for it.
+struct source {
+    const char *path;
+    struct span *parts;
+    size_t n_parts;
+    const char *const *paths; // [n_paths] all files that were read
+    size_t n_paths;
+    int64_t bytes;
+};
+
+static status_t source_open(struct hlo *h, const char *path, struct source *s) {
+    struct stat sb;
+    *s = (struct source){.path = path};
+    if (stat(path, &sb) == 0 && sb.st_size == 0)
+        return st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path);
+    RETURN_IF_ERR(
+        onnx_external_files(&h->arena, path, &s->parts, &s->n_parts, &s->paths, &s->n_paths));
+    if (!s->n_parts) s->bytes = (int64_t)sb.st_size;
+    for (size_t k = 0; k < s->n_parts; k++)
+        s->bytes += (int64_t)s->parts[k].n;
+    return ST_OK;
+}
+
+// Does the server hold this model already? Asked of what was sent by an earlier command.
+static bool server_holds(struct hlo *h, const char *hex) {
+    struct http_reply r;
+    const char *path = arena_printf(&h->arena, "/v1/blobs/%s/info", hex);
+    status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
+    bool holds = !st && r.code == 200;
+    if (!st) http_reply_done(&r);
+    st_drop(st);
+    return holds;
+}
+
+// A large model goes ahead of its request, in pieces, unless the server is known to hold it; hex
+// stays empty for the others.
+static int send_ahead(struct hlo *h, const struct source *s, char hex[65]) {
+    struct span whole, *parts = s->n_parts ? s->parts : &whole;
+    if (s->bytes <= UPLOAD_IN_PIECES) return 0;
+    if (digest_memo_get(s->paths, s->n_paths, hex) && server_holds(h, hex)) return 0;
+    status_t st = s->n_parts ? ST_OK : file_map(&h->arena, s->path, &whole);
+    if (st) return fail_status(st);
+    int rc = upload_pieces(h, parts, s->n_parts ? s->n_parts : 1, hex);
+    if (!rc) digest_memo_put(s->paths, s->n_paths, hex);
+    return rc;
 }
 
 // Shapes or values that decide shapes are missing: a run brings them.
@@ -69,15 +104,11 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
                                                          : "application/octet-stream";
-    struct span *parts;
-    size_t n_parts;
-    struct stat sb = {0};
-    if (stat(path, &sb) == 0 && sb.st_size == 0)
-        return fail_status(st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path));
-    status_t st = onnx_external_inline(&h->arena, path, &parts, &n_parts);
+    struct source src;
+    status_t st = source_open(h, path, &src);
     if (st) return fail_status(st);
     char hex[65] = ""; // by which the server knows what was sent
-    int rc = send_ahead(h, path, sb.st_size, parts, n_parts, hex);
+    int rc = send_ahead(h, &src, hex);
     if (rc) return rc;
     const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s%s", hex[0] ? "model=" : "",
                                    hex, hex[0] && query[0] ? "&" : "", query);
@@ -87,9 +118,9 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
                                           .path = url,
                                           .content_type = type,
                                           .accept = "application/x-ndjson",
-                                          .parts = parts,
-                                          .n_parts = hex[0] ? 0 : n_parts,
-                                          .body_file = hex[0] || n_parts ? NULL : path,
+                                          .parts = src.parts,
+                                          .n_parts = hex[0] ? 0 : src.n_parts,
+                                          .body_file = hex[0] || src.n_parts ? NULL : path,
                                           .on_bytes = on_bytes,
                                           .on_progress = on_upload,
                                           .ctx = &w},
@@ -101,7 +132,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     if (r.code >= 300) // refused before the stream began
         w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
     if (run_follows && run_will_tell(w.error)) {
-        if (!hex[0]) st = file_digest(path, parts, n_parts, hex);
+        if (!hex[0]) st = file_digest(path, src.parts, src.n_parts, hex);
         if (st)
             rc = fail_status(st);
         else

@@ -34,9 +34,7 @@ static status_t read_inputs(struct hlo *h, json_t *plan, const char *const *word
     if (!list) json_object_set_new(plan, "inputs", list = json_array());
     for (int k = 0; k < n; k++) {
         RETURN_IF_ERR(input_parse(&h->arena, words[k], &o, &in[k]));
-        if (!input_datatype(in[k].descr))
-            return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent",
-                          in[k].name, in[k].descr);
+        RETURN_IF_ERR(input_sendable(&in[k]));
         json_array_append_new(list, tensor_describe(&in[k]));
     }
     return ST_OK;

@@ -167,9 +167,7 @@ static status_t read_inputs(struct hlo *h, struct run *r, const char *const *wor
     for (; r->n_in < n; r->n_in++) {
         struct npy *x = &r->in[r->n_in];
         RETURN_IF_ERR(input_parse(&h->arena, words[r->n_in], o, x));
-        if (!input_datatype(x->descr))
-            return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent",
-                          x->name, x->descr);
+        RETURN_IF_ERR(input_sendable(x));
     }
     return ST_OK;
 }

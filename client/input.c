@@ -2,6 +2,7 @@
 // Bytes decide what a file is, not its name.
 #include "client/input.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -10,10 +11,10 @@
 
 static const struct {
     const char *descr, *datatype;
-} types[] = {{"|b1", "BOOL"},    {"|i1", "INT8"},  {"|u1", "UINT8"},  {"<i2", "INT16"},
-             {"<u2", "UINT16"},  {"<i4", "INT32"}, {"<u4", "UINT32"}, {"<i8", "INT64"},
-             {"<u8", "UINT64"},  {"<f2", "FP16"},  {"<f4", "FP32"},   {"<f8", "FP64"},
-             {NPY_TEXT, "BYTES"}};
+} types[] = {{"|b1", "BOOL"},   {"|i1", "INT8"},  {"|u1", "UINT8"},   {"<i2", "INT16"},
+             {"<u2", "UINT16"}, {"<i4", "INT32"}, {"<u4", "UINT32"},  {"<i8", "INT64"},
+             {"<u8", "UINT64"}, {"<f2", "FP16"},  {"<f4", "FP32"},    {"<f8", "FP64"},
+             {"<c8", "c64"},    {"<c16", "c128"}, {NPY_TEXT, "BYTES"}};
 enum { N_TYPES = sizeof types / sizeof types[0] };
 #define MAX_FILE ((size_t)1 << 40)
 
@@ -22,10 +23,31 @@ const char *input_datatype(const char *descr) {
         if (!strcmp(types[k].descr, descr)) return types[k].datatype;
     return NULL;
 }
-const char *input_descr(const char *datatype) {
+const char *input_type(const struct npy *x) {
+    return x->type ? x->type : input_datatype(x->descr);
+}
+bool input_set_type(struct npy *x, const char *datatype) {
+    const struct dtype_row *t = dtype_find(str_of(datatype));
+    const char *descr = NULL;
     for (int k = 0; k < N_TYPES; k++)
-        if (!strcmp(types[k].datatype, datatype)) return types[k].descr;
-    return NULL;
+        if (!strcmp(types[k].datatype, datatype) ||
+            (t && t->oip && !strcmp(types[k].datatype, t->oip)))
+            descr = types[k].descr;
+    if (!descr && (!t || t->bytes < 1 || t->bytes > 2)) return false;
+    x->type = descr ? NULL : t->oip ? t->oip : t->name;
+    snprintf(x->descr, sizeof x->descr, "%s", descr ? descr : t->bytes == 2 ? "<V2" : "|V1");
+    return true;
+}
+status_t input_sendable(const struct npy *x) {
+    if (input_type(x)) return ST_OK;
+    if (npy_item_size(x->descr) && npy_item_size(x->descr) <= 2)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "input '%s': NumPy does not say which type of %c byte%s a file of dtype %s "
+                      "holds; say it: -i %s=%s=@FILE",
+                      x->name, x->descr[2], x->descr[2] == '1' ? "" : "s", x->descr, x->name,
+                      x->descr[2] == '1' ? "f8e4m3fn" : "bf16");
+    return st_new(ST_INVALID_ARGUMENT, "input '%s' has dtype %s, which cannot be sent", x->name,
+                  x->descr);
 }
 
 status_t input_file(struct arena *a, const char *path, struct span *out) {
@@ -47,13 +69,47 @@ static bool parse_type(struct str text, struct npy *x, const struct dtype_row **
             x->dims[x->rank++] = d;
         } else {
             *out = dtype_find(part);
-            const char *descr = *out && (*out)->oip ? input_descr((*out)->oip) : NULL;
-            if (!descr) return false;
-            memcpy(x->descr, descr, strlen(descr) + 1);
+            if (!*out || !input_set_type(x, (*out)->oip ? (*out)->oip : (*out)->name)) return false;
             typed = true;
         }
     }
     return typed && text.n == 0;
+}
+
+// The array of a NumPy file as type t: its bytes where it is of that type, or of that size and of
+// none that NumPy knows, else its numbers rounded.
+static status_t converted(struct arena *a, struct npy *from, const struct dtype_row *t,
+                          struct npy *x) {
+    const char *datatype = input_type(from);
+    const struct dtype_row *f = datatype ? dtype_find(str_of(datatype)) : NULL;
+    int64_t n = 1;
+    for (int d = 0; d < from->rank; d++)
+        n *= from->dims[d]; // was checked when it was read
+    x->rank = from->rank;
+    memcpy(x->dims, from->dims, sizeof x->dims);
+    bool nameless = !f && npy_item_size(from->descr) == t->bytes;
+    if (f == t || nameless) {
+        uint8_t *p = x->data = from->data;
+        x->size_bytes = from->size_bytes;
+        for (size_t k = 0; k < x->size_bytes && t->cls == NUM_S4; k++)
+            p[k] = (uint8_t)(((p[k] & 15) ^ 8) - 8); // files hold four bits, the rest says nothing
+        for (size_t k = 0; k < x->size_bytes && t->cls == NUM_U4; k++)
+            p[k] &= 15;
+        return ST_OK;
+    }
+    if (!f || f->cls == NUM_TEXT || f->cls == NUM_RAW || t->cls == NUM_TEXT || t->cls == NUM_RAW)
+        return st_new(ST_INVALID_ARGUMENT, "an array of dtype %s does not become %s", from->descr,
+                      t->name);
+    struct strbuf b = {0};
+    numbers_print(&b, f, n, from->data);
+    x->size_bytes = (size_t)(n * t->bytes);
+    x->data = arena_alloc(a, x->size_bytes + 1);
+    status_t st = numbers_scan((struct str){strbuf_cstr(&b), b.n}, t, n, x->data);
+    strbuf_done(&b);
+    return st;
+}
+static bool same_dims(const struct npy *x, const struct npy *y) {
+    return x->rank == y->rank && memcmp(x->dims, y->dims, sizeof *x->dims * (size_t)x->rank) == 0;
 }
 
 // n texts between commas; a single one may hold them.
@@ -88,7 +144,10 @@ void input_random(struct arena *a, struct npy *x) {
             memcpy(p + k * item, &f, 4);
         else if (x->descr[1] == 'f' && item == 8)
             memcpy(p + k * item, &d, 8);
-        else if (x->descr[1] == 'f') { // half: 1 + fraction, all its bits are numbers
+        else if (x->descr[1] == 'V') { // bf16: as below; one byte: a small code of any format
+            uint16_t h = (uint16_t)(item == 2 ? 0x3f80 | (r & 0x7f) : r % 8);
+            memcpy(p + k * item, &h, item);
+        } else if (x->descr[1] == 'f') { // half: 1 + fraction, all its bits are numbers
             uint16_t h = (uint16_t)(0x3c00 | (r & 0x3ff));
             memcpy(p + k * item, &h, 2);
         } else
@@ -113,6 +172,13 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
     if (*text == '@') {
         struct span b;
         RETURN_IF_ERR(input_file(a, text + 1, &b));
+        if (b.n > 6 && memcmp(b.p, "\x93NUMPY", 6) == 0) {
+            struct npy file, given = *x;
+            RETURN_IF_ERR(npy_parse(a, b, text + 1, &file));
+            if (x->rank && !same_dims(&file, &given))
+                return st_new(ST_INVALID_ARGUMENT, "%s has another shape", text + 1);
+            return converted(a, &file, t, x);
+        }
         if (t->cls == NUM_TEXT)
             x->size_bytes = b.n; // as texts travel
         else if (b.n != x->size_bytes)
@@ -169,6 +235,7 @@ status_t input_parse(struct arena *a, const char *word, const struct image_optio
         st = from_file(a, value + 1, name, o, &x);
     else
         st = plain_numbers(a, value, &x);
+    if (!st && !x.type && strcmp(x.descr, "<V2") == 0) x.type = "BF16"; // there is no other
     x.name = name;
     if (!st) *out = x;
     return st_note(st, "input '%s'", name);

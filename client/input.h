@@ -2,8 +2,8 @@
 // input: the words behind `hlo run -i` as arrays. NAME=VALUE or NAME=1x3x224x224xf32=VALUE, where
 // VALUE is numbers (1,2,3), the word random (with dims and type in front), @file.npy, @file.npz
 // (the member of that name), @file.png, @file.jpg, or, with dims and type in front, @file of raw
-// little-endian bytes. Also the element types' three names: NumPy's, the Open Inference Protocol's,
-// HLO's.
+// little-endian bytes; with a type alone in front @file.npy, whose numbers become that type. Also
+// the element types' three names: NumPy's, the Open Inference Protocol's, HLO's.
 #pragma once
 #include "client/image.h"
 
@@ -17,4 +17,6 @@ status_t input_channels(const char *text, double out[3]) MUST_CHECK;
 // Fills x->data with numbers in [0, 1) of six digits, or small integers; the same each time.
 void input_random(struct arena *a, struct npy *x);
 const char *input_datatype(const char *descr); // "<f4" -> "FP32"; NULL if it cannot be sent
-const char *input_descr(const char *datatype); // and back; NULL if NumPy has none
+const char *input_type(const struct npy *x);   // of an array; NULL if it is not known
+bool input_set_type(struct npy *x, const char *datatype); // and back; false if there is no such
+status_t input_sendable(const struct npy *x) MUST_CHECK;  // else says what to do

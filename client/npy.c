@@ -16,7 +16,7 @@ enum { NPY_MAX_HEADER = 1 << 16 };
 static const int64_t npy_max_bytes = INT64_C(1) << 40;
 
 int npy_item_size(const char *descr) {
-    static const char *const known = "?b1 i1 u1 i2 u2 f2 i4 u4 f4 i8 u8 f8 c8 c16";
+    static const char *const known = "?b1 i1 u1 i2 u2 f2 i4 u4 f4 i8 u8 f8 c8 c16 V1 V2 f1";
     if (!descr[0] || !strchr("<|=", descr[0]) || strlen(descr) < 3) return 0;
     char pat[sizeof((struct npy){0}.descr)];
     int n = snprintf(pat, sizeof pat, "%s", descr + 1);

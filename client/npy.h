@@ -13,6 +13,8 @@ enum { NPY_MAX_RANK = 16 };
 struct npy {
     const char *name; // member name without ".npy" (npz), or NULL
     char descr[12];   // "<f4", "|b1", ...; texts: NPY_TEXT (client/npy_text.h)
+    const char *type; // where NumPy has none (descr "<V2", "|V1", as ml_dtypes writes it): ours, or
+                      // NULL while it is not known
     int rank;
     int64_t dims[NPY_MAX_RANK];
     void *data; // row-major, arena

@@ -28,6 +28,7 @@ struct walk {
     struct arena *a;
     const char *folder;
     struct smap files; // location -> struct span
+    VEC(const char *) paths;
     bool found;
     const char *tensor; // being read, for messages
 };
@@ -135,6 +136,7 @@ static status_t data_file(struct walk *w, struct str location, struct span *out)
     const char *path = arena_printf(w->a, "%s/" STR_FMT, w->folder, STR_ARG(location));
     RETURN_IF_ERR(st_note(file_map(w->a, path, out), "external data"));
     smap_put(&w->files, location, arena_dup(w->a, out, sizeof *out));
+    avec_push(w->a, &w->paths, path);
     return ST_OK;
 }
 
@@ -159,17 +161,41 @@ static status_t entry(struct span s, struct str *location, int64_t *offset, int6
     return ST_OK;
 }
 
+// Bits of an element of TensorProto.DataType, 0 where it has no fixed size.
+static int element_bits(uint64_t data_type) {
+    static const uint8_t bits[] = {0,  32,  8,  8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64,
+                                   64, 128, 16, 8, 8,  8,  8,  4,  4, 4, 8,  2,  2};
+    return data_type < sizeof bits ? bits[data_type] : 0;
+}
+// TensorProto.dims, one each or packed.
+static bool times_dims(const struct field *f, int64_t *elements) {
+    struct span packed = f->body;
+    uint64_t d = f->value;
+    if (!packed.p)
+        return d <= INT64_MAX && !__builtin_mul_overflow(*elements, (int64_t)d, elements);
+    while (packed.n)
+        if (!varint(&packed, &d) || d > INT64_MAX ||
+            __builtin_mul_overflow(*elements, (int64_t)d, elements))
+            return false;
+    return true;
+}
+
 static status_t tensor(struct walk *w, struct span s, struct rope *out) {
     struct span whole = s, data;
     struct field f;
     struct str location = {0}, name = {0};
-    int64_t offset = 0, length = -1;
-    bool bad = false, external = false;
+    int64_t offset = 0, length = -1, elements = 1, size;
+    bool bad = false, external = false, sized = true;
+    uint64_t data_type = 0;
     while (next_field(&s, &f, &bad))
         if (f.number == 14)
             external = f.value == 1;
         else if (f.number == 8)
             name = text(f.body);
+        else if (f.number == 1)
+            sized &= times_dims(&f, &elements);
+        else if (f.number == 2)
+            data_type = f.value;
     if (bad || !external) {
         add(w, out, whole.p, whole.n);
         return ST_OK;
@@ -186,6 +212,14 @@ static status_t tensor(struct walk *w, struct span s, struct rope *out) {
     if (length < 0 || offset > (int64_t)data.n || length > (int64_t)data.n - offset)
         return st_new(ST_INVALID_ARGUMENT, "external data beyond the end of '" STR_FMT "'",
                       STR_ARG(location));
+    // Found here, not after gigabytes were sent.
+    int bits = element_bits(data_type);
+    sized &= bits && !__builtin_mul_overflow(elements, bits, &size);
+    if (sized && length != size / 8 + (size % 8 != 0))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "external data of %lld bytes at '" STR_FMT "', its %lld elements have %lld",
+                      (long long)length, STR_ARG(location), (long long)elements,
+                      (long long)(size / 8 + (size % 8 != 0)));
     add_varint(w, out, 9 << 3 | 2); // raw_data
     add_varint(w, out, (uint64_t)length);
     add(w, out, data.p + offset, (size_t)length);
@@ -217,17 +251,26 @@ static status_t message(struct walk *w, enum message m, struct span s, int depth
     return ST_OK;
 }
 
-status_t onnx_external_inline(struct arena *a, const char *path, struct span **out_parts,
-                              size_t *out_n) {
+status_t onnx_external_files(struct arena *a, const char *path, struct span **out_parts,
+                             size_t *out_n, const char *const **out_paths, size_t *out_n_paths) {
     struct walk w = {.a = a};
     struct span model;
     struct rope r = {0};
     RETURN_IF_ERR(file_map(a, path, &model));
+    avec_push(a, &w.paths, path);
     w.folder = dirname(arena_strdup(a, path));
     status_t st = message(&w, MODEL, model, 0, &r);
     smap_done(&w.files);
     if (st) return w.tensor ? st_note(st, "%s: %s", path, w.tensor) : st_note(st, "%s", path);
     *out_parts = r.v;
     *out_n = w.found ? r.n : 0;
+    *out_paths = w.paths.v;
+    *out_n_paths = w.paths.n;
     return ST_OK;
+}
+status_t onnx_external_inline(struct arena *a, const char *path, struct span **out_parts,
+                              size_t *out_n) {
+    const char *const *files;
+    size_t n_files;
+    return onnx_external_files(a, path, out_parts, out_n, &files, &n_files);
 }

@@ -12,3 +12,7 @@
 // the arena. INVALID_ARGUMENT names the tensor; NOT_FOUND the missing file.
 status_t onnx_external_inline(struct arena *a, const char *path, struct span **out_parts,
                               size_t *out_n) MUST_CHECK;
+// The same; and all files that were read, the model's first.
+status_t onnx_external_files(struct arena *a, const char *path, struct span **out_parts,
+                             size_t *out_n, const char *const **out_paths,
+                             size_t *out_n_paths) MUST_CHECK;

@@ -14,9 +14,8 @@ json_t *tensor_describe(const struct npy *x) {
     json_t *shape = json_array();
     for (int d = 0; d < x->rank; d++)
         json_array_append_new(shape, json_integer(x->dims[d]));
-    return json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype",
-                     input_datatype(x->descr), "shape", shape, "parameters", "binary_data_size",
-                     (json_int_t)x->size_bytes);
+    return json_pack("{s:s, s:s, s:o, s:{s:I}}", "name", x->name, "datatype", input_type(x),
+                     "shape", shape, "parameters", "binary_data_size", (json_int_t)x->size_bytes);
 }
 
 status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struct npy *in, int n,
@@ -55,17 +54,15 @@ static status_t read_outputs(struct arena *a, const json_t *j, struct span tail,
         if (*text_at(o, "handle")) continue; // stays on the device
         struct npy *x = &(*out)[(*out_n)++];
         size_t n = (size_t)number_at(json_object_get(o, "parameters"), "binary_data_size");
-        const char *type = text_at(o, "datatype");
+        const char *type = *text_at(o, "datatype") ? text_at(o, "datatype") : text_at(o, "dtype");
         x->name = arena_strdup(a, text_at(o, "name"));
-        const char *descr = input_descr(type);
-        if (descr) memcpy(x->descr, descr, strlen(descr) + 1);
+        bool known = input_set_type(x, type);
         size_t d;
         const json_t *dim;
         json_array_foreach(json_object_get(o, "shape"), d, dim) if (x->rank < NPY_MAX_RANK)
             x->dims[x->rank++] = json_integer_value(dim);
-        if (!x->descr[0])
-            memcpy(x->descr, "|u1", 4), x->rank = 1,
-                                        x->dims[0] = (int64_t)n; // no NumPy type: bytes
+        if (!known) // a later server's type: bytes
+            memcpy(x->descr, "|u1", 4), x->rank = 1, x->dims[0] = (int64_t)n;
         if (n > tail.n - at) return st_new(ST_DATA_LOSS, "the reply is shorter than it says");
         x->data = arena_dup(a, tail.p + at, n);
         x->size_bytes = n;
@@ -122,7 +119,7 @@ static void print_texts(const struct npy *x) {
 }
 
 void tensor_print(const struct npy *x) {
-    const char *datatype = input_datatype(x->descr);
+    const char *datatype = input_type(x);
     const struct dtype_row *type = datatype ? dtype_find(str_of(datatype)) : NULL;
     bool numbers = type && type->cls != NUM_TEXT && type->cls != NUM_RAW;
     int64_t n = numbers ? (int64_t)x->size_bytes / type->bytes : 0;
@@ -132,9 +129,9 @@ void tensor_print(const struct npy *x) {
     printf("]");
     if (strcmp(x->descr, NPY_TEXT) == 0) print_texts(x);
     for (int64_t e = 0; e < n && e < MAX_SHOWN; e++)
-        printf(type->cls == NUM_F64   ? " %.12Lg"
-               : type->cls >= NUM_F16 ? " %Lg"
-                                      : " %.0Lf",
+        printf(type->cls == NUM_F64  ? " %.12Lg"
+               : type->cls >= NUM_F8 ? " %Lg"
+                                     : " %.0Lf",
                numbers_at(type, x->data, e));
     puts(n > MAX_SHOWN ? " ..." : "");
 }

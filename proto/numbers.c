@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/float8.h"
 #include "proto/hlod.pb-c.h"
 
 static const struct dtype_row rows[] = {
@@ -218,6 +219,8 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
     static const struct {
         int64_t lo, hi;
     } range[] = {[NUM_PRED] = {0, 1},
+                 [NUM_S4] = {-8, 7},
+                 [NUM_U4] = {0, 15},
                  [NUM_S8] = {-128, 127},
                  [NUM_S16] = {-32768, 32767},
                  [NUM_S32] = {INT32_MIN, INT32_MAX},
@@ -253,10 +256,12 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
         memcpy(out, &i, 8);
         return true;
     case NUM_PRED:
+    case NUM_S4:
     case NUM_S8:
     case NUM_S16:
     case NUM_S32:
     case NUM_S64:
+    case NUM_U4:
     case NUM_U8:
     case NUM_U16:
     case NUM_U32:
@@ -267,6 +272,7 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
                : c == NUM_S16 || c == NUM_U16 ? 2
                                               : 1); // little-endian
         return true;
+    case NUM_F8: // float8_code
     case NUM_TEXT:
     case NUM_RAW:
         return false;
@@ -330,6 +336,7 @@ static inline __attribute__((always_inline)) status_t walk(struct str text, int6
 
 struct number_out {
     const struct dtype_row *t;
+    const struct float8 *f8; // NULL = another class
     uint8_t *o;
 };
 static const char *number_element(void *ctx, const char *p, const char *end, const char **why) {
@@ -338,12 +345,13 @@ static const char *number_element(void *ctx, const char *p, const char *end, con
     const char *q = *p == '-' && p + 1 < end && p[1] == 'I' ? NULL : scan_number(p, end, &v);
     if (!q) q = scan_word(p, end, &v);
     *why = q ? "value does not fit the type" : "not a number";
-    if (!q || !store(&v, to->t->cls, to->o)) return NULL;
+    if (!q || !(to->f8 ? float8_code(to->f8, v.d, to->o) : store(&v, to->t->cls, to->o)))
+        return NULL;
     to->o += to->t->bytes;
     return q;
 }
 status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) {
-    struct number_out to = {t, out};
+    struct number_out to = {t, t->cls == NUM_F8 ? float8_find(t->name) : NULL, out};
     if (t->cls == NUM_RAW || t->cls == NUM_TEXT)
         return bad_data("this type has no numbers in JSON; send it as binary", 0, 0);
     return walk(text, n, number_element, &to);
@@ -499,6 +507,7 @@ static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max
 
 void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in) {
     const uint8_t *p = in;
+    const struct float8 *f8 = t->cls == NUM_F8 ? float8_find(t->name) : NULL;
     strbuf_putc(b, '[');
     for (int64_t i = 0; i < n; i++, p += t->bytes) {
         if (i) strbuf_putc(b, ',');
@@ -507,6 +516,7 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
         case NUM_PRED:
             strbuf_puts(b, *p ? "true" : "false");
             break;
+        case NUM_S4:
         case NUM_S8:
             strbuf_printf(b, "%d", v.s8);
             break;
@@ -519,6 +529,7 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
         case NUM_S64:
             strbuf_printf(b, "%" PRId64, v.s64);
             break;
+        case NUM_U4:
         case NUM_U8:
             strbuf_printf(b, "%d", *p);
             break;
@@ -530,6 +541,9 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
             break;
         case NUM_U64:
             strbuf_printf(b, "%" PRIu64, v.u64);
+            break;
+        case NUM_F8:
+            print_f64(b, (double)float8_value(f8, v.u8), 2, 9, true);
             break;
         case NUM_F16:
             print_f64(b, (double)f16_to(v.u16), 4, 9, true);
@@ -567,6 +581,7 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
     switch (t->cls) {
     case NUM_PRED:
         return v.u8 != 0;
+    case NUM_S4:
     case NUM_S8:
         return v.s8;
     case NUM_S16:
@@ -575,6 +590,7 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
         return v.s32;
     case NUM_S64:
         return v.s64;
+    case NUM_U4:
     case NUM_U8:
     case NUM_RAW:
         return v.u8;
@@ -584,6 +600,8 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
         return v.u32;
     case NUM_U64:
         return v.u64;
+    case NUM_F8:
+        return float8_value(float8_find(t->name), v.u8);
     case NUM_F16:
         return f16_to(v.u16);
     case NUM_BF16:

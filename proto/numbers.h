@@ -9,14 +9,17 @@
 
 enum number_class {
     NUM_PRED,
+    NUM_S4,
     NUM_S8,
     NUM_S16,
     NUM_S32,
     NUM_S64,
+    NUM_U4,
     NUM_U8,
     NUM_U16,
     NUM_U32,
     NUM_U64,
+    NUM_F8, // the format is the row's name
     NUM_F16,
     NUM_BF16,
     NUM_F32,

@@ -56,11 +56,13 @@ status_t oip_contents(struct call *c) {
             RETURN_IF_ERR(
                 put_list(c, in, k->bool_contents, k->n_bool_contents, sizeof *k->bool_contents));
             break;
+        case NUM_S4:
         case NUM_S8:
         case NUM_S16:
         case NUM_S32:
             RETURN_IF_ERR(put_list(c, in, k->int_contents, k->n_int_contents, 4));
             break;
+        case NUM_U4:
         case NUM_U8:
         case NUM_U16:
         case NUM_U32:
@@ -81,6 +83,7 @@ status_t oip_contents(struct call *c) {
         case NUM_TEXT:
             RETURN_IF_ERR(put_texts(c, in, k));
             break;
+        case NUM_F8:
         case NUM_F16:
         case NUM_BF16:
         case NUM_RAW:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX external data through `hlo`: the same numbers as NumPy, whatever the layout of the data files, also inside a node; what leaves the folder is refused.
 Needs numpy and onnx.  Usage: external.py BUILD"""
-import os, subprocess, sys, tempfile
+import os, subprocess, sys, tempfile, time
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -80,9 +80,32 @@ try:
     refused("a hidden climb", set_location("sub/../../secret"), "outside")
     refused("no such file", set_location("missing.bin"), "No such file")
     refused("beyond the end", lambda t: (t.ClearField("external_data"), external(t, "all.bin", 100000)), "beyond the end")
+    refused("a length that is not the tensor's", lambda t: (t.ClearField("external_data"), external(t, "all.bin", 0, A.nbytes - 4)), "external data of %d bytes" % (A.nbytes - 4))
     refused("a bad offset", lambda t: (t.ClearField("external_data"), external(t, "all.bin", -4)), "unreadable")
     status, r = d.json("POST", "/v1/executables", open(work + "/one.onnx", "rb").read(), {"Content-Type": "application/onnx"})
     result("the server itself refuses it", status == 400 and "another file" in r["message"], r)
+    W = rng.standard_normal((4500, 4000)).astype(np.float32)  # above what goes in one request
+    g = helper.make_graph([helper.make_node("Gather", ["W", "x"], ["y"])], "large", [info("x", [1], TensorProto.INT64)], [info("y", [1, 4000])], [numpy_helper.from_array(W, "W")])
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), work + "/large.onnx", save_as_external_data=True, location="large.data", size_threshold=0)
+    def sent():
+        text = d.call("GET", "/metrics")[2].decode()
+        return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("hlod_upload_bytes_total"))
+    def large():
+        p = subprocess.run([build + "/hlo", "run", work + "/large.onnx", "-i", "x=1xs64=17", "-o", work + "/row.npy"], env={**env, "XDG_CACHE_HOME": work + "/cache"}, capture_output=True, text=True, timeout=60)
+        return p.returncode == 0 and (np.load(work + "/row.npy")[0] == W[17]).all(), p.stderr
+    time.sleep(2.1)  # a file that is younger is not remembered
+    before = sent()
+    good, text = large()
+    result("a large model is sent", good and sent() - before > W.nbytes, text)
+    before = sent()
+    good, text = large()
+    result("again: nothing is sent", good and sent() == before, text)
+    with open(work + "/large.data", "r+b") as f:
+        f.seek(17 * 16000)
+        f.write(W[3].tobytes())
+    W[17] = W[3]
+    good, text = large()
+    result("changed: it is sent", good and sent() - before > W.nbytes, text)
     for n in range(0, 400, 7):  # damaged files are the server's to refuse; the tool does not crash
         text = open(work + "/one.onnx", "rb").read()
         open(work + "/cut.onnx", "wb").write(text[:len(text) * n // 400])

@@ -33,7 +33,15 @@ static void numbers(void **state) {
     assert_int_equal(x.rank, 0);
     assert_int_equal(x.size_bytes, 8);
     assert_string_equal(input_datatype("|b1"), "BOOL");
-    assert_string_equal(input_descr("INT64"), "<i8");
+    assert_true(input_set_type(&x, "INT64"));
+    assert_string_equal(x.descr, "<i8");
+    assert_true(input_set_type(&x, "f8e5m2")); // NumPy has none: as ml_dtypes writes it
+    assert_string_equal(x.descr, "|V1");
+    assert_string_equal(input_type(&x), "f8e5m2");
+    assert_false(input_set_type(&x, "f9"));
+    assert_null(input_parse(&a, "b=2xbf16=1,-2", &none, &x));
+    assert_string_equal(input_type(&x), "BF16");
+    assert_int_equal(((uint16_t *)x.data)[1], 0xc000);
 }
 
 static void raw_file(void **state) {
