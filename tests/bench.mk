@@ -4,6 +4,9 @@ bench: all ## latency beside ONNX Runtime, OpenVINO and JAX (sh deploy/setup.sh 
 .PHONY: bench-conv
 bench-conv: $(BUILD)/hlo-run ## convolutions and poolings by family beside ONNX Runtime, one thread; fails where one is five times slower (ARGS=part of a name)
 	$(Q)$(PYTHON) tests/conform/convs.py $(BUILD) --bench $(ARGS)
+.PHONY: bench-half
+bench-half: all ## models in f16 and bf16 beside the same in f32 and ONNX Runtime's, one thread (BENCH_HALF='resnet18 --strict 1.1')
+	$(Q)$(PYTHON) tests/bench/half.py $(BUILD) $(BENCH_HALF)
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)

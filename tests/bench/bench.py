@@ -90,8 +90,8 @@ def worker(kind, build, spec):
 
 
 class Peer:
-    def __init__(self, command):
-        env = dict(os.environ, OMP_NUM_THREADS="2", JAX_PLATFORMS="cpu", JAX_ENABLE_X64="1", XLA_FLAGS="--xla_cpu_multi_thread_eigen=true", TF_CPP_MIN_LOG_LEVEL="3")
+    def __init__(self, command, threads=2):
+        env = dict(os.environ, OMP_NUM_THREADS=str(threads), JAX_PLATFORMS="cpu", JAX_ENABLE_X64="1", XLA_FLAGS="--xla_cpu_multi_thread_eigen=true", TF_CPP_MIN_LOG_LEVEL="3")
         self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env)
         self.times = []
 
