@@ -4,9 +4,11 @@
 // product reads each weight once or a few times, so it runs at the speed of the memory it reads;
 // what a library's call costs around that is what it saves. Bound weights are packed at PREPARE in
 // panels that are read from front to end; what the program computes is read as it is.
+// Weights that were f16 or bf16 before the program widened them are packed as such: half the bytes.
 // Does not: other types, rows that do not lie one after the other. Those are the library's.
 #include "devices/cpu/cpu_thin.h"
 
+#include <immintrin.h>
 #include <stdlib.h>
 
 #include "devices/cpu/cpu.h"
@@ -16,13 +18,15 @@
 #define THIN_TARGET
 #define THIN_WIDE 2
 #define THIN_DEEP 4
+#define THIN_FROM_F16(h) ((void)(h), (vec_plain){0}) // never used: packed in f32
 #include "devices/cpu/cpu_thin_body.h"
 #include "devices/cpu/cpu_thin_activate.h"
 #define THIN(name) name##_avx2
 #define THIN_BYTES 32
-#define THIN_TARGET __attribute__((target("avx2,fma")))
+#define THIN_TARGET __attribute__((target("avx2,fma,f16c")))
 #define THIN_WIDE 2
 #define THIN_DEEP 4
+#define THIN_FROM_F16(h) ((vec_avx2)_mm256_cvtph_ps((__m128i)(h)))
 #include "devices/cpu/cpu_thin_body.h"
 #include "devices/cpu/cpu_thin_activate.h"
 #define THIN(name) name##_avx512
@@ -30,6 +34,7 @@
 #define THIN_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
 #define THIN_WIDE 4
 #define THIN_DEEP 8
+#define THIN_FROM_F16(h) ((vec_avx512)_mm512_cvtph_ps((__m256i)(h)))
 #include "devices/cpu/cpu_thin_body.h"
 #include "devices/cpu/cpu_thin_activate.h"
 
@@ -113,12 +118,15 @@ static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, con
     struct thin_dims f;
     (void)x;
     *why = "not a product of few rows";
-    return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) &&
-           f.rows <= MAX_ROWS && posts_ok(&c, &f);
+    return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) && f.rows <= MAX_ROWS &&
+           posts_ok(&c, &f);
 }
 
 // ---- running
 
+static int64_t weight_size(enum thin_form form) {
+    return form < THIN_PANELS_F16 ? 4 : 2;
+}
 static void put_operand(const struct thin_state *t, int post, void **bufs, int64_t at, int64_t col,
                         int64_t n, float *line, bool first) {
     const float *from = bufs[t->leaf[post]];
@@ -142,7 +150,7 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
     }
     int64_t w = t->form == THIN_LINES ? b * t->k * t->cols + col : (b * t->cols + col) * t->k;
     struct thin_product p = {.x = (const float *)bufs[t->x] + (b * t->rows + row) * t->k,
-                             .w = (const float *)bufs[t->w] + w,
+                             .w = (const char *)bufs[t->w] + w * weight_size(t->form),
                              .out = sums,
                              .x_stride = t->k,
                              .w_stride = t->form == THIN_LINES ? t->cols : t->k,
@@ -199,6 +207,45 @@ static int64_t grain_of(const struct thin_state *t) {
     int64_t per_unit = t->k * UNIT * (t->rows > 4 ? t->rows / 2 : 2);
     return 600000 / (per_unit > 0 ? per_unit : 1) + 1;
 }
+// The type that the values of a prepared weight had when they were given, if nothing but movements
+// and one conversion lie between.
+static enum dtype source_type(const struct hlo_instr *i) {
+    const struct hlo_instr *fusion = NULL;
+    for (;;) {
+        switch (i->op) {
+        case HLO_FUSION:
+            if (fusion || shape_is_tuple(i->shape)) return DT_F32;
+            fusion = i;
+            i = i->called[0]->root;
+            break;
+        case HLO_PARAMETER:
+            if (!fusion || i->parent != fusion->called[0]) return DT_F32;
+            i = fusion->operands[i->param_number];
+            fusion = NULL;
+            break;
+        case HLO_COPY:
+        case HLO_BITCAST:
+        case HLO_RESHAPE:
+        case HLO_TRANSPOSE:
+        case HLO_SLICE:
+            i = i->operands[0];
+            break;
+        case HLO_CONVERT:
+            return i->operands[0]->shape->dtype;
+        default:
+            return DT_F32;
+        }
+    }
+}
+static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
+    const struct hlo_instr *all = x->exe->prepare->entry->root;
+    int bound = x->bound[s->plan->in[leaf].index];
+    enum dtype t = all->op == HLO_TUPLE && bound < all->n_operands
+                       ? source_type(all->operands[bound])
+                       : DT_F32;
+    bool vectors = cpu_target()->vector_bits > 128;
+    return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
+}
 static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     struct thin_state *t = arena_new_of(&x->arena, struct thin_state);
     const struct hlo_instr *i = s->plan->instr;
@@ -217,7 +264,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     t->form = f.by_column ? THIN_COLUMNS : THIN_LINES;
     t->panel = bits == 512 ? 64 : bits == 256 ? 16 : 8;
     if (f.batch == 1 && cpu_is_bound(x, s, t->w)) {
-        t->form = THIN_PANELS;
+        t->form = panels_of(x, s, t->w);
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
     }
@@ -236,22 +283,32 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
 }
 static int64_t thin_pack_bytes(const struct cpu_step *s) {
     const struct thin_state *t = s->state;
-    return (t->cols + t->panel - 1) / t->panel * t->panel * t->k * (int64_t)sizeof(float);
+    return (t->cols + t->panel - 1) / t->panel * t->panel * t->k * weight_size(t->form);
+}
+// Exact: the value was one.
+__attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
+    return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
 }
 static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct thin_state *t = s->state;
     int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
     const float *from = plain;
     float *to = packed;
+    uint16_t *half = packed;
     (void)x;
     for (int64_t col = 0; col < t->cols; col += t->panel)
         for (int64_t k = 0; k < t->k; k++)
-            for (int64_t c = col; c < col + t->panel; c++)
-                *to++ = c < t->cols ? from[k * by_k + c * by_col] : 0;
+            for (int64_t c = col; c < col + t->panel; c++) {
+                float v = c < t->cols ? from[k * by_k + c * by_col] : 0;
+                if (t->form == THIN_PANELS)
+                    *to++ = v;
+                else
+                    *half++ = t->form == THIN_PANELS_F16 ? narrow_f16(v) : f32_to_bf16(v);
+            }
     return ST_OK;
 }
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_thin = {"thin", thin_accepts, thin_open, nothing,
+const struct cpu_impl cpu_impl_thin = {"thin",   thin_accepts,    thin_open, nothing,
                                        thin_run, thin_pack_bytes, thin_pack};

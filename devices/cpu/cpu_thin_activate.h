@@ -98,3 +98,4 @@ static THIN_TARGET void THIN(activate)(enum lib_post_kind kind, float alpha, flo
 #undef THIN_TARGET
 #undef THIN_WIDE
 #undef THIN_DEEP
+#undef THIN_FROM_F16

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu_thin_body: the loops of cpu_thin.c for one instruction set. Included once for each, with THIN
 // (name), THIN_BYTES (of a vector), THIN_TARGET (attribute), THIN_WIDE (vectors of a block of
-// columns) and THIN_DEEP (rows of the right matrix that the streaming loop takes at once) set;
+// columns), THIN_DEEP (rows of the right matrix that the streaming loop takes at once) and
+// THIN_FROM_F16 (a vector of f16 widened) set;
 // cpu_thin_activate.h follows and takes away what both define.
 #ifndef THIN
 #define THIN(name) name##_plain
@@ -9,11 +10,14 @@
 #define THIN_TARGET
 #define THIN_WIDE 2
 #define THIN_DEEP 4
+#define THIN_FROM_F16(h) ((void)(h), (THIN(vec)){0})
 #endif
 #include "devices/cpu/cpu_thin.h"
 
 typedef float THIN(vec) __attribute__((vector_size(THIN_BYTES), aligned(4), may_alias));
 typedef int32_t THIN(bits) __attribute__((vector_size(THIN_BYTES), aligned(4), may_alias));
+typedef uint16_t THIN(halves) __attribute__((vector_size(THIN_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t THIN(words) __attribute__((vector_size(THIN_BYTES)));
 #define FLOATS THIN(vec)
 #define BITS THIN(bits)
 #define INLINE static inline __attribute__((always_inline)) THIN_TARGET
@@ -29,7 +33,7 @@ enum { THIN(LANES) = THIN_BYTES / 4 };
 INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
     int64_t k = 0, n;
     for (; k + THIN_DEEP <= p->k; k += THIN_DEEP) {
-        const float *w = p->w + k * p->w_stride;
+        const float *w = (const float *)p->w + k * p->w_stride;
         for (n = 0; n + LANES <= p->cols; n += LANES) {
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -53,7 +57,7 @@ INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
         UNROLL
         for (int r = 0; r < rows; r++) {
             float x = p->x[r * p->x_stride + k], *out = p->out + r * p->out_stride;
-            const float *w = p->w + k * p->w_stride;
+            const float *w = (const float *)p->w + k * p->w_stride;
             for (n = 0; n + LANES <= p->cols; n += LANES)
                 AT(out + n) += x * CAT(w + n);
             for (; n < p->cols; n++)
@@ -69,7 +73,7 @@ INLINE void THIN(block)(const struct thin_product *p, int64_t n, int rows, int w
         for (int v = 0; v < wide; v++)
             sum[r][v] = CAT(p->out + r * p->out_stride + n + v * LANES);
     for (int64_t k = 0; k < p->k; k++) {
-        const float *w = p->w + k * p->w_stride + n;
+        const float *w = (const float *)p->w + k * p->w_stride + n;
         UNROLL
         for (int v = 0; v < wide; v++) {
             FLOATS one = CAT(w + v * LANES);
@@ -96,14 +100,23 @@ INLINE void THIN(blocks)(const struct thin_product *p, int rows) {
         for (int r = 0; r < rows; r++)
             for (int64_t e = n; e < p->cols; e++)
                 p->out[r * p->out_stride + e] +=
-                    p->x[r * p->x_stride + k] * p->w[k * p->w_stride + e];
+                    p->x[r * p->x_stride + k] * ((const float *)p->w)[k * p->w_stride + e];
 }
 
 // ---- right matrix packed: panels of THIN_WIDE vectors, each [k, columns of the panel]
 
+// Vector v behind w, of the form's type.
+INLINE FLOATS THIN(weights)(const char *w, int v, enum thin_form form) {
+    if (form == THIN_PANELS) return CAT((const float *)w + v * LANES);
+    THIN(halves) h = *(const THIN(halves) *)(w + v * LANES * 2);
+    if (form == THIN_PANELS_F16) return THIN_FROM_F16(h);
+    THIN(words) wide = __builtin_convertvector(h, THIN(words)) << 16;
+    return (FLOATS)wide;
+}
 // The depth goes to `split` sums side by side, so that few rows do not wait for their own sums.
-INLINE void THIN(panel)(const float *w, const float *x, int64_t x_stride, float *out,
-                        int64_t out_stride, int64_t depth, int rows, int split) {
+INLINE void THIN(panel)(const char *w, enum thin_form form, const float *x, int64_t x_stride,
+                        float *out, int64_t out_stride, int64_t depth, int rows, int split) {
+    const int64_t line = THIN_WIDE * LANES * (form == THIN_PANELS ? 4 : 2);
     FLOATS sum[4][THIN_WIDE];
     int64_t k = 0;
     UNROLL
@@ -113,20 +126,20 @@ INLINE void THIN(panel)(const float *w, const float *x, int64_t x_stride, float 
             sum[r][v] = r < rows ? CAT(out + r * out_stride + v * LANES) : (FLOATS){0};
     for (; k + split <= depth; k += split)
         UNROLL
-        for (int d = 0; d < split; d++, w += THIN_WIDE * LANES)
+        for (int d = 0; d < split; d++, w += line)
             UNROLL
             for (int v = 0; v < THIN_WIDE; v++) {
-                FLOATS one = CAT(w + v * LANES);
+                FLOATS one = THIN(weights)(w, v, form);
                 UNROLL
                 for (int r = 0; r < rows; r++)
                     sum[d * rows + r][v] += x[r * x_stride + k + d] * one;
             }
-    for (; k < depth; k++, w += THIN_WIDE * LANES)
+    for (; k < depth; k++, w += line)
         UNROLL
         for (int v = 0; v < THIN_WIDE; v++)
             UNROLL
             for (int r = 0; r < rows; r++)
-                sum[r][v] += x[r * x_stride + k] * CAT(w + v * LANES);
+                sum[r][v] += x[r * x_stride + k] * THIN(weights)(w, v, form);
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
@@ -138,10 +151,24 @@ INLINE void THIN(panel)(const float *w, const float *x, int64_t x_stride, float 
             AT(out + r * out_stride + v * LANES) = s;
         }
 }
-INLINE void THIN(panels)(const struct thin_product *p, int rows, int split) {
+INLINE void THIN(panels)(const struct thin_product *p, enum thin_form form, int rows, int split) {
+    const int64_t each = p->k * (form == THIN_PANELS ? 4 : 2);
     for (int64_t n = 0; n < p->cols; n += THIN_WIDE * LANES)
         THIN(panel)
-        (p->w + n * p->k, p->x, p->x_stride, p->out + n, p->out_stride, p->k, rows, split);
+        ((const char *)p->w + n * each, form, p->x, p->x_stride, p->out + n, p->out_stride, p->k,
+         rows, split);
+}
+INLINE void THIN(panel_rows)(const struct thin_product *p, enum thin_form form) {
+    switch (p->rows) {
+    case 1:
+        return THIN(panels)(p, form, 1, 4);
+    case 2:
+        return THIN(panels)(p, form, 2, 2);
+    case 3:
+        return THIN(panels)(p, form, 3, 1);
+    default:
+        return THIN(panels)(p, form, 4, 1);
+    }
 }
 
 // ---- right matrix [columns, k]
@@ -165,7 +192,7 @@ INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int co
     for (; k + LANES <= p->k; k += LANES)
         UNROLL
         for (int c = 0; c < cols; c++) {
-            FLOATS w = CAT(p->w + (n + c) * p->w_stride + k);
+            FLOATS w = CAT((const float *)p->w + (n + c) * p->w_stride + k);
             UNROLL
             for (int r = 0; r < rows; r++)
                 sum[r][c] += CAT(p->x + r * p->x_stride + k) * w;
@@ -176,7 +203,8 @@ INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int co
         for (int r = 0; r < rows; r++) {
             float s = THIN(total)(sum[r][c]);
             for (int64_t e = k; e < p->k; e++)
-                s += p->x[r * p->x_stride + e] * p->w[(n + c) * p->w_stride + e];
+                s += p->x[r * p->x_stride + e] *
+                     ((const float *)p->w)[(n + c) * p->w_stride + e];
             p->out[r * p->out_stride + n + c] += s;
         }
 }
@@ -206,13 +234,9 @@ static THIN_TARGET void THIN(product)(const struct thin_product *p) {
         return THIN(all_dots)(p, 3, 4);
     case 12:
         return THIN(all_dots)(p, 4, 4);
-    case 17:
-        return THIN(panels)(p, 1, 4);
-    case 18:
-        return THIN(panels)(p, 2, 2);
-    case 19:
-        return THIN(panels)(p, 3, 1);
     default:
-        return THIN(panels)(p, 4, 1);
+        if (p->form == THIN_PANELS) return THIN(panel_rows)(p, THIN_PANELS);
+        if (p->form == THIN_PANELS_F16) return THIN(panel_rows)(p, THIN_PANELS_F16);
+        return THIN(panel_rows)(p, THIN_PANELS_BF16);
     }
 }

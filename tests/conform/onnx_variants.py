@@ -269,6 +269,9 @@ def halves():
     half("AveragePool", "AveragePool", [image], {"kernel_shape": [3, 3]})
     half("Gemm, Gelu", [("Gemm", {"transB": 1}, "i1", "i2"), ("Gelu", {})], [x, f16(16, 24, scale=0.3), f16(16)], opset=20)
     half("MatMul of batches", "MatMul", [f16(2, 3, 7, 16), f16(3, 16, 5)])
+    for rows, k, n in ((1, 64, 100), (2, 301, 70), (3, 65, 33), (5, 128, 257), (17, 96, 40)):  # few rows read weights as they are
+        half("MatMul of weights, %d rows" % rows, [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Tanh", {})], [f16(rows, k), f16(k, n, scale=0.2), f16(n)], constant=(1, 2))
+    half("Gemm of weights", "Gemm", [f16(1, 200), f16(90, 200), f16(90)], {"transB": 1, "alpha": 0.5}, constant=(1, 2))
     half("MatMul beyond the range", "MatMul", [np.full((2, 64), 200, np.float16), np.array([[100, 1], [-100, 1]] * 32, np.float16)])
     half("MatMul to inf", "MatMul", [np.full((2, 64), 200, np.float16), np.full((64, 3), 200, np.float16)])
     for low in (-65504, -np.inf):
@@ -295,6 +298,7 @@ def halves():
     half("Resize", "Resize", [image, None, np.array([1, 1, 2, 2], np.float32)], {"mode": "linear"}, constant=(2,), opset=18)
     for op, gates in (("GRU", 3), ("LSTM", 4)):
         half(op, op, [f16(9, 2, 4), f16(1, gates * 6, 4), f16(1, gates * 6, 6), f16(1, 12 * gates)], {"hidden_size": 6}, outputs=2, opset=14)
+        half(op + " of weights", op, [f16(9, 1, 40), f16(1, gates * 64, 40, scale=0.2), f16(1, gates * 64, 64, scale=0.2)], {"hidden_size": 64}, outputs=2, opset=14, constant=(1, 2))
 
 
 def last_axis():
