@@ -3,7 +3,11 @@
 // gives back when the call is done; who finds no room waits in order of arrival, its client held
 // back by not reading on, and is refused with UNAVAILABLE when the wait takes too long.
 // Reservations are exact for what is held, so --receive-bytes bounds the daemon's memory whatever
-// clients send. Thread: loop.
+// clients send.
+//
+// Tenants have shares: one may hold as much as it leaves free, so that there is always room for
+// somebody else. Whoever reserved for a whole body and sends it slowly keeps, while others wait,
+// what has arrived, and asks again as it goes on. Thread: loop.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,15 +17,22 @@
 struct budget;
 struct loop;
 struct loop_timer;
+struct share;
 struct budget_hold { // zero-initialise; embedded in the request
     struct budget *b;
-    struct budget_hold *prev, *next; // waiting
+    const char *tenant; // set before the first reservation; borrowed until budget_drop. NULL: none
+    struct share *share;
+    struct budget_hold *prev, *next;           // waiting
+    struct budget_hold *held_prev, *held_next; // holding
     bool waits;
+    bool slow; // it lost what had not arrived: reserve by what comes
     int64_t held, wanted, since_ns;
+    int64_t arrived, begun_ns;             // of the body; the holder says `arrived`
     void (*ready)(void *ctx, status_t st); // takes st; fires once for each wait, never from inside
     void *ctx;
 };
-struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms);
+// by_tenant: false: one share, of all.
+struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant);
 void budget_free(struct budget *b); // nothing may be held. NULL is fine
 // True: n bytes more are held. False: waits; `ready` follows. One wait at a time.
 bool budget_take(struct budget *b, struct budget_hold *h, int64_t n,

@@ -157,6 +157,7 @@ void api_request_take(struct api_request *q, const struct rpc_bytes *m) {
     struct rpc *r = rpc_of(q->rc);
     bool open = q->c->row->scope == SCOPE_NONE;
     q->m = *m;
+    q->hold.tenant = q->c->principal.tenant;
     q->st =
         budget_try(rpc_api(r)->budget, &q->hold,
                    open ? API_OPEN_BYTES : rpc_inflated_bytes(m, rpc_cfg(r)->max_message_bytes));

@@ -197,8 +197,11 @@ static void on_room(void *ctx, status_t st) {
 // what others wait for; chunked bodies ask as they grow.
 static bool reserve(struct http_req *r, size_t more) {
     int64_t need = r->in == IN_MODEL ? 2 * UPLOAD_BUFFER_BYTES
-                   : r->length >= 0  ? r->length
-                                     : (r->received + (int64_t)more + 0xffff) & ~0xffffll;
+                   : r->length >= 0 && !r->hold.slow
+                       ? r->length
+                       : (r->received + (int64_t)more + 0xffff) & ~0xffffll;
+    r->hold.arrived = r->in == IN_MODEL ? 0 : r->received + (int64_t)more;
+    if (!r->hold.tenant && r->call) r->hold.tenant = r->call->principal.tenant;
     return r->hold.held >= need ||
            budget_take(r->h->api->budget, &r->hold, need - r->hold.held, on_room, r);
 }
