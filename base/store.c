@@ -31,7 +31,14 @@ struct store {
     int64_t budget;
     pthread_mutex_t mutex; // pins, counter
     uint64_t counter;
-    struct smap pins; // "kind/hex"
+    struct smap pins;    // "kind/hex"
+    struct smap checked; // "kind/hex" -> struct stamp: of the file whose bytes had their digest
+};
+struct stamp {
+    dev_t dev;
+    ino_t ino;
+    off_t size;
+    struct timespec mtime, ctime;
 };
 
 static void path_of(const struct store *s, enum store_kind k, struct digest d, char out[PATH]) {
@@ -129,10 +136,12 @@ status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) {
     return ST_OK;
 }
 
+static void forget_checked(struct store *s);
 void store_close(struct store *s) {
     if (!s) return;
     if (s->lock_fd >= 0) close(s->lock_fd);
     smap_done(&s->pins);
+    forget_checked(s);
     pthread_mutex_destroy(&s->mutex);
     free(s->dir);
     free(s);
@@ -210,10 +219,12 @@ status_t store_write(struct store_writer *w, const void *p, size_t n) {
     return ST_OK;
 }
 
+static void now_checked(struct store *s, enum store_kind kind, struct digest key, int fd);
 status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool *out_fresh) {
     struct digest d = sha256_end(&w->hash);
     if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
     status_t st = commit(w->s, w->kind, d, w->path, w->fd);
+    if (!st) now_checked(w->s, w->kind, d, w->fd); // as it was written
     close(w->fd);
     free(w);
     if (!st) *out_digest = d;
@@ -227,9 +238,19 @@ void store_write_abort(struct store_writer *w) {
     free(w);
 }
 
-static void header_of(const void *p, size_t n, uint8_t h[HEADER]) {
-    struct digest d = sha256_of(p, n);
-    memcpy(h, "HLODENT1", 8);
+// key: of an entry, in front of its payload in what is digested; NULL: a file of its own digest.
+static struct digest digest_of(const struct digest *key, const void *p, size_t n) {
+    if (!key) return sha256_of(p, n);
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_add(&h, key->b, sizeof key->b);
+    sha256_add(&h, p, n);
+    return sha256_end(&h);
+}
+static const char magic[] = "HLODENT2"; // 1: the digest did not cover the key
+static void header_of(struct digest key, const void *p, size_t n, uint8_t h[HEADER]) {
+    struct digest d = digest_of(&key, p, n);
+    memcpy(h, magic, 8);
     for (int k = 0; k < 8; k++)
         h[8 + k] = (uint8_t)((uint64_t)n >> (8 * k));
     memcpy(h + 16, d.b, 32);
@@ -243,7 +264,7 @@ status_t store_put(struct store *s, enum store_kind kind, struct digest key, con
     if (FAULT("store.put"))
         return st_new(ST_RESOURCE_EXHAUSTED, "data folder: no space (injected)");
     RETURN_IF_ERR(open_tmp(s, tmp, &fd));
-    header_of(p, n, h);
+    header_of(key, p, n, h);
     status_t st = write_all(fd, h, sizeof h, tmp);
     if (!st) st = write_all(fd, p, n, tmp);
     if (st)
@@ -268,17 +289,62 @@ static status_t quarantine(struct store *s, enum store_kind kind, struct digest 
                   hex, why);
 }
 
-static bool payload_matches(int fd, int64_t offset, int64_t size, struct digest want) {
-    if (size == 0) return digest_eq(sha256_of("", 0), want);
+static struct str pin_name(enum store_kind kind, struct digest key, char buf[96]) {
+    char hex[65];
+    digest_hex(key, hex);
+    snprintf(buf, 96, "%s/%s", kinds[kind], hex);
+    return str_of(buf);
+}
+static bool payload_matches(int fd, int64_t offset, int64_t size, const struct digest *key,
+                            struct digest want) {
+    if (size == 0) return digest_eq(digest_of(key, "", 0), want);
     void *p = mmap(NULL, (size_t)(offset + size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) return false;
-    struct digest d = sha256_of((char *)p + offset, (size_t)size);
+    struct digest d = digest_of(key, (char *)p + offset, (size_t)size);
     munmap(p, (size_t)(offset + size));
     return digest_eq(d, want);
 }
 
-status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key, bool verify,
-                       int *out_fd, int64_t *out_offset, int64_t *out_size) {
+// ---- files whose bytes were looked at in this life of the store
+
+static struct stamp stamp_of(const struct stat *sb) {
+    return (struct stamp){sb->st_dev, sb->st_ino, sb->st_size, sb->st_mtim, sb->st_ctim};
+}
+static bool same_time(struct timespec a, struct timespec b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+static bool is_checked(struct store *s, enum store_kind kind, struct digest key,
+                       const struct stat *sb) {
+    char buf[96];
+    pthread_mutex_lock(&s->mutex);
+    const struct stamp *t = smap_get(&s->checked, pin_name(kind, key, buf));
+    bool same = t && t->dev == sb->st_dev && t->ino == sb->st_ino && t->size == sb->st_size &&
+                same_time(t->mtime, sb->st_mtim) && same_time(t->ctime, sb->st_ctim);
+    pthread_mutex_unlock(&s->mutex);
+    return same;
+}
+// fd: of the file as it is now. Our own touches of its times are seen to by who makes them.
+static void now_checked(struct store *s, enum store_kind kind, struct digest key, int fd) {
+    struct stat sb;
+    char buf[96];
+    if (fstat(fd, &sb)) return;
+    pthread_mutex_lock(&s->mutex);
+    struct stamp *t = smap_get(&s->checked, pin_name(kind, key, buf));
+    if (!t && (t = malloc(sizeof *t))) smap_put(&s->checked, pin_name(kind, key, buf), t);
+    if (t) *t = stamp_of(&sb);
+    pthread_mutex_unlock(&s->mutex);
+}
+static void forget_checked(struct store *s) {
+    struct str k;
+    void *v;
+    for (size_t i = 0; smap_next(&s->checked, &i, &k, &v);)
+        free(v);
+    smap_done(&s->checked);
+}
+
+status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
+                       enum store_check check, int *out_fd, int64_t *out_offset,
+                       int64_t *out_size) {
     char path[PATH];
     struct stat sb;
     uint8_t h[HEADER] = {0};
@@ -296,23 +362,33 @@ status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
     }
     // A file whose name is its own digest has no header; programs may be either.
     bool entry =
-        pread(fd, h, HEADER, 0) == HEADER && memcmp(h, "HLODENT1", 8) == 0 && kind != STORE_BLOB;
+        pread(fd, h, HEADER, 0) == HEADER && memcmp(h, magic, 8) == 0 && kind != STORE_BLOB;
+    if (!entry && kind != STORE_BLOB && memcmp(h, "HLODENT1", 8) == 0) { // made again
+        close(fd);
+        unlink(path);
+        return st_new(ST_NOT_FOUND, "%s: an entry of an older form", path);
+    }
     struct digest want = key;
     int64_t offset = entry ? HEADER : 0, size = sb.st_size - offset, said = 0;
     for (int k = 7; entry && k >= 0; k--)
         said = said << 8 | h[8 + k];
     if (entry) memcpy(want.b, h + 16, 32);
+    bool look = entry || check == STORE_CHECK ||
+                (check == STORE_CHECK_ONCE && !is_checked(s, kind, key, &sb));
     bool bad_header = kind == STORE_EXECUTABLE && !entry;
-    const char *why = bad_header                                                      ? "no header"
-                      : entry && said != size                                         ? "size"
-                      : (entry || verify) && !payload_matches(fd, offset, size, want) ? "digest"
-                                                                                      : NULL;
+    const char *why = bad_header              ? "no header"
+                      : entry && said != size ? "size"
+                      : look && !payload_matches(fd, offset, size, entry ? &key : NULL, want)
+                          ? "digest"
+                          : NULL;
     if (why) {
         close(fd);
         return quarantine(s, kind, key, why);
     }
     struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+    bool known = look || is_checked(s, kind, key, &sb);
     futimens(fd, now);
+    if (known && !entry) now_checked(s, kind, key, fd);
     *out_fd = fd;
     *out_offset = offset;
     *out_size = size;
@@ -330,12 +406,6 @@ status_t store_remove(struct store *s, enum store_kind kind, struct digest key) 
     return unlink(path) == 0 ? ST_OK : st_errno(errno, path);
 }
 
-static struct str pin_name(enum store_kind kind, struct digest key, char buf[96]) {
-    char hex[65];
-    digest_hex(key, hex);
-    snprintf(buf, 96, "%s/%s", kinds[kind], hex);
-    return str_of(buf);
-}
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned) {
     char buf[96];
     struct str name = pin_name(kind, key, buf);

@@ -39,11 +39,18 @@ void store_write_abort(struct store_writer *w); // NULL is fine
 // Whole entry under a key. Payload copied to the file with its digest in front.
 status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,
                    size_t n) MUST_CHECK;
-// Opens read-only. Blobs: the file itself (the digest is checked only with `verify`). Entries:
-// payload starts at *out_offset, digest always checked. Caller closes the fd. NOT_FOUND, DATA_LOSS
-// (then quarantined).
-status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key, bool verify,
-                       int *out_fd, int64_t *out_offset, int64_t *out_size) MUST_CHECK;
+// Opens read-only. Blobs and programs that are named by their own digest: the file itself, looked
+// at as `check` says. Entries: payload starts at *out_offset, digest always checked, and it covers
+// the key, so that no entry stands in for another. Caller closes the fd. NOT_FOUND, DATA_LOSS (then
+// quarantined).
+enum store_check {
+    STORE_TRUST,     // not
+    STORE_CHECK,     // all of it
+    STORE_CHECK_ONCE // all of it, unless that was done and the file has not changed since
+};
+status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
+                       enum store_check check, int *out_fd, int64_t *out_offset,
+                       int64_t *out_size) MUST_CHECK;
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);

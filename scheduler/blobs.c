@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scheduler/blobs.h"
 
+#include <unistd.h>
+
+#include "base/log.h"
 #include "base/map.h"
+#include "base/metrics.h"
 #include "base/store.h"
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
@@ -32,12 +36,29 @@ status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct
     return blob_own(j, tenant, *out);
 }
 
+static status_t open_checked(struct store *s, struct digest d, int *out_fd, int64_t *out_bytes) {
+    int64_t offset;
+    status_t st = store_open_fd(s, STORE_BLOB, d, STORE_CHECK_ONCE, out_fd, &offset, out_bytes);
+    if (st_code(st) != ST_DATA_LOSS) return st;
+    char hex[65];
+    digest_hex(d, hex);
+    metric_add(M_CACHE_QUARANTINED, 1);
+    log_event(LOG_ERROR, "blob.quarantined", "digest=%s why=\"%s\"", hex, st_message(st));
+    return st_reason(st, HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+}
+status_t blob_check(struct store *s, struct digest d) {
+    int fd;
+    int64_t bytes;
+    RETURN_IF_ERR(open_checked(s, d, &fd, &bytes));
+    close(fd);
+    return ST_OK;
+}
+
 status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
                    int *out_fd, int64_t *out_bytes) {
     struct digest source;
-    int64_t offset;
     status_t st = owner_read(j, tenant, d, &source);
-    if (!st) st = store_open_fd(s, STORE_BLOB, d, false, out_fd, &offset, out_bytes);
+    if (!st) st = open_checked(s, d, out_fd, out_bytes);
     if (st_code(st) != ST_NOT_FOUND) return st;
     st_drop(st);
     char hex[65];

@@ -42,7 +42,7 @@ static void lookup_work(void *arg) {
     int fd;
     int64_t offset, size;
     status_t st =
-        store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, true, &fd, &offset, &size);
+        store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd, &offset, &size);
     if (st) {
         op->damaged = st_code(st) == ST_DATA_LOSS;
         op->st = st;
@@ -162,8 +162,8 @@ static status_t compare_stored(struct op *op) {
     void *made_base, *kept_base;
     size_t made_bytes, kept_bytes;
     uint8_t *p;
-    RETURN_IF_ERR(
-        store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, true, &fd, &offset, &size));
+    RETURN_IF_ERR(store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd,
+                                &offset, &size));
     status_t st = frame_map(fd, offset, size, false, &p, &kept_base, &kept_bytes);
     close(fd);
     RETURN_IF_ERR(st);
@@ -271,8 +271,8 @@ static void placed(struct task *t) {
     int fd;
     int64_t offset, size;
     // Programs have no weights in them: small enough to check here.
-    status_t st =
-        store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, true, &fd, &offset, &size);
+    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_CHECK, &fd,
+                                &offset, &size);
     if (st) { // the source must be read again: the waiters start over without its record
         st_drop(st);
         model_unref(smap_del(&op->s->models, digest_str(&op->model->source)));

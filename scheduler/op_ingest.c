@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "proto/weigh.h"
+#include "scheduler/blobs.h"
 #include "scheduler/error.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
@@ -132,7 +133,8 @@ static void placed(struct task *t) {
     op->seat = t->seat;
     int fd;
     int64_t offset, size;
-    status_t st = store_open_fd(op->s->store, STORE_BLOB, op->digest, false, &fd, &offset, &size);
+    status_t st =
+        store_open_fd(op->s->store, STORE_BLOB, op->digest, STORE_TRUST, &fd, &offset, &size);
     if (st) {
         op_end(op, st);
         return;
@@ -153,6 +155,27 @@ static void failed(struct task *t, status_t st) {
     op_end((struct op *)((char *)t - offsetof(struct op, task)), st);
 }
 
+// Are the bytes still those that were brought? Before anybody reads them; once a life.
+static void check_work(void *arg) {
+    struct op *op = arg;
+    op->st = blob_check(op->s->store, op->digest);
+}
+static void checked(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (st || !op->waiters.n) {
+        op_end(op, st);
+        return;
+    }
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = ""},
+                             .tenant = op->tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = op->priority}};
+    task_queue(op->s, &op->task);
+}
+
 // By digest and format: who asks for another reader shares nothing with those who ask for this one.
 void op_ingest_start(struct job *j) {
     char name[200] = "ingest/";
@@ -168,10 +191,7 @@ void op_ingest_start(struct job *j) {
     op_join(op, j);
     op->digest = j->spec.model;
     op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
-    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = ""},
-                             .tenant = j->tenant,
-                             .placed = placed,
-                             .failed = failed,
-                             .item = {.priority = j->spec.priority}};
-    task_queue(j->s, &op->task);
+    op->tenant = j->tenant;
+    op->priority = j->spec.priority;
+    loop_work(j->s->loop, check_work, checked, op);
 }

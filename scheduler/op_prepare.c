@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "proto/weigh.h"
+#include "scheduler/blobs.h"
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 
@@ -82,7 +83,7 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
 static status_t blob_of(struct op *op, enum store_kind kind, struct digest d, int *fds, int *n_fds,
                         Hlod__Wire__Blob *out) {
     int64_t offset, size;
-    RETURN_IF_ERR(store_open_fd(op->s->store, kind, d, false, &fds[*n_fds], &offset, &size));
+    RETURN_IF_ERR(store_open_fd(op->s->store, kind, d, STORE_TRUST, &fds[*n_fds], &offset, &size));
     out->fd = (uint32_t)++*n_fds;
     out->offset = (uint64_t)offset;
     out->size = (uint64_t)size;
@@ -121,9 +122,37 @@ static void prepare(struct op *op) {
 
 // ---- load
 
+// The weights, before a device gets them; with a model's bytes once a life of the daemon.
+static status_t check_weights(const struct op *op) {
+    const Hlod__Wire__IngestReply *rec = op->model->rec;
+    if (rec->n_weights)
+        RETURN_IF_ERR(st_note(blob_check(op->s->store, op->model->source), "the model's weights"));
+    if (rec->sidecar_digest.len != 32) return ST_OK;
+    struct digest d;
+    memcpy(d.b, rec->sidecar_digest.data, 32);
+    return st_note(blob_check(op->s->store, d), "the model's decoded weights");
+}
+static void check_work(void *arg) {
+    struct op *op = arg;
+    op->st = check_weights(op);
+}
+static void checked(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (st)
+        op_end(op, st);
+    else
+        prepare(op);
+}
+
 static void open_work(void *arg) {
     struct op *op = arg;
-    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, true, &op->fds[0],
+    if ((op->st = check_weights(op))) {
+        op->damaged = true; // what was sent, not what was made of it
+        return;
+    }
+    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &op->fds[0],
                            &op->artifact_offset, &op->artifact_size);
     if (!op->st) op->n_fds = 1;
 }
@@ -132,8 +161,9 @@ static void opened(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
     op->st = ST_OK;
-    if (st_code(st) == ST_DATA_LOSS ||
-        st_code(st) == ST_NOT_FOUND) { // gone bad, or evicted: the waiters compile again
+    if (!op->damaged &&
+        (st_code(st) == ST_DATA_LOSS ||
+         st_code(st) == ST_NOT_FOUND)) { // gone bad, or evicted: the waiters compile again
         if (st_code(st) == ST_DATA_LOSS) {
             metric_add(M_CACHE_QUARANTINED, 1);
             char hex[65];
@@ -190,7 +220,7 @@ void op_prepare_start(struct job *j) {
     op->model = model_ref(j->weights);
     op->epoch = j->seat.epoch;
     if (warm_has_executable(worker_warm(j->seat.w), j->key))
-        prepare(op);
+        loop_work(j->s->loop, check_work, checked, op);
     else
         loop_work(j->s->loop, open_work, opened, op);
 }

@@ -75,6 +75,8 @@ struct op {
     struct exe *exe;      // OP_PREPARE; result of OP_EXE
     struct digest digest; // source, or key
     const char *format;
+    struct tenant *tenant; // on whose account, OP_INGEST
+    int32_t priority;
     Hlod__Wire__Binding **bindings;
     size_t n_bindings;
     const char *bindings_text, *options, *target_id, *device_kind, *build_id;

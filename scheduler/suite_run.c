@@ -68,7 +68,7 @@ static status_t map_tensor(struct store *s, const Hlod__V1__JobTensor *t, int64_
     *out = (struct mapped){t->raw.data, NULL, 0};
     if (!*t->blob) return ST_OK;
     if (!digest_parse(str_of(t->blob), &d)) return st_new(ST_INTERNAL, "unreadable suite");
-    RETURN_IF_ERR(store_open_fd(s, STORE_BLOB, d, true, &fd, &offset, &size));
+    RETURN_IF_ERR(store_open_fd(s, STORE_BLOB, d, STORE_CHECK, &fd, &offset, &size));
     status_t st = size == want
                       ? ST_OK
                       : st_new(ST_DATA_LOSS, "blob %s: %lld bytes", t->blob, (long long)size);

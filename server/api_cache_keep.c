@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/vec.h"
 #include "scheduler/blobs.h"
 #include "scheduler/pins.h"
@@ -46,7 +47,8 @@ static status_t verify_one(struct verify *v, struct digest key) {
     int fd;
     int64_t offset, size;
     Hlod__V1__ExecutableInfo *x;
-    status_t st = store_open_fd(v->w->store, STORE_EXECUTABLE, key, true, &fd, &offset, &size);
+    status_t st =
+        store_open_fd(v->w->store, STORE_EXECUTABLE, key, STORE_CHECK, &fd, &offset, &size);
     v->m->checked++;
     if (st_code(st) == ST_DATA_LOSS) {
         finding(v, key, "damaged", st_message(st));
@@ -60,6 +62,35 @@ static status_t verify_one(struct verify *v, struct digest key) {
     if (st_code(st) != ST_NOT_FOUND) return st;
     finding(v, key, "forgotten", "a file without a record: it serves the next compile of its key");
     st_drop(st);
+    return ST_OK;
+}
+static status_t verify_blob(struct verify *v, enum store_kind kind, struct digest d) {
+    int fd;
+    int64_t offset, size;
+    status_t st = store_open_fd(v->w->store, kind, d, STORE_CHECK, &fd, &offset, &size);
+    v->m->blobs++;
+    if (st_code(st) == ST_DATA_LOSS) {
+        finding(v, d, "damaged", st_message(st));
+        st_drop(st);
+        return ST_OK;
+    }
+    if (st) return st;
+    close(fd);
+    v->m->bytes += size;
+    return ST_OK;
+}
+// What models and programs were stored as: their bytes are their names.
+static status_t verify_blobs(struct verify *v) {
+    static const enum store_kind others[] = {STORE_BLOB, STORE_PROGRAM};
+    for (size_t k = 0; k < 2; k++) {
+        v->keys.n = 0;
+        RETURN_IF_ERR(store_list(v->w->store, others[k], add_key, v));
+        for (size_t i = 0; i < v->keys.n; i++) {
+            status_t st = verify_blob(v, others[k], v->keys.v[i]);
+            if (st_code(st) != ST_NOT_FOUND) RETURN_IF_ERR(st); // removed meanwhile is fine
+            st_drop(st_code(st) == ST_NOT_FOUND ? st : ST_OK);
+        }
+    }
     return ST_OK;
 }
 static void verify_work(struct cache_work *w) {
@@ -79,6 +110,11 @@ static void verify_work(struct cache_work *w) {
             w->st = ST_OK;
         }
     }
+    if (!*q->digest && !w->st) w->st = verify_blobs(&v);
+    for (size_t i = 0; i < v.found.n; i++)
+        if (!strcmp(v.found.v[i]->state, "damaged"))
+            log_event(LOG_ERROR, "cache.damaged", "digest=%s why=\"%s\"", v.found.v[i]->digest,
+                      v.found.v[i]->message);
     v.m->findings = v.found.v;
     v.m->n_findings = v.found.n;
     w->reply = &v.m->base;

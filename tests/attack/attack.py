@@ -349,7 +349,57 @@ def slow_share(d):
 slow_share.credentials = slow_share.own = True  # the honest client is of this tenant
 slow_share.options = ["--receive-bytes", "64M"]
 
-ATTACKS = [announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+# ---- a disk that changes what it was given
+
+def stored(d, kind, digest):
+    return os.path.join(d.dir, "data", kind, digest[:2], digest)
+
+def flip(path):
+    """One bit in the middle, the times as before."""
+    t = os.stat(path)
+    with open(path, "r+b") as f:
+        f.seek(t.st_size // 2)
+        b = f.read(1)
+        f.seek(t.st_size // 2)
+        f.write(bytes([b[0] ^ 4]))
+    os.utime(path, ns=(t.st_atime_ns, t.st_mtime_ns))
+
+def flipped_weights(d):
+    """A bit of a model's blob flips, while the daemon is down and while it is up: the next load says so, nothing is served from it, `cache verify` finds it; sent again, it serves."""
+    flip(stored(d, "blobs", d.model))
+    stored_again = lambda: d.by("a", "POST", "/v1/executables?shape=x=1x4", d.bytes)
+    d.kill()
+    d.restart()
+    status, r = d.run("a")
+    assert status == 500 and r["code"] == "DATA_LOSS" and "ev=blob.quarantined" in d.logs(), r
+    assert d.run("a")[0] in (404, 500)
+    assert stored_again()[0] == 200 and d.run("a")[0] == 200
+    flip(stored(d, "blobs", d.model))
+    assert d.by("a", "GET", f"/v1/blobs/{d.model}")[0] == 500
+    assert stored_again()[0] == 200 and d.run("a")[0] == 200
+    flip(stored(d, "blobs", d.model))
+    found = d.by("boss", "POST", "/v1/cache/verify", {})[1]
+    assert [f["digest"] for f in found["findings"] if f["state"] == "damaged"] == [d.model] and found["blobs"] >= 2, found
+    assert stored_again()[0] == 200 and d.by("boss", "POST", "/v1/cache/verify", {})[1].get("findings", []) == []
+flipped_weights.credentials = flipped_weights.restarts = True
+
+def swapped_executables(d):
+    """The files of two executables change places: neither runs as the other."""
+    two = d.bytes.replace(b"constant(1)", b"constant(2)")
+    r = d.by("a", "POST", "/v1/executables", two)[1]
+    other, exe = r["sourceDigest"], r["executable"]["digest"]
+    for files in ((d.exe, exe),):
+        a, b = (stored(d, "executables", x) for x in files)
+        d.kill()
+        os.rename(a, a + "x"), os.rename(b, a), os.rename(a + "x", b)
+        d.restart()
+    for model, want in (d.model, [2, 3, 4, 5]), (other, [3, 4, 5, 6]), (d.exe, [2, 3, 4, 5]), (exe, [3, 4, 5, 6]):
+        status, r = d.run("a", model)
+        assert status == 200 and r["outputs"][0]["data"] == want, (status, r, want)
+    assert len(os.listdir(os.path.join(d.dir, "data", "quarantine"))) == 2
+swapped_executables.credentials = swapped_executables.restarts = swapped_executables.real = True
+
+ATTACKS = [flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 
 # ---- one after the other
 

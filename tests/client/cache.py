@@ -185,7 +185,7 @@ def swap(d, path):
     at = payload.index(b"exponential")
     payload = payload[:at] + b"exponentiaX" + payload[at + 11:]
     with open(path, "wb") as f:
-        f.write(data[:16] + hashlib.sha256(payload).digest() + payload)
+        f.write(data[:16] + hashlib.sha256(bytes.fromhex(os.path.basename(f.name)) + payload).digest() + payload)  # covers the key
 
 if __name__ == "__main__":
     sys.exit(main())
