@@ -529,7 +529,8 @@ static void inspect_placed(struct task *t) {
                  {STORE_PROGRAM, j->model->program, &program}};
     status_t st = ST_OK;
     for (int i = 0; i < 2 && !st; i++) {
-        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_CHECK, &fds[n], &offset, &size);
+        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_CHECK, &fds[n], &offset,
+                           &size);
         if (st) break;
         n++;
         parts[i].b->fd = (uint32_t)n;

@@ -31,7 +31,8 @@ static status_t export(struct cache_work *w) {
     void *base;
     size_t bytes;
     RETURN_IF_ERR(cache_record(w, w->digest, &m->info));
-    RETURN_IF_ERR(store_open_fd(w->store, STORE_EXECUTABLE, w->digest, STORE_CHECK, &fd, &offset, &size));
+    RETURN_IF_ERR(
+        store_open_fd(w->store, STORE_EXECUTABLE, w->digest, STORE_CHECK, &fd, &offset, &size));
     status_t st = frame_map(fd, offset, size, false, &p, &base, &bytes);
     close(fd);
     RETURN_IF_ERR(st);
