@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/bench_request.h"
 #include "client/hlo.h"
+#include "client/model_inputs.h"
 
-enum { MAX_INPUTS = 64, MAX_STEPS = 16 };
+enum { MAX_STEPS = 16 };
 struct bench {
     const char *model, *grpc;
     enum bench_protocol protocol;
@@ -18,9 +18,7 @@ struct bench {
     struct bench_load load;
     int64_t concurrency[MAX_STEPS];
     int n_steps;
-    const char *words[MAX_INPUTS]; // behind -i
-    struct npy in[MAX_INPUTS];
-    int n_in;
+    struct model_inputs in;
 };
 
 // ---- options
@@ -62,8 +60,8 @@ static int options(struct hlo *h, struct bench *b) {
     const char *v;
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "-i"))) {
-            if (b->n_in == MAX_INPUTS) return usage_error("more than %d inputs", MAX_INPUTS);
-            b->words[b->n_in++] = v;
+            if (!model_inputs_add(&b->in, v))
+                return usage_error("more than %d inputs", MODEL_INPUTS_MAX);
         } else if ((v = option_value(h, &k, "--concurrency"))) {
             if (!list(v, b)) return usage_error("--concurrency: expected numbers as in 1,8,64");
         } else if ((v = option_value(h, &k, "--duration"))) {
@@ -91,71 +89,6 @@ static int options(struct hlo *h, struct bench *b) {
     return b->model ? 0 : usage_error("bench needs a model's file, digest or name");
 }
 
-// ---- model and inputs
-
-static int resolve_model(struct hlo *h, struct bench *b) {
-    struct stat sb;
-    if (stat(b->model, &sb)) return 0;
-    struct strbuf q = {0};
-    for (int k = 0; k < b->n_in; k++) {
-        strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", b->in[k].name);
-        for (int d = 0; d < b->in[k].rank; d++)
-            strbuf_printf(&q, "%s%lld", d ? "x" : "", (long long)b->in[k].dims[d]);
-    }
-    json_t *c = NULL;
-    int rc = compile_model(h, b->model, strbuf_cstr(&q), true, &c);
-    strbuf_done(&q);
-    if (rc) return rc;
-    b->model = arena_strdup(&h->arena, text_at(c, "sourceDigest"));
-    json_decref(c);
-    return 0;
-}
-
-static status_t from_metadata(struct hlo *h, const json_t *spec, struct npy *x) {
-    const json_t *dim;
-    size_t d;
-    *x = (struct npy){.name = arena_strdup(&h->arena, text_at(spec, "name"))};
-    if (!input_set_type(x, text_at(spec, "datatype")) || !npy_item_size(x->descr))
-        return st_new(ST_INVALID_ARGUMENT, "input '%s' has type %s: give it with -i", x->name,
-                      text_at(spec, "datatype"));
-    int64_t bytes = npy_item_size(x->descr);
-    json_array_foreach(json_object_get(spec, "shape"), d, dim) {
-        int64_t n = json_integer_value(dim) < 0 ? 1 : json_integer_value(dim); // symbolic: one
-        if (x->rank == NPY_MAX_RANK || !sz_mul(bytes, n, &bytes) || bytes > 1ll << 40)
-            return st_new(ST_INVALID_ARGUMENT, "input '%s': shape too large", x->name);
-        x->dims[x->rank++] = n;
-    }
-    x->size_bytes = (size_t)bytes;
-    input_random(&h->arena, x);
-    return ST_OK;
-}
-
-static int read_inputs(struct hlo *h, struct bench *b) {
-    struct image_options o = {.std = {1, 1, 1}};
-    for (int k = 0; k < b->n_in; k++) {
-        status_t st = input_parse(&h->arena, b->words[k], &o, &b->in[k]);
-        if (st) return fail_status(st);
-    }
-    return 0;
-}
-
-static int default_inputs(struct hlo *h, struct bench *b) {
-    json_t *meta = NULL, *spec;
-    size_t k;
-    int rc = get_json(h, arena_printf(&h->arena, "/v2/models/%s", b->model), &meta);
-    if (rc) return rc;
-    json_array_foreach(json_object_get(meta, "inputs"), k, spec) {
-        if (k == MAX_INPUTS) break;
-        status_t st = from_metadata(h, spec, &b->in[b->n_in++]);
-        if (st) {
-            rc = fail_status(st);
-            break;
-        }
-    }
-    json_decref(meta);
-    return rc;
-}
-
 // ---- results
 
 static int by_value(const void *a, const void *b) {
@@ -173,8 +106,8 @@ static json_t *as_json(const struct bench *b, const struct bench_result *r, int6
     double s = (double)r->elapsed_ns / 1e9, sum = 0, in_bytes = 0;
     for (size_t k = 0; k < r->ns.n; k++)
         sum += (double)r->ns.v[k] / 1e6;
-    for (int k = 0; k < b->n_in; k++)
-        in_bytes += (double)b->in[k].size_bytes;
+    for (int k = 0; k < b->in.n; k++)
+        in_bytes += (double)b->in.v[k].size_bytes;
     double n = (double)r->ns.n, bytes = in_bytes * n + (double)r->reply_bytes;
     json_t *j =
         json_pack("{s:I, s:I, s:I, s:f, s:f, s:f}", "concurrency", (json_int_t)concurrency,
@@ -246,9 +179,7 @@ int cmd_bench(struct hlo *h) {
                       .concurrency = {1, 8, 64},
                       .n_steps = 3};
     int rc = options(h, &b);
-    if (!rc) rc = read_inputs(h, &b);
-    if (!rc) rc = resolve_model(h, &b);
-    if (!rc && !b.n_in) rc = default_inputs(h, &b);
+    if (!rc) rc = model_inputs_read(h, &b.model, &b.in);
     if (rc) return rc;
     bool grpc = b.protocol == BENCH_GRPC || b.protocol == BENCH_OIP_GRPC;
     const char *at = !grpc ? h->addr : b.grpc && *b.grpc ? b.grpc : "127.0.0.1:8001";
@@ -262,8 +193,8 @@ int cmd_bench(struct hlo *h) {
                               .tls = w.tls,
                               .security = &h->security,
                               .model = b.model,
-                              .in = b.in,
-                              .n_in = b.n_in};
+                              .in = b.in.v,
+                              .n_in = b.in.n};
     struct bench_request q;
     st = bench_request_make(&h->arena, &what, &q);
     return st ? fail_status(st) : sweep(h, &b, &q);

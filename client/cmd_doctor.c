@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the server and its devices are (devices, health, doctor), and why a model is as slow as it is
+// (doctor MODEL): profiled runs, the least time of each step beside what its arithmetic and memory
+// need on this machine. A step that takes more than ten times that, and what ran by a last resort,
+// is named.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/hlo.h"
+#include "client/model_inputs.h"
+#include "client/tensors.h"
+
+static const char *device_state(const json_t *d) {
+    return json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state");
+}
+
+int cmd_devices(struct hlo *h) {
+    json_t *j, *d;
+    size_t k;
+    int rc = get_json(h, "/v1/devices", &j);
+    if (rc) return rc;
+    if (h->json)
+        print_json(j);
+    else
+        json_array_foreach(json_object_get(j, "devices"), k, d) printf(
+            "%-8s %-9s threads %.0f  memory %s  resident %s  buffers %s  "
+            "%s%s%s\n",
+            text_at(d, "name"), device_state(d), number_at(d, "threads"),
+            size_text(number_at(d, "memoryBytes")).s, size_text(number_at(d, "preparedBytes")).s,
+            size_text(number_at(d, "bufferBytes")).s, text_at(d, "targetId"),
+            text_at(d, "why")[0] ? "  " : "", text_at(d, "why"));
+    json_decref(j);
+    return 0;
+}
+
+static int doctor_server(struct hlo *h) {
+    json_t *j = NULL, *d;
+    size_t k;
+    int rc = get_json(h, "/v1/version", &j), ready = 0, down = 0;
+    if (rc) return rc;
+    printf("server     %s at %s, API %s\n", text_at(j, "version"), h->addr, text_at(j, "api"));
+    json_decref(j);
+    rc = get_json(h, "/v1/devices", &j);
+    if (rc) return rc;
+    json_array_foreach(json_object_get(j, "devices"), k, d) {
+        const char *state = device_state(d);
+        bool up = strcmp(state, "ready") == 0 || strcmp(state, "busy") == 0;
+        ready += up;
+        down += !up;
+        printf("device     %s is %s, %.0f restarts%s%s\n", text_at(d, "name"), state,
+               number_at(d, "restarts"), !up && *text_at(d, "why") ? ": " : "",
+               up ? "" : text_at(d, "why"));
+    }
+    const char *filter = text_at(j, "workerFilter");
+    bool on = strcmp(filter, "on") == 0;
+    printf("filter     %s%s\n",
+           on ? "on: workers cannot open files or sockets or start programs" : filter,
+           on ? "" : ": a model that breaks into a worker can open files");
+    json_decref(j);
+    puts(!ready ? "no device is ready" : down ? "not all devices are ready" : "all well");
+    return ready ? 0 : EXIT_BUSY;
+}
+
+int cmd_health(struct hlo *h) {
+    json_t *j;
+    int rc = get_json(h, "/v1/health", &j);
+    if (rc) return rc;
+    bool ready = json_is_true(json_object_get(j, "ready"));
+    if (h->json)
+        print_json(j);
+    else
+        puts(text_at(j, "message"));
+    json_decref(j);
+    return ready ? EXIT_OK : EXIT_BUSY;
+}
+
+// ---- a model
+
+enum { RUNS = 7, SHOWN = 12 }; // the least of several: a machine has other work
+#define CLIFF       10.0       // times what is needed
+#define STEP_MS     0.002      // what any step may take beside its work
+#define WORTH_SHARE 0.02       // of the run: less is not told
+
+struct step {
+    const json_t *row;
+    double ms, need_ms; // need_ms 0: not known
+};
+static int slowest_first(const void *a, const void *b) {
+    double x = ((const struct step *)a)->ms, y = ((const struct step *)b)->ms;
+    return (x < y) - (x > y);
+}
+static int by_impl(const void *a, const void *b) {
+    return strcmp(text_at(((const struct step *)a)->row, "impl"),
+                  text_at(((const struct step *)b)->row, "impl"));
+}
+
+// Why a step by this implementation may be slow; NULL: nothing known against it.
+static const char *last_resort(const json_t *row) {
+    const char *impl = text_at(row, "impl"), *op = text_at(row, "name");
+    if (strstr(impl, "reference")) return "no kernel takes it: the reference evaluator runs it";
+    if (strstr(impl, ":ref")) return "the library has only its plain loops for this";
+    if (strcmp(impl, "kernel") == 0 && (!strncmp(op, "dot", 3) || !strncmp(op, "convolution", 11)))
+        return "a contraction that the library does not take: loops over its elements";
+    if (strcmp(impl, "control") == 0)
+        return "a loop or branch: its steps are in run --profile --json";
+    return NULL;
+}
+
+static void print_step(const struct step *s, double total) {
+    const json_t *node = json_array_get(json_object_get(s->row, "nodes"), 0);
+    const char *why = last_resort(s->row);
+    printf("%10.3f ms %5.1f%%  ", s->ms, total > 0 ? s->ms / total * 100 : 0);
+    if (s->need_ms > 0)
+        printf("%6.1f times  ", s->ms / s->need_ms);
+    else
+        printf("%12s  ", "");
+    printf("%-24.24s %-26.26s %s\n", text_at(s->row, "name"), text_at(s->row, "impl"),
+           json_is_string(node) ? json_string_value(node) : text_at(s->row, "op"));
+    if (why) printf("%37s%s\n", "", why);
+}
+
+static void print_impls(struct step *v, size_t n, double total) {
+    qsort(v, n, sizeof *v, by_impl);
+    puts("\ntime by implementation");
+    for (size_t k = 0, end; k < n; k = end) {
+        double ms = 0;
+        for (end = k; end < n && by_impl(&v[k], &v[end]) == 0; end++)
+            ms += v[end].ms;
+        printf("%10.3f ms %5.1f%%  %4zu steps  %s\n", ms, total > 0 ? ms / total * 100 : 0, end - k,
+               text_at(v[k].row, "impl"));
+    }
+}
+
+static double least(const json_t *const *profiles, size_t row) {
+    double ms = 0;
+    for (int k = 0; k < RUNS; k++) {
+        const json_t *r = json_array_get(json_object_get(profiles[k], "rows"), row);
+        if (r && (ms == 0 || number_at(r, "ms") < ms)) ms = number_at(r, "ms");
+    }
+    return ms;
+}
+
+static void print_findings(struct hlo *h, const json_t *const *profiles) {
+    const json_t *rows = json_object_get(profiles[0], "rows"), *r;
+    struct step *v = arena_array(&h->arena, struct step, json_array_size(rows) + 1);
+    double total = 0, need = 0;
+    size_t n = 0, i, told = 0;
+    json_array_foreach(rows, i, r) {
+        if (number_at(r, "depth") > 0) continue;
+        double ms = least(profiles, i), need_ms = number_at(r, "ms") * number_at(r, "ofPeak");
+        v[n++] = (struct step){r, ms, need_ms};
+        need += need_ms;
+        total += ms;
+    }
+    printf("steps      %zu, %.3f ms (the least of %d runs, step by step)", n, total, RUNS);
+    if (need > 0) printf("; their arithmetic and memory need %.3f ms here", need);
+    putchar('\n');
+    print_impls(v, n, total);
+    qsort(v, n, sizeof *v, slowest_first);
+    puts("\nlongest steps, and how many times what they need");
+    for (size_t k = 0; k < n && k < SHOWN; k++)
+        print_step(&v[k], total);
+    for (size_t k = 0; k < n && told < SHOWN; k++) {
+        bool cliff = v[k].need_ms > 0 && v[k].ms > CLIFF * (v[k].need_ms + STEP_MS);
+        if (v[k].ms < WORTH_SHARE * total || !(cliff || strstr(text_at(v[k].row, "impl"), "ref")))
+            continue;
+        if (!told++) printf("\nworth a report: more than %.0f times, or by a last resort\n", CLIFF);
+        print_step(&v[k], total);
+    }
+    if (!told) puts("\nno step is far from what it needs");
+}
+
+static int profiled(struct hlo *h, const char *model, const struct model_inputs *in, json_t **out) {
+    struct http_reply reply;
+    struct npy *results;
+    int n_results, rc = 0;
+    json_t *ins = json_array();
+    for (int k = 0; k < in->n; k++)
+        json_array_append_new(ins, tensor_describe(&in->v[k]));
+    json_t *q =
+        json_pack("{s:s, s:o, s:{s:b}}", "model", model, "inputs", ins, "options", "profile", 1);
+    status_t st = tensors_send(h, "/v1/run", q, in->v, in->n, &reply);
+    if (st) return fail_status(st);
+    if (reply.code >= 300)
+        rc = fail_reply(&reply, reply.code == 400 || reply.code == 404 ? EXIT_REFUSED : EXIT_RUN);
+    else if ((st = tensors_read(&h->arena, &reply, out, &results, &n_results)))
+        rc = fail_status(st);
+    http_reply_done(&reply);
+    return rc;
+}
+
+static int doctor_model(struct hlo *h, const char *model, struct model_inputs *in) {
+    json_t *replies[RUNS] = {NULL};
+    const json_t *profiles[RUNS];
+    int rc = model_inputs_read(h, &model, in);
+    for (int k = 0; k < RUNS && !rc; k++) {
+        rc = profiled(h, model, in, &replies[k]);
+        profiles[k] = json_object_get(replies[k], "profile");
+    }
+    if (!rc && h->json) {
+        print_json(profiles[RUNS - 1]);
+    } else if (!rc) {
+        printf("model      %s on %s\n", model, text_at(replies[0], "device"));
+        print_findings(h, profiles);
+    }
+    for (int k = 0; k < RUNS; k++)
+        json_decref(replies[k]);
+    return rc;
+}
+
+int cmd_doctor(struct hlo *h) {
+    struct model_inputs in = {.n = 0};
+    const char *model = NULL, *v;
+    for (int k = 0; k < h->argc; k++) {
+        if ((v = option_value(h, &k, "-i"))) {
+            if (!model_inputs_add(&in, v))
+                return usage_error("more than %d inputs", MODEL_INPUTS_MAX);
+        } else if (h->argv[k][0] == '-' || model)
+            return unknown_word(h, "doctor", k);
+        else
+            model = h->argv[k];
+    }
+    return model ? doctor_model(h, model, &in) : doctor_server(h);
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// model_inputs: a model named on the command line, and values for its inputs where none are given:
+// of the type and shape that the model says, open dimensions one, numbers from a fixed generator.
+#pragma once
+#include "client/hlo.h"
+#include "client/input.h"
+
+enum { MODEL_INPUTS_MAX = 64 };
+struct model_inputs {
+    const char *words[MODEL_INPUTS_MAX]; // behind -i
+    struct npy v[MODEL_INPUTS_MAX];
+    int n;
+};
+bool model_inputs_add(struct model_inputs *m, const char *word); // false: too many
+// Reads the words. A model that is a file is uploaded and compiled, *model becomes its digest.
+// Without words: values as above. 0, or an exit code already reported.
+int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m);
