@@ -55,7 +55,7 @@ static hv numbers(struct onnx_ctx *c, const struct shape *x) {
     return sum;
 }
 // Maximum and its position: the positions of the window one after another, the first that is
-// largest stays.
+// largest stays. Padding has no position (-1) and gives way to any element, the lowest too.
 static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) {
     struct hb *b = &c->b;
     struct pad_dim pads[HLO_MAX_RANK] = {{0, 0, 0}};
@@ -73,7 +73,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
     }
     double low = lowest_of(x->shape->dtype);
     hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, low), pads);
-    hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, 0), pads);
+    hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, -1), pads);
     r[0] = (struct range){0, x->shape->dims[0], 1};
     r[1] = (struct range){0, x->shape->dims[1], 1};
     for (int64_t k = 0; k < count && hb_ok(b); k++) {
@@ -83,7 +83,8 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         }
         hv v = hb_slice(b, values, r), i = hb_slice(b, index, r);
         if (best) {
-            hv better = hb_compare(b, v, best, CMP_GT);
+            hv none = hb_compare(b, where, splat_like(c, where, 0), CMP_LT);
+            hv better = hb_binary(b, HLO_OR, hb_compare(b, v, best, CMP_GT), none);
             best = hb_select(b, better, v, best);
             where = hb_select(b, better, i, where);
         } else {
