@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/ir/op.h"
+#include "compiler/trees.h"
 
 enum kind { NO_ROWS, HAS_ROWS, MIXED };
 struct place {
@@ -275,6 +276,8 @@ static struct place through(struct walk *w, const struct hlo_instr *i) {
         return convolution(w, i);
     case HLO_GATHER:
         return gather(w, i);
+    case HLO_CUSTOM_CALL:
+        return unless(p, !trees_is(i) || p.d != 0 || !no_rows(w, i, 1, i->n_operands));
     default:
         return hlo_is_elementwise(i) ? together(w, i, 0, i->n_operands) : mixed;
     }

@@ -32,6 +32,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  soak '$(MAKE) -s check-soak' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
+	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \

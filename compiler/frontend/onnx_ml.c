@@ -292,8 +292,7 @@ const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, con
     const struct onnx_attr *a = onnx_attr(c->n, ints), *s = onnx_attr(c->n, texts);
     return s && s->strings.n ? s : a;
 }
-// The labels at places pos [n].
-static void label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels) {
+void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels) {
     bool text = labels->strings.n != 0;
     int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n);
     hv names = text ? hb_constant(&c->b, onnx_text_list(c, labels->strings.v, (size_t)n))
@@ -307,7 +306,7 @@ void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels
     hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
     hv pos = index_along(c, s, DT_S64, 1);
     pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));
-    label_at(c, reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false), labels);
+    onnx_ml_label_at(c, reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false), labels);
 }
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post) {
@@ -331,7 +330,7 @@ void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *
     struct hb *b = &c->b;
     if (!hb_ok(b)) return;
     hv second = hb_compare(b, score, splat_like(c, score, limit), CMP_GT);
-    label_at(c, hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64), labels);
+    onnx_ml_label_at(c, hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64), labels);
     out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
 }
 ONNX(linearclassifier) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tree ensembles of ai.onnx.ml. All trees are one table of nodes; every sample walks all trees at
-// once, one level a step, as gathers from the table's columns; leaves point to themselves. The
-// leaves' weights are a table [node, target] whose rows are gathered and aggregated.
+// Tree ensembles of ai.onnx.ml as the call of compiler/trees.h: one table of nodes, and a table
+// [leaf, target] of weights.
 #include <math.h>
 
 #include "compiler/frontend/onnx_tools.h"
+#include "compiler/trees.h"
 
-enum { MAX_NODES = 1 << 20, MAX_DEPTH = 512, MAX_WEIGHTS = 1 << 24 };
-enum tree_mode { TREE_LEQ, TREE_LT, TREE_GTE, TREE_GT, TREE_EQ, TREE_NEQ, TREE_MEMBER, TREE_LEAF };
+enum { MAX_NODES = 1 << 22, MAX_WEIGHTS = 1 << 24 };
 enum aggregate { AGG_AVERAGE, AGG_SUM, AGG_MIN, AGG_MAX };
 struct tree_node {
     int64_t feature, yes, no;
@@ -46,117 +45,82 @@ static struct literal *numbers_of(struct onnx_ctx *c, const char *tensor, const 
     return l;
 }
 
-// Steps until every path has reached a leaf (a set's nodes share children, so paths differ in
-// length); -1 for cycles, bad links and absurd depth. Heights are found children first, with a
-// stack.
-static int depth_of(struct onnx_ctx *c, const struct forest *f) {
-    enum { NEW, OPEN, DONE };
-    int64_t n = (int64_t)f->nodes.n, *stack = arena_array(c->a, int64_t, 2 * n + 1), top;
-    int *height = arena_zarray(c->a, int, n + 1), depth = 0;
-    uint8_t *state = arena_zarray(c->a, uint8_t, n + 1);
-    for (size_t r = 0; r < f->roots.n; r++) {
-        if (f->roots.v[r] < 0 || f->roots.v[r] >= n) return -1;
-        for (stack[0] = f->roots.v[r], top = 1; top;) {
-            int64_t k = stack[top - 1];
-            const struct tree_node *t = &f->nodes.v[k];
-            int64_t to[2] = {t->yes, t->no};
-            int below = 0;
-            bool wait = false;
-            for (int side = 0; side < 2 && t->mode != TREE_LEAF; side++) {
-                if (to[side] < 0 || to[side] >= n || t->feature < 0) return -1;
-                if (state[to[side]] == OPEN) return -1;
-                if (state[to[side]] == NEW && !wait) {
-                    state[k] = OPEN;
-                    stack[top++] = to[side];
-                    wait = true;
-                }
-                if (height[to[side]] > below) below = height[to[side]];
-            }
-            if (wait) continue;
-            state[k] = DONE;
-            height[k] = t->mode == TREE_LEAF ? 0 : below + 1;
-            if (height[k] > MAX_DEPTH) return -1;
-            top--;
-        }
-        if (height[f->roots.v[r]] > depth) depth = height[f->roots.v[r]];
-    }
-    return depth;
-}
-
-static hv column(struct onnx_ctx *c, const struct forest *f, hv at, int which) {
-    int64_t n = (int64_t)f->nodes.n, *v = arena_array(c->a, int64_t, n + 1);
+// The table of nodes [n, 4]; a leaf's link is its number among the leaves. Gives that count, -1
+// after an error.
+static int64_t node_table(struct onnx_ctx *c, const struct forest *f, int64_t features,
+                          struct literal *table) {
+    int64_t leaves = 0, n = (int64_t)f->nodes.n;
+    int32_t(*to)[TREE_COLUMNS] = table->data;
     for (int64_t k = 0; k < n; k++) {
         const struct tree_node *t = &f->nodes.v[k];
-        v[k] = which == 0   ? (t->mode == TREE_LEAF ? 0 : t->feature)
-               : which == 1 ? (t->mode == TREE_LEAF ? k : t->yes)
-               : which == 2 ? (t->mode == TREE_LEAF ? k : t->no)
-               : which == 3 ? (int64_t)t->mode
-                            : t->missing_yes;
+        bool leaf = t->mode == TREE_LEAF;
+        if (!leaf && (t->feature < 0 || t->feature >= features || t->yes < 0 || t->yes >= n ||
+                      t->no < 0 || t->no >= n))
+            return fail(c, "node %lld: feature %lld of %lld, links %lld and %lld", (long long)k,
+                        (long long)t->feature, (long long)features, (long long)t->yes,
+                        (long long)t->no),
+                   -1;
+        to[k][TREE_FEATURE] = leaf ? 0 : (int32_t)t->feature;
+        to[k][TREE_YES] = (int32_t)(leaf ? leaves : t->yes);
+        to[k][TREE_NO] = (int32_t)(leaf ? 0 : t->no);
+        to[k][TREE_KIND] = (int32_t)t->mode | (t->missing_yes && !leaf ? TREE_MISSING : 0);
+        leaves += leaf;
     }
-    return take(c, lit_s64s(c, v, &n, 1), at, 0);
+    return leaves;
 }
-static hv step(struct onnx_ctx *c, const struct forest *f, hv x, hv at, hv split) {
-    static const enum cmp_direction compare[] = {CMP_LE, CMP_LT, CMP_GE, CMP_GT, CMP_EQ, CMP_NE};
-    struct hb *b = &c->b;
-    bool used[TREE_LEAF + 1] = {false}, missing = false;
-    hv sample = index_along(c, at->shape, DT_S64, 0), yes = NULL, mode = NULL;
-    hv v = take_points(c, x, stack_last(c, (hv[]){sample, column(c, f, at, 0)}, 2), 2);
-    hv limit = take(c, split, at, 0);
-    for (size_t k = 0; k < f->nodes.n; k++)
-        used[f->nodes.v[k].mode] = true, missing |= f->nodes.v[k].missing_yes;
-    for (int m = TREE_LEQ; m <= TREE_NEQ; m++) {
-        if (!used[m]) continue;
-        hv now = hb_compare(b, v, limit, compare[m]);
-        if (yes && !mode) mode = column(c, f, at, 3);
-        yes =
-            yes ? hb_select(b, hb_compare(b, mode, splat_like(c, mode, m), CMP_EQ), now, yes) : now;
+// The weights [leaves, targets]; what a leaf has none for is neutral.
+static hv leaf_table(struct onnx_ctx *c, const struct forest *f, const struct literal *table,
+                     int64_t leaves, enum dtype t, enum hlo_op op) {
+    const int32_t(*node)[TREE_COLUMNS] = table->data;
+    int64_t n = leaves > 0 ? leaves : 1, dims[2] = {n, f->targets};
+    if (f->targets < 1 || f->targets > MAX_WEIGHTS / n)
+        return fail(c, "%lld leaves, %lld targets", (long long)leaves, (long long)f->targets), NULL;
+    double none = op == HLO_MINIMUM ? highest_of(t) : op == HLO_MAXIMUM ? lowest_of(t) : 0;
+    struct literal *w = lit_new(c->a, shape_make(c->a, t, dims, 2));
+    for (int64_t k = 0; k < n * f->targets; k++)
+        lit_set_f64(w, k, none);
+    for (size_t k = 0; k < f->leaf.n; k++) {
+        int64_t leaf = f->leaf.v[k], target = f->target.v[k];
+        if (leaf < 0 || leaf >= (int64_t)f->nodes.n || target < 0 || target >= f->targets)
+            return fail(c, "weight %zu belongs to no leaf or target", k), NULL;
+        if (f->nodes.v[leaf].mode != TREE_LEAF) continue; // a weight that nothing comes to
+        int64_t at = node[leaf][TREE_YES] * f->targets + target;
+        lit_set_f64(w, at, f->weight.v[k] + (op == HLO_ADD ? lit_get_f64(w, at) : 0));
     }
-    if (!yes) return at;
-    if (missing) {
-        hv track = hb_convert(b, column(c, f, at, 4), DT_PRED);
-        yes = hb_binary(b, HLO_OR, yes, and_(c, track, hb_compare(b, v, v, CMP_NE)));
-    }
-    return hb_select(b, yes, column(c, f, at, 1), column(c, f, at, 2));
+    return hb_constant(&c->b, w);
 }
 
 // Scores [samples, targets] of x [samples, features].
 static hv scores(struct onnx_ctx *c, const struct forest *f, hv x) {
+    static const char *const names[] = {"hlod.trees.sum", "hlod.trees.sum", "hlod.trees.min",
+                                        "hlod.trees.max"};
     struct hb *b = &c->b;
-    int64_t n = (int64_t)f->nodes.n, trees = (int64_t)f->roots.n, one = 1;
-    int depth = depth_of(c, f);
-    if (depth < 0) return fail(c, "the nodes do not make trees"), x;
-    if (x->shape->rank != 2 || n < 1 || f->targets < 1 || f->targets > MAX_WEIGHTS / n)
-        return fail(c, "input %s, %lld nodes, %lld targets", shape_text(c->a, x->shape),
-                    (long long)n, (long long)f->targets),
-               x;
-    double *split = arena_array(c->a, double, n + 1);
-    for (int64_t k = 0; k < n; k++) {
-        split[k] = f->nodes.v[k].split;
-        if (f->nodes.v[k].mode != TREE_LEAF && f->nodes.v[k].feature >= x->shape->dims[1])
-            return fail(c, "feature %lld of %s", (long long)f->nodes.v[k].feature,
-                        shape_text(c->a, x->shape)),
-                   x;
-    }
+    int64_t n = (int64_t)f->nodes.n, trees = (int64_t)f->roots.n, dims[2] = {n, TREE_COLUMNS};
+    if (x->shape->rank != 2 || n < 1 || x->shape->dims[1] < 1)
+        return fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)n), x;
     enum dtype t = x->shape->dtype == DT_F64 ? DT_F64 : DT_F32;
     enum hlo_op op = f->how == AGG_MIN ? HLO_MINIMUM : f->how == AGG_MAX ? HLO_MAXIMUM : HLO_ADD;
-    double *w = arena_array(c->a, double, n * f->targets + 1);
-    for (int64_t k = 0; k < n * f->targets; k++)
-        w[k] = op == HLO_MINIMUM ? highest_of(t) : op == HLO_MAXIMUM ? lowest_of(t) : 0;
-    for (size_t k = 0; k < f->leaf.n; k++) {
-        if (f->leaf.v[k] < 0 || f->leaf.v[k] >= n || f->target.v[k] < 0 ||
-            f->target.v[k] >= f->targets)
-            return fail(c, "weight %zu belongs to no leaf or target", k), x;
-        double *to = &w[f->leaf.v[k] * f->targets + f->target.v[k]];
-        *to = op == HLO_ADD ? *to + f->weight.v[k] : f->weight.v[k];
+    struct literal *table = lit_new(c->a, shape_make(c->a, DT_S32, dims, 2)),
+                   *roots = lit_new(c->a, shape_make(c->a, DT_S32, &trees, 1));
+    double *split = arena_array(c->a, double, n + 1);
+    int64_t leaves = node_table(c, f, x->shape->dims[1], table);
+    if (leaves < 0) return x;
+    for (int64_t k = 0; k < n; k++)
+        split[k] = f->nodes.v[k].split;
+    for (int64_t k = 0; k < trees; k++) {
+        bool in_table = f->roots.v[k] >= 0 && f->roots.v[k] < n;
+        lit_set_i64(roots, k, in_table ? f->roots.v[k] : -1); // refused below
     }
-    x = hb_convert(b, x, t);
-    hv at = hb_broadcast(b, lit_s64s(c, f->roots.v, &trees, 1),
-                         (int64_t[]){x->shape->dims[0], trees}, 2, (int64_t[]){1});
-    hv limits = lit_f64s(c, t, split, &n, 1);
-    for (int k = 0; k < depth && hb_ok(b); k++)
-        at = step(c, f, x, at, limits);
-    hv table = lit_f64s(c, t, w, (int64_t[]){n, f->targets}, 2);
-    hv r = reduce_keep(c, take(c, table, at, 0), &one, 1, op, false);
+    if (trees_heights(c->a, (const int32_t(*)[TREE_COLUMNS])table->data, n, roots->data, trees,
+                      NULL) < 0)
+        return fail(c, "the nodes do not make trees"), x;
+    hv values = leaf_table(c, f, table, leaves, t, op);
+    if (!values) return x;
+    struct hlo_attr_custom call = {.custom_call_target = str_of(names[f->how])};
+    hv in[5] = {hb_convert(b, x, t), hb_constant(b, table), lit_f64s(c, t, split, &n, 1),
+                hb_constant(b, roots), values};
+    int64_t size[2] = {x->shape->dims[0], f->targets};
+    hv r = hb_op(b, HLO_CUSTOM_CALL, shape_make(c->a, t, size, 2), in, 5, &call);
     return f->how == AGG_AVERAGE ? mul_k(c, r, 1 / (double)trees) : r;
 }
 
@@ -240,9 +204,44 @@ ONNX(treeensemble) {
 struct node_key {
     int64_t tree, node;
 };
-static int64_t node_number(struct smap *ids, int64_t tree, int64_t node) {
+// Numbers of nodes by key. Where each tree's nodes stand together and count from 0, as converters
+// write them, a table of the trees' first nodes does.
+struct node_ids {
+    struct smap any, first;
+    bool counted;
+    int64_t tree, from, n; // the tree looked up last: its first node, how many nodes
+    const struct node_key *keys;
+    size_t all;
+};
+static struct str key_text(const void *key, size_t n) {
+    return (struct str){key, n};
+}
+static void number_nodes(struct node_ids *ids, const struct node_key *keys, size_t n) {
+    ids->counted = true;
+    ids->tree = -1, ids->n = 0;
+    ids->keys = keys;
+    ids->all = n;
+    for (size_t k = 0; k < n && ids->counted; k++) {
+        bool same = k && keys[k].tree == keys[k - 1].tree;
+        ids->counted = same ? keys[k].node == keys[k - 1].node + 1 : keys[k].node == 0;
+        if (same) continue;
+        ids->counted &= !smap_has(&ids->first, key_text(&keys[k].tree, sizeof(int64_t)));
+        smap_put(&ids->first, key_text(&keys[k].tree, sizeof(int64_t)), (void *)(k + 1));
+    }
+    for (size_t k = 0; k < n && !ids->counted; k++)
+        smap_put(&ids->any, key_text(&keys[k], sizeof *keys), (void *)(k + 1));
+}
+static int64_t node_number(struct node_ids *ids, int64_t tree, int64_t node) {
     struct node_key k = {tree, node};
-    return (int64_t)(intptr_t)smap_get(ids, (struct str){(const char *)&k, sizeof k}) - 1;
+    if (!ids->counted) return (int64_t)(intptr_t)smap_get(&ids->any, key_text(&k, sizeof k)) - 1;
+    if (tree != ids->tree || !ids->n) {
+        ids->from = (int64_t)(intptr_t)smap_get(&ids->first, key_text(&tree, sizeof tree)) - 1;
+        ids->tree = tree;
+        for (ids->n = 0; ids->from >= 0 && ids->from + ids->n < (int64_t)ids->all &&
+                         ids->keys[ids->from + ids->n].tree == tree;)
+            ids->n++;
+    }
+    return node >= 0 && node < ids->n ? ids->from + node : -1;
 }
 static enum tree_mode mode_named(struct str s) {
     static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
@@ -252,7 +251,8 @@ static enum tree_mode mode_named(struct str s) {
     return str_is(s, "LEAF") ? TREE_LEAF : TREE_MEMBER;
 }
 // `role`: "target" or "class", the prefix of the attributes that hold the weights.
-static bool read_forest(struct onnx_ctx *c, struct forest *f, struct smap *ids, const char *role) {
+static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *ids,
+                        const char *role) {
     const struct onnx_attr *tree = list(c, "nodes_treeids"), *node = list(c, "nodes_nodeids"),
                            *feature = list(c, "nodes_featureids"), *mode = list(c, "nodes_modes"),
                            *yes = list(c, "nodes_truenodeids"), *no = list(c, "nodes_falsenodeids"),
@@ -270,10 +270,9 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct smap *ids, 
         return fail(c, "attributes of %zu nodes do not match", n), false;
     struct node_key *keys = arena_array(c->a, struct node_key, n + 1);
     bool *child = arena_zarray(c->a, bool, n + 1);
-    for (size_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < n; k++)
         keys[k] = (struct node_key){tree->ints.v[k], node->ints.v[k]};
-        smap_put(ids, (struct str){(const char *)&keys[k], sizeof *keys}, (void *)(k + 1));
-    }
+    number_nodes(ids, keys, n);
     for (size_t k = 0; k < n; k++) {
         struct tree_node t = {.feature = int_at(feature, k, 0),
                               .yes = node_number(ids, keys[k].tree, int_at(yes, k, -1)),
@@ -304,12 +303,17 @@ static hv add_base(struct onnx_ctx *c, hv y) {
     hv v = hb_convert(&c->b, hb_constant(&c->b, lit_clone(c->a, base)), y->shape->dtype);
     return hb_add(&c->b, y, along(c, hb_reshape(&c->b, v, &n, 1), y->shape, 1));
 }
+// Scores without base values, in the type that the comparisons have.
 static hv named_forest(struct onnx_ctx *c, struct forest *f, const char *role) {
-    struct smap ids = {0};
+    struct node_ids ids = {0};
     hv x = in_val(c, 0), y = x;
     if (!dtype_is_float(x->shape->dtype)) x = hb_convert(&c->b, x, DT_F32);
     if (read_forest(c, f, &ids, role)) y = scores(c, f, x);
-    smap_done(&ids);
+    smap_done(&ids.any);
+    smap_done(&ids.first);
+    return y;
+}
+static hv with_base(struct onnx_ctx *c, hv y) {
     return hb_ok(&c->b) ? hb_convert(&c->b, add_base(c, y), DT_F32) : y;
 }
 ONNX(treeregressor) {
@@ -319,41 +323,48 @@ ONNX(treeregressor) {
                               : str_is(how, "MIN")   ? AGG_MIN
                               : str_is(how, "MAX")   ? AGG_MAX
                                                      : AGG_SUM};
-    hv y = named_forest(c, &f, "target");
+    hv y = with_base(c, named_forest(c, &f, "target"));
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
-// Two classes scored by the weights of one: the other's score follows. Weights that are all
-// positive are chances, decided at a half; others are decided at 0.
-static void classify_two(struct onnx_ctx *c, struct forest *f, const struct onnx_attr *labels,
-                         int64_t id, struct str post) {
-    const struct onnx_attr *base = list(c, "base_values");
-    size_t n_base = base ? base->floats.n : 0;
-    bool chance = true;
-    if (list(c, "base_values_as_tensor") || n_base > 1 || (id != 0 && n_base))
-        return fail(c, "base_values of two classes scored by one weight are not supported");
-    hv y = named_forest(c, f, "class"), zero;
+// Two classes of which one has weights, by the rules of ONNX Runtime: the standard has none. With
+// weights of class 0 and no base value or one, its sum s is the second class's score and the first
+// one's is -s, or 1 - s where all weights are positive; else the other class's score is 0. Above 0,
+// or 0.5 where all weights are positive, it is the second label.
+static void one_weight(struct onnx_ctx *c, struct forest *f, int64_t with,
+                       const struct onnx_attr *labels, struct str post) {
+    struct hb *b = &c->b;
+    const struct literal *base = numbers_of(c, "base_values_as_tensor", "base_values");
+    int64_t nb = shape_elements(base->shape);
+    bool positive = true;
+    f->targets = 2;
+    hv s = named_forest(c, f, "class");
+    if (!hb_ok(b)) return;
+    if (nb > 2) return fail(c, "%lld base_values", (long long)nb);
     for (size_t k = 0; k < f->weight.n; k++)
-        chance &= f->weight.v[k] >= 0;
-    if (!hb_ok(&c->b)) return;
-    onnx_ml_classify_two(c, y, labels, chance ? 0.5 : 0, chance, post);
-    if (id == 0 || !hb_ok(&c->b)) return;
-    zero = splat_like(c, y, 0); // as ONNX Runtime: the first class has no score
-    out_val(c, 1, onnx_ml_post_transform(c, hb_concat(&c->b, (hv[]){zero, y}, 2, 1), post));
+        positive &= f->weight.v[k] >= 0;
+    s = hb_convert(b, part(c, s, 1, with, with + 1), DT_F32);
+    if (with == 0 && nb) s = add_k(c, s, lit_get_f64(base, 0));
+    if (with == 1 && nb == 2) s = splat_like(c, s, lit_get_f64(base, 1));
+    hv second = hb_compare(b, s, splat_like(c, s, positive ? 0.5 : 0), CMP_GT);
+    int64_t rows = s->shape->dims[0];
+    onnx_ml_label_at(c, hb_convert(b, hb_reshape(b, second, &rows, 1), DT_S64), labels);
+    if (with == 0 && nb < 2) return out_val(c, 1, onnx_ml_two_scores(c, s, positive, post));
+    hv zero = splat_like(c, s, 0), pair[2] = {with ? zero : s, with ? s : zero};
+    out_val(c, 1, onnx_ml_post_transform(c, hb_concat(b, pair, 2, 1), post));
 }
 ONNX(treeclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings"),
                            *ids = list(c, "class_ids");
+    struct str post = at_str(c, "post_transform", "NONE");
     struct forest f = {.how = AGG_SUM};
-    bool second = false;
+    bool several = false;
     size_t n = labels ? labels->ints.n + labels->strings.n : 0;
-    if (n < 2) return fail(c, "%zu labels", n);
-    for (size_t k = 0; ids && k < ids->ints.n; k++)
-        second |= ids->ints.v[k] != ids->ints.v[0];
-    if (!second && n == 2 && ids && ids->ints.n) {
-        f.targets = 1;
-        return classify_two(c, &f, labels, ids->ints.v[0], at_str(c, "post_transform", "NONE"));
-    }
+    if (n < 2 || !ids || !ids->ints.n) return fail(c, "%zu labels", n);
+    for (size_t k = 0; k < ids->ints.n; k++)
+        several |= ids->ints.v[k] != ids->ints.v[0];
+    if (n == 2 && !several && (ids->ints.v[0] == 0 || ids->ints.v[0] == 1))
+        return one_weight(c, &f, ids->ints.v[0], labels, post);
     f.targets = (int64_t)n;
-    hv y = named_forest(c, &f, "class");
-    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, at_str(c, "post_transform", "NONE"));
+    hv y = with_base(c, named_forest(c, &f, "class"));
+    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, post);
 }

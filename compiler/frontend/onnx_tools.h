@@ -46,6 +46,8 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
 // onnx_ml.c: what the classifiers and regressors of ai.onnx.ml share.
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how);
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts);
+// The labels at places pos [n] as result 0.
+void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels);
 // The label with the largest score [n, classes], the first of equals, as result 0.
 void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels);
 // That, and the scores as result 1.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation of custom-call: the few targets of XLA that are pure and have a meaning on one device.
 // Every other target is refused by name, before anything runs (hlo_eval_supports).
+#include <math.h>
+
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/rules.h"
 #include "compiler/ops/text.h"
+#include "compiler/trees.h"
 #include "proto/hlod.pb-c.h"
 
 typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,
@@ -54,6 +57,54 @@ static status_t refuse(struct hlo_eval *ev, const struct hlo_instr *i, struct li
                      HLOD__V1__REASON__REASON_RUN_FAILED);
 }
 
+static bool tree_holds(int kind, double x, double split) {
+    if ((kind & TREE_MISSING) && isnan(x)) return true;
+    switch (kind & 7) {
+    case TREE_LEQ:
+        return x <= split;
+    case TREE_LT:
+        return x < split;
+    case TREE_GTE:
+        return x >= split;
+    case TREE_GT:
+        return x > split;
+    case TREE_EQ:
+        return x == split;
+    default:
+        return x != split;
+    }
+}
+static status_t trees(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                      struct literal **out) {
+    struct trees t;
+    RETURN_IF_ERR(trees_read(ev->arena, i, in, &t));
+    struct literal *r = lit_new(ev->arena, i->shape);
+    double start = t.how == HLO_ADD ? 0 : t.how == HLO_MINIMUM ? INFINITY : -INFINITY;
+    for (int64_t k = 0; k < t.rows * t.targets; k++)
+        lit_set_f64(r, k, start);
+    for (int64_t row = 0; row < t.rows; row++)
+        for (int64_t k = 0; k < t.roots; k++) {
+            int32_t at = t.root[k];
+            const int32_t *n = t.node[at];
+            while ((n[TREE_KIND] & 7) != TREE_LEAF) {
+                double x = tree_number(in[0], t.type, row * t.features + n[TREE_FEATURE]);
+                bool yes = tree_holds(n[TREE_KIND], x, tree_number(t.split, t.type, at));
+                at = n[yes ? TREE_YES : TREE_NO];
+                n = t.node[at];
+            }
+            for (int64_t c = 0; c < t.targets; c++) {
+                double v = tree_number(t.values, t.type, n[TREE_YES] * t.targets + c);
+                double old = lit_get_f64(r, row * t.targets + c);
+                lit_set_f64(r, row * t.targets + c,
+                            t.how == HLO_ADD       ? old + v
+                            : t.how == HLO_MINIMUM ? fmin(old, v)
+                                                   : fmax(old, v));
+            }
+        }
+    *out = r;
+    return ST_OK;
+}
+
 static const struct {
     const char *name;
     target_fn fn;
@@ -64,6 +115,9 @@ static const struct {
                {"annotate_device_placement", same_value},
                {"TopK", top_k},
                {"hlod.refuse", refuse},
+               {"hlod.trees.sum", trees},
+               {"hlod.trees.min", trees},
+               {"hlod.trees.max", trees},
 #define TEXT_ROW(name) {"hlod.text." #name, hlo_text_##name},
                TEXT_CALLS(TEXT_ROW)
 #undef TEXT_ROW
@@ -83,7 +137,7 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module; known "
                   "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, hlod.refuse, hlod.text.*",
+                  "annotate_device_placement, TopK, hlod.refuse, hlod.trees.*, hlod.text.*",
                   i->name, STR_ARG(name));
 }
 EVAL(CUSTOM_CALL) {

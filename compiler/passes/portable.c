@@ -2,8 +2,10 @@
 // What a foreign compiler takes less well than its specification says. Scalars that stand for a
 // whole shape (bounds of a clamp, the predicate of a select) become that shape: XLA:CPU moves
 // layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
-// layouts that are not there yet, becomes a reshape. The entry gives one flat tuple.
+// layouts that are not there yet, becomes a reshape. Decision trees, a call of ours, become
+// gathers. The entry gives one flat tuple.
 #include "compiler/passes/pass.h"
+#include "compiler/trees.h"
 
 static status_t widen(struct hlo_instr *i) {
     struct hlo_computation *c = i->parent;
@@ -36,6 +38,19 @@ static status_t to_reshape(struct hlo_instr *i) {
     struct hlo_instr *last = i->parent->last;
     struct hb b = hb_begin(i->parent);
     struct hlo_instr *r = hb_op(&b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
+
+static status_t to_gathers(struct hlo_instr *i, struct pass_ctx *p) {
+    struct hlo_instr *last = i->parent->last;
+    struct hb b = hb_begin(i->parent);
+    struct trees t;
+    RETURN_IF_ERR(trees_read(&p->scratch, i, NULL, &t));
+    struct hlo_instr *r = trees_as_gathers(&b, i, &t);
     pass_place(last, i);
     RETURN_IF_ERR(hb_end(&b));
     hlo_replace_uses(i, r);
@@ -76,6 +91,11 @@ status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
         bool wide = has_scalar_operand(i);
+        if (trees_is(i) && trees_are_constant(i)) {
+            RETURN_IF_ERR(to_gathers(i, p));
+            p->changed = true;
+            continue;
+        }
         if (!wide && (!i->n_operands || !is_reshape(i))) continue;
         RETURN_IF_ERR(wide ? widen(i) : to_reshape(i));
         p->changed = true;

@@ -38,7 +38,7 @@ struct cpu_impl {
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_onednn, cpu_impl_int8, cpu_impl_update,
-    cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
+    cpu_impl_trees, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
