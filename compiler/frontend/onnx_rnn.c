@@ -342,3 +342,38 @@ ONNX(rnn) {
     out_val(c, 1, beside(c, h, directions, batch_first));
     if (kind == CELL_LSTM) out_val(c, 2, beside(c, state, directions, batch_first));
 }
+
+// ---- com.microsoft.DynamicQuantizeLSTM: 8-bit weights [directions, in, 4*hidden], a scale and a
+// zero point a direction or a gate's column. Here they are f32 from PREPARE on; the steps' inputs,
+// which ONNX Runtime rounds to 8 bits each time, stay as they are.
+
+static hv weight_of(struct onnx_ctx *c, size_t w, size_t scale, size_t zero) {
+    struct hb *b = &c->b;
+    hv v = in_val(c, w), param[2] = {NULL};
+    if (v->shape->rank != 3) return fail(c, "weights %s", shape_text(c->a, v->shape)), v;
+    size_t from[2] = {zero, scale};
+    for (int k = 0; k < 2; k++) {
+        if (!in_has(c, from[k])) continue;
+        hv p = hb_convert(b, in_val(c, from[k]), DT_F32);
+        const struct shape *s = p->shape;
+        bool wide = s->rank == 2 && s->dims[1] == v->shape->dims[2];
+        bool each = s->rank == 1 || (s->rank == 2 && s->dims[1] == 1);
+        if (!hb_ok(b) || (!wide && !each) || s->dims[0] != v->shape->dims[0])
+            return fail(c, "scale or zero point %s of weights %s", shape_text(c->a, s),
+                        shape_text(c->a, v->shape)),
+                   v;
+        if (!wide) p = hb_reshape(b, p, s->dims, 1);
+        param[k] = hb_broadcast(b, p, v->shape->dims, 3, (int64_t[]){0, 2});
+    }
+    if (!param[1]) return fail(c, "input %zu, the scale, is missing", scale), v;
+    v = hb_convert(b, v, DT_F32);
+    if (param[0]) v = hb_sub(b, v, param[0]);
+    return swap_axes(c, hb_mul(b, v, param[1]), 1, 2); // as LSTM has them
+}
+static void with_state_weights(struct onnx_ctx *c) {
+    onnx_with_input(c, 2, weight_of(c, 2, 10, 11), onnx_rnn);
+}
+ONNX(dynamicquantizelstm) {
+    hv w = weight_of(c, 1, 8, 9);
+    if (hb_ok(&c->b)) onnx_with_input(c, 1, w, with_state_weights);
+}

@@ -29,13 +29,15 @@ def model(nodes, inputs, outputs, weights, opset=17):
     return helper.make_model(helper.make_graph(nodes, "g", values, results, inits), opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
-def check(build, name, m, inputs, bound=1e-5):
+def check(build, name, m, inputs, bound=1e-5, twin=None):
+    """twin: the model that ONNX Runtime runs instead of m."""
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "m.onnx")
+        path, oracle = os.path.join(folder, "m.onnx"), os.path.join(folder, "oracle.onnx")
         save(m, path)
+        save(twin or m, oracle)
         options = ort.SessionOptions()
         options.log_severity_level = 4
-        want = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, inputs)
+        want = ort.InferenceSession(oracle, options, providers=["CPUExecutionProvider"]).run(None, inputs)
         cmd = [os.path.join(build, "hlo-run"), path, "--out", os.path.join(folder, "out")]
         for n, a in inputs.items():
             a.tofile(os.path.join(folder, n))
@@ -102,6 +104,30 @@ def layers(op, steps, batch, size, hidden, direction, **attrs):
     return model(nodes, inputs, ["y", "h", "z", "zh"], weights), inputs
 
 
+def quantised(steps, batch, size, hidden, direction, kind, columns):
+    """com.microsoft.DynamicQuantizeLSTM, and an LSTM with the weights that it stands for."""
+    n = 2 if direction == "bidirectional" else 1
+    weights, plain = {"B": f32(n, 8 * hidden)}, {}
+    low = 0 if kind == np.uint8 else -128
+    for name, depth in (("W", size), ("R", hidden)):
+        q = R.integers(low, low + 256, (n, depth, 4 * hidden)).astype(kind)
+        p = (n, 4 * hidden) if columns else (n,)
+        scale, zero = R.uniform(0.5, 1.5, p).astype(np.float32) / np.float32(128 * np.sqrt(depth)), (R.integers(-9, 9, p) + low + 128).astype(kind)
+        if columns:
+            zero[:] = low + 128
+        weights.update({name: q, name + "s": scale, name + "z": zero})
+        wide = [v[:, None, :] if columns else v[:, None, None] for v in (zero.astype(np.float32), scale)]
+        plain[name] = np.ascontiguousarray(((q - wide[0]) * wide[1]).transpose(0, 2, 1)).astype(np.float32)
+    plain["B"] = weights["B"]
+    inputs = {"x": f32(steps, batch, size), "h": f32(n, batch, hidden), "c": f32(n, batch, hidden)}
+    attrs = {"hidden_size": hidden, "direction": direction}
+    names, outs = ["x", "W", "R", "B", "", "h", "c"], ["y", "yh", "yc"]
+    node = helper.make_node("DynamicQuantizeLSTM", names + ["", "Ws", "Wz", "Rs", "Rz"], outs, domain="com.microsoft", **attrs)
+    m = model([node], inputs, outs, weights)
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return m, inputs, model([helper.make_node("LSTM", names, outs, **attrs)], inputs, outs, plain)
+
+
 def main():
     build, more, failed = sys.argv[1], "--all" in sys.argv, 0
     for rows in (1, 2, 3, 4, 5, 9, 16, 17) if more else (1, 2, 5, 8):
@@ -116,6 +142,12 @@ def main():
         for size in sizes:
             failed += check(build, "%s %s" % (op, size), *layers(op, *size), bound=2e-5)
     failed += check(build, "GRU linear_before_reset", *layers("GRU", 30, 2, 8, 48, "bidirectional", linear_before_reset=1), bound=2e-5)
+    for kind in (np.int8, np.uint8):
+        for columns in (False, True):
+            m, inputs, twin = quantised(20, 2, 12, 36, "bidirectional", kind, columns)
+            what = "DynamicQuantizeLSTM %s%s" % (kind.__name__, ", by column" if columns else "")
+            failed += check(build, what, m, inputs, 2e-5, twin)
+            failed += check(build, what + ", as ONNX Runtime rounds", m, inputs, 4e-2)
     return 1 if failed else 0
 
 
