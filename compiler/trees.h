@@ -3,10 +3,10 @@
 //     scores[rows, targets] = custom-call(x, nodes, split, roots, values)
 //     custom_call_target = hlod.trees.sum | hlod.trees.min | hlod.trees.max
 // x is f32 or f64 [rows, features], split [n] and values [leaves, targets] are of its type; nodes
-// is s32 [n, 4]: feature, node where the comparison x[feature] OP split holds, node where it does not,
-// kind: enum tree_mode, + TREE_MISSING where NaN counts as holding. A leaf's second column is its
-// row of values. roots is s32 [trees]. The score of a target is the sum (least, largest) over the
-// trees of what the leaf that the row comes to has for it. Nodes may share children; a cycle, a
+// is s32 [n, 4]: feature, node where the comparison x[feature] OP split holds, node where it does
+// not, kind: enum tree_mode, + TREE_MISSING where NaN counts as holding. A leaf's second column is
+// its row of values. roots is s32 [trees]. The score of a target is the sum (least, largest) over
+// the trees of what the leaf that the row comes to has for it. Nodes may share children; a cycle, a
 // link out of the table or more than TREES_MAX_DEPTH steps are refused. Thread: any.
 #pragma once
 #include "compiler/ir/build.h"

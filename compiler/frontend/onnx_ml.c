@@ -330,7 +330,8 @@ void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *
     struct hb *b = &c->b;
     if (!hb_ok(b)) return;
     hv second = hb_compare(b, score, splat_like(c, score, limit), CMP_GT);
-    onnx_ml_label_at(c, hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64), labels);
+    hv pos = hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64);
+    onnx_ml_label_at(c, pos, labels);
     out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
 }
 ONNX(linearclassifier) {

@@ -14,8 +14,9 @@
 
 enum { LANES = 8, BLOCK = 256, FIRST_STEPS = 6, MORE_STEPS = 3, MODES = TREE_NEQ + 1 };
 // Pairs: `to` is the byte offset of the child where the comparison holds; the other one lies
-// `other` bytes behind it (0 in a leaf). Links: both are byte offsets. A negative feature is ~feature, and
-// NaN counts as holding. Where no leaf has several values, `split` of a leaf is its value.
+// `other` bytes behind it (0 in a leaf). Links: both are byte offsets. A negative feature is
+// ~feature, and NaN counts as holding. Where no leaf has several values, `split` of a leaf is its
+// value.
 struct node32 {
     float split;
     int32_t feature, to, other;
