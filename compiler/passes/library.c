@@ -199,6 +199,11 @@ static bool becomes_f32(const struct hlo_instr *i) {
     return i->users.n == 1 && !is_root(i) && i->users.v[0]->op == HLO_CONVERT &&
            i->users.v[0]->shape->dtype == DT_F32;
 }
+// One value of the run for all: the scale of a dynamic quantisation.
+static bool of_the_run(const struct hlo_instr *x) {
+    return x->op == HLO_BROADCAST && x->operands[0]->shape->rank == 0 &&
+           x->operands[0]->op != HLO_CONSTANT;
+}
 // Behind a product of 8-bit integers: what is special to it. Other steps are those of f32.
 static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, struct hlo_instr *u,
                       struct lib_step *s) {
@@ -219,17 +224,20 @@ static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, s
     if (whole) return false;
     if (u->op == HLO_DIVIDE && u->operands[0] == x) return quantise(u, s);
     if (u->op == HLO_MULTIPLY && !converted) return false;
-    return (u->op == HLO_ADD || u->op == HLO_MAXIMUM || u->op == HLO_MULTIPLY) &&
-           one_user(hero, x, u, s) && s->post.kind != LIB_POST_SUM;
+    if (u->op == HLO_MULTIPLY && of_the_run(other)) {
+        s->post =
+            (struct lib_post){.kind = LIB_POST_CHANNEL_SCALE, .operand = other->operands[0]};
+        return cover(s, other) && cover(s, u);
+    }
+    return one_user(hero, x, u, s) && s->post.kind != LIB_POST_SUM;
 }
 
 bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out) {
     *out = (struct lib_step){.n = 0};
     enum dtype t = from->shape->dtype;
     if (is_root(from)) return false;
-    if (hero->shape->dtype == DT_S32)
-        return (t == DT_S32 || t == DT_F32) && from->users.n == 1 &&
-               int8_user(hero, from, from->users.v[0], out);
+    if (hero->shape->dtype == DT_S32 && from->users.n == 1)
+        return (t == DT_S32 || t == DT_F32) && int8_user(hero, from, from->users.v[0], out);
     if (t != DT_F32) return false;
     if (from->users.n == 1) return one_user(hero, from, from->users.v[0], out);
     return from->users.n == 2 && two_users(from, out);

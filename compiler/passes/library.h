@@ -22,7 +22,8 @@ enum lib_post_kind {
     // Behind a product of 8-bit integers, which gives s32:
     LIB_POST_BIAS_S32,      // as BIAS, before the conversion
     LIB_POST_TO_F32,        // the conversion
-    LIB_POST_CHANNEL_SCALE, // * operand, one value per output channel; right behind the conversion
+    LIB_POST_CHANNEL_SCALE, // * operand, one value per output channel or one for all; right behind
+                            // the conversion
     LIB_POST_QUANTISE,      // saturated round(x / alpha) + beta as the result's 8-bit type
 };
 enum { LIB_MAX_POST = 8, LIB_MAX_STEP = 16 };

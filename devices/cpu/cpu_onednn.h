@@ -64,3 +64,5 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_d
                              const void *plain, void *packed) MUST_CHECK;
 
 bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c
+// Has the library a kernel for such a call that is not its reference?
+bool cpu_int8_runs(const struct lib_call *call);

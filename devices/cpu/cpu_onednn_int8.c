@@ -144,9 +144,20 @@ static dnnl_status_t channel_desc(const struct product *p, const struct shape *v
     int n = p->dst.ndims, channel = p->call->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
     dnnl_dims_t dims;
     for (int k = 0; k < n; k++)
-        dims[k] = k == channel ? v->dims[0] : 1;
+        dims[k] = k == channel && v->rank ? v->dims[0] : 1;
     if (!wide) dims[0] = v->dims[0], n = 1;
     return dnnl_memory_desc_init_by_tag(out, n, dims, t, tags[n]);
+}
+static dnnl_status_t add_function(dnnl_post_ops_t ops, const struct lib_post *p) {
+    static const dnnl_alg_kind_t algs[] = {
+        [LIB_POST_RELU] = dnnl_eltwise_relu,         [LIB_POST_CLIP] = dnnl_eltwise_clip_v2,
+        [LIB_POST_LOGISTIC] = dnnl_eltwise_logistic, [LIB_POST_TANH] = dnnl_eltwise_tanh,
+        [LIB_POST_GELU_ERF] = dnnl_eltwise_gelu_erf, [LIB_POST_SWISH] = dnnl_eltwise_swish,
+        [LIB_POST_QUANTISE] = dnnl_eltwise_linear};
+    if ((size_t)p->kind >= sizeof algs / sizeof *algs || !algs[p->kind])
+        return dnnl_invalid_arguments;
+    float alpha = p->kind == LIB_POST_QUANTISE ? 1 / p->alpha : p->alpha;
+    return dnnl_post_ops_append_eltwise(ops, 1, algs[p->kind], alpha, p->beta);
 }
 // Scales, bias and functions are post-operations; a scale of the whole is part of the product.
 static status_t make_attr(const struct product *p, dnnl_primitive_attr_t *out) {
@@ -167,11 +178,8 @@ static status_t make_attr(const struct product *p, dnnl_primitive_attr_t *out) {
                     dnnl_post_ops_append_binary(ops, scale ? dnnl_binary_mul : dnnl_binary_add, &d);
         } else if (post->kind == LIB_POST_SCALE) {
             rc = dnnl_primitive_attr_set_output_scales(*out, 1, 0, &post->alpha);
-        } else if (post->kind == LIB_POST_RELU) {
-            rc = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_relu, 0, 0);
-        } else if (post->kind == LIB_POST_QUANTISE) {
-            rc = dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, 1 / post->alpha,
-                                              post->beta);
+        } else if (post->kind != LIB_POST_TO_F32) {
+            rc = add_function(ops, post);
         }
     }
     if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
@@ -253,6 +261,27 @@ static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_a
     if (rc == dnnl_success)
         rc = dnnl_primitive_desc_create(&p->pd, &m, attr, onednn_engine(), NULL);
     return rc == dnnl_success ? ST_OK : onednn_failed("matmul of integers", rc);
+}
+
+bool cpu_int8_runs(const struct lib_call *call) {
+    const struct hlo_instr *h = call->hero;
+    struct int8_state st = {.n = 0};
+    struct product p = {.call = call, .result = call->result};
+    dnnl_primitive_attr_t attr = NULL;
+    const char *info = NULL;
+    p.dst.ndims = h->op == HLO_CONVOLUTION ? 4 : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
+    status_t status = onednn_start();
+    if (!status) status = make_attr(&p, &attr);
+    if (!status)
+        status = h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, &st)
+                                          : dot_desc(h, true, attr, &p, &st);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    bool ok = !status && p.pd &&
+              dnnl_primitive_desc_query(p.pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
+              info && !onednn_is_reference(info);
+    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    st_drop(status);
+    return ok;
 }
 
 // The product between its operands and result, each in the form it wants.
