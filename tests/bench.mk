@@ -7,6 +7,9 @@ bench-conv: $(BUILD)/hlo-run ## convolutions and poolings by family beside ONNX 
 .PHONY: bench-half
 bench-half: all ## models in f16 and bf16 beside the same in f32 and ONNX Runtime's, one thread (BENCH_HALF='resnet18 --strict 1.1')
 	$(Q)$(PYTHON) tests/bench/half.py $(BUILD) $(BENCH_HALF)
+.PHONY: bench-transformers
+bench-transformers: $(BUILD)/hlo-run ## encoders and decoders of many makes, f32 and 8-bit, beside ONNX Runtime: values and latency (ARGS=part of a name, --threads N)
+	$(Q)$(PYTHON) tests/bench/transformers.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)
