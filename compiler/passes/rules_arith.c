@@ -63,7 +63,9 @@ RULE_FN(div_by_constant) {
         !match_splat(i->operands[1], &v) || v == 0 || !isfinite(v))
         return NULL;
     bool exact = fabs(frexp(v, &e)) == 0.5;
-    if ((!exact && (r->strict || is_rounded(i, 3))) || !isnormal((float)(1 / v))) return NULL;
+    bool one = shape_elements(i->shape) == 1; // nothing is gained; it may be a quantiser's scale
+    if ((!exact && (r->strict || one || is_rounded(i, 3))) || !isnormal((float)(1 / v)))
+        return NULL;
     if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
     return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
 }
