@@ -23,15 +23,18 @@ static bool moves(const struct hlo_instr *i) {
                 i->op == HLO_PAD || i->op == HLO_DYNAMIC_SLICE;
     return kind && plain(i);
 }
-static bool folds(const struct hlo_instr *i) {
-    return (i->op == HLO_REDUCE || i->op == HLO_REDUCE_WINDOW) && i->n_operands == 2 && plain(i) &&
-           !lib_max_pool(i);
+// A sum that the library pools stays outside.
+static bool folds(const struct target *t, const struct hlo_instr *i) {
+    if ((i->op != HLO_REDUCE && i->op != HLO_REDUCE_WINDOW) || i->n_operands != 2 || !plain(i))
+        return false;
+    bool sum = i->called[0]->root->op == HLO_ADD;
+    return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
 }
 static bool free_to_copy(const struct hlo_instr *i) {
     return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
 }
-static bool can_root(const struct hlo_instr *i) {
-    return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(i));
+static bool can_root(const struct target *t, const struct hlo_instr *i) {
+    return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(t, i));
 }
 
 // At which elements the fusion computes a member is said by the first operation on its way to the
@@ -66,7 +69,7 @@ static bool computed_often(const struct fusion_group *g, const struct hlo_instr 
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
-    if (!elementwise(p) && !moves(p) && !folds(p))
+    if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
     for (size_t k = 0; k < p->users.n; k++) {
@@ -77,23 +80,26 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
-        if (folds(p) && !elementwise(u)) return "it is a reduction, used elsewhere than it is made";
+        if (folds(g->ctx, p) && !elementwise(u))
+            return "it is a reduction, used elsewhere than it is made";
     }
-    if (folds(p) && computed_often(g, p)) return "it is a reduction that would be made at each use";
+    if (folds(g->ctx, p) && computed_often(g, p))
+        return "it is a reduction that would be made at each use";
     return NULL;
 }
 
 static bool has_fold(const struct fusion_group *g) {
     for (int k = 0; k < g->n; k++)
-        if (folds(g->v[k])) return true;
+        if (folds(g->ctx, g->v[k])) return true;
     return false;
 }
 static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     const struct target *t = p->target;
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
-        struct fusion_group g = {.v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out};
+        struct fusion_group g = {
+            .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = t};
         prev = i->prev;
-        if ((!i->users.n && i != c->root) || !can_root(i) ||
+        if ((!i->users.n && i != c->root) || !can_root(t, i) ||
             (t->library_accepts && t->library_accepts(t, i)))
             continue;
         fusion_grow(&g);

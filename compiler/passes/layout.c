@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout assignment for the CPU: convolutions that the library runs give and take values in the
-// form that it likes: blocks of channels (T(16,1,1) over NCHW, shape.h) for f32, channels last for
-// 8-bit integers. Maximum pooling keeps blocks. Channels last, which any kernel of ours reads and
-// walks as well as rows, goes on through what keeps each dimension's meaning (elementwise
-// operations, windows, padding; alone or in a fusion), and into reductions. Everything else is
-// row-major; `copy` stands at each border, one for all users of a value.
+// form that it likes: blocks of channels (T(16,1,1) over NCHW, shape.h) or channels last for f32,
+// channels last for 8-bit integers. Pooling keeps blocks, and so do elementwise kernels and
+// concatenations of whole blocks. Channels last, which any kernel of ours reads and walks as well
+// as rows, goes on through what keeps each dimension's meaning (elementwise operations, windows,
+// padding; alone or in a fusion), and into reductions. Everything else is row-major; `copy` stands
+// at each border, one for all users of a value.
 #include "compiler/passes/library.h"
 #include "compiler/passes/pass.h"
 
@@ -66,6 +67,39 @@ static bool reads_any(const struct assignment *as, const struct hlo_instr *i) {
     return (i->op == HLO_FUSION || i->op == HLO_REDUCE) && is_kernel(as, i);
 }
 
+// Is it, alone or in a fusion, elementwise over values of its shape, scalars and vectors? Then it
+// works in any order of the elements, in blocks too.
+static bool any_order(const struct hlo_instr *i, const struct hlo_instr *k) {
+    if (k->op == HLO_PARAMETER || k->op == HLO_CONSTANT)
+        return shape_is_tuple(k->shape) ? false
+                                        : k->shape->rank < 3 || shape_same_dims(k->shape, i->shape);
+    return (k->op == HLO_BROADCAST || hlo_is_elementwise(k)) &&
+           (k->shape->rank < 3 || shape_same_dims(k->shape, i->shape));
+}
+// May its result lie in blocks, as most of its operands do? So do concatenations of whole blocks.
+static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
+    int block = as->t->conv_block, blocked = 0, rows = 0;
+    if (!block || !image(i) || !is_kernel(as, i) || i->shape->dims[1] % block) return false;
+    bool concat = i->op == HLO_CONCATENATE && HLO_ATTR(i, dims)->dimensions.v[0] == 1;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (shape_is_tuple(x->shape)) return false;
+        if (!image(x)) continue;
+        if (concat ? x->shape->dims[1] % block != 0 : !shape_same_dims(x->shape, i->shape))
+            return false;
+        bool in_blocks = form_of(x) == FORM_BLOCKED ||
+                         (x->op == HLO_COPY && form_of(x->operands[0]) == FORM_BLOCKED);
+        *(in_blocks ? &blocked : &rows) += 1;
+    }
+    if (!blocked || rows > blocked) return false;
+    if (concat) return true;
+    if (i->op != HLO_FUSION) return hlo_is_elementwise(i);
+    if (HLO_ATTR(i, fusion)->kind != FUSION_LOOP) return false;
+    HLO_EACH_INSTR(k, i->called[0])
+    if (!any_order(i, k)) return false;
+    return true;
+}
+
 // ---- borders
 
 // x in the wanted form: itself, what it was copied from, or a new copy behind it. A kernel for this
@@ -115,18 +149,19 @@ static void assign_conv(struct assignment *as, struct hlo_instr *i, const struct
 }
 
 static void assign_other(struct assignment *as, struct hlo_instr *i) {
-    bool blocked = lib_max_pool(i) && form_of(i->operands[0]) == FORM_BLOCKED;
+    bool pool = lib_pool(i) && form_of(i->operands[0]) == FORM_BLOCKED;
+    bool blocked = pool || may_block(as, i);
     bool last = false;
     for (int k = 0; k < i->n_operands; k++)
         last |= image(i->operands[k]) && form_of(i->operands[k]) == FORM_LAST;
-    bool turn = last && (may_turn(as, i) || lib_max_pool(i)), any = last && reads_any(as, i);
+    bool turn = last && (may_turn(as, i) || lib_pool(i)), any = last && reads_any(as, i);
     for (int k = 0; k < i->n_operands; k++) {
         struct hlo_instr *x = i->operands[k];
         if (!image(x)) continue;
         if ((turn || any) && form_of(x) == FORM_LAST) {
             set_operand(i, k, x);
         } else {
-            set_operand(i, k, wanted(as, x, blocked && k == 0 ? FORM_BLOCKED : FORM_ROWS));
+            set_operand(i, k, wanted(as, x, blocked ? FORM_BLOCKED : FORM_ROWS));
         }
     }
     if (blocked)

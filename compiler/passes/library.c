@@ -331,20 +331,27 @@ enum conv_form lib_form_of(const struct layout *l, int rank, int *block) {
                                                                          : FORM_OTHER;
 }
 
-bool lib_max_pool(const struct hlo_instr *i) {
-    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank != 4) return false;
+bool lib_pool(const struct hlo_instr *i) {
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || i->shape->rank < 4 ||
+        i->shape->rank > 5)
+        return false;
     const struct hlo_instr *f = i->called[0]->root, *init = i->operands[1];
     const struct window *w = &HLO_ATTR(i, window)->window;
-    if (f->op != HLO_MAXIMUM || f->operands[0]->op != HLO_PARAMETER ||
-        f->operands[1]->op != HLO_PARAMETER || init->op != HLO_CONSTANT)
+    bool sum = f->op == HLO_ADD && i->shape->dtype == DT_F32;
+    int64_t elements = 1;
+    if ((f->op != HLO_MAXIMUM && !sum) || f->operands[0]->op != HLO_PARAMETER ||
+        f->operands[1]->op != HLO_PARAMETER || f->operands[0] == f->operands[1] ||
+        init->op != HLO_CONSTANT)
         return false;
-    if (lit_get_f64(init->literal, 0) > -3e38) return false;
-    for (int d = 0; d < 4; d++) {
+    double neutral = lit_get_f64(init->literal, 0);
+    if (sum ? neutral != 0 : neutral > -3e38) return false;
+    for (int d = 0; d < i->shape->rank; d++) {
         const struct window_dim *v = &w->v[d];
         if (v->base_dilation != 1 || v->window_dilation != 1 || v->pad_low < 0 || v->pad_high < 0)
             return false;
         if (d < 2 && (v->size != 1 || v->stride != 1 || v->pad_low || v->pad_high)) return false;
         if (v->pad_low >= v->size || v->pad_high >= v->size) return false;
+        elements *= v->size;
     }
-    return true;
+    return !sum || elements > 4;
 }

@@ -57,8 +57,9 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out);
 // Do the free dims of a dot's operand (neither batch nor contracted) lie together, so that they are
 // one dim of rows at one stride? Dims of size 1 lie anywhere.
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract);
-// True when `i` is a max pooling over the two inner dims of a rank-4 value that the library can do.
-bool lib_max_pool(const struct hlo_instr *i);
+// True when `i` is a pooling over the inner dims of an image (two or three) that the library can
+// do: a maximum, or a sum of f32 over more than four elements.
+bool lib_pool(const struct hlo_instr *i);
 // The layout that a form is for a value of this rank (3 to 5: batch, channels, space); NULL = rows.
 const struct layout *lib_layout(enum conv_form form, int rank, int block);
 // The form of a layout; FORM_OTHER for what is none of them. Blocked: its block.

@@ -139,7 +139,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
     return accepts_call(i) || cpu_int8_accepts(i) ||
-           (shapes_ok(i) && (lib_max_pool(i) || reorder_ok(i)));
+           (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
@@ -260,6 +260,7 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
 
 // ---- pooling and reorders
 
+// A maximum; or a sum, as an average over the whole window (padding counts) times its elements.
 static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     const struct hlo_instr *i = s->plan->instr;
     const struct window *w = &HLO_ATTR(i, window)->window;
@@ -268,17 +269,22 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     dnnl_pooling_desc_t d;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_attr_t attr;
+    struct lib_call scale = {.hero = i, .n_post = 1, .post = {{.kind = LIB_POST_SCALE}}};
+    bool sum = i->called[0]->root->op == HLO_ADD;
     onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, &src);
     onednn_desc_of(i->shape, i->shape->layout, &dst);
-    for (int k = 0; k < 2; k++) {
+    scale.post[0].alpha = 1;
+    for (int k = 0; k < i->shape->rank - 2; k++) {
         stride[k] = w->v[k + 2].stride;
         kernel[k] = w->v[k + 2].size;
         low[k] = w->v[k + 2].pad_low;
         high[k] = w->v[k + 2].pad_high;
+        scale.post[0].alpha *= (float)kernel[k];
     }
-    RETURN_IF_ERR(onednn_make_attr(NULL, NULL, &attr));
-    dnnl_status_t rc = dnnl_pooling_forward_desc_init(&d, dnnl_forward_inference, dnnl_pooling_max,
-                                                      &src, &dst, stride, kernel, low, high);
+    RETURN_IF_ERR(onednn_make_attr(sum ? &scale : NULL, &dst, &attr));
+    dnnl_status_t rc = dnnl_pooling_forward_desc_init(
+        &d, dnnl_forward_inference, sum ? dnnl_pooling_avg_include_padding : dnnl_pooling_max, &src,
+        &dst, stride, kernel, low, high);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
     dnnl_primitive_attr_destroy(attr);
     if (rc != dnnl_success) return onednn_failed("pooling", rc);
@@ -323,7 +329,7 @@ int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
 }
 static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     struct lib_call c;
-    if (lib_max_pool(s->plan->instr)) return pool_open(x, s, st);
+    if (lib_pool(s->plan->instr)) return pool_open(x, s, st);
     if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
     if (!lib_match(s->plan->instr, &c))
         return st_new(ST_INTERNAL, "accepted a call that does not match");

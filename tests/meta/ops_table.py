@@ -44,7 +44,7 @@ def library():
     step = re.search(r"static bool one_user\(.*?\n}", text, re.S).group(0)
     for e in re.findall(r"case HLO_(\w+)", step):
         out[e] = "in a call"
-    if "lib_max_pool" in text:
+    if "lib_pool" in text:
         out["REDUCE_WINDOW"] = "max pooling"
     if re.search(r"op == HLO_COPY", "".join(read(os.path.relpath(f, ROOT)) for f in glob.glob(os.path.join(ROOT, "devices/cpu/cpu_onednn*.c")))):
         out["COPY"] = "layouts"
