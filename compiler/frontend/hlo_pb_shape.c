@@ -164,6 +164,10 @@ status_t pb_get_shape(struct parser *p, const Xla__ShapeProto *s, const struct s
     X(S16, s16s)                                                                                   \
     X(F16, f16s)                                                                                   \
     X(BF16, bf16s)                                                                                 \
+    X(S2, s2s)                                                                                     \
+    X(U2, u2s)                                                                                     \
+    X(F4E2M1FN, f4e2m1fns)                                                                         \
+    X(F8E8M0FNU, f8e8m0fnus)                                                                       \
     X(S4, s4s)                                                                                     \
     X(U4, u4s)                                                                                     \
     X(F8E5M2, f8e5m2s)                                                                             \
@@ -266,8 +270,9 @@ status_t pb_put_literal(struct arena *a, const struct literal *l, const struct s
         m->n_preds = n;
         return ST_OK;
     }
-    for (size_t k = 0; k < n && dtype_bits(s->dtype) == 4; k++)
-        data[k] &= 15;
+    int bits = dtype_bits(s->dtype);
+    for (size_t k = 0; k < n && bits < 8; k++)
+        data[k] = (char)(data[k] & ((1 << bits) - 1));
     set_field(m, s->dtype, data, n, size);
     return ST_OK;
 }
@@ -306,9 +311,11 @@ status_t pb_get_literal(struct parser *p, const Xla__LiteralProto *m, struct lit
                       shape_text(p->m->arena, s));
     struct literal *l = lit_new(p->m->arena, s);
     reorder(s, l->data, (char *)(uintptr_t)from.p, size, true);
-    for (size_t k = 0; k < n && dtype_bits(s->dtype) == 4; k++) {
-        int8_t v = ((int8_t *)l->data)[k] & 15;
-        ((int8_t *)l->data)[k] = s->dtype == DT_S4 ? (int8_t)((v ^ 8) - 8) : v;
+    int bits = dtype_bits(s->dtype), half = 1 << (bits < 8 ? bits - 1 : 0);
+    bool negative = dtype_class(s->dtype) == DC_SIGNED;
+    for (size_t k = 0; k < n && bits < 8 && s->dtype != DT_PRED; k++) {
+        int v = ((int8_t *)l->data)[k] & (2 * half - 1);
+        ((int8_t *)l->data)[k] = (int8_t)(negative ? (v ^ half) - half : v);
     }
     *out = l;
     return ST_OK;

@@ -133,7 +133,7 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
                          .rank = s->rank,
                          .dims = s->dims,
                          .size_bytes = shape_bytes(s)};
-    if (t->typed_field == 0 && s->dtype != DT_S4 && s->dtype != DT_U4) {
+    if (t->typed_field == 0 && !onnx_packed(s->dtype)) {
         if ((int64_t)t->raw.n != w->size_bytes)
             return st_new(ST_INVALID_ARGUMENT,
                           "initializer '%s': %zu bytes of data, its shape needs %lld", w->name,

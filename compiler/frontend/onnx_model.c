@@ -494,31 +494,64 @@ status_t onnx_tensor_shape(struct arena *a, const struct onnx_tensor *t, const s
     return ST_OK;
 }
 
+bool onnx_packed(enum dtype t) {
+    return t != DT_PRED && dtype_bits(t) < 8;
+}
+// Elements of 2 or 4 bits, the first in the lowest of a byte; typed data has a byte an integer.
+static status_t packed_literal(struct arena *a, const struct onnx_tensor *t, const struct shape *s,
+                               struct literal **out) {
+    int64_t n = shape_elements(s);
+    int bits = dtype_bits(s->dtype), per = 8 / bits;
+    size_t want = (size_t)(n + per - 1) / (size_t)per;
+    const uint8_t *bytes = t->raw.p;
+    if (t->typed_field) { // at least one byte an integer in the file, so the file bounds the memory
+        if (want > t->varints.n + t->loose.n)
+            return st_new(ST_INVALID_ARGUMENT,
+                          "tensor '" STR_FMT "': the data is shorter than its shape",
+                          STR_ARG(t->name));
+        uint8_t *own = arena_alloc(a, want + 1);
+        struct wire w = wire_open(t->varints.p, t->varints);
+        for (size_t k = 0; k < want; k++) {
+            uint64_t v = k < t->loose.n ? t->loose.v[k] : 0;
+            if (k >= t->loose.n)
+                RETURN_IF_ERR(
+                    st_note(wire_varint(&w, &v), "tensor '" STR_FMT "'", STR_ARG(t->name)));
+            own[k] = (uint8_t)v;
+        }
+        bytes = own;
+    } else if (t->raw.n != want) {
+        return st_new(ST_INVALID_ARGUMENT,
+                      "tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
+                      STR_ARG(t->name), t->raw.n, want);
+    }
+    *out = lit_new(a, s);
+    for (int64_t k = 0; k < n; k++) {
+        int v = bytes[k / per] >> (k % per * bits) & ((1 << bits) - 1);
+        if (dtype_is_float(s->dtype))
+            ((uint8_t *)(*out)->data)[k] = (uint8_t)v;
+        else
+            lit_set_i64(*out, k, v);
+    }
+    return ST_OK;
+}
+
 status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t, struct literal **out) {
     const struct shape *s;
     RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
     int64_t n = shape_elements(s);
     size_t bytes = (size_t)(n * dtype_size(s->dtype));
-    bool nibbles = s->dtype == DT_S4 || s->dtype == DT_U4;
     if (t->external)
         return st_new(ST_INVALID_ARGUMENT,
                       "tensor '" STR_FMT "' keeps its data in another file ('" STR_FMT
                       "'): send a model with its weights inside",
                       STR_ARG(t->name), STR_ARG(t->location));
+    if (onnx_packed(s->dtype)) return packed_literal(a, t, s, out);
     if (t->typed_field == 0) {
-        size_t want = nibbles ? (size_t)(n + 1) / 2 : bytes;
-        if (t->raw.n != want)
+        if (t->raw.n != bytes)
             return st_new(ST_INVALID_ARGUMENT,
                           "tensor '" STR_FMT "': %zu bytes of data, its shape needs %zu",
-                          STR_ARG(t->name), t->raw.n, want);
-        if (!nibbles) {
-            *out = lit_borrow(a, s, t->raw.p);
-            return ST_OK;
-        }
-        struct literal *l = lit_new(a, s);
-        for (int64_t k = 0; k < n; k++)
-            lit_set_i64(l, k, t->raw.p[k / 2] >> (k % 2 * 4) & 15);
-        *out = l;
+                          STR_ARG(t->name), t->raw.n, bytes);
+        *out = lit_borrow(a, s, t->raw.p);
         return ST_OK;
     }
     if (dtype_size(s->dtype) > 8)

@@ -88,6 +88,7 @@ const struct onnx_function *onnx_function_find(const struct onnx_model *m, struc
 // Name for messages: the node's own, or "#12 (Conv)".
 const char *onnx_node_name(struct arena *a, const struct onnx_node *n);
 const struct onnx_attr *onnx_attr(const struct onnx_node *n, const char *name); // NULL if absent
+bool onnx_packed(enum dtype t); // several elements a byte
 // Elements of a tensor with inline data as a literal (s is its shape).
 status_t onnx_tensor_literal(struct arena *a, const struct onnx_tensor *t,
                              struct literal **out) MUST_CHECK;

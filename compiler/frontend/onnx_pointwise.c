@@ -106,11 +106,37 @@ ONNX(bitshift) {
 // The largest finite value of an 8-bit float.
 static double f8_largest(enum dtype t) {
     double largest = 0;
-    for (int k = 0; k < 256; k++) {
+    for (int k = 0; k < 1 << dtype_bits(t); k++) {
         double v = f8_to_f64(t, (uint8_t)k);
         if (isfinite(v) && v > largest) largest = v;
     }
     return largest;
+}
+// x (f32) to a power of two as round_mode says: up, down, or to the nearest. Saturated, what is too
+// small (0, too) or too large becomes the smallest or the largest; otherwise it is NaN.
+static hv to_power(struct onnx_ctx *c, hv x, bool saturate) {
+    struct hb *b = &c->b;
+    struct str mode = at_str(c, "round_mode", "up");
+    const double least = 0x1p-127, most = 0x1p127;
+    bool up = str_is(mode, "up"), nearest = str_is(mode, "nearest");
+    if (!up && !nearest && !str_is(mode, "down"))
+        return fail(c, "round_mode '" STR_FMT "'", STR_ARG(mode)), x;
+    hv r = x, small = hb_compare(b, x, splat_like(c, x, least), saturate ? CMP_LE : CMP_LT);
+    hv large = hb_compare(b, x, splat_like(c, x, most), CMP_GE);
+    if (!nearest) { // the mantissa's bits decide
+        const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
+        r = hb_op(b, HLO_BITCAST_CONVERT, s, &x, 1, NULL);
+        if (up) r = add_k(c, r, 0x7fffff);
+        r = and_(c, r, splat_like(c, r, 0x7f800000));
+        r = hb_op(b, HLO_BITCAST_CONVERT, x->shape, &r, 1, NULL);
+        hv exact = hb_compare(b, x, splat_like(c, x, 2 * least), CMP_LT); // no normal f32
+        r = hb_select(b, exact, splat_like(c, x, up ? 2 * least : least), r);
+        r = hb_select(b, hb_compare(b, x, splat_like(c, x, least), CMP_EQ), x, r);
+        r = hb_select(b, hb_compare(b, x, x, CMP_NE), x, r);
+    }
+    r = hb_select(b, small, splat_like(c, x, saturate ? least : (double)NAN), r);
+    if (saturate) r = hb_select(b, large, splat_like(c, x, most), r);
+    return hb_convert(b, r, DT_F8E8M0FNU);
 }
 // What is out of the range of a narrow integer keeps its lower bits, as if through s32: the
 // definition leaves it open, NumPy, ONNX Runtime and the cases of onnx 1.19 and later agree.
@@ -122,6 +148,7 @@ hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate) {
     if (!small || from == t) return hb_convert(b, x, t);
     if (!dtype_is_float(from)) x = hb_convert(b, x, DT_F32);
     if (dtype_size(from) == 1 && from != DT_PRED) x = hb_convert(b, x, DT_F32);
+    if (t == DT_F8E8M0FNU) return to_power(c, hb_convert(b, x, DT_F32), saturate);
     if (saturate) {
         double top = f8_largest(t);
         x = hb_clamp(b, hb_const_f64(b, x->shape->dtype, -top), x,

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The small float formats by one parametric routine: sign, e exponent bits, m mantissa bits, bias,
 // and what the top codes mean. Rounding is to nearest even from the double, once. Sources: IEEE
-// 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), the FNUZ variants
-// as ml_dtypes defines them.
+// 754-2019 (binary16), OCP 8-bit Floating Point Specification 1.0 (E4M3, E5M2), OCP Microscaling
+// Formats 1.0 (E2M1, E8M0), the FNUZ variants and what is left open as ml_dtypes defines them.
 #include "compiler/ir/literal.h"
 
 #include <math.h>
 
 struct float_format float_format(enum dtype t) {
     switch (t) {
+    case DT_F4E2M1FN:
+        return (struct float_format){2, 1, 1, FLOAT_FIN};
+    case DT_F8E8M0FNU:
+        return (struct float_format){8, 0, 127, FLOAT_POW};
     case DT_F8E3M4:
         return (struct float_format){3, 4, 3, FLOAT_IEEE};
     case DT_F8E4M3:
@@ -31,9 +35,11 @@ struct float_format float_format(enum dtype t) {
 }
 
 static double decode(struct float_format f, uint32_t bits) {
+    bits &= f.special == FLOAT_POW ? 0xff : (1u << (f.e + f.m + 1)) - 1;
     uint32_t man = bits & ((1u << f.m) - 1), exp = bits >> f.m & ((1u << f.e) - 1),
              sign = bits >> (f.e + f.m);
     uint32_t top = (1u << f.e) - 1;
+    if (f.special == FLOAT_POW) return bits == top ? (double)NAN : ldexp(1, (int)bits - f.bias);
     if (f.special == FLOAT_FNUZ && sign && !exp && !man) return (double)NAN;
     if (f.special == FLOAT_FN && exp == top && man == (1u << f.m) - 1)
         return sign ? -(double)NAN : (double)NAN;
@@ -44,14 +50,27 @@ static double decode(struct float_format f, uint32_t bits) {
     return sign ? -v : v;
 }
 
+// The power of two next to v; between two, the larger. What has none is NaN.
+static uint32_t encode_power(struct float_format f, double v) {
+    uint32_t nan = (1u << f.e) - 1;
+    int exp;
+    if (!(v > 0) || isinf(v)) return nan;
+    double m = frexp(v, &exp); // v in [2^(exp-1), 2^exp)
+    int code = exp - 1 + f.bias + (m >= 0.75);
+    return code < 0 ? 0 : code >= (int)nan ? nan : (uint32_t)code;
+}
 static uint32_t encode(struct float_format f, double v) {
+    if (f.special == FLOAT_POW) return encode_power(f, v);
     uint32_t sign = signbit(v) ? 1u << (f.e + f.m) : 0, top = (1u << f.e) - 1,
              ones = (1u << f.m) - 1;
     uint32_t inf = top << f.m;
-    uint32_t nan = f.special == FLOAT_FNUZ ? 1u << (f.e + f.m)
+    bool alone = f.special == FLOAT_FNUZ || f.special == FLOAT_FIN;
+    uint32_t nan = alone                   ? 1u << (f.e + f.m)
                    : f.special == FLOAT_FN ? (sign | inf | ones)
                                            : (sign | inf | 1u << (f.m - 1));
-    uint32_t over = f.special == FLOAT_IEEE ? (sign | inf) : nan;
+    uint32_t over = f.special == FLOAT_IEEE  ? (sign | inf)
+                    : f.special == FLOAT_FIN ? (sign | inf | ones)
+                                             : nan;
     if (isnan(v)) return nan;
     double a = fabs(v);
     if (isinf(a)) return over;

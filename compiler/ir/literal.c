@@ -75,6 +75,7 @@ int64_t lit_get_i64(const struct literal *l, int64_t i) {
     switch (l->shape->dtype) {
     case DT_PRED:
         return GET(uint8_t) != 0;
+    case DT_S2:
     case DT_S4:
     case DT_S8:
         return GET(int8_t);
@@ -84,6 +85,7 @@ int64_t lit_get_i64(const struct literal *l, int64_t i) {
         return GET(int32_t);
     case DT_S64:
         return GET(int64_t);
+    case DT_U2:
     case DT_U4:
     case DT_U8:
         return GET(uint8_t);
@@ -158,6 +160,12 @@ void lit_set_i64(struct literal *l, int64_t i, int64_t v) {
     switch (l->shape->dtype) {
     case DT_PRED:
         PUT(uint8_t, v != 0);
+        break;
+    case DT_S2:
+        PUT(int8_t, (int8_t)((v & 3) ^ 2) - 2);
+        break;
+    case DT_U2:
+        PUT(uint8_t, v & 3);
         break;
     case DT_S4:
         PUT(int8_t, (int8_t)((v & 15) ^ 8) - 8);

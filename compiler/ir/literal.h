@@ -52,6 +52,8 @@ enum float_special {
     FLOAT_IEEE,
     FLOAT_FN,   // no infinity, NaN is all ones
     FLOAT_FNUZ, // no infinity, no -0, whose code is NaN
+    FLOAT_FIN,  // finite values alone: what is larger becomes the largest, NaN -0
+    FLOAT_POW,  // powers of two without sign and 0; all ones is NaN
 };
 struct float_format {
     int e, m, bias;

@@ -55,8 +55,10 @@ void kir_done(struct kir *k) {
 
 enum dtype kir_type(enum dtype t) {
     switch (t) {
+    case DT_S2:
     case DT_S4:
         return DT_S8;
+    case DT_U2:
     case DT_U4:
         return DT_U8;
     case DT_F64:

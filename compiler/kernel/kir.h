@@ -104,7 +104,7 @@ struct kir_val *kir_decode8(struct kir *k, enum dtype t, struct kir_val *code);
 struct kir_val *kir_to_odd(struct kir *k, struct kir_val *x);
 struct kir_val *kir_reduce_precision(struct kir *k, struct kir_val *x, int e, int m);
 static inline bool kir_is_f8(enum dtype t) {
-    return dtype_is_float(t) && dtype_bits(t) == 8;
+    return dtype_is_float(t) && dtype_bits(t) <= 8;
 }
 struct kir_val *kir_call(struct kir *k, int fn, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_call_n(struct kir *k, int fn, struct kir_val *const *args);

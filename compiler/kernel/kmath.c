@@ -8,10 +8,12 @@
 struct kir_val *kmath_wrap(struct lower *lw, enum dtype t, struct kir_val *x) {
     struct kir *k = &lw->k;
     if (dtype_is_float(t)) return kir_quant(k, t, x);
-    if (t == DT_U4) return kir_op(k, K_AND, x, kir_int(k, DT_U8, 15), NULL);
-    if (t != DT_S4) return x;
-    struct kir_val *four = kir_int(k, DT_S8, 4);
-    return kir_op(k, K_SHR, kir_op(k, K_SHL, x, four, NULL), four, NULL);
+    int bits = dtype_bits(t);
+    if (!dtype_is_int(t) || bits >= 8) return x;
+    if (dtype_class(t) == DC_UNSIGNED)
+        return kir_op(k, K_AND, x, kir_int(k, DT_U8, (1 << bits) - 1), NULL);
+    struct kir_val *rest = kir_int(k, DT_S8, 8 - bits);
+    return kir_op(k, K_SHR, kir_op(k, K_SHL, x, rest, NULL), rest, NULL);
 }
 
 static struct kir_val *real_convert(struct lower *lw, enum dtype to, enum dtype from,
@@ -21,11 +23,12 @@ static struct kir_val *real_convert(struct lower *lw, enum dtype to, enum dtype 
     if (to == from) return x;
     if (dtype_is_float(to) && to != DT_F32 && to != DT_F64 && x->type == DT_F64)
         return kir_quant(k, to, kir_to_odd(k, x));
-    if ((to == DT_S4 || to == DT_U4) && dtype_is_float(x->type)) {
-        double lo = to == DT_S4 ? -8 : 0, hi = to == DT_S4 ? 7 : 15;
+    if (dtype_is_int(to) && dtype_bits(to) < 8 && dtype_is_float(x->type)) {
+        bool s = dtype_class(to) == DC_SIGNED;
+        int lo = s ? -(1 << (dtype_bits(to) - 1)) : 0, hi = (1 << (dtype_bits(to) - s)) - 1;
         struct kir_val *c = kir_cast(k, t, x); // saturates at 8 bits
-        c = kir_op(k, K_MAX, c, kir_int(k, t, (int64_t)lo), NULL);
-        return kir_op(k, K_MIN, c, kir_int(k, t, (int64_t)hi), NULL);
+        c = kir_op(k, K_MAX, c, kir_int(k, t, lo), NULL);
+        return kir_op(k, K_MIN, c, kir_int(k, t, hi), NULL);
     }
     return kmath_wrap(lw, to, kir_cast(k, t, x));
 }
@@ -127,10 +130,10 @@ static struct kir_val *shift(struct lower *lw, enum kfn fn, enum dtype t, struct
                                                   : c;
     enum dtype sg = u == DT_U8 ? DT_S8 : u == DT_U16 ? DT_S16 : u == DT_U32 ? DT_S32 : DT_S64;
     int w = dtype_bits(t);
-    if (w < 8 && fn != KFN_SHL) { // 4 bits: as the shift reads them
-        struct kir_val *up = kir_op(k, K_SHL, kir_bits(k, u, x), kir_int(k, u, 4), NULL);
-        x = fn == KFN_ASHR ? kir_op(k, K_SHR, kir_bits(k, sg, up), kir_int(k, sg, 4), NULL)
-                           : kir_op(k, K_SHR, up, kir_int(k, u, 4), NULL);
+    if (w < 8 && fn != KFN_SHL) { // few bits: as the shift reads them
+        struct kir_val *up = kir_op(k, K_SHL, kir_bits(k, u, x), kir_int(k, u, 8 - w), NULL);
+        x = fn == KFN_ASHR ? kir_op(k, K_SHR, kir_bits(k, sg, up), kir_int(k, sg, 8 - w), NULL)
+                           : kir_op(k, K_SHR, up, kir_int(k, u, 8 - w), NULL);
     }
     struct kir_val *n = kir_bits(k, u, y), *big = kir_cmp(k, CMP_GE, n, kir_int(k, u, w));
     struct kir_val *some = kir_select(k, big, kir_int(k, u, fn == KFN_ASHR ? w - 1 : 0), n);
@@ -198,12 +201,13 @@ static struct kir_val *high_product(struct kir *k, enum dtype st, struct kir_val
     }
     return kir_bits(k, t, r);
 }
-// Counts bits; of the lower four where the type has four.
+// Counts bits; of the lower ones where the type has fewer than 8.
 static struct kir_val *few_bits(struct kir *k, enum dtype st, enum kop op, struct kir_val *x) {
     enum dtype t = x->type;
     if (dtype_bits(st) >= 8) return kir_op(k, op, x, NULL, NULL);
-    x = kir_op(k, op, kir_op(k, K_AND, x, kir_int(k, t, 15), NULL), NULL, NULL);
-    return op == K_CLZ ? kir_op(k, K_SUB, x, kir_int(k, t, 4), NULL) : x;
+    int bits = dtype_bits(st);
+    x = kir_op(k, op, kir_op(k, K_AND, x, kir_int(k, t, (1 << bits) - 1), NULL), NULL, NULL);
+    return op == K_CLZ ? kir_op(k, K_SUB, x, kir_int(k, t, 8 - bits), NULL) : x;
 }
 static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, struct kir_val *x,
                               struct kir_val *y) {

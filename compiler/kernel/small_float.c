@@ -22,27 +22,43 @@ static double largest(struct float_format f) {
     return ldexp((code & ((1 << f.m) - 1)) | 1 << f.m, (code >> f.m) - f.bias - f.m);
 }
 
+// The power of two next to x, the larger of two; what is not above 0 or too large is NaN. The
+// smallest, 2^-127, has no normal f32.
+static V quant_power(struct kir *k, V x) {
+    V bits = kir_bits(k, DT_S32, x);
+    V r = OP2(AND, OP2(ADD, bits, I(0x400000)), I(0x7f800000));
+    r = SEL(CMP(LT, bits, I(0x600000)), I(0x400000), r);
+    V bad = OP2(OR, CMP(LE, bits, I(0)), CMP(GE, bits, I(0x7f400000))); // -x, 0, and 1.5 * 2^127 on
+    return kir_bits(k, DT_F32, SEL(bad, I(0x7fc00000), r));
+}
 // x on the grid of f. The quantum is a power of two: adding and taking away 1.5 * 2^23 quanta
 // rounds.
 V kir_quant8(struct kir *k, enum dtype type, V x) {
     struct float_format f = float_format(type);
+    if (f.special == FLOAT_POW) return quant_power(k, x);
     double most = largest(f);
+    double over = f.special == FLOAT_IEEE  ? (double)INFINITY
+                  : f.special == FLOAT_FIN ? most
+                                           : (double)NAN;
     V a = OP1(ABS, x);
     a = SEL(CMP(GT, a, F(4 * most)), F(4 * most), a); // all of it is too large
     V e = OP2(MAX, OP2(SHR, kir_bits(k, DT_S32, a), I(23)), I(128 - f.bias));
     V quantum = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, e, I(f.m)), I(23)));
     V magic = OP2(MUL, quantum, F(12582912.0));
     V r = OP2(SUB, OP2(ADD, a, magic), magic);
-    r = SEL(CMP(GT, r, F(most)), F(f.special == FLOAT_IEEE ? (double)INFINITY : (double)NAN), r);
+    r = SEL(CMP(GT, r, F(most)), F(over), r);
     r = OP2(COPYSIGN, r, x);
     if (f.special == FLOAT_FNUZ) r = SEL(CMP(EQ, r, F(0)), F(0), r);
-    return SEL(CMP(NE, x, x), x, r);
+    return SEL(CMP(NE, x, x), f.special == FLOAT_FIN ? F(-0.0) : x, r);
 }
 // The code of a value on the grid.
 V kir_encode8(struct kir *k, enum dtype type, V x) {
     struct float_format f = float_format(type);
     int top = (1 << f.e) - 1;
-    V a = OP1(ABS, x), sign = OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I(24)), I(0x80));
+    if (f.special == FLOAT_POW)
+        return kir_cast(k, DT_U8, OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I(23)), I(0xff)));
+    V a = OP1(ABS, x), sign = OP2(SHR, kir_bits(k, DT_S32, x), I(31 - f.e - f.m));
+    sign = OP2(AND, sign, I(1 << (f.e + f.m)));
     V tiny = kir_cast(k, DT_S32, OP2(MUL, a, F(ldexp(1, f.m - 1 + f.bias))));
     V normal = OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I(23 - f.m)), I((127 - f.bias) << f.m));
     V code = SEL(CMP(LT, a, F(ldexp(1, 1 - f.bias))), tiny, normal);

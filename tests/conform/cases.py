@@ -21,13 +21,14 @@ TYPES = {TensorProto.FLOAT: ("f32", "<f4"), TensorProto.UINT8: ("u8", "u1"), Ten
          TensorProto.COMPLEX64: ("c64", "<c8"), TensorProto.COMPLEX128: ("c128", "<c16"), TensorProto.BFLOAT16: ("bf16", "<u2"),
          TensorProto.FLOAT8E4M3FN: ("f8e4m3fn", "u1"), TensorProto.FLOAT8E4M3FNUZ: ("f8e4m3fnuz", "u1"), TensorProto.FLOAT8E5M2: ("f8e5m2", "u1"),
          TensorProto.FLOAT8E5M2FNUZ: ("f8e5m2fnuz", "u1"), TensorProto.UINT4: ("u4", "u1"), TensorProto.INT4: ("s4", "i1"),
-         TensorProto.FLOAT4E2M1: ("f4e2m1fn", "u1")}
+         TensorProto.FLOAT4E2M1: ("f4e2m1fn", "u1"), 24: ("f8e8m0fnu", "u1"), 25: ("u2", "u1"), 26: ("s2", "i1")}  # named by later releases of onnx
 EXOTIC = {"bf16": "bfloat16", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz", "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz",
-          "f4e2m1fn": "float4_e2m1fn"}
+          "f4e2m1fn": "float4_e2m1fn", "f8e8m0fnu": "float8_e8m0fnu"}
+PACKED = {"u2": 2, "s2": 2, "u4": 4, "s4": 4, "f4e2m1fn": 4}  # bits of an element
 BY_NAME = {name: t for name, t in TYPES.values()}
 NUMPY = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "s64", "int32": "s32", "int16": "s16", "int8": "s8", "uint8": "u8", "uint16": "u16",
          "uint32": "u32", "uint64": "u64", "bool": "pred", "complex64": "c64", "complex128": "c128", "object": "string",
-         "int4": "s4", "uint4": "u4"}
+         "int2": "s2", "uint2": "u2", "int4": "s4", "uint4": "u4"}
 
 
 class Tensor:
@@ -67,10 +68,10 @@ class Tensor:
         return "%s%s" % (self.dtype, list(self.array.shape))
 
 
-def nibbles(raw, count, signed):
+def unpack(raw, count, bits, signed):
     b = np.frombuffer(raw, np.uint8)
-    v = np.stack([b & 15, b >> 4], -1).reshape(-1)[:count]
-    return np.where(v > 7, v.astype(np.int16) - 16, v).astype(np.int8) if signed else v
+    v = np.stack([b >> k & (1 << bits) - 1 for k in range(0, 8, bits)], -1).reshape(-1)[:count]
+    return np.where(v >= 1 << bits - 1, v.astype(np.int16) - (1 << bits), v).astype(np.int8) if signed else v
 
 
 def from_proto(t):
@@ -81,9 +82,9 @@ def from_proto(t):
         a[:] = [s.decode() for s in t.string_data]
         return Tensor("string", a.reshape(shape))
     name, stored = TYPES[t.data_type]
-    if name in ("u4", "s4", "f4e2m1fn"):
+    if name in PACKED:
         raw = t.raw_data if t.HasField("raw_data") else bytes(v & 255 for v in t.int32_data)
-        return Tensor(name, nibbles(raw, int(np.prod(shape)), name == "s4").reshape(shape))
+        return Tensor(name, unpack(raw, int(np.prod(shape)), PACKED[name], name[0] == "s").reshape(shape))
     if name in EXOTIC:
         a = np.frombuffer(t.raw_data, stored) if t.HasField("raw_data") else np.array(t.int32_data, np.int64).astype(stored)
         return Tensor(name, a.reshape(shape))

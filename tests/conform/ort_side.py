@@ -16,7 +16,7 @@ import onnx  # noqa: E402
 import onnxruntime as ort  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
-WRAPPED = set(K.EXOTIC) | {"u4", "s4"}
+WRAPPED = set(K.EXOTIC) | set(K.PACKED)
 
 
 def wrap(model):

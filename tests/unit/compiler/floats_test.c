@@ -11,8 +11,9 @@
 #include "compiler/ir/literal.h"
 #include "tests/unit/compiler/float_tables.h"
 
-static const enum dtype f8[7] = {DT_F8E3M4,     DT_F8E4M3, DT_F8E4M3FN,  DT_F8E4M3B11FNUZ,
-                                 DT_F8E4M3FNUZ, DT_F8E5M2, DT_F8E5M2FNUZ};
+static const enum dtype f8[9] = {DT_F8E3M4,        DT_F8E4M3,     DT_F8E4M3FN,
+                                 DT_F8E4M3B11FNUZ, DT_F8E4M3FNUZ, DT_F8E5M2,
+                                 DT_F8E5M2FNUZ,    DT_F4E2M1FN,   DT_F8E8M0FNU};
 
 static uint32_t bits_of(float f) {
     uint32_t u;
@@ -31,7 +32,7 @@ static uint64_t fnv(uint64_t h, uint32_t word) {
 
 static void f8_decodes(void **state) {
     (void)state;
-    for (int t = 0; t < 7; t++)
+    for (int t = 0; t < 9; t++)
         for (int c = 0; c < 256; c++) {
             uint32_t got = bits_of((float)f8_to_f64(f8[t], (uint8_t)c));
             if (got != f8_bits[t][c])
@@ -50,19 +51,19 @@ static void sixteen_bits_decode(void **state) {
     assert_true(h[1] == decode_hash[1]);
 }
 
-// Code of v in type number t of the tables (f16 is 7, bf16 is 8); a NaN is all ones.
+// Code of v in type number t of the tables (f16 is 9, bf16 is 10); a NaN is all ones.
 static uint32_t encode(int t, float v) {
-    if (t < 7) {
+    if (t < 9) {
         uint8_t c = f64_to_f8(f8[t], (double)v);
         return isnan(f8_to_f64(f8[t], c)) ? 0xFFFF : c;
     }
-    uint16_t c = t == 7 ? f64_to_f16((double)v) : f64_to_bf16((double)v);
-    float back = t == 7 ? f16_to_f32(c) : bf16_to_f32(c);
+    uint16_t c = t == 9 ? f64_to_f16((double)v) : f64_to_bf16((double)v);
+    float back = t == 9 ? f16_to_f32(c) : bf16_to_f32(c);
     return isnan(back) ? 0xFFFF : c;
 }
 static void encoding_of_f16_values(void **state) {
     (void)state;
-    for (int t = 0; t < 9; t++) {
+    for (int t = 0; t < 11; t++) {
         uint64_t h = FNV_START;
         for (uint32_t c = 0; c < 65536; c++)
             h = fnv(h, encode(t, f16_to_f32((uint16_t)c)));
@@ -71,7 +72,7 @@ static void encoding_of_f16_values(void **state) {
 }
 static void encoding_of_f32_values(void **state) {
     (void)state;
-    for (int t = 0; t < 9; t++) {
+    for (int t = 0; t < 11; t++) {
         uint64_t h = FNV_START;
         for (uint64_t k = 0; k < 1 << 20; k++)
             h = fnv(h, encode(t, float_of((uint32_t)(k * 4093))));

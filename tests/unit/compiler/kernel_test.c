@@ -236,11 +236,11 @@ static void work(void **s) {
 // Every elementwise operation on every type it is defined for.
 static void elementwise(void **s) {
     (void)s;
-    enum { FLOATS = 7, INTS = 10, TYPES = FLOATS + INTS };
-    static const char *const fl[FLOATS] = {"f32",      "f64",        "f16",   "bf16",
-                                           "f8e4m3fn", "f8e5m2fnuz", "f8e3m4"};
-    static const char *const in[INTS] = {"s8",  "s16", "s32", "s64", "u8",
-                                         "u16", "u32", "u64", "s4",  "u4"};
+    enum { FLOATS = 9, INTS = 12, TYPES = FLOATS + INTS };
+    static const char *const fl[FLOATS] = {
+        "f32", "f64", "f16", "bf16", "f8e4m3fn", "f8e5m2fnuz", "f8e3m4", "f4e2m1fn", "f8e8m0fnu"};
+    static const char *const in[INTS] = {"s8",  "s16", "s32", "s64", "u8", "u16",
+                                         "u32", "u64", "s4",  "u4",  "s2", "u2"};
     static const char *const f1[] = {"abs",
                                      "cbrt",
                                      "ceil",

@@ -98,6 +98,10 @@ static void text_reads_back(void **state) {
     round_trip("s64[2]", "{-9223372036854775808, 9223372036854775807}");
     round_trip("u64[1]", "{18446744073709551615}");
     round_trip("s4[2]", "{-8, 7}");
+    round_trip("s2[3]", "{-2, 1, 0}");
+    round_trip("u2[2]", "{3, 1}");
+    round_trip("f4e2m1fn[3]", "{6, -0.5, -0}");
+    round_trip("f8e8m0fnu[2]", "{0.25, 1.7014118e38}");
     round_trip("pred[2,1]", "{{true}, {0}}");
     round_trip("c64[2]", "{(1, -0), (inf, 2.5)}");
     round_trip("f32[2,0,3]", "{{}, {}}");
