@@ -72,6 +72,33 @@ def reach(opt):
     return found
 
 
+# Operators that ONNX or ONNX Runtime's CPU provider has and onnx_ops.def lacks, by reason. A row that the table gets leaves this list by itself.
+REFUSED = (
+    ("ImageDecoder", "it decodes image files: send pixels"),
+    ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
+    ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
+     "a whole generation in one node, with a decoder inside: run the decoder step by step over resident buffers (docs/buffers.md)"),
+    ("com.microsoft.Tokenizer com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
+    ("com.microsoft.MoE com.microsoft.QMoE com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.LinearAttentionGate com.microsoft.EngramGate com.microsoft.GatedAdd "
+     "com.microsoft.GatedRMSNorm com.microsoft.BranchwiseRMSNorm com.microsoft.ScaledSiLU com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
+     "parts of recent language models that no model seen here has; they can be written with operators that run"),
+    ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul", "weights in a packing that is not described, or sparse"),
+    ("com.microsoft.AttnLSTM com.microsoft.BifurcationDetector com.microsoft.CDist com.microsoft.ConvTransposeWithDynamicPads com.microsoft.CropAndResize com.microsoft.DynamicTimeWarping "
+     "com.microsoft.Inverse com.microsoft.MaxpoolWithMask com.microsoft.NGramRepeatBlock com.microsoft.QEmbedLayerNormalization com.microsoft.SampleOp com.microsoft.Unique "
+     "com.microsoft.WordConvEmbedding Crop DynamicSlice", "no model seen here has them"),
+    ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool com.microsoft.nchwc.Upsample "
+     "com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput", "ONNX Runtime's own layouts for the machine it ran on: save the optimised model at its level \"extended\", not \"all\""),
+    ("MemcpyFromHost MemcpyToHost", "copies between devices inside ONNX Runtime"),
+)
+
+
+def refused():
+    have = set(re.findall(r'ONNX_OP\("([^"]+)"', read("compiler/frontend/onnx_ops.def")))
+    rows = ["| %s | %s |" % (", ".join("`%s`" % n for n in names.split() if n not in have), why) for names, why in REFUSED if set(names.split()) - have]
+    return ["", "## ONNX operators that are refused", "", "Operators of ONNX and of ONNX Runtime's CPU provider without a row in compiler/frontend/onnx_ops.def; the error of such a model names the node.", "",
+            "| operators | why |", "|---|---|"] + rows
+
+
 def kept(path):
     """The ONNX column of a file."""
     found = collections.defaultdict(set)
@@ -102,7 +129,7 @@ def table(found):
             "- oneDNN: `call` = a primitive of its own, `in a call` = fused behind one.",
             "- ONNX: by lowering every model of onnx's backend cases and reading which operator each instruction comes from."]
     tail = ["", "## ONNX operators that leave no instruction of their own", "", "Evaluated while the graph is lowered, in need of input values, or not in the backend cases: " + (", ".join(rest) or "none") + "."]
-    return "\n".join(head + out + tail) + "\n"
+    return "\n".join(head + out + tail + refused()) + "\n"
 
 
 def main():
