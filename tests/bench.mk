@@ -10,6 +10,9 @@ bench-half: all ## models in f16 and bf16 beside the same in f32 and ONNX Runtim
 .PHONY: bench-transformers
 bench-transformers: $(BUILD)/hlo-run ## encoders and decoders of many makes, f32 and 8-bit, beside ONNX Runtime: values and latency (ARGS=part of a name, --threads N)
 	$(Q)$(PYTHON) tests/bench/transformers.py $(BUILD) $(ARGS)
+.PHONY: bench-rnn
+bench-rnn: $(BUILD)/hlo-run ## recurrent layers and tree ensembles beside ONNX Runtime (ARGS="--threads 2", part of a name)
+	$(Q)$(PYTHON) tests/bench/recurrent.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)
