@@ -18,7 +18,7 @@ import builder  # noqa: E402
 import networks  # noqa: E402
 
 VERSION = hashlib.sha256(b"".join(open(m.__file__, "rb").read() for m in (builder, networks))).hexdigest()[:8]  # part of the files' names
-SMALL = {("mlp", "f32"), ("yolo_neck", "f32"), ("decoder_kv", "f32"), ("decoder_kv", "f16"), ("gru", "f32"), ("swin", "f32"), ("diffusion", "f16"), ("gan", "f32"),
+SMALL = {("mlp", "f32"), ("yolo_neck", "f32"), ("decoder_kv", "f32"), ("decoder_kv", "f16"), ("decoder_fixed", "f32"), ("gru", "f32"), ("swin", "f32"), ("diffusion", "f16"), ("gan", "f32"),
          ("wavenet", "f32"), ("vit", "qdq"), ("vit", "dyn"), ("convnext", "bf16"), ("crnn", "f32"), ("trees", "f32"), ("srnet", "qdq"), ("detector", "f32")}
 
 
