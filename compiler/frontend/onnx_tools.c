@@ -195,7 +195,7 @@ double highest_of(enum dtype t) {
 }
 enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
     int64_t code = at_int(c, name, 0);
-    if (!onnx_attr(c->n, name)) return def;
+    if (!onnx_attr(c->n, name) || (code == 0 && def != DT_INVALID)) return def; // 0: undefined
     enum dtype t = dtype_from_onnx((int)code);
     if (t != DT_INVALID) return t;
     fail(c, "attribute %s: element type %lld is not supported", name, (long long)code);

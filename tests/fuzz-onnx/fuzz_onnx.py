@@ -261,6 +261,8 @@ def printable(model):
         if np.prod(t.dims) > 64 or t.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BOOL):
             model.graph.input.append(onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims))
             model.graph.initializer.remove(t)
+        else:
+            t.CopyFrom(onnx.helper.make_tensor(t.name, t.data_type, t.dims, onnx.numpy_helper.to_array(t).ravel().tolist()))
     return model
 
 
