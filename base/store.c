@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -461,6 +462,11 @@ int64_t store_bytes(struct store *s) {
     for (int k = 0; k < STORE_KIND_COUNT; k++)
         st_drop(store_list(s, (enum store_kind)k, add_bytes, &n));
     return n;
+}
+
+int64_t store_free_bytes(struct store *s) {
+    struct statvfs v;
+    return statvfs(s->dir, &v) ? INT64_MAX : (int64_t)v.f_bavail * (int64_t)v.f_frsize;
 }
 
 struct candidate {

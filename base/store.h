@@ -59,6 +59,8 @@ bool store_pinned(struct store *s, enum store_kind kind, struct digest key);
 // too.
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) MUST_CHECK;
 int64_t store_bytes(struct store *s);
+enum { STORE_LITTLE = 1 << 20 };           // with less free nothing of size can be kept
+int64_t store_free_bytes(struct store *s); // of its file system; much, if not known
 typedef void (*store_list_fn)(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
                               int64_t mtime_wall_ns, bool pinned);
 status_t store_list(struct store *s, enum store_kind kind, store_list_fn fn, void *ctx) MUST_CHECK;

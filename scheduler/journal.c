@@ -81,7 +81,7 @@ static status_t make_tables(struct journal *j) {
             RETURN_IF_ERR(exec(j, text));
         }
     snprintf(text, sizeof text, "PRAGMA user_version=%d", SCHEMA);
-    return exec(j, text);
+    return version == SCHEMA ? ST_OK : exec(j, text); // a full disk takes no write
 }
 
 // Other statements see a damaged page only when they come to it. What is found comes as a row, not
@@ -98,11 +98,24 @@ status_t journal_check_pages(sqlite3 *db) {
     return st;
 }
 
-static status_t open_db(struct journal *j, const char *path) {
+// On a full disk there is no room for the shared index of the write-ahead log; alone, SQLite keeps
+// it in memory. (The data folder's lock keeps other daemons away in any case.)
+status_t journal_alone(sqlite3 *db) {
+    return sqlite3_exec(db, "PRAGMA locking_mode=EXCLUSIVE", NULL, NULL, NULL)
+               ? st_new(ST_INTERNAL, "%s", sqlite3_errmsg(db))
+               : ST_OK;
+}
+bool journal_needs_room(sqlite3 *db) {
+    int code = sqlite3_errcode(db) & 0xff;
+    return code == SQLITE_FULL || code == SQLITE_IOERR || code == SQLITE_CANTOPEN;
+}
+
+static status_t open_db(struct journal *j, const char *path, bool alone) {
     if (sqlite3_open_v2(path, &j->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL))
         return sql_status(j, "open");
     sqlite3_busy_timeout(j->db, 2000);
+    if (alone) RETURN_IF_ERR(journal_alone(j->db));
     static const char *const setup[] = {"PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL"};
     for (size_t i = 0; i < sizeof setup / sizeof *setup; i++)
         RETURN_IF_ERR(exec(j, setup[i]));
@@ -125,7 +138,13 @@ status_t journal_open(const char *dir, struct journal **out) {
     pthread_mutex_init(&j->lock, NULL);
     char path[4096], aside[4200];
     snprintf(path, sizeof path, "%s/journal.db", dir);
-    status_t st = open_db(j, path);
+    status_t st = open_db(j, path, false);
+    if (st && journal_needs_room(j->db)) {
+        log_event(LOG_WARN, "journal.full", "file=\"%s\" why=\"%s\"", path, st_message(st));
+        st_drop(st);
+        close_db(j);
+        st = open_db(j, path, true);
+    }
     int code = st ? sqlite3_errcode(j->db) & 0xff : 0;
     if (st_code(st) == ST_DATA_LOSS || code == SQLITE_CORRUPT || code == SQLITE_NOTADB) {
         close_db(j);
@@ -138,7 +157,7 @@ status_t journal_open(const char *dir, struct journal **out) {
         rename(path, aside);
         snprintf(aside, sizeof aside, "%s-wal", path);
         remove(aside);
-        st = open_db(j, path);
+        st = open_db(j, path, false);
     }
     if (st) {
         journal_close(j);

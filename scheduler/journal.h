@@ -15,6 +15,8 @@ struct ProtobufCMessage;
 status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
 struct sqlite3;
+status_t journal_alone(struct sqlite3 *db) MUST_CHECK;       // opened again for a full disk
+bool journal_needs_room(struct sqlite3 *db);                 // its last error says so
 status_t journal_check_pages(struct sqlite3 *db) MUST_CHECK; // reads the file; DATA_LOSS
 
 enum journal_table {

@@ -97,11 +97,12 @@ static int first_int(struct journal_jobs *j, const char *sql) {
     return v;
 }
 
-static status_t open_db(struct journal_jobs *j, const char *path) {
+static status_t open_db(struct journal_jobs *j, const char *path, bool alone) {
     if (sqlite3_open_v2(path, &j->db,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL))
         return sql_status(j, "open");
     sqlite3_busy_timeout(j->db, 2000);
+    if (alone) RETURN_IF_ERR(journal_alone(j->db));
     static const char *const setup[] = {
         "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL",
         "CREATE TABLE IF NOT EXISTS suite (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT "
@@ -133,7 +134,12 @@ status_t journal_jobs_open(const char *dir, struct journal_jobs **out) {
     pthread_mutex_init(&j->lock, NULL);
     char path[4096];
     snprintf(path, sizeof path, "%s/jobs.db", dir);
-    status_t st = open_db(j, path);
+    status_t st = open_db(j, path, false);
+    if (st && journal_needs_room(j->db)) {
+        st_drop(st);
+        sqlite3_close(j->db);
+        st = open_db(j, path, true);
+    }
     if (st) {
         int code = sqlite3_errcode(j->db) & 0xff;
         if (st_code(st) == ST_DATA_LOSS || code == SQLITE_CORRUPT || code == SQLITE_NOTADB)

@@ -17,11 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/store.h"
 #include "proto/json.h"
 #include "scheduler/loop.h"
 #include "server/http_conn.h"
@@ -234,6 +236,48 @@ static const char *header(void *conn, const char *name) {
     return MHD_lookup_connection_value(conn, MHD_HEADER_KIND, name);
 }
 
+// ---- strictness
+
+// What two readers of one request could understand differently is refused before anything else: the
+// library takes the first of two lengths, any number of Hosts, and the part of a path before a NUL.
+struct strict {
+    int hosts, lengths, codings;
+    const char *length;
+    bool differ, chunked;
+};
+static enum MHD_Result look_at(void *cls, enum MHD_ValueKind kind, const char *key,
+                               const char *value) {
+    (void)kind;
+    struct strict *s = cls;
+    if (!value) value = "";
+    if (!strcasecmp(key, "Host"))
+        s->hosts++;
+    else if (!strcasecmp(key, "Content-Length")) {
+        s->differ = s->differ || (s->lengths++ && strcmp(s->length, value) != 0);
+        s->length = value;
+    } else if (!strcasecmp(key, "Transfer-Encoding")) {
+        s->codings++;
+        s->chunked = !strcasecmp(value, "chunked");
+    }
+    return MHD_YES;
+}
+static status_t strictly(struct MHD_Connection *conn, const char *version, bool nul) MUST_CHECK;
+static status_t strictly(struct MHD_Connection *conn, const char *version, bool nul) {
+    struct strict s = {0};
+    MHD_get_connection_values(conn, MHD_HEADER_KIND, look_at, &s);
+    const char *why = nul                                                  ? "a NUL in the path"
+                      : s.hosts > 1                                        ? "more than one Host"
+                      : !s.hosts && !strcmp(version, MHD_HTTP_VERSION_1_1) ? "no Host"
+                      : s.differ ? "several lengths of the body"
+                      : s.codings && (s.codings > 1 || !s.chunked)
+                          ? "a Transfer-Encoding other than chunked"
+                          : NULL;
+    return why ? st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why),
+                           HLOD__V1__REASON__REASON_BAD_FRAMING)
+               : ST_OK;
+}
+static char nul_in_path; // its address in a request's slot
+
 // ---- plain routes
 
 static bool plain_route(struct http_req *r, const char *verb, const char *url) {
@@ -283,7 +327,15 @@ static void plain_reply(struct http_req *r) {
     } else {
         bool ok =
             !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));
-        strbuf_puts(&b, ok ? "ok\n" : api->draining ? "shutting down\n" : "workers are starting\n");
+        bool full = ok && strcmp(r->plain_path, "/healthz") &&
+                    store_free_bytes(sched_store(api->sched)) < STORE_LITTLE;
+        if (full) // it serves what it has
+            strbuf_puts(&b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
+                            "refused\n");
+        else
+            strbuf_puts(&b, ok              ? "ok\n"
+                            : api->draining ? "shutting down\n"
+                                            : "workers are starting\n");
         http_reply_text(r, ok ? 200 : 503, "text/plain; charset=utf-8", &b);
     }
 }
@@ -295,7 +347,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     (void)cls, (void)why;
     struct http_req *r = *con_cls;
     http_conn_replied(conn);
-    if (!r) return;
+    if (!r || *con_cls == &nul_in_path) return;
     *con_cls = NULL;
     stop_watch(r);
     if (r->call && r->started && !r->call->finished) call_cancel(r->call);
@@ -319,13 +371,19 @@ static enum MHD_Result queue_reply(struct http_req *r) {
 }
 
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *url,
-                             const char *verb, void **con_cls) {
+                             const char *verb, const char *version, void **con_cls) {
     struct http_req *r = calloc(1, sizeof *r);
     if (!r) return MHD_NO;
+    status_t bad = strictly(conn, version, *con_cls == &nul_in_path);
     *con_cls = r;
     h->open_requests++;
     http_conn_begun(conn);
     *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    if (bad) {
+        r->plain = true;
+        http_reply_error(r, bad);
+        return queue_reply(r);
+    }
     if (plain_route(r, verb, url)) {
         if (!r->error) return MHD_YES;
         status_t st = r->error;
@@ -375,10 +433,9 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
                                   const char *verb, const char *version, const char *data,
                                   size_t *n, void **con_cls) {
-    (void)version;
     struct http *h = cls;
     struct http_req *r = *con_cls;
-    if (!r) return begin(h, conn, url, verb, con_cls);
+    if (!r || *con_cls == &nul_in_path) return begin(h, conn, url, verb, version, con_cls);
     if (r->plain) {
         if (*n) {
             *n = 0;
@@ -404,9 +461,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 }
 
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *conn) {
-    (void)cls, (void)uri;
+    (void)cls;
     http_conn_line(conn);
-    return NULL; // the request's slot
+    return strstr(uri, "%00") ? &nul_in_path : NULL; // the request's slot
 }
 
 static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,

@@ -390,6 +390,11 @@ static status_t start(struct daemon *d) {
 
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
+    if (store_free_bytes(d->store) < STORE_LITTLE)
+        log_event(LOG_ERROR, "server.disk",
+                  "free=%lld why=\"the disk is full: uploads, compiles, names and batch jobs are "
+                  "refused\"",
+                  (long long)store_free_bytes(d->store));
     RETURN_IF_ERR(journal_open(dir, &d->journal));
     RETURN_IF_ERR(journal_jobs_open(dir, &d->jobs));
     RETURN_IF_ERR(loop_new(&d->loop));

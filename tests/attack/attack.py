@@ -399,7 +399,79 @@ def swapped_executables(d):
     assert len(os.listdir(os.path.join(d.dir, "data", "quarantine"))) == 2
 swapped_executables.credentials = swapped_executables.restarts = swapped_executables.real = True
 
-ATTACKS = [flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+def killed_on_a_full_disk(d):
+    """The disk is full to the last block, and the daemon dies by SIGKILL or ends: it starts again, serves what it has, and says what it cannot."""
+    data = os.path.join(d.dir, "data")
+    assert d.by("a", "POST", "/v1/models", {"name": "kept", "model": d.model})[0] == 200
+    d.stop_keep()
+    copy = data + ".copy"
+    os.rename(data, copy)
+    os.mkdir(data)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", data], capture_output=True).returncode:
+        os.rmdir(data)
+        os.rename(copy, data)
+        d.restart()
+        print("SKIP killed_on_a_full_disk: no mount here")
+        return
+    try:
+        subprocess.run(["cp", "-a", copy + "/.", data], check=True)
+        d.restart()
+        for end in d.kill, d.stop_keep, d.kill:
+            with open(os.path.join(data, "filler"), "ab", buffering=0) as f:
+                try:
+                    while True:
+                        f.write(bytes(4096))
+                except OSError:
+                    pass
+            end()
+            d.restart()
+            assert d.run("a")[0] == 200 and d.run("a", "kept")[0] == 200
+            status, _, text = d.call("GET", "/readyz")
+            assert status == 200 and b"disk is full" in text and "ev=server.disk" in d.logs(), (status, text)
+            status, r = d.by("a", "POST", "/v1/executables", b"FAKE\nin x f32 N,4\nout y f32 N,4\n" + bytes(100000))
+            assert status == 507, r
+        os.remove(os.path.join(data, "filler"))
+        assert d.call("GET", "/readyz")[2] == b"ok\n"
+        assert d.by("a", "POST", "/v1/models", {"name": "more", "model": d.model})[0] == 200
+        d.stop_keep()
+    finally:
+        d.kill()
+        subprocess.run(["umount", "-l", data])
+    os.rmdir(data)
+    os.rename(copy, data)
+    d.restart()
+killed_on_a_full_disk.credentials = killed_on_a_full_disk.restarts = True
+
+# ---- HTTP that two readers understand differently
+
+def raw(d, *lines, body=b"", seconds=5):
+    s = socket.create_connection(d.addr)
+    s.settimeout(seconds)
+    s.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+    text = b""
+    try:
+        while piece := s.recv(65536):
+            text += piece
+            if b"\r\n\r\n" in text and b"Connection: close" not in text:
+                break
+    except OSError as e:
+        text += repr(e).encode()
+    s.close()
+    return text
+
+def ambiguous_http(d):
+    """Two lengths, no Host or two, a NUL in the path, codings that are not taken: refused, at once."""
+    host, post = "Host: localhost", "POST /hlod.v1.Hlod/Version HTTP/1.1"
+    for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 3"], b"{}x"), (["GET /healthz HTTP/1.1"], b""), (["GET /healthz HTTP/1.1", host, "Host: evil"], b""), (["GET /healthz%00/x HTTP/1.1", host], b""),
+                        (["GET /v1/models%00 HTTP/1.1", host], b""), ([post, host, "Transfer-Encoding: gzip, chunked"], b"2\r\n{}\r\n0\r\n\r\n"), ([post, host, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n"),
+                        ([post, host, "Transfer-Encoding: identity"], b"{}"), ([post, host, "Transfer-Encoding: chunked", "Content-Length: 2"], b"{}")):
+        t = time.monotonic()
+        text = raw(d, *lines, body=body)
+        assert text.startswith(b"HTTP/1.1 400") and time.monotonic() - t < 2, (lines, text)
+    for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 2"], b"{}"), ([post, host, "transfer-encoding: Chunked"], b"2\r\n{}\r\n0\r\n\r\n"), (["GET /healthz HTTP/1.0"], b""), (["GET /healthz HTTP/1.1", host], b"")):
+        assert b" 200 " in raw(d, *lines, body=body)[:20], lines
+
+ATTACKS = [killed_on_a_full_disk, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 
 # ---- one after the other
 
