@@ -121,8 +121,13 @@ def shaken(model, size, seed):
 def moved(model, inputs, want, size):
     """name -> how far results that differ by `size` everywhere move it."""
     far = dict.fromkeys(want, 0.0)
+    r = np.random.default_rng(3)
     for seed in range(8):
-        for n, a in theirs(shaken(model, size, seed), inputs, optimised=False).items():
+        try:
+            near = theirs(shaken(model, size, seed), inputs, optimised=False)
+        except Exception:  # a shape that shape inference told wrongly: inputs alone
+            near = theirs(model, {n: (a * (1 + 10 * size * r.standard_normal(a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()})
+        for n, a in near.items():
             far[n] = max(far[n], difference(a, want[n]))
     return far
 
