@@ -171,7 +171,91 @@ bool str_to_seconds(struct str s, int64_t *out) {
     return with_unit(s, "smhd", factors, out);
 }
 
+// 10^k is exact for these k; so m * 10^k and m / 10^k are rounded once where m < 2^53, as strtod
+// rounds (W. D. Clinger, How to read floating point numbers accurately, 1990).
+static const double exact_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                      1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+enum { EXACT_POWERS = sizeof exact_powers / sizeof exact_powers[0], EXACT_DIGITS = 15 };
+
+static double scaled(double m, int k) {
+    return k < 0 ? m / exact_powers[-k] : m * exact_powers[k];
+}
+
+// Digits with a point and an exponent, few enough to be exact. False: strtod decides.
+static bool short_number(struct str s, double *out) {
+    size_t i = 0, n = s.n;
+    bool negative = n && s.p[0] == '-', point = false;
+    int digits = 0, k = 0, e = 0;
+    uint64_t m = 0;
+    for (i = negative; i < n; i++) {
+        char c = s.p[i];
+        if (c == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (c < '0' || c > '9') break;
+        if (m || c != '0') digits++;
+        if (digits > EXACT_DIGITS) return false;
+        m = m * 10 + (uint64_t)(c - '0');
+        k -= point;
+    }
+    if (i == (size_t)negative || (point && i == (size_t)negative + 1)) return false;
+    if (i < n) {
+        if (s.p[i] != 'e' && s.p[i] != 'E') return false;
+        bool minus = ++i < n && s.p[i] == '-';
+        if (i < n && (s.p[i] == '-' || s.p[i] == '+')) i++;
+        if (i == n || n - i > 3) return false;
+        for (; i < n; i++) {
+            if (s.p[i] < '0' || s.p[i] > '9') return false;
+            e = e * 10 + (s.p[i] - '0');
+        }
+        k += minus ? -e : e;
+    }
+    if (k <= -EXACT_POWERS || k >= EXACT_POWERS) return false;
+    double v = scaled((double)m, k);
+    *out = negative ? -v : v;
+    return true;
+}
+
+void strbuf_f32(struct strbuf *b, float v) {
+    char text[40], digits[12];
+    int e = v == 0 || !isfinite(v) ? EXACT_POWERS : (int)floor(log10(fabs((double)v)));
+    for (int n = 6; n <= 9 && abs(e) + n < EXACT_POWERS; n++) {
+        int k = n - 1 - e;
+        double m = rint(scaled(fabs((double)v), k));
+        if ((float)scaled(m, -k) != fabsf(v)) continue;
+        int have = snprintf(digits, sizeof digits, "%.0f", m), at = e + have - n, last = have;
+        while (last > 1 && digits[last - 1] == '0')
+            last--;
+        if (v < 0) strbuf_putc(b, '-');
+        if (at < -4 || at >= n) { // as %.*g chooses
+            strbuf_putc(b, digits[0]);
+            if (last > 1) strbuf_putc(b, '.');
+            strbuf_add(b, digits + 1, (size_t)last - 1);
+            strbuf_printf(b, "e%c%02d", at < 0 ? '-' : '+', abs(at));
+        } else if (at < 0) {
+            strbuf_add(b, "0.000", (size_t)(1 - at));
+            strbuf_add(b, digits, (size_t)last);
+        } else {
+            int whole = at + 1 < last ? at + 1 : last;
+            strbuf_add(b, digits, (size_t)whole);
+            strbuf_add(b, "000000000", (size_t)(at + 1 - whole));
+            if (last > whole) strbuf_putc(b, '.');
+            strbuf_add(b, digits + whole, (size_t)(last - whole));
+        }
+        return;
+    }
+    for (int n = fabsf(v) < 0x1p-126f ? 1 : 6; n <= 9; n++) {
+        double back = 0;
+        snprintf(text, sizeof text, "%.*g", n, (double)v);
+        if (str_to_f64(str_of(text), &back) && (float)back == v) break;
+    }
+    strbuf_puts(b, text);
+}
+
 bool str_to_f64(struct str s, double *out) {
+    if (short_number(s, out)) return true;
     char buf[512]; // longer decimal texts than this are not numbers people write
     if (s.n == 0 || s.n >= sizeof buf) return false;
     for (size_t i = 0; i < s.n; i++) {

@@ -20,6 +20,9 @@ void strbuf_add(struct strbuf *b, const void *p, size_t n);
 void strbuf_puts(struct strbuf *b, const char *z);
 void strbuf_putc(struct strbuf *b, char c);
 void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The shortest decimal, of six digits or more but for zeros at its end, that reads back as v
+// through str_to_f64, in the form of %g. v is finite.
+void strbuf_f32(struct strbuf *b, float v);
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap);
 void strbuf_json_str(struct strbuf *b,
                      struct str s); // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD

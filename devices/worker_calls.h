@@ -36,6 +36,8 @@ Hlod__Wire__Status *call_status(struct call *c, status_t st); // takes st; NULL 
 // Each makes the reply message, also on failure (its status says so).
 ProtobufCMessage *worker_ingest(struct call *c);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
+// Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
+void worker_compile_warm(const struct target *t);
 ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);

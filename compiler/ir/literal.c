@@ -340,15 +340,15 @@ static void print_real(struct strbuf *b, enum dtype t, double v) {
     else {
         // The shortest decimal that reads back to the same value of the type. %g drops trailing
         // zeros, so digits that a normal number always keeps need not be tried one by one.
-        bool single = t != DT_F64 && t != DT_C128;
         char text[40];
-        int sure = single ? 6 : 15;
-        if (fabs(v) < (single ? 0x1p-126 : 0x1p-1022)) sure = 1;
-        for (int digits = sure; digits <= 17; digits++) {
+        if (t != DT_F64 && t != DT_C128) {
+            strbuf_f32(b, (float)v);
+            return;
+        }
+        for (int digits = fabs(v) < 0x1p-1022 ? 1 : 15; digits <= 17; digits++) {
             snprintf(text, sizeof text, "%.*g", digits, v);
             double back = 0;
-            str_to_f64(str_of(text), &back);
-            if (single ? (float)back == (float)v : back == v) break;
+            if (str_to_f64(str_of(text), &back) && back == v) break;
         }
         strbuf_puts(b, text);
     }

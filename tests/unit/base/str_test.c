@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers to text and back: the quick ways against printf and strtod.
+#include "base/str.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t rng = 88172645463325252ull;
+static uint64_t next(void) {
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    return rng ^= rng << 17;
+}
+
+static void same_as_strtod(const char *text) {
+    double got, want = strtod(text, NULL);
+    assert_true(str_to_f64(str_of(text), &got));
+    if (memcmp(&got, &want, 8)) fail_msg("%s: %a, strtod %a", text, got, want);
+}
+
+static void reading(void **state) {
+    (void)state;
+    static const char *const texts[] = {"0",
+                                        "-0",
+                                        "0.0",
+                                        "-0.000",
+                                        "1",
+                                        "1.",
+                                        ".5",
+                                        "-.25e1",
+                                        "1e22",
+                                        "1e23",
+                                        "1e-22",
+                                        "1e-23",
+                                        "9007199254740993",
+                                        "123456789012345",
+                                        "1e308",
+                                        "1e309",
+                                        "4e-324",
+                                        "1e-400",
+                                        "000000000000000000000001.5",
+                                        "0.1e-5",
+                                        "1E+3"};
+    static const char *const bad[] = {"",    "-",     ".",  "e5",  "1e",
+                                      "1e+", "1.2.3", "1 ", "--1", "1e5x"};
+    double v;
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
+        same_as_strtod(texts[k]);
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++)
+        if (str_to_f64(str_of(bad[k]), &v)) fail_msg("'%s' was taken", bad[k]);
+    for (int k = 0; k < 200000; k++) {
+        char text[64];
+        uint64_t r = next();
+        snprintf(text, sizeof text, "%s%llu.%0*llue%d", r & 1 ? "-" : "",
+                 (unsigned long long)(r >> 8 & 0xffffff), 1 + (int)(r >> 1 & 7),
+                 (unsigned long long)(r >> 32 & 0xfffff), (int)(r >> 4 & 63) - 32);
+        same_as_strtod(text);
+    }
+}
+
+// As short as printf's shortest, the same value, and in all but a few cases the same text.
+static void printing(void **state) {
+    (void)state;
+    int other = 0, all = 300000;
+    for (int k = 0; k < all; k++) {
+        uint32_t bits = k < 512 ? (uint32_t)k << 23 : (uint32_t)(next() >> 16);
+        char text[40];
+        double back;
+        float v;
+        if (k % 3 == 1)
+            bits = (bits & 0x007fffff) | (bits >> 29 << 31) | (uint32_t)(120 + k % 16) << 23;
+        memcpy(&v, &bits, 4);
+        if (k % 3 == 2) v = (float)((int)(bits % 2000001) - 1000000) / 1000;
+        if (!isfinite(v)) continue;
+        struct strbuf b = {0};
+        strbuf_f32(&b, v);
+        assert_true(str_to_f64(str_of(strbuf_cstr(&b)), &back));
+        float f = (float)back;
+        if (memcmp(&f, &v, 4)) fail_msg("%a: %s reads as %a", (double)v, strbuf_cstr(&b), back);
+        for (int n = fabsf(v) < 0x1p-126f ? 1 : 6; n <= 9; n++) {
+            snprintf(text, sizeof text, "%.*g", n, (double)v);
+            if (strtof(text, NULL) == v) break;
+        }
+        if (b.n > strlen(text)) fail_msg("%s is longer than %s", strbuf_cstr(&b), text);
+        other += strcmp(text, strbuf_cstr(&b)) != 0;
+        strbuf_done(&b);
+    }
+    assert_in_range(other, 0, all / 10000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
