@@ -68,10 +68,11 @@ static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
 static void lookup_work(void *arg) {
     struct lookup *l = arg;
     struct job *j = l->j;
-    if (l->want_weights) l->owns_weights = owns(l, j->spec.weights, &l->weights_source);
+    if (l->want_weights && !l->owns_weights)
+        l->owns_weights = owns(l, j->spec.weights, &l->weights_source);
     if (l->want_model) {
         l->model = j->spec.model;
-        l->owns_model = owns(l, l->model, &l->model_source);
+        if (!l->owns_model) l->owns_model = owns(l, l->model, &l->model_source);
         if (!l->owns_model) return;
         l->source = j->tried_ingest ? NULL : read_source(l, l->model);
         struct span rec;
@@ -159,7 +160,7 @@ static status_t job_values(struct job *j, const struct job_input *in,
         memcpy(bytes, j->spec.payload_bytes.p + in->offset, (size_t)in->size);
     }
     enum number_class c = in->dtype->cls;
-    bool is_signed = c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
+    bool is_signed = c == NUM_S4 || c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
     int64_t *v = arena_array(&j->arena, int64_t, n + 1);
     for (int64_t k = 0; k < n; k++) {
         uint64_t u = 0;
@@ -352,6 +353,12 @@ void job_resolve(struct job *j) {
     l->j = j;
     l->want_model = true;
     l->want_weights = j->spec.has_weights && !j->weights;
+    // What is known here counts: a row is written on the pool too, perhaps after this lookup.
+    if (j->owner) {
+        l->owns_model = owners_knows(j->s->owners, j->owner, j->spec.model, &l->model_source);
+        l->owns_weights = l->want_weights &&
+                          owners_knows(j->s->owners, j->owner, j->spec.weights, &l->weights_source);
+    }
     j->resolving = true;
     loop_work(j->s->loop, lookup_work, looked_up, l);
 }

@@ -74,7 +74,8 @@ static void others(void **state) {
     assert_int_equal(r.first, 1); // of the element, not its part
     assert_int_equal(compare("c64", 2, c, d, 0, 0.5).mismatches, 0);
     const uint8_t f[2] = {0x38, 0x39}, g[2] = {0x38, 0x38};
-    assert_int_equal(compare("f8e4m3fn", 2, f, g, 100, 100).mismatches, 1); // by bits
+    assert_int_equal(compare("f8e4m3fn", 2, f, g, 0, 0).mismatches, 1); // 1.125 and 1
+    assert_int_equal(compare("f8e4m3fn", 2, f, g, 0, 0.125).mismatches, 0);
 }
 
 int main(void) {
