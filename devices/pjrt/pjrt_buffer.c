@@ -18,7 +18,9 @@ static int type_of(enum dtype t) {
         [DT_BF16] = 13,       [DT_C64] = 14,        [DT_C128] = 15,
         [DT_F8E5M2] = 16,     [DT_F8E4M3FN] = 17,   [DT_F8E4M3B11FNUZ] = 18,
         [DT_F8E5M2FNUZ] = 19, [DT_F8E4M3FNUZ] = 20, [DT_S4] = 21,
-        [DT_U4] = 22,         [DT_F8E4M3] = 26,     [DT_F8E3M4] = 27};
+        [DT_U4] = 22,         [DT_S2] = 24,         [DT_U2] = 25,
+        [DT_F8E4M3] = 26,     [DT_F8E3M4] = 27,     [DT_F8E8M0FNU] = 28,
+        [DT_F4E2M1FN] = 29};
     return types[t];
 }
 
