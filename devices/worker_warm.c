@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a compile worker does before its first call: one small program is compiled, so that the code
-// generator's pages, tables and symbols are there when a user waits. Measured on two cores: the
-// first model then compiles in two thirds of the time.
+// generator's pages, tables and symbols are there when a user waits.
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
 #include "devices/worker_calls.h"
