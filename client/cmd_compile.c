@@ -54,7 +54,7 @@ struct source {
 };
 
 static status_t source_open(struct hlo *h, const char *path, struct source *s) {
-    struct stat sb;
+    struct stat sb = {0};
     *s = (struct source){.path = path};
     if (stat(path, &sb) == 0 && sb.st_size == 0)
         return st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path);
@@ -82,11 +82,13 @@ static bool server_holds(struct hlo *h, const char *hex) {
 static int send_ahead(struct hlo *h, const struct source *s, char hex[65]) {
     struct span whole, *parts = s->n_parts ? s->parts : &whole;
     if (s->bytes <= UPLOAD_IN_PIECES) return 0;
-    if (digest_memo_get(s->paths, s->n_paths, hex) && server_holds(h, hex)) return 0;
+    char key[65];
+    bool known = digest_memo_key(s->paths, s->n_paths, key);
+    if (known && digest_memo_get(key, hex) && server_holds(h, hex)) return 0;
     status_t st = s->n_parts ? ST_OK : file_map(&h->arena, s->path, &whole);
     if (st) return fail_status(st);
     int rc = upload_pieces(h, parts, s->n_parts ? s->n_parts : 1, hex);
-    if (!rc) digest_memo_put(s->paths, s->n_paths, hex);
+    if (!rc && known) digest_memo_put(key, hex);
     return rc;
 }
 

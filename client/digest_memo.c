@@ -16,13 +16,9 @@
 
 enum { RACY_S = 2 };
 
-// Path of the memo; false: a file is missing or too new, or there is no home.
-static bool memo_path(const char *const *paths, size_t n, bool make_folders, struct strbuf *out) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char hex[65];
+bool digest_memo_key(const char *const *paths, size_t n, char out_key[65]) {
     struct sha256 h;
     struct stat s;
-    if ((!cache || *cache != '/') && (!home || *home != '/')) return false;
     sha256_init(&h);
     for (size_t k = 0; k < n; k++) {
         if (stat(paths[k], &s) || s.st_mtime > time(NULL) - RACY_S) {
@@ -39,23 +35,29 @@ static bool memo_path(const char *const *paths, size_t n, bool make_folders, str
         for (size_t i = 0; i < sizeof what / sizeof what[0]; i++)
             sha256_u64(&h, what[i]);
     }
-    digest_hex(sha256_end(&h), hex);
+    digest_hex(sha256_end(&h), out_key);
+    return true;
+}
+
+// Path of the memo; false: there is no home.
+static bool memo_path(const char *key, bool make_folders, struct strbuf *out) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if ((!cache || *cache != '/') && (!home || *home != '/')) return false;
     bool xdg = cache && *cache == '/';
     strbuf_printf(out, "%s%s", xdg ? cache : home, xdg ? "" : "/.cache");
     for (const char *const *f = (const char *const[]){"", "/hlo", "/digests", NULL}; *f; f++) {
         strbuf_puts(out, *f);
         if (make_folders && mkdir(strbuf_cstr(out), 0700) && errno != EEXIST) return false;
     }
-    strbuf_printf(out, "/%s", hex);
+    strbuf_printf(out, "/%s", key);
     return true;
 }
 
-bool digest_memo_get(const char *const *paths, size_t n, char out_hex[65]) {
+bool digest_memo_get(const char key[65], char out_hex[65]) {
     struct strbuf path = {0};
     struct digest d;
     char text[64];
-    int fd =
-        memo_path(paths, n, false, &path) ? open(strbuf_cstr(&path), O_RDONLY | O_CLOEXEC) : -1;
+    int fd = memo_path(key, false, &path) ? open(strbuf_cstr(&path), O_RDONLY | O_CLOEXEC) : -1;
     bool ok = fd >= 0 && read(fd, text, sizeof text) == sizeof text &&
               digest_parse((struct str){text, sizeof text}, &d);
     if (fd >= 0) close(fd);
@@ -64,9 +66,9 @@ bool digest_memo_get(const char *const *paths, size_t n, char out_hex[65]) {
     return ok;
 }
 
-void digest_memo_put(const char *const *paths, size_t n, const char hex[65]) {
+void digest_memo_put(const char key[65], const char hex[65]) {
     struct strbuf path = {0}, tmp = {0};
-    if (memo_path(paths, n, true, &path)) {
+    if (memo_path(key, true, &path)) {
         strbuf_printf(&tmp, "%s.%d", strbuf_cstr(&path), (int)getpid());
         int fd = open(strbuf_cstr(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         bool ok = fd >= 0 && write(fd, hex, 64) == 64;

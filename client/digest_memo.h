@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The digest of what was read from these files, if they are as they were then.
-bool digest_memo_get(const char *const *paths, size_t n, char out_hex[65]);
-void digest_memo_put(const char *const *paths, size_t n, const char hex[65]);
+// What stands for these files as they are now: asked before they are read, so that one that changes
+// meanwhile is another. False: a file is missing or too new.
+bool digest_memo_key(const char *const *paths, size_t n, char out_key[65]);
+// The digest of what was read from them.
+bool digest_memo_get(const char key[65], char out_hex[65]);
+void digest_memo_put(const char key[65], const char hex[65]);
