@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simplify to a fixed point, fold scales into weights, split, then fuse what is left of main.
-// Repeats are bounded: rules are monotone, so few rounds suffice.
+// Repeats are bounded: rules are monotone, so few rounds suffice. int8 comes twice: first as models
+// are written, before movements and loops pull dequantised weights apart, then for what is left.
 #include "compiler/pipeline.h"
 
 // clang-format off
 static const char *const open_up[] = {
     "inline", "dynamic-padder", "float-normalization", "conv-canon", "conv-phases", "dot-canon",
-    NULL};
+    "int8", NULL};
 static const char *const simplify[] = {
     "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
     NULL};

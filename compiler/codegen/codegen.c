@@ -126,11 +126,20 @@ static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char
     return k;
 }
 
+// The most that an operand or the result has: a sum of many elements is work too.
+static int64_t elements_met(const struct hlo_instr *i, const struct shape *result) {
+    int64_t most = shape_elements(result);
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct shape *s = i->operands[k]->shape;
+        if (!shape_is_tuple(s) && shape_elements(s) > most) most = shape_elements(s);
+    }
+    return most;
+}
 static status_t one(struct gather *g, const struct hlo_instr *i, bool in_loop) {
     struct kir_fn *fn;
     const char *why;
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
-    if (!result || shape_elements(result) < g->t->min_kernel_elements) return ST_OK;
+    if (!result || elements_met(i, result) < g->t->min_kernel_elements) return ST_OK;
     status_t st = lower_kernel(g->a, i, g->prec, &fn, &why);
     if (st_code(st) == ST_UNIMPLEMENTED) {
         st_drop(st);

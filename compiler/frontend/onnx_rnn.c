@@ -3,9 +3,13 @@
 // state contributes. Short sequences are unrolled, longer ones are an HLO while whose state carries
 // the sequence, the weights and the results.
 //     x [steps, batch, in], w -> xw [steps, batch, gates*hidden] -> cell x steps -> y
+// com.microsoft.DynamicQuantizeLSTM is LSTM with 8-bit weights [directions, depth, 4*hidden], a
+// scale and a zero point a direction or a column; x and each step's state are rounded to 8 bits,
+// each over its whole range.
 #include <math.h>
 #include <string.h>
 
+#include "compiler/frontend/onnx_quant.h"
 #include "compiler/frontend/onnx_tools.h"
 
 enum { UNROLLED_STEPS = 16 };
@@ -17,18 +21,19 @@ struct activation {
 struct cell { // of one direction
     enum cell_kind kind;
     int64_t steps, batch, hidden;
-    bool reverse, input_forget, linear_before_reset;
+    bool reverse, input_forget, linear_before_reset, quantised;
     double clip; // 0 = none
     struct activation act[3];
     hv r, rb;    // [hidden, gates*hidden]; GRU: the part of the bias that stays with r, [hidden]
+    hv rs, rz;   // of 8-bit r: scale and zero point (f32 and s32 [gates*hidden]); or NULL
     hv peep[3];  // LSTM: input, output, forget; [hidden] or NULL
     hv lens;     // s64[batch] or NULL
     hv h, c, xw; // state [batch, hidden]; [steps, batch, gates*hidden]
 };
-enum { CELL_VALUES = 9 };
+enum { CELL_VALUES = 11 };
 static void cell_values(struct cell *k, hv **v) {
-    hv *all[CELL_VALUES] = {&k->h,       &k->c,       &k->xw,      &k->r,   &k->rb,
-                            &k->peep[0], &k->peep[1], &k->peep[2], &k->lens};
+    hv *all[CELL_VALUES] = {&k->h,  &k->c,       &k->xw,      &k->r,       &k->rb,  &k->rs,
+                            &k->rz, &k->peep[0], &k->peep[1], &k->peep[2], &k->lens};
     memcpy(v, all, sizeof all);
 }
 
@@ -66,9 +71,32 @@ static hv act(struct onnx_ctx *c, const struct cell *k, int which, hv x) {
     if (k->clip > 0) x = hb_clamp(&c->b, splat_like(c, x, -k->clip), x, splat_like(c, x, k->clip));
     return activate(c, a->name, x, a->alpha, a->beta);
 }
+// A scalar, or one value for each index of the last dimension, over s.
+static hv over_columns(struct onnx_ctx *c, hv v, const struct shape *s) {
+    return v->shape->rank ? along(c, v, s, s->rank - 1) : spread(c, v, s);
+}
+// x [..., depth] times 8-bit w [depth, columns], x rounded to u8 by its own range as
+// DynamicQuantizeLinear does it: the product of the integers is exact (also in f32 up to 2^24), and
+// the pass int8 makes it one of 8-bit integers.
+static hv times_8bit(struct onnx_ctx *c, hv x, hv w, hv scale, hv zero) {
+    struct hb *b = &c->b;
+    hv xs, xz, q = quant_dynamic(c, x, &xs, &xz);
+    int64_t last = x->shape->rank - 1, first = 0;
+    q = hb_convert(b, q, DT_S32);
+    q = hb_sub(b, q, spread(c, hb_convert(b, xz, DT_S32), q->shape));
+    w = hb_convert(b, w, DT_S32);
+    if (zero) w = hb_sub(b, w, over_columns(c, zero, w->shape));
+    hv y = hb_dot(b, hb_convert(b, q, DT_F32), hb_convert(b, w, DT_F32),
+                  &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
+                                         .rhs_contracting_dims = {&first, 1}});
+    if (!hb_ok(b)) return y;
+    scale = hb_mul(b, spread(c, xs, scale->shape), scale);
+    return hb_mul(b, y, over_columns(c, scale, y->shape));
+}
 // h [batch, hidden] times columns [from, to) of r.
 static hv times_r(struct onnx_ctx *c, const struct cell *k, hv h, int64_t from, int64_t to) {
     int64_t one = 1, zero = 0;
+    if (k->rs) return times_8bit(c, h, k->r, k->rs, k->rz); // LSTM: all of it
     hv r = part(c, k->r, 1, from * k->hidden, to * k->hidden);
     return hb_dot(&c->b, h, r,
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
@@ -106,11 +134,20 @@ static void gru_step(struct onnx_ctx *c, const struct cell *k, hv x, hv *h) {
     hv now = act(c, k, 1, hb_add(b, gate(c, k, x, 2), hr));
     *h = hb_add(b, hb_mul(b, hb_sub(b, splat_like(c, z, 1), z), now), hb_mul(b, z, *h));
 }
+// The state that a quantised step rounds: rows whose sequence has ended do not widen the range, as
+// in ONNX Runtime, which has 0 for them from the second step behind the end on.
+static hv range_of_state(struct onnx_ctx *c, const struct cell *k, hv t) {
+    struct hb *b = &c->b;
+    if (!k->quantised || !k->lens || k->reverse) return k->h;
+    hv on = hb_compare(b, spread(c, t, k->lens->shape), k->lens, CMP_LE);
+    on = hb_broadcast(b, on, k->h->shape->dims, 2, (int64_t[]){0});
+    return hb_select(b, on, k->h, splat_like(c, k->h, 0));
+}
 // Moves the state; gives y [batch, hidden] of step t (a number or a scalar): 0 behind a sequence's
 // end, where the state stays.
 static hv cell_step(struct onnx_ctx *c, struct cell *k, hv x, hv t) {
     struct hb *b = &c->b;
-    hv h = k->h, state = k->c;
+    hv h = range_of_state(c, k, t), state = k->c;
     if (k->kind == CELL_LSTM)
         lstm_step(c, k, x, &h, &state);
     else if (k->kind == CELL_GRU)
@@ -269,14 +306,75 @@ static void add_bias(struct onnx_ctx *c, struct cell *k, int gates, int directio
     k->xw = hb_add(b, k->xw, along(c, hb_add(b, wb, rb), k->xw->shape, 2));
 }
 
-static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int direction) {
+static bool constant_zero(hv v) {
+    for (int64_t k = 0; v->op == HLO_CONSTANT && k < shape_elements(v->shape); k++)
+        if (lit_get_f64(v->literal, k) != 0) return false;
+    return v->op == HLO_CONSTANT;
+}
+// Row `direction` of a scale or zero point: one value a column, or a scalar.
+static hv param_row(struct onnx_ctx *c, size_t k, const struct shape *w, int direction) {
+    hv p = in_val(c, k);
+    const struct shape *s = p->shape;
+    bool wide = s->rank == 2 && s->dims[1] == w->dims[2];
+    bool each = s->rank == 1 || (s->rank == 2 && s->dims[1] == 1);
+    if (!hb_ok(&c->b) || (!wide && !each) || s->dims[0] != w->dims[0])
+        return fail(c, "scale or zero point %s of weights %s", shape_text(c->a, s),
+                    shape_text(c->a, w)),
+               p;
+    p = row(c, p, 0, direction);
+    return wide ? p : hb_reshape(&c->b, p, NULL, 0);
+}
+// 8-bit weights of one direction as s8 [depth, gates*hidden], their scale (f32) and zero point (s32
+// or NULL), whose inputs are `scale` and the next; each a scalar or one a column.
+static hv weights_8bit(struct onnx_ctx *c, size_t w, size_t scale, int direction, hv *rs, hv *rz) {
+    struct hb *b = &c->b;
+    hv v = in_val(c, w);
+    enum dtype t = v->shape->dtype;
+    if (!in_has(c, scale)) return fail(c, "input %zu, the scale, is missing", scale), v;
+    if (t != DT_S8 && t != DT_U8) return fail(c, "input %zu is not of 8-bit integers", w), v;
+    *rs = hb_convert(b, param_row(c, scale, v->shape, direction), DT_F32);
+    *rz = NULL;
+    if (in_has(c, scale + 1) && !(t == DT_S8 && constant_zero(in_val(c, scale + 1))))
+        *rz = hb_convert(b, param_row(c, scale + 1, v->shape, direction), DT_S32);
+    v = row(c, v, 0, direction);
+    if (t == DT_S8) return v;
+    hv top = splat_like(c, v, 128), z = *rz ? *rz : hb_const_i64(b, DT_S32, 0);
+    *rz = hb_sub(b, z, splat_like(c, z, 128));
+    return hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, v->shape, DT_S8),
+                 (hv[]){hb_binary(b, HLO_XOR, v, top)}, 1, NULL);
+}
+// As ONNX Runtime: the range of x is that of the steps that any sequence has.
+static hv steps_in_use(struct onnx_ctx *c, hv x) {
+    struct hb *b = &c->b;
+    if (!in_has(c, 4)) return x;
+    hv lens = hb_convert(b, in_val(c, 4), DT_S64);
+    if (!hb_ok(b) || lens->shape->rank != 1) return x;
+    int64_t first = 0;
+    hv longest = reduce_keep(c, lens, &first, 1, HLO_MAXIMUM, false);
+    hv t = index_along(c, x->shape, DT_S64, 0);
+    return hb_select(b, hb_compare(b, t, spread(c, longest, t->shape), CMP_LT), x,
+                     splat_like(c, x, 0));
+}
+// The products of all steps' inputs, and what the state will be multiplied with.
+static void read_weights(struct onnx_ctx *c, struct cell *k, hv x, int direction) {
     struct hb *b = &c->b;
     int64_t two = 2, one = 1;
+    if (k->quantised) {
+        hv scale, zero, w = weights_8bit(c, 1, 8, direction, &scale, &zero);
+        k->r = weights_8bit(c, 2, 10, direction, &k->rs, &k->rz);
+        if (hb_ok(b)) k->xw = times_8bit(c, steps_in_use(c, x), w, scale, zero);
+        return;
+    }
     hv w = row(c, in_val(c, 1), 0, direction);
     k->r = swap_axes(c, row(c, in_val(c, 2), 0, direction), 0, 1); // a step reads whole lines
     k->xw = hb_dot(b, x, w,
                    &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
                                           .rhs_contracting_dims = {&one, 1}});
+}
+
+static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int direction) {
+    struct hb *b = &c->b;
+    read_weights(c, k, x, direction);
     if (!hb_ok(b)) return x;
     add_bias(c, k, gates, direction);
     k->h = initial(c, k, 5, direction, x);
@@ -298,11 +396,14 @@ static hv beside(struct onnx_ctx *c, hv const *v, int n, int64_t axis) {
         wide[d] = add_axis(c, v[d], axis);
     return hb_concat(&c->b, wide, n, axis);
 }
-static bool rnn_shapes(struct onnx_ctx *c, hv x, int gates, int directions, int64_t hidden) {
+// Weights are [directions, gates*hidden, depth]; quantised ones the other way round.
+static bool rnn_shapes(struct onnx_ctx *c, hv x, int gates, int directions, int64_t hidden,
+                       bool quantised) {
     const struct shape *s = x->shape, *w = in_val(c, 1)->shape, *r = in_val(c, 2)->shape;
+    int deep = quantised ? 1 : 2, wide = 3 - deep;
     if (s->rank == 3 && w->rank == 3 && r->rank == 3 && hidden > 0 && s->dims[0] > 0 &&
-        w->dims[0] == directions && r->dims[0] == directions && w->dims[1] == gates * hidden &&
-        r->dims[1] == gates * hidden && w->dims[2] == s->dims[2])
+        w->dims[0] == directions && r->dims[0] == directions && w->dims[wide] == gates * hidden &&
+        r->dims[wide] == gates * hidden && w->dims[deep] == s->dims[2] && r->dims[deep] == hidden)
         return true;
     fail(c, "input %s, weights %s and %s, hidden_size %lld, %d directions", shape_text(c->a, s),
          shape_text(c->a, w), shape_text(c->a, r), (long long)hidden, directions);
@@ -320,13 +421,15 @@ ONNX(rnn) {
         return fail(c, "input %s, weights %s", shape_text(c->a, x->shape),
                     shape_text(c->a, r->shape));
     if (batch_first) x = swap_axes(c, x, 0, 1);
-    int64_t hidden = at_int(c, "hidden_size", r->shape->dims[2]);
-    if (!rnn_shapes(c, x, gates, directions, hidden)) return;
+    bool quantised = str_is(c->n->op, "DynamicQuantizeLSTM");
+    int64_t hidden = at_int(c, "hidden_size", r->shape->dims[quantised ? 1 : 2]);
+    if (!rnn_shapes(c, x, gates, directions, hidden, quantised)) return;
     for (int d = 0; d < directions; d++) {
         struct cell k = {.kind = kind,
                          .steps = x->shape->dims[0],
                          .batch = x->shape->dims[1],
                          .hidden = hidden,
+                         .quantised = quantised,
                          .reverse = d == 1 || str_is(way, "reverse"),
                          .input_forget = at_int(c, "input_forget", 0) != 0,
                          .linear_before_reset = at_int(c, "linear_before_reset", 0) != 0,
@@ -341,39 +444,4 @@ ONNX(rnn) {
     out_val(c, 0, all);
     out_val(c, 1, beside(c, h, directions, batch_first));
     if (kind == CELL_LSTM) out_val(c, 2, beside(c, state, directions, batch_first));
-}
-
-// ---- com.microsoft.DynamicQuantizeLSTM: 8-bit weights [directions, in, 4*hidden], a scale and a
-// zero point a direction or a gate's column. Here they are f32 from PREPARE on; the steps' inputs,
-// which ONNX Runtime rounds to 8 bits each time, stay as they are.
-
-static hv weight_of(struct onnx_ctx *c, size_t w, size_t scale, size_t zero) {
-    struct hb *b = &c->b;
-    hv v = in_val(c, w), param[2] = {NULL};
-    if (v->shape->rank != 3) return fail(c, "weights %s", shape_text(c->a, v->shape)), v;
-    size_t from[2] = {zero, scale};
-    for (int k = 0; k < 2; k++) {
-        if (!in_has(c, from[k])) continue;
-        hv p = hb_convert(b, in_val(c, from[k]), DT_F32);
-        const struct shape *s = p->shape;
-        bool wide = s->rank == 2 && s->dims[1] == v->shape->dims[2];
-        bool each = s->rank == 1 || (s->rank == 2 && s->dims[1] == 1);
-        if (!hb_ok(b) || (!wide && !each) || s->dims[0] != v->shape->dims[0])
-            return fail(c, "scale or zero point %s of weights %s", shape_text(c->a, s),
-                        shape_text(c->a, v->shape)),
-                   v;
-        if (!wide) p = hb_reshape(b, p, s->dims, 1);
-        param[k] = hb_broadcast(b, p, v->shape->dims, 3, (int64_t[]){0, 2});
-    }
-    if (!param[1]) return fail(c, "input %zu, the scale, is missing", scale), v;
-    v = hb_convert(b, v, DT_F32);
-    if (param[0]) v = hb_sub(b, v, param[0]);
-    return swap_axes(c, hb_mul(b, v, param[1]), 1, 2); // as LSTM has them
-}
-static void with_state_weights(struct onnx_ctx *c) {
-    onnx_with_input(c, 2, weight_of(c, 2, 10, 11), onnx_rnn);
-}
-ONNX(dynamicquantizelstm) {
-    hv w = weight_of(c, 1, 8, 9);
-    if (hb_ok(&c->b)) onnx_with_input(c, 1, w, with_state_weights);
 }

@@ -181,16 +181,22 @@ hv hb_reverse(struct hb *b, hv x, const int64_t *dims, int n) {
 
 // ---- reductions and contractions
 
+// Callees stand before callers.
+static void to_front(struct hlo_module *m, struct hlo_computation *c) {
+    if (!c->prev) return;
+    c->prev->next = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    else
+        m->last = c->prev;
+    c->prev = NULL;
+    c->next = m->first;
+    m->first->prev = c;
+    m->first = c;
+}
 struct hlo_computation *hb_callee(struct hlo_module *m, const char *name) {
     struct hlo_computation *c = hlo_computation_add(m, name);
-    if (c->prev && m->entry) { // callees stand before callers: move to the front
-        c->prev->next = NULL;
-        m->last = c->prev;
-        c->prev = NULL;
-        c->next = m->first;
-        m->first->prev = c;
-        m->first = c;
-    }
+    if (m->entry) to_front(m, c);
     return c;
 }
 struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dtype t) {
@@ -209,14 +215,24 @@ struct hlo_computation *hb_reducer(struct hlo_module *m, enum hlo_op op, enum dt
     hlo_set_root(c, out ? out : in[0]);
     return c;
 }
+// The reducer for an instruction of computation f, which may be younger than it.
+static struct hlo_computation *reducer_for(struct hlo_computation *f, enum hlo_op op,
+                                           enum dtype t) {
+    struct hlo_computation *c = hb_reducer(f->module, op, t);
+    const struct hlo_computation *above = f->prev;
+    while (above && above != c)
+        above = above->prev;
+    if (!above) to_front(f->module, c);
+    return c;
+}
 
 hv hb_reduce(struct hb *b, hv x, hv init, const int64_t *dims, int n, enum hlo_op reducer) {
-    struct hlo_computation *c = hb_reducer(b->c->module, reducer, x->shape->dtype);
+    struct hlo_computation *c = reducer_for(b->c, reducer, x->shape->dtype);
     struct hlo_attr_dims d = {.dimensions = {(int64_t *)(uintptr_t)dims, n}};
     return hb_call(b, HLO_REDUCE, NULL, (hv[]){x, init}, 2, &d, &c, 1);
 }
 hv hb_reduce_window(struct hb *b, hv x, hv init, const struct window *w, enum hlo_op reducer) {
-    struct hlo_computation *c = hb_reducer(b->c->module, reducer, x->shape->dtype);
+    struct hlo_computation *c = reducer_for(b->c, reducer, x->shape->dtype);
     return hb_call(b, HLO_REDUCE_WINDOW, NULL, (hv[]){x, init}, 2,
                    &(struct hlo_attr_window){.window = *w}, &c, 1);
 }

@@ -229,7 +229,7 @@ static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, s
             (struct lib_post){.kind = LIB_POST_CHANNEL_SCALE, .operand = other->operands[0]};
         return cover(s, other) && cover(s, u);
     }
-    return one_user(hero, x, u, s) && s->post.kind != LIB_POST_SUM;
+    return one_user(hero, x, u, s);
 }
 
 bool lib_step(const struct hlo_instr *hero, const struct hlo_instr *from, struct lib_step *out) {

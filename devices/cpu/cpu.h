@@ -37,8 +37,8 @@ struct cpu_impl {
     int64_t (*pack_bytes)(const struct cpu_step *s);
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
 };
-extern const struct cpu_impl cpu_impl_thin, cpu_impl_onednn, cpu_impl_int8, cpu_impl_update,
-    cpu_impl_trees, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
+extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
+    cpu_impl_update, cpu_impl_trees, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -92,6 +92,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum c
 bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf);
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain); // cpu_pool.c
+bool cpu_thin8_runs(const struct lib_call *call); // such a call is one of cpu_thin8.c
 bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process

@@ -131,7 +131,7 @@ static bool accepts_call(const struct hlo_instr *i) {
 }
 bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
-    if (c->hero->shape->dtype != DT_F32) return cpu_int8_runs(c);
+    if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
     if (c->hero->op == HLO_DOT) return onednn_runs(c, NULL, NULL);
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
 }

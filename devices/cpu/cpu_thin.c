@@ -47,7 +47,7 @@ enum {
 
 struct thin_state {
     void (*product)(const struct thin_product *p);
-    void (*activate)(enum lib_post_kind kind, float alpha, float beta, float *v, int64_t n);
+    thin_activate_fn activate;
     int x, w; // leaves
     int64_t batch, rows, cols, k;
     enum thin_form form;
@@ -246,6 +246,10 @@ static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *
     bool vectors = cpu_target()->vector_bits > 128;
     return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
 }
+thin_activate_fn thin_activate(void) {
+    int bits = cpu_target()->vector_bits;
+    return bits == 512 ? activate_avx512 : bits == 256 ? activate_avx2 : activate_plain;
+}
 static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     struct thin_state *t = arena_new_of(&x->arena, struct thin_state);
     const struct hlo_instr *i = s->plan->instr;
@@ -255,7 +259,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
         return st_new(ST_INTERNAL, "accepted a product that does not match");
     int bits = cpu_target()->vector_bits;
     t->product = bits == 512 ? product_avx512 : bits == 256 ? product_avx2 : product_plain;
-    t->activate = bits == 512 ? activate_avx512 : bits == 256 ? activate_avx2 : activate_plain;
+    t->activate = thin_activate();
     s->detail = bits == 512 ? "thin:avx512" : bits == 256 ? "thin:avx2" : "thin:plain";
     t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);
     t->w = lib_operand(i, f.swapped ? c.lhs : c.rhs);

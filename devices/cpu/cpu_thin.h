@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_thin: what cpu_thin.c and its loops share.
+// cpu_thin: what cpu_thin.c, its loops and cpu_thin8.c share.
 #pragma once
 #include "compiler/passes/library.h"
 
@@ -17,3 +17,7 @@ struct thin_product {
     int rows; // 1 to THIN_ROWS
     enum thin_form form;
 };
+// Post-operation `kind` on v[n], f32, with room for whole vectors; for this CPU.
+typedef void (*thin_activate_fn)(enum lib_post_kind kind, float alpha, float beta, float *v,
+                                 int64_t n);
+thin_activate_fn thin_activate(void);

@@ -66,7 +66,7 @@ MODELS = [
     ("nudenet", "nudenet", "nudenet/320n.onnx", "f32", {"images": "1,3,320,320 unit"}),
     ("ddddocr-det", "ddddocr", "ddddocr/common_det.onnx", "f32", {"images": "1,3,416,416 unit"}),
     ("ddddocr", "ddddocr", "ddddocr/common.onnx", "f32", {"input1": "1,1,64,192 unit"}),
-    ("ddddocr-old", "ddddocr", "ddddocr/common_old.onnx", "f32", {"input1": "1,1,64,192 unit"}),
+    ("ddddocr-old", "ddddocr", "ddddocr/common_old.onnx", "int8", {"input1": "1,1,64,192 unit"}),
     ("rapidocr-det", "rapidocr-onnxruntime", "*/models/ch_PP-OCRv4_det_infer.onnx", "f32", {"x": "1,3,320,320 page"}),
     ("rapidocr-rec", "rapidocr-onnxruntime", "*/models/ch_PP-OCRv4_rec_infer.onnx", "f32", {"x": "1,3,48,320"}),
     ("rapidocr-cls", "rapidocr-onnxruntime", "*/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", "f32", {"x": "1,3,48,192"}),
