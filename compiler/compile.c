@@ -74,6 +74,7 @@ static status_t emit_code(struct executable *e, const struct target *t, struct p
         RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->prepare, n, &e->emitted_prepare), "prepare"));
     add_stat(p, "emit", clock_ns() - start, e->main);
     e->peak_bytes = e->emitted.temp_bytes;
+    e->prepare_bytes = e->emitted_prepare.temp_bytes;
     return measure_emitted(e);
 }
 
@@ -93,6 +94,8 @@ static status_t make_code(struct executable *e, const struct target *t,
     e->peak_bytes = plan->arena_bytes;
     e->values_bytes = plan->values_bytes;
     e->in_place = plan->n_in_place;
+    RETURN_IF_ERR(plan_make(e->arena, e->prepare->entry, &plan));
+    e->prepare_bytes = plan->arena_bytes;
     return ST_OK;
 }
 
@@ -168,6 +171,13 @@ static status_t dense_entry(struct hlo_computation *c) {
     return ST_OK;
 }
 
+static int64_t bytes_of_leaves(const struct shape *s) {
+    int64_t n = 0;
+    for (int k = 0; k < shape_leaves(s); k++)
+        if (!sz_add(n, shape_bytes(shape_leaf(s, k)), &n)) return INT64_MAX / 4;
+    return n;
+}
+
 static status_t compile_into(struct executable *e, struct hlo_module *m,
                              const struct compile_options *opt, const struct target *t,
                              struct pass_ctx *p) {
@@ -201,6 +211,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     e->after = hlo_count(e->main);
     e->cost = hlo_cost(e->main);
     e->prepare_counts = hlo_count(e->prepare);
+    e->bound_bytes = bytes_of_leaves(e->prepare->entry->root->shape);
     return t->emit ? emit_code(e, t, p) : make_code(e, t, opt, p);
 }
 
@@ -236,7 +247,9 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
                      const struct compile_observer *obs, struct executable **out) {
     struct hlo_module *m;
     int64_t start = clock_ns();
-    RETURN_IF_ERR(frontend_lower(format, req, &m));
+    struct lower_request with = *req;
+    with.cancel = obs ? obs->cancel : NULL;
+    RETURN_IF_ERR(frontend_lower(format, &with, &m));
     struct pass_stat s = {.name = "lower",
                           .ns = clock_ns() - start,
                           .instrs_after = hlo_count(m).total,

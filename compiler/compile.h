@@ -47,6 +47,7 @@ struct executable {
     int32_t replicas;
     int64_t memory_bytes;                         // of the target's device, 0 = not known
     int64_t compile_ns, peak_bytes, values_bytes; // peak: plan of main
+    int64_t prepare_bytes, bound_bytes; // plan of prepare, its results; not kept in the artefact
     int32_t in_place;                             // results of main that lie in an operand
     const char *target_id, *options_text, *build_id;
     struct signature sig; // with concrete shapes

@@ -4,9 +4,20 @@
 // millions of elements stays small.
 #include "compiler/eval.h"
 
+#include "compiler/ir/work.h"
+
 #include <stdlib.h>
 
 enum { MAX_DEPTH = 64 };
+
+struct hlo_eval hlo_eval_at_compile(struct arena *a, int64_t work, const _Atomic bool *cancel) {
+    struct hlo_eval ev = hlo_eval_begin(a);
+    ev.max_bytes = EVAL_COMPILE_BYTES;
+    ev.max_work = work > 0 ? work : 1;
+    ev.max_steps = ev.max_work;
+    ev.cancel = cancel;
+    return ev;
+}
 
 struct hlo_eval hlo_eval_begin(struct arena *a) {
     return (struct hlo_eval){.arena = a,
@@ -55,13 +66,27 @@ static status_t too_many_steps(const struct hlo_eval *ev) {
                   (long long)ev->max_steps);
 }
 
+// Before an instruction is evaluated. Control flow is charged for what it comes to.
+static status_t admit(struct hlo_eval *ev, const struct hlo_instr *i) {
+    bool control = i->op == HLO_WHILE || i->op == HLO_CALL || i->op == HLO_CONDITIONAL ||
+                   i->op == HLO_FUSION;
+    if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
+    if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
+    if (!ev->max_work) return ST_OK;
+    int64_t work = control ? 1 : hlo_work(i);
+    if (work > ev->max_work - ev->work)
+        return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld operations",
+                      (long long)ev->max_work);
+    ev->work += work;
+    return ST_OK;
+}
+
 static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *values, struct literal **out) {
     hlo_eval_fn fn = hlo_op_info(i->op)->eval;
     struct literal *in[16], **args = in;
     if (!fn) return hlo_eval_supports(i);
-    if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
-    if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
+    RETURN_IF_ERR(admit(ev, i));
     if (i->n_operands > 16) args = arena_array(ev->arena, struct literal *, i->n_operands);
     for (int k = 0; k < i->n_operands; k++)
         args[k] = values[i->operands[k]->mark];
@@ -139,8 +164,10 @@ status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct l
             st = st_new(ST_INTERNAL, "the value depends on parameter '%s'", x->name);
         else if (hlo_has_effect(x))
             st = st_new(ST_UNIMPLEMENTED, "'%s' has no value before the run", x->name);
-        else
-            st = fn ? fn(ev, x, in, &v) : hlo_eval_supports(x);
+        else if (!fn)
+            st = hlo_eval_supports(x);
+        else if (!(st = admit(ev, x)))
+            st = fn(ev, x, in, &v);
         if (!st) pmap_put_ptr(&done, x, v);
     }
     if (!st) *out = pmap_get_ptr(&done, i);
@@ -269,9 +296,11 @@ status_t hlo_fn_call(struct hlo_fn *f, struct literal **out) {
     f->ev.used_bytes = p->used_bytes;
     f->ev.depth = p->depth + 1;
     f->ev.steps = p->steps;
+    f->ev.work = p->work;
     f->ev.rng_state = p->rng_state;
     status_t st = run_body(&f->ev, f->c, f->args, f->values);
     p->steps = f->ev.steps;
+    p->work = f->ev.work;
     p->rng_state = f->ev.rng_state;
     if (!st) *out = f->values[f->c->root->mark];
     return st;

@@ -19,6 +19,11 @@
 status_t hlo_eval_supports(const struct hlo_instr *i) MUST_CHECK;
 status_t custom_call_supports(const struct hlo_instr *i) MUST_CHECK; // ops/custom_call.c
 struct hlo_eval hlo_eval_begin(struct arena *a); // default budgets: 16 GiB, 1e9 steps
+// For what a compile computes itself: EVAL_COMPILE_BYTES, and so many operations, of the
+// EVAL_COMPILE_WORK that one compile has for all; what goes beyond is left to the run. cancel may
+// be NULL.
+enum { EVAL_COMPILE_BYTES = 256 << 20, EVAL_COMPILE_WORK = 1 << 26 };
+struct hlo_eval hlo_eval_at_compile(struct arena *a, int64_t work, const _Atomic bool *cancel);
 // A zeroed literal of i's shape within the budget.
 status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i,
                         struct literal **out) MUST_CHECK;

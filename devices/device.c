@@ -38,6 +38,22 @@ status_t dev_open_compiler(const char *spec, struct device **out) {
     return open_as(spec, true, out);
 }
 
+static status_t cancelled(const _Atomic bool *cancel) {
+    return cancel && *cancel ? st_new(ST_CANCELLED, "the call was cancelled") : ST_OK;
+}
+status_t dev_load(struct device *d, struct executable *e, const _Atomic bool *cancel,
+                  struct dev_exe **out) {
+    status_t st = cancelled(cancel);
+    if (!st) return d->vt->load(d, e, cancel, out);
+    executable_free(e);
+    return st;
+}
+status_t dev_prepare(struct dev_exe *x, const struct span *w, int n, const _Atomic bool *cancel,
+                     struct dev_weights **out) {
+    RETURN_IF_ERR(cancelled(cancel));
+    return x->dev->vt->prepare(x, w, n, cancel, out);
+}
+
 status_t dev_find_target(struct device *d, const char *name, const struct target **out) {
     if (d->vt->find_target) return d->vt->find_target(d, name, out);
     *out = dev_target(d);

@@ -4,7 +4,7 @@
 // loaded, several weight sets prepared for each, and they are let go of in any order that keeps a
 // set's executable and an executable's device. Calls are synchronous; one thread calls at a time
 // (a worker's run thread); dev_target and dev_attributes may be called from any thread at any time,
-// and dev_run.cancel is set from any. A call that fails leaves nothing behind.
+// and what `cancel` points at is set from any. A call that fails leaves nothing behind.
 //
 // UNAVAILABLE from any call means that the device itself is lost: every later load, prepare and
 // run fails the same way; the owner releases what it has and opens it anew (a worker ends itself).
@@ -16,8 +16,8 @@
 // tests/conform/device_test.c holds every device of devices.def to this page.
 //     struct device *d; struct dev_exe *x; struct dev_weights *w;
 //     RETURN_IF_ERR(dev_open("cpu", &d));
-//     RETURN_IF_ERR(dev_load(d, exe, &x));
-//     RETURN_IF_ERR(dev_prepare(x, weights, n, &w));
+//     RETURN_IF_ERR(dev_load(d, exe, NULL, &x));
+//     RETURN_IF_ERR(dev_prepare(x, weights, n, NULL, &w));
 //     RETURN_IF_ERR(dev_run(x, w, &(struct dev_run){.in = in, .out = out}));
 #pragma once
 #include "compiler/compile.h"
@@ -113,15 +113,16 @@ struct dev_vtable {
     // its options: a compile worker asks its own.
     const struct target *(*target)(struct device *d);
     struct dev_attributes (*attributes)(struct device *d);
-    // FAILED_PRECONDITION when the executable is for another target.
-    status_t (*load)(struct device *d, struct executable *exe,
+    // FAILED_PRECONDITION when the executable is for another target. CANCELLED when *cancel (looked
+    // at between steps; NULL: never).
+    status_t (*load)(struct device *d, struct executable *exe, const _Atomic bool *cancel,
                      struct dev_exe **out); // takes exe, also on failure
     void (*unload)(struct dev_exe *x);      // prepared sets must be released before
     // weights[k] = bytes of manifest entry k (possibly unaligned, read-only); entries the
     // executable does not use may be empty. INVALID_ARGUMENT names one that is missing or has the
-    // wrong size. Borrowed for the call.
+    // wrong size. Borrowed for the call. CANCELLED as from load.
     status_t (*prepare)(struct dev_exe *x, const struct span *weights, int n,
-                        struct dev_weights **out);
+                        const _Atomic bool *cancel, struct dev_weights **out);
     void (*release)(struct dev_weights *w);
     // A new buffer with these bytes (dense row-major; copied). s is copied.
     status_t (*put)(struct device *d, const struct shape *s, const void *data,
@@ -164,17 +165,13 @@ static inline struct dev_attributes dev_attributes(struct device *d) {
 static inline struct dev_peak dev_peak(struct device *d) {
     return d->vt->peak(d);
 }
-static inline MUST_CHECK status_t dev_load(struct device *d, struct executable *e,
-                                           struct dev_exe **out) {
-    return d->vt->load(d, e, out);
-}
+status_t dev_load(struct device *d, struct executable *e, const _Atomic bool *cancel,
+                  struct dev_exe **out) MUST_CHECK;
 static inline void dev_unload(struct dev_exe *x) {
     if (x) x->dev->vt->unload(x);
 }
-static inline MUST_CHECK status_t dev_prepare(struct dev_exe *x, const struct span *w, int n,
-                                              struct dev_weights **out) {
-    return x->dev->vt->prepare(x, w, n, out);
-}
+status_t dev_prepare(struct dev_exe *x, const struct span *w, int n, const _Atomic bool *cancel,
+                     struct dev_weights **out) MUST_CHECK;
 static inline void dev_release(struct dev_weights *w) {
     if (w) w->exe->dev->vt->release(w);
 }

@@ -28,7 +28,7 @@ static status_t run_loaded(struct device_cases *dc, const struct test_case *c, s
         n_in = leaves_in(c->in[k], in, n_in);
     for (int k = 0; k < n_out; k++)
         out[k] = arena_alloc_aligned(a, (size_t)shape_bytes(shape_leaf(root, k)) + 64, 64);
-    RETURN_IF_ERR(dev_prepare(x, NULL, 0, &w));
+    RETURN_IF_ERR(dev_prepare(x, NULL, 0, NULL, &w));
     struct profile p = {.rows = arena_zarray(a, struct profile_row, 1024), .cap = 1024};
     status_t st = dev_run(x, w, &(struct dev_run){.in = in, .out = out, .profile = &p});
     dev_release(w);
@@ -61,7 +61,7 @@ static status_t run_case(struct device *d, struct device_cases *dc, struct test_
     struct dev_exe *x;
     struct arena a = {0};
     RETURN_IF_ERR(hlo_compile_module(hlo_module_clone(c->m), &opt, dev_target(d), NULL, &e));
-    RETURN_IF_ERR(dev_load(d, e, &x));
+    RETURN_IF_ERR(dev_load(d, e, NULL, &x));
     status_t st = run_loaded(dc, c, x, &a, log, ok);
     dev_unload(x);
     arena_done(&a);

@@ -102,7 +102,7 @@ static status_t load(const struct args *a, struct loaded *l) {
             (long long)e->after.entry, (long long)e->after.total, (long long)e->after.fusions,
             (long long)e->prepare_counts.entry, (double)e->peak_bytes / 1e6,
             (double)e->values_bytes / 1e6, e->in_place);
-    RETURN_IF_ERR(dev_load(l->dev, e, &l->exe));
+    RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     texts_of_module(&l->arena, l->exe->exe->main, &l->text);
     l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
     for (int k = 0; k < l->src.n_weights; k++) {
@@ -111,7 +111,7 @@ static status_t load(const struct args *a, struct loaded *l) {
                                     (size_t)w->size_bytes};
     }
     int64_t start = clock_ns();
-    RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, &l->weights));
+    RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", (double)(clock_ns() - start) / 1e6,
             (double)l->weights->bytes / 1e6);
     return ST_OK;

@@ -293,12 +293,29 @@ static void answer_stats(struct worker *w, uint64_t id) {
     send_message(w, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
 }
 
+// A call that waits is answered at once: it must not look as if it hung for what runs before it.
+// The status is field 1 of each reply (wire.proto).
+static void answer_cancelled(struct worker *w, struct call *c) {
+    Hlod__Wire__LoadReply r = HLOD__WIRE__LOAD_REPLY__INIT;
+    const char *last;
+    c->refused_before = sandbox_refused(&last);
+    r.status = call_status(c, st_new(ST_CANCELLED, "the call was cancelled before it began"));
+    send_message(w, c->type + 40, c->id, &r.base, NULL, 0);
+    call_free(c);
+}
+
 static void cancel_call(struct worker *w, uint64_t id) {
+    struct call *waits = NULL, *before = NULL;
     pthread_mutex_lock(&w->mutex);
-    for (struct call *c = w->first; c; c = c->next)
-        if (c->id == id) c->cancel = true;
+    for (struct call *c = w->first; c && !waits; before = waits ? before : c, c = c->next)
+        if (c->id == id) waits = c;
+    if (waits) {
+        *(before ? &before->next : &w->first) = waits->next;
+        if (w->last == waits) w->last = before;
+    }
     if (w->running && w->running->id == id) w->running->cancel = true;
     pthread_mutex_unlock(&w->mutex);
+    if (waits) answer_cancelled(w, waits);
 }
 
 static status_t accept_call(struct worker *w, struct frame *f) {

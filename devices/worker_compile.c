@@ -200,6 +200,8 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     i->compile_ms = (double)e->compile_ns / 1e6;
     i->peak_bytes = e->peak_bytes;
     i->values_bytes = e->values_bytes;
+    i->prepare_bytes = e->prepare_bytes;
+    i->bound_bytes = e->bound_bytes;
     i->in_place = e->in_place;
     i->kernels = e->kernels.n;
     i->options = arena_strdup(a, e->options_text);
@@ -286,7 +288,7 @@ static void no_event(void *ctx, const struct pass_stat *s) {
 
 static status_t plan_text(struct executable *e, struct strbuf *b) {
     struct dev_exe *x;
-    RETURN_IF_ERR(dev_load(compiles_for, e, &x)); // refuses another target
+    RETURN_IF_ERR(dev_load(compiles_for, e, NULL, &x)); // refuses another target
     compiles_for->vt->explain(x, b);
     dev_unload(x);
     return ST_OK;

@@ -92,12 +92,13 @@ static status_t not_here(const char *what) {
 
 // ---- load
 
-static status_t load_bytes(struct device *d, struct span bytes, struct dev_exe **out) {
+static status_t load_bytes(struct device *d, struct span bytes, const _Atomic bool *cancel,
+                           struct dev_exe **out) {
     struct executable *e;
     status_t st = ST_OK;
     do {
         RETURN_IF_ERR(executable_unpack(bytes, &e));
-        st = dev_load(d, e, out); // takes e
+        st = dev_load(d, e, cancel, out); // takes e
     } while (worker_make_room(&st));
     return st;
 }
@@ -112,7 +113,7 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
     if (!r) return st_oom();
     if (slot) drop(slot);
     if (count == MAX_RESIDENT) evict();
-    status_t st = load_bytes(d, bytes, &r->exe);
+    status_t st = load_bytes(d, bytes, &c->cancel, &r->exe);
     if (st) {
         free(r);
         return st;
@@ -162,7 +163,7 @@ static status_t prepare(struct call *c, int64_t *out_bytes) {
     status_t st;
     (*slot)->pinned = true;
     do
-        st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &p.w);
+        st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &c->cancel, &p.w);
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);

@@ -2,6 +2,7 @@
 // Tasks to workers: who is next (queue), where it goes (place), what it is charged. One queue for
 // each role, since compilers and devices are not in each other's way. A *seat* is a place in a
 // worker that was given; leaving it gives back what it took and settles what it cost.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -72,8 +73,9 @@ static int place_task(struct sched *s, const struct task *t) {
         if (!t->has_key || view[i].role != t->want.role) continue;
         view[i].has_executable = warm_has_executable(worker_warm(w), t->plan.key);
         view[i].has_prepared = warm_has_prepared(worker_warm(w), t->plan.key, t->weights);
-        view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan);
-        view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes;
+        int64_t more = view[i].has_prepared ? 0 : t->plan.prepare_bytes;
+        view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan) + more;
+        view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes + more;
     }
     return place_choose(&t->want, view, n);
 }
@@ -87,13 +89,19 @@ static void no_worker(struct task *t) {
                            HLOD__V1__REASON__REASON_NO_WORKER));
 }
 static void huge(struct task *t) {
+    char prepare[64] = "";
+    if (t->plan.prepare_bytes)
+        snprintf(prepare, sizeof prepare, ", %lld to prepare weights",
+                 (long long)t->plan.prepare_bytes);
     t->failed(t,
               st_reason(st_new(ST_RESOURCE_EXHAUSTED,
                                "the run needs %lld bytes of device memory by plan (%lld of "
-                               "working memory and weights, %lld of tensors): more than any "
+                               "working memory and weights, %lld of tensors%s): more than any "
                                "device%s%s here has",
-                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes),
-                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
+                               (long long)(t->plan.resident_bytes + t->plan.tensor_bytes +
+                                           t->plan.prepare_bytes),
+                               (long long)t->plan.resident_bytes,
+                               (long long)t->plan.tensor_bytes, prepare,
                                *t->want.device ? " " : "", t->want.device),
                         HLOD__V1__REASON__REASON_DEVICE_MEMORY));
 }
@@ -141,6 +149,8 @@ static void take_seat(struct task *t, struct worker *w, int64_t now) {
                        .charged_ns = t->cost_ns ? t->cost_ns : GUESS_NS,
                        .since_ns = now,
                        .epoch = worker_epoch(w)};
+    if (t->has_key && !warm_has_prepared(worker_warm(w), t->plan.key, t->weights))
+        x->plan.tensor_bytes += t->plan.prepare_bytes; // this piece of work alone needs it
     queue_serve(t->queue, &t->item, x->charged_ns);
     t->tenant->places++;
     worker_take(w);
@@ -151,7 +161,7 @@ static void take_seat(struct task *t, struct worker *w, int64_t now) {
 
 void seat_leave(struct sched *s, struct seat *x) {
     if (!x->w) return;
-    int64_t used = x->used_ns ? x->used_ns : clock_ns() - x->since_ns;
+    int64_t used = x->used_ns ? x->used_ns + x->before_ns : clock_ns() - x->since_ns;
     queue_charge(&s->queue[x->role], &x->tenant->lanes[x->role], used - x->charged_ns);
     s->usual_ns[x->role] += (used - s->usual_ns[x->role]) / 8;
     x->tenant->used_ns[x->role] += used;

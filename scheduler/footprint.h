@@ -11,6 +11,7 @@ struct footprint_want {
     struct digest key;      // of the executable
     int64_t resident_bytes; // working memory and weights
     int64_t tensor_bytes;   // in and out
+    int64_t prepare_bytes;  // more, as long as its weights are not prepared there
 };
 struct footprint {
     VEC(struct footprint_use {

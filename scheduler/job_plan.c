@@ -378,7 +378,10 @@ static void find_seat(struct job *j) {
     int64_t expected = 0;
     for (size_t k = 0; k < p->n_steps; k++) {
         const struct exe *e = p->steps[k].job->exe;
-        plan.resident_bytes += e->info->peak_bytes + e->info->weights_bytes;
+        if (!sz_add(plan.resident_bytes, exe_resident_bytes(e), &plan.resident_bytes))
+            plan.resident_bytes = INT64_MAX / 4;
+        if (e->info->prepare_bytes > plan.prepare_bytes)
+            plan.prepare_bytes = e->info->prepare_bytes;
         expected += e->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     }
     for (size_t k = 0; k < p->values.n; k++)

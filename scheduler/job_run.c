@@ -335,9 +335,17 @@ static int64_t tensor_bytes(const struct job *j) {
     return total;
 }
 
+// Working memory, and weights as they came or as they are kept, whichever is more.
+int64_t exe_resident_bytes(const struct exe *e) {
+    int64_t kept = e->info->bound_bytes, came = e->info->weights_bytes, all;
+    return sz_add(e->info->peak_bytes, kept > came ? kept : came, &all) ? all : INT64_MAX / 4;
+}
+
 struct footprint_want job_plan(const struct job *j) {
-    return (struct footprint_want){j->key, j->exe->info->peak_bytes + j->exe->info->weights_bytes,
-                                   tensor_bytes(j)};
+    return (struct footprint_want){.key = j->key,
+                                   .resident_bytes = exe_resident_bytes(j->exe),
+                                   .tensor_bytes = tensor_bytes(j),
+                                   .prepare_bytes = j->exe->info->prepare_bytes};
 }
 
 // Results beyond what travels inline go into memory of ours, kept from run to run. Without it the

@@ -14,6 +14,7 @@ status_t job_pick_weights(struct job *j) MUST_CHECK;
 int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *t);
 bool job_takes_inputs(const struct job *j); // RUN, STEP
 // A run took so long (each of n): what is expected of the next one. All of it, in ns.
+int64_t exe_resident_bytes(const struct exe *e); // by plan, for each of its runs
 int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most_ns);
 Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in);
 // The executable was first compiled from another model: its node names are not this job's to see.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // op_prepare: makes one executable with one weight set resident in one worker: LOAD (unless it is
 // there), then PREPARE. Found by worker, key and weights, so that a burst of requests after a
-// restart loads once. Its waiters hold places in the worker; the op itself holds none. It runs to
-// its end even when nobody waits any more: the next request will.
+// restart loads once. Its waiters hold places in the worker; the op itself holds none. When the
+// last of them goes (its deadline, its client) the worker is told to stop, and the op has the place
+// until it has stopped, or was killed.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,15 @@ static struct worker *target(const struct op *op) {
     return pool_worker(op->s->pool, op->target_index);
 }
 
+// What the worker was at work for it goes on the account of the tenant who waits longest.
+static void charge(struct op *op, double ms) {
+    int64_t ns = clock_of_ms(ms), most = clock_ns() - op->start_ns;
+    if (!op->waiters.n) return; // the op has the seat, and its whole time counts
+    struct job *j = op->waiters.v[0];
+    struct seat *x = j->parent ? &j->parent->seat : &j->seat;
+    if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
+}
+
 static void on_prepared(void *ctx, struct frame *f, status_t lost) {
     struct op *op = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_PREPARE_REPLY) return;
@@ -34,6 +44,7 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
     }
     struct worker *w = target(op);
+    if (r) charge(op, r->ms);
     if (!st && worker_epoch(w) == op->epoch) {
         warm_add_prepared(worker_warm(w), op->digest, op->model->weights);
         metric_add(M_PREPARES, 1);
@@ -66,16 +77,17 @@ static void on_loaded(void *ctx, struct frame *f, status_t lost) {
         Hlod__Wire__LoadReply *r =
             weigh_unpack_or_null(&hlod__wire__load_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable load reply");
+        if (r) charge(op, r->ms);
         if (r) hlod__wire__load_reply__free_unpacked(r, NULL);
-    }
-    if (st) {
-        op_end(op, st);
-        return;
     }
     for (size_t i = 0; i < op->waiters.n; i++)
         job_timing(op->waiters.v[i], "load", clock_ns() - op->start_ns);
-    if (worker_epoch(target(op)) == op->epoch)
+    if (!st && worker_epoch(target(op)) == op->epoch)
         warm_add_executable(worker_warm(target(op)), op->digest);
+    if (st || !op->waiters.n) {
+        op_end(op, st);
+        return;
+    }
     op->start_ns = clock_ns();
     prepare(op);
 }
@@ -140,7 +152,7 @@ static void checked(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
     op->st = ST_OK;
-    if (st)
+    if (st || !op->waiters.n)
         op_end(op, st);
     else
         prepare(op);
@@ -184,7 +196,7 @@ static void opened(void *arg) {
             st = ST_OK;
         }
     }
-    if (st || op->n_fds == 0) {
+    if (st || op->n_fds == 0 || !op->waiters.n) {
         op_end(op, st);
         return;
     }

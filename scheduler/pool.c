@@ -400,6 +400,8 @@ static void on_frame(struct worker *w, struct frame *f) {
         w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
                                              f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
         c.fn(c.ctx, f, ST_OK);
+        // Nothing was placed behind a cancelled call; now it may be.
+        if (c.kill_at_ns && !is_event(f->type)) changed(w->pool);
         if (w->spent && !w->calls.n && w->state == W_READY && !w->pool->stopping) renew(w);
         return;
     }

@@ -207,6 +207,17 @@ void op_join(struct op *op, struct job *j) {
     j->op = op;
 }
 
+// One that prepares sits where its waiters do. The last of them leaves it the place: it is taken,
+// and the tenant pays, until the worker is done.
+static struct worker *op_worker(const struct op *op) {
+    return op->kind == OP_PREPARE ? pool_worker(op->s->pool, op->target_index) : op->seat.w;
+}
+static void op_take_seat(struct op *op, struct job *j) {
+    struct seat *from = j->parent ? &j->parent->seat : &j->seat; // a step's is its plan's
+    op->seat = *from;
+    *from = (struct seat){0};
+}
+
 void op_leave(struct op *op, struct job *j) {
     for (size_t i = 0; i < op->waiters.n; i++)
         if (op->waiters.v[i] == j) {
@@ -215,10 +226,11 @@ void op_leave(struct op *op, struct job *j) {
             break;
         }
     j->op = NULL;
-    if (op->waiters.n || op->ending || op->kind == OP_PREPARE) return;
+    if (op->waiters.n || op->ending) return;
     if (op->call) { // stop the worker; the reply, or the loss, ends the op
         unlist(op);
-        pool_cancel(op->seat.w, op->call);
+        if (op->kind == OP_PREPARE) op_take_seat(op, j);
+        pool_cancel(op_worker(op), op->call);
     } else if (task_waits(&op->task)) {
         task_drop(&op->task);
         op_end(op, ST_OK);

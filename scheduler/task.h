@@ -23,6 +23,7 @@ struct seat { // a place in a worker, held for one piece of work; all zero: none
     int64_t charged_ns; // in advance
     int64_t since_ns;
     int64_t used_ns; // of the worker, where it said so; 0: the whole time counts
+    int64_t before_ns; // beside used_ns: loading, preparing
 };
 void seat_leave(struct sched *s, struct seat *x); // and forgets it; none is fine
 

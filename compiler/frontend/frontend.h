@@ -70,6 +70,7 @@ struct lower_request {
     int32_t n_bindings;
     const char *entry_name;
     struct frontend_limits limits;
+    const _Atomic bool *cancel; // or NULL; CANCELLED between two nodes
 };
 
 // ---- what the driver calls

@@ -40,6 +40,8 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     int64_t opset;
     struct pmap *weights; // manifest index + 1 -> hv in this computation
     int64_t *budget;      // nodes that may still be lowered
+    int64_t *folding;     // operations that folding may still take
+    const _Atomic bool *cancel; // or NULL
     int depth;
     bool dynamic_ok; // in_val gives values with a size of their own, too
     bool text_ok;    // and text

@@ -55,15 +55,17 @@ static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
         return ST_OK;
     struct arena tmp = {0};
     struct literal *l = NULL;
-    struct hlo_eval ev = hlo_eval_begin(&tmp);
+    struct hlo_eval ev = hlo_eval_at_compile(&tmp, *c->folding, c->cancel);
     ev.texts = c->texts->table;
     status_t st = hlo_eval_value(&ev, o->v, &l);
+    *c->folding -= ev.work;
     if (!st) {
         o->known = lit_clone(c->a, l);
         o->v = folded(c, o->known);
     }
     arena_done(&tmp);
-    if (st_code(st) != ST_UNIMPLEMENTED) return st;
+    // What cannot be evaluated here, or takes too much, the run computes.
+    if (st_code(st) != ST_UNIMPLEMENTED && st_code(st) != ST_RESOURCE_EXHAUSTED) return st;
     st_drop(st);
     return ST_OK;
 }
@@ -141,6 +143,7 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     c->b.op_name = n->name.n  ? arena_strndup(c->a, n->name.p, n->name.n)
                    : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n)
                               : NULL;
+    if (c->cancel && *c->cancel) return st_new(ST_CANCELLED, "the compile was cancelled");
     if (--*c->budget < 0)
         return st_new(ST_RESOURCE_EXHAUSTED,
                       "more than %lld nodes, counting those of unrolled loops and functions",

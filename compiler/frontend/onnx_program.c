@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a graph meets its module: inputs with their dimensions bound, weights, results, and the
 // whole lowering.
+#include "compiler/eval.h"
 #include "compiler/frontend/onnx.h"
 #include "compiler/frontend/onnx_dynamic.h"
 #include "compiler/results.h"
@@ -288,7 +289,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     struct hlo_computation *comp = hlo_computation_add(mod, "main");
     mod->entry = comp;
     struct pmap weights = {0};
-    int64_t budget = m.limits.max_nodes;
+    int64_t budget = m.limits.max_nodes, folding = EVAL_COMPILE_WORK;
     struct onnx_texts texts = {.table = texts_new(NULL, 0)};
     struct onnx_ctx c = {.b = hb_begin(comp),
                          .a = mod->arena,
@@ -296,7 +297,9 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .opset = m.opset,
                          .weights = &weights,
                          .texts = &texts,
-                         .budget = &budget};
+                         .budget = &budget,
+                         .folding = &folding,
+                         .cancel = req->cancel};
     st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
     pmap_done(&weights);

@@ -27,6 +27,7 @@ struct hlo_eval {
     int64_t max_bytes,
         used_bytes;           // budget over all literals made; RESOURCE_EXHAUSTED beyond. 0 = none
     int64_t max_steps, steps; // budget of evaluated instructions (loops!), 0 = none
+    int64_t max_work, work;   // budget of operations (hlo_work of what is evaluated), 0 = none
     const _Atomic bool *cancel; // or NULL
     int depth;                  // nesting of called computations
     uint64_t rng_state;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Constant folding by the reference evaluator. Only small results are folded, and never a
 // broadcast: it would store one value many times, and rules and library calls look for that form (a
-// bias).
+// bias). A result that takes much work stays an instruction, however small it is.
 #include "compiler/eval.h"
+#include "compiler/ir/work.h"
 #include "compiler/passes/pass.h"
 
-enum { MAX_BYTES = 4096 };
+enum { MAX_BYTES = 4096, MAX_WORK = 1 << 20 };
 
 static bool foldable(const struct hlo_instr *i) {
     if (i->op == HLO_CONSTANT || i->op == HLO_PARAMETER || i->op == HLO_TUPLE ||
@@ -26,13 +27,25 @@ static bool foldable(const struct hlo_instr *i) {
     return whole || i->shape->rank == 0;
 }
 
+// Its own and that of its operands; INT64_MAX at most.
+static int64_t work_of(const struct hlo_instr *i) {
+    int64_t n = hlo_work(i);
+    for (int k = 0; k < i->n_operands; k++)
+        if (!sz_add(n, hlo_work(i->operands[k]), &n)) return INT64_MAX;
+    return n < INT64_MAX - MAX_WORK ? n + i->n_operands : n;
+}
+
 status_t pass_constfold(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m) {
         HLO_EACH_INSTR(i, c) {
             struct literal *l;
             if (!foldable(i)) continue;
-            struct hlo_eval ev = hlo_eval_begin(&p->scratch);
+            int64_t work = work_of(i);
+            if (work > MAX_WORK || work > EVAL_COMPILE_WORK - p->folded_work) continue;
+            struct hlo_eval ev = hlo_eval_at_compile(&p->scratch, work, pass_cancel(p));
             status_t st = hlo_eval_value(&ev, i, &l);
+            p->folded_work += work;
+            if (st_code(st) == ST_CANCELLED) return st;
             if (st) { // not defined for the type, or over budget: stays an instruction
                 st_drop(st);
                 continue;

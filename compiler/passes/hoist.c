@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A value is hoisted when it depends on weights and constants alone and something that depends on
 // inputs uses it. Cheap movements (broadcast, reshape, constants) are not worth memory: they are
-// computed again in main from what they move.
+// computed again in main from what they move. Neither are values beyond what a model's own weights
+// account for: prepare has a budget of operations and of bytes that stay, and what exceeds it the
+// run computes.
 #include "compiler/passes/hoist.h"
 
+#include "compiler/ir/work.h"
+
 enum { MAIN = 1, FRONTIER = 2 };
+// Products of weight matrices of 4096 x 4096 and what comes of gigabytes of weights fit, chains of
+// larger ones do not. Results may be 16 times what they came from (int4 to f32, forms for
+// libraries).
+static const int64_t MAX_WORK = INT64_C(1) << 39, MAX_BYTES = INT64_C(256) << 20;
+enum { MAX_GROWTH = 16 };
 
 static bool cheap(const struct hlo_instr *i) {
     return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_BITCAST ||
@@ -13,6 +22,7 @@ static bool cheap(const struct hlo_instr *i) {
 
 // In `only`: values that depend on weights and constants alone.
 static void find_weight_only(const struct hlo_computation *c, struct pmap *only) {
+    int64_t work = 0, all;
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
         bool yes = i->op == HLO_CONSTANT || i->op == HLO_IOTA ||
                    (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
@@ -21,21 +31,40 @@ static void find_weight_only(const struct hlo_computation *c, struct pmap *only)
             for (int k = 0; k < i->n_operands; k++)
                 yes &= pmap_has_ptr(only, i->operands[k]);
         }
+        if (yes && i->n_operands) { // beyond the budget: it, and what is made of it
+            yes = sz_add(work, hlo_work(i), &all) && all <= MAX_WORK;
+            if (yes) work = all;
+        }
         if (yes) pmap_put_ptr(only, i, NULL);
     }
+}
+
+static int64_t max_bytes(const struct hlo_computation *c) {
+    int64_t n = 0;
+    for (size_t k = 0; k < c->params.n; k++)
+        if (c->params.v[k]->param_kind == PARAM_WEIGHT &&
+            !sz_add(n, shape_bytes(c->params.v[k]->shape), &n))
+            return INT64_MAX;
+    return sz_mul(n, MAX_GROWTH, &n) && sz_add(n, MAX_BYTES, &n) ? n : INT64_MAX;
 }
 
 // Backwards from the root: what main computes, and where it meets hoisted values.
 static void find_frontier(const struct hlo_computation *c, const struct pmap *only,
                           struct pmap *where) {
     bool weight = c->root->op == HLO_PARAMETER && c->root->param_kind == PARAM_WEIGHT;
+    int64_t left = max_bytes(c);
     pmap_put_ptr(where, c->root, (void *)(uintptr_t)(weight ? FRONTIER : MAIN));
     for (const struct hlo_instr *i = c->last; i; i = i->prev) {
         if (hlo_has_effect(i)) pmap_put_ptr(where, i, (void *)MAIN);
         if (pmap_get_ptr(where, i) != (void *)MAIN) continue;
         for (int k = 0; k < i->n_operands; k++) {
             const struct hlo_instr *x = i->operands[k];
+            if (pmap_has_ptr(where, x)) continue;
             bool hoist = pmap_has_ptr(only, x) && !cheap(x);
+            if (hoist && x->op != HLO_PARAMETER) {
+                hoist = shape_bytes(x->shape) <= left;
+                if (hoist) left -= shape_bytes(x->shape);
+            }
             pmap_put_ptr(where, x, (void *)(uintptr_t)(hoist ? FRONTIER : MAIN));
         }
     }

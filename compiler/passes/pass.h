@@ -25,6 +25,7 @@ struct pass_ctx {
     VEC(struct pass_stat) stats;        // in `keep`
     struct arena *keep;
     bool changed; // set by a pass that changed something
+    int64_t folded_work; // operations that folding took so far, of EVAL_COMPILE_WORK (eval.h)
 };
 typedef status_t (*pass_fn)(struct hlo_module *m, struct pass_ctx *p);
 struct pass {
@@ -32,6 +33,9 @@ struct pass {
     pass_fn fn;
     const char *doc;
 };
+static inline const _Atomic bool *pass_cancel(const struct pass_ctx *p) {
+    return p->obs ? p->obs->cancel : NULL;
+}
 static inline void pass_tell_fusion(const struct pass_ctx *p, const struct hlo_instr *producer,
                                     const struct hlo_instr *consumer, const char *why_not) {
     if (p->trace && p->trace->fusion)

@@ -62,6 +62,7 @@ struct cpu_exe {
     int n_packs;
     struct dev_stats stats;
     const struct dev_run *run; // that goes on
+    const _Atomic bool *cancel; // of the call that goes on; or NULL
     uint64_t rng_state;        // of rng on the reference evaluator: goes on from run to run
     bool strict;
 };
@@ -76,7 +77,7 @@ struct cpu_frame {
     const void *const *params;
     char *memory;
     struct cpu_weights *weights; // or NULL
-    const struct dev_run *run;   // cancel and profile; or NULL
+    const struct dev_run *run;   // profile; or NULL
     void *const *results; // of the entry, by root leaf: memory of its own, NULL = in the arena; or
                           // NULL
 };

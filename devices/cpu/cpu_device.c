@@ -136,6 +136,10 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .depth = p->depth};
 }
 
+static status_t cancelled(void) {
+    return st_new(ST_CANCELLED, "the call was cancelled");
+}
+
 enum { MAX_BUFS = 256 };
 status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f) {
     void *bufs[MAX_BUFS];
@@ -145,7 +149,7 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct 
     for (int k = 0; k < p->plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
         const struct plan_step *ps = s->plan;
-        if (r && r->cancel && *r->cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+        if (x->cancel && *x->cancel) return cancelled();
         for (int e = 0; e < ps->n_in; e++)
             bufs[e] = cpu_address(p, f, &ps->in[e]);
         for (int e = 0; e < ps->n_out; e++)
@@ -222,6 +226,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         struct cpu_step *s = &p->steps[k];
         s->plan = &plan->steps[k];
         x->bound = bound;
+        if (x->cancel && *x->cancel) return cancelled();
         RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
@@ -299,7 +304,8 @@ static status_t load_into(struct cpu_exe *x) {
     return ST_OK;
 }
 
-static status_t cpu_load(struct device *d, struct executable *exe, struct dev_exe **out) {
+static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
+                         struct dev_exe **out) {
     struct cpu_exe *x = calloc(1, sizeof *x);
     if (!x) {
         executable_free(exe);
@@ -315,7 +321,9 @@ static status_t cpu_load(struct device *d, struct executable *exe, struct dev_ex
         cpu_unload(&x->base);
         return st;
     }
+    x->cancel = cancel;
     status_t st = load_into(x);
+    x->cancel = NULL;
     if (st)
         cpu_unload(&x->base);
     else
@@ -373,6 +381,7 @@ static status_t pack_bound(struct cpu_exe *x, struct cpu_weights *w, const struc
             RETURN_IF_ERR(pack_bound(x, w, s->called[c], bound, value));
         const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
         if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound) continue;
+        if (x->cancel && *x->cancel) return cancelled();
         int64_t n = s->impl->pack_bytes(s);
         void *packed = w->packed[s->pack_slot] = aligned(n);
         if (!packed)
@@ -418,7 +427,7 @@ static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n
 }
 
 static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
-                            struct dev_weights **out) {
+                            const _Atomic bool *cancel, struct dev_weights **out) {
     struct cpu_exe *x = (struct cpu_exe *)base;
     struct cpu_weights *w = calloc(1, sizeof *w);
     if (!w) return st_oom();
@@ -427,7 +436,9 @@ static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, in
     w->n_packed = x->n_packs;
     w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
     w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
+    x->cancel = cancel;
     status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
+    x->cancel = NULL;
     if (st)
         cpu_release(&w->base);
     else
@@ -489,8 +500,10 @@ static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, int n_in)
     const struct dev_run *r = f->run;
     status_t st = place_results(x, r, n_in);
     x->run = r;
+    x->cancel = r->cancel;
     if (!st) st = cpu_run_plan(x, x->main, f);
     x->run = NULL;
+    x->cancel = NULL;
     if (!st) st = deliver(x, f, n_in);
     settle_results(x, st != NULL);
     return st;

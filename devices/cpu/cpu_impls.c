@@ -165,7 +165,7 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     const struct hlo_instr *i = s->plan->instr;
     ev.rng_state += x->rng_state;
     ev.texts = x->run ? x->run->texts : NULL;
-    ev.cancel = x->run ? x->run->cancel : NULL;
+    ev.cancel = x->cancel;
     struct literal **in = arena_array(&a, struct literal *, i->n_operands + 1), *out = NULL;
     int k = 0, r = s->plan->n_in;
     for (int p = 0; p < i->n_operands; p++)

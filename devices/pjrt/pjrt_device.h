@@ -60,10 +60,11 @@ void pj_buffer_drop(struct dev_buffer *base);
 void pj_buffer_check(struct dev_buffer *base); // sets spent
 
 // pjrt_exe.c: the slots of struct dev_vtable that deal with executables.
-status_t pj_exe_load(struct device *base, struct executable *exe, struct dev_exe **out) MUST_CHECK;
+status_t pj_exe_load(struct device *base, struct executable *exe, const _Atomic bool *cancel,
+                     struct dev_exe **out) MUST_CHECK;
 void pj_exe_unload(struct dev_exe *base);
 status_t pj_exe_prepare(struct dev_exe *base, const struct span *weights, int n,
-                        struct dev_weights **out) MUST_CHECK;
+                        const _Atomic bool *cancel, struct dev_weights **out) MUST_CHECK;
 void pj_exe_release(struct dev_weights *base);
 status_t pj_exe_run(struct dev_exe *base, struct dev_weights *w,
                     const struct dev_run *r) MUST_CHECK;

@@ -125,7 +125,10 @@ static status_t load_into(struct pj_device *d, struct pj_exe *x) {
     return st_new(ST_FAILED_PRECONDITION, "%d replicas on %zu devices here", x->replicas, l.n);
 }
 
-status_t pj_exe_load(struct device *base, struct executable *exe, struct dev_exe **out) {
+// A plugin loads as long as it takes.
+status_t pj_exe_load(struct device *base, struct executable *exe, const _Atomic bool *cancel,
+                     struct dev_exe **out) {
+    (void)cancel;
     struct pj_device *d = (struct pj_device *)base;
     struct pj_exe *x = calloc(1, sizeof *x);
     if (!x) {
@@ -167,19 +170,20 @@ static status_t send_weights(struct pj_exe *x, const struct span *weights, int n
     return ST_OK;
 }
 static status_t bind_weights(struct pj_exe *x, const struct span *weights, int n,
-                             struct pj_weights *w) {
+                             const _Atomic bool *cancel, struct pj_weights *w) {
     struct pj_device *d = device_of(&x->base);
     const struct hlo_computation *p = x->exe->prepare->entry;
     size_t results = (size_t)p->root->shape->n_elems, all = (size_t)x->replicas;
     size_t n_in = p->params.n * all;
-    RETURN_IF_ERR(pj_settle(d, NULL));
+    RETURN_IF_ERR(pj_settle(d, cancel));
     void **b = calloc(n_in + 1, sizeof *b);
     bool *keep = calloc(p->params.n + 1, sizeof *keep); // a program's aliases are main's
     w->bound = calloc(results * all + 1, sizeof *w->bound);
     struct pj_work work = {.in = b, .out = w->bound};
     status_t st = b && keep && w->bound ? send_weights(x, weights, n, &work) : st_oom();
+    if (!st && cancel && *cancel) st = st_new(ST_CANCELLED, "preparing weights was cancelled");
     if (!st && x->prepare) st = execute(x, x->prepare, p, keep, &work);
-    st = work_end(d, &work, st, NULL);
+    st = work_end(d, &work, st, cancel);
     w->n = w->bound ? results : 0; // those that are NULL are fine
     for (size_t k = 0; k < results && !st; k++)
         w->base.bytes += shape_bytes(p->root->shape->elems[k]) * x->replicas;
@@ -190,11 +194,11 @@ static status_t bind_weights(struct pj_exe *x, const struct span *weights, int n
 }
 
 status_t pj_exe_prepare(struct dev_exe *base, const struct span *weights, int n,
-                        struct dev_weights **out) {
+                        const _Atomic bool *cancel, struct dev_weights **out) {
     struct pj_weights *w = calloc(1, sizeof *w);
     if (!w) return st_oom();
     w->base.exe = base;
-    status_t st = bind_weights((struct pj_exe *)base, weights, n, w);
+    status_t st = bind_weights((struct pj_exe *)base, weights, n, cancel, w);
     if (st)
         pj_exe_release(&w->base);
     else

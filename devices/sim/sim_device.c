@@ -115,7 +115,7 @@ static status_t spend(struct sim_device *d, int64_t ns, const _Atomic bool *canc
         return ST_OK;
     }
     for (int64_t end = clock_ns() + ns, left; (left = end - clock_ns()) > 0;) {
-        if (cancel && *cancel) return st_new(ST_CANCELLED, "the run was cancelled");
+        if (cancel && *cancel) return st_new(ST_CANCELLED, "the call was cancelled");
         usleep((useconds_t)((left < 1000000 ? left : 1000000) / 1000 + 1));
     }
     return ST_OK;
@@ -212,19 +212,20 @@ static void sim_unload(struct dev_exe *base) {
     free(x);
 }
 
-static status_t load_into(struct sim_device *d, struct sim_exe *x) {
+static status_t load_into(struct sim_device *d, struct sim_exe *x, const _Atomic bool *cancel) {
     if (strcmp(x->exe->target_id, sim_target(&d->base)->id) != 0)
         return st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
                       x->exe->target_id, sim_target(&d->base)->id);
     RETURN_IF_ERR(begin(d, STEP_LOAD));
-    RETURN_IF_ERR(spend(d, d->latency_ns[STEP_LOAD], NULL));
+    RETURN_IF_ERR(spend(d, d->latency_ns[STEP_LOAD], cancel));
     RETURN_IF_ERR(plan_make(&x->plan_arena, x->exe->main->entry, &x->plan));
     RETURN_IF_ERR(take_memory(d, x->plan->arena_bytes, "the executable's working set"));
     x->resident_bytes = x->stats.arena_bytes = x->stats.resident_bytes = x->plan->arena_bytes;
     return ST_OK;
 }
 
-static status_t sim_load(struct device *d, struct executable *exe, struct dev_exe **out) {
+static status_t sim_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
+                         struct dev_exe **out) {
     struct sim_exe *x = calloc(1, sizeof *x);
     if (!x) {
         executable_free(exe);
@@ -232,7 +233,7 @@ static status_t sim_load(struct device *d, struct executable *exe, struct dev_ex
     }
     x->base = (struct dev_exe){d, exe};
     x->exe = exe;
-    status_t st = load_into((struct sim_device *)d, x);
+    status_t st = load_into((struct sim_device *)d, x, cancel);
     if (st)
         sim_unload(&x->base);
     else
@@ -251,7 +252,8 @@ static void sim_release(struct dev_weights *base) {
 
 // Evaluates the prepare module on the weights; `scratch` holds what need not stay.
 static status_t bind_weights(struct sim_exe *x, const struct span *weights, int n,
-                             struct arena *scratch, struct sim_weights *w) {
+                             const _Atomic bool *cancel, struct arena *scratch,
+                             struct sim_weights *w) {
     const struct hlo_computation *p = x->exe->prepare->entry;
     struct literal **args = arena_array(scratch, struct literal *, p->params.n + 1), *root;
     for (size_t k = 0; k < p->params.n; k++) {
@@ -261,6 +263,7 @@ static status_t bind_weights(struct sim_exe *x, const struct span *weights, int 
         args[k] = lit_borrow(scratch, q->shape, bytes);
     }
     struct hlo_eval ev = hlo_eval_begin(scratch);
+    ev.cancel = cancel;
     RETURN_IF_ERR(hlo_eval_module(&ev, x->exe->prepare, args, (int)p->params.n, &root));
     int n_bound = p->root->shape->n_elems;
     int64_t bytes = 0;
@@ -275,15 +278,15 @@ static status_t bind_weights(struct sim_exe *x, const struct span *weights, int 
 }
 
 static status_t sim_prepare(struct dev_exe *base, const struct span *weights, int n,
-                            struct dev_weights **out) {
+                            const _Atomic bool *cancel, struct dev_weights **out) {
     struct sim_device *d = sim_of(base);
     RETURN_IF_ERR(begin(d, STEP_PREPARE));
-    RETURN_IF_ERR(spend(d, d->latency_ns[STEP_PREPARE], NULL));
+    RETURN_IF_ERR(spend(d, d->latency_ns[STEP_PREPARE], cancel));
     struct sim_weights *w = calloc(1, sizeof *w);
     if (!w) return st_oom();
     w->base.exe = base;
     struct arena scratch = {0};
-    status_t st = bind_weights((struct sim_exe *)base, weights, n, &scratch, w);
+    status_t st = bind_weights((struct sim_exe *)base, weights, n, cancel, &scratch, w);
     arena_done(&scratch);
     if (st)
         sim_release(&w->base);

@@ -349,6 +349,86 @@ def slow_share(d):
 slow_share.credentials = slow_share.own = True  # the honest client is of this tenant
 slow_share.options = ["--receive-bytes", "64M"]
 
+# ---- work without end
+
+def chain(n, count, start="iota"):
+    """count products of n x n matrices one behind the other, of values that no input decides, added to x"""
+    head = {"iota": f"  i = f32[{n},{n}] iota(), iota_dimension=0\n  m0 = f32[{n},{n}] sine(i)\n"}[start]
+    dots = "".join(f"  m{k + 1} = f32[{n},{n}] dot(m{k}, m0), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n" for k in range(count))
+    return f"HloModule c{n}x{count}\nENTRY e {{\n  x = f32[1,4] parameter(0)\n{head}{dots}  p = f32[1,4] slice(m{count}), slice={{[0:1], [0:4]}}\n  ROOT r = f32[1,4] add(x, p)\n}}\n".encode()
+
+def turns(n):
+    """a loop of n turns that no input decides"""
+    return f"""HloModule t
+b {{ s = (s64[], f32[64]) parameter(0)
+  k = s64[] get-tuple-element(s), index=0
+  v = f32[64] get-tuple-element(s), index=1
+  one = s64[] constant(1)
+  ROOT t = (s64[], f32[64]) tuple(s64[] add(k, one), f32[64] cosine(v)) }}
+c {{ s = (s64[], f32[64]) parameter(0)
+  k = s64[] get-tuple-element(s), index=0
+  n = s64[] constant({n})
+  ROOT l = pred[] compare(k, n), direction=LT }}
+ENTRY e {{
+  x = f32[1,4] parameter(0)
+  z = s64[] constant(0)
+  i = f32[64] iota(), iota_dimension=0
+  t = (s64[], f32[64]) tuple(z, i)
+  w = (s64[], f32[64]) while(t), condition=c, body=b
+  v = f32[64] get-tuple-element(w), index=1
+  p = f32[4] slice(v), slice={{[0:4]}}
+  q = f32[1,4] reshape(p)
+  ROOT r = f32[1,4] add(x, q)
+}}
+""".encode()
+
+def many(n):
+    """n instructions that nothing folds: minutes of compiling"""
+    lines = "".join(f"  s{k + 1} = f32[1,4] {('add', 'multiply', 'maximum', 'atan2')[k % 4]}(s{k}, s{k // 2})\n" for k in range(n))
+    return f"HloModule n{n}\nENTRY e {{\n  s0 = f32[1,4] parameter(0)\n{lines}  ROOT r = f32[1,4] negate(s{n})\n}}\n".encode()
+
+def pages(d):
+    """bytes that the workers hold together"""
+    pids = subprocess.run(["pgrep", "-P", str(d.p.pid)], capture_output=True, text=True).stdout.split()
+    total = 0
+    for p in pids:
+        try:
+            total += int(open(f"/proc/{p}/statm").read().split()[1]) * 4096
+        except OSError:
+            pass
+    return total
+
+def endless_work(d):
+    """Programs whose ingest, compile, load, weights or run take minutes, each with a deadline of a second: at it, and a grace and a restart later, compiler and device are free again, and what others had loaded is there."""
+    fine = d.bytes
+    for name, program in ("chain of 8192", chain(8192, 400)), ("chain of 1024", chain(1024, 240)), ("turns", turns(10 ** 12)), ("turns within a budget", turns(10 ** 6)), ("many", many(60000)):
+        start, status, r = time.monotonic(), *d.by("b", "POST", "/v1/executables", program, {"Hlod-Timeout-Ms": "1000"})
+        assert status in (200, 504), (name, r)
+        assert time.monotonic() - start < 3, (name, "the compile", time.monotonic() - start)
+        if status == 200:
+            start = time.monotonic()
+            status, r = d.run("b", r["sourceDigest"], options={"timeout_ms": 1000})
+            assert status in (200, 504), (name, r)
+            assert time.monotonic() - start < 3, (name, "the run")
+        start = time.monotonic()
+        assert d.run("a")[0] == 200 and time.monotonic() - start < 5, (name, "a run behind it", time.monotonic() - start)
+        fine = fine.replace(b"secret", b"secret0")
+        status, r = d.by("a", "POST", "/v1/executables", fine)
+        assert status == 200 and time.monotonic() - start < 6, (name, "a compile behind it", time.monotonic() - start, r)
+        assert pages(d) < 3 << 30, (name, pages(d) >> 20)
+endless_work.credentials = endless_work.real = endless_work.own = True
+
+def planned_memory(d):
+    """What weights take while they are prepared is planned as a run's memory is: too much for the device is refused, at once."""
+    status, r = d.by("b", "POST", "/v1/executables", chain(1024, 3))
+    assert status == 200, r
+    x = r["executable"]
+    assert int(x["prepareBytes"]) >= 2 * 4 << 20 and int(x["boundBytes"]) == 16, x
+    status, r = d.run("b", r["sourceDigest"])
+    assert status == 429 and r["reason"] == "DEVICE_MEMORY" and "to prepare weights" in r["message"], r
+planned_memory.credentials = planned_memory.real = True
+planned_memory.options = ["--device-memory", "4M"]
+
 # ---- a disk that changes what it was given
 
 def stored(d, kind, digest):
@@ -471,7 +551,7 @@ def ambiguous_http(d):
     for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 2"], b"{}"), ([post, host, "transfer-encoding: Chunked"], b"2\r\n{}\r\n0\r\n\r\n"), (["GET /healthz HTTP/1.0"], b""), (["GET /healthz HTTP/1.1", host], b"")):
         assert b" 200 " in raw(d, *lines, body=body)[:20], lines
 
-ATTACKS = [killed_on_a_full_disk, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+ATTACKS = [killed_on_a_full_disk, endless_work, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 
 # ---- one after the other
 

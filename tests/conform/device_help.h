@@ -52,12 +52,12 @@ static inline struct executable *compile(struct device *d, const char *text) {
 }
 static inline struct dev_exe *load(struct device *d, const char *text) {
     struct dev_exe *x = NULL;
-    ok(dev_load(d, compile(d, text), &x));
+    ok(dev_load(d, compile(d, text), NULL, &x));
     return x;
 }
 static inline struct dev_weights *prepare(struct dev_exe *x) {
     struct dev_weights *w = NULL;
-    ok(dev_prepare(x, NULL, 0, &w));
+    ok(dev_prepare(x, NULL, 0, NULL, &w));
     return w;
 }
 static inline status_t run2(struct dev_exe *x, struct dev_weights *w, const void *in0,

@@ -122,7 +122,7 @@ static struct stepper begin(const char *text) {
     struct stepper s = {.d = open_one()};
     s.x = load(s.d, text);
     struct span one = {(const uint8_t *)weights, sizeof weights};
-    ok(dev_prepare(s.x, &one, 1, &s.w));
+    ok(dev_prepare(s.x, &one, 1, NULL, &s.w));
     return s;
 }
 static void end(struct stepper *s) {

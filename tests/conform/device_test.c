@@ -55,7 +55,7 @@ static void test_load_refuses_another_target(void **state) {
     struct executable *e = compile(d, TWICE);
     struct dev_exe *x = NULL;
     e->target_id = "elsewhere:1";
-    expect(dev_load(d, e, &x), ST_FAILED_PRECONDITION, "elsewhere:1"); // took e
+    expect(dev_load(d, e, NULL, &x), ST_FAILED_PRECONDITION, "elsewhere:1"); // took e
     assert_null(x);
     x = load(d, TWICE);
     dev_unload(x);
@@ -132,7 +132,7 @@ static void test_weights(void **state) {
     uint8_t bytes[2][1 + 12]; // at an odd address, as in a model file
     for (int k = 0; k < 2; k++) {
         memcpy(bytes[k] + 1, scale[k], 12);
-        ok(dev_prepare(x, &(struct span){bytes[k] + 1, 12}, 1, &w[k]));
+        ok(dev_prepare(x, &(struct span){bytes[k] + 1, 12}, 1, NULL, &w[k]));
         assert_true(w[k]->bytes >= 12);
         assert_ptr_equal(w[k]->exe, x);
     }
@@ -157,13 +157,18 @@ static void test_weights_refused(void **state) {
     struct dev_exe *x = load(d, SCALE);
     struct dev_weights *w = NULL;
     float good[3] = {1, 1, 1}, in[3] = {5, 6, 7}, out[3];
-    expect(dev_prepare(x, NULL, 0, &w), ST_INVALID_ARGUMENT, "weight 0");
-    expect(dev_prepare(x, &(struct span){(const uint8_t *)good, 8}, 1, &w), ST_INVALID_ARGUMENT,
-           "weight 0");
-    expect(dev_prepare(x, &(struct span){NULL, 0}, 1, &w), ST_INVALID_ARGUMENT, "weight 0");
-    assert_null(w);
+    expect(dev_prepare(x, NULL, 0, NULL, &w), ST_INVALID_ARGUMENT, "weight 0");
+    expect(dev_prepare(x, &(struct span){(const uint8_t *)good, 8}, 1, NULL, &w),
+           ST_INVALID_ARGUMENT, "weight 0");
+    expect(dev_prepare(x, &(struct span){NULL, 0}, 1, NULL, &w), ST_INVALID_ARGUMENT, "weight 0");
+    static const _Atomic bool cancelled = true;
+    struct span own = {(const uint8_t *)good, 12};
+    expect(dev_prepare(x, &own, 1, &cancelled, &w), ST_CANCELLED, "cancelled");
+    struct dev_exe *more = NULL;
+    expect(dev_load(d, compile(d, SCALE), &cancelled, &more), ST_CANCELLED, "cancelled");
+    assert_true(!w && !more);
     struct span three[] = {{(const uint8_t *)good, 12}, {NULL, 0}, {NULL, 0}}; // two not used
-    ok(dev_prepare(x, three, 3, &w));
+    ok(dev_prepare(x, three, 3, NULL, &w));
     ok(run2(x, w, in, NULL, out, NULL));
     assert_memory_equal(in, out, 12);
     dev_release(w);
@@ -519,11 +524,12 @@ static void test_sim_memory(void **state) {
     expect(
         dev_load(
             d,
-            compile(d, "HloModule m\nlt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = "
+            compile(d,
+                       "HloModule m\nlt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = "
                        "pred[] compare(a, b), direction=LT }\nENTRY e { x = f32[4096] parameter(0) "
                        "e = f32[4096] exponential(x) s = f32[4096] sort(e), dimensions={0}, "
                        "to_apply=lt\nROOT r = f32[4096] sort(s), dimensions={0}, to_apply=lt }\n"),
-            &big),
+            NULL, &big),
         ST_RESOURCE_EXHAUSTED, "no device memory");
     assert_null(big);
     // Prepared weights: 12 bytes a set, until it is full; letting go of some helps.
@@ -532,7 +538,7 @@ static void test_sim_memory(void **state) {
     int n = 0;
     status_t st = ST_OK;
     while (n < 400 && !(st = dev_prepare(n & 1 ? x : y, &(struct span){(const uint8_t *)scale, 12},
-                                         1, &sets[n])))
+                                         1, NULL, &sets[n])))
         n++;
     expect(st, ST_RESOURCE_EXHAUSTED, "prepared weights");
     assert_true(n > 100 && n < 400);
@@ -559,8 +565,8 @@ static void test_sim_oom_and_loss(void **state) {
     ok(run2(x, w, in, NULL, out, NULL));
     for (int k = 0; k < 2; k++) {
         expect(run2(x, w, in, NULL, out, NULL), ST_UNAVAILABLE, "lost");
-        expect(dev_prepare(x, NULL, 0, &set), ST_UNAVAILABLE, "lost");
-        expect(dev_load(d, compile(d, TWICE), &more), ST_UNAVAILABLE, "lost");
+        expect(dev_prepare(x, NULL, 0, NULL, &set), ST_UNAVAILABLE, "lost");
+        expect(dev_load(d, compile(d, TWICE), NULL, &more), ST_UNAVAILABLE, "lost");
     }
     dev_release(w); // a lost device is still cleaned up after
     dev_unload(x);

@@ -133,7 +133,7 @@ static status_t run_loaded(struct session *s, struct dev_exe *x, void **out) {
         out[k] = arena_alloc_aligned(&s->a, n + 64, 64);
         memset(out[k], 0xA5, n);
     }
-    RETURN_IF_ERR(dev_prepare(x, w, n_w, &weights));
+    RETURN_IF_ERR(dev_prepare(x, w, n_w, NULL, &weights));
     struct profile p = {.rows = arena_zarray(&s->a, struct profile_row, 4096), .cap = 4096};
     status_t st = dev_run(x, weights, &(struct dev_run){.in = in, .out = out, .profile = &p});
     if (!st) // again, on memory that the first run left dirty
@@ -178,7 +178,7 @@ static void run_way(struct session *s, const struct way *w) {
     }
     if (reference) pmap_put_ptr(&s->seen, (void *)(uintptr_t)h, s);
     setenv("HLOD_CPU_IMPL", w->impl, 1);
-    if ((st = dev_load(s->dev, e, &x))) {
+    if ((st = dev_load(s->dev, e, NULL, &x))) {
         failed(s, w->name, st);
         return;
     }

@@ -96,6 +96,73 @@ def hang(d):
     good(run(d, m))
     assert device(d, "sim:0")["workerPid"] != first
 
+def stuck_in(d, word):
+    """One request is in that step for ever, with a deadline of 300 ms; who comes meanwhile is served within the grace and a restart, by a new process, in which the others' executables are again."""
+    honest = put(d, 1)
+    good(run(d, honest))
+    first, start = device(d, "sim:0")["workerPid"], time.monotonic()
+    bad(run(d, put(d, 2), timeout_ms=300), 504, "DEADLINE")
+    assert time.monotonic() - start < 1.5
+    good(run(d, honest))
+    assert time.monotonic() - start < 4.5, "an honest run waited"
+    assert device(d, "sim:0")["workerPid"] != first and word in d.logs()
+
+def hang_in_prepare(d):
+    """sim:hang=prepare@2
+    A PREPARE that hangs ends at its request's deadline; the process is killed after the grace."""
+    stuck_in(d, "a cancelled call did not end")
+
+def hang_in_load(d):
+    """sim:hang=load@2
+    So does a LOAD."""
+    stuck_in(d, "a cancelled call did not end")
+
+def slow_step_is_stopped(d):
+    """Preparing, or loading, that nobody waits for any more stops; the process is kept, and free."""
+    m = put(d)
+    pid, start = device(d, "sim:0")["workerPid"], time.monotonic()
+    for _ in range(2):
+        bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
+        status, r = d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})
+        assert status == 200, r
+    x = device(d, "sim:0")
+    assert time.monotonic() - start < 3 and x["workerPid"] == pid and not x.get("plannedBytes"), x
+
+def slow_prepare(d):
+    """sim:prepare_us=20000000"""
+    slow_step_is_stopped(d)
+def slow_load(d):
+    """sim:load_us=20000000"""
+    slow_step_is_stopped(d)
+
+def client_leaves_prepare(d):
+    """sim:prepare_us=20000000
+    A client that goes while weights are prepared for it takes the work with it; one of two that wait for the same does not."""
+    m, start = put(d), time.monotonic()
+    gone = d.connect(30)
+    gone.request("POST", "/v1/run", '{"model":"%s","inputs":[{"name":"x","dtype":"f32","shape":[4],"data":[0,1,2,3]}]}' % m, {"Content-Type": "application/json"})
+    until("it has its place", 5, lambda: device(d, "sim:0").get("runs") == 1)
+    second = in_thread(run, d, m, timeout_ms=1500)
+    until("so has the second", 5, lambda: device(d, "sim:0").get("runs") == 2)
+    gone.sock.close()
+    until("the first has gone", 5, lambda: device(d, "sim:0").get("runs") == 1)
+    second[0].join()
+    bad(second[1][0], 504, "DEADLINE")
+    assert d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]})[0] == 200
+    until("the place is free", 1, lambda: not device(d, "sim:0").get("runs"))
+    assert not device(d, "sim:0").get("restarts") and time.monotonic() - start < 5
+
+def cancelled_in_the_queue(d):
+    """sim:latency_us=4000000
+    A call whose deadline passes while it waits in the worker behind another's run is answered there at once: the run before it is not killed for it."""
+    m = put(d)
+    long = in_thread(run, d, m)
+    until("it runs", 5, lambda: device(d, "sim:0").get("runs") == 1)
+    bad(run(d, m, timeout_ms=300), 504, "DEADLINE")
+    long[0].join()
+    good(long[1][0])
+    assert not device(d, "sim:0").get("restarts")
+
 def slow_is_not_hung(d):
     """sim:latency_us=1500000
     A slow run that is cancelled by its deadline stops by itself: the process is kept, and nothing is loaded again."""
@@ -338,7 +405,7 @@ def drained(d):
     until("in the log", 3, lambda: re.search(r"lvl=error ev=device\.drained .*device=sim:0", d.logs()))
 
 never_starts.ready = False
-SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
+SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, hang_in_prepare, hang_in_load, slow_prepare, slow_load, client_leaves_prepare, cancelled_in_the_queue, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
              two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
              no_escape, filter_off, auto_picks, drained]
 

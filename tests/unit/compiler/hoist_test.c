@@ -71,10 +71,49 @@ static void test_key(void **state) {
     assert_memory_not_equal(&d[1], &d[2], sizeof d[0]);
 }
 
+// How many instructions of an opcode each half has.
+static void count_halves(const char *text, enum hlo_op op, int in_prepare, int in_main) {
+    struct hlo_module *m = NULL, *half[2] = {NULL, NULL};
+    assert_null(hlo_parse(str_of(text), NULL, &m));
+    assert_null(hoist_split(m, &half[0], &half[1]));
+    for (int k = 0; k < 2; k++) {
+        int n = 0;
+        for (const struct hlo_instr *i = half[k]->entry->first; i; i = i->next)
+            n += i->op == op;
+        assert_int_equal(n, k ? in_main : in_prepare);
+        hlo_module_free(half[k]);
+    }
+    hlo_module_free(m);
+}
+// What depends on constants alone is prepared within a budget of operations (the second product of
+// 8192 x 8192 exceeds it, and all behind it) and of bytes that stay (one iota of 200 MB).
+static void test_budget(void **state) {
+    (void)state;
+#define DOT(name, n, x, y)                                                                         \
+    name " = f32[" n "," n "] dot(" x ", " y "), lhs_contracting_dims={1}, "                       \
+         "rhs_contracting_dims={0}\n"
+#define OF(n)                                                                                      \
+    "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  i = f32[" n "," n                        \
+    "] iota(), iota_dimension=0\n  s = f32[" n "," n "] sine(i)\n" DOT("a", n, "s", "s")          \
+        DOT("b", n, "a", "s") DOT("c", n, "b", "s") "  v = f32[" n "," n                           \
+        "] broadcast(x), dimensions={}\n  ROOT r = f32[" n "," n "] add(v, c)\n}\n"
+    count_halves(OF("2048"), HLO_DOT, 3, 0);
+    count_halves(OF("8192"), HLO_DOT, 0, 3);
+    static const char *const many =
+        "HloModule m\nENTRY e {\n  x = f32[50000000] parameter(0)\n"
+        "  i = f32[50000000] iota(), iota_dimension=0\n  a = f32[50000000] sine(i)\n"
+        "  b = f32[50000000] cosine(i)\n  ab = f32[50000000] subtract(a, b)\n"
+        "  p = f32[50000000] add(x, a)\n  q = f32[50000000] add(p, ab)\n"
+        "  ROOT r = f32[50000000] multiply(q, b)\n}\n";
+    count_halves(many, HLO_SIN, 0, 1);
+    count_halves(many, HLO_COS, 1, 0);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_donors),
         cmocka_unit_test(test_key),
+        cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests_name("compiler/hoist", tests, NULL, NULL);
 }

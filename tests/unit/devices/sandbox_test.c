@@ -148,8 +148,8 @@ static status_t compile_and_run(const char *text, float *out) {
     RETURN_IF_ERR(dev_open("cpu", &d));
     RETURN_IF_ERR(hlo_parse(str_of(text), NULL, &m));
     RETURN_IF_ERR(hlo_compile_module(m, &opt, dev_target(d), NULL, &e));
-    RETURN_IF_ERR(dev_load(d, e, &x));
-    RETURN_IF_ERR(dev_prepare(x, NULL, 0, &w));
+    RETURN_IF_ERR(dev_load(d, e, NULL, &x));
+    RETURN_IF_ERR(dev_prepare(x, NULL, 0, NULL, &w));
     RETURN_IF_ERR(dev_run(x, w, &(struct dev_run){.in = ins, .out = outs}));
     dev_release(w);
     dev_unload(x);
