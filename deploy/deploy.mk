@@ -44,3 +44,22 @@ deb: all ## Debian packages in build/deb (sh deploy/setup.sh package first)
 	$(Q)sh deploy/deb.sh $(VERSION) build/deb
 check-deb: deb ## the packages by lintian, unpacked, and the daemon out of them
 	$(Q)sh tests/deploy/deb.sh $(VERSION) build/deb
+# Programs with all the libraries that they need, the C library among them, for any x86-64 Linux: the tree of `make dist` and `make wheel`. LLVM statically; see deploy/bundle/start.c.
+BUNDLE    := $(BUILD)/bundle
+BUNDLE_LD := -Wl,-e,hlod_start,--disable-new-dtags,-rpath,'$$ORIGIN/../lib/hlod/c:$$ORIGIN/../lib/hlod'
+$(BUNDLE)/start.o: deploy/bundle/start.c
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O1 $(WARN) -fPIE -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns -c -o $@ $<
+define bundle_rule # name main-source layer
+$(BUNDLE)/linked/$(1): $(BUILD)/$(1) $(BUNDLE)/start.o
+	$$(call say,link $(1) for any Linux)
+	$(Q)mkdir -p $$(@D) && $(CC) -pie $(LDFLAGS) $$(BUNDLE_LD) -o $$@ $(BUNDLE)/start.o $(call obj,$(2)) $$(subst -lLLVM-19,$$(LLVM_LIBS_1),$$(call link,$(3)))
+endef
+$(eval $(call bundle_rule,hlod,server/main_hlod.c,server))
+$(eval $(call bundle_rule,hlod-worker,devices/main_worker.c,devices))
+$(eval $(call bundle_rule,hlo,client/main_hlo.c,client))
+$(BUNDLE)/libhlod.so: $(BUILD)/libhlod.o
+	$(Q)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0,--disable-new-dtags,-rpath,'$$ORIGIN',-z,defs -o $@ $< $(LIBHLOD_LIBS)
+$(BUNDLE)/.done: $(addprefix $(BUNDLE)/linked/,hlod hlod-worker hlo) $(BUNDLE)/libhlod.so deploy/bundle/bundle.sh deploy/bundle/nointerp.sh
+	$(Q)rm -rf $(BUNDLE)/tree && mkdir -p $(BUNDLE)/tree && cp -r $(BUNDLE)/linked $(BUNDLE)/tree/bin && sh deploy/bundle/bundle.sh $(BUNDLE)/tree $(BUNDLE)/libhlod.so && touch $@
+.PHONY: bundle
+bundle: $(BUNDLE)/.done ## programs and their libraries in build/release/bundle/tree, to run on any x86-64 Linux

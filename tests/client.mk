@@ -17,3 +17,6 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 check-client-san: $(BUILD)/hlod $(BUILD)/tests/fake_worker ## libhlod's tests, asynchronous ones first, under ASan with UBSan and under TSan
 	$(Q)for s in address,undefined thread; do d=build/$(CONFIG)-$$(echo $$s | tr , -); $(MAKE) -s SAN=$$s $$d/libhlod.a && \
 	  python3 tests/client/san.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker --lib $$d/libhlod.a --flags=-fsanitize=$$s --libs="$(LIBHLOD_LIBS)" || exit 1; done
+.PHONY: check-client-python
+check-client-python: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo ## the Python package over HTTP and gRPC, and its README's examples
+	$(Q)build/venv/bin/python tests/client/python_client.py --build $(BUILD)

@@ -1,0 +1,452 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""client/python against a daemon, over HTTP and over gRPC: messages beside google.protobuf, element types, uploads, errors, events, buffers, plans, tokens and TLS, threads, asyncio; and
+the examples of its README as written.  Usage: python_client.py --build DIR [NAME...]   (build/venv/bin/python)"""
+import argparse, asyncio, hashlib, os, random, re, shutil, subprocess, sys, tempfile, threading, time
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+PACKAGE = os.path.join(ROOT, "client", "python")
+sys.path[:0] = [PACKAGE, os.path.join(ROOT, "tests")]
+import hlod
+from hlod import _schema, _wire, aio, dtypes
+from harness import Daemon, Results, until
+
+DOUBLE = b"HloModule double\n\nENTRY main {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] add(x, x)\n}\n"
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def copy_of(kind, dims):
+    return f"HloModule copy\n\nENTRY main {{\n  x = {kind}[{dims}] parameter(0)\n  ROOT y = {kind}[{dims}] copy(x)\n}}\n".encode()
+
+
+def model(name="image", dims=("N", 3, 8, 8), classes=5, seed=0):
+    """scores = Softmax(Flatten(image) W)"""
+    w = np.random.default_rng(seed).normal(size=(int(np.prod(dims[1:])), classes)).astype(np.float32)
+    nodes = [helper.make_node("Flatten", [name], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["scores"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)],
+                              [helper.make_tensor_value_info("scores", TensorProto.FLOAT, (dims[0], classes))], [onnx.numpy_helper.from_array(w, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), w
+
+
+def raises(kind, fn, *parts):
+    try:
+        fn()
+    except kind as e:
+        assert all(p in str(e) for p in parts), str(e)
+        return e
+    raise AssertionError(f"{kind.__name__} expected")
+
+
+# ---- without a server
+
+def random_message(rng, name, depth=0):
+    out = {}
+    for number, (field, kind, target) in _schema.MESSAGES[name].items():
+        if rng.random() < 0.4 or (kind[0] == "m" and depth > 3) or name + "." + field in oneof_rest:
+            continue
+        one = {"i": lambda: rng.choice([1, -1, rng.getrandbits(31), -rng.getrandbits(31)]), "u": lambda: rng.getrandbits(31), "d": lambda: rng.uniform(-9, 9), "f": lambda: 0.5, "?": lambda: True,
+               "s": lambda: rng.choice(["a", "é", "x" * 200]), "b": lambda: rng.randbytes(5), "m": lambda: random_message(rng, target, depth + 1)}.get(kind[0])
+        if one:
+            out[field] = [one() for _ in range(rng.randint(1, 3))] if kind.endswith("*") else one()
+    return out
+
+
+oneof_rest = set()
+
+
+def plain(v):
+    return {k: plain(x) for k, x in v.items()} if isinstance(v, dict) else [plain(x) for x in v] if isinstance(v, list) else bytes(v) if isinstance(v, memoryview) else v
+
+
+def wire():
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+    import json
+    with tempfile.NamedTemporaryFile() as f:
+        subprocess.run(["protoc", "-I" + ROOT, f"--descriptor_set_out={f.name}", "proto/hlod.proto"], check=True, cwd=ROOT)
+        files = descriptor_pb2.FileDescriptorSet.FromString(f.read())
+    pool = descriptor_pool.DescriptorPool()
+    for x in files.file:
+        pool.Add(x)
+    types = message_factory.GetMessageClassesForFiles(["proto/hlod.proto"], pool)
+    for m in _schema.MESSAGES:
+        d = types.get("hlod.v1." + m)
+        for o in d.DESCRIPTOR.oneofs if d else ():
+            oneof_rest.update(f"{m}.{x.name}" for x in list(o.fields)[1:])
+    rng, seen = random.Random(5), 0
+    for name in [m for m in _schema.MESSAGES if "hlod.v1." + m in types] * 6:
+        want = random_message(rng, name)
+        theirs = types["hlod.v1." + name]()
+        json_format.ParseDict({}, theirs)
+        theirs.ParseFromString(_wire.encode(name, want))
+        assert theirs.SerializeToString(deterministic=True) == type(theirs).FromString(_wire.encode(name, want)).SerializeToString(deterministic=True)
+        assert plain(_wire.decode(name, theirs.SerializeToString())) == plain(want), name
+        text = json.loads(json_format.MessageToJson(theirs))
+        assert plain(_wire.from_json(name, text)) == plain(want), name
+        data = theirs.SerializeToString()
+        for n in range(0, len(data), max(1, len(data) // 20)):  # cut short: refused or a shorter message, never another exception
+            try:
+                _wire.decode(name, data[:n])
+            except _wire.DecodeError:
+                seen += 1
+    assert seen > 50
+    raises(TypeError, lambda: _wire.encode("RunRequest", {"modle": "x"}), "modle", "model")
+
+
+def schema():
+    with tempfile.NamedTemporaryFile() as f:
+        subprocess.run([sys.executable, os.path.join(PACKAGE, "make_schema.py"), f.name], check=True, cwd=ROOT)
+        assert f.read() == open(os.path.join(PACKAGE, "hlod", "_schema.py"), "rb").read(), "make docs"
+
+
+def versions():
+    want = re.search(r"^VERSION *:= *(\S+)", open(os.path.join(ROOT, "Makefile")).read(), re.M)[1]
+    project = re.search(r'^version = "(.*)"', open(os.path.join(PACKAGE, "pyproject.toml")).read(), re.M)[1]
+    assert want == project == hlod.__version__
+
+
+def addresses():
+    w = hlod._where.where
+    assert (w("h:9", None, None, None, None).port, w("https://h", None, None, None, None).tls, w("grpc://[::1]:7", None, None, None, None).host) == (9, True, "::1")
+    for bad in ("http://h:x", "ftp://h:1", "h:1/path", "http://", "a b:1"):
+        raises(hlod.InvalidArgument, lambda: hlod.connect(bad), "address")
+    raises(ValueError, lambda: hlod.connect("far:8000", token="t"), "in the clear")
+    e = raises(ConnectionError, lambda: hlod.connect("127.0.0.1:1").version(), "cannot reach", "hlod &")
+    assert e.code == "UNAVAILABLE"
+    raises(hlod.Unavailable, lambda: hlod.connect("grpc://127.0.0.1:1").call("Version", timeout=5), "cannot reach")
+
+
+# ---- with one, over each transport
+
+def runs(h):
+    exe = h.compile(DOUBLE)
+    assert [str(t) for t in exe.inputs] == ["x: f32[2, 3]"] and exe.instructions and len(exe.digest) == 64 and exe.model == hashlib.sha256(DOUBLE).hexdigest()
+    assert h.compile(DOUBLE).cache_hit
+    wide = np.zeros((4, 6), np.float32)
+    wide[::2, ::2] = X
+    for x in (X, X.astype(">f4"), np.asfortranarray(X), wide[::2, ::2], X.tolist(), [X], {"x": X}, {"x": X.tolist()}):
+        r = exe.run(x)
+        assert np.array_equal(r.output, 2 * X), x
+    r.output[0, 0] = 5  # writable
+    assert r.device == "cpu:0" and "run" in r.timings and len(r.run_ms) == 1 and list(r) and r[0] is r.output
+    assert np.array_equal(h.run(DOUBLE, X).output, 2 * X) and np.array_equal(h.run(exe.digest, X).output, 2 * X) and np.array_equal(h.run(exe.model, X.tolist()).output, 2 * X)
+    p = exe.run(X, profile=True, repeat=5)
+    assert len(p.run_ms) == 5 and p.profile.rows and "kernel" in str(p.profile) and p.profile.records()[0]["impl"]
+    assert "ENTRY" in exe.inspect() and h.executables() and h.devices()[0]["name"] == "cpu:0" and h.targets() and h.ready()
+    assert h.call("CacheStats")["executables"] >= 1
+
+
+def types(h):
+    rng = np.random.default_rng(1)
+    for name, kind in [(n, dtypes.to_numpy(n)) for n in (*dtypes._NUMPY, *dtypes._ML) if n not in ("s2", "u2")]:
+        x = rng.integers(0, 2, (3, 4)).astype(np.int8).astype(kind)
+        try:
+            y = h.run(copy_of(name, "3,4"), x).output
+        except hlod.HlodError as e:
+            assert e.reason in ("UNSUPPORTED_DTYPE", "MALFORMED_MODEL", "COMPILE_FAILED"), e
+            print(f"  {name}: {e}")
+            continue
+        assert y.dtype == kind and y.tobytes() == x.tobytes(), name
+    assert h.run(copy_of("f32", ""), np.float32(3)).output.shape == () and h.run(copy_of("f32", "0,4"), np.zeros((0, 4), np.float32)).output.shape == (0, 4)
+    raises(hlod.InvalidArgument, lambda: h.run(copy_of("f32", "2"), np.zeros(2, "datetime64[s]")), "datetime")
+    big = rng.normal(size=(1024, 700)).astype(np.float32)
+    assert np.array_equal(h.run(copy_of("f32", "1024,700"), big).output, big)
+
+
+def texts(h):
+    graph = helper.make_graph([helper.make_node("Identity", ["t"], ["u"])], "g", [helper.make_tensor_value_info("t", TensorProto.STRING, [2])],
+                              [helper.make_tensor_value_info("u", TensorProto.STRING, [2])])
+    got = h.run(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"t": np.array(["one", "zwei é"])}).output
+    assert got.tolist() == ["one", "zwei é"]
+
+
+def onnx_models(h):
+    m, w = model()
+    image = np.random.default_rng(2).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    z = image.reshape(2, -1) @ w
+    want = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    with tempfile.TemporaryDirectory() as dir:
+        path = os.path.join(dir, "m.onnx")
+        onnx.save(m, path)
+        exe = h.compile(path, {"image": (2, 3, 8, 8)})
+        for r in (h.run(path, {"image": image}), h.run(m, [image]), h.run(path, image), exe.run(image)):
+            np.testing.assert_allclose(r["scores"], want, rtol=1e-5)
+        h.models.set("named", path)
+        assert "named" in list(h.models) and h.models.list()[0]["loaded"]
+        for r in (h.run("named", image), h.run("named:1", {"image": image.tolist()})):
+            np.testing.assert_allclose(r["scores"], want, rtol=1e-5)
+        assert h.models.remove("named") >= 1 and "named" not in list(h.models)
+        raises(FileNotFoundError, lambda: h.run(os.path.join(dir, "none.onnx"), image))
+    raises(LookupError, lambda: h.run("named", {"image": image}), "MODEL_NOT_FOUND")
+    # An executable that two models share runs with the weights of the one it was compiled from here.
+    other, w2 = model(seed=9)
+    a, b = h.compile(m, {"image": (2, 3, 8, 8)}), h.compile(other, {"image": (2, 3, 8, 8)})
+    assert a.digest == b.digest and not np.allclose(a.run(image).output, b.run(image).output)
+
+
+def uploads(h):
+    """Above a mebibyte: asked for by digest first, then sent in pieces; once."""
+    m, w = model("x", ("N", 3, 64, 64), 300, seed=random.getrandbits(30))
+    with tempfile.TemporaryDirectory() as dir:
+        path = os.path.join(dir, "large.onnx")
+        onnx.save(m, path)
+        assert os.path.getsize(path) > 14 << 20
+        x = np.ones((1, 3, 64, 64), np.float32)
+        sent = []
+        send = h._send
+        h._send = lambda *a: sent.append(a) or send(*a)
+        try:
+            first = h.run(path, {"x": x})["scores"]
+            h.run(path, {"x": x})
+            h.compile(path, {"x": (1, 3, 64, 64)})
+            assert np.array_equal(h.run(open(path, "rb").read(), {"x": x})["scores"], first)
+            h.upload(path)
+        finally:
+            del h._send
+        assert len(sent) == 1, sent
+
+
+def external(h):
+    """Weights in files beside the model go with it; what points elsewhere is refused."""
+    m, w = model(seed=3)
+    image = np.ones((1, 3, 8, 8), np.float32)
+    want = h.run(m, {"image": image})["scores"]
+    with tempfile.TemporaryDirectory() as dir:
+        path = os.path.join(dir, "m.onnx")
+        onnx.save(m, path, save_as_external_data=True, location="weights.bin", size_threshold=16)
+        assert os.path.getsize(path) < 1000 < os.path.getsize(dir + "/weights.bin")
+        assert np.array_equal(h.run(path, {"image": image})["scores"], want)
+        time.sleep(0.01)
+        with open(dir + "/weights.bin", "r+b") as f:  # other weights: not the ones that were remembered
+            f.write(np.full(64, 2, np.float32).tobytes())
+        assert not np.array_equal(h.run(path, {"image": image})["scores"], want)
+        with open(dir + "/weights.bin", "r+b") as f:
+            f.truncate(100)
+        raises(hlod.InvalidArgument, lambda: h.run(path, {"image": image}), "weights.bin", "100 bytes")
+        os.remove(dir + "/weights.bin")
+        raises(FileNotFoundError, lambda: h.run(path, {"image": image}))
+        m.graph.initializer[0].CopyFrom(TensorProto(name="w", dims=w.shape, data_type=1, data_location=1,
+                                                    external_data=[onnx.StringStringEntryProto(key="location", value="../secret")]))
+        with open(path, "wb") as f:
+            f.write(m.SerializeToString())
+        raises(hlod.InvalidArgument, lambda: h.run(path, {"image": image}), "not below")
+
+
+def errors(h):
+    exe = h.compile(DOUBLE)
+    e = raises(ValueError, lambda: exe.run(np.zeros((3, 3), np.float32)), "expected 2, found 3")
+    assert (e.code, e.reason) == ("INVALID_ARGUMENT", "SHAPE_MISMATCH") and e.hint
+    raises(hlod.InvalidArgument, lambda: exe.run(X.astype(np.float64)), "DTYPE_MISMATCH")
+    raises(hlod.InvalidArgument, lambda: exe.run({"z": X}), "UNKNOWN_INPUT")
+    raises(hlod.InvalidArgument, lambda: exe.run([X, X]), "2 inputs, the model has 1", "x: f32[2, 3]")
+    raises(hlod.InvalidArgument, lambda: exe.run(), "MISSING_INPUT")
+    raises(hlod.InvalidArgument, lambda: h.compile(b"junk"), "UNSUPPORTED_FORMAT")
+    raises(hlod.InvalidArgument, lambda: h.compile(42), "int is no model")
+    raises(hlod.NotFound, lambda: h.compile("nobody"), "nobody")
+    raises(hlod.NotFound, lambda: h.inspect("0" * 64))
+    raises(hlod.FailedPrecondition, lambda: h.run(copy_of("f32", "77"), np.zeros(77, np.float32), no_compile=True), "WOULD_COMPILE")
+    raises(TypeError, lambda: h.call("Inspect", {"nothing": 1}), "nothing")
+    graph = helper.make_graph([helper.make_node("NoSuchOp", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", 1, [1])], [helper.make_tensor_value_info("y", 1, [1])])
+    raises(hlod.HlodError, lambda: h.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)), "UNSUPPORTED_OP", "NoSuchOp")
+
+
+def events(h):
+    seen = [e.kind for e in h.compile_events(copy_of("f32", f"{random.randint(2, 10 ** 6)}"))]
+    assert seen.count("pass") > 5 and seen[-2:] == ["compile_result", "done"], seen
+    found = []
+    r = h.run(DOUBLE, X, profile=True, on_event=found.append)
+    assert np.array_equal(r.output, 2 * X) and r.profile.rows and [e.kind for e in found][-1] == "done" and "result" in str(found[-2])
+    for e in h.run_events(DOUBLE, X):
+        break  # the call is cancelled; the client goes on
+    assert np.array_equal(h.run(DOUBLE, X).output, 2 * X)
+
+
+def buffers(h):
+    exe = h.compile(DOUBLE)
+    with h.put(X, lease=60) as b:
+        assert b.dtype == "f32" and b.shape == (2, 3) and np.array_equal(b.get(), X) and b.handle in [x.handle for x in h.buffers()]
+        kept = exe.run(b, keep=True).output
+        assert isinstance(kept, hlod.Buffer) and np.array_equal(kept.get(), 2 * X)
+        assert np.array_equal(exe.run({"x": kept.donate()}).output, 4 * X)
+        raises(hlod.FailedPrecondition, kept.get, "BUFFER_DONATED")
+        b.renew(-1)
+    raises(hlod.NotFound, b.get, "BUFFER_NOT_FOUND")
+    many = h.put(a=X, b=2 * X)
+    assert [x.name for x in many] == ["a", "b"]
+    for x in many:
+        x.free()
+
+
+def plans(h):
+    d = h.compile(DOUBLE).digest
+    out = h.compile(DOUBLE).outputs[0].name
+    r = h.run_plan([{"name": "one", "model": d, "inputs": [{"name": "x", "input": "x"}]}, {"name": "two", "model": d, "inputs": [{"name": "x", "step": "one", "output": out}]}], {"x": X},
+                   [{"step": "two", "name": "y"}])
+    assert np.array_equal(r["y"], 4 * X) and len(r.steps) == 2
+
+
+def threads(h):
+    exe, wrong = h.compile(DOUBLE), []
+
+    def work(k):
+        for n in range(20):
+            if not np.array_equal(exe.run(X + k + n).output, 2 * (X + k + n)):
+                wrong.append(k)
+    all = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in all:
+        t.start()
+    for t in all:
+        t.join()
+    assert not wrong
+
+
+def asynchronous(h):
+    async def main():
+        a = aio.AsyncClient(h)
+        got = await asyncio.gather(*[a.run(DOUBLE, X + k) for k in range(5)])
+        assert all(np.array_equal(r.output, 2 * (X + k)) for k, r in enumerate(got))
+        assert "done" in [e.kind async for e in a.run_events(DOUBLE, X)]
+        async for e in a.run_events(DOUBLE, X):
+            break
+        assert (await a.version())["api"] == "hlod.v1" and a.transport == h.transport
+    asyncio.run(main())
+
+
+def loop(n):
+    """Counts to n, one addition at a time: takes as long as is wanted."""
+    return f"""HloModule count
+c {{
+  s = (s32[], f32[512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant({n})
+  ROOT l = pred[] compare(i, n), direction=LT
+}}
+b {{
+  s = (s32[], f32[512]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  v = f32[512] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  w = f32[512] sine(v)
+  ROOT t = (s32[], f32[512]) tuple(j, w)
+}}
+ENTRY main {{
+  x = f32[512] parameter(0)
+  z = s32[] constant(0)
+  t = (s32[], f32[512]) tuple(z, x)
+  w = (s32[], f32[512]) while(t), condition=c, body=b
+  ROOT y = f32[512] get-tuple-element(w), index=1
+}}
+""".encode()
+
+
+def deadlines(h):
+    start = time.monotonic()
+    raises(TimeoutError, lambda: h.run(loop(2 ** 30), np.ones(512, np.float32), timeout=1.0), "DEADLINE_EXCEEDED")
+    assert time.monotonic() - start < 15
+
+
+EACH = [runs, types, texts, onnx_models, uploads, external, errors, events, buffers, plans, threads, asynchronous, deadlines]
+
+# ---- servers of their own
+
+
+def reconnects(build):
+    """A kept connection that the server has closed, or a server that was started again: the next call does not notice."""
+    data = tempfile.mkdtemp()
+    d = Daemon(build + "/hlod", build + "/hlod-worker", data=data)
+    h = hlod.connect("%s:%d" % d.addr)
+    h.version()
+    port = d.addr[1]
+    d.stop_keep()
+    raises(hlod.Unavailable, h.version)
+    d = Daemon(build + "/hlod", build + "/hlod-worker", data=data, args=("--http", f"127.0.0.1:{port}"))
+    assert h.version()["version"]
+    kept = h._t._idle[0].sock
+    kept.shutdown(2)
+    assert np.array_equal(h.run(DOUBLE, X).output, 2 * X)
+    d.stop()
+    shutil.rmtree(data, ignore_errors=True)
+
+
+def secure(build):
+    work = tempfile.mkdtemp()
+    def run(*a):
+        return subprocess.run(a, check=True, capture_output=True, text=True, cwd=work).stdout
+    run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "k.pem", "-out", "c.pem", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    token = run(build + "/hlo", "tokens", "add", "py", "--scopes", "read,run", "--file", "tokens").split()[-1]
+    d = Daemon(build + "/hlod", build + "/hlod-worker", args=("--tokens", work + "/tokens", "--tls-cert", work + "/c.pem", "--tls-key", work + "/k.pem"), ready=False)
+    try:
+        address, ca = "%s:%d" % d.addr, work + "/c.pem"
+        until("ready", 20, lambda: hlod.connect("https://" + address, ca=ca).ready())
+        for a in ("https://" + address, "grpcs://" + d.grpc):
+            h = hlod.connect(a, token=token, ca=ca)
+            assert h.devices() and h.transport == a[:4]
+            raises(PermissionError, lambda: h.compile(DOUBLE), "MISSING_SCOPE", "compile")
+            raises(hlod.Unauthenticated, hlod.connect(a, ca=ca).devices, "NO_CREDENTIALS", "hint")
+            raises(hlod.Unauthenticated, hlod.connect(a, ca=ca, token="hlod_x").devices)
+            raises(hlod.Unavailable, lambda: hlod.connect(a).call("Version", timeout=5))
+        raises(hlod.Unavailable, hlod.connect("https://" + address).version, "not trusted", "ca=")
+        raises(hlod.Unavailable, hlod.connect("http://" + address).version)
+        os.environ.update(HLOD_ADDR=address, HLOD_TOKEN=token, HLOD_CACERT=ca)
+        assert hlod.connect().devices()
+        for k in ("HLOD_ADDR", "HLOD_TOKEN", "HLOD_CACERT"):
+            del os.environ[k]
+    finally:
+        d.stop()
+        shutil.rmtree(work, ignore_errors=True)
+    d = Daemon(build + "/hlod", build + "/hlod-worker")
+    try:
+        raises(hlod.Unavailable, hlod.connect("https://%s:%d" % d.addr).version, "no TLS", "http://")
+        raises(hlod.Unavailable, hlod.connect("http://" + d.grpc).version, "hint")
+    finally:
+        d.stop()
+
+
+def readme(build):
+    """Its Python, one block after the other, where the server is HLOD_ADDR; the figures in comments are not compared."""
+    text = open(os.path.join(PACKAGE, "README.md")).read()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert len(blocks) >= 6
+    d = Daemon(build + "/hlod", build + "/hlod-worker")
+    try:
+        onnx.save(model()[0], os.path.join(d.dir, "model.onnx"))
+        env = {**os.environ, "HLOD_ADDR": "%s:%d" % d.addr, "PYTHONPATH": PACKAGE}
+        p = subprocess.run([sys.executable, "-c", "\n".join(blocks)], cwd=d.dir, env=env, capture_output=True, text=True, timeout=60)
+        assert p.returncode == 0, p.stdout + p.stderr
+        for want in ("(1, 5) cpu:0", "fusions", "ingest", "done", "INVALID_ARGUMENT DTYPE_MISMATCH input 'image'", "hlod.Buffer"):
+            assert want in p.stdout, (want, p.stdout)
+    finally:
+        d.stop()
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--build", required=True)
+    a.add_argument("names", nargs="*")
+    o = a.parse_args()
+    build, results = os.path.abspath(o.build), Results()
+    for k in [k for k in os.environ if k.startswith("HLOD_")]:
+        del os.environ[k]
+
+    def case(name, fn, *args):
+        if not o.names or fn.__name__ in o.names:
+            results.case(name, fn, *args)
+
+    for fn in (wire, schema, versions, addresses):
+        case(f"python client: {fn.__name__}", fn)
+    d = Daemon(build + "/hlod", build + "/hlod-worker")
+    try:
+        for address in ("%s:%d" % d.addr, "grpc://" + d.grpc):
+            with hlod.connect(address) as h:
+                for fn in EACH:
+                    case(f"python client over {h.transport}: {fn.__name__}", fn, h)
+    finally:
+        d.stop()
+    for fn in (reconnects, secure, readme):
+        case(f"python client: {fn.__name__}", fn, build)
+    return results.code()
+
+
+sys.exit(main())
