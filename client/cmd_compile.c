@@ -77,11 +77,11 @@ static bool server_holds(struct hlo *h, const char *hex) {
     return holds;
 }
 
-// A large model goes ahead of its request, in pieces, unless the server is known to hold it; hex
-// stays empty for the others.
-static int send_ahead(struct hlo *h, const struct source *s, char hex[65]) {
+// A model of more bytes than `above` goes ahead of its request, in pieces, unless the server is
+// known to hold it; hex stays as it is for the others.
+static int send_ahead(struct hlo *h, const struct source *s, int64_t above, char hex[65]) {
     struct span whole, *parts = s->n_parts ? s->parts : &whole;
-    if (s->bytes <= UPLOAD_IN_PIECES) return 0;
+    if (s->bytes <= above) return 0;
     char key[65];
     bool known = digest_memo_key(s->paths, s->n_paths, key);
     if (known && digest_memo_get(key, hex) && server_holds(h, hex)) return 0;
@@ -93,12 +93,22 @@ static int send_ahead(struct hlo *h, const struct source *s, char hex[65]) {
 }
 
 // Shapes or values that decide shapes are missing: a run brings them.
-static bool run_will_tell(const json_t *error) {
+static bool run_will_tell(const json_t *error, enum compile_then then) {
     const char *reason = text_at(error, "reason");
-    return strcmp(reason, "UNBOUND_VALUE") == 0 || strcmp(reason, "UNBOUND_DIM") == 0;
+    return (then != THEN_NOTHING && strcmp(reason, "UNBOUND_VALUE") == 0) ||
+           (then == THEN_RUN && strcmp(reason, "UNBOUND_DIM") == 0);
 }
 
-int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
+int upload_model(struct hlo *h, const char *path, char hex[65]) {
+    struct source src;
+    status_t st = source_open(h, path, &src);
+    if (!st && src.bytes <= UPLOAD_IN_PIECES) st = file_digest(path, src.parts, src.n_parts, hex);
+    if (st) return fail_status(st);
+    if (src.bytes <= UPLOAD_IN_PIECES && server_holds(h, hex)) return 0;
+    return send_ahead(h, &src, 0, hex);
+}
+
+int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
                   json_t **out) {
     struct watch w = {.h = h};
     struct http_reply r;
@@ -110,7 +120,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     status_t st = source_open(h, path, &src);
     if (st) return fail_status(st);
     char hex[65] = ""; // by which the server knows what was sent
-    int rc = send_ahead(h, &src, hex);
+    int rc = send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
     if (rc) return rc;
     const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s%s", hex[0] ? "model=" : "",
                                    hex, hex[0] && query[0] ? "&" : "", query);
@@ -133,7 +143,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, bool run_f
     json_error_t e;
     if (r.code >= 300) // refused before the stream began
         w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
-    if (run_follows && run_will_tell(w.error)) {
+    if (run_will_tell(w.error, then)) {
         if (!hex[0]) st = file_digest(path, src.parts, src.n_parts, hex);
         if (st)
             rc = fail_status(st);
@@ -177,6 +187,16 @@ static void print_plugin(const json_t *e) {
     putchar('\n');
 }
 
+void print_assumed(const json_t *compiled, FILE *f) {
+    const json_t *s;
+    size_t k;
+    json_array_foreach(json_object_get(compiled, "assumed"), k, s) {
+        fprintf(f, "%s%s=", k ? " " : "shapes       ", text_at(s, "input"));
+        print_shape(json_object_get(s, "dims"), f);
+    }
+    if (k) fputs("  (none was given: --shape NAME=1x3x224x224 for another)\n", f);
+}
+
 static void print_compiled(const json_t *c) {
     const json_t *e = json_object_get(c, "executable"), *b = json_object_get(e, "before"),
                  *a = json_object_get(e, "after"), *p = json_object_get(e, "prepare"), *row;
@@ -184,6 +204,7 @@ static void print_compiled(const json_t *c) {
     size_t k;
     printf("executable   %s\nmodel        %s\n", text_at(c, "digest"), text_at(c, "sourceDigest"));
     printf("cache        %s\n", hit ? "hit, not compiled" : "miss, compiled");
+    print_assumed(c, stdout);
     printf("instructions before: entry %.0f, total %.0f; after: entry %.0f, total %.0f; prepare: "
            "%.0f\n",
            number_at(b, "entry"), number_at(b, "total"), number_at(a, "entry"),
@@ -230,7 +251,7 @@ int cmd_compile(struct hlo *h) {
     }
     if (!path) return usage_error("compile needs a model file");
     json_t *c = NULL;
-    int rc = compile_model(h, path, strbuf_cstr(&query), false, &c);
+    int rc = compile_model(h, path, strbuf_cstr(&query), THEN_NOTHING, &c);
     strbuf_done(&query);
     if (rc) return rc;
     if (h->json)

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/hash.h"
 #include "client/hlo.h"
@@ -49,12 +48,15 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
 
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
                json_int_t version, int64_t batch, int64_t delay_us, bool unchecked) {
-    struct stat sb;
     struct digest digest;
     json_t *compiled = NULL;
-    if (stat(model, &sb) == 0) { // a file: uploaded, and compiled so that it is warm
-        int rc = compile_model(h, model, shapes, false, &compiled);
+    bool file;
+    int rc = model_is_file(model, &file);
+    if (rc) return rc;
+    if (file) { // uploaded, and compiled so that it is warm
+        rc = compile_model(h, model, shapes, THEN_NOTHING, &compiled);
         if (rc) return rc;
+        if (!h->quiet) print_assumed(compiled, stderr);
         model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
         json_decref(compiled);
     } else if (!digest_parse(str_of(model), &digest))

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/input.h"
 #include "client/tensors.h"
@@ -14,15 +13,15 @@ enum { MAX_INPUTS = 64 };
 static int upload_models(struct hlo *h, json_t *plan) {
     json_t *step;
     size_t k;
-    struct stat sb;
     json_array_foreach(json_object_get(plan, "steps"), k, step) {
         const char *model = text_at(step, "model");
-        json_t *c = NULL;
-        if (!*model || stat(model, &sb) != 0) continue;
-        int rc = compile_model(h, model, "", true, &c);
+        char hex[65];
+        bool file;
+        int rc = *model ? model_is_file(model, &file) : 0;
+        if (!*model || (!rc && !file)) continue;
+        if (!rc) rc = upload_model(h, model, hex); // the plan says its shapes
         if (rc) return rc;
-        json_object_set(step, "model", json_object_get(c, "sourceDigest"));
-        json_decref(c);
+        json_object_set_new(step, "model", json_string(hex));
     }
     return 0;
 }

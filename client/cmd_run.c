@@ -3,14 +3,14 @@
 // Inference Protocol (JSON, then the tensors' bytes), outputs to a file or the terminal.
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "client/hlo.h"
 #include "client/input.h"
+#include "client/model_inputs.h"
 #include "client/tensors.h"
 
-enum { MAX_INPUTS = 64, MAX_LABELS = 64 << 20 };
+enum { MAX_INPUTS = MODEL_INPUTS_MAX, MAX_LABELS = 64 << 20 };
 struct run {
     const char *model, *out, *trace, *labels, *device;
     int repeat, top, replicas;
@@ -22,10 +22,28 @@ struct run {
     int n_results;
 };
 
+static bool makes_inputs(const struct run *r) {
+    return !r->n_in && !r->resident.n_in && r->replicas <= 1;
+}
+// Nobody gave an input: a run to see whether, and how fast, the model runs.
+static int made_up_inputs(struct hlo *h, struct run *r) {
+    if (!makes_inputs(r)) return 0;
+    int rc = model_inputs_default(h, r->model, r->in, &r->n_in);
+    for (int k = 0; k < r->n_in && !rc && !h->quiet; k++) {
+        fprintf(stderr, "input %s ", r->in[k].name);
+        for (int d = 0; d < r->in[k].rank; d++)
+            fprintf(stderr, "%s%lld", d ? "x" : "", (long long)r->in[k].dims[d]);
+        fprintf(stderr, "%s made up (give it with -i %s=VALUE)\n", r->in[k].rank ? "," : "scalar,",
+                r->in[k].name);
+    }
+    return rc;
+}
+
 // A file that exists is a model to upload first; anything else must be a digest.
 static int resolve_model(struct hlo *h, struct run *r) {
-    struct stat sb;
-    if (stat(r->model, &sb) != 0) return 0;
+    bool file;
+    int rc = model_is_file(r->model, &file);
+    if (rc || !file) return rc;
     struct strbuf q = {0};
     for (int k = 0; k < r->n_in; k++) {
         strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", r->in[k].name);
@@ -36,13 +54,16 @@ static int resolve_model(struct hlo *h, struct run *r) {
     if (r->device) strbuf_printf(&q, "%sdevice=%s", q.n ? "&" : "", r->device);
     if (r->replicas > 1) strbuf_printf(&q, "%sreplicas=%d", q.n ? "&" : "", r->replicas);
     json_t *c = NULL;
-    int rc = compile_model(h, r->model, strbuf_cstr(&q), true, &c);
+    rc = compile_model(h, r->model, strbuf_cstr(&q), makes_inputs(r) ? THEN_TRY : THEN_RUN, &c);
     strbuf_done(&q);
     if (rc) return rc;
-    if (!h->quiet && text_at(c, "digest")[0])
+    bool whole = text_at(c, "digest")[0];
+    if (!h->quiet && whole)
         fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
                 json_is_true(json_object_get(c, "cacheHit")) ? "cached" : "compiled");
-    r->model = arena_strdup(&h->arena, text_at(c, "sourceDigest"));
+    // Inputs are made up in the shapes of the executable.
+    const char *digest = text_at(c, whole && makes_inputs(r) ? "digest" : "sourceDigest");
+    r->model = arena_strdup(&h->arena, digest);
     json_decref(c);
     return 0;
 }
@@ -211,5 +232,6 @@ int cmd_run(struct hlo *h) {
     if (!st) st = read_inputs(h, &r, inputs, n_inputs, &o);
     if (st) return fail_status(st);
     int rc = resolve_model(h, &r);
+    if (!rc) rc = made_up_inputs(h, &r);
     return rc ? rc : send_run(h, &r);
 }

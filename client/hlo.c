@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 
@@ -105,6 +106,32 @@ int full_digest(struct hlo *h, const char **digest) {
         fprintf(stderr, "hlo: the digests of %zu executables begin with '%s'\n", matches, begin);
     json_decref(j);
     return matches == 1 ? 0 : EXIT_REFUSED;
+}
+static bool ends_in(const char *word, const char *end) {
+    size_t n = strlen(word), m = strlen(end);
+    return n > m && strcmp(word + n - m, end) == 0;
+}
+int model_is_file(const char *word, bool *out) {
+    static const char *const ends[] = {".onnx", ".hlo", ".hlox", ".pb", ".txt", ".ort"};
+    struct stat sb;
+    *out = stat(word, &sb) == 0;
+    if (*out) return 0;
+    bool path = strchr(word, '/') != NULL;
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+        path |= ends_in(word, ends[k]);
+    return path ? fail_status(st_errno(errno, word)) : 0;
+}
+void print_shape(const json_t *dims, FILE *f) {
+    const json_t *d;
+    size_t k;
+    json_array_foreach(dims, k, d) {
+        const char *text = json_string_value(d); // 64-bit numbers may be texts
+        if (k) putc('x', f);
+        if (text)
+            fputs(text, f);
+        else
+            fprintf(f, "%lld", (long long)json_integer_value(d));
+    }
 }
 void print_json(const json_t *j) {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);

@@ -3,6 +3,7 @@
 // stderr; exit codes are those of `hlo help exit-codes`.
 #pragma once
 #include <jansson.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "client/http.h"
@@ -60,11 +61,20 @@ int get_json(struct hlo *h, const char *path, json_t **out);
 // The first digits of an executable's digest, 6 or more, as lists print them, become the whole
 // digest; other words stay. 0, or an exit code already reported.
 int full_digest(struct hlo *h, const char **digest);
-// Uploads a model and compiles it; events go to stderr. *out: the CompileReply. run_follows: a
-// model that cannot be compiled before a run brings shapes or values is fine; *out has sourceDigest
-// alone.
-int compile_model(struct hlo *h, const char *path, const char *query, bool run_follows,
+// Is the word a model's file? Else it is a digest or a name; what looks like a file and is none is
+// an error that was reported: an exit code.
+int model_is_file(const char *word, bool *out);
+// What follows a compile: nothing; a run with inputs, so that a model that cannot be compiled
+// before a run brings shapes or values is fine; a run with inputs made up, which knows values only.
+enum compile_then { THEN_NOTHING, THEN_RUN, THEN_TRY };
+// Uploads a model and compiles it; events go to stderr. *out: the CompileReply, or sourceDigest
+// alone where the run will tell the rest.
+int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
                   json_t **out);
+// Uploads a model unless the server holds it, and nothing more: hex gets its digest.
+int upload_model(struct hlo *h, const char *path, char hex[65]);
+void print_assumed(const json_t *compiled, FILE *f); // of a CompileReply: the shapes it took
+void print_shape(const json_t *dims, FILE *f);       // [1, 3, 224] as 1x3x224
 // cmd_runs.c: a job's timeline (Trace Event Format) to a file, "-" = stdout; a run's steps as a
 // table.
 int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code

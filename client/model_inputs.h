@@ -14,4 +14,7 @@ struct model_inputs {
 bool model_inputs_add(struct model_inputs *m, const char *word); // false: too many
 // Reads the words. A model that is a file is uploaded and compiled, *model becomes its digest.
 // Without words: values as above. 0, or an exit code already reported.
+// Inputs that nobody gave, of a model on the server: random numbers, in the usual size where one is
+// open, ones where values decide shapes. 0, or an exit code already reported.
+int model_inputs_default(struct hlo *h, const char *model, struct npy *v, int *n);
 int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m);

@@ -27,6 +27,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
         hlod__v1__dim__init(s->dims[d]);
         s->dims[d]->size = t->dims[d].size;
         if (t->dims[d].symbol) s->dims[d]->symbol = arena_strdup(a, t->dims[d].symbol);
+        s->dims[d]->usual = t->dims[d].usual;
     }
     return s;
 }
@@ -52,6 +53,29 @@ static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
 
 // ---- ingest
 
+static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct program_info *p) {
+    Hlod__V1__ProgramInfo *m = arena_new_of(a, Hlod__V1__ProgramInfo);
+    hlod__v1__program_info__init(m);
+    m->nodes = p->nodes;
+    if (p->producer) m->producer = (char *)(uintptr_t)p->producer;
+    m->operators = arena_array(a, Hlod__V1__OperatorCount *, p->ops.n + 1);
+    m->opsets = arena_array(a, Hlod__V1__Opset *, p->opsets.n + 1);
+    for (; m->n_operators < p->ops.n; m->n_operators++) {
+        Hlod__V1__OperatorCount *o = m->operators[m->n_operators] =
+            arena_new_of(a, Hlod__V1__OperatorCount);
+        hlod__v1__operator_count__init(o);
+        o->name = (char *)(uintptr_t)p->ops.v[m->n_operators].name;
+        o->count = p->ops.v[m->n_operators].count;
+    }
+    for (; m->n_opsets < p->opsets.n; m->n_opsets++) {
+        Hlod__V1__Opset *o = m->opsets[m->n_opsets] = arena_new_of(a, Hlod__V1__Opset);
+        hlod__v1__opset__init(o);
+        o->domain = (char *)(uintptr_t)p->opsets.v[m->n_opsets].domain;
+        o->version = p->opsets.v[m->n_opsets].version;
+    }
+    return m;
+}
+
 static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
     const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
     struct frontend_limits limits = limits_of(q->limits);
@@ -69,6 +93,7 @@ static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
     RETURN_IF_ERR(call_put_blob(c, r.program.p, r.program.n, &out->program));
     RETURN_IF_ERR(call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
     out->signature = wire_signature(&c->arena, &r.sig);
+    out->info = program_info_message(&c->arena, &r.info);
     out->n_weights = (size_t)r.n_weights;
     out->weights = arena_array(&c->arena, Hlod__Wire__Weight *, r.n_weights + 1);
     for (int k = 0; k < r.n_weights; k++) {

@@ -56,10 +56,15 @@ static status_t cannot(const char *what, const char *name, const char *why) {
                      HLOD__V1__REASON__REASON_BAD_OPTION);
 }
 
-static status_t check_tensor(const char *what, const Hlod__V1__TensorSpec *t, const char **symbol) {
-    if (t->unknown_rank || t->sequence || t->optional || t->by_value)
+static status_t check_form(const char *what, const Hlod__V1__TensorSpec *t) {
+    if (t->sequence || t->optional || t->by_value)
         return cannot(what, t->name, "has no fixed form");
-    if (!strcmp(t->dtype, "string")) return cannot(what, t->name, "is text");
+    return strcmp(t->dtype, "string") ? ST_OK : cannot(what, t->name, "is text");
+}
+// *symbol: that of dimension 0 of all tensors, NULL before the first.
+static status_t check_tensor(const char *what, const Hlod__V1__TensorSpec *t, const char **symbol) {
+    RETURN_IF_ERR(check_form(what, t));
+    if (t->unknown_rank) return cannot(what, t->name, "has no fixed form");
     if (!t->n_dims || t->dims[0]->size >= 0 || !*t->dims[0]->symbol)
         return cannot(what, t->name, "has no symbolic dimension 0");
     if (!*symbol) *symbol = t->dims[0]->symbol;
@@ -80,10 +85,24 @@ status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) {
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     if (b->max <= 1) return ST_OK;
     if (!sig->n_inputs || !sig->n_outputs) return cannot("the", "signature", "is empty");
-    for (size_t i = 0; i < sig->n_inputs; i++)
+    // Exporters name one dimension differently in each tensor. Where the compiler shows that rows
+    // are independent it is seen there which they are, else the names have to say it.
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        if (!b->unchecked) symbol = NULL;
         RETURN_IF_ERR(check_tensor("input", sig->inputs[i], &symbol));
+    }
     for (size_t i = 0; i < sig->n_outputs; i++)
-        RETURN_IF_ERR(check_tensor("output", sig->outputs[i], &symbol));
+        RETURN_IF_ERR(b->unchecked ? check_tensor("output", sig->outputs[i], &symbol)
+                                   : check_form("output", sig->outputs[i]));
+    return ST_OK;
+}
+
+status_t batch_check_outputs(const Hlod__V1__ExecutableInfo *x, int64_t bucket) {
+    for (size_t i = 0; i < x->signature->n_outputs; i++) {
+        const Hlod__V1__TensorSpec *t = x->signature->outputs[i];
+        if (!t->n_dims || t->dims[0]->size != bucket)
+            return cannot("output", t->name, "has no row for each row of the inputs");
+    }
     return ST_OK;
 }
 

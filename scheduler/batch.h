@@ -31,6 +31,8 @@ enum { BATCH_MAX = 1024, BATCH_MAX_DELAY_US = 10000000 };
 // Bounds, and that each input and output has the same symbol as dimension 0 and nowhere else, and
 // a shape known beforehand. INVALID_ARGUMENT names what is in the way.
 status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) MUST_CHECK;
+// That each output has as many rows as the bucket.
+status_t batch_check_outputs(const Hlod__V1__ExecutableInfo *x, int64_t bucket) MUST_CHECK;
 // That the compiler has shown the rows of a bucket's executable to be independent, and that its
 // constants are those of the bucket before (NULL: none to compare with). INVALID_ARGUMENT says
 // where rows meet.

@@ -3,6 +3,7 @@
 // picture.
 #include "scheduler/job.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,11 +112,28 @@ static void own_executable(struct job *j) {
         owners_add(j->s->owners, tenant, j->exe->key, j->model->source);
 }
 
+// A compile that was refused at sizes that the request did not say.
+static status_t at_assumed_sizes(const struct job *j, status_t st) {
+    if (st_code(st) != ST_INVALID_ARGUMENT || !j->r.n_assumed || j->r.exe) return st;
+    struct strbuf t = {0};
+    strbuf_limit(&t, 2000);
+    for (size_t i = 0; i < j->r.n_assumed; i++) {
+        const Hlod__V1__ShapeBinding *s = j->r.assumed[i];
+        strbuf_printf(&t, " %s=", s->input);
+        for (size_t d = 0; d < s->n_dims; d++)
+            strbuf_printf(&t, "%s%" PRId64, d ? "x" : "", s->dims[d]);
+    }
+    st = st_note(st, "with shapes that were not given, taken as%s", strbuf_cstr(&t));
+    strbuf_done(&t);
+    return st;
+}
+
 void job_finish(struct job *j, status_t st) {
     if (j->finished) {
         st_drop(st);
         return;
     }
+    st = at_assumed_sizes(j, st);
     if (!st) own_executable(j);
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
@@ -284,7 +302,11 @@ static bool rows_fit(struct job *j) {
     const struct batching *b = &j->spec.batching;
     if (b->max <= 1 || b->unchecked) return true;
     status_t st = ST_OK;
-    if (j->n_warm > 1) st = batch_check_rows(j->exe->info, j->constants);
+    if (j->n_warm > 1) {
+        int64_t bucket = batch_bucket(INT64_C(1) << (j->n_warm - 1), b->max);
+        st = batch_check_rows(j->exe->info, j->constants);
+        if (!st) st = batch_check_outputs(j->exe->info, bucket);
+    }
     if (j->n_warm > 1 || b->max == 2)
         j->constants = arena_strdup(&j->arena, j->exe->info->constants_digest);
     if (st) job_finish(j, st);

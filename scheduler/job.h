@@ -177,8 +177,10 @@ struct job_result {
     const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
     const uint32_t *outputs;          // names' index of each of run->outputs
     size_t n_outputs;
-    int64_t batch_rows, rows;      // that ran together, and this job's own; 0 = not batched
-    const Hlod__Wire__Blob *text;  // JOB_INSPECT
+    int64_t batch_rows, rows;         // that ran together, and this job's own; 0 = not batched
+    const Hlod__Wire__Blob *text;     // JOB_INSPECT
+    Hlod__V1__ShapeBinding **assumed; // inputs of which the request left sizes open
+    size_t n_assumed;
     const char *differs;           // JOB_VERIFY: the first part that does, "" for none
     Hlod__V1__Timing *timings[12]; // in order; the last is total
     size_t n_timings;

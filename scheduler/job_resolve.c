@@ -528,6 +528,9 @@ status_t job_bind(struct job *j, bool *out_wait) {
     }
     RETURN_IF_ERR(
         key_bind(&j->arena, sig, shapes, n, job_takes_inputs(j), &j->bindings, &j->n_bindings));
+    if (!job_takes_inputs(j))
+        key_assumed(&j->arena, sig, shapes, n, j->bindings, j->n_bindings, &j->r.assumed,
+                    &j->r.n_assumed);
     RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &j->key_parts.options));
     j->key_parts.program = j->model->program;
     j->key_parts.bindings = key_bindings_text(&j->arena, j->bindings, j->n_bindings);

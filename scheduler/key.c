@@ -252,6 +252,113 @@ static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const ch
     return in && in->sequence;
 }
 
+// ---- sizes that the request does not say
+
+// Of a symbol that no shape binds: as the frontend found, or 1 for a leading dimension; 0 = it has
+// to be said.
+static int64_t usual_size(const Hlod__V1__Signature *sig, const Hlod__V1__Dim *dim) {
+    if (dim->usual > 0) return dim->usual;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (sig->inputs[i]->n_dims && sig->inputs[i]->dims[0]->size < 0 &&
+            !strcmp(sig->inputs[i]->dims[0]->symbol, dim->symbol))
+            return 1;
+    return 0;
+}
+
+// " x=1x3x224x224" for each input with a size that is not known, behind `before`. Sizes that nobody
+// knows are examples.
+static void put_shapes(struct strbuf *t, const struct binder *b, const Hlod__V1__Signature *sig,
+                       const char *before) {
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *in = sig->inputs[i];
+        bool open = false;
+        for (size_t d = 0; d < in->n_dims; d++)
+            open |= in->dims[d]->size < 0 && !lookup(b, in->dims[d]->symbol);
+        if (!open) continue;
+        strbuf_printf(t, "%s%s=", before, in->name);
+        for (size_t d = 0; d < in->n_dims; d++) {
+            const Hlod__Wire__Binding *have =
+                in->dims[d]->size < 0 ? lookup(b, in->dims[d]->symbol) : NULL;
+            int64_t size = in->dims[d]->size >= 0 ? in->dims[d]->size
+                           : have                 ? have->size
+                           : in->n_dims == 4      ? 224
+                                                  : 128;
+            strbuf_printf(t, "%s%" PRId64, d ? "x" : "", size);
+        }
+    }
+}
+
+static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) MUST_CHECK;
+static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
+    struct strbuf t = {0};
+    size_t n = 0;
+    strbuf_limit(&t, 32 * 1024);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
+            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
+            if (dim->size >= 0 || lookup(b, dim->symbol)) continue;
+            n++;
+            strbuf_printf(&t, "\n  input '%s', dimension %zu ('%s')", sig->inputs[i]->name, d,
+                          dim->symbol);
+        }
+    strbuf_puts(&t, "\n  for example: hlo compile MODEL");
+    put_shapes(&t, b, sig, " --shape ");
+    strbuf_puts(&t, "\n  or by HTTP: POST /v1/executables?");
+    size_t at = t.n;
+    put_shapes(&t, b, sig, "&shape=");
+    if (t.n > at && t.p[at] == '&') memmove(t.p + at, t.p + at + 1, t.n-- - at);
+    status_t st =
+        st_reason(st_new(ST_INVALID_ARGUMENT, "%zu symbolic dimension%s without a size:%s", n,
+                         n == 1 ? "" : "s", strbuf_cstr(&t)),
+                  HLOD__V1__REASON__REASON_UNBOUND_DIM);
+    strbuf_done(&t);
+    return st;
+}
+
+static status_t bind_rest(struct binder *b, const Hlod__V1__Signature *sig, bool complete) {
+    size_t open = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
+            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
+            if (dim->size >= 0 || lookup(b, dim->symbol)) continue;
+            int64_t size = complete ? 0 : usual_size(sig, dim);
+            if (size > 0)
+                add(b, arena_strdup(b->a, dim->symbol), size);
+            else
+                open++;
+        }
+    return open ? open_dims(b, sig) : ST_OK;
+}
+
+void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                 size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
+                 size_t *out_n) {
+    struct binder given = {.a = a}, all = {.a = a};
+    for (size_t i = 0; i < n_b; i++)
+        avec_push(a, &all.bound, b[i]);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0;
+             shape_named(shapes, n, sig->inputs[i]->name) && d < sig->inputs[i]->n_dims; d++)
+            if (sig->inputs[i]->dims[d]->size < 0) add(&given, sig->inputs[i]->dims[d]->symbol, 0);
+    *out = arena_array(a, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
+    *out_n = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *in = sig->inputs[i];
+        Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
+        hlod__v1__shape_binding__init(s);
+        s->input = in->name;
+        s->dims = arena_array(a, int64_t, in->n_dims + 1);
+        bool assumed = false;
+        for (size_t d = 0; d < in->n_dims; d++) {
+            const Hlod__Wire__Binding *x =
+                in->dims[d]->size < 0 ? lookup(&all, in->dims[d]->symbol) : NULL;
+            assumed |= x && !lookup(&given, in->dims[d]->symbol);
+            s->dims[s->n_dims++] = x ? x->size : in->dims[d]->size;
+        }
+        if (assumed) (*out)[(*out_n)++] = s;
+    }
+}
+
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
     struct binder b = {.a = a};
@@ -279,16 +386,8 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         for (size_t k = 0; k < n; k++)
             if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
         if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
-        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
-            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
-            if (dim->size < 0 && !lookup(&b, dim->symbol))
-                return st_reason(
-                    st_new(ST_INVALID_ARGUMENT,
-                           "input '%s', dimension %zu ('%s') is symbolic: give its shape",
-                           sig->inputs[i]->name, d, dim->symbol),
-                    HLOD__V1__REASON__REASON_UNBOUND_DIM);
-        }
     }
+    RETURN_IF_ERR(bind_rest(&b, sig, complete));
     if (b.bound.n) qsort(b.bound.v, b.bound.n, sizeof *b.bound.v, by_symbol);
     *out = b.bound.v;
     *out_n = b.bound.n;

@@ -39,11 +39,18 @@ enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input
 // of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
 // number of tensors, ranks, sizes. complete: what is not given of those is absent (a run), not
 // unknown (a compile).
-// Inputs without either may be missing from `shapes`, those present must agree. Errors name input,
+// Inputs without either may be missing from `shapes`, those present must agree. A symbol that no
+// shape binds gets its usual size (Dim.usual; 1 for a leading dimension) unless `complete`; if it
+// has none, the error lists all such with a command line that would do. Errors name input,
 // dim, expected, found (REASON_UNKNOWN_INPUT, SHAPE_MISMATCH, UNBOUND_DIM, UNBOUND_VALUE). Bindings
 // come sorted by symbol.
 status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                   size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) MUST_CHECK;
+// The inputs of which a size was taken that no shape binds, with the shapes that they got. Borrows
+// names from sig.
+void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                 size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
+                 size_t *out_n);
 bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or of unknown rank
 // The name that tensor e of a loose input travels by.
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);

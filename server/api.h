@@ -98,6 +98,7 @@ void api_tenants(struct call *c);
 void api_targets(struct call *c);
 void api_list_runs(struct call *c);
 void api_trace(struct call *c);
+void api_show_model(struct call *c);
 void api_set_model(struct call *c);
 void api_list_models(struct call *c);
 void api_remove_model(struct call *c);

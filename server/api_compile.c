@@ -45,6 +45,8 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->executable->signature = key_signature(&c->arena, r->exe->signature, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
+    m->assumed = r->assumed;
+    m->n_assumed = r->n_assumed;
     check_budget(c, m);
     size_t upload = c->upload_ms > 0;
     m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);

@@ -4,6 +4,7 @@ check-jobs-cli: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/f
 	$(Q)build/venv/bin/python tests/client/submit.py --build $(BUILD) --worker $(BUILD)/tests/fake_worker
 check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker $(LIBHLOD) ## libhlod as installed: header, example, both ways of linking
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
+	$(Q)build/venv/bin/python tests/client/untold.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)

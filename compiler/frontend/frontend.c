@@ -2,6 +2,9 @@
 // The table of formats, and binding of symbolic dimensions.
 #include "compiler/frontend/frontend.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "compiler/frontend/hlo_proto.h"
 #include "compiler/frontend/hlo_text.h"
 #include "compiler/frontend/onnx.h"
@@ -60,6 +63,29 @@ status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) {
     const struct frontend *f = find(format);
     return f ? with_reason(f->lower(req, out)) : unknown(format);
+}
+
+// ---- what is told of a program
+
+void program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
+                        struct str name) {
+    size_t at = (size_t)(uintptr_t)smap_get(seen, name);
+    p->nodes++;
+    if (at) {
+        p->ops.v[at - 1].count++;
+        return;
+    }
+    struct op_count one = {arena_strndup(a, name.p, name.n), 1};
+    avec_push(a, &p->ops, one);
+    smap_put(seen, name, (void *)(uintptr_t)p->ops.n);
+}
+static int most_first(const void *x, const void *y) {
+    const struct op_count *a = x, *b = y;
+    return a->count != b->count ? (a->count < b->count) - (a->count > b->count)
+                                : strcmp(a->name, b->name);
+}
+void program_info_sort(struct program_info *p) {
+    if (p->ops.n) qsort(p->ops.v, p->ops.n, sizeof *p->ops.v, most_first);
 }
 
 status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) {

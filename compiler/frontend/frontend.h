@@ -5,11 +5,14 @@
 // frontend reads is hostile. Thread: any; no global state.
 #pragma once
 #include "base/hash.h"
+#include "base/map.h"
+#include "base/vec.h"
 #include "compiler/ir/module.h"
 
 struct sig_dim {
     int64_t size;
     const char *symbol;
+    int64_t usual; // of an input's symbol: a size at which the model is known to work; 0 = none
 }; // size >= 0 and symbol NULL, or size -1 and the symbol's name ("N"; unnamed ones get
    // "_<input>_<dim>")
 struct sig_tensor {
@@ -37,6 +40,26 @@ struct weight {
     bool sidecar;
     int64_t offset, size_bytes;
 };
+struct op_count {
+    const char *name;
+    int64_t count;
+};
+struct opset {
+    const char *domain;
+    int64_t version;
+};
+struct program_info {         // what there is to tell about a source
+    VEC(struct op_count) ops; // most frequent first, then by name
+    VEC(struct opset) opsets;
+    int64_t nodes;
+    const char *producer; // NULL = it does not say
+};
+// One more operator called `name`; program_info_sort once all are counted. `seen` is the caller's,
+// from name to its place.
+void program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
+                        struct str name);
+void program_info_sort(struct program_info *p);
+
 struct ingest_result {
     struct digest program_digest; // canonical graph: names, metadata and weight values removed;
                                   // baked constants hashed; dynamic dims as symbols
@@ -47,6 +70,7 @@ struct ingest_result {
     struct weight *weights; // manifest; module parameters of kind PARAM_WEIGHT index it
     int32_t n_weights;
     const char *format; // row name
+    struct program_info info;
 };
 struct frontend_limits {
     int64_t max_program_bytes; /* without weights */

@@ -47,6 +47,15 @@ static void tensor_of(struct arena *a, const char *name, const struct shape *s,
         out->dims[d].size = s->dims[d];
 }
 
+static void count_ops(struct arena *a, const struct hlo_module *m, struct program_info *out) {
+    struct smap seen = {0};
+    HLO_EACH_COMPUTATION(c, m)
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        program_info_count(a, out, &seen, str_of(hlo_op_name(i->op)));
+    program_info_sort(out);
+    smap_done(&seen);
+}
+
 status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
                            const char *format, struct ingest_result *out) {
     struct ingest_result r = {.format = format, .program = source};
@@ -67,6 +76,7 @@ status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct s
     for (int k = 0; k < leaves; k++)
         tensor_of(a, one ? "result" : arena_printf(a, "result%d", k), shape_leaf(e->root->shape, k),
                   &r.sig.out[k]);
+    count_ops(a, m, &r.info);
     hlo_canonical_hash(m, &r.program_digest);
     r.weights_digest = sha256_of("", 0);
     *out = r;

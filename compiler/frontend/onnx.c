@@ -515,6 +515,9 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     r.program = to_arena(a, &program);
     r.sidecar = to_arena(a, &sidecar);
     smap_done(&static_names);
-    if (!st) *out = r;
+    if (st) return st;
+    onnx_info(a, &m, &r.info);
+    onnx_usual_sizes(a, limits, &r);
+    *out = r;
     return st;
 }

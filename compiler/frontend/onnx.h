@@ -16,5 +16,10 @@ uint32_t onnx_shape_inputs(const struct onnx_model *m,
                            const struct onnx_node *n); // bit k: input k decides a shape
 // Is a graph input bound by its elements?
 bool onnx_by_value(const struct smap *static_names, const struct onnx_value *v);
+// Opsets, operators of all graphs and functions, producer.
+void onnx_info(struct arena *a, const struct onnx_model *m, struct program_info *out);
+// Fills `usual` of the inputs' symbolic dimensions (onnx_usual.c); the rest of r is there.
+void onnx_usual_sizes(struct arena *a, const struct frontend_limits *limits,
+                      struct ingest_result *r);
 // INVALID_ARGUMENT that lists every node we cannot take, one a line, or OK.
 status_t onnx_check_supported(const struct onnx_model *m) MUST_CHECK;

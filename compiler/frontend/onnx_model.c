@@ -350,7 +350,7 @@ out:
     return st;
 }
 
-static status_t read_opset(struct onnx_model *m, struct span s, int64_t *opset) {
+static status_t read_opset(struct onnx_model *m, struct span s, int64_t *opset, struct opset *out) {
     struct wire w = wire_open(m->file, s);
     struct wire_field f;
     bool got;
@@ -363,6 +363,7 @@ static status_t read_opset(struct onnx_model *m, struct span s, int64_t *opset) 
         if (f.number == 2) version = (int64_t)f.value;
     }
     if (domain.n == 0 || str_is(domain, "ai.onnx")) *opset = version;
+    if (out) *out = (struct opset){arena_strndup(m->arena, domain.p, domain.n), version};
     return ST_OK;
 }
 
@@ -396,7 +397,7 @@ static status_t read_function(struct onnx_model *m, struct span s, struct onnx_f
             avec_push(m->arena, &out->body.nodes, n);
             break;
         case 9:
-            RETURN_IF_ERR(read_opset(m, f.bytes, &out->opset));
+            RETURN_IF_ERR(read_opset(m, f.bytes, &out->opset, NULL));
             break;
         case 10:
             out->domain = text(f.bytes);
@@ -437,8 +438,13 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
         if (!got) break;
         if (f.number == 1) m.ir_version = (int64_t)f.value;
         if (f.number == 7 && f.type == WIRE_LEN) graph = f.bytes, there = true;
-        if (f.number == 8 && f.type == WIRE_LEN)
-            RETURN_IF_ERR(st_note(read_opset(&m, f.bytes, &m.opset), "opset_import"));
+        if (f.number == 2 && f.type == WIRE_LEN) m.producer = text(f.bytes);
+        if (f.number == 3 && f.type == WIRE_LEN) m.producer_version = text(f.bytes);
+        if (f.number == 8 && f.type == WIRE_LEN) {
+            struct opset o;
+            RETURN_IF_ERR(st_note(read_opset(&m, f.bytes, &m.opset, &o), "opset_import"));
+            if (m.opsets.n < 64) avec_push(a, &m.opsets, o);
+        }
     }
     if (!there) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
     if (m.opset == 0) m.opset = 1;

@@ -73,6 +73,8 @@ struct onnx_model {
     struct arena *arena;
     const uint8_t *file;
     int64_t ir_version, opset, ml_opset;
+    struct str producer, producer_version;
+    VEC(struct opset) opsets; // as the file lists them
     struct onnx_graph main;
     VEC(struct onnx_function) functions;
     int64_t n_messages; // budget

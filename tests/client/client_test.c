@@ -122,8 +122,10 @@ static void errors(void) {
     CHECK(hlod_compile(h, failing, sizeof failing - 1, NULL, &e) == HLOD_INVALID_ARGUMENT);
     CHECK(hlod_error(h)->n_details == 2 && strstr(hlod_error(h)->details[1], "op Bar"));
     CHECK(hlod_compile_file(h, "/nonexistent/model", NULL, &e) == HLOD_NOT_FOUND);
-    CHECK(hlod_compile_file(h, model_path, NULL, &e) == HLOD_INVALID_ARGUMENT);
+    static const char open[] = "FAKE\nin x f32 4,M\nout y f32 4,M\n";
+    CHECK(hlod_compile(h, open, sizeof open - 1, NULL, &e) == HLOD_INVALID_ARGUMENT);
     CHECK(!strcmp(hlod_error(h)->reason, "UNBOUND_DIM"));
+    CHECK(hlod_error(h)->n_details > 1 && strstr(hlod_error(h)->details[1], "--shape x=4x128"));
     CHECK(hlod_run(h, "xyz", NULL, 0, NULL, &r) == HLOD_NOT_FOUND);
     CHECK(!strcmp(hlod_error(h)->reason, "MODEL_NOT_FOUND"));
     e = compiled(2);

@@ -256,18 +256,26 @@ def worker_dies(d):
     right([x for x in replies if x[0] == 200], [x for r, x in zip(replies, inputs) if r[0] == 200])
     right([run(d, inputs[0])], inputs[:1])
 
+def named_otherwise(d):
+    """sim
+    One batch dimension that each tensor names differently, or an output not at all, as exporters write it: the compiler shows the rows, so the name is taken."""
+    two = graph([("Relu", "x", "y", {}), ("Add", "v w", "u", {})], {"x": ["N", 4], "v": ["unk__7", 4]}, {"y": ["unk__8", 4], "u": ["M", 4]}, [("w", np.ones(4, np.float32))])
+    for model, shape in (two, "x=1x4&shape=v=1x4"), (graph([("Relu", "x", "y", {})], {"x": ["N", 4]}, {"y": ["Relu_dim_0", 4]}), "x=1x4"):
+        status, r = name(d, upload(d, model, shape), max=4)
+        assert status == 200, r
+
 def refused(d):
     """sim
     What cannot be joined is refused when it is named, and says why; what is wrong with a run is said as without batching."""
     ends = {"x": ["N", 4]}
     relu = [("Relu", "x", "y", {})]
-    for model, shape, why in (graph([("ReduceSum", "x", "y", {"keepdims": 1})], ends, {"y": [1, 1]}), "x=2x4", "output 'y' has no symbolic dimension 0"), \
+    for model, shape, *how, why in (graph([("ReduceSum", "x", "y", {"keepdims": 1})], ends, {"y": [1, 1]}), "x=2x4", "cannot be batched"), \
                              (graph(relu, {"x": [2, 4]}, {"y": [2, 4]}), "x=2x4", "input 'x' has no symbolic dimension 0"), \
-                             (graph([*relu, ("Relu", "v", "u", {})], {"x": ["N", 4], "v": ["M", 4]}, {"y": ["N", 4], "u": ["M", 4]}), "x=2x4&shape=v=2x4", "another dimension 0"), \
-                             (graph([("Transpose", "x", "y", {"perm": [1, 0]})], ends, {"y": [4, "N"]}), "x=2x4", "output 'y' has no symbolic dimension 0"), \
+                             (graph([*relu, ("Relu", "v", "u", {})], {"x": ["N", 4], "v": ["M", 4]}, {"y": ["N", 4], "u": ["M", 4]}), "x=2x4&shape=v=2x4", {"unchecked": True}, "another dimension 0"), \
+                             (graph([("Transpose", "x", "y", {"perm": [1, 0]})], ends, {"y": [4, "N"]}), "x=2x4", "cannot be batched"), \
                              (graph(relu, {"x": ["N", "N"]}, {"y": ["N", "N"]}), "x=2x2", "elsewhere"):
         digest = upload(d, model, shape)
-        status, r = name(d, digest, max=4)
+        status, r = name(d, digest, max=4, **(how[0] if how else {}))
         assert status == 400 and why in r["message"], (why, r)
     digest = upload(d, DENSE, "x=1x4")
     for batching in {"max": 5000}, {"max": 4, "delayUs": 90000000}:
@@ -343,7 +351,7 @@ def kept(d):
         again.stop_keep()
 kept.ends = True
 
-SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, short_delays, auto_joins, only_equals_join, sizes_of_rows, some_leave, worker_dies, refused, independence_is_shown, kept]
+SCENARIOS = [together, neighbours_do_not_matter, compiled_ahead, full_goes_at_once, short_delays, auto_joins, only_equals_join, sizes_of_rows, some_leave, worker_dies, named_otherwise, refused, independence_is_shown, kept]
 
 if __name__ == "__main__":
     sys.exit(scenarios("batching", SCENARIOS, lambda s: ["--device", *s.__doc__.split("\n")[0].split()]))

@@ -115,8 +115,12 @@ static void bind(void **state) {
                   x_open[] = {-1, 4};
     const struct key_shape good[] = {{"y", 2, y, NULL, 0}, {"x", 2, x, NULL, 0}};
     expect(&sig, good, 2, 0, "N=2;T=3");
-    expect(&sig, good, 1, 0, "N=2;T=3"); // x needs nothing more
+    expect(&sig, good, 1, 0, "N=2;T=3");     // x needs nothing more
+    expect(&sig, good + 1, 1, 0, "N=1;T=3"); // a leading dimension is 1 where nothing says it
+    expect(&sig, NULL, 0, 0, "N=1;T=1");
+    complete = true;
     expect(&sig, good + 1, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'y', dimension 0 ('N')");
+    complete = false;
     const struct key_shape conflict[] = {{"x", 2, x, NULL, 0}, {"y", 2, y_bad, NULL, 0}};
     expect(&sig, conflict, 2, HLOD__V1__REASON__REASON_SHAPE_MISMATCH,
            "'y', dimension 1: expected 3, found 5");
@@ -172,10 +176,48 @@ static void loose(void **state) {
     expect(&sig, two, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM, "'s[0]'");
 }
 
+// What a compile takes for sizes that the request leaves open, what it says of them, and what it
+// cannot know.
+static void usual(void **state) {
+    (void)state;
+    Hlod__V1__Signature sig = HLOD__V1__SIGNATURE__INIT;
+    Hlod__V1__TensorSpec *in[] = {spec("x", -1, "N", -1, "T"), spec("y", 3, "", -1, "H"),
+                                  spec("z", -1, "N", 7, "")};
+    sig.inputs = in;
+    sig.n_inputs = 3;
+    const int64_t x[] = {2, 5}, y[] = {3, 6};
+    const struct key_shape some[] = {{"x", 2, x, NULL, 0}};
+    expect(&sig, NULL, 0, HLOD__V1__REASON__REASON_UNBOUND_DIM,
+           "2 symbolic dimensions without a size:\n  input 'x', dimension 1 ('T')\n"
+           "  input 'y', dimension 1 ('H')\n"
+           "  for example: hlo compile MODEL --shape x=1x128 --shape y=3x128\n"
+           "  or by HTTP: POST /v1/executables?shape=x=1x128&shape=y=3x128");
+    expect(&sig, some, 1, HLOD__V1__REASON__REASON_UNBOUND_DIM,
+           "1 symbolic dimension without a size:\n  input 'y', dimension 1 ('H')\n"
+           "  for example: hlo compile MODEL --shape y=3x128\n");
+    in[0]->dims[1]->usual = 64;
+    in[1]->dims[1]->usual = 9;
+    expect(&sig, NULL, 0, 0, "H=9;N=1;T=64");
+    expect(&sig, some, 1, 0, "H=9;N=2;T=5");
+    const struct key_shape both[] = {some[0], {"y", 2, y, NULL, 0}};
+    Hlod__Wire__Binding **b;
+    Hlod__V1__ShapeBinding **assumed;
+    size_t n_b, n;
+    assert_null(key_bind(&a, &sig, both, 1, false, &b, &n_b));
+    key_assumed(&a, &sig, both, 1, b, n_b, &assumed, &n);
+    assert_int_equal(n, 1); // z has its size from x
+    assert_string_equal(assumed[0]->input, "y");
+    assert_int_equal(assumed[0]->dims[0], 3);
+    assert_int_equal(assumed[0]->dims[1], 9);
+    assert_null(key_bind(&a, &sig, both, 2, false, &b, &n_b));
+    key_assumed(&a, &sig, both, 2, b, n_b, &assumed, &n);
+    assert_int_equal(n, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(components), cmocka_unit_test(options),
-                                   cmocka_unit_test(bind), cmocka_unit_test(values),
-                                   cmocka_unit_test(loose)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(usual),   cmocka_unit_test(components),
+                                   cmocka_unit_test(options), cmocka_unit_test(bind),
+                                   cmocka_unit_test(values),  cmocka_unit_test(loose)};
     int bad = cmocka_run_group_tests(t, NULL, NULL);
     arena_done(&a);
     return bad;
