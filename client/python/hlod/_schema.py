@@ -7,6 +7,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
     'Dim': {
         1: ('size', 'i', ''),
         2: ('symbol', 's', ''),
+        3: ('usual', 'i', ''),
     },
     'TensorSpec': {
         1: ('name', 's', ''),
@@ -119,6 +120,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         47: ('rows_independent', '?', ''),
         48: ('rows_why', 's', ''),
         49: ('constants_digest', 's', ''),
+        51: ('prepare_bytes', 'i', ''),
+        52: ('bound_bytes', 'i', ''),
         50: ('unsigned_import', '?', ''),
     },
     'DeviceMemory': {
@@ -143,6 +146,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         8: ('timings', 'm*', 'Timing'),
         9: ('job', 'u', ''),
         10: ('over_budget', 's*', ''),
+        11: ('assumed', 'm*', 'ShapeBinding'),
     },
     'RunOptions': {
         1: ('profile', '?', ''),
@@ -480,6 +484,37 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         6: ('inferences', 'u', ''),
         7: ('batching', 'm', 'Batching'),
         8: ('tenant', 's', ''),
+    },
+    'ShowModelRequest': {
+        1: ('model', 's', ''),
+    },
+    'OperatorCount': {
+        1: ('name', 's', ''),
+        2: ('count', 'i', ''),
+    },
+    'Opset': {
+        1: ('domain', 's', ''),
+        2: ('version', 'i', ''),
+    },
+    'ModelInfo': {
+        1: ('source_digest', 's', ''),
+        2: ('format', 's', ''),
+        3: ('signature', 'm', 'Signature'),
+        4: ('opsets', 'm*', 'Opset'),
+        5: ('operators', 'm*', 'OperatorCount'),
+        6: ('nodes', 'i', ''),
+        7: ('parameters', 'i', ''),
+        8: ('weights_bytes', 'i', ''),
+        9: ('bytes', 'i', ''),
+        10: ('producer', 's', ''),
+        11: ('program_digest', 's', ''),
+        12: ('weights_digest', 's', ''),
+    },
+    'ProgramInfo': {
+        1: ('opsets', 'm*', 'Opset'),
+        2: ('operators', 'm*', 'OperatorCount'),
+        3: ('nodes', 'i', ''),
+        4: ('producer', 's', ''),
     },
     'ListModelsRequest': {
     },
@@ -928,6 +963,7 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'ImportExecutable': ('ExecutableBundle', 'ImportExecutableReply'),
     'SetModel': ('SetModelRequest', 'NamedModel'),
     'ListModels': ('ListModelsRequest', 'ListModelsReply'),
+    'ShowModel': ('ShowModelRequest', 'ModelInfo'),
     'RemoveModel': ('RemoveModelRequest', 'RemoveModelReply'),
     'ListDevices': ('ListDevicesRequest', 'ListDevicesReply'),
     'ListTenants': ('ListTenantsRequest', 'ListTenantsReply'),
