@@ -13,6 +13,9 @@ bench-transformers: $(BUILD)/hlo-run ## encoders and decoders of many makes, f32
 .PHONY: bench-rnn
 bench-rnn: $(BUILD)/hlo-run ## recurrent layers and tree ensembles beside ONNX Runtime (ARGS="--threads 2", part of a name)
 	$(Q)$(PYTHON) tests/bench/recurrent.py $(BUILD) $(ARGS)
+.PHONY: bench-programs
+bench-programs: $(BUILD)/hlo-run ## JAX programs that are not networks (scans, gradients, sorts, random, FFT, ...) beside XLA:CPU: values and latency (ARGS="part of a name", --threads N)
+	$(Q)$(PYTHON) tests/bench/programs.py $(BUILD) $(ARGS)
 .PHONY: bench-compile
 bench-compile: all ## compile time and instruction counts beside JAX's on the same graph; fails where JAX is faster
 	$(Q)$(PYTHON) tests/bench/compile.py $(BUILD)

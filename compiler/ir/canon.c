@@ -25,7 +25,7 @@ static void add_literal(struct sha256 *h, const struct literal *l) {
 
 static bool is_semantic(struct str name) {
     return !str_is(name, "metadata") && !str_is(name, "frontend_attributes") &&
-           !str_is(name, "origin") && !str_is(name, "sharding");
+           !str_is(name, "origin");
 }
 
 static struct digest hash_instr(const struct hlo_instr *i, const struct pmap *instrs,

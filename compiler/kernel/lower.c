@@ -6,6 +6,7 @@
 
 #include "compiler/kernel/lower_priv.h"
 #include "compiler/ops/lower_rules.h"
+#include "compiler/ops/rules.h"
 
 enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096 };
 
@@ -563,6 +564,12 @@ static const whole_fn whole_rules[HLO_OP_COUNT] = {
 #undef OP
 };
 
+static whole_fn whole_rule(const struct hlo_instr *i) {
+    int dim;
+    bool back;
+    return rule_running_window(i, &dim, &back) ? hlo_whole_REDUCE_WINDOW : whole_rules[i->op];
+}
+
 void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,
                struct kir_val *v) {
     const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
@@ -585,7 +592,7 @@ static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
         if (p.padded) return lower_no(lw, "a padded result");
     }
     kir_init(&lw->k, lw->arena, n_in, n_in + n_out);
-    RETURN_IF_ERR(whole_rules[i->op](lw, i));
+    RETURN_IF_ERR(whole_rule(i)(lw, i));
     if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
     kir_sweep(&lw->k);
     lw->k.fn->scratch_bytes = lw->scratch;
@@ -612,7 +619,7 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
         for (int n = i->n_operands - 1; n >= 0; n--)
             pmap_put_ptr(&lw->leaf, i->operands[n], (void *)(intptr_t)(n + 1));
     }
-    if (whole_rules[i->op]) return build_whole(lw, i);
+    if (whole_rule(i)) return build_whole(lw, i);
     RETURN_IF_ERR(outputs_of(lw, root, &o, &first));
     return build_until_stable(lw, &o, first, i->n_operands);
 }

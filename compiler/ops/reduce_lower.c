@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering of reductions and windows: each is a fold whose step asks the operands at one position
-// and calls the reducer.
+// and calls the reducer. Windows that all reach to one end (running sums) are a kernel of their own
+// with one step an element.
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower_rules.h"
+#include "compiler/ops/rules.h"
 
 // Is the computation one commutative operation of floats on its two parameters? Then its order may
 // change; of a product only where precision is not strict.
@@ -145,5 +147,146 @@ LOWER(REDUCE_WINDOW) {
     f.column = true;
     RETURN_IF_ERR(lower_fold(lw, &f, index, w.n, out));
     round_results(lw, &f, out);
+    return ST_OK;
+}
+
+// ---- running windows: one pass along the dimension. Along the last one the running values are
+// carried from element to element; along others a unit walks a block of neighbours together, whose
+// running values lie in scratch. Sums and products of f32 run in f64: n of them in order would lose
+// more than windows that are added as trees.
+
+enum { BLOCK = 512 };
+struct running {
+    const struct hlo_instr *i;
+    int n, dim;
+    bool back, wide;
+    enum dtype type[LOWER_MAX_RESULTS]; // of the running values
+    int64_t at[LOWER_MAX_RESULTS];      // in scratch
+};
+
+static struct kir_val *running_at(struct lower *lw, const struct running *r, int o,
+                                  struct kir_val *j) {
+    int64_t size = dtype_size(dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]));
+    return kir_idx_add(&lw->k, j, kir_i64(&lw->k, r->at[o] / size));
+}
+static struct kir_val *load_running(struct lower *lw, const struct running *r, int o,
+                                    struct kir_val *j) {
+    enum dtype t = dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]);
+    return kir_load(&lw->k, KIR_SCRATCH, t, running_at(lw, r, o, j), KF_PINNED);
+}
+static void store_running(struct lower *lw, const struct running *r, int o, struct kir_val *j,
+                          struct kir_val *v) {
+    enum dtype t = dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]);
+    kir_store(&lw->k, KIR_SCRATCH, t, running_at(lw, r, o, j), v);
+}
+static status_t running_init(struct lower *lw, const struct running *r, struct kir_val **acc) {
+    for (int o = 0; o < r->n; o++) {
+        RETURN_IF_ERR(lower_operand(lw, r->i, r->n + o, NULL, &acc[o]));
+        if (r->wide) acc[o] = kir_cast(&lw->k, DT_F64, acc[o]);
+    }
+    return ST_OK;
+}
+// Takes in the element at `index` and writes what the values are now.
+static status_t running_step(struct lower *lw, const struct running *r, struct kir_val **index,
+                             struct kir_val *const *acc, struct kir_val **out) {
+    struct kir_val *args[2 * LOWER_MAX_RESULTS];
+    struct kir *k = &lw->k;
+    const struct hlo_computation *f = r->i->called[0];
+    for (int o = 0; o < r->n; o++) {
+        args[o] = acc[o];
+        RETURN_IF_ERR(lower_operand(lw, r->i, o, index, &args[r->n + o]));
+    }
+    if (r->wide) {
+        enum kop op = hlo_root(f)->op == HLO_ADD ? K_ADD : K_MUL;
+        out[0] = kir_op(k, op, acc[0], kir_cast(k, DT_F64, args[1]), NULL);
+        lower_put(lw, r->i, 0, index, kir_cast(k, DT_F32, out[0]));
+        return ST_OK;
+    }
+    RETURN_IF_ERR(lower_call(lw, f, args, 2 * r->n, out));
+    for (int o = 0; o < r->n; o++) {
+        out[o] = kir_quant(k, r->type[o], out[o]);
+        lower_put(lw, r->i, o, index, out[o]);
+    }
+    return ST_OK;
+}
+static struct kir_val *running_position(struct lower *lw, const struct running *r, int64_t n,
+                                        struct kir_val *t) {
+    return r->back ? kir_idx_add(&lw->k, kir_i64(&lw->k, n - 1), kir_idx_mul(&lw->k, t, -1)) : t;
+}
+// One line, element after element.
+static status_t running_line(struct lower *lw, const struct running *r, struct kir_val **index) {
+    struct kir *k = &lw->k;
+    int64_t n = r->i->operands[0]->shape->dims[r->dim];
+    struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+    RETURN_IF_ERR(running_init(lw, r, acc));
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, acc, r->n);
+    index[r->dim] = running_position(lw, r, n, l->var);
+    RETURN_IF_ERR(running_step(lw, r, index, l->carry, next));
+    kir_end(k, l, next);
+    return ST_OK;
+}
+// A block of lines whose elements are neighbours: `inner` dims behind the running one.
+static status_t running_block(struct lower *lw, const struct running *r, struct kir_val **index,
+                              const int64_t *dims, int inner, struct kir_val *begin,
+                              struct kir_val *end, int64_t most) {
+    struct kir *k = &lw->k;
+    int64_t n = r->i->operands[0]->shape->dims[r->dim];
+    struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+    struct kir_val *minus = kir_idx_mul(k, begin, -1);
+    struct kir_loop *l = kir_for(k, begin, end, most, NULL, 0);
+    RETURN_IF_ERR(running_init(lw, r, acc));
+    for (int o = 0; o < r->n; o++)
+        store_running(lw, r, o, kir_idx_add(k, l->var, minus), acc[o]);
+    kir_end(k, l, NULL);
+    struct kir_loop *t = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
+    l = kir_for(k, begin, end, most, NULL, 0);
+    l->vectorize = true;
+    struct kir_val *j = kir_idx_add(k, l->var, minus);
+    index[r->dim] = running_position(lw, r, n, t->var);
+    lower_unflatten(lw, l->var, dims, inner, index + r->dim + 1);
+    for (int o = 0; o < r->n; o++)
+        acc[o] = load_running(lw, r, o, j);
+    RETURN_IF_ERR(running_step(lw, r, index, acc, next));
+    for (int o = 0; o < r->n; o++)
+        store_running(lw, r, o, j, next[o]);
+    kir_end(k, l, NULL);
+    kir_end(k, t, NULL);
+    return ST_OK;
+}
+WHOLE(REDUCE_WINDOW) {
+    struct running r = {.i = i, .n = i->n_operands / 2};
+    const struct shape *s = i->operands[0]->shape;
+    struct kir *k = &lw->k;
+    struct kir_val *index[HLO_MAX_RANK + 1];
+    int64_t outer = 1, inner = 1, blocks;
+    bool parts = false;
+    if (r.n > LOWER_MAX_RESULTS || !rule_running_window(i, &r.dim, &r.back))
+        return lower_no(lw, "a window of another kind");
+    r.wide = r.n == 1 && s->dtype == DT_F32 && plain_sum(lw, i->called[0]);
+    for (int d = 0; d < s->rank; d++)
+        if (d != r.dim) *(d < r.dim ? &outer : &inner) *= s->dims[d];
+    for (int o = 0; o < r.n; o++) {
+        r.type[o] = r.wide ? DT_F64 : i->operands[o]->shape->dtype;
+        parts |= dtype_is_complex(r.type[o]);
+    }
+    bool line = inner == 1 && !parts;
+    int64_t most = inner < BLOCK ? inner : BLOCK;
+    blocks = (inner + BLOCK - 1) / BLOCK;
+    for (int o = 0; !line && o < r.n; o++)
+        r.at[o] = lower_take_scratch(lw, r.type[o], most);
+    int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    if (units) {
+        lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), s->dims, r.dim, index);
+        struct kir_val *begin = kir_idx_mul(k, kir_idx_divmod(k, u->var, 1, blocks), BLOCK);
+        struct kir_val *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)),
+                                     kir_i64(k, inner), NULL);
+        for (int d = r.dim + 1; d < s->rank; d++)
+            index[d] = kir_i64(k, 0);
+        RETURN_IF_ERR(line ? running_line(lw, &r, index)
+                           : running_block(lw, &r, index, s->dims + r.dim + 1,
+                                           s->rank - r.dim - 1, begin, end, most));
+    }
+    kir_end(k, u, NULL);
     return ST_OK;
 }

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Common subexpressions: instructions of a computation in order, by a hash of opcode, shape,
-// attributes, operands, callees and literal. Equal means equal in all of these, so the first stands
-// for the later ones. Side effects, parameters and fusions keep to themselves.
+// attributes (those kept as text too: groups of participants), operands, callees and literal. Equal
+// means equal in all of these, so the first stands for the later ones. Side effects, parameters and
+// fusions keep to themselves.
 #include "base/hash.h"
 #include "compiler/passes/pass.h"
 
+// Attributes that are kept as text: replica_groups, source_target_pairs, ... What only names the
+// instruction or says where it came from does not count.
+static bool counts(const struct hlo_text_attr *t) {
+    return !str_is(t->name, "metadata") && !str_is(t->name, "frontend_attributes") &&
+           !str_is(t->name, "origin");
+}
 static uint64_t key_of(const struct hlo_instr *i) {
     uint64_t h =
         attr_hash(hlo_op_info(i->op)->attrs, i->attr) ^ (uint64_t)i->op * 0x9e3779b97f4a7c15u;
@@ -15,7 +22,22 @@ static uint64_t key_of(const struct hlo_instr *i) {
     if (!shape_is_tuple(i->shape) && i->shape->rank)
         h = hash64(i->shape->dims, sizeof(int64_t) * (size_t)i->shape->rank,
                    h + (uint64_t)i->shape->dtype);
+    for (size_t k = 0; k < i->extra.n; k++)
+        if (counts(&i->extra.v[k])) h = hash64(i->extra.v[k].value.p, i->extra.v[k].value.n, h);
     return i->literal ? h ^ lit_hash(i->literal) : h;
+}
+static bool same_texts(const struct hlo_instr *a, const struct hlo_instr *b) {
+    size_t j = 0, k = 0;
+    for (;; j++, k++) { // both in order of names
+        while (j < a->extra.n && !counts(&a->extra.v[j]))
+            j++;
+        while (k < b->extra.n && !counts(&b->extra.v[k]))
+            k++;
+        if (j == a->extra.n || k == b->extra.n) return j == a->extra.n && k == b->extra.n;
+        if (!str_eq(a->extra.v[j].name, b->extra.v[k].name) ||
+            !str_eq(a->extra.v[j].value, b->extra.v[k].value))
+            return false;
+    }
 }
 static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
     if (a->op != b->op || a->n_operands != b->n_operands || a->n_called != b->n_called ||
@@ -27,7 +49,7 @@ static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
         if (a->called[k] != b->called[k]) return false;
     if (a->control_preds.n || b->control_preds.n) return false;
     if (a->literal && !lit_equal(a->literal, b->literal)) return false;
-    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr);
+    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr) && same_texts(a, b);
 }
 
 status_t pass_cse(struct hlo_module *m, struct pass_ctx *p) {

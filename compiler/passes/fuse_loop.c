@@ -6,6 +6,7 @@
 // own). Nothing dear is computed twice: an operation used outside stays outside, and one that a
 // broadcast or a window would repeat stays in memory, as does a reduction whose elements two
 // movements would ask for. A fusion with a reduction is kInput, others are kLoop.
+#include "compiler/ops/rules.h"
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/library.h"
 
@@ -27,7 +28,9 @@ static bool moves(const struct hlo_instr *i) {
 static bool folds(const struct target *t, const struct hlo_instr *i) {
     if ((i->op != HLO_REDUCE && i->op != HLO_REDUCE_WINDOW) || i->n_operands != 2 || !plain(i))
         return false;
-    bool sum = i->called[0]->root->op == HLO_ADD;
+    int dim;
+    bool back, sum = i->called[0]->root->op == HLO_ADD;
+    if (rule_running_window(i, &dim, &back)) return false; // a kernel of its own
     return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
 }
 static bool free_to_copy(const struct hlo_instr *i) {

@@ -348,6 +348,17 @@ def reductions():
     window((6,), "[2]", "size=3 pad=-1_-1", "add")
     case("reduce-window", "(f32[3], s32[3]) reduce-window(p0, p1, p2, p3), window={size=2 stride=2}, to_apply=argmax",
          [uniform(6), np.arange(6, dtype=np.int32), np.float32(-np.inf), np.int32(0)], before=ARGMAX, tol=0)
+    # windows that all reach to one end
+    window((20,), "[20]", "size=20 pad=19_0", "add")
+    window((20,), "[20]", "size=20 pad=0_19", "multiply", init=1)
+    window((3, 17), "[3,17]", "size=1x17 pad=0_0x16_0", "maximum", init=-np.inf)
+    window((18, 5), "[18,5]", "size=18x1 pad=0_17x0_0", "add", "f64")
+    window((2, 17, 2, 3), "[2,17,2,3]", "size=1x17x1x1 pad=0_0x16_0x0_0x0_0", "add")
+    window((17, 2), "[17,2]", "size=30x1 pad=29_0x0_0", "maximum", "bf16", init=-9)
+    window((17, 3), "[17,3]", "size=17x1 pad=16_0x0_0", "multiply", "s32", init=1)
+    window((18,), "[18]", "size=18 pad=0_17", "add", "c64")
+    case("reduce-window", "(f32[20], s32[20]) reduce-window(p0, p1, p2, p3), window={size=20 pad=19_0}, to_apply=argmax",
+         [uniform(20), np.arange(20, dtype=np.int32), np.float32(-np.inf), np.int32(0)], before=ARGMAX, tol=0)
     ge = "sel { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=GE\n}\n"
     for x, s, w in (((1, 4, 6, 1), (1, 2, 3, 1), "size=1x2x2x1 stride=1x2x2x1"), ((6, 6), (3, 3), "size=3x3 stride=2x2 pad=0_1x0_1"), ((5,), (3,), "size=3"), ((4,), (5,), "size=2 pad=1_1")):
         case("select-and-scatter", f"f32{str(list(x)).replace(' ', '')} select-and-scatter(p0, p1, p2), window={{{w}}}, select=sel, scatter=f",

@@ -47,6 +47,7 @@ static void meaning_counts(void **state) {
         {"f32[4,2] parameter(0)", "f32[4,2]{0,1} parameter(0)"},
         {"f32[4,2] multiply(p, q)", "f32[4,2]{0,1} multiply(p, q)"},
         {"multiply(p, q)\n", "multiply(p, q), backend_config=\"fast\"\n"},
+        {"multiply(p, q)\n", "multiply(p, q), sharding={devices=[2,1]<=[2]}\n"},
         {"exponential(y)\n", "exponential(y), control-predecessors={p}\n"},
     };
     struct digest base = hash_of(BASE);
@@ -68,7 +69,6 @@ static void spelling_does_not(void **state) {
          " m = f32[4,2] multiply(p, f32[4,2] exponential(y))"},
         {"multiply(p, q)\n", "multiply(p, q), metadata={op_type=\"Mul\" source_line=3}\n"},
         {"multiply(p, q)\n", "multiply(p, q), frontend_attributes={a=\"b\"}\n"},
-        {"multiply(p, q)\n", "multiply(p, q), sharding={replicated}\n"},
         {"f32[4,2] multiply", "f32[4,2]{1,0} multiply"},
         {"constant(0)", "constant(/*zero*/ 0.0)"},
         {" z = f32[] constant(0)\n", " z = f32[] constant(0)\n unused = f32[4,2] negate(y)\n"},
