@@ -114,18 +114,30 @@ static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
     return ST_OK;
 }
 
+// Is it called for each element (a reducer, a comparator), and so part of its caller's kernel?
+static bool runs_steps(const struct hlo_instr *i) {
+    return i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL;
+}
+static void find_inner(struct hlo_module *m, struct pmap *out) {
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c)
+    for (int k = 0; k < i->n_called && !runs_steps(i); k++)
+        pmap_put_ptr(out, i->called[k], i->called[k]);
+}
+
 status_t pass_fuse_loop(struct hlo_module *m, struct pass_ctx *p) {
+    struct pmap inner = {0};
     if (!p->target) return ST_OK;
+    find_inner(m, &inner);
     VEC(struct hlo_computation *)
     bodies = {0}; // fusing adds computations: the list is taken before
     HLO_EACH_COMPUTATION(c, m) {
-        bool scalar =
-            c !=
-            m->entry; // reducers and comparators are called for each element: not worth a fusion
+        bool scalar = c != m->entry; // not worth a fusion
         for (const struct hlo_instr *i = c->first; i && scalar; i = i->next)
             scalar = !shape_is_tuple(i->shape) && i->shape->rank == 0;
-        if (!c->fusion && !scalar) avec_push(&p->scratch, &bodies, c);
+        if (!c->fusion && !scalar && !pmap_has_ptr(&inner, c)) avec_push(&p->scratch, &bodies, c);
     }
+    pmap_done(&inner);
     for (size_t k = 0; k < bodies.n; k++)
         RETURN_IF_ERR(fuse(bodies.v[k], p));
     return ST_OK;
