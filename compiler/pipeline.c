@@ -9,8 +9,8 @@ static const char *const open_up[] = {
     "inline", "dynamic-padder", "float-normalization", "conv-canon", "conv-phases", "dot-canon",
     "int8", NULL};
 static const char *const simplify[] = {
-    "dce", "cse", "algsimp", "control-flow", "while-motion", "reshape-mover", "constfold", "dce",
-    NULL};
+    "dce", "cse", "algsimp", "control-flow", "while-motion", "conditional-motion",
+    "reshape-mover", "constfold", "dce", NULL};
 static const char *const fold_weights[] = {
     "int8", "bn-fold", "algsimp", "constfold", "cse", "dce", NULL};
 static const char *const fuse_main[] = {

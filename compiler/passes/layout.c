@@ -193,7 +193,7 @@ status_t pass_layout(struct hlo_module *m, struct pass_ctx *p) {
     if (!t || !t->wants_form) return ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
         struct assignment as = {.t = t};
-        if (c->fusion || c != m->entry) continue;
+        if (c->fusion) continue;
         assign(c, &as);
         p->changed |= as.copies.n > 0;
         pmap_done(&as.copies);

@@ -36,6 +36,9 @@ struct cpu_impl {
     // Weights read in a form of the implementation's own; NULL = never.
     int64_t (*pack_bytes)(const struct cpu_step *s);
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
+    // Would two steps of this implementation pack one value into the same bytes? Then they read one
+    // copy. NULL = never.
+    bool (*same_pack)(const struct cpu_step *a, const struct cpu_step *b);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_update, cpu_impl_trees, cpu_impl_kernel, cpu_impl_control, cpu_impl_reference;
@@ -44,6 +47,12 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
 const struct cpu_impl *const *cpu_impls(int *n);
 const char *cpu_forced_impl(void); // or NULL
 
+// A packed weight: the entry's bound parameter, and the first step that reads it so.
+struct cpu_pack {
+    struct cpu_pack *next;
+    const struct cpu_step *step;
+    int bound;
+};
 struct cpu_exe {
     struct dev_exe base;
     struct executable *exe; // owned
@@ -60,6 +69,7 @@ struct cpu_exe {
     void **results; // of a run, by root leaf: where cpu_frame's are
     struct dev_buffer **ahead; // of a run, by root leaf: made for what stays; NULL between runs
     int n_packs;
+    struct cpu_pack *packs, *last_pack; // that a later step may share, in order
     struct dev_stats stats;
     const struct dev_run *run; // that goes on
     const _Atomic bool *cancel; // of the call that goes on; or NULL

@@ -184,6 +184,23 @@ bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
     return in->where == SLICE_PARAM && x->bound[in->index] >= 0;
 }
 
+// Steps that read one weight in the same form read one copy: the turns of an unrolled loop, layers
+// that share weights.
+static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
+    int bound = x->bound[s->plan->in[s->packed_in].index];
+    if (!s->impl->same_pack) return;
+    for (struct cpu_pack *p = x->packs; p; p = p->next)
+        if (p->bound == bound && p->step->impl == s->impl && s->impl->same_pack(p->step, s)) {
+            s->pack_slot = p->step->pack_slot;
+            x->n_packs--; // it was the last
+            return;
+        }
+    struct cpu_pack *p = arena_new_of(&x->arena, struct cpu_pack);
+    *p = (struct cpu_pack){.step = s, .bound = bound};
+    *(x->last_pack ? &x->last_pack->next : &x->packs) = p;
+    x->last_pack = p;
+}
+
 static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
@@ -196,7 +213,9 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     for (int k = 0; k < n; k++) {
         if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
         s->impl = impls[k];
-        return st_note(impls[k]->open(x, s), "instruction '%s'", s->plan->instr->name);
+        status_t st = st_note(impls[k]->open(x, s), "instruction '%s'", s->plan->instr->name);
+        if (!st && s->packed_in >= 0) share_pack(x, s);
+        return st;
     }
     return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
 }
@@ -361,8 +380,10 @@ static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
             const struct slice *in = &s->plan->in[e];
             if (in->where != SLICE_PARAM || p->bound[in->index] != bound || e == s->packed_in)
                 continue;
-            if (s->plan->instr->op != HLO_WHILE || !plan_unchanged(s->plan->called[1], e))
-                return true;
+            bool handed_on = s->plan->instr->op == HLO_WHILE ? plan_unchanged(s->plan->called[1], e)
+                             : s->plan->instr->op == HLO_CONDITIONAL ? e > 0
+                                                                     : s->called != NULL;
+            if (!handed_on) return true;
         }
     }
     for (int k = 0; k < p->plan->n_root; k++) {
@@ -380,7 +401,9 @@ static status_t pack_bound(struct cpu_exe *x, struct cpu_weights *w, const struc
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
             RETURN_IF_ERR(pack_bound(x, w, s->called[c], bound, value));
         const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
-        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound) continue;
+        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound ||
+            w->packed[s->pack_slot]) // shared
+            continue;
         if (x->cancel && *x->cancel) return cancelled();
         int64_t n = s->impl->pack_bytes(s);
         void *packed = w->packed[s->pack_slot] = aligned(n);

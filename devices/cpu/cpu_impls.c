@@ -90,8 +90,8 @@ static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open, nothing,
-                                         kernel_run, NULL,           NULL};
+const struct cpu_impl cpu_impl_kernel = {
+    "kernel", kernel_accepts, kernel_open, nothing, kernel_run, NULL, NULL, NULL};
 
 // ---- control flow: called plans run here, on the device; nothing goes to the daemon
 
@@ -110,7 +110,7 @@ static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) 
     return st_new(ST_INTERNAL, "control steps are run by cpu_run_plan");
 }
 const struct cpu_impl cpu_impl_control = {
-    "control", control_accepts, control_open, nothing, control_run, NULL, NULL};
+    "control", control_accepts, control_open, nothing, control_run, NULL, NULL, NULL};
 
 // ---- the reference evaluator
 
@@ -178,4 +178,4 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     return st;
 }
 const struct cpu_impl cpu_impl_reference = {
-    "reference", reference_accepts, reference_open, nothing, reference_run, NULL, NULL};
+    "reference", reference_accepts, reference_open, nothing, reference_run, NULL, NULL, NULL};

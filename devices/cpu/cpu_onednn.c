@@ -412,5 +412,11 @@ static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *p
     (void)x;
     return onednn_reorder_once(&st->weights_user, &st->weights_packed, plain, packed);
 }
-const struct cpu_impl cpu_impl_onednn = {"onednn",   onednn_accepts,    onednn_open, onednn_close,
-                                         onednn_run, onednn_pack_bytes, onednn_pack};
+static bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct onednn_state *s = a->state, *t = b->state;
+    return dnnl_memory_desc_equal(&s->weights_user, &t->weights_user) &&
+           dnnl_memory_desc_equal(&s->weights_packed, &t->weights_packed);
+}
+const struct cpu_impl cpu_impl_onednn = {"onednn",    onednn_accepts, onednn_open,
+                                         onednn_close, onednn_run,    onednn_pack_bytes,
+                                         onednn_pack, onednn_same_pack};

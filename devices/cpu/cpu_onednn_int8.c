@@ -394,5 +394,10 @@ static status_t int8_pack(struct cpu_exe *x, struct cpu_step *s, const void *fro
     (void)x;
     return onednn_reorder_once(&st->user, &st->packed, from, packed);
 }
-const struct cpu_impl cpu_impl_int8 = {"onednn", int8_accepts,    int8_open, int8_close,
-                                       int8_run, int8_pack_bytes, int8_pack};
+static bool int8_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct int8_state *s = a->state, *t = b->state;
+    return dnnl_memory_desc_equal(&s->user, &t->user) &&
+           dnnl_memory_desc_equal(&s->packed, &t->packed);
+}
+const struct cpu_impl cpu_impl_int8 = {"onednn",   int8_accepts,    int8_open, int8_close,
+                                       int8_run,   int8_pack_bytes, int8_pack, int8_same_pack};

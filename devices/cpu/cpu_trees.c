@@ -402,5 +402,5 @@ static status_t trees_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_trees = {"trees",   trees_accepts, trees_open, nothing,
-                                        trees_run, NULL,          NULL};
+const struct cpu_impl cpu_impl_trees = {
+    "trees", trees_accepts, trees_open, nothing, trees_run, NULL, NULL, NULL};

@@ -78,5 +78,5 @@ static status_t update_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_update = {"update",   update_accepts, update_open, nothing,
-                                         update_run, NULL,           NULL};
+const struct cpu_impl cpu_impl_update = {
+    "update", update_accepts, update_open, nothing, update_run, NULL, NULL, NULL};

@@ -151,6 +151,48 @@ static void test_weights(void **state) {
     dev_close(d);
 }
 
+// Steps that read one weight in a form of the device's own read one copy of it; what a branch is
+// handed is kept in that form only.
+static void test_weights_shared(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "HloModule m\nENTRY e { x = f32[1,64] parameter(0) w = f32[64,64] parameter(1), "
+        "frontend_attributes={hlod_param=\"weight:0\"}\na = f32[1,64] dot(x, w), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}\nb = f32[1,64] dot(a, w), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT c = f32[1,64] dot(b, w), "
+        "lhs_contracting_dims={1}, rhs_contracting_dims={0} }\n",
+        "HloModule m\nadd { y = f32[] parameter(0) z = f32[] parameter(1) ROOT k = f32[] add(y, z) "
+        "}\nf { p = (f32[1,64], f32[64,64]) parameter(0)\na = f32[1,64] "
+        "get-tuple-element(p), index=0\nw = f32[64,64] get-tuple-element(p), index=1\n"
+        "b = f32[1,64] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "ROOT c = f32[1,64] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} }\n"
+        "g { q = (f32[1,64]) parameter(0)\nROOT d = f32[1,64] get-tuple-element(q), index=0 }\n"
+        "ENTRY e { x = f32[1,64] parameter(0) w = f32[64,64] parameter(1), "
+        "frontend_attributes={hlod_param=\"weight:0\"}\no = f32[] constant(0)\ns = f32[] "
+        "reduce(x, o), dimensions={0,1}, to_apply=add\nt = pred[] compare(s, o), direction=GT\n"
+        "u = (f32[1,64], f32[64,64]) tuple(x, w)\nv = (f32[1,64]) tuple(x)\nROOT r = f32[1,64] "
+        "conditional(t, u, v), true_computation=f, false_computation=g }\n"};
+    struct device *d = open_one();
+    float w[64][64], in[64], out[64];
+    for (int k = 0; k < 64; k++) {
+        in[k] = (float)k;
+        for (int j = 0; j < 64; j++)
+            w[k][j] = k == (j + 1) % 64; // turns a row by one
+    }
+    for (int n = 0; n < 2; n++) {
+        struct dev_exe *x = load(d, texts[n]);
+        struct dev_weights *weights = NULL;
+        ok(dev_prepare(x, &(struct span){(const uint8_t *)w, sizeof w}, 1, &weights));
+        assert_true(weights->bytes < 2 * (int64_t)sizeof w);
+        ok(run2(x, weights, in, NULL, out, NULL));
+        for (int k = 0; k < 64; k++)
+            assert_true(out[k] == (float)((k + (n ? 2 : 3)) % 64));
+        dev_release(weights);
+        dev_unload(x);
+    }
+    dev_close(d);
+}
+
 static void test_weights_refused(void **state) {
     (void)state;
     struct device *d = open_one();
@@ -662,6 +704,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_several_executables),
         cmocka_unit_test(test_stats_and_plan),
         cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_weights_shared),
         cmocka_unit_test(test_weights_refused),
         cmocka_unit_test(test_every_dtype),
         cmocka_unit_test(test_shapes),
