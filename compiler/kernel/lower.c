@@ -8,7 +8,7 @@
 #include "compiler/ops/lower_rules.h"
 #include "compiler/ops/rules.h"
 
-enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096 };
+enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096, MINOR = 8, MINOR_VALUES = 1000 };
 
 status_t lower_no(struct lower *lw, const char *why) {
     lw->why = why;
@@ -70,6 +70,9 @@ void lower_track(struct lower *lw, struct kir_val *var, struct lower_space *sp, 
     var->imm_j = stride;
     pmap_put_ptr(&lw->var_space, var, sp);
 }
+static int64_t width(const struct lower_space *s) {
+    return s->minor ? s->minor : 1;
+}
 // Adds boundary b unless it does not divide its neighbours.
 static bool cut(struct lower_space *s, int64_t b) {
     int at = 0;
@@ -77,7 +80,7 @@ static bool cut(struct lower_space *s, int64_t b) {
     while (at < s->n && s->cut[at] > b)
         at++;
     if (at < s->n && s->cut[at] == b) return false;
-    int64_t above = at ? s->cut[at - 1] : s->total, below = at < s->n ? s->cut[at] : 1;
+    int64_t above = at ? s->cut[at - 1] : s->total, below = at < s->n ? s->cut[at] : width(s);
     if (above % b || b % below || (below == 1 && b < 4)) return false;
     memmove(s->cut + at + 1, s->cut + at, sizeof s->cut[0] * (size_t)(s->n - at));
     s->cut[at] = b;
@@ -87,13 +90,41 @@ static bool cut(struct lower_space *s, int64_t b) {
 struct cutter {
     struct lower *lw;
     bool changed;
+    int64_t minor; // largest that was asked for
 };
+static void want_minor(struct cutter *c, const struct lower_space *s, int64_t b, int64_t most) {
+    bool short_one = b > 1 && b <= most && s->total % b == 0 && s->total > b;
+    if (s == c->lw->result && short_one && !s->minor && b > c->minor) c->minor = b;
+}
+// A result whose elements repeat after a few (channels last, boxes, stacked values) has these
+// written out in each turn: no division is left, and the loop over the rest is the one for vectors.
+static void write_out(struct cutter *c) {
+    struct lower_space *s = c->lw->result;
+    if (!c->minor || c->lw->folded || c->lw->no_minor) return;
+    s->minor = c->minor;
+    s->n = 0; // cuts are found again
+    c->changed = true;
+}
+// Not where that makes the kernel large; and where it is not done, no sum along a row may be
+// written out either: each element of the row would compute all of it.
+static bool take_back(struct lower *lw) {
+    struct lower_space *s = lw->result;
+    bool large = s->minor && lw->k.n_vals > MINOR_VALUES;
+    if (!large && (s->minor || !lw->short_rows)) return false;
+    s->minor = 0;
+    s->n = 0;
+    lw->no_minor = lw->long_rows = true;
+    lw->short_rows = false;
+    return true;
+}
 static void want_cut(void *ctx, struct kir_val *v) {
     struct cutter *c = ctx;
     if (v->op != K_DIVMOD) return;
     struct lower_space *s = pmap_get_ptr(&c->lw->var_space, v->args[0]);
     if (!s) return;
     int64_t stride = v->args[0]->imm_j * v->imm_i;
+    want_minor(c, s, stride, MINOR);
+    if (v->imm_j) want_minor(c, s, stride * v->imm_j, MINOR / 2); // a loop of them does as well
     c->changed |= cut(s, stride);
     if (v->imm_j) c->changed |= cut(s, stride * v->imm_j);
 }
@@ -399,7 +430,7 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
     int n = sp->n + 1, p = 0;
     int64_t stride[LOWER_MAX_CUTS + 1], extent[LOWER_MAX_CUTS + 1], units = 1, chunks = 1;
     for (int i = 0; i < n; i++) {
-        stride[i] = i == sp->n ? 1 : sp->cut[i];
+        stride[i] = i == sp->n ? width(sp) : sp->cut[i];
         extent[i] = (i ? sp->cut[i - 1] : sp->total) / stride[i];
     }
     while (p < n - 1 && units < 64)
@@ -466,8 +497,10 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
                             .base = k->depth - 1,
                             .extent = chunk ? chunk : extent[n - 1]};
     last->vectorize = true;
-    lw->row = &row;
-    status_t st = store_all(lw, o, s, v);
+    lw->row = sp->minor ? NULL : &row;
+    status_t st = ST_OK;
+    for (int64_t e = 0; e < width(sp) && !st; e++)
+        st = store_all(lw, o, s, kir_idx_add(k, v, kir_i64(k, e)));
     lw->row = NULL;
     for (int i = n_loops - 1; i >= 0 && !st; i--)
         kir_end(k, loops[i], NULL);
@@ -495,13 +528,14 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
     shape_physical(s, &p);
     for (int d = 0; d < p.rank; d++)
         total *= p.dims[d];
-    struct lower_space *sp = lower_space(lw, lw->instr->shape, total);
+    struct lower_space *sp = lw->result = lower_space(lw, lw->instr->shape, total);
     for (int tries = 0;; tries++) {
         bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0,
              ordered = lw->ordered;
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
         RETURN_IF_ERR(build(lw, o, s, sp));
+        if (lw->k.n_vals > MINOR_VALUES && take_back(lw)) continue;
         if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
         kir_sweep(&lw->k);
         lw->k.fn->scratch_bytes = lw->scratch;
@@ -509,9 +543,10 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         if (tries >= MAX_TRIES && lw->ordered == ordered) return ST_OK;
         struct cutter c = {.lw = lw};
         kir_each(&lw->k.fn->top, want_cut, &c);
+        write_out(&c);
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
         if (!c.changed && lw->folded == folded && lw->columns == columns &&
-            chunked == (lw->chunk != 0) && lw->ordered == ordered)
+            chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw))
             return ST_OK;
     }
 }

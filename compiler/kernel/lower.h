@@ -18,6 +18,8 @@ struct lower_space {
     const void *owner;
     int64_t total, cut[LOWER_MAX_CUTS];
     int n;
+    int64_t minor; // of a result: so many elements are written out in a turn of the innermost loop;
+                   // 0 = one
 };
 // An innermost loop that runs over contiguous elements: what a column fold and a cached value need.
 struct lower_row {
@@ -39,6 +41,9 @@ struct lower {
     struct pmap cached; // instructions worth keeping in scratch between phases
     VEC(struct lower_kept *) kept;
     VEC(struct lower_space *) spaces;
+    struct lower_space *result;
+    bool no_minor, long_rows; // write nothing out; no reductions along a row either
+    bool short_rows;          // one was written out
     struct pmap var_space; // loop variable -> struct lower_space; with its stride in imm_j
     struct lower_row *row;
     struct pmap canon; // block -> canonical row variable

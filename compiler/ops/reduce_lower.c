@@ -39,6 +39,7 @@ static void round_results(struct lower *lw, struct lower_fold *f, struct kir_val
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
 
+enum { SHORT = 8 }; // terms of a reduction that are written out
 struct reduce {
     int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in order
     int which[HLO_MAX_RANK], n;
@@ -77,6 +78,11 @@ LOWER(REDUCE) {
             f.total *= s->dims[d];
         }
     shape_physical(s, &p);
+    bool row = lw->instr->op == HLO_FUSION &&
+               HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
+        minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
+    f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
+    lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = p.rank > 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, p.of[p.rank - 1]);
     RETURN_IF_ERR(lower_fold(lw, &f, index, s->rank - rd.n, out));
     round_results(lw, &f, out);

@@ -101,6 +101,31 @@ RULE_FN(reduce_broadcast) {
                              : i->operands[1]);
 }
 
+// reduce of a concatenate of slices of one, along that dimension: max(a, max(b, c)), where nothing
+// else is reduced.
+RULE_FN(reduce_stack) {
+    enum { MAX = 16 };
+    enum hlo_op op;
+    struct hlo_instr *x = i->operands[0], *y = NULL;
+    const struct shape *s = i->shape;
+    if (!simple(r, i, &op) || x->op != HLO_CONCATENATE || x->users.n != 1 || x->n_operands > MAX)
+        return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    bool sum = op == HLO_ADD || op == HLO_MULTIPLY; // of short floats: rounded once, at the end
+    if (sum && dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32) return NULL;
+    if (d.n != 1 || d.v[0] != HLO_ATTR(x, dims)->dimensions.v[0] || s->dtype != x->shape->dtype)
+        return NULL;
+    for (int k = 0; k < x->n_operands; k++)
+        if (x->operands[k]->shape->dims[d.v[0]] != 1) return NULL;
+    if (!neutral(op, i->operands[1]))
+        y = hb_broadcast(&r->b, i->operands[1], s->dims, s->rank, NULL);
+    for (int k = 0; k < x->n_operands; k++) {
+        struct hlo_instr *z = hb_reshape(&r->b, x->operands[k], s->dims, s->rank);
+        y = y ? hb_binary(&r->b, op, y, z) : z;
+    }
+    return y;
+}
+
 // Padding inside the window is the initial value: a pad with that value is the window's own. Kept
 // smaller than the window, as libraries want it.
 RULE_FN(pad_into_window) {

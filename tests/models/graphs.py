@@ -194,6 +194,47 @@ g (float[2] s, float[3, 4, 2] x) => (float[2] last, float[3, 2] rows)
     }
   >
 }""", [{}]),
+    "convolutions and work on weights inside branches and loops": ("""
+g (float[1, 10, 9, 9] x, bool a, bool b, int64 n) => (float[1, 10, 9, 9] y)
+{
+  flat = Constant <value = float[600] {WEIGHT}> ()
+  dims = Constant <value_ints = [6, 10, 10, 1]> ()
+  six = Reshape (flat, dims)
+  y = If (a) <
+    then_branch = t () => (float[1, 10, 9, 9] r) {
+      zero = Constant <value_int = 0> ()
+      part = Gather <axis = 0> (six, zero)
+      kdims = Constant <value_ints = [10, 10, 1, 1]> ()
+      w = Reshape (part, kdims)
+      k = Tanh (w)
+      r = Loop (n, "", x) <
+        body = bb (int64 i, bool c, float[1, 10, 9, 9] v) => (bool d, float[1, 10, 9, 9] q) {
+          d = Identity (c)
+          q = If (b) <
+            then_branch = tt () => (float[1, 10, 9, 9] o) {
+              e = Exp (w)
+              u = Conv (v, e)
+              o = Tanh (u) },
+            else_branch = te () => (float[1, 10, 9, 9] o) {
+              f = Sin (k)
+              g = Transpose <perm = [1, 0, 2, 3]> (f)
+              o = Conv (v, g) }
+          >
+        }
+      >
+    },
+    else_branch = e () => (float[1, 10, 9, 9] r) {
+      one = Constant <value_int = 1> ()
+      part2 = Gather <axis = 0> (six, one)
+      kdims2 = Constant <value_ints = [10, 10, 1, 1]> ()
+      w2 = Reshape (part2, kdims2)
+      r0 = Conv (x, w2)
+      r1 = Relu (r0)
+      r2 = Conv (r1, w2)
+      r = Add (r2, x)
+    }
+  >
+}""", [{"a": np.array(p), "b": np.array(q), "n": np.array(k)} for p, q, k in ((True, True, 3), (True, False, 2), (True, True, 0), (False, False, 1))]),
     "weights inside branches and loops": ("""
 g (float[20] x, bool a, int64 n) => (float[30] y)
 {
