@@ -182,7 +182,7 @@ static void test_weights_shared(void **state) {
     for (int n = 0; n < 2; n++) {
         struct dev_exe *x = load(d, texts[n]);
         struct dev_weights *weights = NULL;
-        ok(dev_prepare(x, &(struct span){(const uint8_t *)w, sizeof w}, 1, &weights));
+        ok(dev_prepare(x, &(struct span){(const uint8_t *)w, sizeof w}, 1, NULL, &weights));
         assert_true(weights->bytes < 2 * (int64_t)sizeof w);
         ok(run2(x, weights, in, NULL, out, NULL));
         for (int k = 0; k < 64; k++)
