@@ -6,12 +6,17 @@
 // (one for all, or one a channel) also cost the sums over each window or row of q:
 //   conv(q - z, w - zw)  =  conv(q, w) - z (sum(w)[c] - n zw[c]) - zw[c] conv(q, 1)
 // The 8-bit products are of s32, so they are exact; sums over w depend on weights alone and are
-// prepared once. Where a convolution pads, q is padded with z before. Models come so from
-// quantising tools (dequantise, convolve, quantise; or with integer operators).
+// prepared once. Integer products that the library does not have so (groups in three dimensions, no
+// VNNI) are sums in f32 as long as those are exact. Where a convolution pads, q is padded with z
+// before. Models come so from quantising tools (dequantise, convolve, quantise; or with integer
+// operators).
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
-enum { MAX_PRODUCTS = 65536 }; // of 255 and 127, whose sum an s32 holds
+enum {
+    MAX_PRODUCTS = 65536, // of 255 and 127, whose sum an s32 holds
+    MAX_PARTS = 32        // of a product in f32
+};
 
 struct quantised { // (q - zero) * scale
     hv q;
@@ -209,22 +214,19 @@ static hv channel_terms(struct hb *b, const struct quantised *x, const struct qu
 
 // The operands as quantised values that the 8-bit product can take.
 static bool match_operands(struct hb *b, hv i, struct quantised *x, struct quantised *w) {
-    return match_quantised(i->operands[0], x) && match_weights(b, i->operands[1], w) &&
-           (!x->scale || !x->scale->shape->rank) && (!x->zero || !x->zero->shape->rank);
+    return match_quantised(i->operands[0], x) && match_weights(b, i->operands[1], w);
+}
+static bool one_for_all(const struct quantised *x) {
+    return (!x->scale || !x->scale->shape->rank) && (!x->zero || !x->zero->shape->rank);
 }
 static bool along_channel(const struct quantised *w, int64_t from) {
     return (!w->scale || !w->scale->shape->rank || w->scale_dim == from) &&
            (!w->zero || !w->zero->shape->rank || w->zero_dim == from);
 }
 
-static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
-    const struct target *t = p->target;
-    struct quantised x, w;
+static hv on_8bit(struct hb *b, hv i, struct quantised x, struct quantised w,
+                  const struct target *t) {
     bool wide = i->shape->dtype == DT_F32;
-    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t || !t->library_int8 ||
-        (!wide && i->shape->dtype != DT_S32) || (p->opt && p->opt->precision == PRECISION_STRICT))
-        return NULL;
-    if (!match_operands(b, i, &x, &w)) return NULL;
     int64_t from = weight_channel(i, w.q->shape), to = result_channel(i);
     if (from < 0 || w.q->shape->dims[from] < 1 || !along_channel(&w, from) ||
         shape_elements(w.q->shape) / w.q->shape->dims[from] > MAX_PRODUCTS)
@@ -246,6 +248,65 @@ static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
     hv s = scales(b, &x, &w);
     y = hb_convert(b, y, DT_F32);
     return s ? hb_mul(b, y, over_result(b, s, y->shape, to)) : y;
+}
+
+// ---- products of integers that the library has only for f32
+
+// The most that a factor can be, less its zero point.
+static int64_t largest(const struct quantised *v) {
+    return v->zero || v->q->shape->dtype == DT_U8 ? 255 : 128;
+}
+static hv span_f32(struct hb *b, hv x, int64_t dim, int64_t from, int64_t to) {
+    struct range r[HLO_MAX_RANK];
+    for (int d = 0; d < x->shape->rank; d++)
+        r[d] = (struct range){0, x->shape->dims[d], 1};
+    if (from || to < x->shape->dims[dim]) {
+        r[dim] = (struct range){from, to, 1};
+        x = hb_slice(b, x, r);
+    }
+    return hb_convert(b, x, DT_F32);
+}
+// i, of s32, as sums in f32 that are exact, of so many terms that they stay below 2^24.
+static hv through_f32(struct hb *b, hv i, const struct quantised *x, const struct quantised *w,
+                      const struct target *t) {
+    const struct hlo_attr_conv *conv = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
+    const struct hlo_attr_dot *dot = conv ? NULL : HLO_ATTR(i, dot);
+    if (dot && dot->lhs_contracting_dims.n != 1) return NULL;
+    int64_t left = conv ? conv->dim_labels.in_feature : dot->lhs_contracting_dims.v[0];
+    int64_t right = conv ? conv->dim_labels.k_in : dot->rhs_contracting_dims.v[0];
+    const struct shape *ws = i->operands[1]->shape, *xs = i->operands[0]->shape;
+    bool whole = conv && (conv->feature_group_count > 1 || conv->batch_group_count > 1);
+    int64_t terms = ((int64_t)1 << 24) / (largest(x) * largest(w)), depth = ws->dims[right];
+    int64_t window = 1, step;
+    for (int d = 0; conv && d < conv->window.n; d++)
+        window *= conv->window.v[d].size;
+    step = window > 0 ? terms / window : 0;
+    if (step < 1 || depth < 1 || (step < depth && (whole || depth > MAX_PARTS * step))) return NULL;
+    const struct shape *s = shape_with_dtype(b->c->module->arena, i->shape, DT_F32);
+    hv all = NULL;
+    for (int64_t k = 0; k < depth; k += step) {
+        int64_t to = k + step < depth ? k + step : depth;
+        hv part = hb_op(b, i->op, s,
+                        (hv[]){span_f32(b, i->operands[0], left, k, whole ? xs->dims[left] : to),
+                               span_f32(b, i->operands[1], right, k, to)},
+                        2, i->attr);
+        if (!hb_ok(b) || !t->library_accepts(t, part)) return NULL;
+        part = hb_convert(b, part, DT_S32);
+        all = all ? hb_add(b, all, part) : part;
+    }
+    return all;
+}
+
+static hv rewrite(struct hb *b, hv i, const struct pass_ctx *p) {
+    const struct target *t = p->target;
+    struct quantised x, w;
+    bool wide = i->shape->dtype == DT_F32;
+    if ((i->op != HLO_CONVOLUTION && i->op != HLO_DOT) || !t || !t->library_accepts ||
+        (!wide && i->shape->dtype != DT_S32) || !match_operands(b, i, &x, &w))
+        return NULL;
+    bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
+    hv y = t->library_int8 && !strict && one_for_all(&x) ? on_8bit(b, i, x, w, t) : NULL;
+    return y || wide || !hb_ok(b) ? y : through_f32(b, i, &x, &w, t);
 }
 
 status_t pass_int8(struct hlo_module *m, struct pass_ctx *p) {

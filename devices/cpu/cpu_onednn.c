@@ -147,7 +147,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     struct lib_call c;
     *out_input = *out_output = FORM_LAST;
     if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
-    if (c.hero->shape->dtype == DT_S32) return t->conv_block && i->shape->rank == 4;
+    if (c.hero->shape->dtype == DT_S32) return t->conv_block && cpu_int8_accepts(i);
     if (c.hero->shape->dtype != DT_F32) return false;
     return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
 }

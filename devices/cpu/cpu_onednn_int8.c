@@ -45,14 +45,16 @@ static bool plain(const struct shape *s) {
 // A convolution's image: row-major or with channels last.
 static bool is_last(const struct shape *s) {
     int block;
-    return s->rank == 4 && lib_form_of(s->layout, 4, &block) == FORM_LAST;
+    return s->rank >= 3 && s->rank <= 5 && lib_form_of(s->layout, s->rank, &block) == FORM_LAST;
 }
 static bool image(const struct shape *s) {
-    return !shape_is_tuple(s) && s->rank == 4 && shape_elements(s) > 0 &&
-           (is_last(s) || layout_is_default(s->layout, 4));
+    return !shape_is_tuple(s) && s->rank >= 3 && s->rank <= 5 && shape_elements(s) > 0 &&
+           (is_last(s) || layout_is_default(s->layout, s->rank));
 }
 static dnnl_format_tag_t image_tag(const struct shape *s) {
-    return is_last(s) ? dnnl_acdb : dnnl_abcd;
+    static const dnnl_format_tag_t rows[] = {dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                   last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
+    return (is_last(s) ? last : rows)[s->rank - 3];
 }
 static bool steps_ok(const struct lib_call *c) {
     for (int k = 0; k < c->n_post; k++)
@@ -75,9 +77,7 @@ bool cpu_int8_accepts(const struct hlo_instr *i) {
     if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !plain(w)) return false;
     if (conv ? !image(x) || !image(i->shape) : !plain(x) || !plain(i->shape)) return false;
     if (!conv) return onednn_dot_ok(c.hero);
-    int64_t groups = HLO_ATTR(c.hero, conv)->feature_group_count;
-    bool depthwise = w->dims[1] == 1 && w->dims[0] == groups; // others are not in its fast kernels
-    return onednn_conv_ok(c.hero) && pads_ok(c.hero) && (groups == 1 || depthwise);
+    return onednn_conv_ok(c.hero) && pads_ok(c.hero) && cpu_int8_runs(&c);
 }
 static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
@@ -214,14 +214,16 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     dnnl_convolution_desc_t d;
     const struct shape *x = h->operands[0]->shape;
     int n = onednn_kernel_dims(h, wdims);
-    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde};
-    dnnl_memory_desc_init_by_tag(&p->src, 4, x->dims, type_of(x), image_tag(x));
-    dnnl_memory_desc_init_by_tag(&p->dst, 4, p->result->dims, type_of(p->result),
+    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    int rank = x->rank;
+    dnnl_memory_desc_init_by_tag(&p->src, rank, x->dims, type_of(x), image_tag(x));
+    dnnl_memory_desc_init_by_tag(&p->dst, rank, p->result->dims, type_of(p->result),
                                  image_tag(p->result));
     dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
-    dnnl_memory_desc_init_by_tag(&src, 4, x->dims, type_of(x), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&src, rank, x->dims, type_of(x), dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&dst, 4, p->result->dims, type_of(p->result), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, rank, p->result->dims, type_of(p->result),
+                                 dnnl_format_tag_any);
     onednn_conv_dims(h, stride, dilate, low, high);
     if (has_bias(p->call))
         channel_desc(p, p->call->post[0].operand->shape, false, dnnl_s32, &p->bias);
@@ -263,13 +265,20 @@ static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_a
     return rc == dnnl_success ? ST_OK : onednn_failed("matmul of integers", rc);
 }
 
+// By groups, its general products are slower than f32.
+static bool grouped(const struct hlo_instr *h) {
+    return h->op == HLO_CONVOLUTION && HLO_ATTR(h, conv)->feature_group_count > 1;
+}
+static int result_rank(const struct hlo_instr *h) {
+    return h->op == HLO_CONVOLUTION ? h->shape->rank : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
+}
 bool cpu_int8_runs(const struct lib_call *call) {
     const struct hlo_instr *h = call->hero;
     struct int8_state st = {.n = 0};
     struct product p = {.call = call, .result = call->result};
     dnnl_primitive_attr_t attr = NULL;
     const char *info = NULL;
-    p.dst.ndims = h->op == HLO_CONVOLUTION ? 4 : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
+    p.dst.ndims = result_rank(h);
     status_t status = onednn_start();
     if (!status) status = make_attr(&p, &attr);
     if (!status)
@@ -278,7 +287,7 @@ bool cpu_int8_runs(const struct lib_call *call) {
     if (attr) dnnl_primitive_attr_destroy(attr);
     bool ok = !status && p.pd &&
               dnnl_primitive_desc_query(p.pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
-              info && !onednn_is_reference(info);
+              info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
     st_drop(status);
     return ok;
@@ -347,7 +356,7 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
     s->flops = onednn_flops(i, &call);
     s->alone = s->flops < ONEDNN_ALONE_FLOPS;
     int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
-    p.dst.ndims = h->op == HLO_CONVOLUTION ? 4 : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
+    p.dst.ndims = result_rank(h);
     bool bound = cpu_is_bound(x, s, p.rhs) &&
                  (h->op != HLO_DOT || HLO_ATTR(h, dot)->lhs_batch_dims.n == 0);
     status_t status = make_attr(&p, &attr);

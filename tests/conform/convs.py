@@ -55,6 +55,30 @@ class Net:
         inputs = [w, self.weight(f32(cout))] if bias else [w]
         return self.node(op, *inputs, kernel_shape=k, strides=[stride] * n, dilations=[dilation] * n, group=group, pads=pad, **attrs)
 
+    def conv8(self, cout, kernel, stride=1, dilation=1, group=1, pad=None, how="dynamic", kind=np.int8, zero=""):
+        """A convolution of 8-bit integers: dynamic: ConvInteger, its result times both scales; static: Conv of dequantised values. zero: the weights' zero point ('', 'one', 'each')."""
+        n, cin, first = len(self.shape) - 2, self.shape[1], 0 if kind == np.uint8 else -128
+        k = [kernel] * n if isinstance(kernel, int) else kernel
+        attrs = dict(kernel_shape=k, strides=[stride] * n, dilations=[dilation] * n, group=group, pads=[(x - 1) * dilation // 2 for x in k] * 2 if pad is None else pad)
+        w = self.weight(R.integers(first, first + 256, (cout, cin // group, *k)).astype(kind))
+        points = R.integers(first, first + 256, cout if zero == "each" else ()).astype(kind) if zero else None
+        scale, x = self.weight(np.float32(0.01)), self.at
+        if how == "static":
+            step = [self.weight(np.float32(0.012)), self.weight(np.uint8(117))]
+            self.node("QuantizeLinear", *step).node("DequantizeLinear", *step)
+            x, self.at = self.at, w
+            self.node("DequantizeLinear", self.weight(np.full(cout, 0.01, np.float32)), self.weight(points if zero == "each" else np.full(cout, points or 0, kind)), axis=0)
+            w, self.at = self.at, x
+            return self.node("Conv", w, **attrs)
+        self.nodes.append(helper.make_node("DynamicQuantizeLinear", [x], ["q", "qs", "qz"]))
+        self.at = "q"
+        more = [self.weight(points)] if zero else []
+        return self.node("ConvInteger", w, "qz", *more, **attrs).node("Cast", to=TensorProto.FLOAT).node("Mul", self.with_scale(scale))
+
+    def with_scale(self, scale):
+        self.nodes.append(helper.make_node("Mul", ["qs", scale], ["both"]))
+        return "both"
+
     def add(self):
         CASES.append(self)
 
@@ -194,6 +218,21 @@ def pools():
     n.conv(16, 1).node("Resize", "", n.weight(np.array([1, 1, 2, 2], np.float32)), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor").add()
 
 
+def integers():
+    sizes = {1: (1, 32, 1500), 2: (1, 32, 40, 40), 3: (1, 32, 12, 12, 12)}
+    for d, size in sizes.items():
+        for g in (1, 32, 4, 2):
+            for how, kind, zero in (("dynamic", np.int8, ""), ("static", np.int8, ""), ("dynamic", np.uint8, "one"), ("dynamic", np.int8, "one"), ("static", np.uint8, "one")):
+                what = "%d-d %s, %s%s, %d groups" % (d, how, kind.__name__, ", zero point" if zero else "", g)
+                Net(what, f32(*size)).conv8(32, 3, 1, 2 if d == 1 else 1, g, how=how, kind=kind, zero=zero).node("Relu").add()
+        Net("%d-d dynamic, stride 2, odd channels" % d, f32(1, 5, *size[2:])).conv8(7, 3, 2).node("Sigmoid").add()
+        Net("%d-d static, 1x1, 64 channels" % d, f32(1, 64, *size[2:])).conv8(64, 1, how="static").add()
+    Net("1-d dynamic, causal, pads 256", f32(1, 64, 1500)).conv8(64, 3, 1, 128, pad=[256, 0]).add()
+    Net("1-d dynamic, 80 to 512", f32(1, 80, 1000)).conv8(512, 3).add()
+    Net("1-d dynamic, one channel, window 400, stride 160", f32(1, 1, 16000)).conv8(64, 400, 160, pad=[0, 0]).add()
+    Net("1-d static, one channel, window 400, stride 160", f32(1, 1, 16000)).conv8(64, 400, 160, pad=[0, 0], how="static").add()
+
+
 def model_of(case):
     value = helper.make_tensor_value_info
     inputs = [value(k, TensorProto.FLOAT, v.shape) for k, v in case.inputs.items()]
@@ -263,7 +302,7 @@ def main():
     args = sys.argv[2:]
     bench, every = "--bench" in args, "--all" in args
     names = [a for a in args if not a.startswith("--")]
-    for family in (channels, windows, groups, epilogues, dimensions, transposed, pads, pools):
+    for family in (channels, windows, groups, epilogues, dimensions, transposed, pads, pools, integers):
         family()
     chosen = [c for k, c in enumerate(CASES) if (bench or every or names or k % STRIDE == 0) and (not names or any(n in c.name for n in names))]
     rows, bad = [], 0
