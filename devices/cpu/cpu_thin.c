@@ -10,6 +10,7 @@
 
 #include <immintrin.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "devices/cpu/cpu.h"
 
@@ -293,17 +294,21 @@ static int64_t thin_pack_bytes(const struct cpu_step *s) {
 __attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
 }
+static float plain_at(const char *plain, int64_t i) { // weights lie in their file as they may
+    float v;
+    memcpy(&v, plain + i * (int64_t)sizeof v, sizeof v);
+    return v;
+}
 static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct thin_state *t = s->state;
     int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
-    const float *from = plain;
     float *to = packed;
     uint16_t *half = packed;
     (void)x;
     for (int64_t col = 0; col < t->cols; col += t->panel)
         for (int64_t k = 0; k < t->k; k++)
             for (int64_t c = col; c < col + t->panel; c++) {
-                float v = c < t->cols ? from[k * by_k + c * by_col] : 0;
+                float v = c < t->cols ? plain_at(plain, k * by_k + c * by_col) : 0;
                 if (t->form == THIN_PANELS)
                     *to++ = v;
                 else

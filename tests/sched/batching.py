@@ -163,7 +163,7 @@ def short_delays(d):
         return sorted(took)
     for us in 100, 300, 700:
         took = waits(max=8, delayUs=us)
-        assert took[0] >= 0.8 * us / 1000 and took[8] < us / 1000 + 0.5, f"{us} us: {took}"  # the best fifth: the machine may have other work
+        assert 0.8 * us / 1000 <= took[8] < us / 1000 + 0.5, f"{us} us: {took}"  # the best fifth: the machine may have other work, also between arrival, from which the delay counts, and queue
 
 def auto_joins(d):
     """sim:latency_us=30000,cpu --device-calls=1 --log=debug:place
