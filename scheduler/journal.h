@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // journal: the index that outlives the daemon (D13, D16): source digest -> what ingest found (a
 // packed hlod.wire.IngestReply without its blobs), and executable key -> its
-// hlod.v1.ExecutableInfo, so that the same bytes are ingested once, also after a restart. SQLite
-// with a write-ahead log in DIR/journal.db; the only file that knows SQLite. A damaged database is
-// moved aside and begun anew: everything in it can be made again from the blobs. Blocking. Thread:
-// any (one lock); call it on the pool.
+// hlod.v1.ExecutableInfo, so that the same bytes are ingested once, also after a restart; names of
+// models and whose content is. DIR/journal.db and its copy (journal_db.h). Blocking. Thread: any
+// (one lock); call it on the pool.
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"
@@ -14,10 +13,10 @@ struct journal;
 struct ProtobufCMessage;
 status_t journal_open(const char *dir, struct journal **out) MUST_CHECK;
 void journal_close(struct journal *j); // NULL is fine
-struct sqlite3;
-status_t journal_alone(struct sqlite3 *db) MUST_CHECK;       // opened again for a full disk
-bool journal_needs_room(struct sqlite3 *db);                 // its last error says so
-status_t journal_check_pages(struct sqlite3 *db) MUST_CHECK; // reads the file; DATA_LOSS
+// Reads both files; what is damaged is made again and told of. found on this thread.
+status_t journal_verify(struct journal *j,
+                        void (*found)(void *ctx, const char *file, const char *why),
+                        void *ctx) MUST_CHECK;
 
 enum journal_table {
     JOURNAL_SOURCE,

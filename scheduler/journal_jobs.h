@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// journal_jobs: what batch jobs leave on disk, in DIR/jobs.db, apart from journal.db because
-// nothing else can make it again: a submit is answered after its commit reached the disk
-// (synchronous=FULL), and a damaged file stops the start instead of being replaced. A suite is its
-// request, its jobs are rows that end once: a second result for a job is refused here, whatever
-// the scheduler believes. Blocking. Thread: any (one lock); call it on the pool.
+// journal_jobs: what batch jobs leave on disk, in DIR/jobs.db and its copy (journal_db.h), apart
+// from journal.db because nothing else can make it again: a submit is answered after its commit
+// reached the disk (synchronous=FULL). A suite is its request, its jobs are rows that end once: a
+// second result for a job is refused here, whatever the scheduler believes. Blocking. Thread: any
+// (one lock); call it on the pool.
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"
@@ -12,6 +12,10 @@
 struct journal_jobs;
 status_t journal_jobs_open(const char *dir, struct journal_jobs **out) MUST_CHECK;
 void journal_jobs_close(struct journal_jobs *j); // NULL is fine
+// Reads both files; what is damaged is made again and told of. found on this thread.
+status_t journal_jobs_verify(struct journal_jobs *j,
+                             void (*found)(void *ctx, const char *file, const char *why),
+                             void *ctx) MUST_CHECK;
 
 struct suite_record {
     int64_t id; // given by journal_suite_add, never used twice

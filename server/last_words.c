@@ -24,7 +24,6 @@ void last_words(const char *why) {
     atomic_flag_clear(&writing);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static void say(const char *text) {
     (void)!write(STDERR_FILENO, text, strlen(text));
 }
@@ -46,13 +45,14 @@ static void on_end(int number) {
 }
 void last_words_watch(void) {
     static char stack[64 << 10]; // of an overflow's handler
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    static const int ends[] = {SIGABRT}; // the others are the sanitizer's
+#else
     static const int ends[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+#endif
     stack_t alt = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction a = {.sa_handler = on_end, .sa_flags = SA_RESETHAND | SA_ONSTACK};
     sigaltstack(&alt, NULL);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         sigaction(ends[i], &a, NULL);
 }
-#else
-void last_words_watch(void) {}
-#endif

@@ -3,7 +3,7 @@
 """Batch jobs against a real daemon with scripted workers (tests/api/fake_worker.c): results, comparisons, budgets, retries, cancelling, paging, retention, restarts, and
 `kill -9` of the daemon at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
-import argparse, json, os, random, shutil, signal, sqlite3, struct, sys, tempfile, time, traceback
+import argparse, contextlib, json, os, random, re, shutil, signal, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, in_thread, metric, until
 from faults import model, pid
@@ -239,7 +239,7 @@ class Folder:
         self.d = Daemon(args.hlod, args.worker, data=self.dir, args=("--log", "info", *self.options, *more))
         return self.d
     def sql(self, text):
-        with sqlite3.connect(os.path.join(self.dir, "data", "jobs.db")) as db:
+        with contextlib.closing(sqlite3.connect(os.path.join(self.dir, "data", "jobs.db"))) as db:
             return db.execute(text).fetchall()
     def end(self):
         if self.d.p.poll() is None:
@@ -365,19 +365,22 @@ def collect_uploads(f):
 
 @with_folder()
 def damaged(f):
-    """A damaged jobs.db stops the start: nothing else could make it again."""
-    f.d.stop()
-    for extra in "-wal", "-shm":
-        if os.path.exists(os.path.join(f.dir, "data", "jobs.db" + extra)):
-            os.remove(os.path.join(f.dir, "data", "jobs.db" + extra))
-    with open(os.path.join(f.dir, "data", "jobs.db"), "r+b") as db:
-        db.write(b"not a database at all" * 100)
-    try:
-        f.start()
-    except SystemExit as e:
-        assert "jobs.db is damaged" in str(e), e
-    else:
-        raise AssertionError("it started")
+    """jobs.db damaged, or its copy: nothing is lost, the log says so. Both: the daemon starts all the same, and says what was lost."""
+    suite, n = submit(f.d, [{"model": put_model(f.d)}], [one_input(f.d)])
+    before = wait(f.d, suite)
+    path = lambda name: os.path.join(f.dir, "data", name)
+    for names in ["jobs.db"], ["jobs.copy.db"], ["jobs.db", "jobs.copy.db"]:
+        f.d.stop()
+        for name in names:
+            with open(path(name), "r+b") as db:
+                db.write(b"not a database at all" * 100)
+        d = f.start()
+        assert jobs_of(d, suite) == (before if len(names) == 1 else []), names
+        for name in names:
+            assert re.search(r'ev=journal\.damaged file="[^"]*/data/%s"' % re.escape(name), d.logs()) and os.path.exists(path(name + ".damaged")), name
+    assert 'lost="batch jobs' in d.logs()
+    again, _ = submit(d, [{"model": put_model(d)}], [one_input(d)])
+    assert wait(d, again)[0]["state"] == "passed"
 
 @with_folder("--compile-rate", "0")
 def kill_9(f):

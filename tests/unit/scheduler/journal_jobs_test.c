@@ -13,7 +13,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,12 +38,10 @@ static int fresh(void **state) {
 }
 static int gone(void **state) {
     (void)state;
-    static const char *const files[] = {"jobs.db", "jobs.db-wal", "jobs.db-shm"};
-    char path[200];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
-        unlink(path);
-    }
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d));)
+        unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
     return rmdir(dir);
 }
 
@@ -318,42 +318,108 @@ static void refuses_whole(void **state) {
     journal_jobs_close(j);
 }
 
-static void damaged(void **state) {
-    (void)state;
-    struct journal_jobs *j = opened();
-    journal_jobs_close(j);
-    char path[200];
-    snprintf(path, sizeof path, "%s/jobs.db", dir);
-    int fd = open(path, O_WRONLY | O_TRUNC);
-    assert_int_equal(write(fd, "this is no database, and long enough to be read as one. ", 56), 56);
-    close(fd);
-    status_t st = journal_jobs_open(dir, &j);
-    assert_non_null(st);
-    assert_non_null(strstr(st_message(st), "is damaged"));
-    st_drop(st);
-}
-
-// Tables are found and statements prepared all the same.
-static void a_damaged_page(void **state) {
-    (void)state;
+// Three suites of four jobs, one of which has ended.
+static void some_jobs(void) {
     struct journal_jobs *j = opened();
     int64_t id;
-    bool existed;
-    for (int k = 0; k < 20; k++)
-        assert_null(add_suite(j, "t", k + 1, "request", 16, &id, &existed));
+    bool existed, kept;
+    for (int k = 0; k < 3; k++)
+        assert_null(add_suite(j, "t", k + 1, "request", 4, &id, &existed));
+    assert_null(end_job(j, 2, 3, "a result", &kept));
     journal_jobs_close(j);
-    char path[200], page[4096];
-    snprintf(path, sizeof path, "%s/jobs.db", dir);
-    memset(page, 0xee, sizeof page);
-    int fd = open(path, O_WRONLY);
-    off_t end = lseek(fd, 0, SEEK_END);
-    assert_true(end >= 4 * 4096);
-    assert_int_equal(pwrite(fd, page, sizeof page, end - 4096), 4096);
+}
+static void all_there(void) {
+    struct journal_jobs *j = opened();
+    struct seen seen = {0};
+    struct journal_jobs_reader r = {see_suite, see_job, &seen};
+    assert_null(journal_jobs_unfinished(j, &r));
+    assert_int_equal(seen.suites, 3);
+    assert_int_equal(seen.jobs, 12);
+    assert_int_equal(seen.ended, 1);
+    result_is(j, 2, 3, "a result");
+    int64_t id;
+    bool existed = false;
+    assert_null(add_suite(j, "t", 2, "request", 4, &id, &existed));
+    assert_true(existed && id == 2);
+    journal_jobs_close(j);
+}
+static void damaged(void **state) {
+    (void)state;
+    static const char *const files[] = {"jobs.db", "jobs.copy.db"};
+    some_jobs();
+    for (int k = 0; k < 2; k++)
+        for (int how = 0; how < 3; how++) {
+            char path[200], page[4096];
+            memset(page, 0xee, sizeof page);
+            snprintf(path, sizeof path, "%s/%s", dir, files[k]);
+            int fd = open(path, how ? O_WRONLY : O_WRONLY | O_TRUNC);
+            off_t end = lseek(fd, 0, SEEK_END);
+            if (how == 0) assert_int_equal(write(fd, page, 56), 56);
+            if (how == 1) assert_int_equal(pwrite(fd, page, sizeof page, end - 4096), 4096);
+            if (how == 2) unlink(path);
+            close(fd);
+            all_there();
+            all_there();
+        }
+}
+
+// A bit in a different suite of each file: no suite is whole in neither.
+static void flip_first(const char *file, const char *what, int nth) {
+    static char all[1 << 18];
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    int fd = open(path, O_RDWR);
+    ssize_t n = read(fd, all, sizeof all);
+    for (ssize_t i = 0; i < n - 8; i++)
+        if (!memcmp(all + i, what, strlen(what)) && nth-- == 0) {
+            all[i] ^= 4;
+            assert_int_equal(pwrite(fd, all + i, 1, i), 1);
+            break;
+        }
+    assert_true(nth < 0);
     close(fd);
-    status_t st = journal_jobs_open(dir, &j);
-    assert_non_null(st);
-    assert_non_null(strstr(st_message(st), "is damaged"));
-    st_drop(st);
+}
+static void both_damaged(void **state) {
+    (void)state;
+    some_jobs();
+    flip_first("jobs.db", "request", 1);
+    flip_first("jobs.copy.db", "request", 2);
+    all_there();
+}
+
+// A file of the schema before this one keeps its jobs.
+static void upgrade(void **state) {
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof path, "%s/jobs.db", dir);
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "CREATE TABLE suite (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, key "
+            "BLOB UNIQUE, request BLOB NOT NULL, jobs INTEGER NOT NULL, ended INTEGER NOT NULL, "
+            "created INTEGER NOT NULL, finished INTEGER, bytes INTEGER NOT NULL);"
+            "CREATE TABLE job (suite INTEGER NOT NULL, n INTEGER NOT NULL, brief BLOB NOT NULL, "
+            "result BLOB, log BLOB, PRIMARY KEY (suite, n)) WITHOUT ROWID;"
+            "CREATE INDEX suite_open ON suite (id) WHERE ended < jobs;"
+            "INSERT INTO suite VALUES (7, 't', NULL, cast('request' AS BLOB), 4, 0, 1, NULL, 5);"
+            "INSERT INTO job VALUES (7, 1, x'62', NULL, NULL), (7, 2, x'62', NULL, NULL), (7, 3, "
+            "x'62', NULL, NULL), (7, 4, x'62', NULL, NULL);"
+            "PRAGMA user_version=1",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    for (int k = 0; k < 2; k++) {
+        struct journal_jobs *j = opened();
+        struct seen seen = {0};
+        struct journal_jobs_reader r = {see_suite, see_job, &seen};
+        assert_null(journal_jobs_unfinished(j, &r));
+        assert_int_equal(seen.suites, 1);
+        assert_int_equal(seen.jobs, 4);
+        journal_jobs_close(j);
+        if (k == 0) unlink(path); // the copy has it too
+    }
 }
 
 int main(void) {
@@ -365,7 +431,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(dies_at_each_point, fresh, gone),
         cmocka_unit_test_setup_teardown(refuses_whole, fresh, gone),
         cmocka_unit_test_setup_teardown(damaged, fresh, gone),
-        cmocka_unit_test_setup_teardown(a_damaged_page, fresh, gone),
+        cmocka_unit_test_setup_teardown(both_damaged, fresh, gone),
+        cmocka_unit_test_setup_teardown(upgrade, fresh, gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
