@@ -22,7 +22,14 @@
 #include "base/str.h"
 #include "base/vec.h"
 
-enum { HEADER = 48, PATH = 4096 };
+enum {
+    HEADER = 48,
+    PATH = 4096,
+    COPY_MAX = 64 << 20, // what a reader gets a copy of
+    CHUNK = 64 << 10,
+    TOUCH_S = 60 // files of their own digest: how exactly their last use is known
+};
+enum { FORMAT = 1 };
 static const char schema[] = "hlod-store 1\n";
 static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables"};
 
@@ -34,12 +41,16 @@ struct store {
     uint64_t counter;
     struct smap pins;    // "kind/hex"
     struct smap checked; // "kind/hex" -> struct stamp: of the file whose bytes had their digest
+    store_evicted_fn evicted;
+    void *evicted_ctx;
+    char mended[200];
 };
 struct stamp {
     dev_t dev;
     ino_t ino;
     off_t size;
     struct timespec mtime, ctime;
+    bool young; // another write in the same tick of the clock would leave it as it is
 };
 
 static void path_of(const struct store *s, enum store_kind k, struct digest d, char out[PATH]) {
@@ -63,6 +74,12 @@ static status_t make_dirs(const char *path) { // as mkdir -p
     return make_dir(part);
 }
 
+static status_t make_parent(const char *path) {
+    char folder[PATH];
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
+    return make_dirs(folder);
+}
+
 static status_t write_all(int fd, const void *p, size_t n, const char *what) {
     const char *at = p;
     while (n) {
@@ -75,21 +92,56 @@ static status_t write_all(int fd, const void *p, size_t n, const char *what) {
     return ST_OK;
 }
 
-static status_t check_schema(const char *dir) {
+// The format, twice, so that a damaged word about it is not taken for another format. 0: not there
+// or no such word.
+static int read_schema(const char *dir, const char *name) {
     char path[PATH], text[64] = {0};
-    snprintf(path, sizeof path, "%s/VERSION", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return st_errno(errno, path);
+    int format = 0, end = 0;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return 0;
     ssize_t n = read(fd, text, sizeof text - 1);
-    status_t st = ST_OK;
-    if (n == 0)
-        st = write_all(fd, schema, sizeof schema - 1, path);
-    else if (strcmp(text, schema) != 0)
-        st = st_new(ST_FAILED_PRECONDITION,
-                    "%s: the data folder has format '%.*s', this build uses '%.*s'", dir,
-                    (int)strcspn(text, "\n"), text, (int)strcspn(schema, "\n"), schema);
+    close(fd);
+    bool is = n > 0 && sscanf(text, "hlod-store %9d\n%n", &format, &end) == 1 && end == (int)n;
+    return is ? format : 0;
+}
+static status_t write_schema(const char *dir, const char *name) {
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return st_errno(errno, path);
+    status_t st = write_all(fd, schema, sizeof schema - 1, path);
     close(fd);
     return st;
+}
+static bool is_there(const char *dir, const char *name) {
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+static status_t check_schema(struct store *s) {
+    static const char *const names[] = {"VERSION", "VERSION.copy"};
+    int says[2] = {read_schema(s->dir, names[0]), read_schema(s->dir, names[1])};
+    bool there[2] = {is_there(s->dir, names[0]), is_there(s->dir, names[1])},
+         new = !there[0] && !there[1];
+    int other = says[0] && says[0] != FORMAT ? says[0] : says[1];
+    if (says[0] != FORMAT && says[1] != FORMAT && other)
+        return st_new(ST_FAILED_PRECONDITION,
+                      "%s: the data folder has format 'hlod-store %d', this build uses '%.*s'",
+                      s->dir, other, (int)strcspn(schema, "\n"), schema);
+    for (int k = 0; k < 2; k++) {
+        if (says[k] == FORMAT) continue;
+        if (there[k] || (k == 0 && !new))
+            snprintf(s->mended, sizeof s->mended, "%s was %s, and is written anew", names[k],
+                     there[k] ? "damaged" : "removed");
+        status_t st = write_schema(s->dir, names[k]);
+        if (st && new) return st;
+        st_drop(st); // a full disk: the next start
+    }
+    return ST_OK;
+}
+const char *store_mended(const struct store *s) {
+    return s->mended;
 }
 
 static void clean_tmp(const char *dir) {
@@ -121,9 +173,9 @@ status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) {
     char path[PATH];
     status_t st = s->dir ? make_dirs(dir) : st_oom();
     if (!st) st = take_lock(s);
-    if (!st) st = check_schema(dir);
-    static const char *const extra[] = {"tmp", "quarantine"};
-    for (int k = 0; k < STORE_KIND_COUNT + 2 && !st; k++) {
+    if (!st) st = check_schema(s);
+    static const char *const extra[] = {"tmp", "quarantine", "uploads"};
+    for (int k = 0; k < STORE_KIND_COUNT + 3 && !st; k++) {
         snprintf(path, sizeof path, "%s/%s", dir,
                  k < STORE_KIND_COUNT ? kinds[k] : extra[k - STORE_KIND_COUNT]);
         st = make_dir(path);
@@ -170,6 +222,9 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
     pthread_mutex_unlock(&s->mutex);
     snprintf(path, PATH, "%s/tmp/%d-%llu", s->dir, (int)getpid(), (unsigned long long)n);
     *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (*out_fd >= 0 || errno != ENOENT) return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
+    RETURN_IF_ERR(make_parent(path)); // somebody removed it
+    *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
 }
 
@@ -180,7 +235,7 @@ static status_t commit(struct store *s, enum store_kind kind, struct digest key,
     char path[PATH], folder[PATH];
     path_of(s, kind, key, path);
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(path) - 65), path);
-    status_t st = make_dir(folder);
+    status_t st = make_dirs(folder);
     if (!st && (FAULT("store.fsync") ? (errno = EIO, -1) : fsync(fd)))
         st = st_errno(errno, "fsync");
     if (!st && rename(tmp, path)) st = st_errno(errno, path);
@@ -220,12 +275,18 @@ status_t store_write(struct store_writer *w, const void *p, size_t n) {
     return ST_OK;
 }
 
-static void now_checked(struct store *s, enum store_kind kind, struct digest key, int fd);
+static void now_checked(struct store *s, enum store_kind kind, struct digest key,
+                        const struct stamp *was);
+static struct stamp stamp_of(const struct stat *sb);
 status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool *out_fresh) {
     struct digest d = sha256_end(&w->hash);
     if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
     status_t st = commit(w->s, w->kind, d, w->path, w->fd);
-    if (!st) now_checked(w->s, w->kind, d, w->fd); // as it was written
+    struct stat sb;
+    if (!st && !fstat(w->fd, &sb)) { // as it was written
+        struct stamp is = stamp_of(&sb);
+        now_checked(w->s, w->kind, d, &is);
+    }
     close(w->fd);
     free(w);
     if (!st) *out_digest = d;
@@ -296,43 +357,73 @@ static struct str pin_name(enum store_kind kind, struct digest key, char buf[96]
     snprintf(buf, 96, "%s/%s", kinds[kind], hex);
     return str_of(buf);
 }
+// Reads, and not maps: a file that somebody cuts short would end the process. Into `into` too,
+// unless that is NULL.
 static bool payload_matches(int fd, int64_t offset, int64_t size, const struct digest *key,
-                            struct digest want) {
-    if (size == 0) return digest_eq(digest_of(key, "", 0), want);
-    void *p = mmap(NULL, (size_t)(offset + size), PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) return false;
-    struct digest d = digest_of(key, (char *)p + offset, (size_t)size);
-    munmap(p, (size_t)(offset + size));
-    return digest_eq(d, want);
+                            struct digest want, uint8_t *into) {
+    uint8_t chunk[CHUNK];
+    struct sha256 h;
+    sha256_init(&h);
+    if (key) sha256_add(&h, key->b, sizeof key->b);
+    for (int64_t at = 0; at < size;) {
+        size_t n = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
+        uint8_t *to = into ? into + at : chunk;
+        ssize_t k = pread(fd, to, n, offset + at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) {
+            sha256_abandon(&h);
+            return false;
+        }
+        sha256_add(&h, to, (size_t)k);
+        at += k;
+    }
+    return digest_eq(sha256_end(&h), want);
 }
 
 // ---- files whose bytes were looked at in this life of the store
 
+// The kernel's clock for times of files goes in ticks of some milliseconds.
+enum { TICK_NS = 100000000, YOUNG_S = 2 };
+static int64_t ns_of(struct timespec t) {
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return ns_of(t);
+}
 static struct stamp stamp_of(const struct stat *sb) {
-    return (struct stamp){sb->st_dev, sb->st_ino, sb->st_size, sb->st_mtim, sb->st_ctim};
+    return (struct stamp){.dev = sb->st_dev,
+                          .ino = sb->st_ino,
+                          .size = sb->st_size,
+                          .mtime = sb->st_mtim,
+                          .ctime = sb->st_ctim,
+                          .young = now_ns() - ns_of(sb->st_ctim) < TICK_NS};
 }
-static bool same_time(struct timespec a, struct timespec b) {
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+static bool same_stamp(const struct stamp *a, const struct stamp *b) {
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           ns_of(a->mtime) == ns_of(b->mtime) && ns_of(a->ctime) == ns_of(b->ctime);
 }
+// A stamp that was young holds for a moment; then the bytes are looked at once more.
 static bool is_checked(struct store *s, enum store_kind kind, struct digest key,
                        const struct stat *sb) {
     char buf[96];
+    struct stamp is = stamp_of(sb);
     pthread_mutex_lock(&s->mutex);
     const struct stamp *t = smap_get(&s->checked, pin_name(kind, key, buf));
-    bool same = t && t->dev == sb->st_dev && t->ino == sb->st_ino && t->size == sb->st_size &&
-                same_time(t->mtime, sb->st_mtim) && same_time(t->ctime, sb->st_ctim);
+    bool same = t && same_stamp(t, &is) &&
+                (!t->young || now_ns() - ns_of(t->ctime) < YOUNG_S * INT64_C(1000000000));
     pthread_mutex_unlock(&s->mutex);
     return same;
 }
-// fd: of the file as it is now. Our own touches of its times are seen to by who makes them.
-static void now_checked(struct store *s, enum store_kind kind, struct digest key, int fd) {
-    struct stat sb;
+// was: before its bytes were read, or it was written by us and closed to others.
+static void now_checked(struct store *s, enum store_kind kind, struct digest key,
+                        const struct stamp *was) {
     char buf[96];
-    if (fstat(fd, &sb)) return;
     pthread_mutex_lock(&s->mutex);
     struct stamp *t = smap_get(&s->checked, pin_name(kind, key, buf));
     if (!t && (t = malloc(sizeof *t))) smap_put(&s->checked, pin_name(kind, key, buf), t);
-    if (t) *t = stamp_of(&sb);
+    if (t) *t = *was;
     pthread_mutex_unlock(&s->mutex);
 }
 static void forget_checked(struct store *s) {
@@ -343,57 +434,164 @@ static void forget_checked(struct store *s) {
     smap_done(&s->checked);
 }
 
-status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
-                       enum store_check check, int *out_fd, int64_t *out_offset,
-                       int64_t *out_size) {
-    char path[PATH];
+// A private copy, which nobody changes behind the reader.
+struct copy {
+    int fd; // -1: none
+    uint8_t *p;
+    size_t n;
+};
+static status_t copy_begin(struct copy *c, int64_t n) {
+    *c = (struct copy){.fd = -1};
+    if (n <= 0 || n > COPY_MAX) return ST_OK;
+    int fd = memfd_create("hlod-entry", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return st_errno(errno, "memfd_create");
+    if (ftruncate(fd, n) || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) ||
+        (c->p = mmap(NULL, (size_t)n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED) {
+        status_t st = st_errno(errno, "memory for an entry");
+        close(fd);
+        return st;
+    }
+    c->fd = fd;
+    c->n = (size_t)n;
+    return ST_OK;
+}
+// The descriptor, for reading alone where the kernel gives one.
+static int copy_end(struct copy *c, bool good) {
+    if (c->fd < 0) return -1;
+    munmap(c->p, c->n);
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", c->fd);
+    int fd = good ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0 && good) return c->fd;
+    close(c->fd);
+    return fd;
+}
+
+struct looked { // at a file of the store
     struct stat sb;
+    bool entry;
+    int64_t offset, size;
+    struct digest want;
+    const char *why; // it is not as it was put; NULL
+};
+static status_t look_at_head(enum store_kind kind, struct digest key, const char *path, int fd,
+                             struct looked *l) {
     uint8_t h[HEADER] = {0};
+    *l = (struct looked){.want = key};
+    if (fstat(fd, &l->sb)) return st_errno(errno, path);
+    if (!S_ISREG(l->sb.st_mode)) {
+        l->why = "no regular file";
+        return ST_OK;
+    }
+    // A file whose name is its own digest has no header; programs may be either.
+    l->entry = pread(fd, h, HEADER, 0) == HEADER && memcmp(h, magic, 8) == 0 && kind != STORE_BLOB;
+    if (!l->entry && kind != STORE_BLOB && memcmp(h, "HLODENT1", 8) == 0) { // made again
+        unlink(path);
+        return st_new(ST_NOT_FOUND, "%s: an entry of an older form", path);
+    }
+    l->offset = l->entry ? HEADER : 0;
+    l->size = l->sb.st_size - l->offset;
+    int64_t said = 0;
+    for (int k = 7; l->entry && k >= 0; k--)
+        said = (int64_t)((uint64_t)said << 8 | h[8 + k]);
+    if (l->entry) memcpy(l->want.b, h + 16, 32);
+    l->why = kind == STORE_EXECUTABLE && !l->entry ? "no header"
+             : l->entry && said != l->size         ? "size"
+                                                   : NULL;
+    return ST_OK;
+}
+// The last use of a file of its own digest, now and then: each change of a time is one more look at
+// its bytes. Entries, whose bytes are looked at each time, at each time.
+static void touch(struct store *s, enum store_kind kind, struct digest key, int fd,
+                  const struct looked *l, bool checked) {
+    struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
+    struct stat sb;
+    int64_t age = now_ns() - ns_of(l->sb.st_mtim);
+    if (!l->entry && age >= 0 && age < TOUCH_S * INT64_C(1000000000)) return;
+    struct stamp was = stamp_of(&l->sb), is;
+    bool same = checked && !fstat(fd, &sb) && (is = stamp_of(&sb), same_stamp(&was, &is));
+    if (futimens(fd, now) || l->entry || !same || fstat(fd, &sb)) return;
+    is = stamp_of(&sb);
+    now_checked(s, kind, key, &is);
+}
+
+static status_t open_at(struct store *s, enum store_kind kind, struct digest key, char path[PATH],
+                        int *out) {
     path_of(s, kind, key, path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
+    *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (*out < 0 && errno == ENOENT) {
         char hex[65];
         digest_hex(key, hex);
         return st_new(ST_NOT_FOUND, "%s %s is not in the store", kinds[kind], hex);
     }
-    if (fd < 0) return st_errno(errno, path);
-    if (fstat(fd, &sb)) {
+    if (*out < 0 && errno == ELOOP) return quarantine(s, kind, key, "no regular file");
+    return *out < 0 ? st_errno(errno, path) : ST_OK;
+}
+status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
+                       enum store_check check, int *out_fd, int64_t *out_offset,
+                       int64_t *out_size) {
+    char path[PATH];
+    struct looked l;
+    struct copy copy = {.fd = -1};
+    int fd;
+    RETURN_IF_ERR(open_at(s, kind, key, path, &fd));
+    status_t st = look_at_head(kind, key, path, fd, &l);
+    if (!st && !l.why && check == STORE_COPY) st = copy_begin(&copy, l.size);
+    if (st) {
         close(fd);
-        return st_errno(errno, path);
+        return st;
     }
-    // A file whose name is its own digest has no header; programs may be either.
-    bool entry =
-        pread(fd, h, HEADER, 0) == HEADER && memcmp(h, magic, 8) == 0 && kind != STORE_BLOB;
-    if (!entry && kind != STORE_BLOB && memcmp(h, "HLODENT1", 8) == 0) { // made again
+    struct stamp was = stamp_of(&l.sb);
+    bool known = !l.entry && is_checked(s, kind, key, &l.sb);
+    bool look = l.entry || check == STORE_CHECK || check == STORE_COPY ||
+                (check == STORE_CHECK_ONCE && !known);
+    if (!l.why && look &&
+        !payload_matches(fd, l.offset, l.size, l.entry ? &key : NULL, l.want, copy.p))
+        l.why = "digest";
+    int copied = copy_end(&copy, !l.why);
+    if (l.why) {
         close(fd);
-        unlink(path);
-        return st_new(ST_NOT_FOUND, "%s: an entry of an older form", path);
+        return quarantine(s, kind, key, l.why);
     }
-    struct digest want = key;
-    int64_t offset = entry ? HEADER : 0, size = sb.st_size - offset, said = 0;
-    for (int k = 7; entry && k >= 0; k--)
-        said = said << 8 | h[8 + k];
-    if (entry) memcpy(want.b, h + 16, 32);
-    bool look = entry || check == STORE_CHECK ||
-                (check == STORE_CHECK_ONCE && !is_checked(s, kind, key, &sb));
-    bool bad_header = kind == STORE_EXECUTABLE && !entry;
-    const char *why = bad_header              ? "no header"
-                      : entry && said != size ? "size"
-                      : look && !payload_matches(fd, offset, size, entry ? &key : NULL, want)
-                          ? "digest"
-                          : NULL;
-    if (why) {
-        close(fd);
-        return quarantine(s, kind, key, why);
-    }
-    struct timespec now[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_NOW}};
-    bool known = look || is_checked(s, kind, key, &sb);
-    futimens(fd, now);
-    if (known && !entry) now_checked(s, kind, key, fd);
-    *out_fd = fd;
-    *out_offset = offset;
-    *out_size = size;
+    if (look && !l.entry) now_checked(s, kind, key, &was); // a change meanwhile shows at the next
+    touch(s, kind, key, fd, &l, look || known);
+    if (copied >= 0) close(fd);
+    *out_fd = copied >= 0 ? copied : fd;
+    *out_offset = copied >= 0 ? 0 : l.offset;
+    *out_size = l.size;
     return ST_OK;
+}
+
+// The file's head, and its bytes in *to, or where *to points; `room`: so many they must be, -1 =
+// any.
+static status_t read_payload(struct store *s, enum store_kind kind, struct digest key,
+                             struct arena *a, uint8_t **to, int64_t room, int64_t *out_size) {
+    char path[PATH];
+    struct looked l;
+    int fd;
+    RETURN_IF_ERR(open_at(s, kind, key, path, &fd));
+    status_t st = look_at_head(kind, key, path, fd, &l);
+    if (!st && !l.why && room >= 0 && l.size != room) l.why = "size";
+    if (!st && !l.why && !*to) *to = arena_alloc(a, (size_t)l.size + 1);
+    if (!st && !l.why && !payload_matches(fd, l.offset, l.size, l.entry ? &key : NULL, l.want, *to))
+        l.why = "digest";
+    close(fd);
+    if (st) return st;
+    if (l.why) return quarantine(s, kind, key, l.why);
+    *out_size = l.size;
+    return ST_OK;
+}
+status_t store_read(struct store *s, enum store_kind kind, struct digest key, struct arena *a,
+                    struct span *out) {
+    uint8_t *p = NULL;
+    int64_t size;
+    RETURN_IF_ERR(read_payload(s, kind, key, a, &p, -1, &size));
+    *out = (struct span){p, (size_t)size};
+    return ST_OK;
+}
+status_t store_read_into(struct store *s, enum store_kind kind, struct digest key, uint8_t *to,
+                         int64_t bytes) {
+    return read_payload(s, kind, key, NULL, &to, bytes, &bytes);
 }
 
 bool store_has(struct store *s, enum store_kind kind, struct digest key) {
@@ -469,6 +667,11 @@ int64_t store_free_bytes(struct store *s) {
     return statvfs(s->dir, &v) ? INT64_MAX : (int64_t)v.f_bavail * (int64_t)v.f_frsize;
 }
 
+void store_on_evict(struct store *s, store_evicted_fn fn, void *ctx) {
+    s->evicted = fn;
+    s->evicted_ctx = ctx;
+}
+
 struct candidate {
     struct digest key;
     int64_t bytes, mtime;
@@ -496,6 +699,7 @@ status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
     if (!st && c.v.n) qsort(c.v.v, c.v.n, sizeof *c.v.v, oldest_first);
     for (size_t k = 0; !st && k < c.v.n && s->budget && c.total > s->budget; k++) {
         if (c.v.v[k].pinned) continue;
+        if (s->evicted) s->evicted(s->evicted_ctx, c.v.v[k].key);
         st_drop(store_remove(s, STORE_EXECUTABLE, c.v.v[k].key)); // gone already is as good
         c.total -= c.v.v[k].bytes;
         freed += c.v.v[k].bytes;

@@ -44,13 +44,21 @@ status_t store_put(struct store *s, enum store_kind kind, struct digest key, con
 // the key, so that no entry stands in for another. Caller closes the fd. NOT_FOUND, DATA_LOSS (then
 // quarantined).
 enum store_check {
-    STORE_TRUST,     // not
-    STORE_CHECK,     // all of it
-    STORE_CHECK_ONCE // all of it, unless that was done and the file has not changed since
+    STORE_TRUST,      // not
+    STORE_CHECK,      // all of it
+    STORE_CHECK_ONCE, // all of it, unless that was done and the file has not changed since
+    STORE_COPY        // all of it, and the descriptor is of a copy (of up to 64 MiB), which a disk
+                      // that changes while it is read does not reach
 };
 status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
                        enum store_check check, int *out_fd, int64_t *out_offset,
                        int64_t *out_size) MUST_CHECK;
+// All of it, checked, in a.
+status_t store_read(struct store *s, enum store_kind kind, struct digest key, struct arena *a,
+                    struct span *out) MUST_CHECK;
+// The same where the caller wants it; one of another size is damaged.
+status_t store_read_into(struct store *s, enum store_kind kind, struct digest key, uint8_t *to,
+                         int64_t bytes) MUST_CHECK;
 bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);
@@ -58,6 +66,11 @@ bool store_pinned(struct store *s, enum store_kind kind, struct digest key);
 // Removes least recently used, unpinned executables until the budget holds. Called by store_put
 // too.
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) MUST_CHECK;
+// Told of each before it goes, on the thread that evicts.
+typedef void (*store_evicted_fn)(void *ctx, struct digest key);
+void store_on_evict(struct store *s, store_evicted_fn fn, void *ctx);
+// What store_open found damaged and made whole, of the folder itself; "".
+const char *store_mended(const struct store *s);
 int64_t store_bytes(struct store *s);
 enum { STORE_LITTLE = 1 << 20 };           // with less free nothing of size can be kept
 int64_t store_free_bytes(struct store *s); // of its file system; much, if not known

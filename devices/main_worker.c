@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "devices/worker.h"
+#include "devices/worker_cut.h"
 
 int main(int argc, char **argv) {
     struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
@@ -37,6 +38,7 @@ int main(int argc, char **argv) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     signal(SIGTERM, SIG_IGN); // ends on its closed socket, so that leaks are told
 #endif
+    worker_cut_watch();
     status_t st = worker_serve(&o);
     if (!st) return 0;
     log_event(LOG_ERROR, "worker.end", "role=%s name=%s code=%s msg=\"%s\"", o.role, o.name,

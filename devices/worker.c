@@ -17,6 +17,7 @@
 #include "compiler/codegen/abi.h"
 #include "devices/sandbox.h"
 #include "devices/worker_calls.h"
+#include "devices/worker_cut.h"
 #include "devices/worker_maps.h"
 
 struct worker {
@@ -93,6 +94,11 @@ Hlod__Wire__Status *call_status(struct call *c, status_t st) {
     Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
     hlod__wire__status__init(s);
     const char *refused;
+    if (worker_cut_happened()) {
+        st_drop(st);
+        st = st_reason(st_new(ST_DATA_LOSS, "a file was made shorter while it was read"),
+                       HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+    }
     if (st && sandbox_refused(&refused) > c->refused_before)
         st = st_note(st, "the worker's filter refused the system call %s", refused);
     s->code = (int32_t)st_code(st);

@@ -61,8 +61,9 @@ status_t worker_map(int fd, bool writable, uint64_t call, struct span *out, bool
     struct kept m = {.dev = sb.st_dev, .ino = sb.st_ino, .writable = writable, .call = call};
     RETURN_IF_ERR(frame_map(fd, 0, (int64_t)sb.st_size, writable, &m.p, &m.base, &m.n));
     *out = (struct span){m.p, (size_t)sb.st_size};
-    int seals = fcntl(fd, F_GET_SEALS);
-    bool memory = seals >= 0 && (seals & F_SEAL_SHRINK); // not a file of the store
+    int seals = fcntl(fd, F_GET_SEALS), flags = fcntl(fd, F_GETFL);
+    // Not a file of the store, nor a copy of one, which comes once.
+    bool memory = seals >= 0 && (seals & F_SEAL_SHRINK) && (flags & O_ACCMODE) != O_RDONLY;
     struct kept *k = memory && m.n <= KEPT_BYTES ? make_room(m.n, call) : NULL;
     if (!k) return ST_OK;
     *k = m;

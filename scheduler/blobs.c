@@ -36,20 +36,37 @@ status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct
     return blob_own(j, tenant, *out);
 }
 
-static status_t open_checked(struct store *s, struct digest d, int *out_fd, int64_t *out_bytes) {
-    int64_t offset;
-    status_t st = store_open_fd(s, STORE_BLOB, d, STORE_CHECK_ONCE, out_fd, &offset, out_bytes);
-    if (st_code(st) != ST_DATA_LOSS) return st;
+status_t blob_said(status_t st, struct digest d) {
+    bool gone = st_code(st) == ST_NOT_FOUND;
+    if (!gone && st_code(st) != ST_DATA_LOSS) return st;
     char hex[65];
     digest_hex(d, hex);
+    if (gone) {
+        st_drop(st);
+        st = st_new(ST_DATA_LOSS, "blobs %s was removed from the data folder", hex);
+    }
     metric_add(M_CACHE_QUARANTINED, 1);
-    log_event(LOG_ERROR, "blob.quarantined", "digest=%s why=\"%s\"", hex, st_message(st));
+    log_event(LOG_ERROR, gone ? "blob.missing" : "blob.quarantined", "digest=%s why=\"%s\"", hex,
+              st_message(st));
     return st_reason(st, HLOD__V1__REASON__REASON_CACHE_DAMAGED);
 }
-status_t blob_check(struct store *s, struct digest d) {
-    int fd;
+static status_t open_checked(struct store *s, struct digest d, int *out_fd, int64_t *out_bytes) {
+    int64_t offset;
+    return store_open_fd(s, STORE_BLOB, d, STORE_CHECK_ONCE, out_fd, &offset, out_bytes);
+}
+static void count_owner(void *ctx, struct digest key, int64_t used_ns) {
+    (void)key, (void)used_ns;
+    ++*(int *)ctx;
+}
+status_t blob_check(struct store *s, struct journal *j, struct digest d) {
+    int fd, owners = 0;
     int64_t bytes;
-    RETURN_IF_ERR(open_checked(s, d, &fd, &bytes));
+    status_t st = open_checked(s, d, &fd, &bytes);
+    if (st_code(st) == ST_NOT_FOUND && j) {
+        st_drop(journal_family(j, JOURNAL_BLOB, d, count_owner, &owners));
+        if (!owners) return st; // it never was
+    }
+    if (st) return blob_said(st, d);
     close(fd);
     return ST_OK;
 }
@@ -58,7 +75,7 @@ status_t blob_open(struct store *s, struct journal *j, const char *tenant, struc
                    int *out_fd, int64_t *out_bytes) {
     struct digest source;
     status_t st = owner_read(j, tenant, d, &source);
-    if (!st) st = open_checked(s, d, out_fd, out_bytes);
+    if (!st) return blob_said(open_checked(s, d, out_fd, out_bytes), d);
     if (st_code(st) != ST_NOT_FOUND) return st;
     st_drop(st);
     char hex[65];
@@ -162,13 +179,13 @@ static void add_owner(void *ctx, struct digest key, int64_t used_ns) {
 }
 void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b) {
     st_drop(journal_remove(j, JOURNAL_SOURCE, b->digest));
-    st_drop(store_remove(s, STORE_BLOB, b->digest));
-    if (!digest_is_zero(b->sidecar)) st_drop(store_remove(s, STORE_BLOB, b->sidecar));
-    struct owners o;
+    struct owners o; // before the bytes: whose is what is not there is damage
     do {
         o.n = 0;
         st_drop(journal_family(j, JOURNAL_BLOB, b->digest, add_owner, &o));
         for (size_t i = 0; i < o.n; i++)
             st_drop(journal_remove(j, JOURNAL_BLOB, o.v[i]));
     } while (o.n == sizeof o.v / sizeof *o.v);
+    st_drop(store_remove(s, STORE_BLOB, b->digest));
+    if (!digest_is_zero(b->sidecar)) st_drop(store_remove(s, STORE_BLOB, b->sidecar));
 }

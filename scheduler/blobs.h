@@ -18,8 +18,12 @@ status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct
                   struct digest *out) MUST_CHECK;
 status_t blob_own(struct journal *j, const char *tenant, struct digest d) MUST_CHECK;
 // Are its bytes those it is named by? Reads them, unless that was done and the file has not
-// changed. A damaged one is quarantined, and logged: DATA_LOSS. NOT_FOUND.
-status_t blob_check(struct store *s, struct digest d) MUST_CHECK;
+// changed. A damaged one is quarantined, and logged: DATA_LOSS, as is one that was removed. With a
+// journal, NOT_FOUND where nobody ever had it; without one it must be there.
+status_t blob_check(struct store *s, struct journal *j, struct digest d) MUST_CHECK;
+// What the store said of a blob that must be there: logged where it is damage. Takes and returns
+// st.
+status_t blob_said(status_t st, struct digest d) MUST_CHECK;
 // NOT_FOUND, BLOB_NOT_FOUND: not there, or not the tenant's. The caller closes the descriptor.
 status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
                    int *out_fd, int64_t *out_bytes) MUST_CHECK;

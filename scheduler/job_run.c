@@ -537,7 +537,7 @@ static void inspect_placed(struct task *t) {
                  {STORE_PROGRAM, j->model->program, &program}};
     status_t st = ST_OK;
     for (int i = 0; i < 2 && !st; i++) {
-        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_CHECK, &fds[n], &offset,
+        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_COPY, &fds[n], &offset,
                            &size);
         if (st) break;
         n++;

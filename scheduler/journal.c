@@ -13,7 +13,17 @@
 #include "scheduler/journal_db.h"
 
 enum { SCHEMA = 5 }; // 2: family; 3: model; 4: blob, pin; 5: two files, sums
-enum statement { S_PUT, S_GET, S_TOUCH, S_REMOVE, S_LIST, S_COUNT, S_FAMILY, STATEMENT_COUNT };
+enum statement {
+    S_PUT,
+    S_GET,
+    S_TOUCH,
+    S_REMOVE,
+    S_LIST,
+    S_FAMILIES,
+    S_COUNT,
+    S_FAMILY,
+    STATEMENT_COUNT
+};
 struct journal {
     struct jdb *db;
 };
@@ -35,6 +45,9 @@ static const char *const texts[] = {
     [S_REMOVE] = "DELETE FROM %1$s WHERE key = ?1",
     [S_LIST] = "SELECT key, record, jdb_sum('%1$s', key, record, created, family) IS sum FROM %1$s "
                "ORDER BY used DESC, key LIMIT ?1",
+    [S_FAMILIES] =
+        "SELECT family, record, jdb_sum('%1$s', key, record, created, family) IS sum FROM "
+        "%1$s ORDER BY family",
     [S_COUNT] = "SELECT count(*) FROM %1$s",
     [S_FAMILY] = "SELECT key, used, jdb_sum('%1$s', key, record, created, family) IS sum FROM %1$s "
                  "WHERE family = ?1",
@@ -70,8 +83,9 @@ static status_t make(sqlite3 *db, int from) {
 }
 static const struct jdb_spec spec = {
     .name = "journal",
-    .at_a_loss = "names of models that were in neither; what was uploaded is found again when it is "
-                 "sent or compiled again",
+    .at_a_loss =
+        "names of models that were in neither; what was uploaded is found again when it is "
+        "sent or compiled again",
     .version = SCHEMA,
     .make = make,
     .tables = tables,
@@ -156,10 +170,10 @@ static status_t get(struct jcopy *c, void *arg) {
     sqlite3_stmt *s = c->s[which];
     bind_digest(s, 1, &q->key);
     int code = sqlite3_step(s);
-    status_t st = code == SQLITE_ROW    ? jcopy_sound(c, which, 1)
-                  : code == SQLITE_DONE ? st_new(ST_NOT_FOUND, "journal: no such %s",
-                                                 tables[q->t].name)
-                                        : jcopy_status(c, "get");
+    status_t st = code == SQLITE_ROW ? jcopy_sound(c, which, 1)
+                  : code == SQLITE_DONE
+                      ? st_new(ST_NOT_FOUND, "journal: no such %s", tables[q->t].name)
+                      : jcopy_status(c, "get");
     if (!st) {
         size_t n = (size_t)sqlite3_column_bytes(s, 0);
         *q->out = (struct span){arena_dup(q->a, n ? sqlite3_column_blob(s, 0) : "", n), n};
@@ -197,17 +211,17 @@ static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
     for (int pass = 0; pass < 2 && !st; pass++) {
         if (which == S_LIST)
             sqlite3_bind_int64(s, 1, q->limit > 0 ? q->limit : -1);
-        else
+        else if (which == S_FAMILY)
             bind_digest(s, 1, &q->family);
         while (!st && (code = sqlite3_step(s)) == SQLITE_ROW) {
             struct digest d;
             st = jcopy_sound(c, i, 2);
             if (st || !pass || sqlite3_column_bytes(s, 0) != sizeof d.b) continue;
             memcpy(d.b, sqlite3_column_blob(s, 0), sizeof d.b);
-            if (which == S_LIST)
-                q->on_record(q->ctx, d,
-                             (struct span){sqlite3_column_blob(s, 1),
-                                           (size_t)sqlite3_column_bytes(s, 1)});
+            if (which != S_FAMILY)
+                q->on_record(
+                    q->ctx, d,
+                    (struct span){sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 1)});
             else
                 q->on_key(q->ctx, d, sqlite3_column_int64(s, 1));
         }
@@ -223,6 +237,14 @@ status_t journal_list(struct journal *j, enum journal_table t, int64_t limit,
                       void (*fn)(void *, struct digest, struct span), void *ctx) {
     struct ask q = {.t = t, .limit = limit, .on_record = fn, .ctx = ctx};
     return jdb_read(j->db, list, &q);
+}
+static status_t families(struct jcopy *c, void *arg) {
+    return rows(c, arg, S_FAMILIES);
+}
+status_t journal_families(struct journal *j, enum journal_table t,
+                          void (*fn)(void *, struct digest, struct span), void *ctx) {
+    struct ask q = {.t = t, .on_record = fn, .ctx = ctx};
+    return jdb_read(j->db, families, &q);
 }
 static status_t family_rows(struct jcopy *c, void *arg) {
     return rows(c, arg, S_FAMILY);

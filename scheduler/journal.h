@@ -46,4 +46,8 @@ status_t journal_remove(struct journal *j, enum journal_table t,
 status_t journal_list(struct journal *j, enum journal_table t, int64_t limit,
                       void (*fn)(void *ctx, struct digest key, struct span record),
                       void *ctx) MUST_CHECK;
+// Each record with the family it is in, those of one family together.
+status_t journal_families(struct journal *j, enum journal_table t,
+                          void (*fn)(void *ctx, struct digest family, struct span record),
+                          void *ctx) MUST_CHECK;
 int64_t journal_count(struct journal *j, enum journal_table t);

@@ -100,19 +100,19 @@ static bool is_full(sqlite3 *db) {
 }
 status_t jcopy_status(const struct jcopy *c, const char *what) {
     const char *file = sqlite3_db_filename(c->db, "main"), *name = file ? strrchr(file, '/') : NULL;
-    enum status_code code = is_full(c->db)                                 ? ST_RESOURCE_EXHAUSTED
+    enum status_code code = is_full(c->db)                               ? ST_RESOURCE_EXHAUSTED
                             : is_damage(sqlite3_extended_errcode(c->db)) ? ST_DATA_LOSS
-                                                                           : ST_INTERNAL;
-    return error_of_store(st_new(code, "%s: %.100s: %s", name ? name + 1 : "journal", what,
-                                 sqlite3_errmsg(c->db)));
+                                                                         : ST_INTERNAL;
+    return error_of_store(
+        st_new(code, "%s: %.100s: %s", name ? name + 1 : "journal", what, sqlite3_errmsg(c->db)));
 }
 void jcopy_reset(struct jcopy *c, int i) {
     sqlite3_reset(c->s[i]);
     sqlite3_clear_bindings(c->s[i]);
 }
 status_t jcopy_run(struct jcopy *c, int i) {
-    status_t st = sqlite3_step(c->s[i]) == SQLITE_DONE ? ST_OK
-                                                       : jcopy_status(c, sqlite3_sql(c->s[i]));
+    status_t st =
+        sqlite3_step(c->s[i]) == SQLITE_DONE ? ST_OK : jcopy_status(c, sqlite3_sql(c->s[i]));
     jcopy_reset(c, i);
     return st;
 }
@@ -227,11 +227,11 @@ static void remember(struct file *f) {
     f->wal = look(wal_of(f, wal));
 }
 static const char *moved(const struct place *was, struct place is) {
-    return !was->there             ? NULL
-           : !is.there             ? "was removed"
-           : is.ino != was->ino    ? "is another file"
+    return !was->there           ? NULL
+           : !is.there           ? "was removed"
+           : is.ino != was->ino  ? "is another file"
            : is.size < was->size ? "is shorter than it was"
-                                   : NULL;
+                                 : NULL;
 }
 // Since we last wrote. Neither file shrinks or is made anew while it is open.
 static status_t check_place(const struct file *f) {
@@ -275,8 +275,8 @@ static status_t make(const struct jdb *j, struct file *f, int from) {
                      triggers[i].new);
             RETURN_IF_ERR(exec(c, sql));
         }
-        snprintf(sql, sizeof sql, "UPDATE %s SET sum = jdb_sum('%s', %s)", table->name,
-                 table->name, table->columns);
+        snprintf(sql, sizeof sql, "UPDATE %s SET sum = jdb_sum('%s', %s)", table->name, table->name,
+                 table->columns);
         RETURN_IF_ERR(exec(c, sql));
     }
     uint8_t shape[SUM];
@@ -605,7 +605,7 @@ static status_t write_both(struct jdb *j, jdb_fn fn, void *arg) {
     for (int k = 0; k < COPIES; k++) {
         struct file *f = &j->f[k];
         if (!f->c.db) continue;
-        status_t one = st                       ? st_new(ST_ABORTED, "not whole")
+        status_t one = st                        ? st_new(ST_ABORTED, "not whole")
                        : FAULT("journal.commit") ? st_new(ST_INTERNAL, "commit (injected)")
                                                  : exec(&f->c, "COMMIT");
         if (!one) {

@@ -56,8 +56,9 @@ static const char *const texts[] = {
                       " FROM suite WHERE ended < jobs ORDER BY id",
     [S_SUITE_JOBS] = "SELECT n, brief, log, result IS NOT NULL, " SOUND_JOB
                      " FROM job WHERE suite = ?1 ORDER BY n",
-    [S_GET] = "SELECT brief, result, log, " SOUND_JOB " FROM job JOIN suite ON suite.id = job.suite "
-              "WHERE suite = ?1 AND n = ?2 AND (?3 IS NULL OR tenant = ?3)",
+    [S_GET] =
+        "SELECT brief, result, log, " SOUND_JOB " FROM job JOIN suite ON suite.id = job.suite "
+        "WHERE suite = ?1 AND n = ?2 AND (?3 IS NULL OR tenant = ?3)",
     [S_LIST] = "SELECT suite, n, brief, result IS NOT NULL, " SOUND_JOB " FROM job JOIN suite ON "
                "suite.id = job.suite WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = 0 OR suite = ?2) "
                "AND (?3 = 0 OR suite < ?3 OR (suite = ?3 AND n > ?4)) "
@@ -268,7 +269,8 @@ status_t journal_jobs_write(struct journal_jobs *j, const struct job_record *r, 
     return jdb_write(j->db, write_all, &q);
 }
 
-// ---- reading. What is told through a function cannot be taken back: its rows are looked at before.
+// ---- reading. What is told through a function cannot be taken back: its rows are looked at
+// before.
 
 static status_t read_jobs(struct jcopy *c, int64_t suite, const struct journal_jobs_reader *r) {
     sqlite3_stmt *s = c->s[S_SUITE_JOBS];

@@ -43,13 +43,20 @@ static void lookup_work(void *arg) {
     int64_t offset, size;
     status_t st =
         store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd, &offset, &size);
+    struct span rec;
+    if (st_code(st) == ST_NOT_FOUND) { // evicted ones have no record
+        status_t known =
+            journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
+        if (!known) st = st_note(st, "its file was removed");
+        op->damaged = !known;
+        st_drop(known);
+    }
     if (st) {
-        op->damaged = st_code(st) == ST_DATA_LOSS;
+        op->damaged = op->damaged || st_code(st) == ST_DATA_LOSS;
         op->st = st;
         return;
     }
     close(fd);
-    struct span rec;
     st = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
     if (!st) {
         Hlod__V1__ExecutableInfo *info =
@@ -156,25 +163,14 @@ static void stored(void *arg) {
 // ---- verify
 
 static status_t compare_stored(struct op *op) {
-    int fd;
-    int64_t offset, size;
     struct span made, kept;
-    void *made_base, *kept_base;
-    size_t made_bytes, kept_bytes;
-    uint8_t *p;
-    RETURN_IF_ERR(store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd,
-                                &offset, &size));
-    status_t st = frame_map(fd, offset, size, false, &p, &kept_base, &kept_bytes);
-    close(fd);
-    RETURN_IF_ERR(st);
-    kept = (struct span){p, (size_t)size};
-    st = blob_map(op->compile->artifact, op->fds, op->n_fds, &made, &made_base, &made_bytes);
-    if (!st) {
-        op->differs = artifact_difference(&op->arena, kept, made);
-        frame_unmap(made_base, made_bytes);
-    }
-    frame_unmap(kept_base, kept_bytes);
-    return st;
+    void *base;
+    size_t bytes;
+    RETURN_IF_ERR(store_read(op->s->store, STORE_EXECUTABLE, op->digest, &op->arena, &kept));
+    RETURN_IF_ERR(blob_map(op->compile->artifact, op->fds, op->n_fds, &made, &base, &bytes));
+    op->differs = artifact_difference(&op->arena, kept, made);
+    frame_unmap(base, bytes);
+    return ST_OK;
 }
 static void compare_work(void *arg) {
     struct op *op = arg;
@@ -271,7 +267,7 @@ static void placed(struct task *t) {
     int fd;
     int64_t offset, size;
     // Programs have no weights in them: small enough to check here.
-    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_CHECK, &fd,
+    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
                                 &offset, &size);
     if (st) { // the source must be read again: the waiters start over without its record
         st_drop(st);

@@ -77,7 +77,8 @@ static status_t store_results(struct op *op) {
 
 static void store_work(void *arg) {
     struct op *op = arg;
-    op->st = error_of_store(store_results(op));
+    op->st = blob_check(op->s->store, NULL, op->digest); // while the worker read them, too
+    if (!op->st) op->st = error_of_store(store_results(op));
 }
 
 static void stored(void *arg) {
@@ -158,7 +159,7 @@ static void failed(struct task *t, status_t st) {
 // Are the bytes still those that were brought? Before anybody reads them; once a life.
 static void check_work(void *arg) {
     struct op *op = arg;
-    op->st = blob_check(op->s->store, op->digest);
+    op->st = blob_check(op->s->store, op->s->journal, op->digest);
 }
 static void checked(void *arg) {
     struct op *op = arg;

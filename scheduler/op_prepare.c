@@ -33,18 +33,18 @@ static void charge(struct op *op, double ms) {
     if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
 }
 
-static void on_prepared(void *ctx, struct frame *f, status_t lost) {
-    struct op *op = ctx;
-    if (f && f->type != HLOD__WIRE__TYPE__TYPE_PREPARE_REPLY) return;
-    op->call = 0;
-    status_t st = lost;
-    Hlod__Wire__PrepareReply *r = NULL;
-    if (f) {
-        r = weigh_unpack_or_null(&hlod__wire__prepare_reply__descriptor, f->body);
-        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
-    }
+static status_t check_weights(const struct op *op) MUST_CHECK;
+static void check_again_work(void *arg) {
+    struct op *op = arg;
+    op->st = check_weights(op);
+}
+// The worker read the model's file itself: is it still the one that was checked?
+static void prepared(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
     struct worker *w = target(op);
-    if (r) charge(op, r->ms);
+    if (st) sched_forget_executable(op->s, op->digest); // and what was prepared with it
     if (!st && worker_epoch(w) == op->epoch) {
         warm_add_prepared(worker_warm(w), op->digest, op->model->weights);
         metric_add(M_PREPARES, 1);
@@ -53,7 +53,7 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
         Hlod__V1__PreparedEvent prepared = HLOD__V1__PREPARED_EVENT__INIT;
         prepared.executable = hex;
         prepared.ms = (double)(clock_ns() - op->start_ns) / 1e6;
-        prepared.prepared_bytes = r->prepared_bytes;
+        prepared.prepared_bytes = op->prepared_bytes;
         prepared.device = (char *)worker_hello(w)->device_name;
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
         e.kind_case = HLOD__V1__EVENT__KIND_PREPARED;
@@ -64,8 +64,26 @@ static void on_prepared(void *ctx, struct frame *f, status_t lost) {
             job_timing(op->waiters.v[i], "prepare", clock_ns() - op->start_ns);
         }
     }
-    if (r) hlod__wire__prepare_reply__free_unpacked(r, NULL);
     op_end(op, st);
+}
+
+static void on_prepared(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_PREPARE_REPLY) return;
+    op->call = 0;
+    status_t st = lost;
+    if (f) {
+        Hlod__Wire__PrepareReply *r =
+            weigh_unpack_or_null(&hlod__wire__prepare_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
+        if (r) op->prepared_bytes = r->prepared_bytes;
+        if (r) charge(op, r->ms);
+        if (r) hlod__wire__prepare_reply__free_unpacked(r, NULL);
+    }
+    if (st)
+        op_end(op, st);
+    else
+        loop_work(op->s->loop, check_again_work, prepared, op);
 }
 
 static void on_loaded(void *ctx, struct frame *f, status_t lost) {
@@ -138,11 +156,12 @@ static void prepare(struct op *op) {
 static status_t check_weights(const struct op *op) {
     const Hlod__Wire__IngestReply *rec = op->model->rec;
     if (rec->n_weights)
-        RETURN_IF_ERR(st_note(blob_check(op->s->store, op->model->source), "the model's weights"));
+        RETURN_IF_ERR(
+            st_note(blob_check(op->s->store, NULL, op->model->source), "the model's weights"));
     if (rec->sidecar_digest.len != 32) return ST_OK;
     struct digest d;
     memcpy(d.b, rec->sidecar_digest.data, 32);
-    return st_note(blob_check(op->s->store, d), "the model's decoded weights");
+    return st_note(blob_check(op->s->store, NULL, d), "the model's decoded weights");
 }
 static void check_work(void *arg) {
     struct op *op = arg;
@@ -164,7 +183,7 @@ static void open_work(void *arg) {
         op->damaged = true; // what was sent, not what was made of it
         return;
     }
-    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &op->fds[0],
+    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, &op->fds[0],
                            &op->artifact_offset, &op->artifact_size);
     if (!op->st) op->n_fds = 1;
 }

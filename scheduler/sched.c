@@ -336,6 +336,10 @@ static status_t own_named(struct sched *s) {
     return st;
 }
 
+// What has a record and no file was removed by somebody else.
+static void forget_evicted(void *journal, struct digest key) {
+    st_drop(journal_remove(journal, JOURNAL_EXECUTABLE, key));
+}
 status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
                    const struct sched_config *cfg, struct sched **out) {
     struct sched *s = must(calloc(1, sizeof *s));
@@ -359,6 +363,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
+    store_on_evict(store, forget_evicted, journal);
     s->owners = owners_new(l, journal);
     if (!st) st = own_named(s);
     if (!st) st = pool_new(l, &s->cfg.pool, &s->pool);

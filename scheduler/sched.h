@@ -89,7 +89,7 @@ struct op {
     int n_fds;
     Hlod__Wire__IngestReply *ingest;
     Hlod__Wire__CompileReply *compile;
-    int64_t artifact_offset, artifact_size;
+    int64_t artifact_offset, artifact_size, prepared_bytes;
     struct {
         struct shape_use *v;
         size_t n, cap;

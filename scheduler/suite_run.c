@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/store.h"
@@ -51,32 +50,17 @@ static void free_run(struct suite_run *r) {
 
 // ---- tensors from the store
 
-struct mapped {
-    const uint8_t *p;
-    void *base;
-    size_t bytes;
-};
-static void unmap(struct mapped *m) {
-    if (m->base) munmap(m->base, m->bytes);
-}
-// The tensor's bytes, checked against their digest. suite_check knew their number.
-static status_t map_tensor(struct store *s, const Hlod__V1__JobTensor *t, int64_t want,
-                           struct mapped *out) {
+// The tensor's bytes at `to`, checked against their digest. suite_check knew their number.
+static status_t read_tensor(struct store *s, const Hlod__V1__JobTensor *t, int64_t want,
+                            uint8_t *to) {
     struct digest d;
-    int fd;
-    int64_t offset, size;
-    *out = (struct mapped){t->raw.data, NULL, 0};
-    if (!*t->blob) return ST_OK;
+    if (!*t->blob) {
+        if ((int64_t)t->raw.len != want) return st_new(ST_INTERNAL, "unreadable suite");
+        if (want) memcpy(to, t->raw.data, (size_t)want);
+        return ST_OK;
+    }
     if (!digest_parse(str_of(t->blob), &d)) return st_new(ST_INTERNAL, "unreadable suite");
-    RETURN_IF_ERR(store_open_fd(s, STORE_BLOB, d, STORE_CHECK, &fd, &offset, &size));
-    status_t st = size == want
-                      ? ST_OK
-                      : st_new(ST_DATA_LOSS, "blob %s: %lld bytes", t->blob, (long long)size);
-    void *p = st || !size ? NULL : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
-    if (p == MAP_FAILED) return st_new(ST_RESOURCE_EXHAUSTED, "blob %s: no memory", t->blob);
-    if (!st) *out = (struct mapped){p, p, (size_t)size};
-    return st;
+    return blob_said(store_read_into(s, STORE_BLOB, d, to, want), d);
 }
 
 static int64_t tensor_bytes(const Hlod__V1__JobTensor *t, const struct dtype_row **out_type) {
@@ -89,24 +73,12 @@ static int64_t tensor_bytes(const Hlod__V1__JobTensor *t, const struct dtype_row
 }
 
 static status_t fill(struct suite_run *r, struct store *store) {
+    uint8_t *to = r->bytes;
+    if (!to) RETURN_IF_ERR(memfd_memory(r->payload, &to));
     for (size_t i = 0; i < r->in->n_inputs; i++) {
-        struct mapped m;
         const struct job_input *in = &r->inputs[i];
-        RETURN_IF_ERR(
-            st_note(map_tensor(store, r->in->inputs[i], in->size, &m), "input '%s'", in->name));
-        status_t st = ST_OK;
-        if (!in->size) continue;
-        if (r->bytes)
-            memcpy(r->bytes + in->offset, m.p, (size_t)in->size);
-        else
-            for (int64_t at = 0; at < in->size && !st;) {
-                ssize_t n = pwrite(memfd_fd(r->payload), m.p + at, (size_t)(in->size - at),
-                                   in->offset + at);
-                if (n <= 0) st = st_new(ST_RESOURCE_EXHAUSTED, "tensor memory");
-                at += n;
-            }
-        unmap(&m);
-        if (st) return st;
+        RETURN_IF_ERR(st_note(read_tensor(store, r->in->inputs[i], in->size, to + in->offset),
+                              "input '%s'", in->name));
     }
     return ST_OK;
 }
@@ -266,11 +238,14 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
     const Hlod__V1__SubmitJobsRequest *q = r->suite->q;
     double rtol = r->in->rtol > 0 ? r->in->rtol : q->rtol;
     double atol = r->in->atol > 0 ? r->in->atol : q->atol;
-    struct mapped m;
-    RETURN_IF_ERR(st_note(map_tensor(r->suite->s->sched->store, e, bytes, &m),
-                          "expected output '%s'", e->name));
+    uint8_t *want = malloc((size_t)bytes + 1);
+    status_t st = want ? read_tensor(r->suite->s->sched->store, e, bytes, want) : st_oom();
+    if (st) {
+        free(want);
+        return st_note(st, "expected output '%s'", e->name);
+    }
     struct compare_result x;
-    compare_values(type, c->elements, found.p, m.p, rtol, atol, &x);
+    compare_values(type, c->elements, found.p, want, rtol, atol, &x);
     c->mismatches = x.mismatches;
     c->max_abs = x.max_abs;
     c->max_rel = x.max_rel;
@@ -278,9 +253,9 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
     if (!c->ok) {
         c->first = x.first;
         c->found = (char *)(uintptr_t)one_value(&r->arena, type, found.p, x.first);
-        c->expected = (char *)(uintptr_t)one_value(&r->arena, type, m.p, x.first);
+        c->expected = (char *)(uintptr_t)one_value(&r->arena, type, want, x.first);
     }
-    unmap(&m);
+    free(want);
     return ST_OK;
 }
 

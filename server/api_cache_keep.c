@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "scheduler/blobs.h"
+#include "scheduler/journal_jobs.h"
 #include "scheduler/pins.h"
 #include "scheduler/suite.h"
 #include "server/api_cache.h"
@@ -53,7 +54,7 @@ static status_t verify_one(struct verify *v, struct digest key) {
     if (st_code(st) == ST_DATA_LOSS) {
         finding(v, key, "damaged", st_message(st));
         st_drop(st);
-        return ST_OK;
+        return journal_remove(v->w->journal, JOURNAL_EXECUTABLE, key);
     }
     if (st) return st;
     close(fd);
@@ -93,6 +94,83 @@ static status_t verify_blobs(struct verify *v) {
     }
     return ST_OK;
 }
+// What is known to be here and has no file. Owners of models and blobs have a row each, in the
+// family of its digest; those of executables name a source behind the tenant, and may have been
+// evicted.
+static bool is_blobs_row(struct span r) {
+    return !memchr(r.p, 0, r.n);
+}
+static void in_blobs(void *ctx, struct digest d, struct span record) {
+    struct verify *v = ctx;
+    bool again = v->keys.n && digest_eq(v->keys.v[v->keys.n - 1], d);
+    if (is_blobs_row(record) && !again && !store_has(v->w->store, STORE_BLOB, d) &&
+        !store_has(v->w->store, STORE_EXECUTABLE, d))
+        avec_push(&v->w->c->arena, &v->keys, d);
+}
+static void in_executables(void *ctx, struct digest d, struct span record) {
+    struct verify *v = ctx;
+    (void)record;
+    if (!store_has(v->w->store, STORE_EXECUTABLE, d)) avec_push(&v->w->c->arena, &v->keys, d);
+}
+static void in_programs(void *ctx, struct digest d, struct span record) {
+    struct verify *v = ctx;
+    (void)record;
+    bool again = v->keys.n && digest_eq(v->keys.v[v->keys.n - 1], d);
+    if (!again && !store_has(v->w->store, STORE_PROGRAM, d))
+        avec_push(&v->w->c->arena, &v->keys, d);
+}
+static void missing(struct verify *v, const char *what) {
+    for (size_t i = 0; i < v->keys.n; i++)
+        finding(
+            v, v->keys.v[i], "missing",
+            arena_printf(&v->w->c->arena, "%s: its file was removed from the data folder", what));
+}
+// What was found in the sources of a program that is gone: the next use reads one of them again.
+struct keys {
+    struct arena *a;
+    struct digest *v;
+    size_t n, cap;
+};
+static void add_source(void *ctx, struct digest key, int64_t used_ns) {
+    struct keys *k = ctx;
+    (void)used_ns;
+    avec_push(k->a, k, key);
+}
+static status_t forget_sources(struct verify *v, struct digest program) {
+    struct keys k = {.a = &v->w->c->arena};
+    RETURN_IF_ERR(journal_family(v->w->journal, JOURNAL_SOURCE, program, add_source, &k));
+    for (size_t i = 0; i < k.n; i++)
+        RETURN_IF_ERR(journal_remove(v->w->journal, JOURNAL_SOURCE, k.v[i]));
+    return ST_OK;
+}
+static status_t verify_missing(struct verify *v) {
+    struct journal *j = v->w->journal;
+    v->keys.n = 0;
+    RETURN_IF_ERR(journal_families(j, JOURNAL_BLOB, in_blobs, v));
+    missing(v, "blob");
+    v->keys.n = 0;
+    RETURN_IF_ERR(journal_list(j, JOURNAL_EXECUTABLE, -1, in_executables, v));
+    missing(v, "executable");
+    for (size_t i = 0; i < v->keys.n; i++) // told once: the next use compiles it
+        st_drop(journal_remove(j, JOURNAL_EXECUTABLE, v->keys.v[i]));
+    v->keys.n = 0;
+    RETURN_IF_ERR(journal_families(j, JOURNAL_SOURCE, in_programs, v));
+    missing(v, "program");
+    for (size_t i = 0; i < v->keys.n; i++)
+        RETURN_IF_ERR(forget_sources(v, v->keys.v[i]));
+    return ST_OK;
+}
+static void damaged_file(void *ctx, const char *file, const char *why) {
+    struct verify *v = ctx;
+    finding(v, (struct digest){0}, "damaged",
+            arena_printf(&v->w->c->arena, "%s: %s; it is made again", file, why));
+    v->found.v[v->found.n - 1]->digest = arena_strdup(&v->w->c->arena, file);
+}
+static status_t verify_journals(struct verify *v) {
+    RETURN_IF_ERR(journal_verify(v->w->journal, damaged_file, v));
+    return journal_jobs_verify(suites_journal(v->w->c->api->suites), damaged_file, v);
+}
+
 static void verify_work(struct cache_work *w) {
     const Hlod__V1__VerifyCacheRequest *q = (Hlod__V1__VerifyCacheRequest *)w->c->request;
     struct verify v = {.w = w, .m = arena_new_of(&w->c->arena, Hlod__V1__VerifyCacheReply)};
@@ -111,8 +189,10 @@ static void verify_work(struct cache_work *w) {
         }
     }
     if (!*q->digest && !w->st) w->st = verify_blobs(&v);
+    if (!*q->digest && !w->st) w->st = verify_journals(&v);
+    if (!*q->digest && !w->st) w->st = verify_missing(&v);
     for (size_t i = 0; i < v.found.n; i++)
-        if (!strcmp(v.found.v[i]->state, "damaged"))
+        if (strcmp(v.found.v[i]->state, "forgotten"))
             log_event(LOG_ERROR, "cache.damaged", "digest=%s why=\"%s\"", v.found.v[i]->digest,
                       v.found.v[i]->message);
     v.m->findings = v.found.v;

@@ -17,30 +17,15 @@
 
 // ---- export
 
-static void unmap(void *obj) {
-    struct span *m = obj;
-    frame_unmap((void *)(uintptr_t)m->p, m->n);
-}
 static status_t export(struct cache_work *w) {
     struct arena *a = &w->c->arena;
     Hlod__V1__ExecutableBundle *m = arena_new_of(a, Hlod__V1__ExecutableBundle);
     hlod__v1__executable_bundle__init(m);
-    int fd;
-    int64_t offset, size;
-    uint8_t *p;
-    void *base;
-    size_t bytes;
+    struct span bytes;
     RETURN_IF_ERR(cache_record(w, w->digest, &m->info));
-    RETURN_IF_ERR(
-        store_open_fd(w->store, STORE_EXECUTABLE, w->digest, STORE_CHECK, &fd, &offset, &size));
-    status_t st = frame_map(fd, offset, size, false, &p, &base, &bytes);
-    close(fd);
-    RETURN_IF_ERR(st);
-    struct span *mapping = arena_new_of(a, struct span);
-    *mapping = (struct span){base, bytes};
-    arena_link(a, unmap, mapping);
-    m->artifact = (ProtobufCBinaryData){(size_t)size, p};
-    m->artifact_digest = api_hex(a, sha256_of(p, (size_t)size));
+    RETURN_IF_ERR(store_read(w->store, STORE_EXECUTABLE, w->digest, a, &bytes));
+    m->artifact = (ProtobufCBinaryData){bytes.n, (uint8_t *)(uintptr_t)bytes.p};
+    m->artifact_digest = api_hex(a, sha256_of(bytes.p, bytes.n));
     const struct cache_key *key = w->c->api->cache_key;
     if (key && !m->info->unsigned_import) { // else it would vouch for what it does not know
         struct digest d = cache_key_sign(key, m);

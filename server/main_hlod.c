@@ -390,6 +390,8 @@ static status_t start(struct daemon *d) {
 
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
+    if (*store_mended(d->store))
+        log_event(LOG_ERROR, "store.damaged", "why=\"%s\"", store_mended(d->store));
     if (store_free_bytes(d->store) < STORE_LITTLE)
         log_event(LOG_ERROR, "server.disk",
                   "free=%lld why=\"the disk is full: uploads, compiles, names and batch jobs are "

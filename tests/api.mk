@@ -4,7 +4,7 @@ $(FAKE_WORKER): tests/api/fake_worker.c tests/fuzz/mutate.c tests/fuzz/mutate.h 
 	$(call say,link fake_worker)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(BUILD)/libproto.a $(BUILD)/libbase.a $(SYS_proto) $(SYS_base)
 
-.PHONY: soak soak-jobs check-soak check-api check-sched check-sim check-bad-models docs-daemon
+.PHONY: soak soak-jobs soak-disk check-soak-disk check-soak check-api check-sched check-sim check-bad-models docs-daemon
 check-api: $(BUILD)/hlod $(FAKE_WORKER) ## API transcripts over the daemon
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
 check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
@@ -33,6 +33,11 @@ soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## 32 clients for MINUTES=5, a worker k
 	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds $$((60 * $(or $(MINUTES),5))) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 check-soak: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s, a worker killed every three
 	$(Q)$(PYTHON) tests/sched/soak.py --build $(BUILD) --seconds 20 --kill-every 3 $(if $(filter command%,$(origin SEED)),--seed $(SEED))
+# A disk that flips, loses, swaps and cuts files under load (tests/sched/disk.py).
+soak-disk: $(BUILD)/hlod $(BUILD)/hlod-worker ## five minutes (SECS=) of a bad disk under load: no wrong answer, no lost job, each damage named; SEED=n
+	$(Q)$(PYTHON) tests/sched/disk.py --build $(BUILD) --seconds $(if $(filter command%,$(origin SECS)),$(SECS),300) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
+check-soak-disk: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s
+	$(Q)$(PYTHON) tests/sched/disk.py --build $(BUILD) --seconds 20 $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 # What the daemon hears from outside, at random: HTTP, gRPC, workers gone wrong (tests/fuzz/daemon.py). SECS each, RANDOM_SEED= to repeat one.
 .PHONY: fuzz-daemon
 fuzz-daemon: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAKE_WORKER) ## hostile requests, messages, HTTP/2 frames and workers for SECS seconds each (RANDOM_SEED=1)

@@ -91,9 +91,10 @@ static void guarded(void **state) {
     struct arena a = {0};
     struct arena_guard outer, inner;
     volatile int out = 0;
+    volatile size_t more_than_there_is = SIZE_MAX - 8; // which sanitizers need not be asked
     if (ARENA_GUARD(&a, &outer)) {
         if (ARENA_GUARD(&a, &inner))
-            arena_alloc(&a, SIZE_MAX - 8); // more than there is, which sanitizers need not be asked
+            arena_alloc(&a, more_than_there_is);
         else
             out = 1;
         arena_unguard(&a, &inner);

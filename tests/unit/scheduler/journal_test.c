@@ -226,7 +226,9 @@ static void damage_at_rest(void **state) {
             if (how == 4) flip(both[k], find_bytes(both[k], "record-one") + 3); // in a value
             if (how == 5) flip(both[k], 4096 * 3 + 5);                          // in a page's head
             if (how == 6) flip(both[k], find_bytes(both[k], "source_family") + 3);
-            if (how == 7) copy_file(both[!k], "old"), flip("old", find_bytes("old", "record-one") + 3), rename_to("old", both[k]);
+            if (how == 7)
+                copy_file(both[!k], "old"), flip("old", find_bytes("old", "record-one") + 3),
+                    rename_to("old", both[k]);
             if (how == 8) { // an older version of it
                 copy_file(both[k], "old");
                 struct journal *j;
@@ -269,7 +271,8 @@ static void damage_in_use(void **state) {
             assert_null(journal_verify(j, note_file, file)); // before a touch writes the page anew
             if (!(how % 2)) assert_string_equal(file, both[k]); // else the write saw to it
             is(j, 1, "record-one");
-            is(j, 5, how >= 4 ? "in the log" : "a record of some length, so that there are pages of it");
+            is(j, 5,
+               how >= 4 ? "in the log" : "a record of some length, so that there are pages of it");
             file[0] = 0;
             assert_null(journal_verify(j, note_file, file));
             assert_string_equal(file, "");
@@ -340,12 +343,10 @@ static int clean(void **state) {
 
 int main(void) {
     if (!mkdtemp(dir)) return 1;
-    const struct CMUnitTest t[] = {cmocka_unit_test(life), cmocka_unit_test(families),
-                                   cmocka_unit_test(upgrade),
-                                   cmocka_unit_test(damage_at_rest),
-                                   cmocka_unit_test(damage_in_use),
-                                   cmocka_unit_test(both_removed_in_use),
-                                   cmocka_unit_test(both_damaged),
-                                   cmocka_unit_test(an_empty_file_beside_its_log)};
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(life),          cmocka_unit_test(families),
+        cmocka_unit_test(upgrade),       cmocka_unit_test(damage_at_rest),
+        cmocka_unit_test(damage_in_use), cmocka_unit_test(both_removed_in_use),
+        cmocka_unit_test(both_damaged),  cmocka_unit_test(an_empty_file_beside_its_log)};
     return cmocka_run_group_tests(t, NULL, clean);
 }
