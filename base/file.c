@@ -8,9 +8,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// Who may read it and who asked: what one has to know to mend it.
+static status_t not_opened(int err, const char *path) {
+    struct stat sb;
+    if (err != EACCES || stat(path, &sb)) return st_errno(err, path);
+    return st_new(ST_PERMISSION_DENIED,
+                  "%s: Permission denied: it belongs to %u:%u, mode %04o; this process is %u:%u",
+                  path, sb.st_uid, sb.st_gid, (unsigned)(sb.st_mode & 07777), geteuid(), getegid());
+}
+
 static status_t open_file(const char *path, int *out_fd, struct stat *out) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return st_errno(errno, path);
+    if (fd < 0) return not_opened(errno, path);
     *out = (struct stat){0};
     if (fstat(fd, out) || S_ISDIR(out->st_mode)) { // of a folder mmap would say "No such device"
         int err = S_ISDIR(out->st_mode) ? EISDIR : errno;

@@ -3,6 +3,7 @@
 // file itself, on the server's machine; nothing is sent.
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ struct request {
     const char *words[2]; // add NAME
     int n;
     const char *file, *scopes, *tenant, *subject, *expires;
+    int64_t group; // that may read the file; -1: as it is
 };
 
 static json_t *as_json(const struct token *x) {
@@ -69,7 +71,7 @@ static status_t add(struct hlo *h, struct tokens *t, const struct request *q) {
             q->scopes);
     if (q->expires) RETURN_IF_ERR(tokens_expire(&x, &t->arena, q->expires, clock_wall_ns()));
     RETURN_IF_ERR(tokens_add(t, &x, text));
-    RETURN_IF_ERR(tokens_write(q->file, t));
+    RETURN_IF_ERR(tokens_write(q->file, t, q->group));
     if (h->json) {
         json_t *j = as_json(&t->v[t->n - 1]);
         if (*text) json_object_set_new(j, "token", json_string(text));
@@ -108,7 +110,7 @@ static status_t change(struct hlo *h, const struct request *q) {
     if (!st && adds)
         st = add(h, &t, q);
     else if (!st && tokens_remove(&t, q->words[1]))
-        st = tokens_write(q->file, &t);
+        st = tokens_write(q->file, &t, q->group);
     else if (!st)
         st = st_new(ST_NOT_FOUND, "no entry '%s' in %s", q->words[1], q->file);
     tokens_done(&t);
@@ -116,8 +118,18 @@ static status_t change(struct hlo *h, const struct request *q) {
     return st;
 }
 
+static int read_group(const char *text, int64_t *out) {
+    if (str_to_i64(str_of(text), out) && *out >= 0 && *out < UINT32_MAX) return 0;
+    const struct group *g = getgrnam(text);
+    if (!g)
+        return usage_error("tokens: --group %s: no such group here; a number is taken as it is",
+                           text);
+    *out = g->gr_gid;
+    return 0;
+}
 static int read_words(struct hlo *h, struct request *q) {
     const char *v;
+    int rc;
     for (int k = 0; k < h->argc; k++) {
         if ((v = option_value(h, &k, "--file")))
             q->file = v;
@@ -129,7 +141,9 @@ static int read_words(struct hlo *h, struct request *q) {
             q->subject = v;
         else if ((v = option_value(h, &k, "--expires")))
             q->expires = v;
-        else if (h->argv[k][0] == '-' || q->n == 2)
+        else if ((v = option_value(h, &k, "--group"))) {
+            if ((rc = read_group(v, &q->group))) return rc;
+        } else if (h->argv[k][0] == '-' || q->n == 2)
             return unknown_word(h, "tokens", k);
         else
             q->words[q->n++] = h->argv[k];
@@ -140,7 +154,8 @@ static int read_words(struct hlo *h, struct request *q) {
 }
 
 int cmd_tokens(struct hlo *h) {
-    struct request q = {.file = getenv("HLOD_TOKENS"), .scopes = "read,run", .tenant = "default"};
+    struct request q = {
+        .file = getenv("HLOD_TOKENS"), .scopes = "read,run", .tenant = "default", .group = -1};
     int rc = read_words(h, &q);
     if (rc) return rc;
     const char *verb = q.n ? q.words[0] : "ls";

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -109,13 +110,26 @@ void http_client_free(struct http_client *c) {
     arena_done(&c->arena);
     free(c);
 }
+// Whom the system trusts, where a bundle that was built on another system finds it: libcurl knows
+// the place of the system it was built for.
+static const char *system_cas(void) {
+    static const char *const places[] = {
+        "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+    const char *said = getenv("SSL_CERT_FILE");
+    if (said && *said) return said;
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+        if (access(places[k], R_OK) == 0) return places[k];
+    return NULL;
+}
 static void set_security(const struct http_client *c, CURL *curl) {
     const struct http_security *s = &c->with;
     if (s->token) {
         curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
         curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, s->token);
     }
-    if (s->cacert) curl_easy_setopt(curl, CURLOPT_CAINFO, s->cacert);
+    const char *cas = s->cacert ? s->cacert : c->tls ? system_cas() : NULL;
+    if (cas) curl_easy_setopt(curl, CURLOPT_CAINFO, cas);
     if (s->cert) curl_easy_setopt(curl, CURLOPT_SSLCERT, s->cert);
     if (s->key) curl_easy_setopt(curl, CURLOPT_SSLKEY, s->key);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");

@@ -35,7 +35,7 @@ check-deploy: all ## the installed tree: programs, manual pages, completion, sam
 IMAGE_BASE ?= debian:bookworm-slim
 .PHONY: image check-image
 image: ## build the container image (IMAGE_BASE=, any Debian 12)
-	buildah bud --ignorefile deploy/Dockerfile.dockerignore --build-arg BASE=$(IMAGE_BASE) -f deploy/Dockerfile -t hlod:$(VERSION) .
+	buildah bud --build-arg BASE=$(IMAGE_BASE) -t hlod:$(VERSION) .
 check-image: ## build the image on a debootstrap base with chroot isolation, run a model in it, hold it to 250 MB (sh deploy/setup.sh package first)
 	$(Q)sh tests/deploy/image.sh $(VERSION)
 # Debian packages: hlod, libhlod0, libhlod-dev.
@@ -63,3 +63,17 @@ $(BUNDLE)/.done: $(addprefix $(BUNDLE)/linked/,hlod hlod-worker hlo) $(BUNDLE)/l
 	$(Q)rm -rf $(BUNDLE)/tree && mkdir -p $(BUNDLE)/tree && cp -r $(BUNDLE)/linked $(BUNDLE)/tree/bin && sh deploy/bundle/bundle.sh $(BUNDLE)/tree $(BUNDLE)/libhlod.so && touch $@
 .PHONY: bundle
 bundle: $(BUNDLE)/.done ## programs and their libraries in build/release/bundle/tree, to run on any x86-64 Linux
+# What others install: the tree with documents, manual pages and headers as a tarball; wheels of client/python, one of them with the tree. In build/dist.
+DIST  := build/dist/hlod-$(VERSION)-linux-x86_64.tar.gz
+WHEEL := build/dist/hlod-$(VERSION)-py3-none-manylinux_2_28_x86_64.whl
+.PHONY: dist wheel check-dist check-wheel check-bundle
+dist: $(BUNDLE)/.done all ## a tarball that runs on any x86-64 Linux: build/dist/hlod-VERSION-linux-x86_64.tar.gz
+	$(Q)sh deploy/bundle/dist.sh $(BUNDLE) $(VERSION) $(DIST) "$(MAKE) -s CONFIG=$(CONFIG)"
+wheel: $(BUNDLE)/.done ## Python wheels: build/dist/hlod-VERSION-*.whl, with the programs for any x86-64 Linux, and of the client alone
+	$(Q)python3 deploy/wheel.py --version $(VERSION) --out build/dist --tree $(BUNDLE)/tree
+check-bundle: $(BUNDLE)/.done ## the programs of dist and wheel in a root that has nothing else; quick
+	$(Q)python3 tests/deploy/ways.py --empty $(BUNDLE)/tree
+check-dist: dist ## the tarball in fresh Debians and in a root without a C library (root; sh deploy/setup.sh package first)
+	$(Q)python3 tests/deploy/ways.py --empty $(BUNDLE)/tree --dist $(DIST)
+check-wheel: wheel ## the wheel in fresh Debians without build tools: pip install, the README's five minutes (root; sh deploy/setup.sh package first)
+	$(Q)python3 tests/deploy/ways.py --wheel $(WHEEL)

@@ -175,7 +175,16 @@ status_t tokens_read(const char *path, struct tokens *out) {
     *out = (struct tokens){0};
     struct str text, line;
     unsigned mode;
-    RETURN_IF_ERR(file_read(&out->arena, path, MAX_FILE, &mode, &text));
+    status_t st = file_read(&out->arena, path, MAX_FILE, &mode, &text);
+    if (st_code(st) == ST_PERMISSION_DENIED) {
+        status_t more = st_new(ST_PERMISSION_DENIED,
+                               "%s. Let a group of that user read it: `hlo tokens add NAME --group "
+                               "GROUP --file FILE`, or chgrp GROUP and chmod 640",
+                               st_message(st));
+        st_drop(st);
+        return more;
+    }
+    RETURN_IF_ERR(st);
     if (mode & (S_IWGRP | S_IWOTH))
         return st_new(ST_PERMISSION_DENIED, "%s may be written by others: chmod go-w it", path);
     for (int number = 1; str_cut(&text, '\n', &line); number++) {
@@ -214,7 +223,16 @@ static bool write_all(int fd, const char *p, size_t n) {
     }
     return true;
 }
-status_t tokens_write(const char *path, const struct tokens *t) {
+// A new file is its writer's alone. One that was there keeps owner, group and who may read it, as
+// far as the writer may give them; nobody else may ever write it.
+static bool set_readers(int fd, const char *path, int64_t group) {
+    struct stat sb;
+    if (group >= 0) return fchown(fd, (uid_t)-1, (gid_t)group) == 0 && fchmod(fd, 0640) == 0;
+    if (stat(path, &sb)) return errno == ENOENT;
+    bool same = fchown(fd, sb.st_uid, sb.st_gid) == 0 || fchown(fd, (uid_t)-1, sb.st_gid) == 0;
+    return !same || fchmod(fd, (sb.st_mode & 0644) | 0600) == 0;
+}
+status_t tokens_write(const char *path, const struct tokens *t, int64_t group) {
     char tmp[4100];
     if (snprintf(tmp, sizeof tmp, "%s.XXXXXX", path) >= (int)sizeof tmp)
         return st_new(ST_INVALID_ARGUMENT, "path too long");
@@ -225,7 +243,7 @@ status_t tokens_write(const char *path, const struct tokens *t) {
     for (size_t i = 0; i < t->n; i++)
         print_token(&b, &t->v[i]);
     int fd = mkostemp(tmp, O_CLOEXEC); // mode 0600
-    bool ok = fd >= 0 && write_all(fd, b.p, b.n) && fsync(fd) == 0;
+    bool ok = fd >= 0 && set_readers(fd, path, group) && write_all(fd, b.p, b.n) && fsync(fd) == 0;
     int err = errno;
     if (fd >= 0) close(fd);
     strbuf_done(&b);

@@ -47,8 +47,10 @@ struct tokens {
 // *out is tokens_done by the caller, also after an error.
 status_t tokens_read(const char *path, struct tokens *out) MUST_CHECK;
 void tokens_done(struct tokens *t);
-// Replaces the file whole (temp file, fsync, rename), mode 0600.
-status_t tokens_write(const char *path, const struct tokens *t) MUST_CHECK;
+// Replaces the file whole (temp file, fsync, rename).
+// group  that may read it: the file gets it and mode 0640. -1: a file that was there keeps owner,
+//        group and readers, a new one has mode 0600
+status_t tokens_write(const char *path, const struct tokens *t, int64_t group) MUST_CHECK;
 // Name, tenant and subject: 1 to 100 letters, digits, '.', '_', '-' (a subject also ':', '@', '/').
 // INVALID_ARGUMENT.
 status_t tokens_check(const struct token *x) MUST_CHECK;

@@ -51,6 +51,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  oip-text 'build/venv/bin/python tests/models/oip_text.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  deploy '$(MAKE) -s check-deploy' \
+	  bundle '$(MAKE) -s check-bundle' \
 	  lint 'sh tests/meta/lint.sh' \
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'

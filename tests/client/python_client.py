@@ -404,6 +404,22 @@ def secure(build):
         d.stop()
 
 
+def serves(build):
+    """hlod.serve(): a server as long as the block lasts; where it cannot start, why."""
+    path = os.environ["PATH"]
+    os.environ["PATH"] = build + ":" + path
+    try:
+        server = hlod.serve()
+        with server as h:
+            assert np.array_equal(h.run(DOUBLE, X).output, 2 * X) and "server.listen" in server.log()
+        assert server.process.poll() == 0 and not os.path.exists(server._temporary)
+        raises(hlod.Unavailable, lambda: hlod.serve(args=["--no-such-option"]), "--no-such-option")
+        os.environ["PATH"] = "/nowhere"
+        raises(hlod.NotFound, hlod.serve, "no program hlod")
+    finally:
+        os.environ["PATH"] = path
+
+
 def readme(build):
     """Its Python, one block after the other, where the server is HLOD_ADDR; the figures in comments are not compared."""
     text = open(os.path.join(PACKAGE, "README.md")).read()
@@ -444,7 +460,7 @@ def main():
                     case(f"python client over {h.transport}: {fn.__name__}", fn, h)
     finally:
         d.stop()
-    for fn in (reconnects, secure, readme):
+    for fn in (reconnects, secure, serves, readme):
         case(f"python client: {fn.__name__}", fn, build)
     return results.code()
 

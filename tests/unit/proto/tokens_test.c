@@ -50,10 +50,20 @@ static void round_trip(void **state) {
     status_t st = tokens_add(&t, &x, NULL);
     assert_int_equal(st_code(st), ST_ALREADY_EXISTS);
     st_drop(st);
-    assert_null(tokens_write(file, &t));
+    assert_null(tokens_write(file, &t, -1));
     struct stat sb;
     assert_int_equal(stat(file, &sb), 0);
     assert_int_equal(sb.st_mode & 0777, 0600);
+    // A group that may read it, and that later writes leave it.
+    assert_null(tokens_write(file, &t, getegid()));
+    assert_int_equal(stat(file, &sb), 0);
+    assert_int_equal(sb.st_mode & 0777, 0640);
+    assert_int_equal(sb.st_gid, getegid());
+    chmod(file, 0664);
+    assert_null(tokens_write(file, &t, -1));
+    assert_int_equal(stat(file, &sb), 0);
+    assert_int_equal(sb.st_mode & 0777, 0644);
+    chmod(file, 0600);
     assert_null(tokens_read(file, &back));
     assert_int_equal(back.n, 3);
     const struct token *got = tokens_find(&back, str_of(one));
@@ -130,7 +140,7 @@ static void expiry(void **state) {
     assert_null(tokens_expire(&x, &t.arena, "2027-01-31T01:30:00+02:00", now));
     assert_null(tokens_add(&t, &x, NULL));
     chmod(file, 0600);
-    assert_null(tokens_write(file, &t));
+    assert_null(tokens_write(file, &t, -1));
     assert_null(tokens_read(file, &back));
     const struct token *a = tokens_find(&back, str_of(text)),
                        *b = tokens_find_subject(&back, "robot");

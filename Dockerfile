@@ -1,5 +1,5 @@
 # hlod in a container: daemon, worker (with LLVM and oneDNN) and hlo, and the libraries these need; nothing else. PJRT plugins are never inside: mount them.
-#   podman build -f deploy/Dockerfile -t hlod .          any Debian 12 as --build-arg BASE=
+#   podman build -t hlod .          any Debian 12 as --build-arg BASE=
 # It listens on all addresses, so it starts only with tokens (-e HLOD_TOKENS=FILE) or with -e HLOD_INSECURE_ALLOW_ANONYMOUS=true. docs/operations.md tells more.
 ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS build

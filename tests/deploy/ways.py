@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `make wheel` and `make dist` made, as somebody gets it: installed into a fresh Debian without build tools (debootstrap; an older and a later one than the wheel was built on), where
+the README's five minutes and client/python's examples run as written, each within two minutes from the first command. And without any Debian: a root that has nothing but the tree, so
+no C library and no shell.  Usage: ways.py --build DIR [--wheel FILE] [--dist FILE] [--suites bullseye,bookworm]   (root and debootstrap; --empty TREE needs neither)"""
+import argparse, os, re, shutil, subprocess, sys, tempfile, time
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from harness import Results
+# Blocks of README.md that need nothing but the programs and what stands in them; each ends with status 0 and prints what is wanted.
+STARTS = {"REST from any language": r"\[2(\.0)?, 4(\.0)?, 6(\.0)?, 8(\.0)?, 10(\.0)?, 13(\.0)?\]"}
+PACKAGES = "ca-certificates,curl,jq,python3-venv"
+LOOPBACK = "import fcntl, socket, struct; s = socket.socket(); f = struct.unpack('16sh', fcntl.ioctl(s, 0x8913, struct.pack('16sh', b'lo', 0)))[1]; fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', f | 1))"
+MODEL = """
+import sys
+from onnx import TensorProto, helper, numpy_helper, save
+import numpy as np
+w = np.random.default_rng(0).normal(size=(192, 5)).astype(np.float32)
+nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["scores"])]
+graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("image", 1, ("N", 3, 8, 8))], [helper.make_tensor_value_info("scores", 1, ("N", 5))], [numpy_helper.from_array(w, "w")])
+save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), sys.argv[1])
+"""
+DOUBLE = "HloModule double\n\nENTRY main {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] add(x, x)\n}\n"
+
+
+def block(title):
+    return open(os.path.join(ROOT, "README.md")).read().split(f"### {title}\n")[1].split("```")[1].lstrip("\n")
+
+
+def base(suite, dir):
+    """A minimal Debian, kept between runs."""
+    root = os.path.join(dir, suite)
+    if not os.path.exists(root + ".done"):
+        shutil.rmtree(root, ignore_errors=True)
+        with open(root + ".log", "w") as log:
+            subprocess.run(["debootstrap", "--variant=minbase", "--include=" + PACKAGES, suite, root], stdout=log, stderr=log, check=True)
+        for d in ("proc", "sys"):  # debootstrap may leave them
+            subprocess.run(["umount", "-q", os.path.join(root, d)], stderr=subprocess.DEVNULL)
+        open(root + ".done", "w").close()
+    for f in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):  # as this machine reaches the package index
+        if os.path.exists(f):
+            shutil.copy(f, root + f)
+    return root
+
+
+def inside(root, script, net, env=()):
+    """sh -e in the root, with mounts of its own (and, without net, a network of its own: the default ports are free)."""
+    with open(os.path.join(root, "ways", "step.sh"), "w") as f:
+        f.write(script)
+    pip = {k: v for k, v in os.environ.items() if k.startswith("PIP_") and k != "PIP_FIND_LINKS" or k.lower().endswith("_proxy")}
+    mounts = f'mount -t proc proc "{root}/proc" && mount --rbind /dev "{root}/dev" && exec chroot "{root}" sh -ec "cd /ways && . ./step.sh"'
+    return subprocess.run(["unshare", "-m" if net else "-mn", "sh", "-c", mounts], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **pip, **dict(env)},
+                          capture_output=True, text=True, timeout=600)
+
+
+def five_minutes(results, name, root, setup, python, path):
+    start = time.monotonic()
+    p = inside(root, setup, True)
+    results(f"{name}: it installs", p.returncode == 0, p.stdout + p.stderr)
+    env = {"PATH": f"{path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    up = f"{python or 'python3'} -c \"{LOOPBACK}\"\nhlod 2>log & pid=$!\nfor k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
+    for title, wanted in STARTS.items():
+        p = inside(root, up + "(\n" + block(title) + "\n)\nkill $pid\nwait $pid\n", False, env.items())
+        results(f"{name}: README, {title}", p.returncode == 0 and re.search(wanted, p.stdout), p.stdout[-1500:] + p.stderr[-1500:])
+    p = inside(root, up + "hlo doctor\nhlo compile model.onnx --shape image=1x3x8x8\nhlo bench double.hlo --requests 20 --warmup 1 --concurrency 1\nkill $pid\nwait $pid\n", False, env.items())
+    results(f"{name}: hlo doctor, compile, bench", p.returncode == 0 and "executable" in p.stdout, p.stdout[-1500:] + p.stderr[-1500:])
+    if python:
+        page = open(os.path.join(ROOT, "client", "python", "README.md")).read()
+        with open(os.path.join(root, "ways", "page.py"), "w") as f:
+            f.write("\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)))
+        with open(os.path.join(root, "ways", "serve.py"), "w") as f:
+            f.write("import hlod, platform\nwith hlod.serve() as h:\n    print(h.run(open('double.hlo', 'rb').read(), [[1, 2, 3], [4, 5, 6]]).output.tolist())\n"
+                    "try:\n    import ctypes; print('libhlod', ctypes.CDLL(hlod.libhlod()).hlod_code_name)\nexcept hlod.HlodError as e:\n    print('libhlod', e)\nprint(platform.libc_ver())\n")
+        p = inside(root, up + f"{python} page.py\nkill $pid\nwait $pid\n{python} serve.py\n", False, env.items())
+        results(f"{name}: client/python/README.md and hlod.serve()", p.returncode == 0 and "[[2.0, 4.0, 6.0], [8.0, 10.0, 12.0]]" in p.stdout and re.search("libhlod (<|.*needs glibc)", p.stdout),
+                p.stdout[-1500:] + p.stderr[-1500:])
+    took = time.monotonic() - start
+    results(f"{name}: {took:.0f} s from the first command, at most 120", took <= 120)
+
+
+def fresh(o, results, suite, model):
+    root = base(suite, os.path.join(ROOT, "build", "roots"))
+    ways = os.path.join(root, "ways")
+    for kind, file in (("wheel", o.wheel), ("tarball", o.dist)):
+        if not file:
+            continue
+        shutil.rmtree(ways, ignore_errors=True)
+        os.mkdir(ways)
+        for f in (file, model):
+            shutil.copy(f, ways)
+        with open(os.path.join(ways, "double.hlo"), "w") as f:
+            f.write(DOUBLE)
+        what = os.path.basename(file)
+        if kind == "wheel":
+            five_minutes(results, f"{suite}, {kind}", root, f"python3 -m venv v\nv/bin/pip install -q {what}\n", "v/bin/python", "/ways/v/bin")
+        else:
+            five_minutes(results, f"{suite}, {kind}", root, f"tar xf {what}\nmv {what.split('-linux')[0]} hlod\n", None, "/ways/hlod/bin")
+        shutil.rmtree(ways, ignore_errors=True)
+
+
+def empty(results, tree):
+    """A root with the tree, /proc, /dev and a folder to write to: whose libraries could it use but its own?"""
+    work = tempfile.mkdtemp()
+    try:
+        shutil.copytree(tree, os.path.join(work, "hlod"), symlinks=True)
+        for d in ("proc", "dev", "tmp"):
+            os.mkdir(os.path.join(work, d))
+        with open(os.path.join(work, "tmp", "double.hlo"), "w") as f:
+            f.write(DOUBLE)
+        chroot = f'mount -t proc proc "{work}/proc" && mount --rbind /dev "{work}/dev"; run() {{ chroot "{work}" "$@"; }}; '
+        chroot += f'"{sys.executable}" -c "{LOOPBACK}"; chroot "{work}" /hlod/bin/hlod --data /tmp/data 2>"{work}/log" & pid=$!; ' \
+                  f'for k in $(seq 100); do ! run /hlod/bin/hlo health >/dev/null 2>&1 || break; sleep 0.1; done; ' \
+                  'run /hlod/bin/hlo --version; run /hlod/bin/hlo run /tmp/double.hlo -i x=2x3xf32=1,2,3,4,5,6; run /hlod/bin/hlo devices; kill $pid; wait $pid; echo ended $?'
+        p = subprocess.run(["unshare", *([] if os.geteuid() == 0 else ["-r"]), "-mnpf", "sh", "-c", chroot], capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"], "HOME": "/tmp"})
+        if "unshare" in p.stderr and "hlod" not in p.stdout:
+            print("skipped: no namespaces here: " + p.stderr.strip())
+            return
+        log = open(os.path.join(work, "log")).read()
+        results("a root without a C library: daemon, worker and hlo run", all(w in p.stdout for w in ("hlo ", "12", "cpu:0", "ended 0")), p.stdout + p.stderr + log)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--wheel")
+    a.add_argument("--dist")
+    a.add_argument("--empty")
+    a.add_argument("--suites", default="bullseye,bookworm")
+    o = a.parse_args()
+    results = Results()
+    if o.empty:
+        empty(results, os.path.abspath(o.empty))
+    if o.wheel or o.dist:
+        os.makedirs(os.path.join(ROOT, "build", "roots"), exist_ok=True)
+        with tempfile.TemporaryDirectory() as dir:
+            model = os.path.join(dir, "model.onnx")
+            subprocess.run([os.path.join(ROOT, "build", "venv", "bin", "python"), "-c", MODEL, model], check=True)
+            for suite in o.suites.split(","):
+                fresh(o, results, suite, model)
+    return results.code()
+
+
+sys.exit(main())
