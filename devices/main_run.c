@@ -32,7 +32,7 @@ static const char usage[] =
     "                       of several files it says PASS or FAIL\n"
     "                       (--disable-passes a,b; --list-reference)\n"
     "  --impl NAME          only this implementation of the cpu: kernel,\n"
-    "                       onednn, reference\n"
+    "                       onednn, gemm, reference\n"
     "  --loop               for benchmarks: reads a number of runs per "
     "line on stdin, answers their times in ms\n"
     "Exit codes: 0 ok, 2 usage, 3 refused, 5 failed, 6 results differ.\n";

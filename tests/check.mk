@@ -37,6 +37,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \
 	  recurrent 'build/venv/bin/python tests/conform/recurrent.py $(BUILD)' \
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
+	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 24' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \
 	  pass-values 'sh tests/conform/pass_values.sh $(BUILD)' \

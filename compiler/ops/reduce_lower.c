@@ -285,13 +285,13 @@ WHOLE(REDUCE_WINDOW) {
     if (units) {
         lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), s->dims, r.dim, index);
         struct kir_val *begin = kir_idx_mul(k, kir_idx_divmod(k, u->var, 1, blocks), BLOCK);
-        struct kir_val *end = kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)),
-                                     kir_i64(k, inner), NULL);
+        struct kir_val *end =
+            kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)), kir_i64(k, inner), NULL);
         for (int d = r.dim + 1; d < s->rank; d++)
             index[d] = kir_i64(k, 0);
         RETURN_IF_ERR(line ? running_line(lw, &r, index)
-                           : running_block(lw, &r, index, s->dims + r.dim + 1,
-                                           s->rank - r.dim - 1, begin, end, most));
+                           : running_block(lw, &r, index, s->dims + r.dim + 1, s->rank - r.dim - 1,
+                                           begin, end, most));
     }
     kir_end(k, u, NULL);
     return ST_OK;

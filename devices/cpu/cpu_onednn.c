@@ -138,7 +138,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i) || cpu_int8_accepts(i) ||
+    return accepts_call(i) || cpu_int8_accepts(i) || cpu_gemm_accepts(i) ||
            (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
@@ -154,7 +154,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return cpu_library_accepts(NULL, i) && !cpu_int8_accepts(i);
+    return cpu_library_accepts(NULL, i) && !cpu_int8_accepts(i) && !cpu_gemm_accepts(i);
 }
 
 // ---- opening

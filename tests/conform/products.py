@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of 32 and 64 bits) against XLA:CPU.
+
+    products.py BUILD [--n N] [--seed S]
+
+Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign, groups; sizes around those of tiles and blocks. Each module runs as hlod
+chooses, on `--impl gemm` and there without AVX-512.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_ENABLE_X64"] = "1"
+import jax  # noqa: E402
+from jax import lax  # noqa: E402
+
+TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0, np.int64: 0}
+SIZES = [1, 2, 3, 5, 8, 13, 17, 24, 31, 49, 97, 130]
+
+
+def values(rng, t, shape):
+    if np.dtype(t).kind in "iu":
+        return rng.integers(-5 if np.dtype(t).kind == "i" else 0, 6, shape).astype(t)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if np.dtype(t).kind == "c" else x).astype(t)
+
+
+def dot(rng, t):
+    nb, nc, fx, fy = rng.integers(0, 3), rng.integers(1, 3), rng.integers(0, 3), rng.integers(0, 3)
+    size = lambda most: int(rng.choice([s for s in SIZES if s <= most]))  # noqa: E731
+    batch, contract = [size(3) for _ in range(nb)], [size(300 if nc == 1 else 17) for _ in range(nc)]
+    sides = []
+    for n in (fx, fy):
+        dims = [("b", k, s) for k, s in enumerate(batch)] + [("c", k, s) for k, s in enumerate(contract)] + [("f", k, size(130 if n == 1 else 8)) for k in range(n)]
+        order = rng.permutation(len(dims))
+        sides.append([dims[k] for k in order])
+    where = [[[k for k, d in enumerate(side) if d[:2] == (kind, j)][0] for j in range(len(group))] for kind, group in (("c", contract), ("b", batch)) for side in sides]
+    x, y = (values(rng, t, [d[2] for d in side]) for side in sides)
+    return lambda x, y: lax.dot_general(x, y, ((where[0], where[1]), (where[2], where[3]))), x, y
+
+
+def conv(rng, t):
+    n, groups = int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    most = {1: 60, 2: 14, 3: 7}[n]
+    spatial = [int(rng.integers(4, most)) for _ in range(n)]
+    kernel = [int(rng.integers(1, 4)) for _ in range(n)]
+    i, o = (int(rng.choice([1, 3, 8, 17])) for _ in range(2))
+    strides, base, dilate = ([int(rng.choice([1, 1, 2, 3])) for _ in range(n)] for _ in range(3))
+    pads = [(int(rng.integers(0, 4)), int(rng.integers(0, 3))) for _ in range(n)]
+    pads = [(a if (s - 1) * b + 1 + a + c >= (k - 1) * d + 1 else (k - 1) * d, c) for (a, c), s, b, k, d in zip(pads, spatial, base, kernel, dilate)]
+    letters = "DHW"[:n]
+    labels = [["N", "C", *letters], ["O", "I", *letters], ["N", "C", *letters]]
+    labels = ["".join(np.array(q)[rng.permutation(n + 2)]) for q in labels]
+    size = {"N": int(rng.integers(1, 4)), "C": i * groups, "O": o * groups, "I": i}
+    x = values(rng, t, [size[c] if c in size else spatial[letters.index(c)] for c in labels[0]])
+    w = values(rng, t, [size[c] if c in size else kernel[letters.index(c)] for c in labels[1]])
+    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels), groups), x, w
+
+
+def run(build, folder, inputs, impl, isa):
+    env = dict(os.environ, HLOD_CPU_ISA=isa)
+    files = []
+    for k, x in enumerate(inputs):
+        x.tofile(os.path.join(folder, "in%d" % k))
+        files += ["--in", os.path.join(folder, "in%d" % k)]
+    out = os.path.join(folder, "out")
+    p = subprocess.run([os.path.join(build, "hlo-run"), *impl, *files, "--out", out, os.path.join(folder, "m.hlo")], capture_output=True, text=True, env=env)
+    return open(out, "rb").read() if p.returncode == 0 else p.stderr
+
+
+def check(build, number, seed):
+    rng = np.random.default_rng([seed, number])
+    t = list(TYPES)[number % len(TYPES)]
+    f, x, y = (dot if rng.integers(2) else conv)(rng, t)
+    want = np.asarray(jax.jit(f)(x, y))
+    text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "m.hlo"), "w") as file:
+            file.write(text)
+        for impl, isa in (([], ""), (["--impl", "gemm"], ""), (["--impl", "gemm"], "avx2")):
+            raw = run(build, folder, (x, y), impl, isa)
+            if isinstance(raw, str):
+                return text, "%s: %s" % (impl, raw)
+            got = np.frombuffer(raw, want.dtype).reshape(want.shape)
+            error = np.abs(got.astype(np.complex128) - want).max(initial=0) / max(np.abs(want.astype(np.complex128)).max(initial=0), 1e-30)
+            if not error <= TYPES[t]:
+                return text, "%s %s: error %.2g, shape %s" % (impl, isa, error, want.shape)
+    return text, None
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("build")
+    p.add_argument("--n", type=int, default=36)
+    p.add_argument("--seed", type=int, default=1)
+    args = p.parse_args()
+    failed = 0
+    for number in range(args.n):
+        text, why = check(args.build, number, args.seed)
+        if why:
+            failed += 1
+            print("FAIL products %d of seed %d: %s\n%s" % (number, args.seed, why, text))
+    print("%s products: %d modules, %d differ" % ("FAIL" if failed else "PASS", args.n, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
