@@ -10,7 +10,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 
-enum { MAX_WORKERS = 128, MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000 };
+enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000 };
 
 // ---- the queue
 
@@ -65,8 +65,8 @@ static void refuse(struct task *t) {
 }
 
 static int place_task(struct sched *s, const struct task *t) {
-    struct place_worker view[MAX_WORKERS];
-    int n = pool_size(s->pool) < MAX_WORKERS ? pool_size(s->pool) : MAX_WORKERS;
+    struct place_worker view[POOL_MAX_WORKERS];
+    int n = pool_size(s->pool);
     for (int i = 0; i < n; i++) {
         struct worker *w = pool_worker(s->pool, i);
         view[i] = pool_place(w);
@@ -77,7 +77,11 @@ static int place_task(struct sched *s, const struct task *t) {
         view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan) + more;
         view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes + more;
     }
-    return place_choose(&t->want, view, n);
+    if (!s->cfg.pool.isolate) return place_choose(&t->want, view, n);
+    struct place_want want = t->want;
+    want.tenant = t->tenant->name;
+    place_group(view, n);
+    return place_choose(&want, view, n);
 }
 
 static void no_worker(struct task *t) {
@@ -183,9 +187,19 @@ static bool worth_looking(struct sched *s, enum worker_role role) {
         struct place_worker v = pool_place(pool_worker(s->pool, i));
         if (v.role != role) continue;
         any = true;
-        if (v.hopeless || (v.ready && place_has_room(&briefest, &v))) return true;
+        if (v.hopeless || v.spare || (v.ready && place_has_room(&briefest, &v))) return true;
     }
     return !any;
+}
+
+// Makes a worker its tenant's, where workers belong to tenants. False: it will be, after a start.
+static bool belongs(const struct task *t, struct worker *w) {
+    struct place_want want = {.tenant = t->tenant->name};
+    struct place_worker v = pool_place(w);
+    if (!t->s->cfg.pool.isolate) return true;
+    bool mine = place_is_mine(&want, &v);
+    if (!mine || !*v.tenant) worker_give(w, want.tenant);
+    return mine;
 }
 
 // Serves or refuses one task of the role. A task that waits for memory lets others pass for a
@@ -213,6 +227,7 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
         if (i == PLACE_WAIT) continue;
         if (i == PLACE_MEMORY && now - t->queued_ns > MEMORY_PATIENCE_MS * 1000000ll) return false;
         if (i == PLACE_MEMORY) continue;
+        if (i >= 0 && !belongs(t, pool_worker(s->pool, i))) continue;
         if (i < 0) {
             queue_remove(q, it);
             (i == PLACE_HUGE ? huge : no_worker)(t);

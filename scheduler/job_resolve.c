@@ -47,9 +47,14 @@ static bool owns(struct lookup *l, struct digest d, struct digest *out_source) {
     return false;
 }
 
+static struct digest record_of(const struct job *j, struct digest source) {
+    return sched_record(j->s, j->tenant->name, source);
+}
+
 static Hlod__Wire__IngestReply *read_source(struct lookup *l, struct digest d) {
     struct span rec;
-    status_t st = journal_get(l->j->s->journal, JOURNAL_SOURCE, d, &l->arena, &rec);
+    status_t st =
+        journal_get(l->j->s->journal, JOURNAL_SOURCE, record_of(l->j, d), &l->arena, &rec);
     if (st) {
         if (st_code(st) != ST_NOT_FOUND)
             l->st = st;
@@ -272,9 +277,11 @@ static void looked_up(void *arg) {
     status_t st = l->st;
     struct model *m = NULL;
     struct exe *e = NULL;
-    if (l->source) m = sched_keep_model(j->s, model_new(l->model, l->source));
+    if (l->source)
+        m = sched_keep_model(j->s, model_new(record_of(j, l->model), l->model, l->source));
     if (l->weights)
-        j->weights = model_ref(sched_keep_model(j->s, model_new(j->spec.weights, l->weights)));
+        j->weights = model_ref(sched_keep_model(
+            j->s, model_new(record_of(j, j->spec.weights), j->spec.weights, l->weights)));
     // The file of an executable may be gone: that shows when it is loaded, and then it is compiled
     // again.
     if (l->exe && m)
@@ -332,10 +339,10 @@ void job_resolve(struct job *j) {
         struct exe *e = sched_exe(j->s, j->spec.model);
         struct digest source;
         if (source_in_memory(j, e, &source)) {
-            struct model *m = sched_model(j->s, source);
+            struct model *m = sched_model(j->s, record_of(j, source)), *w;
             bool weights_known = !j->spec.has_weights || j->weights;
-            if (!weights_known && sched_model(j->s, j->spec.weights)) {
-                j->weights = model_ref(sched_model(j->s, j->spec.weights));
+            if (!weights_known && (w = sched_model(j->s, record_of(j, j->spec.weights)))) {
+                j->weights = model_ref(w);
                 weights_known = true;
             }
             if (m && weights_known && !e && read_otherwise(j, m->rec)) {
@@ -448,7 +455,8 @@ static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
         struct place_worker v = pool_place(w);
         // Before its handshake a worker has no name yet: it may be the one.
         bool may =
-            v.role == ROLE_DEVICE && !v.hopeless && (place_matches(&want, &v) || !worker_hello(w));
+            v.role == ROLE_DEVICE && !v.hopeless && !v.spare &&
+            (place_matches(&want, &v) || !worker_hello(w));
         if (may) *out_hopeless = false;
         if (!may || !worker_hello(w) || !place_matches(&want, &v)) continue;
         if (!v.drained) return worker_hello(w);

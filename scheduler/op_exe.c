@@ -271,7 +271,7 @@ static void placed(struct task *t) {
                                 &offset, &size);
     if (st) { // the source must be read again: the waiters start over without its record
         st_drop(st);
-        model_unref(smap_del(&op->s->models, digest_str(&op->model->source)));
+        model_unref(smap_del(&op->s->models, digest_str(&op->model->id)));
         for (size_t i = 0; i < op->waiters.n; i++) {
             struct job *j = op->waiters.v[i];
             if (j->retries++ == 0) {

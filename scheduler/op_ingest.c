@@ -23,7 +23,7 @@
 static bool known_otherwise(struct op *op, const char *format) {
     struct arena a = {0};
     struct span rec;
-    status_t st = journal_get(op->s->journal, JOURNAL_SOURCE, op->digest, &a, &rec);
+    status_t st = journal_get(op->s->journal, JOURNAL_SOURCE, op->record, &a, &rec);
     Hlod__Wire__IngestReply *r =
         st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
     bool other = r && strcmp(r->format, format) != 0;
@@ -33,13 +33,22 @@ static bool known_otherwise(struct op *op, const char *format) {
     return other;
 }
 
+// What the worker calls a program, or its weights, as this tenant's name for it; written back.
+static struct digest own_name(const struct op *op, ProtobufCBinaryData *b) {
+    struct digest d;
+    memcpy(d.b, b->data, sizeof d.b);
+    d = sched_record(op->s, op->tenant->name, d);
+    memcpy(b->data, d.b, sizeof d.b);
+    return d;
+}
+
 // The reply as it is kept: blobs emptied, the sidecar's digest in their place.
 static status_t store_results(struct op *op) {
     Hlod__Wire__IngestReply *r = op->ingest;
     if (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)
         return st_new(ST_INTERNAL, "incomplete ingest reply");
-    struct digest program;
-    memcpy(program.b, r->program_digest.data, 32);
+    struct digest program = own_name(op, &r->program_digest);
+    own_name(op, &r->weights_digest);
     struct span bytes;
     void *base;
     size_t base_bytes;
@@ -72,7 +81,7 @@ static status_t store_results(struct op *op) {
     if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
     r->program = r->sidecar = NULL;
     if (*op->format && known_otherwise(op, r->format)) return ST_OK;
-    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->digest, program, &r->base);
+    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->record, program, &r->base);
 }
 
 static void store_work(void *arg) {
@@ -85,8 +94,8 @@ static void stored(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
     if (!st) {
-        struct model *made = model_new(op->digest, op->ingest),
-                     *kept = sched_model(op->s, op->digest), *m = made;
+        struct model *made = model_new(op->record, op->digest, op->ingest),
+                     *kept = sched_model(op->s, op->record), *m = made;
         if (!kept || !strcmp(kept->rec->format, made->rec->format)) // else it is these jobs' alone
             m = model_ref(sched_keep_model(op->s, made));
         op->ingest = NULL;
@@ -180,7 +189,8 @@ static void checked(void *arg) {
 // By digest and format: who asks for another reader shares nothing with those who ask for this one.
 void op_ingest_start(struct job *j) {
     char name[200] = "ingest/";
-    digest_hex(j->spec.model, name + strlen(name));
+    struct digest record = sched_record(j->s, j->tenant->name, j->spec.model);
+    digest_hex(record, name + strlen(name));
     snprintf(name + strlen(name), sizeof name - strlen(name), "/%.100s",
              j->spec.format ? j->spec.format : "");
     struct op *op = op_find(j->s, name);
@@ -191,6 +201,7 @@ void op_ingest_start(struct job *j) {
     op = op_new(j->s, OP_INGEST, name);
     op_join(op, j);
     op->digest = j->spec.model;
+    op->record = record;
     op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
     op->tenant = j->tenant;
     op->priority = j->spec.priority;

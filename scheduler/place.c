@@ -19,8 +19,51 @@ bool place_has_room(const struct place_want *want, const struct place_worker *w)
            w->expected_ns + want->expected_ns <= PLACE_BRIEF_NS;
 }
 
+void place_group(struct place_worker *w, int n) {
+    for (int i = 0; i < n; i++) {
+        bool first = true;
+        struct place_worker sum = w[i];
+        for (int k = 0; k < i && first; k++)
+            first = w[k].group != w[i].group || w[k].role != w[i].role;
+        if (!first) continue;
+        for (int k = i + 1; k < n; k++)
+            if (w[k].group == sum.group && w[k].role == sum.role) {
+                sum.calls += w[k].calls;
+                sum.expected_ns += w[k].expected_ns;
+                sum.planned_bytes += w[k].planned_bytes;
+                if (!sum.memory_bytes) sum.memory_bytes = w[k].memory_bytes;
+            }
+        for (int k = i; k < n; k++)
+            if (w[k].group == sum.group && w[k].role == sum.role) {
+                w[k].calls = sum.calls;
+                w[k].expected_ns = sum.expected_ns;
+                w[k].planned_bytes = sum.planned_bytes;
+                w[k].memory_bytes = sum.memory_bytes;
+            }
+    }
+}
+
+bool place_is_mine(const struct place_want *want, const struct place_worker *w) {
+    return !want->tenant || (!w->spare && (!*w->tenant || !strcmp(w->tenant, want->tenant)));
+}
+// Has the tenant one in the group already?
+static bool has_own(const struct place_want *want, const struct place_worker *w, int n, int group) {
+    for (int i = 0; i < n; i++)
+        if (w[i].role == want->role && w[i].group == group && !strcmp(w[i].tenant, want->tenant))
+            return true;
+    return false;
+}
+// What could become the tenant's: the higher the better, -1 = not this one.
+static int64_t could_be_mine(const struct place_want *want, const struct place_worker *w, int n,
+                             int i) {
+    if (want->pinned || !place_has_room(want, &w[i]) || has_own(want, w, n, w[i].group)) return -1;
+    if (w[i].spare) return INT64_MAX;
+    return w[i].idle && w[i].ready ? INT64_MAX - 1 - w[i].used : -1;
+}
+
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
-    int best = PLACE_NEVER;
+    int best = PLACE_NEVER, other = -1;
+    int64_t other_score = -1;
     int64_t best_score = -1;
     bool sound = false;
     for (int i = 0; i < n && !sound; i++)
@@ -33,6 +76,13 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
             continue;
         }
         if (best == PLACE_NEVER || best == PLACE_HUGE) best = PLACE_WAIT;
+        if (!place_is_mine(want, &w[i])) {
+            int64_t score = could_be_mine(want, w, n, i);
+            if (score > other_score) other = i, other_score = score;
+            continue;
+        }
+        // Nobody's, while the tenant has one that is busy: that one it waits for.
+        if (want->tenant && !*w[i].tenant && has_own(want, w, n, w[i].group)) continue;
         if (!w[i].ready || !place_has_room(want, &w[i])) continue;
         if (!within(&w[i], w[i].planned_bytes + w[i].needed_bytes)) {
             if (best == PLACE_WAIT) best = PLACE_MEMORY;
@@ -47,5 +97,5 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
             best_score = score;
         }
     }
-    return best;
+    return best == PLACE_WAIT && other >= 0 ? other : best;
 }

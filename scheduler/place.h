@@ -14,6 +14,7 @@ struct place_want {
     bool alone;          // long work: never behind other work in a worker
     int64_t expected_ns; // what it takes; 0 = not known
     int32_t pinned;      // 1 + index of the only worker that will do; 0 = any
+    const char *tenant;  // whose it is, where workers belong to tenants; else NULL
 };
 struct place_worker {
     enum worker_role role;
@@ -29,6 +30,13 @@ struct place_worker {
     int64_t planned_bytes; // of it for the work under way
     int64_t needed_bytes;  // what this piece of work would add
     int64_t alone_bytes;   // what it would need if nothing else were under way
+    // Where workers belong to tenants (want.tenant): group are those of one device, or compilers of
+    // one kind; what is under way in any of them is counted in each (place_group).
+    int32_t group;
+    const char *tenant; // whose its process is; "" = nobody's yet
+    bool spare;         // no process, may be given one
+    bool idle;          // of another tenant it would be taken from, between two pieces of work
+    int64_t used;       // when it was last used; of those that may be taken the least goes first
 };
 enum {
     PLACE_WAIT = -1,   // all able workers are busy or starting
@@ -39,6 +47,13 @@ enum {
 // Brief work may queue in a worker beyond max_calls, as long as all that is there is over sooner
 // than a reply and the next request would take. Up to so many, so long in all.
 enum { PLACE_BRIEF_CALLS = 16, PLACE_BRIEF_NS = 300000 };
+// Adds up calls, expected_ns and planned_bytes of each group, in each of its workers; they have one
+// memory.
+void place_group(struct place_worker *w, int n);
+// With want.tenant: the tenant's own worker of a group, else one that is nobody's yet, else (the
+// caller gives it a new process first: place_is_mine is false) a spare one, else an idle one of
+// another tenant.
+bool place_is_mine(const struct place_want *want, const struct place_worker *w);
 int place_choose(const struct place_want *want, const struct place_worker *w, int n);
 bool place_has_room(const struct place_want *want, const struct place_worker *w); // for a call
 bool place_matches(const struct place_want *want,

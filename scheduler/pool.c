@@ -6,8 +6,6 @@
 //
 // A process is lost when its socket ends, not when it exits: that is seen first, and the exit only
 // reaps it.
-#include "scheduler/pool.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,89 +14,24 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <uv.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/vec.h"
 #include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 #include "scheduler/plugins.h"
+#include "scheduler/pool_inside.h"
 #include "scheduler/pool_process.h"
+#include "scheduler/pool_slots.h"
 
-enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
 enum {
+    MAX_GROUPS = 1024, // of devices and their compilers
     HEALTH_EVERY_MS = 1000,
-    MAX_STARTS_WITHOUT_HELLO = 6,
     AGAIN_AFTER_MS = 5000,
     PLUGIN_PATIENCE = 6,
-    STEADY_MS = 10000,
-    DRAIN_FAILURES = 3
-};
-
-struct call {
-    uint64_t id;
-    uint32_t type;
-    pool_reply_fn fn;
-    void *ctx;
-    int64_t kill_at_ns; // 0 = not cancelled
-};
-struct pending { // a frame the socket had no room for
-    uint32_t type;
-    uint64_t call;
-    uint8_t *body;
-    size_t n;
-    int fds[FRAME_MAX_FDS];
-    int n_fds;
-};
-struct worker {
-    struct pool *pool;
-    int index;
-    enum worker_role role;
-    const char *spec;        // KIND[:OPTIONS], as the worker is told
-    char kind[32], name[48]; // of its device
-    bool lazy, sleeps;       // starts only when it is asked for; has not been yet
-    char *why;               // it could not open its device, as it said; or NULL
-    char lost[96];           // why its last process went
-    enum worker_state state;
-    int sock;
-    int page_fd; // of a page that its process writes: the call it has begun last
-    _Atomic uint64_t *page;
-    struct loop_watch *watch;
-    struct loop_timer *timer; // restart while DOWN; health while up
-    struct loop_timer *kill;  // of the cancelled call that must end first
-    int64_t kill_ns;          // when it fires; 0: it does not
-    uv_process_t *process;
-    int pid;
-    uint64_t epoch;
-    int failures; // starts in a row that did not last
-    int starts_without_hello;
-    bool spent; // has compiled, and says that it is for one compile only (hello.single_use)
-    int64_t started_ns, ready_ns, last_sign_ns;
-    Hlod__Wire__Hello *hello;
-    VEC(struct call) calls;
-    VEC(struct pending) out;
-    int places_taken, restarts;
-    int64_t flight_bytes, expected_ns;
-    int64_t rss_bytes, prepared_bytes;
-    int32_t resident, buffers;
-    int64_t buffer_bytes;
-    int64_t refused; // system calls, of this life
-    struct warm warm;
-    struct footprint footprint;
-};
-struct pool {
-    struct loop *loop;
-    struct pool_config cfg;
-    struct worker *w;
-    int n;
-    uint64_t next_call;
-    struct frame_buf *buf;
-    struct memfds *memfds;
-    struct arena arena; // specs
-    bool stopping;
+    IDLE_TENANT_MS = 300000
 };
 
 static void start_worker(void *arg);
@@ -137,13 +70,6 @@ static int64_t backoff_ms(int failures) {
     return ms < 10000 ? ms : 10000;
 }
 
-// A device whose workers die one after another takes no work while others may; one that then stays
-// up is trusted again.
-static bool drained(const struct worker *w) {
-    bool steady = w->state == W_READY && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000);
-    return w->role == ROLE_DEVICE && w->failures >= DRAIN_FAILURES && !steady;
-}
-
 // Lets go of the process and of what it held.
 static void end_life(struct worker *w) {
     w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
@@ -164,6 +90,8 @@ static void end_life(struct worker *w) {
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
     w->out.n = 0;
+    w->tenant[0] = 0; // the next process has seen nobody's
+    w->served = false;
     loop_timer_stop(w->kill);
     w->kill_ns = 0;
 }
@@ -178,7 +106,7 @@ static void renew(struct worker *w) {
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
 static void lose(struct worker *w, const char *why) {
     if (w->state == W_DOWN || w->state == W_STOPPED) return;
-    bool was_ready = w->state == W_READY, was_drained = drained(w);
+    bool was_ready = w->state == W_READY, was_drained = worker_drained(w);
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
     w->spent = false;
@@ -194,7 +122,7 @@ static void lose(struct worker *w, const char *why) {
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
                   role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
-        if (drained(w) && !was_drained)
+        if (worker_drained(w) && !was_drained)
             log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
                       w->index, w->name, w->failures, why);
         // One that was asked for and cannot start waits until it is asked for again.
@@ -221,6 +149,12 @@ static void on_timer(void *arg) {
     else if (w->state == W_STARTING)
         lose(w, "no handshake in time");
     else if (w->state == W_READY) {
+        if (worker_idle(w) && clock_ns() - w->used_ns > IDLE_TENANT_MS * INT64_C(1000000) &&
+            w->extra) {
+            end_life(w);
+            w->spare = true;
+            return;
+        }
         if (clock_ns() - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
             lose(w, "no sign of life");
             return;
@@ -232,16 +166,8 @@ static void on_timer(void *arg) {
     }
 }
 
-static int64_t first_kill_ns(const struct worker *w) { // 0: no call was cancelled
-    int64_t first = 0;
-    for (size_t i = 0; i < w->calls.n; i++) {
-        int64_t at = w->calls.v[i].kill_at_ns;
-        if (at && (!first || at < first)) first = at;
-    }
-    return first;
-}
 static void watch_cancelled(struct worker *w) {
-    w->kill_ns = first_kill_ns(w);
+    w->kill_ns = worker_first_kill_ns(w);
     if (w->kill_ns) loop_timer_start(w->kill, (w->kill_ns - clock_ns()) / 1000000 + 1);
 }
 static void on_kill(void *arg) {
@@ -337,7 +263,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
     w->hello = h;
     w->spent = false;
     w->state = W_READY;
-    w->ready_ns = clock_ns();
+    w->ready_ns = w->used_ns = clock_ns();
     w->starts_without_hello = 0;
     log_event(LOG_INFO, "worker.ready",
               "worker=%d role=%s pid=%d device=%s target=\"%s\" start_ms=%.1f", w->index,
@@ -515,17 +441,6 @@ void pool_set_grace(struct pool *p, int64_t ms) {
 
 // ---- the pool
 
-static bool same_kind(const char *spec, const char *other) {
-    size_t n = strcspn(spec, ":");
-    return strcspn(other, ":") == n && memcmp(spec, other, n) == 0;
-}
-// Does the configuration name the kind among the first n devices?
-static bool served(const struct pool_config *cfg, const char *spec, int n) {
-    for (int k = 0; k < n; k++)
-        if (same_kind(cfg->devices[k], spec)) return true;
-    return false;
-}
-
 // Device workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
 // Each kind has compile workers of its own: a kind's compiler that crashes or hangs is no other's
 // trouble.
@@ -538,36 +453,41 @@ static struct worker *describe(struct worker *w, enum worker_role role, const ch
     if (p->cfg.plugins) w->spec = plugins_worker_spec(p->cfg.plugins, &p->arena, w->spec);
     if (role == ROLE_COMPILE) return w;
     for (const struct worker *o = p->w; o < w; o++)
-        number += o->role == ROLE_DEVICE && strcmp(o->kind, w->kind) == 0;
+        number += o->role == ROLE_DEVICE && !o->extra && strcmp(o->kind, w->kind) == 0;
+    if (w->extra) number--;
     snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
+    int nth = 0; // of those of its device
+    for (const struct worker *o = w; o->extra; o--)
+        nth++;
+    snprintf(w->shown, sizeof w->shown, nth ? "%s/%d" : "%s", w->name, nth);
     return w;
 }
 
 // The slots: a worker for each device, compile workers for each kind of them, and one that sleeps
 // for each other kind that there is a plugin for, and for the CPU.
-static int count_slots(const struct pool_config *cfg) {
-    int n = cfg->n_devices;
-    for (int i = 0; i < cfg->n_devices; i++)
-        n += served(cfg, cfg->devices[i], i) ? 0 : cfg->n_compile;
-    if (!cfg->plugins) return n;
-    n += !served(cfg, "cpu", cfg->n_devices);
-    for (size_t i = 0; i < cfg->plugins->n; i++)
-        n += !served(cfg, cfg->plugins->v[i].kind, cfg->n_devices);
-    return n;
-}
 static void fill_slots(struct pool *p) {
     const struct pool_config *cfg = &p->cfg;
     const struct plugins *x = cfg->plugins;
-    struct worker *w = p->w + cfg->n_devices;
-    for (int i = 0; i < cfg->n_devices; i++) {
-        describe(&p->w[i], ROLE_DEVICE, cfg->devices[i]);
-        for (int k = 0; k < cfg->n_compile && !served(cfg, cfg->devices[i], i); k++)
-            describe(w++, ROLE_COMPILE, cfg->devices[i]);
-    }
+    struct worker *w = p->w;
+    for (int i = 0; i < cfg->n_devices; i++)
+        for (int k = 0; k < pool_of_device(cfg, i); k++, w++) {
+            w->group = i;
+            w->extra = w->spare = k > 0;
+            describe(w, ROLE_DEVICE, cfg->devices[i]);
+        }
+    for (int i = 0; i < cfg->n_devices; i++)
+        for (int k = pool_serves(cfg, cfg->devices[i], i) ? pool_of_compilers(cfg) : 0;
+             k < pool_of_compilers(cfg); k++, w++) {
+            w->group = i;
+            w->extra = w->spare = k >= cfg->n_compile;
+            describe(w, ROLE_COMPILE, cfg->devices[i]);
+        }
+    for (struct worker *o = w; o < p->w + p->n; o++)
+        o->group = (int)(o - p->w) + MAX_GROUPS;
     if (!x) return;
-    if (!served(cfg, "cpu", cfg->n_devices)) describe(w++, ROLE_COMPILE, "cpu")->lazy = true;
+    if (!pool_serves(cfg, "cpu", cfg->n_devices)) describe(w++, ROLE_COMPILE, "cpu")->lazy = true;
     for (size_t i = 0; i < x->n; i++)
-        if (!served(cfg, x->v[i].kind, cfg->n_devices))
+        if (!pool_serves(cfg, x->v[i].kind, cfg->n_devices))
             describe(w++, ROLE_COMPILE, x->v[i].kind)->lazy = true;
 }
 
@@ -594,7 +514,13 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
     if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
     if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
-    p->n = count_slots(cfg);
+    p->n = pool_slots(cfg);
+    if (p->n > POOL_MAX_WORKERS) {
+        status_t st = st_new(ST_INVALID_ARGUMENT, "%d worker processes, at most %d", p->n,
+                             POOL_MAX_WORKERS);
+        free(p);
+        return st;
+    }
     p->w = calloc((size_t)p->n, sizeof *p->w);
     p->buf = frame_buf_new();
     p->memfds = memfds_new(p->n, cfg->keep_bytes);
@@ -611,7 +537,7 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     }
     fill_slots(p);
     for (int i = 0; i < p->n; i++)
-        if (!(p->w[i].sleeps = p->w[i].lazy)) start_worker(&p->w[i]);
+        if (!(p->w[i].sleeps = p->w[i].lazy) && !p->w[i].spare) start_worker(&p->w[i]);
     *out = p;
     return ST_OK;
 }
@@ -680,29 +606,12 @@ void pool_wake(struct pool *p, const char *kind) {
         start_worker(w);
     }
 }
-const char *worker_why(const struct worker *w) {
-    return w->why ? w->why : "";
-}
-const char *pool_why(const struct pool *p, enum worker_role role, const char *device) {
-    struct place_want want = {.role = role, .device = device};
-    for (int i = 0; i < p->n; i++) {
-        struct place_worker v = pool_place(&p->w[i]);
-        if (place_matches(&want, &v) && p->w[i].why) return p->w[i].why;
-    }
-    return "";
-}
-const char *pool_filter(const struct pool *p) {
-    for (int i = 0; i < p->n; i++) {
-        const Hlod__Wire__Hello *h = p->w[i].hello;
-        if (h && strcmp(h->filter, "on") != 0) return *h->filter ? h->filter : "off: not said";
-    }
-    return "on";
-}
 struct memfds *pool_memfds(struct pool *p) {
     return p->memfds;
 }
 int pool_input_owner(const struct pool *p) {
-    return p->cfg.n_devices == 1 ? 0 : MEMFD_NOBODY; // device workers come first
+    return p->cfg.n_devices == 1 && !p->cfg.isolate ? 0
+                                                    : MEMFD_NOBODY; // device workers come first
 }
 int worker_index(const struct worker *w) {
     return w->index;
@@ -721,72 +630,27 @@ uint64_t worker_epoch(const struct worker *w) {
 }
 void worker_take(struct worker *w) {
     w->places_taken++;
+    w->served = true;
+    w->used_ns = clock_ns();
 }
 void worker_expect(struct worker *w, int64_t ns) {
     w->expected_ns += ns;
 }
 void worker_release(struct worker *w) {
     w->places_taken--;
+    w->used_ns = clock_ns();
     changed(w->pool);
 }
 
-// A cancelled call that has not ended yet may be the end of the process: nothing new goes there.
-static bool full(const struct worker *w) {
-    int64_t most = w->pool->cfg.flight_bytes;
-    return most > 0 && w->flight_bytes >= most;
-}
-
-struct place_worker pool_place(const struct worker *w) {
-    return (struct place_worker){
-        .role = w->role,
-        .kind = w->kind,
-        .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !w->spent && !first_kill_ns(w) && !full(w),
-        .asked_only = w->lazy,
-        .drained = drained(w),
-        .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
-        .calls = w->places_taken,
-        .expected_ns = w->expected_ns,
-        .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1,
-        .memory_bytes = w->pool->cfg.device_memory ? w->pool->cfg.device_memory
-                        : w->hello                 ? w->hello->memory_bytes
-                                                   : 0,
-        .planned_bytes = w->footprint.bytes};
-}
-
-void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
-    hlod__v1__device__init(out);
-    static const char *const states[] = {"down", "starting", "ready", "down"};
-    const Hlod__Wire__Hello *h = w->hello;
-    if (h) {
-        out->name = h->device_name;
-        out->kind = h->device_kind;
-        out->target_id = h->target_id;
-        out->description = h->description;
-        out->memory_bytes = h->memory_bytes;
-        out->threads = h->threads;
-    } else {
-        out->name = (char *)w->name;
-        out->kind = (char *)w->kind;
+void worker_give(struct worker *w, const char *tenant) {
+    bool fresh = w->state == W_READY && !*w->tenant;
+    if (w->state == W_READY && *w->tenant) end_life(w);
+    if (!fresh && w->state == W_DOWN) {
+        log_event(LOG_DEBUG, "worker.given", "worker=%d tenant=%s", w->index, tenant);
+        w->spare = w->sleeps = w->spent = false;
+        loop_timer_start(w->timer, 0);
     }
-    out->state = (char *)(w->state == W_READY && w->places_taken ? "busy" : states[w->state]);
-    out->drained = drained(w);
-    bool never = w->state != W_READY && w->starts_without_hello > 0;
-    out->why = (char *)(w->why ? w->why : drained(w) || never ? w->lost : "");
-    out->worker_pid = w->pid;
-    out->worker_rss_bytes = w->rss_bytes;
-    out->restarts = w->restarts;
-    out->resident_executables = w->resident;
-    out->prepared_bytes = w->prepared_bytes;
-    out->runs = w->places_taken;
-    out->planned_bytes = w->footprint.bytes;
-    out->flight_bytes = w->flight_bytes;
-    out->buffers = w->buffers;
-    out->buffer_bytes = w->buffer_bytes;
+    snprintf(w->tenant, sizeof w->tenant, "%s", tenant);
+    w->used_ns = clock_ns();
 }
 
-status_t wire_status(const Hlod__Wire__Status *s) {
-    if (!s || s->code == 0) return ST_OK;
-    enum status_code code = s->code > 0 && s->code <= 16 ? (enum status_code)s->code : ST_UNKNOWN;
-    return st_reason(st_new(code, "%s", s->message), s->reason);
-}

@@ -20,6 +20,7 @@ struct plugins;
 struct pool;
 struct worker; // a slot: lives as long as the pool, its process comes and goes
 
+enum { POOL_MAX_WORKERS = 512 };
 struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
@@ -32,6 +33,8 @@ struct pool_config {
     int64_t flight_bytes;  // tensors in flight in a device worker; 0 = no bound
     int device_calls;      // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t device_memory; // that work under way may plan in a device; 0 = what it says it has
+    int isolate; // processes of a device, and of compilers of a kind, each for one tenant at a
+                 // time; 0 = one serves all
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
     void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
     void *ctx;
@@ -49,6 +52,9 @@ struct worker *pool_worker(struct pool *p, int i);
 // The state for place_choose, except what depends on the work: has_executable, has_prepared,
 // needed_bytes, alone_bytes.
 struct place_worker pool_place(const struct worker *w);
+// Where workers belong to tenants. Binds a worker that is nobody's yet to this one; one that is
+// another's, or has no process, gets a new one first, and is ready when that has said hello.
+void worker_give(struct worker *w, const char *tenant);
 struct warm *worker_warm(struct worker *w);
 struct footprint *worker_footprint(struct worker *w);
 // Somebody wants a compile worker of this kind: it is started if it sleeps, and again if it gave up

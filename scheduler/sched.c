@@ -29,9 +29,10 @@ struct str digest_str(const struct digest *d) {
 
 // ---- records
 
-struct model *model_new(struct digest source, Hlod__Wire__IngestReply *rec) {
+struct model *model_new(struct digest id, struct digest source, Hlod__Wire__IngestReply *rec) {
     struct model *m = must(calloc(1, sizeof *m));
     m->refs = 1;
+    m->id = id;
     m->source = source;
     m->rec = rec;
     memcpy(m->program.b, rec->program_digest.data, sizeof m->program.b);
@@ -68,8 +69,18 @@ struct exe *exe_unref(struct exe *e) {
     return NULL;
 }
 
-struct model *sched_model(struct sched *s, struct digest source) {
-    struct model *m = smap_get(&s->models, digest_str(&source));
+struct digest sched_record(const struct sched *s, const char *tenant, struct digest d) {
+    struct sha256 h;
+    if (!s->cfg.pool.isolate) return d;
+    sha256_init(&h);
+    sha256_add(&h, "hlod tenant", 12); // with its 0, as the name
+    sha256_add(&h, tenant, strlen(tenant) + 1);
+    sha256_add(&h, d.b, sizeof d.b);
+    return sha256_end(&h);
+}
+
+struct model *sched_model(struct sched *s, struct digest id) {
+    struct model *m = smap_get(&s->models, digest_str(&id));
     if (m) m->used = (int64_t)++s->tick;
     return m;
 }
@@ -79,7 +90,7 @@ struct exe *sched_exe(struct sched *s, struct digest key) {
     return e;
 }
 struct model *sched_keep_model(struct sched *s, struct model *m) {
-    struct model *old = sched_model(s, m->source);
+    struct model *old = sched_model(s, m->id);
     if (old) {
         model_unref(m);
         return old;
@@ -92,10 +103,10 @@ struct model *sched_keep_model(struct sched *s, struct model *m) {
             struct model *x = v;
             if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
         }
-        if (victim) model_unref(smap_del(&s->models, digest_str(&victim->source)));
+        if (victim) model_unref(smap_del(&s->models, digest_str(&victim->id)));
     }
     m->used = (int64_t)++s->tick;
-    smap_put(&s->models, digest_str(&m->source), m);
+    smap_put(&s->models, digest_str(&m->id), m);
     return m;
 }
 struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
@@ -123,7 +134,12 @@ static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
     st_drop(lost);
 }
 bool sched_remembers(struct sched *s, struct digest source) {
-    return smap_has(&s->models, digest_str(&source));
+    struct str k;
+    void *v;
+    if (!s->cfg.pool.isolate) return smap_has(&s->models, digest_str(&source));
+    for (size_t i = 0; smap_next(&s->models, &i, &k, &v);)
+        if (digest_eq(((const struct model *)v)->source, source)) return true;
+    return false;
 }
 bool sched_loaded(struct sched *s, struct digest key) {
     for (int i = 0; i < pool_size(s->pool); i++)

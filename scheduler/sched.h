@@ -29,6 +29,7 @@ struct loop_timer;
 struct model {
     int refs;
     struct digest source, program, weights;
+    struct digest id;             // sched_record of source: what memory and journal know it by
     Hlod__Wire__IngestReply *rec; // owned; blobs empty
     int64_t used;
     struct footprint_want batch_plan; // of the last batch of it, and what it took; 0 = none yet
@@ -41,7 +42,8 @@ struct exe {
     int64_t used;
     int64_t run_ns; // what a run takes, as measured lately; 0 = not known
 };
-struct model *model_new(struct digest source, Hlod__Wire__IngestReply *rec); // takes rec
+struct model *model_new(struct digest id, struct digest source,
+                        Hlod__Wire__IngestReply *rec); // takes rec
 struct model *model_ref(struct model *m);
 struct model *model_unref(struct model *m);                             // NULL
 struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info); // takes info
@@ -74,6 +76,7 @@ struct op {
     struct model *model;  // OP_EXE, OP_PREPARE
     struct exe *exe;      // OP_PREPARE; result of OP_EXE
     struct digest digest; // source, or key
+    struct digest record; // of source, OP_INGEST
     const char *format;
     struct tenant *tenant; // on whose account, OP_INGEST
     int32_t priority;
@@ -216,7 +219,10 @@ struct sched {
     uint64_t next_job, tick;
     bool dispatching, dispatch_due, stopping;
 };
-struct model *sched_model(struct sched *s, struct digest source); // borrowed, NULL if not in memory
+struct model *sched_model(struct sched *s, struct digest id); // borrowed, NULL if not in memory
+// What is known of content under: the digest itself, or, where workers belong to tenants, the
+// tenant's own name for it, so that what one tenant's worker says of it counts for no other.
+struct digest sched_record(const struct sched *s, const char *tenant, struct digest d);
 struct exe *sched_exe(struct sched *s, struct digest key);
 struct target_rec *sched_target(struct sched *s, const char *name); // NULL if it must be asked
 struct model *sched_keep_model(struct sched *s,

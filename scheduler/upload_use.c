@@ -28,7 +28,7 @@ void sched_upload_used(struct sched *s, struct digest source) {
 
 struct drop {
     struct sched *s;
-    struct digest d;
+    struct digest d, record;
     int owners;
 };
 static void count_owner(void *ctx, struct digest key, int64_t used_ns) {
@@ -40,7 +40,7 @@ static void drop_work(void *arg) {
     struct drop *w = arg;
     struct arena a = {0};
     struct span rec;
-    status_t read = journal_get(w->s->journal, JOURNAL_SOURCE, w->d, &a, &rec),
+    status_t read = journal_get(w->s->journal, JOURNAL_SOURCE, w->record, &a, &rec),
              st = journal_family(w->s->journal, JOURNAL_BLOB, w->d, count_owner, w);
     if (st_code(read) == ST_NOT_FOUND && !st && w->owners <= 1)
         blob_remove(w->s->store, w->s->journal, &(struct unused_blob){.digest = w->d});
@@ -57,7 +57,7 @@ void sched_drop_upload(struct sched *s, const char *tenant, struct digest source
         return;
     struct drop *w = calloc(1, sizeof *w);
     if (!w) return;
-    *w = (struct drop){.s = s, .d = source};
+    *w = (struct drop){.s = s, .d = source, .record = sched_record(s, tenant, source)};
     owners_forget(s->owners, tenant, source);
     loop_work(s->loop, drop_work, dropped, w);
 }

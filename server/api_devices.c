@@ -8,7 +8,8 @@ void api_devices(struct call *c) {
     Hlod__V1__ListDevicesReply m = HLOD__V1__LIST_DEVICES_REPLY__INIT;
     m.devices = arena_array(&c->arena, Hlod__V1__Device *, pool_size(p));
     for (int i = 0; i < pool_size(p); i++) {
-        if (pool_place(pool_worker(p, i)).role != ROLE_DEVICE) continue;
+        struct place_worker w = pool_place(pool_worker(p, i));
+        if (w.role != ROLE_DEVICE || w.spare) continue;
         Hlod__V1__Device *d = arena_new_of(&c->arena, Hlod__V1__Device);
         worker_describe(pool_worker(p, i), d);
         m.devices[m.n_devices++] = d;

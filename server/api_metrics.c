@@ -67,7 +67,8 @@ static void put_devices(struct strbuf *b, struct pool *p) {
         put_head(b, rows[k][0], rows[k][1], rows[k][2]);
         for (int i = 0; i < pool_size(p); i++) {
             Hlod__V1__Device d;
-            if (pool_place(pool_worker(p, i)).role != ROLE_DEVICE) continue;
+            struct place_worker w = pool_place(pool_worker(p, i));
+            if (w.role != ROLE_DEVICE || w.spare) continue;
             worker_describe(pool_worker(p, i), &d);
             strbuf_printf(b, "%s{device=", rows[k][0]);
             strbuf_json_str(b, str_of(d.name)); // the escapes of a label's value

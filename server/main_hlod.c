@@ -384,6 +384,8 @@ static status_t start(struct daemon *d) {
     RETURN_IF_ERR(plugins_init(&c->arena, dir, c->plugins, &d->plugins));
     while (list.n && str_cut(&list, ',', &one))
         RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &devices, one));
+    if (*c->isolate && strcmp(c->isolate, "tenant") != 0)
+        return st_new(ST_INVALID_ARGUMENT, "isolate: 'tenant' or nothing, not '%s'", c->isolate);
     if (devices.n == 0 || devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
     if (c->check) return try_listeners(d, host, port, grpc_host, grpc_port);
@@ -414,6 +416,7 @@ static status_t start(struct daemon *d) {
                                    .keep_bytes = c->keep_bytes,
                                    .flight_bytes = c->flight_bytes,
                                    .device_calls = (int)c->device_calls,
+                                   .isolate = *c->isolate ? (int)c->isolate_workers : 0,
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));
     struct suites_config jobs = suites_options(c);

@@ -166,7 +166,8 @@ static void instances(struct call *c, Inference__ModelConfig *k) {
     struct pool *p = sched_pool(c->api->sched);
     k->instance_group = arena_array(&c->arena, Inference__ModelInstanceGroup *, pool_size(p) + 1);
     for (int i = 0; i < pool_size(p); i++) {
-        if (pool_place(pool_worker(p, i)).role != ROLE_DEVICE) continue;
+        struct place_worker w = pool_place(pool_worker(p, i));
+        if (w.role != ROLE_DEVICE || w.spare) continue;
         Hlod__V1__Device d;
         hlod__v1__device__init(&d);
         worker_describe(pool_worker(p, i), &d);

@@ -11,7 +11,8 @@
 //
 // Faults: crash ends the process by a signal, hang never returns and does not look at cancel, oom
 // answers RESOURCE_EXHAUSTED, lose makes the device UNAVAILABLE from then on, escape opens a file
-// that is none of its business, as broken-in code would, and fails where that is refused. Without
+// that is none of its business, as broken-in code would, and fails where that is refused, wild is
+// a run whose stores go astray: the weights that are prepared for other executables change. Without
 // @N a fault happens every time.
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +27,18 @@
 #include "proto/hlod.pb-c.h"
 
 enum sim_step { STEP_NONE, STEP_OPEN, STEP_LOAD, STEP_PREPARE, STEP_RUN, STEP_COUNT };
-enum sim_fault { FAULT_CRASH, FAULT_HANG, FAULT_OOM, FAULT_LOSE, FAULT_ESCAPE, FAULT_COUNT };
+enum sim_fault {
+    FAULT_CRASH,
+    FAULT_HANG,
+    FAULT_OOM,
+    FAULT_LOSE,
+    FAULT_ESCAPE,
+    FAULT_WILD,
+    FAULT_COUNT
+};
 static const char *const step_names[STEP_COUNT] = {"", "open", "load", "prepare", "run"};
-static const char *const fault_names[FAULT_COUNT] = {"crash", "hang", "oom", "lose", "escape"};
+static const char *const fault_names[FAULT_COUNT] = {"crash", "hang", "oom", "lose", "escape",
+                                                        "wild"};
 
 struct sim_trigger {
     enum sim_step step;
@@ -42,6 +52,7 @@ struct sim_device {
     int64_t now_ns; // of the virtual clock
     int64_t times[STEP_COUNT];
     struct sim_trigger faults[FAULT_COUNT];
+    struct sim_weights *weights; // all that are prepared
 };
 struct sim_exe {
     struct dev_exe base;
@@ -53,6 +64,7 @@ struct sim_exe {
 };
 struct sim_weights {
     struct dev_weights base;
+    struct sim_weights *next; // of the device
     struct arena arena;
     struct literal **bound; // [bound parameters of main]
     int n;
@@ -102,7 +114,7 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
                   known ? "option " STR_FMT " cannot be '" STR_FMT "'"
                         : "no option " STR_FMT "=" STR_FMT
                           "; there are latency_us, load_us, prepare_us, memory, clock, crash, "
-                          "hang, oom, lose, escape",
+                          "hang, oom, lose, escape, wild",
                   STR_ARG(key), STR_ARG(value));
 }
 
@@ -244,8 +256,11 @@ static status_t sim_load(struct device *d, struct executable *exe, const _Atomic
 // ---- weights
 
 static void sim_release(struct dev_weights *base) {
-    struct sim_weights *w = (struct sim_weights *)base;
+    struct sim_weights *w = (struct sim_weights *)base, **at = &sim_of(base->exe)->weights;
     sim_of(base->exe)->used_bytes -= base->bytes;
+    while (*at && *at != w)
+        at = &(*at)->next;
+    if (*at) *at = w->next;
     arena_done(&w->arena);
     free(w);
 }
@@ -288,11 +303,14 @@ static status_t sim_prepare(struct dev_exe *base, const struct span *weights, in
     struct arena scratch = {0};
     status_t st = bind_weights((struct sim_exe *)base, weights, n, cancel, &scratch, w);
     arena_done(&scratch);
-    if (st)
+    if (st) {
         sim_release(&w->base);
-    else
-        *out = &w->base;
-    return st;
+        return st;
+    }
+    w->next = d->weights;
+    d->weights = w;
+    *out = &w->base;
+    return ST_OK;
 }
 
 // ---- buffers
@@ -373,6 +391,10 @@ static status_t sim_run(struct dev_exe *base, struct dev_weights *w, const struc
     struct sim_device *d = sim_of(base);
     int64_t start = sim_now(d);
     RETURN_IF_ERR(begin(d, STEP_RUN));
+    for (struct sim_weights *o = strikes(d, FAULT_WILD, STEP_RUN) ? d->weights : NULL; o;
+         o = o->next)
+        for (int k = 0; o->base.exe != base && k < o->n; k++)
+            memset(o->bound[k]->data, 0x40, o->bound[k]->size_bytes);
     int64_t io_bytes = transfer_bytes(x, r);
     RETURN_IF_ERR(take_memory(d, io_bytes, "inputs and results"));
     struct arena a = {0};

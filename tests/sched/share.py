@@ -276,7 +276,74 @@ def tenant_header_is_not_trusted(d):
     for _ in range(3):
         good(run(d, m, tenant="few"))
 
-SCENARIOS = [flood_takes_turns, weights_count, priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute, places_at_once, full_queue, expired_is_not_run,
+def with_weights(d, scale, tenant):
+    """A program whose prepared weights are what a wild store hits: x + scale * (0.5, 0.5, 0.5, 0.5), as cosine of an iota times zero."""
+    text = f"HloModule w{scale}\nENTRY e {{\n  x = f32[4] parameter(0)\n  i = f32[4] iota(), iota_dimension=0\n  z = f32[] constant(0)\n  zs = f32[4] broadcast(z), dimensions={{}}\n  n = f32[4] multiply(i, zs)\n" \
+           f"  c = f32[4] cosine(n)\n  k = f32[] constant({scale})\n  ks = f32[4] broadcast(k), dimensions={{}}\n  m = f32[4] multiply(c, ks)\n  s = f32[4] sort(m), dimensions={{0}}, to_apply=l\n  ROOT r = f32[4] add(x, s)\n}}\n"
+    text = text.replace("ENTRY", "l { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }\nENTRY")
+    status, r = d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo", "Hlod-Tenant": tenant})
+    assert status == 200, r
+    return r["sourceDigest"]
+
+def answer(d, model, tenant):
+    status, r = run(d, model, tenant=tenant)
+    assert status == 200, r
+    return r["outputs"][0]["data"]
+
+def wild_store(d):
+    """sim:wild=run@2 --trust-tenant-header
+    What the next scenario's fault does where one process serves all: another tenant's answer changes."""
+    a, b = with_weights(d, 10, "a"), with_weights(d, 20, "b")
+    assert answer(d, a, "a") == [10, 11, 12, 13]
+    answer(d, b, "b")
+    assert answer(d, a, "a") != [10, 11, 12, 13], "the fault is none"
+
+def isolated(d):
+    """sim:wild=run@2 --trust-tenant-header --isolate tenant
+    A process for each tenant: stores that go astray in one tenant's program change no other tenant's answer."""
+    a, b = with_weights(d, 10, "a"), with_weights(d, 20, "b")
+    assert answer(d, a, "a") == [10, 11, 12, 13]
+    for _ in range(3):
+        answer(d, b, "b")
+    for _ in range(3):
+        assert answer(d, a, "a") == [10, 11, 12, 13]
+    pids = {x["name"]: x["workerPid"] for x in devices(d)}
+    assert sorted(pids) == ["sim:0", "sim:0/1"] and len(set(pids.values())) == 2, pids
+
+def few_processes(d):
+    """sim --trust-tenant-header --isolate tenant --isolate-workers 2
+    More tenants than processes: who is idle for longest loses its process, and gets another when it comes again; all answers are right, none waits for more than a start."""
+    models = {t: with_weights(d, 10 * k, t) for k, t in enumerate("abcde", 1)}
+    served = []
+    for turn in range(3):
+        for k, t in enumerate("abcde", 1):
+            start = time.monotonic()
+            assert answer(d, models[t], t) == [10 * k + n for n in range(4)]
+            served.append(time.monotonic() - start)
+    assert max(served) < 2 and len(devices(d)) <= 2, served
+    pid = {x["workerPid"] for x in devices(d)}
+    for _ in range(5):  # who stays keeps its own
+        answer(d, models["e"], "e")
+    assert {x["workerPid"] for x in devices(d)} == pid
+    many = [in_thread(answer, d, models[t], t) for t in "abcde" * 4]
+    for (t, out), k in zip(many, [1, 2, 3, 4, 5] * 4):
+        t.join()
+        assert out and out[0] == [10 * k + n for n in range(4)], out
+    assert "worker.lost" not in d.logs()
+
+def own_records(d):
+    """sim --trust-tenant-header --isolate tenant
+    What one tenant's worker found in a model, or made of it, is not another's: the same bytes are read and compiled in the other's own process."""
+    text = "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] negate(x)\n}\n"
+    got = [d.json("POST", "/v1/executables", text, {"Content-Type": "text/x-hlo", "Hlod-Tenant": t})[1] for t in "aba"]
+    assert got[0]["sourceDigest"] == got[1]["sourceDigest"] and got[0]["digest"] == got[2]["digest"] != got[1]["digest"], got
+    assert not got[1].get("cacheHit") and not got[1].get("ingestHit") and got[2]["cacheHit"] and got[2]["ingestHit"], got
+    for t in "ab":
+        assert answer(d, got[0]["sourceDigest"], t) == [0, -1, -2, -3]
+    status, r = d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]}, {"Hlod-Tenant": "a"})
+    assert status == 200, r
+
+SCENARIOS = [wild_store, isolated, few_processes, own_records, flood_takes_turns, weights_count, priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute, places_at_once, full_queue, expired_is_not_run,
              memory_is_planned, memory_by_option, workers_of_a_kind, reload, tenant_header_is_not_trusted]
 
 if __name__ == "__main__":

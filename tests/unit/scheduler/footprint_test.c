@@ -12,7 +12,8 @@
 static void counts(void **state) {
     (void)state;
     struct footprint f = {0};
-    struct footprint_want a = {{{1}}, 1000, 10}, a_big = {{{1}}, 1000, 500}, b = {{{2}}, 70, 7};
+    struct footprint_want a = {{{1}}, 1000, 10, 0}, a_big = {{{1}}, 1000, 500, 0},
+                          b = {{{2}}, 70, 7, 0};
     assert_int_equal(footprint_needs(&f, &a), 1010);
     footprint_add(&f, &a);
     assert_int_equal(f.bytes, 1010);
@@ -42,7 +43,7 @@ static void returns_to_nothing(void **state) {
         rng = rng * 1664525 + 1013904223;
         if (n < 64 && rng >> 31) {
             uint8_t key = rng >> 20 & 7;
-            struct footprint_want w = {{{key}}, 100 * key, rng >> 10 & 255};
+            struct footprint_want w = {{{key}}, 100 * key, rng >> 10 & 255, 0};
             footprint_add(&f, &w);
             held[n++] = w;
         } else if (n) {

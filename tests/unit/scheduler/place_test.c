@@ -30,6 +30,41 @@ static void prefers(void **state) {
     assert_int_equal(place_choose(&any, w, 3), 2);
 }
 
+// Workers of tenants: one's own, nobody's, a spare one, the one that was idle for longest.
+static void by_tenant(void **state) {
+    (void)state;
+    struct place_worker w[4] = {cpu(), cpu(), cpu(), cpu()};
+    struct place_want a = any;
+    a.tenant = "a";
+    for (int k = 0; k < 4; k++)
+        w[k].tenant = "";
+    w[0].tenant = "b";
+    w[1].spare = true;
+    w[1].ready = false;
+    assert_int_equal(place_choose(&a, w, 4), 2); // nobody's
+    w[2].tenant = "c";
+    w[3].tenant = "d";
+    assert_int_equal(place_choose(&a, w, 4), 1); // spare
+    assert_false(place_is_mine(&a, &w[1]));
+    w[1].spare = false;
+    w[1].tenant = "e"; // starting
+    assert_int_equal(place_choose(&a, w, 4), PLACE_WAIT);
+    w[0].idle = w[2].idle = w[3].idle = true;
+    w[0].used = 30, w[2].used = 10, w[3].used = 20;
+    assert_int_equal(place_choose(&a, w, 4), 2);
+    assert_false(place_is_mine(&a, &w[2]));
+    w[1].tenant = "a"; // its own is starting: no other is taken for it
+    assert_int_equal(place_choose(&a, w, 4), PLACE_WAIT);
+    w[1].ready = true;
+    assert_int_equal(place_choose(&a, w, 4), 1);
+    assert_true(place_is_mine(&a, &w[1]));
+    w[0].calls = 2, w[0].planned_bytes = 5; // of the same device: it has no place
+    place_group(w, 4);
+    assert_int_equal(w[1].calls, 2);
+    assert_int_equal(w[3].planned_bytes, 5);
+    assert_int_equal(place_choose(&a, w, 4), PLACE_WAIT);
+}
+
 static void waits_or_never(void **state) {
     (void)state;
     struct place_worker w[2] = {cpu(), cpu()};
@@ -120,6 +155,7 @@ static void pinned(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never),
+                                   cmocka_unit_test(by_tenant),
                                    cmocka_unit_test(alone),   cmocka_unit_test(brief),
                                    cmocka_unit_test(memory),  cmocka_unit_test(pinned)};
     return cmocka_run_group_tests(t, NULL, NULL);
