@@ -27,6 +27,7 @@ struct target {
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
     const char *llvm_triple, *llvm_cpu, *llvm_features; // "" = host's
     int vector_bits;                                    // 512, 256, 128
+    bool direct;    // x86-64 with AVX-512 F, BW, DQ and VL: kernels without LLVM where possible
     int conv_block; // channel block of library layouts: 16, 8, or 0 = no blocked layouts
     int threads;    // compute threads the code is made for
     // Kernels that do fewer operations are compiled with little or less effort: their run takes

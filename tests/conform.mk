@@ -14,6 +14,14 @@ DEVICE_TEST := $(BUILD)/device_test
 $(DEVICE_TEST): tests/conform/device_test.c tests/conform/device_buffers.c tests/conform/device_pjrt.c tests/conform/device_help.h $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
 	$(call say,link device_test)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices) -lcmocka
+# Both code generators on the same kernels, bit for bit.
+KERNEL_DIFF := $(BUILD)/kernel_diff
+$(KERNEL_DIFF): tests/conform/kernel_diff.c $(foreach l,$(L_devices),$(BUILD)/lib$(l).a)
+	$(call say,link kernel_diff)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^) $(call link,devices)
+.PHONY: check-direct
+check-direct: $(KERNEL_DIFF) ## every kernel of tests/ops by LLVM and by the direct generator, bit for bit (ARGS="--time --bind N=1 FILE.onnx")
+	$(Q)$(KERNEL_DIFF) $(or $(ARGS),$(wildcard tests/ops/*.hlo))
 .PHONY: check-devices
 check-devices: $(DEVICE_TEST) $(BUILD)/hlo-run ## the device contract over every kind, and the operator cases on the simulated device
 	$(Q)$(DEVICE_TEST)

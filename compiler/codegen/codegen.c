@@ -13,7 +13,9 @@
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/code_cache.h"
+#include "compiler/codegen/container.h"
 #include "compiler/codegen/llvm_emit.h"
+#include "compiler/codegen/x86_direct.h"
 #include "compiler/kernel/lower.h"
 
 enum { FEW = 2, SHARED = 3 };
@@ -30,6 +32,7 @@ struct kernel { // what a kernel_info is made from once it is known who shares a
     struct form *form;
     int at; // in the form
     const int64_t *sizes;
+    struct span direct; // its code, if LLVM need not make it
 };
 struct unit { // one body
     const struct kir_fn *fn;
@@ -37,6 +40,7 @@ struct unit { // one body
     struct digest key;
     enum llvm_effort effort;
     int n_sizes; // 0: the constants are in the body
+    struct span direct;
 };
 struct work { // bodies that threads take in turn
     const struct unit *u;
@@ -54,6 +58,7 @@ struct gather {
     const struct target *t;
     enum precision prec;
     struct strbuf *text;
+    bool only_llvm;
     struct smap by_text; // kir text -> struct kernel
     struct smap by_form; // kir text without sizes -> struct form
     VEC(struct form *) forms;
@@ -117,11 +122,12 @@ static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char
         smap_put(&g->by_form, f->text, f);
         avec_push(g->a, &g->forms, f);
     }
-    *k = (struct kernel){f, (int)f->fns.n, sizes.v};
+    *k = (struct kernel){.form = f, .at = (int)f->fns.n, .sizes = sizes.v};
     avec_push(g->a, &f->fns, fn);
     avec_push(g->a, &f->exact, exact);
     int64_t work = in_loop ? INT64_MAX : kir_work(fn);
     if (work > f->work) f->work = work;
+    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(g->a, fn, NULL);
     strbuf_done(&text);
     return k;
 }
@@ -189,8 +195,8 @@ static enum llvm_effort effort_for(const struct target *t, int64_t work) {
 }
 
 static const char *add_unit(struct gather *g, const struct form *f, const struct kir_fn *fn,
-                            struct str text, int n_sizes) {
-    enum llvm_effort effort = effort_for(g->t, f->work);
+                            struct str text, int n_sizes, struct span direct) {
+    enum llvm_effort effort = direct.n ? LLVM_EFFORTS : effort_for(g->t, f->work);
     struct sha256 h;
     char hex[65];
     sha256_init(&h);
@@ -198,7 +204,7 @@ static const char *add_unit(struct gather *g, const struct form *f, const struct
     sha256_u64(&h, effort);
     sha256_u64(&h, (uint64_t)n_sizes);
     sha256_str(&h, text);
-    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes};
+    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes, direct};
     digest_hex(u.key, hex);
     u.symbol = arena_printf(g->a, "k%.24s", hex);
     avec_push(g->a, &g->units, u);
@@ -211,13 +217,15 @@ static void make_units(struct gather *g) {
     for (size_t i = 0; i < g->kernels.n; i++) {
         struct kernel *k = g->made.v[i];
         struct form *f = k->form;
-        bool shared = f->fns.n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES;
+        bool shared =
+            f->fns.n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES && !k->direct.n;
         const void *key = shared ? (const void *)f : k;
         char *symbol = pmap_get_ptr(&symbols, key);
         if (!symbol) {
-            symbol =
-                (char *)(uintptr_t)(shared ? add_unit(g, f, f->fns.v[0], f->text, f->n_sizes)
-                                           : add_unit(g, f, f->fns.v[k->at], f->exact.v[k->at], 0));
+            symbol = (char *)(uintptr_t)(shared ? add_unit(g, f, f->fns.v[0], f->text, f->n_sizes,
+                                                           k->direct)
+                                                : add_unit(g, f, f->fns.v[k->at], f->exact.v[k->at],
+                                                           0, k->direct));
             pmap_put_ptr(&symbols, key, symbol);
         }
         g->kernels.v[i].symbol = symbol;
@@ -296,7 +304,8 @@ static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span 
                      .text = text_llvm,
                      .lock = PTHREAD_MUTEX_INITIALIZER};
     for (int i = 0; i < n && !text_llvm; i++)
-        w.objects[i] = code_cache_get(g->a, w.u[i].key);
+        w.objects[i] = w.u[i].direct.n ? blob_make(g->a, w.u[i].symbol, w.u[i].direct)
+                                       : code_cache_get(g->a, w.u[i].key);
     for (int i = 0; i < n; i++)
         missing += !w.objects[i].n;
     pthread_t other;
@@ -310,7 +319,8 @@ static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span 
 status_t codegen_module(struct arena *a, const struct hlo_module *m, const struct target *t,
                         enum precision prec, struct strbuf *text_kir, struct strbuf *text_llvm,
                         struct kernel_set *out) {
-    struct gather g = {.a = a, .t = t, .prec = prec, .text = text_kir};
+    struct gather g = {
+        .a = a, .t = t, .prec = prec, .text = text_kir, .only_llvm = text_llvm != NULL};
     struct kernel_set set = {0};
     status_t st = computation(&g, m->entry, false);
     if (!st) make_units(&g);

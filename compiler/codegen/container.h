@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// container: several relocatable objects in one span. Little endian: "HKOB", u32 count, then for
-// each u64 length and the bytes. Lengths are checked; content is checked by the ELF reader.
+// container: several objects in one span. Little endian: "HKOB", u32 count, then for each u64
+// length and the bytes. Lengths are checked. An object is a relocatable ELF file, whose content the
+// ELF reader checks, or a blob: 64 bytes of header ("HKX1", the symbol, zeros), then code that
+// needs no relocation and begins at its first byte.
 #pragma once
+#include "base/arena.h"
 #include "base/span.h"
 #include "base/status.h"
 
@@ -33,4 +36,17 @@ static inline bool container_next(struct container *c, struct span *out) {
     c->rest = (struct span){c->rest.p + 8 + n, c->rest.n - 8 - (size_t)n};
     c->left--;
     return true;
+}
+
+enum { BLOB_HEADER = 64, BLOB_SYMBOL_AT = 4 };
+static inline struct span blob_make(struct arena *a, const char *symbol, struct span code) {
+    uint8_t *p = arena_zalloc(a, BLOB_HEADER + code.n);
+    size_t n = strlen(symbol);
+    memcpy(p, "HKX1", 4);
+    memcpy(p + BLOB_SYMBOL_AT, symbol, n < BLOB_HEADER - 5 ? n : BLOB_HEADER - 5);
+    memcpy(p + BLOB_HEADER, code.p, code.n);
+    return (struct span){p, BLOB_HEADER + code.n};
+}
+static inline bool blob_is(struct span s) {
+    return s.n > BLOB_HEADER && memcmp(s.p, "HKX1", 4) == 0 && s.p[BLOB_HEADER - 1] == 0;
 }

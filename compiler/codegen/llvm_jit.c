@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads kernel objects with ORC. The span is a container: "HKOB", count, then length and bytes of
-// each ELF object, so that modules compiled on several threads need no link step. Only the
-// names of calls.c resolve.
+// Loads ELF objects with ORC, one a kernel, so that what several threads compile needs no link
+// step. Only the names of calls.c resolve.
 #include <llvm-c/Core.h>
 #include <llvm-c/LLJIT.h>
 #include <llvm-c/Orc.h>
@@ -10,10 +9,9 @@
 #include <stdlib.h>
 
 #include "compiler/codegen/calls.h"
-#include "compiler/codegen/codegen.h"
-#include "compiler/codegen/container.h"
+#include "compiler/codegen/llvm_jit.h"
 
-struct code {
+struct llvm_jit {
     LLVMOrcLLJITRef jit;
 };
 static status_t failed(const char *what, LLVMErrorRef e) {
@@ -39,34 +37,27 @@ static status_t define_symbols(LLVMOrcLLJITRef jit, LLVMOrcJITDylibRef lib) {
     return e ? failed("symbols", e) : ST_OK;
 }
 
-status_t code_load(struct span object, struct code **out) {
+static status_t start(struct llvm_jit **out) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_native);
-    struct container c;
-    RETURN_IF_ERR(container_open(object, &c));
-    struct code *code = calloc(1, sizeof *code);
-    if (!code) return st_oom();
-    LLVMErrorRef e = LLVMOrcCreateLLJIT(&code->jit, NULL);
-    status_t st = e ? failed("loader", e) : ST_OK;
-    LLVMOrcJITDylibRef lib = st ? NULL : LLVMOrcLLJITGetMainJITDylib(code->jit);
-    if (!st) st = define_symbols(code->jit, lib);
-    for (struct span part; !st && container_next(&c, &part);) {
-        LLVMMemoryBufferRef b =
-            LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)part.p, part.n, "kernels");
-        if ((e = LLVMOrcLLJITAddObjectFile(code->jit, lib, b))) st = failed("damaged object", e);
-    }
-    if (!st && c.damaged) st = st_new(ST_DATA_LOSS, "damaged object: container of kernels");
-    if (st) {
-        code_free(code);
-        return st;
-    }
-    *out = code;
-    return ST_OK;
+    struct llvm_jit *j = *out = calloc(1, sizeof *j);
+    if (!j) return st_oom();
+    LLVMErrorRef e = LLVMOrcCreateLLJIT(&j->jit, NULL);
+    if (e) return failed("loader", e);
+    return define_symbols(j->jit, LLVMOrcLLJITGetMainJITDylib(j->jit));
+}
+status_t llvm_jit_add(struct llvm_jit **j, struct span object) {
+    if (!*j) RETURN_IF_ERR(start(j));
+    LLVMMemoryBufferRef b =
+        LLVMCreateMemoryBufferWithMemoryRangeCopy((const char *)object.p, object.n, "kernels");
+    LLVMErrorRef e =
+        LLVMOrcLLJITAddObjectFile((*j)->jit, LLVMOrcLLJITGetMainJITDylib((*j)->jit), b);
+    return e ? failed("damaged object", e) : ST_OK;
 }
 
-void *code_symbol(struct code *c, const char *symbol) {
+void *llvm_jit_symbol(struct llvm_jit *j, const char *symbol) {
     LLVMOrcExecutorAddress a = 0;
-    LLVMErrorRef e = LLVMOrcLLJITLookup(c->jit, &a, symbol);
+    LLVMErrorRef e = LLVMOrcLLJITLookup(j->jit, &a, symbol);
     if (e) {
         LLVMConsumeError(e);
         return NULL;
@@ -74,11 +65,11 @@ void *code_symbol(struct code *c, const char *symbol) {
     return (void *)(uintptr_t)a;
 }
 
-void code_free(struct code *c) {
-    if (!c) return;
-    if (c->jit) {
-        LLVMErrorRef e = LLVMOrcDisposeLLJIT(c->jit);
+void llvm_jit_free(struct llvm_jit *j) {
+    if (!j) return;
+    if (j->jit) {
+        LLVMErrorRef e = LLVMOrcDisposeLLJIT(j->jit);
         if (e) LLVMConsumeError(e);
     }
-    free(c);
+    free(j);
 }

@@ -2,8 +2,9 @@
 // Describes this CPU as a compile target. The id names what the code depends on: instruction sets
 // that are really there, the channel block of library layouts, the kernel ABI and the version of
 // the implementation choices, so that an entry made on one machine is used on another exactly when
-// it would be made the same there. HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as one
-// without; HLOD_CPU_IMPL=kernel (onednn, reference) forces one implementation, for tests.
+// it would be made the same there. For tests: HLOD_CPU_ISA=avx2 makes a machine with AVX-512 act as
+// one without; HLOD_CPU_IMPL=kernel (onednn, reference) forces one implementation;
+// HLOD_CPU_CODEGEN=llvm leaves all kernels to LLVM.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,6 +33,8 @@ const struct target *cpu_target(void) {
     t.kind = "cpu";
     t.llvm_triple = t.llvm_cpu = t.llvm_features = "";
     t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
+    const char *codegen = getenv("HLOD_CPU_CODEGEN");
+    t.direct = avx512 && !(codegen && strcmp(codegen, "llvm") == 0);
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
     const char *impl = cpu_forced_impl();
@@ -43,12 +46,12 @@ const struct target *cpu_target(void) {
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
-    snprintf(id, sizeof id, "cpu:x86-64:%s%s:block%d:abi%d:cost%d%s%.20s",
+    snprintf(id, sizeof id, "cpu:x86-64:%s%s:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"
                     : "sse2",
              t.library_int8 ? "+vnni" : "", t.conv_block, HLOD_KERNEL_ABI, COST_VERSION,
-             impl ? ":only-" : "", impl ? impl : "");
+             impl ? ":only-" : "", impl ? impl : "", avx512 && !t.direct ? ":llvm" : "");
     t.id = id;
     return &t;
 }

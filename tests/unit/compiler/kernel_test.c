@@ -319,6 +319,19 @@ static void damaged(void **s) {
     arena_done(&a);
     hlo_module_free(m);
 }
+// More buffers than come as arguments of their own.
+static void many_buffers(void) {
+    struct strbuf b = {0};
+    strbuf_puts(&b, "HloModule m\nENTRY e {\n");
+    for (int k = 0; k < 12; k++)
+        strbuf_printf(&b, " p%d = f32[3,%d] parameter(%d)\n", k, k + 1, k);
+    strbuf_puts(&b, " ROOT c = f32[3,78] concatenate(p0");
+    for (int k = 1; k < 12; k++)
+        strbuf_printf(&b, ", p%d", k);
+    strbuf_puts(&b, "), dimensions={1}\n}\n");
+    check_module(strbuf_cstr(&b));
+    strbuf_done(&b);
+}
 
 // A kernel's object depends on the kernel alone: a module that brings it again gets the same bytes,
 // from the cache or not, whatever its neighbours are; and more buffers than are arguments.
@@ -345,21 +358,23 @@ static void shared(void **s) {
     for (int k = 0; k < N; k++)
         hlo_module_free(m[k]);
     arena_done(&a);
-    struct strbuf b = {0};
-    strbuf_puts(&b, "HloModule m\nENTRY e {\n");
-    for (int k = 0; k < 12; k++)
-        strbuf_printf(&b, " p%d = f32[3,%d] parameter(%d)\n", k, k + 1, k);
-    strbuf_puts(&b, " ROOT c = f32[3,78] concatenate(p0");
-    for (int k = 1; k < 12; k++)
-        strbuf_printf(&b, ", p%d", k);
-    strbuf_puts(&b, "), dimensions={1}\n}\n");
-    check_module(strbuf_cstr(&b));
-    strbuf_done(&b);
+    many_buffers();
+}
+
+// By the generator without LLVM, where it takes them (x86_direct.h).
+static void direct(void **s) {
+    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) skip();
+    host.direct = true;
+    cases(s);
+    elementwise(s);
+    many_buffers();
+    host.direct = false;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(elementwise), cmocka_unit_test(cases),
                                        cmocka_unit_test(damaged),     cmocka_unit_test(shared),
-                                       cmocka_unit_test(efforts),     cmocka_unit_test(work)};
+                                       cmocka_unit_test(efforts),     cmocka_unit_test(work),
+                                       cmocka_unit_test(direct)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

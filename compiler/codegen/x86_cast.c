@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions. To integers they saturate and NaN gives 0, as kops.def asks; the instructions give
+// the smallest (signed) or largest (unsigned) integer for what does not fit.
+#include "compiler/codegen/x86_gen.h"
+
+enum { ORDERED = 7, UNORDERED = 3, NOT_LESS = 0x1d }; // comparisons: 0x1d is >=, false for NaN
+#define CVT_DQ_PS  EV(1, 0, 0, 0x5b)
+#define CVT_UDQ_PS EV(1, 3, 0, 0x7a)
+#define CVT_PS_DQ  EV(1, 2, 0, 0x5b)
+#define CVT_PS_UDQ EV(1, 0, 0, 0x78)
+#define CVT_PS_PD  EV(1, 0, 0, 0x5a)
+#define CVT_PD_PS  EV(1, 1, 1, 0x5a)
+#define CVT_DQ_PD  EV(1, 2, 0, 0xe6)
+#define CVT_UDQ_PD EV(1, 2, 0, 0x7a)
+#define CVT_PD_DQ  EV(1, 1, 1, 0xe6)
+#define CVT_PD_UDQ EV(1, 0, 1, 0x78)
+#define CVT_QQ_PS  EV(1, 0, 1, 0x5b)
+#define CVT_UQQ_PS EV(1, 3, 1, 0x7a)
+#define CVT_QQ_PD  EV(1, 2, 1, 0xe6)
+#define CVT_UQQ_PD EV(1, 2, 1, 0x7a)
+#define CVT_PS_QQ  EV(1, 1, 0, 0x7a)
+#define CVT_PS_UQQ EV(1, 1, 0, 0x78)
+#define CVT_PD_QQ  EV(1, 1, 1, 0x7a)
+#define CVT_PD_UQQ EV(1, 1, 1, 0x78)
+
+static void under_mask(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x,
+                       struct x86_arg y, bool zero) {
+    x86_vec(&g->as,
+            (struct x86_v){
+                .op = op, .len = len, .dst = dst, .src = x, .k = K_TMP, .zero = zero, .imm = -1},
+            y);
+}
+static void compare(struct x86_gen *g, enum x86_len len, bool wide, int x, struct x86_arg y,
+                    int how) {
+    x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, K_TMP, x, y, how);
+}
+// 1 where a pred is true, of type t.
+static void from_mask(struct x86_gen *g, const struct kir_val *v, int dst) {
+    int k = x86_mask_reg(g, v->args[0]);
+    bool wide = x86_of(v)->wide;
+    struct x86_arg one = v->type == DT_F32   ? x86_each32(g, 0x3f800000)
+                         : v->type == DT_F64 ? x86_each64(g, UINT64_C(0x3ff0000000000000))
+                         : wide              ? x86_each64(g, 1)
+                                             : x86_each32(g, 1);
+    one.each = false;
+    x86_vec(&g->as,
+            (struct x86_v){.op = wide ? EV_EACHSD : EV_EACHSS,
+                           .len = L512,
+                           .dst = dst,
+                           .k = (uint8_t)k,
+                           .zero = true,
+                           .imm = -1},
+            one);
+    x86_lane_put(g, v, dst);
+}
+
+// All lanes of one value: conversions between widths leave half of them.
+static void fill(struct x86_gen *g, const struct kir_val *v, bool wide, int dst) {
+    if (x86_of(v)->shape == SHAPE_SAME)
+        x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, L512, dst, x86_r(dst));
+}
+
+static uint32_t to_float(enum dtype from, bool from_wide, bool to_wide) {
+    bool sign = from != DT_U32 && from != DT_U64;
+    if (from_wide) return to_wide ? sign ? CVT_QQ_PD : CVT_UQQ_PD : sign ? CVT_QQ_PS : CVT_UQQ_PS;
+    return to_wide ? sign ? CVT_DQ_PD : CVT_UDQ_PD : sign ? CVT_DQ_PS : CVT_UDQ_PS;
+}
+static void make_float(struct x86_gen *g, const struct kir_val *v, int dst) {
+    const struct kir_val *x = v->args[0];
+    bool from = x86_of(x)->wide, to = v->type == DT_F64;
+    uint32_t op =
+        dtype_is_float(x->type) ? to ? CVT_PS_PD : CVT_PD_PS : to_float(x->type, from, to);
+    x86_op2(g, op, x86_length(g, x86_of(v)->shape, from || to), dst,
+            x86_lane_arg(g, x, from, TMP0));
+    if (from && !to) fill(g, v, false, dst);
+    x86_lane_put(g, v, dst);
+}
+
+static struct x86_arg number(struct x86_gen *g, bool wide, double v) {
+    float f = (float)v;
+    uint32_t narrow;
+    uint64_t bits;
+    memcpy(&narrow, &f, 4);
+    memcpy(&bits, &v, 8);
+    return wide ? x86_each64(g, bits) : x86_each32(g, narrow);
+}
+// x, float lanes in a register, to t. What 8 and 16 bits cannot hold is bounded as a float first.
+// Masks count lanes of the width they were compared in, so moves under them have that of the
+// result, with as many lanes.
+static void zero_nan(struct x86_gen *g, bool from, bool to, enum x86_len len, int dst, int x) {
+    enum x86_len kept = from == to ? len : to ? L512 : L256;
+    compare(g, len, from, x, x86_r(x), ORDERED);
+    under_mask(g, to ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS, kept, dst, 0, x86_r(dst), true);
+}
+static void make_small(struct x86_gen *g, enum dtype t, bool wide, enum x86_len len, int dst,
+                       int x) {
+    int bits = dtype_bits(t);
+    bool sign = dtype_class(t) == DC_SIGNED;
+    uint32_t w = wide ? EV_PD | EV_W : 0;
+    double lo = sign ? -(double)(1 << (bits - 1)) : 0, hi = (1 << (bits - sign)) - 1;
+    x86_op3(g, EV_MAXPS + w, len, dst, x, number(g, wide, lo)); // NaN becomes lo
+    x86_op3(g, EV_MINPS + w, len, dst, dst, number(g, wide, hi));
+    x86_op2(g, wide ? CVT_PD_DQ : CVT_PS_DQ, len, dst, x86_r(dst));
+    if (sign) zero_nan(g, wide, false, len, dst, x);
+}
+static void make_int(struct x86_gen *g, enum dtype t, bool wide, enum x86_len len, int dst, int x) {
+    bool sign = dtype_class(t) == DC_SIGNED, to = dtype_bits(t) == 64;
+    uint32_t w = wide ? EV_PD | EV_W : 0;
+    // Singles are read from half a register when they become 64 bits.
+    enum x86_len made = to || wide ? L512 : len;
+    if (!sign) {
+        x86_op3(g, EV_MAXPS + w, len, dst, x, number(g, wide, 0));
+        x86_op2(g,
+                to     ? wide ? CVT_PD_UQQ : CVT_PS_UQQ
+                : wide ? CVT_PD_UDQ
+                       : CVT_PS_UDQ,
+                made, dst, x86_r(dst));
+        return;
+    }
+    x86_op2(g,
+            to     ? wide ? CVT_PD_QQ : CVT_PS_QQ
+            : wide ? CVT_PD_DQ
+                   : CVT_PS_DQ,
+            made, dst, x86_r(x));
+    compare(g, len, wide, x, number(g, wide, to ? 0x1p63 : 0x1p31), NOT_LESS);
+    struct x86_arg most = to ? x86_each64(g, INT64_MAX) : x86_each32(g, INT32_MAX);
+    most.each = false;
+    under_mask(g, to ? EV_EACHSD : EV_EACHSS, to ? L512 : wide ? L256 : len, dst, 0, most, false);
+    zero_nan(g, wide, to, len, dst, x);
+}
+// Lanes of x, of type `from`, as integers of type t in TMP3.
+static void whole_lanes(struct x86_gen *g, const struct kir_val *v) {
+    const struct kir_val *x = v->args[0];
+    bool wide = x86_of(x)->wide, to = x86_of(v)->wide;
+    enum dtype t = v->type;
+    enum x86_len len = x86_length(g, x86_of(v)->shape, wide);
+    int r = x86_lane_reg(g, x, wide, TMP0);
+    if (dtype_is_float(x->type)) {
+        if (dtype_bits(t) <= 16)
+            make_small(g, t, wide, len, TMP3, r);
+        else
+            make_int(g, t, wide, len, TMP3, r);
+    } else if (to && !wide) {
+        x86_op2(g, dtype_class(x->type) == DC_SIGNED ? EV_SXDQ : EV_ZXDQ, L512, TMP3, x86_r(r));
+    } else if (wide && !to) {
+        x86_op2(g, EV_NARROWQD, L512, r, x86_r(TMP3));
+    } else {
+        x86_op2(g, EV_MOVAPS, L512, TMP3, x86_r(r));
+    }
+    if (wide && !to) fill(g, v, false, TMP3);
+    if (!dtype_is_float(x->type) && dtype_bits(t) < 32)
+        x86_normal(g, t, x86_length(g, x86_of(v)->shape, to), TMP3, TMP3);
+}
+
+void x86_cast(struct x86_gen *g, const struct kir_val *v) {
+    int dst = x86_lane_dst(g, v);
+    if (v->args[0]->type == DT_PRED) {
+        from_mask(g, v, dst);
+    } else if (dtype_is_float(v->type)) {
+        make_float(g, v, dst);
+    } else {
+        whole_lanes(g, v);
+        x86_lane_put(g, v, TMP3);
+    }
+}
+void x86_cast_index(struct x86_gen *g, const struct kir_val *v) {
+    const struct kir_val *x = v->args[0];
+    if (x->type == DT_PRED) {
+        x86_mask_to(&g->as, RAX, x86_mask_reg(g, x));
+        x86_alu_imm(&g->as, ALU_AND, RAX, 1);
+    } else if (v->op == K_BITS) {
+        x86_op2(g, EV_TO_GPR | EV_W, L128, x86_lane_reg(g, x, true, TMP0), x86_r(RAX));
+    } else if (dtype_is_float(x->type)) {
+        bool wide = x86_of(x)->wide;
+        make_int(g, v->type, wide, L512, TMP3, x86_lane_reg(g, x, wide, TMP0));
+        x86_op2(g, EV_TO_GPR | EV_W, L128, TMP3, x86_r(RAX));
+    } else {
+        x86_op2(g, EV_TO_GPR, L128, x86_lane_reg(g, x, false, TMP0), x86_r(RAX));
+        if (dtype_class(x->type) == DC_SIGNED) x86_sxd(&g->as, RAX, RAX);
+    }
+    x86_int_put(g, v, RAX);
+}
+
+// To nearest even; NaN stays NaN (quiet). Uses TMP1, TMP2 and K_TMP; x is not one of them.
+void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x) {
+    enum { RIGHT = 2 };
+    x86_op3i(g, EV_SHIFT, len, RIGHT, TMP1, x86_r(x), 16);
+    x86_op3(g, EV_AND, len, TMP1, TMP1, x86_each32(g, 1));
+    x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_r(x));
+    x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_each32(g, 0x7fff));
+    compare(g, len, false, x, x86_r(x), UNORDERED);
+    under_mask(g, EV_OR, len, TMP1, x, x86_each32(g, 0x400000), false);
+    x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);
+}
+void x86_quant(struct x86_gen *g, const struct kir_val *v) {
+    enum x86_len len = x86_length(g, x86_of(v)->shape, false);
+    int x = x86_lane_reg(g, v->args[0], false, TMP0), dst = x86_lane_dst(g, v);
+    if (v->imm_i == DT_BF16) {
+        x86_to_bf16(g, len, TMP3, x);
+        x86_op3i(g, EV_SHIFT, len, 6, dst, x86_r(TMP3), 16);
+    } else if (v->imm_i == DT_F16) {
+        x86_op3i(g, EV_PS2PH, len, x, 0, x86_r(TMP3), 0);
+        x86_op2(g, EV_PH2PS, len, dst, x86_r(TMP3));
+    } else {
+        g->why = "a small float";
+    }
+    x86_lane_put(g, v, dst);
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which loops run as vectors, and the form of each value. A loop marked `vectorize` does if its
+// iterations may run together: every carried value is a sum, product, minimum, maximum, conjunction
+// or disjunction that may be reordered, stores go to neighbours, and what it reads of what it wrote
+// lies at the same place. An outer loop is taken instead of those in it when it reads neighbours
+// and they do not: loops in a vector loop run the same number of times in every lane.
+#include <stdlib.h>
+
+#include "compiler/codegen/x86_plan.h"
+
+enum { MAX_VALUES = 6000, MAX_TURNS = 8, FOLD_LEAST = 8, COPY_PER_GATHER = 6 };
+
+struct quality {
+    bool legal, wide;
+    int gathers, values, carries;
+};
+
+static bool in_32(const struct kir_val *v) {
+    return v->lo >= INT32_MIN && v->hi <= INT32_MAX;
+}
+static bool is_wide(const struct kir_val *v) {
+    if (v->type == DT_F64) return true;
+    return x86_is_index(v->type) && !in_32(v);
+}
+
+// ---- attributes that do not depend on choices
+
+static void attach(struct x86_plan *p, struct kir_val *v) {
+    struct x86_val *x = arena_new_of(p->a, struct x86_val);
+    x->wide = v->type != DT_INVALID && is_wide(v);
+    v->emit = x;
+}
+static void use(struct kir_val *v) {
+    x86_of(v)->uses++;
+}
+static bool small_float(enum dtype t) {
+    return dtype_is_float(t) && t != DT_F16 && t != DT_BF16 && dtype_bits(t) < 32;
+}
+static const char *refused(const struct kir_val *v) {
+    if (v->op == K_CALL) return "a function of libm";
+    if (v->op == K_COMPLEX) return "a complex value";
+    if ((v->op == K_LOAD || v->op == K_STORE || v->op == K_TABLE) && small_float(v->elem))
+        return "8-bit floats";
+    if (v->op == K_CONST && v->type == DT_S64 && v->imm_j) return NULL;
+    bool pred = v->type == DT_PRED;
+    if (pred && v->op >= K_ADD && v->op <= K_COPYSIGN) return "arithmetic on pred";
+    if (pred && (v->op == K_SHL || v->op == K_SHR || v->op == K_CLZ || v->op == K_POPCNT))
+        return "arithmetic on pred";
+    return NULL;
+}
+static void attach_block(struct x86_plan *p, const struct kir_block *b, int *n) {
+    for (struct kir_val *v = b->first; v && !p->why; v = v->next) {
+        attach(p, v);
+        if (++*n > MAX_VALUES) p->why = "too many values";
+        const char *why = refused(v);
+        if (why) p->why = why;
+        for (int k = 0; k < v->n_args; k++)
+            use(v->args[k]);
+        if (v->op != K_FOR) continue;
+        struct kir_loop *l = v->loop;
+        struct x86_loop *x = arena_new_of(p->a, struct x86_loop);
+        x->l = l;
+        x->copies = 1;
+        attach(p, l->var);
+        x86_of(l->var)->loop = x86_of(v)->loop = x;
+        use(l->begin);
+        use(l->end);
+        for (int c = 0; c < l->n_carry; c++) {
+            attach(p, l->carry[c]);
+            attach(p, l->result[c]);
+            use(l->init[c]);
+        }
+        attach_block(p, &l->body, n);
+        for (int c = 0; c < l->n_carry && !p->why; c++)
+            use(l->yield[c]);
+    }
+}
+
+// ---- shapes in a loop that might run as vectors
+
+static bool lanes_divmod(const struct kir_val *v) {
+    int64_t s = v->imm_i, m = v->imm_j;
+    return !x86_of(v->args[0])->wide || ((s & (s - 1)) == 0 && (m & (m - 1)) == 0);
+}
+static enum x86_shape index_shape(const struct kir_val *v, int64_t *stride) {
+    const struct x86_val *x = x86_of(v->args[0]), *y = v->n_args > 1 ? x86_of(v->args[1]) : NULL;
+    *stride = 0;
+    if (x->shape == SHAPE_LANES || (y && y->shape == SHAPE_LANES)) return SHAPE_LANES;
+    switch (v->op) {
+    case K_ADD:
+        *stride = x->stride + y->stride;
+        return *stride ? SHAPE_STRIDE : SHAPE_SAME;
+    case K_SUB:
+        *stride = x->stride - y->stride;
+        return *stride ? SHAPE_STRIDE : SHAPE_SAME;
+    case K_MUL:
+        for (int k = 0; k < 2; k++)
+            if (v->args[k]->op == K_CONST &&
+                !__builtin_mul_overflow(v->args[k]->imm_i, x86_of(v->args[1 - k])->stride, stride))
+                return *stride ? SHAPE_STRIDE : SHAPE_SAME;
+        *stride = 0;
+        return SHAPE_LANES;
+    default:
+        return SHAPE_LANES;
+    }
+}
+static enum x86_shape shape_of(const struct kir_val *v, int64_t *stride) {
+    bool moves = false;
+    for (int k = 0; k < v->n_args; k++)
+        moves |= x86_of(v->args[k])->shape != SHAPE_SAME;
+    *stride = 0;
+    if (!moves) return SHAPE_SAME;
+    return x86_is_index(v->type) && v->op != K_CAST && v->op != K_BITS && v->op != K_SELECT &&
+                   v->op != K_LOAD && v->op != K_TABLE
+               ? index_shape(v, stride)
+               : SHAPE_LANES;
+}
+
+static void shape_loop(struct quality *q, struct kir_loop *l);
+static void judge(struct quality *q, const struct kir_val *v) {
+    const struct x86_val *x = x86_of(v);
+    if (v->op == K_STORE) {
+        const struct x86_val *at = x86_of(v->args[0]);
+        if (at->shape != SHAPE_STRIDE || at->stride != 1) q->legal = false;
+        q->wide |= dtype_size(v->elem) == 8;
+        q->values++;
+        return;
+    }
+    if (x->shape == SHAPE_SAME) return;
+    q->values++;
+    for (int k = 0; k < v->n_args && x->shape == SHAPE_LANES; k++)
+        if (v->op != K_LOAD && v->op != K_TABLE) q->wide |= x86_of(v->args[k])->wide;
+    if (x->shape == SHAPE_LANES) q->wide |= x->wide;
+    bool integer = dtype_is_int(v->type);
+    if (x->shape == SHAPE_LANES) switch (v->op) {
+        case K_DIV:
+        case K_REM:
+            if (integer) q->legal = false;
+            break;
+        case K_CLZ:
+        case K_POPCNT:
+            q->legal = false;
+            break;
+        case K_DIVMOD:
+            if (!lanes_divmod(v)) q->legal = false;
+            break;
+        case K_LOAD:
+        case K_TABLE: {
+            const struct x86_val *at = x86_of(v->args[0]);
+            if (at->shape == SHAPE_STRIDE && at->stride == 1) break;
+            q->gathers++;
+            if (dtype_size(v->elem) < 4 || v->elem == DT_PRED) q->legal = false;
+            if (at->shape == SHAPE_STRIDE && llabs(at->stride) > (1 << 26)) q->legal = false;
+            if (at->shape == SHAPE_LANES) q->wide |= at->wide;
+            break;
+        }
+        default:
+            break;
+        }
+}
+static void shape_block(struct quality *q, const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) {
+            shape_loop(q, v->loop);
+            continue;
+        }
+        struct x86_val *x = x86_of(v);
+        x->shape = v->op == K_STORE ? SHAPE_SAME : shape_of(v, &x->stride);
+        judge(q, v);
+    }
+}
+// A loop inside of the one that is looked at.
+static void shape_loop(struct quality *q, struct kir_loop *l) {
+    struct quality in = *q;
+    if (x86_of(l->begin)->shape != SHAPE_SAME || x86_of(l->end)->shape != SHAPE_SAME)
+        q->legal = false;
+    x86_of(l->var)->shape = SHAPE_SAME;
+    x86_of(l->var)->stride = 0;
+    for (int c = 0; c < l->n_carry; c++)
+        x86_of(l->carry[c])->shape =
+            x86_of(l->init[c])->shape == SHAPE_SAME ? SHAPE_SAME : SHAPE_LANES;
+    bool changed = true;
+    for (int turn = 0; changed && turn < MAX_TURNS; turn++) {
+        changed = false;
+        *q = in;
+        shape_block(q, &l->body);
+        for (int c = 0; c < l->n_carry; c++) {
+            struct x86_val *x = x86_of(l->carry[c]);
+            if (x->shape == SHAPE_LANES || x86_of(l->yield[c])->shape == SHAPE_SAME) continue;
+            x->shape = SHAPE_LANES;
+            changed = true;
+        }
+    }
+    if (changed) q->legal = false;
+    for (int c = 0; c < l->n_carry; c++) {
+        x86_of(l->result[c])->shape = x86_of(l->carry[c])->shape;
+        if (x86_of(l->carry[c])->shape == SHAPE_LANES) q->wide |= x86_of(l->carry[c])->wide;
+    }
+}
+
+static bool reorders(const struct kir_val *v) {
+    bool is_float = dtype_is_float(v->type);
+    switch (v->op) {
+    case K_ADD:
+    case K_MUL:
+        return !is_float || v->flags & KF_REASSOC;
+    case K_MIN:
+    case K_MAX:
+        return true;
+    case K_AND:
+    case K_OR:
+        return true;
+    case K_XOR:
+        return v->type != DT_PRED;
+    default:
+        return false;
+    }
+}
+// Is carried value c one that lanes may gather by themselves?
+static bool reduces(const struct kir_loop *l, int c) {
+    const struct kir_val *v = l->yield[c];
+    if (x86_of(l->carry[c])->uses != 1 || v == l->carry[c]) return false;
+    enum kop op = v->op;
+    for (int n = 0; n < 64; n++) {
+        if (v->op != op || v->block != &l->body || !reorders(v) || x86_of(v)->uses != 1)
+            return false;
+        const struct kir_val *x = v->args[0], *y = v->args[1];
+        if (x == y) return false;
+        if (x == l->carry[c] || y == l->carry[c]) return true;
+        // The chain goes on where a value is of the same kind and leads to the carried one.
+        bool first = x->op == op && x->block == &l->body && x86_of(x)->uses == 1,
+             second = y->op == op && y->block == &l->body && x86_of(y)->uses == 1;
+        if (first == second) return false;
+        v = first ? x : y;
+    }
+    return false;
+}
+
+static bool apart(const struct kir_val *x, const struct kir_val *y) {
+    __int128 sx = dtype_size(x->elem), sy = dtype_size(y->elem);
+    const struct kir_val *a = x->args[0], *b = y->args[0];
+    return (a->hi + (__int128)1) * sx <= b->lo * sy || (b->hi + (__int128)1) * sy <= a->lo * sx;
+}
+// Do a load and a store, or two stores, of one buffer meet in different iterations?
+static bool meets(const struct kir_block *b, const struct kir_val *s) {
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR && meets(&v->loop->body, s)) return true;
+        bool other = (v->op == K_STORE && v != s) || (v->op == K_LOAD && v->flags & KF_PINNED);
+        if (!other || v->imm_i != s->imm_i) continue;
+        if (v->args[0] == s->args[0] && v->elem == s->elem) continue;
+        if (!apart(v, s)) return true;
+    }
+    return false;
+}
+static bool conflicts(const struct kir_block *all, const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next)
+        if (v->op == K_FOR ? conflicts(all, &v->loop->body) : v->op == K_STORE && meets(all, v))
+            return true;
+    return false;
+}
+
+static void clear(const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        struct x86_val *x = x86_of(v);
+        x->shape = SHAPE_SAME;
+        x->stride = 0;
+        if (v->op != K_FOR) continue;
+        struct kir_loop *l = v->loop;
+        x86_of(l->var)->shape = SHAPE_SAME;
+        x86_of(l->var)->stride = 0;
+        for (int c = 0; c < l->n_carry; c++)
+            x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
+        clear(&l->body);
+    }
+}
+static struct quality judge_loop(struct kir_loop *l) {
+    struct quality q = {.legal = true, .carries = l->n_carry};
+    struct x86_val *var = x86_of(l->var);
+    var->shape = SHAPE_STRIDE;
+    var->stride = 1;
+    for (int c = 0; c < l->n_carry; c++) {
+        x86_of(l->carry[c])->shape = SHAPE_LANES;
+        q.wide |= x86_of(l->carry[c])->wide;
+    }
+    shape_block(&q, &l->body);
+    for (int c = 0; c < l->n_carry; c++) {
+        if (!reduces(l, c) || x86_of(l->yield[c])->shape != SHAPE_LANES) q.legal = false;
+        x86_of(l->result[c])->shape = SHAPE_SAME;
+    }
+    if (conflicts(&l->body, &l->body)) q.legal = false;
+    if (l->trip < (l->n_carry ? FOLD_LEAST : 2)) q.legal = false;
+    return q;
+}
+// Gathered copies are no faster than one element at a time.
+static bool worth(const struct quality *q) {
+    return q->legal;
+}
+
+static bool has_loop(const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next)
+        if (v->op == K_FOR) return true;
+    return false;
+}
+// Do all innermost loops here run well as vectors?
+static bool inner_good(const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op != K_FOR) continue;
+        if (has_loop(&v->loop->body)) {
+            if (!inner_good(&v->loop->body)) return false;
+            continue;
+        }
+        if (!v->loop->vectorize) return false;
+        clear(&v->loop->body);
+        struct quality q = judge_loop(v->loop);
+        if (!q.legal || q.gathers) return false;
+    }
+    return true;
+}
+static void decide(const struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op != K_FOR) continue;
+        struct kir_loop *l = v->loop;
+        struct x86_loop *x = x86_of(v)->loop;
+        bool inner = has_loop(&l->body);
+        if (l->vectorize && !(inner && inner_good(&l->body))) {
+            clear(&l->body);
+            struct quality q = judge_loop(l);
+            if (inner ? q.legal && q.gathers == 0 : worth(&q)) {
+                x->lanes = q.wide ? 8 : 16;
+                if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
+                    x->copies = MAX_COPIES;
+                continue;
+            }
+        }
+        clear(&l->body);
+        x86_of(l->var)->shape = SHAPE_SAME;
+        x86_of(l->var)->stride = 0;
+        for (int c = 0; c < l->n_carry; c++)
+            x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
+        decide(&l->body);
+    }
+}
+
+// ---- who wants the lanes of a value of class G, and what products become part of a sum
+
+static void want(struct kir_val *v) {
+    if (v->type != DT_PRED && x86_class(v) == CLASS_G) x86_of(v)->spread = true;
+}
+static void want_args(const struct kir_val *v, bool vector) {
+    bool index = x86_is_index(v->type);
+    switch (v->op) {
+    case K_LOAD:
+    case K_TABLE:
+        return;
+    case K_STORE:
+        if (vector) want(v->args[1]);
+        return;
+    case K_CMP:
+        if (x86_is_index(v->args[0]->type) && x86_of(v)->shape == SHAPE_SAME) return;
+        break;
+    default:
+        if (index && x86_class(v) == CLASS_G && v->op != K_CAST && v->op != K_BITS) return;
+        if (index && x86_class(v) == CLASS_G && x86_is_index(v->args[0]->type)) return;
+    }
+    for (int k = v->op == K_SELECT ? 1 : 0; k < v->n_args; k++)
+        want(v->args[k]);
+}
+static void fuse_product(const struct kir_val *sum) {
+    if (sum->op != K_ADD || !(sum->flags & KF_REASSOC) || !dtype_is_float(sum->type)) return;
+    for (int k = 1; k >= 0; k--) {
+        const struct kir_val *m = sum->args[k];
+        if (m->op != K_MUL || !(m->flags & (KF_CONTRACT | KF_REASSOC)) || m->block != sum->block ||
+            x86_of(m)->uses != 1)
+            continue;
+        x86_of(m)->fused = true;
+        return;
+    }
+}
+static void forms(const struct kir_block *b, bool vector) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op != K_FOR) {
+            want_args(v, vector);
+            fuse_product(v);
+            continue;
+        }
+        struct kir_loop *l = v->loop;
+        bool lanes = x86_of(v)->loop->lanes != 0;
+        for (int c = 0; c < l->n_carry; c++)
+            if (x86_of(l->carry[c])->shape == SHAPE_LANES) {
+                want(l->init[c]);
+                want(l->yield[c]);
+            }
+        forms(&l->body, vector || lanes);
+    }
+}
+
+bool x86_choose(struct x86_plan *p) {
+    int n = 0;
+    attach(p, p->f->begin);
+    attach(p, p->f->end);
+    attach_block(p, &p->f->top, &n);
+    if (p->why) return false;
+    decide(&p->f->top);
+    forms(&p->f->top, false);
+    return true;
+}

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks, loops and the frame. A vector loop is written up to three times: with several
+// accumulators while that many turns are left, with one, and once under a mask for what is left
+// then. Of bounds that are known only what runs is written.
+#include "compiler/codegen/x86_direct.h"
+
+#include "compiler/codegen/abi.h"
+#include "compiler/codegen/x86_gen.h"
+
+enum { MAX_CODE = 1 << 20 };
+
+static void block(struct x86_gen *g, const struct kir_block *b);
+
+// ---- values between homes
+
+static void move_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
+                    bool wide) {
+    switch (h->class) {
+    case CLASS_G: {
+        int r = x86_int(g, from, h->reg >= 0 ? h->reg : RAX);
+        if (h->reg >= 0)
+            x86_mov(&g->as, h->reg, r);
+        else
+            x86_store(&g->as, x86_slot(h), r, 8);
+        return;
+    }
+    case CLASS_V: {
+        int r = x86_lane_reg(g, from, wide, h->reg >= 0 ? h->reg : TMP0);
+        if (h->reg < 0)
+            x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
+        else if (h->reg != r)
+            x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(r));
+        return;
+    }
+    default: {
+        int k = x86_mask_reg(g, from);
+        if (h->reg < 0)
+            x86_mask_store(&g->as, x86_slot(h), k);
+        else if (h->reg != k)
+            x86_mask2(&g->as, 0x90, h->reg, k);
+    }
+    }
+}
+// In the last turn of a vector loop only its lanes take part.
+static void merge_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
+                     bool wide) {
+    if (h->class == CLASS_K) {
+        int k = x86_mask_reg(g, from), now = h->reg;
+        x86_mask3(&g->as, 0x41, K_TMP, K_TAIL, k);
+        if (now < 0) {
+            now = 0;
+            x86_mask_load(&g->as, 0, x86_slot(h));
+        }
+        x86_mask3(&g->as, 0x42, now, K_TAIL, now);
+        x86_mask3(&g->as, 0x45, now, now, K_TMP);
+        if (h->reg < 0) x86_mask_store(&g->as, x86_slot(h), now);
+        return;
+    }
+    int to = h->reg, r = x86_lane_reg(g, from, wide, TMP0);
+    if (to < 0) {
+        to = TMP3;
+        x86_op2(g, EV_MOVUPS, L512, to, x86_m(x86_slot(h)));
+    }
+    x86_vec(&g->as,
+            (struct x86_v){.op = wide ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS,
+                           .len = x86_length(g, SHAPE_LANES, wide),
+                           .dst = to,
+                           .k = K_TAIL,
+                           .imm = -1},
+            x86_r(r));
+    if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, to, x86_m(x86_slot(h)));
+}
+static struct x86_home *extra_slot(struct x86_gen *g, const struct x86_home *like) {
+    struct x86_home *h = arena_new_of(g->p->a, struct x86_home);
+    g->p->frame = (g->p->frame + 63) / 64 * 64;
+    *h = (struct x86_home){.slot = g->p->frame, .reg = -1, .class = like->class};
+    g->p->frame += 64;
+    return h;
+}
+static void move_homes(struct x86_gen *g, const struct x86_home *to, const struct x86_home *from) {
+    if (to->class == CLASS_G) {
+        x86_load(&g->as, RAX, x86_slot(from));
+        if (to->reg >= 0)
+            x86_mov(&g->as, to->reg, RAX);
+        else
+            x86_store(&g->as, x86_slot(to), RAX, 8);
+    } else if (to->class == CLASS_V) {
+        int r = to->reg >= 0 ? to->reg : TMP0;
+        x86_op2(g, EV_MOVUPS, L512, r, x86_m(x86_slot(from)));
+        if (to->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(to)));
+    } else {
+        int k = to->reg >= 0 ? to->reg : K_TMP;
+        x86_mask_load(&g->as, k, x86_slot(from));
+        if (to->reg < 0) x86_mask_store(&g->as, x86_slot(to), k);
+    }
+}
+static bool wide_of(const struct kir_val *v) {
+    return x86_of(v)->wide;
+}
+
+static void yields(struct x86_gen *g, const struct kir_loop *l) {
+    struct x86_home *kept[64];
+    bool own = g->vec && g->vec->l == l, crossed = false;
+    for (int c = 0; c < l->n_carry; c++)
+        crossed |=
+            l->yield[c]->op == K_CARRY && l->yield[c]->loop == l && l->yield[c] != l->carry[c];
+    if (crossed && l->n_carry > 64) {
+        g->why = "too many carried values";
+        return;
+    }
+    for (int c = 0; crossed && c < l->n_carry; c++) {
+        kept[c] = extra_slot(g, x86_home_of(g, l->carry[c]));
+        move_to(g, kept[c], l->yield[c], wide_of(l->carry[c]));
+    }
+    for (int c = 0; c < l->n_carry; c++) {
+        const struct kir_val *carry = l->carry[c];
+        struct x86_home *h = x86_home_of(g, carry);
+        if (crossed)
+            move_homes(g, h, kept[c]);
+        else if (own && g->masked)
+            merge_to(g, h, l->yield[c], wide_of(carry));
+        else if (l->yield[c] != carry)
+            move_to(g, h, l->yield[c], wide_of(carry));
+    }
+}
+static void set_var(struct x86_gen *g, const struct kir_loop *l) {
+    move_to(g, x86_of(l->var)->home, l->begin, false);
+}
+static void step_var(struct x86_gen *g, const struct kir_loop *l, int by) {
+    const struct x86_home *h = x86_of(l->var)->home;
+    int r = h->reg >= 0 ? h->reg : RAX;
+    if (h->reg < 0) x86_load(&g->as, r, x86_slot(h));
+    x86_alu_imm(&g->as, ALU_ADD, r, by);
+    if (h->reg < 0) x86_store(&g->as, x86_slot(h), r, 8);
+}
+// Flags of RAX = var + by against the end.
+static void compare_end(struct x86_gen *g, const struct kir_loop *l, int by) {
+    int r = x86_int(g, l->var, RAX);
+    int64_t c;
+    if (kir_is_const(l->end, &c) && c - by > INT32_MIN && c - by < INT32_MAX) {
+        x86_alu_imm(&g->as, ALU_CMP, r, (int32_t)(c - by));
+        return;
+    }
+    if (by) {
+        x86_lea(&g->as, RAX, x86_at(r, by));
+        r = RAX;
+    }
+    x86_alu(&g->as, ALU_CMP, r, x86_int(g, l->end, RCX));
+}
+static int64_t known_trip(const struct kir_loop *l) {
+    int64_t b, e;
+    if (!kir_is_const(l->begin, &b) || !kir_is_const(l->end, &e)) return -1;
+    return e > b ? e - b : 0;
+}
+static void spread_results(struct x86_gen *g, const struct kir_loop *l) {
+    for (int c = 0; c < l->n_carry; c++)
+        x86_spread(g, l->result[c]);
+}
+
+// ---- loops one iteration at a time
+
+static void plain_loop(struct x86_gen *g, struct kir_loop *l) {
+    int64_t trip = known_trip(l);
+    for (int c = 0; c < l->n_carry; c++)
+        move_to(g, x86_of(l->carry[c])->home, l->init[c], wide_of(l->carry[c]));
+    int top = x86_label(&g->as), done = x86_label(&g->as);
+    if (trip) {
+        set_var(g, l);
+        if (trip < 0) {
+            compare_end(g, l, 0);
+            x86_jump_if(&g->as, CC_GE, done);
+        }
+        x86_bind(&g->as, top);
+        x86_spread(g, l->var);
+        for (int c = 0; c < l->n_carry; c++)
+            x86_spread(g, l->carry[c]);
+        block(g, &l->body);
+        yields(g, l);
+        if (trip != 1) {
+            step_var(g, l, 1);
+            compare_end(g, l, 0);
+            x86_jump_if(&g->as, CC_L, top);
+        }
+    }
+    x86_bind(&g->as, done);
+    spread_results(g, l);
+}
+
+// ---- vector loops
+
+static enum kop reduction(const struct kir_loop *l, int c) {
+    return l->yield[c]->op;
+}
+static bool starts_apart(enum kop op) { // from its neutral element; the others from the first value
+    return op == K_ADD || op == K_MUL || op == K_XOR;
+}
+static void start_accumulators(struct x86_gen *g, struct x86_loop *x) {
+    struct kir_loop *l = x->l;
+    for (int c = 0; c < l->n_carry; c++)
+        for (g->copy = 0; g->copy < x->copies; g->copy++) {
+            const struct kir_val *v = l->carry[c];
+            const struct x86_home *h = x86_home_of(g, v);
+            enum kop op = reduction(l, c);
+            bool wide = wide_of(v);
+            if (!starts_apart(op) || h->class == CLASS_K) {
+                move_to(g, h, l->init[c], wide);
+                continue;
+            }
+            double d = op == K_MUL ? 1 : -0.0;
+            float f = (float)d;
+            uint64_t bits = op == K_MUL;
+            uint32_t narrow = op == K_MUL;
+            if (v->type == DT_F64) memcpy(&bits, &d, 8);
+            if (v->type == DT_F32) memcpy(&narrow, &f, 4);
+            struct x86_arg from = wide ? x86_each64(g, bits) : x86_each32(g, narrow);
+            from.each = false;
+            int r = h->reg >= 0 ? h->reg : TMP0;
+            x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, L512, r, from);
+            if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
+        }
+    g->copy = 0;
+}
+
+// All lanes of `r` become op over its lanes. Uses TMP1, TMP2 and TMP3.
+static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int lanes, int r) {
+    enum { HALVES = 0x4e, QUARTERS = 0xb1, PAIRS = 0x4e, ONES = 0xb1, DOUBLES = 0x55 };
+    enum x86_len len = lanes == 8 && !wide ? L256 : L512;
+    if (len == L512) {
+        x86_op3i(g, EV_PERMSHUF, L512, TMP1, r, x86_r(r), HALVES);
+        x86_combine(g, op, t, wide, L512, r, r, x86_r(TMP1));
+    }
+    x86_op3i(g, EV_PERMSHUF, len, TMP1, r, x86_r(r), len == L512 ? QUARTERS : 1);
+    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+    if (wide) {
+        x86_op3i(g, EV_PERMILPD, len, TMP1, 0, x86_r(r), DOUBLES);
+        x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+        return;
+    }
+    x86_op3i(g, EV_PERMILPS, len, TMP1, 0, x86_r(r), PAIRS);
+    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+    x86_op3i(g, EV_PERMILPS, len, TMP1, 0, x86_r(r), ONES);
+    x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
+    if (len == L256) x86_op2(g, EV_EACHSS, L512, r, x86_r(r));
+}
+static int home_reg(struct x86_gen *g, const struct x86_home *h, int temp) {
+    if (h->reg >= 0) return h->reg;
+    x86_op2(g, EV_MOVUPS, L512, temp, x86_m(x86_slot(h)));
+    return temp;
+}
+static void finish_mask(struct x86_gen *g, struct x86_loop *x, int c) {
+    const struct kir_val *v = x->l->carry[c];
+    const struct x86_home *h = x86_of(v)->home;
+    bool all = reduction(x->l, c) == K_AND;
+    int lanes = (1 << x->lanes) - 1, k = h->reg >= 0 ? h->reg : K_TMP;
+    if (h->reg < 0) x86_mask_load(&g->as, k, x86_slot(h));
+    for (int n = 1; n < x->copies; n++) {
+        int y = x->more[c][n]->reg;
+        if (y < 0) x86_mask_load(&g->as, 0, x86_slot(x->more[c][n]));
+        x86_mask3(&g->as, all ? 0x41 : 0x45, k, k, y < 0 ? 0 : y);
+    }
+    x86_mask_to(&g->as, RAX, k);
+    x86_alu_imm(&g->as, ALU_AND, RAX, lanes);
+    x86_alu_imm(&g->as, ALU_CMP, RAX, all ? lanes : 0);
+    x86_mask_of_flags(g, all ? CC_E : CC_NE, k);
+    if (h->reg < 0) x86_mask_store(&g->as, x86_slot(h), k);
+}
+static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
+    struct kir_loop *l = x->l;
+    for (int c = 0; c < l->n_carry; c++) {
+        const struct kir_val *v = l->carry[c], *result = l->result[c];
+        enum kop op = reduction(l, c);
+        const struct x86_home *h = x86_of(v)->home;
+        bool wide = wide_of(v);
+        enum x86_len len = x->lanes == 8 && !wide ? L256 : L512;
+        if (h->class == CLASS_K) {
+            finish_mask(g, x, c);
+            continue;
+        }
+        int r = home_reg(g, h, TMP0);
+        for (int n = 1; n < x->copies; n++)
+            x86_combine(g, op, v->type, wide, len, r, r, x86_r(home_reg(g, x->more[c][n], TMP1)));
+        across(g, op, v->type, wide, x->lanes, r);
+        if (starts_apart(op))
+            x86_combine(g, op, v->type, wide, L512, r, r,
+                        x86_r(x86_lane_reg(g, l->init[c], wide, TMP1)));
+        if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
+        if (x86_class(result) == CLASS_G) {
+            x86_op2(g, EV_TO_GPR | EV_W, L128, r, x86_r(RAX));
+            x86_int_put(g, result, RAX);
+        }
+    }
+}
+
+static void turn(struct x86_gen *g, const struct kir_loop *l) {
+    x86_spread(g, l->var);
+    block(g, &l->body);
+    yields(g, l);
+}
+// `times` turns with accumulators of their own; then the variable is past them.
+static void turns(struct x86_gen *g, struct x86_loop *x, int times) {
+    for (g->copy = 0; g->copy < times; g->copy++) {
+        turn(g, x->l);
+        step_var(g, x->l, x->lanes);
+    }
+    g->copy = 0;
+}
+static void turns_while(struct x86_gen *g, struct x86_loop *x, int times, bool sure) {
+    int by = x->lanes * times, top = x86_label(&g->as), done = x86_label(&g->as);
+    if (!sure) {
+        compare_end(g, x->l, by);
+        x86_jump_if(&g->as, CC_G, done);
+    }
+    x86_bind(&g->as, top);
+    turns(g, x, times);
+    compare_end(g, x->l, by);
+    x86_jump_if(&g->as, CC_LE, top);
+    x86_bind(&g->as, done);
+}
+static void last_turn(struct x86_gen *g, struct x86_loop *x, int64_t left) {
+    int done = x86_label(&g->as);
+    if (left >= 0) {
+        x86_mov_imm(&g->as, RAX, (1 << left) - 1);
+    } else {
+        x86_mov(&g->as, RCX, x86_int(g, x->l->end, RCX));
+        x86_alu(&g->as, ALU_SUB, RCX, x86_int(g, x->l->var, RAX));
+        x86_alu_imm(&g->as, ALU_CMP, RCX, 0);
+        x86_jump_if(&g->as, CC_LE, done);
+        x86_mov_imm(&g->as, RAX, 1);
+        x86_shift_cl(&g->as, SHIFT_LEFT, RAX);
+        x86_alu_imm(&g->as, ALU_SUB, RAX, 1);
+    }
+    x86_mask_from(&g->as, K_TAIL, RAX);
+    g->masked = true;
+    turn(g, x->l);
+    g->masked = false;
+    x86_bind(&g->as, done);
+}
+static void vector_loop(struct x86_gen *g, struct x86_loop *x) {
+    int64_t trip = known_trip(x->l), left = trip;
+    int many = x->copies * x->lanes;
+    g->vec = x;
+    start_accumulators(g, x);
+    set_var(g, x->l);
+    if (trip < 0) {
+        if (x->copies > 1) turns_while(g, x, x->copies, false);
+        turns_while(g, x, 1, false);
+        last_turn(g, x, -1);
+    } else {
+        if (x->copies > 1 && trip >= 2 * many)
+            turns_while(g, x, x->copies, true);
+        else if (x->copies > 1 && trip >= many)
+            turns(g, x, x->copies);
+        if (x->copies > 1) left %= many;
+        if (left >= 2 * x->lanes)
+            turns_while(g, x, 1, true);
+        else if (left >= x->lanes)
+            turns(g, x, 1);
+        if (left % x->lanes) last_turn(g, x, left % x->lanes);
+    }
+    finish_accumulators(g, x);
+    g->vec = NULL;
+    spread_results(g, x->l);
+}
+
+static void block(struct x86_gen *g, const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v && !g->why; v = v->next) {
+        if (v->op == K_FOR) {
+            struct x86_loop *x = x86_of(v)->loop;
+            if (x->lanes)
+                vector_loop(g, x);
+            else
+                plain_loop(g, x->l);
+            continue;
+        }
+        if (g->as.code.n > MAX_CODE) g->why = "too much code";
+        if (v->op == K_STORE)
+            x86_store_value(g, v);
+        else if (v->type == DT_PRED)
+            x86_mask_value(g, v);
+        else if (x86_class(v) == CLASS_G)
+            x86_index_value(g, v);
+        else
+            x86_lane_value(g, v);
+    }
+}
+
+// ---- the frame
+
+// Parameters come in registers and on the stack (System V ABI); up to HLOD_KERNEL_DIRECT buffers
+// as parameters of their own.
+static void parameter(struct x86_gen *g, const struct x86_home *h, int n) {
+    enum { IN_REGISTERS = 6 };
+    if (!h) return;
+    struct x86_mem from =
+        n < IN_REGISTERS ? x86_at(RBP, -8 * (n + 1)) : x86_at(RBP, 16 + 8 * (n - IN_REGISTERS));
+    x86_load(&g->as, h->reg >= 0 ? h->reg : RAX, from);
+    if (h->reg < 0) x86_store(&g->as, x86_slot(h), RAX, 8);
+}
+static const int8_t kept_registers[] = {RBX, R12, R13, R14, R15};
+enum { KEPT = 5, PARAMETERS = 6 };
+static size_t enter(struct x86_gen *g) {
+    static const int8_t regs[PARAMETERS] = {RDI, RSI, RDX, RCX, R8, R9};
+    const struct x86_plan *p = g->p;
+    int n = p->f->n_bufs;
+    x86_push(&g->as, RBP);
+    x86_mov(&g->as, RBP, RSP);
+    for (int k = 0; k < PARAMETERS; k++)
+        x86_push(&g->as, regs[k]);
+    for (int k = 0; k < KEPT; k++)
+        if (p->saved & 1u << kept_registers[k]) x86_push(&g->as, kept_registers[k]);
+    x86_alu_imm(&g->as, ALU_SUB, RSP, INT32_MAX); // the frame, set when its size is known
+    size_t at = g->as.code.n - 4;
+    x86_alu_imm(&g->as, ALU_AND, RSP, -64);
+    bool many = n > HLOD_KERNEL_DIRECT;
+    for (int k = 0; k < n; k++) {
+        if (!p->bufs[k]) continue;
+        if (!many) {
+            parameter(g, p->bufs[k], k);
+            continue;
+        }
+        x86_load(&g->as, RAX, x86_at(RBP, -8));
+        x86_load(&g->as, RAX, x86_at(RAX, 8 * k));
+        if (p->bufs[k]->reg >= 0)
+            x86_mov(&g->as, p->bufs[k]->reg, RAX);
+        else
+            x86_store(&g->as, x86_slot(p->bufs[k]), RAX, 8);
+    }
+    if (many) n = 1;
+    parameter(g, p->begin, n);
+    parameter(g, p->end, n + 1);
+    parameter(g, p->scratch, n + 2);
+    x86_spread(g, p->f->begin);
+    x86_spread(g, p->f->end);
+    return at;
+}
+static void leave(struct x86_gen *g) {
+    int saved = 0;
+    for (int k = 0; k < KEPT; k++)
+        if (g->p->saved & 1u << kept_registers[k])
+            x86_load(&g->as, kept_registers[k], x86_at(RBP, -8 * (PARAMETERS + ++saved)));
+    x86_mov(&g->as, RSP, RBP);
+    x86_pop(&g->as, RBP);
+    x86_ret(&g->as);
+}
+// Constants in registers, once for all.
+static void constants(struct x86_gen *g, struct kir_block *b) {
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) {
+            constants(g, &v->loop->body);
+            continue;
+        }
+        struct x86_home *h = x86_of(v)->home;
+        if (v->op != K_CONST || !h || h->reg < 0) continue;
+        int8_t reg = h->reg;
+        h->reg = -1;
+        x86_lane_reg(g, v, x86_of(v)->wide, reg);
+        h->reg = reg;
+    }
+}
+static void write_kernel(struct x86_gen *g) {
+    const struct kir_fn *f = g->p->f;
+    g->tables = arena_array(g->p->a, int32_t, f->tables.n + 1);
+    for (size_t k = 0; k < f->tables.n; k++)
+        g->tables[k] = x86_table(&g->as, f->tables.v[k].data,
+                                 (size_t)(f->tables.v[k].n * dtype_size(f->tables.v[k].elem)));
+    size_t at = enter(g);
+    constants(g, (struct kir_block *)&f->top);
+    block(g, &f->top);
+    leave(g);
+    int32_t frame = (g->p->frame + 63) / 64 * 64;
+    memcpy(g->as.code.p + at, &frame, sizeof frame);
+    x86_finish(&g->as);
+}
+
+struct span x86_direct(struct arena *a, const struct kir_fn *f, const char **why) {
+    struct span s = {NULL, 0};
+    struct arena own = {0};
+    struct x86_plan p = {.a = &own, .f = f};
+    struct x86_gen g = {.p = &p};
+    if (x86_choose(&p) && x86_place(&p)) {
+        write_kernel(&g);
+        if (!g.why) s = (struct span){arena_dup(a, g.as.code.p, g.as.code.n), g.as.code.n};
+        p.why = g.why;
+    }
+    x86_done(&g.as);
+    arena_done(&own);
+    if (why) *why = p.why;
+    return s;
+}

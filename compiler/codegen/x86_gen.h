@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// x86_gen: state and helpers of the direct generator while it writes a kernel. Private to x86_*.c.
+#pragma once
+#include "compiler/codegen/x86_plan.h"
+
+// Registers that no value lives in. G: RAX, RCX, RDX. K1 holds the lanes of a loop's last turn.
+enum { TMP0 = 28, TMP1, TMP2, TMP3, K_TAIL = 1, K_TMP = 7 };
+
+struct x86_gen {
+    struct x86 as;
+    struct x86_plan *p;
+    struct x86_loop *vec; // the vector loop that is being written; NULL: none
+    bool masked;          // its last turn: lanes of K_TAIL only
+    int copy;             // of its accumulators
+    int32_t *tables;      // offsets in the pool
+    const char *why;      // something that is not written: static text
+};
+
+// Where v is now: accumulators have copies.
+struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
+static inline struct x86_mem x86_slot(const struct x86_home *h) {
+    return x86_at(RSP, h->slot);
+}
+static inline bool x86_integer_type(enum dtype t) {
+    return dtype_is_int(t);
+}
+
+// x86_index.c: class G. A register with v in it (`temp` if it has none of its own); v made in RAX
+// goes home.
+int x86_int(struct x86_gen *g, const struct kir_val *v, int temp);
+void x86_int_put(struct x86_gen *g, const struct kir_val *v, int reg);
+void x86_index_value(struct x86_gen *g, const struct kir_val *v);
+// Lanes of a value of class G from its home, if someone wants them.
+void x86_spread(struct x86_gen *g, const struct kir_val *v);
+void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k);
+
+// x86_lanes.c: classes V and K.
+enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
+// v as the last operand, in lanes of 64 (wide) or 32 bits; conversions go to `temp`.
+struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
+int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
+int x86_lane_dst(struct x86_gen *g, const struct kir_val *v); // a register to make v in
+void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg);
+int x86_mask_reg(struct x86_gen *g, const struct kir_val *v);
+int x86_mask_dst(struct x86_gen *g, const struct kir_val *v);
+void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k);
+void x86_lane_value(struct x86_gen *g, const struct kir_val *v);
+void x86_mask_value(struct x86_gen *g, const struct kir_val *v);
+// dst = x op y, for sums, products, bounds and bits of type t; may use TMP2, TMP3 and K_TMP.
+void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
+                 int x, struct x86_arg y);
+struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits);
+struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits);
+void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y);
+void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x86_arg y);
+void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
+              int imm);
+void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src);
+// x86_cast.c
+void x86_cast(struct x86_gen *g, const struct kir_val *v);
+void x86_quant(struct x86_gen *g, const struct kir_val *v);
+void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x); // codes, in 32 bits
+void x86_cast_index(struct x86_gen *g, const struct kir_val *v);       // to class G, from another
+
+// x86_memory.c
+void x86_load_value(struct x86_gen *g, const struct kir_val *v);
+void x86_store_value(struct x86_gen *g, const struct kir_val *v);
+
+// Instructions on lanes: the one on 32 bits; WIDE makes it the one on 64.
+#define EV_W          0x100u
+#define EV_ADDPS      EV(1, 0, 0, 0x58)
+#define EV_MULPS      EV(1, 0, 0, 0x59)
+#define EV_SUBPS      EV(1, 0, 0, 0x5c)
+#define EV_MINPS      EV(1, 0, 0, 0x5d)
+#define EV_DIVPS      EV(1, 0, 0, 0x5e)
+#define EV_MAXPS      EV(1, 0, 0, 0x5f)
+#define EV_SQRTPS     EV(1, 0, 0, 0x51)
+#define EV_PD         EV(0, 1, 1, 0) /* added to one of the above: on doubles */
+#define EV_ADDD       EV(1, 1, 0, 0xfe)
+#define EV_ADDQ       EV(1, 1, 1, 0xd4)
+#define EV_SUBD       EV(1, 1, 0, 0xfa)
+#define EV_SUBQ       EV(1, 1, 1, 0xfb)
+#define EV_MULD       EV(2, 1, 0, 0x40)
+#define EV_MINSD      EV(2, 1, 0, 0x39)
+#define EV_MINUD      EV(2, 1, 0, 0x3b)
+#define EV_MAXSD      EV(2, 1, 0, 0x3d)
+#define EV_MAXUD      EV(2, 1, 0, 0x3f)
+#define EV_AND        EV(1, 1, 0, 0xdb)
+#define EV_ANDN       EV(1, 1, 0, 0xdf)
+#define EV_OR         EV(1, 1, 0, 0xeb)
+#define EV_XOR        EV(1, 1, 0, 0xef)
+#define EV_SLLV       EV(2, 1, 0, 0x47)
+#define EV_SRLV       EV(2, 1, 0, 0x45)
+#define EV_SRAV       EV(2, 1, 0, 0x46)
+#define EV_ABSD       EV(2, 1, 0, 0x1e)
+#define EV_ABSQ       EV(2, 1, 1, 0x1f)
+#define EV_SHIFT      EV(1, 1, 0, 0x72) /* by an immediate: /6 left, /2 right, /4 signed */
+#define EV_SHIFTQ     EV(1, 1, 1, 0x73)
+#define EV_MULUDQ     EV(1, 1, 1, 0xf4)
+#define EV_RNDSCALEPS EV(3, 1, 0, 0x08)
+#define EV_RNDSCALEPD EV(3, 1, 1, 0x09)
+#define EV_RANGE      EV(3, 1, 0, 0x50)
+#define EV_CMPPS      EV(1, 0, 0, 0xc2)
+#define EV_CMPD       EV(3, 1, 0, 0x1f)
+#define EV_CMPUD      EV(3, 1, 0, 0x1e)
+#define EV_BLEND      EV(2, 1, 0, 0x65)
+#define EV_TEST       EV(2, 1, 0, 0x27)
+#define EV_MOVUPS     EV(1, 0, 0, 0x10)
+#define EV_STOREUPS   EV(1, 0, 0, 0x11)
+#define EV_MOVAPS     EV(1, 0, 0, 0x28)
+#define EV_EACHSS     EV(2, 1, 0, 0x18)
+#define EV_EACHSD     EV(2, 1, 1, 0x19)
+#define EV_EACH_GPR   EV(2, 1, 0, 0x7c)
+#define EV_EACHW_GPR  EV(2, 1, 0, 0x7b)
+#define EV_TO_GPR     EV(1, 1, 0, 0x7e)
+#define EV_STORESS    EV(1, 2, 0, 0x11)
+#define EV_STORESD    EV(1, 3, 1, 0x11)
+#define EV_FMA132     EV(2, 1, 0, 0x98)
+#define EV_FMA213     EV(2, 1, 0, 0xa8)
+#define EV_FMA231     EV(2, 1, 0, 0xb8)
+#define EV_SXDQ       EV(2, 1, 0, 0x25)
+#define EV_ZXDQ       EV(2, 1, 0, 0x35)
+#define EV_NARROWQD   EV(2, 2, 0, 0x35)
+#define EV_PERMSHUF   EV(3, 1, 1, 0x23) /* halves and quarters */
+#define EV_PERMILPS   EV(3, 1, 0, 0x04)
+#define EV_PERMILPD   EV(3, 1, 1, 0x05)
+#define EV_PH2PS      EV(2, 1, 0, 0x13)
+#define EV_PS2PH      EV(3, 1, 0, 0x1d)

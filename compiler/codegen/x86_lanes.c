@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: Apache-2.0
+// Classes V and K: arithmetic in vector registers and masks. The last operand of an instruction
+// may be memory: a slot, or a constant of the pool that is read into all lanes.
+#include "compiler/codegen/x86_gen.h"
+
+enum { ROUND_NEAREST = 8, ROUND_DOWN, ROUND_UP, ROUND_ZERO }; // 8: no exceptions
+enum { UNORDERED = 3, ORDERED = 7, GREATER = 0x1e };
+
+void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
+              int imm) {
+    x86_vec(&g->as, (struct x86_v){.op = op, .len = len, .dst = dst, .src = x, .imm = imm}, y);
+}
+void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y) {
+    x86_op3i(g, op, len, dst, x, y, -1);
+}
+void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x86_arg y) {
+    x86_op3i(g, op, len, dst, 0, y, -1);
+}
+static void masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x,
+                   struct x86_arg y, int k, bool zero) {
+    x86_vec(
+        &g->as,
+        (struct x86_v){
+            .op = op, .len = len, .dst = dst, .src = x, .k = (uint8_t)k, .zero = zero, .imm = -1},
+        y);
+}
+struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits) {
+    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 4)));
+    r.each = true;
+    return r;
+}
+struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits) {
+    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 8)));
+    r.each = true;
+    return r;
+}
+
+enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
+    return s != SHAPE_SAME && g->vec && g->vec->lanes == 8 && !wide ? L256 : L512;
+}
+static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, bool wide) {
+    return x86_length(g, x86_of(v)->shape, wide);
+}
+struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
+    if (v->op == K_CARRY && g->copy && g->vec && g->vec->l == v->loop)
+        return g->vec->more[v->imm_i][g->copy];
+    return x86_of(v)->home;
+}
+
+// ---- arguments and results
+
+static struct x86_arg constant(struct x86_gen *g, const struct kir_val *v, bool wide) {
+    if (v->type == DT_F64) {
+        uint64_t bits;
+        memcpy(&bits, &v->imm_f, sizeof bits);
+        return x86_each64(g, bits);
+    }
+    if (v->type == DT_F32) {
+        float f = (float)v->imm_f;
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        return x86_each32(g, bits);
+    }
+    return wide ? x86_each64(g, (uint64_t)v->imm_i) : x86_each32(g, (uint32_t)v->imm_i);
+}
+static bool own_wide(const struct kir_val *v) {
+    return x86_of(v)->wide;
+}
+static struct x86_arg place(const struct x86_home *h) {
+    return h->reg >= 0 ? x86_r(h->reg) : x86_m(x86_slot(h));
+}
+struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    if (v->op == K_CONST) {
+        const struct x86_home *h = x86_of(v)->home;
+        return h && h->reg >= 0 ? x86_r(h->reg) : constant(g, v, wide);
+    }
+    const struct x86_home *h = x86_class(v) == CLASS_G ? x86_of(v)->lanes : x86_home_of(g, v);
+    if (!h) {
+        g->why = "lanes of a value that has none";
+        return x86_r(temp);
+    }
+    struct x86_arg a = place(h);
+    if (own_wide(v) == wide) return a;
+    if (wide) {
+        x86_op2(g, v->type == DT_U32 ? EV_ZXDQ : EV_SXDQ, L512, temp, a);
+        return x86_r(temp);
+    }
+    if (a.mem) {
+        x86_op2(g, EV_MOVUPS, L512, temp, a);
+        a = x86_r(temp);
+    }
+    x86_op2(g, EV_NARROWQD, L512, a.reg, x86_r(temp)); // the source is the register operand
+    if (x86_of(v)->shape == SHAPE_SAME) x86_op2(g, EV_EACHSS, L512, temp, x86_r(temp));
+    return x86_r(temp);
+}
+static int in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp) {
+    if (!a.mem) return a.reg;
+    bool each = a.each;
+    a.each = false;
+    x86_op2(g, each ? wide ? EV_EACHSD : EV_EACHSS : EV_MOVUPS, each ? L512 : len, temp, a);
+    return temp;
+}
+int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
+    return in_register(g, x86_lane_arg(g, v, wide, temp), wide, L512, temp);
+}
+int x86_lane_dst(struct x86_gen *g, const struct kir_val *v) {
+    const struct x86_home *h = x86_home_of(g, v);
+    return h->reg >= 0 ? h->reg : TMP3;
+}
+void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg) {
+    const struct x86_home *h = x86_home_of(g, v);
+    if (h->reg < 0)
+        x86_op2(g, EV_STOREUPS, L512, reg, x86_m(x86_slot(h)));
+    else if (h->reg != reg)
+        x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(reg));
+}
+int x86_mask_reg(struct x86_gen *g, const struct kir_val *v) {
+    if (v->op == K_CONST) {
+        x86_mask3(&g->as, v->imm_i ? 0x46 : 0x47, K_TMP, K_TMP, K_TMP);
+        return K_TMP;
+    }
+    const struct x86_home *h = x86_home_of(g, v);
+    if (h->reg >= 0) return h->reg;
+    x86_mask_load(&g->as, K_TMP, x86_slot(h));
+    return K_TMP;
+}
+int x86_mask_dst(struct x86_gen *g, const struct kir_val *v) {
+    const struct x86_home *h = x86_home_of(g, v);
+    return h->reg >= 0 ? h->reg : K_TMP;
+}
+void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k) {
+    const struct x86_home *h = x86_home_of(g, v);
+    if (h->reg < 0)
+        x86_mask_store(&g->as, x86_slot(h), k);
+    else if (h->reg != k)
+        x86_mask2(&g->as, 0x90, h->reg, k);
+}
+
+// ---- arithmetic
+
+// dst = x shifted; how: 6 left, 2 right, 4 signed.
+static void shift_imm(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how,
+                      int n) {
+    uint32_t op = wide ? how == 4 ? EV_SHIFT | EV_W : EV_SHIFTQ : EV_SHIFT;
+    x86_op3i(g, op, len, how, dst, x86_r(x), n);
+}
+// Types of 8 and 16 bits lie extended in 32.
+void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src) {
+    int bits = dtype_bits(t);
+    if (dtype_class(t) == DC_SIGNED) {
+        shift_imm(g, false, len, dst, src, 6, 32 - bits);
+        shift_imm(g, false, len, dst, dst, 4, 32 - bits);
+    } else {
+        x86_op3(g, EV_AND, len, dst, src, x86_each32(g, (1u << bits) - 1));
+    }
+}
+// minimum and maximum: NaN wins, -0 < +0.
+static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int x,
+                     struct x86_arg y) {
+    uint32_t w = wide ? EV_W : 0;
+    int k = K_TMP, yr = in_register(g, y, wide, len, TMP2);
+    x86_vec(&g->as,
+            (struct x86_v){.op = EV_CMPPS + (wide ? EV_PD | EV_W : 0),
+                           .len = len,
+                           .dst = k,
+                           .src = x,
+                           .imm = UNORDERED},
+            x86_r(yr));
+    x86_op3i(g, EV_RANGE | w, len, TMP3, x, x86_r(yr), max ? 5 : 4);
+    masked(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP3, x, x86_r(yr), k, false);
+    if (dst != TMP3) x86_op2(g, EV_MOVAPS, len, dst, x86_r(TMP3));
+}
+static uint32_t float_op(enum kop op) {
+    switch (op) {
+    case K_ADD:
+        return EV_ADDPS;
+    case K_SUB:
+        return EV_SUBPS;
+    case K_MUL:
+        return EV_MULPS;
+    case K_DIV:
+        return EV_DIVPS;
+    default:
+        return 0;
+    }
+}
+static uint32_t int_op(enum kop op, bool sign, bool wide) {
+    uint32_t w = wide ? EV_W : 0;
+    switch (op) {
+    case K_ADD:
+        return wide ? EV_ADDQ : EV_ADDD;
+    case K_SUB:
+        return wide ? EV_SUBQ : EV_SUBD;
+    case K_MUL:
+        return EV_MULD | w;
+    case K_MIN:
+        return (sign ? EV_MINSD : EV_MINUD) | w;
+    case K_MAX:
+        return (sign ? EV_MAXSD : EV_MAXUD) | w;
+    case K_AND:
+        return EV_AND | w;
+    case K_OR:
+        return EV_OR | w;
+    case K_XOR:
+        return EV_XOR | w;
+    case K_SHL:
+        return EV_SLLV | w;
+    case K_SHR:
+        return (sign ? EV_SRAV : EV_SRLV) | w;
+    default:
+        return 0;
+    }
+}
+void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
+                 int x, struct x86_arg y) {
+    if (dtype_is_float(t)) {
+        uint32_t o = float_op(op);
+        if (o)
+            x86_op3(g, o + (wide ? EV_PD | EV_W : 0), len, dst, x, y);
+        else
+            extremum(g, op == K_MAX, wide, len, dst, x, y);
+        return;
+    }
+    uint32_t o = int_op(op, dtype_class(t) == DC_SIGNED, wide);
+    if (!o) g->why = "an operation on integers";
+    x86_op3(g, o, len, dst, x, y);
+    bool grows = op == K_ADD || op == K_SUB || op == K_MUL || op == K_SHL;
+    if (grows && dtype_bits(t) < 32) x86_normal(g, t, len, dst, dst);
+}
+
+// A bound that is a constant: the instruction alone does, since of NaN and of equal zeros it gives
+// its second operand; but for +0 as a lower bound, which turns -0 into +0.
+static bool constant_bound(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                           int dst) {
+    int c = v->args[0]->op == K_CONST ? 0 : 1;
+    const struct kir_val *bound = v->args[c], *x = v->args[1 - c];
+    if (bound->op != K_CONST || !dtype_is_float(v->type) || bound->imm_f != bound->imm_f)
+        return false;
+    bool zero = bound->imm_f == 0, minus = zero && __builtin_signbit(bound->imm_f);
+    if (zero && minus) return false;
+    uint32_t w = wide ? EV_PD | EV_W : 0;
+    int b = x86_lane_reg(g, bound, wide, TMP0);
+    x86_op3(g, (v->op == K_MAX ? EV_MAXPS : EV_MINPS) + w, len, dst, b,
+            x86_lane_arg(g, x, wide, TMP1));
+    if (zero && v->op == K_MAX) x86_op3(g, EV_ADDPS + w, len, dst, dst, constant(g, bound, wide));
+    return true;
+}
+static bool commutes(enum kop op) {
+    return op == K_ADD || op == K_MUL || op == K_MIN || op == K_MAX || op == K_AND || op == K_OR ||
+           op == K_XOR;
+}
+// What memory operands are best at is the last place.
+static void arguments(struct x86_gen *g, const struct kir_val *v, bool wide, int *x,
+                      struct x86_arg *y) {
+    const struct kir_val *a = v->args[0], *b = v->args[1];
+    if (commutes(v->op) && a->op == K_CONST) {
+        const struct kir_val *t = a;
+        a = b;
+        b = t;
+    }
+    *x = x86_lane_reg(g, a, wide, TMP0);
+    *y = x86_lane_arg(g, b, wide, TMP1);
+}
+static bool args_wide(const struct kir_val *v, int from) {
+    for (int k = from; k < v->n_args; k++)
+        if (x86_of(v->args[k])->wide) return true;
+    return x86_of(v)->wide;
+}
+
+static void multiply_add(struct x86_gen *g, enum x86_len len, bool wide, const struct kir_val *a,
+                         const struct kir_val *b, const struct kir_val *c, int dst) {
+    uint32_t w = wide ? EV_W : 0;
+    if (a->op == K_CONST) {
+        const struct kir_val *t = a;
+        a = b;
+        b = t;
+    }
+    int x = x86_lane_reg(g, a, wide, TMP0);
+    struct x86_arg y = x86_lane_arg(g, b, wide, TMP1), z = x86_lane_arg(g, c, wide, TMP2);
+    if (!z.mem && z.reg == dst) {
+        x86_op3(g, EV_FMA231 | w, len, dst, x, y);
+    } else if (x == dst || y.mem || y.reg != dst) { // dst is not y: it may become x
+        int d = !z.mem && z.reg == dst ? TMP3 : dst;
+        if (y.mem && z.mem) {
+            int t = in_register(g, y, wide, len, TMP1);
+            y = x86_r(t);
+        }
+        if (d != x) x86_op2(g, EV_MOVAPS, len, d, x86_r(x));
+        if (z.mem)
+            x86_op3(g, EV_FMA213 | w, len, d, y.reg, z);
+        else
+            x86_op3(g, EV_FMA132 | w, len, d, z.reg, y);
+        if (d != dst) x86_op2(g, EV_MOVAPS, len, dst, x86_r(d));
+    } else { // dst is y
+        x86_op3(g, EV_FMA213 | w, len, dst, x, z);
+    }
+}
+static void float_sum(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                      int dst) {
+    for (int k = 0; k < 2; k++) {
+        const struct kir_val *m = v->args[k];
+        if (!x86_of(m)->fused) continue;
+        multiply_add(g, len, wide, m->args[0], m->args[1], v->args[1 - k], dst);
+        return;
+    }
+    int x;
+    struct x86_arg y;
+    arguments(g, v, wide, &x, &y);
+    x86_op3(g, (v->op == K_ADD ? EV_ADDPS : EV_SUBPS) + (wide ? EV_PD | EV_W : 0), len, dst, x, y);
+}
+
+// Unsigned numbers below 2^31 by a constant: products of the even and of the odd lanes with a
+// reciprocal rounded up, as in x86_index.c.
+static void divide(struct x86_gen *g, int64_t s, enum x86_len len, int dst, int x) {
+    int bits = 64 - __builtin_clzll((uint64_t)s - 1);
+    uint64_t reciprocal = (uint64_t)(((__int128)1 << (31 + bits)) / s + 1);
+    struct x86_arg m = x86_each64(g, reciprocal);
+    x86_op3(g, EV_MULUDQ, len, TMP1, x, m);
+    shift_imm(g, true, len, TMP2, x, 2, 32);
+    x86_op3(g, EV_MULUDQ, len, TMP2, TMP2, m);
+    shift_imm(g, true, len, TMP1, TMP1, 2, 31 + bits);
+    shift_imm(g, true, len, TMP2, TMP2, 2, 31 + bits);
+    shift_imm(g, true, len, TMP2, TMP2, 6, 32);
+    x86_op3(g, EV_OR, len, dst, TMP1, x86_r(TMP2));
+}
+static void quotient(struct x86_gen *g, int64_t s, bool wide, enum x86_len len, int dst, int x) {
+    if ((s & (s - 1)) == 0)
+        shift_imm(g, wide, len, dst, x, 2, __builtin_ctzll((uint64_t)s));
+    else if (!wide && s <= INT32_MAX)
+        divide(g, s, len, dst, x);
+    else if (!wide)
+        x86_op3(g, EV_XOR, len, dst, x, x86_r(x));
+    else
+        g->why = "a division of lanes";
+}
+static void divmod(struct x86_gen *g, const struct kir_val *v) {
+    int64_t s = v->imm_i, m = v->imm_j;
+    bool wide = x86_of(v->args[0])->wide;
+    enum x86_len len = length_of(g, v, wide);
+    int x = x86_lane_reg(g, v->args[0], wide, TMP0);
+    if (s > 1) {
+        quotient(g, s, wide, len, TMP0, x);
+        x = TMP0;
+    }
+    if (m && (m & (m - 1)) == 0) {
+        x86_op3(g, EV_AND | (wide ? EV_W : 0), len, TMP3, x,
+                wide ? x86_each64(g, (uint64_t)m - 1) : x86_each32(g, (uint32_t)(m - 1)));
+        x = TMP3;
+    } else if (m && (wide || m <= INT32_MAX)) {
+        quotient(g, m, wide, len, TMP3, x);
+        x86_op3(g, EV_MULD, len, TMP3, TMP3, x86_each32(g, (uint32_t)m));
+        x86_op3(g, EV_SUBD, len, TMP3, x, x86_r(TMP3));
+        x = TMP3;
+    }
+    if (wide && !x86_of(v)->wide) {
+        x86_op2(g, EV_NARROWQD, L512, x, x86_r(TMP3));
+        x = TMP3;
+    }
+    x86_lane_put(g, v, x);
+}
+
+static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                  int dst) {
+    bool is_float = dtype_is_float(v->type);
+    uint32_t w = wide ? EV_W : 0;
+    struct x86_arg y = x86_lane_arg(g, v->args[0], wide, TMP0);
+    uint64_t sign = UINT64_C(1) << (wide ? 63 : 31);
+    int x;
+    switch (v->op) {
+    case K_NEG:
+        x = in_register(g, y, wide, len, TMP0);
+        if (is_float) {
+            x86_op3(g, EV_XOR | w, len, dst, x,
+                    wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
+            break;
+        }
+        x86_op3(g, EV_XOR, len, TMP1, TMP1, x86_r(TMP1));
+        x86_op3(g, wide ? EV_SUBQ : EV_SUBD, len, dst, TMP1, x86_r(x));
+        if (dtype_bits(v->type) < 32) x86_normal(g, v->type, len, dst, dst);
+        break;
+    case K_ABS:
+        x = in_register(g, y, wide, len, TMP0);
+        if (is_float)
+            x86_op3(g, EV_AND | w, len, dst, x,
+                    wide ? x86_each64(g, sign - 1) : x86_each32(g, (uint32_t)sign - 1));
+        else
+            x86_op2(g, wide ? EV_ABSQ : EV_ABSD, len, dst, x86_r(x));
+        if (dtype_bits(v->type) < 32) x86_normal(g, v->type, len, dst, dst);
+        break;
+    case K_SQRT:
+        x86_op2(g, EV_SQRTPS + (wide ? EV_PD | EV_W : 0), len, dst, y);
+        break;
+    case K_FLOOR:
+    case K_CEIL:
+    case K_RINT:
+        x86_op3i(g, wide ? EV_RNDSCALEPD : EV_RNDSCALEPS, len, dst, 0, y,
+                 v->op == K_FLOOR  ? ROUND_DOWN
+                 : v->op == K_CEIL ? ROUND_UP
+                                   : ROUND_NEAREST);
+        break;
+    default: { // K_ROUND: towards zero of x + copysign(largest below a half, x)
+        float half = 0x1.fffffep-2f;
+        double half_wide = 0x1.fffffffffffffp-2;
+        uint64_t bits = 0;
+        uint32_t narrow = 0;
+        memcpy(&bits, &half_wide, 8);
+        memcpy(&narrow, &half, 4);
+        x = in_register(g, y, wide, len, TMP0);
+        x86_op3(g, EV_AND | w, len, TMP1, x,
+                wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
+        x86_op3(g, EV_OR | w, len, TMP1, TMP1, wide ? x86_each64(g, bits) : x86_each32(g, narrow));
+        x86_op3(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP1, TMP1, x86_r(x));
+        x86_op3i(g, wide ? EV_RNDSCALEPD : EV_RNDSCALEPS, len, dst, 0, x86_r(TMP1), ROUND_ZERO);
+    }
+    }
+}
+static void copysign_lanes(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                           int dst) {
+    uint32_t w = wide ? EV_W : 0;
+    uint64_t sign = UINT64_C(1) << (wide ? 63 : 31);
+    struct x86_arg s = wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign),
+                   rest = wide ? x86_each64(g, sign - 1) : x86_each32(g, (uint32_t)sign - 1);
+    int x = x86_lane_reg(g, v->args[0], wide, TMP0), y = x86_lane_reg(g, v->args[1], wide, TMP1);
+    x86_op3(g, EV_AND | w, len, TMP2, x, rest);
+    x86_op3(g, EV_AND | w, len, TMP1, y, s);
+    x86_op3(g, EV_OR | w, len, dst, TMP1, x86_r(TMP2));
+}
+static void choose(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
+                   int dst) {
+    int k = x86_mask_reg(g, v->args[0]), no = x86_lane_reg(g, v->args[2], wide, TMP0);
+    masked(g, EV_BLEND | (wide ? EV_W : 0), len, dst, no, x86_lane_arg(g, v->args[1], wide, TMP1),
+           k, false);
+}
+// Quotients, and counts of bits, of single integers.
+static void by_integers(struct x86_gen *g, const struct kir_val *v, int dst) {
+    enum dtype t = v->type;
+    bool sign = dtype_class(t) == DC_SIGNED;
+    int bits = dtype_bits(t);
+    if (x86_of(v)->shape != SHAPE_SAME || bits > 32) g->why = "integers of lanes";
+    x86_op2(g, EV_TO_GPR, L128, x86_lane_reg(g, v->args[0], false, TMP0), x86_r(RAX));
+    if (v->op == K_CLZ || v->op == K_POPCNT) {
+        if (bits < 32) x86_alu_imm(&g->as, ALU_AND, RAX, (1 << bits) - 1);
+        x86_count(&g->as, v->op == K_POPCNT, RAX, RAX);
+        if (v->op == K_CLZ) x86_alu_imm(&g->as, ALU_SUB, RAX, 64 - bits);
+    } else {
+        x86_op2(g, EV_TO_GPR, L128, x86_lane_reg(g, v->args[1], false, TMP0), x86_r(RCX));
+        if (sign)
+            x86_sign(&g->as, false);
+        else
+            x86_mov_imm(&g->as, RDX, 0);
+        x86_unary(&g->as, sign ? UN_IDIV : UN_DIV, RCX, false);
+        if (v->op == K_REM) x86_mov(&g->as, RAX, RDX);
+    }
+    x86_op2(g, EV_EACH_GPR, L512, dst, x86_r(RAX));
+}
+
+static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
+    bool wide = args_wide(v, v->op == K_SELECT), is_float = dtype_is_float(v->type);
+    enum x86_len len = length_of(g, v, wide);
+    int x;
+    struct x86_arg y;
+    switch (v->op) {
+    case K_FMA:
+        multiply_add(g, len, wide, v->args[0], v->args[1], v->args[2], dst);
+        break;
+    case K_NEG:
+    case K_ABS:
+    case K_SQRT:
+    case K_FLOOR:
+    case K_CEIL:
+    case K_RINT:
+    case K_ROUND:
+        unary(g, v, len, wide, dst);
+        break;
+    case K_COPYSIGN:
+        copysign_lanes(g, v, len, wide, dst);
+        break;
+    case K_SELECT:
+        choose(g, v, len, wide, dst);
+        break;
+    case K_DIV:
+    case K_REM:
+        if (!is_float) {
+            by_integers(g, v, dst);
+            break;
+        } // fall through
+    default:
+        if (is_float && (v->op == K_ADD || v->op == K_SUB)) {
+            float_sum(g, v, len, wide, dst);
+        } else if (!((v->op == K_MIN || v->op == K_MAX) && constant_bound(g, v, len, wide, dst))) {
+            arguments(g, v, wide, &x, &y);
+            x86_combine(g, v->op, v->type, wide, len, dst, x, y);
+        }
+    }
+    if (wide && !x86_of(v)->wide) {
+        x86_op2(g, EV_NARROWQD, L512, dst, x86_r(TMP3));
+        x86_lane_put(g, v, TMP3);
+    } else {
+        x86_lane_put(g, v, dst);
+    }
+}
+
+void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
+    int dst;
+    bool wide = x86_of(v)->wide;
+    if (v->op == K_CONST || x86_of(v)->fused) return;
+    dst = x86_lane_dst(g, v);
+    switch (v->op) {
+    case K_LOAD:
+    case K_TABLE:
+        x86_load_value(g, v);
+        break;
+    case K_DIVMOD:
+        divmod(g, v);
+        break;
+    case K_CAST:
+        x86_cast(g, v);
+        break;
+    case K_QUANT:
+        x86_quant(g, v);
+        break;
+    case K_BITS:
+        if (dtype_bits(v->type) < 32) {
+            x86_normal(g, v->type, length_of(g, v, false), dst,
+                       x86_lane_reg(g, v->args[0], false, TMP0));
+            x86_lane_put(g, v, dst);
+        } else {
+            bool from = wide || dtype_bits(v->type) == 64;
+            x86_lane_put(g, v, x86_lane_reg(g, v->args[0], from, TMP0));
+        }
+        break;
+    case K_CLZ:
+    case K_POPCNT:
+        by_integers(g, v, dst);
+        x86_lane_put(g, v, dst);
+        break;
+    default:
+        arithmetic(g, v, dst);
+    }
+}
+
+// ---- class K
+
+static void compare(struct x86_gen *g, const struct kir_val *v, int k) {
+    static const uint8_t real[] = {0, 4, 0x1d, 0x1e, 0x12, 0x11}, whole[] = {0, 4, 5, 6, 2, 1};
+    const struct kir_val *x = v->args[0], *y = v->args[1];
+    enum dtype t = x->type;
+    bool wide = x86_of(x)->wide || x86_of(y)->wide;
+    uint32_t op = dtype_is_float(t)             ? EV_CMPPS + (wide ? EV_PD | EV_W : 0)
+                  : dtype_class(t) == DC_SIGNED ? EV_CMPD | (wide ? EV_W : 0)
+                                                : EV_CMPUD | (wide ? EV_W : 0);
+    int a = x86_lane_reg(g, x, wide, TMP0);
+    x86_op3i(g, op, length_of(g, v, wide), k, a, x86_lane_arg(g, y, wide, TMP1),
+             dtype_is_float(t) ? real[v->imm_i] : whole[v->imm_i]);
+}
+static void compare_ints(struct x86_gen *g, const struct kir_val *v, int k) {
+    static const uint8_t sign[] = {CC_E, CC_NE, CC_GE, CC_G, CC_LE, CC_L},
+                         none[] = {CC_E, CC_NE, CC_AE, CC_A, CC_BE, CC_B};
+    int x = x86_int(g, v->args[0], RAX), y = x86_int(g, v->args[1], RCX);
+    x86_alu(&g->as, ALU_CMP, x, y);
+    x86_mask_of_flags(
+        g, (enum x86_cc)(v->args[0]->type == DT_S64 ? sign[v->imm_i] : none[v->imm_i]), k);
+}
+// Two masks. The second may need K_TMP, so the first goes to RAX where both do.
+static void masks(struct x86_gen *g, const struct kir_val *v, int k) {
+    enum { AND = 0x41, ANDN = 0x42, OR = 0x45, XNOR = 0x46, XOR = 0x47, NOT = 0x44 };
+    int x = x86_mask_reg(g, v->args[0]), y;
+    bool both = x == K_TMP && x86_mask_reg(g, v->args[1]) == K_TMP;
+    if (both) {
+        x86_mask_reg(g, v->args[0]);
+        x86_mask2(&g->as, 0x90, 0, K_TMP);
+        x = 0;
+    }
+    y = x86_mask_reg(g, v->args[1]);
+    if (x == K_TMP && y != K_TMP) x = x86_mask_reg(g, v->args[0]);
+    if (v->op == K_AND)
+        x86_mask3(&g->as, AND, k, x, y);
+    else if (v->op == K_OR)
+        x86_mask3(&g->as, OR, k, x, y);
+    else if (v->op == K_XOR || v->imm_i == CMP_NE)
+        x86_mask3(&g->as, XOR, k, x, y);
+    else if (v->imm_i == CMP_EQ)
+        x86_mask3(&g->as, XNOR, k, x, y);
+    else { // x < y is y without x
+        bool less = v->imm_i == CMP_LT || v->imm_i == CMP_GE;
+        x86_mask3(&g->as, ANDN, k, less ? x : y, less ? y : x);
+        if (v->imm_i == CMP_GE || v->imm_i == CMP_LE) x86_mask2(&g->as, NOT, k, k);
+    }
+}
+static void choose_mask(struct x86_gen *g, const struct kir_val *v, int k) {
+    int c = x86_mask_reg(g, v->args[0]);
+    x86_mask2(&g->as, 0x90, 0, c);
+    x86_mask3(&g->as, 0x42, K_TMP, 0, x86_mask_reg(g, v->args[2])); // without the condition
+    x86_mask_to(&g->as, RAX, K_TMP);
+    x86_mask3(&g->as, 0x41, 0, 0, x86_mask_reg(g, v->args[1]));
+    x86_mask_from(&g->as, K_TMP, RAX);
+    x86_mask3(&g->as, 0x45, k, 0, K_TMP);
+}
+void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
+    if (v->op == K_CONST) return;
+    int k = x86_mask_dst(g, v);
+    const struct kir_val *x = v->n_args ? v->args[0] : NULL;
+    switch (v->op) {
+    case K_LOAD:
+    case K_TABLE:
+        x86_load_value(g, v);
+        return;
+    case K_CMP:
+        if (x->type == DT_PRED)
+            masks(g, v, k);
+        else if (x86_is_index(x->type) && x86_of(v)->shape == SHAPE_SAME)
+            compare_ints(g, v, k);
+        else
+            compare(g, v, k);
+        break;
+    case K_AND:
+    case K_OR:
+    case K_XOR:
+        masks(g, v, k);
+        break;
+    case K_SELECT:
+        choose_mask(g, v, k);
+        break;
+    case K_CAST:
+        if (x86_class(x) == CLASS_G && !x86_of(x)->lanes) {
+            g->why = "a cast to pred";
+        } else {
+            bool wide = x86_of(x)->wide, is_float = dtype_is_float(x->type);
+            int r = x86_lane_reg(g, x, wide, TMP0);
+            enum x86_len len = length_of(g, v, wide);
+            if (is_float)
+                x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, k, r,
+                         wide ? x86_each64(g, 0) : x86_each32(g, 0), 4);
+            else
+                x86_op3(g, EV_TEST | (wide ? EV_W : 0), len, k, r, x86_r(r));
+        }
+        break;
+    default:
+        g->why = "an operation on pred";
+    }
+    x86_mask_put(g, v, k);
+}

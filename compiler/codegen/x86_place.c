@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where values live: an interval of positions each, from where it is made to its last use, over the
+// whole of a loop that uses it again and again; then a linear scan (Poletto and Sarkar 1999) of
+// each class. What does not fit stays in memory: the cheapest, by uses and depth of loops.
+#include <stdlib.h>
+
+#include "compiler/codegen/x86_plan.h"
+
+enum { MAX_DEPTH = KIR_MAX_LEVEL + 2, MAX_FRAME = 32768, MAX_HOMES = 8000 };
+static const int8_t registers[CLASSES][32] = {
+    [CLASS_G] = {RSI, RDI, R8, R9, R10, R11, RBX, R12, R13, R14, R15, -1},
+    [CLASS_V] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
+                 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, -1},
+    [CLASS_K] = {2, 3, 4, 5, 6, -1}};
+
+struct walk {
+    struct x86_plan *p;
+    int32_t at;
+    struct x86_loop *open[MAX_DEPTH];
+    int depth;
+    float weight[MAX_DEPTH];
+};
+
+static struct x86_home *home(struct walk *w, enum x86_class class) {
+    struct x86_home *h = arena_new_of(w->p->a, struct x86_home);
+    h->first = h->last = w->at;
+    h->slot = -1;
+    h->reg = -1;
+    h->class = (uint8_t)class;
+    avec_push(w->p->a, &w->p->homes, h);
+    return h;
+}
+static void read_home(struct walk *w, struct x86_home *h) {
+    if (!h) return;
+    if (h->last < w->at) h->last = w->at;
+    h->weight += w->weight[w->depth];
+    for (int d = 1; d <= w->depth; d++)
+        if (w->open[d]->start > h->first || h->constant) { // from outside of this loop
+            avec_push(w->p->a, &w->open[d]->outer, h);
+            return;
+        }
+}
+static struct x86_home **buffer(struct x86_plan *p, int64_t buf) {
+    return buf == KIR_SCRATCH ? &p->scratch : &p->bufs[buf];
+}
+static void read_buffer(struct walk *w, int64_t buf) {
+    struct x86_home **h = buffer(w->p, buf);
+    if (!*h) {
+        *h = home(w, CLASS_G);
+        (*h)->first = 0;
+        (*h)->constant = false;
+    }
+    read_home(w, *h);
+}
+// v is read; lanes: as a vector.
+static void read_value(struct walk *w, struct kir_val *v, bool lanes) {
+    struct x86_val *x = x86_of(v);
+    if (v->op == K_CONST) {
+        if (x86_is_index(v->type) || v->type == DT_PRED) return;
+        if (!x->home) {
+            x->home = home(w, CLASS_V);
+            x->home->first = 0;
+            x->home->constant = true;
+        }
+        read_home(w, x->home);
+        return;
+    }
+    if (x->fused) {
+        for (int k = 0; k < v->n_args; k++)
+            read_value(w, v->args[k], true);
+        return;
+    }
+    read_home(w, lanes && x->lanes ? x->lanes : x->home);
+    if (lanes && x->lanes && x86_of(v)->shape == SHAPE_SAME) read_home(w, x->home);
+}
+static void make(struct walk *w, struct kir_val *v) {
+    struct x86_val *x = x86_of(v);
+    x->home = home(w, x86_class(v));
+    if (x->spread && x86_class(v) == CLASS_G) x->lanes = home(w, CLASS_V);
+}
+
+static void walk_block(struct walk *w, struct kir_block *b);
+static void walk_loop(struct walk *w, struct x86_loop *x) {
+    struct kir_loop *l = x->l;
+    x->start = w->at;
+    // What a loop begins with is read while its own values are there already.
+    w->at++;
+    read_value(w, l->begin, false);
+    read_value(w, l->end, false);
+    for (int c = 0; c < l->n_carry; c++) {
+        read_value(w, l->init[c], false);
+        read_value(w, l->init[c], true);
+    }
+    w->at--;
+    if (w->depth + 1 >= MAX_DEPTH) {
+        w->p->why = "loops too deep";
+        return;
+    }
+    x->more =
+        x->copies > 1 ? arena_zalloc(w->p->a, sizeof *x->more * (size_t)l->n_carry + 1) : NULL;
+    make(w, l->var);
+    for (int c = 0; c < l->n_carry; c++) {
+        make(w, l->carry[c]);
+        for (int k = 1; k < x->copies; k++)
+            x->more[c][k] = home(w, x86_class(l->carry[c]));
+    }
+    w->at += 2;
+    float weight = w->weight[w->depth];
+    w->open[++w->depth] = x;
+    w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
+    read_home(w, x86_of(l->var)->home);
+    read_value(w, l->end, false);
+    walk_block(w, &l->body);
+    for (int c = 0; c < l->n_carry; c++) {
+        read_value(w, l->yield[c], false);
+        read_value(w, l->yield[c], true);
+        read_home(w, x86_of(l->carry[c])->home);
+        for (int k = 1; k < x->copies; k++)
+            read_home(w, x->more[c][k]);
+    }
+    read_home(w, x86_of(l->var)->home);
+    w->depth--;
+    x->end = w->at;
+    for (size_t k = 0; k < x->outer.n; k++)
+        if (x->outer.v[k]->last < x->end) x->outer.v[k]->last = x->end;
+    // The result lies where the carried value was, if it is of the same kind. Accumulators stay
+    // until all results are made.
+    w->at++;
+    for (int c = 0; c < l->n_carry; c++) {
+        struct kir_val *r = l->result[c];
+        x86_of(l->carry[c])->home->last = w->at + 1;
+        for (int k = 1; k < x->copies; k++)
+            x->more[c][k]->last = w->at + 1;
+        if (x86_class(r) != x86_class(l->carry[c]))
+            make(w, r);
+        else {
+            x86_of(r)->home = x86_of(l->carry[c])->home;
+            if (x86_of(r)->spread && x86_class(r) == CLASS_G) x86_of(r)->lanes = home(w, CLASS_V);
+        }
+        w->at++;
+        read_value(w, l->init[c], true); // sums begin with it when they are done
+        w->at--;
+    }
+    w->at += 2;
+}
+static void walk_value(struct walk *w, struct kir_val *v) {
+    struct x86_val *x = x86_of(v);
+    if (v->op == K_FOR) {
+        walk_loop(w, x->loop);
+        return;
+    }
+    if (v->op == K_CONST || x->fused) return;
+    for (int k = 0; k < v->n_args; k++) {
+        read_value(w, v->args[k], false);
+        read_value(w, v->args[k], true);
+    }
+    if (v->op == K_LOAD || v->op == K_STORE) read_buffer(w, v->imm_i);
+    if (v->op != K_STORE) make(w, v);
+    w->at += 2;
+}
+static void walk_block(struct walk *w, struct kir_block *b) {
+    for (struct kir_val *v = b->first; v && !w->p->why; v = v->next)
+        walk_value(w, v);
+}
+
+static int by_first(const void *a, const void *b) {
+    const struct x86_home *x = *(struct x86_home *const *)a, *y = *(struct x86_home *const *)b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->last < y->last ? -1 : x->last > y->last;
+}
+// A constant read from the pool costs little more than one in a register.
+static float cost(const struct x86_home *h) {
+    return h->constant ? h->weight / 16 : h->weight;
+}
+static void give_slot(struct x86_plan *p, struct x86_home *h) {
+    if (h->constant || h->slot >= 0) return;
+    int size = h->class == CLASS_V ? 64 : 8;
+    p->frame = (p->frame + size - 1) / size * size;
+    h->slot = p->frame;
+    p->frame += size;
+}
+static void scan(struct x86_plan *p, enum x86_class class) {
+    struct x86_home *in[32] = {NULL};
+    const int8_t *regs = registers[class];
+    for (size_t i = 0; i < p->homes.n; i++) {
+        struct x86_home *h = p->homes.v[i];
+        int found = -1, cheapest = -1;
+        if (h->class != class) continue;
+        for (int r = 0; regs[r] >= 0; r++) {
+            // Made where the other is read for the last time: that may share its register.
+            if (in[r] && in[r]->last <= h->first && !(in[r]->last == in[r]->first)) in[r] = NULL;
+            if (in[r] && in[r]->last < h->first) in[r] = NULL;
+            if (!in[r] && found < 0) found = r;
+            if (in[r] && (cheapest < 0 || cost(in[r]) < cost(in[cheapest]))) cheapest = r;
+        }
+        if (found < 0 && cheapest >= 0 && cost(in[cheapest]) < cost(h)) {
+            found = cheapest;
+            in[found]->reg = -1;
+            give_slot(p, in[found]);
+        }
+        if (found < 0) {
+            give_slot(p, h);
+            continue;
+        }
+        in[found] = h;
+        h->reg = regs[found];
+        if (class == CLASS_G) p->saved |= 1u << regs[found];
+    }
+}
+
+bool x86_place(struct x86_plan *p) {
+    struct walk w = {.p = p, .at = 2, .weight = {1}};
+    p->bufs = arena_zarray(p->a, struct x86_home *, p->f->n_bufs + 1);
+    w.at = 0;
+    x86_of(p->f->begin)->home = p->begin = home(&w, CLASS_G);
+    x86_of(p->f->end)->home = p->end = home(&w, CLASS_G);
+    w.at = 2;
+    walk_block(&w, (struct kir_block *)&p->f->top);
+    if (!p->why && p->homes.n > MAX_HOMES) p->why = "too many values";
+    if (p->why) return false;
+    if (p->homes.n) qsort(p->homes.v, p->homes.n, sizeof p->homes.v[0], by_first);
+    for (int c = 0; c < CLASSES; c++)
+        scan(p, (enum x86_class)c);
+    if (p->frame > MAX_FRAME) p->why = "too many values at once";
+    return !p->why;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// x86_plan: what the direct generator decides before it writes an instruction: which loops run as
+// vectors, in which form each value is, and where it lives. Private to x86_*.c.
+//
+// Forms. An s64 or u64 that is the same in all lanes, or that grows from lane to lane by a known
+// stride, is an integer register holding lane 0 (class G); its lanes are made of that where someone
+// wants them. A pred is a mask register (K). All else is a vector register (V) whose lanes have 32
+// or 64 bits: narrower types lie extended in 32, an index whose range is known to fit lies in 32.
+// A value that is the same in all lanes fills the whole register, so that scalar code is vector
+// code and nothing is ever broadcast at its use.
+#pragma once
+#include "compiler/codegen/x86_asm.h"
+#include "compiler/kernel/kir.h"
+
+enum x86_shape { SHAPE_SAME, SHAPE_STRIDE, SHAPE_LANES };
+enum x86_class { CLASS_G, CLASS_V, CLASS_K, CLASSES };
+enum { MAX_COPIES = 4 };
+
+struct x86_home { // where a value lives while it is wanted: positions in order of the text
+    int32_t first, last, slot; // slot: bytes from the stack pointer where reg < 0
+    int8_t reg;
+    uint8_t class;
+    bool constant; // needs no slot: the pool has it
+    float weight;  // of what not having a register costs
+};
+struct x86_loop {
+    struct kir_loop *l;
+    int lanes;                            // 0: one iteration at a time
+    int copies;                           // accumulators of each carried value
+    struct x86_home *(*more)[MAX_COPIES]; // [n_carry] of copies 1, 2, ...
+    int32_t start, end;                   // positions
+    VEC(struct x86_home *) outer;         // homes of values from outside that it reads
+};
+struct x86_val {
+    enum x86_shape shape;
+    int64_t stride;
+    bool wide;   // lanes of 64 bits
+    bool spread; // class G, and someone wants its lanes
+    bool fused;  // a product that the sum behind it computes
+    bool scaled; // class G, and only ever part of an address
+    int uses;
+    struct x86_home *home, *lanes; // lanes: of class G
+    struct x86_loop *loop;         // K_FOR, and the loop's variable
+};
+struct x86_plan {
+    struct arena *a;
+    const struct kir_fn *f;
+    VEC(struct x86_home *) homes;
+    struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
+    int32_t frame;                                  // bytes of slots
+    uint32_t saved;                                 // registers of the caller that are used
+    const char *why;                                // it does not fit: static text
+};
+
+static inline struct x86_val *x86_of(const struct kir_val *v) {
+    return v->emit;
+}
+static inline bool x86_is_index(enum dtype t) {
+    return t == DT_S64 || t == DT_U64;
+}
+static inline enum x86_class x86_class(const struct kir_val *v) {
+    if (v->type == DT_PRED) return CLASS_K;
+    return x86_is_index(v->type) && x86_of(v)->shape != SHAPE_LANES ? CLASS_G : CLASS_V;
+}
+// Chooses loops and forms. False, with p->why: the generator does not take this kernel.
+bool x86_choose(struct x86_plan *p);
+// Lays out homes in registers and slots.
+bool x86_place(struct x86_plan *p);
