@@ -178,12 +178,13 @@ static void print_plugin(const json_t *e) {
             number_at(n, "entry"), number_at(n, "total"), number_at(n, "fusions"),
             number_at(n, "computations"));
     if (!m) return;
-    printf("device bytes arguments %.0f, results %.0f, temporaries %.0f, code %.0f; needed %.0f",
-           number_at(m, "arguments"), number_at(m, "results"), number_at(m, "temporaries"),
-           number_at(m, "code"), number_at(m, "needed"));
+    printf("memory       needs %s", size_text(number_at(m, "needed")).s);
     if (number_at(m, "limit") > 0)
-        printf(" of %.0f: %s", number_at(m, "limit"),
+        printf(" of the device's %s: %s", size_text(number_at(m, "limit")).s,
                json_is_true(json_object_get(m, "fits")) ? "fits" : "does not fit");
+    printf("; arguments %s, results %s, temporaries %s, code %s",
+           size_text(number_at(m, "arguments")).s, size_text(number_at(m, "results")).s,
+           size_text(number_at(m, "temporaries")).s, size_text(number_at(m, "code")).s);
     putchar('\n');
 }
 
@@ -209,10 +210,13 @@ static void print_compiled(const json_t *c) {
            "%.0f\n",
            number_at(b, "entry"), number_at(b, "total"), number_at(a, "entry"),
            number_at(a, "total"), number_at(p, "entry"));
-    printf("fusions      %.0f\n", number_at(a, "fusions"));
-    printf("memory       peak %s; all values together %s; weights %s\n",
-           size_text(number_at(e, "peakBytes")).s, size_text(number_at(e, "valuesBytes")).s,
-           size_text(number_at(e, "weightsBytes")).s);
+    if (!json_object_get(e, "optimized")) { // else the plugin's compiler did that, see below
+        printf("fusions      %.0f\n", number_at(a, "fusions"));
+        printf("memory       peak %s; all values together %s; weights %s\n",
+               size_text(number_at(e, "peakBytes")).s, size_text(number_at(e, "valuesBytes")).s,
+               size_text(number_at(e, "weightsBytes")).s);
+    } else
+        printf("weights      %s\n", size_text(number_at(e, "weightsBytes")).s);
     print_plugin(e);
     json_array_foreach(json_object_get(c, "overBudget"), k, row)
         printf("over budget  %s\n", json_string_value(row));
@@ -263,70 +267,4 @@ int cmd_compile(struct hlo *h) {
     json_decref(c);
     if (trace) rc = save_trace(h, job, trace);
     return rc ? rc : over ? EXIT_DIFFERS : 0;
-}
-
-static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s", digest, stage);
-    status_t st = http_send(
-        h->http, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
-    if (st) return fail_status(st);
-    if (r->code < 300) return 0;
-    int rc = fail_reply(r, EXIT_REFUSED);
-    http_reply_done(r);
-    return rc;
-}
-
-// Two stages or passes side by side, through diff(1).
-static int diff(struct hlo *h, const char *digest, const char *a, const char *b) {
-    char name[2][32] = {"/tmp/hlo-a-XXXXXX", "/tmp/hlo-b-XXXXXX"};
-    const char *stages[2] = {a, b};
-    int rc = 0;
-    for (int k = 0; k < 2 && !rc; k++) {
-        struct http_reply r;
-        rc = stage_text(h, digest, stages[k], &r);
-        int fd = rc ? -1 : mkstemp(name[k]);
-        if (!rc && (fd < 0 || write(fd, strbuf_cstr(&r.body), r.body.n) != (ssize_t)r.body.n))
-            rc = EXIT_RUN;
-        if (fd >= 0) close(fd);
-        if (!rc) http_reply_done(&r);
-    }
-    if (!rc) {
-        FILE *p = popen(
-            arena_printf(&h->arena, "diff -u --label %s %s --label %s %s", a, name[0], b, name[1]),
-            "re");
-        char buf[4096];
-        for (size_t n; p && (n = fread(buf, 1, sizeof buf, p)) > 0;)
-            fwrite(buf, 1, n, stdout);
-        if (p) pclose(p);
-    }
-    unlink(name[0]);
-    unlink(name[1]);
-    return rc;
-}
-
-int cmd_inspect(struct hlo *h) {
-    const char *digest = NULL, *stage = NULL, *a = NULL, *b = NULL, *v;
-    for (int k = 0; k < h->argc; k++) {
-        if ((v = option_value(h, &k, "--stage")))
-            stage = v;
-        else if ((v = option_value(h, &k, "--pass")))
-            stage = arena_printf(&h->arena, "pass/%s", v);
-        else if ((v = option_value(h, &k, "--diff")))
-            a = v, b = k + 1 < h->argc ? h->argv[++k] : NULL;
-        else if (h->argv[k][0] == '-' || digest)
-            return unknown_word(h, "inspect", k);
-        else
-            digest = h->argv[k];
-    }
-    if (!digest || (!stage && !b))
-        return usage_error("inspect needs a digest and --stage, --pass or --diff A B");
-    int rc = full_digest(h, &digest);
-    if (rc) return rc;
-    if (b) return diff(h, digest, a, b);
-    struct http_reply r;
-    rc = stage_text(h, digest, stage, &r);
-    if (rc) return rc;
-    fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
-    http_reply_done(&r);
-    return 0;
 }

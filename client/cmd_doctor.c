@@ -53,9 +53,13 @@ static int doctor_server(struct hlo *h) {
     }
     const char *filter = text_at(j, "workerFilter");
     bool on = strcmp(filter, "on") == 0;
-    printf("filter     %s%s\n",
-           on ? "on: workers cannot open files or sockets or start programs" : filter,
-           on ? "" : ": a model that breaks into a worker can open files");
+    printf("filter     %s",
+           on ? "on: workers cannot open files or sockets or start programs\n" : filter);
+    json_array_foreach(on ? NULL : json_object_get(j, "devices"), k, d) {
+        bool open = *text_at(d, "filter") && strcmp(text_at(d, "filter"), "on") != 0;
+        if (open) printf("; in %s", text_at(d, "name"));
+    }
+    if (!on) puts(": a model that breaks into such a worker can open files");
     json_decref(j);
     puts(!ready ? "no device is ready" : down ? "not all devices are ready" : "all well");
     return ready ? 0 : EXIT_BUSY;

@@ -7,12 +7,15 @@
 
 enum { PAGE = 1000 };
 
-static void print_job(const json_t *j) {
+void print_job(const json_t *j) {
     printf("%-9s %-9s %s%s%s%s%s", text_at(j, "id"), text_at(j, "state"), text_at(j, "model"),
            *text_at(j, "target") ? " on " : "", text_at(j, "target"),
            *text_at(j, "input") ? ", " : "", text_at(j, "input"));
     if (number_at(j, "attempts") > 1) printf("  attempt %.0f", number_at(j, "attempts"));
-    if (number_at(j, "runMs") > 0) printf("  %.3f ms", number_at(j, "runMs"));
+    if (number_at(j, "runMs") > 0) printf("  %s", time_text(number_at(j, "runMs")).s);
+    if (number_at(j, "instructions") > 0)
+        printf("  %.0f instructions, %.0f fusions", number_at(j, "instructions"),
+               number_at(j, "fusions"));
     const json_t *e = json_object_get(j, "error");
     if (e) printf("  %s", text_at(e, "message"));
     putchar('\n');

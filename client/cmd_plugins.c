@@ -146,11 +146,11 @@ static void show_metadata(const char *path) {
     if (f) fclose(f);
 }
 static void show_text(const char *path) {
-    char line[512];
+    char line[8192]; // a whole paragraph, its address too
     FILE *f = fopen(path, "re");
     fprintf(stderr, "  --- %s\n", path);
     for (int k = 0; k < 12 && f && fgets(line, sizeof line, f); k++)
-        fprintf(stderr, "  | %.100s%s", line, strchr(line, '\n') ? "" : "\n");
+        fprintf(stderr, "  | %s%s", line, strchr(line, '\n') ? "" : "\n");
     if (f && !feof(f)) fputs("  | ... (all of it in that file)\n", stderr);
     if (f) fclose(f);
 }

@@ -228,7 +228,11 @@ int cmd_run(struct hlo *h) {
             r.model = h->argv[k];
     }
     if (!r.model) return usage_error("run needs a model file or digest");
+    bool scaled = false;
     status_t st = tensors_can_write(r.out);
+    if (!st) st = input_scale(&o, &scaled);
+    if (!st && scaled && !h->quiet)
+        fputs("pictures: --mean and --std are taken of values from 0 to 1\n", stderr);
     if (!st) st = read_inputs(h, &r, inputs, n_inputs, &o);
     if (st) return fail_status(st);
     int rc = resolve_model(h, &r);

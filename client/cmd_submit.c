@@ -17,7 +17,12 @@
 #include "client/onnx_external.h"
 #include "client/report.h"
 
-enum { PATIENCE_S = 60, SIGN_OF_LIFE_S = 10, PAGE = 1000 }; // patience with a lost server
+enum {
+    PASSED_SHOWN = 40,
+    PATIENCE_S = 60,
+    SIGN_OF_LIFE_S = 10,
+    PAGE = 1000
+}; // patience with a lost server
 struct submit {
     struct hlo *h;
     const char *path, *junit, *key;
@@ -284,7 +289,10 @@ static void print_report(struct hlo *h, const struct report *r) {
     }
     for (size_t i = 0; i < r->n_jobs; i++) {
         const json_t *j = r->jobs[i].job;
-        if (!strcmp(text_at(j, "state"), "passed")) continue;
+        if (!strcmp(text_at(j, "state"), "passed")) {
+            if (r->n_jobs <= PASSED_SHOWN && !h->quiet) print_job(j);
+            continue;
+        }
         printf("%-9s %-8s %s%s%s%s%s  %s\n", text_at(j, "state"), text_at(j, "id"),
                text_at(j, "model"), *text_at(j, "target") ? " on " : "", text_at(j, "target"),
                *text_at(j, "input") ? ", " : "", text_at(j, "input"), report_message(&r->jobs[i]));

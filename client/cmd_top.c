@@ -124,10 +124,10 @@ static double timing(const json_t *run, const char *name) {
 static void print_devices(const struct top *t) {
     const json_t *d;
     size_t k;
-    printf("\n%-14s %-9s %5s %9s %8s %9s %9s %9s %9s\n", "DEVICE", "STATE", "RUNS", "RESTARTS",
+    printf("\n%-14s %-9s %9s %9s %8s %9s %9s %9s %9s\n", "DEVICE", "STATE", "RUNNING", "RESTARTS",
            "THREADS", "RSS", "LOADED", "WEIGHTS", "BUFFERS");
     json_array_foreach(json_object_get(t->devices, "devices"), k, d)
-        printf("%-14.14s %-9s %5.0f %9.0f %8.0f %9s %9.0f %9s %9s\n", text_at(d, "name"),
+        printf("%-14.14s %-9s %9.0f %9.0f %8.0f %9s %9.0f %9s %9s\n", text_at(d, "name"),
                text_at(d, "state"), number_at(d, "runs"), number_at(d, "restarts"),
                number_at(d, "threads"), size_text(number_at(d, "workerRssBytes")).s,
                number_at(d, "residentExecutables"), size_text(number_at(d, "preparedBytes")).s,
@@ -143,6 +143,12 @@ static void print_runs(const struct top *t) {
                text_at(r, "kind"), text_at(r, "code"), text_at(r, "device"), timing(r, "total"),
                timing(r, "run"), text_at(r, "executable"));
 }
+// Over the interval, or over all while nothing came in it.
+static void print_mean(const char *what, double sum, double was_sum, double n, double was_n) {
+    bool now = n > was_n;
+    double mean = mean_ms(sum, now ? was_sum : 0, n, now ? was_n : 0);
+    printf("%s %s%s", what, n > 0 ? time_text(mean).s : "-", n > 0 && !now ? " in all" : "");
+}
 static void print_text(const struct top *t) {
     const struct reading *a = &t->was, *b = &t->is;
     double up = number_at(t->health, "uptimeS"), hits = number_at(t->cache, "hits"),
@@ -151,14 +157,14 @@ static void print_text(const struct top *t) {
            t->h->addr, json_is_true(json_object_get(t->health, "ready")) ? "ready" : "not ready",
            (double)((int64_t)up / 3600), (int)((int64_t)up / 60 % 60), (int)((int64_t)up % 60),
            size_text(number_at(t->health, "rssBytes")).s);
-    printf("requests %.1f/s   errors %.1f/s   runs %.1f/s   active %.0f   queued %.0f   "
-           "connections %.0f\n",
-           rate(t, b->requests, a->requests), rate(t, b->errors, a->errors),
-           rate(t, b->runs, a->runs), b->active, b->queued, b->connections);
-    printf("mean run %.3f ms   queue %.3f ms   compile %.1f ms\n",
-           mean_ms(b->run_s, a->run_s, b->run_n, a->run_n),
-           mean_ms(b->queue_s, a->queue_s, b->queue_n, a->queue_n),
-           mean_ms(b->compile_s, a->compile_s, b->compile_n, a->compile_n));
+    printf("requests %.1f/s, %.0f in all   errors %.1f/s, %.0f   runs %.1f/s, %.0f   active %.0f   "
+           "queued %.0f   connections %.0f\n",
+           rate(t, b->requests, a->requests), b->requests, rate(t, b->errors, a->errors), b->errors,
+           rate(t, b->runs, a->runs), b->runs, b->active, b->queued, b->connections);
+    print_mean("mean run", b->run_s, a->run_s, b->run_n, a->run_n);
+    print_mean("   queue", b->queue_s, a->queue_s, b->queue_n, a->queue_n);
+    print_mean("   compile", b->compile_s, a->compile_s, b->compile_n, a->compile_n);
+    putchar('\n');
     printf("cache %.0f executables, %s of %s   hits %.1f%%   compiles %.0f\n",
            number_at(t->cache, "executables"), size_text(number_at(t->cache, "bytes")).s,
            size_text(number_at(t->cache, "budgetBytes")).s, all > 0 ? hits / all * 100 : 0,

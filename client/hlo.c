@@ -156,6 +156,18 @@ struct size_text size_text(double bytes) {
     snprintf(t.s, sizeof t.s, "%.*f %s", k ? 1 : 0, bytes < 1e9 ? bytes : 1e9, units[k]);
     return t;
 }
+struct size_text time_text(double ms) {
+    struct size_text t;
+    bool us = ms < 0.1, s = ms >= 10000;
+    snprintf(t.s, sizeof t.s, "%.*f %s", us || s || ms >= 10 ? 1 : 3,
+             us  ? ms * 1000
+             : s ? (ms < 1e12 ? ms : 1e12) / 1000
+                 : ms,
+             us  ? "us"
+             : s ? "s"
+                 : "ms");
+    return t;
+}
 status_t file_digest(const char *path, const struct span *parts, size_t n_parts, char out_hex[65]) {
     struct sha256 s;
     static char buf[1 << 16];

@@ -85,6 +85,7 @@ status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
 // A stream's pieces as lines; `rest` keeps what has no end yet.
 void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
                  void *ctx);
+void print_job(const json_t *job);                      // cmd_jobs.c: a line
 bool parse_duration(const char *text, int64_t *out_ms); // cmd_submit.c: "90s", "10m", "250ms"
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
@@ -92,3 +93,4 @@ double number_at(const json_t *j, const char *key);    // numbers may be strings
 struct size_text {                                     // "612 B", "16.0 kB", "25.3 GB"
     char s[16];
 } size_text(double bytes);
+struct size_text time_text(double ms); // "0.4 us", "12.3 ms", "20.1 s"

@@ -252,6 +252,29 @@ static status_t begin(const struct http_client *client, struct transfer *t) {
     strbuf_done(&url);
     return ST_OK;
 }
+// What may help, behind the reason why nobody answered.
+static const char *way_out(const struct http_client *c, CURLcode rc) {
+    switch (rc) {
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_OPERATION_TIMEDOUT:
+        return "; start one with `hlod &`, or say where it is: --addr HOST:PORT or HLOD_ADDR";
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+        return "; name the authority that signed the server's certificate: --cacert FILE or "
+               "HLOD_CACERT";
+    case CURLE_SSL_CONNECT_ERROR:
+        return "; does it serve TLS? Else say http:// before the address. Does it ask for a "
+               "certificate: --cert, --key";
+    case CURLE_GOT_NOTHING:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_WEIRD_SERVER_REPLY:
+        return c->tls ? "" : "; if it serves TLS, say https:// before the address";
+    default:
+        return "";
+    }
+}
 static status_t end(const struct http_client *client, struct transfer *t, CURLcode rc) {
     const char *addr = client->addr;
     long code = 0;
@@ -266,7 +289,8 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
                       "one of --http",
                       addr);
     if (rc != CURLE_OK && code == 0)
-        return st_new(ST_UNAVAILABLE, "cannot reach hlod at %s: %s", addr, curl_easy_strerror(rc));
+        return st_new(ST_UNAVAILABLE, "cannot reach hlod at %s: %s%s", addr, curl_easy_strerror(rc),
+                      way_out(client, rc));
     if (rc != CURLE_OK && code < 400)
         return st_new(ST_UNAVAILABLE, "the connection to %s broke: %s", addr,
                       curl_easy_strerror(rc));

@@ -2,6 +2,7 @@
 // Bytes decide what a file is, not its name.
 #include "client/input.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -260,5 +261,23 @@ status_t input_channels(const char *text, double out[3]) {
     if (all.n || (n != 1 && n != 3))
         return st_new(ST_INVALID_ARGUMENT, "'%s': expected one number, or one a channel", text);
     if (n == 1) out[1] = out[2] = out[0];
+    return ST_OK;
+}
+
+status_t input_scale(struct image_options *o, bool *out_scaled) {
+    double mean = 0, std = 0, least = 1e300;
+    for (int c = 0; c < 3; c++) {
+        mean = fmax(mean, fabs(o->mean[c]));
+        std = fmax(std, fabs(o->std[c]));
+        least = fmin(least, fabs(o->std[c]));
+    }
+    *out_scaled = std < 1;
+    if ((std < 1 && mean > 1) || (std > 1 && (least < 1 || (mean > 0 && mean <= 1))))
+        return st_new(ST_INVALID_ARGUMENT,
+                      "--mean and --std: one is of values from 0 to 1, the other of 0 to 255");
+    for (int c = 0; c < 3 && *out_scaled; c++) {
+        o->mean[c] *= 255;
+        o->std[c] *= 255;
+    }
     return ST_OK;
 }

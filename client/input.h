@@ -13,6 +13,9 @@ status_t input_parse(struct arena *a, const char *word, const struct image_optio
 status_t input_file(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 // "224x224" (height x width), "127" or "123.7,116.3,103.5": options of pictures.
 status_t input_size(const char *text, struct image_options *o) MUST_CHECK;
+// --mean and --std below 1 are torchvision's, of values from 0 to 1: brought to those of pixels,
+// *out_scaled. INVALID_ARGUMENT where one says this and the other that.
+status_t input_scale(struct image_options *o, bool *out_scaled) MUST_CHECK;
 status_t input_channels(const char *text, double out[3]) MUST_CHECK;
 // Fills x->data with numbers in [0, 1) of six digits, or small integers; the same each time.
 void input_random(struct arena *a, struct npy *x);

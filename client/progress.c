@@ -36,13 +36,13 @@ void progress_bytes(struct progress *p, const char *what, int64_t done, int64_t 
 
 void progress_pass(struct progress *p, const char *name, double ms) {
     p->passes++;
-    snprintf(p->pass, sizeof p->pass, "%s %.1f ms", name, ms);
+    snprintf(p->pass, sizeof p->pass, "%s, %.1f ms", name, ms);
     progress_tick(p);
 }
 void progress_tick(struct progress *p) {
     if (p->passes && draw_now(p, false))
-        fprintf(stderr, "\r\033[Kcompiling: %lld passes, %s; %.1f s", (long long)p->passes, p->pass,
-                (double)(p->drawn_ns - p->start_ns) / 1e9);
+        fprintf(stderr, "\r\033[Kcompiling for %.1f s: %lld passes done, the last was %s",
+                (double)(p->drawn_ns - p->start_ns) / 1e9, (long long)p->passes, p->pass);
 }
 
 void progress_end(struct progress *p) {

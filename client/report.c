@@ -90,7 +90,7 @@ static void put_case(struct strbuf *b, const struct report *r, const struct repo
     put_attribute(b, "classname", text(j->job, "model"));
     put_attribute(b, "name", name);
     put_attribute(b, "file", r->suite->path);
-    strbuf_printf(b, " line=\"%d\" time=\"%.6f\">",
+    strbuf_printf(b, " line=\"%d\" time=\"%.9f\">",
                   suite_line(r->suite, text(j->job, "model"), input), run_ms(j) / 1e3);
     if (tag) {
         strbuf_printf(b, "\n      <%s", tag);

@@ -73,9 +73,10 @@ static void detach(struct job *j) {
 static const char *const kinds[] = {"compile", "run",  "inspect", "ingest", "warm",
                                     "verify",  "plan", "put",     "get",    "step"};
 
-// What GET /v1/runs shows of the job. Looking at an executable is none of it.
+// What GET /v1/runs shows of the job. Looking at an executable or a model is
+// none of it.
 static void remember(struct job *j, const char *key, const char *code) {
-    if (j->spec.kind == JOB_INSPECT) return;
+    if (j->spec.kind == JOB_INSPECT || (j->spec.kind == JOB_INGEST && j->r.ingest_hit)) return;
     Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
     char source[65], started[32];
     digest_hex(j->r.source, source);
@@ -149,8 +150,11 @@ void job_finish(struct job *j, status_t st) {
     struct strbuf times = {0};
     for (size_t i = 0; i < j->r.n_timings; i++)
         strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
-    log_event(LOG_INFO, "job.done", "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s",
-              (unsigned long long)j->r.id, j->tenant->name, kinds[j->spec.kind], *key ? key : "-",
+    // Runs that went well are too many for a log: they are in /metrics and /v1/runs.
+    bool usual = !st && j->spec.kind == JOB_RUN && !j->spec.trace;
+    log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
+              "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
+              j->tenant->name, kinds[j->spec.kind], *key ? key : "-",
               j->r.device ? j->r.device : "-", strbuf_cstr(&times), code,
               j->spec.trace ? " trace=" : "", j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);

@@ -273,6 +273,8 @@ void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b) {
     b->error = o->error;
     b->finished = o->finished;
     b->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
+    b->instructions = o->counts ? o->counts->entry : 0;
+    b->fusions = o->counts ? o->counts->fusions : 0;
 }
 
 static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
@@ -446,6 +448,8 @@ static void read_job(void *ctx, const struct job_record *r) {
         mine->error = b->error;
         mine->finished = b->finished;
         mine->run_ms = b->run_ms;
+        mine->instructions = b->instructions;
+        mine->fusions = b->fusions;
     }
     if (r->finished_ns) return;
     strbuf_add(&j->log, r->log.p, r->log.n);

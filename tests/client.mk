@@ -5,6 +5,7 @@ check-jobs-cli: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/f
 check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(BUILD)/tests/fake_worker $(LIBHLOD) ## libhlod as installed: header, example, both ways of linking
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/untold.py $(BUILD)
+	$(Q)python3 tests/client/words.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)

@@ -135,6 +135,12 @@ const runColumns = [
 
 // ---- overview
 
+// Whose processes may make any system call: devices that are shown, else those that compile.
+function filterText(all) {
+  if (all.workerFilter === "on") return "system call filter on";
+  const open = (all.devices || []).filter(d => d.filter && d.filter !== "on").map(d => d.name);
+  return (open.length ? "no system call filter in " + open.join(", ") : "no system call filter in a compile worker") + " (" + all.workerFilter.replace("off: ", "") + ")";
+}
 let before = null;
 async function overview() {
   const [devices, health, cache, runs, models, text, tenants] = await Promise.all([api("/v1/devices"), api("/v1/health"), api("/v1/cache"), api("/v1/runs?limit=12"), loadModels(), api("/metrics", { accept: "text/plain" }), api("/v1/tenants")]);
@@ -152,7 +158,7 @@ async function overview() {
       tile("Active jobs", count(m.hlod_jobs_active), "", "active", m.hlod_jobs_active || 0),
       tile("Queued", count(m.hlod_jobs_queued), "", "queued", m.hlod_jobs_queued || 0),
       tile("Executable cache", looked ? Math.round(hits / looked * 100) + "%" : "–", looked ? "hits of " + count(looked) : "", "hits", looked ? hits / looked : 0)),
-    card("Devices", h("span", { class: "dim" }, devices.workerFilter === "on" ? "system call filter on" : "system call filter " + devices.workerFilter),
+    card("Devices", h("span", { class: "dim" }, filterText(devices)),
       table("Devices", [
         ["Device", d => h("b", null, d.name)],
         ["State", d => state(d.state, d.state === "ready" || d.state === "busy", d.state === "starting")],

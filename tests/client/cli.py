@@ -114,7 +114,7 @@ def main():
         check("top counts", p, 0 if j["requestsPerS"] > 0 and j["devices"][0]["name"] == "cpu:0" and j["cache"]["executables"] > 1 and j["runs"] else -1)
         slow = model("slow", "compile_ms 2500")
         shown = on_terminal(env, o.build + "/hlo", "compile", slow, "--shape", "x=1x4")
-        result("passes are shown on a terminal", re.search(rb"compiling: \d passes, \S+ [\d.]+ ms", shown), shown)
+        result("passes are shown on a terminal", re.search(rb"compiling for [\d.]+ s: \d passes done, the last was \S+, [\d.]+ ms", shown), shown)
         slow = model("slower", "compile_ms 1500")
         shown = on_terminal(env, o.build + "/hlo", "--quiet", "compile", slow, "--shape", "x=1x4")
         result("and not with --quiet", shown == b"", shown)

@@ -654,6 +654,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         11: ('run_ms', 'd', ''),
         12: ('error', 'm', 'Error'),
         13: ('tenant', 's', ''),
+        14: ('instructions', 'i', ''),
+        15: ('fusions', 'i', ''),
     },
     'GetJobRequest': {
         1: ('job', 's', ''),
@@ -789,6 +791,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         17: ('why', 's', ''),
         20: ('buffers', 'i', ''),
         21: ('buffer_bytes', 'i', ''),
+        22: ('filter', 's', ''),
     },
     'ListTenantsRequest': {
     },
