@@ -642,7 +642,6 @@ void worker_release(struct worker *w) {
     changed(w->pool);
 }
 
-<<<<<<< HEAD
 void worker_give(struct worker *w, const char *tenant) {
     bool fresh = w->state == W_READY && !*w->tenant;
     if (w->state == W_READY && *w->tenant) end_life(w);
@@ -650,47 +649,6 @@ void worker_give(struct worker *w, const char *tenant) {
         log_event(LOG_DEBUG, "worker.given", "worker=%d tenant=%s", w->index, tenant);
         w->spare = w->sleeps = w->spent = false;
         loop_timer_start(w->timer, 0);
-=======
-// A cancelled call that has not ended yet may be the end of the process: nothing new goes there.
-static bool full(const struct worker *w) {
-    int64_t most = w->pool->cfg.flight_bytes;
-    return most > 0 && w->flight_bytes >= most;
-}
-
-struct place_worker pool_place(const struct worker *w) {
-    return (struct place_worker){
-        .role = w->role,
-        .kind = w->kind,
-        .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !w->spent && !first_kill_ns(w) && !full(w),
-        .asked_only = w->lazy,
-        .drained = drained(w),
-        .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
-        .calls = w->places_taken,
-        .expected_ns = w->expected_ns,
-        .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls : 1,
-        .memory_bytes = w->pool->cfg.device_memory ? w->pool->cfg.device_memory
-                        : w->hello                 ? w->hello->memory_bytes
-                                                   : 0,
-        .planned_bytes = w->footprint.bytes};
-}
-
-void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
-    hlod__v1__device__init(out);
-    static const char *const states[] = {"down", "starting", "ready", "down"};
-    const Hlod__Wire__Hello *h = w->hello;
-    if (h) {
-        out->name = h->device_name;
-        out->kind = h->device_kind;
-        out->target_id = h->target_id;
-        out->description = h->description;
-        out->memory_bytes = h->memory_bytes;
-        out->threads = h->threads;
-        out->filter = *h->filter ? h->filter : (char *)"off: not said";
-    } else {
-        out->name = (char *)w->name;
-        out->kind = (char *)w->kind;
->>>>>>> 7b51719 (client, scheduler, docs: words that help somebody new)
     }
     snprintf(w->tenant, sizeof w->tenant, "%s", tenant);
     w->used_ns = clock_ns();

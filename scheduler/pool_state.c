@@ -70,6 +70,7 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->description = h->description;
         out->memory_bytes = h->memory_bytes;
         out->threads = h->threads;
+        out->filter = *h->filter ? h->filter : (char *)"off: not said";
     } else {
         out->name = (char *)w->shown;
         out->kind = (char *)w->kind;
