@@ -41,8 +41,8 @@ struct cpu_impl {
     bool (*same_pack)(const struct cpu_step *a, const struct cpu_step *b);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
-    cpu_impl_gemm, cpu_impl_update, cpu_impl_trees, cpu_impl_kernel, cpu_impl_control,
-    cpu_impl_reference;
+    cpu_impl_gemm, cpu_impl_sort, cpu_impl_update, cpu_impl_trees, cpu_impl_kernel,
+    cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -67,14 +67,14 @@ struct cpu_exe {
     int64_t memory_bytes;
     void *scratch; // libraries' scratchpad, shared by steps
     int64_t scratch_bytes;
-    void **results; // of a run, by root leaf: where cpu_frame's are
+    void **results;            // of a run, by root leaf: where cpu_frame's are
     struct dev_buffer **ahead; // of a run, by root leaf: made for what stays; NULL between runs
     int n_packs;
     struct cpu_pack *packs, *last_pack; // that a later step may share, in order
     struct dev_stats stats;
-    const struct dev_run *run; // that goes on
+    const struct dev_run *run;  // that goes on
     const _Atomic bool *cancel; // of the call that goes on; or NULL
-    uint64_t rng_state;        // of rng on the reference evaluator: goes on from run to run
+    uint64_t rng_state;         // of rng on the reference evaluator: goes on from run to run
     bool strict;
 };
 struct cpu_weights {
@@ -97,6 +97,7 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
+bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c
 bool cpu_library_runs(const struct target *t, const struct lib_call *call);
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,

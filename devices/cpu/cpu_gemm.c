@@ -593,4 +593,4 @@ static void nothing(struct cpu_step *s) {
     (void)s;
 }
 const struct cpu_impl cpu_impl_gemm = {"gemm",   gemm_accepts, gemm_open, nothing,
-                                       gemm_run, NULL,         NULL};
+                                       gemm_run, NULL,         NULL,      NULL};

@@ -9,8 +9,9 @@
 #include "devices/cpu/cpu.h"
 
 static const struct cpu_impl *const list[] = {
-    &cpu_impl_control, &cpu_impl_thin8,  &cpu_impl_int8,  &cpu_impl_thin,   &cpu_impl_onednn,
-    &cpu_impl_gemm,    &cpu_impl_update, &cpu_impl_trees, &cpu_impl_kernel, &cpu_impl_reference};
+    &cpu_impl_control, &cpu_impl_thin8,  &cpu_impl_int8,     &cpu_impl_thin,
+    &cpu_impl_onednn,  &cpu_impl_gemm,   &cpu_impl_sort,     &cpu_impl_update,
+    &cpu_impl_trees,   &cpu_impl_kernel, &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
 const char *cpu_forced_impl(void) {
     const char *f = getenv("HLOD_CPU_IMPL");
@@ -90,8 +91,8 @@ static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_kernel = {
-    "kernel", kernel_accepts, kernel_open, nothing, kernel_run, NULL, NULL, NULL};
+const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open, nothing,
+                                         kernel_run, NULL,           NULL,        NULL};
 
 // ---- control flow: called plans run here, on the device; nothing goes to the daemon
 

@@ -108,9 +108,8 @@ static bool shapes_ok(const struct hlo_instr *i) {
 // whatever the number of channels and groups is. False: rows.
 static bool best_form(const struct target *t, const struct lib_call *c, enum conv_form *in,
                       enum conv_form *out) {
-    static const enum conv_form forms[][2] = {{FORM_BLOCKED, FORM_BLOCKED},
-                                              {FORM_ROWS, FORM_BLOCKED},
-                                              {FORM_LAST, FORM_LAST}};
+    static const enum conv_form forms[][2] = {
+        {FORM_BLOCKED, FORM_BLOCKED}, {FORM_ROWS, FORM_BLOCKED}, {FORM_LAST, FORM_LAST}};
     const struct shape *x = c->hero->operands[0]->shape;
     bool few = x->dims[1] <= 4;
     for (size_t k = few; k < sizeof forms / sizeof forms[0]; k++) {
@@ -138,7 +137,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i) || cpu_int8_accepts(i) || cpu_gemm_accepts(i) ||
+    return accepts_call(i) || cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
            (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
@@ -154,7 +153,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return cpu_library_accepts(NULL, i) && !cpu_int8_accepts(i) && !cpu_gemm_accepts(i);
+    return accepts_call(i) || (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }
 
 // ---- opening
@@ -235,8 +234,7 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
     const struct hlo_instr *i = s->plan->instr;
     int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs);
     bool conv = c->hero->op == HLO_CONVOLUTION;
-    bool bound = cpu_is_bound(x, s, rhs) &&
-                 (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
+    bool bound = cpu_is_bound(x, s, rhs) && (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
     struct onednn_ask q = {.in = i->operands[lhs]->shape->layout,
                            .out = i->shape->layout,
                            .bound = bound,
@@ -417,6 +415,6 @@ static bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b)
     return dnnl_memory_desc_equal(&s->weights_user, &t->weights_user) &&
            dnnl_memory_desc_equal(&s->weights_packed, &t->weights_packed);
 }
-const struct cpu_impl cpu_impl_onednn = {"onednn",    onednn_accepts, onednn_open,
-                                         onednn_close, onednn_run,    onednn_pack_bytes,
-                                         onednn_pack, onednn_same_pack};
+const struct cpu_impl cpu_impl_onednn = {"onednn",     onednn_accepts,  onednn_open,
+                                         onednn_close, onednn_run,      onednn_pack_bytes,
+                                         onednn_pack,  onednn_same_pack};

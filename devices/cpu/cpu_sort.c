@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// sort: sort and topk whose comparator is an order of numbers: one key or several, ascending or
+// descending, by IEEE's total order, by value, or as JAX writes it (all NaN alike and last, both
+// zeros alike). Keys become integers that order alike; pairs of key and position are sorted by
+// digits from the lowest (radix sort), which is stable, so several keys are several sorts, the last
+// key first; then elements are fetched by position. topk keeps the best seen so far and a bound
+// that most elements do not pass. A line is one thread's.
+// Does not: other comparators, complex keys (a generated kernel's).
+#include "devices/cpu/cpu.h"
+
+#include <math.h>
+
+enum { MAX_KEYS = 4, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30, ROOM = 1024 };
+struct key {
+    int operand;
+    bool down;                // descending
+    bool one_zero, nans_last; // -0 is 0; all NaN are alike, above everything
+};
+struct keys {
+    struct key v[MAX_KEYS];
+    int n;
+};
+
+// ---- comparators
+
+// A value made of one parameter: which one, and what is alike in it.
+static bool match_value(const struct hlo_instr *v, int64_t *param, struct key *k) {
+    if (v->op == HLO_PARAMETER) {
+        *param = v->param_number;
+        return true;
+    }
+    if (v->op == HLO_CONVERT && dtype_is_float(v->shape->dtype) &&
+        (v->operands[0]->shape->dtype == DT_F16 || v->operands[0]->shape->dtype == DT_BF16))
+        return match_value(v->operands[0], param, k); // exact
+    if (v->op != HLO_SELECT || v->operands[0]->op != HLO_COMPARE ||
+        v->operands[1]->op != HLO_CONSTANT || !dtype_is_float(v->shape->dtype))
+        return false;
+    const struct hlo_instr *c = v->operands[0], *to = v->operands[1], *x = c->operands[0];
+    enum cmp_direction d = HLO_ATTR(c, compare)->direction;
+    struct key inner = {0};
+    int64_t of;
+    if (!match_value(v->operands[2], param, k) || !match_value(x, &of, &inner) || of != *param ||
+        inner.one_zero || inner.nans_last || HLO_ATTR(c, compare)->type == CMPT_TOTALORDER)
+        return false;
+    double value = lit_get_f64(to->literal, 0);
+    if (d == CMP_NE && c->operands[1] == x && value != value && !signbit(value))
+        k->nans_last = true;
+    else if (d == CMP_EQ && c->operands[1]->op == HLO_CONSTANT && value == 0 && !signbit(value) &&
+             lit_get_f64(c->operands[1]->literal, 0) == 0)
+        k->one_zero = true;
+    else
+        return false;
+    return true;
+}
+// A comparison of the two parameters of one operand: gives its key, and the direction with the
+// first one on the left.
+static bool match_compare(const struct hlo_instr *c, struct key *k, enum cmp_direction *d) {
+    struct key left = {0}, right = {0};
+    int64_t a, b;
+    if (c->op != HLO_COMPARE || !match_value(c->operands[0], &a, &left) ||
+        !match_value(c->operands[1], &b, &right) || a / 2 != b / 2 || a == b ||
+        left.one_zero != right.one_zero || left.nans_last != right.nans_last)
+        return false;
+    enum dtype t = c->operands[0]->shape->dtype;
+    enum cmp_type type = HLO_ATTR(c, compare)->type;
+    if (dtype_is_int(t) && type == (dtype_class(t) == DC_SIGNED ? CMPT_UNSIGNED : CMPT_SIGNED))
+        return false;
+    *k = left;
+    k->operand = (int)(a / 2);
+    *d = HLO_ATTR(c, compare)->direction;
+    if (a > b) *d = *d == CMP_LT ? CMP_GT : *d == CMP_GT ? CMP_LT : *d;
+    if (type != CMPT_TOTALORDER) k->one_zero = k->nans_last = true;
+    return true;
+}
+static bool match_order(const struct hlo_instr *r, struct keys *out) {
+    struct key k, same;
+    enum cmp_direction d, e;
+    if (out->n == MAX_KEYS) return false;
+    if (match_compare(r, &k, &d)) {
+        k.down = d == CMP_GT;
+        out->v[out->n++] = k;
+        return d == CMP_LT || d == CMP_GT;
+    }
+    if (r->op != HLO_OR) return false;
+    for (int s = 0; s < 2; s++) {
+        const struct hlo_instr *less = r->operands[s], *both = r->operands[1 - s];
+        if (both->op != HLO_AND || !match_compare(less, &k, &d) || (d != CMP_LT && d != CMP_GT))
+            continue;
+        for (int t = 0; t < 2; t++) {
+            int n = out->n;
+            if (!match_compare(both->operands[t], &same, &e) || e != CMP_EQ ||
+                same.operand != k.operand || same.one_zero != k.one_zero ||
+                same.nans_last != k.nans_last)
+                continue;
+            k.down = d == CMP_GT;
+            out->v[out->n++] = k;
+            if (match_order(both->operands[1 - t], out)) return true;
+            out->n = n;
+        }
+    }
+    return false;
+}
+static bool key_type(enum dtype t) {
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_F64 || t == DT_PRED ||
+           (dtype_is_int(t) && dtype_bits(t) >= 8);
+}
+static bool plain(const struct shape *s) {
+    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank) &&
+           (dtype_bits(s->dtype) >= 8 || s->dtype == DT_PRED);
+}
+static bool keys_of(const struct hlo_instr *i, struct keys *out) {
+    *out = (struct keys){.n = 0};
+    for (int k = 0; k < i->n_operands; k++)
+        if (!plain(i->operands[k]->shape)) return false;
+    for (int k = 0; k < shape_leaves(i->shape); k++)
+        if (!plain(shape_is_tuple(i->shape) ? shape_leaf(i->shape, k) : i->shape)) return false;
+    if (shape_elements(i->operands[0]->shape) == 0) return false;
+    if (i->op == HLO_TOPK) {
+        out->v[out->n++] = (struct key){.down = HLO_ATTR(i, topk)->largest};
+        return key_type(i->operands[0]->shape->dtype) && i->shape->elems[1]->dtype == DT_S32;
+    }
+    if (i->op != HLO_SORT || i->n_called != 1 || !match_order(i->called[0]->root, out))
+        return false;
+    for (int k = 0; k < out->n; k++) {
+        int o = out->v[k].operand;
+        if (o >= i->n_operands || !key_type(i->operands[o]->shape->dtype) ||
+            i->called[0]->params.v[2 * o]->shape->dtype != i->operands[o]->shape->dtype)
+            return false;
+    }
+    return true;
+}
+static int64_t line_dim(const struct hlo_instr *i) {
+    return i->op == HLO_SORT ? HLO_ATTR(i, sort)->dimensions.v[0] : i->operands[0]->shape->rank - 1;
+}
+bool cpu_sort_accepts(const struct hlo_instr *i) {
+    struct keys k;
+    return (i->op == HLO_SORT || i->op == HLO_TOPK) && i->operands[0]->shape->rank > 0 &&
+           keys_of(i, &k) && i->operands[0]->shape->dims[line_dim(i)] <= MAX_LINE;
+}
+static bool sort_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not an order of numbers";
+    return cpu_sort_accepts(i);
+}
+
+// ---- keys as integers
+
+struct pair {
+    uint64_t key;
+    uint32_t at;
+};
+struct pair32 {
+    uint32_t key, at;
+};
+static inline uint64_t float_key(uint64_t bits, int width, uint64_t infinity, const struct key *k) {
+    uint64_t top = UINT64_C(1) << (width - 1), size = bits & (top - 1);
+    if (k->nans_last && size > infinity) return top | (top - 1);
+    if (k->one_zero && size == 0) bits = 0;
+    return bits & top ? ~bits & (top | (top - 1)) : bits | top;
+}
+static inline uint64_t number_key(const void *p, enum dtype t, const struct key *k) {
+    switch (t) {
+    case DT_F32:
+        return float_key(*(const uint32_t *)p, 32, 0x7f800000, k);
+    case DT_F64:
+        return float_key(*(const uint64_t *)p, 64, UINT64_C(0x7ff0000000000000), k);
+    case DT_F16:
+        return float_key(*(const uint16_t *)p, 16, 0x7c00, k);
+    case DT_BF16:
+        return float_key(*(const uint16_t *)p, 16, 0x7f80, k);
+    case DT_S8:
+        return (uint8_t)(*(const uint8_t *)p ^ 0x80);
+    case DT_S16:
+        return (uint16_t)(*(const uint16_t *)p ^ 0x8000);
+    case DT_S32:
+        return *(const uint32_t *)p ^ 0x80000000u;
+    case DT_S64:
+        return *(const uint64_t *)p ^ (UINT64_C(1) << 63);
+    case DT_U16:
+        return *(const uint16_t *)p;
+    case DT_U32:
+        return *(const uint32_t *)p;
+    case DT_U64:
+        return *(const uint64_t *)p;
+    default:
+        return *(const uint8_t *)p;
+    }
+}
+
+// ---- sorting by digits
+
+// Gives where the sorted pairs are: a or b.
+#define RADIX(NAME, PAIR, BITS)                                                                    \
+    static PAIR *radix_##NAME(PAIR *a, PAIR *b, int64_t n) {                                       \
+        uint32_t count[(BITS + 10) / 11 * 2048];                                                   \
+        int width = n < MANY ? 8 : 11, size = 1 << width, digits = (BITS + width - 1) / width;     \
+        if (n <= FEW) {                                                                            \
+            for (int64_t i = 1; i < n; i++) {                                                      \
+                PAIR p = a[i];                                                                     \
+                int64_t j = i;                                                                     \
+                for (; j > 0 && a[j - 1].key > p.key; j--)                                         \
+                    a[j] = a[j - 1];                                                               \
+                a[j] = p;                                                                          \
+            }                                                                                      \
+            return a;                                                                              \
+        }                                                                                          \
+        memset(count, 0, sizeof *count *(size_t)(digits << width));                                \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            for (int d = 0; d < digits; d++)                                                       \
+                count[(d << width) + (int)(a[i].key >> (d * width) & (unsigned)(size - 1))]++;     \
+        for (int d = 0; d < digits; d++) {                                                         \
+            uint32_t *c = count + ((size_t)d << width), sum = 0;                                   \
+            if (c[a[0].key >> (d * width) & (unsigned)(size - 1)] == n) continue;                  \
+            for (int v = 0; v < size; v++) {                                                       \
+                uint32_t here = c[v];                                                              \
+                c[v] = sum;                                                                        \
+                sum += here;                                                                       \
+            }                                                                                      \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                b[c[a[i].key >> (d * width) & (unsigned)(size - 1)]++] = a[i];                     \
+            PAIR *t = a;                                                                           \
+            a = b;                                                                                 \
+            b = t;                                                                                 \
+        }                                                                                          \
+        return a;                                                                                  \
+    }
+RADIX(32, struct pair32, 32)
+RADIX(64, struct pair, 64)
+
+// ---- a line
+
+struct sort_state {
+    const struct hlo_instr *i;
+    struct keys keys;
+    int64_t n, kept, lines, inner; // kept: results of a line; elements of a line lie `inner` apart
+    int64_t room;                  // pairs of a thread, in each of its two halves
+    int64_t bytes;                 // of a thread's scratch
+    bool wide;                     // some key has 64 bits
+    int threads;
+};
+// Pairs of key k at the positions that `from` has (NULL: in order), and back.
+#define FILL(NAME, PAIR)                                                                           \
+    static void fill_##NAME(const struct sort_state *s, const struct key *k, const char *line,     \
+                            bool again, PAIR *to) {                                                \
+        enum dtype t = s->i->operands[k->operand]->shape->dtype;                                   \
+        int64_t step = dtype_size(t) * s->inner;                                                   \
+        uint64_t flip = !k->down ? 0                                                               \
+                        : dtype_bits(t) >= 64                                                      \
+                            ? ~UINT64_C(0)                                                         \
+                            : (UINT64_C(1) << (dtype_bits(t) < 8 ? 8 : dtype_bits(t))) - 1;        \
+        for (int64_t j = 0; j < s->n; j++) {                                                       \
+            if (!again) to[j].at = (uint32_t)j;                                                    \
+            const char *p = line + to[j].at * step;                                                \
+            to[j].key = number_key(p, t, k) ^ flip;                                                \
+        }                                                                                          \
+    }                                                                                              \
+    static PAIR *sort_##NAME(const struct sort_state *s, void *const *bufs, int64_t at, PAIR *a,   \
+                             PAIR *b) {                                                            \
+        for (int k = s->keys.n - 1; k >= 0; k--) {                                                 \
+            const struct key *key = &s->keys.v[k];                                                 \
+            enum dtype t = s->i->operands[key->operand]->shape->dtype;                             \
+            fill_##NAME(s, key, (const char *)bufs[key->operand] + at * dtype_size(t),             \
+                        k < s->keys.n - 1, a);                                                     \
+            PAIR *done = radix_##NAME(a, b, s->n);                                                 \
+            if (done != a) b = a, a = done;                                                        \
+        }                                                                                          \
+        return a;                                                                                  \
+    }
+FILL(32, struct pair32)
+FILL(64, struct pair)
+
+// Keys of a block of topk's elements, which order by IEEE's total order. Gives whether any is below
+// the bound; loops of a known length, for vectors.
+enum { BLOCK = 64 };
+static bool block_f32(const uint32_t *from, uint32_t flip, uint32_t bound, uint32_t *to) {
+    uint32_t below = 0;
+    for (int e = 0; e < BLOCK; e++) {
+        uint32_t v = from[e];
+        to[e] = v ^ ((uint32_t)((int32_t)v >> 31) | 0x80000000u) ^ flip;
+    }
+    for (int e = 0; e < BLOCK; e++)
+        below |= to[e] < bound ? 1 : 0;
+    return below != 0;
+}
+static void block_any(const char *from, enum dtype t, const struct key *k, int n, uint32_t flip,
+                      uint32_t *to) {
+    for (int e = 0; e < n; e++)
+        to[e] = (uint32_t)number_key(from + e * dtype_size(t), t, k) ^ flip;
+}
+// The first `kept` of the line's order, without sorting what cannot be among them.
+static struct pair32 *best(const struct sort_state *s, const char *line, struct pair32 *a,
+                           struct pair32 *b) {
+    enum dtype t = s->i->operands[0]->shape->dtype;
+    const struct key *k = &s->keys.v[0];
+    int64_t size = dtype_size(t), n = 0, bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);
+    uint32_t flip = !k->down ? 0 : (uint32_t)((UINT64_C(1) << bits) - 1), keys[BLOCK];
+    uint64_t bound = UINT64_C(1) << 32; // keys below it may be among them
+    for (int64_t at = 0; at < s->n; at += BLOCK) {
+        int many = s->n - at < BLOCK ? (int)(s->n - at) : BLOCK;
+        const char *from = line + at * size;
+        if (t == DT_F32 && many == BLOCK && bound <= UINT32_MAX) {
+            if (!block_f32((const uint32_t *)from, flip, (uint32_t)bound, keys)) continue;
+        } else {
+            block_any(from, t, k, many, flip, keys);
+        }
+        for (int e = 0; e < many; e++) {
+            if (keys[e] >= bound) continue;
+            a[n++] = (struct pair32){keys[e], (uint32_t)(at + e)};
+            if (n < s->room) continue;
+            struct pair32 *done = radix_32(a, b, n);
+            if (done != a) b = a, a = done;
+            n = s->kept;
+            bound = n ? a[n - 1].key : 0;
+        }
+    }
+    return radix_32(a, b, n);
+}
+#define FETCH(NAME, PAIR)                                                                          \
+    static void fetch_##NAME(const PAIR *order, const char *from, char *to, int64_t n,             \
+                             int64_t size, int64_t inner) {                                        \
+        for (int64_t j = 0; j < n; j++) {                                                          \
+            const char *p = from + order[j].at * inner * size;                                     \
+            char *q = to + j * inner * size;                                                       \
+            if (size == 4)                                                                         \
+                memcpy(q, p, 4);                                                                   \
+            else if (size == 8)                                                                    \
+                memcpy(q, p, 8);                                                                   \
+            else                                                                                   \
+                memcpy(q, p, (size_t)size);                                                        \
+        }                                                                                          \
+    }
+FETCH(32, struct pair32)
+FETCH(64, struct pair)
+
+static void one_line(const struct sort_state *s, void *const *bufs, int64_t line, char *scratch) {
+    const struct hlo_instr *i = s->i;
+    bool topk = i->op == HLO_TOPK;
+    int n_in = i->n_operands;
+    int64_t before = line / s->inner * s->inner, at = before * s->n + line % s->inner;
+    int64_t to = before * s->kept + line % s->inner;
+    struct pair *a = (struct pair *)scratch, *wide = NULL;
+    struct pair32 *b = (struct pair32 *)scratch, *narrow = NULL;
+    if (s->wide)
+        wide = sort_64(s, bufs, at, a, a + s->room);
+    else if (s->room < s->n)
+        narrow = best(s, (const char *)bufs[0] + at * dtype_size(i->operands[0]->shape->dtype), b,
+                      b + s->room);
+    else
+        narrow = sort_32(s, bufs, at, b, b + s->room);
+    for (int o = 0; o < n_in; o++) {
+        int64_t size = dtype_size(i->operands[o]->shape->dtype);
+        const char *from = (const char *)bufs[o] + at * size;
+        char *out = (char *)bufs[n_in + o] + to * size;
+        if (wide)
+            fetch_64(wide, from, out, s->kept, size, s->inner);
+        else
+            fetch_32(narrow, from, out, s->kept, size, s->inner);
+    }
+    int32_t *index = topk ? (int32_t *)bufs[n_in + 1] + to : NULL;
+    for (int64_t j = 0; topk && j < s->kept; j++)
+        index[j] = (int32_t)(wide ? wide[j].at : narrow[j].at);
+}
+
+// ---- the implementation
+
+static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
+    struct sort_state *s = arena_new_of(&x->arena, struct sort_state);
+    const struct hlo_instr *i = step->plan->instr;
+    const struct shape *shape = i->operands[0]->shape;
+    *s = (struct sort_state){.i = i, .inner = 1, .threads = cpu_threads()};
+    if (!keys_of(i, &s->keys)) return st_new(ST_INTERNAL, "accepted a sort that does not match");
+    int64_t dim = line_dim(i);
+    s->n = s->kept = shape->dims[dim];
+    if (i->op == HLO_TOPK) s->kept = HLO_ATTR(i, topk)->k;
+    for (int d = (int)dim + 1; d < shape->rank; d++)
+        s->inner *= shape->dims[d];
+    s->lines = shape_elements(shape) / s->n;
+    for (int k = 0; k < s->keys.n; k++)
+        s->wide |= dtype_bits(i->operands[s->keys.v[k].operand]->shape->dtype) > 32;
+    s->room = s->n;
+    if (i->op == HLO_TOPK && !s->wide && 4 * s->kept + ROOM < s->n) s->room = 4 * s->kept + ROOM;
+    int64_t each = s->wide ? (int64_t)sizeof(struct pair) : (int64_t)sizeof(struct pair32);
+    s->bytes = (2 * s->room * each + 63) / 64 * 64;
+    if (s->bytes * s->threads > x->scratch_bytes) x->scratch_bytes = s->bytes * s->threads;
+    step->detail = "sort";
+    step->alone = s->lines < 2;
+    step->state = s;
+    return ST_OK;
+}
+struct sort_call {
+    const struct sort_state *s;
+    void *const *bufs;
+    char *scratch;
+};
+static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct sort_call *c = ctx;
+    for (int64_t line = begin; line < end; line++)
+        one_line(c->s, c->bufs, line, c->scratch + thread * c->s->bytes);
+}
+static status_t sort_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
+    const struct sort_state *s = step->state;
+    struct sort_call c = {s, bufs, x->scratch};
+    cpu_parallel(part, &c, s->lines, 2000 / s->n + 1);
+    return ST_OK;
+}
+static void nothing(struct cpu_step *s) {
+    (void)s;
+}
+const struct cpu_impl cpu_impl_sort = {"sort",   sort_accepts, sort_open, nothing,
+                                       sort_run, NULL,         NULL,      NULL};
