@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "client/digest_memo.h"
 #include "client/hlo.h"
+#include "client/hlox.h"
 #include "client/onnx_external.h"
 #include "client/progress.h"
 #include "client/upload.h"
@@ -51,6 +52,8 @@ struct source {
     const char *const *paths; // [n_paths] all files that were read
     size_t n_paths;
     int64_t bytes;
+    bool ahead; // an executable and its model in one file (client/hlox.h)
+    struct hlox hlox;
 };
 
 static status_t source_open(struct hlo *h, const char *path, struct source *s) {
@@ -58,6 +61,14 @@ static status_t source_open(struct hlo *h, const char *path, struct source *s) {
     *s = (struct source){.path = path};
     if (stat(path, &sb) == 0 && sb.st_size == 0)
         return st_new(ST_INVALID_ARGUMENT, "%s: the file is empty", path);
+    s->ahead = hlox_sniff(path);
+    if (s->ahead) {
+        RETURN_IF_ERR(hlox_open(&h->arena, path, &s->hlox));
+        s->parts = &s->hlox.model;
+        s->n_parts = 1;
+        s->bytes = (int64_t)s->hlox.model.n;
+        return ST_OK;
+    }
     RETURN_IF_ERR(
         onnx_external_files(&h->arena, path, &s->parts, &s->n_parts, &s->paths, &s->n_paths));
     if (!s->n_parts) s->bytes = (int64_t)sb.st_size;
@@ -83,7 +94,7 @@ static int send_ahead(struct hlo *h, const struct source *s, int64_t above, char
     struct span whole, *parts = s->n_parts ? s->parts : &whole;
     if (s->bytes <= above) return 0;
     char key[65];
-    bool known = digest_memo_key(s->paths, s->n_paths, key);
+    bool known = s->n_paths && digest_memo_key(s->paths, s->n_paths, key);
     if (known && digest_memo_get(key, hex) && server_holds(h, hex)) return 0;
     status_t st = s->n_parts ? ST_OK : file_map(&h->arena, s->path, &whole);
     if (st) return fail_status(st);
@@ -99,13 +110,16 @@ static bool run_will_tell(const json_t *error, enum compile_then then) {
            (then == THEN_RUN && strcmp(reason, "UNBOUND_DIM") == 0);
 }
 
+static int send_source(struct hlo *h, const struct source *src, char hex[65]) {
+    bool hash = src->bytes <= UPLOAD_IN_PIECES || src->ahead;
+    status_t st = hash ? file_digest(src->path, src->parts, src->n_parts, hex) : ST_OK;
+    if (st) return fail_status(st);
+    return hash && server_holds(h, hex) ? 0 : send_ahead(h, src, 0, hex);
+}
 int upload_model(struct hlo *h, const char *path, char hex[65]) {
     struct source src;
     status_t st = source_open(h, path, &src);
-    if (!st && src.bytes <= UPLOAD_IN_PIECES) st = file_digest(path, src.parts, src.n_parts, hex);
-    if (st) return fail_status(st);
-    if (src.bytes <= UPLOAD_IN_PIECES && server_holds(h, hex)) return 0;
-    return send_ahead(h, &src, 0, hex);
+    return st ? fail_status(st) : send_source(h, &src, hex);
 }
 
 int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
@@ -120,7 +134,11 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
     status_t st = source_open(h, path, &src);
     if (st) return fail_status(st);
     char hex[65] = ""; // by which the server knows what was sent
-    int rc = send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
+    int rc = src.ahead ? send_source(h, &src, hex) : send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
+    if (!rc && src.ahead) {
+        rc = hlox_import(h, &src.hlox);
+        query = src.hlox.query;
+    }
     if (rc) return rc;
     const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s%s", hex[0] ? "model=" : "",
                                    hex, hex[0] && query[0] ? "&" : "", query);
@@ -230,22 +248,53 @@ static void print_compiled(const json_t *c) {
                number_at(row, "before"), number_at(row, "after"));
 }
 
+// Behind `query`: the shapes that the compile took.
+static void add_assumed(struct strbuf *query, const json_t *compiled) {
+    const json_t *s, *d;
+    size_t k, i;
+    json_array_foreach(json_object_get(compiled, "assumed"), k, s) {
+        struct strbuf one = {0};
+        strbuf_printf(&one, "%s=", text_at(s, "input"));
+        json_array_foreach(json_object_get(s, "dims"), i, d)
+            strbuf_printf(&one, "%s%lld", i ? "x" : "", (long long)json_integer_value(d));
+        query_add(query, "shape", strbuf_cstr(&one));
+        strbuf_done(&one);
+    }
+}
+static int write_ahead(struct hlo *h, const char *path, const char *out, const json_t *compiled,
+                       struct strbuf *query) {
+    struct source src;
+    struct span whole;
+    status_t st = source_open(h, path, &src);
+    if (!st && !src.n_parts) st = file_map(&h->arena, path, &whole);
+    if (st) return fail_status(st);
+    add_assumed(query, compiled);
+    int rc = hlox_write(h, out, text_at(compiled, "digest"), strbuf_cstr(query),
+                        text_at(json_object_get(compiled, "executable"), "targetId"),
+                        src.n_parts ? src.parts : &whole, src.n_parts ? src.n_parts : 1);
+    if (!rc && !h->quiet) fprintf(stderr, "written      %s\n", out);
+    return rc;
+}
+
 int cmd_compile(struct hlo *h) {
-    const char *path = NULL, *trace = NULL, *v;
-    struct strbuf query = {0};
+    const char *path = NULL, *trace = NULL, *out = NULL, *v;
+    struct strbuf query = {0}, made = {0}; // made: what decides the executable
+    static const struct {
+        const char *option, *key;
+        bool decides;
+    } keys[] = {{"--shape", "shape", true},       {"--precision", "precision", true},
+                {"--target", "target", true},     {"--device", "device", false},
+                {"--replicas", "replicas", true}, {"--budget", "budget", false}};
     for (int k = 0; k < h->argc; k++) {
-        if ((v = option_value(h, &k, "--shape")))
-            strbuf_printf(&query, "%sshape=%s", query.n ? "&" : "", v);
-        else if ((v = option_value(h, &k, "--precision")))
-            strbuf_printf(&query, "%sprecision=%s", query.n ? "&" : "", v);
-        else if ((v = option_value(h, &k, "--target")))
-            strbuf_printf(&query, "%starget=%s", query.n ? "&" : "", v);
-        else if ((v = option_value(h, &k, "--device")))
-            strbuf_printf(&query, "%sdevice=%s", query.n ? "&" : "", v);
-        else if ((v = option_value(h, &k, "--replicas")))
-            strbuf_printf(&query, "%sreplicas=%s", query.n ? "&" : "", v);
-        else if ((v = option_value(h, &k, "--budget")))
-            strbuf_printf(&query, "%sbudget=%s", query.n ? "&" : "", v);
+        size_t i = 0;
+        v = NULL;
+        while (i < sizeof keys / sizeof *keys && !(v = option_value(h, &k, keys[i].option)))
+            i++;
+        if (v) {
+            query_add(&query, keys[i].key, v);
+            if (keys[i].decides) query_add(&made, keys[i].key, v);
+        } else if ((v = option_value(h, &k, "-o")))
+            out = v;
         else if ((v = option_value(h, &k, "--trace")))
             trace = v;
         else if (h->argv[k][0] == '-' || path)
@@ -254,9 +303,13 @@ int cmd_compile(struct hlo *h) {
             path = h->argv[k];
     }
     if (!path) return usage_error("compile needs a model file");
+    if (query.n && hlox_sniff(path))
+        return usage_error("%s is compiled: it has its shapes and options", path);
     json_t *c = NULL;
     int rc = compile_model(h, path, strbuf_cstr(&query), THEN_NOTHING, &c);
+    if (!rc && out) rc = write_ahead(h, path, out, c, &made);
     strbuf_done(&query);
+    strbuf_done(&made);
     if (rc) return rc;
     if (h->json)
         print_json(c);

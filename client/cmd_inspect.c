@@ -113,7 +113,7 @@ int cmd_inspect(struct hlo *h) {
         else if ((v = option_value(h, &k, "--pass")))
             stage = arena_printf(&h->arena, "pass/%s", v);
         else if ((v = option_value(h, &k, "--shape")))
-            strbuf_printf(&shapes, "%sshape=%s", shapes.n ? "&" : "", v);
+            query_add(&shapes, "shape", v);
         else if ((v = option_value(h, &k, "--diff")))
             a = v, b = k + 1 < h->argc ? h->argv[++k] : NULL;
         else if (h->argv[k][0] == '-' || digest)

@@ -100,7 +100,7 @@ int cmd_models(struct hlo *h) {
             if (!str_to_i64(str_of(v), &delay_us) || delay_us < 0)
                 return usage_error("--batch-delay-us: expected microseconds");
         } else if ((v = option_value(h, &k, "--shape")))
-            strbuf_printf(&shapes, "%sshape=%s", shapes.n ? "&" : "", v);
+            query_add(&shapes, "shape", v);
         else if (h->argv[k][0] == '-' || n == 3)
             return unknown_word(h, "models", k);
         else

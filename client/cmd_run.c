@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "client/hlo.h"
+#include "client/hlox.h"
 #include "client/input.h"
 #include "client/model_inputs.h"
 #include "client/tensors.h"
@@ -46,10 +47,13 @@ static int resolve_model(struct hlo *h, struct run *r) {
     if (rc || !file) return rc;
     struct strbuf q = {0};
     for (int k = 0; k < r->n_in; k++) {
-        strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", r->in[k].name);
+        struct strbuf one = {0};
+        strbuf_printf(&one, "%s=", r->in[k].name);
         int first = r->replicas > 1; // of a replica's own part
         for (int d = first; d < r->in[k].rank; d++)
-            strbuf_printf(&q, "%s%lld", d > first ? "x" : "", (long long)r->in[k].dims[d]);
+            strbuf_printf(&one, "%s%lld", d > first ? "x" : "", (long long)r->in[k].dims[d]);
+        query_add(&q, "shape", strbuf_cstr(&one));
+        strbuf_done(&one);
     }
     if (r->device) strbuf_printf(&q, "%sdevice=%s", q.n ? "&" : "", r->device);
     if (r->replicas > 1) strbuf_printf(&q, "%sreplicas=%d", q.n ? "&" : "", r->replicas);
@@ -61,9 +65,9 @@ static int resolve_model(struct hlo *h, struct run *r) {
     if (!h->quiet && whole)
         fprintf(stderr, "executable %s (%s)\n", text_at(c, "digest"),
                 json_is_true(json_object_get(c, "cacheHit")) ? "cached" : "compiled");
-    // Inputs are made up in the shapes of the executable.
-    const char *digest = text_at(c, whole && makes_inputs(r) ? "digest" : "sourceDigest");
-    r->model = arena_strdup(&h->arena, digest);
+    // Inputs are made up in the shapes of the executable; one that came as a file is what is meant.
+    bool exactly = whole && (makes_inputs(r) || hlox_sniff(r->model));
+    r->model = arena_strdup(&h->arena, text_at(c, exactly ? "digest" : "sourceDigest"));
     json_decref(c);
     return 0;
 }

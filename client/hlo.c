@@ -133,6 +133,11 @@ void print_shape(const json_t *dims, FILE *f) {
             fprintf(f, "%lld", (long long)json_integer_value(d));
     }
 }
+void query_add(struct strbuf *b, const char *key, const char *value) {
+    strbuf_printf(b, "%s%s=", b->n ? "&" : "", key);
+    for (const char *p = value; *p; p++)
+        strbuf_printf(b, strchr("&%+# ?", *p) ? "%%%02X" : "%c", (unsigned char)*p);
+}
 void print_json(const json_t *j) {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
     putchar('\n');

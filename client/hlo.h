@@ -85,7 +85,9 @@ status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
 // A stream's pieces as lines; `rest` keeps what has no end yet.
 void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
                  void *ctx);
-void print_job(const json_t *job);                      // cmd_jobs.c: a line
+void print_job(const json_t *job); // cmd_jobs.c: a line
+// Appends [&]key=value, escaped.
+void query_add(struct strbuf *b, const char *key, const char *value);
 bool parse_duration(const char *text, int64_t *out_ms); // cmd_submit.c: "90s", "10m", "250ms"
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent

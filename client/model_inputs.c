@@ -17,9 +17,12 @@ static int resolve_model(struct hlo *h, const char **model, const struct model_i
     if (rc || !file) return rc;
     struct strbuf q = {0};
     for (int k = 0; k < m->n; k++) {
-        strbuf_printf(&q, "%sshape=%s=", k ? "&" : "", m->v[k].name);
+        struct strbuf one = {0};
+        strbuf_printf(&one, "%s=", m->v[k].name);
         for (int d = 0; d < m->v[k].rank; d++)
-            strbuf_printf(&q, "%s%lld", d ? "x" : "", (long long)m->v[k].dims[d]);
+            strbuf_printf(&one, "%s%lld", d ? "x" : "", (long long)m->v[k].dims[d]);
+        query_add(&q, "shape", strbuf_cstr(&one));
+        strbuf_done(&one);
     }
     json_t *c = NULL;
     rc = compile_model(h, *model, strbuf_cstr(&q), m->n ? THEN_RUN : THEN_TRY, &c);

@@ -328,8 +328,13 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
                    "no stage optimized: %s gives no module back; hlo-after is the last",
                    e->target_id),
             HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
-    RETURN_IF_ERR(
-        st_note(hlo_proto_read(e->emitted.optimized, NULL, true, &m), "the optimised module"));
+    status_t st = hlo_proto_read(e->emitted.optimized, NULL, true, &m);
+    if (st) { // a plugin's compiler has rules of its own
+        strbuf_printf(b, "// as %s gives it; this reader refuses it: %s\n", e->target_id,
+                      st_message(st));
+        st_drop(st);
+        return st_note(hlo_proto_raw(e->emitted.optimized, b), "the optimised module");
+    }
     hlo_print_module(b, m, HLO_PRINT_DEFAULT);
     hlo_module_free(m);
     return ST_OK;

@@ -7,6 +7,7 @@
 #include "compiler/frontend/hlo_ingest.h"
 #include "compiler/frontend/hlo_pb.h"
 #include "compiler/frontend/onnx_wire.h"
+#include "proto/json.h"
 
 enum { MAX_NESTING = 100 };
 #define MAX_MEMORY (INT64_C(4) << 30)
@@ -280,6 +281,54 @@ status_t hlo_proto_read(struct span bytes, const struct frontend_limits *limits,
         pmap_done(&r.computations);
         pmap_done(&r.instrs);
     }
+    arena_done(&a);
+    return st;
+}
+
+// ---- as it stands
+
+static void put_raw(struct strbuf *b, Xla__HloInstructionProto *i, const struct pmap *names,
+                    bool root) {
+    strbuf_printf(b, "  %s%%%s = ", root ? "ROOT " : "", i->name);
+    if (i->shape) pb_shape_text(b, i->shape);
+    strbuf_printf(b, " %s(", i->opcode);
+    if (!strcmp(i->opcode, "parameter")) strbuf_printf(b, "%lld", (long long)i->parameter_number);
+    for (size_t k = 0; k < i->n_operand_ids; k++) {
+        const char *name = pmap_get(names, (uint64_t)i->operand_ids[k]);
+        strbuf_printf(b, "%s%%%s", k ? ", " : "", name ? name : "?");
+    }
+    strbuf_puts(b, ")");
+    struct strbuf rest = {0};
+    Xla__HloInstructionProto copy = *i; // without what was said
+    copy.name = copy.opcode = (char *)protobuf_c_empty_string;
+    copy.shape = NULL;
+    copy.n_operand_ids = 0;
+    copy.id = 0;
+    json_print(&rest, &copy.base);
+    if (rest.n > 2) strbuf_printf(b, "  %s", strbuf_cstr(&rest));
+    strbuf_putc(b, '\n');
+    strbuf_done(&rest);
+}
+
+status_t hlo_proto_raw(struct span bytes, struct strbuf *out) {
+    struct arena a = {0};
+    struct pmap names = {0};
+    Xla__HloModuleProto *x;
+    status_t st = unpack(&a, bytes, &x);
+    if (!st) strbuf_printf(out, "HloModule %s\n", x->name);
+    for (size_t k = 0; !st && k < x->n_computations; k++)
+        for (size_t i = 0; i < x->computations[k]->n_instructions; i++)
+            pmap_put(&names, (uint64_t)x->computations[k]->instructions[i]->id,
+                     x->computations[k]->instructions[i]->name);
+    for (size_t k = 0; !st && k < x->n_computations; k++) {
+        const Xla__HloComputationProto *c = x->computations[k];
+        strbuf_printf(out, "\n%s%%%s {\n",
+                      !strcmp(c->name, x->entry_computation_name) ? "ENTRY " : "", c->name);
+        for (size_t i = 0; i < c->n_instructions; i++)
+            put_raw(out, c->instructions[i], &names, c->instructions[i]->id == c->root_id);
+        strbuf_puts(out, "}\n");
+    }
+    pmap_done(&names);
     arena_done(&a);
     return st;
 }

@@ -16,6 +16,9 @@ status_t hlo_proto_lower(const struct lower_request *req, struct hlo_module **ou
 // reason; RESOURCE_EXHAUSTED when a limit is passed. `incomplete` as in hlo_parse_limits.
 status_t hlo_proto_read(struct span bytes, const struct frontend_limits *limits, bool incomplete,
                         struct hlo_module **out) MUST_CHECK;
+// The module's text as it stands in the message, nothing checked, inferred or left out: for what
+// hlo_proto_read refuses. Attributes follow an instruction in JSON.
+status_t hlo_proto_raw(struct span bytes, struct strbuf *out) MUST_CHECK;
 // Instructions and computations of a module in either form, which need not be one that we can read:
 // unknown opcodes and attributes count as well.
 status_t hlo_proto_count(struct span bytes, struct hlo_counts *out) MUST_CHECK;
