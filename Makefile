@@ -130,6 +130,16 @@ $(foreach d,$(FOLDERS),$(eval $(call unit_rule,$(d))))
 .PHONY: units
 units: $(UNIT) ## build the unit tests
 
+# Tests want more than a build: fetched the first time that a goal of theirs is named, and again when deploy/setup.sh changed. SETUP=no leaves that to you.
+ifneq ($(filter check% units conform% fuzz% bench% soak% attack% lint layers docs% demo-audio,$(MAKECMDGOALS)),)
+ifneq ($(SETUP),no)
+ifneq ($(file <build/.setup-check),$(shell cksum <deploy/setup.sh))
+$(shell sh deploy/setup.sh check >&2)
+export SETUP := no
+endif
+endif
+endif
+
 # Each folder may bring its own targets (tests/*.mk: check pieces, fuzz, bench, demo).
 include $(wildcard tests/*.mk deploy/*.mk)
 

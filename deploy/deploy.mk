@@ -2,8 +2,9 @@
 PREFIX ?= /usr/local
 SHARE   = $(DESTDIR)$(PREFIX)/share
 .PHONY: demo demo-audio install install-client
-demo: all ## classify a photograph of a cat through the daemon
-	$(Q)sh deploy/demo.sh $(BUILD)
+demo: ## build what is needed, on all processors, and classify a photograph of a cat through the daemon
+	$(Q)begin=$$(date +%s) && $(MAKE) $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc)) $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo && built=$$(date +%s) && \
+	  sh deploy/demo.sh $(BUILD) && echo && echo "demo: $$(($$(date +%s) - begin)) s, of which building $$((built - begin)) s"
 demo-audio: all ## find the speech in a recording, frame by frame, beside ONNX Runtime
 	$(Q)build/venv/bin/python tests/models/vad.py $(BUILD)
 # The programs print their own manual pages, completions and sample file: from the tables of options and commands.

