@@ -74,7 +74,7 @@ lint: ## the house rules
 	$(Q)sh tests/meta/lint.sh
 # The whole archive of a folder links with those below it and nothing else; every header compiles alone.
 layer_link = $(CC) $(SANFLAGS) -shared -Wl,-z,$(if $(SAN),undefs,defs) -o /dev/null -Wl,--whole-archive $(BUILD)/lib$(1).a -Wl,--no-whole-archive $(foreach l,$(wordlist 2,9,$(L_$(1))),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l)))
-HEADERS := $(shell git ls-files '*.h')
+HEADERS := $(shell git ls-files '*.h' 2>/dev/null)
 .PHONY: layers
 layers: $(LIBS) ## each archive links with the layers below it only; each header compiles alone
 	$(Q)$(foreach d,$(FOLDERS),if $(call layer_link,$(d)); then echo "PASS lib$(d).a links with: $(wordlist 2,9,$(L_$(d)))"; else echo "FAIL lib$(d).a"; fi;) true

@@ -185,6 +185,15 @@ def onnx_models(h):
     assert a.digest == b.digest and not np.allclose(a.run(image).output, b.run(image).output)
 
 
+def jax_models(h):
+    """What jax.jit(f).lower(...) returns is a model; JAX's arrays are inputs."""
+    import jax
+    x, y = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), np.ones((3, 4), np.float32)
+    lowered = jax.jit(lambda x, y: jax.numpy.tanh(x) @ y).lower(x, y)
+    for r in (h.compile(lowered).run([x, y]), h.run(lowered, (jax.numpy.asarray(x), jax.numpy.asarray(y)))):
+        np.testing.assert_allclose(r.output, np.tanh(x) @ y, rtol=1e-5, atol=1e-6)
+
+
 def uploads(h):
     """Above a mebibyte: asked for by digest first, then sent in pieces; once."""
     m, w = model("x", ("N", 3, 64, 64), 300, seed=random.getrandbits(30))
@@ -347,7 +356,7 @@ def deadlines(h):
     assert time.monotonic() - start < 15
 
 
-EACH = [runs, types, texts, onnx_models, uploads, external, errors, events, buffers, plans, threads, asynchronous, deadlines]
+EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, events, buffers, plans, threads, asynchronous, deadlines]
 
 # ---- servers of their own
 
