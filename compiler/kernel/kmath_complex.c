@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of complex values, as pairs of reals. Sums and products are written out; the rest calls
 // both parts of the library's function in f64 (calls.c), as the evaluator does, and rounds once.
+#include <math.h>
+
 #include "compiler/kernel/lower.h"
 
 typedef struct kir_val *V;
@@ -59,6 +61,17 @@ static V composed(struct kir *k, enum kfn fn, V x) {
     }
 }
 
+// |x| of f32 parts: their squares are exact in f64 and do not overflow, so no scaling is needed.
+static V magnitude(struct kir *k, V x) {
+    V w = widen(k, x), a = kir_re(k, w), b = kir_im(k, w), inf = kir_f(k, DT_F64, HUGE_VAL);
+    V m = kir_op(k, K_SQRT,
+                 kir_op(k, K_ADD, kir_op(k, K_MUL, a, a, NULL), kir_op(k, K_MUL, b, b, NULL), NULL),
+                 NULL, NULL);
+    V any = kir_op(k, K_OR, kir_cmp(k, CMP_EQ, kir_op(k, K_ABS, a, NULL, NULL), inf),
+                   kir_cmp(k, CMP_EQ, kir_op(k, K_ABS, b, NULL, NULL), inf), NULL);
+    return kir_cast(k, DT_F32, kir_select(k, any, inf, m)); // also beside a NaN
+}
+
 V kmath_complex(struct lower *lw, enum kfn fn, V x, V y) {
     struct kir *k = &lw->k;
     V a = kir_re(k, x), b = kir_im(k, x), c = y ? kir_re(k, y) : NULL, d = y ? kir_im(k, y) : NULL;
@@ -79,7 +92,7 @@ V kmath_complex(struct lower *lw, enum kfn fn, V x, V y) {
             k, kir_op(k, K_SUB, kir_op(k, K_MUL, a, c, NULL), kir_op(k, K_MUL, b, d, NULL), NULL),
             kir_op(k, K_ADD, kir_op(k, K_MUL, a, d, NULL), kir_op(k, K_MUL, b, c, NULL), NULL));
     case KFN_ABS:
-        return part(k, t, KLIBM_HYPOT, x, NULL);
+        return t == DT_F32 ? magnitude(k, x) : part(k, t, KLIBM_HYPOT, x, NULL);
     case KFN_DIV:
         return call(k, KLIBM_CDIV_RE, x, y);
     case KFN_POW:
