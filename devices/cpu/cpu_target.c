@@ -39,7 +39,8 @@ const struct target *cpu_target(void) {
     t.threads = cpu_threads();
     const char *impl = cpu_forced_impl();
     bool library = !impl || strcmp(impl, "onednn") == 0 || strcmp(impl, "thin") == 0 ||
-                   strcmp(impl, "gemm") == 0 || strcmp(impl, "sort") == 0;
+                   strcmp(impl, "gemm") == 0 || strcmp(impl, "sort") == 0 ||
+                   strcmp(impl, "fft") == 0;
     t.library_accepts = library ? cpu_library_accepts : takes_nothing;
     t.library_runs = cpu_library_runs;
     t.wants_form = cpu_wants_form;

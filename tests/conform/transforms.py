@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random Fourier transforms against NumPy in double precision: all four kinds, one to three dimensions, short, long and odd lengths; in vectors of every width.
+
+    transforms.py BUILD [--n N] [--seed S]
+"""
+import argparse
+import os
+import sys
+import tempfile
+
+import numpy as np
+from products import run
+
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 30, 31, 37, 49, 64, 96, 100, 121, 128, 210, 1000, 1024, 4096, 5040, 8192, 10000, 65536, 131072]
+
+
+def case(rng):
+    kind = ["FFT", "IFFT", "RFFT", "IRFFT"][rng.integers(4)]
+    rank, budget, length = int(rng.integers(1, 4)), 150000, []
+    for _ in range(rank):
+        length.append(int(rng.choice([n for n in LENGTHS if n <= budget])))
+        budget //= length[-1]
+    if kind[0] == "R" or kind == "IRFFT":
+        length[-1] = min(length[-1], 65536)
+    batch = [int(rng.integers(1, 20))] if budget > 20 and rng.integers(3) else []
+    wide = bool(rng.integers(2))
+    half = length[:-1] + [length[-1] // 2 + 1]
+    c, r = ("c128", "f64") if wide else ("c64", "f32")
+    from_type, to_type = (r if kind == "RFFT" else c), (r if kind == "IRFFT" else c)
+    from_shape, to_shape = batch + (half if kind == "IRFFT" else length), batch + (half if kind == "RFFT" else length)
+    x = rng.standard_normal(from_shape)
+    if from_type[0] == "c":
+        x = x + 1j * rng.standard_normal(from_shape)
+    x = x.astype({"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}[from_type])
+    axes = list(range(len(batch), len(batch) + rank))
+    with np.errstate(all="ignore"):
+        y = x.astype(np.complex128 if from_type[0] == "c" else np.float64)
+        want = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn}.get(kind, lambda v, axes: np.fft.irfftn(v, s=length, axes=axes))(y, axes=axes)
+    shape = lambda t, s: "%s[%s]" % (t, ",".join(map(str, s)))  # noqa: E731
+    text = "HloModule m\nENTRY main {\n  x = %s parameter(0)\n  ROOT r = %s fft(x), fft_type=%s, fft_length={%s}\n}\n" % (
+        shape(from_type, from_shape), shape(to_type, to_shape), kind, ",".join(map(str, length)))
+    return text, x, want, 1e-13 if wide else 2e-6
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("build")
+    p.add_argument("--n", type=int, default=40)
+    p.add_argument("--seed", type=int, default=1)
+    args = p.parse_args()
+    failed = 0
+    for number in range(args.n):
+        text, x, want, bound = case(np.random.default_rng([args.seed, number]))
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "m.hlo"), "w") as file:
+                file.write(text)
+            raw = run(args.build, folder, [x], [], ["", "avx2"][number % 2])
+        if isinstance(raw, str):
+            why = raw
+        else:
+            narrow = {"c": np.complex64, "f": np.float32}[want.dtype.kind]
+            got = np.frombuffer(raw, want.dtype if x.dtype.itemsize >= {"c": 16, "f": 8}[x.dtype.kind] else narrow).reshape(want.shape)
+            error = np.abs(got - want).max() / np.abs(want).max()
+            why = None if error <= bound else "error %.2g" % error
+        if why:
+            failed += 1
+            print("FAIL transforms %d of seed %d: %s\n%s" % (number, args.seed, why, text))
+    print("%s transforms: %d modules, %d differ" % ("FAIL" if failed else "PASS", args.n, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
