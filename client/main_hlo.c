@@ -45,19 +45,52 @@ static int help_command(const struct command *c) {
     puts("\n`hlo --help`: all commands and the options before them");
     return 0;
 }
+// The overview fits a screen: a line each, what is behind a command's name is in its own help.
+// tests/client/cli.py sees to it that no command is missing.
+static const struct {
+    const char *name, *brief; // brief NULL: a heading
+} overview[] = {{"Models", NULL},
+                {"compile", "compile a model, for a device here or a target that is not"},
+                {"run", "run a model once, on inputs from files or made up"},
+                {"show", "what a model is: inputs, outputs, operators, parameters"},
+                {"inspect", "the fused program and what came before it, stage by stage"},
+                {"models", "names for models, on /v2 too; batching"},
+                {"plan", "several executables in one request"},
+                {"buffers", "values that stay on the device between runs"},
+                {"Measuring", NULL},
+                {"doctor", "is all well; of a model: why it takes as long as it does"},
+                {"bench", "requests/s and latencies under load"},
+                {"top", "what the server does now"},
+                {"runs", "what it did last, as timelines for Perfetto"},
+                {"Batch jobs", NULL},
+                {"submit", "a suite: models x targets x inputs, with expectations and budgets"},
+                {"jobs", "list, follow, cancel them; their results"},
+                {"Devices and server", NULL},
+                {"devices", "devices and their state"},
+                {"targets", "what can be compiled for and executed here"},
+                {"plugins", "PJRT plugins for TPUs and GPUs"},
+                {"cache", "compiled executables: keep, verify, exchange"},
+                {"tenants", "who shares the devices, and how much"},
+                {"tokens", "who may use a server"},
+                {"health", "ready or not, for probes"}};
+
 static int help(FILE *f) {
     fputs(
         "usage: hlo [--addr [https://]HOST:PORT] [--token T] [--cacert PEM] [--cert PEM --key PEM] "
-        "[--json] COMMAND ...\n\n",
+        "[--json] COMMAND ...\n",
         f);
-    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
-        fprintf(f, "  %-8s %s\n           %s\n", commands[k].name, commands[k].doc,
-                commands[k].usage);
-    fputs(values, f);
-    fputs("The address comes from --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials from the "
-          "options, or HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT, HLOD_CERT, HLOD_KEY.\n"
-          "`hlo COMMAND --help` shows one command, `hlo help exit-codes` lists the exit codes.\n",
-          f);
+    for (size_t k = 0; k < sizeof overview / sizeof *overview; k++)
+        if (overview[k].brief)
+            fprintf(f, "  %-8s  %s\n", overview[k].name, overview[k].brief);
+        else
+            fprintf(f, "%s\n", overview[k].name);
+    fputs(
+        "`hlo COMMAND --help`: its options; `hlo help exit-codes`. A server is started by `hlod "
+        "&`; "
+        "its address comes\nfrom --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials also from "
+        "HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT,\nHLOD_CERT, HLOD_KEY. First steps: hlo compile "
+        "model.onnx; hlo run model.onnx; http://127.0.0.1:8000/ in a browser.\n",
+        f);
     return 0;
 }
 static int print(void (*text)(struct strbuf *b)) {

@@ -42,7 +42,11 @@ def main():
     try:
         good = model("good")
         check("version", hlo("--version"), 0, r"^hlo \d")
-        check("help", hlo("--help"), 0, r"compile +compile a model")
+        p = check("help", hlo("--help"), 0, r"compile +compile a model")
+        lines, rows = p.stdout.split("\n"), open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/commands.def")).read()
+        result("help fits a screen", len(lines) <= 40 and max(map(len, lines)) <= 120, (len(lines), max(map(len, lines))))
+        commands = re.findall(r"^COMMAND\((\w+),", rows, re.M)
+        result("help has every command once", sorted(re.findall(r"^  (\w+) ", p.stdout, re.M)) == sorted(commands), commands)
         check("no command", hlo(), 2, err="usage: hlo")
         check("an unknown command", hlo("frobnicate"), 2, err="no command is called 'frobnicate'")
         check("help of one command", hlo("cache", "--help"), 0, r"^cache: .*\n\n  hlo cache ls\n  hlo cache stats\n(?!(.*\n)*.*hlo run)")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The five-minute starts of README.md for users of REST and of the gRPC client library, run as written: each block by sh -e in one folder that looks like a checkout,
+"""The five-minute starts of README.md for users of REST and of docs/client.md for the gRPC client library, run as written: each block by sh -e in one folder that looks like a checkout,
 with HOME elsewhere and a daemon on the default ports. The ports are ours because all of it happens in a network namespace of its own; where that is not
 allowed, free ports take their place in the text. --flags: the library is under a sanitizer, which the programs must bring.  Usage: readme.py --build DIR [--flags=-fsanitize=...]"""
 import argparse, fcntl, os, re, shutil, socket, struct, subprocess, sys
@@ -11,7 +11,8 @@ STARTS = {"REST from any language": [r"\[2(\.0)?,4(\.0)?,6(\.0)?,8(\.0)?,10(\.0)
           "The gRPC client library": [r"result: 1 1 1 1\n", r"ran on cpu:0 in", r"[1-9]\d* instructions before", r"\(2\.0, 4\.0, 6\.0, 8\.0, 10\.0, 12\.0\) on cpu:0"]}
 
 def block(title):
-    part = open(os.path.join(ROOT, "README.md")).read().split(f"### {title}\n")[1]
+    text = "".join(open(os.path.join(ROOT, f)).read() for f in ("README.md", "docs/client.md"))
+    part = text.split(f"### {title}\n")[1]
     return part.split("```")[1].lstrip("\n")
 
 def loopback_up():
