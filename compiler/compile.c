@@ -32,7 +32,7 @@ static const char *text_of(struct arena *a, const struct hlo_module *m) {
 }
 
 static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, const struct hlo_module *m) {
-    int64_t n = hlo_count(m).total;
+    int64_t n = hlo_total(m);
     struct pass_stat s = {.name = name, .ns = ns, .instrs_before = n, .instrs_after = n};
     avec_push(p->keep, &p->stats, s);
     if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
@@ -252,7 +252,7 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
     RETURN_IF_ERR(frontend_lower(format, &with, &m));
     struct pass_stat s = {.name = "lower",
                           .ns = clock_ns() - start,
-                          .instrs_after = hlo_count(m).total,
+                          .instrs_after = hlo_total(m),
                           .changed = true};
     if (obs && obs->on_pass) obs->on_pass(obs->ctx, &s);
     RETURN_IF_ERR(hlo_compile_module(m, opt, t, obs, out));

@@ -20,19 +20,18 @@
 
 enum { FEW = 2, SHARED = 3 };
 
-struct form {                // distinct kernels of one form
-    const struct kir_fn *fn; // of the first
-    struct str text;         // the form's
-    VEC(struct str) exact;   // [kernels] each one's own text
-    VEC(struct kir_fn *) fns;
-    int64_t work; // of the heaviest
-    int n_sizes;
+struct form {          // distinct kernels of one form
+    struct kir_fn *fn; // of the first
+    struct str text;   // the form's
+    int64_t work;      // of the heaviest
+    int n_sizes, kernels;
 };
 struct kernel { // what a kernel_info is made from once it is known who shares a body
-    struct form *form;
-    int at; // in the form
-    const int64_t *sizes;
+    struct kir_fn *fn;
+    struct str exact;   // its text
+    struct form *form;  // NULL: made directly
     struct span direct; // its code, if LLVM need not make it
+    const int64_t *sizes;
 };
 struct unit { // one body
     const struct kir_fn *fn;
@@ -61,8 +60,7 @@ struct gather {
     bool only_llvm;
     struct smap by_text; // kir text -> struct kernel
     struct smap by_form; // kir text without sizes -> struct form
-    VEC(struct form *) forms;
-    struct pmap seen; // computations
+    struct pmap seen;    // computations
     VEC(struct kernel_info) kernels;
     VEC(struct kernel *) made; // [kernels]
     VEC(struct unit) units;
@@ -95,6 +93,25 @@ static struct str kept(struct arena *a, const struct strbuf *b) {
     return (struct str){arena_strndup(a, strbuf_cstr((struct strbuf *)b), b->n), b->n};
 }
 
+// Who may share k's body. text: a buffer to write in.
+static void add_form(struct gather *g, struct kernel *k, struct strbuf *text, bool in_loop) {
+    struct kir_sizes sizes = {NULL, 0, 0};
+    strbuf_clear(text);
+    kir_print_form(text, g->a, k->fn, &sizes);
+    struct form *f = smap_get(&g->by_form, (struct str){strbuf_cstr(text), text->n});
+    if (!f) {
+        f = arena_new_of(g->a, struct form);
+        f->n_sizes = (int)sizes.n;
+        f->fn = k->fn;
+        f->text = kept(g->a, text);
+        smap_put(&g->by_form, f->text, f);
+    }
+    k->form = f;
+    k->sizes = sizes.v;
+    f->kernels++;
+    int64_t work = in_loop ? INT64_MAX : kir_work(k->fn);
+    if (work > f->work) f->work = work;
+}
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char *name,
                                  bool in_loop) {
@@ -110,24 +127,11 @@ static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char
     if (g->text) strbuf_add(g->text, key.p, key.n);
     struct str exact = kept(g->a, &text);
     k = arena_new_of(g->a, struct kernel);
+    k->fn = fn;
+    k->exact = exact;
     smap_put(&g->by_text, exact, k);
-    strbuf_clear(&text);
-    struct kir_sizes sizes = {NULL, 0, 0};
-    kir_print_form(&text, g->a, fn, &sizes);
-    struct form *f = smap_get(&g->by_form, (struct str){strbuf_cstr(&text), text.n});
-    if (!f) {
-        f = arena_new_of(g->a, struct form);
-        f->n_sizes = (int)sizes.n;
-        f->text = kept(g->a, &text);
-        smap_put(&g->by_form, f->text, f);
-        avec_push(g->a, &g->forms, f);
-    }
-    *k = (struct kernel){.form = f, .at = (int)f->fns.n, .sizes = sizes.v};
-    avec_push(g->a, &f->fns, fn);
-    avec_push(g->a, &f->exact, exact);
-    int64_t work = in_loop ? INT64_MAX : kir_work(fn);
-    if (work > f->work) f->work = work;
     if (g->t->direct && !g->only_llvm) k->direct = x86_direct(g->a, fn, NULL);
+    if (!k->direct.n) add_form(g, k, &text, in_loop);
     strbuf_done(&text);
     return k;
 }
@@ -194,17 +198,18 @@ static enum llvm_effort effort_for(const struct target *t, int64_t work) {
     return work < t->little_work ? EFFORT_LITTLE : work < t->less_work ? EFFORT_LESS : EFFORT_FULL;
 }
 
-static const char *add_unit(struct gather *g, const struct form *f, const struct kir_fn *fn,
-                            struct str text, int n_sizes, struct span direct) {
-    enum llvm_effort effort = direct.n ? LLVM_EFFORTS : effort_for(g->t, f->work);
+static const char *add_unit(struct gather *g, const struct kernel *k, bool shared) {
+    enum llvm_effort effort = k->form ? effort_for(g->t, k->form->work) : LLVM_EFFORTS;
+    int n_sizes = shared ? k->form->n_sizes : 0;
     struct sha256 h;
     char hex[65];
     sha256_init(&h);
     add_target(&h, g->t);
     sha256_u64(&h, effort);
     sha256_u64(&h, (uint64_t)n_sizes);
-    sha256_str(&h, text);
-    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes, direct};
+    sha256_str(&h, shared ? k->form->text : k->exact);
+    const struct kir_fn *fn = shared ? k->form->fn : k->fn;
+    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes, k->direct};
     digest_hex(u.key, hex);
     u.symbol = arena_printf(g->a, "k%.24s", hex);
     avec_push(g->a, &g->units, u);
@@ -217,15 +222,11 @@ static void make_units(struct gather *g) {
     for (size_t i = 0; i < g->kernels.n; i++) {
         struct kernel *k = g->made.v[i];
         struct form *f = k->form;
-        bool shared =
-            f->fns.n >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES && !k->direct.n;
+        bool shared = f && f->kernels >= SHARED && f->n_sizes && f->n_sizes <= LLVM_MAX_SIZES;
         const void *key = shared ? (const void *)f : k;
         char *symbol = pmap_get_ptr(&symbols, key);
         if (!symbol) {
-            symbol = (char *)(uintptr_t)(shared ? add_unit(g, f, f->fns.v[0], f->text, f->n_sizes,
-                                                           k->direct)
-                                                : add_unit(g, f, f->fns.v[k->at], f->exact.v[k->at],
-                                                           0, k->direct));
+            symbol = (char *)(uintptr_t)add_unit(g, k, shared);
             pmap_put_ptr(&symbols, key, symbol);
         }
         g->kernels.v[i].symbol = symbol;

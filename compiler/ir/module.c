@@ -36,7 +36,11 @@ static bool is_type(struct str name) {
 static char *legal_name(struct arena *a, const char *given) {
     bool letter = (*given >= 'a' && *given <= 'z') || (*given >= 'A' && *given <= 'Z');
     const char *front = letter || *given == '_' ? "" : "_";
-    char *want = arena_printf(a, "%s%s%s", front, given, is_type(str_of(given)) ? "_" : "");
+    size_t n = strlen(given), before = strlen(front);
+    char *want = arena_alloc(a, n + 3);
+    memcpy(want, front, before);
+    memcpy(want + before, given, n + 1);
+    if (is_type(str_of(given))) memcpy(want + before + n, "_", 2);
     for (char *p = want; *p; p++)
         if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
               *p == '_' || *p == '.' || *p == '-'))
@@ -44,6 +48,19 @@ static char *legal_name(struct arena *a, const char *given) {
     return want;
 }
 
+// stem.k
+static char *numbered(struct arena *a, struct str stem, uintptr_t k) {
+    char digits[24], *at = digits + sizeof digits, *name;
+    *--at = 0;
+    for (; k; k /= 10)
+        *--at = (char)('0' + k % 10);
+    size_t n = (size_t)(digits + sizeof digits - at);
+    name = arena_alloc(a, stem.n + 1 + n);
+    memcpy(name, stem.p, stem.n);
+    name[stem.n] = '.';
+    memcpy(name + stem.n + 1, at, n);
+    return name;
+}
 // A name no instruction or computation of the module has yet: `want`, or its stem with the first
 // free number. Trailing ".N" is part of the stem only if needed.
 static const char *unique_name(struct hlo_module *m, const char *given) {
@@ -60,7 +77,7 @@ static const char *unique_name(struct hlo_module *m, const char *given) {
     // The map's value for a stem counts upwards, so that many equal names stay linear.
     uintptr_t k = (uintptr_t)smap_get(&m->names, stem);
     for (;;) {
-        char *name = arena_printf(m->arena, STR_FMT ".%zu", STR_ARG(stem), (size_t)++k);
+        char *name = numbered(m->arena, stem, ++k);
         if (smap_has(&m->names, str_of(name))) continue;
         smap_put(&m->names, stem, (void *)k);
         smap_put(&m->names, str_of(name), NULL);
@@ -575,6 +592,11 @@ void hlo_set_frontend(struct hlo_module *m, const char *key, struct str value) {
     strbuf_done(&b);
 }
 
+int64_t hlo_total(const struct hlo_module *m) {
+    int64_t n = 0;
+    HLO_EACH_COMPUTATION(c, m) n += c->n_instrs;
+    return n;
+}
 struct hlo_counts hlo_count(const struct hlo_module *m) {
     struct hlo_counts n = {0};
     HLO_EACH_COMPUTATION(c, m) {

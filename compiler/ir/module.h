@@ -177,3 +177,4 @@ struct hlo_counts {
     int64_t entry, total, fusions, computations;
 };
 struct hlo_counts hlo_count(const struct hlo_module *m);
+int64_t hlo_total(const struct hlo_module *m); // its instructions, without looking at them

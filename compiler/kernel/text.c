@@ -80,6 +80,24 @@ void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), voi
     }
 }
 
+// Printed often, one after the other: what printf costs is felt.
+static void put_int(struct strbuf *b, int64_t v) {
+    char digits[24], *at = digits + sizeof digits;
+    uint64_t u = v < 0 ? -(uint64_t)v : (uint64_t)v;
+    do
+        *--at = (char)('0' + u % 10);
+    while (u /= 10);
+    if (v < 0) *--at = '-';
+    strbuf_add(b, at, (size_t)(digits + sizeof digits - at));
+}
+static void put_indent(struct strbuf *b, int indent) {
+    static const char blank[] = "                                                                ";
+    int n = 2 * indent, most = (int)sizeof blank - 1;
+    for (; n > most; n -= most)
+        strbuf_add(b, blank, (size_t)most);
+    strbuf_add(b, blank, (size_t)n);
+}
+
 struct printer {
     struct strbuf *b;
     struct pmap number;
@@ -93,13 +111,14 @@ static void ref(struct printer *p, struct kir_val *v) {
         id = ++p->n;
         pmap_put_ptr(&p->number, v, (void *)id);
     }
-    strbuf_printf(p->b, "%%%" PRIdPTR, id - 1);
+    strbuf_putc(p->b, '%');
+    put_int(p->b, id - 1);
 }
 static void buffer(struct strbuf *b, int64_t buf) {
     if (buf == KIR_SCRATCH)
         strbuf_puts(b, "scratch");
     else
-        strbuf_printf(b, "buf%" PRId64, buf);
+        strbuf_puts(b, "buf"), put_int(b, buf);
 }
 static void print_block(struct printer *p, const struct kir_block *blk, int indent);
 static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
@@ -117,20 +136,25 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
     for (int i = 0; i < l->n_carry; i++) {
         strbuf_puts(b, i ? ", " : " carry ");
         ref(p, l->carry[i]);
-        strbuf_printf(b, ":%s = ", dtype_name(l->carry[i]->type));
+        strbuf_putc(b, ':');
+        strbuf_puts(b, dtype_name(l->carry[i]->type));
+        strbuf_puts(b, " = ");
         ref(p, l->init[i]);
     }
-    strbuf_printf(b, "%s%s {\n", l->vectorize ? " vectorize" : "", l->unroll ? " unroll" : "");
+    if (l->vectorize) strbuf_puts(b, " vectorize");
+    strbuf_puts(b, l->unroll ? " unroll {\n" : " {\n");
     print_block(p, &l->body, indent + 1);
     if (l->n_carry) {
-        strbuf_printf(b, "%*syield ", 2 * (indent + 1), "");
+        put_indent(b, indent + 1);
+        strbuf_puts(b, "yield ");
         for (int i = 0; i < l->n_carry; i++) {
             if (i) strbuf_puts(b, ", ");
             ref(p, l->yield[i]);
         }
         strbuf_putc(b, '\n');
     }
-    strbuf_printf(b, "%*s}\n", 2 * indent, "");
+    put_indent(b, indent);
+    strbuf_puts(b, "}\n");
 }
 // Constants of index arithmetic that may differ between kernels of one form. Not small ones, and
 // not strides of a loop that runs as vectors: they decide what the vector code looks like.
@@ -161,10 +185,11 @@ static void print_imm(struct printer *p, struct kir_val *v) {
         } else if (dtype_is_float(v->type))
             strbuf_printf(b, " %.17g", v->imm_f);
         else
-            strbuf_printf(b, " %" PRId64, v->imm_i);
+            strbuf_putc(b, ' '), put_int(b, v->imm_i);
         break;
     case K_CMP:
-        strbuf_printf(b, " %s", hlo_enum_cmp_direction[v->imm_i]);
+        strbuf_putc(b, ' ');
+        strbuf_puts(b, hlo_enum_cmp_direction[v->imm_i]);
         break;
     case K_CALL:
         strbuf_printf(b, " %s", kir_fn_name((int)v->imm_i));
@@ -173,7 +198,10 @@ static void print_imm(struct printer *p, struct kir_val *v) {
         strbuf_printf(b, " %s", dtype_name((enum dtype)v->imm_i));
         break;
     case K_DIVMOD:
-        strbuf_printf(b, " /%" PRId64 " %%%" PRId64, v->imm_i, v->imm_j);
+        strbuf_puts(b, " /");
+        put_int(b, v->imm_i);
+        strbuf_puts(b, " %");
+        put_int(b, v->imm_j);
         if (p->sizes) strbuf_puts(b, v->args[0]->hi < INT64_C(0xffffffff) ? " 32" : " 64");
         break;
     case K_TABLE:
@@ -182,7 +210,9 @@ static void print_imm(struct printer *p, struct kir_val *v) {
     case K_LOAD:
         strbuf_putc(b, ' ');
         buffer(b, v->imm_i);
-        if (v->elem != v->type) strbuf_printf(b, " as %s", dtype_name(v->elem));
+        if (v->elem == v->type) break;
+        strbuf_puts(b, " as ");
+        strbuf_puts(b, dtype_name(v->elem));
         break;
     default:
         break;
@@ -190,7 +220,7 @@ static void print_imm(struct printer *p, struct kir_val *v) {
 }
 static void print_val(struct printer *p, struct kir_val *v, int indent) {
     struct strbuf *b = p->b;
-    strbuf_printf(b, "%*s", 2 * indent, "");
+    put_indent(b, indent);
     if (v->op == K_FOR) {
         print_loop(p, v->loop, indent);
         return;
@@ -198,7 +228,9 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
     if (v->op == K_STORE) {
         strbuf_puts(b, "store ");
         buffer(b, v->imm_i);
-        strbuf_printf(b, " %s [", dtype_name(v->elem));
+        strbuf_putc(b, ' ');
+        strbuf_puts(b, dtype_name(v->elem));
+        strbuf_puts(b, " [");
         ref(p, v->args[0]);
         strbuf_puts(b, "] ");
         ref(p, v->args[1]);
@@ -206,7 +238,10 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
         return;
     }
     ref(p, v);
-    strbuf_printf(b, " = %s %s", dtype_name(v->type), kop_name(v->op));
+    strbuf_puts(b, " = ");
+    strbuf_puts(b, dtype_name(v->type));
+    strbuf_putc(b, ' ');
+    strbuf_puts(b, kop_name(v->op));
     print_imm(p, v);
     for (int i = 0; i < v->n_args; i++) {
         strbuf_puts(b, i ? ", " : " ");

@@ -18,8 +18,8 @@ static void tell_end(const struct pass_ctx *p, const struct hlo_instr *hero,
                      const char *refused) {
     const char *why = posts == LIB_MAX_POST              ? "the call has its most post-operations"
                       : known && !operand_ready(s, hero) ? "the other operand depends on this value"
-                      : known                  ? refused
-                      : at->parent->root == at ? "it is a result of the computation"
+                      : known                            ? refused
+                      : at->parent->root == at           ? "it is a result of the computation"
                       : at->users.n > 1 ? "it has several users, which are no known activation"
                                         : "the library has no such step";
     for (size_t k = 0; k < at->users.n; k++)
@@ -41,7 +41,19 @@ static bool runs(const struct pass_ctx *p, struct hlo_instr *hero, const struct 
     return p->target->library_runs(p->target, &c);
 }
 
-static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
+// Removes i if nothing reads it, and then what only it read.
+static void remove_unread(struct hlo_instr *i) {
+    if (i->users.n || i == i->parent->root || i->op == HLO_PARAMETER || hlo_has_effect(i)) return;
+    struct hlo_instr *in[4];
+    int n = i->n_operands < 4 ? i->n_operands : 4;
+    memcpy(in, i->operands, sizeof *in * (size_t)n);
+    hlo_remove_instr(i);
+    for (int k = 0; k < n; k++)
+        if (in[k]->parent) remove_unread(in[k]);
+}
+
+// ordered: some instructions wait for others, so that what nobody reads may still be waited for.
+static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p, bool ordered) {
     struct hlo_instr *members[MAX_MEMBERS] = {hero};
     int n = 1, posts = 0;
     const struct hlo_instr *at = hero;
@@ -75,6 +87,9 @@ static status_t fuse_from(struct hlo_instr *hero, struct pass_ctx *p) {
     struct hlo_instr *f;
     RETURN_IF_ERR(fusion_make(members, unique, FUSION_OUTPUT, hero, &f));
     p->changed = true;
+    for (int k = unique - 1; k >= 0 && !ordered; k--)
+        if (members[k]->parent) remove_unread(members[k]);
+    if (ordered) hlo_remove_dead(f->parent);
     return ST_OK;
 }
 
@@ -88,16 +103,16 @@ static bool taken(const struct target *t, const struct hlo_instr *i) {
 status_t pass_fuse_epilogue(struct hlo_module *m, struct pass_ctx *p) {
     if (!p->target || !p->target->library_accepts) return ST_OK;
     VEC(struct hlo_instr *) heroes = {0};
+    bool ordered = false;
     HLO_EACH_COMPUTATION(c, m) {
         if (c->fusion) continue;
-        for (struct hlo_instr *i = c->first; i; i = i->next)
+        for (struct hlo_instr *i = c->first; i; i = i->next) {
+            ordered |= i->control_preds.n != 0;
             if ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && taken(p->target, i))
                 avec_push(&p->scratch, &heroes, i);
+        }
     }
-    for (size_t k = 0; k < heroes.n; k++) {
-        struct hlo_computation *c = heroes.v[k]->parent;
-        RETURN_IF_ERR(fuse_from(heroes.v[k], p));
-        hlo_remove_dead(c);
-    }
+    for (size_t k = 0; k < heroes.n; k++)
+        if (heroes.v[k]->parent) RETURN_IF_ERR(fuse_from(heroes.v[k], p, ordered));
     return ST_OK;
 }

@@ -4,10 +4,34 @@
 
 #include "compiler/passes/graph.h"
 
+#define MEMBER UINT32_MAX
+// Numbers the list from v[0] both ways until all of v have been met: groups lie close together.
+static void number(struct hlo_instr **v, int n) {
+    struct hlo_instr *before = v[0]->prev, *after = v[0]->next;
+    uint32_t middle = UINT32_MAX / 2, at = 0;
+    int missing = n;
+    for (int k = 0; k < n; k++)
+        v[k]->mark = 0;
+    for (int k = 0; k < n; k++) { // what stands there twice counts once
+        missing -= v[k]->mark == MEMBER;
+        v[k]->mark = MEMBER;
+    }
+    v[0]->mark = middle;
+    for (missing--; missing > 0 && (before || after); at++) {
+        if (before) {
+            missing -= before->mark == MEMBER;
+            before->mark = middle - 1 - at;
+            before = before->prev;
+        }
+        if (after) {
+            missing -= after->mark == MEMBER;
+            after->mark = middle + 1 + at;
+            after = after->next;
+        }
+    }
+}
 void fusion_in_list_order(struct hlo_instr **v, int n) {
-    uint32_t number = 0;
-    for (struct hlo_instr *i = v[0]->parent->first; i; i = i->next)
-        i->mark = number++;
+    number(v, n);
     for (int k = 1; k < n; k++)
         for (int j = k; j > 0 && v[j]->mark < v[j - 1]->mark; j--) {
             struct hlo_instr *t = v[j];

@@ -8,7 +8,7 @@
 enum { MAX_INSTRS = 200000 };
 
 status_t pass_inline(struct hlo_module *m, struct pass_ctx *p) {
-    int64_t total = hlo_count(m).total;
+    int64_t total = hlo_total(m);
     HLO_EACH_COMPUTATION(c, m) // callees stand first: what is copied has no calls left
     HLO_EACH_INSTR(i, c) {
         if (i->op != HLO_CALL || i->control_preds.n) continue;

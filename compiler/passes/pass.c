@@ -33,7 +33,7 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
     if (listed(p->opt->disable_passes, name)) return ST_OK;
     if (p->obs && p->obs->cancel && *p->obs->cancel)
         return st_new(ST_CANCELLED, "the compile was cancelled");
-    struct pass_stat s = {.name = pass->name, .instrs_before = hlo_count(m).total};
+    struct pass_stat s = {.name = pass->name, .instrs_before = hlo_total(m)};
     int64_t start = clock_ns();
     p->changed = false;
     p->running = pass->name;
@@ -52,7 +52,7 @@ status_t pass_run(struct hlo_module *m, const char *name, struct pass_ctx *p) {
         st_drop(st);
         return broken;
     }
-    s.instrs_after = hlo_count(m).total;
+    s.instrs_after = hlo_total(m);
     s.changed = p->changed;
     avec_push(p->keep, &p->stats, s);
     if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
