@@ -9,7 +9,7 @@
 // nointerp.sh made PT_NULL in the file is made one again in memory. /proc/self/exe, argv and
 // the name of the process stay those of the program; libraries are found by its DT_RPATH. Runs
 // before anything is relocated or initialised: no libc, no globals with addresses, no stack
-// protector. Does not look at LD_* (the loader does) and does not serve set-user-id.
+// protector. Does not look at LD_* (the loader does).
 #include <elf.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -167,6 +167,10 @@ uintptr_t hlod_map_loader(uintptr_t *sp) {
         if (a->a_type == AT_EXECFN) started_as = (const char *)a->a_un.a_val;
         if (a->a_type == AT_PHDR) headers = (Elf64_Phdr *)a->a_un.a_val;
         if (a->a_type == AT_PHNUM) n_headers = a->a_un.a_val;
+        // Whoever may link or move the program chooses what lies beside it.
+        if (a->a_type == AT_SECURE && a->a_un.a_val)
+            die("", "not with set-user-id or capabilities of the file: its libraries are those "
+                    "beside it\n");
     }
     restore_interp(headers, n_headers);
     char path[PATH];

@@ -379,6 +379,20 @@ def reconnects(build):
     shutil.rmtree(data, ignore_errors=True)
 
 
+def defaults(build):
+    """A host alone: gRPC where it answers, else HTTP."""
+    d = Daemon(build + "/hlod", build + "/hlod-worker")
+    ports, kept = hlod._where.PORTS, dict(hlod._where.PORTS)
+    try:
+        ports.update(http=d.addr[1], grpc=int(d.grpc.rsplit(":", 1)[1]))
+        assert hlod.connect().transport == "grpc" and hlod.connect("127.0.0.1").version()["api"] == "hlod.v1"
+        ports["grpc"] = 1
+        assert hlod.connect().transport == "http" and hlod.connect("http://127.0.0.1").ready()
+    finally:
+        ports.update(kept)
+        d.stop()
+
+
 def secure(build):
     work = tempfile.mkdtemp()
     def run(*a):
@@ -469,7 +483,7 @@ def main():
                     case(f"python client over {h.transport}: {fn.__name__}", fn, h)
     finally:
         d.stop()
-    for fn in (reconnects, secure, serves, readme):
+    for fn in (reconnects, defaults, secure, serves, readme):
         case(f"python client: {fn.__name__}", fn, build)
     return results.code()
 

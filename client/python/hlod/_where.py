@@ -8,7 +8,7 @@ from typing import Optional
 
 from .errors import InvalidArgument
 
-_PORTS = {"http": 8000, "https": 8000, "grpc": 8001, "grpcs": 8001}
+PORTS = {"http": 8000, "https": 8000, "grpc": 8001, "grpcs": 8001}
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def where(address: Optional[str], token: Optional[str], ca: Optional[str], cert:
     scheme, rest = text.split("://", 1) if "://" in text else ("", text)
     rest = rest.rstrip("/")
     host, _, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
-    if scheme and scheme not in _PORTS or not host or (port and not port.isdigit()) or set(rest) & set("/@?# "):
+    if scheme and scheme not in PORTS or not host or (port and not port.isdigit()) or set(rest) & set("/@?# "):
         raise InvalidArgument(f"address {text!r}: expected HOST:PORT, http://, https://, grpc:// or grpcs://HOST:PORT")
     tls = scheme in ("https", "grpcs") or (not scheme and bool(ca or cert))
-    w = Where(text, scheme, host.strip("[]"), int(port or _PORTS.get(scheme, 8000)), tls, token, ca, cert, key, bool(port))
+    w = Where(text, scheme, host.strip("[]"), int(port or PORTS[scheme or "http"]), tls, token, ca, cert, key, bool(port))
     if token and ("\n" in token or "\r" in token):
         raise InvalidArgument("the token has more than one line")
     if token and not tls and not scheme and not w.loopback:

@@ -485,7 +485,7 @@ def _by_grpc(w: _where.Where, timeout: Optional[float]) -> Optional[Client]:
         from ._grpc import GrpcTransport
     except ImportError:
         return None
-    c = Client(GrpcTransport(replace(w, port=8001)), timeout)
+    c = Client(GrpcTransport(replace(w, port=_where.PORTS["grpc"])), timeout)
     try:
         c.call("Version", timeout=2.0)
         return c
