@@ -13,5 +13,9 @@
 
 // UNIMPLEMENTED where the kernel or this build (a sanitizer needs files) has no filter.
 status_t sandbox_enter(void) MUST_CHECK;
+// The second wall alone, where the kernel has it (Landlock, Linux 5.13): no path is opened, made or
+// removed; with newer ones no port is used, no signal sent. False where it has not. Of the calling
+// thread and those it starts.
+bool sandbox_forget_paths(void);
 // How many calls were refused so far; *out_last = the system call of the last one, static text.
 int64_t sandbox_refused(const char **out_last);

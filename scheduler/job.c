@@ -136,6 +136,9 @@ void job_finish(struct job *j, status_t st) {
     }
     st = at_assumed_sizes(j, st);
     if (!st) own_executable(j);
+    // Refused for want of room, not tried: it does not count.
+    bool refused = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_RESOURCE_EXHAUSTED;
+    if (j->admitted && refused && !j->r.device) tenant_return(j->tenant, j->admitted_bytes);
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
@@ -262,6 +265,8 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
             bytes += spec->inputs[i].size;
         j->tenant->total_bytes += bytes;
         j->refused = tenant_admit(j->tenant, j->start_ns, bytes);
+        j->admitted = !j->refused;
+        j->admitted_bytes = bytes;
     }
     if (j->spec.timeout_ms) {
         j->deadline_ns = j->start_ns + j->spec.timeout_ms * 1000000;

@@ -177,7 +177,7 @@ static void on_kill(void *arg) {
         lose(w, "a cancelled call did not end");
 }
 
-static status_t spawn(struct worker *w, int child_fd) {
+static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     struct pool *p = w->pool;
     char role[32], device[4096], name[64], fd[] = "--fd=3", state[] = "--state=4",
                                            filter[] = "--no-filter";
@@ -188,7 +188,7 @@ static status_t spawn(struct worker *w, int child_fd) {
                     p->cfg.filter ? NULL : filter, NULL};
     uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
-                                  {.flags = UV_INHERIT_FD, .data.fd = 2},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
     *w->page = 0;
@@ -218,8 +218,11 @@ static void start_worker(void *arg) {
     int fds[2];
     status_t st = frame_pair(fds);
     if (!st) {
-        st = spawn(w, fds[1]);
+        int log_fd = -1;
+        st = pool_log_new(&w->pool->logs, w->pool->loop, w->index, &log_fd);
+        if (!st) st = spawn(w, fds[1], log_fd);
         close(fds[1]);
+        if (log_fd >= 0) close(log_fd);
         if (!st) {
             w->sock = fds[0];
             st = loop_watch_new(w->pool->loop, fds[0], on_socket, w, &w->watch);
@@ -569,6 +572,7 @@ void pool_free(struct pool *p) {
         footprint_done(&w->footprint);
         free(w->why);
     }
+    pool_logs_done(&p->logs);
     arena_done(&p->arena);
     frame_buf_free(p->buf);
     memfds_free(p->memfds);

@@ -6,6 +6,7 @@
 
 #include "base/vec.h"
 #include "scheduler/pool.h"
+#include "scheduler/pool_log.h"
 
 enum { STEADY_MS = 10000, DRAIN_FAILURES = 3, MAX_STARTS_WITHOUT_HELLO = 6, GIVEN_MS = 2000 };
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
@@ -76,6 +77,7 @@ struct pool {
     uint64_t next_call;
     struct frame_buf *buf;
     struct memfds *memfds;
+    struct pool_logs logs;
     struct arena arena; // specs
     bool stopping;
 };

@@ -30,6 +30,12 @@ bool quota_take(struct quota *q, int64_t now_ns, int64_t n, int64_t *out_wait_ms
     return true;
 }
 
+void quota_give(struct quota *q, int64_t n) {
+    if (q->per_minute <= 0) return;
+    int64_t cost = cost_ns(q, n);
+    q->credit_ns = cost < minute_ns - q->credit_ns ? q->credit_ns + cost : minute_ns;
+}
+
 void quota_charge(struct quota *q, int64_t n) {
     if (q->per_minute <= 0) return;
     int64_t cost = cost_ns(q, n);

@@ -16,4 +16,6 @@ void quota_init(struct quota *q, int64_t per_minute, int64_t now_ns); // full
 void quota_set(struct quota *q, int64_t per_minute);
 // True: n are taken. False: *out_wait_ms (at least 1) says when there will be so many.
 bool quota_take(struct quota *q, int64_t now_ns, int64_t n, int64_t *out_wait_ms);
+// What was taken for nothing.
+void quota_give(struct quota *q, int64_t n);
 void quota_charge(struct quota *q, int64_t n); // taken already: may leave a debt

@@ -154,6 +154,8 @@ struct job {
     const char *constants; // of the last of them that has several rows
     bool prepared, checked;
     status_t refused;      // found at the start, told in the first step
+    bool admitted;         // by its tenant's quotas, for so many bytes
+    int64_t admitted_bytes;
     struct run_call *call; // in flight
     struct memfd *out;     // where the results lie; r.fds[0] then, or NULL
     Hlod__Wire__RunReply *run;

@@ -142,8 +142,10 @@ status_t tenant_admit(struct tenant *t, int64_t now_ns, int64_t bytes) {
     const char *what = NULL;
     if (!quota_take(&t->runs, now_ns, 1, &wait_ms))
         what = "runs";
-    else if (!quota_take(&t->bytes, now_ns, bytes, &wait_ms))
+    else if (!quota_take(&t->bytes, now_ns, bytes, &wait_ms)) {
         what = "bytes";
+        quota_give(&t->runs, 1);
+    }
     if (!what) return ST_OK;
     t->refused++;
     status_t st = st_new(ST_RESOURCE_EXHAUSTED,
@@ -151,6 +153,11 @@ status_t tenant_admit(struct tenant *t, int64_t now_ns, int64_t bytes) {
                          t->name, (long long)(what[0] == 'r' ? t->limits.runs : t->limits.bytes),
                          what, (double)wait_ms / 1e3);
     return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_TENANT_QUOTA), wait_ms);
+}
+
+void tenant_return(struct tenant *t, int64_t bytes) {
+    quota_give(&t->runs, 1);
+    quota_give(&t->bytes, bytes);
 }
 
 bool tenant_may_place(const struct tenant *t) {

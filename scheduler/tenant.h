@@ -39,5 +39,7 @@ struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns)
 // May it run once more, with so many bytes of input? RESOURCE_EXHAUSTED, REASON_TENANT_QUOTA, with
 // the time to wait.
 status_t tenant_admit(struct tenant *t, int64_t now_ns, int64_t bytes) MUST_CHECK;
+// What tenant_admit took for a run that was refused before it had a place.
+void tenant_return(struct tenant *t, int64_t bytes);
 bool tenant_may_place(const struct tenant *t); // within `places`
 bool tenant_name_fits(const char *name);       // 1 to 64 of A-Z a-z 0-9 . _ -

@@ -2,7 +2,9 @@
 // System shared memory of the Open Inference Protocol: a client on this machine registers a POSIX
 // shared memory object and lets tensors lie there. Off unless --allow-shared-memory: whoever may
 // call names objects of every user that the daemon may open. Objects are read and written through
-// their descriptors, never mapped: a client that shortens one gets an error, not us a signal.
+// their descriptors, never mapped: a client that shortens one gets an error, not us a signal. A
+// region is its tenant's: its name is among that tenant's names, and while one tenant has a region
+// in an object no other may have one there.
 // Device memory (CUDA) is not offered.
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +18,10 @@
 #include "server/oip.h"
 #include "server/tensors.h"
 
-enum { MAX_REGIONS = 1024, MAX_KEY = 250 };
+enum { MAX_REGIONS = 1024, MAX_OF_TENANT = 256, MAX_KEY = 250 };
 struct region {
     struct region *next;
-    char *name, *key;
+    char *name, *key, *tenant;
     int64_t offset, bytes;
     int fd;
 };
@@ -37,9 +39,10 @@ static void drop(struct oip_regions *all, struct region **at) {
     struct region *x = *at;
     *at = x->next;
     all->n--;
-    close(x->fd);
+    if (x->fd >= 0) close(x->fd);
     free(x->name);
     free(x->key);
+    free(x->tenant);
     free(x);
 }
 void oip_regions_free(struct oip_regions *all) {
@@ -60,28 +63,45 @@ static status_t off(void) {
         st_new(ST_INVALID_ARGUMENT, "shared memory is off: start hlod with --allow-shared-memory"),
         HLOD__V1__REASON__REASON_BAD_OPTION);
 }
-static struct region **find(struct oip_regions *all, const char *name) {
-    struct region **at = &all->first;
-    while (*at && strcmp((*at)->name, name))
+static const char *tenant_of(const struct call *c) {
+    return c->principal.tenant && *c->principal.tenant ? c->principal.tenant : "default";
+}
+// name "": the first of the caller's.
+static struct region **find(const struct call *c, const char *name) {
+    struct region **at = &c->api->regions->first;
+    while (*at && (strcmp((*at)->tenant, tenant_of(c)) || (*name && strcmp((*at)->name, name))))
         at = &(*at)->next;
     return at;
+}
+static bool is_anothers(const struct call *c, const char *base) {
+    for (const struct region *x = c->api->regions->first; x; x = x->next)
+        if (!strcmp(x->key + 1, base) && strcmp(x->tenant, tenant_of(c))) return true;
+    return false;
 }
 
 // ---- the calls
 
-static status_t add(struct oip_regions *all, const char *name, const char *key, uint64_t offset,
+static status_t add(const struct call *c, const char *name, const char *key, uint64_t offset,
                     uint64_t bytes) {
+    struct oip_regions *all = c->api->regions;
+    size_t mine = 0;
+    for (const struct region *x = all->first; x; x = x->next)
+        mine += !strcmp(x->tenant, tenant_of(c));
     const char *base = *key == '/' ? key + 1 : key;
     size_t n = strlen(base);
     if (!*name) return bad(name, "no name");
     if (n == 0 || n > MAX_KEY || strchr(base, '/') || !strcmp(base, ".") || !strcmp(base, ".."))
         return bad(name, "a key is the name of a POSIX shared memory object, '/NAME'");
-    if (*find(all, name)) return bad(name, "is registered already");
-    if (all->n >= MAX_REGIONS) return st_new(ST_RESOURCE_EXHAUSTED, "too many regions");
+    if (*find(c, name)) return bad(name, "is registered already");
+    if (all->n >= MAX_REGIONS || mine >= MAX_OF_TENANT)
+        return st_new(ST_RESOURCE_EXHAUSTED, "too many regions");
     struct region *x = calloc(1, sizeof *x);
-    if (!x || !(x->name = strdup(name)) || asprintf(&x->key, "/%s", base) < 0) abort();
+    if (!x || !(x->name = strdup(name)) || !(x->tenant = strdup(tenant_of(c))) ||
+        asprintf(&x->key, "/%s", base) < 0)
+        abort();
     struct stat sb;
-    x->fd = shm_open(x->key, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+    // Another's is as one that is not there.
+    x->fd = is_anothers(c, base) ? -1 : shm_open(x->key, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
     bool there = x->fd >= 0 && fstat(x->fd, &sb) == 0 && S_ISREG(sb.st_mode);
     x->next = all->first;
     all->first = x;
@@ -105,7 +125,7 @@ void oip_shm_register(struct call *c) {
     Inference__SystemSharedMemoryRegisterResponse m =
         INFERENCE__SYSTEM_SHARED_MEMORY_REGISTER_RESPONSE__INIT;
     status_t st =
-        c->api->regions ? add(c->api->regions, q->name, q->key, q->offset, q->byte_size) : off();
+        c->api->regions ? add(c, q->name, q->key, q->offset, q->byte_size) : off();
     call_finish(c, st ? NULL : &m.base, st);
 }
 
@@ -115,10 +135,8 @@ void oip_shm_unregister(struct call *c) {
     Inference__SystemSharedMemoryUnregisterResponse m =
         INFERENCE__SYSTEM_SHARED_MEMORY_UNREGISTER_RESPONSE__INIT;
     struct oip_regions *all = c->api->regions;
-    while (all && !*q->name && all->first) // no name: all
-        drop(all, &all->first);
-    struct region **at = all && *q->name ? find(all, q->name) : NULL;
-    if (at && *at) drop(all, at); // absent is fine, as with the others
+    for (struct region **at; all && *(at = find(c, q->name));) // no name: all of the caller's
+        drop(all, at); // absent is fine, as with the others
     call_finish(c, &m.base, ST_OK);
 }
 
@@ -133,7 +151,7 @@ void oip_shm_status(struct call *c) {
     const struct oip_regions *all = c->api->regions;
     m->regions = arena_array(&c->arena, entry *, all ? all->n + 1 : 1);
     for (const struct region *x = all ? all->first : NULL; x; x = x->next) {
-        if (*q->name && strcmp(q->name, x->name)) continue;
+        if ((*q->name && strcmp(q->name, x->name)) || strcmp(x->tenant, tenant_of(c))) continue;
         entry *e = m->regions[m->n_regions++] = arena_new_of(&c->arena, entry);
         row *r = arena_new_of(&c->arena, row);
         inference__system_shared_memory_status_response__regions_entry__init(e);
@@ -180,7 +198,7 @@ static status_t place_of(const struct call *c, const ProtobufCMessage *tensor, s
         p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM
             ? p->string_param
             : "";
-    struct region *x = *find(c->api->regions, name);
+    struct region *x = *name ? *find(c, name) : NULL;
     if (!x) return bad(name, "is not registered");
     *at = 0;
     oip_integer(oip_parameter(tensor, "shared_memory_offset"), at);

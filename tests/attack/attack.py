@@ -4,7 +4,7 @@
 bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
 others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
-import argparse, gzip, hashlib, http.client, json, os, re, shutil, socket, subprocess, sys, tempfile, threading, time, zlib
+import argparse, gzip, hashlib, http.client, json, os, re, shutil, socket, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 from h2 import H2
@@ -307,6 +307,37 @@ def wrong_format(d):
     until("gone", 5, lambda: not os.path.exists(path))
 wrong_format.credentials = wrong_format.real = True
 
+def regions_of_others(d):
+    """Shared memory: tenant b does not see, use, unregister or register a's; unregistering all is unregistering one's own."""
+    name = f"hlod-attack-{os.getpid()}"
+    path = "/dev/shm/" + name
+    with open(path, "wb") as f:
+        f.write(struct.pack("4f", 1, 2, 3, 4) + bytes(48))
+    try:
+        def of(who, verb, path, body=None):
+            status, _, text = d.call(verb, "/v2/systemsharedmemory" + path, json.dumps(body or {}) if verb == "POST" else None, {"Authorization": "Bearer " + d.tokens[who], **JSON})
+            return status, json.loads(text or "null")
+        where = {"key": "/" + name, "offset": 0, "byte_size": 64}
+        x = lambda region, at=0: {"name": "x", "datatype": "FP32", "shape": [1, 4], "parameters": {"shared_memory_region": region, "shared_memory_offset": at, "shared_memory_byte_size": 16}}
+        infer = lambda who, region: d.by(who, "POST", f"/v2/models/{d.model}/infer", {"inputs": [x(region)]})
+        assert of("a", "POST", "/region/r/register", where)[0] == 200
+        status, r = infer("a", "r")
+        assert status == 200 and r["outputs"][0]["data"] == [2, 3, 4, 5], r
+        assert d.by("b", "POST", "/v1/executables?shape=x=1x4", d.bytes)[0] == 200  # b has the model, not the region
+        assert infer("b", "r")[0] == 400 and of("b", "GET", "/region/r/status")[0] == 400
+        assert of("b", "GET", "/status") == (200, []) and [e["name"] for e in of("a", "GET", "/status")[1]] == ["r"]
+        refused_words = [of("b", "POST", "/region/mine/register", w)[1]["error"] for w in (where, {**where, "key": "/no-such-object"})]
+        assert refused_words[0] == refused_words[1], refused_words
+        for path_ in "/region/r/unregister", "/unregister":
+            assert of("b", "POST", path_)[0] == 200
+        assert infer("a", "r")[0] == 200
+        assert of("a", "POST", "/unregister")[0] == 200 and infer("a", "r")[0] == 400
+        assert of("b", "POST", "/region/r/register", where)[0] == 200 and infer("b", "r")[0] == 200 and infer("a", "r")[0] == 400
+    finally:
+        os.remove(path)
+regions_of_others.credentials = regions_of_others.real = True
+regions_of_others.options = ["--allow-shared-memory"]
+
 # ---- bodies that do not come
 
 def announce(d, who, n, length, send=b"x"):
@@ -551,7 +582,7 @@ def ambiguous_http(d):
     for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 2"], b"{}"), ([post, host, "transfer-encoding: Chunked"], b"2\r\n{}\r\n0\r\n\r\n"), (["GET /healthz HTTP/1.0"], b""), (["GET /healthz HTTP/1.1", host], b"")):
         assert b" 200 " in raw(d, *lines, body=body)[:20], lines
 
-ATTACKS = [killed_on_a_full_disk, endless_work, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+ATTACKS = [regions_of_others, killed_on_a_full_disk, endless_work, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 
 # ---- one after the other
 

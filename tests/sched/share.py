@@ -174,6 +174,26 @@ def full_queue(d):
             good(r)
     assert metric(d, "hlod_queue_refused_total") == 2
 
+def refused_does_not_count(d):
+    """sim:latency_us=5000 --trust-tenant-header --max-queue=2 --tenants=few:runs=4,small:runs=3:bytes=16,*:runs=1000
+    A run that a full queue refused is none of its tenant's runs a minute, nor is one that its bytes forbade."""
+    m = put(d)
+    good(run(d, m, tenant="hold"))
+    with Stopped(d, m) as s:
+        waiting = queue_up(d, [(run, (d, m), {"tenant": "few"})] * 2)
+        for _ in range(5):
+            bad(run(d, m, tenant="few"), 503, "QUEUE_FULL")
+        s.go()
+        for r in replies(waiting):
+            good(r)
+    for _ in range(2):
+        good(run(d, m, tenant="few"))
+    bad(run(d, m, tenant="few"), 429, "TENANT_QUOTA")
+    good(run(d, m, tenant="small"))
+    for _ in range(5):
+        r = bad(run(d, m, tenant="small"), 429, "TENANT_QUOTA")
+        assert "bytes a minute" in r["message"], r
+
 # ---- deadlines, leaving
 
 def expired_is_not_run(d):
@@ -343,7 +363,7 @@ def own_records(d):
     status, r = d.json("POST", "/v1/buffers", {"inputs": [{"name": "x", "dtype": "f32", "shape": [4], "data": [0, 1, 2, 3]}]}, {"Hlod-Tenant": "a"})
     assert status == 200, r
 
-SCENARIOS = [wild_store, isolated, few_processes, own_records, flood_takes_turns, weights_count, priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute, places_at_once, full_queue, expired_is_not_run,
+SCENARIOS = [wild_store, isolated, few_processes, own_records, flood_takes_turns, weights_count, priority_is_the_tenants_own, oip_priority, runs_a_minute, bytes_a_minute, places_at_once, full_queue, refused_does_not_count, expired_is_not_run,
              memory_is_planned, memory_by_option, workers_of_a_kind, reload, tenant_header_is_not_trusted]
 
 if __name__ == "__main__":

@@ -204,6 +204,14 @@ def memory_is_shared_out(d):
     bad(run(d, huge, 20000), 429, "DEVICE_MEMORY")
     good(run(d, one, n), 1, n)
 
+def log_by_a_pipe(d):
+    """sim:lose=run@1
+    What a worker says reaches the log, with which it was; the log's own descriptor it does not have."""
+    for pid in {x["workerPid"] for x in devices(d)}:
+        assert os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")
+    bad(run(d, put(d)), 503, "WORKER_LOST")
+    until("its last words", 5, lambda: re.search(r"ev=worker\.end .* worker=0\n", d.logs()))
+
 def device_lost(d):
     """sim:lose=run@3
     A lost device costs its worker, in good order: the run is UNAVAILABLE, a new process opens the device anew."""
@@ -405,7 +413,7 @@ def drained(d):
     until("in the log", 3, lambda: re.search(r"lvl=error ev=device\.drained .*device=sim:0", d.logs()))
 
 never_starts.ready = False
-SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, hang_in_prepare, hang_in_load, slow_prepare, slow_load, client_leaves_prepare, cancelled_in_the_queue, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, prepare_and_load_fail,
+SCENARIOS = [answers, virtual_time, third_run_kills, backoff, never_starts, hang, hang_in_prepare, hang_in_load, slow_prepare, slow_load, client_leaves_prepare, cancelled_in_the_queue, slow_is_not_hung, out_of_memory_once, memory_is_shared_out, device_lost, log_by_a_pipe, prepare_and_load_fail,
              two_devices, kinds_side_by_side, killed_under_load, memory_is_kept, memory_is_not_shared, keeps_nothing, flight,
              no_escape, filter_off, auto_picks, drained]
 

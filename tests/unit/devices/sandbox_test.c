@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -64,6 +65,15 @@ static int refusals(void) {
     bad += one_refused("open", syscall(SYS_open, "/etc/passwd", O_RDONLY));
     bad += one_refused("openat2", syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", NULL, 0));
     bad += one_refused("newfstatat", stat("/etc/passwd", &sb));
+    bad += one_refused("newfstatat", syscall(SYS_newfstatat, AT_FDCWD, "/etc/passwd", &sb,
+                                             AT_EMPTY_PATH));
+    bad += one_refused("prlimit64", syscall(SYS_prlimit64, parent, RLIMIT_CORE, NULL, &all));
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(0, &cpus);
+    bad += one_refused("sched_setaffinity", sched_setaffinity(parent, sizeof cpus, &cpus));
+    bad += one_refused("sched_getaffinity", sched_getaffinity(parent, sizeof cpus, &cpus));
+    bad += one_refused("ftruncate", ftruncate(STDERR_FILENO, 0));
     bad += one_refused("unlink", unlink("/tmp/no-such-file"));
     bad += one_refused("socket", socket(AF_INET, SOCK_STREAM, 0));
     bad += one_refused("socket", socket(AF_UNIX, SOCK_STREAM, 0));
@@ -123,12 +133,39 @@ static int own_work(void) {
     memset(big, 1, 64 << 20);
     free(realloc(big, 128 << 20));
     if (usleep(1000)) return 5;
+    struct stat sb;
+    cpu_set_t cpus;
+    if (fstat(STDERR_FILENO, &sb) || !sb.st_mode) return 7;
+    if (syscall(SYS_newfstatat, STDERR_FILENO, "", &sb, AT_EMPTY_PATH) || !sb.st_mode) return 8;
+    if (syscall(SYS_newfstatat, -1, "", &sb, AT_EMPTY_PATH) != -1 || errno != EBADF) return 9;
+    if (sched_getaffinity(0, sizeof cpus, &cpus) || sched_setaffinity(0, sizeof cpus, &cpus))
+        return 10;
+    if (pthread_getaffinity_np(pthread_self(), sizeof cpus, &cpus)) return 11;
     const char *last;
     return sandbox_refused(&last) != 0 ? 6 : 0;
 }
 static void test_allowed(void **state) {
     (void)state;
     in_filter(own_work);
+}
+
+// What stands behind the filter, without it.
+static void test_landlock(void **state) {
+    (void)state;
+    int how;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int before = open("/etc/passwd", O_RDONLY);
+        char c;
+        if (!sandbox_forget_paths()) _exit(NO_FILTER);
+        bool good = open("/etc/passwd", O_RDONLY) < 0 && errno == EACCES;
+        good &= open("/tmp", O_TMPFILE | O_WRONLY, 0600) < 0 && errno == EACCES;
+        _exit(good && read(before, &c, 1) == 1 ? AS_IT_SHOULD : 1);
+    }
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    if (WEXITSTATUS(how) == NO_FILTER) skip();
+    assert_int_equal(how, 0);
 }
 
 // Compile, load and run on the CPU, generated code and the library both, on all compute threads,
@@ -178,6 +215,6 @@ static void test_cpu_device(void **state) {
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_clone3),
-        cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device)};
+        cmocka_unit_test(test_landlock), cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
