@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool_log: what workers write to their standard error, by a pipe of their own: they have no
 // descriptor of the daemon's log, which they could cut or write over. Each line says which worker
-// it is from; what is not text becomes '?'; more than LOG_BYTES_A_SECOND of one process is left out.
+// it is from; what is not text becomes '?'; more than LOG_BYTES_A_SECOND of one process is left
+// out.
 // Thread: loop.
 #pragma once
 #include "base/status.h"

@@ -215,6 +215,7 @@ static void test_cpu_device(void **state) {
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_clone3),
-        cmocka_unit_test(test_landlock), cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device)};
+        cmocka_unit_test(test_landlock),
+        cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
