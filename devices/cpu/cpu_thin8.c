@@ -311,5 +311,9 @@ static status_t thin8_pack(struct cpu_exe *x, struct cpu_step *s, const void *pl
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-const struct cpu_impl cpu_impl_thin8 = {"thin",    thin8_accepts,    thin8_open, nothing,
-                                        thin8_run, thin8_pack_bytes, thin8_pack};
+static bool thin8_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct thin8_state *s = a->state, *t = b->state;
+    return s->flip == t->flip && s->by_column == t->by_column && s->cols == t->cols && s->k == t->k;
+}
+const struct cpu_impl cpu_impl_thin8 = {"thin",     thin8_accepts,    thin8_open, nothing,
+                                        thin8_run,  thin8_pack_bytes, thin8_pack, thin8_same_pack};

@@ -173,6 +173,20 @@ def dimensions():
         Net("3-d %d to %d, window %d, stride %d, %d groups" % (cin, cout, k, s, g), f32(1, cin, 16, 16, 16)).conv(cout, k, s, 1, g).node("Relu").add()
 
 
+def little():
+    """Dimensions that hold less than they look: one element, covered by the window, taps over padding alone."""
+    for cin, cout, high, wide, k, pad, more in ((256, 128, 300, 1, [5, 1], [0] * 4, {}), (64, 64, 300, 1, [3, 3], [1] * 4, {}), (64, 64, 1, 80, [3, 3], [1] * 4, {}), (20, 200, 48, 100, [48, 3], [0, 1, 0, 1], {}),
+                                                (20, 40, 100, 24, [3, 24], [1, 0, 1, 0], {}), (32, 64, 7, 7, [7, 7], [0] * 4, {}), (32, 32, 7, 7, [7, 7], [0] * 4, {"group": 32}), (48, 48, 40, 1, [3, 3], [1] * 4, {"group": 48}),
+                                                (16, 24, 2, 2, [5, 5], [2] * 4, {}), (16, 24, 3, 3, [3, 3], [4] * 4, {"stride": 3, "dilation": 2}), (17, 24, 1, 1, [3, 3], [1] * 4, {})):
+        n = Net("%d to %d, %s over %dx%d, pads %s %s" % (cin, cout, k, high, wide, pad, more), f32(1, cin, high, wide)).conv(cout, k, pad=pad, **more).node("Relu")
+        n.add()
+    n = Net("three layers of width 1 and pools", f32(2, 24, 200, 1))
+    for _ in range(3):
+        n.conv(24, [3, 1], pad=[1, 0, 1, 0]).node("Relu").node("MaxPool", kernel_shape=[2, 1], strides=[2, 1])
+        n.shape = (2, 24, 0, 1)
+    n.add()
+
+
 def transposed():
     for k, s, cin, cout, size in ((4, 2, 64, 32, 28), (2, 2, 64, 32, 32), (3, 2, 32, 32, 28), (3, 1, 32, 32, 28), (5, 3, 16, 8, 20), (8, 4, 16, 16, 16), (2, 3, 8, 8, 16), (4, 2, 3, 5, 28), (4, 2, 256, 128, 28)):
         n = Net("transposed %d, stride %d, %d to %d" % (k, s, cin, cout), f32(1, cin, size, size))
@@ -302,7 +316,7 @@ def main():
     args = sys.argv[2:]
     bench, every = "--bench" in args, "--all" in args
     names = [a for a in args if not a.startswith("--")]
-    for family in (channels, windows, groups, epilogues, dimensions, transposed, pads, pools, integers):
+    for family in (channels, windows, groups, epilogues, dimensions, little, transposed, pads, pools, integers):
         family()
     chosen = [c for k, c in enumerate(CASES) if (bench or every or names or k % STRIDE == 0) and (not names or any(n in c.name for n in names))]
     rows, bad = [], 0
