@@ -83,6 +83,8 @@ struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
     l->var->lo = row->var->lo;
     l->var->hi = row->var->hi;
     l->vectorize = true;
+    struct lower_space *sp = pmap_get_ptr(&lw->var_space, row->var);
+    if (sp) lower_track(lw, l->var, sp, row->var->imm_j); // it runs over the same positions
     *out_at = kir_idx_add(k, l->var, kir_idx_mul(k, row->begin, -1));
     return l;
 }
@@ -127,21 +129,26 @@ static status_t column_nest(struct lower *lw, struct lower_fold *f, struct lower
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
-    struct kir_val *r = kir_i64(k, 0);
-    int times = 1;
+    struct kir_val *r = kir_i64(k, 0), *rest_at = NULL;
+    int times = 1, rest = 0;
     RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, NULL, 0));
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;
-        if (i == sp->n)
-            for (times = UNROLL; extent % times;)
-                times /= 2;
+        if (i == sp->n) {
+            times = extent < UNROLL ? (int)extent : UNROLL;
+            rest = (int)(extent % times);
+            rest_at = kir_idx_add(k, r, kir_i64(k, (extent - rest) * stride));
+        }
         loops[i] = kir_for(k, kir_i64(k, 0), kir_i64(k, extent / times), extent / times, NULL, 0);
         if (times == 1) lower_track(lw, loops[i]->var, sp, stride);
         r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride * times));
     }
     RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, r, times));
-    for (int i = sp->n; i >= 0; i--)
+    kir_end(k, loops[sp->n], NULL);
+    if (rest)
+        RETURN_IF_ERR(column_pass(lw, f, row, kept->index, rank, canon, kept->at, rest_at, rest));
+    for (int i = sp->n - 1; i >= 0; i--)
         kir_end(k, loops[i], NULL);
     return ST_OK;
 }

@@ -252,6 +252,7 @@ LOWER(CONVOLUTION) {
     for (int d = 0; d < l->n_spatial; d++)
         f.total *= c.dims[1 + d] = a->window.v[d].size;
     if (shape_elements(in) == 0) f.total = 0;
+    f.unroll = f.total <= 12;
     RETURN_IF_ERR(lower_fold(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;

@@ -6,8 +6,11 @@
 //     as high as H is [N, C H, W]; where it covers all of them the convolution is a dot;
 //   - a last dimension of one element goes in front of the others: libraries compute neighbours
 //     along the last one together.
+//   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets its
+//     padding in front, as a value of its own.
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
+#include "compiler/passes/library.h"
 #include "compiler/passes/match.h"
 #include "compiler/passes/pass.h"
 
@@ -32,7 +35,7 @@ static bool is_quantised(const struct hlo_instr *x) {
 static bool read_conv(struct hlo_instr *i, struct conv *c) {
     const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
     if (!a || a->batch_group_count != 1 || a->window.n != a->dim_labels.n_spatial ||
-        !dtype_is_float(i->shape->dtype) || i->shape->dynamic || i->operands[0]->shape->dynamic)
+        dtype_is_complex(i->shape->dtype) || i->shape->dynamic || i->operands[0]->shape->dynamic)
         return false;
     const struct labels *l = &a->dim_labels;
     *c = (struct conv){.n = a->window.n,
@@ -160,6 +163,31 @@ static bool turn(struct hb *b, struct conv *c) {
     return true;
 }
 
+// ---- what kernels of ours compute
+
+// A kernel of ours reads a row of the input from front to end where no padding is in the way.
+static bool pad_first(struct hb *b, struct conv *c) {
+    struct pad_dim pad[HLO_MAX_RANK] = {{0, 0, 0}};
+    bool any = false;
+    for (int d = 0; d < c->n; d++) {
+        struct window_dim *w = &c->w[d];
+        pad[d + 2] = (struct pad_dim){w->pad_low, w->pad_high, 0};
+        any |= w->pad_low || w->pad_high;
+        w->pad_low = w->pad_high = 0;
+    }
+    if (any) c->x = hb_pad(b, c->x, hb_const_f64(b, c->x->shape->dtype, 0), pad);
+    return any;
+}
+static bool of_ours(const struct hlo_instr *i, const struct conv *c) {
+    int64_t size = 1;
+    for (int d = 0; d < c->n; d++) {
+        int64_t n = c->x->shape->dims[d + 2] + c->w[d].pad_low + c->w[d].pad_high;
+        if (n > MAX_ELEMENTS / size) return false; // more padding than is worth memory
+        size *= n;
+    }
+    return lib_of_ours(i);
+}
+
 // ---- the new one
 
 static struct hlo_instr *build(struct hb *b, struct conv *c, const struct hlo_instr *i) {
@@ -181,11 +209,15 @@ static struct hlo_instr *build(struct hb *b, struct conv *c, const struct hlo_in
 }
 static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
     struct conv c;
-    (void)p;
     if (!read_conv(i, &c)) return NULL;
     bool any = cut_taps(b, &c);
-    any |= merge(b, &c);
-    any |= turn(b, &c);
+    if (i->shape->dtype == DT_F32) {
+        any |= merge(b, &c);
+        any |= turn(b, &c);
+    }
+    // Strict: a padding of zeros times an infinite weight is NaN, a window's is skipped.
+    bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
+    if (c.n && (!strict || dtype_is_int(i->shape->dtype)) && of_ours(i, &c)) any |= pad_first(b, &c);
     if (!any) return NULL;
     return hb_reshape(b, build(b, &c, i), i->shape->dims, i->shape->rank);
 }

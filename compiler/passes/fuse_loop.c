@@ -26,6 +26,7 @@ static bool moves(const struct hlo_instr *i) {
 }
 // A sum that the library pools stays outside.
 static bool folds(const struct target *t, const struct hlo_instr *i) {
+    if (lib_direct(i)) return plain(i) && !(t->library_accepts && t->library_accepts(t, i));
     if ((i->op != HLO_REDUCE && i->op != HLO_REDUCE_WINDOW) || i->n_operands != 2 || !plain(i))
         return false;
     int dim;
@@ -79,7 +80,7 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
-        if (u->op == HLO_REDUCE_WINDOW) return "each window would compute it again";
+        if (u->op == HLO_REDUCE_WINDOW || u->op == HLO_CONVOLUTION) return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";

@@ -359,3 +359,29 @@ bool lib_pool(const struct hlo_instr *i) {
     }
     return !sum || elements > 4;
 }
+
+bool lib_direct(const struct hlo_instr *i) {
+    enum { TERMS = 512, GROUP = 4 };
+    const struct hlo_attr_conv *a = i->op == HLO_CONVOLUTION ? HLO_ATTR(i, conv) : NULL;
+    if (!a || i->shape->dtype != DT_F32 || a->feature_group_count <= 1 ||
+        a->batch_group_count != 1 || a->window.n != a->dim_labels.n_spatial)
+        return false;
+    const struct labels *l = &a->dim_labels;
+    int64_t each = i->operands[1]->shape->dims[1], taps = 1;
+    bool ordered = l->in_batch == 0 && l->in_feature == 1 && l->out_batch == 0 &&
+                   l->out_feature == 1 && l->k_out == 0 && l->k_in == 1;
+    for (int d = 0; d < a->window.n; d++) {
+        const struct window_dim *w = &a->window.v[d];
+        ordered &= l->in_spatial[d] == d + 2 && l->out_spatial[d] == d + 2 &&
+                   l->k_spatial[d] == d + 2 && w->base_dilation == 1 && !w->reversal;
+        taps *= w->size <= TERMS ? w->size : TERMS + 1;
+        if (taps > TERMS) return false;
+    }
+    return ordered && each * taps <= TERMS &&
+           (taps == 1 ? each <= GROUP : a->window.n == 1 && each <= 2);
+}
+bool lib_of_ours(const struct hlo_instr *i) {
+    return lib_direct(i) ||
+           (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&
+            dtype_bits(i->operands[0]->shape->dtype) >= 32);
+}

@@ -190,7 +190,7 @@ RULE_FN(pad_into_conv) {
     struct hlo_instr *x = i->operands[0];
     // Strict: a zero of the pad times an infinite weight is NaN, a window's padding is skipped.
     if (r->strict || i->op != HLO_CONVOLUTION || x->op != HLO_PAD ||
-        !match_splat_is(x->operands[1], 0))
+        !match_splat_is(x->operands[1], 0) || lib_of_ours(i))
         return NULL;
     const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
     const struct padding *p = &HLO_ATTR(x, pad)->padding;

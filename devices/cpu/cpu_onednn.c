@@ -125,13 +125,14 @@ static bool accepts_call(const struct hlo_instr *i) {
     struct lib_call c;
     if (!shapes_ok(i) || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32) return false;
     if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
-    return onednn_conv_ok(c.hero) &&
+    return !lib_direct(c.hero) && onednn_conv_ok(c.hero) &&
            onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout);
 }
 bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
     if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
     if (c->hero->op == HLO_DOT) return onednn_runs(c, NULL, NULL);
+    if (lib_direct(c->hero)) return false;
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
 }
 // What the library takes gets no kernel of ours.
@@ -147,7 +148,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
     *out_input = *out_output = FORM_LAST;
     if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
     if (c.hero->shape->dtype == DT_S32) return t->conv_block && cpu_int8_accepts(i);
-    if (c.hero->shape->dtype != DT_F32) return false;
+    if (c.hero->shape->dtype != DT_F32 || lib_direct(c.hero)) return false;
     return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
 }
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
