@@ -80,7 +80,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
         if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
-        if (u->op == HLO_REDUCE_WINDOW || u->op == HLO_CONVOLUTION) return "each window would compute it again";
+        if (u->op == HLO_REDUCE_WINDOW || u->op == HLO_CONVOLUTION)
+            return "each window would compute it again";
         if (u->op == HLO_REDUCE && u->operands[0] != p)
             return "it is the reduction's initial value";
         if (moves(u) && u->operands[0] != p) return "it is an index or the padding";

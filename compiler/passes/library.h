@@ -68,8 +68,8 @@ enum conv_form lib_form_of(const struct layout *l, int rank, int *block);
 // in what follows, beats the library: depthwise ones of one dimension, 1x1 of small groups. In the
 // form of conv-canon.
 bool lib_direct(const struct hlo_instr *i);
-// Is convolution `i` such a one, or of types that no library has? Its padding is a value of its own,
-// so that the kernel reads rows from front to end.
+// Is convolution `i` such a one, or of types that no library has? Its padding is a value of its
+// own, so that the kernel reads rows from front to end.
 bool lib_of_ours(const struct hlo_instr *i);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
