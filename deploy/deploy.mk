@@ -32,6 +32,7 @@ install-client: $(LIBHLOD) ## copy libhlod and its headers to PREFIX
 .PHONY: check-deploy
 check-deploy: all ## the installed tree: programs, manual pages, completion, sample file, unit, service notification
 	$(Q)python3 tests/deploy/deploy.py $(BUILD) $(VERSION) "$(MAKE) CONFIG=$(CONFIG) SAN=$(SAN)"
+	$(Q)build/venv/bin/python tests/deploy/monitoring.py $(BUILD)
 # The container image, by whatever builds images here; make check-image builds it on a base from debootstrap, since no registry of images may be in reach.
 IMAGE_BASE ?= debian:bookworm-slim
 .PHONY: image check-image

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "scheduler/models.h"
 #include "server/api.h"
 
 int64_t api_rss_bytes(void) {
@@ -77,6 +78,44 @@ static void put_devices(struct strbuf *b, struct pool *p) {
     }
 }
 
+// ---- names of models: a label with a bound
+
+enum { MAX_MODELS = 64 };
+enum of_model { REQUESTS, FAILED, SECONDS, ROWS, OF_MODEL_COUNT };
+static double of_model(enum of_model what, const struct named_model *x) {
+    return what == REQUESTS  ? (double)(x->success.n + x->fail.n)
+           : what == FAILED  ? (double)x->fail.n
+           : what == SECONDS ? (double)(x->success.ns + x->fail.ns) / 1e9
+                             : (double)x->inferences;
+}
+// Beyond the bound, and where tenants must not see each other's names, models are "other" together.
+static void put_models(struct strbuf *b, const struct api *api) {
+    static const char *const rows[OF_MODEL_COUNT][2] = {
+        [REQUESTS] = {"hlod_model_requests_total", "requests by a model's name through /v2"},
+        [FAILED] = {"hlod_model_request_errors_total", "those that failed"},
+        [SECONDS] = {"hlod_model_request_seconds_total", "their time, from accepted to answered"},
+        [ROWS] = {"hlod_model_rows_total", "rows that were inferred for them"}};
+    struct named_model *first = models_first(sched_models(api->sched));
+    for (int k = 0; k < OF_MODEL_COUNT; k++) {
+        double other = 0;
+        int n = 0, more = 0;
+        put_head(b, rows[k][0], "counter", rows[k][1]);
+        for (const struct named_model *x = first; x; x = x->next) {
+            if (api->auth || n++ >= MAX_MODELS) {
+                other += of_model((enum of_model)k, x);
+                more++;
+                continue;
+            }
+            char version[32];
+            snprintf(version, sizeof version, "%lld", (long long)x->version);
+            strbuf_printf(b, "%s{model=", rows[k][0]);
+            strbuf_json_str(b, str_of(x->name));
+            strbuf_printf(b, ",version=\"%s\"} %.15g\n", version, of_model((enum of_model)k, x));
+        }
+        if (more) strbuf_printf(b, "%s{model=\"other\",version=\"\"} %.15g\n", rows[k][0], other);
+    }
+}
+
 void api_metrics(const struct api *api, struct strbuf *b) {
     put_head(b, "hlod_build_info", "gauge", "always 1; its version");
     strbuf_printf(b, "hlod_build_info{version=\"%s\"} 1\n", api_version_text());
@@ -84,5 +123,6 @@ void api_metrics(const struct api *api, struct strbuf *b) {
         !api->draining && sched_can_serve(api->sched));
     metrics_text(b);
     put_devices(b, sched_pool(api->sched));
+    put_models(b, api);
     put_process(b, api);
 }
