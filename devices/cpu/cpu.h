@@ -99,6 +99,8 @@ const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
 bool cpu_fft_accepts(const struct hlo_instr *i);  // cpu_fft.c
+bool cpu_gemm_filter(
+    const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c
 bool cpu_library_runs(const struct target *t, const struct lib_call *call);
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *conv, enum conv_form *out_input,

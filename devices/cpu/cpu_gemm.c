@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm: dots and convolutions of the types that the library has no kernels for (f64, c64, c128,
-// 32- and 64-bit integers), as a blocked product of matrices (Goto and van de Geijn, "Anatomy of
-// high-performance matrix multiplication", 2008): blocks of both operands are packed into panels
-// as wide as a tile of registers, whatever lies where in memory. Element (m, k) of the left matrix
-// of group g lies at g_a[g] + m_a[m] + k_a[k] of its operand, and so on: tables made at load say so
-// for any labels, batch and contracting dims, strides and dilations; a convolution's padding is
-// made real in a copy of its input. Sums run along k in order, in blocks.
-// Does not: epilogues, layouts other than row-major, few rows or columns, batch groups.
+// 32- and 64-bit integers), and f32 filters of many taps and few channels, as a blocked product of
+// matrices (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008):
+// blocks of both operands are packed into panels as wide as a tile of registers, whatever lies
+// where in memory. Element (m, k) of the left matrix of group g lies at g_a[g] + m_a[m] + k_a[k] of
+// its operand, and so on: tables made at load say so for any labels, batch and contracting dims,
+// strides and dilations; a convolution's padding is made real in a copy of its input. Sums run
+// along k in order, in blocks. Does not: epilogues, layouts other than row-major, few rows or
+// columns, batch groups.
 #include "devices/cpu/cpu_gemm.h"
 
 #include "devices/cpu/cpu.h"
@@ -187,9 +188,22 @@ static bool conv_ok(const struct hlo_instr *i) {
     }
     return padded <= 8 * plain_size + 65536; // memory of the copy
 }
+// Filters of signals and images: many taps, few channels. The library makes code for each tap.
+bool cpu_gemm_filter(const struct hlo_instr *i) {
+    enum { TAPS = 128, CHANNELS = 2 };
+    if (i->op != HLO_CONVOLUTION || i->shape->dtype != DT_F32) return false;
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct shape *w = i->operands[1]->shape;
+    const struct labels *l = &c->dim_labels;
+    int64_t taps = 1;
+    for (int d = 0; d < l->n_spatial; d++)
+        if (!sz_mul(taps, w->dims[l->k_spatial[d]], &taps)) return false;
+    return c->feature_group_count == 1 && w->dims[l->k_in] <= CHANNELS &&
+           w->dims[l->k_out] <= CHANNELS && taps >= TAPS;
+}
 static bool gemm_takes(const struct hlo_instr *i) {
     if ((i->op != HLO_DOT && i->op != HLO_CONVOLUTION) || !plain(i->shape) ||
-        !type_ok(i->shape->dtype) || shape_elements(i->shape) == 0)
+        (!type_ok(i->shape->dtype) && !cpu_gemm_filter(i)) || shape_elements(i->shape) == 0)
         return false;
     for (int k = 0; k < 2; k++)
         if (!plain(i->operands[k]->shape) || i->operands[k]->shape->dtype != i->shape->dtype ||
@@ -200,7 +214,8 @@ static bool gemm_takes(const struct hlo_instr *i) {
     if (s.m > MOST || s.n > MOST || s.k > MOST || s.groups > MOST) return false;
     const char *forced = cpu_forced_impl(); // for tests: small ones too
     if (forced && strcmp(forced, "gemm") == 0) return true;
-    return s.m >= 2 && s.n >= 2 && s.k >= 2 && (double)s.m * (double)s.n * (double)s.k >= LEAST;
+    return (s.m >= 2 || i->op == HLO_CONVOLUTION) && s.n >= 2 && s.k >= 2 &&
+           (double)s.m * (double)s.n * (double)s.k >= LEAST;
 }
 bool cpu_gemm_accepts(const struct hlo_instr *i) {
     return gemm_takes(i);
@@ -338,7 +353,7 @@ static const struct gemm_kernel *kernel_of(enum dtype t, int bits) {
         {kernels_f64_plain, kernels_f64_avx2, kernels_f64_avx512},
         {kernels_u32_plain, kernels_u32_avx2, kernels_u32_avx512},
         {kernels_u64_plain, kernels_u64_avx2, kernels_u64_avx512}};
-    int type = t == DT_C64                   ? 0
+    int type = t == DT_C64 || t == DT_F32    ? 0
                : t == DT_F64 || t == DT_C128 ? 1
                : t == DT_S32 || t == DT_U32  ? 2
                                              : 3;
@@ -487,7 +502,7 @@ static void add_tile(const struct gemm_state *g, void *out, int64_t group, int64
     for (int part = 0; part < step; part++, to += g->size) {
         const char *t = (const char *)tile +
                         (size_t)part * (size_t)g->kernel->rows * (size_t)wide * (size_t)g->size;
-        if (g->type == DT_C64)
+        if (g->type == DT_C64 || g->type == DT_F32)
             add_f32((float *)to, m, rows, n, cols, (const float *)t, wide, step, first);
         else if (g->type == DT_F64 || g->type == DT_C128)
             add_f64((double *)to, m, rows, n, cols, (const double *)t, wide, step, first);

@@ -63,7 +63,9 @@ bool onednn_conv_ok(const struct hlo_instr *h) {
     const struct hlo_attr_conv *c = HLO_ATTR(h, conv);
     const struct labels *l = &c->dim_labels;
     int n = l->n_spatial;
-    if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n) return false;
+    if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n ||
+        (cpu_gemm_filter(h) && cpu_gemm_accepts(h)))
+        return false;
     if (l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
         l->k_out != 0 || l->k_in != 1)
         return false;
@@ -131,6 +133,7 @@ static bool accepts_call(const struct hlo_instr *i) {
 bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
     if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
+    if (cpu_gemm_filter(c->hero) && cpu_gemm_accepts(c->hero)) return false; // without steps
     if (c->hero->op == HLO_DOT) return onednn_runs(c, NULL, NULL);
     if (lib_direct(c->hero)) return false;
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);

@@ -123,6 +123,47 @@ def define():
         lambda x, v: lax.fori_loop(0, 20, lambda _, v: (lambda u: u / jnp.linalg.norm(u))(x.T @ (x @ v)), v))
     program("transpose 4096x2048", f32(4096, 2048))(lambda x: x.T + 1)
 
+    program("argmax of rows, 20000x100", f32(20000, 100))(lambda x: jnp.argmax(x, 1))
+    program("argmin of columns, 2000x1000", f32(2000, 1000))(lambda x: jnp.argmin(x, 0))
+    program("median of rows, 1000x1001", f32(1000, 1001))(lambda x: jnp.median(x, 1))
+    program("searchsorted 100000 in 10000", f32(10000), f32(100000))(lambda a, v: jnp.searchsorted(jnp.sort(a), v))
+    program("interp 100000 in 1000", f32(100000), f32(1000), f32(1000))(lambda x, xp, fp: jnp.interp(x, jnp.sort(xp), fp))
+    program("convolve 100000 with 1000", f32(100000), f32(1000))(lambda x, k: jnp.convolve(x, k, mode="same"))
+    program("permutation of 100000", ("key", np.uint32, (2,)))(lambda k: jax.random.permutation(jax.random.wrap_key_data(k), 100000))
+    program("categorical 1000x1000", ("key", np.uint32, (2,)), f32(1000, 1000))(lambda k, x: jax.random.categorical(jax.random.wrap_key_data(k), x))
+    program("gamma(100000)", ("key", np.uint32, (2,)), f32(100000))(lambda k, a: jax.random.gamma(jax.random.wrap_key_data(k), jnp.abs(a) + 0.5))
+    program("special functions of 100000", f32(100000))(
+        lambda x: jax.scipy.special.gammaln(jnp.abs(x) + 1) + jax.scipy.special.digamma(jnp.abs(x) + 1) + jax.scipy.special.erfinv(jnp.tanh(x)))
+    program("matrix times vector, f64 2000", of(np.float64, 2000, 2000), of(np.float64, 2000))(lambda a, x: a @ x)
+    program("vector times matrix, c64 1000", of(np.complex64, 1000), of(np.complex64, 1000, 1000))(lambda x, a: x @ a)
+    program("einsum over three, f32 64", f32(64, 64, 64), f32(64, 64, 64))(lambda x, y: jnp.einsum("ijk,kjl->il", x, y))
+    program("sum and variance by columns, bf16 4096x1024", of(bf16, 4096, 1024))(lambda x: (x.sum(0), x.var(0)))
+    program("gather of 100000 rows of 64", f32(50000, 64), below(50000, 100000))(lambda x, i: x[i])
+    program("roll and differences, 2048x2048", f32(2048, 2048))(lambda x: jnp.roll(x, 1, 0) + jnp.roll(x, -1, 1) - 2 * x)
+    program("stencil of 100 steps, 512x512", f32(512, 512))(
+        lambda x: lax.fori_loop(0, 100, lambda _, x: x.at[1:-1, 1:-1].set(0.25 * (x[2:, 1:-1] + x[:-2, 1:-1] + x[1:-1, 2:] + x[1:-1, :-2])), x))
+    program("triangular solve 256, 64 right sides", f32(256, 256), f32(256, 64))(
+        lambda a, b: jax.scipy.linalg.solve_triangular(a + 256 * jnp.eye(256), b, lower=True))
+    program("LSTM by scan, 100 steps, batch 32, 128", f32(100, 32, 128), f32(256, 512))(
+        lambda x, w: lax.scan(lambda s, x: (lambda i, f, g, o: (lambda c: (((jax.nn.sigmoid(o) * jnp.tanh(c)), c), c))(jax.nn.sigmoid(f) * s[1] + jax.nn.sigmoid(i) * jnp.tanh(g)))(
+            *jnp.split(jnp.concatenate([x, s[0]], 1) @ w * 0.05, 4, 1)), (jnp.zeros((32, 128)), jnp.zeros((32, 128))), x)[1])
+    program("Adam step of 1M", f32(1000000), f32(1000000), f32(1000000), f32(1000000))(
+        lambda p, m, v, g: (p - 1e-3 * (0.9 * m + 0.1 * g) / (jnp.sqrt(jnp.abs(0.999 * v + 0.001 * g * g)) + 1e-8), 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g))
+    program("batched matrix products, s8 64x128x128", of(np.int8, 64, 128, 128), of(np.int8, 64, 128, 128))(
+        lambda x, y: lax.dot_general(x, y, (((2,), (1,)), ((0,), (0,))), preferred_element_type=jnp.int32))
+    program("attention and its gradient, 4x8x128x64", f32(4, 8, 128, 64), f32(4, 8, 128, 64), f32(4, 8, 128, 64))(
+        jax.grad(lambda q, k, v: jnp.sum(jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k) / 8) @ v), (0, 1, 2)))
+    program("layer norm and its gradient, 4096x512", f32(4096, 512), f32(512))(
+        jax.grad(lambda x, g: jnp.sum(((x - x.mean(1, keepdims=True)) * lax.rsqrt(x.var(1, keepdims=True) + 1e-5) * g) ** 2), (0, 1)))
+    program("depthwise weight gradient, 32 at 56, batch 8", f32(8, 32, 56, 56), f32(8, 32, 56, 56), f32(32, 1, 3, 3))(
+        lambda x, g, w: jax.vjp(lambda w: lax.conv_general_dilated(x, w, (1, 1), "SAME", feature_group_count=32), w)[1](g)[0])
+    program("weight gradient of NHWC, stride 2, 7x7 of 3", f32(8, 112, 112, 3), f32(8, 56, 56, 64), f32(7, 7, 3, 64))(
+        lambda x, g, w: jax.vjp(lambda w: lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), w)[1](g)[0])
+    program("average pool gradient", f32(8, 64, 56, 56), f32(8, 64, 28, 28))(
+        lambda x, g: jax.vjp(lambda x: lax.reduce_window(x, 0., lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4, x)[1](g)[0])
+    program("1-d convolution gradient, 64 at 4000", f32(4, 64, 4000), f32(64, 64, 5))(
+        jax.grad(lambda x, w: jnp.sum(lax.conv_general_dilated(x, w, (1,), "SAME") ** 2), (0, 1)))
+
     def mlp_loss(p, x, y):
         for w, b in p[:-1]:
             x = jax.nn.relu(x @ w + b)

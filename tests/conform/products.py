@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of 32 and 64 bits) against XLA:CPU.
+"""Random dots and convolutions of the types that hlod multiplies itself (f64, complex, integers of 32 and 64 bits; f32 filters of many taps) against XLA:CPU.
 
     products.py BUILD [--n N] [--seed S]
 
@@ -19,7 +19,7 @@ os.environ["JAX_ENABLE_X64"] = "1"
 import jax  # noqa: E402
 from jax import lax  # noqa: E402
 
-TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0, np.int64: 0}
+TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0, np.int64: 0, np.float32: 2e-5}
 SIZES = [1, 2, 3, 5, 8, 13, 17, 24, 31, 49, 97, 130]
 
 
@@ -62,6 +62,16 @@ def conv(rng, t):
     return lambda x, w: lax.conv_general_dilated(x, w, strides, pads, base, dilate, tuple(labels), groups), x, w
 
 
+def taps(rng, t):
+    n = int(rng.integers(1, 3))
+    kernel = [int(rng.integers(130, 400))] if n == 1 else [int(rng.integers(12, 20)) for _ in range(2)]
+    spatial = [int(rng.integers(k, k + (3000 if n == 1 else 40))) for k in kernel]
+    strides = [int(rng.choice([1, 1, 3])) for _ in range(n)]
+    pads = [(int(rng.integers(0, k)), int(rng.integers(0, k))) for k in kernel]
+    i, o, batch = (int(rng.integers(1, 3)) for _ in range(3))
+    return lambda x, w: lax.conv_general_dilated(x, w, strides, pads), values(rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
+
+
 def run(build, folder, inputs, impl, isa):
     env = dict(os.environ, HLOD_CPU_ISA=isa)
     files = []
@@ -76,7 +86,7 @@ def run(build, folder, inputs, impl, isa):
 def check(build, number, seed):
     rng = np.random.default_rng([seed, number])
     t = list(TYPES)[number % len(TYPES)]
-    f, x, y = (dot if rng.integers(2) else conv)(rng, t)
+    f, x, y = (taps if t == np.float32 else dot if rng.integers(2) else conv)(rng, t)
     want = np.asarray(jax.jit(f)(x, y))
     text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
     with tempfile.TemporaryDirectory() as folder:
