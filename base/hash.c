@@ -38,6 +38,12 @@ struct digest sha256_end(struct sha256 *s) {
     sha256_abandon(s);
     return d;
 }
+struct digest sha256_peek(const struct sha256 *s) {
+    struct sha256 copy = {EVP_MD_CTX_new()};
+    check(copy.ctx != NULL);
+    check(EVP_MD_CTX_copy_ex(copy.ctx, s->ctx));
+    return sha256_end(&copy);
+}
 void sha256_abandon(struct sha256 *s) {
     EVP_MD_CTX_free(s->ctx);
     s->ctx = NULL;

@@ -15,7 +15,8 @@ void sha256_add(struct sha256 *s, const void *p, size_t n);
 void sha256_str(struct sha256 *s,
                 struct str t); // length-prefixed, so that adjacent fields cannot run together
 void sha256_u64(struct sha256 *s, uint64_t v);
-struct digest sha256_end(struct sha256 *s); // also frees the context
+struct digest sha256_end(struct sha256 *s);        // also frees the context
+struct digest sha256_peek(const struct sha256 *s); // of what was added so far; more may come
 void sha256_abandon(struct sha256 *s);
 struct digest sha256_of(const void *p, size_t n);
 struct hmac {            // HMAC-SHA256 (RFC 2104)

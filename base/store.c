@@ -207,12 +207,17 @@ const char *store_default_dir(struct arena *a) {
 
 // ---- writing
 
+static void now_checked(struct store *s, enum store_kind kind, struct digest key,
+                        const struct stamp *was);
+static struct stamp stamp_of(const struct stat *sb);
 struct store_writer {
     struct store *s;
     enum store_kind kind;
     int fd;
     struct sha256 hash;
     int64_t bytes;
+    struct stamp last; // after our last write
+    bool doubted;      // somebody else wrote, or may have
     char path[PATH];
 };
 
@@ -265,26 +270,102 @@ status_t store_write_begin(struct store *s, enum store_kind kind, struct store_w
     *out = w;
     return ST_OK;
 }
+static bool same_stamp(const struct stamp *a, const struct stamp *b);
+static struct stamp stamp_now(int fd) {
+    struct stat sb;
+    return fstat(fd, &sb) ? (struct stamp){0} : stamp_of(&sb);
+}
+static void look_for_others(struct store_writer *w) {
+    struct stamp is = stamp_now(w->fd);
+    if (w->bytes && !same_stamp(&w->last, &is)) w->doubted = true;
+}
 status_t store_write(struct store_writer *w, const void *p, size_t n) {
+    look_for_others(w);
     if (lseek(w->fd, w->bytes, SEEK_SET) < 0) return st_errno(errno, "data folder");
     status_t st = write_all(w->fd, p, n, "data folder");
     if (st) // the next try begins at the same place; meanwhile others may have the room
         return ftruncate(w->fd, w->bytes) ? st_note(st, "the file keeps its room") : st;
     sha256_add(&w->hash, p, n);
     w->bytes += (int64_t)n;
+    w->last = stamp_now(w->fd);
     return ST_OK;
 }
 
-static void now_checked(struct store *s, enum store_kind kind, struct digest key,
-                        const struct stamp *was);
-static struct stamp stamp_of(const struct stat *sb);
+// The first `bytes` bytes go into the hash; what is behind them was not answered for.
+static status_t go_on(struct store_writer *w, int64_t bytes, const struct digest *prefix) {
+    uint8_t chunk[CHUNK];
+    while (w->bytes < bytes) {
+        size_t want = bytes - w->bytes < CHUNK ? (size_t)(bytes - w->bytes) : CHUNK;
+        ssize_t n = pread(w->fd, chunk, want, w->bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return st_new(ST_DATA_LOSS, "its file is shorter than what was held");
+        sha256_add(&w->hash, chunk, (size_t)n);
+        w->bytes += n;
+    }
+    if (!digest_eq(sha256_peek(&w->hash), *prefix))
+        return st_new(ST_DATA_LOSS, "its file holds other bytes than it was sent");
+    return ftruncate(w->fd, bytes) ? st_errno(errno, "upload") : ST_OK;
+}
+static void upload_path(const struct store *s, const char *name, char path[PATH]) {
+    snprintf(path, PATH, "%s/uploads/%.100s", s->dir, name);
+}
+status_t store_write_named(struct store *s, enum store_kind kind, const char *name, int64_t bytes,
+                           const struct digest *prefix, struct store_writer **out) {
+    struct store_writer *w = calloc(1, sizeof *w);
+    if (!w) return st_oom();
+    w->s = s;
+    w->kind = kind;
+    w->doubted = true; // much can happen between two pieces
+    upload_path(s, name, w->path);
+    int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (bytes ? 0 : O_CREAT | O_TRUNC);
+    w->fd = open(w->path, flags, 0600);
+    if (w->fd < 0 && errno == ENOENT && !bytes) { // somebody removed the folder
+        status_t st = make_parent(w->path);
+        st_drop(st);
+        w->fd = open(w->path, flags, 0600);
+    }
+    status_t st = w->fd < 0 ? st_errno(errno, w->path) : ST_OK;
+    sha256_init(&w->hash);
+    if (!st && bytes) st = go_on(w, bytes, prefix);
+    if (st)
+        store_write_leave(w);
+    else
+        *out = w;
+    return st;
+}
+status_t store_write_sync(struct store_writer *w, struct digest *out_prefix) {
+    if (fdatasync(w->fd)) return st_errno(errno, "data folder");
+    *out_prefix = sha256_peek(&w->hash);
+    return ST_OK;
+}
+void store_write_leave(struct store_writer *w) {
+    if (!w) return;
+    sha256_abandon(&w->hash);
+    if (w->fd >= 0) close(w->fd);
+    free(w);
+}
+void store_upload_remove(struct store *s, const char *name) {
+    char path[PATH];
+    upload_path(s, name, path);
+    unlink(path);
+}
+void store_uploads_keep(struct store *s, bool (*known)(void *ctx, const char *name), void *ctx) {
+    char path[PATH];
+    upload_path(s, "", path);
+    DIR *d = opendir(path);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));)
+        if (e->d_name[0] != '.' && !known(ctx, e->d_name)) unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+}
+
 status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool *out_fresh) {
     struct digest d = sha256_end(&w->hash);
     if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
+    look_for_others(w);
     status_t st = commit(w->s, w->kind, d, w->path, w->fd);
-    struct stat sb;
-    if (!st && !fstat(w->fd, &sb)) { // as it was written
-        struct stamp is = stamp_of(&sb);
+    if (!st && !w->doubted) { // as it was written
+        struct stamp is = stamp_now(w->fd);
         now_checked(w->s, w->kind, d, &is);
     }
     close(w->fd);

@@ -35,6 +35,16 @@ status_t store_write(struct store_writer *w, const void *p,
 status_t store_write_end(struct store_writer *w, struct digest *out_digest,
                          bool *out_fresh) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine
+// A writer whose file, uploads/NAME, outlives the store: begun anew, or gone on with after its
+// first `bytes` bytes, which must have the digest *prefix (else DATA_LOSS; NOT_FOUND: no such
+// file).
+status_t store_write_named(struct store *s, enum store_kind kind, const char *name, int64_t bytes,
+                           const struct digest *prefix, struct store_writer **out) MUST_CHECK;
+// What was written is on the disk; the digest of all of it so far.
+status_t store_write_sync(struct store_writer *w, struct digest *out_prefix) MUST_CHECK;
+void store_write_leave(struct store_writer *w); // to go on later; NULL is fine
+void store_upload_remove(struct store *s, const char *name);
+void store_uploads_keep(struct store *s, bool (*known)(void *ctx, const char *name), void *ctx);
 
 // Whole entry under a key. Payload copied to the file with its digest in front.
 status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,

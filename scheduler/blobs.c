@@ -63,8 +63,14 @@ status_t blob_check(struct store *s, struct journal *j, struct digest d) {
     int64_t bytes;
     status_t st = open_checked(s, d, &fd, &bytes);
     if (st_code(st) == ST_NOT_FOUND && j) {
+        struct arena a = {0};
+        struct span rec;
         st_drop(journal_family(j, JOURNAL_BLOB, d, count_owner, &owners));
-        if (!owners) return st; // it never was
+        status_t exe = journal_get(j, JOURNAL_EXECUTABLE, d, &a, &rec);
+        bool never = !owners || !exe; // an executable's owners are there too
+        st_drop(exe);
+        arena_done(&a);
+        if (never) return st;
     }
     if (st) return blob_said(st, d);
     close(fd);
@@ -75,7 +81,11 @@ status_t blob_open(struct store *s, struct journal *j, const char *tenant, struc
                    int *out_fd, int64_t *out_bytes) {
     struct digest source;
     status_t st = owner_read(j, tenant, d, &source);
-    if (!st) return blob_said(open_checked(s, d, out_fd, out_bytes), d);
+    if (!st) {
+        st = open_checked(s, d, out_fd, out_bytes);
+        bool blob = digest_is_zero(source); // else the row is of an executable
+        if (blob || st_code(st) != ST_NOT_FOUND) return blob_said(st, d);
+    }
     if (st_code(st) != ST_NOT_FOUND) return st;
     st_drop(st);
     char hex[65];

@@ -30,7 +30,7 @@ struct journal {
 #define COLUMNS "key, record, created, family"
 static const struct jdb_table tables[] = {
     {"source", COLUMNS}, {"executable", COLUMNS}, {"model", COLUMNS},
-    {"blob", COLUMNS},   {"pin", COLUMNS},
+    {"blob", COLUMNS},   {"pin", COLUMNS},        {"upload", COLUMNS},
 };
 // %1$s is the table's name. `used` orders by a clock that only this file reads; as a hint it is in
 // no sum, and only where it is read.

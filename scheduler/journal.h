@@ -24,6 +24,7 @@ enum journal_table {
     JOURNAL_MODEL,
     JOURNAL_BLOB,
     JOURNAL_PIN,
+    JOURNAL_UPLOAD,
     JOURNAL_TABLE_COUNT
 };
 // Replaces an older record of the same key. wall_ns: creation time for people. family: the program

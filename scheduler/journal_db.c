@@ -221,17 +221,20 @@ static const char *wal_of(const struct file *f, char out[PATH + 8]) {
     snprintf(out, PATH + 8, "%s-wal", f->path);
     return out;
 }
-static void remember(struct file *f) {
-    char wal[PATH + 8];
-    f->db = look(f->path);
-    f->wal = look(wal_of(f, wal));
-}
 static const char *moved(const struct place *was, struct place is) {
     return !was->there           ? NULL
            : !is.there           ? "was removed"
            : is.ino != was->ino  ? "is another file"
            : is.size < was->size ? "is shorter than it was"
                                  : NULL;
+}
+// As they are now, unless something happened to them since they were last seen: that is for
+// check_place to find.
+static void remember(struct file *f) {
+    char wal[PATH + 8];
+    struct place db = look(f->path), log = look(wal_of(f, wal));
+    if (!moved(&f->db, db)) f->db = db;
+    if (!moved(&f->wal, log)) f->wal = log;
 }
 // Since we last wrote. Neither file shrinks or is made anew while it is open.
 static status_t check_place(const struct file *f) {
@@ -332,6 +335,7 @@ static status_t check_before(struct file *f) {
 
 // A file that is not there stays so, unless it is to be made.
 static status_t open_file(const struct jdb *j, struct file *f, bool create) {
+    f->db = f->wal = (struct place){0};
     RETURN_IF_ERR(check_before(f));
     if (f->absent && !create) return ST_OK;
     struct jcopy *c = &f->c;

@@ -7,6 +7,10 @@
 //
 // While the pool works on an upload it is `busy`: its writer is the pool's, and removing it waits
 // (`dropped`). One that nobody appends to for --upload-keep-s is removed with its file.
+//
+// A record in the journal says what is held, and with which digest: written when the piece is on
+// the disk, before it is answered. After a restart the first piece reads the file once, and goes on
+// only if it is what the record says.
 #include "server/api_uploads.h"
 
 #include <stdio.h>
@@ -14,10 +18,15 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "proto/journal.pb-c.h"
+#include "proto/weigh.h"
 #include "scheduler/blobs.h"
 #include "scheduler/error.h"
+#include "scheduler/journal.h"
 #include "scheduler/loop.h"
 #include "server/api.h"
 
@@ -30,9 +39,9 @@ struct session {
     struct loop_timer *timer;
     char id[33], *tenant;
     int64_t size, offset;
-    bool any; // digest
-    struct digest digest;
-    struct store_writer *w; // NULL before the first piece
+    bool any;                     // digest
+    struct digest digest, prefix; // prefix: of what is held
+    struct store_writer *w;       // NULL before the first piece of this daemon
     bool busy, finished, dropped;
 };
 struct uploads {
@@ -47,9 +56,30 @@ struct uploads *uploads_new(void) {
 
 // ---- life
 
+static struct digest key_of(const struct session *u) {
+    return sha256_of(u->id, strlen(u->id));
+}
+static status_t save(struct session *u, int64_t offset, bool finished) MUST_CHECK;
+static status_t save(struct session *u, int64_t offset, bool finished) {
+    Hlod__Journal__Upload m = HLOD__JOURNAL__UPLOAD__INIT;
+    m.id = u->id;
+    m.tenant = u->tenant;
+    m.size = u->size;
+    m.offset = offset;
+    if (!u->any || finished) m.digest = (ProtobufCBinaryData){sizeof u->digest.b, u->digest.b};
+    m.prefix = (ProtobufCBinaryData){sizeof u->prefix.b, u->prefix.b};
+    m.finished = finished;
+    m.touched_ns = clock_wall_ns();
+    return error_of_store(
+        journal_put_message(u->journal, JOURNAL_UPLOAD, key_of(u), (struct digest){0}, &m.base));
+}
 static void abort_work(void *arg) {
     struct session *u = arg;
     store_write_abort(u->w); // removes a file of any size
+    if (!u->w) store_upload_remove(u->store, u->id);
+    status_t st = journal_remove(u->journal, JOURNAL_UPLOAD, key_of(u));
+    if (st) log_event(LOG_WARN, "upload.record", "id=%s why=\"%s\"", u->id, st_message(st));
+    st_drop(st);
 }
 static void free_session(void *arg) {
     struct session *u = arg;
@@ -57,10 +87,7 @@ static void free_session(void *arg) {
     free(u);
 }
 static void let_go(struct session *u) {
-    if (u->w)
-        loop_work(u->loop, abort_work, free_session, u);
-    else
-        free_session(u);
+    loop_work(u->loop, abort_work, free_session, u);
 }
 // Nobody finds it any more.
 static void drop(struct session *u) {
@@ -76,11 +103,70 @@ static void drop(struct session *u) {
 static void on_timer(void *arg) {
     drop(arg);
 }
+// What is open goes on with the next daemon.
 void uploads_free(struct uploads *all) {
     if (!all) return;
-    while (all->first)
-        drop(all->first);
+    while (all->first) {
+        struct session *u = all->first;
+        all->first = u->next;
+        loop_timer_free(u->timer);
+        store_write_leave(u->w);
+        free_session(u);
+    }
     free(all);
+}
+
+// ---- those of the daemon before
+
+struct load {
+    struct sched *sched;
+    struct uploads *all;
+    int64_t keep_ms;
+};
+static struct session *session_new(struct uploads *all, struct sched *s, const char *tenant,
+                                   int64_t keep_ms) {
+    struct session *u = calloc(1, sizeof *u);
+    if (!u || !(u->tenant = strdup(tenant))) abort();
+    u->all = all;
+    u->loop = sched_loop(s);
+    u->store = sched_store(s);
+    u->journal = sched_journal(s);
+    u->next = all->first;
+    all->first = u;
+    u->timer = loop_timer_new(u->loop, on_timer, u);
+    loop_timer_start(u->timer, keep_ms);
+    return u;
+}
+static void load_one(void *ctx, struct digest key, struct span record) {
+    const struct load *l = ctx;
+    (void)key;
+    Hlod__Journal__Upload *m = weigh_unpack_or_null(&hlod__journal__upload__descriptor, record);
+    if (m && strlen(m->id) == 32 && m->prefix.len == 32 && m->offset <= m->size) {
+        int64_t left = l->keep_ms - (clock_wall_ns() - m->touched_ns) / 1000000;
+        struct session *u = session_new(l->all, l->sched, m->tenant,
+                                        left < 1            ? 1
+                                        : left > l->keep_ms ? l->keep_ms
+                                                            : left);
+        memcpy(u->id, m->id, sizeof u->id);
+        u->size = m->size;
+        u->offset = m->offset;
+        u->finished = m->finished;
+        u->any = m->digest.len != 32;
+        if (!u->any) memcpy(u->digest.b, m->digest.data, 32);
+        memcpy(u->prefix.b, m->prefix.data, 32);
+    }
+    if (m) hlod__journal__upload__free_unpacked(m, NULL);
+}
+static bool is_open(void *ctx, const char *name) {
+    for (const struct session *u = ((struct uploads *)ctx)->first; u; u = u->next)
+        if (!strcmp(u->id, name)) return true;
+    return false;
+}
+status_t uploads_load(struct uploads *all, struct sched *s, int64_t keep_ms) {
+    struct load l = {s, all, keep_ms};
+    RETURN_IF_ERR(journal_list(sched_journal(s), JOURNAL_UPLOAD, -1, load_one, &l));
+    store_uploads_keep(sched_store(s), is_open, all);
+    return ST_OK;
 }
 
 static status_t not_found(const char *id) MUST_CHECK;
@@ -127,7 +213,7 @@ static status_t make_room(struct call *c) {
                                 n),
                          HLOD__V1__REASON__REASON_UPLOADS_FULL);
     drop(finished);
-    return ST_OK;
+    return make_room(c);
 }
 static status_t open_session(struct call *c, struct session **out) MUST_CHECK;
 static status_t open_session(struct call *c, struct session **out) {
@@ -144,29 +230,17 @@ static status_t open_session(struct call *c, struct session **out) {
     if (*q->digest) RETURN_IF_ERR(api_digest(q->digest, "digest", &digest));
     RETURN_IF_ERR(make_room(c));
     uint64_t id[2];
-    struct session *u = calloc(1, sizeof *u);
-    if (!u || getrandom(id, sizeof id, 0) != sizeof id) abort();
+    if (getrandom(id, sizeof id, 0) != sizeof id) abort();
+    struct session *u =
+        session_new(all, c->api->sched, c->principal.tenant, c->api->upload_keep_ms);
     snprintf(u->id, sizeof u->id, "%016llx%016llx", (unsigned long long)id[0],
              (unsigned long long)id[1]);
-    if (!(u->tenant = strdup(c->principal.tenant))) abort();
-    u->all = all;
-    u->loop = sched_loop(c->api->sched);
-    u->store = sched_store(c->api->sched);
-    u->journal = sched_journal(c->api->sched);
     u->size = q->size;
     u->any = !*q->digest;
     u->digest = digest;
-    u->next = all->first;
-    all->first = u;
-    u->timer = loop_timer_new(u->loop, on_timer, u);
-    loop_timer_start(u->timer, c->api->upload_keep_ms);
+    u->prefix = sha256_of("", 0);
     *out = u;
     return ST_OK;
-}
-void api_start_upload(struct call *c) {
-    struct session *u = NULL;
-    status_t st = open_session(c, &u);
-    call_finish(c, st ? NULL : reply(c, u), st);
 }
 
 // ---- append, finish: a step on the pool
@@ -206,11 +280,49 @@ static status_t elsewhere(const struct session *u) {
                      HLOD__V1__REASON__REASON_UPLOAD_OFFSET);
 }
 
+static void start_work(void *arg) {
+    struct step *s = arg;
+    s->st = save(s->u, 0, false);
+}
+static void started(void *arg) {
+    struct step *s = arg;
+    struct call *c = s->c;
+    const ProtobufCMessage *m = reply(c, s->u);
+    if (ended(s) && s->st) drop(s->u);
+    if (call_goes_on(c, s->st)) call_finish(c, m, ST_OK);
+}
+void api_start_upload(struct call *c) {
+    struct session *u = NULL;
+    status_t st = open_session(c, &u);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        begin(c, u, (struct span){0}, start_work, started);
+}
+
+// The file, behind what is held.
+static status_t open_file(struct session *u) MUST_CHECK;
+static status_t open_file(struct session *u) {
+    if (u->w) return ST_OK;
+    status_t st = store_write_named(u->store, STORE_BLOB, u->id, u->offset, &u->prefix, &u->w);
+    if (st_code(st) != ST_DATA_LOSS && st_code(st) != ST_NOT_FOUND) return st;
+    log_event(LOG_ERROR, "upload.damaged", "id=%s tenant=%s offset=%lld why=\"%s\"", u->id,
+              u->tenant, (long long)u->offset, st_message(st));
+    st_drop(st);
+    return st_reason(
+        st_new(ST_DATA_LOSS, "what was held of upload '%s' is damaged: begin anew", u->id),
+        HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+}
 static void append_work(void *arg) {
     struct step *s = arg;
     struct session *u = s->u;
-    if (!u->w) s->st = store_write_begin(u->store, STORE_BLOB, &u->w);
+    s->st = open_file(u);
     if (!s->st) s->st = store_write(u->w, s->bytes.p, s->bytes.n);
+    if (!s->st) { // what cannot be recorded is held all the same, for as long as this daemon lives
+        status_t st = store_write_sync(u->w, &u->prefix);
+        if (!st) st = save(u, u->offset + (int64_t)s->bytes.n, false);
+        st_drop(st);
+    }
     s->st = error_of_store(s->st);
 }
 static void appended(void *arg) {
@@ -218,7 +330,9 @@ static void appended(void *arg) {
     struct call *c = s->c;
     if (!s->st) s->u->offset += (int64_t)s->bytes.n;
     const ProtobufCMessage *m = reply(c, s->u);
-    if (!ended(s) && !s->st) s->st = not_found(((Hlod__V1__Upload *)m)->upload);
+    bool here = ended(s);
+    if (!here && !s->st) s->st = not_found(((Hlod__V1__Upload *)m)->upload);
+    if (here && st_code(s->st) == ST_DATA_LOSS) drop(s->u);
     if (call_goes_on(c, s->st)) call_finish(c, m, ST_OK);
 }
 void api_append_upload(struct call *c) {
@@ -245,17 +359,23 @@ void api_append_upload(struct call *c) {
 static status_t finish(struct step *s) MUST_CHECK;
 static status_t finish(struct step *s) {
     struct session *u = s->u;
-    struct store_writer *w = u->w;
-    struct digest got;
-    u->w = NULL;
-    RETURN_IF_ERR(error_of_store(store_write_end(w, &got, NULL)));
+    struct digest got = u->prefix;
     struct arena *a = &s->c->arena;
+    // The daemon before may have died between the file's new name and the record of it.
+    if (u->w || !store_has(u->store, STORE_BLOB, got)) {
+        RETURN_IF_ERR(open_file(u));
+        struct store_writer *w = u->w;
+        u->w = NULL;
+        RETURN_IF_ERR(error_of_store(store_write_end(w, &got, NULL)));
+    }
     if (!u->any && !digest_eq(got, u->digest))
         return st_reason(st_new(ST_INVALID_ARGUMENT, "the bytes have digest %s, not %s",
                                 api_hex(a, got), api_hex(a, u->digest)),
                          HLOD__V1__REASON__REASON_BLOB_MISMATCH);
     u->digest = got;
-    return blob_own(u->journal, u->tenant, got);
+    RETURN_IF_ERR(blob_own(u->journal, u->tenant, got));
+    st_drop(save(u, u->size, true)); // else it is finished again when that is asked
+    return ST_OK;
 }
 static void finish_work(void *arg) {
     struct step *s = arg;
@@ -296,6 +416,17 @@ void api_get_upload(struct call *c) {
     const struct session *u = find(c, q->upload);
     call_finish(c, u ? reply(c, u) : NULL, u ? ST_OK : not_found(q->upload));
 }
+static void cancel_work(void *arg) { // what was answered stays so
+    struct step *s = arg;
+    s->st = error_of_store(journal_remove(s->u->journal, JOURNAL_UPLOAD, key_of(s->u)));
+}
+static void cancelled(void *arg) {
+    struct step *s = arg;
+    struct call *c = s->c;
+    Hlod__V1__CancelUploadReply m = HLOD__V1__CANCEL_UPLOAD_REPLY__INIT;
+    if (ended(s)) drop(s->u);
+    if (call_goes_on(c, s->st)) call_finish(c, &m.base, ST_OK);
+}
 void api_cancel_upload(struct call *c) {
     const Hlod__V1__CancelUploadRequest *q = (Hlod__V1__CancelUploadRequest *)c->request;
     struct session *u = find(c, q->upload);
@@ -304,6 +435,9 @@ void api_cancel_upload(struct call *c) {
         call_finish(c, NULL, not_found(q->upload));
         return;
     }
-    drop(u);
-    call_finish(c, &m.base, ST_OK);
+    if (u->busy) { // it goes when the pool is done with it
+        drop(u);
+        call_finish(c, &m.base, ST_OK);
+    } else
+        begin(c, u, (struct span){0}, cancel_work, cancelled);
 }

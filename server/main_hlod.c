@@ -433,6 +433,7 @@ static status_t start(struct daemon *d) {
                           .max_message_bytes = c->max_message_bytes,
                           .start_ns = clock_ns()};
     api_options(&d->api, c);
+    RETURN_IF_ERR(uploads_load(d->api.uploads, d->sched, d->api.upload_keep_ms));
     struct http_config hc = http_options(d, host, port);
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));

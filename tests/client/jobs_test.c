@@ -156,7 +156,7 @@ static struct hlod_call *next(void) { // as an event loop would
     return poll(&p, 1, 20000) == 1 ? hlod_async_next(q, 0) : NULL;
 }
 static void set_flag(void *ctx, struct hlod_call *c) {
-    *(enum hlod_code *)ctx = hlod_call_error(c)->code;
+    *(_Atomic(enum hlod_code) *)ctx = hlod_call_error(c)->code;
     hlod_call_free(c);
 }
 static void started(void) {
@@ -182,7 +182,7 @@ static void started(void) {
     }
     // Both watched at once: one to its end, the other given up, then cancelled.
     struct seen quick = {0}, late = {0};
-    enum hlod_code cancelled = HLOD_UNKNOWN;
+    _Atomic(enum hlod_code) cancelled = HLOD_UNKNOWN; // written by the queue's thread
     CHECK(!hlod_jobs_watch_start(q, sent[1]->suite, watching, NULL, &late, &w));
     CHECK(!hlod_jobs_watch_start(q, sent[0]->suite, watching, NULL, &quick, NULL));
     hlod_call_cancel(w);

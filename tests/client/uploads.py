@@ -24,7 +24,7 @@ def said(got, code, reason, text=""):
 def held(d, u):
     return int(d.json("GET", "/v1/uploads/" + u, None, d.as_a)[1].get("offset", 0))
 def files(d):
-    return os.listdir(os.path.join(d.dir, "data", "tmp"))
+    return os.listdir(os.path.join(d.dir, "data", "uploads")) + os.listdir(os.path.join(d.dir, "data", "tmp"))
 
 def stored(d):
     """In pieces over HTTP; what was stored compiles by its digest, and is a blob of the tenant's."""
@@ -101,7 +101,7 @@ def tenants(d):
 tenants.args = ("--max-uploads", "2")
 
 def ends(d):
-    """Cancel and time remove the file; each piece begins the time anew; none outlives the daemon."""
+    """Cancel and time remove the file; each piece begins the time anew, and a restart does not."""
     u = start(d, 100)
     append(d, u, 0, b"x" * 10)
     assert len(files(d)) == 1
@@ -118,14 +118,14 @@ def ends(d):
     append(d, u, 0, b"x" * 10)
     d.kill()
     assert len(files(d)) == 1
-    again = Daemon(d.hlod_path, d.worker, data=d.dir)
-    again.as_a = d.as_a
-    said(again.json("GET", "/v1/uploads/" + u, None, d.as_a), 404, "UPLOAD_NOT_FOUND")
-    left = files(d)
-    u = start(again, 100)
-    append(again, u, 0, b"x" * 10)
+    open(os.path.join(d.dir, "data", "uploads", "0" * 32), "w").write("of no upload")
+    time.sleep(0.8)
+    again = Daemon(d.hlod_path, d.worker, data=d.dir, args=d.more)
+    assert "0" * 32 not in files(d)
+    until("what was left to expire", 2, lambda: again.json("GET", "/v1/uploads/" + u, None, d.as_a)[0] == 404)
+    until("its file to go", 2, lambda: files(d) == [])
     code = again.stop_keep()
-    assert left == [] and code == 0 and files(d) == [], (left, code)
+    assert code == 0
 ends.args = ("--upload-keep-s", "1")
 ends.ends = True
 
@@ -159,6 +159,62 @@ def left(d):
     code, r = d.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
     assert code == 200 and r["digest"] == hashlib.sha256(data).hexdigest(), r
 
+def restarts(d):
+    """kill -9 and ends in good order between pieces and in the middle of them: an upload goes on from what is held, is its tenant's still, counts, and is what was sent; finished ones answer as before. What
+    the disk did to one meanwhile is told, not stored."""
+    data, other, daemon = model(400000), {"Hlod-Tenant": "b"}, d
+    digest = hashlib.sha256(data).hexdigest()
+    def again(how):
+        nonlocal daemon
+        daemon.kill() if how == "kill" else daemon.stop_keep()
+        daemon = Daemon(d.hlod_path, d.worker, data=d.dir, args=d.more)
+        daemon.as_a = d.as_a
+    for given in {"digest": digest}, {}:
+        u, at, n = start(daemon, len(data), **given), 0, 0
+        while at < len(data):
+            if n % 2:  # in the middle of a piece: nothing of it is held, or all
+                s = socket.create_connection(daemon.addr)
+                s.sendall(b"PUT /v1/uploads/%s?offset=%d HTTP/1.1\r\nHost: localhost\r\nHlod-Tenant: a\r\nContent-Length: 70000\r\n\r\n" % (u.encode(), at) + data[at:at + 70000][:69999 + n % 4 // 2])
+                time.sleep(0.05)
+            else:
+                code, r = append(daemon, u, at, data[at:at + 70000])
+                assert code == 200, r
+                at = int(r["offset"])
+            again("kill" if n % 3 else "stop")
+            n += 1
+            code, r = daemon.json("GET", "/v1/uploads/" + u, None, d.as_a)
+            got = int(r.get("offset", 0))
+            assert code == 200 and (got == at or (n % 2 == 0 and got == min(at + 70000, len(data)))), (r, at, n)
+            assert daemon.call("HEAD", "/v1/uploads/" + u, headers=d.as_a)[0] == 200
+            said(daemon.json("GET", "/v1/uploads/" + u, None, other), 404, "UPLOAD_NOT_FOUND")
+            at = got
+        for _ in range(2):
+            code, r = daemon.json("POST", f"/v1/uploads/{u}/finish", None, d.as_a)
+            assert code == 200 and r["digest"] == digest and int(r["bytes"]) == len(data), r
+            again("kill")
+        assert daemon.call("GET", "/v1/blobs/" + digest, headers=d.as_a)[2] == data
+        assert daemon.json("DELETE", "/v1/uploads/" + u, None, d.as_a)[0] == 200
+    lots = [start(daemon, 10) for _ in range(3)]
+    again("kill")
+    said(daemon.json("POST", "/v1/uploads", {"size": 10}, d.as_a), 429, "UPLOADS_FULL")
+    for u in lots[1:]:
+        assert daemon.json("DELETE", "/v1/uploads/" + u, None, d.as_a)[0] == 200
+    again("kill")
+    assert daemon.json("GET", "/v1/uploads/" + lots[1], None, d.as_a)[0] == 404
+    u = start(daemon, len(data))
+    append(daemon, u, 0, data[:100000])
+    daemon.kill()
+    with open(os.path.join(d.dir, "data", "uploads", u), "r+b") as f:
+        f.seek(50000)
+        f.write(b"!")
+    again("kill")
+    said(append(daemon, u, 100000, data[100000:]), 500, "CACHE_DAMAGED")
+    assert "ev=upload.damaged id=" + u in daemon.logs()
+    said(daemon.json("GET", "/v1/uploads/" + u, None, d.as_a), 404, "UPLOAD_NOT_FOUND")
+    assert daemon.stop_keep() == 0
+restarts.args = ("--max-uploads", "3")
+restarts.ends = True
+
 class Proxy:
     """Between hlo and the daemon; breaks every connection off when so many bytes in all have gone to the daemon, once for each of `cuts`."""
     def __init__(self, addr, cuts):
@@ -173,7 +229,11 @@ class Proxy:
     def accept(self):
         while True:
             client, _ = self.listen.accept()
-            server = socket.create_connection(self.addr)
+            try:
+                server = socket.create_connection(self.addr)
+            except OSError:  # it is down just now
+                client.close()
+                continue
             in_thread(self.up, client, server)
             in_thread(self.down, server, client)
             del client, server  # closed when both threads are done with them
@@ -229,12 +289,34 @@ def by_hlo(d):
         puts = [x for x in proxy.lines if x.startswith("PUT")]  # libcurl itself tries each twice
         assert r.returncode == 69 and len(puts) <= 1 + 2 * 6, (r, proxy.lines)
 
-SCENARIOS = [stored, over_grpc, hostile, tenants, ends, full, left, by_hlo]
+def hlo_across_restarts(d):
+    """hlo goes on with an upload while the daemon is killed and comes back."""
+    data, daemon = model(80 << 20), d
+    big = os.path.join(d.dir, "big")
+    open(big, "wb").write(data)
+    with Proxy(d.addr, ()) as proxy:
+        t, out = in_thread(subprocess.run, [d.build + "/hlo", "compile", big, "--shape", "x=1x4", "--json"], env={**os.environ, "HLOD_ADDR": f"127.0.0.1:{proxy.port}", "XDG_CACHE_HOME": d.dir}, capture_output=True, text=True, timeout=100)
+        for at in 20, 50:  # MiB
+            until(f"{at} MiB to be sent", 30, lambda: proxy.sent > at << 20 or out)
+            assert not out, out
+            daemon.kill()
+            daemon = Daemon(d.hlod_path, d.worker, data=d.dir, args=d.more)
+            proxy.addr = daemon.addr
+        t.join()
+        r = out[0]
+    assert r.returncode == 0 and hashlib.sha256(data).hexdigest() in r.stdout, r
+    assert proxy.sent < len(data) + (40 << 20), proxy.sent
+    assert daemon.stop_keep() == 0
+hlo_across_restarts.ends = True
+
+SCENARIOS = [stored, over_grpc, hostile, tenants, ends, restarts, full, left, by_hlo, hlo_across_restarts]
 def main():
     o, results = options("build", "worker"), Results()
     api = Api(o.build)
     for s in chosen(o, SCENARIOS):
-        d = Daemon(o.build + "/hlod", o.worker, args=("--trust-tenant-header", *getattr(s, "args", ())))
+        more = ("--trust-tenant-header", *getattr(s, "args", ()))
+        d = Daemon(o.build + "/hlod", o.worker, args=more)
+        d.more = more
         d.as_a, d.build, d.hlod_path = {"Hlod-Tenant": "a"}, o.build, o.build + "/hlod"
         with grpc.insecure_channel(d.grpc, OPTIONS) as channel:
             d.hlod = Hlod(api, channel)

@@ -38,7 +38,7 @@ class World:
         self.dir = tempfile.mkdtemp(prefix="hlod-disk-")
         self.data = os.path.join(self.dir, "data")
         os.mkdir(self.data)
-        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", self.data], capture_output=True).returncode == 0
+        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "none", self.data], capture_output=True).returncode == 0
         self.models = {k: model(k) for k in range(6)}
         self.digests = {k: hashlib.sha256(m).hexdigest() for k, m in self.models.items()}
         self.up = threading.Event()
@@ -113,7 +113,7 @@ class Client(threading.Thread):
                 raise Wrong(f"compiled: {r['outputs']}, not + {add}")
 
     def blob(self):
-        data = self.rng.randbytes(self.rng.choice([10, 5000, 300000]))
+        data = self.rng.randbytes(self.rng.choice([10, 5000, 60000]))
         digest = hashlib.sha256(data).hexdigest()
         status, r = self.w.d.json("PUT", "/v1/blobs/" + digest, data)
         if not self.judge("blob", status, r):
@@ -313,8 +313,8 @@ class Disk:
             what(path)
             if pair and len(self.open) > n:
                 self.hurt.add(pair)
-        except FileNotFoundError:
-            pass  # it went meanwhile
+        except OSError:
+            pass  # it went meanwhile; or the disk is full
 
     def restart(self, how):
         self.done[how] += 1

@@ -3,6 +3,8 @@
 // in each way, at rest and in use, costs nothing; both damaged cost no row that is still whole.
 #include "scheduler/journal.h"
 
+#include "scheduler/journal_db.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -280,6 +282,25 @@ static void damage_in_use(void **state) {
             whole();
         }
 }
+// Removed while a write is under way: the next one sees it.
+static status_t remove_meanwhile(struct jcopy *c, void *arg) {
+    char path[100];
+    (void)c, (void)arg;
+    path_of(path, "journal.db");
+    unlink(path);
+    return ST_OK;
+}
+static void removed_in_a_write(void **state) {
+    (void)state;
+    filled();
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    assert_null(jdb_write(*(struct jdb **)j, remove_meanwhile, NULL));
+    put(j, 5, "after");
+    assert_true(exists("journal.db"));
+    journal_close(j);
+    whole();
+}
 static void both_removed_in_use(void **state) {
     (void)state;
     filled();
@@ -343,10 +364,14 @@ static int clean(void **state) {
 
 int main(void) {
     if (!mkdtemp(dir)) return 1;
-    const struct CMUnitTest t[] = {
-        cmocka_unit_test(life),          cmocka_unit_test(families),
-        cmocka_unit_test(upgrade),       cmocka_unit_test(damage_at_rest),
-        cmocka_unit_test(damage_in_use), cmocka_unit_test(both_removed_in_use),
-        cmocka_unit_test(both_damaged),  cmocka_unit_test(an_empty_file_beside_its_log)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(life),
+                                   cmocka_unit_test(families),
+                                   cmocka_unit_test(upgrade),
+                                   cmocka_unit_test(damage_at_rest),
+                                   cmocka_unit_test(damage_in_use),
+                                   cmocka_unit_test(removed_in_a_write),
+                                   cmocka_unit_test(both_removed_in_use),
+                                   cmocka_unit_test(both_damaged),
+                                   cmocka_unit_test(an_empty_file_beside_its_log)};
     return cmocka_run_group_tests(t, NULL, clean);
 }
