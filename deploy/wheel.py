@@ -14,7 +14,7 @@ class Wheel:
     """A wheel being written (the binary distribution format of the Python packaging specifications)."""
 
     def __init__(self, path, info):
-        self.zip, self.info, self.record = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9), info, []
+        self.zip, self.info, self.record = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6), info, []
 
     def add(self, name, data, mode=0o644):
         entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))

@@ -112,6 +112,7 @@ def addresses():
     for bad in ("http://h:x", "ftp://h:1", "h:1/path", "http://", "a b:1"):
         raises(hlod.InvalidArgument, lambda: hlod.connect(bad), "address")
     raises(ValueError, lambda: hlod.connect("far:8000", token="t"), "in the clear")
+    raises(hlod.Unavailable, lambda: hlod.connect("127.0.0.1:1").run("name", [X]), "cannot reach")
     e = raises(ConnectionError, lambda: hlod.connect("127.0.0.1:1").version(), "cannot reach", "hlod &")
     assert e.code == "UNAVAILABLE"
     raises(hlod.Unavailable, lambda: hlod.connect("grpc://127.0.0.1:1").call("Version", timeout=5), "cannot reach")

@@ -116,6 +116,10 @@ def empty(results, tree):
             print("skipped: no namespaces here: " + p.stderr.strip())
             return
         log = open(os.path.join(work, "log")).read()
+        os.mkdir(os.path.join(work, "alone"))
+        shutil.copy(os.path.join(tree, "bin", "hlo"), os.path.join(work, "alone"))
+        q = subprocess.run([os.path.join(work, "alone", "hlo"), "--version"], capture_output=True, text=True)
+        results("a program without its libraries says so", q.returncode == 127 and "lib/hlod/c/ld-linux-x86-64.so.2 is not there" in q.stderr, q.stderr)
         results("a root without a C library: daemon, worker and hlo run", all(w in p.stdout for w in ("hlo ", "12", "cpu:0", "ended 0")), p.stdout + p.stderr + log)
     finally:
         shutil.rmtree(work, ignore_errors=True)

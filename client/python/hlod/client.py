@@ -13,7 +13,7 @@ import numpy as np
 from . import _where, dtypes
 from ._http import HttpTransport
 from ._model import Source, source
-from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, Unavailable, make
+from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unavailable, make
 from .results import Event, Message, Result, TensorSpec
 
 Model = Any  # str, os.PathLike, bytes, onnx.ModelProto, jax.stages.Lowered
@@ -180,7 +180,7 @@ class Client:
         digest = m.digest(self._digests)
         try:
             self._t.metadata(digest, "")
-        except NotFound:
+        except (NotFound, PermissionDenied):  # or nobody may tell us
             self._send(m)
         return digest
 
@@ -313,6 +313,8 @@ class Client:
                 if not _DIGEST.fullmatch(name):
                     return got  # a name may mean another model tomorrow
                 self._signatures[model] = got
+            except (Unavailable, Unauthenticated):
+                raise
             except HlodError:
                 if not _DIGEST.fullmatch(model):
                     return None
