@@ -445,11 +445,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         return queue_reply(r);
     }
     if (*n) {
+        size_t came = *n;
         http_body_add(r, data, n);
+        http_conn_body(conn, came - *n, *n > 0);
         return r->error && r->received > 1 << 30 ? MHD_NO : MHD_YES; // enough dropped: cut the line
     }
     if (!r->started) {
         r->started = true;
+        http_conn_whole(conn);
         http_suspend(r);
         watch_soon(r);
         http_body_end(r);

@@ -4,7 +4,11 @@
 // that sends them a byte at a time is never idle, so the library's own timeout does not end it: a
 // new connection has `header_s` from its acceptance (TLS handshake included), a kept one `idle_s`
 // from its last reply, and `header_s` from its request line. Who is late is told 408 if there was
-// a request line, and closed. Thread: loop.
+// a request line, and closed; so is who ends its side in the middle of them.
+//
+// Bodies may take their time, while there are places. Where few are left, those who wait for the
+// rest of a request (headers first or body, idle ones last) lose theirs: of the address that has
+// most of them, who is farthest behind 64 KiB/s. Thread: loop.
 #pragma once
 #include <microhttpd.h>
 
@@ -21,6 +25,9 @@ void http_conn_closed(struct http_conns *all, void **slot);
 
 void http_conn_line(struct MHD_Connection *conn);    // a request line came
 void http_conn_begun(struct MHD_Connection *conn);   // its headers are there
+// So many bytes of its body were taken; more are there, and it is we who make it wait.
+void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits);
+void http_conn_whole(struct MHD_Connection *conn);   // its body is there: it is at work
 void http_conn_replied(struct MHD_Connection *conn); // it waits for the next request
 // The names in its verified certificate, if it showed one, into *who.
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) MUST_CHECK;

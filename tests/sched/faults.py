@@ -312,6 +312,66 @@ def patient(s):
     except ConnectionResetError:  # it was dripping when its place went
         return b""
 
+def ended_headers(d):
+    """Connections that send half their headers and end their side are let go of at once, not when header_s is over; one that asked before it ended its side is answered."""
+    fds = lambda: len(os.listdir(f"/proc/{d.p.pid}/fd"))
+    before, half = fds(), []
+    for i in range(100):
+        s = socket.create_connection(d.addr, timeout=10)
+        s.sendall([b"GET /v1/ver", b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n", b""][i % 3])
+        s.shutdown(socket.SHUT_WR)
+        half.append(s)
+    whole = socket.create_connection(d.addr, timeout=10)
+    whole.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    whole.shutdown(socket.SHUT_WR)
+    assert whole.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+    until("they are gone", 4, lambda: fds() <= before + 2)
+    for s in [*half, whole]:
+        s.close()
+
+def stalled_bodies(d):
+    """One address holds all places with bodies that stall or drip, far within idle_s; clients of that address and of another are served all the same, and what is at work, or comes fast enough, stays."""
+    m, _ = put(d)
+    head = b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    body = json.dumps({"model": m, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}).encode()
+    steady = socket.create_connection(d.addr, timeout=20, source_address=("127.0.0.3", 0))
+    steady.sendall(head % (len(body) + 1_500_000))
+    bodies, stop = [], threading.Event()
+    for _ in range(64):
+        s = socket.create_connection(d.addr, timeout=20, source_address=("127.0.0.2", 0))
+        s.sendall(head % 10000 + b"{")
+        bodies.append(s)
+    def drip():
+        """All drip, one sends 150 kB/s."""
+        left = b" " * 1_500_000
+        while not stop.wait(0.1):
+            for s in bodies:
+                try:
+                    s.send(b" ")
+                except OSError:
+                    pass
+            steady.sendall(left[:15000])
+            left = left[15000:]
+        steady.sendall(left + body)
+    t, _ = in_thread(drip)
+    start = time.monotonic()
+    try:
+        for source in "127.0.0.1", "127.0.0.2":
+            for _ in range(5):
+                s = socket.create_connection(d.addr, timeout=20, source_address=(source, 0))
+                s.sendall(b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert s.recv(1 << 16).startswith(b"HTTP/1.1 200 OK"), source
+                s.close()
+        assert time.monotonic() - start < 6
+    finally:
+        stop.set()
+        t.join()
+    text = steady.recv(1 << 16)
+    assert text.startswith(b"HTTP/1.1 200 OK"), text
+    for s in [*bodies, steady]:
+        s.close()
+stalled_bodies.args = ("--max-connections", "64")
+
 def per_address(d):
     """One address has so many places and no more; another (127.0.0.2) has its own."""
     def open_one(source="127.0.0.1"):
@@ -465,7 +525,7 @@ def many_clients(d):
         assert out
 
 warm_restart.ends = drain.ends = True
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
