@@ -138,6 +138,9 @@ void x86_mask2(struct x86 *a, int op, int dst, int x) {
     byte(a, op);
     byte(a, 0xc0 | dst << 3 | x);
 }
+void x86_mask_test(struct x86 *a, int k) {
+    x86_mask2(a, 0x98, k, k);
+}
 void x86_mask_from(struct x86 *a, int k, int gpr) {
     vex(a, k, 0, gpr & 8, 0, 0);
     byte(a, 0x92);
@@ -278,6 +281,10 @@ static void branch(struct x86 *a, int label) {
     struct x86_fix f = {(uint32_t)a->code.n, 0, label, false};
     vec_push(&a->fixes, f);
     word32(a, 0);
+}
+void x86_jump(struct x86 *a, int label) {
+    byte(a, 0xe9);
+    branch(a, label);
 }
 void x86_jump_if(struct x86 *a, enum x86_cc cc, int label) {
     byte(a, 0x0f);

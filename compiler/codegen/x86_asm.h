@@ -75,6 +75,7 @@ void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x8
 // Mask instructions (VEX): op 41 and, 42 andn, 45 or, 46 xnor, 47 xor; 44 not, 90 move.
 void x86_mask3(struct x86 *a, int op, int dst, int x, int y);
 void x86_mask2(struct x86 *a, int op, int dst, int x);
+void x86_mask_test(struct x86 *a, int k); // flags: zero where no lane is set
 void x86_mask_from(struct x86 *a, int k, int gpr);
 void x86_mask_to(struct x86 *a, int gpr, int k);
 void x86_mask_load(struct x86 *a, int k, struct x86_mem m);
@@ -105,6 +106,7 @@ void x86_count(struct x86 *a, bool pop, int dst, int src); // popcnt or lzcnt
 void x86_test(struct x86 *a, int x, int32_t imm);
 void x86_sxd(struct x86 *a, int dst, int src);   // from 32 bits
 void x86_mov32(struct x86 *a, int dst, int src); // from 32 bits, zero extended
+void x86_jump(struct x86 *a, int label);
 void x86_jump_if(struct x86 *a, enum x86_cc cc, int label);
 void x86_push(struct x86 *a, int reg);
 void x86_pop(struct x86 *a, int reg);

@@ -8,7 +8,14 @@
 
 #include "compiler/codegen/x86_plan.h"
 
-enum { MAX_VALUES = 6000, MAX_TURNS = 8, FOLD_LEAST = 8, COPY_PER_GATHER = 6 };
+enum {
+    MAX_VALUES = 6000,
+    MAX_TURNS = 8,
+    FOLD_LEAST = 8,
+    FOLD_WORK = 32,
+    SLOW_TRIP = 8,
+    SLOW_WORK = 20000
+};
 
 struct quality {
     bool legal, wide;
@@ -288,14 +295,10 @@ static struct quality judge_loop(struct kir_loop *l) {
         x86_of(l->result[c])->shape = SHAPE_SAME;
     }
     if (conflicts(&l->body, &l->body)) q.legal = false;
-    if (l->trip < (l->n_carry ? FOLD_LEAST : 2)) q.legal = false;
+    bool much = q.values * l->trip >= FOLD_WORK; // pays for what follows a fold
+    if (l->trip < (l->n_carry && !much ? FOLD_LEAST : 2)) q.legal = false;
     return q;
 }
-// Gathered copies are no faster than one element at a time.
-static bool worth(const struct quality *q) {
-    return q->legal;
-}
-
 static bool has_loop(const struct kir_block *b) {
     for (const struct kir_val *v = b->first; v; v = v->next)
         if (v->op == K_FOR) return true;
@@ -316,7 +319,7 @@ static bool inner_good(const struct kir_block *b) {
     }
     return true;
 }
-static void decide(const struct kir_block *b) {
+static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) continue;
         struct kir_loop *l = v->loop;
@@ -325,7 +328,7 @@ static void decide(const struct kir_block *b) {
         if (l->vectorize && !(inner && inner_good(&l->body))) {
             clear(&l->body);
             struct quality q = judge_loop(l);
-            if (inner ? q.legal && q.gathers == 0 : worth(&q)) {
+            if (q.legal && !(inner && q.gathers)) {
                 x->lanes = q.wide ? 8 : 16;
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
@@ -337,7 +340,8 @@ static void decide(const struct kir_block *b) {
         x86_of(l->var)->stride = 0;
         for (int c = 0; c < l->n_carry; c++)
             x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
-        decide(&l->body);
+        p->slow |= l->vectorize && !inner && l->trip >= SLOW_TRIP;
+        decide(p, &l->body);
     }
 }
 
@@ -376,7 +380,53 @@ static void fuse_product(const struct kir_val *sum) {
         return;
     }
 }
-static void forms(const struct kir_block *b, bool vector) {
+// v is read by one of `owner`'s arms, or by the block itself (NULL).
+static void claim(struct kir_val *v, const struct kir_val *owner, int arm) {
+    struct x86_val *x = x86_of(v);
+    if (x->claims == 0) {
+        x->owner = owner;
+        x->arm = (int8_t)arm;
+    }
+    if (x->owner != owner || x->arm != arm) x->owner = NULL, x->arm = 0;
+    x->claims++;
+}
+static bool claim_holds(const struct kir_val *v, const struct kir_block *b) {
+    const struct x86_val *x = x86_of(v);
+    return x->owner && x->claims == x->uses && v->block == b && v->op != K_CONST &&
+           v->op != K_STORE && !(v->flags & KF_PINNED);
+}
+static bool arms_work(const struct kir_val *v) { // more than the choice itself
+    for (int k = 1; k < 3; k++) {
+        const struct kir_val *a = v->args[k];
+        if (a->block == v->block && x86_of(a)->uses == 1 &&
+            (a->op == K_LOAD || a->op == K_SELECT || a->op == K_FMA || a->op == K_DIV))
+            return true;
+    }
+    return false;
+}
+// Values that only one arm of a select reads are computed when that arm is taken: concatenations
+// read one operand, not all. From the end: who reads a value stands behind it.
+static void lazy_selects(const struct kir_block *b, struct arena *a) {
+    VEC(struct kir_val *) all = {0};
+    for (struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) return; // its body reads what cannot be followed here
+        avec_push(a, &all, v);
+    }
+    for (size_t n = all.n; n-- > 0;) {
+        struct kir_val *v = all.v[n];
+        struct x86_val *x = x86_of(v);
+        if (!claim_holds(v, b)) x->owner = NULL, x->arm = 0;
+        x->lazy = v->op == K_SELECT && x->shape == SHAPE_LANES && v->type != DT_PRED &&
+                  x86_of(v->args[0])->shape == SHAPE_SAME && v->args[0]->op != K_CONST &&
+                  arms_work(v);
+        for (int k = 0; k < v->n_args; k++) {
+            bool arm = x->lazy && k > 0;
+            if (v->args[k]->block == b) claim(v->args[k], arm ? v : x->owner, arm ? k : x->arm);
+        }
+    }
+}
+static void forms(struct x86_plan *p, const struct kir_block *b, bool vector) {
+    if (vector) lazy_selects(b, p->a);
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) {
             want_args(v, vector);
@@ -390,7 +440,7 @@ static void forms(const struct kir_block *b, bool vector) {
                 want(l->init[c]);
                 want(l->yield[c]);
             }
-        forms(&l->body, vector || lanes);
+        forms(p, &l->body, vector || lanes);
     }
 }
 
@@ -400,7 +450,12 @@ bool x86_choose(struct x86_plan *p) {
     attach(p, p->f->end);
     attach_block(p, &p->f->top, &n);
     if (p->why) return false;
-    decide(&p->f->top);
-    forms(&p->f->top, false);
+    decide(p, &p->f->top);
+    // One element at a time costs a multiple of what LLVM makes of it.
+    if (p->slow && kir_work(p->f) >= SLOW_WORK) {
+        p->why = "much work in a loop that does not run as vectors";
+        return false;
+    }
+    forms(p, &p->f->top, false);
     return true;
 }

@@ -362,26 +362,43 @@ static void vector_loop(struct x86_gen *g, struct x86_loop *x) {
     spread_results(g, x->l);
 }
 
-static void block(struct x86_gen *g, const struct kir_block *b) {
-    for (const struct kir_val *v = b->first; v && !g->why; v = v->next) {
-        if (v->op == K_FOR) {
-            struct x86_loop *x = x86_of(v)->loop;
-            if (x->lanes)
-                vector_loop(g, x);
-            else
-                plain_loop(g, x->l);
-            continue;
-        }
-        if (g->as.code.n > MAX_CODE) g->why = "too much code";
-        if (v->op == K_STORE)
-            x86_store_value(g, v);
-        else if (v->type == DT_PRED)
-            x86_mask_value(g, v);
-        else if (x86_class(v) == CLASS_G)
-            x86_index_value(g, v);
-        else
-            x86_lane_value(g, v);
+static void one_value(struct x86_gen *g, const struct kir_val *v);
+// Only the arm that is taken.
+static void lazy_select(struct x86_gen *g, const struct kir_val *v) {
+    int other = x86_label(&g->as), done = x86_label(&g->as);
+    x86_mask_test(&g->as, x86_mask_reg(g, v->args[0]));
+    x86_jump_if(&g->as, CC_E, other);
+    for (int arm = 1; arm < 3; arm++) {
+        for (const struct kir_val *a = v->block->first; a != v; a = a->next)
+            if (x86_of(a)->owner == v && x86_of(a)->arm == arm) one_value(g, a);
+        move_to(g, x86_home_of(g, v), v->args[arm], wide_of(v));
+        if (arm == 1) x86_jump(&g->as, done);
+        if (arm == 1) x86_bind(&g->as, other);
     }
+    x86_bind(&g->as, done);
+}
+static void one_value(struct x86_gen *g, const struct kir_val *v) {
+    struct x86_loop *x = x86_of(v)->loop;
+    if (g->why) return;
+    if (g->as.code.n > MAX_CODE) g->why = "too much code";
+    if (v->op == K_FOR && x->lanes)
+        vector_loop(g, x);
+    else if (v->op == K_FOR)
+        plain_loop(g, x->l);
+    else if (x86_of(v)->lazy)
+        lazy_select(g, v);
+    else if (v->op == K_STORE)
+        x86_store_value(g, v);
+    else if (v->type == DT_PRED)
+        x86_mask_value(g, v);
+    else if (x86_class(v) == CLASS_G)
+        x86_index_value(g, v);
+    else
+        x86_lane_value(g, v);
+}
+static void block(struct x86_gen *g, const struct kir_block *b) {
+    for (const struct kir_val *v = b->first; v && !g->why; v = v->next)
+        if (!x86_of(v)->owner) one_value(g, v);
 }
 
 // ---- the frame

@@ -6,6 +6,7 @@
 enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
 #define DOWN_8      EV(2, 2, 0, 0x31)
 #define DOWN_16     EV(2, 2, 0, 0x33)
+#define PERMUTE_TWO EV(2, 1, 0, 0x77) /* dst: places in src and the last operand */
 #define GATHER      EV(2, 1, 0, 0x92)
 #define GATHER_WIDE EV(2, 1, 0, 0x93) /* indices of 64 bits */
 
@@ -129,12 +130,32 @@ static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
                x86_length(g, SHAPE_LANES, wide || far), TMP3, m, K_TMP);
     x86_lane_put(g, v, TMP3);
 }
+// Every second element of 4 bytes: two loads, the second without the lane behind the last.
+static void load_second(struct x86_gen *g, const struct kir_val *v) {
+    int32_t even[16];
+    for (int k = 0; k < 16; k++)
+        even[k] = 2 * k;
+    x86_lea(&g->as, RDX, address(g, v));
+    x86_mov_imm(&g->as, RAX, 0x7fff);
+    x86_mask_from(&g->as, K_TMP, RAX);
+    x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
+    x86_vec(&g->as,
+            (struct x86_v){
+                .op = EV_MOVUPS, .len = L512, .dst = TMP1, .k = K_TMP, .zero = true, .imm = -1},
+            x86_m(x86_at(RDX, 64)));
+    x86_op2(g, EV_MOVUPS, L512, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
+    x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
+    x86_lane_put(g, v, TMP3);
+}
 void x86_load_value(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *at = x86_of(v->args[0]);
+    bool full = g->vec && g->vec->lanes == 16 && !g->masked && dtype_size(v->elem) == 4;
     if (at->shape == SHAPE_SAME)
         load_one(g, v);
     else if (at->shape == SHAPE_STRIDE && at->stride == 1)
         load_neighbours(g, v);
+    else if (at->shape == SHAPE_STRIDE && at->stride == 2 && full)
+        load_second(g, v);
     else
         load_gathered(g, v);
 }

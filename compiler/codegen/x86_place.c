@@ -143,8 +143,27 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     }
     w->at += 2;
 }
+static void walk_value(struct walk *w, struct kir_val *v);
+// In the order in which it is written: the condition, one arm with what it alone reads, the other.
+static void walk_lazy(struct walk *w, struct kir_val *v) {
+    read_value(w, v->args[0], false);
+    w->at += 2;
+    for (int arm = 1; arm < 3; arm++) {
+        for (struct kir_val *a = v->block->first; a != v; a = a->next)
+            if (x86_of(a)->owner == v && x86_of(a)->arm == arm) walk_value(w, a);
+        read_value(w, v->args[arm], false);
+        read_value(w, v->args[arm], true);
+        w->at += 2;
+    }
+    make(w, v);
+    w->at += 2;
+}
 static void walk_value(struct walk *w, struct kir_val *v) {
     struct x86_val *x = x86_of(v);
+    if (x->lazy) {
+        walk_lazy(w, v);
+        return;
+    }
     if (v->op == K_FOR) {
         walk_loop(w, x->loop);
         return;
@@ -160,7 +179,7 @@ static void walk_value(struct walk *w, struct kir_val *v) {
 }
 static void walk_block(struct walk *w, struct kir_block *b) {
     for (struct kir_val *v = b->first; v && !w->p->why; v = v->next)
-        walk_value(w, v);
+        if (!x86_of(v)->owner) walk_value(w, v);
 }
 
 static int by_first(const void *a, const void *b) {

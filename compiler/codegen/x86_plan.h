@@ -38,7 +38,10 @@ struct x86_val {
     bool spread; // class G, and someone wants its lanes
     bool fused;  // a product that the sum behind it computes
     bool scaled; // class G, and only ever part of an address
-    int uses;
+    bool lazy;   // a select of lanes by a condition that is one for all: one arm is computed
+    int uses, claims;
+    const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
+    int8_t arm;
     struct x86_home *home, *lanes; // lanes: of class G
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
@@ -49,6 +52,7 @@ struct x86_plan {
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
+    bool slow;                                      // a loop that could not become a vector
     const char *why;                                // it does not fit: static text
 };
 
