@@ -8,6 +8,7 @@
 // number at compile time, is unrolled, which needs a known trip count. Scan is a loop that also
 // takes row i of its inputs.
 #include "compiler/frontend/onnx_dynamic.h"
+#include "compiler/frontend/onnx_turns.h"
 
 // ---- If
 
@@ -461,6 +462,25 @@ static void run_none(struct onnx_ctx *c, struct loop *l, struct body *b) {
     }
 }
 
+// A condition that is known at compile time is a trip count.
+static void count_turns(struct onnx_ctx *c, struct loop *l, struct body *b) {
+    struct onnx_leaves next = {0};
+    if (l->go || l->count == 0) return;
+    hv go = scalar(b->child, b->outs[0]->v);
+    avec_push(c->a, &next, hb_add(&b->child->b, b->from[0], hb_const_i64(&b->child->b, DT_S64, 1)));
+    avec_push(c->a, &next, go);
+    for (size_t k = 0; k < l->n_carried; k++)
+        onnx_leaves_add(b->child, b->outs[k + 1], true, &next);
+    for (size_t e = next.n; e < b->init.n; e++) // rows and captures: as they are
+        avec_push(c->a, &next, b->from[e]);
+    if (!hb_ok(&c->b) || !hb_ok(&b->child->b)) return;
+    int64_t n = onnx_known_turns(c, b->param, b->init.v, next.v, go, l->count);
+    if (n < 0) return;
+    l->count = n;
+    l->limit = hb_const_i64(&c->b, DT_S64, n);
+    b->early = false;
+}
+
 static void run_loop(struct onnx_ctx *c, struct loop *l) {
     struct body b = {.early = false};
     const char *why = "a carried value is a sequence or an optional";
@@ -475,6 +495,7 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
     if (ok && l->is_loop) {
         const struct literal *go = b.outs[0]->known;
         b.early = !go || lit_get_i64(go, 0) == 0;
+        if (b.early) count_turns(c, l, &b);
         for (size_t k = 0; k < l->n_rows_out; k++)
             if (l->out_reversed[k] || b.outs[l->n_carried + 1 + k]->size)
                 fail(c, "stacked result %zu has rows of a size that only the run knows", k);

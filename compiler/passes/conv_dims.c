@@ -217,7 +217,8 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
     }
     // Strict: a padding of zeros times an infinite weight is NaN, a window's is skipped.
     bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
-    if (c.n && (!strict || dtype_is_int(i->shape->dtype)) && of_ours(i, &c)) any |= pad_first(b, &c);
+    if (c.n && (!strict || dtype_is_int(i->shape->dtype)) && of_ours(i, &c))
+        any |= pad_first(b, &c);
     if (!any) return NULL;
     return hb_reshape(b, build(b, &c, i), i->shape->dims, i->shape->rank);
 }

@@ -80,6 +80,52 @@ g (int64 n, float[3] x) => (float[3] y)
     }
   >
 }""", [{"n": np.array(k)} for k in (0, 1, 7)]),
+    "loop, a condition that counts to a length, and a shape of what it stacked": ("""
+g (float[N, 4] x) => (float[M, 4] y, float[K, 4] z, float[L, 4] w)
+{
+  s = Shape (x)
+  zero = Constant <value_int = 0> ()
+  one = Constant <value_int = 1> ()
+  n = Gather (s, zero)
+  t = Constant <value = bool {1}> ()
+  big = Constant <value_int = 1000> ()
+  row = Constant <value_floats = [0.0, 0.5, 1.0, 1.5]> ()
+  j, v, rows = Loop (n, t, zero, row) <
+    body = b (int64 i, bool c, int64 j0, float[4] v0) => (bool d, int64 j1, float[4] v1, float[4] r) {
+      j1 = Add (j0, one)
+      d0 = Less (j1, n)
+      fi = Cast <to = 1> (i)
+      fn = Cast <to = 1> (n)
+      d1 = Less (fi, fn)
+      d = And (d0, d1)
+      xi = Gather (x, j0)
+      v1 = Add (v0, xi)
+      r = Tanh (v1)
+    }
+  >
+  s2 = Shape (rows)
+  e = Constant <value = float {2}> ()
+  f = Expand (e, s2)
+  y = Add (f, rows)
+  three = Constant <value_int = 3> ()
+  k, u, some = Loop (big, t, zero, row) <
+    body = b2 (int64 i2, bool c2, int64 k0, float[4] u0) => (bool d2, int64 k1, float[4] u1, float[4] q) {
+      k1 = Add (k0, one)
+      d2 = Less (k0, three)
+      u1 = Sin (u0)
+      q = Identity (u1)
+    }
+  >
+  z = Add (some, v)
+  p, single = Loop ("", t, row) <
+    body = b3 (int64 i3, bool c3, float[4] p0) => (bool d3, float[4] p1, float[4] o) {
+      d3 = Constant <value = bool {0}> ()
+      p1 = Cos (p0)
+      o = Identity (p1)
+    }
+  >
+  w = Add (single, p)
+}""", [{"x": np.arange(4 * m, dtype=np.float32).reshape(m, 4) / 9} for m in (1, 2, 7)]),
     "loop, condition of the data": ("""
 g (float x) => (float y, int64 k)
 {
