@@ -243,13 +243,30 @@ static const char *header(void *conn, const char *name) {
 struct strict {
     int hosts, lengths, codings;
     const char *length;
-    bool differ, chunked;
+    bool differ, chunked, odd_name, odd_value, odd_wish;
 };
-static enum MHD_Result look_at(void *cls, enum MHD_ValueKind kind, const char *key,
-                               const char *value) {
+// A token of RFC 9110: no space before the colon, nothing that another reader may cut at.
+static bool is_token(const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!p[i] || !strchr("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "abcdefghijklmnopqrstuvwxyz",
+                             p[i]))
+            return false;
+    return n > 0;
+}
+static bool has_control(const char *p, size_t n) { // a tab is white space
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)p[i] < ' ' && p[i] != '\t') || p[i] == 0x7f) return true;
+    return false;
+}
+static enum MHD_Result look_at(void *cls, enum MHD_ValueKind kind, const char *key, size_t n_key,
+                               const char *value, size_t n_value) {
     (void)kind;
     struct strict *s = cls;
     if (!value) value = "";
+    s->odd_name = s->odd_name || !is_token(key, n_key);
+    s->odd_value = s->odd_value || has_control(value, n_value);
+    if (!strcasecmp(key, "Expect")) s->odd_wish = strcasecmp(value, "100-continue") != 0;
     if (!strcasecmp(key, "Host"))
         s->hosts++;
     else if (!strcasecmp(key, "Content-Length")) {
@@ -261,14 +278,20 @@ static enum MHD_Result look_at(void *cls, enum MHD_ValueKind kind, const char *k
     }
     return MHD_YES;
 }
-static status_t strictly(struct MHD_Connection *conn, const char *version, bool nul) MUST_CHECK;
-static status_t strictly(struct MHD_Connection *conn, const char *version, bool nul) {
+static status_t strictly(struct MHD_Connection *conn, const char *verb, const char *version,
+                         bool nul) MUST_CHECK;
+static status_t strictly(struct MHD_Connection *conn, const char *verb, const char *version,
+                         bool nul) {
     struct strict s = {0};
-    MHD_get_connection_values(conn, MHD_HEADER_KIND, look_at, &s);
-    const char *why = nul                                                  ? "a NUL in the path"
+    MHD_get_connection_values_n(conn, MHD_HEADER_KIND, look_at, &s);
+    const char *why = nul ? "a NUL, a space or a control character in the path"
+                      : !is_token(verb, strlen(verb))                      ? "no method"
                       : s.hosts > 1                                        ? "more than one Host"
                       : !s.hosts && !strcmp(version, MHD_HTTP_VERSION_1_1) ? "no Host"
-                      : s.differ ? "several lengths of the body"
+                      : s.odd_name  ? "a header's name with other characters than names have"
+                      : s.odd_value ? "a control character in a header"
+                      : s.odd_wish  ? "an Expect other than 100-continue"
+                      : s.differ    ? "several lengths of the body"
                       : s.codings && (s.codings > 1 || !s.chunked)
                           ? "a Transfer-Encoding other than chunked"
                           : NULL;
@@ -374,7 +397,7 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
                              const char *verb, const char *version, void **con_cls) {
     struct http_req *r = calloc(1, sizeof *r);
     if (!r) return MHD_NO;
-    status_t bad = strictly(conn, version, *con_cls == &nul_in_path);
+    status_t bad = strictly(conn, verb, version, *con_cls == &nul_in_path);
     *con_cls = r;
     h->open_requests++;
     http_conn_begun(conn);
@@ -466,6 +489,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 static void *on_line(void *cls, const char *uri, struct MHD_Connection *conn) {
     (void)cls;
     http_conn_line(conn);
+    for (const char *p = uri; *p; p++) // neither control characters nor spaces
+        if ((unsigned char)*p <= ' ' || *p == 0x7f) return &nul_in_path;
     return strstr(uri, "%00") ? &nul_in_path : NULL; // the request's slot
 }
 

@@ -571,14 +571,16 @@ def raw(d, *lines, body=b"", seconds=5):
     return text
 
 def ambiguous_http(d):
-    """Two lengths, no Host or two, a NUL in the path, codings that are not taken: refused, at once."""
+    """Two lengths, no Host or two, NULs, spaces and control characters where none belong, codings and wishes that are not taken: refused, at once, in our words."""
     host, post = "Host: localhost", "POST /hlod.v1.Hlod/Version HTTP/1.1"
     for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 3"], b"{}x"), (["GET /healthz HTTP/1.1"], b""), (["GET /healthz HTTP/1.1", host, "Host: evil"], b""), (["GET /healthz%00/x HTTP/1.1", host], b""),
                         (["GET /v1/models%00 HTTP/1.1", host], b""), ([post, host, "Transfer-Encoding: gzip, chunked"], b"2\r\n{}\r\n0\r\n\r\n"), ([post, host, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n"),
-                        ([post, host, "Transfer-Encoding: identity"], b"{}"), ([post, host, "Transfer-Encoding: chunked", "Content-Length: 2"], b"{}")):
+                        ([post, host, "Transfer-Encoding: identity"], b"{}"), (["GET /healthz HTTP/1.1", host, "Content-Length : 2"], b""), (["GET /healthz HTTP/1.1", host, "X: a\rb"], b""), (["GET /healthz HTTP/1.1", " X: folded", host], b""), (["G\1T /healthz HTTP/1.1", host], b""),
+                        (["GET /heal thz HTTP/1.1", host], b""), (["GET /healthz HTTP/1.1", host, "X: \x7f"], b""), ([post, host, "Expect: wonders", "Content-Length: 2"], b"{}"),
+                        ([post, host, "Transfer-Encoding: chunked", "Content-Length: 2"], b"{}")):
         t = time.monotonic()
         text = raw(d, *lines, body=body)
-        assert text.startswith(b"HTTP/1.1 400") and time.monotonic() - t < 2, (lines, text)
+        assert text.startswith(b"HTTP/1.1 400") and time.monotonic() - t < 2 and b'"reason":"BAD_FRAMING"' in text, (lines, text)
     for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 2"], b"{}"), ([post, host, "transfer-encoding: Chunked"], b"2\r\n{}\r\n0\r\n\r\n"), (["GET /healthz HTTP/1.0"], b""), (["GET /healthz HTTP/1.1", host], b"")):
         assert b" 200 " in raw(d, *lines, body=body)[:20], lines
 
