@@ -26,6 +26,7 @@
 #include "base/store.h"
 #include "proto/json.h"
 #include "scheduler/loop.h"
+#include "server/cors.h"
 #include "server/http_conn.h"
 #include "server/http_dashboard.h"
 #include "server/http_req.h"
@@ -214,11 +215,13 @@ void http_resume(struct http_req *r) {
 static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
     const char *origin = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"),
                *host = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Host");
-    if (http_same_site(host, origin, h->cfg.local_only)) return ST_OK;
+    bool named =
+        cors_allows(h->cfg.cors, origin); // by the operator; Host is looked at all the same
+    if (http_same_site(host, named ? NULL : origin, h->cfg.local_only)) return ST_OK;
     return st_reason(
         st_new(ST_PERMISSION_DENIED,
                "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
-               "callers by another name need --tokens",
+               "pages of other origins need --cors-origin, callers by another name --tokens",
                origin ? origin : "", host ? host : ""),
         HLOD__V1__REASON__REASON_CROSS_ORIGIN);
 }
@@ -385,7 +388,32 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     free(r);
 }
 
+// A browser shows the reply to the page that asked only if it says so.
+static void cors_headers(struct http_req *r) {
+    const char *list = r->h->cfg.cors,
+               *origin = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Origin");
+    if (!*list || !r->response) return;
+    bool any = cors_any(list);
+    if (!any) MHD_add_response_header(r->response, "Vary", "Origin");
+    if (!cors_allows(list, origin)) return;
+    MHD_add_response_header(r->response, "Access-Control-Allow-Origin", any ? "*" : origin);
+    if (r->preflight) {
+        MHD_add_response_header(r->response, "Access-Control-Allow-Methods", CORS_METHODS);
+        MHD_add_response_header(r->response, "Access-Control-Allow-Headers", CORS_REQUEST_HEADERS);
+        MHD_add_response_header(r->response, "Access-Control-Max-Age", "600");
+    } else
+        MHD_add_response_header(r->response, "Access-Control-Expose-Headers", CORS_REPLY_HEADERS);
+}
+// The question that a browser asks before a page's request: answered without a token, for it has
+// none, and says nothing about who may do what.
+static bool is_preflight(struct http *h, struct MHD_Connection *conn, const char *verb) {
+    return !strcmp(verb, "OPTIONS") &&
+           MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Access-Control-Request-Method") &&
+           cors_allows(h->cfg.cors, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"));
+}
+
 static enum MHD_Result queue_reply(struct http_req *r) {
+    cors_headers(r);
     r->queued = true;
     if (!r->stream_open) stop_watch(r); // from here the library sees the socket itself
     // A request we did not read to its end leaves the connection in an unknown state; the library
@@ -405,6 +433,13 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const 
     if (bad) {
         r->plain = true;
         http_reply_error(r, bad);
+        return queue_reply(r);
+    }
+    r->preflight = is_preflight(h, conn, verb);
+    if (r->preflight) {
+        struct strbuf none = {0};
+        r->plain = true;
+        http_reply_text(r, 204, "text/plain; charset=utf-8", &none);
         return queue_reply(r);
     }
     if (plain_route(r, verb, url)) {

@@ -14,8 +14,9 @@ struct http_config {
     int64_t max_model_bytes, max_message_bytes, max_json_bytes;
     int max_connections, max_per_address; // 0 = no bound of one address
     int header_s, idle_s;
-    struct tls *tls; // NULL: plain
-    bool local_only; // nobody is asked for a token here: a web page may not reach us by a DNS name
+    struct tls *tls;  // NULL: plain
+    const char *cors; // origins of web pages that may call, server/cors.h
+    bool local_only;  // nobody is asked for a token here: a web page may not reach us by a DNS name
 };
 status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
                     struct http **out) MUST_CHECK;

@@ -44,7 +44,9 @@ struct http_req {
     struct MHD_Connection *conn;
     struct route route;
     struct call *call;
-    bool plain; // not an API row: probes, metrics, openapi
+    bool plain;
+    bool preflight; // a browser asks whether a page may ask // not an API row: probes, metrics,
+                    // openapi
     char plain_path[32];
     status_t error;    // found before the call could start
     const char *allow; // for 405, in the call's arena

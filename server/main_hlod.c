@@ -25,6 +25,7 @@
 #include "server/budget.h"
 #include "server/cache_key.h"
 #include "server/config.h"
+#include "server/cors.h"
 #include "server/grpc.h"
 #include "server/http.h"
 #include "server/last_words.h"
@@ -334,6 +335,7 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .header_s = (int)c->header_s,
                                 .idle_s = (int)c->idle_s,
                                 .tls = d->tls,
+                                .cors = c->cors_origin,
                                 .local_only =
                                     loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
 }
@@ -381,6 +383,7 @@ static status_t start(struct daemon *d) {
     struct device_list devices = {0};
     struct str list = str_of(c->device), one;
     const char *dir = data_dir(d);
+    RETURN_IF_ERR(cors_check(c->cors_origin));
     RETURN_IF_ERR(plugins_init(&c->arena, dir, c->plugins, &d->plugins));
     while (list.n && str_cut(&list, ',', &one))
         RETURN_IF_ERR(add_devices(&c->arena, &d->plugins, &devices, one));
