@@ -49,9 +49,10 @@ check "it does not run as root" sh -c "b() { :; }; buildah --root '$dir/storage'
 check "without tokens it refuses to listen for everybody, in words" sh -c "buildah --root '$dir/storage' --runroot '$dir/run' --storage-driver vfs run --isolation chroot '$c' -- /usr/bin/hlod 2>&1 | grep -q -- --tokens"
 # A token as docs/operations.md says: made in the container as its root, read by its user.
 check "hlo tokens add --group hlod inside" b run --isolation chroot --user 0 "$c" -- /usr/bin/hlo -q tokens add ci --group hlod --file /tmp/tokens
-check "hlod's user reads what it wrote" b run --isolation chroot "$c" -- /usr/bin/hlod --check-config --tokens /tmp/tokens --insecure-allow-anonymous
+check "hlod's user reads what it wrote" b run --isolation chroot --network host -e HLOD_HTTP=127.0.0.1:18800 -e HLOD_GRPC=127.0.0.1:18801 "$c" -- /usr/bin/hlod --check-config --tokens /tmp/tokens
 check "hlo tokens add without it" b run --isolation chroot --user 0 "$c" -- /usr/bin/hlo -q tokens add ci --file /tmp/own
-check "a file that its user may not read: said with the way out" sh -c "buildah --root '$dir/storage' --runroot '$dir/run' --storage-driver vfs run --isolation chroot '$c' -- /usr/bin/hlod --check-config --tokens /tmp/own 2>&1 | grep -q 'mode 0600.*--group'"
+check "a file that its user may not read: said with the way out" sh -c "buildah --root '$dir/storage' --runroot '$dir/run' --storage-driver vfs run --isolation chroot --network host \
+  -e HLOD_HTTP=127.0.0.1:18800 -e HLOD_GRPC=127.0.0.1:18801 '$c' -- /usr/bin/hlod --check-config --tokens /tmp/own 2>&1 | grep -q 'mode 0600.*--group'"
 b run --isolation chroot --network host -e HLOD_HTTP=127.0.0.1:18800 -e HLOD_GRPC=127.0.0.1:18801 "$c" -- /usr/bin/hlod >"$dir/hlod.log" 2>&1 &
 pid=$!
 n=0
