@@ -37,6 +37,7 @@ static const int allowed[] = {
     SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(memfd_create),
     // threads: glibc, libgomp, LLVM
     SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity), // libgomp asks by the number of the thread that calls
     SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(exit), SCMP_SYS(exit_group),
     SCMP_SYS(membarrier), SCMP_SYS(getcpu),
     // signals of its own: this filter's report, abort
@@ -127,11 +128,8 @@ static int add_conditional(scmp_filter_ctx f) {
     rc |= allow_if(f, SCMP_SYS(prctl), SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
     rc |= allow_if(f, SCMP_SYS(tgkill), SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
     // Stack sizes may be asked for, limits of this process not changed; other processes neither.
-    scmp_datum_t self = (scmp_datum_t)getpid();
     rc |= seccomp_rule_add(f, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 2, SCMP_A0(SCMP_CMP_EQ, 0),
                            SCMP_A2(SCMP_CMP_EQ, 0));
-    rc |= allow_if(f, SCMP_SYS(sched_getaffinity), SCMP_A0(SCMP_CMP_EQ, 0));
-    rc |= allow_if(f, SCMP_SYS(sched_getaffinity), SCMP_A0(SCMP_CMP_EQ, self));
     rc |= allow_if(f, SCMP_SYS(sched_setaffinity), SCMP_A0(SCMP_CMP_EQ, 0));
     // Sizes of memory of its own; not of what it was started with.
     rc |= allow_if(f, SCMP_SYS(ftruncate), SCMP_A0(SCMP_CMP_GT, STDERR_FILENO));
