@@ -25,8 +25,8 @@ static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
 static bool wants_all(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
                       enum conv_form *out_output) {
     struct lib_call c;
-    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION || i->shape->rank != 4 ||
-        lib_direct(c.hero))
+    if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION ||
+        i->shape->rank != 4 || lib_direct(c.hero))
         return false;
     *out_input = *out_output = c.hero->shape->dtype == DT_F32 ? FORM_BLOCKED : FORM_LAST;
     return true;

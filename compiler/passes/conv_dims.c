@@ -6,8 +6,8 @@
 //     as high as H is [N, C H, W]; where it covers all of them the convolution is a dot;
 //   - a last dimension of one element goes in front of the others: libraries compute neighbours
 //     along the last one together.
-//   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets its
-//     padding in front, as a value of its own.
+//   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets
+//     its padding in front, as a value of its own.
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
 #include "compiler/passes/library.h"
@@ -191,8 +191,7 @@ static bool of_ours(const struct hlo_instr *i, const struct conv *c) {
 // ---- the new one
 
 static struct hlo_instr *build(struct hb *b, struct conv *c, const struct hlo_instr *i) {
-    const struct shape *s =
-        shape_make(b->c->module->arena, i->shape->dtype, c->out, c->n + 2);
+    const struct shape *s = shape_make(b->c->module->arena, i->shape->dtype, c->out, c->n + 2);
     if (!c->n) {
         int64_t one = 1;
         struct hlo_attr_dot d = {.lhs_contracting_dims = {&one, 1},
