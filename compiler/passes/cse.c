@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Common subexpressions: instructions of a computation in order, by a hash of opcode, shape,
 // attributes (those kept as text too: groups of participants), operands, callees and literal. Equal
-// means equal in all of these, so the first stands for the later ones. Side effects, parameters and
-// fusions keep to themselves.
+// means equal in all of these, so the first stands for the later ones. Reducers that say the same
+// become one first. Side effects, parameters and fusions keep to themselves.
 #include "base/hash.h"
 #include "compiler/passes/pass.h"
 
@@ -52,7 +52,68 @@ static bool same(const struct hlo_instr *a, const struct hlo_instr *b) {
     return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr) && same_texts(a, b);
 }
 
+// ---- what is called
+
+enum { MAX_BODY = 8, MAX_BODIES = 64 };
+static int position(struct hlo_instr *const *v, int n, const struct hlo_instr *i) {
+    int at = 0;
+    while (at < n && v[at] != i)
+        at++;
+    return at;
+}
+// Reducers, comparators: a few instructions that call nothing and are called, not run as steps.
+static bool is_small(const struct hlo_computation *c) {
+    if (c->fusion || c == c->module->entry || c->n_instrs > MAX_BODY) return false;
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        if (i->n_called || hlo_has_effect(i) || shape_is_tuple(i->shape) || i->shape->rank ||
+            i->control_preds.n)
+            return false;
+    return true;
+}
+static bool same_body(const struct hlo_computation *a, const struct hlo_computation *b) {
+    struct hlo_instr *x[MAX_BODY], *y[MAX_BODY];
+    int n = 0;
+    if (a->n_instrs != b->n_instrs || a->params.n != b->params.n) return false;
+    struct hlo_instr *j = b->first;
+    for (struct hlo_instr *i = a->first; i; i = i->next, j = j->next) {
+        if (!j || i->op != j->op || i->n_operands != j->n_operands ||
+            !shape_equal(i->shape, j->shape) || !i->literal != !j->literal ||
+            (i->op == HLO_PARAMETER && i->param_number != j->param_number) ||
+            (i->literal && !lit_equal(i->literal, j->literal)) ||
+            !attr_equal(hlo_op_info(i->op)->attrs, i->attr, j->attr) || !same_texts(i, j))
+            return false;
+        for (int k = 0; k < i->n_operands; k++)
+            if (position(x, n, i->operands[k]) != position(y, n, j->operands[k])) return false;
+        x[n] = i;
+        y[n++] = j;
+    }
+    return position(x, n, a->root) == position(y, n, b->root);
+}
+// Each call of a small computation calls the first that is the same, so that calls can be compared.
+static void share_bodies(struct hlo_module *m, struct pass_ctx *p) {
+    struct pmap first = {0}; // small computation -> the one that stands for it
+    VEC(struct hlo_computation *) small = {0};
+    HLO_EACH_COMPUTATION(c, m) {
+        if (!is_small(c)) continue;
+        struct hlo_computation *like = c;
+        for (size_t k = 0; k < small.n && like == c; k++)
+            if (same_body(small.v[k], c)) like = small.v[k];
+        pmap_put_ptr(&first, c, like);
+        if (like == c && small.n < MAX_BODIES) avec_push(&p->scratch, &small, c);
+    }
+    HLO_EACH_COMPUTATION(c, m)
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        for (int k = 0; k < i->n_called; k++) {
+            struct hlo_computation *like = pmap_get_ptr(&first, i->called[k]);
+            if (!like || like == i->called[k]) continue;
+            i->called[k] = like;
+            p->changed = true;
+        }
+    pmap_done(&first);
+}
+
 status_t pass_cse(struct hlo_module *m, struct pass_ctx *p) {
+    share_bodies(m, p);
     HLO_EACH_COMPUTATION(c, m) {
         struct pmap seen = {0};
         HLO_EACH_INSTR(i, c) {
