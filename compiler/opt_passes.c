@@ -26,7 +26,7 @@ static bool wants_all(const struct target *t, const struct hlo_instr *i, enum co
                       enum conv_form *out_output) {
     struct lib_call c;
     if (!t->conv_block || !lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION ||
-        i->shape->rank != 4 || lib_direct(c.hero))
+        i->shape->rank < 3 || i->shape->rank > 5 || lib_direct(c.hero))
         return false;
     *out_input = *out_output = c.hero->shape->dtype == DT_F32 ? FORM_BLOCKED : FORM_LAST;
     return true;

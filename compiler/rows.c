@@ -5,6 +5,8 @@
 // input reaches has no rows; beside one that has, it must be the same for each of them (uniform).
 #include "compiler/rows.h"
 
+#include "compiler/bits.h"
+
 #include <string.h>
 
 #include "compiler/ir/op.h"
@@ -277,7 +279,9 @@ static struct place through(struct walk *w, const struct hlo_instr *i) {
     case HLO_GATHER:
         return gather(w, i);
     case HLO_CUSTOM_CALL:
-        return unless(p, !trees_is(i) || p.d != 0 || !no_rows(w, i, 1, i->n_operands));
+        return unless(p, !(trees_is(i) || bits_is(i)) || p.d != 0 ||
+                             i->operands[0]->shape->rank < 2 ||
+                             !no_rows(w, i, 1, i->n_operands));
     default:
         return hlo_is_elementwise(i) ? together(w, i, 0, i->n_operands) : mixed;
     }

@@ -6,6 +6,7 @@
 // instructions that depend on weights alone, so that a preparation runs them once.
 #include <math.h>
 
+#include "compiler/bits.h"
 #include "compiler/frontend/onnx_quant.h"
 
 // Input k as f32: (q - zero) * scale, whose inputs follow it; a zero point may be left out.
@@ -192,6 +193,25 @@ static void out_product(struct onnx_ctx *c, hv w, int64_t over, size_t bias) {
     if (in_has(c, bias) && hb_ok(b)) y = hb_add(b, y, along(c, in_val(c, bias), y->shape, last));
     out_val(c, 0, y);
 }
+// The product as the call of compiler/bits.h: q [n, blocks, bytes], scales and zeros [n, blocks].
+static void out_bits(struct onnx_ctx *c, hv q, hv scales, hv zeros, int64_t bits) {
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0), middle = hb_const_f64(b, DT_F32, (double)(1 << (bits - 1)));
+    zeros = in_has(c, 3) ? swap_axes(c, hb_convert(b, zeros, DT_F32), 0, 1) : middle;
+    scales = swap_axes(c, hb_convert(b, scales, DT_F32), 0, 1);
+    hv in[BITS_OPERANDS] = {hb_convert(b, x, DT_F32), q, scales, zeros};
+    hv y = hb_convert(b, bits_call(b, (int)bits, in), x->shape->dtype);
+    int64_t last = x->shape->rank - 1;
+    if (in_has(c, 5) && hb_ok(b)) y = hb_add(b, y, along(c, in_val(c, 5), y->shape, last));
+    out_val(c, 0, y);
+}
+// Few rows, which read each weight a few times, of blocks of whole words.
+static bool worth_bits(struct onnx_ctx *c, int64_t k, int64_t block, int64_t bits) {
+    const struct shape *x = in_val(c, 0)->shape;
+    return !in_has(c, 4) && x->rank > 0 && x->dims[x->rank - 1] == k && !x->dynamic &&
+           shape_elements(x) > 0 && shape_elements(x) / k <= BITS_MAX_ROWS &&
+           block * bits % 32 == 0 && dtype_is_float(x->dtype) && dtype_size(x->dtype) <= 4;
+}
 // a [..., K] times weights [N, K] in blocks along K: (q - zero) * scale.
 ONNX(matmulnbits) {
     struct hb *b = &c->b;
@@ -212,6 +232,7 @@ ONNX(matmulnbits) {
     scales = hb_reshape(b, scales, wide, 2);
     zeros = block_zeros(c, 3, scales, bits);
     q = hb_reshape(b, q, (int64_t[]){n, blocks, block * bits / 8}, 3);
+    if (worth_bits(c, k, block, bits) && hb_ok(b)) return out_bits(c, q, scales, zeros, bits);
     q = hb_convert(b, unpack_bits(c, q, bits), scales->shape->dtype);
     if (!hb_ok(b)) return;
     if (in_has(c, 4)) { // the block of each row of K

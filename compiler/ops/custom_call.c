@@ -3,6 +3,7 @@
 // Every other target is refused by name, before anything runs (hlo_eval_supports).
 #include <math.h>
 
+#include "compiler/bits.h"
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/rules.h"
@@ -105,6 +106,28 @@ static status_t trees(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
     return ST_OK;
 }
 
+static status_t bits(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                     struct literal **out) {
+    struct bits d;
+    RETURN_IF_ERR(bits_read(ev->arena, i, &d));
+    struct literal *y = lit_new(ev->arena, i->shape);
+    const uint8_t *q = in[BITS_Q]->data;
+    int64_t bytes = d.blocks * d.block * d.bits / 8;
+    for (int64_t r = 0; r < d.rows; r++)
+        for (int64_t c = 0; c < d.n; c++) {
+            double sum = 0;
+            for (int64_t k = 0; k < d.k; k++) {
+                int64_t at = k / d.block * d.n + c;
+                double v = q[c * bytes + k * d.bits / 8] >> (k * d.bits % 8) & ((1 << d.bits) - 1);
+                v -= lit_get_f64(in[BITS_ZEROS], d.one_zero ? 0 : at);
+                sum += lit_get_f64(in[BITS_X], r * d.k + k) * v * lit_get_f64(in[BITS_SCALES], at);
+            }
+            lit_set_f64(y, r * d.n + c, sum);
+        }
+    *out = y;
+    return ST_OK;
+}
+
 static const struct {
     const char *name;
     target_fn fn;
@@ -118,6 +141,9 @@ static const struct {
                {"hlod.trees.sum", trees},
                {"hlod.trees.min", trees},
                {"hlod.trees.max", trees},
+               {"hlod.bits.2", bits},
+               {"hlod.bits.4", bits},
+               {"hlod.bits.8", bits},
 #define TEXT_ROW(name) {"hlod.text." #name, hlo_text_##name},
                TEXT_CALLS(TEXT_ROW)
 #undef TEXT_ROW
@@ -137,7 +163,8 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module; known "
                   "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, hlod.refuse, hlod.trees.*, hlod.text.*",
+                  "annotate_device_placement, TopK, hlod.refuse, hlod.trees.*, hlod.bits.*, "
+                  "hlod.text.*",
                   i->name, STR_ARG(name));
 }
 EVAL(CUSTOM_CALL) {

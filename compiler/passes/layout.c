@@ -77,6 +77,7 @@ static bool any_order(const struct hlo_instr *i, const struct hlo_instr *k) {
            (k->shape->rank < 3 || shape_same_dims(k->shape, i->shape));
 }
 // May its result lie in blocks, as most of its operands do? So do concatenations of whole blocks.
+// Not 8-bit integers of which one lies with channels last: convolutions want them so.
 static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
     int block = as->t->conv_block, blocked = 0, rows = 0;
     if (!block || !image(i) || !is_kernel(as, i) || i->shape->dims[1] % block) return false;
@@ -87,6 +88,7 @@ static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
         if (!image(x)) continue;
         if (concat ? x->shape->dims[1] % block != 0 : !shape_same_dims(x->shape, i->shape))
             return false;
+        if (form_of(x) == FORM_LAST && dtype_bits(i->shape->dtype) == 8) return false;
         bool in_blocks = form_of(x) == FORM_BLOCKED ||
                          (x->op == HLO_COPY && form_of(x->operands[0]) == FORM_BLOCKED);
         *(in_blocks ? &blocked : &rows) += 1;

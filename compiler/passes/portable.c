@@ -2,8 +2,10 @@
 // What a foreign compiler takes less well than its specification says. Scalars that stand for a
 // whole shape (bounds of a clamp, the predicate of a select) become that shape: XLA:CPU moves
 // layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
-// layouts that are not there yet, becomes a reshape. Decision trees, a call of ours, become
-// gathers. The entry gives one flat tuple.
+// layouts that are not there yet, becomes a reshape. Calls of ours become what they stand for:
+// decision trees gathers, products with weights of few bits unpacking and a dot. The entry gives
+// one flat tuple.
+#include "compiler/bits.h"
 #include "compiler/passes/pass.h"
 #include "compiler/trees.h"
 
@@ -58,6 +60,19 @@ static status_t to_gathers(struct hlo_instr *i, struct pass_ctx *p) {
     return ST_OK;
 }
 
+static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
+    struct hlo_instr *last = i->parent->last;
+    struct hb b = hb_begin(i->parent);
+    struct bits d;
+    RETURN_IF_ERR(bits_read(&p->scratch, i, &d));
+    struct hlo_instr *r = bits_as_dot(&b, d.bits, i->operands);
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
+
 static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {
     if (!shape_is_tuple(x->shape)) {
         out[(*n)++] = x;
@@ -90,6 +105,11 @@ static status_t flatten_root(struct hlo_computation *c, struct pass_ctx *p) {
 status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_COMPUTATION(c, m)
     HLO_EACH_INSTR(i, c) {
+        if (bits_is(i)) {
+            RETURN_IF_ERR(to_dot(i, p));
+            p->changed = true;
+            continue;
+        }
         bool wide = has_scalar_operand(i);
         if (trees_is(i) && trees_are_constant(i)) {
             RETURN_IF_ERR(to_gathers(i, p));

@@ -41,7 +41,8 @@ struct cpu_impl {
     bool (*same_pack)(const struct cpu_step *a, const struct cpu_step *b);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
-    cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_trees, cpu_impl_kernel,
+    cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_trees,
+    cpu_impl_bits, cpu_impl_kernel,
     cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.

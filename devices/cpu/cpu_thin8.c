@@ -89,21 +89,20 @@ INLINE void panel(const struct thin8_state *t, const uint8_t *x, const char *w,
     UNROLL
     for (int r = 0; r < rows * split; r++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++)
-            sum[r][v] =
-                r < rows ? _mm512_loadu_si512(start + v * LANES) : _mm512_setzero_si512();
+    for (int v = 0; v < VECTORS; v++)
+        sum[r][v] = r < rows ? _mm512_loadu_si512(start + v * LANES) : _mm512_setzero_si512();
     for (; k + GROUP * split <= t->k; k += GROUP * split)
         UNROLL
-        for (int d = 0; d < split; d++, w += PANEL * GROUP)
-            UNROLL
-            for (int r = 0; r < rows; r++) {
-                __m512i one = _mm512_set1_epi32(group_at(x + r * t->k + k + GROUP * d, GROUP));
-                one = _mm512_xor_si512(one, flip);
-                UNROLL
-                for (int v = 0; v < VECTORS; v++)
-                    sum[d * rows + r][v] = _mm512_dpbusd_epi32(sum[d * rows + r][v], one,
-                                                               _mm512_loadu_si512(w + v * 64));
-            }
+    for (int d = 0; d < split; d++, w += PANEL * GROUP)
+        UNROLL
+    for (int r = 0; r < rows; r++) {
+        __m512i one = _mm512_set1_epi32(group_at(x + r * t->k + k + GROUP * d, GROUP));
+        one = _mm512_xor_si512(one, flip);
+        UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            sum[d * rows + r][v] =
+                _mm512_dpbusd_epi32(sum[d * rows + r][v], one, _mm512_loadu_si512(w + v * 64));
+    }
     for (; k < t->k; k += GROUP, w += PANEL * GROUP) { // weights are 0 behind the end
         int n = t->k - k < GROUP ? (int)(t->k - k) : GROUP;
         UNROLL
@@ -118,13 +117,13 @@ INLINE void panel(const struct thin8_state *t, const uint8_t *x, const char *w,
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
-        for (int v = 0; v < VECTORS; v++) {
-            __m512i s = sum[r][v];
-            UNROLL
-            for (int d = 1; d < split; d++)
-                s = _mm512_add_epi32(s, sum[d * rows + r][v]);
-            _mm512_storeu_si512(out + r * PANEL + v * LANES, s);
-        }
+    for (int v = 0; v < VECTORS; v++) {
+        __m512i s = sum[r][v];
+        UNROLL
+        for (int d = 1; d < split; d++)
+            s = _mm512_add_epi32(s, sum[d * rows + r][v]);
+        _mm512_storeu_si512(out + r * PANEL + v * LANES, s);
+    }
 }
 static TARGET void product(const struct thin8_state *t, const uint8_t *x, const char *w,
                            const int32_t *start, int32_t *out, int rows) {
@@ -158,8 +157,7 @@ INLINE void add_s32(int32_t *line, const int32_t *with, int64_t n) {
 }
 INLINE void to_f32(const int32_t *line, float *out) {
     for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES,
-                         _mm512_cvtepi32_ps(_mm512_loadu_si512(line + v * LANES)));
+        _mm512_storeu_ps(out + v * LANES, _mm512_cvtepi32_ps(_mm512_loadu_si512(line + v * LANES)));
 }
 // Saturated round(x / alpha) + beta; NaN becomes what the clamp makes of it, the least.
 INLINE void quantise(const float *line, const struct lib_post *p, bool wide, uint8_t *out) {
@@ -308,12 +306,12 @@ static status_t thin8_pack(struct cpu_exe *x, struct cpu_step *s, const void *pl
     pack(s->state, plain_weights, packed);
     return ST_OK;
 }
+static bool thin8_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct thin8_state *s = a->state, *t = b->state;
+    return s->k == t->k && s->cols == t->cols && s->by_column == t->by_column && s->flip == t->flip;
+}
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
-static bool thin8_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
-    const struct thin8_state *s = a->state, *t = b->state;
-    return s->flip == t->flip && s->by_column == t->by_column && s->cols == t->cols && s->k == t->k;
-}
-const struct cpu_impl cpu_impl_thin8 = {"thin",     thin8_accepts,    thin8_open, nothing,
-                                        thin8_run,  thin8_pack_bytes, thin8_pack, thin8_same_pack};
+const struct cpu_impl cpu_impl_thin8 = {"thin",    thin8_accepts,    thin8_open, nothing,
+                                        thin8_run, thin8_pack_bytes, thin8_pack, thin8_same_pack};

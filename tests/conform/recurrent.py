@@ -165,6 +165,29 @@ def products8(rows, kinds, zeros, transposed):
     return model(nodes, inputs, outputs, weights), inputs
 
 
+def products_bits(rows, bits, zeros):
+    """com.microsoft.MatMulNBits of few rows. zeros: '', 'packed' or 'floats'."""
+    nodes, inputs, weights, outputs = [], {}, {}, []
+    for j, (k, n, block) in enumerate([(32, 64, 16), (40, 7, 32), (96, 130, 32), (256, 65, 128), (200, 1, 16), (16, 200, 64)]):
+        x, y, blocks = "x%d" % j, "y%d" % j, (k + block - 1) // block
+        inputs[x] = f32(rows, k)
+        weights["w%d" % j] = R.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8)
+        weights["s%d" % j] = R.uniform(0.5, 1.5, (n, blocks)).astype(np.float32)
+        names = [x, "w%d" % j, "s%d" % j]
+        if zeros:
+            z = R.integers(0, 256, (n, (blocks * bits + 7) // 8)).astype(np.uint8) if zeros == "packed" else R.uniform(0, 1 << bits, (n, blocks)).astype(np.float32)
+            weights["z%d" % j] = z
+            names.append("z%d" % j)
+        if j % 2:
+            weights["b%d" % j] = f32(n)
+            names += [""] * (5 - len(names)) + ["b%d" % j]
+        nodes.append(helper.make_node("MatMulNBits", names, [y], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block))
+        outputs.append(y)
+    m = model(nodes, inputs, outputs, weights)
+    m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return m, inputs
+
+
 def main():
     build, more, failed = sys.argv[1], "--all" in sys.argv, 0
     for rows in (1, 2, 3, 4, 5, 9, 16, 17) if more else (1, 2, 5, 8):
@@ -176,6 +199,8 @@ def main():
                         zeros = ("", "one", "columns")[(rows + place) % 3]
                         what = "%d rows, %s x %s, %s, zero %s" % (rows, kinds[0].__name__, kinds[1].__name__, how, zeros or "none")
                         failed += check(build, what, *products8(rows, kinds, zeros, "transposed" in how))
+        for bits, zeros in ((4, ("", "packed", "floats")[rows % 3]), (8, ("packed", "")[rows % 2]), (2, "")):
+            failed += check(build, "%d rows, MatMulNBits %d, zeros %s" % (rows, bits, zeros or "none"), *products_bits(rows, bits, zeros), bound=2e-5)
     sizes = [(40, 1, 24, 40, "bidirectional"), (20, 3, 8, 65, "forward"), (17, 9, 16, 16, "reverse")]
     if more:
         sizes += [(200, 1, 128, 256, "bidirectional"), (30, 32, 64, 128, "forward"), (1, 1, 3, 1, "forward"), (2000, 1, 4, 8, "forward"), (18, 64, 8, 512, "forward"),
