@@ -100,7 +100,7 @@ $(API_DESC).c: $(API_PROTOS) Makefile
 	  echo '}; const unsigned api_descriptors_bytes = sizeof api_descriptors;') > $@
 
 # The page at /: its files as C arrays of libserver.
-DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js dashboard.js)
+DASHBOARD := $(addprefix server/dashboard/,index.html dashboard.css graph.js try.js dashboard.js)
 $(BUILD)/gen/server/dashboard.c: $(DASHBOARD) server/dashboard/embed.sh
 	$(call say,embed dashboard)
 	$(Q)mkdir -p $(@D) && sh server/dashboard/embed.sh $(DASHBOARD) > $@.tmp && mv $@.tmp $@

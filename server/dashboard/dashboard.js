@@ -99,7 +99,7 @@ function table(label, columns, rows, options = {}) {
     h("thead", null, h("tr", null, columns.map(c => h("th", { scope: "col", class: c[2] }, c[0])))),
     h("tbody", null, rows.map(row => h("tr", { "data-href": !!options.href, onclick: e => { if (!e.target.closest("a,button")) open(row); } }, columns.map(c => h("td", { class: c[2] }, c[1](row))))))));
 }
-const state = (text, good, warn) => h("span", { class: "state " + (good ? "good" : warn ? "warn" : "bad") }, text);
+const state = (text, good, warn) => h("span", { class: "state " + (good ? "good" : warn ? "warn" : "bad") }, String(text).split("_").map((part, k, all) => k + 1 < all.length ? [part + "_", h("wbr")] : part));
 const meter = (part, cls) => h("span", { class: "meter " + (cls || ""), "aria-hidden": "true" }, h("i", { "width%": Math.max(0, Math.min(100, part * 100)).toFixed(1) }));
 const link = (href, text, cls) => h("a", { href, class: cls }, text);
 
@@ -130,7 +130,7 @@ const runColumns = [
   ["Executable", r => r.executable ? link("#/executables/" + r.executable, short(r.executable), "mono") : "", "wide"],
   ["Device", r => r.device || "", "wide"],
   ["Time", r => ms(total(r)), "num"],
-  ["Started", r => h("span", { title: r.started }, ago(r.started)), "num nowrap"],
+  ["Started", r => h("span", { title: r.started }, ago(r.started)), "num nowrap late"],
 ];
 
 // ---- overview
@@ -167,7 +167,7 @@ async function overview() {
         ["Worker memory", d => h("div", { class: "pair" }, h("span", null, bytes(d.workerRssBytes), h("span", { class: "dim" }, " of " + bytes(d.memoryBytes))), meter(number(d.workerRssBytes) / (number(d.memoryBytes) || 1)))],
         ["Weights", d => bytes(d.preparedBytes), "num wide"],
         ["Executables", d => count(d.residentExecutables), "num"],
-        ["Restarts", d => count(d.restarts), "num"],
+        ["Restarts", d => count(d.restarts), "num late"],
         ["Process", d => d.workerPid || "", "num wide"],
       ], devices.devices || [])),
     h("div", { class: "cols" },
@@ -181,8 +181,8 @@ async function overview() {
         ], models, { empty: "No model has a name. hlo models set NAME model.onnx gives one." })),
         card("Queue by tenant", null, table("Queue by tenant", [
           ["Tenant", t => [h("b", null, t.name), number(t.weight) > 1 && h("span", { class: "dim" }, " weight " + t.weight)]],
-          ["Waiting", t => count(t.waiting), "num"], ["On workers", t => count(t.places), "num"], ["Jobs", t => count(t.totalJobs), "num"],
-          ["Refused", t => number(t.refused) ? h("span", { class: "bad" }, count(t.refused)) : "0", "num"], ["Device time", t => ms(t.deviceMs), "num"],
+          ["Waiting", t => count(t.waiting), "num"], ["On workers", t => count(t.places), "num late"], ["Jobs", t => count(t.totalJobs), "num"],
+          ["Refused", t => number(t.refused) ? h("span", { class: "bad" }, count(t.refused)) : "0", "num late"], ["Device time", t => ms(t.deviceMs), "num"],
         ], tenants.tenants || [], { empty: "Nobody has asked for anything yet." })),
         card("Server", null, h("div", { class: "body" }, h("dl", { class: "facts" },
           h("dt", null, "Up"), h("dd", null, duration(health.uptimeS)),
@@ -518,7 +518,7 @@ async function job(id) {
 // ---- pages
 
 const PAGES = [[/^#?\/?$/, "overview", overview, true, "Overview"], [/^#\/executables$/, "executables", executables, true, "Executables"], [/^#\/executables\/([0-9a-f]+)$/, "executables", executable, false, "Executable"],
-  [/^#\/runs$/, "runs", runs, true, "Runs"], [/^#\/runs\/(\d+)$/, "runs", run, false, "Run"], [/^#\/jobs$/, "jobs", jobs, true, "Jobs"], [/^#\/jobs\/([\d.]+)$/, "jobs", job, true, "Job"]];
+  [/^#\/runs$/, "runs", runs, true, "Runs"], [/^#\/runs\/(\d+)$/, "runs", run, false, "Run"], [/^#\/try$/, "try", tryPage, false, "Try a model"], [/^#\/jobs$/, "jobs", jobs, true, "Jobs"], [/^#\/jobs\/([\d.]+)$/, "jobs", job, true, "Job"]];
 let turn = 0, timer = 0;
 
 async function show(page, args, mine, first) {

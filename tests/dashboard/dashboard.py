@@ -108,6 +108,29 @@ for (const g of document.querySelectorAll('.node')) { const box = g.querySelecto
 if (document.documentElement.scrollWidth > innerWidth) out.push('page: ' + document.documentElement.scrollWidth + ' > ' + innerWidth);
 return out;"""
 
+# Nothing is cut: every box of text lies in the window and in its card, no table is wider than its card, no word of letters is broken in two.
+CUT_OFF = """
+const out = [], shown = e => { const r = e.getBoundingClientRect(); return r.width > 1 && r.height > 1 && !e.closest('.hidden,.skip,.canvas,.timeline,pre,svg,dialog'); };
+for (const e of document.querySelectorAll('.scroll')) if (shown(e) && e.scrollWidth > e.clientWidth + 1) out.push('table ' + e.innerText.slice(0, 50) + ': ' + e.scrollWidth + ' > ' + e.clientWidth);
+for (const e of document.querySelectorAll('th,td,.state,.pill,button,select,input,textarea,h1,h2,h3,a,dt,dd,p,.label,.value,.legend span')) {
+  if (!shown(e)) continue;
+  const r = e.getBoundingClientRect(), card = e.closest('.card')?.getBoundingClientRect() || { left: 0, right: innerWidth };
+  if (r.left < Math.max(0, card.left) - 1 || r.right > Math.min(innerWidth, card.right) + 1) out.push(e.tagName + ' ' + e.textContent.slice(0, 30) + ': ' + Math.round(r.left) + '..' + Math.round(r.right));
+  if (getComputedStyle(e).overflow !== 'visible' && e.tagName !== 'SELECT' && e.scrollWidth > e.clientWidth + 1 && !/INPUT|TEXTAREA/.test(e.tagName)) out.push('inside ' + e.textContent.slice(0, 30));
+}
+const walk = document.createTreeWalker(document.getElementById('main'), NodeFilter.SHOW_TEXT), range = document.createRange();
+while (walk.nextNode()) {
+  const n = walk.currentNode;
+  if (!shown(n.parentElement)) continue;
+  for (const m of n.textContent.matchAll(/[A-Za-z]{2,14}/g)) {
+    range.setStart(n, m.index); range.setEnd(n, m.index + m[0].length);
+    const lines = new Set([...range.getClientRects()].filter(r => r.width > 0.5).map(r => Math.round(r.top)));
+    if (lines.size > 1 && !n.parentElement.closest('code,.mono,b,dd')) out.push('word in two: ' + m[0]);
+  }
+}
+if (document.documentElement.scrollWidth > innerWidth) out.push('page: ' + document.documentElement.scrollWidth + ' > ' + innerWidth);
+return [...new Set(out)].slice(0, 12);"""
+
 MODEL = """HloModule two
 act {
   a = f32[64] parameter(0)
@@ -235,6 +258,56 @@ try:
         time.sleep(0.2)
         result(f"{name}: fits a narrow window", b.js(FITS) == [], b.js(FITS))
         b.shot(name + "-dark-narrow")
+    d.json("POST", "/v1/run", {"model": "two", "inputs": []})
+    d.json("POST", "/v1/executables?model=" + "0" * 64)
+    pages = (("#/", "overview"), ("#/executables", "executables"), ("#/executables/" + digest, "executable"), ("#/runs", "runs"), ("#/runs/" + job, "run"), ("#/jobs", "jobs"), ("#/jobs/" + s["suite"] + ".1", "job"), ("#/try", "try"))
+    for colours in "dark", "light":
+        b.js("theme(arguments[0])", colours)
+        for width in 400, 800, 1280, 1920:
+            b.send("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}})
+            for page, name in pages:
+                b.page(page)
+                time.sleep(0.1)
+                got = b.js(CUT_OFF)
+                result(f"{name}, {width} px, {colours}: nothing is cut", got == [], got)
+                if name in ("overview", "run", "try"):
+                    b.shot(f"{name}-{colours}-{width}")
+    b.send("POST", "/goog/cdp/execute", {"cmd": "Emulation.clearDeviceMetricsOverride", "params": {}})
+    # Try: a named model by numbers, a file with a picture.
+    b.resize(1200, 1000)
+    b.page("#/try")
+    b.js("const e = document.getElementById('try-model'); e.value = 'two:1'; e.dispatchEvent(new Event('change'))")
+    b.wait("return !document.getElementById('try-run').disabled")
+    result("try: the model's inputs, with shapes", b.js("return [...document.querySelectorAll('.try-input')].map(e => [e.querySelector('b').textContent, e.querySelector('input').value])") == [["x", "32x64"], ["w", "64x64"]])
+    b.js("for (const e of document.querySelectorAll('.try-input textarea')) e.value = '0.01'; document.getElementById('try-run').click()")
+    b.wait("return document.querySelectorAll('.try-output').length === 2")
+    want = d.json("POST", "/v1/run", {"model": "two", "inputs": [{"name": n, "dtype": "f32", "shape": list(sh), "data": [0.01] * (sh[0] * sh[1])} for n, sh in (("x", (32, 64)), ("w", (64, 64)))]})[1]["outputs"]
+    first = b.js("return [...document.querySelectorAll('.try-output .mono')].map(e => Number(e.textContent.split(/ +/)[0]))")
+    result("try: outputs as the API gives them", all(abs(f - o["data"][0]) < 1e-5 * max(1, abs(o["data"][0])) for f, o in zip(first, want)), (first, [o["data"][0] for o in want]))
+    result("try: times", re.search(r"cpu:0: .*run [\d.]+ .*total [\d.]+ .*seen from here", b.js("return document.getElementById('try-times').textContent")), b.js("return document.getElementById('try-times').textContent"))
+    b.js("document.querySelector('.try-input textarea').value = '1, 2'; document.getElementById('try-run').click()")
+    b.wait("return document.getElementById('try-error').textContent")
+    result("try: what is wrong with an input is said", "2048 numbers are needed, 2 were given" in b.js("return document.getElementById('try-error').textContent"))
+    picture = os.path.join(d.dir, "mean.hlo")
+    open(picture, "w").write("HloModule red\nENTRY e {\n  x = f32[1,3,4,4] parameter(0)\n  s = f32[1,1,1,1] slice(x), slice={[0:1], [0:1], [0:1], [0:1]}\n  ROOT r = f32[1] reshape(s)\n}\n")
+    import zlib
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    open(os.path.join(d.dir, "x.png"), "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 4, 4, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress((b"\0" + bytes([51, 102, 204]) * 4) * 4)) + chunk(b"IEND", b""))
+    def give(selector, path):
+        e = list(b.send("POST", "/element", {"using": "css selector", "value": selector}).values())[0]
+        b.send("POST", f"/element/{e}/value", {"text": path})
+    give("#try-file", picture)
+    b.wait("return document.querySelectorAll('.try-input input[type=file]').length === 1")
+    give(".try-input input[type=file]", os.path.join(d.dir, "x.png"))
+    b.js("document.getElementById('try-run').click()")
+    b.wait("return document.querySelectorAll('.try-output').length === 1")
+    got = b.js("return document.querySelector('.try-output .mono').textContent")
+    result("try: an uploaded model on a picture", abs(float(got) - 0.2) < 0.005, got)
+    result("try: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
+    result("try: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
+    b.shot("try-light")
+    b.js("theme('dark')")
+    b.resize(500, 900)
     long = "n" * 180
     assert d.json("POST", "/v1/models", {"name": long, "model": c["sourceDigest"]})[0] == 200
     CUT = "return [...document.querySelectorAll('main table')].filter(t => t.offsetWidth > t.parentElement.clientWidth + 1 && t.innerText.includes(arguments[0])).length"
