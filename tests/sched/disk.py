@@ -237,8 +237,7 @@ class Disk:
 
     def note(self, path, what):
         self.done[what] += 1
-        name = os.path.basename(path)
-        self.open.append((path, what, len(self.w.d.logs())))
+        self.open.append((path, what, self.since))
 
     def flip(self, path):
         t = os.stat(path)
@@ -309,7 +308,7 @@ class Disk:
         if pair in self.hurt:
             return
         try:
-            n = len(self.open)
+            n, self.since = len(self.open), len(self.w.d.logs())  # it may be noticed at once
             what(path)
             if pair and len(self.open) > n:
                 self.hurt.add(pair)
