@@ -134,7 +134,7 @@ def f_int_ends(b):
         return done(b, f"{op}({x.name})", t, x.dims)
     y = end_numbers(b, t, x.dims)
     if op == "power":
-        y = b.splat(b.scalar(t, b.r.choice([0, 1, 2, 3] + ([-1, -2] if t[0] == "s" else []))), x.dims)
+        y = b.splat(b.scalar(t, b.r.choice([0, 1, 2, 3] + ([-2] if t[0] == "s" else []))), x.dims)
     if op == "compare":
         return done(b, f"compare({x.name}, {y.name}), direction={b.r.choice(['EQ', 'NE', 'GE', 'GT', 'LE', 'LT'])}", "pred", x.dims)
     if op == "clamp":
