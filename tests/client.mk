@@ -6,6 +6,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 	$(Q)build/venv/bin/python tests/client/external.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/untold.py $(BUILD)
 	$(Q)python3 tests/client/words.py $(BUILD)
+	$(Q)python3 tests/meta/commands.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/ahead.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/pages.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
