@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines of README.md, docs/*.md, client/python/README.md: each `hlo` command exists with the options that are used, each option of `hlod` too. For those that no other test runs as written
 (tests/client/readme.py, submit.py, pages.py, python_client.py and tests/deploy run the rest).   commands.py BUILD"""
-import glob, os, re, subprocess, sys
+import glob, re, subprocess, sys
 
 build = sys.argv[1]
 GLOBAL = {"--addr", "--token", "--cacert", "--cert", "--key", "--json", "--quiet", "--help", "--version"}
