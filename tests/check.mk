@@ -40,6 +40,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  convs 'build/venv/bin/python tests/conform/convs.py $(BUILD)' \
 	  products 'build/venv/bin/python tests/conform/products.py $(BUILD) --n 24' \
 	  transforms 'build/venv/bin/python tests/conform/transforms.py $(BUILD) --n 24' \
+	  lapack 'build/venv/bin/python tests/conform/lapack.py $(BUILD)' \
 	  sorts 'build/venv/bin/python tests/conform/sorts.py $(BUILD) --n 24' \
 	  hlo-formats 'build/venv/bin/python tests/models/hlo_formats.py $(BUILD)' \
 	  models 'build/venv/bin/python tests/models/serve.py $(BUILD) --quick' \

@@ -6,6 +6,7 @@
 #include "compiler/bits.h"
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
+#include "compiler/ops/lapack.h"
 #include "compiler/ops/rules.h"
 #include "compiler/ops/text.h"
 #include "compiler/trees.h"
@@ -149,7 +150,36 @@ static const struct {
 #undef TEXT_ROW
 };
 
+// By HLO's own operations. potrf's number: 0, or 1 for a matrix that is not positive definite.
+static status_t lapack(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                       struct literal **out) {
+    struct lapack_call c;
+    struct hlo_instr as = *i;
+    struct literal *e[2];
+    if (!lapack_read(i, &c)) return custom_call_supports(i);
+    if (c.kind == LAPACK_TRSM) {
+        as.op = HLO_TRIANGULAR_SOLVE;
+        as.attr = &c.trisolve;
+        return hlo_eval_TRIANGULAR_SOLVE(ev, &as, in, out);
+    }
+    as.op = HLO_CHOLESKY;
+    as.attr = &c.cholesky;
+    as.shape = i->shape->elems[0];
+    RETURN_IF_ERR(hlo_eval_CHOLESKY(ev, &as, in, &e[0]));
+    e[1] = lit_new(ev->arena, i->shape->elems[1]);
+    int64_t n = as.shape->dims[as.shape->rank - 1];
+    for (int64_t k = 0; k < shape_elements(i->shape->elems[1]); k++) {
+        double v[2] = {0, 0};
+        if (n) lit_get_c128(e[0], k * n * n, v);
+        lit_set_i64(e[1], k, isnan(v[0]) ? 1 : 0);
+    }
+    *out = lit_tuple(ev->arena, i->shape, e);
+    return ST_OK;
+}
+
 static target_fn find(const struct hlo_instr *i) {
+    struct lapack_call c;
+    if (lapack_read(i, &c)) return lapack;
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++)
         if (str_is(name, targets[k].name)) return targets[k].fn;
@@ -163,8 +193,8 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module; known "
                   "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, hlod.refuse, hlod.trees.*, hlod.bits.*, "
-                  "hlod.text.*",
+                  "annotate_device_placement, TopK, lapack_*potrf_ffi, lapack_*trsm_ffi, "
+                  "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.text.*",
                   i->name, STR_ARG(name));
 }
 EVAL(CUSTOM_CALL) {
