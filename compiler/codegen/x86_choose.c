@@ -19,7 +19,8 @@ enum {
 
 struct quality {
     bool legal, wide;
-    int gathers, values, carries;
+    int gathers, values, gaps; // gaps: stores that leave some
+    struct arena *a;
 };
 
 static bool in_32(const struct kir_val *v) {
@@ -128,7 +129,8 @@ static void judge(struct quality *q, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);
     if (v->op == K_STORE) {
         const struct x86_val *at = x86_of(v->args[0]);
-        if (at->shape != SHAPE_STRIDE || at->stride != 1) q->legal = false;
+        if (at->shape != SHAPE_STRIDE) q->legal = false;
+        q->gaps += at->stride != 1;
         q->wide |= dtype_size(v->elem) == 8;
         q->values++;
         return;
@@ -255,6 +257,7 @@ static bool meets(const struct kir_block *b, const struct kir_val *s) {
         bool other = (v->op == K_STORE && v != s) || (v->op == K_LOAD && v->flags & KF_PINNED);
         if (!other || v->imm_i != s->imm_i) continue;
         if (v->args[0] == s->args[0] && v->elem == s->elem) continue;
+        if (v->op == K_STORE && x86_of(s)->group && x86_of(v)->group == x86_of(s)->group) continue;
         if (!apart(v, s)) return true;
     }
     return false;
@@ -264,6 +267,52 @@ static bool conflicts(const struct kir_block *all, const struct kir_block *b) {
         if (v->op == K_FOR ? conflicts(all, &v->loop->body) : v->op == K_STORE && meets(all, v))
             return true;
     return false;
+}
+
+static const struct kir_val *without_offset(const struct kir_val *at, int64_t *offset) {
+    *offset = 0;
+    for (int k = 0; k < 2 && at->op == K_ADD; k++)
+        if (kir_is_const(at->args[k], offset)) return at->args[1 - k];
+    *offset = 0;
+    return at;
+}
+// Finds the stores that fill the gaps of `first`; how many they are, 0 if some stay.
+static int fill_gaps(const struct kir_block *b, const struct kir_val *first, struct arena *a) {
+    int64_t n = x86_of(first->args[0])->stride, offset;
+    struct x86_group g = {.n = (int)n};
+    int found = 0;
+    const struct kir_val *base = without_offset(first->args[0], &offset);
+    if (n < 2 || n > MAX_GROUP || dtype_size(first->elem) != 4) return 0;
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) return 0;
+        if (v->op == K_LOAD && v->flags & KF_PINNED && v->imm_i == first->imm_i) return 0;
+        if (v->op != K_STORE || v->imm_i != first->imm_i) continue;
+        if (without_offset(v->args[0], &offset) != base || offset < 0 || offset >= n ||
+            g.store[offset] || v->elem != first->elem)
+            return 0;
+        g.store[offset] = g.last = v;
+        found++;
+    }
+    if (found != n) return 0;
+    struct x86_group *kept = arena_dup(a, &g, sizeof g);
+    for (int k = 0; k < g.n; k++)
+        x86_of(g.store[k])->group = kept;
+    return found;
+}
+static bool fills(const struct kir_block *b, struct quality *q) {
+    int filled = 0;
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op == K_FOR) return false;
+        if (v->op == K_STORE) x86_of(v)->group = NULL;
+    }
+    for (const struct kir_val *v = b->first; v; v = v->next) {
+        if (v->op != K_STORE || x86_of(v->args[0])->stride == 1) continue;
+        bool first = true; // of its buffer
+        for (const struct kir_val *u = b->first; u != v; u = u->next)
+            first &= u->op != K_STORE || u->imm_i != v->imm_i;
+        if (first) filled += fill_gaps(b, v, q->a);
+    }
+    return filled == q->gaps;
 }
 
 static void clear(const struct kir_block *b) {
@@ -280,8 +329,8 @@ static void clear(const struct kir_block *b) {
         clear(&l->body);
     }
 }
-static struct quality judge_loop(struct kir_loop *l) {
-    struct quality q = {.legal = true, .carries = l->n_carry};
+static struct quality judge_loop(struct kir_loop *l, struct arena *a) {
+    struct quality q = {.legal = true, .a = a};
     struct x86_val *var = x86_of(l->var);
     var->shape = SHAPE_STRIDE;
     var->stride = 1;
@@ -294,6 +343,7 @@ static struct quality judge_loop(struct kir_loop *l) {
         if (!reduces(l, c) || x86_of(l->yield[c])->shape != SHAPE_LANES) q.legal = false;
         x86_of(l->result[c])->shape = SHAPE_SAME;
     }
+    if (q.gaps && (q.wide || !fills(&l->body, &q))) q.legal = false;
     if (conflicts(&l->body, &l->body)) q.legal = false;
     bool much = q.values * l->trip >= FOLD_WORK; // pays for what follows a fold
     if (l->trip < (l->n_carry && !much ? FOLD_LEAST : 2)) q.legal = false;
@@ -305,16 +355,16 @@ static bool has_loop(const struct kir_block *b) {
     return false;
 }
 // Do all innermost loops here run well as vectors?
-static bool inner_good(const struct kir_block *b) {
+static bool inner_good(const struct kir_block *b, struct arena *a) {
     for (const struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_FOR) continue;
         if (has_loop(&v->loop->body)) {
-            if (!inner_good(&v->loop->body)) return false;
+            if (!inner_good(&v->loop->body, a)) return false;
             continue;
         }
         if (!v->loop->vectorize) return false;
         clear(&v->loop->body);
-        struct quality q = judge_loop(v->loop);
+        struct quality q = judge_loop(v->loop, a);
         if (!q.legal || q.gathers) return false;
     }
     return true;
@@ -325,9 +375,9 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         struct kir_loop *l = v->loop;
         struct x86_loop *x = x86_of(v)->loop;
         bool inner = has_loop(&l->body);
-        if (l->vectorize && !(inner && inner_good(&l->body))) {
+        if (l->vectorize && !(inner && inner_good(&l->body, p->a))) {
             clear(&l->body);
-            struct quality q = judge_loop(l);
+            struct quality q = judge_loop(l, p->a);
             if (q.legal && !(inner && q.gathers)) {
                 x->lanes = q.wide ? 8 : 16;
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)

@@ -4,11 +4,13 @@
 
 #define EXTEND(from, to, sign) EV(2, 1, 0, ((sign) ? 0x20 : 0x30) + (from) + (to))
 enum { FROM_8 = 1, FROM_16 = 3 }; // to 32 bits
-#define DOWN_8      EV(2, 2, 0, 0x31)
-#define DOWN_16     EV(2, 2, 0, 0x33)
-#define PERMUTE_TWO EV(2, 1, 0, 0x77) /* dst: places in src and the last operand */
-#define GATHER      EV(2, 1, 0, 0x92)
-#define GATHER_WIDE EV(2, 1, 0, 0x93) /* indices of 64 bits */
+#define DOWN_8       EV(2, 2, 0, 0x31)
+#define DOWN_16      EV(2, 2, 0, 0x33)
+#define SCATTER      EV(2, 1, 0, 0xa2)
+#define PERMUTE_INTO EV(2, 1, 0, 0x7f) /* dst and the last operand by places in src */
+#define PERMUTE_TWO  EV(2, 1, 0, 0x77) /* dst: places in src and the last operand */
+#define GATHER       EV(2, 1, 0, 0x92)
+#define GATHER_WIDE  EV(2, 1, 0, 0x93) /* indices of 64 bits */
 
 static int log_size(enum dtype t) {
     return __builtin_ctz((unsigned)dtype_size(t));
@@ -227,7 +229,48 @@ static void store_one(struct x86_gen *g, const struct kir_val *s) {
     }
     x86_store(&g->as, address(g, s), RAX, size);
 }
+// Each of its stores to its own places: in a loop's last turn.
+static void scatter(struct x86_gen *g, const struct x86_group *group) {
+    int32_t places[16];
+    for (int k = 0; k < 16; k++)
+        places[k] = k * group->n;
+    for (int k = 0; k < group->n; k++) {
+        const struct kir_val *s = group->store[k];
+        int r = x86_lane_reg(g, s->args[1], false, TMP1);
+        x86_lea(&g->as, RDX, address(g, s));
+        x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_pooled(x86_const(&g->as, places, 64))));
+        x86_mask2(&g->as, 0x90, K_TMP, K_TAIL);
+        x86_gather(&g->as, SCATTER, L512, r,
+                   (struct x86_mem){.base = RDX, .index = TMP0, .scale = 2}, K_TMP);
+    }
+}
+// Whole vectors: lane l of the j-th is lane (16 j + l) / n of value (16 j + l) % n. Each value is
+// put into its lanes of what the values before have made.
+static void interleave(struct x86_gen *g, const struct x86_group *group) {
+    int n = group->n;
+    x86_lea(&g->as, RDX, address(g, group->store[0]));
+    for (int j = 0; j < n; j++) {
+        x86_op2(g, EV_MOVAPS, L512, TMP3,
+                x86_r(x86_lane_reg(g, group->store[0]->args[1], false, TMP0)));
+        for (int k = 1; k < n; k++) {
+            int32_t from[16];
+            for (int l = 0; l < 16; l++) {
+                int at = (16 * j + l) / n, of = (16 * j + l) % n;
+                from[l] = of == k ? 16 + at : k == 1 && of == 0 ? at : l;
+            }
+            x86_op2(g, EV_MOVUPS, L512, TMP1, x86_m(x86_pooled(x86_const(&g->as, from, 64))));
+            x86_op3(g, PERMUTE_INTO, L512, TMP3, TMP1,
+                    x86_lane_arg(g, group->store[k]->args[1], false, TMP2));
+        }
+        x86_op2(g, EV_STOREUPS, L512, TMP3, x86_m(x86_at(RDX, 64 * j)));
+    }
+}
 void x86_store_value(struct x86_gen *g, const struct kir_val *s) {
+    const struct x86_group *group = x86_grouped(s) ? x86_of(s)->group : NULL;
+    if (group) {
+        if (group->last == s) (g->masked ? scatter : interleave)(g, group);
+        return;
+    }
     if (x86_of(s->args[0])->shape == SHAPE_SAME)
         store_one(g, s);
     else

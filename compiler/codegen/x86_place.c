@@ -169,6 +169,15 @@ static void walk_value(struct walk *w, struct kir_val *v) {
         return;
     }
     if (v->op == K_CONST || x->fused) return;
+    if (v->op == K_STORE && x86_grouped(v)) {
+        for (int k = 0; x->group->last == v && k < x->group->n; k++) {
+            read_value(w, x->group->store[k]->args[0], false);
+            read_value(w, x->group->store[k]->args[1], true);
+            read_buffer(w, v->imm_i);
+        }
+        w->at += 2;
+        return;
+    }
     for (int k = 0; k < v->n_args; k++) {
         read_value(w, v->args[k], false);
         read_value(w, v->args[k], true);

@@ -31,6 +31,13 @@ struct x86_loop {
     int32_t start, end;                   // positions
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
 };
+// Stores of one buffer that fill n neighbours together, an n-th of each vector. They are written as
+// n whole vectors where the last of them stands.
+enum { MAX_GROUP = 8 };
+struct x86_group {
+    int n;
+    const struct kir_val *store[MAX_GROUP], *last; // by place
+};
 struct x86_val {
     enum x86_shape shape;
     int64_t stride;
@@ -42,6 +49,7 @@ struct x86_val {
     int uses, claims;
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
     int8_t arm;
+    struct x86_group *group;       // K_STORE in a vector loop
     struct x86_home *home, *lanes; // lanes: of class G
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
@@ -65,6 +73,9 @@ static inline bool x86_is_index(enum dtype t) {
 static inline enum x86_class x86_class(const struct kir_val *v) {
     if (v->type == DT_PRED) return CLASS_K;
     return x86_is_index(v->type) && x86_of(v)->shape != SHAPE_LANES ? CLASS_G : CLASS_V;
+}
+static inline bool x86_grouped(const struct kir_val *store) {
+    return x86_of(store)->group && x86_of(store->args[0])->shape == SHAPE_STRIDE;
 }
 // Chooses loops and forms. False, with p->why: the generator does not take this kernel.
 bool x86_choose(struct x86_plan *p);

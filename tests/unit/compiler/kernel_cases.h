@@ -7,6 +7,21 @@
     "b2)\n}\n"
 #define T16 "{3,2,1,0:T(16,1,1)}"
 static const char *const kernel_cases[] = {
+    // Neighbours that several stores fill together, every second element, operands of a row each.
+    "HloModule gaps\nmax { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] maximum(a, "
+    "b) }\n"
+    "ENTRY e {\n"
+    "  x = f32[1061] parameter(0)\n"
+    "  y = f32[37,6] parameter(1)\n"
+    "  b2 = f32[1061,2] broadcast(x), dimensions={0}\n"
+    "  b3 = f32[1061,3] broadcast(x), dimensions={0}\n"
+    "  b8 = f32[1061,8] broadcast(x), dimensions={0}\n"
+    "  low = f32[] constant(-inf)\n"
+    "  w = f32[530] reduce-window(x, low), window={size=2 stride=2}, to_apply=max\n"
+    "  c = f32[111,6] concatenate(y, y, y), dimensions={0}\n"
+    "  ROOT t = (f32[1061,2], f32[1061,3], f32[1061,8], f32[530], f32[111,6]) tuple(b2, b3, b8, w, "
+    "c)\n"
+    "}\n",
     // reductions: all kinds of dimensions, sizes 1 and 0, two results
     "HloModule m\n" ADD_MAX
     "ENTRY e {\n x = f32[7,33,19] parameter(0)\n z = f32[] constant(0)\n l = f32[] constant(-inf)\n"
