@@ -351,7 +351,7 @@ class Disk:
             said = [l for l in log[since:].split("\n") if name in l and re.search(r"ev=(journal\.(damaged|behind)|store\.damaged|(blob|cache)\.\w+|upload\.\w+)", l)]
             if said or any(name in f for f in found):
                 self.w.kinds["named"] += 1
-            elif self.pair(path) and (what in ("flip",) or path.endswith("-wal")):
+            elif self.pair(path) and (what in ("flip", "older") or path.endswith("-wal")):  # older: its log may bring it up to now
                 self.silent[f"{what} of bytes of a database that hold nothing"] += 1
             elif self.whole(path):
                 self.healed += 1
