@@ -200,6 +200,8 @@ void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, b
     int r = contract_last ? n : n + 1, c = contract_last ? n + 1 : n;
     dims[r] = rows, strides[r] = row_stride;
     dims[c] = s->dims[contract], strides[c] = st[contract];
+    // Of one element any stride is right; the library wants one that fits rows or columns.
+    if (dims[c] == 1) strides[c] = !contract_last && row_stride == 1 ? rows : 1;
 }
 
 static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
