@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 struct http_client {
@@ -28,7 +29,11 @@ struct transfer {
     struct curl_slist *headers;
     size_t part, at; // of the body
     bool broken_off;
+    bool stalled;       // the server takes no more of the body
+    curl_off_t sent;    // of the body, and since when it is no more (monotonic, ns; 0: not begun)
+    int64_t sent_at_ns;
 };
+enum { STALL_S = 60 };
 
 // ---- who we are, whom we trust
 
@@ -185,13 +190,21 @@ static int on_seek(void *ctx, curl_off_t offset, int origin) {
     return CURL_SEEKFUNC_OK;
 }
 
+// A peer that has gone without closing its socket leaves a body half sent for ever: libcurl goes on
+// writing after the other side's end of stream.
+static bool stalls(struct transfer *t, curl_off_t total, curl_off_t sent) {
+    int64_t now = clock_ns();
+    if (sent >= total || sent != t->sent || !t->sent_at_ns) t->sent = sent, t->sent_at_ns = now;
+    return now - t->sent_at_ns > (int64_t)STALL_S * 1000000000;
+}
 static int on_transfer(void *ctx, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal,
                        curl_off_t ulnow) {
     struct transfer *t = ctx;
     (void)dltotal, (void)dlnow;
     if (t->q->on_progress) t->q->on_progress(t->q->ctx, ulnow, ultotal);
     if (t->q->stop && t->q->stop(t->q->ctx)) t->broken_off = true;
-    return t->broken_off;
+    t->stalled = stalls(t, ultotal, ulnow);
+    return t->broken_off || t->stalled;
 }
 
 static void set_body(struct transfer *t) {
@@ -283,6 +296,9 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
     if (t->file) fclose(t->file);
     t->r->code = (int)code;
     if (t->broken_off) return st_new(ST_CANCELLED, "cancelled by the caller");
+    if (t->stalled)
+        return st_new(ST_UNAVAILABLE, "hlod at %s took nothing of the request for %d s", addr,
+                      STALL_S);
     if (rc == CURLE_UNSUPPORTED_PROTOCOL)
         return st_new(ST_UNAVAILABLE,
                       "what answers at %s does not speak HTTP/1.1: the gRPC port? hlo takes the "

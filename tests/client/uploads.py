@@ -261,6 +261,7 @@ class Proxy:
                 s.shutdown(socket.SHUT_RDWR)
             except OSError:  # the other thread was first
                 pass
+            s.close()  # else what hlo still sends is taken in and never refused
 
 def by_hlo(d):
     """hlo sends a large model in pieces; three broken connections cost three pieces. A connection that always breaks is given up."""
