@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -182,6 +183,33 @@ static double scaled(double m, int k) {
     return k < 0 ? m / exact_powers[-k] : m * exact_powers[k];
 }
 
+// The same where long double has a mantissa of 64 bits, in which m and 10^k are exact up to these
+// bounds. The quotient or product is rounded to 64 bits and then to 53: right unless the 11 bits
+// between are just a half. False: strtod decides.
+enum { LONG_POWERS = 28, LONG_DIGITS = 19 };
+#if LDBL_MANT_DIG == 64
+static long double long_scaled(long double m, int k) {
+    static const long double powers[LONG_POWERS] = {
+        1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,  1e7L,  1e8L,  1e9L,
+        1e10L, 1e11L, 1e12L, 1e13L, 1e14L, 1e15L, 1e16L, 1e17L, 1e18L, 1e19L,
+        1e20L, 1e21L, 1e22L, 1e23L, 1e24L, 1e25L, 1e26L, 1e27L};
+    return k < 0 ? m / powers[-k] : m * powers[k];
+}
+static bool long_number(uint64_t m, int k, double *out) {
+    if (abs(k) >= LONG_POWERS) return false;
+    long double v = long_scaled((long double)m, k);
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    *out = (double)v;
+    return (bits & 0x7ff) != 0x400;
+}
+#else
+static bool long_number(uint64_t m, int k, double *out) {
+    (void)m, (void)k, (void)out;
+    return false;
+}
+#endif
+
 // Digits with a point and an exponent, few enough to be exact. False: strtod decides.
 static bool short_number(struct str s, double *out) {
     size_t i = 0, n = s.n;
@@ -196,7 +224,7 @@ static bool short_number(struct str s, double *out) {
         }
         if (c < '0' || c > '9') break;
         if (m || c != '0') digits++;
-        if (digits > EXACT_DIGITS) return false;
+        if (digits > LONG_DIGITS) return false;
         m = m * 10 + (uint64_t)(c - '0');
         k -= point;
     }
@@ -212,44 +240,75 @@ static bool short_number(struct str s, double *out) {
         }
         k += minus ? -e : e;
     }
-    if (k <= -EXACT_POWERS || k >= EXACT_POWERS) return false;
-    double v = scaled((double)m, k);
+    double v;
+    if (digits <= EXACT_DIGITS && abs(k) < EXACT_POWERS)
+        v = scaled((double)m, k);
+    else if (!long_number(m, k, &v))
+        return false;
     *out = negative ? -v : v;
     return true;
 }
 
+// The number of magnitude m * 10^(e + 1 - n) as %.*g writes n digits; m has n digits or n + 1.
+static void put_digits(struct strbuf *b, bool negative, uint64_t m, int n, int e) {
+    char digits[24];
+    int have = snprintf(digits, sizeof digits, "%llu", (unsigned long long)m);
+    int at = e + have - n, last = have;
+    while (last > 1 && digits[last - 1] == '0')
+        last--;
+    if (negative) strbuf_putc(b, '-');
+    if (at < -4 || at >= n) {
+        strbuf_putc(b, digits[0]);
+        if (last > 1) strbuf_putc(b, '.');
+        strbuf_add(b, digits + 1, (size_t)last - 1);
+        strbuf_printf(b, "e%c%02d", at < 0 ? '-' : '+', abs(at));
+    } else if (at < 0) {
+        strbuf_add(b, "0.000", (size_t)(1 - at));
+        strbuf_add(b, digits, (size_t)last);
+    } else {
+        int whole = at + 1 < last ? at + 1 : last;
+        strbuf_add(b, digits, (size_t)whole);
+        strbuf_add(b, "00000000000000000", (size_t)(at + 1 - whole));
+        if (last > whole) strbuf_putc(b, '.');
+        strbuf_add(b, digits + whole, (size_t)(last - whole));
+    }
+}
+
 void strbuf_f32(struct strbuf *b, float v) {
-    char text[40], digits[12];
+    char text[40];
     int e = v == 0 || !isfinite(v) ? EXACT_POWERS : (int)floor(log10(fabs((double)v)));
     for (int n = 6; n <= 9 && abs(e) + n < EXACT_POWERS; n++) {
         int k = n - 1 - e;
         double m = rint(scaled(fabs((double)v), k));
         if ((float)scaled(m, -k) != fabsf(v)) continue;
-        int have = snprintf(digits, sizeof digits, "%.0f", m), at = e + have - n, last = have;
-        while (last > 1 && digits[last - 1] == '0')
-            last--;
-        if (v < 0) strbuf_putc(b, '-');
-        if (at < -4 || at >= n) { // as %.*g chooses
-            strbuf_putc(b, digits[0]);
-            if (last > 1) strbuf_putc(b, '.');
-            strbuf_add(b, digits + 1, (size_t)last - 1);
-            strbuf_printf(b, "e%c%02d", at < 0 ? '-' : '+', abs(at));
-        } else if (at < 0) {
-            strbuf_add(b, "0.000", (size_t)(1 - at));
-            strbuf_add(b, digits, (size_t)last);
-        } else {
-            int whole = at + 1 < last ? at + 1 : last;
-            strbuf_add(b, digits, (size_t)whole);
-            strbuf_add(b, "000000000", (size_t)(at + 1 - whole));
-            if (last > whole) strbuf_putc(b, '.');
-            strbuf_add(b, digits + whole, (size_t)(last - whole));
-        }
+        put_digits(b, v < 0, (uint64_t)m, n, e);
         return;
     }
     for (int n = fabsf(v) < 0x1p-126f ? 1 : 6; n <= 9; n++) {
         double back = 0;
         snprintf(text, sizeof text, "%.*g", n, (double)v);
         if (str_to_f64(str_of(text), &back) && (float)back == v) break;
+    }
+    strbuf_puts(b, text);
+}
+
+void strbuf_f64(struct strbuf *b, double v) {
+    char text[40];
+    double back;
+#if LDBL_MANT_DIG == 64
+    int e = v == 0 || !isfinite(v) ? 2 * LONG_POWERS : (int)floor(log10(fabs(v)));
+    for (int n = 15; n <= 17 && abs(n - 1 - e) < LONG_POWERS; n++) {
+        uint64_t m = (uint64_t)rintl(long_scaled((long double)fabs(v), n - 1 - e));
+        if (!long_number(m, e + 1 - n, &back)) break;
+        if (back != fabs(v)) continue;
+        put_digits(b, v < 0, m, n, e);
+        return;
+    }
+#endif
+    // %g drops trailing zeros, so digits that a normal number always keeps need not be tried.
+    for (int n = fabs(v) < 0x1p-1022 ? 1 : 15; n <= 17; n++) {
+        snprintf(text, sizeof text, "%.*g", n, v);
+        if (str_to_f64(str_of(text), &back) && back == v) break;
     }
     strbuf_puts(b, text);
 }

@@ -23,6 +23,7 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format
 // The shortest decimal, of six digits or more but for zeros at its end, that reads back as v
 // through str_to_f64, in the form of %g. v is finite.
 void strbuf_f32(struct strbuf *b, float v);
+void strbuf_f64(struct strbuf *b, double v); // the same of 15 digits or more
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap);
 void strbuf_json_str(struct strbuf *b,
                      struct str s); // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD

@@ -337,21 +337,10 @@ static void print_real(struct strbuf *b, enum dtype t, double v) {
         strbuf_puts(b, signbit(v) ? "-nan" : "nan");
     else if (isinf(v))
         strbuf_puts(b, v < 0 ? "-inf" : "inf");
-    else {
-        // The shortest decimal that reads back to the same value of the type. %g drops trailing
-        // zeros, so digits that a normal number always keeps need not be tried one by one.
-        char text[40];
-        if (t != DT_F64 && t != DT_C128) {
-            strbuf_f32(b, (float)v);
-            return;
-        }
-        for (int digits = fabs(v) < 0x1p-1022 ? 1 : 15; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, v);
-            double back = 0;
-            if (str_to_f64(str_of(text), &back) && back == v) break;
-        }
-        strbuf_puts(b, text);
-    }
+    else if (t != DT_F64 && t != DT_C128)
+        strbuf_f32(b, (float)v);
+    else
+        strbuf_f64(b, v);
 }
 
 static void print_integer(struct strbuf *b, int64_t v) { // large tables are full of them

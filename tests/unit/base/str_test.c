@@ -63,6 +63,16 @@ static void reading(void **state) {
                  (unsigned long long)(r >> 8 & 0xffffff), 1 + (int)(r >> 1 & 7),
                  (unsigned long long)(r >> 32 & 0xfffff), (int)(r >> 4 & 63) - 32);
         same_as_strtod(text);
+        snprintf(text, sizeof text, "%llu.%llue%d", (unsigned long long)(next() >> (r & 31)),
+                 (unsigned long long)(r >> 58), (int)(r >> 4 & 63) - 32);
+        same_as_strtod(text);
+    }
+    // 17 digits, of which some lie so close to the middle of two numbers that 64 bits cannot tell.
+    for (int k = 0; k < 200000; k++) {
+        char text[64];
+        double any = ldexp((double)(next() >> 11), (int)(next() % 120) - 110);
+        snprintf(text, sizeof text, "%.*g", 15 + k % 5, any);
+        same_as_strtod(text);
     }
 }
 
@@ -96,7 +106,34 @@ static void printing(void **state) {
     assert_in_range(other, 0, all / 10000);
 }
 
+static void printing_f64(void **state) {
+    (void)state;
+    int other = 0, all = 300000;
+    for (int k = 0; k < all; k++) {
+        uint64_t bits = k < 2047 ? (uint64_t)k << 52 : next();
+        char text[40];
+        double v, back;
+        if (k % 3 == 1) bits = (bits & 0x800fffffffffffffull) | (uint64_t)(1000 + k % 50) << 52;
+        memcpy(&v, &bits, 8);
+        if (k % 3 == 2) v = (double)((int)(bits % 2000001) - 1000000) / 1000;
+        if (!isfinite(v)) continue;
+        struct strbuf b = {0};
+        strbuf_f64(&b, v);
+        assert_true(str_to_f64(str_of(strbuf_cstr(&b)), &back));
+        if (memcmp(&back, &v, 8)) fail_msg("%a: %s reads as %a", v, strbuf_cstr(&b), back);
+        for (int n = fabs(v) < 0x1p-1022 ? 1 : 15; n <= 17; n++) {
+            snprintf(text, sizeof text, "%.*g", n, v);
+            if (strtod(text, NULL) == v) break;
+        }
+        if (b.n > strlen(text)) fail_msg("%s is longer than %s", strbuf_cstr(&b), text);
+        other += strcmp(text, strbuf_cstr(&b)) != 0;
+        strbuf_done(&b);
+    }
+    assert_in_range(other, 0, all / 100);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing),
+                                       cmocka_unit_test(printing_f64)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
