@@ -52,7 +52,7 @@ def order(d):
 # ---- shares
 
 def flood_takes_turns(d):
-    """sim:latency_us=5000 --trust-tenant-header
+    """sim:latency_us=5000 --trust-tenant-header --log debug
     One tenant's flood came first; another's few runs are served in turn with it, not behind it."""
     m = put(d)
     good(run(d, m, tenant="hold"))
@@ -66,7 +66,7 @@ def flood_takes_turns(d):
     assert len(seen) == 16 and all(i <= 2 * k + 2 for k, i in enumerate(at)), seen
 
 def weights_count(d):
-    """sim:latency_us=5000 --trust-tenant-header --tenants=big:weight=3,small:weight=1
+    """sim:latency_us=5000 --trust-tenant-header --tenants=big:weight=3,small:weight=1 --log debug
     A tenant of weight 3 gets three runs for the other's one."""
     m = put(d)
     good(run(d, m, tenant="hold"))
@@ -79,7 +79,7 @@ def weights_count(d):
     assert 8 <= first.count("big") <= 10, first
 
 def priority_is_the_tenants_own(d):
-    """sim:latency_us=5000 --trust-tenant-header
+    """sim:latency_us=5000 --trust-tenant-header --log debug
     Among one tenant's runs the larger priority goes first, however it is given; another tenant's are not held up by it."""
     one, m = put(d), [put(d, k) for k in range(2, 8)]
     good(run(d, one, tenant="hold"))
@@ -99,7 +99,7 @@ def priority_is_the_tenants_own(d):
         bad(r, 400, "BAD_OPTION")
 
 def oip_priority(d):
-    """sim:latency_us=5000 --device-calls=1
+    """sim:latency_us=5000 --device-calls=1 --log debug
     The Open Inference Protocol counts from 1, the highest; 0 is the default and the lowest."""
     one, low, high = put(d), put(d, 2), put(d, 3)
     for x, add in (one, 1), (low, 2), (high, 3):
