@@ -298,9 +298,6 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
     return ST_OK;
 }
 
-static bool refused(enum status_code c) {
-    return c == ST_INVALID_ARGUMENT || c == ST_NOT_FOUND || c == ST_UNIMPLEMENTED;
-}
 int main(int argc, char **argv) {
     // As hlod starts its workers (--compute-spin): libgomp reads it before main.
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) {
@@ -362,7 +359,7 @@ int main(int argc, char **argv) {
     status_t st = work(&a, &l, &rc);
     if (st) {
         fprintf(stderr, "hlo-run: %s: %s: %s\n", a.path, st_code_name(st_code(st)), st_message(st));
-        rc = refused(st_code(st)) ? 3 : 5;
+        rc = st_code(st) == ST_INVALID_ARGUMENT || st_code(st) == ST_NOT_FOUND ? 3 : 5;
         st_drop(st);
     }
     texts_free(l.text.table);

@@ -18,7 +18,7 @@ while [ $# -ge 2 ]; do
     f=$(awk '/^not ok /{n++} /^FAIL /{n++} /^\[  FAILED  \] [0-9]+ test/{n+=$4} /^api: [0-9]+ exchanges, [0-9]+ failures/{n+=$4} END{print n+0}' "$log")
     if [ $rc -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     if grep -q '^SKIP ' "$log"; then grep '^SKIP ' "$log"; elif [ "$p" -eq 0 ] && [ "$f" -eq 0 ]; then f=1; echo "group $name ran no test"; fi
-    [ "$f" -eq 0 ] || tail -n 60 "$log"
+    [ "$f" -eq 0 ] || { tail -n 60 "$log"; grep '^FAIL \|^not ok ' "$log"; }
     for r in ${SAN_REPORTS:+"$SAN_REPORTS"/report.*}; do
         [ -e "$r" ] || continue
         head -n 60 "$r"

@@ -46,7 +46,8 @@ static void remove_unread(struct hlo_instr *i) {
     if (i->users.n || i == i->parent->root || i->op == HLO_PARAMETER || hlo_has_effect(i)) return;
     struct hlo_instr *in[4];
     int n = i->n_operands < 4 ? i->n_operands : 4;
-    memcpy(in, i->operands, sizeof *in * (size_t)n);
+    for (int k = 0; k < n; k++)
+        in[k] = i->operands[k];
     hlo_remove_instr(i);
     for (int k = 0; k < n; k++)
         if (in[k]->parent) remove_unread(in[k]);

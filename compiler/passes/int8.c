@@ -130,10 +130,12 @@ static int64_t result_channel(const struct hlo_instr *hero) {
 // What the window pads is z, not 0: q padded before, and the window without.
 static bool pad_before(struct hb *b, struct quantised *x, struct hlo_attr_conv *attr) {
     struct pad_dim pads[HLO_MAX_RANK] = {0};
-    struct window_dim *v = arena_dup_array(b->c->module->arena, attr->window.v, attr->window.n + 1);
+    struct window_dim *v =
+        arena_array(b->c->module->arena, struct window_dim, attr->window.n + 1);
     bool any = false;
     hv z = x->zero;
     for (int d = 0; d < attr->window.n; d++) {
+        v[d] = attr->window.v[d];
         if (v[d].pad_low < 0 || v[d].pad_high < 0 || v[d].base_dilation != 1) return false;
         pads[attr->dim_labels.in_spatial[d]] = (struct pad_dim){v[d].pad_low, v[d].pad_high, 0};
         any = any || v[d].pad_low || v[d].pad_high;

@@ -54,7 +54,7 @@ static bool image(const struct shape *s) {
 static dnnl_format_tag_t image_tag(const struct shape *s) {
     static const dnnl_format_tag_t rows[] = {dnnl_abc, dnnl_abcd, dnnl_abcde},
                                    last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    return (is_last(s) ? last : rows)[s->rank - 3];
+    return is_last(s) ? last[s->rank - 3] : rows[s->rank - 3];
 }
 static bool steps_ok(const struct lib_call *c) {
     for (int k = 0; k < c->n_post; k++)

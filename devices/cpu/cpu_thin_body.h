@@ -14,9 +14,11 @@
 #endif
 #include "devices/cpu/cpu_thin.h"
 
-typedef float THIN(vec) __attribute__((vector_size(THIN_BYTES), aligned(4), may_alias));
-typedef int32_t THIN(bits) __attribute__((vector_size(THIN_BYTES), aligned(4), may_alias));
-typedef uint16_t THIN(halves) __attribute__((vector_size(THIN_BYTES / 2), aligned(2), may_alias));
+// Weights lie in their file as they may: at any byte.
+typedef float THIN(weight) __attribute__((aligned(1), may_alias));
+typedef float THIN(vec) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
+typedef int32_t THIN(bits) __attribute__((vector_size(THIN_BYTES), aligned(1), may_alias));
+typedef uint16_t THIN(halves) __attribute__((vector_size(THIN_BYTES / 2), aligned(1), may_alias));
 typedef uint32_t THIN(words) __attribute__((vector_size(THIN_BYTES)));
 #define FLOATS THIN(vec)
 #define BITS THIN(bits)
@@ -33,7 +35,7 @@ enum { THIN(LANES) = THIN_BYTES / 4 };
 INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
     int64_t k = 0, n;
     for (; k + THIN_DEEP <= p->k; k += THIN_DEEP) {
-        const float *w = (const float *)p->w + k * p->w_stride;
+        const THIN(weight) *w = (const THIN(weight) *)p->w + k * p->w_stride;
         for (n = 0; n + LANES <= p->cols; n += LANES) {
             UNROLL
             for (int r = 0; r < rows; r++) {
@@ -57,7 +59,7 @@ INLINE void THIN(stream_rows)(const struct thin_product *p, int rows) {
         UNROLL
         for (int r = 0; r < rows; r++) {
             float x = p->x[r * p->x_stride + k], *out = p->out + r * p->out_stride;
-            const float *w = (const float *)p->w + k * p->w_stride;
+            const THIN(weight) *w = (const THIN(weight) *)p->w + k * p->w_stride;
             for (n = 0; n + LANES <= p->cols; n += LANES)
                 AT(out + n) += x * CAT(w + n);
             for (; n < p->cols; n++)
@@ -73,7 +75,7 @@ INLINE void THIN(block)(const struct thin_product *p, int64_t n, int rows, int w
         for (int v = 0; v < wide; v++)
             sum[r][v] = CAT(p->out + r * p->out_stride + n + v * LANES);
     for (int64_t k = 0; k < p->k; k++) {
-        const float *w = (const float *)p->w + k * p->w_stride + n;
+        const THIN(weight) *w = (const THIN(weight) *)p->w + k * p->w_stride + n;
         UNROLL
         for (int v = 0; v < wide; v++) {
             FLOATS one = CAT(w + v * LANES);
@@ -100,7 +102,7 @@ INLINE void THIN(blocks)(const struct thin_product *p, int rows) {
         for (int r = 0; r < rows; r++)
             for (int64_t e = n; e < p->cols; e++)
                 p->out[r * p->out_stride + e] +=
-                    p->x[r * p->x_stride + k] * ((const float *)p->w)[k * p->w_stride + e];
+                    p->x[r * p->x_stride + k] * ((const THIN(weight) *)p->w)[k * p->w_stride + e];
 }
 
 // ---- right matrix packed: panels of THIN_WIDE vectors, each [k, columns of the panel]
@@ -192,7 +194,7 @@ INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int co
     for (; k + LANES <= p->k; k += LANES)
         UNROLL
         for (int c = 0; c < cols; c++) {
-            FLOATS w = CAT((const float *)p->w + (n + c) * p->w_stride + k);
+            FLOATS w = CAT((const THIN(weight) *)p->w + (n + c) * p->w_stride + k);
             UNROLL
             for (int r = 0; r < rows; r++)
                 sum[r][c] += CAT(p->x + r * p->x_stride + k) * w;
@@ -204,7 +206,7 @@ INLINE void THIN(dots)(const struct thin_product *p, int64_t n, int rows, int co
             float s = THIN(total)(sum[r][c]);
             for (int64_t e = k; e < p->k; e++)
                 s += p->x[r * p->x_stride + e] *
-                     ((const float *)p->w)[(n + c) * p->w_stride + e];
+                     ((const THIN(weight) *)p->w)[(n + c) * p->w_stride + e];
             p->out[r * p->out_stride + n + c] += s;
         }
 }

@@ -4,7 +4,9 @@
 # kernels and library together. Modules that hlo-run refuses (weights without a file, tuple inputs) are named. Usage: device_values.sh BUILD
 for f in tests/golden/*/*.hlo; do
     out=$(timeout 120 "$1/hlo-run" --compare "$f" 2>&1)
-    case $? in
+    rc=$?
+    case $out in *': UNIMPLEMENTED: '*) [ $rc = 0 ] || rc=3 ;; esac # collectives of several participants
+    case $rc in
     0) echo "PASS $f" ;;
     3) printf 'refused %s: %s\n' "$f" "$(printf '%s\n' "$out" | tail -1)" ;;
     *) printf '%s\n' "$out"; echo "FAIL $f" ;;
