@@ -44,7 +44,7 @@ static int64_t window_flops(const struct hlo_instr *i) {
     return n;
 }
 
-static int64_t body_flops(const struct hlo_computation *c) {
+int64_t hlo_body_flops(const struct hlo_computation *c) {
     int64_t n = 0;
     for (const struct hlo_instr *i = c->first; i; i = i->next)
         add(&n, hlo_flops(i));
@@ -61,7 +61,7 @@ int64_t hlo_flops(const struct hlo_instr *i) {
     if (op == HLO_MAP || op == HLO_SCATTER || op == HLO_ALL_REDUCE) return elements(i->shape);
     if (op == HLO_FUSION || op == HLO_CALL || op == HLO_WHILE || op == HLO_CONDITIONAL)
         for (int k = 0; k < i->n_called; k++)
-            add(&n, body_flops(i->called[k]));
+            add(&n, hlo_body_flops(i->called[k]));
     return n; // what moves data computes nothing
 }
 

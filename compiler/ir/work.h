@@ -7,6 +7,7 @@
 // Additions, products, comparisons, ...; 2 for each multiply-add of a product. What is called
 // counts once: a loop's body, each branch. Movements of data count nothing.
 int64_t hlo_flops(const struct hlo_instr *i);
+int64_t hlo_body_flops(const struct hlo_computation *c); // of all its instructions
 // An estimate from above of what computing it at compile time, or once for all runs, would take:
 // operations and elements moved; a loop counts as many turns.
 int64_t hlo_work(const struct hlo_instr *i);

@@ -38,13 +38,6 @@ static int64_t body_bytes(const struct hlo_computation *c) {
     return n;
 }
 
-static int64_t body_flops(const struct hlo_computation *c) {
-    int64_t n = 0;
-    for (const struct hlo_instr *i = c->first; i; i = i->next)
-        add(&n, hlo_flops(i));
-    return n;
-}
-
 struct hlo_cost hlo_cost(const struct hlo_module *m) {
-    return (struct hlo_cost){body_flops(m->entry), body_bytes(m->entry)};
+    return (struct hlo_cost){hlo_body_flops(m->entry), body_bytes(m->entry)};
 }
