@@ -269,7 +269,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         struct profile p = {.rows = arena_zarray(&l->arena, struct profile_row, 4096), .cap = 4096};
         RETURN_IF_ERR(run_once(l, &p, &ns));
         for (int k = 0; k < p.n; k++)
-            printf("%9.3f ms  %8.1f GF/s  %-28s %-36s %s\n", (double)p.rows[k].ns / 1e6,
+            printf("%10.5f ms  %8.1f GF/s  %-28s %-36s %s\n", (double)p.rows[k].ns / 1e6,
                    p.rows[k].ns ? (double)p.rows[k].flops / (double)p.rows[k].ns : 0,
                    p.rows[k].name, p.rows[k].impl, p.rows[k].op);
     }

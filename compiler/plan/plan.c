@@ -9,6 +9,7 @@
 
 #include "compiler/ir/op.h"
 #include "compiler/plan/in_place.h"
+#include "compiler/plan/loops.h"
 
 enum { ALIGN = 64 };
 
@@ -201,6 +202,21 @@ static bool all_may_share(const struct plan_step *s, const bool *same, int o) {
         if (same[e] && !plan_may_share(s->instr, e, o)) return false;
     return true;
 }
+// The first of the steps that may run at the same time as step k.
+static int first_beside(const struct planner *pl, int k) {
+    while (k > 0 && pl->steps.v[k - 1].beside)
+        k--;
+    return k;
+}
+// Does another of them read b too?
+static bool read_beside(const struct planner *pl, int k, const struct buffer *b) {
+    for (int j = first_beside(pl, k); j <= k + pl->steps.v[k].beside; j++)
+        for (int e = 0; j != k && e < pl->steps.v[j].n_in; e++) {
+            const struct slice *in = &pl->steps.v[j].in[e];
+            if (in->where == SLICE_ARENA && buffer_of(pl, in) == b) return true;
+        }
+    return false;
+}
 static void take_over(struct planner *pl, int k, int o, bool *same) {
     struct plan_step *s = &pl->steps.v[k];
     struct buffer *mine = pl->buffers.v[s->out[o].index];
@@ -208,7 +224,8 @@ static void take_over(struct planner *pl, int k, int o, bool *same) {
     for (int e = 0; e < s->n_in; e++) {
         if (s->in[e].where != SLICE_ARENA) continue;
         struct buffer *b = buffer_of(pl, &s->in[e]);
-        if (b->death != k || b->birth == k || b->size != mine->size) continue;
+        if (b->death != k || b->birth == k || b->size != mine->size || read_beside(pl, k, b))
+            continue;
         for (int j = 0; j < s->n_in; j++)
             same[j] = s->in[j].where == SLICE_ARENA && buffer_of(pl, &s->in[j]) == b;
         if (!all_may_share(s, same, o)) continue;
@@ -225,8 +242,8 @@ static bool state_ends_at(const struct planner *pl, const struct plan_value *roo
                           int k) {
     for (int e = 0; e < root->n_leaves; e++)
         if (root->leaves[e].where == SLICE_PARAM && root->leaves[e].index == leaf) return false;
-    for (size_t j = (size_t)k + 1; j < pl->steps.n; j++)
-        for (int e = 0; e < pl->steps.v[j].n_in; e++) {
+    for (int j = first_beside(pl, k); j < (int)pl->steps.n; j++)
+        for (int e = 0; j != k && e < pl->steps.v[j].n_in; e++) {
             const struct slice *in = &pl->steps.v[j].in[e];
             if (in->where == SLICE_PARAM && in->index == leaf) return false;
         }
@@ -265,6 +282,16 @@ static void share_buffers(struct planner *pl, const struct plan_value *root) {
             if (pl->steps.v[k].out[o].where == SLICE_ARENA && pl->steps.v[k].out[o].size_bytes)
                 take_over(pl, (int)k, o, same);
     if (pl->own_params) write_state(pl, root, same);
+}
+
+// What lives during one of the steps that may run at the same time lives during all of them.
+static void widen(struct planner *pl) {
+    for (size_t k = 0; k < pl->buffers.n; k++) {
+        struct buffer *b = pl->buffers.v[k];
+        int n = (int)pl->steps.n;
+        if (b->birth < n) b->birth = first_beside(pl, b->birth);
+        if (b->death < n) b->death += pl->steps.v[b->death].beside;
+    }
 }
 
 static int by_size(const void *a, const void *b) {
@@ -313,8 +340,12 @@ static void resolve(struct planner *pl, struct slice *s) {
 
 static status_t plan_body(struct planner *pl) {
     struct plan *p = pl->p;
-    for (const struct hlo_instr *i = p->comp->first; i; i = i->next)
-        if (!alias(pl, i)) RETURN_IF_ERR(add_step(pl, i));
+    struct plan_order order = plan_order(pl->a, p->comp);
+    for (int k = 0; k < order.n; k++) {
+        if (alias(pl, order.v[k])) continue;
+        RETURN_IF_ERR(add_step(pl, order.v[k]));
+        pl->steps.v[pl->steps.n - 1].beside = order.beside[k];
+    }
     struct plan_value *root = value_of(pl, p->comp->root);
     for (int k = 0; k < root->n_leaves; k++)
         use(pl, root->leaves[k]); // results live to the end
@@ -328,6 +359,7 @@ static status_t plan_body(struct planner *pl) {
         struct buffer *b = buffer_of(pl, s);
         if (!b->result) b->result = k + 1;
     }
+    widen(pl);
     place(pl);
     for (size_t k = 0; k < pl->steps.n; k++) {
         struct plan_step *s = &pl->steps.v[k];
@@ -395,6 +427,7 @@ static void print_plan(struct strbuf *b, const struct plan *p, int depth) {
         strbuf_puts(b, ") -> ");
         for (int e = 0; e < s->n_out; e++)
             strbuf_puts(b, e ? ", " : ""), print_slice(b, &s->out[e]);
+        if (s->beside) strbuf_printf(b, " beside the next %d", s->beside);
         strbuf_putc(b, '\n');
         for (int e = 0; s->called && e < s->instr->n_called; e++)
             print_plan(b, s->called[e], depth + 1);

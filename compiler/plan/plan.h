@@ -7,6 +7,7 @@
 // allow) take no step: they alias. In place where legal (in_place.h): a result may lie in an
 // operand's buffer that ends there, and a loop's body may write a new element of the state over the
 // old one, so an output slice can be SLICE_PARAM. What a loop's body leaves as it is has one place.
+// Loops that need nothing of each other stand side by side (loops.h).
 #pragma once
 #include "compiler/ir/module.h"
 #include "compiler/target.h"
@@ -35,6 +36,8 @@ struct plan_step {
         kernel; // index into the executable's kernel table, -1 = none (library, control flow, eval)
     struct plan **called; // plans of called computations that run as steps, in instr->called order
     int64_t scratch_offset, scratch_bytes; // for called plans
+    int32_t beside; // this step and so many behind it need nothing of each other and have no memory
+                    // in common that any of them writes: they may run at the same time
 };
 struct plan {
     const struct hlo_computation *comp;

@@ -18,6 +18,8 @@ struct cpu_step {
     char *stage; // of a loop whose state changes places
     int64_t flops, bytes;
     bool alone; // runs on the calling thread alone, and takes always as long
+    bool apart; // touches nothing but its state and its buffers: may run while other steps do
+    int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
 };
 struct cpu_plan {
     struct plan *plan;
@@ -64,6 +66,7 @@ struct cpu_exe {
     const struct kernel_set *kernels; // of the module being bound
     struct code *binding;             // its code
     const int *bound;                 // of the plan being bound
+    int in_loop;                      // loops around it: its steps find the other threads awake
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;
     void *scratch; // libraries' scratchpad, shared by steps

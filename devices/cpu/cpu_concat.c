@@ -54,6 +54,7 @@ static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     c->outer = shape_elements(i->shape) * dtype_size(i->shape->dtype) / c->all;
     c->grain = 100000 / c->all + 1; // about 20 us
     s->alone = c->outer < 2 * c->grain;
+    s->apart = true;
     s->detail = "concat";
     s->state = c;
     return ST_OK;

@@ -4,6 +4,7 @@
 // at load.
 #include "devices/cpu/cpu.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -141,22 +142,62 @@ static status_t cancelled(void) {
 }
 
 enum { MAX_BUFS = 256 };
-status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f) {
+static status_t run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
+                         struct cpu_step *s) {
     void *bufs[MAX_BUFS];
+    const struct plan_step *ps = s->plan;
+    if (x->cancel && *x->cancel) return cancelled();
+    for (int e = 0; e < ps->n_in; e++)
+        bufs[e] = cpu_address(p, f, &ps->in[e]);
+    for (int e = 0; e < ps->n_out; e++)
+        bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
+    if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
+    return s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
+}
+
+// Steps that the plan put beside each other, one thread each.
+struct beside_call {
+    struct cpu_exe *x;
+    const struct cpu_plan *p;
+    const struct cpu_frame *f;
+    struct cpu_step *s;
+    status_t *st;
+};
+static void beside_part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct beside_call *c = ctx;
+    (void)thread;
+    for (int64_t k = begin; k < end; k++)
+        c->st[k] = run_step(c->x, c->p, c->f, c->s + k);
+}
+enum { MAX_BESIDE = 8 };
+static status_t run_beside(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
+                           struct cpu_step *s) {
+    status_t all[MAX_BESIDE], st = ST_OK;
+    int n = s->plan->beside + 1;
+    cpu_parallel(beside_part, &(struct beside_call){x, p, f, s, all}, n, 1);
+    for (int k = 0; k < n; k++) {
+        if (st)
+            st_drop(all[k]);
+        else
+            st = all[k];
+    }
+    return st;
+}
+
+status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f) {
     const struct dev_run *r = f->run;
     struct profile *profile = r ? r->profile : NULL;
     int64_t at = profile ? clock_ns() : 0;
     for (int k = 0; k < p->plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
-        const struct plan_step *ps = s->plan;
-        if (x->cancel && *x->cancel) return cancelled();
-        for (int e = 0; e < ps->n_in; e++)
-            bufs[e] = cpu_address(p, f, &ps->in[e]);
-        for (int e = 0; e < ps->n_out; e++)
-            bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
-        if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
+        int threads = s->beside_below && !profile ? cpu_threads() : 1; // a profile has them in turn
+        if (threads > 1 && threads < s->beside_below) {
+            RETURN_IF_ERR(run_beside(x, p, f, s));
+            k += s->plan->beside;
+            continue;
+        }
         if (profile) profile->depth++; // what a control step runs lies inside it
-        status_t st = s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
+        status_t st = run_step(x, p, f, s);
         if (profile) profile->depth--;
         RETURN_IF_ERR(st);
         if (profile) {
@@ -235,6 +276,30 @@ static void pass_bound(const struct cpu_plan *outer, const struct cpu_step *s, i
     }
 }
 
+// A step with called plans touches what these touch.
+static void join_called(struct cpu_step *s) {
+    s->apart = s->alone = true;
+    for (int c = 0; c < s->plan->instr->n_called; c++)
+        for (int k = 0; k < s->called[c]->plan->n_steps; k++) {
+            const struct cpu_step *in = &s->called[c]->steps[k];
+            s->apart = s->apart && in->apart;
+            s->alone = s->alone && in->alone;
+        }
+}
+// From so many threads on each of the steps beside each other has more of them when they run in
+// turn; none where one is enough for each, or where they may not run at the same time.
+static void mark_beside(struct cpu_plan *p) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        int n = p->plan->steps[k].beside + 1;
+        bool apart = n > 1 && n <= MAX_BESIDE, alone = true;
+        for (int e = k; e < k + n; e++) {
+            apart = apart && p->steps[e].apart;
+            alone = alone && p->steps[e].alone;
+        }
+        p->steps[k].beside_below = !apart ? 0 : alone ? INT_MAX : n + 1;
+        k += n - 1;
+    }
+}
 static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu_plan **out) {
     struct cpu_plan *p = arena_new_of(&x->arena, struct cpu_plan);
     p->plan = plan;
@@ -252,11 +317,15 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         for (int c = 0; c < s->plan->instr->n_called; c++) {
             int *passed = arena_array(&x->arena, int, s->plan->called[c]->n_params + 1);
             pass_bound(p, s, c, passed);
+            x->in_loop += s->plan->instr->op == HLO_WHILE;
             RETURN_IF_ERR(bind_plan(x, s->plan->called[c], passed, &s->called[c]));
+            x->in_loop -= s->plan->instr->op == HLO_WHILE;
         }
         if (s->plan->instr->op == HLO_WHILE)
             s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
+        join_called(s);
     }
+    mark_beside(p);
     return ST_OK;
 }
 
@@ -319,7 +388,8 @@ static status_t load_into(struct cpu_exe *x) {
     x->stats.arena_bytes = x->memory_bytes + x->scratch_bytes;
     x->stats.one_thread = true;
     for (int k = 0; k < main->n_steps; k++)
-        x->stats.one_thread = x->stats.one_thread && x->main->steps[k].alone;
+        x->stats.one_thread =
+            x->stats.one_thread && x->main->steps[k].alone && !x->main->steps[k].called;
     return ST_OK;
 }
 

@@ -18,7 +18,7 @@ int cpu_use_threads(int n) {
 void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread), void *ctx,
                   int64_t extent, int64_t grain) {
     int n = cpu_threads();
-    if (extent < 2 * (grain > 0 ? grain : 1) || n == 1) {
+    if (extent < 2 * (grain > 0 ? grain : 1) || n == 1 || omp_in_parallel()) {
         fn(ctx, 0, extent, 0);
         return;
     }

@@ -203,10 +203,10 @@ static status_t thin_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
 }
 
 // A share below about 20 us does not pay for waking a thread: so many bytes of weights, or so many
-// multiplications.
-static int64_t grain_of(const struct thin_state *t) {
+// multiplications. In a loop it is awake behind the first turn.
+static int64_t grain_of(const struct thin_state *t, bool loop) {
     int64_t per_unit = t->k * UNIT * (t->rows > 4 ? t->rows / 2 : 2);
-    return 600000 / (per_unit > 0 ? per_unit : 1) + 1;
+    return (loop ? 200000 : 600000) / (per_unit > 0 ? per_unit : 1) + 1;
 }
 // The type that the values of a prepared weight had when they were given, if nothing but movements
 // and one conversion lie between.
@@ -280,9 +280,10 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
     }
     t->out = s->plan->n_in;
     t->units = f.batch * ((f.cols + UNIT - 1) / UNIT);
-    t->grain = grain_of(t);
+    t->grain = grain_of(t, x->in_loop > 0);
     s->flops = 2 * f.batch * f.rows * f.cols * f.k;
     s->alone = t->units < 2 * t->grain;
+    s->apart = true;
     s->state = t;
     return ST_OK;
 }

@@ -139,43 +139,62 @@ static TARGET void product(const struct thin8_state *t, const uint8_t *x, const 
     }
 }
 
-// ---- post-operations on a line of 64 sums, which become floats on the way
+// ---- post-operations on 64 sums of a row, which become floats on the way and stay in registers
 
-INLINE void each_f32(float *line, const void *with, int64_t n, bool one, bool times) {
+struct line {
+    __m512i sum[VECTORS];
+    __m512 v[VECTORS];
+    __mmask16 in[VECTORS]; // columns that there are
+};
+INLINE void add_s32(struct line *l, const int32_t *with, bool one) {
+    UNROLL
     for (int v = 0; v < VECTORS; v++) {
-        int64_t left = n - v * LANES;
-        __mmask16 m = left >= LANES ? 0xffff : left > 0 ? (__mmask16)((1 << left) - 1) : 0;
-        __m512 a = _mm512_loadu_ps(line + v * LANES);
-        __m512 b = one ? _mm512_set1_ps(*(const float *)with)
-                       : _mm512_maskz_loadu_ps(m, (const float *)with + v * LANES);
-        _mm512_storeu_ps(line + v * LANES, times ? _mm512_mul_ps(a, b) : _mm512_add_ps(a, b));
+        __m512i b = one ? _mm512_set1_epi32(*with)
+                        : _mm512_maskz_loadu_epi32(l->in[v], with + v * LANES);
+        l->sum[v] = _mm512_add_epi32(l->sum[v], b);
     }
 }
-INLINE void add_s32(int32_t *line, const int32_t *with, int64_t n) {
-    for (int64_t k = 0; k < n; k++)
-        line[k] += with[k];
-}
-INLINE void to_f32(const int32_t *line, float *out) {
-    for (int v = 0; v < VECTORS; v++)
-        _mm512_storeu_ps(out + v * LANES, _mm512_cvtepi32_ps(_mm512_loadu_si512(line + v * LANES)));
+INLINE void each_f32(struct line *l, const float *with, bool one, bool times) {
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        __m512 b =
+            one ? _mm512_set1_ps(*with) : _mm512_maskz_loadu_ps(l->in[v], with + v * LANES);
+        l->v[v] = times ? _mm512_mul_ps(l->v[v], b) : _mm512_add_ps(l->v[v], b);
+    }
 }
 // Saturated round(x / alpha) + beta; NaN becomes what the clamp makes of it, the least.
-INLINE void quantise(const float *line, const struct lib_post *p, bool wide, uint8_t *out) {
+INLINE void quantise(struct line *l, const struct lib_post *p, bool wide, uint8_t *out) {
     __m512 low = _mm512_set1_ps(wide ? 0 : -128), high = _mm512_set1_ps(wide ? 255 : 127);
     __m512 inverse = _mm512_set1_ps(1 / p->alpha), zero = _mm512_set1_ps(p->beta);
+    UNROLL
     for (int v = 0; v < VECTORS; v++) {
-        __m512 x = _mm512_mul_ps(_mm512_loadu_ps(line + v * LANES), inverse);
+        __m512 x = _mm512_mul_ps(l->v[v], inverse);
         x = _mm512_add_ps(_mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT), zero);
         x = _mm512_min_ps(_mm512_max_ps(x, low), high);
-        _mm_storeu_si128((__m128i *)(void *)(out + v * LANES),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
+        _mm_mask_storeu_epi8(out + v * LANES, l->in[v],
+                             _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x)));
     }
 }
-static TARGET void finish(const struct thin8_state *t, void **bufs, int32_t *sums, int64_t at,
-                          int64_t col, int64_t n) {
+INLINE void activated(const struct thin8_state *t, const struct lib_post *p, struct line *l) {
     float line[PANEL] __attribute__((aligned(64)));
-    uint8_t bytes[PANEL];
-    const void *from = sums;
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_store_ps(line + v * LANES, l->v[v]);
+    t->activate(p->kind, p->alpha, p->beta, line, PANEL);
+    for (int v = 0; v < VECTORS; v++)
+        l->v[v] = _mm512_load_ps(line + v * LANES);
+}
+static TARGET void finish(const struct thin8_state *t, void **bufs, const int32_t *sums, int64_t at,
+                          int64_t col, int64_t n) {
+    struct line l;
+    bool floats = false;
+    char *out = (char *)bufs[t->out] + (at + col) * dtype_size(t->result);
+    UNROLL
+    for (int v = 0; v < VECTORS; v++) {
+        int64_t left = n - v * LANES;
+        l.in[v] = left >= LANES ? 0xffff : left > 0 ? (__mmask16)((1 << left) - 1) : 0;
+        l.sum[v] = _mm512_loadu_si512(sums + v * LANES);
+        l.v[v] = _mm512_setzero_ps();
+    }
     for (int k = 0; k < t->n_post; k++) {
         const struct lib_post *p = &t->post[k];
         const char *with = t->leaf[k] < 0 ? NULL : bufs[t->leaf[k]];
@@ -183,27 +202,29 @@ static TARGET void finish(const struct thin8_state *t, void **bufs, int32_t *sum
         if (with && !one) with += (p->kind == LIB_POST_SUM ? at + col : col) * 4;
         switch (p->kind) {
         case LIB_POST_BIAS_S32:
-            add_s32(sums, (const int32_t *)(const void *)with, n);
+            add_s32(&l, (const int32_t *)(const void *)with, one);
             break;
         case LIB_POST_TO_F32:
-            to_f32(sums, line);
-            from = line;
+            UNROLL
+            for (int v = 0; v < VECTORS; v++)
+                l.v[v] = _mm512_cvtepi32_ps(l.sum[v]);
+            floats = true;
             break;
         case LIB_POST_BIAS:
         case LIB_POST_SUM:
         case LIB_POST_CHANNEL_SCALE:
-            each_f32(line, with, n, one, p->kind == LIB_POST_CHANNEL_SCALE);
+            each_f32(&l, (const float *)(const void *)with, one, p->kind == LIB_POST_CHANNEL_SCALE);
             break;
         case LIB_POST_QUANTISE:
-            quantise(line, p, t->result == DT_U8, bytes);
-            from = bytes;
-            break;
+            return quantise(&l, p, t->result == DT_U8, (uint8_t *)out);
         default:
-            t->activate(p->kind, p->alpha, p->beta, line, PANEL);
+            activated(t, p, &l);
         }
     }
-    int64_t size = dtype_size(t->result);
-    memcpy((char *)bufs[t->out] + (at + col) * size, from, (size_t)(n * size));
+    UNROLL
+    for (int v = 0; v < VECTORS; v++)
+        _mm512_mask_storeu_epi32(out + v * LANES * 4, l.in[v],
+                                 floats ? _mm512_castps_si512(l.v[v]) : l.sum[v]);
 }
 
 // ---- running
@@ -286,11 +307,13 @@ static status_t thin8_open(struct cpu_exe *x, struct cpu_step *s) {
     if (cpu_is_bound(x, s, t->w)) {
         s->packed_in = t->w;
         s->pack_slot = x->n_packs++;
+        s->apart = true; // no scratch
     } else if (pack_bytes(t) > x->scratch_bytes) {
         x->scratch_bytes = pack_bytes(t);
     }
-    // A share below about 20 us does not pay for waking a thread.
-    t->grain = 1200000 / (t->k * PANEL * (t->rows > 4 ? t->rows / 2 : 2)) + 1;
+    // Shares that pay for waking a thread; in a loop it is awake behind the first turn.
+    int64_t least = x->in_loop ? 400000 : 1200000;
+    t->grain = least / (t->k * PANEL * (t->rows > 4 ? t->rows / 2 : 2)) + 1;
     s->flops = 2 * t->rows * t->cols * t->k;
     s->alone = t->units < 2 * t->grain;
     s->detail = "thin:vnni";

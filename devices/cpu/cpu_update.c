@@ -46,6 +46,7 @@ static status_t update_open(struct cpu_exe *x, struct cpu_step *s) {
     for (int d = 0; d < u->outer; d++)
         u->lines *= u->dims[d];
     s->detail = "update";
+    s->alone = s->apart = true;
     s->state = u;
     return ST_OK;
 }
