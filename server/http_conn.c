@@ -34,7 +34,10 @@ struct http_conn {
     int64_t since_ns; // of its state, and as much later as its body's bytes are worth
     uint64_t address;
     struct arena arena;
-    unsigned version; // of the tls that looked at the certificate; 0: not yet
+    struct MHD_Connection *mhd;
+    struct http_guard guard; // of what the library reads
+    uint64_t begun;          // requests
+    unsigned version;        // of the tls that looked at the certificate; 0: not yet
     const char *const *names;
     size_t n_names;
 };
@@ -46,6 +49,8 @@ struct http_conns {
     int64_t sweep_ns; // when the timer fires; NEVER: it does not
     int n, closing, max;
     struct http_conn *first;
+    struct http_conn **by_fd;
+    int n_fds;
 };
 
 static struct http_conn *conn_of(struct MHD_Connection *conn) {
@@ -191,6 +196,7 @@ struct http_conns *http_conns_new(struct loop *l, const struct http_config *cfg)
 void http_conns_free(struct http_conns *all) {
     if (!all) return;
     loop_timer_free(all->timer);
+    free(all->by_fd);
     free(all);
 }
 
@@ -205,6 +211,30 @@ static uint64_t address_of(struct MHD_Connection *conn) {
     return 0;
 }
 
+static void enter_fd(struct http_conns *all, struct http_conn *c) {
+    if (c->fd < 0) return;
+    if (c->fd >= all->n_fds) {
+        int n = c->fd * 2 + 64;
+        all->by_fd = realloc(all->by_fd, (size_t)n * sizeof *all->by_fd);
+        if (!all->by_fd) abort();
+        memset(all->by_fd + all->n_fds, 0, (size_t)(n - all->n_fds) * sizeof *all->by_fd);
+        all->n_fds = n;
+    }
+    all->by_fd[c->fd] = c;
+}
+struct http_conn *http_conn_of_fd(const struct http_conns *all, int fd) {
+    return fd >= 0 && fd < all->n_fds ? all->by_fd[fd] : NULL;
+}
+struct http_guard *http_conn_guard(struct http_conn *c) {
+    return &c->guard;
+}
+struct MHD_Connection *http_conn_mhd(const struct http_conn *c) {
+    return c->mhd;
+}
+bool http_conns_secure(const struct http_conns *all) {
+    return all->tls != NULL;
+}
+
 void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot) {
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -214,6 +244,8 @@ void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void 
     if (all->first) all->first->prev = c;
     all->first = c;
     *slot = c;
+    c->mhd = conn;
+    enter_fd(all, c);
     c->address = address_of(conn);
     all->n++;
     enter(c, IN_HEADERS);
@@ -226,6 +258,7 @@ void http_conn_closed(struct http_conns *all, void **slot) {
     if (!c) return;
     *(c->prev ? &c->prev->next : &all->first) = c->next;
     if (c->next) c->next->prev = c->prev;
+    if (http_conn_of_fd(all, c->fd) == c) all->by_fd[c->fd] = NULL;
     all->n--;
     all->closing -= c->closing;
     arena_done(&c->arena);
@@ -240,12 +273,13 @@ void http_conn_line(struct MHD_Connection *conn) {
     int64_t until = clock_ns() + c->all->header_ns;
     if (until < c->until_ns) expect_within(c, c->all->header_ns);
 }
-void http_conn_begun(struct MHD_Connection *conn) {
+bool http_conn_begun(struct MHD_Connection *conn) {
     struct http_conn *c = conn_of(conn);
-    if (!c) return;
+    if (!c) return false;
     c->line = false;
     c->until_ns = NEVER;
     enter(c, IN_BODY);
+    return ++c->begun <= c->guard.heads;
 }
 void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits) {
     struct http_conn *c = conn_of(conn);

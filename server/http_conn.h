@@ -14,6 +14,7 @@
 
 #include "server/auth.h"
 #include "server/http.h"
+#include "server/http_guard.h"
 
 struct http_conn;
 struct http_conns; // all of one server's
@@ -24,10 +25,17 @@ void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void 
 void http_conn_closed(struct http_conns *all, void **slot);
 
 void http_conn_line(struct MHD_Connection *conn);    // a request line came
-void http_conn_begun(struct MHD_Connection *conn);   // its headers are there
+// Its headers are there. False: its guard has not seen them, and they are not to be believed.
+bool http_conn_begun(struct MHD_Connection *conn) MUST_CHECK;
 // So many bytes of its body were taken; more are there, and it is we who make it wait.
 void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits);
 void http_conn_whole(struct MHD_Connection *conn);   // its body is there: it is at work
 void http_conn_replied(struct MHD_Connection *conn); // it waits for the next request
 // The names in its verified certificate, if it showed one, into *who.
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) MUST_CHECK;
+
+// For http_read.c.
+struct http_conn *http_conn_of_fd(const struct http_conns *all, int fd); // NULL: none of theirs
+struct http_guard *http_conn_guard(struct http_conn *c);
+struct MHD_Connection *http_conn_mhd(const struct http_conn *c);
+bool http_conns_secure(const struct http_conns *all); // TLS

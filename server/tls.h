@@ -4,6 +4,8 @@
 // again: handshakes from then on see the new ones. The only file that knows GnuTLS (libmicrohttpd's
 // TLS; gRPC brings its own and takes the PEM texts). One tls a process. Thread: loop, but tls_pem.
 #pragma once
+#include <stdbool.h>
+
 #include "base/arena.h"
 #include "base/status.h"
 
@@ -34,3 +36,11 @@ tls_callback tls_certificate_callback(void);
 // session: the library's gnutls_session_t
 status_t tls_peer(const struct tls *t, void *session, struct arena *a, const char *const **out,
                   size_t *out_n) MUST_CHECK;
+
+// Who stands between libmicrohttpd and each decrypted read of its connections (http_read.h).
+struct tls_reader {
+    bool (*over)(int fd); // is nothing more to be read of this one?
+    size_t (*take)(int fd, const char *p, size_t n);
+};
+void tls_read_through(const struct tls_reader *r); // NULL: nobody. Thread: the calling one's reads
+void tls_send(void *session, const char *p, size_t n); // what goes at once

@@ -555,10 +555,17 @@ killed_on_a_full_disk.credentials = killed_on_a_full_disk.restarts = True
 
 # ---- HTTP that two readers understand differently
 
-def raw(d, *lines, body=b"", seconds=5):
+def sent(d, data, seconds=5):
+    """What comes back on a connection of its own for these bytes, until it closes or a reply that keeps it is whole."""
     s = socket.create_connection(d.addr)
     s.settimeout(seconds)
-    s.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        for piece in data if isinstance(data, list) else [data]:
+            s.sendall(piece)
+            time.sleep(.001 if isinstance(data, list) else 0)
+    except OSError:
+        pass  # refused already
     text = b""
     try:
         while piece := s.recv(65536):
@@ -570,19 +577,44 @@ def raw(d, *lines, body=b"", seconds=5):
     s.close()
     return text
 
+def requests_of_two_minds():
+    """(bytes, status): heads and bodies that two readers take differently, or that this one does not take."""
+    get, host, post = b"GET /healthz HTTP/1.1\r\n", b"Host: localhost\r\n", b"POST /hlod.v1.Hlod/Version HTTP/1.1\r\nHost: localhost\r\n"
+    chunked = post + b"Transfer-Encoding: chunked\r\n\r\n"
+    smuggled = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for length in b"Content-Length: 2\r\nContent-Length: 3", b"Content-Length: 2\r\nContent-Length: 2", b"Content-Length: 2, 2", b"Content-Length: +2", b"Content-Length: 2 ", b"Content-Length: 0x2", b"Content-Length: ", b"Content-Length: -1", \
+            b"Content-Length: " + b"9" * 30, b"Content-Length : 2", b"Content-Length\0: 2", b"Content-Length: 2\0", b"Content-Length:\r\n 2", b"\0Content-Length: 2", b"Transfer-Encoding: gzip, chunked", b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", \
+            b"Transfer-Encoding: identity", b"Transfer-Encoding: chunked\r\nContent-Length: 2", b"Transfer-Encoding:\x0bchunked", b"Transfer-Encoding: chunked ", b"Transfer-Encoding:\r\n chunked", b"Transfer-Encoding\t: chunked", b"X: y\nTransfer-Encoding: chunked", \
+            b"X: y\rTransfer-Encoding: chunked", b": chunked", b"Expect: wonders\r\nContent-Length: 2":
+        yield post + length + b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + smuggled, 400
+    for head in get + b"\r\n", get + host + b"Host: evil\r\n\r\n", get + host + b"host: localhost\r\n\r\n", b"GET /healthz%00/x HTTP/1.1\r\n" + host + b"\r\n", b"GET /v1/models%00 HTTP/1.1\r\n" + host + b"\r\n", get + host + b"X: a\rb\r\n\r\n", \
+            get + b" X: folded\r\n" + host + b"\r\n", get + host + b"X: a\r\n folded\r\n\r\n", get + host + b"X: a\r\n\tfolded\r\n\r\n", b"G\1T /healthz HTTP/1.1\r\n" + host + b"\r\n", b"GET /heal thz HTTP/1.1\r\n" + host + b"\r\n", get + host + b"X: \x7f\r\n\r\n", \
+            get + host + b"X: a\0\r\n\r\n", get + host + b"X: \0a\r\n\r\n", get + host + b": empty\r\n\r\n", get + host + b"no colon\r\n\r\n", b"GET /healthz HTTP/1.1\n" + host + b"\r\n", get + b"Host: localhost\n\r\n", get + host + b"\n", b"GET  /healthz HTTP/1.1\r\n" + host + b"\r\n", \
+            b"GET /healthz\r\n\r\n", b"GET /healthz http/1.1\r\n" + host + b"\r\n", b"\n\n" + get + host + b"\r\n", b"\x16\3\1\2\0\1\0", b"\r\n" * 9 + get:
+        yield head + smuggled, 400
+    for body in b"\r\n", b"2 \r\n{}\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b"2\n{}\n0\n\n", b"2\r\n{}0\r\n\r\n", b"2\r\n{}\n0\r\n\r\n", b"2;a\n{}\r\n0\r\n\r\n", b"2;" + b"a" * 300 + b"\r\n{}\r\n0\r\n\r\n", b"-2\r\n", b"fffffffffffffffff\r\n", \
+            b"0\r\n: x\r\n\r\n", b"0\r\nContent-Length: 7\r\n\r\n", b"0\r\n\n":
+        yield chunked + body + smuggled, 400
+    yield b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505
+    yield b"GET /" + b"x" * 40000 + b" HTTP/1.1\r\n" + host + b"\r\n", 414
+    yield get + host + b"X: " + b"y" * 40000 + b"\r\n\r\n", 431
+    yield get + host + b"X: y\r\n" * 200 + b"\r\n", 431
+
 def ambiguous_http(d):
-    """Two lengths, no Host or two, NULs, spaces and control characters where none belong, codings and wishes that are not taken: refused, at once, in our words."""
-    host, post = "Host: localhost", "POST /hlod.v1.Hlod/Version HTTP/1.1"
-    for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 3"], b"{}x"), (["GET /healthz HTTP/1.1"], b""), (["GET /healthz HTTP/1.1", host, "Host: evil"], b""), (["GET /healthz%00/x HTTP/1.1", host], b""),
-                        (["GET /v1/models%00 HTTP/1.1", host], b""), ([post, host, "Transfer-Encoding: gzip, chunked"], b"2\r\n{}\r\n0\r\n\r\n"), ([post, host, "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n"),
-                        ([post, host, "Transfer-Encoding: identity"], b"{}"), (["GET /healthz HTTP/1.1", host, "Content-Length : 2"], b""), (["GET /healthz HTTP/1.1", host, "X: a\rb"], b""), (["GET /healthz HTTP/1.1", " X: folded", host], b""), (["G\1T /healthz HTTP/1.1", host], b""),
-                        (["GET /heal thz HTTP/1.1", host], b""), (["GET /healthz HTTP/1.1", host, "X: \x7f"], b""), ([post, host, "Expect: wonders", "Content-Length: 2"], b"{}"),
-                        ([post, host, "Transfer-Encoding: chunked", "Content-Length: 2"], b"{}")):
-        t = time.monotonic()
-        text = raw(d, *lines, body=body)
-        assert text.startswith(b"HTTP/1.1 400") and time.monotonic() - t < 2 and b'"reason":"BAD_FRAMING"' in text, (lines, text)
-    for lines, body in (([post, host, "Content-Length: 2", "Content-Length: 2"], b"{}"), ([post, host, "transfer-encoding: Chunked"], b"2\r\n{}\r\n0\r\n\r\n"), (["GET /healthz HTTP/1.0"], b""), (["GET /healthz HTTP/1.1", host], b"")):
-        assert b" 200 " in raw(d, *lines, body=body)[:20], lines
+    """Two lengths, no Host or two, folded lines, lines without CR, NULs, spaces and control characters where none belong, codings and wishes that are not taken, bad chunks: refused, at once, in our words, and nothing behind them is read."""
+    before = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for data, status in requests_of_two_minds():
+        for way in data, [data[:len(data) // 3], data[len(data) // 3:]], [data[i:i + 1] for i in range(len(data))] if len(data) < 120 else data:
+            t = time.monotonic()
+            text = sent(d, way)
+            head, _, body = text.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 %d" % status) and time.monotonic() - t < 6, (data[:300], text)
+            assert json.loads(body)["reason"] == "BAD_FRAMING" and b"Content-Type: application/json" in head and b"evil" not in text, (data[:300], text)
+        text = sent(d, before + data)  # behind a request that is right, in one piece: that one is answered first
+        assert text.startswith(b"HTTP/1.1 200") and (text.count(b"HTTP/1.1 ") == 1 or b"HTTP/1.1 %d" % status in text), (data[:300], text)
+    post, chunked = b"POST /hlod.v1.Hlod/Version HTTP/1.1\r\nHost: localhost\r\n", b"transfer-encoding: Chunked\r\n\r\n"
+    for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
+        assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
 
 ATTACKS = [regions_of_others, killed_on_a_full_disk, endless_work, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
 

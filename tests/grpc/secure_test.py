@@ -322,6 +322,24 @@ def disconnects(s):
         pass
     until("the job is cancelled", 10, lambda: not s.d.json("GET", "/v1/health")[1].get("jobsActive"))
 
+def framing(s):
+    """What two readers take differently is refused in our words, over TLS too, behind a request that was right too."""
+    right = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for wrong in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\r\n folded\r\n\r\n", b"GET /healthz HTTP/1.1\nHost: localhost\n\n", b"POST /v1/run HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + s.all.encode() + b"\r\nTransfer-Encoding: chunked\r\n\r\n2\n{}\n0\n\n":
+        for before in b"", right:
+            c = socket.create_connection(s.d.addr, timeout=10)
+            if s.tls:
+                c = s.d.context.wrap_socket(c, server_hostname="localhost")
+            c.sendall(before + wrong)
+            text = b""
+            try:
+                while piece := c.recv(65536):
+                    text += piece
+            except ssl.SSLEOFError:
+                pass  # no goodbye
+            c.close()
+            assert text.count(b"\r\n\r\n") == (2 if before else 1) and text.startswith(b"HTTP/1.1 200" if before else b"HTTP/1.1 400") and b'"reason":"BAD_FRAMING"' in text, (wrong, text)
+
 # ---- tokens that expire
 
 def expiry(s):
@@ -473,7 +491,7 @@ def foreign_host(o):
     finally:
         assert d.stop() == 0
 
-CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, bench, triton_http, triton_grpc, grpc_calls, large, disconnects, expiry, reload
+CASES = probes, http_tokens, uploads_are_refused_early, pages_of_elsewhere, command, bench, triton_http, triton_grpc, grpc_calls, large, disconnects, framing, expiry, reload
 OVER_TLS = certificates, plain_is_refused
 
 def main():
