@@ -9,7 +9,7 @@
 #include "compiler/ir/text.h"
 #include "proto/artifact.pb-c.h"
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 Hlod__V1__Counts *counts_message(struct arena *a, struct hlo_counts n) {
     Hlod__V1__Counts *c = arena_new_of(a, Hlod__V1__Counts);
@@ -104,9 +104,9 @@ static struct emitted emitted_in(struct arena *a, const Hlod__Artifact__Emitted 
                             m->temp_bytes,        m->peak_bytes};
 }
 
-static char *module_text(struct arena *a, const struct hlo_module *m) {
+static char *module_text(struct arena *a, const struct hlo_module *m, struct hlo_constants *k) {
     struct strbuf b = {0};
-    hlo_print_module(&b, m, HLO_PRINT_DEFAULT);
+    hlo_print_module_beside(&b, m, HLO_PRINT_DEFAULT, k);
     char *t = arena_strndup(a, strbuf_cstr(&b), b.n);
     strbuf_done(&b);
     return t;
@@ -116,33 +116,36 @@ static void add_bytes(struct sha256 *s, struct span bytes) {
     sha256_u64(s, bytes.n);
     sha256_add(s, bytes.p, bytes.n);
 }
-struct digest executable_digest(const struct executable *e) {
-    struct arena a = {0};
+static struct digest content_digest(const struct executable *e,
+                                    const Hlod__Artifact__Artifact *m) {
     struct sha256 s;
     sha256_init(&s);
-    sha256_str(&s, STR("hlod content 1"));
+    sha256_str(&s, STR("hlod content 2"));
     sha256_str(&s, str_of(e->target_id));
     sha256_str(&s, str_of(e->options_text));
-    sha256_str(&s, str_of(module_text(&a, e->main)));
-    sha256_str(&s, str_of(module_text(&a, e->prepare)));
+    sha256_str(&s, str_of(m->main));
+    sha256_str(&s, str_of(m->prepare));
+    add_bytes(&s, (struct span){m->constants.data, m->constants.len});
     add_bytes(&s, e->kernels.object);
     add_bytes(&s, e->prepare_kernels.object);
     add_bytes(&s, e->emitted.code);
     add_bytes(&s, e->emitted_prepare.code);
-    arena_done(&a);
     return sha256_end(&s);
 }
 
-status_t executable_pack(const struct executable *e, struct strbuf *out) {
+status_t executable_pack(const struct executable *e, struct strbuf *out, struct digest *content) {
     struct arena a = {0};
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
+    if (!e->beside) return st_new(ST_INTERNAL, "an executable is packed by whom compiled it");
     m.version = VERSION;
     m.kernel_abi = HLOD_KERNEL_ABI;
     m.build_id = (char *)(uintptr_t)e->build_id;
     m.target_id = (char *)(uintptr_t)e->target_id;
     m.options = (char *)(uintptr_t)e->options_text;
-    m.main = module_text(&a, e->main);
-    m.prepare = module_text(&a, e->prepare);
+    m.main = module_text(&a, e->main, e->beside);
+    m.prepare = module_text(&a, e->prepare, e->beside);
+    m.constants = (ProtobufCBinaryData){e->beside->bytes.n, (uint8_t *)e->beside->bytes.p};
+    if (content) *content = content_digest(e, &m);
     m.before = (char *)(uintptr_t)e->hlo_before;
     m.counts_before = counts_message(&a, e->before);
     m.counts_after = counts_message(&a, e->after);
@@ -173,10 +176,18 @@ status_t executable_pack(const struct executable *e, struct strbuf *out) {
     return bytes ? ST_OK : st_oom();
 }
 
+// In the executable's arena: its modules borrow them.
+static struct span constants_in(struct arena *a, ProtobufCBinaryData b) {
+    void *p = arena_alloc_aligned(a, b.len + 1, 64);
+    if (b.len) memcpy(p, b.data, b.len);
+    return (struct span){p, b.len};
+}
 static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
     struct arena *a = e->arena;
-    RETURN_IF_ERR(st_note(hlo_parse(str_of(m->main), NULL, &e->main), "artefact: main"));
-    RETURN_IF_ERR(st_note(hlo_parse(str_of(m->prepare), NULL, &e->prepare), "artefact: prepare"));
+    struct hlo_parse_limits limits = {.constants = e->constants = constants_in(a, m->constants)};
+    RETURN_IF_ERR(st_note(hlo_parse(str_of(m->main), &limits, &e->main), "artefact: main"));
+    RETURN_IF_ERR(
+        st_note(hlo_parse(str_of(m->prepare), &limits, &e->prepare), "artefact: prepare"));
     e->hlo_before = arena_strdup(a, m->before);
     e->build_id = arena_strdup(a, m->build_id);
     e->target_id = arena_strdup(a, m->target_id);
@@ -222,4 +233,9 @@ status_t executable_unpack(struct span bytes, struct executable **out) {
     else
         *out = e;
     return st;
+}
+
+status_t executable_before(const struct executable *e, struct hlo_module **out) {
+    struct hlo_parse_limits limits = {.incomplete = true, .constants = e->constants};
+    return st_note(hlo_parse(str_of(e->hlo_before), &limits, out), "artefact: before");
 }

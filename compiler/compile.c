@@ -23,12 +23,16 @@ void executable_free(struct executable *e) {
     arena_free(e->arena); // e itself lies in it
 }
 
-static const char *text_of(struct arena *a, const struct hlo_module *m) {
+static void drop_constants(void *constants) {
+    hlo_constants_done(constants);
+}
+static void keep_before(struct executable *e, const struct hlo_module *m) {
     struct strbuf b = {0};
-    hlo_print_module(&b, m, HLO_PRINT_DEFAULT);
-    const char *t = arena_strndup(a, strbuf_cstr(&b), b.n);
+    e->beside = arena_new_of(e->arena, struct hlo_constants);
+    arena_link(e->arena, drop_constants, e->beside);
+    hlo_print_module_beside(&b, m, HLO_PRINT_DEFAULT, e->beside);
+    e->hlo_before = arena_strndup(e->arena, strbuf_cstr(&b), b.n);
     strbuf_done(&b);
-    return t;
 }
 
 static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, const struct hlo_module *m) {
@@ -194,7 +198,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     e->memory_bytes = t->memory_bytes;
     RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
     e->before = hlo_count(m);
-    e->hlo_before = text_of(e->arena, m);
+    keep_before(e, m);
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));

@@ -182,7 +182,8 @@ static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executabl
     return m;
 }
 
-static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e) {
+static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e,
+                                         struct digest content) {
     struct arena *a = &c->arena;
     Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
     hlod__v1__executable_info__init(i);
@@ -238,7 +239,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
     i->replicas = e->replicas;
     i->compile_peak_rss = worker_peak_bytes();
     char hex[65];
-    digest_hex(executable_digest(e), hex);
+    digest_hex(content, hex);
     i->content_digest = arena_strdup(a, hex);
     if (e->emitted.code.n) {
         i->optimized = counts_message(a, e->optimized);
@@ -263,9 +264,10 @@ static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
     struct strbuf bytes = {0};
     worker_peak_begin(c);
     RETURN_IF_ERR(compile_request(c, (const Hlod__Wire__Compile *)c->request, &obs, &e));
-    status_t st = executable_pack(e, &bytes);
+    struct digest content;
+    status_t st = executable_pack(e, &bytes, &content);
     if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
-    if (!st) out->info = info_of(c, e);
+    if (!st) out->info = info_of(c, e, content);
     strbuf_done(&bytes);
     executable_free(e);
     return st;
@@ -340,13 +342,20 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
     return ST_OK;
 }
 
+static status_t before_text(const struct executable *e, struct strbuf *b) {
+    struct hlo_module *m;
+    RETURN_IF_ERR(executable_before(e, &m));
+    hlo_print_module(b, m, HLO_PRINT_DEFAULT);
+    hlo_module_free(m);
+    return ST_OK;
+}
 static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
     struct executable *e;
     RETURN_IF_ERR(executable_unpack(bytes, &e));
     if (strcmp(stage, "plan") == 0) return plan_text(e, b); // takes e
     status_t st = ST_OK;
     if (strcmp(stage, "hlo-before") == 0)
-        strbuf_puts(b, e->hlo_before);
+        st = before_text(e, b);
     else if (strcmp(stage, "optimized") == 0)
         st = optimized_text(e, b);
     else

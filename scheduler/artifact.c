@@ -7,7 +7,7 @@
 #include "proto/artifact.pb-c.h"
 #include "proto/weigh.h"
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 static void free_artifact(void *m) {
     hlod__artifact__artifact__free_unpacked(m, NULL);
@@ -60,7 +60,7 @@ static void forget_times(Hlod__Artifact__Artifact *m) {
     for (size_t i = 0; i < m->n_passes; i++)
         m->passes[i]->ms = 0;
 }
-// Nor is a plugin's account of its code, whose ids and order vary: executable_digest has it
+// Nor is a plugin's account of its code, whose ids and order vary: the content digest has it
 // neither.
 static void forget_account(Hlod__Artifact__Emitted *e) {
     if (!e) return;

@@ -197,6 +197,21 @@ static status_t p_level(struct parser *p, struct cursor *c, struct literal *l, i
     return ST_OK;
 }
 
+// {@OFFSET}: the bytes lie beside the text.
+static status_t p_beside(struct parser *p, struct cursor *c, const struct shape *s,
+                         struct literal **out) {
+    struct span all = p->limits.constants;
+    const char *at = c->p;
+    int64_t from, n;
+    if (!p_i64(c, &from) || !p_take(c, "}")) return p_error(p, at, "expected {@OFFSET}");
+    if (from < 0 || from % 64 || !sz_mul(shape_elements(s), dtype_size(s->dtype), &n) || n < 1 ||
+        (uint64_t)from > all.n || (uint64_t)n > all.n - (uint64_t)from)
+        return p_error(p, at, "%s does not lie at %lld of %zu bytes of constants",
+                       shape_text(p->m->arena, s), (long long)from, all.n);
+    *out = lit_borrow(p->m->arena, s, all.p + from);
+    return ST_OK;
+}
+
 status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
                    struct literal **out) {
     if (shape_is_tuple(s)) {
@@ -211,6 +226,7 @@ status_t p_literal(struct parser *p, struct cursor *c, const struct shape *s,
         *out = lit_tuple(p->m->arena, s, e);
         return ST_OK;
     }
+    if (p->limits.constants.p && p_take(c, "{@")) return p_beside(p, c, s, out);
     // An element takes two characters of text at the least, unless some dimension is zero: this
     // bounds memory by the input's length.
     int64_t n = shape_elements(s), bytes;

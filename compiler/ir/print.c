@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "compiler/ir/op.h"
 
 struct printer {
@@ -12,7 +13,9 @@ struct printer {
     unsigned flags;
     struct pmap numbers; // canonical: instruction or computation -> number
     uintptr_t next;
+    struct hlo_constants *beside;
 };
+enum { BESIDE_BYTES = 256, BESIDE_ALIGN = 64 };
 
 static uintptr_t number_of(struct printer *p, const void *x) {
     uintptr_t n = (uintptr_t)pmap_get_ptr(&p->numbers, x);
@@ -103,6 +106,31 @@ static void put_frontend(struct printer *p, const struct hlo_instr *i) {
     strbuf_putc(p->b, '}');
 }
 
+// ---- literals beside the text
+
+void hlo_constants_done(struct hlo_constants *k) {
+    strbuf_done(&k->bytes);
+    pmap_done(&k->at);
+}
+static size_t place_beside(struct hlo_constants *k, const struct literal *l) {
+    uint64_t hash = hash64(l->data, l->size_bytes, 1);
+    size_t at = (size_t)(uintptr_t)pmap_get(&k->at, hash), n = l->size_bytes;
+    if (at && k->bytes.n - (at - 1) >= n && memcmp(k->bytes.p + at - 1, l->data, n) == 0)
+        return at - 1;
+    static const char zeros[BESIDE_ALIGN];
+    strbuf_add(&k->bytes, zeros, -k->bytes.n % BESIDE_ALIGN);
+    at = k->bytes.n;
+    strbuf_add(&k->bytes, l->data, n);
+    pmap_put(&k->at, hash, (void *)(at + 1));
+    return at;
+}
+static void put_literal(struct printer *p, const struct literal *l) {
+    if (p->beside && !shape_is_tuple(l->shape) && !l->elided && l->size_bytes >= BESIDE_BYTES)
+        strbuf_printf(p->b, "{@%zu}", place_beside(p->beside, l));
+    else
+        lit_print(p->b, l);
+}
+
 static void put_instr(struct printer *p, const struct hlo_instr *i) {
     struct strbuf *b = p->b;
     put_name(p, i);
@@ -115,7 +143,7 @@ static void put_instr(struct printer *p, const struct hlo_instr *i) {
         if ((p->flags & HLO_PRINT_ELIDE) && shape_elements(i->shape) > 16)
             strbuf_puts(b, "{...}");
         else
-            lit_print(b, i->literal);
+            put_literal(p, i->literal);
     }
     for (int k = 0; k < i->n_operands; k++) {
         if (k) strbuf_puts(b, ", ");
@@ -201,8 +229,9 @@ static void put_source_map(struct strbuf *b, const struct hlo_source_map *t) {
     put_places(b, "StackFrames", hlo_frame_fields, 2, &t->frames);
 }
 
-void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags) {
-    struct printer p = {.b = b, .flags = flags};
+void hlo_print_module_beside(struct strbuf *b, const struct hlo_module *m, unsigned flags,
+                             struct hlo_constants *beside) {
+    struct printer p = {.b = b, .flags = flags, .beside = beside};
     strbuf_printf(b, "HloModule %s", flags & HLO_PRINT_CANONICAL ? "m" : m->name);
     for (size_t k = 0; k < m->extra.n; k++)
         strbuf_printf(b, ", " STR_FMT "=" STR_FMT, STR_ARG(m->extra.v[k].name),
@@ -223,6 +252,9 @@ void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned fla
         put_computation(&p, c);
     }
     pmap_done(&p.numbers);
+}
+void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags) {
+    hlo_print_module_beside(b, m, flags, NULL);
 }
 
 const char *hlo_dump(const struct hlo_instr *i) {

@@ -2,6 +2,8 @@
 // text: HLO as XLA writes it, out (print.c) and in (parse*.c). Law: parse(print(m)) equals m,
 // and print(parse(print(m))) equals print(m) byte for byte.
 #pragma once
+#include "base/map.h"
+#include "base/str.h"
 #include "compiler/ir/module.h"
 
 enum {
@@ -13,6 +15,15 @@ enum {
 };
 #define HLO_PRINT_DEFAULT HLO_PRINT_METADATA
 void hlo_print_module(struct strbuf *b, const struct hlo_module *m, unsigned flags);
+// Large literals beside the text, in binary: the text has {@OFFSET} for one of them, equal bytes
+// are there once. For what programs keep and read again; text for people has its numbers inside.
+struct hlo_constants { // zero-initialise
+    struct strbuf bytes; // literals begin at multiples of 64
+    struct pmap at;      // hash of the bytes -> offset + 1
+};
+void hlo_constants_done(struct hlo_constants *k);
+void hlo_print_module_beside(struct strbuf *b, const struct hlo_module *m, unsigned flags,
+                             struct hlo_constants *beside);
 void hlo_print_instr(struct strbuf *b, const struct hlo_instr *i, unsigned flags);
 const char *hlo_dump(const struct hlo_instr *i); // for gdb: static buffer
 
@@ -21,6 +32,8 @@ struct hlo_parse_limits {
     int max_depth;
     int64_t max_instrs;
     bool incomplete; // also take unbounded dimensions and elided constants (see hlo_complete)
+    // What the text's {@OFFSET} refer to; they are an error without. The module borrows it.
+    struct span constants;
 }; // 0 = default
 // Parses one module. INVALID_ARGUMENT with line:column, what was expected and what was found;
 // UNIMPLEMENTED never: unknown opcodes are INVALID_ARGUMENT with reason. The result is verified

@@ -44,7 +44,7 @@ static inline struct executable *compile(struct device *d, const char *text) {
     struct strbuf bytes = {0};
     ok(hlo_parse(str_of(text), NULL, &m));
     ok(hlo_compile_module(m, &opt, dev_target(d), NULL, &e));
-    ok(executable_pack(e, &bytes));
+    ok(executable_pack(e, &bytes, NULL));
     executable_free(e);
     ok(executable_unpack((struct span){(const uint8_t *)strbuf_cstr(&bytes), bytes.n}, &again));
     strbuf_done(&bytes);

@@ -86,6 +86,51 @@ static void round_trip(const char *shape, const char *value) {
     hlo_module_free(m);
     hlo_module_free(again);
 }
+// Large literals lie beside the text of a program that is kept, equal ones once; it reads back to
+// the same module, and not where they are cut or misplaced.
+static const char *with_tables(void) {
+    struct strbuf b = {0}, v = {0};
+    for (int k = 0; k < 100; k++)
+        strbuf_printf(&v, "%s%d", k ? ", " : "", k * k - 50);
+    strbuf_printf(&b, "HloModule m\nENTRY e {\n  a = f64[100] constant({%s})\n", v.p);
+    strbuf_printf(&b, "  b = s64[100] constant({%s})\n  c = f64[100] constant({%s})\n", v.p, v.p);
+    strbuf_printf(&b, "  d = s8[2] constant({1, 2})\n  e = f64[4,25] reshape(c)\n");
+    strbuf_puts(&b, "  ROOT r = (f64[100], s64[100], f64[4,25], s8[2]) tuple(a, b, e, d)\n}\n");
+    const char *text = arena_strdup(&a, b.p);
+    strbuf_done(&b);
+    strbuf_done(&v);
+    return text;
+}
+static void large_ones_lie_beside_text(void **state) {
+    (void)state;
+    struct hlo_module *m = parsed(with_tables()), *again, *none;
+    struct hlo_constants beside = {0};
+    struct strbuf text = {0}, whole = {0}, same = {0};
+    hlo_print_module(&whole, m, HLO_PRINT_DEFAULT);
+    hlo_print_module_beside(&text, m, HLO_PRINT_DEFAULT, &beside);
+    assert_true(text.n < whole.n / 2);
+    assert_int_equal(beside.bytes.n, 832 + 800); // the first and third are one
+    struct hlo_parse_limits l = {.constants = {(uint8_t *)beside.bytes.p, beside.bytes.n}};
+    must(hlo_parse((struct str){text.p, text.n}, &l, &again));
+    hlo_print_module(&same, again, HLO_PRINT_DEFAULT);
+    assert_string_equal(whole.p, same.p);
+    hlo_module_free(again);
+    expect(hlo_parse((struct str){text.p, text.n}, NULL, &none), ST_INVALID_ARGUMENT, "");
+    l.constants.n--;
+    expect(hlo_parse((struct str){text.p, text.n}, &l, &none), ST_INVALID_ARGUMENT,
+           "s64[100] does not lie at 832 of 1631");
+    static const char *const odd[] = {"{@8}", "{@-64}", "{@64", "{@99999999999999999999}", "{@}"};
+    for (size_t k = 0; k < sizeof odd / sizeof odd[0]; k++) {
+        const char *one =
+            arena_printf(&a, "HloModule m\nENTRY e { ROOT c = s8[64] constant(%s) }", odd[k]);
+        expect(hlo_parse(str_of(one), &l, &none), ST_INVALID_ARGUMENT, "");
+    }
+    strbuf_done(&text);
+    strbuf_done(&whole);
+    strbuf_done(&same);
+    hlo_constants_done(&beside);
+    hlo_module_free(m);
+}
 static void text_reads_back(void **state) {
     (void)state;
     round_trip("f32[4]", "{0.1, -0, 1e-45, 3.4028235e38}");
@@ -118,6 +163,7 @@ int main(void) {
         cmocka_unit_test_teardown(equality_is_of_bits_and_nans, clean),
         cmocka_unit_test_teardown(conversion_keeps_64_bits, clean),
         cmocka_unit_test_teardown(text_reads_back, clean),
+        cmocka_unit_test_teardown(large_ones_lie_beside_text, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

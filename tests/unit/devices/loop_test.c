@@ -82,7 +82,7 @@ static struct strbuf compiled(void) {
     must(hlo_parse((struct str){text, sizeof text - 1}, NULL, &m));
     must(dev_open("cpu", &d));
     must(hlo_compile_module(m, &opt, dev_target(d), NULL, &e));
-    must(executable_pack(e, &artifact));
+    must(executable_pack(e, &artifact, NULL));
     executable_free(e);
     dev_close(d);
     return artifact;

@@ -19,7 +19,7 @@ static Hlod__Artifact__KernelSet kernels = HLOD__ARTIFACT__KERNEL_SET__INIT;
 
 static Hlod__Artifact__Artifact made(void) {
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
-    m.version = 2;
+    m.version = 3;
     m.kernel_abi = 5;
     m.build_id = (char *)"build";
     m.target_id = (char *)"target";
