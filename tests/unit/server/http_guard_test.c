@@ -45,7 +45,8 @@ static void bad_n(const char *p, size_t n, size_t at, const char *why, int statu
     }
 }
 #define GOOD(text, heads) good_n(text, sizeof(text) - 1, heads)
-#define BAD(before, rest, why) bad_n(before rest, sizeof(before rest) - 1, sizeof(before) - 1, why, \
+#define BAD(before, rest, why)                                                                     \
+    bad_n(before rest, sizeof(before rest) - 1, sizeof(before) - 1, why, \
     400)
 
 static void passes(void **state) {
@@ -177,8 +178,7 @@ static void bounds(void **state) {
     ends_with("empty lines", 400);
     add(CHUNKED "1;", 1), add("e", 300);
     ends_with("a long chunk extension", 400);
-    add(CHUNKED, 1), add("1;e=f\r\nx\r\n", 100000), add("0\r\n\r\n" GET HOST "\r\n", 1); // no end
-        of chunks
+    add(CHUNKED, 1), add("1;e=f\r\nx\r\n", 100000), add("0\r\n\r\n" GET HOST "\r\n", 1);
     ends_with(NULL, 0);
     add(CHUNKED "0\r\n", 1), add("Trailer: of some length\r\n", 400);
     ends_with("more than 128 header lines", 431);
