@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies are sent from where they lie; nothing is retried here, but libcurl may find a kept
-// connection closed and send again, so bodies can be rewound.
+// Bodies are sent from where they lie. Requests are not retried here, but libcurl may find a kept
+// connection closed and send again, so bodies can be rewound; and a first connection to this
+// machine that is refused is tried again for half a second, since `hlod & hlo ...` is usual.
 #include "client/http.h"
 
 #include <curl/curl.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,6 +21,7 @@ struct http_client {
     struct arena arena;
     struct http_security with;
     bool tls;
+    bool met;         // something has answered
     const char *addr; // HOST:PORT
 };
 struct transfer {
@@ -313,12 +316,29 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
     return ST_OK;
 }
 
+static bool on_this_machine(const char *addr) {
+    return !strncmp(addr, "127.", 4) || !strncmp(addr, "localhost:", 10) ||
+           !strncmp(addr, "[::1]:", 6);
+}
+// libcurl's outcome of the request. A refused connection has sent nothing, so trying again is safe.
+static CURLcode perform(struct http_client *c) {
+    enum { PATIENCE_MS = 500, PAUSE_MS = 20 };
+    bool wait = !c->met && on_this_machine(c->addr);
+    int64_t until = clock_ns() + (int64_t)PATIENCE_MS * 1000000;
+    CURLcode rc;
+    while ((rc = curl_easy_perform(c->curl)) == CURLE_COULDNT_CONNECT && wait &&
+           clock_ns() < until)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+    c->met = c->met || rc == CURLE_OK;
+    return rc;
+}
+
 status_t http_send(struct http_client *c, const struct http_request *q, struct http_reply *out) {
     struct transfer t = {.curl = c->curl, .q = q, .r = out};
     *out = (struct http_reply){.json_bytes = -1};
     curl_easy_reset(c->curl); // keeps the connection
     RETURN_IF_ERR(begin(c, &t));
-    status_t st = end(c, &t, curl_easy_perform(c->curl));
+    status_t st = end(c, &t, perform(c));
     if (st) http_reply_done(out);
     return st;
 }

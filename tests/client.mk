@@ -9,6 +9,7 @@ check-client: check-jobs-cli $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(B
 	$(Q)python3 tests/meta/commands.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/ahead.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/pages.py $(BUILD)
+	$(Q)build/venv/bin/python tests/client/documents.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/dtypes.py $(BUILD)
 	$(Q)build/venv/bin/python tests/client/doctor.py $(BUILD)
 	$(Q)python3 tests/client/cache.py --build $(BUILD)

@@ -4,7 +4,7 @@
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     from harness import Daemon, until
 """
-import argparse, http.client, json, os, re, shutil, signal, subprocess, tempfile, threading, time, traceback
+import argparse, fcntl, http.client, json, os, re, shutil, signal, socket, struct, subprocess, tempfile, threading, time, traceback
 
 class Daemon:
     """A daemon on free ports with a folder of its own (or `data`, which stays); ends by stop() or kill()."""
@@ -100,6 +100,12 @@ def devices(d):
 
 def device(d, name):
     return [x for x in devices(d) if x["name"] == name][0]
+
+def loopback_up():
+    """In a fresh network namespace."""
+    with socket.socket() as s:  # SIOCGIFFLAGS, SIOCSIFFLAGS: up
+        flags = struct.unpack("16sh", fcntl.ioctl(s, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
+        fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
 
 class Results:
     """Lines `PASS name` and `FAIL name`, counted; what goes with a failure stands below it. At the end: sys.exit(results.code())."""

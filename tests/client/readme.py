@@ -3,22 +3,17 @@
 """The five-minute starts of README.md for users of REST and of docs/client.md for the gRPC client library, run as written: each block by sh -e in one folder that looks like a checkout,
 with HOME elsewhere and a daemon on the default ports. The ports are ours because all of it happens in a network namespace of its own; where that is not
 allowed, free ports take their place in the text. --flags: the library is under a sanitizer, which the programs must bring.  Usage: readme.py --build DIR [--flags=-fsanitize=...]"""
-import argparse, fcntl, os, re, shutil, socket, struct, subprocess, sys
+import argparse, os, re, shutil, subprocess, sys
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
-from harness import Daemon, Results
+from harness import Daemon, Results, loopback_up
 STARTS = {"REST from any language": [r"\[2(\.0)?,4(\.0)?,6(\.0)?,8(\.0)?,10(\.0)?,12(\.0)?\]", r'"queued"', r'"result"', r"\[2(\.0)?, 4(\.0)?, 6(\.0)?, 8(\.0)?, 10(\.0)?, 13(\.0)?\]"],
           "The gRPC client library": [r"result: 1 1 1 1\n", r"ran on cpu:0 in", r"[1-9]\d* instructions before", r"\(2\.0, 4\.0, 6\.0, 8\.0, 10\.0, 12\.0\) on cpu:0"]}
 
 def block(title):
     text = "".join(open(os.path.join(ROOT, f)).read() for f in ("README.md", "docs/client.md"))
     part = text.split(f"### {title}\n")[1]
-    return part.split("```")[1].lstrip("\n")
-
-def loopback_up():
-    with socket.socket() as s:  # SIOCGIFFLAGS, SIOCSIFFLAGS: up
-        flags = struct.unpack("16sh", fcntl.ioctl(s, 0x8913, struct.pack("16sh", b"lo", 0)))[1]
-        fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", flags | 1))
+    return part.split("```")[1].removeprefix("sh").lstrip("\n")
 
 def main():
     a = argparse.ArgumentParser()

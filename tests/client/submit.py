@@ -202,7 +202,7 @@ def blocks(env):
     """Commands of the documents, as they are written."""
     readme = open(ROOT + "/README.md").read()
     part = readme.split("### Batch jobs from CI", 1)[1]
-    lines = part.split("```\n", 2)[1]
+    lines = re.search(r"```sh\n(.*?)```", part, re.S).group(1)
     p = sh("README: batch jobs from CI", lines, ROOT, env)
     expect("with the results it speaks of", p.stdout.count("2 passed") == 1 and "passed" in p.stdout.split("2 passed")[1], p.stdout)
     os.remove(ROOT + "/report.xml")

@@ -7,24 +7,31 @@ import argparse, os, re, shutil, subprocess, sys, tempfile, time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 from harness import Results
-# Blocks of README.md that need nothing but the programs and what stands in them; each ends with status 0 and prints what is wanted.
+# Headings of README.md whose blocks need nothing but the programs and what stands in them; each ends with status 0 and prints what is wanted.
+FIVE = "Five minutes"  # starts a daemon of its own
 STARTS = {"REST from any language": r"\[2(\.0)?, 4(\.0)?, 6(\.0)?, 8(\.0)?, 10(\.0)?, 13(\.0)?\]"}
 PACKAGES = "ca-certificates,curl,jq,python3-venv"
 LOOPBACK = "import fcntl, socket, struct; s = socket.socket(); f = struct.unpack('16sh', fcntl.ioctl(s, 0x8913, struct.pack('16sh', b'lo', 0)))[1]; fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', f | 1))"
-MODEL = """
-import sys
+FILES = """
+from PIL import Image
 from onnx import TensorProto, helper, numpy_helper, save
 import numpy as np
-w = np.random.default_rng(0).normal(size=(192, 5)).astype(np.float32)
-nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["scores"])]
-graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("image", 1, ("N", 3, 8, 8))], [helper.make_tensor_value_info("scores", 1, ("N", 5))], [numpy_helper.from_array(w, "w")])
-save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), sys.argv[1])
+def model(path, side):
+    w = np.random.default_rng(0).normal(size=(3 * side * side, 5)).astype(np.float32) / side
+    nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("MatMul", ["flat", "w"], ["logits"]), helper.make_node("Softmax", ["logits"], ["scores"])]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("image", 1, ("N", 3, side, side))], [helper.make_tensor_value_info("scores", 1, ("N", 5))], [numpy_helper.from_array(w, "w")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+model("model.onnx", 224)
+model("small.onnx", 8)
+image = np.random.default_rng(1).normal(size=(1, 3, 224, 224)).astype(np.float32)
+np.save("cat.npy", image)
+Image.fromarray((image[0].transpose(1, 2, 0) * 40 + 128).clip(0, 255).astype(np.uint8)).save("cat.jpg")
 """
 DOUBLE = "HloModule double\n\nENTRY main {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] add(x, x)\n}\n"
 
 
-def block(title):
-    return open(os.path.join(ROOT, "README.md")).read().split(f"### {title}\n")[1].split("```")[1].lstrip("\n")
+def block(title, page="README.md"):
+    return re.search(f"^##+ {re.escape(title)}\n.*?^```sh\n(.*?)^```", open(os.path.join(ROOT, page)).read(), re.M | re.S).group(1)
 
 
 def base(suite, dir):
@@ -49,21 +56,28 @@ def inside(root, script, net, env=()):
         f.write(script)
     pip = {k: v for k, v in os.environ.items() if k.startswith("PIP_") and k != "PIP_FIND_LINKS" or k.lower().endswith("_proxy")}
     mounts = f'mount -t proc proc "{root}/proc" && mount --rbind /dev "{root}/dev" && exec chroot "{root}" sh -ec "cd /ways && . ./step.sh"'
-    return subprocess.run(["unshare", "-m" if net else "-mn", "sh", "-c", mounts], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **pip, **dict(env)},
+    return subprocess.run(["unshare", "-mpf" if net else "-mnpf", "--kill-child", "sh", "-c", mounts], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **pip, **dict(env)},
                           capture_output=True, text=True, timeout=600)
 
 
-def five_minutes(results, name, root, setup, python, path):
+def five_minutes(results, name, root, way, python, path):
+    """way: the heading of docs/install.md whose commands install; what follows `hlod &` there needs no network."""
+    install, rest = re.match(r"(.*?)^(hlod &.*)", block(way, "docs/install.md"), re.M | re.S).groups()
     start = time.monotonic()
-    p = inside(root, setup, True)
-    results(f"{name}: it installs", p.returncode == 0, p.stdout + p.stderr)
+    p = inside(root, install, True)
+    results(f"{name}: docs/install.md, {way}: it installs", p.returncode == 0, p.stdout + p.stderr)
     env = {"PATH": f"{path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    up = f"{python or 'python3'} -c \"{LOOPBACK}\"\nhlod 2>log & pid=$!\nfor k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
+    lo = f"{python or 'python3'} -c \"{LOOPBACK}\"\n"
+    up = lo + "hlod 2>log & pid=$!\nfor k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
+    p = inside(root, lo + rest + "\nhlo health\nkill $!\nwait $!\n", False, env.items())
+    results(f"{name}: docs/install.md, {way}: what follows", p.returncode == 0 and ("cpu" in p.stdout or not python), p.stdout[-1500:] + p.stderr[-1500:])
+    p = inside(root, lo + block(FIVE) + "kill $!\nwait $!\n", False, env.items())
+    results(f"{name}: README, {FIVE}", p.returncode == 0 and re.search(r"scores.*?executable", p.stdout, re.S), p.stdout[-1500:] + p.stderr[-1500:])
     for title, wanted in STARTS.items():
         p = inside(root, up + "(\n" + block(title) + "\n)\nkill $pid\nwait $pid\n", False, env.items())
         results(f"{name}: README, {title}", p.returncode == 0 and re.search(wanted, p.stdout), p.stdout[-1500:] + p.stderr[-1500:])
-    p = inside(root, up + "hlo doctor\nhlo compile model.onnx --shape image=1x3x8x8\nhlo bench double.hlo --requests 20 --warmup 1 --concurrency 1\nkill $pid\nwait $pid\n", False, env.items())
-    results(f"{name}: hlo doctor, compile, bench", p.returncode == 0 and "executable" in p.stdout, p.stdout[-1500:] + p.stderr[-1500:])
+    p = inside(root, up + "hlo doctor\nhlo bench double.hlo --requests 20 --warmup 1 --concurrency 1\nkill $pid\nwait $pid\n", False, env.items())
+    results(f"{name}: hlo doctor, bench", p.returncode == 0 and "requests/s" in p.stdout, p.stdout[-1500:] + p.stderr[-1500:])
     if python:
         page = open(os.path.join(ROOT, "client", "python", "README.md")).read()
         with open(os.path.join(root, "ways", "page.py"), "w") as f:
@@ -71,14 +85,14 @@ def five_minutes(results, name, root, setup, python, path):
         with open(os.path.join(root, "ways", "serve.py"), "w") as f:
             f.write("import hlod, platform\nwith hlod.serve() as h:\n    print(h.run(open('double.hlo', 'rb').read(), [[1, 2, 3], [4, 5, 6]]).output.tolist())\n"
                     "try:\n    import ctypes; print('libhlod', ctypes.CDLL(hlod.libhlod()).hlod_code_name)\nexcept hlod.HlodError as e:\n    print('libhlod', e)\nprint(platform.libc_ver())\n")
-        p = inside(root, up + f"{python} page.py\nkill $pid\nwait $pid\n{python} serve.py\n", False, env.items())
+        p = inside(root, up + f"mkdir page\ncp small.onnx page/model.onnx\ncd page\n/ways/{python} ../page.py\ncd ..\nkill $pid\nwait $pid\n{python} serve.py\n", False, env.items())
         results(f"{name}: client/python/README.md and hlod.serve()", p.returncode == 0 and "[[2.0, 4.0, 6.0], [8.0, 10.0, 12.0]]" in p.stdout and re.search("libhlod (<|.*needs glibc)", p.stdout),
                 p.stdout[-1500:] + p.stderr[-1500:])
     took = time.monotonic() - start
     results(f"{name}: {took:.0f} s from the first command, at most 120", took <= 120)
 
 
-def fresh(o, results, suite, model):
+def fresh(o, results, suite, files):
     root = base(suite, os.path.join(ROOT, "build", "roots"))
     ways = os.path.join(root, "ways")
     for kind, file in (("wheel", o.wheel), ("tarball", o.dist)):
@@ -86,15 +100,15 @@ def fresh(o, results, suite, model):
             continue
         shutil.rmtree(ways, ignore_errors=True)
         os.mkdir(ways)
-        for f in (file, model):
+        for f in (file, *(os.path.join(files, f) for f in os.listdir(files))):
             shutil.copy(f, ways)
         with open(os.path.join(ways, "double.hlo"), "w") as f:
             f.write(DOUBLE)
         what = os.path.basename(file)
         if kind == "wheel":
-            five_minutes(results, f"{suite}, {kind}", root, f"python3 -m venv v\nv/bin/pip install -q {what}\n", "v/bin/python", "/ways/v/bin")
+            five_minutes(results, f"{suite}, {kind}", root, "The wheel", "v/bin/python", "/ways/v/bin")
         else:
-            five_minutes(results, f"{suite}, {kind}", root, f"tar xf {what}\nmv {what.split('-linux')[0]} hlod\n", None, "/ways/hlod/bin")
+            five_minutes(results, f"{suite}, {kind}", root, "The tarball", None, f"/ways/{what.split('-linux')[0]}/bin")
         shutil.rmtree(ways, ignore_errors=True)
 
 
@@ -138,10 +152,9 @@ def main():
     if o.wheel or o.dist:
         os.makedirs(os.path.join(ROOT, "build", "roots"), exist_ok=True)
         with tempfile.TemporaryDirectory() as dir:
-            model = os.path.join(dir, "model.onnx")
-            subprocess.run([os.path.join(ROOT, "build", "venv", "bin", "python"), "-c", MODEL, model], check=True)
+            subprocess.run([os.path.join(ROOT, "build", "venv", "bin", "python"), "-c", FILES], check=True, cwd=dir)
             for suite in o.suites.split(","):
-                fresh(o, results, suite, model)
+                fresh(o, results, suite, dir)
     return results.code()
 
 
