@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resize and Upsample. Where each output element comes from depends on sizes alone, so every axis
 // becomes a constant table of taps (input position, weight), applied one axis after another as
-// gather, multiply, sum. Nearest upsampling by a whole factor is a broadcast.
+// gather, multiply, sum; by a whole factor as neighbours, repeated (no gather). Nearest upsampling
+// by a whole factor is a broadcast.
 #include <math.h>
 #include <stdlib.h>
 
 #include "compiler/frontend/onnx_tools.h"
 
-enum { MAX_TAPS = 1 << 24 }; // of one axis: bounds the tables
+enum {
+    MAX_TAPS = 1 << 24, // of one axis: bounds the tables
+    MAX_PHASES = 32
+};
 enum resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC };
 struct resize {
     enum resize_mode mode;
@@ -19,7 +23,8 @@ struct resize {
     double scale[HLO_MAX_RANK], roi_from[HLO_MAX_RANK], roi_to[HLO_MAX_RANK];
 };
 struct taps {
-    int64_t n; // of each output element
+    int64_t n;      // of each output element
+    int64_t *first; // the first one's place, also outside of the input
     int64_t *at;
     double *weight;
     double *inside; // 1, or 0 where extrapolation_value stands
@@ -81,6 +86,7 @@ static struct taps taps_of(struct onnx_ctx *c, const struct resize *r, int k, in
     int64_t half = (int64_t)ceil((r->mode == RESIZE_CUBIC ? 2 : 1) / shrink);
     struct taps t = {.n = r->mode == RESIZE_NEAREST ? 1 : 2 * half, .all_inside = true};
     t.at = arena_array(c->a, int64_t, out *t.n + 1);
+    t.first = arena_array(c->a, int64_t, out + 1);
     t.weight = arena_array(c->a, double, out *t.n + 1);
     t.inside = arena_array(c->a, double, out + 1);
     for (int64_t o = 0; o < out; o++) {
@@ -90,6 +96,7 @@ static struct taps taps_of(struct onnx_ctx *c, const struct resize *r, int k, in
             first = nearest(r, x), t.weight[o] = 1;
         else
             weigh(r, x, shrink, first, t.n, in, t.weight + o * t.n);
+        t.first[o] = first;
         for (int64_t j = 0; j < t.n; j++) {
             int64_t at = first + j;
             t.at[o * t.n + j] = at < 0 ? 0 : at >= in ? in - 1 : at;
@@ -119,14 +126,85 @@ static hv repeat(struct onnx_ctx *c, hv x, int64_t axis, int64_t times) {
     return hb_reshape(&c->b, hb_broadcast(&c->b, x, dims, rank + 1, map), out, rank);
 }
 
+// Upsampling by a whole factor s whose taps are the same for each input element but for the place:
+// output s*i + p is the sum over j of weight[p, j] * x[i + low + upper[p] + j], upper 0 or 1, and
+// the edges go on outside.
+struct phases {
+    int64_t s, low, high; // places from i + low to i + high
+    double *upper, *weight; // [s], [n, s]
+    bool both; // some are upper, others not
+};
+static bool phases_of(struct onnx_ctx *c, const struct taps *t, int64_t in, int64_t out,
+                      struct phases *f) {
+    if (t->n < 2 || t->n > 4 || out % in || out == in || out / in > MAX_PHASES) return false;
+    *f = (struct phases){.s = out / in, .low = t->first[0]};
+    f->upper = arena_array(c->a, double, f->s);
+    f->weight = arena_array(c->a, double, f->s * t->n);
+    for (int64_t p = 0; p < f->s; p++) {
+        double d = f->upper[p] = (double)(t->first[p] - f->low);
+        if (d != 0 && d != 1) return false;
+        f->both |= d == 1;
+        for (int64_t j = 0; j < t->n; j++)
+            f->weight[j * f->s + p] = t->weight[p * t->n + j];
+    }
+    for (int64_t o = 0; o < out; o++) {
+        if (t->first[o] - t->first[o % f->s] != o / f->s) return false;
+        for (int64_t j = 0; j < t->n; j++)
+            if (fabs(t->weight[o * t->n + j] - f->weight[j * f->s + o % f->s]) > 1e-6)
+                return false;
+    }
+    f->high = f->low + f->both + t->n - 1;
+    return f->low > -4 && f->low <= 0 && f->high >= 0 && f->high < 4;
+}
+// x with its first and last element along the axis again as often as places need.
+static hv widen(struct onnx_ctx *c, hv x, int64_t axis, int64_t before, int64_t behind) {
+    hv all[8];
+    int n = 0;
+    int64_t in = x->shape->dims[axis];
+    for (int64_t k = 0; k < before; k++)
+        all[n++] = part(c, x, axis, 0, 1);
+    all[n++] = x;
+    for (int64_t k = 0; k < behind; k++)
+        all[n++] = part(c, x, axis, in - 1, in);
+    return n > 1 ? hb_concat(&c->b, all, n, axis) : x;
+}
+static hv by_phases(struct onnx_ctx *c, hv x, int64_t axis, int64_t taps, const struct phases *f) {
+    struct hb *b = &c->b;
+    int rank = x->shape->rank;
+    int64_t dims[HLO_MAX_RANK], map[HLO_MAX_RANK], out[HLO_MAX_RANK], in = x->shape->dims[axis];
+    for (int d = 0; d < rank; d++) {
+        map[d] = d <= axis ? d : d + 1;
+        dims[map[d]] = out[d] = x->shape->dims[d];
+    }
+    dims[axis + 1] = f->s;
+    out[axis] *= f->s;
+    hv wide = widen(c, x, axis, -f->low, f->high), sum = NULL;
+    hv upper = hb_broadcast(b, lit_f64s(c, DT_PRED, f->upper, &f->s, 1), dims, rank + 1,
+                            (int64_t[]){axis + 1});
+    for (int64_t j = 0; j < taps && hb_ok(b); j++) {
+        hv y = hb_broadcast(b, part(c, wide, axis, j, j + in), dims, rank + 1, map);
+        if (f->both) {
+            hv next = part(c, wide, axis, j + 1, j + 1 + in);
+            y = hb_select(b, upper, hb_broadcast(b, next, dims, rank + 1, map), y);
+        }
+        hv w = lit_f64s(c, x->shape->dtype, f->weight + j * f->s, &f->s, 1);
+        y = hb_mul(b, y, hb_broadcast(b, w, dims, rank + 1, (int64_t[]){axis + 1}));
+        sum = sum ? hb_add(b, sum, y) : y;
+    }
+    return hb_reshape(b, sum, out, rank);
+}
+
 static hv resize_axis(struct onnx_ctx *c, hv x, const struct resize *r, int k) {
     struct hb *b = &c->b;
     int64_t axis = r->axes[k], in = x->shape->dims[axis], out = r->size[k], tap = axis + 1;
     if (in < 1 || out > MAX_TAPS || (double)out * (1 + 4 / fmin(1, r->scale[k])) > MAX_TAPS)
         return fail(c, "from %lld to %lld elements", (long long)in, (long long)out), x;
     struct taps t = taps_of(c, r, k, in);
+    struct phases f;
     if (is_repeat(&t, in, out)) {
         x = repeat(c, x, axis, out / in);
+    } else if (phases_of(c, &t, in, out, &f)) {
+        x = by_phases(c, x, axis, t.n, &f);
     } else {
         int64_t dims[2] = {out, t.n};
         hv y = take(c, x, lit_s64s(c, t.at, dims, t.n > 1 ? 2 : 1), axis);
@@ -202,7 +280,8 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
     bool wide = r->mode != RESIZE_NEAREST && dtype_size(t) < 4;
     if (x->shape->rank == HLO_MAX_RANK) return fail(c, "rank %d", x->shape->rank);
     if (wide || (r->mode != RESIZE_NEAREST && !dtype_is_float(t))) x = hb_convert(&c->b, x, DT_F32);
-    for (int k = 0; k < r->n && hb_ok(&c->b); k++) {
+    for (int n = 0; n < r->n && hb_ok(&c->b); n++) {
+        int k = r->n - 1 - n; // neighbours are dearest along the last axis: while there are few
         bool same = r->size[k] == x->shape->dims[r->axes[k]] && r->scale[k] == 1;
         if (!same || crop) x = resize_axis(c, x, r, k);
     }

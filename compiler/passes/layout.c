@@ -163,7 +163,9 @@ static void assign_other(struct assignment *as, struct hlo_instr *i) {
         if ((turn || any) && form_of(x) == FORM_LAST) {
             set_operand(i, k, x);
         } else {
-            set_operand(i, k, wanted(as, x, blocked ? FORM_BLOCKED : FORM_ROWS));
+            bool join = turn && i->op == HLO_CONCATENATE; // by runs, where all lie the same way
+            enum conv_form form = blocked ? FORM_BLOCKED : join ? FORM_LAST : FORM_ROWS;
+            set_operand(i, k, wanted(as, x, form));
         }
     }
     if (blocked)

@@ -64,6 +64,14 @@ def image():
                 if mode == "nearest":
                     attrs["nearest_mode"] = "floor"
                 add("Resize %s %s %.2f %.2f" % ((mode, way) + scale[2:]), "Resize", [x, None, np.array(scale, np.float32)], attrs, constant=(2,), opset=18)
+    for mode in ("linear", "cubic"):  # whole factors: the same taps for each element
+        for way in ("half_pixel", "asymmetric", "pytorch_half_pixel"):
+            add("Resize %s %s by 2 and 4" % (mode, way), "Resize", [x, None, np.array((1, 1, 2, 4), np.float32)], {"mode": mode, "coordinate_transformation_mode": way},
+                constant=(2,), opset=18)
+        add("Resize %s by 3 and 8 from one" % mode, "Resize", [f32(2, 3, 5, 1), None, np.array((1, 1, 3, 8), np.float32)], {"mode": mode}, constant=(2,), opset=18)
+    add("Resize cubic by 16, outside excluded", "Resize", [f32(2, 3, 2, 5), None, np.array((1, 1, 16, 2), np.float32)], {"mode": "cubic", "exclude_outside": 1}, constant=(2,), opset=18)
+    add("Resize linear by 2 beside infinity", "Resize", [np.array([[[[1, 2, np.inf, 3, 4], [5, 6, 7, 8, 9]]]], np.float32), None, np.array((1, 1, 2, 2), np.float32)],
+        {"mode": "linear"}, constant=(2,), opset=18)
     for mode in ("linear", "cubic"):
         add("Resize %s, antialias" % mode, "Resize", [x, None, None, np.array([2, 3, 4, 4])], {"mode": mode, "antialias": 1, "exclude_outside": 1}, constant=(3,), opset=18)
     add("Resize axes, ratio kept", "Resize", [x, None, None, np.array([9, 9])], {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"},
