@@ -37,12 +37,15 @@ def block(title, page="README.md"):
 def base(suite, dir):
     """A minimal Debian, kept between runs."""
     root = os.path.join(dir, suite)
+    def unmount():  # debootstrap may leave them
+        for d in ("proc", "sys"):
+            subprocess.run(["umount", "-q", os.path.join(root, d)], stderr=subprocess.DEVNULL)
     if not os.path.exists(root + ".done"):
+        unmount()
         shutil.rmtree(root, ignore_errors=True)
         with open(root + ".log", "w") as log:
             subprocess.run(["debootstrap", "--variant=minbase", "--include=" + PACKAGES, suite, root], stdout=log, stderr=log, check=True)
-        for d in ("proc", "sys"):  # debootstrap may leave them
-            subprocess.run(["umount", "-q", os.path.join(root, d)], stderr=subprocess.DEVNULL)
+        unmount()
         open(root + ".done", "w").close()
     for f in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):  # as this machine reaches the package index
         if os.path.exists(f):
