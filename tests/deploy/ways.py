@@ -71,8 +71,9 @@ def five_minutes(results, name, root, way, python, path):
     results(f"{name}: docs/install.md, {way}: it installs", p.returncode == 0, p.stdout + p.stderr)
     env = {"PATH": f"{path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     lo = f"{python or 'python3'} -c \"{LOOPBACK}\"\n"
-    up = lo + "hlod 2>log & pid=$!\nfor k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
-    p = inside(root, lo + rest + "\nhlo health\nkill $!\nwait $!\n", False, env.items())
+    wait = "for k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
+    up = lo + "hlod 2>log & pid=$!\n" + wait
+    p = inside(root, lo + rest + "\n" + wait + "hlo health\nkill $!\nwait $!\n", False, env.items())
     results(f"{name}: docs/install.md, {way}: what follows", p.returncode == 0 and ("cpu" in p.stdout or not python), p.stdout[-1500:] + p.stderr[-1500:])
     p = inside(root, lo + block(FIVE) + "kill $!\nwait $!\n", False, env.items())
     results(f"{name}: README, {FIVE}", p.returncode == 0 and re.search(r"scores.*?executable", p.stdout, re.S), p.stdout[-1500:] + p.stderr[-1500:])
