@@ -111,7 +111,6 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	$(Q)mkdir -p $(@D) && $(PROTOC_C) --c_out=$(BUILD)/gen -I. $<
 
 $(BUILD)/compiler/codegen/%.o: EXTRA_CFLAGS += $(LLVM_CFLAGS)
-$(BUILD)/devices/cpu/%.o: EXTRA_CFLAGS += -fopenmp
 $(BUILD)/%.o: %.c | $(PROTO_H)
 	$(call say,cc $<)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -c -o $@ $<

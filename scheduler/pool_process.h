@@ -3,7 +3,7 @@
 #pragma once
 #include <stdint.h>
 
-// The environment of a worker: ours, and how long its compute threads spin. libgomp reads that
+// The environment of a worker: ours, and how long its compute threads spin. libgomp too reads that,
 // before main, so it cannot be an argument. What the user has set stays. `spin` is part of it; the
 // caller frees the array.
 char **process_env(int64_t spins, char spin[32]);

@@ -3,6 +3,7 @@
 // run allocates nothing: the plan's arena, the libraries' scratchpad and all step states are taken
 // at load.
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_pool.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -530,7 +531,9 @@ static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, in
     w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
     w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
     x->cancel = cancel;
+    bool mine = cpu_pool_begin(false);
     status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
+    if (mine) cpu_pool_end();
     x->cancel = NULL;
     if (st)
         cpu_release(&w->base);
@@ -614,7 +617,10 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
         .params = params, .memory = x->memory, .weights = w, .run = r, .results = x->results};
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
-    RETURN_IF_ERR(run_main(x, &f, p->n_params - n_bound));
+    bool mine = cpu_pool_begin(!x->stats.one_thread);
+    status_t st = run_main(x, &f, p->n_params - n_bound);
+    if (mine) cpu_pool_end();
+    RETURN_IF_ERR(st);
     x->stats.runs++;
     x->stats.busy_ns += clock_ns() - start;
     return ST_OK;

@@ -31,6 +31,9 @@ check "lines under 100 columns" "$(git ls-files '*.c' '*.h' | xargs awk 'length(
 check "a README in every folder" "$(for d in base proto compiler compiler/ir compiler/ops compiler/frontend compiler/passes compiler/plan compiler/codegen devices devices/cpu scheduler server client deploy tests docs; do [ -f $d/README.md ] || echo "$d"; done)"
 check "every op has a case file" "$(sed -nE 's/^OP\([A-Z0-9_]+, *"([^"]+)".*/\1/p' compiler/ir/ops.def | while read -r op; do [ -f "tests/ops/$op.hlo" ] || echo "$op"; done)"
 check "every pass has a golden" "$(sed -nE 's/^PASS\([a-z_]+, *"([^"]+)".*/\1/p' compiler/passes/passes.def | while read -r p; do grep -rlq -- "--passes=.*$p" tests/golden || echo "$p"; done)"
+# A region's functions must come from one runtime: docs/decisions/0020.
+dnnl_omp() { nm -D --undefined-only "$(cc -print-file-name=libdnnl.so)" 2>/dev/null | grep -oE '(GOMP|omp|__kmpc)_[A-Za-z_]+'; }
+check "oneDNN calls of OpenMP what cpu_omp.c knows" "$(dnnl_omp | grep -vxE 'GOMP_parallel|GOMP_barrier|omp_get_(max_threads|num_threads|thread_num)|omp_in_parallel')"
 check "a function that a header declares is called" "$(sh tests/meta/declared.sh)"
 check "decisions have numbers of their own" "$(git ls-files docs/decisions | sed 's,.*/\([0-9]*\)-.*,\1,' | sort | uniq -d)"
 check "what a Python test imports it uses" "$(git ls-files '*.py' | xargs python3 tests/meta/imports.py)"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker in its filter can do and cannot, each tried in a child that enters the filter.
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -23,6 +25,7 @@
 #include <cmocka.h>
 
 #include "compiler/ir/text.h"
+#include "devices/cpu/cpu_pool.h"
 #include "devices/device.h"
 #include "devices/sandbox.h"
 #include "proto/frame.h"
@@ -212,10 +215,57 @@ static void test_cpu_device(void **state) {
     in_filter(cpu_device);
 }
 
-int main(void) {
+// A user's OMP_PROC_BIND: each compute thread goes to its place by itself, which the filter allows.
+// OpenMP reads it before main, so this program is started again.
+static int bound_device(void) {
+    int bad = cpu_device();
+    if (bad) return bad;
+    cpu_set_t one, other;
+    if (!cpu_place_bind(0) || sched_getaffinity(0, sizeof one, &one)) return 3;
+    if (!cpu_place_bind(1) || sched_getaffinity(0, sizeof other, &other)) return 4;
+    return omp_get_num_places() > 1 && CPU_EQUAL(&one, &other) ? 5 : 0;
+}
+static void test_bound_threads(void **state) {
+    (void)state;
+    int how;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setenv("OMP_PROC_BIND", "true", 1);
+        setenv("OMP_NUM_THREADS", "3", 1);
+        execl("/proc/self/exe", "sandbox_test", "bound", NULL);
+        _exit(98);
+    }
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how));
+    if (WEXITSTATUS(how) == NO_FILTER) skip();
+    assert_int_equal(WEXITSTATUS(how), AS_IT_SHOULD);
+}
+static int start_bound(void) {
+    status_t st = sandbox_enter();
+    if (st_code(st) == ST_UNIMPLEMENTED) return NO_FILTER;
+    return st ? 99 : bound_device();
+}
+
+// The library finds the pool's functions before libgomp's: those of a program that it is linked
+// with.
+static void test_library_on_pool(void **state) {
+    (void)state;
+    static const char *const names[] = {"GOMP_parallel", "GOMP_barrier", "omp_get_thread_num",
+                                        "omp_get_num_threads", "omp_in_parallel"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        void *first = dlsym(RTLD_DEFAULT, names[k]), *next = dlsym(RTLD_NEXT, names[k]);
+        assert_non_null(next);
+        assert_ptr_not_equal(first, next);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "bound") == 0) return start_bound();
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused), cmocka_unit_test(test_clone3),
         cmocka_unit_test(test_landlock),
-        cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device)};
+        cmocka_unit_test(test_allowed), cmocka_unit_test(test_cpu_device),
+        cmocka_unit_test(test_bound_threads), cmocka_unit_test(test_library_on_pool)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
