@@ -37,12 +37,15 @@ def block(title, page="README.md"):
 def base(suite, dir):
     """A minimal Debian, kept between runs."""
     root = os.path.join(dir, suite)
+    def unmount():  # debootstrap may leave them
+        for d in ("proc", "sys"):
+            subprocess.run(["umount", "-q", os.path.join(root, d)], stderr=subprocess.DEVNULL)
     if not os.path.exists(root + ".done"):
+        unmount()
         shutil.rmtree(root, ignore_errors=True)
         with open(root + ".log", "w") as log:
             subprocess.run(["debootstrap", "--variant=minbase", "--include=" + PACKAGES, suite, root], stdout=log, stderr=log, check=True)
-        for d in ("proc", "sys"):  # debootstrap may leave them
-            subprocess.run(["umount", "-q", os.path.join(root, d)], stderr=subprocess.DEVNULL)
+        unmount()
         open(root + ".done", "w").close()
     for f in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):  # as this machine reaches the package index
         if os.path.exists(f):
@@ -68,8 +71,9 @@ def five_minutes(results, name, root, way, python, path):
     results(f"{name}: docs/install.md, {way}: it installs", p.returncode == 0, p.stdout + p.stderr)
     env = {"PATH": f"{path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     lo = f"{python or 'python3'} -c \"{LOOPBACK}\"\n"
-    up = lo + "hlod 2>log & pid=$!\nfor k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
-    p = inside(root, lo + rest + "\nhlo health\nkill $!\nwait $!\n", False, env.items())
+    wait = "for k in $(seq 100); do ! hlo health >/dev/null 2>&1 || break; sleep 0.1; done\n"
+    up = lo + "hlod 2>log & pid=$!\n" + wait
+    p = inside(root, lo + rest + "\n" + wait + "hlo health\nkill $!\nwait $!\n", False, env.items())
     results(f"{name}: docs/install.md, {way}: what follows", p.returncode == 0 and ("cpu" in p.stdout or not python), p.stdout[-1500:] + p.stderr[-1500:])
     p = inside(root, lo + block(FIVE) + "kill $!\nwait $!\n", False, env.items())
     results(f"{name}: README, {FIVE}", p.returncode == 0 and re.search(r"scores.*?executable", p.stdout, re.S), p.stdout[-1500:] + p.stderr[-1500:])
