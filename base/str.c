@@ -49,7 +49,7 @@ bool strbuf_room(struct strbuf *b, size_t n) {
 }
 
 void strbuf_add(struct strbuf *b, const void *p, size_t n) {
-    n = reserve(b, n);
+    if (b->limit || n >= b->cap - b->n) n = reserve(b, n);
     if (n) memcpy(b->p + b->n, p, n);
     b->n += n;
     b->p[b->n] = 0;
@@ -58,7 +58,26 @@ void strbuf_puts(struct strbuf *b, const char *z) {
     strbuf_add(b, z, strlen(z));
 }
 void strbuf_putc(struct strbuf *b, char c) {
-    strbuf_add(b, &c, 1);
+    if (b->limit || b->cap - b->n < 2) {
+        strbuf_add(b, &c, 1);
+        return;
+    }
+    b->p[b->n++] = c;
+    b->p[b->n] = 0;
+}
+static void put_number(struct strbuf *b, bool negative, uint64_t n) {
+    char text[24], *end = text + sizeof text, *at = end;
+    do
+        *--at = (char)('0' + n % 10);
+    while (n /= 10);
+    if (negative) *--at = '-';
+    strbuf_add(b, at, (size_t)(end - at));
+}
+void strbuf_i64(struct strbuf *b, int64_t v) {
+    put_number(b, v < 0, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+void strbuf_u64(struct strbuf *b, uint64_t v) {
+    put_number(b, false, v);
 }
 void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap) {
     char small[256];

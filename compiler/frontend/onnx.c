@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ingest (D13): decides which initializers are weights, hashes them, writes the program with their
-// bytes cut out, and the digest of the canonical graph.
+// bytes cut out, and the digest of the canonical graph. The weights are hashed beside all the rest
+// (weight_digests.h).
 //   source bytes -> model -> {signature, weights} -> program bytes (weights replaced by references)
 //   -> digests
 #include "compiler/frontend/onnx.h"
@@ -11,6 +12,7 @@
 #include "base/map.h"
 #include "compiler/frontend/onnx_lower.h"
 #include "compiler/frontend/onnx_wire.h"
+#include "compiler/frontend/weight_digests.h"
 #include "proto/hlod.pb-c.h"
 
 enum { BAKE_BYTES = 1024, BAKE_ZERO_POINTS = 65536, BAKE_QUANTISED = 64 };
@@ -139,7 +141,6 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
                           "initializer '%s': %zu bytes of data, its shape needs %lld", w->name,
                           t->raw.n, (long long)w->size_bytes);
         w->offset = t->raw.p - m->file;
-        w->digest = sha256_of(t->raw.p, t->raw.n);
         return ST_OK;
     }
     struct arena tmp = {0};
@@ -148,7 +149,6 @@ static status_t add_weight(struct arena *a, const struct onnx_model *m, const st
     if (!st) {
         w->sidecar = true;
         w->offset = (int64_t)sidecar->n;
-        w->digest = sha256_of(l->data, l->size_bytes);
         strbuf_add(sidecar, l->data, l->size_bytes);
     }
     arena_done(&tmp);
@@ -472,9 +472,22 @@ static struct digest digest_program(struct arena *a, const struct onnx_model *m)
     return sha256_end(&d.h);
 }
 
-static struct digest digest_weights(const struct ingest_result *r) {
+// Where the bytes of each weight lie.
+static const struct span *weight_spans(struct arena *a, struct span source,
+                                       const struct ingest_result *r) {
+    struct span *v = arena_array(a, struct span, r->n_weights + 1);
+    for (int k = 0; k < r->n_weights; k++) {
+        const struct weight *w = &r->weights[k];
+        v[k] = (struct span){(w->sidecar ? r->sidecar.p : source.p) + w->offset,
+                             (size_t)w->size_bytes};
+    }
+    return v;
+}
+static struct digest digest_weights(struct ingest_result *r, const struct digest *of) {
     struct sha256 h;
     sha256_init(&h);
+    for (int k = 0; k < r->n_weights; k++)
+        r->weights[k].digest = of[k];
     for (int k = 0; k < r->n_weights; k++) {
         sha256_u64(&h, (uint64_t)r->weights[k].dtype);
         sha256_u64(&h, (uint64_t)r->weights[k].rank);
@@ -501,9 +514,13 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
     onnx_static_names(&m, &static_names);
     status_t st = signature_of(a, &m, &static_names, &r.sig);
     struct collector c = {.a = a, .m = &m, .static_names = &static_names, .sidecar = &sidecar};
+    struct weight_digests hashing;
     if (!st) st = collect_weights(&c, &m.main);
     r.weights = c.all.v;
-    r.n_weights = (int32_t)c.all.n;
+    r.n_weights = st ? 0 : (int32_t)c.all.n;
+    r.sidecar = to_arena(a, &sidecar);
+    struct digest *digests = arena_array(a, struct digest, r.n_weights + 1);
+    weight_digests_begin(&hashing, weight_spans(a, source, &r), (size_t)r.n_weights, digests);
     if (!st) st = cut_model(&m, source, &program);
     if (!st) r.program_digest = digest_program(a, &m);
     if (!st && limits && limits->max_program_bytes &&
@@ -511,13 +528,14 @@ status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_
         st = st_new(ST_RESOURCE_EXHAUSTED,
                     "the program without weights has %zu bytes, the limit is %lld", program.n,
                     (long long)limits->max_program_bytes);
-    r.weights_digest = digest_weights(&r);
     r.program = to_arena(a, &program);
-    r.sidecar = to_arena(a, &sidecar);
     smap_done(&static_names);
-    if (st) return st;
-    onnx_info(a, &m, &r.info);
-    onnx_usual_sizes(a, limits, &r);
-    *out = r;
+    if (!st) {
+        onnx_info(a, &m, &r.info);
+        onnx_usual_sizes(a, limits, &r);
+    }
+    weight_digests_end(&hashing);
+    r.weights_digest = digest_weights(&r, digests);
+    if (!st) *out = r;
     return st;
 }

@@ -209,8 +209,10 @@ uint64_t attr_hash(enum hlo_attr_kind k, const void *attr) {
 
 static void print_i64s(struct strbuf *b, struct i64s v) {
     strbuf_putc(b, '{');
-    for (int k = 0; k < v.n; k++)
-        strbuf_printf(b, "%s%lld", k ? "," : "", (long long)v.v[k]);
+    for (int k = 0; k < v.n; k++) {
+        if (k) strbuf_putc(b, ',');
+        strbuf_i64(b, v.v[k]);
+    }
     strbuf_putc(b, '}');
 }
 
@@ -221,26 +223,33 @@ static void window_field(struct strbuf *b, const struct window *w, const char *n
     for (int k = 0; k < w->n; k++)
         all_plain &= *(const int64_t *)((const char *)&w->v[k] + offset) == plain;
     if (all_plain) return;
-    strbuf_printf(b, " %s=", name);
-    for (int k = 0; k < w->n; k++)
-        strbuf_printf(b, "%s%lld", k ? "x" : "",
-                      (long long)*(const int64_t *)((const char *)&w->v[k] + offset));
+    strbuf_putc(b, ' ');
+    strbuf_puts(b, name);
+    strbuf_putc(b, '=');
+    for (int k = 0; k < w->n; k++) {
+        if (k) strbuf_putc(b, 'x');
+        strbuf_i64(b, *(const int64_t *)((const char *)&w->v[k] + offset));
+    }
 }
 
 static void print_window(struct strbuf *b, const struct window *w) {
     strbuf_puts(b, "{size=");
     bool pads = false, reversed = false;
     for (int k = 0; k < w->n; k++) {
-        strbuf_printf(b, "%s%lld", k ? "x" : "", (long long)w->v[k].size);
+        if (k) strbuf_putc(b, 'x');
+        strbuf_i64(b, w->v[k].size);
         pads |= w->v[k].pad_low || w->v[k].pad_high;
         reversed |= w->v[k].reversal;
     }
     window_field(b, w, "stride", offsetof(struct window_dim, stride), 1);
     if (pads) {
         strbuf_puts(b, " pad=");
-        for (int k = 0; k < w->n; k++)
-            strbuf_printf(b, "%s%lld_%lld", k ? "x" : "", (long long)w->v[k].pad_low,
-                          (long long)w->v[k].pad_high);
+        for (int k = 0; k < w->n; k++) {
+            if (k) strbuf_putc(b, 'x');
+            strbuf_i64(b, w->v[k].pad_low);
+            strbuf_putc(b, '_');
+            strbuf_i64(b, w->v[k].pad_high);
+        }
     }
     window_field(b, w, "lhs_dilate", offsetof(struct window_dim, base_dilation), 1);
     window_field(b, w, "rhs_dilate", offsetof(struct window_dim, window_dilation), 1);
@@ -306,7 +315,7 @@ static void print_ranges(struct strbuf *b, const struct ranges *r) {
 #define SHOW_transpose_a         SHOW_ENUM
 #define SHOW_custom_api          SHOW_ENUM
 
-#define PRINT_i64(x)              strbuf_printf(b, "%lld", (long long)(x))
+#define PRINT_i64(x)              strbuf_i64(b, x)
 #define PRINT_f32(x)              attr_print_f32(b, x)
 #define PRINT_flag(x)             strbuf_puts(b, (x) ? "true" : "false")
 #define PRINT_i64s(x)             print_i64s(b, x)

@@ -343,17 +343,6 @@ static void print_real(struct strbuf *b, enum dtype t, double v) {
         strbuf_f64(b, v);
 }
 
-static void print_integer(struct strbuf *b, int64_t v) { // large tables are full of them
-    char text[24], *at = text + sizeof text;
-    uint64_t n = v < 0 ? -(uint64_t)v : (uint64_t)v;
-    *--at = 0;
-    do
-        *--at = (char)('0' + n % 10);
-    while (n /= 10);
-    if (v < 0) *--at = '-';
-    strbuf_puts(b, at);
-}
-
 static void print_element(struct strbuf *b, const struct literal *l, int64_t i) {
     enum dtype t = l->shape->dtype;
     double c[2];
@@ -362,15 +351,15 @@ static void print_element(struct strbuf *b, const struct literal *l, int64_t i) 
         strbuf_puts(b, lit_get_i64(l, i) ? "true" : "false");
         break;
     case DC_SIGNED:
-        print_integer(b, lit_get_i64(l, i));
+        strbuf_i64(b, lit_get_i64(l, i));
         break;
     case DC_UNSIGNED:
-        strbuf_printf(b, "%llu", (unsigned long long)lit_get_i64(l, i));
+        strbuf_u64(b, (uint64_t)lit_get_i64(l, i));
         break;
     case DC_FLOAT:
         c[0] = lit_get_f64(l, i);
         if (fabs(c[0]) < 100000 && c[0] == (double)(int64_t)c[0] && !signbit(c[0]))
-            print_integer(b, (int64_t)c[0]); // as %g writes it
+            strbuf_i64(b, (int64_t)c[0]); // as %g writes it
         else
             print_real(b, t, c[0]);
         break;

@@ -159,7 +159,11 @@ struct str p_unescape(struct arena *a, struct str s) {
 
 void hlo_quote(struct strbuf *b, struct str s) {
     strbuf_putc(b, '"');
-    for (size_t k = 0; k < s.n; k++) {
+    for (size_t k = 0, plain; k < s.n; k++) {
+        for (plain = k; k < s.n && s.p[k] >= 32 && s.p[k] != 127; k++)
+            if (s.p[k] == '"' || s.p[k] == '\\') break;
+        strbuf_add(b, s.p + plain, k - plain);
+        if (k == s.n) break;
         unsigned char x = (unsigned char)s.p[k];
         if (x == '"' || x == '\\')
             strbuf_printf(b, "\\%c", x);

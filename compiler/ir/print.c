@@ -23,16 +23,20 @@ static uintptr_t number_of(struct printer *p, const void *x) {
     return n;
 }
 static void put_name(struct printer *p, const struct hlo_instr *i) {
-    if (p->flags & HLO_PRINT_CANONICAL)
-        strbuf_printf(p->b, "%s.%zu", hlo_op_name(i->op), (size_t)number_of(p, i));
-    else
-        strbuf_printf(p->b, "%%%s", i->name);
+    if (p->flags & HLO_PRINT_CANONICAL) {
+        strbuf_puts(p->b, hlo_op_name(i->op));
+        strbuf_putc(p->b, '.');
+        strbuf_u64(p->b, number_of(p, i));
+    } else {
+        strbuf_putc(p->b, '%');
+        strbuf_puts(p->b, i->name);
+    }
 }
 static void put_computation_name(struct printer *p, const struct hlo_computation *c) {
     if (p->flags & HLO_PRINT_CANONICAL)
         strbuf_printf(p->b, "%%c.%zu", (size_t)number_of(p, c));
     else
-        strbuf_printf(p->b, "%%%s", c->name);
+        strbuf_putc(p->b, '%'), strbuf_puts(p->b, c->name);
 }
 static void put_shape(struct printer *p, const struct shape *s) {
     shape_print(p->b, s, (p->flags & HLO_PRINT_LAYOUTS) != 0);
@@ -64,7 +68,7 @@ static void put_called(struct printer *p, const struct hlo_instr *i) {
         return;
     }
     bool calls = i->op == HLO_FUSION || i->op == HLO_ASYNC_START;
-    strbuf_printf(p->b, ", %s=", calls ? "calls" : "to_apply");
+    strbuf_puts(p->b, calls ? ", calls=" : ", to_apply=");
     put_computation_name(p, i->called[0]);
 }
 
@@ -81,7 +85,8 @@ static void put_metadata(struct printer *p, const struct hlo_instr *i) {
         sep = " ";
     }
     if (i->op_name) {
-        strbuf_printf(p->b, "%sop_name=", sep);
+        strbuf_puts(p->b, sep);
+        strbuf_puts(p->b, "op_name=");
         hlo_quote(p->b, str_of(i->op_name));
         sep = " ";
     }
@@ -136,9 +141,11 @@ static void put_instr(struct printer *p, const struct hlo_instr *i) {
     put_name(p, i);
     strbuf_puts(b, " = ");
     put_shape(p, i->shape);
-    strbuf_printf(b, " %s(", hlo_op_name(i->op));
+    strbuf_putc(b, ' ');
+    strbuf_puts(b, hlo_op_name(i->op));
+    strbuf_putc(b, '(');
     if (i->op == HLO_PARAMETER) {
-        strbuf_printf(b, "%lld", (long long)i->param_number);
+        strbuf_i64(b, i->param_number);
     } else if (i->op == HLO_CONSTANT) {
         if ((p->flags & HLO_PRINT_ELIDE) && shape_elements(i->shape) > 16)
             strbuf_puts(b, "{...}");

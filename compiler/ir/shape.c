@@ -266,22 +266,25 @@ void shape_print(struct strbuf *b, const struct shape *s, bool with_layout) {
         strbuf_putc(b, ')');
         return;
     }
-    strbuf_printf(b, "%s[", dtype_name(s->dtype));
+    strbuf_puts(b, dtype_name(s->dtype));
+    strbuf_putc(b, '[');
     for (int d = 0; d < s->rank; d++) {
         if (d) strbuf_putc(b, ',');
-        if (s->unbounded >> d & 1)
+        if (s->unbounded >> d & 1) {
             strbuf_putc(b, '?');
-        else
-            strbuf_printf(b, "%s%lld", s->dynamic && s->dynamic[d] ? "<=" : "",
-                          (long long)s->dims[d]);
+            continue;
+        }
+        if (s->dynamic && s->dynamic[d]) strbuf_puts(b, "<=");
+        strbuf_i64(b, s->dims[d]);
     }
     strbuf_putc(b, ']');
     bool plain = layout_is_default(s->layout, s->rank);
     if (plain && (!with_layout || s->rank == 0)) return;
     strbuf_putc(b, '{');
-    for (int k = 0; k < s->rank; k++)
-        strbuf_printf(b, "%s%d", k ? "," : "",
-                      s->layout ? s->layout->minor_to_major[k] : s->rank - 1 - k);
+    for (int k = 0; k < s->rank; k++) {
+        if (k) strbuf_putc(b, ',');
+        strbuf_i64(b, s->layout ? s->layout->minor_to_major[k] : s->rank - 1 - k);
+    }
     if (s->layout && (s->layout->tile_rank || s->layout->rest)) strbuf_putc(b, ':');
     if (s->layout && s->layout->tile_rank) {
         strbuf_puts(b, "T(");
