@@ -449,21 +449,26 @@ int hlo_remove_dead(struct hlo_computation *c) {
 
 bool hlo_depends_on(const struct hlo_instr *i, const struct hlo_instr *on) {
     if (i == on) return true;
+    if (!i->n_operands) return false;
     VEC(const struct hlo_instr *) work = {0};
-    struct pmap seen = {0};
+    uint64_t small[64] = {0}, *seen = small; // a bit an id
+    size_t words = i->parent->module->next_id / 64 + 1;
     bool found = false;
+    if (words > sizeof small / sizeof small[0] && !(seen = calloc(words, sizeof *seen))) abort();
     vec_push(&work, i);
     while (work.n && !found) {
         const struct hlo_instr *x = vec_pop(&work);
         for (int k = 0; k < x->n_operands && !found; k++) {
-            found = x->operands[k] == on;
-            if (pmap_has_ptr(&seen, x->operands[k])) continue;
-            pmap_put_ptr(&seen, x->operands[k], NULL);
-            vec_push(&work, x->operands[k]);
+            const struct hlo_instr *y = x->operands[k];
+            uint64_t bit = UINT64_C(1) << y->id % 64, *word = &seen[y->id / 64];
+            found = y == on;
+            if (*word & bit) continue;
+            *word |= bit;
+            if (y->n_operands) vec_push(&work, y);
         }
     }
     vec_done(&work);
-    pmap_done(&seen);
+    if (seen != small) free(seen);
     return found;
 }
 

@@ -268,8 +268,11 @@ static void print_fn(struct printer *p, const struct kir_fn *f) {
     for (size_t i = 0; i < f->tables.n; i++) {
         const struct kir_table *t = &f->tables.v[i];
         strbuf_printf(b, "  table t%zu %s[%" PRId64 "] = ", i, dtype_name(t->elem), t->n);
-        for (int64_t j = 0; j < t->n * dtype_size(t->elem); j++)
-            strbuf_printf(b, "%02x", ((const uint8_t *)t->data)[j]);
+        for (int64_t j = 0; j < t->n * dtype_size(t->elem); j++) {
+            uint8_t byte = ((const uint8_t *)t->data)[j];
+            strbuf_putc(b, "0123456789abcdef"[byte >> 4]);
+            strbuf_putc(b, "0123456789abcdef"[byte & 15]);
+        }
         strbuf_putc(b, '\n');
     }
     print_block(p, &f->top, 1);

@@ -12,7 +12,7 @@ struct rule_ctx {
     bool strict;
 };
 typedef struct hlo_instr *(*rule_fn)(struct rule_ctx *r, struct hlo_instr *i);
-#define RULE(name, doc) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);
+#define RULE(name, doc, ...) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i);
 #include "compiler/passes/rules.def"
 #undef RULE
 
