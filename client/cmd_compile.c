@@ -9,6 +9,7 @@
 #include "client/digest_memo.h"
 #include "client/hlo.h"
 #include "client/hlox.h"
+#include "client/model_inputs.h"
 #include "client/onnx_external.h"
 #include "client/progress.h"
 #include "client/upload.h"
@@ -276,8 +277,24 @@ static int write_ahead(struct hlo *h, const char *path, const char *out, const j
     return rc;
 }
 
+// What each step should take; measured: and what it takes, on inputs of our own making.
+static int print_explained(struct hlo *h, const char *digest, bool measured) {
+    struct http_reply r;
+    int rc = stage_text(h, digest, "explain", &r);
+    if (rc) return rc;
+    putchar('\n');
+    fwrite(strbuf_cstr(&r.body), 1, r.body.n, stdout);
+    http_reply_done(&r);
+    if (!measured) return 0;
+    putchar('\n');
+    struct model_inputs *in = arena_zarray(&h->arena, struct model_inputs, 1);
+    rc = model_inputs_default(h, digest, in->v, &in->n);
+    return rc ? rc : explain_measured(h, digest, in);
+}
+
 int cmd_compile(struct hlo *h) {
     const char *path = NULL, *trace = NULL, *out = NULL, *v;
+    bool explain = false, measured = false;
     struct strbuf query = {0}, made = {0}; // made: what decides the executable
     static const struct {
         const char *option, *key;
@@ -297,12 +314,19 @@ int cmd_compile(struct hlo *h) {
             out = v;
         else if ((v = option_value(h, &k, "--trace")))
             trace = v;
+        else if (strcmp(h->argv[k], "--explain") == 0)
+            explain = true;
+        else if (strcmp(h->argv[k], "--explain=measured") == 0)
+            explain = measured = true;
         else if (h->argv[k][0] == '-' || path)
             return unknown_word(h, "compile", k);
         else
             path = h->argv[k];
     }
     if (!path) return usage_error("compile needs a model file");
+    if (explain && h->json)
+        return usage_error("--explain is a text: with --json see inspect --stage explain and "
+                           "doctor MODEL");
     if (query.n && hlox_sniff(path))
         return usage_error("%s is compiled: it has its shapes and options", path);
     json_t *c = NULL;
@@ -315,9 +339,10 @@ int cmd_compile(struct hlo *h) {
         print_json(c);
     else
         print_compiled(c);
+    if (explain) rc = print_explained(h, text_at(c, "digest"), measured);
     int64_t job = (int64_t)number_at(c, "job");
     bool over = json_array_size(json_object_get(c, "overBudget")) > 0;
     json_decref(c);
-    if (trace) rc = save_trace(h, job, trace);
+    if (trace && !rc) rc = save_trace(h, job, trace);
     return rc ? rc : over ? EXIT_DIFFERS : 0;
 }

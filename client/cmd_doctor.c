@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the server and its devices are (devices, health, doctor), and why a model is as slow as it is
-// (doctor MODEL): profiled runs, the least time of each step beside what its arithmetic and memory
-// need on this machine. A step that takes more than ten times that, and what ran by a last resort,
-// is named.
+// (doctor MODEL, compile --explain=measured): profiled runs, the time of each step beside what the
+// cost model expects of it on this machine. A step that takes more than ten times that, and what
+// ran by a last resort, is named.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -80,14 +80,15 @@ int cmd_health(struct hlo *h) {
 
 // ---- a model
 
-enum { RUNS = 7, SHOWN = 12 }; // the least of several: a machine has other work
-#define CLIFF       10.0       // times what is needed
-#define STEP_MS     0.002      // what any step may take beside its work
-#define WORTH_SHARE 0.02       // of the run: less is not told
+// Profiles, of which each is the median of several runs; the least of them: a machine has other
+// work.
+enum { PROFILES = 3, SHOWN = 12 };
+#define CLIFF       10.0 // times the estimate
+#define WORTH_SHARE 0.02 // of the run: less is not told
 
 struct step {
     const json_t *row;
-    double ms, need_ms; // need_ms 0: not known
+    double ms, estimate_ms; // estimate_ms 0: not known
 };
 static int slowest_first(const void *a, const void *b) {
     double x = ((const struct step *)a)->ms, y = ((const struct step *)b)->ms;
@@ -114,13 +115,13 @@ static void print_step(const struct step *s, double total) {
     const json_t *node = json_array_get(json_object_get(s->row, "nodes"), 0);
     const char *why = last_resort(s->row);
     printf("%10.3f ms %5.1f%%  ", s->ms, total > 0 ? s->ms / total * 100 : 0);
-    if (s->need_ms > 0)
-        printf("%6.1f times  ", s->ms / s->need_ms);
+    if (s->estimate_ms > 0)
+        printf("%10.3f ms %6.1f times  ", s->estimate_ms, s->ms / s->estimate_ms);
     else
-        printf("%12s  ", "");
+        printf("%26s  ", "");
     printf("%-24.24s %-26.26s %s\n", text_at(s->row, "name"), text_at(s->row, "impl"),
            json_is_string(node) ? json_string_value(node) : text_at(s->row, "op"));
-    if (why) printf("%37s%s\n", "", why);
+    if (why) printf("%49s%s\n", "", why);
 }
 
 static void print_impls(struct step *v, size_t n, double total) {
@@ -137,7 +138,7 @@ static void print_impls(struct step *v, size_t n, double total) {
 
 static double least(const json_t *const *profiles, size_t row) {
     double ms = 0;
-    for (int k = 0; k < RUNS; k++) {
+    for (int k = 0; k < PROFILES; k++) {
         const json_t *r = json_array_get(json_object_get(profiles[k], "rows"), row);
         if (r && (ms == 0 || number_at(r, "ms") < ms)) ms = number_at(r, "ms");
     }
@@ -147,31 +148,33 @@ static double least(const json_t *const *profiles, size_t row) {
 static void print_findings(struct hlo *h, const json_t *const *profiles) {
     const json_t *rows = json_object_get(profiles[0], "rows"), *r;
     struct step *v = arena_array(&h->arena, struct step, json_array_size(rows) + 1);
-    double total = 0, need = 0;
+    double total = 0, estimate = 0;
     size_t n = 0, i, told = 0;
     json_array_foreach(rows, i, r) {
         if (number_at(r, "depth") > 0) continue;
-        double ms = least(profiles, i), need_ms = number_at(r, "ms") * number_at(r, "ofPeak");
-        v[n++] = (struct step){r, ms, need_ms};
-        need += need_ms;
-        total += ms;
+        v[n] = (struct step){r, least(profiles, i), number_at(r, "estimateMs")};
+        estimate += v[n].estimate_ms;
+        total += v[n++].ms;
     }
-    printf("steps      %zu, %.3f ms (the least of %d runs, step by step)", n, total, RUNS);
-    if (need > 0) printf("; their arithmetic and memory need %.3f ms here", need);
+    printf("steps      %zu, %.3f ms (step by step the least of %d medians of %.0f runs)", n, total,
+           PROFILES, number_at(profiles[0], "runs"));
+    if (estimate > 0) printf("; estimated at %.3f ms", estimate);
     putchar('\n');
     print_impls(v, n, total);
     qsort(v, n, sizeof *v, slowest_first);
-    puts("\nlongest steps, and how many times what they need");
+    puts("\nlongest steps: measured, share, estimated");
     for (size_t k = 0; k < n && k < SHOWN; k++)
         print_step(&v[k], total);
     for (size_t k = 0; k < n && told < SHOWN; k++) {
-        bool cliff = v[k].need_ms > 0 && v[k].ms > CLIFF * (v[k].need_ms + STEP_MS);
+        bool cliff = v[k].estimate_ms > 0 && v[k].ms > CLIFF * v[k].estimate_ms;
         if (v[k].ms < WORTH_SHARE * total || !(cliff || strstr(text_at(v[k].row, "impl"), "ref")))
             continue;
-        if (!told++) printf("\nworth a report: more than %.0f times, or by a last resort\n", CLIFF);
+        if (!told++)
+            printf("\nworth a report: more than %.0f times the estimate, or by a last resort\n",
+                   CLIFF);
         print_step(&v[k], total);
     }
-    if (!told) puts("\nno step is far from what it needs");
+    if (!told) puts("\nno step is far from its estimate");
 }
 
 static int profiled(struct hlo *h, const char *model, const struct model_inputs *in, json_t **out) {
@@ -193,23 +196,27 @@ static int profiled(struct hlo *h, const char *model, const struct model_inputs 
     return rc;
 }
 
-static int doctor_model(struct hlo *h, const char *model, struct model_inputs *in) {
-    json_t *replies[RUNS] = {NULL};
-    const json_t *profiles[RUNS];
-    int rc = model_inputs_read(h, &model, in);
-    for (int k = 0; k < RUNS && !rc; k++) {
+int explain_measured(struct hlo *h, const char *model, const struct model_inputs *in) {
+    json_t *replies[PROFILES] = {NULL};
+    const json_t *profiles[PROFILES];
+    int rc = 0;
+    for (int k = 0; k < PROFILES && !rc; k++) {
         rc = profiled(h, model, in, &replies[k]);
         profiles[k] = json_object_get(replies[k], "profile");
     }
     if (!rc && h->json) {
-        print_json(profiles[RUNS - 1]);
+        print_json(profiles[PROFILES - 1]);
     } else if (!rc) {
         printf("model      %s on %s\n", model, text_at(replies[0], "device"));
         print_findings(h, profiles);
     }
-    for (int k = 0; k < RUNS; k++)
+    for (int k = 0; k < PROFILES; k++)
         json_decref(replies[k]);
     return rc;
+}
+static int doctor_model(struct hlo *h, const char *model, struct model_inputs *in) {
+    int rc = model_inputs_read(h, &model, in);
+    return rc ? rc : explain_measured(h, model, in);
 }
 
 int cmd_doctor(struct hlo *h) {

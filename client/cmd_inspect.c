@@ -7,7 +7,7 @@
 
 #include "client/hlo.h"
 
-static int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
+int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
     const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s", digest, stage);
     status_t st = http_send(
         h->http, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);

@@ -51,11 +51,13 @@ void print_profile(struct hlo *h, const json_t *profile) {
     for (size_t k = 0; k < n; k++)
         if (number_at(json_array_get(rows, k), "depth") == 0) v[top++] = json_array_get(rows, k);
     qsort(v, top, sizeof *v, longest_first);
-    printf("%8s %6s %9s %9s %7s  %-28s %-26s %s\n", "ms", "share", "GFLOP/s", "GB/s", "of peak",
+    printf("%8s %6s %9s %9s %9s %7s  %-28s %-26s %s\n", "ms", "share", "estimate", "GFLOP/s",
+           "GB/s", "of peak",
            "step", "by", "nodes");
     for (size_t k = 0; k < top && k < ROWS; k++) {
         double ms = number_at(v[k], "ms"), peak = number_at(v[k], "ofPeak") * 100;
-        printf("%8.3f %5.1f%% %9.1f %9.1f ", ms, steps > 0 ? ms / steps * 100 : 0,
+        printf("%8.3f %5.1f%% %9.3f %9.1f %9.1f ", ms, steps > 0 ? ms / steps * 100 : 0,
+               number_at(v[k], "estimateMs"),
                ms > 0 ? number_at(v[k], "flops") / ms / 1e6 : 0,
                ms > 0 ? number_at(v[k], "bytes") / ms / 1e6 : 0);
         if (peak > 0)
@@ -67,6 +69,8 @@ void print_profile(struct hlo *h, const json_t *profile) {
     }
     if (top > ROWS) printf("%zu more steps: --json or --trace FILE has them all\n", top - ROWS);
     printf("%zu steps, %.3f of %.3f ms", top, steps, total);
+    if (number_at(profile, "runs") > 1)
+        printf(" (medians of %.0f runs)", number_at(profile, "runs"));
     if (number_at(profile, "peakGflops") > 0)
         printf("; peak %.0f GFLOP/s, %.1f GB/s (c: bound by compute, m: by memory; above 100%%: "
                "from the caches)",

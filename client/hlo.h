@@ -79,6 +79,9 @@ void print_shape(const json_t *dims, FILE *f);       // [1, 3, 224] as 1x3x224
 // table.
 int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
 void print_profile(struct hlo *h, const json_t *profile);
+// The text of one stage of an executable, in r->body (http_reply_done). 0, or an exit code already
+// reported.
+int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r);
 // The SHA-256 of a file, or of the parts that stand for it.
 status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
                      char out_hex[65]) MUST_CHECK;

@@ -219,6 +219,7 @@ struct hlod_step { // one row of a profile
     double of_peak;    // the part of the time that the machine's peak would need; 0 = not known
     const char *bound; // what that peak is of: "compute", "memory"
     int32_t depth;     // 0: of main; deeper: inside the loop or call whose row covers it
+    double estimate_ms; // what the cost model expects on this machine; 0 = not known
 };
 struct hlod_result {
     const struct hlod_tensor *outputs; // data is aligned for its type

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-// The text of one stage: hlo-before, hlo-after, prepare, kir, llvm, plan, pass/NAME.
+// The text of one stage: hlo-before, hlo-after, prepare, kir, llvm, plan, explain, pass/NAME.
 // out     caller frees with hlod_text_free
 // errors  NOT_FOUND executable or stage; RESOURCE_EXHAUSTED (kir, llvm and pass/ compile again)
 HLOD_API enum hlod_code hlod_inspect(struct hlod *h, const char *digest, const char *stage,

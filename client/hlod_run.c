@@ -64,7 +64,8 @@ static void put_profile(struct arena *a, const Hlod__V1__Profile *p, struct hlod
                                   .n_nodes = r->n_nodes,
                                   .of_peak = r->of_peak,
                                   .bound = r->bound,
-                                  .depth = r->depth};
+                                  .depth = r->depth,
+                                  .estimate_ms = r->estimate_ms};
     }
     out->profile = s;
     out->n_profile = p->n_rows;

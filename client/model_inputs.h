@@ -18,3 +18,7 @@ bool model_inputs_add(struct model_inputs *m, const char *word); // false: too m
 // open, ones where values decide shapes. 0, or an exit code already reported.
 int model_inputs_default(struct hlo *h, const char *model, struct npy *v, int *n);
 int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m);
+// Runs the model, or executable, a few times with these inputs and prints its longest steps beside
+// what the cost model expects, and what is far from it. 0, or an exit code already reported.
+int explain_measured(struct hlo *h, const char *model,
+                     const struct model_inputs *in); // cmd_doctor.c

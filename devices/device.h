@@ -21,6 +21,7 @@
 //     RETURN_IF_ERR(dev_run(x, w, &(struct dev_run){.in = in, .out = out}));
 #pragma once
 #include "compiler/compile.h"
+#include "compiler/plan/estimate.h"
 #include "devices/profile.h"
 
 struct device {
@@ -56,7 +57,8 @@ struct dev_attributes {
 // What the device could do at best; 0 = not known.
 struct dev_peak {
     double flops, bytes; // a second: f32 arithmetic, reads from memory; all threads
-    const char *source;  // how it was found, for people; static
+    const struct machine *machine; // for the cost model; NULL: its steps have no estimates
+    const char *source;            // how it was found, for people; static
 };
 
 // With several replicas an input, and an output, is those of all of them one behind the other: to
@@ -139,6 +141,9 @@ struct dev_vtable {
     status_t (*idle)(struct device *d, bool *busy);
     // How each step of main runs, for `hlo inspect --stage plan`: appends text.
     void (*explain)(const struct dev_exe *x, struct strbuf *out);
+    // Optional. A table of main's steps for `hlo compile --explain`: what each should take, where
+    // it comes from, what runs it, and why nothing before that in the list does: appends text.
+    void (*explain_costs)(struct dev_exe *x, struct strbuf *out);
     // May measure at the first call (some 50 ms); later calls say the same.
     struct dev_peak (*peak)(struct device *d);
 };

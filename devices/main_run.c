@@ -26,7 +26,10 @@ static const char usage[] =
     "  --compare            compare with the reference evaluator\n"
     "  --time N             median of N runs\n"
     "  --compile N          compile N times, print the milliseconds of each\n"
-    "  --profile            a row per step; with --compile one per pass\n"
+    "  --profile            a row per step, medians, beside the cost model's\n"
+    "                       estimate; with --compile one per pass\n"
+    "  --explain            what each step should take, and why it runs as it\n"
+    "                       does; HLOD_CPU_MACHINE=nominal: by round figures\n"
     "  --plan               the plan and how each step runs\n"
     "  --cases              each FILE holds cases of tests/ops: run all, compare;\n"
     "                       of several files it says PASS or FAIL\n"
@@ -43,7 +46,7 @@ struct args {
     const char *path, *bind, *device, *precision, *out, *disable_passes;
     const char *in[64];
     int n_in, time, compile;
-    bool compare, profile, plan, loop, cases, list_reference;
+    bool compare, profile, plan, explain, loop, cases, list_reference;
 };
 struct loaded {
     struct arena arena;
@@ -241,6 +244,28 @@ static status_t run_cases(const struct args *a, struct loaded *l, int *rc) {
     return ST_OK;
 }
 
+static status_t print_profile(struct loaded *l) {
+    struct profile_runs runs;
+    struct profile p, *one;
+    int n;
+    int64_t ns, start = clock_ns();
+    bool again = dev_peak(l->dev).machine != NULL;
+    profile_begin(&runs, &l->arena, 4096);
+    for (start = clock_ns(); (one = profile_next(&runs, again, clock_ns() - start));)
+        RETURN_IF_ERR(run_once(l, one, &ns));
+    profile_median(&runs, &p, &n);
+    for (int k = 0; k < p.n; k++) {
+        const struct profile_row *r = &p.rows[k];
+        printf("%10.5f ms  %8.1f GF/s  estimate %10.5f ms  %-28s %-36s %s%s\n",
+               (double)r->ns / 1e6, r->ns ? (double)r->flops / (double)r->ns : 0,
+               r->estimate_ns / 1e6, r->name, r->impl, r->op,
+               r->estimate_ns > 0 && (double)r->ns > ESTIMATE_CLIFF * r->estimate_ns ? "  CLIFF"
+                                                                                      : "");
+    }
+    fprintf(stderr, "profile: medians of %d runs\n", n);
+    return ST_OK;
+}
+
 static status_t work(const struct args *a, struct loaded *l, int *rc) {
     int64_t ns;
     if (a->cases) return run_cases(a, l, rc);
@@ -256,6 +281,14 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         fputs(strbuf_cstr(&b), stdout);
         strbuf_done(&b);
     }
+    if (a->explain && !l->dev->vt->explain_costs)
+        return st_new(ST_UNIMPLEMENTED, "this kind of device explains no costs");
+    if (a->explain) {
+        struct strbuf b = {0};
+        l->dev->vt->explain_costs(l->exe, &b);
+        fputs(strbuf_cstr(&b), stdout);
+        strbuf_done(&b);
+    }
     if (a->compare) RETURN_IF_ERR(compare(a, l, rc));
     if (a->time > 0) {
         int64_t *t = arena_array(&l->arena, int64_t, a->time);
@@ -265,14 +298,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         printf("run ms: median %.3f min %.3f max %.3f of %d\n", (double)t[a->time / 2] / 1e6,
                (double)t[0] / 1e6, (double)t[a->time - 1] / 1e6, a->time);
     }
-    if (a->profile) {
-        struct profile p = {.rows = arena_zarray(&l->arena, struct profile_row, 4096), .cap = 4096};
-        RETURN_IF_ERR(run_once(l, &p, &ns));
-        for (int k = 0; k < p.n; k++)
-            printf("%10.5f ms  %8.1f GF/s  %-28s %-36s %s\n", (double)p.rows[k].ns / 1e6,
-                   p.rows[k].ns ? (double)p.rows[k].flops / (double)p.rows[k].ns : 0,
-                   p.rows[k].name, p.rows[k].impl, p.rows[k].op);
-    }
+    if (a->profile) RETURN_IF_ERR(print_profile(l));
     char line[64];
     while (a->loop && fgets(line, sizeof line, stdin)) {
         int64_t n = 0;
@@ -340,6 +366,8 @@ int main(int argc, char **argv) {
             a.profile = true;
         else if (strcmp(o, "--plan") == 0)
             a.plan = true;
+        else if (strcmp(o, "--explain") == 0)
+            a.explain = true;
         else if (strcmp(o, "--loop") == 0)
             a.loop = true;
         else if (strcmp(o, "--cases") == 0)

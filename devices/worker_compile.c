@@ -313,10 +313,20 @@ static void no_event(void *ctx, const struct pass_stat *s) {
     (void)ctx, (void)s;
 }
 
-static status_t plan_text(struct executable *e, struct strbuf *b) {
+static status_t plan_text(struct executable *e, bool costs, struct strbuf *b) {
     struct dev_exe *x;
+    if (costs && !compiles_for->vt->explain_costs) {
+        executable_free(e);
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "no stage explain: devices of this kind do not say what their "
+                                "steps should take"),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    }
     RETURN_IF_ERR(dev_load(compiles_for, e, NULL, &x)); // refuses another target
-    compiles_for->vt->explain(x, b);
+    if (costs)
+        compiles_for->vt->explain_costs(x, b);
+    else
+        compiles_for->vt->explain(x, b);
     dev_unload(x);
     return ST_OK;
 }
@@ -352,7 +362,8 @@ static status_t before_text(const struct executable *e, struct strbuf *b) {
 static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
     struct executable *e;
     RETURN_IF_ERR(executable_unpack(bytes, &e));
-    if (strcmp(stage, "plan") == 0) return plan_text(e, b); // takes e
+    bool costs = strcmp(stage, "explain") == 0;
+    if (costs || strcmp(stage, "plan") == 0) return plan_text(e, costs, b); // takes e
     status_t st = ST_OK;
     if (strcmp(stage, "hlo-before") == 0)
         st = before_text(e, b);
@@ -366,7 +377,8 @@ static status_t inspect_artifact(struct span bytes, const char *stage, struct st
 }
 
 static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
-    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare", "plan", "optimized"};
+    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare",
+                                         "plan",       "explain",   "optimized"};
     struct span bytes;
     RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)

@@ -410,41 +410,63 @@ static status_t make_outputs(struct call *c, const struct resident *r, struct te
     return outputs_make(c, bytes, n, given, o);
 }
 
+static status_t run_once(struct resident *res, struct dev_weights *w, const struct dev_run *r) {
+    status_t st;
+    int64_t start = clock_ns();
+    do
+        st = dev_run(res->exe, w, r);
+    while (worker_make_room(&st));
+    res->last_run_ns = clock_ns() - start;
+    return st;
+}
+// The last of the runs that were asked for is profiled, and more behind it on the same inputs.
+static status_t run_all(struct call *c, struct resident *res, struct dev_weights *w,
+                        struct dev_run *r, struct profile_runs *profiles, bool again,
+                        Hlod__Wire__RunReply *out, int64_t *out_last) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    uint32_t repeat = q->repeat > 1 ? (q->repeat < RUN_MAX_REPEAT ? q->repeat : RUN_MAX_REPEAT) : 1;
+    int64_t first = 0;
+    out->run_ms = arena_array(&c->arena, double, repeat);
+    for (uint32_t k = 0; k < repeat; k++) {
+        r->profile = q->profile && k + 1 == repeat ? profile_next(profiles, again, 0) : NULL;
+        *out_last = first = clock_ns();
+        RETURN_IF_ERR(run_once(res, w, r));
+        out->run_ms[out->n_run_ms++] = (double)res->last_run_ns / 1e6;
+    }
+    while (q->profile && (r->profile = profile_next(profiles, again, clock_ns() - first))) {
+        *out_last = clock_ns();
+        RETURN_IF_ERR(run_once(res, w, r));
+    }
+    return ST_OK;
+}
 static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct outputs o;
-    struct profile profile = {0};
-    int64_t begun = clock_ns(), start = begun;
+    struct profile_runs profiles;
+    int64_t begun = clock_ns(), last = begun;
     struct resident *res;
     struct dev_weights *w;
     struct texts *texts = NULL;
+    bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
+    out->peak_ms = q->profile ? (double)(clock_ns() - begun) / 1e6 : 0;
+    begun = clock_ns();
     RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
     RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
     RETURN_IF_ERR(make_outputs(c, res, texts, q->output_fd, &o));
-    uint32_t repeat = q->repeat > 1 ? (q->repeat < RUN_MAX_REPEAT ? q->repeat : RUN_MAX_REPEAT) : 1;
-    out->run_ms = arena_array(&c->arena, double, repeat);
-    if (q->profile)
-        profile = (struct profile){.rows = arena_zarray(&c->arena, struct profile_row, MAX_ROWS),
-                                   .cap = MAX_ROWS};
+    profile_begin(&profiles, &c->arena, MAX_ROWS);
     struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel, .texts = o.texts};
-    status_t st = ST_OK;
-    for (uint32_t k = 0; k < repeat && !st; k++) {
-        r.profile =
-            q->profile && k + 1 == repeat ? &profile : NULL; // the last one, which runs warm
-        start = clock_ns();
-        do
-            st = dev_run(res->exe, w, &r);
-        while (worker_make_room(&st));
-        res->last_run_ns = clock_ns() - start;
-        out->run_ms[out->n_run_ms++] = (double)res->last_run_ns / 1e6;
-    }
+    again = again && !o.texts; // each run would add its own
+    status_t st = run_all(c, res, w, &r, &profiles, again, out, &last);
     if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
     if (!st && o.texts) st = send_in_one(c, out);
     if (!st && q->profile) {
-        out->profile = worker_profile(&c->arena, d, &profile, out->run_ms[out->n_run_ms - 1],
-                                      !q->foreign_names, &out->peak_ms);
-        out->profile->start_ms = (double)(start - begun) / 1e6;
+        struct profile profile;
+        int runs;
+        profile_median(&profiles, &profile, &runs);
+        out->profile = worker_profile(&c->arena, d, &profile, runs,
+                                      (double)res->last_run_ns / 1e6, !q->foreign_names);
+        out->profile->start_ms = (double)(last - begun) / 1e6;
     }
     out->peak_bytes = dev_stats(res->exe).arena_bytes;
     out->prepared_bytes = w->bytes;

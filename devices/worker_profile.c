@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/clock.h"
 #include "compiler/ir/module.h"
 #include "compiler/ir/op.h"
 
@@ -48,13 +47,12 @@ static void put_bound(const struct dev_peak *peak, Hlod__V1__ProfileRow *r) {
 }
 
 Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
-                                  double total_ms, bool with_nodes, double *out_peak_ms) {
-    int64_t start = clock_ns();
+                                  int runs, double total_ms, bool with_nodes) {
     struct dev_peak peak = dev_peak(d);
-    *out_peak_ms = (double)(clock_ns() - start) / 1e6;
     Hlod__V1__Profile *m = arena_new_of(a, Hlod__V1__Profile);
     hlod__v1__profile__init(m);
     m->total_ms = total_ms;
+    m->runs = (uint32_t)runs;
     m->peak_gflops = peak.flops / 1e9;
     m->peak_gbytes = peak.bytes / 1e9;
     m->peak_source = (char *)(uintptr_t)peak.source;
@@ -73,6 +71,7 @@ Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struc
         r->flops = from->flops;
         r->bytes = from->bytes;
         r->depth = from->depth;
+        r->estimate_ms = from->estimate_ns / 1e6;
         if (from->depth == 0) m->steps_ms += r->ms;
         if (from->instr) put_origin(a, from->instr, with_nodes, r);
         put_bound(&peak, r);

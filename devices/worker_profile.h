@@ -7,7 +7,6 @@
 #include "proto/hlod.pb-c.h"
 
 // with_nodes: the nodes of the model are told. Everything lies in `a`, or is borrowed from the
-// executable. *out_peak_ms: what it took to find
-// the device's peak, at the first call.
+// executable. runs: that the rows are the median of.
 Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
-                                  double total_ms, bool with_nodes, double *out_peak_ms);
+                                  int runs, double total_ms, bool with_nodes);

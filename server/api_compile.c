@@ -176,8 +176,8 @@ static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__
 }
 
 static bool stage_known(const char *s) {
-    static const char *const stages[] = {"hlo-before", "hlo-after", "prepare",  "kir",
-                                         "llvm",       "plan",      "optimized"};
+    static const char *const stages[] = {"hlo-before", "hlo-after", "prepare", "kir",
+                                         "llvm",       "plan",      "explain", "optimized"};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         if (!strcmp(s, stages[i])) return true;
     return !strncmp(s, "pass/", 5) && s[5];
@@ -190,7 +190,7 @@ void api_inspect(struct call *c) {
     if (!st && !stage_known(q->stage))
         st = st_reason(st_new(ST_NOT_FOUND,
                               "no stage '%.80s': there are hlo-before, hlo-after, prepare, kir, "
-                              "llvm, plan, optimized and pass/NAME",
+                              "llvm, plan, explain, optimized and pass/NAME",
                               q->stage),
                        HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
     if (st)

@@ -131,6 +131,7 @@ static void put_steps(struct timeline *t, const Hlod__V1__RunRecord *r) {
         args->bytes = p->bytes;
         args->of_peak = p->of_peak;
         args->bound = p->bound;
+        args->estimate_ms = p->estimate_ms;
     }
 }
 

@@ -17,6 +17,7 @@ struct cpu_step {
     struct cpu_plan **called;
     char *stage; // of a loop whose state changes places
     int64_t flops, bytes;
+    double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool alone; // runs on the calling thread alone, and takes always as long
     bool apart; // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
@@ -79,7 +80,7 @@ struct cpu_exe {
     const struct dev_run *run;  // that goes on
     const _Atomic bool *cancel; // of the call that goes on; or NULL
     uint64_t rng_state;         // of rng on the reference evaluator: goes on from run to run
-    bool strict;
+    bool strict, estimated;
 };
 struct cpu_weights {
     struct dev_weights base;
@@ -117,4 +118,7 @@ bool cpu_thin8_runs(const struct lib_call *call); // such a call is one of cpu_t
 bool cpu_has_int8(void);                          // products of 8-bit integers that sum exactly
 int cpu_threads(void);
 struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a process
+void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once
+void cpu_explain(const struct dev_exe *base, struct strbuf *out);
+void cpu_explain_costs(struct dev_exe *base, struct strbuf *out);
 int cpu_use_threads(int n);                 // from now on; gives how many it was

@@ -124,9 +124,12 @@ static status_t run_control(struct cpu_exe *x, struct cpu_step *s, const struct 
     return run_while(x, s, f, in, out);
 }
 
-static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, int64_t end) {
+// A loop's estimate is that of all turns that it took. Rows of loops leave room for those of main.
+static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, int64_t end,
+                    double inside_ns) {
     const struct hlo_instr *i = s->plan->instr;
-    if (p->n == p->cap) return;
+    p->estimate_ns += s->estimate_ns + inside_ns;
+    if (p->n >= (p->depth ? p->cap - p->cap / 4 : p->cap)) return;
     p->rows[p->n++] = (struct profile_row){.name = i->name,
                                            .op = i->op_name ? i->op_name : hlo_op_name(i->op),
                                            .impl = s->detail,
@@ -134,6 +137,7 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .ns = end - start,
                                            .flops = s->flops,
                                            .bytes = s->bytes,
+                                           .estimate_ns = s->estimate_ns + inside_ns,
                                            .instr = i,
                                            .depth = p->depth};
 }
@@ -197,13 +201,18 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct 
             k += s->plan->beside;
             continue;
         }
-        if (profile) profile->depth++; // what a control step runs lies inside it
+        double outside_ns = profile ? profile->estimate_ns : 0, inside_ns = 0;
+        if (profile) profile->depth++, profile->estimate_ns = 0; // a control step's lie inside it
         status_t st = run_step(x, p, f, s);
-        if (profile) profile->depth--;
+        if (profile) {
+            inside_ns = profile->estimate_ns;
+            profile->estimate_ns = outside_ns;
+            profile->depth--;
+        }
         RETURN_IF_ERR(st);
         if (profile) {
             int64_t now = clock_ns();
-            add_row(profile, s, at, now);
+            add_row(profile, s, at, now, inside_ns);
             at = now;
         }
     }
@@ -615,6 +624,7 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
         params[k] = k < n_bound ? w->bound[k] : host_input(r, k - n_bound);
     struct cpu_frame f = {
         .params = params, .memory = x->memory, .weights = w, .run = r, .results = x->results};
+    if (r->profile) cpu_estimate(x);
     int64_t start = clock_ns();
     if (r->profile) r->profile->zero_ns = start;
     bool mine = cpu_pool_begin(!x->stats.one_thread);
@@ -628,22 +638,6 @@ static status_t cpu_run(struct dev_exe *base, struct dev_weights *wbase, const s
 
 static struct dev_stats cpu_stats(const struct dev_exe *base) {
     return ((const struct cpu_exe *)base)->stats;
-}
-
-static void explain(const struct cpu_plan *p, struct strbuf *out, int depth) {
-    for (int k = 0; k < p->plan->n_steps; k++) {
-        const struct cpu_step *s = &p->steps[k];
-        strbuf_printf(out, "%*s%-40s %s\n", depth * 2, "", s->plan->instr->name,
-                      s->detail ? s->detail : s->impl->name);
-        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
-            explain(s->called[c], out, depth + 1);
-    }
-}
-static void cpu_explain(const struct dev_exe *base, struct strbuf *out) {
-    const struct cpu_exe *x = (const struct cpu_exe *)base;
-    plan_print(out, x->main->plan);
-    strbuf_puts(out, "\nimplementations:\n");
-    explain(x->main, out, 1);
 }
 
 static status_t cpu_open(const char *options, struct device **out) {
@@ -684,4 +678,5 @@ const struct dev_vtable cpu_vtable = {.kind = "cpu",
                                       .run = cpu_run,
                                       .stats = cpu_stats,
                                       .explain = cpu_explain,
+                                      .explain_costs = cpu_explain_costs,
                                       .peak = cpu_peak};

@@ -181,6 +181,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         10: ('depth', 'i', ''),
         11: ('of_peak', 'd', ''),
         12: ('bound', 's', ''),
+        13: ('estimate_ms', 'd', ''),
     },
     'Profile': {
         1: ('rows', 'm*', 'ProfileRow'),
@@ -190,6 +191,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         5: ('peak_source', 's', ''),
         6: ('steps_ms', 'd', ''),
         7: ('start_ms', 'd', ''),
+        8: ('runs', 'u', ''),
     },
     'RunReply': {
         1: ('model', 's', ''),
@@ -579,6 +581,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         7: ('bytes', 'i', ''),
         8: ('of_peak', 'd', ''),
         9: ('bound', 's', ''),
+        12: ('estimate_ms', 'd', ''),
         10: ('before', 'i', ''),
         11: ('after', 'i', ''),
     },

@@ -378,7 +378,7 @@ class Client:
     # ---- looking
 
     def inspect(self, digest: str, stage: str = "hlo-after") -> str:
-        """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir, llvm, plan, pass/NAME."""
+        """The text of a stage of an executable: hlo-before, hlo-after, optimized, prepare, kir, llvm, plan, explain, pass/NAME."""
         return str(self.call("Inspect", {"digest": digest, "stage": stage}).get("text", ""))
 
     def executables(self, limit: int = 0) -> List[Message]:

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// See estimate.h. The figures of `ways` and of hard operations were fitted to the steps of the zoo
+// (tests/zoo, bench.py --steps): docs/performance.md has the distribution.
+#include "compiler/plan/estimate.h"
+
+#include "compiler/ir/ir.h"
+#include "compiler/ir/work.h"
+
+const struct machine machine_nominal = {.threads = 1,
+                                        .flops_f32 = 100e9,
+                                        .flops_f64 = 50e9,
+                                        .flops_i8 = 400e9,
+                                        .level = {{32 << 10, 200e9},
+                                                  {1 << 20, 80e9},
+                                                  {16 << 20, 30e9},
+                                                  {INT64_MAX, 10e9}},
+                                        .memory_all = 10e9};
+
+// ---- work
+
+static double elements(const struct shape *s) {
+    double n = 0;
+    if (!shape_is_tuple(s)) return s->dtype == DT_TOKEN ? 0 : (double)shape_elements(s);
+    for (int k = 0; k < s->n_elems; k++)
+        n += elements(s->elems[k]);
+    return n;
+}
+static double bytes_of(const struct shape *s) {
+    double n = 0;
+    if (!shape_is_tuple(s)) return s->dtype == DT_TOKEN ? 0 : (double)shape_bytes(s);
+    for (int k = 0; k < s->n_elems; k++)
+        n += bytes_of(s->elems[k]);
+    return n;
+}
+
+// Additions that one operation is worth in a vector kernel; 0: a simple one.
+static double hardness(enum hlo_op op) {
+    switch (op) {
+    case HLO_DIVIDE:
+    case HLO_SQRT:
+    case HLO_RSQRT:
+    case HLO_REMAINDER:
+        return 8;
+    case HLO_EXP:
+    case HLO_EXPM1:
+    case HLO_LOG:
+    case HLO_LOG1P:
+    case HLO_LOGISTIC:
+    case HLO_TANH:
+        return 20;
+    case HLO_ERF:
+    case HLO_SIN:
+    case HLO_COS:
+    case HLO_CBRT:
+        return 30;
+    case HLO_POWER:
+    case HLO_TAN:
+    case HLO_ATAN2:
+    case HLO_ACOS:
+    case HLO_ACOSH:
+    case HLO_ASIN:
+    case HLO_ASINH:
+    case HLO_ATANH:
+    case HLO_COSH:
+    case HLO_SINH:
+        return 60;
+    default:
+        return 0;
+    }
+}
+// A vector has half the lanes for 8 bytes; what is narrower is computed in 4.
+static double width(const struct shape *s) {
+    return !shape_is_tuple(s) && dtype_size(s->dtype) > 4 ? dtype_size(s->dtype) / 4.0 : 1;
+}
+
+static double part(double n, double of) { // of blocks of `of` that n takes, how much is n
+    double blocks = (double)(int64_t)((n + of - 1) / of);
+    return n > 0 ? n / (blocks * of) : 1;
+}
+static void add_dot(const struct hlo_instr *i, struct step_work *w) {
+    const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+    const struct shape *left = i->operands[0]->shape, *right = i->operands[1]->shape;
+    double depth = 1, batch = 1;
+    for (int k = 0; k < d->lhs_contracting_dims.n; k++)
+        depth *= (double)left->dims[d->lhs_contracting_dims.v[k]];
+    for (int k = 0; k < d->lhs_batch_dims.n; k++)
+        batch *= (double)left->dims[d->lhs_batch_dims.v[k]];
+    double rows = elements(left) / (depth * batch + 1e-9),
+           cols = elements(right) / (depth * batch + 1e-9);
+    w->lanes = part(cols > rows ? cols : rows, 16); // either side may lie along a vector
+    w->depth = depth;
+    w->product_type = left->dtype;
+}
+static void add_conv(const struct hlo_instr *i, struct step_work *w) {
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct shape *k = i->operands[1]->shape;
+    double groups = (double)c->feature_group_count, out = (double)k->dims[c->dim_labels.k_out];
+    w->depth = elements(k) / (out > 0 ? out : 1);
+    // Few channels a group: vectors hold channels of several groups, or places of the image.
+    w->lanes = part(out / groups >= 8 ? out / groups : out, 16);
+    w->product_type = i->operands[0]->shape->dtype;
+}
+
+// The dimension that lies along memory; -1: a scalar.
+static int minor(const struct shape *s) {
+    return !s->rank ? -1 : s->layout ? s->layout->minor_to_major[0] : s->rank - 1;
+}
+// Elements that a change of order moves one by one: where another dimension lies along memory.
+static double reordered(const struct hlo_instr *i) {
+    const struct shape *from = i->operands[0]->shape;
+    int to = minor(i->shape), was = minor(from);
+    if (to < 0 || was < 0) return 0;
+    bool tiled = (from->layout && from->layout->tile_rank) ||
+                 (i->shape->layout && i->shape->layout->tile_rank);
+    if (i->op == HLO_COPY && tiled) return elements(i->shape);
+    if (i->op == HLO_TRANSPOSE) to = (int)HLO_ATTR(i, dims)->dimensions.v[to];
+    return to == was && i->shape->dims[minor(i->shape)] > 1 ? 0 : elements(i->shape);
+}
+// Runs of elements that lie together in the operand of a gather.
+static double gathered(const struct hlo_instr *i) {
+    const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
+    const struct shape *from = i->operands[0]->shape;
+    double run = 1;
+    for (int d = from->rank - 1; d >= 0; d--) {
+        run *= (double)g->slice_sizes.v[d];
+        if (g->slice_sizes.v[d] != from->dims[d]) break;
+    }
+    return elements(i->shape) / (run > 1 ? run : 1);
+}
+static double log2_of(double n) {
+    double k = 1;
+    for (; n > 2; n /= 2)
+        k++;
+    return k;
+}
+
+static void add_body(const struct hlo_computation *c, struct step_work *w);
+static void add_instr(const struct hlo_instr *i, struct step_work *w) {
+    double n = elements(i->shape), in = i->n_operands ? elements(i->operands[0]->shape) : 0;
+    switch (i->op) {
+    case HLO_DOT:
+        add_dot(i, w);
+        w->products += (double)hlo_flops(i);
+        return;
+    case HLO_CONVOLUTION:
+        add_conv(i, w);
+        w->products += (double)hlo_flops(i);
+        return;
+    case HLO_FUSION:
+        add_body(i->called[0], w);
+        return;
+    case HLO_REDUCE:
+    case HLO_SCAN:
+        w->simple += in * width(i->operands[0]->shape);
+        return;
+    case HLO_REDUCE_WINDOW:
+    case HLO_MAP:
+        w->simple += (double)hlo_flops(i) * width(i->operands[0]->shape);
+        return;
+    case HLO_SELECT_AND_SCATTER:
+        w->moved += in * 4;
+        return;
+    case HLO_TRANSPOSE:
+    case HLO_COPY:
+    case HLO_REVERSE:
+        w->moved += i->op == HLO_REVERSE ? n : reordered(i);
+        return;
+    case HLO_GATHER:
+        w->moved += gathered(i);
+        return;
+    case HLO_SCATTER:
+        w->moved += 2 * elements(i->operands[i->n_operands - 1]->shape);
+        return;
+    case HLO_SORT:
+    case HLO_TOPK:
+        w->serial += in * log2_of(in);
+        return;
+    case HLO_FFT:
+        w->simple += 5 * n * log2_of(n) * width(i->shape);
+        return;
+    case HLO_CHOLESKY:
+    case HLO_TRIANGULAR_SOLVE:
+    case HLO_BATCH_NORM_TRAINING:
+    case HLO_BATCH_NORM_GRAD:
+    case HLO_RNG_BIT_GENERATOR:
+        w->serial += (double)hlo_work(i);
+        return;
+    case HLO_PAD:
+    case HLO_CONCATENATE:
+    case HLO_SLICE:
+    case HLO_DYNAMIC_SLICE:
+    case HLO_IOTA: // where an element comes from
+        w->simple += n * (i->op == HLO_CONCATENATE ? 2 * i->n_operands : 3);
+        return;
+    case HLO_DYNAMIC_UPDATE_SLICE:
+        w->simple += 3 * elements(i->operands[1]->shape);
+        return;
+    case HLO_RNG:
+        w->hard += 30 * n;
+        return;
+    default:
+        if (!hlo_is_elementwise(i)) return;
+        double each = hardness(i->op) * width(i->shape);
+        *(each > 0 ? &w->hard : &w->simple) += n * (each > 0 ? each : width(i->shape));
+    }
+}
+static void add_body(const struct hlo_computation *c, struct step_work *w) {
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        add_instr(i, w);
+}
+
+// ---- bytes
+
+// Does this use of operand k read only what it gives on?
+static bool reads_a_part(const struct hlo_instr *user, const struct hlo_instr *x) {
+    return (user->op == HLO_GATHER || user->op == HLO_SLICE || user->op == HLO_DYNAMIC_SLICE ||
+            user->op == HLO_DYNAMIC_UPDATE_SLICE) &&
+           user->operands[0] == x;
+}
+// Bytes of value x that its users (of one step) read.
+static double read_by(const struct hlo_instr *x, const struct hlo_instr *user) {
+    double all = bytes_of(x->shape), n = 0;
+    if (user->op == HLO_FUSION) { // x is its operand, perhaps more than one
+        for (int k = 0; k < user->n_operands; k++) {
+            const struct hlo_instr *p = user->called[0]->params.v[k];
+            if (user->operands[k] != x) continue;
+            for (size_t u = 0; u < p->users.n; u++)
+                n += read_by(p, p->users.v[u]);
+        }
+        return n < all ? n : all;
+    }
+    if (!reads_a_part(user, x)) return all;
+    return user->op == HLO_DYNAMIC_UPDATE_SLICE ? 0 : bytes_of(user->shape);
+}
+// An update in place writes no more than the update.
+static double written(const struct plan_step *s, const struct hlo_instr *root) {
+    double all = bytes_of(root->shape);
+    if (root->op == HLO_FUSION) return written(s, root->called[0]->root);
+    if (root->op != HLO_DYNAMIC_UPDATE_SLICE) return all;
+    for (int k = 0; k < s->n_in && s->n_out == 1; k++)
+        if (s->in[k].where == s->out[0].where && s->in[k].offset == s->out[0].offset &&
+            (s->in[k].where == SLICE_ARENA || s->in[k].index == s->out[0].index))
+            return bytes_of(root->operands[1]->shape);
+    return 2 * all;
+}
+static void add_bytes(const struct plan_step *s, struct step_work *w) {
+    const struct hlo_instr *i = s->instr;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        bool again = false;
+        for (int e = 0; e < k; e++)
+            again = again || i->operands[e] == x;
+        // Weights of one step come from where all weights lie; shared ones were there just before.
+        bool weight =
+            x->op == HLO_PARAMETER && x->param_kind != PARAM_INPUT && x->users.n == 1;
+        if (!again) *(weight ? &w->weights : &w->bytes) += read_by(x, i);
+    }
+    w->bytes += written(s, i);
+}
+
+void estimate_work(const struct plan_step *s, struct step_work *out) {
+    *out = (struct step_work){.lanes = 1, .depth = 1};
+    if (s->called) return;
+    add_instr(s->instr, out);
+    add_bytes(s, out);
+}
+
+// ---- time
+
+// Of the machine's peak, what a way reaches where nothing holds it back; nanoseconds that a step
+// takes whatever it does, and that it takes more on several threads.
+struct way_row {
+    double products, arithmetic; // 0..1
+    double moved_ns, serial_ns;  // one element
+    double fixed_ns, fork_ns;
+};
+static const struct way_row ways[] = {
+    [WAY_LIBRARY] = {.60, .25, .5, 1.5, 1500, 3000},
+    [WAY_THIN] = {.25, .25, .5, 1.5, 500, 3000},
+    [WAY_BLOCKED] = {.35, .25, .5, 1.5, 1500, 3000},
+    [WAY_KERNEL] = {.60, .25, .7, 1.5, 200, 3000}, // products: as the library's, see estimate.h
+    [WAY_COPY] = {.60, .25, .3, 1.5, 200, 0},
+    [WAY_SORT] = {.60, .25, .7, 1.0, 1000, 3000},
+    [WAY_FFT] = {.60, .20, .7, 1.5, 1000, 3000},
+    [WAY_TREES] = {.60, .25, 2.0, 1.0, 1000, 3000}, // in the nearest caches
+    [WAY_BITS] = {.20, .25, .7, 1.5, 1000, 3000},
+    [WAY_CONTROL] = {.60, .25, .7, 1.5, 100, 0},
+    [WAY_LAST] = {.60, .25, .7, 1.5, 200, 3000}, // as a kernel
+};
+
+static double products_ns(const struct machine *m, const struct step_work *w,
+                          const struct way_row *r) {
+    enum dtype t = w->product_type;
+    int size = dtype_size(t);
+    double rate = size == 1 && m->flops_i8 > 0       ? m->flops_i8
+                  : dtype_is_int(t) && size > 4      ? m->flops_f64 / 4
+                  : size > 4 && t != DT_C64          ? m->flops_f64
+                                                     : m->flops_f32;
+    if (dtype_is_complex(t)) rate /= 4;
+    double filled = w->lanes * w->depth / (w->depth + 16); // a sum's end costs as some terms
+    return w->products / (rate * r->products * (filled > .02 ? filled : .02)) * 1e9;
+}
+static int level_of(const struct machine *m, double footprint, int threads) {
+    int k = 0;
+    while (k + 1 < MACHINE_LEVELS && footprint > (double)m->level[k].bytes * (k < 2 ? threads : 1))
+        k++;
+    return k;
+}
+// Nanoseconds a byte where `footprint` bytes lie, for `threads` together. Behind the nearest cache
+// a step gets half of what a plain read does: it writes too, and its accesses are not that even.
+static double byte_ns(const struct machine *m, double footprint, int threads) {
+    int k = level_of(m, footprint, threads);
+    double rate = m->level[k].rate * threads * (k ? .5 : 1);
+    if (k + 1 == MACHINE_LEVELS && m->memory_all > 0 && rate > m->memory_all) rate = m->memory_all;
+    return rate > 0 ? 1e9 / rate : 0;
+}
+
+double estimate_ns(const struct machine *m, const struct step_work *w, enum way way,
+                   double together, bool alone) {
+    const struct way_row *r = &ways[way];
+    int threads = alone ? 1 : m->threads;
+    double compute = (w->simple + w->hard) / (m->flops_f32 * r->arithmetic) * 1e9;
+    if (w->product_type != DT_INVALID) compute += products_ns(m, w, r);
+    double own = w->bytes + w->weights / w->lanes; // packed, with what fills the lanes
+    double moved_ns = r->moved_ns;
+    if (way == WAY_TREES) moved_ns *= level_of(m, own, threads) > 1 ? 5 : 1; // a walk waits
+    compute = (compute + w->moved * moved_ns) / threads + w->serial * r->serial_ns;
+    double memory = w->bytes * byte_ns(m, own, threads) +
+                    w->weights / w->lanes * byte_ns(m, together > own ? together : own, threads);
+    double fixed = r->fixed_ns + (threads > 1 ? r->fork_ns : 0);
+    return fixed + (compute > memory ? compute : memory);
+}
