@@ -18,7 +18,7 @@ static bool takes_all(const struct target *t, const struct hlo_instr *i) {
     return i->shape->dtype == DT_F32 && lib_match(i, &c) && !lib_direct(c.hero);
 }
 static bool takes_int8(const struct target *t, const struct hlo_instr *i) {
-    return takes_all(t, i) ||
+    return takes_all(t, i) || lib_table(i) ||
            ((i->op == HLO_CONVOLUTION || i->op == HLO_DOT) && i->shape->dtype == DT_S32 &&
             dtype_bits(i->operands[1]->shape->dtype) == 8);
 }

@@ -156,7 +156,8 @@ static void assign_other(struct assignment *as, struct hlo_instr *i) {
     bool last = false;
     for (int k = 0; k < i->n_operands; k++)
         last |= image(i->operands[k]) && form_of(i->operands[k]) == FORM_LAST;
-    bool turn = last && (may_turn(as, i) || lib_pool(i)), any = last && reads_any(as, i);
+    bool table = image(i) && lib_table(i);
+    bool turn = last && (may_turn(as, i) || lib_pool(i) || table), any = last && reads_any(as, i);
     for (int k = 0; k < i->n_operands; k++) {
         struct hlo_instr *x = i->operands[k];
         if (!image(x)) continue;

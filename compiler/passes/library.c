@@ -380,6 +380,14 @@ bool lib_direct(const struct hlo_instr *i) {
     return ordered && each * taps <= TERMS &&
            (taps == 1 ? each <= GROUP : a->window.n == 1 && each <= 2);
 }
+bool lib_table(const struct hlo_instr *i) {
+    if (i->op != HLO_GATHER) return false;
+    const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
+    const struct shape *t = i->operands[0]->shape, *x = i->operands[1]->shape;
+    return t->rank == 1 && t->dims[0] == 256 && dtype_bits(t->dtype) == 8 && x->dtype == DT_U8 &&
+           g->index_vector_dim == x->rank && !g->offset_dims.n && g->collapsed_slice_dims.n == 1 &&
+           g->slice_sizes.v[0] == 1 && !x->dynamic && shape_elements(x) > 0;
+}
 bool lib_of_ours(const struct hlo_instr *i) {
     return lib_direct(i) ||
            (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&

@@ -60,6 +60,8 @@ bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s con
 // True when `i` is a pooling over the inner dims of an image (two or three) that the library can
 // do: a maximum, or a sum of f32 over more than four elements.
 bool lib_pool(const struct hlo_instr *i);
+// True when `i` looks each byte of its second operand up in a table of 256 bytes (tables.c).
+bool lib_table(const struct hlo_instr *i);
 // The layout that a form is for a value of this rank (3 to 5: batch, channels, space); NULL = rows.
 const struct layout *lib_layout(enum conv_form form, int rank, int block);
 // The form of a layout; FORM_OTHER for what is none of them. Blocked: its block.

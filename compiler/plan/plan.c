@@ -66,8 +66,8 @@ static int first_leaf(const struct shape *tuple, int64_t index) {
     return n;
 }
 
-// Operations whose result is their first operand's bytes: some always, a reshape, copy or
-// bitcast-convert between default layouts.
+// Operations whose result is their first operand's bytes: some always, a bitcast-convert in the
+// operand's layout, a reshape or copy between default layouts.
 static bool same_bytes(const struct hlo_instr *i) {
     const struct shape *s = i->operands[0]->shape;
     switch (i->op) {
@@ -79,8 +79,11 @@ static bool same_bytes(const struct hlo_instr *i) {
     case HLO_COPY:
         if (shape_is_tuple(i->shape)) return true;
         break;
-    case HLO_RESHAPE:
     case HLO_BITCAST_CONVERT:
+        if (shape_same_dims(i->shape, s) && layout_equal(i->shape->layout, s->layout, s->rank))
+            return true;
+        break;
+    case HLO_RESHAPE:
         break;
     default:
         return false;

@@ -45,7 +45,7 @@ struct cpu_impl {
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_trees,
-    cpu_impl_bits, cpu_impl_kernel,
+    cpu_impl_table, cpu_impl_bits, cpu_impl_kernel,
     cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
@@ -103,6 +103,7 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
+bool cpu_table_accepts(const struct hlo_instr *i); // cpu_table.c
 bool cpu_fft_accepts(const struct hlo_instr *i);  // cpu_fft.c
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts

@@ -91,6 +91,19 @@ def matmul(m, k, n, zero=128, dims=(), per_channel=True):
     return g.model(g.fake(y, STEP, 128))
 
 
+def activations(dtype=np.uint8, zero=128, conv=True):
+    """SiLU, tanh and a GELU of values of 8 bits, quantised on the way: tables of bytes."""
+    g = Graph()
+    y = g.fake(g.input(2, 16, 9, 13), 0.02, zero, dtype)
+    if conv:
+        y = g.fake(g.op("Conv", [y, g.weights(24, 16, 3, 3), g.bias(24)], pads=[1, 1, 1, 1]), 0.05, zero, dtype)
+    y = g.fake(g.op("Mul", [y, g.fake(g.op("Sigmoid", [y]), 1 / 256, 0 if dtype == np.uint8 else -128, dtype)]), 0.03, zero, dtype)
+    t = g.fake(g.op("Tanh", [y]), 1 / 128, zero, dtype)
+    e = g.op("Add", [g.op("Erf", [g.op("Mul", [y, g.const(np.float32(0.7071))])]), g.const(np.float32(1))])
+    e = g.fake(g.op("Mul", [g.op("Mul", [y, g.const(np.float32(0.5))]), e]), 0.03, zero, dtype)
+    return g.model(g.fake(g.op("Add", [t, e]), STEP, zero, dtype))
+
+
 def gemm():
     g = Graph()
     x = g.fake(g.input(7, 64), 0.02, 5)
@@ -138,6 +151,10 @@ MODELS = {
     "matmul, 2,000 columns": (lambda: matmul(3, 32, 2000), True),
     "matmul, batch of rows": (lambda: matmul(5, 64, 32, dims=(2, 3)), True),
     "matmul, one scale": (lambda: matmul(1, 48, 24, zero=0, per_channel=False), True),
+    "activations behind a convolution": (activations, True),
+    "activations of s8 behind a convolution": (lambda: activations(np.int8, -3), True),
+    "activations alone": (lambda: activations(conv=False), False),
+    "activations of s8 alone": (lambda: activations(np.int8, 5, False), False),
     "gemm, transposed": (gemm, True),
     "dynamic": (lambda: dynamic(False), True),
     "dynamic, a zero point of zero": (lambda: dynamic(True), True),
