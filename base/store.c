@@ -19,6 +19,7 @@
 
 #include "base/fault.h"
 #include "base/map.h"
+#include "base/store_schema.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -29,15 +30,15 @@ enum {
     CHUNK = 64 << 10,
     TOUCH_S = 60 // files of their own digest: how exactly their last use is known
 };
-enum { FORMAT = 1 };
-static const char schema[] = "hlod-store 1\n";
 static const char *const kinds[STORE_KIND_COUNT] = {"blobs", "programs", "executables"};
 
 struct store {
     char *dir;
     int lock_fd;
     int64_t budget;
-    pthread_mutex_t mutex; // pins, counter
+    pthread_mutex_t mutex; // pins, counter, upto, puts
+    int64_t upto;          // executables have no more bytes than these; -1: not known
+    uint64_t puts;         // of executables
     uint64_t counter;
     struct smap pins;    // "kind/hex"
     struct smap checked; // "kind/hex" -> struct stamp: of the file whose bytes had their digest
@@ -92,54 +93,6 @@ static status_t write_all(int fd, const void *p, size_t n, const char *what) {
     return ST_OK;
 }
 
-// The format, twice, so that a damaged word about it is not taken for another format. 0: not there
-// or no such word.
-static int read_schema(const char *dir, const char *name) {
-    char path[PATH], text[64] = {0};
-    int format = 0, end = 0;
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    bool is = n > 0 && sscanf(text, "hlod-store %9d\n%n", &format, &end) == 1 && end == (int)n;
-    return is ? format : 0;
-}
-static status_t write_schema(const char *dir, const char *name) {
-    char path[PATH];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return st_errno(errno, path);
-    status_t st = write_all(fd, schema, sizeof schema - 1, path);
-    close(fd);
-    return st;
-}
-static bool is_there(const char *dir, const char *name) {
-    char path[PATH];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
-}
-static status_t check_schema(struct store *s) {
-    static const char *const names[] = {"VERSION", "VERSION.copy"};
-    int says[2] = {read_schema(s->dir, names[0]), read_schema(s->dir, names[1])};
-    bool there[2] = {is_there(s->dir, names[0]), is_there(s->dir, names[1])},
-         new = !there[0] && !there[1];
-    int other = says[0] && says[0] != FORMAT ? says[0] : says[1];
-    if (says[0] != FORMAT && says[1] != FORMAT && other)
-        return st_new(ST_FAILED_PRECONDITION,
-                      "%s: the data folder has format 'hlod-store %d', this build uses '%.*s'",
-                      s->dir, other, (int)strcspn(schema, "\n"), schema);
-    for (int k = 0; k < 2; k++) {
-        if (says[k] == FORMAT) continue;
-        if (there[k] || (k == 0 && !new))
-            snprintf(s->mended, sizeof s->mended, "%s was %s, and is written anew", names[k],
-                     there[k] ? "damaged" : "removed");
-        status_t st = write_schema(s->dir, names[k]);
-        if (st && new) return st;
-        st_drop(st); // a full disk: the next start
-    }
-    return ST_OK;
-}
 const char *store_mended(const struct store *s) {
     return s->mended;
 }
@@ -169,11 +122,12 @@ status_t store_open(const char *dir, int64_t budget_bytes, struct store **out) {
     s->dir = strdup(dir);
     s->lock_fd = -1;
     s->budget = budget_bytes;
+    s->upto = -1;
     pthread_mutex_init(&s->mutex, NULL);
     char path[PATH];
     status_t st = s->dir ? make_dirs(dir) : st_oom();
     if (!st) st = take_lock(s);
-    if (!st) st = check_schema(s);
+    if (!st) st = store_schema_check(dir, s->mended);
     static const char *const extra[] = {"tmp", "quarantine", "uploads"};
     for (int k = 0; k < STORE_KIND_COUNT + 3 && !st; k++) {
         snprintf(path, sizeof path, "%s/%s", dir,
@@ -233,22 +187,28 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
     return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
 }
 
-// fsync, rename into place, fsync of the folder. The temporary file is gone afterwards, whatever
-// happens.
+static status_t move_into_place(const char *tmp, const char *path, const char *folder) {
+    if (rename(tmp, path) == 0) return ST_OK;
+    if (errno != ENOENT) return st_errno(errno, path);
+    RETURN_IF_ERR(make_dirs(folder)); // the first of its folder, or somebody removed that
+    return rename(tmp, path) ? st_errno(errno, path) : ST_OK;
+}
+// Rename into place; what nobody can make again (`sync`) with an fsync before, and of the folder
+// behind. The temporary file is gone afterwards, whatever happens.
 static status_t commit(struct store *s, enum store_kind kind, struct digest key, const char *tmp,
-                       int fd) {
+                       int fd, bool sync) {
     char path[PATH], folder[PATH];
     path_of(s, kind, key, path);
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(path) - 65), path);
-    status_t st = make_dirs(folder);
-    if (!st && (FAULT("store.fsync") ? (errno = EIO, -1) : fsync(fd)))
+    status_t st = ST_OK;
+    if (sync && (FAULT("store.fsync") ? (errno = EIO, -1) : fsync(fd)))
         st = st_errno(errno, "fsync");
-    if (!st && rename(tmp, path)) st = st_errno(errno, path);
+    if (!st) st = move_into_place(tmp, path, folder);
     if (st) {
         unlink(tmp);
         return st;
     }
-    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int dir = sync ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (dir >= 0) {
         fsync(dir);
         close(dir);
@@ -363,7 +323,7 @@ status_t store_write_end(struct store_writer *w, struct digest *out_digest, bool
     struct digest d = sha256_end(&w->hash);
     if (out_fresh) *out_fresh = !store_has(w->s, w->kind, d);
     look_for_others(w);
-    status_t st = commit(w->s, w->kind, d, w->path, w->fd);
+    status_t st = commit(w->s, w->kind, d, w->path, w->fd, true);
     if (!st && !w->doubted) { // as it was written
         struct stamp is = stamp_now(w->fd);
         now_checked(w->s, w->kind, d, &is);
@@ -399,8 +359,18 @@ static void header_of(struct digest key, const void *p, size_t n, uint8_t h[HEAD
     memcpy(h + 16, d.b, 32);
 }
 
+// With so many bytes more, may there be more than the budget? Files that went since the last look
+// are still counted: then it is looked again.
+static bool over_budget(struct store *s, int64_t bytes) {
+    pthread_mutex_lock(&s->mutex);
+    s->puts++;
+    if (s->upto >= 0) s->upto += bytes;
+    bool over = s->budget && (s->upto < 0 || s->upto > s->budget);
+    pthread_mutex_unlock(&s->mutex);
+    return over;
+}
 status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,
-                   size_t n) {
+                   size_t n, bool lasts) {
     char tmp[PATH];
     uint8_t h[HEADER];
     int fd;
@@ -413,10 +383,11 @@ status_t store_put(struct store *s, enum store_kind kind, struct digest key, con
     if (st)
         unlink(tmp);
     else
-        st = commit(s, kind, key, tmp, fd);
+        st = commit(s, kind, key, tmp, fd, lasts);
     close(fd);
     RETURN_IF_ERR(st);
-    return s->budget ? store_evict(s, NULL) : ST_OK;
+    if (kind != STORE_EXECUTABLE || !over_budget(s, (int64_t)(n + sizeof h))) return ST_OK;
+    return store_evict(s, NULL);
 }
 
 // ---- reading
@@ -776,6 +747,9 @@ static int oldest_first(const void *a, const void *b) {
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
     struct candidates c = {0};
     int64_t freed = 0;
+    pthread_mutex_lock(&s->mutex);
+    uint64_t puts = s->puts;
+    pthread_mutex_unlock(&s->mutex);
     status_t st = store_list(s, STORE_EXECUTABLE, collect, &c);
     if (!st && c.v.n) qsort(c.v.v, c.v.n, sizeof *c.v.v, oldest_first);
     for (size_t k = 0; !st && k < c.v.n && s->budget && c.total > s->budget; k++) {
@@ -786,6 +760,9 @@ status_t store_evict(struct store *s, int64_t *out_freed_bytes) {
         freed += c.v.v[k].bytes;
     }
     vec_done(&c.v);
+    pthread_mutex_lock(&s->mutex);
+    s->upto = st || s->puts != puts ? -1 : c.total;
+    pthread_mutex_unlock(&s->mutex);
     if (!st && out_freed_bytes) *out_freed_bytes = freed;
     return st;
 }

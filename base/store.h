@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // store: content-addressed files under a folder: DIR/<kind>/<aa>/<64 hex>. Two kinds of key: blobs
 // are named by the SHA-256 of their own bytes; entries (executables) are named by a key chosen by
-// the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp, fsync,
-// rename: a reader sees a whole file or none. Every entry read checks the digest; a damaged one
-// moves to DIR/quarantine and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call
-// from the thread pool, or where blocking is fine. Thread compatible: one store object may be used
-// by several threads; two processes on one folder are kept apart by a lock file (store_open fails
-// with FAILED_PRECONDITION).
+// the caller and carry a header with the SHA-256 of the payload. Writes go to DIR/tmp, then rename:
+// a reader sees a whole file or none. Blobs, which nobody can make again, are on the disk when a
+// write ends; entries, which can be, are the kernel's to write: one that a power failure cut short
+// is found by its digest. Every entry read checks the digest; a damaged one moves to DIR/quarantine
+// and reads as DATA_LOSS once, NOT_FOUND after. Blocking file I/O: call from the thread pool, or
+// where blocking is fine. Thread compatible: one store object may be used by several threads; two
+// processes on one folder are kept apart by a lock file (store_open fails with
+// FAILED_PRECONDITION).
 #pragma once
 #include "base/arena.h"
 #include "base/hash.h"
@@ -46,9 +48,10 @@ void store_write_leave(struct store_writer *w); // to go on later; NULL is fine
 void store_upload_remove(struct store *s, const char *name);
 void store_uploads_keep(struct store *s, bool (*known)(void *ctx, const char *name), void *ctx);
 
-// Whole entry under a key. Payload copied to the file with its digest in front.
+// Whole entry under a key. Payload copied to the file with its digest in front. `lasts`: it is on
+// the disk when this returns, as blobs are; for entries that we did not make.
 status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,
-                   size_t n) MUST_CHECK;
+                   size_t n, bool lasts) MUST_CHECK;
 // Opens read-only. Blobs and programs that are named by their own digest: the file itself, looked
 // at as `check` says. Entries: payload starts at *out_offset, digest always checked, and it covers
 // the key, so that no entry stands in for another. Caller closes the fd. NOT_FOUND, DATA_LOSS (then

@@ -259,11 +259,13 @@ static status_t lacking(status_t st) {
 }
 
 static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
-    struct compile_observer obs = {.ctx = c, .on_pass = on_pass, .cancel = &c->cancel};
+    const Hlod__Wire__Compile *q = (const Hlod__Wire__Compile *)c->request;
+    struct compile_observer obs = {
+        .ctx = c, .on_pass = q->quiet ? NULL : on_pass, .cancel = &c->cancel};
     struct executable *e;
     struct strbuf bytes = {0};
     worker_peak_begin(c);
-    RETURN_IF_ERR(compile_request(c, (const Hlod__Wire__Compile *)c->request, &obs, &e));
+    RETURN_IF_ERR(compile_request(c, q, &obs, &e));
     struct digest content;
     status_t st = executable_pack(e, &bytes, &content);
     if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);

@@ -53,7 +53,7 @@ static status_t store_results(struct op *op) {
     void *base;
     size_t base_bytes;
     RETURN_IF_ERR(blob_map(r->program, op->fds, op->n_fds, &bytes, &base, &base_bytes));
-    status_t st = store_put(op->s->store, STORE_PROGRAM, program, bytes.p, bytes.n);
+    status_t st = store_put(op->s->store, STORE_PROGRAM, program, bytes.p, bytes.n, false);
     frame_unmap(base, base_bytes);
     if (st) return st;
     RETURN_IF_ERR(blob_map(r->sidecar, op->fds, op->n_fds, &bytes, &base, &base_bytes));

@@ -220,6 +220,7 @@ struct sched {
     int n_jobs;
     uint64_t next_job, tick;
     bool dispatching, dispatch_due, stopping;
+    bool measures; // pool work sums up the store
 };
 struct model *sched_model(struct sched *s, struct digest id); // borrowed, NULL if not in memory
 // What is known of content under: the digest itself, or, where workers belong to tenants, the

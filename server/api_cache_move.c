@@ -98,7 +98,7 @@ static status_t import(struct cache_work *w) {
     m->existed = !st;
     if (st_code(st) != ST_NOT_FOUND) return st; // one that was made here is never replaced
     st_drop(st);
-    RETURN_IF_ERR(store_put(w->store, STORE_EXECUTABLE, w->digest, bytes.p, bytes.n));
+    RETURN_IF_ERR(store_put(w->store, STORE_EXECUTABLE, w->digest, bytes.p, bytes.n, true));
     q->info->pinned = false;
     q->info->unsigned_import = !key;
     return journal_put_message(w->journal, JOURNAL_EXECUTABLE, w->digest, parts.program,
