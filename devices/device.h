@@ -51,6 +51,7 @@ struct dev_attributes {
     int64_t memory_bytes;    // for executables, prepared weights and what runs; > 0
     const char *description; // for people; the device's
     bool foreign;            // runs a plugin, which opens files whenever it likes: no filter
+    bool starts_slowly;      // its first calls load and generate code: they may be made for nothing
     bool single_use;         // what a process compiles depends on what it compiled before
 };
 

@@ -210,7 +210,10 @@ static void wait_for_call(struct worker *w) {
 
 static void *run_thread(void *arg) {
     struct worker *w = arg;
-    if (!w->device_role) worker_compile_warm(dev_target(w->dev));
+    if (w->device_role)
+        worker_device_warm(w->dev); // nothing is resident: the loop thread has no run either
+    else
+        worker_compile_warm(dev_target(w->dev));
     for (;;) {
         pthread_mutex_lock(&w->mutex);
         while (!w->first && !w->closing)

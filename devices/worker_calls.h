@@ -38,6 +38,7 @@ ProtobufCMessage *worker_ingest(struct call *c);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
+void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
 ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);

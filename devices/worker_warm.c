@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compile worker does before its first call: one small program is compiled, so that the code
-// generator's pages, tables and symbols are there when a user waits.
+// What a worker does before its first call, so that pages, tables and symbols are there when a user
+// waits: a compile worker compiles one small program, for the code generator; a device worker
+// loads, prepares and runs another, for the library of convolutions and products and its threads.
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
 #include "devices/worker_calls.h"
@@ -35,4 +36,63 @@ void worker_compile_warm(const struct target *t) {
     if (!st) st = hlo_compile_module(m, &opt, t, NULL, &e);
     if (!st) executable_free(e);
     st_drop(st); // a user's compile will say what is wrong
+}
+
+// One call of each kind that has code of its own in the library; none of its other steps is worth a
+// kernel.
+static const char calls[] =
+    "HloModule calls\n"
+    "ENTRY e {\n"
+    "  x = f32[1,3,16,16] parameter(0)\n"
+    "  y = f32[64,32] parameter(1)\n"
+    "  first = f32[32,3,3,3] parameter(2), frontend_attributes={hlod_param=\"weight:0\"}\n"
+    "  taps = f32[32,32,3,3] parameter(3), frontend_attributes={hlod_param=\"weight:1\"}\n"
+    "  point = f32[32,32,1,1] parameter(4), frontend_attributes={hlod_param=\"weight:2\"}\n"
+    "  depth = f32[32,1,3,3] parameter(5), frontend_attributes={hlod_param=\"weight:3\"}\n"
+    "  matrix = f32[32,48] parameter(6), frontend_attributes={hlod_param=\"weight:4\"}\n"
+    "  zero = f32[] constant(0)\n"
+    "  none = f32[1,32,8,8] broadcast(zero), dimensions={}\n"
+    "  c = f32[1,32,8,8] convolution(x, first), window={size=3x3 stride=2x2 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  r = f32[1,32,8,8] maximum(c, none)\n"
+    "  d = f32[1,32,8,8] convolution(r, taps), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  f = f32[1,32,8,8] convolution(d, point), window={size=1x1}, dim_labels=bf01_oi01->bf01\n"
+    "  s = f32[1,32,8,8] add(f, r)\n"
+    "  t = f32[1,32,8,8] maximum(s, none)\n"
+    "  g = f32[1,32,8,8] convolution(t, depth), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01, feature_group_count=32\n"
+    "  p = f32[64,48] dot(y, matrix), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "  ROOT z = (f32[1,32,8,8], f32[64,48]) tuple(g, p)\n"
+    "}\n";
+enum { INPUTS = 2, WEIGHTS = 5, LARGEST = 32 * 32 * 9 }; // elements
+
+static status_t run_calls(struct dev_exe *x, const float *zeros, float *out) {
+    static const int32_t elements[WEIGHTS] = {32 * 27, LARGEST, 32 * 32, 32 * 9, 32 * 48};
+    struct span weights[WEIGHTS];
+    const void *in[INPUTS] = {zeros, zeros};
+    void *results[] = {out, out + 32 * 64};
+    struct dev_weights *w;
+    for (int k = 0; k < WEIGHTS; k++)
+        weights[k] = (struct span){(const uint8_t *)zeros, sizeof(float) * (size_t)elements[k]};
+    RETURN_IF_ERR(dev_prepare(x, weights, WEIGHTS, NULL, &w));
+    status_t st = dev_run(x, w, &(struct dev_run){.in = in, .out = results});
+    dev_release(w);
+    return st;
+}
+void worker_device_warm(struct device *d) {
+    static float zeros[LARGEST], out[32 * 64 + 64 * 48];
+    struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
+    struct hlo_module *m;
+    struct executable *e;
+    struct dev_exe *x = NULL;
+    if (!dev_attributes(d).starts_slowly) return;
+    struct target t = *dev_target(d);
+    t.min_kernel_elements = INT64_MAX;
+    status_t st = hlo_parse(str_of(calls), NULL, &m);
+    if (!st) st = hlo_compile_module(m, &opt, &t, NULL, &e);
+    if (!st) st = dev_load(d, e, NULL, &x);
+    if (!st) st = run_calls(x, zeros, out);
+    dev_unload(x);
+    st_drop(st);
 }

@@ -38,6 +38,7 @@ struct cpu_impl {
     status_t (*run)(struct cpu_exe *x, struct cpu_step *s, void **bufs);
     // Weights read in a form of the implementation's own; NULL = never.
     int64_t (*pack_bytes)(const struct cpu_step *s);
+    // Of several steps at once on several threads, each alone on its own; plain may lie unaligned.
     status_t (*pack)(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
     // Would two steps of this implementation pack one value into the same bytes? Then they read one
     // copy. NULL = never.
@@ -100,6 +101,13 @@ struct cpu_frame {
 status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
                       const struct cpu_frame *f) MUST_CHECK;
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);
+status_t cpu_cancelled(void);
+// 64-byte aligned, in large pages where it is large; free()d. NULL: there is none.
+void *cpu_memory(int64_t bytes);
+// dev_vtable's (cpu_weights.c).
+status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
+                     const _Atomic bool *cancel, struct dev_weights **out);
+void cpu_release(struct dev_weights *w);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c

@@ -142,7 +142,7 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .depth = p->depth};
 }
 
-static status_t cancelled(void) {
+status_t cpu_cancelled(void) {
     return st_new(ST_CANCELLED, "the call was cancelled");
 }
 
@@ -151,7 +151,7 @@ static status_t run_step(struct cpu_exe *x, const struct cpu_plan *p, const stru
                          struct cpu_step *s) {
     void *bufs[MAX_BUFS];
     const struct plan_step *ps = s->plan;
-    if (x->cancel && *x->cancel) return cancelled();
+    if (x->cancel && *x->cancel) return cpu_cancelled();
     for (int e = 0; e < ps->n_in; e++)
         bufs[e] = cpu_address(p, f, &ps->in[e]);
     for (int e = 0; e < ps->n_out; e++)
@@ -320,7 +320,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         struct cpu_step *s = &p->steps[k];
         s->plan = &plan->steps[k];
         x->bound = bound;
-        if (x->cancel && *x->cancel) return cancelled();
+        if (x->cancel && *x->cancel) return cpu_cancelled();
         RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
@@ -390,8 +390,8 @@ static status_t load_into(struct cpu_exe *x) {
     x->results = arena_zarray(&x->arena, void *, main->n_root + 1);
     x->ahead = arena_zarray(&x->arena, struct dev_buffer *, main->n_root + 1);
     x->memory_bytes = main->arena_bytes;
-    if (posix_memalign(&x->memory, 64, (size_t)x->memory_bytes + 64)) x->memory = NULL;
-    if (posix_memalign(&x->scratch, 64, (size_t)x->scratch_bytes + 64)) x->scratch = NULL;
+    x->memory = cpu_memory(x->memory_bytes);
+    x->scratch = cpu_memory(x->scratch_bytes);
     if (!x->memory || !x->scratch)
         return st_new(ST_RESOURCE_EXHAUSTED, "no memory for a working set of %lld bytes",
                       (long long)(x->memory_bytes + x->scratch_bytes));
@@ -427,127 +427,6 @@ static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic
         cpu_unload(&x->base);
     else
         *out = &x->base;
-    return st;
-}
-
-// ---- weights
-
-static void cpu_release(struct dev_weights *base) {
-    struct cpu_weights *w = (struct cpu_weights *)base;
-    for (int k = 0; k < w->n_bound; k++)
-        free(w->bound[k]);
-    for (int k = 0; k < w->n_packed; k++)
-        free(w->packed[k]);
-    free(w->bound);
-    free(w->packed);
-    free(w);
-}
-
-static void *aligned(int64_t n) {
-    void *p = NULL;
-    return posix_memalign(&p, 64, (size_t)n + 64) ? NULL : p;
-}
-
-// Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
-// handed to a called plan is read where that reads it.
-static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
-    for (int k = 0; k < p->plan->n_steps; k++) {
-        const struct cpu_step *s = &p->steps[k];
-        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
-            if (read_plain(s->called[c], s->plan->instr->op == HLO_WHILE && c == 1, bound))
-                return true;
-        for (int e = 0; e < s->plan->n_in; e++) {
-            const struct slice *in = &s->plan->in[e];
-            if (in->where != SLICE_PARAM || p->bound[in->index] != bound || e == s->packed_in)
-                continue;
-            bool handed_on = s->plan->instr->op == HLO_WHILE ? plan_unchanged(s->plan->called[1], e)
-                             : s->plan->instr->op == HLO_CONDITIONAL ? e > 0
-                                                                     : s->called != NULL;
-            if (!handed_on) return true;
-        }
-    }
-    for (int k = 0; k < p->plan->n_root; k++) {
-        const struct slice *r = &p->plan->root[k];
-        if (r->where == SLICE_PARAM && p->bound[r->index] == bound && !(body && r->index == k))
-            return true;
-    }
-    return false;
-}
-
-static status_t pack_bound(struct cpu_exe *x, struct cpu_weights *w, const struct cpu_plan *p,
-                           int bound, const void *value) {
-    for (int i = 0; i < p->plan->n_steps; i++) {
-        struct cpu_step *s = &p->steps[i];
-        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
-            RETURN_IF_ERR(pack_bound(x, w, s->called[c], bound, value));
-        const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
-        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound ||
-            w->packed[s->pack_slot]) // shared
-            continue;
-        if (x->cancel && *x->cancel) return cancelled();
-        int64_t n = s->impl->pack_bytes(s);
-        void *packed = w->packed[s->pack_slot] = aligned(n);
-        if (!packed)
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of prepared weights",
-                          (long long)n);
-        w->base.bytes += n;
-        RETURN_IF_ERR(s->impl->pack(x, s, value, packed));
-    }
-    return ST_OK;
-}
-static status_t keep_bound(struct cpu_exe *x, struct cpu_weights *w, int k, const void *value,
-                           int64_t bytes) {
-    const struct cpu_plan *p = x->main;
-    RETURN_IF_ERR(pack_bound(x, w, p, k, value));
-    if (!read_plain(p, false, k)) return ST_OK;
-    if (!(w->bound[k] = aligned(bytes)))
-        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of weights",
-                      (long long)bytes);
-    if (bytes) memcpy(w->bound[k], value, (size_t)bytes);
-    w->base.bytes += bytes;
-    return ST_OK;
-}
-
-static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n,
-                            struct cpu_weights *w) {
-    const struct plan *p = x->prepare->plan;
-    struct arena a = {0};
-    const void **params = arena_zarray(&a, const void *, p->n_params + 1);
-    void *memory = aligned(p->arena_bytes);
-    status_t st =
-        memory ? ST_OK
-               : st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes while preparing weights",
-                        (long long)p->arena_bytes);
-    for (int k = 0; k < p->n_params && !st; k++)
-        st = dev_find_weight(x->exe->prepare->entry->params.v[k], weights, n, &params[k]);
-    struct cpu_frame f = {.params = params, .memory = memory};
-    if (!st) st = cpu_run_plan(x, x->prepare, &f);
-    for (int k = 0; k < p->n_root && !st; k++)
-        st = keep_bound(x, w, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
-    free(memory);
-    arena_done(&a);
-    return st;
-}
-
-static status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
-                            const _Atomic bool *cancel, struct dev_weights **out) {
-    struct cpu_exe *x = (struct cpu_exe *)base;
-    struct cpu_weights *w = calloc(1, sizeof *w);
-    if (!w) return st_oom();
-    w->base.exe = base;
-    w->n_bound = x->prepare->plan->n_root;
-    w->n_packed = x->n_packs;
-    w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
-    w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
-    x->cancel = cancel;
-    bool mine = cpu_pool_begin(false);
-    status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
-    if (mine) cpu_pool_end();
-    x->cancel = NULL;
-    if (st)
-        cpu_release(&w->base);
-    else
-        *out = &w->base;
     return st;
 }
 
@@ -660,7 +539,8 @@ static struct dev_attributes attributes(struct device *d) {
     (void)d;
     return (struct dev_attributes){.memory_bytes =
                                        (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-                                   .description = cpu_target()->id};
+                                   .description = cpu_target()->id,
+                                   .starts_slowly = true};
 }
 extern const struct dev_vtable cpu_vtable;
 const struct dev_vtable cpu_vtable = {.kind = "cpu",

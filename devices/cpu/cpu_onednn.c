@@ -377,21 +377,35 @@ static int64_t onednn_pack_bytes(const struct cpu_step *s) {
         &((const struct onednn_state *)s->state)->weights_packed);
 }
 
+// A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
+static _Thread_local struct {
+    void *p;
+    size_t n;
+} bounce;
+void onednn_packed(void) {
+    free(bounce.p);
+    bounce.p = NULL;
+    bounce.n = 0;
+}
+static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
+    size_t n = dnnl_memory_desc_get_size(d), element = d->data_type == dnnl_f32 ? 4 : 1;
+    if ((uintptr_t)*plain % element == 0) return ST_OK;
+    if (n > bounce.n) {
+        onednn_packed();
+        if (!(bounce.p = cpu_memory((int64_t)n)))
+            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
+                          n);
+        bounce.n = n;
+    }
+    *plain = memcpy(bounce.p, *plain, n);
+    return ST_OK;
+}
 status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
                              const void *plain, void *packed) {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL, to = NULL;
-    void *bounce = NULL;
-    // A mapped model file gives no alignment: one weight at a time goes through an aligned copy.
-    if ((uintptr_t)plain % 64) {
-        size_t n = dnnl_memory_desc_get_size(user);
-        if (posix_memalign(&bounce, 64, n + 64))
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
-                          n);
-        memcpy(bounce, plain, n);
-        plain = bounce;
-    }
+    RETURN_IF_ERR(aligned(user, &plain));
     status_t status = make_reorder(user, wanted, &pd);
     dnnl_status_t rc = dnnl_success;
     if (!status) rc = dnnl_primitive_create(&prim, pd);
@@ -406,7 +420,6 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
     dnnl_memory_destroy(to);
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
-    free(bounce);
     return status;
 }
 static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,

@@ -59,9 +59,11 @@ status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *re
 // cpu_target.c).
 bool onednn_winograd_pays(const struct hlo_instr *h);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
-// Once, at PREPARE. plain may lie unaligned.
+// Once, at PREPARE. plain may lie unaligned: then it goes by way of memory of the calling thread's,
+// which it keeps until onednn_packed.
 status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
                              const void *plain, void *packed) MUST_CHECK;
+void onednn_packed(void);
 
 bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c
 // Has the library a kernel for such a call that is not its reference?

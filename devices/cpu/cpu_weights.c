@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of the CPU device: the prepare module is run, and each of its results is kept as the
+// steps of main read it: packed by an implementation, as it is, or both. Packing is memory traffic
+// and first touches of fresh pages, and no value needs another: so all of it is gathered first
+// (which takes the memory) and then done by all threads, the largest first.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_onednn.h"
+#include "devices/cpu/cpu_pool.h"
+
+enum {
+    HUGE_PAGE = 2 << 20,
+    COPY_PIECE = 4 << 20,
+    ALONE_BYTES = 256 << 10 // less is done before the other threads are awake
+};
+
+// One value in one form.
+struct keep {
+    struct cpu_step *step; // packs it; NULL: a copy
+    const void *from;
+    void *to;
+    int64_t bytes;
+};
+struct keeping {
+    struct cpu_exe *x;
+    struct cpu_weights *w;
+    struct arena *a;
+    VEC(struct keep) v; // in `a`
+    _Atomic size_t next;
+    _Atomic bool failed;
+    status_t st; // of the thread that set `failed`
+};
+
+void *cpu_memory(int64_t n) {
+    void *p = NULL;
+    size_t bytes = (size_t)n + 64;
+    bool huge = bytes >= 2 * HUGE_PAGE;
+    if (posix_memalign(&p, huge ? HUGE_PAGE : 64, bytes)) return NULL;
+    if (huge) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); // or small ones
+    return p;
+}
+
+void cpu_release(struct dev_weights *base) {
+    struct cpu_weights *w = (struct cpu_weights *)base;
+    for (int k = 0; k < w->n_bound; k++)
+        free(w->bound[k]);
+    for (int k = 0; k < w->n_packed; k++)
+        free(w->packed[k]);
+    free(w->bound);
+    free(w->packed);
+    free(w);
+}
+
+// Is bound parameter `bound` read by any step that does not read it packed, or a result? What is
+// handed to a called plan is read where that reads it.
+static bool read_plain(const struct cpu_plan *p, bool body, int bound) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        const struct cpu_step *s = &p->steps[k];
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            if (read_plain(s->called[c], s->plan->instr->op == HLO_WHILE && c == 1, bound))
+                return true;
+        for (int e = 0; e < s->plan->n_in; e++) {
+            const struct slice *in = &s->plan->in[e];
+            if (in->where != SLICE_PARAM || p->bound[in->index] != bound || e == s->packed_in)
+                continue;
+            bool handed_on = s->plan->instr->op == HLO_WHILE ? plan_unchanged(s->plan->called[1], e)
+                             : s->plan->instr->op == HLO_CONDITIONAL ? e > 0
+                                                                     : s->called != NULL;
+            if (!handed_on) return true;
+        }
+    }
+    for (int k = 0; k < p->plan->n_root; k++) {
+        const struct slice *r = &p->plan->root[k];
+        if (r->where == SLICE_PARAM && p->bound[r->index] == bound && !(body && r->index == k))
+            return true;
+    }
+    return false;
+}
+
+// ---- what is to be kept
+
+static status_t add_packs(struct keeping *k, const struct cpu_plan *p, int bound,
+                          const void *value) {
+    struct cpu_weights *w = k->w;
+    for (int i = 0; i < p->plan->n_steps; i++) {
+        struct cpu_step *s = &p->steps[i];
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
+            RETURN_IF_ERR(add_packs(k, s->called[c], bound, value));
+        const struct slice *in = s->packed_in >= 0 ? &s->plan->in[s->packed_in] : NULL;
+        if (!in || in->where != SLICE_PARAM || p->bound[in->index] != bound ||
+            w->packed[s->pack_slot]) // shared
+            continue;
+        int64_t n = s->impl->pack_bytes(s);
+        void *packed = w->packed[s->pack_slot] = cpu_memory(n);
+        if (!packed)
+            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of prepared weights",
+                          (long long)n);
+        w->base.bytes += n;
+        avec_push(k->a, &k->v, ((struct keep){s, value, packed, n}));
+    }
+    return ST_OK;
+}
+static status_t add_bound(struct keeping *k, int bound, const void *value, int64_t bytes) {
+    const struct cpu_plan *p = k->x->main;
+    RETURN_IF_ERR(add_packs(k, p, bound, value));
+    if (!read_plain(p, false, bound)) return ST_OK;
+    char *to = k->w->bound[bound] = cpu_memory(bytes);
+    if (!to)
+        return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes of weights",
+                      (long long)bytes);
+    for (int64_t at = 0; at < bytes; at += COPY_PIECE) {
+        int64_t n = bytes - at < COPY_PIECE ? bytes - at : COPY_PIECE;
+        avec_push(k->a, &k->v, ((struct keep){NULL, (const char *)value + at, to + at, n}));
+    }
+    k->w->base.bytes += bytes;
+    return ST_OK;
+}
+
+// ---- keeping it
+
+static int largest_first(const void *a, const void *b) {
+    const struct keep *x = a, *y = b;
+    return x->bytes < y->bytes ? 1 : -(x->bytes > y->bytes);
+}
+static status_t keep_one(const struct keeping *k, const struct keep *e) {
+    if (k->x->cancel && *k->x->cancel) return cpu_cancelled();
+    if (e->step) return e->step->impl->pack(k->x, e->step, e->from, e->to);
+    memcpy(e->to, e->from, (size_t)e->bytes);
+    return ST_OK;
+}
+static void keep_some(void *ctx, int64_t begin, int64_t end, int thread) {
+    struct keeping *k = ctx;
+    (void)begin, (void)end, (void)thread;
+    for (size_t i; !k->failed && (i = k->next++) < k->v.n;) {
+        status_t st = keep_one(k, &k->v.v[i]);
+        if (!st) continue;
+        if (atomic_exchange(&k->failed, true))
+            st_drop(st);
+        else
+            k->st = st;
+    }
+    onednn_packed();
+}
+static status_t keep_all(struct keeping *k) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < k->v.n; i++)
+        bytes += k->v.v[i].bytes;
+    if (k->v.n) qsort(k->v.v, k->v.n, sizeof *k->v.v, largest_first);
+    if (bytes < ALONE_BYTES || k->v.n < 2)
+        keep_some(k, 0, 1, 0);
+    else
+        cpu_parallel(keep_some, k, cpu_threads(), 1);
+    return k->st;
+}
+
+static status_t run_prepare(struct cpu_exe *x, const struct span *weights, int n,
+                            struct cpu_weights *w) {
+    const struct plan *p = x->prepare->plan;
+    struct arena a = {0};
+    const void **params = arena_zarray(&a, const void *, p->n_params + 1);
+    void *memory = cpu_memory(p->arena_bytes);
+    status_t st =
+        memory ? ST_OK
+               : st_new(ST_RESOURCE_EXHAUSTED, "no memory for %lld bytes while preparing weights",
+                        (long long)p->arena_bytes);
+    for (int k = 0; k < p->n_params && !st; k++)
+        st = dev_find_weight(x->exe->prepare->entry->params.v[k], weights, n, &params[k]);
+    struct cpu_frame f = {.params = params, .memory = memory};
+    if (!st) st = cpu_run_plan(x, x->prepare, &f);
+    struct keeping all = {.x = x, .w = w, .a = &a};
+    for (int k = 0; k < p->n_root && !st; k++)
+        st = add_bound(&all, k, cpu_address(x->prepare, &f, &p->root[k]), p->root[k].size_bytes);
+    if (!st) st = keep_all(&all);
+    free(memory);
+    arena_done(&a);
+    return st;
+}
+
+status_t cpu_prepare(struct dev_exe *base, const struct span *weights, int n,
+                            const _Atomic bool *cancel, struct dev_weights **out) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    struct cpu_weights *w = calloc(1, sizeof *w);
+    if (!w) return st_oom();
+    w->base.exe = base;
+    w->n_bound = x->prepare->plan->n_root;
+    w->n_packed = x->n_packs;
+    w->bound = calloc((size_t)w->n_bound + 1, sizeof *w->bound);
+    w->packed = calloc((size_t)w->n_packed + 1, sizeof *w->packed);
+    x->cancel = cancel;
+    bool mine = cpu_pool_begin(false);
+    status_t st = w->bound && w->packed ? run_prepare(x, weights, n, w) : st_oom();
+    if (mine) cpu_pool_end();
+    x->cancel = NULL;
+    if (st)
+        cpu_release(&w->base);
+    else
+        *out = &w->base;
+    return st;
+}
