@@ -299,10 +299,20 @@ void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels
                     : lit_s64s(c, labels->ints.v, &n, 1);
     out_label(c, take(c, names, pos, 0), text);
 }
+// The label of the first largest score; NaN exceeds nothing and nothing exceeds it, as in a loop
+// that starts from the first score and moves on where another is larger.
 void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels) {
     struct hb *b = &c->b;
     int64_t n = scores->shape->dims[1], last = 1;
     const struct shape *s = scores->shape;
+    if (dtype_is_float(s->dtype)) {
+        hv number = hb_compare(b, scores, scores, CMP_EQ);
+        hv first = and_(c, hb_unary(b, HLO_NOT, number),
+                        hb_compare(b, index_along(c, s, DT_S64, 1),
+                                   hb_splat(b, shape_make(c->a, DT_S64, s->dims, 2), 0), CMP_EQ));
+        scores = hb_select(b, number, scores, splat_like(c, scores, -INFINITY));
+        scores = hb_select(b, first, splat_like(c, scores, INFINITY), scores);
+    }
     hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
     hv pos = index_along(c, s, DT_S64, 1);
     pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));

@@ -10,8 +10,12 @@
 INLINE FLOATS THIN(pick)(BITS where, FLOATS yes, FLOATS no) {
     return (FLOATS)((where & (BITS)yes) | (~where & (BITS)no));
 }
+INLINE FLOATS THIN(all)(float v) { // not x * 0 + v: x may be infinite
+    return (FLOATS){0} + v;
+}
 INLINE FLOATS THIN(exp)(FLOATS x) {
-    FLOATS low = x * 0 - 87.3f, high = x * 0 + 88.3f, magic = x * 0 + 12582912.0f;
+    FLOATS given = x, low = THIN(all)(-87.3f), high = THIN(all)(88.3f);
+    FLOATS magic = THIN(all)(12582912.0f);
     x = THIN(pick)(x < low, low, x);
     x = THIN(pick)(x > high, high, x);
     FLOATS shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - magic;
@@ -23,7 +27,7 @@ INLINE FLOATS THIN(exp)(FLOATS x) {
     y = y * x + 1.6666665459e-1f;
     y = y * x + 5.0000001201e-1f;
     y = y * (x * x) + x + 1;
-    return (FLOATS)((BITS)y + power);
+    return THIN(pick)(given == given, (FLOATS)((BITS)y + power), given); // NaN stays NaN
 }
 INLINE FLOATS THIN(logistic)(FLOATS x) {
     return 1 / (1 + THIN(exp)(-x));
@@ -35,7 +39,7 @@ INLINE FLOATS THIN(with_sign)(FLOATS x, FLOATS of) {
     return (FLOATS)((BITS)x | ((BITS)of & (int32_t)0x80000000));
 }
 INLINE FLOATS THIN(tanh)(FLOATS x) {
-    FLOATS a = THIN(magnitude)(x), z = x * x, limit = x * 0 + 0.625f;
+    FLOATS a = THIN(magnitude)(x), z = x * x, limit = THIN(all)(0.625f);
     FLOATS y = z * -5.70498872745e-3f + 2.06390887954e-2f;
     y = y * z + -5.37397155531e-2f;
     y = y * z + 1.33314422036e-1f;
@@ -55,7 +59,7 @@ INLINE FLOATS THIN(erf)(FLOATS x) {
 static THIN_TARGET void THIN(activate)(enum lib_post_kind kind, float alpha, float beta, float *v,
                                        int64_t n) {
     for (int64_t k = 0; k < n; k += LANES) { // v has room for whole vectors
-        FLOATS x = AT(v + k), low = x * 0 + alpha, high = x * 0 + beta;
+        FLOATS x = AT(v + k), low = THIN(all)(alpha), high = THIN(all)(beta);
         switch (kind) {
         case LIB_POST_RELU:
             x = THIN(pick)(x < 0, (FLOATS){0}, x);
