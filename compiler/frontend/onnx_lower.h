@@ -14,6 +14,9 @@ struct onnx_val {
     struct onnx_list *list;
     hv size; // NULL, or how much of dimension size_dim counts (onnx_dynamic.c)
     int size_dim;
+    struct literal *bound[2]; // of integers made of such sizes: NULL, or what they are where the
+                              // size is the bound, and one more
+    hv bound_of; // the size itself where those integers only moved it about; else NULL
     bool weight; // v is a weight: known to no one before the run
     bool failed; // its node was refused: what depends on it is left out, to list all at once
     bool text;   // v's elements are places in the table of texts (onnx_text.c)
@@ -46,6 +49,10 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     bool dynamic_ok; // in_val gives values with a size of their own, too
     bool text_ok;    // and text
     struct onnx_texts *texts;
+    struct onnx_chosen { // what NonZero or Compress found, for a second look at the same values
+        hv of, at, count;
+    } chosen[8];
+    unsigned n_chosen;
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 

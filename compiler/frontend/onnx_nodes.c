@@ -133,6 +133,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
         onnx_pass_dynamic(c, op->fn);
     else
         op->fn(c);
+    onnx_bound_outputs(c, op->fn);
     return hb_end(&c->b);
 }
 

@@ -39,9 +39,10 @@ struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v); // known if v is a c
 struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any kind; NULL if missing
 void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
-// onnx_dynamic.c
+// onnx_dynamic_ops.c
 bool onnx_has_dynamic(struct onnx_ctx *c);              // of the node's inputs
 void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
+void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn); // onnx_val's bound, of a lowered node
 
 // onnx_text.c
 bool onnx_has_text(struct onnx_ctx *c);              // of the node's inputs
