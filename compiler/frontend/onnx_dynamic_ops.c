@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators on values of which one dimension has a size that only the run knows (onnx_dynamic.c).
 // An operator is lowered on the padded values; what must not count is first masked with what does
-// no harm to it. Which dimension of a result has the size is found by lowering the node once more on
-// values one element longer and comparing shapes; nothing of that second lowering stays in use.
+// no harm to it. Which dimension of a result has the size is found by lowering the node once more
+// on values one element longer and comparing shapes; nothing of that second lowering stays in use.
 // Operators that are not in the table refuse, as do those that would move valid elements behind
 // others (a reshape in which the dimension is not the outermost).
 #include <math.h>
@@ -105,7 +105,8 @@ static void give(struct pass *p, int k, hv size, int dim) {
     struct onnx_val *y = result(p, k);
     if (y && hb_ok(&p->c->b)) out_any(p->c, (size_t)k, onnx_dynamic_val(p->c, y->v, size, dim));
 }
-// All results, of which the one dimension that grows with the inputs' has their size, or a multiple.
+// All results, of which the one dimension that grows with the inputs' has their size, or a multiple
+// of it.
 static void give_all(struct pass *p, const struct onnx_val *x) {
     struct hb *b = &p->c->b;
     for (int k = 0; k < p->n_out && hb_ok(b); k++) {
@@ -263,8 +264,8 @@ static void pass_reshape(struct pass *p) {
         before *= x->v->shape->dims[d];
     for (int d = 0; d < dim; d++)
         now *= y->v->shape->dims[d];
-    if (!x || before != now || (before != 1 && y->v->shape->dims[dim] != x->v->shape->dims[x->size_dim]))
-        return refuse(p);
+    if (!x || before != now) return refuse(p);
+    if (before != 1 && y->v->shape->dims[dim] != x->v->shape->dims[x->size_dim]) return refuse(p);
     if (to && !to->known && lit_get_i64(to->bound[0], dim) > 0) { // said by the shape itself
         return give(p, 0, size_at(c, to, dim), dim);
     }
@@ -473,12 +474,23 @@ static void dispatch(struct pass *p) {
         const char *op;
         void (*pass)(struct pass *);
     } special[] = {
-        {"Concat", pass_concat},     {"Reshape", pass_reshape},        {"Flatten", pass_reshape},
-        {"Slice", pass_slice},       {"Split", pass_split},            {"MatMul", pass_product},
-        {"Gemm", pass_product},      {"Gather", pass_gather},          {"GatherElements", pass_gather},
-        {"GatherND", pass_points},   {"ScatterND", pass_scatter},      {"ScatterElements", pass_scatter},
-        {"NonZero", pass_maker},     {"Compress", pass_maker},         {"NonMaxSuppression", pass_maker},
-        {"RoiAlign", pass_roialign}, {"TopK", pass_topk},
+        {"Concat", pass_concat},
+        {"Reshape", pass_reshape},
+        {"Flatten", pass_reshape},
+        {"Slice", pass_slice},
+        {"Split", pass_split},
+        {"MatMul", pass_product},
+        {"Gemm", pass_product},
+        {"Gather", pass_gather},
+        {"GatherElements", pass_gather},
+        {"GatherND", pass_points},
+        {"ScatterND", pass_scatter},
+        {"ScatterElements", pass_scatter},
+        {"NonZero", pass_maker},
+        {"Compress", pass_maker},
+        {"NonMaxSuppression", pass_maker},
+        {"RoiAlign", pass_roialign},
+        {"TopK", pass_topk},
     };
     struct onnx_ctx *c = p->c;
     struct str op = c->n->op;
@@ -552,10 +564,11 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
     }
     if (!any) return;
     for (int t = 0; t < 2; t++) {
-        for (int k = 0; k < p.n_in; k++)
-            if (p.in[k] && !p.in[k]->known)
-                smap_put(&c->values, c->n->in.v[k],
-                         onnx_tensor_val(c, hb_constant(&c->b, lit_clone(c->a, p.in[k]->bound[t]))));
+        for (int k = 0; k < p.n_in; k++) {
+            if (!p.in[k] || p.in[k]->known) continue;
+            hv v = hb_constant(&c->b, lit_clone(c->a, p.in[k]->bound[t]));
+            smap_put(&c->values, c->n->in.v[k], onnx_tensor_val(c, v));
+        }
         fn(c);
         for (int k = 0; k < p.n_in; k++)
             if (p.in[k]) smap_put(&c->values, c->n->in.v[k], p.in[k]);
