@@ -75,7 +75,7 @@ void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned fl
     found(fn, data, threads, flags);
 }
 
-// Few primitives have one within a region. All threads of the team are awake or being woken.
+// Few primitives have one within a region.
 static void wait_for_team(uint32_t n) {
     uint32_t turn = atomic_load(&barrier.turn);
     if (atomic_fetch_add(&barrier.arrived, 1) + 1 == n) {
@@ -83,6 +83,7 @@ static void wait_for_team(uint32_t n) {
         atomic_store(&barrier.turn, turn + 1);
         return;
     }
+    cpu_pool_call();
     for (int k = 0; atomic_load(&barrier.turn) == turn; k++)
         if (k > 5000) sched_yield();
 }

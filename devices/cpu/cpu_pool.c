@@ -8,6 +8,7 @@
 // Waiting threads look for a while and then sleep (docs/decisions/0020).
 #include "devices/cpu/cpu_pool.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,6 +27,8 @@ enum {
     LEAST_TURNS = 50,     // of looking, where it has
     SPIN_TURNS = 5000,    // of looking, where it has not: some 0.2 ms
     MOVE_NS = 2000000,    // a thread moves no sooner again
+    WATCH_NS = 10000000,  // where the owner works alone, others look so often whether it can
+    CANNOT_NS = 2000000000, // so long not alone where it could not
     LEFT_BITS = 20,       // of a slot's word: chunks left; then
     LIMIT_BITS = 12       // threads below this one may take them; then the region's number
 };
@@ -45,7 +48,12 @@ static struct {
     _Atomic uint32_t open;   // a futex: chunks of the region that have not ended
     _Atomic bool waiting;    // the owner sleeps on it
     int spin_turns;
-    uint64_t region;
+    _Atomic uint64_t region; // its number
+    _Atomic bool alone;      // the owner does all of it, and woke nobody
+    _Atomic bool rescued;    // somebody came all the same
+    struct cpu_pace pace;    // the owner's, and what follows
+    bool watched;            // others know that it works alone
+    int64_t together_until_ns;
     // Of the region: read by who holds a chunk of it.
     void (*part)(void *ctx, int64_t begin, int64_t end, int thread);
     void (*team)(void *ctx, int k); // or this
@@ -145,7 +153,7 @@ static bool take(int t, int *out_slot, int *out_chunk) {
     }
     return false;
 }
-static void work(int t) {
+static int work(int t) {
     int s, c;
     uint32_t ended = 0;
     while (take(t, &s, &c)) {
@@ -162,6 +170,25 @@ static void work(int t) {
     }
     if (ended && atomic_fetch_sub(&pool.open, ended) == ended && atomic_load(&pool.waiting))
         futex(&pool.open, FUTEX_WAKE_PRIVATE, 1);
+    return (int)ended;
+}
+
+// Sleeps until more is posted, or until an owner that works alone does not get on: shares of the
+// library's regions may wait for one another, which an owner cannot know. True: there is work.
+static bool rest(uint32_t seen) {
+    bool watch = atomic_load(&pool.alone) && atomic_load(&pool.taken);
+    uint64_t region = atomic_load(&pool.region);
+    struct timespec limit = {.tv_nsec = WATCH_NS};
+    atomic_fetch_add(&pool.sleepers, 1);
+    long r = syscall(SYS_futex, &pool.posted, FUTEX_WAIT_PRIVATE, seen, watch ? &limit : NULL, NULL,
+                     0);
+    bool late = r && errno == ETIMEDOUT;
+    atomic_fetch_sub(&pool.sleepers, 1);
+    if (!late) return true;
+    if (atomic_load(&pool.region) != region || !atomic_load(&pool.open)) return false;
+    atomic_store(&pool.rescued, true);
+    atomic_store(&pool.alone, false);
+    return true;
 }
 
 static void *helper(void *arg) {
@@ -171,12 +198,11 @@ static void *helper(void *arg) {
     for (;;) {
         uint32_t seen = atomic_load(&pool.posted);
         part_ways(t);
-        work(t);
+        if (!atomic_load(&pool.alone)) work(t);
         if (look(t, &pool.posted, seen)) continue;
         atomic_store_explicit(&s->cpu, -1, memory_order_relaxed);
-        atomic_fetch_add(&pool.sleepers, 1);
-        futex(&pool.posted, FUTEX_WAIT_PRIVATE, seen);
-        atomic_fetch_sub(&pool.sleepers, 1);
+        while (!rest(seen))
+            ;
     }
     return NULL;
 }
@@ -187,22 +213,50 @@ static void wake(int n) {
 }
 
 // The region's fields are set: n slots of `chunks`, for the threads below `limit`.
-static void run_region(int limit) {
-    uint64_t word = ++pool.region << (LEFT_BITS + LIMIT_BITS) | (uint64_t)limit << LEFT_BITS |
-                    (uint64_t)pool.chunks;
-    struct slot *own = &pool.slot[0];
-    atomic_store_explicit(&own->cpu, sched_getcpu(), memory_order_relaxed);
+static void post(int limit, bool alone) {
+    uint64_t word = (atomic_load(&pool.region) + 1) << (LEFT_BITS + LIMIT_BITS) |
+                    (uint64_t)limit << LEFT_BITS | (uint64_t)pool.chunks;
+    atomic_store_explicit(&pool.slot[0].cpu, sched_getcpu(), memory_order_relaxed);
     atomic_store(&pool.waiting, false);
+    atomic_store(&pool.alone, alone);
+    atomic_fetch_add(&pool.region, 1);
     atomic_store(&pool.open, (uint32_t)(pool.n * pool.chunks));
     for (int k = 0; k < pool.n; k++)
         atomic_store_explicit(&pool.slot[k].word, word, memory_order_release);
-    wake(limit < atomic_load(&pool.threads) ? POOL_THREADS : pool.n - 1);
-    work(0);
+    if (!alone) wake(limit < atomic_load(&pool.threads) ? POOL_THREADS : pool.n - 1);
+    if (alone && !pool.watched) wake(POOL_THREADS);
+    pool.watched = alone;
+}
+static void wait_for_others(void) {
     for (uint32_t open; (open = atomic_load(&pool.open));) {
         if (look(0, &pool.open, open)) continue;
         atomic_store(&pool.waiting, true);
         if (atomic_load(&pool.open) == open) futex(&pool.open, FUTEX_WAIT_PRIVATE, open);
     }
+}
+static bool better_alone(int64_t now) {
+    return cpu_pace_alone(&pool.pace, now) && now > pool.together_until_ns;
+}
+static void run_region(int limit) {
+    int64_t start = clock_ns();
+    bool alone = better_alone(start);
+    post(limit, alone);
+    int mine = work(0), others = pool.n * pool.chunks - mine;
+    int64_t worked = clock_ns(), end = worked;
+    if (others) {
+        wait_for_others();
+        end = clock_ns();
+    }
+    if (!alone) cpu_pace_saw(&pool.pace, end, mine, others, worked - start, end - worked);
+    if (atomic_exchange(&pool.rescued, false)) pool.together_until_ns = end + CANNOT_NS;
+}
+
+void cpu_pool_alone(int64_t ns) {
+    pool.pace.alone_until_ns = clock_ns() + ns;
+    pool.together_until_ns = 0;
+}
+void cpu_pool_call(void) {
+    if (atomic_exchange(&pool.alone, false)) wake(POOL_THREADS);
 }
 
 // ---- the owner's
@@ -243,7 +297,8 @@ bool cpu_pool_begin(bool rouse) {
     depth = 1;
     pool.slot[0].patience = pool.spin_turns;
     atomic_store_explicit(&pool.slot[0].cpu, sched_getcpu(), memory_order_relaxed);
-    if (rouse) wake(cpu_pool_grow(cpu_threads()));
+    pool.watched = false;
+    if (rouse && !better_alone(clock_ns())) wake(cpu_pool_grow(cpu_threads()));
     return true;
 }
 void cpu_pool_end(void) {
@@ -273,6 +328,13 @@ void cpu_parallel(void (*fn)(void *ctx, int64_t begin, int64_t end, int thread),
     int limit = cpu_threads(), n = pieces < limit ? (int)pieces : limit;
     if (n < 2 || inside || !cpu_pool_begin(false)) {
         fn(ctx, 0, extent, 0);
+        return;
+    }
+    if (better_alone(clock_ns())) {
+        inside = true;
+        fn(ctx, 0, extent, 0);
+        inside = false;
+        cpu_pool_end();
         return;
     }
     int have = cpu_pool_grow(limit);

@@ -24,6 +24,28 @@ int cpu_pool_grow(int n);
 // begins it without any other's ending. Owner only; n is at most the pool's threads.
 void cpu_pool_team(void (*fn)(void *ctx, int k), void *ctx, int n);
 
+// A thread within a region waits for all others of it: they are woken if they were not.
+void cpu_pool_call(void);
+
+// Alone for so long from now on; the next verdict is as ever. Owner only.
+void cpu_pool_alone(int64_t ns);
+
+// ---- whether others are worth waiting for (cpu_pace.c); times are of clock_ns
+
+// What regions saved and cost of late: what others did the owner would have done itself, at its own
+// speed; it waited for them instead. Where CPUs have other work the wait is more than is saved;
+// then the owner works alone for a while, longer each time that it still is so.
+struct cpu_pace {
+    int64_t saved_ns, waited_ns, own_ns; // of the regions since the last verdict
+    int64_t rest_ns; // the last time alone; halved by each verdict for others, 0: none
+    int64_t alone_until_ns;
+    bool doubt; // the last verdict was the first against others
+};
+bool cpu_pace_alone(const struct cpu_pace *p, int64_t now);
+// After a region: the owner did `mine` of its chunks in own_ns, others the rest, and it waited.
+void cpu_pace_saw(struct cpu_pace *p, int64_t now, int mine, int others, int64_t own_ns,
+                  int64_t waited_ns);
+
 // ---- where threads run (cpu_place.c)
 
 // Where a thread should go that shares its CPU with another: the allowed CPUs that no other one

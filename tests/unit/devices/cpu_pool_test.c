@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -148,6 +149,14 @@ static void test_library_regions(void **state) {
     if (!TSAN) check_team(2);
 }
 
+static void meet(void *ctx, int k) {
+    _Atomic int *met = ctx;
+    (void)k;
+    ++*met;
+    while (*met < 2)
+        sched_yield();
+}
+
 // A second thread while the pool is taken: works alone, and the library by OpenMP's threads.
 static void *second(void *arg) {
     bool *ok = arg;
@@ -186,6 +195,70 @@ static void test_fork(void **state) {
     }
     assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_int_equal(how, 0);
+}
+
+// A region after the other of one kind, from *now on until the pace has its owner work alone or 1 s
+// of work has gone by. Gives how long that took.
+static int64_t until_alone(struct cpu_pace *p, int64_t *now, int64_t own_ns, int64_t waited_ns) {
+    int64_t start = *now;
+    while (!cpu_pace_alone(p, *now) && *now - start < 1000000000)
+        cpu_pace_saw(p, *now += own_ns + waited_ns, 1, 1, own_ns, waited_ns);
+    return *now - start;
+}
+static void test_pace(void **state) {
+    (void)state;
+    enum { US = 1000, MS = 1000000 };
+    struct cpu_pace p = {0};
+    int64_t now = 1;
+    // Others as fast as the owner, or nearly; or late, but worth it; or not there at all.
+    assert_true(until_alone(&p, &now, 100 * US, 0) >= 1000 * MS);
+    assert_true(until_alone(&p, &now, 100 * US, 80 * US) >= 1000 * MS);
+    for (int k = 0; k < 10000; k++)
+        cpu_pace_saw(&p, now += 100 * US, 2, 0, 100 * US, 0);
+    assert_false(cpu_pace_alone(&p, now));
+    // A single long wait is chance.
+    cpu_pace_saw(&p, now += 6 * MS, 1, 1, 100 * US, 6 * MS);
+    assert_false(cpu_pace_alone(&p, now));
+    assert_true(until_alone(&p, &now, 100 * US, 10 * US) >= 1000 * MS);
+    // One for each share of the owner's is not: alone soon, and longer each time.
+    assert_true(until_alone(&p, &now, 500 * US, 3 * MS) < 20 * MS);
+    int64_t alone = 0;
+    for (int k = 0; k < 10; k++) {
+        int64_t rest = p.alone_until_ns - now;
+        assert_true(rest >= alone && rest <= 1000 * MS);
+        alone = rest;
+        now = p.alone_until_ns;
+        assert_true(until_alone(&p, &now, 500 * US, 3 * MS) < 10 * MS);
+    }
+    assert_int_equal(alone, 1000 * MS);
+    // Good times again: all of that is forgotten.
+    now = p.alone_until_ns;
+    assert_true(until_alone(&p, &now, 100 * US, 0) >= 1000 * MS);
+    assert_int_equal(p.rest_ns, 0);
+}
+// The owner works alone: others are not woken, nor needed, but come where a region wants them.
+static void test_alone(void **state) {
+    (void)state;
+    int was = cpu_use_threads(2);
+    assert_true(cpu_pool_begin(true));
+    cpu_pool_alone(500000000);
+    for (int k = 0; k < 100; k++)
+        assert_true(once_each(1000, 1));
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int k = 0; k < 20; k++)
+        check_team(2); // its barrier calls the other
+    assert_true(cpu_pool_begin(true));
+    cpu_pool_end();
+    _Atomic int met = 0;
+    cpu_pool_alone(500000000);
+    cpu_pool_team(meet, &met, 2); // as the library's own barriers: nobody is called
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_int_equal(met, 2);
+    assert_true(end.tv_sec - start.tv_sec < 10);
+    cpu_pool_end();
+    cpu_pool_alone(0);
+    cpu_use_threads(was);
 }
 
 static cpu_set_t set_of(const char *cpus) {
@@ -238,7 +311,8 @@ int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_piece_once), cmocka_unit_test(test_fewer_threads),
         cmocka_unit_test(test_library_regions), cmocka_unit_test(test_one_owner),
-        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_nested),          cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_alone),
         cmocka_unit_test(test_fork),            cmocka_unit_test(test_where_to),
         cmocka_unit_test(test_move)};
     return cmocka_run_group_tests(tests, NULL, NULL);
