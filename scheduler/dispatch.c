@@ -151,13 +151,14 @@ static void take_seat(struct task *t, struct worker *w, int64_t now) {
                        .role = t->want.role,
                        .plan = t->plan,
                        .charged_ns = t->cost_ns ? t->cost_ns : GUESS_NS,
+                       .unknown = !t->cost_ns,
                        .since_ns = now,
                        .epoch = worker_epoch(w)};
     if (t->has_key && !warm_has_prepared(worker_warm(w), t->plan.key, t->weights))
         x->plan.tensor_bytes += t->plan.prepare_bytes; // this piece of work alone needs it
     queue_serve(t->queue, &t->item, x->charged_ns);
     t->tenant->places++;
-    worker_take(w);
+    worker_take(w, x->unknown);
     worker_expect(w, x->charged_ns);
     if (t->has_key) footprint_add(worker_footprint(w), &x->plan);
     x->planned = t->has_key;
@@ -172,9 +173,10 @@ void seat_leave(struct sched *s, struct seat *x) {
     x->tenant->places--;
     if (x->planned) footprint_drop(worker_footprint(x->w), &x->plan);
     struct worker *w = x->w;
+    bool unknown = x->unknown;
     worker_expect(w, -x->charged_ns);
     *x = (struct seat){0};
-    worker_release(w);
+    worker_release(w, unknown);
 }
 
 // ---- dispatch

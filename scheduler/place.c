@@ -64,7 +64,7 @@ static int64_t could_be_mine(const struct place_want *want, const struct place_w
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
     int best = PLACE_NEVER, other = -1;
     int64_t other_score = -1;
-    int64_t best_score = -1;
+    int64_t best_score = INT64_MIN;
     bool sound = false;
     for (int i = 0; i < n && !sound; i++)
         sound = place_matches(want, &w[i]) && !w[i].hopeless && !w[i].drained;
@@ -91,7 +91,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
         int64_t score = (w[i].has_prepared     ? 2000000
                          : w[i].has_executable ? 1000000
                                                : 0) +
-                        999999 - w[i].calls;
+                        999999 - w[i].calls - (w[i].held ? 4000000 : 0);
         if (score > best_score) {
             best = i;
             best_score = score;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // place: which worker takes a piece of work, as a pure function of what is wanted and how the
 // workers stand. Prefers the worker that holds the prepared weights, then the one that holds the
-// executable, then the least busy, then the first. Never waits for a warm worker while a cold one
-// is free: a load costs milliseconds, a queue may cost more. Thread: any.
+// executable, then the least busy, then the first; never one that is held, while another will do.
+// Never waits for a warm worker while a cold one is free: a load costs milliseconds, a queue may
+// cost more. Thread: any.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,6 +26,7 @@ struct place_worker {
     bool asked_only;         // takes only work for its kind
     int32_t calls, max_calls;
     int64_t expected_ns; // of the work under way
+    bool held;           // nobody knows when what is under way ends, or it should have long ago
     bool has_executable, has_prepared;
     int64_t memory_bytes;  // of its device; 0 = not said
     int64_t planned_bytes; // of it for the work under way

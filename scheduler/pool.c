@@ -632,17 +632,19 @@ const Hlod__Wire__Hello *worker_hello(const struct worker *w) {
 uint64_t worker_epoch(const struct worker *w) {
     return w->epoch;
 }
-void worker_take(struct worker *w) {
-    w->places_taken++;
+void worker_take(struct worker *w, bool unknown) {
+    w->unknown += unknown;
     w->served = true;
     w->used_ns = clock_ns();
+    if (w->places_taken++ == 0) w->moved_ns = w->used_ns;
 }
 void worker_expect(struct worker *w, int64_t ns) {
     w->expected_ns += ns;
 }
-void worker_release(struct worker *w) {
+void worker_release(struct worker *w, bool unknown) {
     w->places_taken--;
-    w->used_ns = clock_ns();
+    w->unknown -= unknown;
+    w->used_ns = w->moved_ns = clock_ns();
     changed(w->pool);
 }
 

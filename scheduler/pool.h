@@ -93,8 +93,9 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
 // within the grace.
 void pool_cancel(struct worker *w, uint64_t call);
 // A place for one more piece of work is taken or free again (place_worker.calls).
-void worker_take(struct worker *w);
+// unknown: nobody knows how long it takes.
+void worker_take(struct worker *w, bool unknown);
 bool worker_began(const struct worker *w, uint64_t call); // this call, in its present or last life
 void worker_expect(struct worker *w, int64_t ns);         // so much more work is under way, or less
-void worker_release(struct worker *w);
+void worker_release(struct worker *w, bool unknown);
 status_t wire_status(const Hlod__Wire__Status *s) MUST_CHECK; // a reply's status as ours

@@ -8,7 +8,13 @@
 #include "scheduler/pool.h"
 #include "scheduler/pool_log.h"
 
-enum { STEADY_MS = 10000, DRAIN_FAILURES = 3, MAX_STARTS_WITHOUT_HELLO = 6, GIVEN_MS = 2000 };
+enum {
+    STEADY_MS = 10000,
+    DRAIN_FAILURES = 3,
+    MAX_STARTS_WITHOUT_HELLO = 6,
+    GIVEN_MS = 2000,
+    HELD_MS = 50
+};
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
 
 struct call {
@@ -53,7 +59,8 @@ struct worker {
     Hlod__Wire__Hello *hello;
     VEC(struct call) calls;
     VEC(struct pending) out;
-    int places_taken, restarts;
+    int places_taken, unknown, restarts; // unknown: of the places, by who nobody knows how long
+    int64_t moved_ns;                    // a piece of work began alone, or ended
     int64_t flight_bytes, expected_ns;
     int64_t rss_bytes, prepared_bytes;
     int32_t resident, buffers;

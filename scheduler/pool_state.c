@@ -34,6 +34,12 @@ static bool full(const struct worker *w) {
     return most > 0 && w->flight_bytes >= most;
 }
 
+// Behind what is under way there is no saying when it is one's turn.
+static bool held(const struct worker *w) {
+    return w->places_taken &&
+           (w->unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
+}
+
 struct place_worker pool_place(const struct worker *w) {
     return (struct place_worker){
         .role = w->role,
@@ -45,6 +51,7 @@ struct place_worker pool_place(const struct worker *w) {
         .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
         .calls = w->places_taken,
         .expected_ns = w->expected_ns,
+        .held = held(w),
         .max_calls = w->role == ROLE_DEVICE  ? w->pool->cfg.device_calls
                      : w->pool->cfg.isolate ? w->pool->cfg.n_compile
                                             : 1,

@@ -19,6 +19,7 @@ struct seat { // a place in a worker, held for one piece of work; all zero: none
     enum worker_role role;
     struct footprint_want plan;
     bool planned;
+    bool unknown;       // what it costs was a guess
     uint64_t epoch;     // of the worker when it was taken
     int64_t charged_ns; // in advance
     int64_t since_ns;

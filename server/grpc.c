@@ -33,6 +33,7 @@
 #include "server/coding.h"
 #include "server/grpc_call.h"
 #include "server/last_words.h"
+#include "server/reserve.h"
 #include "server/tls.h"
 
 struct tag {
@@ -42,6 +43,9 @@ struct tag {
     bool pending, ok;
 };
 enum { OPEN_ROOM = 128 << 20 }; // for all messages while nobody is there who may send more
+// What the library asks for at a time, and ends the process where it does not get it: what
+// server/reserve.h stands for. A message of our own that is larger we ask for ourselves.
+enum { READ_BYTES = 60 << 10, OWN_BYTES = 64 << 10 };
 struct outgoing {
     struct outgoing *next;
     grpc_byte_buffer *bytes;
@@ -67,6 +71,7 @@ struct rpc_call {
     } head[2], tail;
     int64_t open_until_ns; // its first message must be there; 0: no matter
     bool admitted, had_message;
+    bool has_room; // counted in n_messages
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
         told_end;
     status_t end;
@@ -78,8 +83,11 @@ struct rpc {
     grpc_server *server;
     grpc_completion_queue *queue;
     grpc_resource_quota *quota;
-    int n_admitted; // calls
+    int n_messages; // that admitted calls wait for or have
     struct loop_timer *open_timer;
+    bool open_looks;          // it runs
+    int64_t open_bytes;       // of memory, when last measured
+    int64_t open_measured_ns; // 0: not yet
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
     atomic_uint tls_version; // that the library has
@@ -130,10 +138,10 @@ static void arm(struct tag *t, void (*fn)(struct tag *)) {
 
 static void pump(struct rpc_call *c);
 
-static void no_longer_admitted(struct rpc_call *c);
+static void make_room(struct rpc_call *c, bool over);
 static void free_call(struct rpc_call *c) {
     struct rpc *r = c->r;
-    no_longer_admitted(c);
+    make_room(c, true);
     while (c->out) {
         struct outgoing *o = c->out;
         c->out = o->next;
@@ -197,6 +205,7 @@ static void drop_message(struct rpc_call *c, grpc_byte_buffer *b) {
     grpc_byte_buffer_reader_destroy(&c->reader);
     grpc_byte_buffer_destroy(b);
     arena_done(&c->pieces);
+    make_room(c, false);
 }
 
 static void give_message(struct rpc_call *c, grpc_byte_buffer *b) {
@@ -225,8 +234,9 @@ void rpc_hold(struct rpc_call *c) {
     c->held = c->current;
 }
 void rpc_release(struct rpc_call *c) {
-    drop_message(c, c->held);
+    grpc_byte_buffer *held = c->held;
     c->held = NULL;
+    drop_message(c, held);
     if (c->receive_wanted) rpc_receive(c);
     maybe_free(c);
 }
@@ -246,6 +256,7 @@ static void on_received(struct tag *t) {
         c->in_callback = false;
     } else if (b)
         grpc_byte_buffer_destroy(b);
+    make_room(c, false);
     maybe_free(c);
 }
 
@@ -380,9 +391,15 @@ static void pump(struct rpc_call *c) {
     }
 }
 
-static void queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
+// False: no memory, and the call ends.
+static bool queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
     size_t n = protobuf_c_message_get_packed_size(m);
-    grpc_slice s = grpc_slice_malloc(n);
+    uint8_t *own = n > OWN_BYTES ? malloc(n) : NULL;
+    if (n > OWN_BYTES && !own) {
+        rpc_finish(c, st_oom());
+        return false;
+    }
+    grpc_slice s = own ? grpc_slice_new(own, n, free) : grpc_slice_malloc(n);
     protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(s));
     struct outgoing *o = calloc(1, sizeof *o);
     if (!o) abort();
@@ -392,18 +409,17 @@ static void queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
     *c->out_end = o;
     c->out_end = &o->next;
     c->unsent += n;
+    return true;
 }
 
 void rpc_send(struct rpc_call *c, const ProtobufCMessage *m) {
     if (c->cancelled || c->ending) return;
-    queue_message(c, m);
-    pump(c);
+    if (queue_message(c, m)) pump(c);
 }
 
 void rpc_reply(struct rpc_call *c, const ProtobufCMessage *m) {
     if (c->cancelled || c->ending) return;
-    queue_message(c, m);
-    rpc_finish(c, ST_OK);
+    if (queue_message(c, m)) rpc_finish(c, ST_OK);
 }
 
 void rpc_finish(struct rpc_call *c, status_t st) {
@@ -416,27 +432,38 @@ void rpc_finish(struct rpc_call *c, status_t st) {
     pump(c);
 }
 
-// Whoever is nobody yet has so long for its first message, which is small.
-enum { OPEN_MS = 2000, OPEN_LOOK_MS = 250 };
+// Whoever is nobody yet has so long for its first message, which is small; and hardly any time
+// while memory grows by what such calls send: else the library, at its bound, would end any call,
+// those of others too.
+enum { OPEN_MS = 2000, OPEN_LOOK_MS = 20, PRESSED_MS = 20, PRESSED_BYTES = 32 << 20 };
 static void on_open_look(void *arg) {
     struct rpc *r = arg;
     int64_t now = clock_ns();
-    bool more = false;
+    bool more = false, pressed = reserve_resident_bytes() - r->open_bytes > PRESSED_BYTES;
     for (struct rpc_call *c = r->calls; c; c = c->next) {
         if (!c->open_until_ns || c->cancelled || c->ending) continue;
-        if (now < c->open_until_ns)
+        int64_t early = pressed ? (OPEN_MS - PRESSED_MS) * INT64_C(1000000) : 0;
+        if (now < c->open_until_ns - early)
             more = true;
         else // `closed` follows
             grpc_call_cancel_with_status(c->call, GRPC_STATUS_DEADLINE_EXCEEDED,
                                          "the request took too long", NULL);
     }
+    r->open_looks = more;
     if (more) loop_timer_start(r->open_timer, OPEN_LOOK_MS);
 }
 static void expect_soon(struct rpc_call *c) {
+    struct rpc *r = c->r;
     if (c->admitted || c->had_message) return;
-    if (!c->r->open_timer) c->r->open_timer = loop_timer_new(c->r->loop, on_open_look, c->r);
+    if (!r->open_timer) r->open_timer = loop_timer_new(r->loop, on_open_look, r);
     c->open_until_ns = clock_ns() + OPEN_MS * INT64_C(1000000);
-    loop_timer_start(c->r->open_timer, OPEN_LOOK_MS);
+    if (r->open_looks) return;
+    r->open_looks = true;
+    loop_timer_start(r->open_timer, OPEN_LOOK_MS);
+    // What calls leave behind is no growth of others'.
+    if (clock_ns() - r->open_measured_ns < OPEN_MS * INT64_C(1000000)) return;
+    r->open_measured_ns = clock_ns();
+    r->open_bytes = reserve_resident_bytes();
 }
 
 void rpc_receive(struct rpc_call *c) {
@@ -446,6 +473,7 @@ void rpc_receive(struct rpc_call *c) {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->in;
     start(c, &op, 1, &c->received, on_received);
+    make_room(c, false);
 }
 
 // ---- what services ask
@@ -566,19 +594,25 @@ status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out)
 // ---- memory
 
 // The library assembles a message whole before it looks at its length, for everybody. What all
-// messages together may take is little, until somebody is there who may send more.
+// messages together may take is little, and as much more as those who may send more wait for or
+// have here.
 static int64_t room(const struct rpc *r) {
-    int64_t all = r->cfg.receive_bytes;
-    return r->n_admitted || all < OPEN_ROOM ? all : OPEN_ROOM;
+    int64_t most = r->cfg.receive_bytes, more = most - OPEN_ROOM;
+    if (more <= 0 || r->n_messages > more / r->cfg.max_message_bytes) return most;
+    return OPEN_ROOM + r->n_messages * r->cfg.max_message_bytes;
+}
+static void make_room(struct rpc_call *c, bool over) {
+    struct rpc *r = c->r;
+    bool has = !over && c->admitted && (c->received.pending || c->held);
+    if (has == c->has_room) return;
+    c->has_room = has;
+    int64_t before = room(r);
+    r->n_messages += has ? 1 : -1;
+    if (room(r) != before) grpc_resource_quota_resize(r->quota, (size_t)room(r));
 }
 void rpc_admitted(struct rpc_call *c) {
-    if (c->admitted) return;
     c->admitted = true;
-    if (c->r->n_admitted++ == 0) grpc_resource_quota_resize(c->r->quota, (size_t)room(c->r));
-}
-static void no_longer_admitted(struct rpc_call *c) {
-    if (c->admitted && --c->r->n_admitted == 0)
-        grpc_resource_quota_resize(c->r->quota, (size_t)room(c->r));
+    make_room(c, false);
 }
 
 // ---- start and stop
@@ -596,6 +630,9 @@ static grpc_server *make_server(struct rpc *r) {
          .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
          .value.integer = -1},
         {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE,
+         .value.integer = READ_BYTES},
         {.type = GRPC_ARG_INTEGER,
          .key = (char *)GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
          .value.integer = cfg->header_s * 1000},
@@ -699,6 +736,12 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->api = api;
     r->cfg = *cfg;
     r->shut.r = r;
+    // The library ends the process where memory runs out: it gets half of what may be had.
+    int64_t half = reserve_spare_bytes() / 2;
+    if (half < cfg->receive_bytes) {
+        log_event(LOG_WARN, "grpc.room", "bytes=%lld", (long long)half);
+        r->cfg.receive_bytes = half;
+    }
     start_library();
     status_t st = open_server(r, cfg->address);
     if (st) {

@@ -6,8 +6,12 @@
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { RESERVE = 48 << 20, LEAST = 3 << 20 };
 struct kept { // lies in front of what is kept
@@ -37,6 +41,52 @@ bool reserve_there(void) {
         k = put_aside(n);
     if (k && !atomic_compare_exchange_strong(&kept, &none, k)) munmap(k, k->bytes);
     return k;
+}
+
+// A number at the start of a file; -1: there is none.
+static int64_t number_in(const char *path) {
+    char text[64] = "";
+    FILE *f = fopen(path, "re");
+    if (!f) return -1;
+    char *line = fgets(text, sizeof text, f), *end = line;
+    fclose(f);
+    int64_t n = line ? strtoll(line, &end, 10) : 0;
+    return end > text ? n : -1;
+}
+static void lower(int64_t *least, int64_t most, int64_t taken) {
+    int64_t left = most > taken ? most - taken : 0;
+    if (most >= 0 && left < *least) *least = left;
+}
+static void lower_by_group(int64_t *least) {
+    char line[512], most[600], taken[600];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "0::", 3) != 0) continue; // version 2
+        line[strcspn(line, "\n")] = 0;
+        const char *path = line[4] ? line + 3 : "";
+        snprintf(most, sizeof most, "/sys/fs/cgroup%s/memory.max", path);
+        snprintf(taken, sizeof taken, "/sys/fs/cgroup%s/memory.current", path);
+        lower(least, number_in(most), number_in(taken)); // "max" is no number
+    }
+    if (f) fclose(f);
+}
+int64_t reserve_resident_bytes(void) {
+    FILE *f = fopen("/proc/self/statm", "re");
+    long size = 0, resident = 0;
+    if (f && fscanf(f, "%ld %ld", &size, &resident) != 2) resident = 0;
+    if (f) fclose(f);
+    return resident * sysconf(_SC_PAGESIZE);
+}
+int64_t reserve_spare_bytes(void) {
+    struct rlimit r;
+    int64_t page = sysconf(_SC_PAGESIZE), least = sysconf(_SC_PHYS_PAGES) * page,
+            size = number_in("/proc/self/statm") * page;
+    if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
+        lower(&least, (int64_t)r.rlim_cur, size);
+    if (!getrlimit(RLIMIT_DATA, &r) && r.rlim_cur != RLIM_INFINITY)
+        lower(&least, (int64_t)r.rlim_cur, 0);
+    lower_by_group(&least);
+    return least;
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)

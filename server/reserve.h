@@ -6,7 +6,12 @@
 // allocator is their own. Thread: any.
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 void reserve_make(void); // once, at start
 // Is it there, or can it be made now? False: memory is short.
 bool reserve_there(void);
+// Bytes that this process may still take, as far as it is told: by its limits (RLIMIT_AS,
+// RLIMIT_DATA), its control group's memory.max, the machine's memory.
+int64_t reserve_spare_bytes(void);
+int64_t reserve_resident_bytes(void); // of the process, in memory

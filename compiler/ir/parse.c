@@ -28,8 +28,10 @@ status_t p_body(struct parser *p, struct hlo_computation *c) {
 
 static status_t p_computation(struct parser *p) {
     const char *at = p->c.p;
+    p_space(&p->c);
+    bool named = p->c.p < p->c.end && *p->c.p == '%';
     struct str name = p_word(&p->c);
-    bool entry = str_is(name, "ENTRY");
+    bool entry = !named && str_is(name, "ENTRY");
     if (entry) {
         p_space(&p->c);
         name = p->c.p < p->c.end && *p->c.p == '{' ? STR("entry") : p_word(&p->c);

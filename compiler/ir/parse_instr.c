@@ -452,10 +452,13 @@ status_t p_instr(struct parser *p, struct hlo_computation *c, bool *out_root) {
     const char *at = p->c.p;
     struct attr_text attrs[P_MAX_ATTRS];
     struct expr e = {.attrs = attrs};
+    p_space(&p->c);
+    bool name = p->c.p < p->c.end && *p->c.p == '%';
     e.name = p_word(&p->c);
-    *out_root = str_is(e.name, "ROOT");
+    bool took = p_take(&p->c, "=");
+    *out_root = !name && !took && str_is(e.name, "ROOT"); // "ROOT = ..." is one of that name
     if (*out_root) e.name = p_word(&p->c);
-    if (!e.name.n || !p_take(&p->c, "="))
+    if (!e.name.n || !(took || p_take(&p->c, "=")))
         return p_error(p, at, "expected 'name = shape opcode(...)'");
     if (smap_has(&p->instrs, e.name))
         return p_error(p, at, "instruction '" STR_FMT "' is there twice", STR_ARG(e.name));

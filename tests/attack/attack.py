@@ -203,6 +203,22 @@ def grpc_large(d):
         t.join()
         assert isinstance(out[0], Exception) or out[0] < 1 << 30, out
 
+def grpc_large_beside(d):
+    """The same beside somebody with a token whose run is under way, over gRPC: the room stays that of those without one."""
+    slow = d.by("b", "POST", "/v1/executables?shape=x=1x4", d.bytes + b"run_ms 9000\n")[1]["sourceDigest"]
+    field = lambda n, b: bytes([n << 3 | 2, len(b)]) + b
+    run = field(1, slow.encode()) + field(3, field(1, b"x") + field(2, b"f32") + field(3, b"\1\4") + field(4, struct.pack("4f", 1, 2, 3, 4)))
+    s = H2(address(d))
+    stream = s.call("/hlod.v1.Hlod/RunUnary", ("authorization", "Bearer " + d.tokens["b"]))
+    s.whole(stream, run)
+    time.sleep(.3)
+    before = time.monotonic()
+    grpc_large(d)
+    assert stream not in s.ended and time.monotonic() - before < 8, "the run was not under way all the time"
+    assert d.memory()[1] < d.idle[1] + 200 * MB, d.memory()[1] >> 20
+    s.close()
+grpc_large_beside.options = ["--device", "cpu*2"]
+
 # ---- other tenants
 
 def same(*replies):
@@ -449,6 +465,18 @@ def endless_work(d):
         assert pages(d) < 3 << 30, (name, pages(d) >> 20)
 endless_work.credentials = endless_work.real = endless_work.own = True
 
+def endless_work_two_workers(d):
+    """The same where the processor has two workers: others' runs go by the one that is held."""
+    endless_work(d)
+endless_work_two_workers.credentials = endless_work_two_workers.real = True
+endless_work_two_workers.options = ["--device", "cpu*2"]
+
+def endless_work_isolated(d):
+    """The same where each tenant has processes of its own."""
+    endless_work(d)
+endless_work_isolated.credentials = endless_work_isolated.real = True
+endless_work_isolated.options = ["--isolate", "tenant"]
+
 def planned_memory(d):
     """What weights take while they are prepared is planned as a run's memory is: too much for the device is refused, at once."""
     status, r = d.by("b", "POST", "/v1/executables", chain(1024, 3))
@@ -616,7 +644,7 @@ def ambiguous_http(d):
     for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
 
-ATTACKS = [regions_of_others, killed_on_a_full_disk, endless_work, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large]
+ATTACKS = [regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

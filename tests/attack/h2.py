@@ -97,3 +97,8 @@ class H2:
                 except OSError:
                     return sent
         return sent
+
+    def whole(self, stream, message):
+        """One message, and the end of the request."""
+        with self.lock:
+            self.s.sendall(frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(message)) + message))

@@ -6,7 +6,7 @@ answer with 200, no accepted job without a result, nothing but honest errors, ea
 back, or bytes that held nothing), the daemon never ends by itself; and once the disk behaves and what was lost was sent again, everything is served and `cache verify` finds nothing. Each
 database lies there twice: one of the two is damaged at a time, until a look or a restart has mended it. Needs numpy and onnx.
 Usage: disk.py --build DIR [--seconds N] [--seed N] [--pace S]"""
-import argparse, collections, hashlib, http.client, json, os, random, re, shutil, subprocess, sys, tempfile, threading, time, traceback
+import argparse, collections, hashlib, http.client, json, os, random, re, shutil, sqlite3, subprocess, sys, tempfile, threading, time, traceback
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
@@ -274,8 +274,12 @@ class Disk:
     def older(self, path):
         if not self.old[path]:
             return
-        with open(path + ".was", "wb") as f:
-            f.write(self.rng.choice(self.old[path]))
+        try:
+            with open(path + ".was", "wb") as f:
+                f.write(self.rng.choice(self.old[path]))
+        except OSError:  # the disk is full
+            os.remove(path + ".was")
+            return
         os.rename(path + ".was", path)
         self.note(path, "older")
 
@@ -340,6 +344,27 @@ class Disk:
             return hashlib.sha256(bytes.fromhex(os.path.basename(path)) + data[48:]).digest() == data[16:48] and int.from_bytes(data[8:16], "little") == len(data) - 48
         return False
 
+    def covered(self, path):
+        """Is a database with its log sound, though its file was cut? (What was cut lies in the log too.)"""
+        folder = tempfile.mkdtemp(prefix="hlod-disk-db-")
+        try:
+            for _ in range(5):  # the daemon may be writing it
+                for end in "", "-wal":
+                    if os.path.exists(path + end):
+                        shutil.copy(path + end, os.path.join(folder, "x.db" + end))
+                db = sqlite3.connect(os.path.join(folder, "x.db"))
+                try:
+                    if db.execute("PRAGMA integrity_check").fetchall() == [("ok",)] and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                        return True
+                except sqlite3.DatabaseError:
+                    pass
+                finally:
+                    db.close()
+                time.sleep(.05)
+            return False
+        finally:
+            shutil.rmtree(folder)
+
     def look(self):
         """After each damage there is a look: is it named?"""
         found = self.w.verify()
@@ -353,7 +378,7 @@ class Disk:
                 self.w.kinds["named"] += 1
             elif self.pair(path) and (what in ("flip", "older") or path.endswith("-wal")):  # older: its log may bring it up to now
                 self.silent[f"{what} of bytes of a database that hold nothing"] += 1
-            elif self.whole(path):
+            elif self.whole(path) or (what == "cut" and self.pair(path) and self.covered(path)):
                 self.healed += 1
             elif not os.path.exists(path) and any(x[0] == path and x[1] == "remove" for x in self.open) and "/executables/" in path:
                 self.healed += 1  # evicted meanwhile

@@ -28,6 +28,12 @@ static void prefers(void **state) {
     assert_int_equal(place_choose(&any, w, 3), 0);
     w[0].calls = 2; // warm but full: a cold free one is better than a queue
     assert_int_equal(place_choose(&any, w, 3), 2);
+    w[2].held = true; // by who knows how long
+    assert_int_equal(place_choose(&any, w, 3), 1);
+    w[1].calls = 2;
+    assert_int_equal(place_choose(&any, w, 3), 2); // nobody else has room
+    w[0].calls = 1, w[0].held = true;
+    assert_int_equal(place_choose(&any, w, 3), 0); // of those the warm one
 }
 
 // Workers of tenants: one's own, nobody's, a spare one, the one that was idle for longest.
