@@ -85,9 +85,9 @@ static bool shapes_fit(const struct hlo_instr *i, struct trees *t) {
         return false;
     t->rows = s[0]->dims[0], t->features = s[0]->dims[1];
     t->nodes = s[1]->dims[0], t->roots = s[3]->dims[0];
-    t->leaves = s[4]->dims[0], t->targets = s[4]->dims[1];
+    t->leaves = s[4]->dims[0], t->width = s[4]->dims[1], t->targets = r->dims[1];
     return s[1]->dims[1] == TREE_COLUMNS && s[2]->dims[0] == t->nodes && r->dims[0] == t->rows &&
-           r->dims[1] == t->targets && t->targets > 0 && t->features > 0;
+           (t->width == t->targets || t->width == 1) && t->targets > 0 && t->features > 0;
 }
 status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *const *in,
                     struct trees *out) {
@@ -111,7 +111,8 @@ status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *
         int mode = n[TREE_KIND] & 7;
         bool leaf = mode == TREE_LEAF;
         if (mode == TREE_MEMBER || (n[TREE_KIND] & ~15) ||
-            (leaf ? n[TREE_YES] < 0 || n[TREE_YES] >= out->leaves
+            (leaf ? n[TREE_YES] < 0 || n[TREE_YES] >= out->leaves || n[TREE_FEATURE] < 0 ||
+                        n[TREE_FEATURE] > out->targets - out->width
                   : n[TREE_FEATURE] < 0 || n[TREE_FEATURE] >= out->features))
             return st_new(ST_INVALID_ARGUMENT,
                           "instruction '%s': node %lld has feature %d, kind %d, link %d", i->name,
@@ -145,7 +146,7 @@ static hv features_at(struct hb *b, hv x, hv feature) {
                                 .slice_sizes = {ones, 2}};
     return hb_gather(b, x, at, &g);
 }
-// A column of the nodes with leaves that stay where they are.
+// A column of the nodes with leaves that stay where they are and ask for feature 0.
 static hv column(struct hb *b, const struct trees *t, int which_one) {
     struct arena *a = b->c->module->arena;
     struct literal *l = lit_new(a, shape_make(a, DT_S32, &t->nodes, 1));
@@ -159,21 +160,24 @@ static hv column(struct hb *b, const struct trees *t, int which_one) {
     return hb_constant(b, l);
 }
 struct columns { // constants, made once
-    hv feature, yes, no, kind, leaf;
+    hv feature, yes, no, kind, leaf, target; // target: NULL where a leaf has values for all
     bool used[TREE_LEAF + 1], missing;
 };
 static struct columns columns_of(struct hb *b, const struct trees *t) {
     struct columns c = {column(b, t, TREE_FEATURE), column(b, t, TREE_YES), column(b, t, TREE_NO),
-                        column(b, t, TREE_KIND), NULL, {false}, false};
+                        column(b, t, TREE_KIND), NULL, NULL, {false}, false};
     struct arena *a = b->c->module->arena;
-    struct literal *leaf = lit_new(a, shape_make(a, DT_S32, &t->nodes, 1));
+    struct literal *leaf = lit_new(a, shape_make(a, DT_S32, &t->nodes, 1)),
+                   *target = lit_new(a, leaf->shape);
     for (int64_t k = 0; k < t->nodes; k++) {
         int mode = t->node[k][TREE_KIND] & 7;
         c.used[mode] = true;
         c.missing |= (t->node[k][TREE_KIND] & TREE_MISSING) != 0;
         lit_set_i64(leaf, k, mode == TREE_LEAF ? t->node[k][TREE_YES] : 0);
+        lit_set_i64(target, k, mode == TREE_LEAF ? t->node[k][TREE_FEATURE] : 0);
     }
     c.leaf = hb_constant(b, leaf);
+    if (t->width < t->targets) c.target = hb_constant(b, target);
     return c;
 }
 static hv holds(struct hb *b, const struct columns *c, hv v, hv limit, hv at) {
@@ -206,5 +210,13 @@ hv trees_as_gathers(struct hb *b, const struct hlo_instr *i, const struct trees 
     }
     hv all = look_up(b, i->operands[4], look_up(b, c.leaf, at));
     double init = t->how == HLO_ADD ? 0 : t->how == HLO_MINIMUM ? INFINITY : -INFINITY;
+    if (c.target) { // the value where it belongs, what changes nothing elsewhere
+        int64_t wide[3] = {t->rows, t->roots, t->targets}, both[2] = {0, 1};
+        hv value = hb_broadcast(b, hb_reshape(b, all, wide, 2), wide, 3, both),
+           to = hb_broadcast(b, look_up(b, c.target, at), wide, 3, both),
+           number = hb_iota(b, shape_make(b->c->module->arena, DT_S32, wide, 3), 2);
+        all = hb_select(b, hb_compare(b, to, number, CMP_EQ), value,
+                        hb_splat(b, value->shape, init));
+    }
     return hb_reduce(b, all, hb_const_f64(b, t->type, init), &one, 1, t->how);
 }

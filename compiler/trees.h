@@ -2,12 +2,14 @@
 // trees: decision trees as one instruction, which a device may walk as it likes:
 //     scores[rows, targets] = custom-call(x, nodes, split, roots, values)
 //     custom_call_target = hlod.trees.sum | hlod.trees.min | hlod.trees.max
-// x is f32 or f64 [rows, features], split [n] and values [leaves, targets] are of its type; nodes
-// is s32 [n, 4]: feature, node where the comparison x[feature] OP split holds, node where it does
-// not, kind: enum tree_mode, + TREE_MISSING where NaN counts as holding. A leaf's second column is
-// its row of values. roots is s32 [trees]. The score of a target is the sum (least, largest) over
-// the trees of what the leaf that the row comes to has for it. Nodes may share children; a cycle, a
-// link out of the table or more than TREES_MAX_DEPTH steps are refused. Thread: any.
+// x is f32 or f64 [rows, features], split [n] and values [leaves, width] are of its type; nodes is
+// s32 [n, 4]: feature, node where the comparison x[feature] OP split holds, node where it does not,
+// kind: enum tree_mode, + TREE_MISSING where NaN counts as holding. A leaf's second column is its
+// row of values. width is that of the result; or it is 1, and a leaf's first column says which
+// target its value belongs to. roots is s32 [trees]. The score of a target is the sum (least,
+// largest) over the trees of what the leaf that the row comes to has for it. Nodes may share
+// children; a cycle, a link out of the table or more than TREES_MAX_DEPTH steps are refused.
+// Thread: any.
 #pragma once
 #include "compiler/ir/build.h"
 
@@ -18,7 +20,7 @@ enum { TREE_MISSING = 8, TREES_MAX_DEPTH = 512 };
 struct trees {
     enum hlo_op how; // HLO_ADD, HLO_MINIMUM, HLO_MAXIMUM
     enum dtype type;
-    int64_t rows, features, nodes, roots, leaves, targets;
+    int64_t rows, features, nodes, roots, leaves, targets, width;
     const int32_t (*node)[TREE_COLUMNS];
     const int32_t *root;
     const struct literal *split, *values;

@@ -393,6 +393,29 @@ static void digest_value(struct arena *a, struct naming *d, const struct onnx_va
 
 static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g);
 
+// As 32-bit numbers, or 16-bit ones, where all of them fit: lists may be long, mostly of indices.
+static void digest_ints(struct sha256 *h, const int64_t *v, size_t n) {
+    uint64_t all = 0;
+    for (size_t k = 0; k < n; k++)
+        all |= (uint64_t)v[k];
+    int size = all >> 32 ? 8 : all >> 16 ? 4 : 2;
+    sha256_u64(h, n);
+    sha256_u64(h, (uint64_t)size);
+    if (size == 8) sha256_add(h, v, n * sizeof *v);
+    for (size_t from = 0; size < 8 && from < n; from += 512) {
+        size_t part = n - from < 512 ? n - from : 512;
+        union {
+            uint16_t half[512];
+            uint32_t word[512];
+        } to;
+        for (size_t k = 0; k < part && size == 2; k++)
+            to.half[k] = (uint16_t)v[from + k];
+        for (size_t k = 0; k < part && size == 4; k++)
+            to.word[k] = (uint32_t)v[from + k];
+        sha256_add(h, &to, part * (size_t)size);
+    }
+}
+
 static void digest_attr(struct arena *a, struct naming *d, const struct onnx_attr *at) {
     struct sha256 *h = &d->h;
     sha256_str(h, at->name);
@@ -403,8 +426,7 @@ static void digest_attr(struct arena *a, struct naming *d, const struct onnx_att
     sha256_str(h, at->s);
     sha256_u64(h, at->floats.n);
     sha256_add(h, at->floats.v, at->floats.n * sizeof(float));
-    sha256_u64(h, at->ints.n);
-    sha256_add(h, at->ints.v, at->ints.n * sizeof(int64_t));
+    digest_ints(h, at->ints.v, at->ints.n);
     sha256_u64(h, at->strings.n);
     for (size_t k = 0; k < at->strings.n; k++)
         sha256_str(h, at->strings.v[k]);
@@ -453,7 +475,7 @@ static void digest_graph(struct arena *a, struct naming *d, const struct onnx_gr
 static struct digest digest_program(struct arena *a, const struct onnx_model *m) {
     struct naming d = {.next = 0};
     sha256_init(&d.h);
-    sha256_str(&d.h, STR("hlod.onnx.2"));
+    sha256_str(&d.h, STR("hlod.onnx.3"));
     sha256_u64(&d.h, (uint64_t)m->opset);
     digest_graph(a, &d, &m->main);
     sha256_u64(&d.h, m->functions.n);

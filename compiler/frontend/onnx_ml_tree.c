@@ -8,20 +8,42 @@
 
 enum { MAX_NODES = 1 << 22, MAX_WEIGHTS = 1 << 24 };
 enum aggregate { AGG_AVERAGE, AGG_SUM, AGG_MIN, AGG_MAX };
-struct tree_node {
-    int64_t feature, yes, no;
-    double split;
-    enum tree_mode mode;
-    bool missing_yes;
-};
+// Filled as the call has it, but that a leaf's columns are made at the end. A number that does not
+// fit 32 bits is -1, which is no feature, node or target.
 struct forest {
-    VEC(struct tree_node) nodes;
-    VEC(int64_t) roots;
-    VEC(int64_t) leaf, target; // contributions: weight[k] of node leaf[k] to target[k]
-    VEC(double) weight;
+    int32_t (*node)[TREE_COLUMNS];
+    double *split;
+    int64_t n;
+    int32_t *root;
+    int64_t roots;
+    int32_t *leaf, *target; // contributions: weight[k] of node leaf[k] to target[k]
+    double *weight;
+    int64_t weights;
     int64_t targets;
     enum aggregate how;
 };
+
+static int32_t narrow(int64_t v) {
+    return v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
+}
+static void forest_room(struct onnx_ctx *c, struct forest *f, int64_t nodes, int64_t roots,
+                        int64_t weights) {
+    f->node = arena_alloc_aligned(c->a, sizeof *f->node * (size_t)(nodes + 1), 64);
+    f->split = arena_alloc_aligned(c->a, sizeof *f->split * (size_t)(nodes + 1), 64);
+    f->root = arena_alloc_aligned(c->a, sizeof *f->root * (size_t)(roots + 1), 64);
+    f->leaf = arena_array(c->a, int32_t, weights + 1);
+    f->target = arena_array(c->a, int32_t, weights + 1);
+    f->weight = arena_array(c->a, double, weights + 1);
+}
+static void add_node(struct forest *f, int32_t feature, int32_t yes, int32_t no, int kind,
+                     double split) {
+    int32_t *to = f->node[f->n];
+    to[TREE_FEATURE] = feature, to[TREE_YES] = yes, to[TREE_NO] = no, to[TREE_KIND] = kind;
+    f->split[f->n++] = split;
+}
+static bool is_leaf(const struct forest *f, int64_t k) {
+    return (f->node[k][TREE_KIND] & 7) == TREE_LEAF;
+}
 
 static const struct onnx_attr *list(const struct onnx_ctx *c, const char *name) {
     return onnx_attr(c->n, name);
@@ -39,124 +61,149 @@ static struct literal *numbers_of(struct onnx_ctx *c, const char *tensor, const 
         if (st) hb_fail(&c->b, st);
         if (!st) return l;
     }
-    l = lit_new(c->a, shape_make(c->a, DT_F32, &n, 1));
-    for (int64_t k = 0; k < n; k++)
-        lit_set_f64(l, k, (double)f->floats.v[k]);
-    return l;
+    return lit_borrow(c->a, shape_make(c->a, DT_F32, &n, 1), f ? f->floats.v : NULL);
 }
 
-// The table of nodes [n, 4]; a leaf's link is its number among the leaves. Gives that count, -1
-// after an error.
-static int64_t node_table(struct onnx_ctx *c, const struct forest *f, int64_t features,
-                          struct literal *table) {
-    int64_t leaves = 0, n = (int64_t)f->nodes.n;
-    int32_t(*to)[TREE_COLUMNS] = table->data;
-    for (int64_t k = 0; k < n; k++) {
-        const struct tree_node *t = &f->nodes.v[k];
-        bool leaf = t->mode == TREE_LEAF;
-        if (!leaf && (t->feature < 0 || t->feature >= features || t->yes < 0 || t->yes >= n ||
-                      t->no < 0 || t->no >= n))
-            return fail(c, "node %lld: feature %lld of %lld, links %lld and %lld", (long long)k,
-                        (long long)t->feature, (long long)features, (long long)t->yes,
-                        (long long)t->no),
+// A leaf's link becomes its number among the leaves. Gives that count, -1 after an error.
+static int64_t number_leaves(struct onnx_ctx *c, struct forest *f, int64_t features) {
+    int64_t leaves = 0;
+    for (int64_t k = 0; k < f->n; k++) {
+        int32_t *t = f->node[k];
+        if (is_leaf(f, k)) {
+            t[TREE_FEATURE] = t[TREE_NO] = 0;
+            t[TREE_YES] = (int32_t)leaves++;
+            t[TREE_KIND] = TREE_LEAF;
+        } else if (t[TREE_FEATURE] < 0 || t[TREE_FEATURE] >= features || t[TREE_YES] < 0 ||
+                   t[TREE_YES] >= f->n || t[TREE_NO] < 0 || t[TREE_NO] >= f->n) {
+            return fail(c, "node %lld: feature %d of %lld, links %d and %d", (long long)k,
+                        t[TREE_FEATURE], (long long)features, t[TREE_YES], t[TREE_NO]),
                    -1;
-        to[k][TREE_FEATURE] = leaf ? 0 : (int32_t)t->feature;
-        to[k][TREE_YES] = (int32_t)(leaf ? leaves : t->yes);
-        to[k][TREE_NO] = (int32_t)(leaf ? 0 : t->no);
-        to[k][TREE_KIND] = (int32_t)t->mode | (t->missing_yes && !leaf ? TREE_MISSING : 0);
-        leaves += leaf;
+        }
     }
     return leaves;
 }
-// The weights [leaves, targets]; what a leaf has none for is neutral.
-static hv leaf_table(struct onnx_ctx *c, const struct forest *f, const struct literal *table,
-                     int64_t leaves, enum dtype t, enum hlo_op op) {
-    const int32_t(*node)[TREE_COLUMNS] = table->data;
+
+// Has each leaf weights for one target at the most? Then its first column says for which.
+static bool one_target(struct onnx_ctx *c, struct forest *f, int64_t leaves) {
+    int32_t *first = arena_array(c->a, int32_t, leaves + 1); // of leaves, by number
+    for (int64_t k = 0; k < leaves; k++)
+        first[k] = -1;
+    for (int64_t k = 0; k < f->weights; k++) {
+        if (!is_leaf(f, f->leaf[k])) continue;
+        int32_t *t = &first[f->node[f->leaf[k]][TREE_YES]];
+        if (*t >= 0 && *t != f->target[k]) return false;
+        *t = f->target[k];
+    }
+    for (int64_t k = 0; k < f->n; k++)
+        if (is_leaf(f, k) && first[f->node[k][TREE_YES]] >= 0)
+            f->node[k][TREE_FEATURE] = first[f->node[k][TREE_YES]];
+    return true;
+}
+// The weights [leaves, width]; what a leaf has none for is neutral.
+static hv leaf_table(struct onnx_ctx *c, struct forest *f, int64_t leaves, enum dtype t,
+                     enum hlo_op op) {
     int64_t n = leaves > 0 ? leaves : 1, dims[2] = {n, f->targets};
-    if (f->targets < 1 || f->targets > MAX_WEIGHTS / n)
+    for (int64_t k = 0; k < f->weights; k++)
+        if (f->leaf[k] < 0 || f->leaf[k] >= f->n || f->target[k] < 0 || f->target[k] >= f->targets)
+            return fail(c, "weight %lld belongs to no leaf or target", (long long)k), NULL;
+    if (op == HLO_ADD && f->targets >= 1 && one_target(c, f, leaves)) dims[1] = 1;
+    if (dims[1] < 1 || dims[1] > MAX_WEIGHTS / n)
         return fail(c, "%lld leaves, %lld targets", (long long)leaves, (long long)f->targets), NULL;
-    double none = op == HLO_MINIMUM ? highest_of(t) : op == HLO_MAXIMUM ? lowest_of(t) : 0;
     struct literal *w = lit_new(c->a, shape_make(c->a, t, dims, 2));
-    for (int64_t k = 0; k < n * f->targets; k++)
+    double none = op == HLO_MINIMUM ? highest_of(t) : lowest_of(t);
+    for (int64_t k = 0; k < n * dims[1] && op != HLO_ADD; k++)
         lit_set_f64(w, k, none);
-    for (size_t k = 0; k < f->leaf.n; k++) {
-        int64_t leaf = f->leaf.v[k], target = f->target.v[k];
-        if (leaf < 0 || leaf >= (int64_t)f->nodes.n || target < 0 || target >= f->targets)
-            return fail(c, "weight %zu belongs to no leaf or target", k), NULL;
-        if (f->nodes.v[leaf].mode != TREE_LEAF) continue; // a weight that nothing comes to
-        int64_t at = node[leaf][TREE_YES] * f->targets + target;
-        lit_set_f64(w, at, f->weight.v[k] + (op == HLO_ADD ? lit_get_f64(w, at) : 0));
+    for (int64_t k = 0; k < f->weights; k++) {
+        if (!is_leaf(f, f->leaf[k])) continue; // a weight that nothing comes to
+        int64_t at = f->node[f->leaf[k]][TREE_YES] * dims[1] + (dims[1] > 1 ? f->target[k] : 0);
+        lit_set_f64(w, at, f->weight[k] + (op == HLO_ADD ? lit_get_f64(w, at) : 0));
     }
     return hb_constant(&c->b, w);
 }
 
 // Scores [samples, targets] of x [samples, features].
-static hv scores(struct onnx_ctx *c, const struct forest *f, hv x) {
+static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
     static const char *const names[] = {"hlod.trees.sum", "hlod.trees.sum", "hlod.trees.min",
                                         "hlod.trees.max"};
     struct hb *b = &c->b;
-    int64_t n = (int64_t)f->nodes.n, trees = (int64_t)f->roots.n, dims[2] = {n, TREE_COLUMNS};
-    if (x->shape->rank != 2 || n < 1 || x->shape->dims[1] < 1)
-        return fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)n), x;
+    int64_t dims[2] = {f->n, TREE_COLUMNS};
+    if (x->shape->rank != 2 || f->n < 1 || x->shape->dims[1] < 1)
+        return fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)f->n), x;
     enum dtype t = x->shape->dtype == DT_F64 ? DT_F64 : DT_F32;
     enum hlo_op op = f->how == AGG_MIN ? HLO_MINIMUM : f->how == AGG_MAX ? HLO_MAXIMUM : HLO_ADD;
-    struct literal *table = lit_new(c->a, shape_make(c->a, DT_S32, dims, 2)),
-                   *roots = lit_new(c->a, shape_make(c->a, DT_S32, &trees, 1));
-    double *split = arena_array(c->a, double, n + 1);
-    int64_t leaves = node_table(c, f, x->shape->dims[1], table);
+    int64_t leaves = number_leaves(c, f, x->shape->dims[1]);
     if (leaves < 0) return x;
-    for (int64_t k = 0; k < n; k++)
-        split[k] = f->nodes.v[k].split;
-    for (int64_t k = 0; k < trees; k++) {
-        bool in_table = f->roots.v[k] >= 0 && f->roots.v[k] < n;
-        lit_set_i64(roots, k, in_table ? f->roots.v[k] : -1); // refused below
-    }
-    if (trees_heights(c->a, (const int32_t(*)[TREE_COLUMNS])table->data, n, roots->data, trees,
+    if (trees_heights(c->a, (const int32_t(*)[TREE_COLUMNS])f->node, f->n, f->root, f->roots,
                       NULL) < 0)
         return fail(c, "the nodes do not make trees"), x;
-    hv values = leaf_table(c, f, table, leaves, t, op);
+    hv values = leaf_table(c, f, leaves, t, op);
     if (!values) return x;
     struct hlo_attr_custom call = {.custom_call_target = str_of(names[f->how])};
-    hv in[5] = {hb_convert(b, x, t), hb_constant(b, table), lit_f64s(c, t, split, &n, 1),
-                hb_constant(b, roots), values};
+    const struct shape *flat = shape_make(c->a, t, dims, 1);
+    hv node = hb_constant(b, lit_borrow(c->a, shape_make(c->a, DT_S32, dims, 2), f->node)),
+       split = t == DT_F64 ? hb_constant(b, lit_borrow(c->a, flat, f->split))
+                           : lit_f64s(c, t, f->split, dims, 1),
+       root = hb_constant(b, lit_borrow(c->a, shape_make(c->a, DT_S32, &f->roots, 1), f->root));
+    hv in[5] = {hb_convert(b, x, t), node, split, root, values};
     int64_t size[2] = {x->shape->dims[0], f->targets};
     hv r = hb_op(b, HLO_CUSTOM_CALL, shape_make(c->a, t, size, 2), in, 5, &call);
-    return f->how == AGG_AVERAGE ? mul_k(c, r, 1 / (double)trees) : r;
+    return f->how == AGG_AVERAGE ? mul_k(c, r, 1 / (double)f->roots) : r;
 }
 
 // ---- TreeEnsemble: links go to nodes or, where marked, to leaves
 
 // A test for membership becomes one equality a member, each "no" leading to the next.
-static size_t add_members(struct onnx_ctx *c, struct forest *f, size_t k, const struct literal *m,
+static size_t add_members(struct onnx_ctx *c, struct forest *f, int64_t k, const struct literal *m,
                           size_t at) {
-    struct tree_node first = f->nodes.v[k];
-    int64_t n = m ? shape_elements(m->shape) : 0;
-    size_t last = k;
-    bool any = false;
+    const int32_t *first = f->node[k];
+    int32_t feature = first[TREE_FEATURE], yes = first[TREE_YES], no = first[TREE_NO];
+    int kind = TREE_EQ | (first[TREE_KIND] & TREE_MISSING);
+    int64_t n = m ? shape_elements(m->shape) : 0, last = -1;
     for (; (int64_t)at < n && !isnan(lit_get_f64(m, (int64_t)at)); at++) {
-        struct tree_node one = first;
-        one.mode = TREE_EQ, one.split = lit_get_f64(m, (int64_t)at);
-        if (!any) {
-            f->nodes.v[k] = one;
-        } else {
-            f->nodes.v[last].no = (int64_t)f->nodes.n;
-            last = f->nodes.n;
-            avec_push(c->a, &f->nodes, one);
+        double v = lit_get_f64(m, (int64_t)at);
+        if (last < 0) {
+            f->node[k][TREE_KIND] = kind;
+            f->split[k] = v;
+            last = k;
+            continue;
         }
-        any = true;
+        f->node[last][TREE_NO] = (int32_t)f->n;
+        last = f->n;
+        add_node(f, feature, yes, no, kind, v);
     }
-    if (!any) fail(c, "membership_values are missing");
+    if (last < 0) fail(c, "membership_values are missing");
     return at + 1;
 }
-ONNX(treeensemble) {
-    struct forest f = {.targets = at_int(c, "n_targets", 1),
-                       .how = (enum aggregate)at_int(c, "aggregate_function", AGG_SUM)};
+// Nodes, then leaves, then what sets are spelled out in.
+static void read_links(struct onnx_ctx *c, struct forest *f, const struct literal *split,
+                       const struct literal *mode, int64_t leaves) {
     const struct onnx_attr *feature = list(c, "nodes_featureids"),
                            *yes = list(c, "nodes_truenodeids"), *no = list(c, "nodes_falsenodeids"),
                            *yes_leaf = list(c, "nodes_trueleafs"),
                            *no_leaf = list(c, "nodes_falseleafs"),
-                           *missing = list(c, "nodes_missing_value_tracks_true"),
-                           *roots = list(c, "tree_roots"), *targets = list(c, "leaf_targetids");
+                           *missing = list(c, "nodes_missing_value_tracks_true");
+    int64_t n = shape_elements(split->shape);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t m = lit_get_i64(mode, k), to[2] = {int_at(yes, (size_t)k, -1),
+                                                   int_at(no, (size_t)k, -1)};
+        if (m < 0 || m > TREE_MEMBER) return fail(c, "mode %lld", (long long)m);
+        bool leaf[2] = {int_at(yes_leaf, (size_t)k, 0) != 0, int_at(no_leaf, (size_t)k, 0) != 0};
+        for (int side = 0; side < 2; side++) { // a leaf's number counts from the last node on
+            bool there = to[side] >= 0 && to[side] < (leaf[side] ? leaves : n);
+            to[side] = there ? to[side] + leaf[side] * n : -1;
+        }
+        int kind = (int)m | (int_at(missing, (size_t)k, 0) ? TREE_MISSING : 0);
+        add_node(f, narrow(feature->ints.v[k]), (int32_t)to[0], (int32_t)to[1], kind,
+                 lit_get_f64(split, k));
+    }
+    for (int64_t k = 0; k < leaves; k++)
+        add_node(f, 0, 0, 0, TREE_LEAF, 0);
+}
+ONNX(treeensemble) {
+    struct forest f = {.targets = at_int(c, "n_targets", 1),
+                       .how = (enum aggregate)at_int(c, "aggregate_function", AGG_SUM)};
+    const struct onnx_attr *feature = list(c, "nodes_featureids"), *roots = list(c, "tree_roots"),
+                           *targets = list(c, "leaf_targetids");
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
     int64_t post = at_int(c, "post_transform", 0);
     const struct literal *split = numbers_of(c, "nodes_splits", NULL),
@@ -167,33 +214,25 @@ ONNX(treeensemble) {
                                         : NULL;
     if (!hb_ok(&c->b)) return;
     size_t n = feature ? feature->ints.n : 0, leaves = targets ? targets->ints.n : 0, used = 0;
-    if (!roots || n > MAX_NODES || leaves > MAX_NODES || post < 0 || post > 4 || f.how > AGG_MAX ||
-        (int64_t)n != shape_elements(split->shape) || (int64_t)n != shape_elements(mode->shape) ||
+    int64_t sets = members ? shape_elements(members->shape) : 0;
+    if (!roots || n > MAX_NODES || leaves > MAX_NODES || sets > MAX_NODES || post < 0 || post > 4 ||
+        f.how > AGG_MAX || (int64_t)n != shape_elements(split->shape) ||
+        (int64_t)n != shape_elements(mode->shape) ||
         (int64_t)leaves != shape_elements(weight->shape))
         return fail(c, "attributes of %zu nodes and %zu leaves do not match", n, leaves);
-    for (size_t k = 0; k < n + leaves; k++) { // leaves behind the nodes
-        struct tree_node t = {.mode = TREE_LEAF};
-        if (k < n) {
-            int64_t m = lit_get_i64(mode, (int64_t)k), base = (int64_t)n;
-            if (m < 0 || m > TREE_MEMBER) return fail(c, "mode %lld", (long long)m);
-            t = (struct tree_node){.feature = feature->ints.v[k],
-                                   .yes = int_at(yes, k, -1) + (int_at(yes_leaf, k, 0) ? base : 0),
-                                   .no = int_at(no, k, -1) + (int_at(no_leaf, k, 0) ? base : 0),
-                                   .split = lit_get_f64(split, (int64_t)k),
-                                   .mode = (enum tree_mode)m,
-                                   .missing_yes = int_at(missing, k, 0) != 0};
-        }
-        avec_push(c->a, &f.nodes, t);
-    }
+    forest_room(c, &f, (int64_t)(n + leaves) + sets, (int64_t)roots->ints.n, (int64_t)leaves);
+    read_links(c, &f, split, mode, (int64_t)leaves);
     for (size_t k = 0; k < n && hb_ok(&c->b); k++)
-        if (f.nodes.v[k].mode == TREE_MEMBER) used = add_members(c, &f, k, members, used);
+        if ((f.node[k][TREE_KIND] & 7) == TREE_MEMBER)
+            used = add_members(c, &f, (int64_t)k, members, used);
     for (size_t k = 0; k < leaves; k++) {
-        avec_push(c->a, &f.leaf, (int64_t)(n + k));
-        avec_push(c->a, &f.target, targets->ints.v[k]);
-        avec_push(c->a, &f.weight, lit_get_f64(weight, (int64_t)k));
+        f.leaf[k] = (int32_t)(n + k);
+        f.target[k] = narrow(targets->ints.v[k]);
+        f.weight[k] = lit_get_f64(weight, (int64_t)k);
     }
+    f.weights = (int64_t)leaves;
     for (size_t k = 0; k < roots->ints.n; k++)
-        avec_push(c->a, &f.roots, roots->ints.v[k]);
+        f.root[f.roots++] = narrow(roots->ints.v[k]);
     if (!hb_ok(&c->b)) return;
     hv y = onnx_ml_post_transform(c, scores(c, &f, in_val(c, 0)), str_of(posts[post]));
     out_val(c, 0, hb_convert(&c->b, y, in_val(c, 0)->shape->dtype));
@@ -246,9 +285,10 @@ static int64_t node_number(struct node_ids *ids, int64_t tree, int64_t node) {
 static enum tree_mode mode_named(struct str s) {
     static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
                                         "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
+    if (str_is(s, "LEAF")) return TREE_LEAF;
     for (int k = 0; k < 6; k++)
         if (str_is(s, names[k])) return (enum tree_mode)k;
-    return str_is(s, "LEAF") ? TREE_LEAF : TREE_MEMBER;
+    return TREE_MEMBER;
 }
 // `role`: "target" or "class", the prefix of the attributes that hold the weights.
 static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *ids,
@@ -273,26 +313,28 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
     for (size_t k = 0; k < n; k++)
         keys[k] = (struct node_key){tree->ints.v[k], node->ints.v[k]};
     number_nodes(ids, keys, n);
+    forest_room(c, f, (int64_t)n, (int64_t)n, (int64_t)m);
     for (size_t k = 0; k < n; k++) {
-        struct tree_node t = {.feature = int_at(feature, k, 0),
-                              .yes = node_number(ids, keys[k].tree, int_at(yes, k, -1)),
-                              .no = node_number(ids, keys[k].tree, int_at(no, k, -1)),
-                              .split = lit_get_f64(split, (int64_t)k),
-                              .mode = mode_named(mode->strings.v[k]),
-                              .missing_yes = int_at(missing, k, 0) != 0};
-        if (t.mode == TREE_MEMBER)
+        enum tree_mode kind = mode_named(mode->strings.v[k]);
+        bool leaf = kind == TREE_LEAF;
+        if (kind == TREE_MEMBER)
             return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode->strings.v[k])), false;
-        if (t.mode != TREE_LEAF && t.yes >= 0) child[t.yes] = true;
-        if (t.mode != TREE_LEAF && t.no >= 0) child[t.no] = true;
-        avec_push(c->a, &f->nodes, t);
+        int64_t to[2] = {leaf ? 0 : node_number(ids, keys[k].tree, int_at(yes, k, -1)),
+                         leaf ? 0 : node_number(ids, keys[k].tree, int_at(no, k, -1))};
+        for (int side = 0; side < 2 && !leaf; side++)
+            if (to[side] >= 0) child[to[side]] = true;
+        add_node(f, narrow(int_at(feature, k, 0)), (int32_t)to[0], (int32_t)to[1],
+                 (int)kind | (int_at(missing, k, 0) ? TREE_MISSING : 0),
+                 lit_get_f64(split, (int64_t)k));
     }
     for (size_t k = 0; k < n; k++)
-        if (!child[k]) avec_push(c->a, &f->roots, (int64_t)k);
+        if (!child[k]) f->root[f->roots++] = (int32_t)k;
     for (size_t k = 0; k < m; k++) {
-        avec_push(c->a, &f->leaf, node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1)));
-        avec_push(c->a, &f->target, f->targets == 1 ? 0 : wid->ints.v[k]);
-        avec_push(c->a, &f->weight, lit_get_f64(w, (int64_t)k));
+        f->leaf[k] = (int32_t)node_number(ids, int_at(wtree, k, 0), int_at(wnode, k, -1));
+        f->target[k] = f->targets == 1 ? 0 : narrow(wid->ints.v[k]);
+        f->weight[k] = lit_get_f64(w, (int64_t)k);
     }
+    f->weights = (int64_t)m;
     return true;
 }
 static hv add_base(struct onnx_ctx *c, hv y) {
@@ -340,8 +382,8 @@ static void one_weight(struct onnx_ctx *c, struct forest *f, int64_t with,
     hv s = named_forest(c, f, "class");
     if (!hb_ok(b)) return;
     if (nb > 2) return fail(c, "%lld base_values", (long long)nb);
-    for (size_t k = 0; k < f->weight.n; k++)
-        positive &= f->weight.v[k] >= 0;
+    for (int64_t k = 0; k < f->weights; k++)
+        positive &= f->weight[k] >= 0;
     s = hb_convert(b, part(c, s, 1, with, with + 1), DT_F32);
     if (with == 0 && nb) s = add_k(c, s, lit_get_f64(base, 0));
     if (with == 1 && nb == 2) s = splat_like(c, s, lit_get_f64(base, 1));

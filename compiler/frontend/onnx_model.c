@@ -106,6 +106,56 @@ static status_t read_tensor(struct onnx_model *m, struct span s, struct onnx_ten
 
 static status_t read_graph(struct onnx_model *m, struct span s, int depth, struct onnx_graph *g);
 
+// ---- lists of attributes. Trees have millions of numbers, each a field of its own: a run of them
+// is read in one loop, into room for as many as the bytes that are left can hold.
+
+static void room(struct arena *a, void **v, size_t n, size_t *cap, size_t more, size_t size) {
+    size_t want = more > n ? n + more : 2 * n; // twice at least: lists may come in many parts
+    void *p = arena_alloc(a, want * size);
+    if (n) memcpy(p, *v, n * size);
+    *v = p;
+    *cap = want;
+}
+// How many numbers [p, end) can hold at the most: each ends with a byte below 128.
+static size_t count_varints(const uint8_t *p, const uint8_t *end) {
+    size_t n = 0;
+    for (; p < end; p++)
+        n += *p < 0x80;
+    return n;
+}
+static bool is_next(const struct wire *w, int tag) {
+    return w->p < w->end && (tag < 0 || *w->p == tag);
+}
+// Numbers from w->p on, each behind `tag` (-1: they are packed).
+static status_t read_ints(struct onnx_model *m, struct wire *w, int tag, struct onnx_attr *at) {
+    size_t n = at->ints.n;
+    for (; is_next(w, tag); n++) {
+        uint64_t u;
+        if (n == at->ints.cap)
+            room(m->arena, (void **)&at->ints.v, n, &at->ints.cap,
+                 count_varints(w->p, w->end) / (tag < 0 ? 1 : 2) + 1, sizeof *at->ints.v);
+        w->p += tag >= 0;
+        if (w->p < w->end && *w->p < 0x80)
+            u = *w->p++;
+        else
+            RETURN_IF_ERR(wire_varint(w, &u));
+        at->ints.v[n] = (int64_t)u;
+    }
+    at->ints.n = n;
+    return ST_OK;
+}
+// The same of four bytes each; what does not make one is left.
+static void read_floats(struct onnx_model *m, struct wire *w, int tag, struct onnx_attr *at) {
+    size_t each = tag < 0 ? 4 : 5, n = at->floats.n;
+    for (; (size_t)(w->end - w->p) >= each && is_next(w, tag); n++, w->p += each) {
+        if (n == at->floats.cap)
+            room(m->arena, (void **)&at->floats.v, n, &at->floats.cap,
+                 (size_t)(w->end - w->p) / each, sizeof *at->floats.v);
+        memcpy(&at->floats.v[n], w->p + each - 4, 4);
+    }
+    at->floats.n = n;
+}
+
 static status_t read_attr(struct onnx_model *m, struct span s, int depth, struct onnx_attr *at) {
     struct wire w = wire_open(m->file, s), packed;
     struct wire_field f;
@@ -143,20 +193,17 @@ static status_t read_attr(struct onnx_model *m, struct span s, int depth, struct
             RETURN_IF_ERR(read_graph(m, f.bytes, depth + 1, at->graph));
             break;
         case 7:
+            packed = wire_open(m->file, f.bytes);
+            if (f.type == WIRE_LEN) read_floats(m, &packed, -1, at);
             if (f.type == WIRE_I32) avec_push(m->arena, &at->floats, v);
-            for (size_t k = 0; f.type == WIRE_LEN && k + 4 <= f.bytes.n; k += 4) {
-                memcpy(&v, f.bytes.p + k, 4);
-                avec_push(m->arena, &at->floats, v);
-            }
+            if (f.type == WIRE_I32) read_floats(m, &w, 7 << 3 | WIRE_I32, at);
             break;
         case 8:
-            if (f.type == WIRE_VARINT) avec_push(m->arena, &at->ints, (int64_t)f.value);
             packed = wire_open(m->file, f.bytes);
-            while (f.type == WIRE_LEN && packed.p < packed.end) {
-                uint64_t u;
-                RETURN_IF_ERR(wire_varint(&packed, &u));
-                avec_push(m->arena, &at->ints, (int64_t)u);
-            }
+            if (f.type == WIRE_LEN) RETURN_IF_ERR(read_ints(m, &packed, -1, at));
+            if (f.type == WIRE_VARINT) avec_push(m->arena, &at->ints, (int64_t)f.value);
+            if (f.type == WIRE_VARINT)
+                RETURN_IF_ERR(read_ints(m, &w, 8 << 3 | WIRE_VARINT, at));
             break;
         case 9:
             RETURN_IF_ERR(charge(m, &w));

@@ -284,9 +284,19 @@ bool lit_all_equal_f64(const struct literal *l, double v) {
     return true;
 }
 
+enum { LARGE = 65536 };
 uint64_t lit_hash(const struct literal *l) {
-    if (!shape_is_tuple(l->shape)) return hash64(l->data, l->size_bytes, (uint64_t)l->shape->dtype);
-    uint64_t h = 1;
+    uint64_t h = (uint64_t)l->shape->dtype;
+    if (!shape_is_tuple(l->shape) && l->size_bytes <= LARGE)
+        return hash64(l->data, l->size_bytes, h);
+    if (!shape_is_tuple(l->shape)) { // of a large one parts, the last reaching its end
+        size_t step = (l->size_bytes - LARGE / 16) / 15;
+        for (size_t k = 0; k < 16; k++)
+            h = hash64((const char *)l->data + (k < 15 ? k * step : l->size_bytes - LARGE / 16),
+                       LARGE / 16, h);
+        return h ^ l->size_bytes;
+    }
+    h = 1;
     for (int k = 0; k < l->shape->n_elems; k++) {
         uint64_t e = lit_hash(l->elems[k]);
         h = hash64(&e, sizeof e, h);

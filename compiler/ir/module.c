@@ -246,18 +246,30 @@ static const struct shape *shape_dup(struct arena *a, const struct shape *s) {
     return r;
 }
 
-// Everything but name, list position and operands. `deep`: the source may lie in another module, so
-// nothing is shared.
+// The same literal in another module; its numbers may stay where they are.
+static struct literal *literal_for(struct arena *a, const struct literal *l, bool borrow) {
+    if (!borrow || shape_is_tuple(l->shape)) return lit_clone(a, l);
+    struct literal *r = arena_dup(a, l, sizeof *l);
+    r->shape = shape_dup(a, l->shape);
+    return r;
+}
+// What a copy has of its own: nothing, where it is made in the same module; all, where the source
+// may lie in another one; all but the numbers of literals.
+enum copy { COPY_HERE, COPY_ALL, COPY_BORROWS };
+
+// Everything but name, list position and operands.
 static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_instr *from,
-                                   bool deep) {
+                                   enum copy how) {
     struct arena *a = c->module->arena;
+    bool deep = how != COPY_HERE;
     struct hlo_instr *i = new_instr(c, from->op);
     i->shape = deep ? shape_dup(a, from->shape) : from->shape;
     i->n_operands = from->n_operands;
     i->n_called = from->n_called;
     i->called = from->n_called ? arena_dup_array(a, from->called, from->n_called) : NULL;
     i->attr = deep ? attr_clone(a, hlo_op_info(from->op)->attrs, from->attr) : from->attr;
-    i->literal = deep && from->literal ? lit_clone(a, from->literal) : from->literal;
+    i->literal = deep && from->literal ? literal_for(a, from->literal, how == COPY_BORROWS)
+                                       : from->literal;
     if (deep && i->literal)
         i->literal->shape =
             layout_is_default(i->shape->layout, i->shape->rank) || shape_is_tuple(i->shape)
@@ -278,7 +290,8 @@ static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_i
 
 struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_instr *from,
                                   struct hlo_instr *const *operands) {
-    struct hlo_instr *i = copy_body(c, from, from->parent->module != c->module);
+    enum copy how = from->parent->module != c->module ? COPY_ALL : COPY_HERE;
+    struct hlo_instr *i = copy_body(c, from, how);
     i->name = unique_name(c->module, from->name);
     i->operands = i->n_operands ? arena_dup(c->module->arena, operands ? operands : from->operands,
                                             sizeof *operands * (size_t)i->n_operands)
@@ -294,17 +307,16 @@ struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_in
 
 static struct hlo_computation *clone_computation(struct hlo_module *m,
                                                  const struct hlo_computation *c, const char *name,
-                                                 struct pmap *done) {
+                                                 struct pmap *done, enum copy how) {
     struct hlo_computation *seen = pmap_get_ptr(done, c);
     if (seen) return seen;
     for (const struct hlo_instr *i = c->first; i; i = i->next) // callees first: module order
         for (int k = 0; k < i->n_called; k++)
-            clone_computation(m, i->called[k], i->called[k]->name, done);
+            clone_computation(m, i->called[k], i->called[k]->name, done, how);
     struct hlo_computation *r = hlo_computation_add(m, name);
     struct pmap map = {0};
-    bool other = m != c->module;
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
-        struct hlo_instr *j = copy_body(r, i, other);
+        struct hlo_instr *j = copy_body(r, i, how);
         j->name = unique_name(m, i->name);
         j->operands =
             i->n_operands ? arena_array(m->arena, struct hlo_instr *, i->n_operands) : NULL;
@@ -330,7 +342,8 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
 struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,
                                               const char *name) {
     struct pmap done = {0};
-    struct hlo_computation *r = clone_computation(m, c, name, &done);
+    enum copy how = m != c->module ? COPY_ALL : COPY_HERE;
+    struct hlo_computation *r = clone_computation(m, c, name, &done, how);
     pmap_done(&done);
     return r;
 }
@@ -355,13 +368,13 @@ const struct shape *hlo_entry_shape(const struct hlo_module *m, int k) {
                                                                                 : own;
 }
 
-struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
+static struct hlo_module *clone_module(const struct hlo_module *m, enum copy how) {
     struct hlo_module *r = hlo_module_new(m->name);
     struct pmap done = {0};
     r->max_bytes = m->max_bytes;
     copy_source_map(r, &m->source_map);
     if (m->entry_layout) r->entry_layout = shape_dup(r->arena, m->entry_layout);
-    HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done);
+    HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done, how);
     r->entry = pmap_get_ptr(&done, m->entry);
     pmap_done(&done);
     for (size_t k = 0; k < m->extra.n; k++)
@@ -369,6 +382,22 @@ struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
                   ((struct hlo_text_attr){dup_str(r->arena, m->extra.v[k].name),
                                           dup_str(r->arena, m->extra.v[k].value)}));
     return r;
+}
+
+struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
+    return clone_module(m, COPY_ALL);
+}
+struct hlo_module *hlo_module_clone_borrowing(const struct hlo_module *m) {
+    return clone_module(m, COPY_BORROWS);
+}
+void hlo_own_literals(struct hlo_module *m) {
+    HLO_EACH_COMPUTATION(c, m)
+    for (struct hlo_instr *i = c->first; i; i = i->next)
+        if (i->literal && i->literal->size_bytes) {
+            struct literal *l = i->literal;
+            void *own = arena_alloc_aligned(m->arena, l->size_bytes, 64);
+            l->data = memcpy(own, l->data, l->size_bytes);
+        }
 }
 
 // ---- edits

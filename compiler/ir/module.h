@@ -108,6 +108,9 @@ const struct shape *hlo_entry_shape(const struct hlo_module *m, int k);
 struct hlo_module *hlo_module_new(const char *name);
 void hlo_module_free(struct hlo_module *m); // NULL is fine
 struct hlo_module *hlo_module_clone(const struct hlo_module *m);
+// The numbers of literals stay m's, until hlo_own_literals copies those that the clone still has.
+struct hlo_module *hlo_module_clone_borrowing(const struct hlo_module *m);
+void hlo_own_literals(struct hlo_module *m);
 
 struct hlo_computation *hlo_computation_add(
     struct hlo_module *m,

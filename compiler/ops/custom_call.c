@@ -94,10 +94,11 @@ static status_t trees(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
                 at = n[yes ? TREE_YES : TREE_NO];
                 n = t.node[at];
             }
-            for (int64_t c = 0; c < t.targets; c++) {
-                double v = tree_number(t.values, t.type, n[TREE_YES] * t.targets + c);
-                double old = lit_get_f64(r, row * t.targets + c);
-                lit_set_f64(r, row * t.targets + c,
+            for (int64_t c = 0; c < t.width; c++) {
+                double v = tree_number(t.values, t.type, n[TREE_YES] * t.width + c);
+                int64_t to = row * t.targets + n[TREE_FEATURE] + c;
+                double old = lit_get_f64(r, to);
+                lit_set_f64(r, to,
                             t.how == HLO_ADD       ? old + v
                             : t.how == HLO_MINIMUM ? fmin(old, v)
                                                    : fmax(old, v));

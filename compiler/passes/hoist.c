@@ -186,7 +186,8 @@ status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare
     find_frontier(m->entry, &only, &where);
     for (struct hlo_instr *i = m->entry->first; i; i = i->next)
         if (pmap_get_ptr(&where, i) == (void *)FRONTIER) avec_push(&a, &frontier, i);
-    struct hlo_module *prepare = hlo_module_clone(m), *mainm = hlo_module_clone(m);
+    struct hlo_module *prepare = hlo_module_clone_borrowing(m),
+                      *mainm = hlo_module_clone_borrowing(m);
     prepare->name = arena_printf(prepare->arena, "%s.prepare", m->name);
     mainm->name = arena_printf(mainm->arena, "%s.main", m->name);
     status_t st = make_prepare(prepare, m, frontier.v, (int)frontier.n);
@@ -199,6 +200,8 @@ status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare
         hlo_module_free(mainm);
         return st;
     }
+    hlo_own_literals(prepare);
+    hlo_own_literals(mainm);
     *out_prepare = prepare;
     *out_main = mainm;
     return ST_OK;

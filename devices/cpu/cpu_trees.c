@@ -288,10 +288,10 @@ static int64_t put_entries(struct trees_state *s, const int32_t *order, struct e
         const int32_t *from = s->t.node[order[k]];
         bool leaf = (from[TREE_KIND] & 7) == TREE_LEAF;
         s->first[k] = (int32_t)n;
-        for (int64_t c = 0; c < s->t.targets && leaf; c++) {
-            double v = tree_number(s->t.values, s->t.type, from[TREE_YES] * s->t.targets + c);
+        for (int64_t c = 0; c < s->t.width && leaf; c++) {
+            double v = tree_number(s->t.values, s->t.type, from[TREE_YES] * s->t.width + c);
             if (s->t.how == HLO_ADD && v == 0) continue;
-            if (out) out[n] = (struct entry){(int32_t)c, v};
+            if (out) out[n] = (struct entry){from[TREE_FEATURE] + (int32_t)c, v};
             n++;
         }
     }
