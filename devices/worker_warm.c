@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker does before its first call, so that pages, tables and symbols are there when a user
-// waits: a compile worker compiles one small program, for the code generator; a device worker
-// loads, prepares and runs another, for the library of convolutions and products and its threads.
+// waits: a compile worker compiles one small program, for the code generator and for what the
+// compiler asks the library, and touches the heap that most compiles need; a device worker loads,
+// prepares and runs another, for the library of convolutions and products and its threads.
+#include <malloc.h>
+#include <stdlib.h>
+
 #include "compiler/compile.h"
 #include "compiler/ir/text.h"
 #include "devices/worker_calls.h"
 
-// A softmax, a layout change and a lookup, at sizes of each effort (codegen/llvm_emit.h).
+// A softmax, a layout change and a lookup, at sizes of each effort (codegen/llvm_emit.h); a product
+// and convolutions of each kind with bias and activation, about which the library is asked.
 static const char program[] =
     "HloModule warm\n"
     "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
@@ -24,8 +29,43 @@ static const char program[] =
     "start_index_map={0}, index_vector_dim=1, slice_sizes={1,96}\n"
     "  t = f32[512,512] transpose(y), dimensions={1,0}\n"
     "  u = f32[64,64] tanh(z)\n"
-    "  ROOT r = (f32[8,96], f32[7,96], f32[512,512], f32[64,64]) tuple(q, g, t, u)\n"
+    "  w = f32[96,64] parameter(4)\n"
+    "  b = f32[64] parameter(5)\n"
+    "  v = f32[1,16,14,14] parameter(6)\n"
+    "  k3 = f32[16,16,3,3] parameter(7)\n"
+    "  kd = f32[16,1,3,3] parameter(8)\n"
+    "  k1 = f32[32,16,1,1] parameter(9)\n"
+    "  bc = f32[16] parameter(10)\n"
+    "  d = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "  db = f32[8,64] broadcast(b), dimensions={1}\n"
+    "  ds = f32[8,64] add(d, db)\n"
+    "  dz = f32[8,64] broadcast(zero), dimensions={}\n"
+    "  dr = f32[8,64] maximum(ds, dz)\n"
+    "  c3 = f32[1,16,14,14] convolution(v, k3), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  cb = f32[1,16,14,14] broadcast(bc), dimensions={1}\n"
+    "  cs = f32[1,16,14,14] add(c3, cb)\n"
+    "  cz = f32[1,16,14,14] broadcast(zero), dimensions={}\n"
+    "  cr = f32[1,16,14,14] maximum(cs, cz)\n"
+    "  cd = f32[1,16,14,14] convolution(cr, kd), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01, feature_group_count=16\n"
+    "  cds = f32[1,16,14,14] add(cd, cr)\n"
+    "  c1 = f32[1,32,14,14] convolution(cds, k1), window={size=1x1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  ROOT r = (f32[8,96], f32[7,96], f32[512,512], f32[64,64], f32[8,64], f32[1,32,14,14]) "
+    "tuple(q, g, t, u, dr, c1)\n"
     "}\n";
+
+// Blocks of up to 8 MiB come from the calling thread's heap, whose pages stay when they are free.
+static void warm_heap(void) {
+    enum { KEPT = 8 << 20, PAGE = 4096 };
+    mallopt(M_MMAP_THRESHOLD, KEPT + PAGE);
+    mallopt(M_TRIM_THRESHOLD, 2 * KEPT);
+    char *p = malloc(KEPT);
+    for (size_t k = 0; p && k < KEPT; k += PAGE)
+        ((volatile char *)p)[k] = 0;
+    free(p);
+}
 
 void worker_compile_warm(const struct target *t) {
     struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
@@ -36,6 +76,7 @@ void worker_compile_warm(const struct target *t) {
     if (!st) st = hlo_compile_module(m, &opt, t, NULL, &e);
     if (!st) executable_free(e);
     st_drop(st); // a user's compile will say what is wrong
+    warm_heap();
 }
 
 // One call of each kind that has code of its own in the library; none of its other steps is worth a
