@@ -136,17 +136,16 @@ static struct digest content_digest(const struct executable *e,
 status_t executable_pack(const struct executable *e, struct strbuf *out, struct digest *content) {
     struct arena a = {0};
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
-    if (!e->beside) return st_new(ST_INTERNAL, "an executable is packed by whom compiled it");
+    struct hlo_constants beside = {0};
     m.version = VERSION;
     m.kernel_abi = HLOD_KERNEL_ABI;
     m.build_id = (char *)(uintptr_t)e->build_id;
     m.target_id = (char *)(uintptr_t)e->target_id;
     m.options = (char *)(uintptr_t)e->options_text;
-    m.main = module_text(&a, e->main, e->beside);
-    m.prepare = module_text(&a, e->prepare, e->beside);
-    m.constants = (ProtobufCBinaryData){e->beside->bytes.n, (uint8_t *)e->beside->bytes.p};
+    m.main = module_text(&a, e->main, &beside);
+    m.prepare = module_text(&a, e->prepare, &beside);
+    m.constants = (ProtobufCBinaryData){beside.bytes.n, (uint8_t *)beside.bytes.p};
     if (content) *content = content_digest(e, &m);
-    m.before = (char *)(uintptr_t)e->hlo_before;
     m.counts_before = counts_message(&a, e->before);
     m.counts_after = counts_message(&a, e->after);
     m.counts_prepare = counts_message(&a, e->prepare_counts);
@@ -172,6 +171,7 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
         strbuf_add(out, bytes, n);
     }
     free(bytes);
+    hlo_constants_done(&beside);
     arena_done(&a);
     return bytes ? ST_OK : st_oom();
 }
@@ -188,7 +188,6 @@ static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
     RETURN_IF_ERR(st_note(hlo_parse(str_of(m->main), &limits, &e->main), "artefact: main"));
     RETURN_IF_ERR(
         st_note(hlo_parse(str_of(m->prepare), &limits, &e->prepare), "artefact: prepare"));
-    e->hlo_before = arena_strdup(a, m->before);
     e->build_id = arena_strdup(a, m->build_id);
     e->target_id = arena_strdup(a, m->target_id);
     e->options_text = arena_strdup(a, m->options);
@@ -233,9 +232,4 @@ status_t executable_unpack(struct span bytes, struct executable **out) {
     else
         *out = e;
     return st;
-}
-
-status_t executable_before(const struct executable *e, struct hlo_module **out) {
-    struct hlo_parse_limits limits = {.incomplete = true, .constants = e->constants};
-    return st_note(hlo_parse(str_of(e->hlo_before), &limits, out), "artefact: before");
 }

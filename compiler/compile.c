@@ -23,18 +23,6 @@ void executable_free(struct executable *e) {
     arena_free(e->arena); // e itself lies in it
 }
 
-static void drop_constants(void *constants) {
-    hlo_constants_done(constants);
-}
-static void keep_before(struct executable *e, const struct hlo_module *m) {
-    struct strbuf b = {0};
-    e->beside = arena_new_of(e->arena, struct hlo_constants);
-    arena_link(e->arena, drop_constants, e->beside);
-    hlo_print_module_beside(&b, m, HLO_PRINT_DEFAULT, e->beside);
-    e->hlo_before = arena_strndup(e->arena, strbuf_cstr(&b), b.n);
-    strbuf_done(&b);
-}
-
 static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, const struct hlo_module *m) {
     int64_t n = hlo_total(m);
     struct pass_stat s = {.name = name, .ns = ns, .instrs_before = n, .instrs_after = n};
@@ -196,9 +184,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
         return st_new(ST_UNIMPLEMENTED,
                       "results whose size only a run knows do not go with replicas");
     e->memory_bytes = t->memory_bytes;
-    RETURN_IF_ERR(st_note(hlo_verify(m), "input module"));
     e->before = hlo_count(m);
-    keep_before(e, m);
     drop_layouts(m);
     RETURN_IF_ERR(dense_entry(m->entry));
     RETURN_IF_ERR(pipeline_whole(m, p));
@@ -219,9 +205,10 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     return t->emit ? emit_code(e, t, p) : make_code(e, t, opt, p);
 }
 
-status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt,
-                            const struct target *t, const struct compile_observer *obs,
-                            struct executable **out) {
+// Takes m, which was verified.
+static status_t compile_verified(struct hlo_module *m, const struct compile_options *opt,
+                                 const struct target *t, const struct compile_observer *obs,
+                                 struct executable **out) {
     struct arena *a = arena_new();
     struct executable *e = arena_new_of(a, struct executable);
     struct strbuf options = {0};
@@ -246,6 +233,15 @@ status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *
     return st;
 }
 
+status_t hlo_compile_module(struct hlo_module *m, const struct compile_options *opt,
+                            const struct target *t, const struct compile_observer *obs,
+                            struct executable **out) {
+    status_t st = st_note(hlo_verify(m), "input module");
+    if (!st) return compile_verified(m, opt, t, obs, out);
+    hlo_module_free(m);
+    return st;
+}
+
 status_t hlo_compile(const char *format, const struct lower_request *req,
                      const struct compile_options *opt, const struct target *t,
                      const struct compile_observer *obs, struct executable **out) {
@@ -259,7 +255,7 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
                           .instrs_after = hlo_total(m),
                           .changed = true};
     if (obs && obs->on_pass) obs->on_pass(obs->ctx, &s);
-    RETURN_IF_ERR(hlo_compile_module(m, opt, t, obs, out));
+    RETURN_IF_ERR(compile_verified(m, opt, t, obs, out));
     struct executable *e = *out;
     struct pass_stat *all = arena_array(e->arena, struct pass_stat, e->n_passes + 1);
     all[0] = s;

@@ -33,8 +33,6 @@ struct compile_observer {
 struct executable {
     struct arena *arena;
     struct hlo_module *main, *prepare; // prepare may have an empty root tuple
-    const char *hlo_before;            // text of the module before any pass, see `constants`
-    struct hlo_constants *beside; // large literals of hlo_before; NULL where e was unpacked
     struct span constants;        // of an unpacked e: large literals of all its modules, in arena
     struct hlo_counts before, after;   // unsplit module before; main after
     struct hlo_counts prepare_counts;
@@ -68,11 +66,9 @@ status_t compile_options_parse(struct arena *a, struct str text,
                                struct compile_options *out) MUST_CHECK;
 const char *compile_build_id(void); // of this compiler binary (GNU build id note), hex
 // Artefact: a protobuf message (proto/artifact.proto). Unpack checks version, build and target of
-// the caller. Packing adds to e->beside, so an unpacked e is not packed again. content (may be
-// NULL): SHA-256 over what the executable does: modules, options, target, code. Times and figures
-// of the compile are left out, so a compiler that is reproducible gives the same again.
+// the caller. content (may be NULL): SHA-256 over what the executable does: modules, options,
+// target, code. Times and figures of the compile are left out, so a compiler that is reproducible
+// gives the same again.
 status_t executable_pack(const struct executable *e, struct strbuf *out,
                          struct digest *content) MUST_CHECK;
 status_t executable_unpack(struct span bytes, struct executable **out) MUST_CHECK;
-// The module before any pass; the caller frees it before e.
-status_t executable_before(const struct executable *e, struct hlo_module **out) MUST_CHECK;

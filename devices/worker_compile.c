@@ -134,19 +134,25 @@ static void on_pass(void *ctx, const struct pass_stat *s) {
     call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
 }
 
-static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
-                                const struct compile_observer *obs, struct executable **out) {
-    struct lower_request req = {.entry_name =
-                                    q->entry_name && q->entry_name[0] ? q->entry_name : "main",
-                                .limits = limits_of(q->limits)};
-    struct compile_options opt;
+static status_t lower_request_of(struct call *c, const Hlod__Wire__Compile *q,
+                                 struct lower_request *out) {
     struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
-    RETURN_IF_ERR(call_blob(c, q->program, &req.program));
-    RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     for (size_t k = 0; k < q->n_bindings; k++)
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
-    req.bindings = b;
-    req.n_bindings = (int32_t)q->n_bindings;
+    *out = (struct lower_request){
+        .entry_name = q->entry_name && q->entry_name[0] ? q->entry_name : "main",
+        .limits = limits_of(q->limits),
+        .bindings = b,
+        .n_bindings = (int32_t)q->n_bindings,
+        .cancel = &c->cancel};
+    return call_blob(c, q->program, &out->program);
+}
+static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
+                                const struct compile_observer *obs, struct executable **out) {
+    struct lower_request req;
+    struct compile_options opt;
+    RETURN_IF_ERR(lower_request_of(c, q, &req));
+    RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     const struct target *t;
     RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
     return hlo_compile(q->format, &req, &opt, t, obs, out);
@@ -354,9 +360,12 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
     return ST_OK;
 }
 
-static status_t before_text(const struct executable *e, struct strbuf *b) {
+// The program as it is lowered, before any pass.
+static status_t before_text(struct call *c, const Hlod__Wire__Compile *q, struct strbuf *b) {
+    struct lower_request req;
     struct hlo_module *m;
-    RETURN_IF_ERR(executable_before(e, &m));
+    RETURN_IF_ERR(lower_request_of(c, q, &req));
+    RETURN_IF_ERR(frontend_lower(q->format, &req, &m));
     hlo_print_module(b, m, HLO_PRINT_DEFAULT);
     hlo_module_free(m);
     return ST_OK;
@@ -367,9 +376,7 @@ static status_t inspect_artifact(struct span bytes, const char *stage, struct st
     bool costs = strcmp(stage, "explain") == 0;
     if (costs || strcmp(stage, "plan") == 0) return plan_text(e, costs, b); // takes e
     status_t st = ST_OK;
-    if (strcmp(stage, "hlo-before") == 0)
-        st = before_text(e, b);
-    else if (strcmp(stage, "optimized") == 0)
+    if (strcmp(stage, "optimized") == 0)
         st = optimized_text(e, b);
     else
         hlo_print_module(b, strcmp(stage, "prepare") == 0 ? e->prepare : e->main,
@@ -379,12 +386,12 @@ static status_t inspect_artifact(struct span bytes, const char *stage, struct st
 }
 
 static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
-    static const char *const stored[] = {"hlo-before", "hlo-after", "prepare",
-                                         "plan",       "explain",   "optimized"};
+    static const char *const stored[] = {"hlo-after", "prepare", "plan", "explain", "optimized"};
     struct span bytes;
     RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
         if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
+    if (strcmp(q->stage, "hlo-before") == 0 && q->compile) return before_text(c, q->compile, b);
     struct executable *e;
     struct dump d = {.want = strncmp(q->stage, "pass/", 5) == 0 ? q->stage + 5 : "", .out = b};
     struct compile_observer obs = {

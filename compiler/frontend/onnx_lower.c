@@ -2,10 +2,12 @@
 // The table of operators and what their functions call: inputs, attributes, outputs, errors.
 #include "compiler/frontend/onnx_scope.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "compiler/ir/text.h"
 
 static const struct onnx_op table[] = {
@@ -21,11 +23,29 @@ static bool row_is(const struct onnx_op *row, const struct onnx_node *n) {
     return strncmp(row->name, n->domain.p, d) == 0 && row->name[d] == '.' &&
            str_is(n->op, row->name + d + 1);
 }
+// Rows by the operator's own name: the first of a bucket, and for each row the next; 0 ends, k + 1
+// is row k. In the table's order.
+enum { ROWS = sizeof table / sizeof table[0], BUCKETS = 512 };
+static uint16_t first_row[BUCKETS], next_row[ROWS];
+static size_t bucket_of(struct str op) {
+    return hash64(op.p, op.n, 1) % BUCKETS;
+}
+static void sort_rows(void) {
+    for (int k = ROWS - 1; k >= 0; k--) {
+        const char *dot = strrchr(table[k].name, '.');
+        size_t b = bucket_of(str_of(dot ? dot + 1 : table[k].name));
+        next_row[k] = first_row[b];
+        first_row[b] = (uint16_t)(k + 1);
+    }
+}
 const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset) {
-    for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
-        if (row_is(&table[k], n) &&
-            (n->domain.n || (opset >= table[k].since && opset <= table[k].until)))
-            return &table[k];
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, sort_rows);
+    for (int k = first_row[bucket_of(n->op)]; k; k = next_row[k - 1]) {
+        const struct onnx_op *row = &table[k - 1];
+        if (row_is(row, n) && (n->domain.n || (opset >= row->since && opset <= row->until)))
+            return row;
+    }
     return NULL;
 }
 

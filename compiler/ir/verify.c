@@ -4,6 +4,8 @@
 // is what its op's rule infers. Errors name computation and instruction.
 #include "compiler/ir/text.h"
 
+#include <stdlib.h>
+
 #include "compiler/ir/op.h"
 
 static status_t bad(const struct hlo_instr *i, const char *why) {
@@ -11,17 +13,22 @@ static status_t bad(const struct hlo_instr *i, const char *why) {
                   i->parent ? i->parent->name : "?", i->name, hlo_op_name(i->op), why);
 }
 
-static status_t verify_links(const struct hlo_instr *i, const struct pmap *placed) {
+// A bit an instruction: those that stand above, by id.
+static bool is_placed(const uint64_t *placed, const struct hlo_instr *i) {
+    return i->id < i->parent->module->next_id && placed[i->id / 64] >> i->id % 64 & 1;
+}
+static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed) {
     const struct hlo_op_info *info = hlo_op_info(i->op);
     if (info->arity >= 0 && i->n_operands != info->arity) return bad(i, "wrong number of operands");
     for (int k = 0; k < i->n_operands; k++) {
         const struct hlo_instr *x = i->operands[k];
         if (!x || x->parent != i->parent)
             return bad(i, "an operand belongs to another computation");
-        if (!pmap_has_ptr(placed, x)) return bad(i, "an operand comes after its user");
+        if (!is_placed(placed, x)) return bad(i, "an operand comes after its user");
     }
     for (size_t k = 0; k < i->control_preds.n; k++)
-        if (!pmap_has_ptr(placed, i->control_preds.v[k]))
+        if (i->control_preds.v[k]->parent != i->parent ||
+            !is_placed(placed, i->control_preds.v[k]))
             return bad(i, "a control predecessor comes after it");
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
@@ -60,12 +67,11 @@ static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
 }
 
 static status_t verify_computation(struct arena *a, const struct hlo_computation *c,
-                                   const struct pmap *above) {
-    struct pmap placed = {0};
+                                   const struct pmap *above, uint64_t *placed) {
     status_t st = ST_OK;
     int n = 0;
     for (const struct hlo_instr *i = c->first; i && !st; i = i->next, n++) {
-        st = i->parent != c ? bad(i, "parent is wrong") : verify_links(i, &placed);
+        st = i->parent != c ? bad(i, "parent is wrong") : verify_links(i, placed);
         for (int k = 0; k < i->n_called && !st; k++)
             if (!pmap_has_ptr(above, i->called[k]))
                 st = bad(i, "calls a computation that does not stand above");
@@ -75,19 +81,21 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!st && i->op == HLO_CONSTANT &&
             (!i->literal || !shape_compatible(i->literal->shape, i->shape)))
             st = bad(i, "literal and shape differ");
+        if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
+            st = bad(i, "its id is not its own");
         if (!st) st = verify_shape(a, i);
-        pmap_put_ptr(&placed, i, NULL);
+        if (!st) placed[i->id / 64] |= UINT64_C(1) << i->id % 64;
         arena_reset(a);
     }
     if (!st && n != c->n_instrs)
         st = st_new(ST_INTERNAL, "computation '%s': %d instructions listed, %d counted", c->name, n,
                     c->n_instrs);
-    if (!st && (!c->root || !pmap_has_ptr(&placed, c->root)))
+    if (!st && (!c->root || c->root->parent != c || !is_placed(placed, c->root)))
         st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no root", c->name);
     for (size_t k = 0; !st && k < c->params.n; k++)
-        if (!c->params.v[k] || !pmap_has_ptr(&placed, c->params.v[k]))
+        if (!c->params.v[k] || c->params.v[k]->parent != c ||
+            !is_placed(placed, c->params.v[k]))
             st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no parameter %zu", c->name, k);
-    pmap_done(&placed);
     return st ? st : verify_users(c);
 }
 
@@ -130,15 +138,18 @@ status_t hlo_complete(const struct hlo_module *m) {
 status_t hlo_verify(const struct hlo_module *m) {
     struct pmap above = {0};
     struct arena a = {0};
+    uint64_t *placed = calloc(m->next_id / 64 + 1, sizeof *placed);
+    if (!placed) return st_oom();
     status_t st =
         m->entry ? ST_OK : st_new(ST_INVALID_ARGUMENT, "the module has no entry computation");
     for (const struct hlo_computation *c = m->first; c && !st; c = c->next) {
-        st = verify_computation(&a, c, &above);
+        st = verify_computation(&a, c, &above, placed);
         pmap_put_ptr(&above, c, NULL);
     }
     if (!st && !pmap_has_ptr(&above, m->entry))
         st = st_new(ST_INVALID_ARGUMENT, "the entry computation is not in the module");
     pmap_done(&above);
     arena_done(&a);
+    free(placed);
     return st ? st : verify_names(m);
 }

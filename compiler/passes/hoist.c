@@ -120,22 +120,23 @@ static void drop_params(struct hlo_computation *c, enum hlo_param_kind kind) {
     }
 }
 
-// Instruction of the clone that stands where x stands in the original: same position in the list.
-static struct hlo_instr *twin(const struct hlo_computation *from, const struct hlo_computation *to,
-                              const struct hlo_instr *x) {
-    struct hlo_instr *b = to->first;
-    for (const struct hlo_instr *a = from->first; a != x; a = a->next)
-        b = b->next;
-    return b;
+// Instructions of the clone that stand where those of x, which are in list order, stand in the
+// original: same positions in the list. In the clone's arena.
+static struct hlo_instr **twins(const struct hlo_computation *from, const struct hlo_computation *to,
+                                struct hlo_instr *const *x, int n) {
+    struct hlo_instr **out = arena_array(to->module->arena, struct hlo_instr *, n + 1),
+                     *b = to->first;
+    int k = 0;
+    for (const struct hlo_instr *a = from->first; k < n; a = a->next, b = b->next)
+        if (a == x[k]) out[k++] = b;
+    return out;
 }
 
 static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
                              struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = p->entry;
     renumber_donors(p, NULL, 0); // weights are nobody's to give
-    struct hlo_instr **roots = arena_array(p->arena, struct hlo_instr *, n + 1), *tuple;
-    for (int k = 0; k < n; k++)
-        roots[k] = twin(m->entry, c, frontier[k]);
+    struct hlo_instr **roots = twins(m->entry, c, frontier, n), *tuple;
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
     hlo_set_root(c, tuple);
     for (struct hlo_instr *i = c->last, *prev; i; i = prev) { // effects belong to main
@@ -151,9 +152,7 @@ static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
 static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
                           struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = t->entry;
-    struct hlo_instr **old = arena_array(t->arena, struct hlo_instr *, n + 1);
-    for (int k = 0; k < n; k++)
-        old[k] = twin(m->entry, c, frontier[k]);
+    struct hlo_instr **old = twins(m->entry, c, frontier, n);
     for (int k = 0; k < n; k++) {
         struct hlo_instr *p = hlo_add_param(c, (int64_t)c->params.n, old[k]->shape,
                                             old[k]->op == HLO_PARAMETER ? old[k]->name : "bound");
