@@ -122,8 +122,9 @@ static void drop_params(struct hlo_computation *c, enum hlo_param_kind kind) {
 
 // Instructions of the clone that stand where those of x, which are in list order, stand in the
 // original: same positions in the list. In the clone's arena.
-static struct hlo_instr **twins(const struct hlo_computation *from, const struct hlo_computation *to,
-                                struct hlo_instr *const *x, int n) {
+static struct hlo_instr **twins(const struct hlo_computation *from,
+                                const struct hlo_computation *to, struct hlo_instr *const *x,
+                                int n) {
     struct hlo_instr **out = arena_array(to->module->arena, struct hlo_instr *, n + 1),
                      *b = to->first;
     int k = 0;
