@@ -255,21 +255,3 @@ status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
 bool onednn_is_reference(const char *info) {
     return strncmp(info, "ref", 3) == 0 || strncmp(info, "simple", 6) == 0;
 }
-// Its convolutions by a matrix product read a binary step's operand at the wrong places: right for
-// the first position, not for the others.
-static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
-    dnnl_memory_desc_t d;
-    if (c->hero->op != HLO_CONVOLUTION || !strstr(p->info, "gemm")) return false;
-    for (int k = 0; k < c->n_post; k++)
-        if (onednn_post_desc(c, k, &p->dst, &d)) return true;
-    return false;
-}
-bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out) {
-    struct onednn_prim p;
-    struct onednn_ask q = {.in = in, .out = out, .bound = true};
-    status_t st = onednn_prim_of(c, &q, &p);
-    bool ok = !st && !onednn_is_reference(p.info) && !wrong_steps(c, &p);
-    st_drop(st);
-    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
-    return ok;
-}
