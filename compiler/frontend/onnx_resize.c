@@ -253,9 +253,10 @@ static bool sizes_from(struct onnx_ctx *c, struct resize *r, const struct shape 
     if (!in_ints(c, input, r->size, HLO_MAX_RANK, &n)) return false;
     if (n != r->n) return fail(c, "%d sizes for %d axes", n, r->n), false;
     for (int k = 0; k < n; k++) {
-        if (r->size[k] < 0 || s->dims[r->axes[k]] == 0)
+        int64_t in = s->dims[r->axes[k]];
+        if (r->size[k] < 0 || (in == 0 && r->size[k]))
             return fail(c, "size %lld", (long long)r->size[k]), false;
-        r->scale[k] = (double)r->size[k] / (double)s->dims[r->axes[k]];
+        r->scale[k] = in ? (double)r->size[k] / (double)in : 1;
     }
     keep_ratio(c, r, s);
     return true;
@@ -279,6 +280,14 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
     bool crop = str_is(r->coordinates, "tf_crop_and_resize");
     bool wide = r->mode != RESIZE_NEAREST && dtype_size(t) < 4;
     if (x->shape->rank == HLO_MAX_RANK) return fail(c, "rank %d", x->shape->rank);
+    if (shape_elements(x->shape) == 0) {
+        int64_t dims[HLO_MAX_RANK];
+        for (int d = 0; d < x->shape->rank; d++)
+            dims[d] = x->shape->dims[d];
+        for (int k = 0; k < r->n; k++)
+            dims[r->axes[k]] = r->size[k];
+        return out_val(c, 0, hb_splat(&c->b, shape_make(c->a, t, dims, x->shape->rank), 0));
+    }
     if (wide || (r->mode != RESIZE_NEAREST && !dtype_is_float(t))) x = hb_convert(&c->b, x, DT_F32);
     for (int n = 0; n < r->n && hb_ok(&c->b); n++) {
         int k = r->n - 1 - n; // neighbours are dearest along the last axis: while there are few

@@ -86,11 +86,20 @@ hv wrapped(struct onnx_ctx *c, hv idx, int64_t size) {
     hv negative = hb_compare(b, idx, splat_like(c, idx, 0), CMP_LT);
     return hb_select(b, negative, add_k(c, idx, (double)size), idx);
 }
+// x with an element to point at in dimensions [from, from + n) that have none, where no index points
+// at one: there are none, or none that counts.
+static hv never_empty(struct onnx_ctx *c, hv x, hv idx, int from, int n) {
+    for (int d = from; d < from + n; d++)
+        if (x->shape->dims[d] == 0 && (c->dynamic_ok || shape_elements(idx->shape) == 0))
+            x = pad_axis(c, x, d, 0, 1, 0);
+    return x;
+}
 hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
     int rank = x->shape->rank, n = idx->shape->rank, k = 0;
     int64_t offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK];
     if (axis >= rank || rank - 1 + n > HLO_MAX_RANK)
         return fail(c, "the result has rank %d", rank - 1 + n), x;
+    x = never_empty(c, x, idx, (int)axis, 1);
     for (int d = 0; d < rank; d++) {
         sizes[d] = d == axis ? 1 : x->shape->dims[d];
         if (d != axis) offsets[k++] = d < axis ? d : d - 1 + n;
@@ -109,6 +118,7 @@ hv take_points(struct onnx_ctx *c, hv x, hv idx, int n) {
         return fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
                     shape_text(c->a, x->shape)),
                x;
+    x = never_empty(c, x, idx, 0, n);
     for (int d = 0; d < rank; d++) {
         sizes[d] = d < n ? 1 : x->shape->dims[d];
         if (d < n)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants (onnx_variants.py) whose inputs hold infinities and NaN: activations behind products of few rows, labels of scores that are no numbers."""
+"""Variants (onnx_variants.py) whose inputs hold infinities and NaN: activations behind products of few rows, labels of scores that are no numbers; and tensors without elements."""
 import numpy as np
 
 R = np.random.default_rng(17)
@@ -28,6 +28,14 @@ def labels(add):
                 coefficients=f32(4 * k).tolist(), intercepts=f32(k).tolist(), classlabels_ints=list(range(5, 5 + k)), post_transform=post), 2)
 
 
+def empty(add):
+    none, x = np.zeros((0, 5), np.float32), f32(0, 3, 4, 4)
+    add("odd Gather of nothing", "Gather", [none, np.zeros((0, 2), np.int64)])
+    add("odd GatherElements of nothing", "GatherElements", [none, np.zeros((0, 5), np.int64)])
+    add("odd GatherND of nothing", "GatherND", [none, np.zeros((0, 1), np.int64)])
+    add("odd Resize of nothing", "Resize", [x, None, None, np.array([0, 3, 7, 6])], {"mode": "linear"}, constant=(3,), opset=18)
+
+
 def families(add):
-    for family in (behind_products, labels):
+    for family in (behind_products, labels, empty):
         family(add)
