@@ -86,8 +86,8 @@ hv wrapped(struct onnx_ctx *c, hv idx, int64_t size) {
     hv negative = hb_compare(b, idx, splat_like(c, idx, 0), CMP_LT);
     return hb_select(b, negative, add_k(c, idx, (double)size), idx);
 }
-// x with an element to point at in dimensions [from, from + n) that have none, where no index points
-// at one: there are none, or none that counts.
+// x with an element to point at in dimensions [from, from + n) that have none, where no index
+// points at one: there are none, or none that counts.
 static hv never_empty(struct onnx_ctx *c, hv x, hv idx, int from, int n) {
     for (int d = from; d < from + n; d++)
         if (x->shape->dims[d] == 0 && (c->dynamic_ok || shape_elements(idx->shape) == 0))
