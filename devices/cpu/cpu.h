@@ -52,6 +52,8 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
 const char *cpu_forced_impl(void); // or NULL
+// The first that accepts; NULL: none. Any thread, while x is being loaded.
+const struct cpu_impl *cpu_choose(const struct cpu_exe *x, const struct hlo_instr *i);
 
 // A packed weight: the entry's bound parameter, and the first step that reads it so.
 struct cpu_pack {
@@ -68,6 +70,7 @@ struct cpu_exe {
     const struct kernel_set *kernels; // of the module being bound
     struct code *binding;             // its code
     const int *bound;                 // of the plan being bound
+    struct cpu_ahead *opening;        // beside it; or NULL
     int in_loop;                      // loops around it: its steps find the other threads awake
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;

@@ -3,6 +3,7 @@
 // run allocates nothing: the plan's arena, the libraries' scratchpad and all step states are taken
 // at load.
 #include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_ahead.h"
 #include "devices/cpu/cpu_pool.h"
 
 #include <limits.h>
@@ -252,23 +253,26 @@ static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
     x->last_pack = p;
 }
 
-static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
+const struct cpu_impl *cpu_choose(const struct cpu_exe *x, const struct hlo_instr *i) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
+    for (int k = 0; k < n; k++)
+        if (impls[k]->accepts(x, i, &why)) return impls[k];
+    return NULL;
+}
+
+static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
         return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
                       s->plan->instr->name, MAX_BUFS);
     s->bytes = step_bytes(s->plan);
     s->packed_in = -1;
-    for (int k = 0; k < n; k++) {
-        if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
-        s->impl = impls[k];
-        status_t st = st_note(impls[k]->open(x, s), "instruction '%s'", s->plan->instr->name);
-        if (!st && s->packed_in >= 0) share_pack(x, s);
-        return st;
-    }
-    return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
+    if (!(s->impl = cpu_choose(x, s->plan->instr)))
+        return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
+    status_t st = st_note(s->impl->open(x, s), "instruction '%s'", s->plan->instr->name);
+    if (!st && s->packed_in >= 0) share_pack(x, s);
+    return st;
 }
 
 // Which parameters of called plan c of step s are always bound weights: what is handed on as it is,
@@ -321,6 +325,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         s->plan = &plan->steps[k];
         x->bound = bound;
         if (x->cancel && *x->cancel) return cpu_cancelled();
+        cpu_ahead_at(x->opening, plan, k);
         RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
@@ -373,17 +378,27 @@ static int *bound_params(struct cpu_exe *x, const struct plan *plan) {
     return bound;
 }
 
+static status_t bind_main(struct cpu_exe *x, struct plan *main, int *bound) {
+    const struct executable *e = x->exe;
+    if (e->kernels.object.n) RETURN_IF_ERR(code_load(e->kernels.object, &x->code));
+    if (e->prepare_kernels.object.n)
+        RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
+    x->binding = x->code;
+    return bind_plan(x, main, bound, &x->main);
+}
+
 static status_t load_into(struct cpu_exe *x) {
     struct plan *main, *prepare;
     const struct executable *e = x->exe;
     RETURN_IF_ERR(plan_make(&x->arena, e->main->entry, &main));
-    RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
-    if (e->kernels.object.n) RETURN_IF_ERR(code_load(e->kernels.object, &x->code));
-    if (e->prepare_kernels.object.n)
-        RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
+    int *bound = bound_params(x, main);
     x->kernels = &e->kernels;
-    x->binding = x->code;
-    RETURN_IF_ERR(bind_plan(x, main, bound_params(x, main), &x->main));
+    x->opening = cpu_ahead_begin(x, main, bound);
+    status_t st = bind_main(x, main, bound);
+    cpu_ahead_end(x->opening);
+    x->opening = NULL;
+    RETURN_IF_ERR(st);
+    RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
     x->kernels = &e->prepare_kernels;
     x->binding = x->prepare_code;
     RETURN_IF_ERR(bind_plan(x, prepare, bound_params(x, prepare), &x->prepare));
