@@ -15,6 +15,8 @@ struct cpu_step {
     int packed_in; // operand leaf that is read in packed form from the prepared weights, -1 = none
     int pack_slot; // where in dev_weights
     struct cpu_plan **called;
+    const struct cpu_step **views; // by operand leaf: the step whose view it reads; or NULL
+    char *view;                    // cpu_view.c: where the result lies since it ran
     char *stage; // of a loop whose state changes places
     int64_t flops, bytes;
     double estimate_ns; // by the cost model; 0 until cpu_estimate
@@ -101,6 +103,8 @@ struct cpu_frame {
     void *const *results; // of the entry, by root leaf: memory of its own, NULL = in the arena; or
                           // NULL
 };
+// Of a loop's body: slices of what the loop leaves as it is are read where they lie (cpu_view.c).
+void cpu_mark_views(struct cpu_exe *x, const struct cpu_plan *p);
 status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,
                       const struct cpu_frame *f) MUST_CHECK;
 void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s);

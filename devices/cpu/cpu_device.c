@@ -157,6 +157,8 @@ static status_t run_step(struct cpu_exe *x, const struct cpu_plan *p, const stru
         bufs[e] = cpu_address(p, f, &ps->in[e]);
     for (int e = 0; e < ps->n_out; e++)
         bufs[ps->n_in + e] = cpu_address(p, f, &ps->out[e]);
+    for (int e = 0; s->views && e < ps->n_in; e++)
+        if (s->views[e]) bufs[e] = s->views[e]->view;
     if (s->packed_in >= 0) bufs[s->packed_in] = f->weights->packed[s->pack_slot];
     return s->called ? run_control(x, s, f, bufs) : s->impl->run(x, s, bufs);
 }
@@ -335,6 +337,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
             x->in_loop += s->plan->instr->op == HLO_WHILE;
             RETURN_IF_ERR(bind_plan(x, s->plan->called[c], passed, &s->called[c]));
             x->in_loop -= s->plan->instr->op == HLO_WHILE;
+            if (s->plan->instr->op == HLO_WHILE && c == 1) cpu_mark_views(x, s->called[c]);
         }
         if (s->plan->instr->op == HLO_WHILE)
             s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
