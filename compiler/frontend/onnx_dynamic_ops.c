@@ -215,7 +215,7 @@ static void pass_topk(struct pass *p) {
         p->masked[0] = masked(c, p->x, at_int(c, "largest", 1) ? lowest_of(t) : highest_of(t));
     bool along_it = p->x && p->x->size_dim == axis;
     if (p->x && !along_it && k && k->known) return pass_plain(p);
-    if ((p->x && !along_it) || !k) return refuse(p);
+    if ((p->x && !along_it) || !k || shape_elements(k->v->shape) != 1) return refuse(p);
     // K may exceed the padded size only where a run would be refused.
     hv want = k->known ? hb_convert(b, scalar_in(c, 1), DT_S64) : size_at(c, k, 0);
     run_on(p, false);
@@ -277,7 +277,7 @@ static void pass_slice(struct pass *p) {
     struct hb *b = &c->b;
     const struct onnx_val *x = p->in[0];
     int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK];
-    int n, m, rank = x->v->shape->rank, moved = -1;
+    int n, m, n_ends = 0, rank = x->v->shape->rank, moved = -1;
     bool inputs = c->opset >= 10, given;
     if (p->x && p->x != x) return refuse(p);
     if (!(inputs ? in_ints(c, 1, starts, HLO_MAX_RANK, &n)
@@ -286,11 +286,14 @@ static void pass_slice(struct pass *p) {
     const struct onnx_val *e = inputs ? p->in[2] : NULL;
     bool run_time = e && !e->known;
     if (run_time && !e->bound[0]) return refuse(p);
-    if (!run_time && !(inputs ? in_ints(c, 2, ends, HLO_MAX_RANK, &m)
-                              : at_ints(c, "ends", ends, HLO_MAX_RANK, &m)))
+    if (!run_time && !(inputs ? in_ints(c, 2, ends, HLO_MAX_RANK, &n_ends)
+                              : at_ints(c, "ends", ends, HLO_MAX_RANK, &n_ends)))
         return refuse(p);
     axes_of(c, 3, rank, axes, &m, &given);
+    if (!hb_ok(b) || (given ? m != n : n > rank)) return refuse(p);
+    if (run_time ? shape_elements(e->v->shape) != n : n_ends != n) return refuse(p);
     bool stepped = inputs && p->n_in > 4 && in_has(c, 4) && in_ints(c, 4, steps, HLO_MAX_RANK, &m);
+    if (stepped && m != n) return refuse(p);
     hv size = NULL;
     for (int k = 0; k < n && hb_ok(b); k++) {
         int64_t axis = given ? axes[k] : k, have = x->v->shape->dims[axis];
@@ -363,7 +366,9 @@ static void pass_scatter(struct pass *p) {
     struct onnx_val *x = p->in[0], *idx = p->in[1], *upd = p->in[2];
     if (!x || !idx || !upd || x->size || !idx->size || (upd->size && upd->size != idx->size))
         return refuse(p);
-    if (upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim]) return refuse(p);
+    if (upd->v->shape->rank <= idx->size_dim ||
+        upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim])
+        return refuse(p);
     p->masked[1] = masked(c, idx, 0x7fffffff);
     run_on(p, false);
 }
@@ -429,7 +434,7 @@ static void pass_size(struct pass *p) {
 static void pass_sized(struct pass *p, int operand) {
     struct onnx_ctx *c = p->c;
     struct hb *b = &c->b;
-    const struct onnx_val *to = p->in[operand];
+    const struct onnx_val *to = p->n_in > operand ? p->in[operand] : NULL;
     if (p->x && (p->x != p->in[0] || node_is(c, "Tile"))) return refuse(p);
     if (!to || to->known || !to->bound[0]) return p->x ? pass_plain(p) : refuse(p);
     if (!run_both(p)) return;
@@ -521,11 +526,14 @@ void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn) {
         return fail(c, "more than %d inputs where one has a size that only the run knows", MAX_IN);
     p.n_in = (int)c->n->in.n;
     p.n_out = (int)c->n->out.n;
+    bool tensors = true;
     for (int k = p.n_in; k-- > 0;) {
         p.in[k] = in_any(c, (size_t)k);
         if (p.in[k] && p.in[k]->size) p.x = p.in[k];
+        tensors = tensors && (!p.in[k] || p.in[k]->v);
     }
     if (str_is(c->n->op, "Identity")) return fn(c);
+    if (!tensors || !p.n_in || !p.in[0]) return refuse(&p); // a sequence among them
     c->dynamic_ok = true;
     dispatch(&p);
     c->dynamic_ok = false;
