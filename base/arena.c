@@ -28,8 +28,10 @@ void arena_unguard(struct arena *a, struct arena_guard *g) {
     a->guard = g->outer;
 }
 
+void (*arena_out_of_memory)(size_t n);
 static void *or_die(void *p, size_t n) {
     if (p) return p;
+    if (arena_out_of_memory) arena_out_of_memory(n);
     fprintf(stderr, "lvl=error ev=oom bytes=%zu\n", n);
     abort();
 }

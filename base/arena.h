@@ -47,6 +47,10 @@ void arena_link(struct arena *a, void (*fn)(void *obj), void *obj);
 #define arena_zarray(a, T, n)    ((T *)arena_zalloc((a), sizeof(T) * (size_t)(n)))
 #define arena_dup_array(a, p, n) arena_dup((a), (p), sizeof((p)[0]) * (size_t)(n))
 
+// Where memory runs out and no guard stands: told before the process is aborted, or instead of it
+// if fn does not return. Set once, at start; NULL: nothing is told but a line on stderr.
+extern void (*arena_out_of_memory)(size_t n);
+
 // A guard stands between what comes from outside and the end of the process: where memory runs out,
 // ARENA_GUARD is false the second time it is seen. What lies in the arena stays in it; what was
 // taken elsewhere since then is lost, so a guarded scope takes nothing elsewhere. After the scope,

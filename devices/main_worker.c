@@ -5,10 +5,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/arena.h"
 #include "base/log.h"
 #include "devices/worker.h"
 #include "devices/worker_cut.h"
+
+static void out_of_memory(size_t n) {
+    fprintf(stderr, "lvl=error ev=worker.memory bytes=%zu\n", n);
+    _exit(WORKER_OUT_OF_MEMORY);
+}
+// Not under sanitizers, whose shadow is larger than any bound.
+static void bound_memory(int64_t bytes) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    struct rlimit r = {(rlim_t)bytes, (rlim_t)bytes};
+    if (bytes && setrlimit(RLIMIT_DATA, &r)) perror("hlod-worker: RLIMIT_DATA");
+    if (bytes) arena_out_of_memory = out_of_memory;
+#else
+    (void)bytes, (void)out_of_memory;
+#endif
+}
 
 int main(int argc, char **argv) {
     struct worker_options o = {.role = "", .device = "cpu", .name = "", .fd = -1, .filter = true};
@@ -22,6 +40,8 @@ int main(int argc, char **argv) {
             o.name = argv[k] + 7;
         else if (strcmp(argv[k], "--no-filter") == 0)
             o.filter = false;
+        else if (strncmp(argv[k], "--memory=", 9) == 0)
+            o.memory = strtoll(argv[k] + 9, NULL, 10);
         else if (strncmp(argv[k], "--fd=", 5) == 0)
             o.fd = (int)strtol(argv[k] + 5, NULL, 10);
         else if (strncmp(argv[k], "--state=", 8) == 0)
@@ -33,6 +53,7 @@ int main(int argc, char **argv) {
               stderr);
         return 2;
     }
+    bound_memory(o.memory);
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

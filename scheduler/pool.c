@@ -177,6 +177,11 @@ static void on_kill(void *arg) {
         lose(w, "a cancelled call did not end");
 }
 
+// Of a compiler of our own; 0: no bound.
+static int64_t worker_memory(const struct worker *w) {
+    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
+    return w->role == ROLE_COMPILE && !plugin ? w->pool->cfg.compile_memory : 0;
+}
 static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     struct pool *p = w->pool;
     char role[32], device[4096], name[64], fd[] = "--fd=3", state[] = "--state=4",
@@ -184,8 +189,15 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     snprintf(role, sizeof role, "--role=%s", role_name(w));
     snprintf(device, sizeof device, "--device=%s", w->spec);
     snprintf(name, sizeof name, "--name=%s", w->name);
-    char *args[] = {(char *)p->cfg.worker_path,    role, device, name, fd, state,
-                    p->cfg.filter ? NULL : filter, NULL};
+    char memory[48] = "";
+    if (worker_memory(w))
+        snprintf(memory, sizeof memory, "--memory=%lld", (long long)worker_memory(w));
+    const char *more[2] = {NULL, NULL}; // those that are there come first
+    int n = 0;
+    if (*memory) more[n++] = memory;
+    if (!p->cfg.filter) more[n++] = filter;
+    char *args[] = {(char *)p->cfg.worker_path, role, device, name, fd, state, (char *)more[0],
+                    (char *)more[1],            NULL};
     uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = log_fd},
@@ -366,8 +378,9 @@ static void on_socket(void *arg, int events) {
             return;
         }
         if (st || f.type == 0) {
-            char how[96];
-            lose(w, st ? "sent a broken frame" : process_end(w->process ? w->pid : 0, how));
+            char how[160];
+            lose(w, st ? "sent a broken frame"
+                       : process_end(w->process ? w->pid : 0, worker_memory(w), how));
             st_drop(st);
             return;
         }

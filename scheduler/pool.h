@@ -25,6 +25,7 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
+    int64_t compile_memory; // that a compile worker may take, but a plugin's; 0 = no bound
     const struct plugins *plugins; // PJRT plugins by name; each that no device here uses has a
                                    // compile worker that starts when it is asked for
     bool filter;                   // system call filter in the workers

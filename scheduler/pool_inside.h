@@ -40,7 +40,7 @@ struct worker {
     char kind[32], name[48]; // of its device
     bool lazy, sleeps;       // starts only when it is asked for; has not been yet
     char *why;               // it could not open its device, as it said; or NULL
-    char lost[96];           // why its last process went
+    char lost[160];          // why its last process went
     enum worker_state state;
     int sock;
     int page_fd; // of a page that its process writes: the call it has begun last

@@ -2,6 +2,7 @@
 #include "scheduler/pool_process.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,18 +22,24 @@ char **process_env(int64_t spins, char spin[32]) {
     return env;
 }
 
-const char *process_end(int pid, char out[96]) {
+enum { OUT_OF_MEMORY = 66 }; // devices/worker.h: WORKER_OUT_OF_MEMORY
+const char *process_end(int pid, int64_t memory, char out[160]) {
     siginfo_t i = {0};
     for (int k = 0; k < 20 && pid && !i.si_pid; k++) {
         if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
         if (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
     }
-    if (!i.si_pid)
-        snprintf(out, 96, "its process ended");
+    bool aborted = i.si_code != CLD_EXITED && i.si_status == SIGABRT;
+    if (i.si_pid && memory && (aborted || i.si_status == OUT_OF_MEMORY))
+        snprintf(out, 160,
+                 "its process was out of memory%s: a compile may take compile_memory = %lld bytes",
+                 aborted ? ", or aborted" : "", (long long)memory);
+    else if (!i.si_pid)
+        snprintf(out, 160, "its process ended");
     else if (i.si_code == CLD_EXITED)
-        snprintf(out, 96, "its process ended with status %d", i.si_status);
+        snprintf(out, 160, "its process ended with status %d", i.si_status);
     else
-        snprintf(out, 96, "its process was ended by signal %d (%s)%s", i.si_status,
+        snprintf(out, 160, "its process was ended by signal %d (%s)%s", i.si_status,
                  strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
     return out;
 }

@@ -9,4 +9,4 @@
 char **process_env(int64_t spins, char spin[32]);
 // How the process behind a closed socket ended; pid 0: not known. It is reaped by libuv later; a
 // process closes its sockets a moment before its status can be asked for. Gives `out`.
-const char *process_end(int pid, char out[96]);
+const char *process_end(int pid, int64_t memory, char out[160]);

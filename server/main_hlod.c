@@ -414,6 +414,7 @@ static status_t start(struct daemon *d) {
                                    .n_devices = (int)devices.n,
                                    .plugins = &d->plugins,
                                    .n_compile = (int)c->compile_workers,
+                                   .compile_memory = c->compile_memory,
                                    .filter = c->worker_filter,
                                    .compute_spin = c->compute_spin,
                                    .keep_bytes = c->keep_bytes,

@@ -161,10 +161,20 @@ static void scatter_leaves(const struct shape *s, const struct literal *l, void 
     for (int i = 0; i < s->n_elems; i++)
         scatter_leaves(s->elems[i], l->elems[i], bufs, k);
 }
+// What a step may take beside the plan: some copies of what it reads and writes; more where it
+// evaluates computations, whose values all stay until it ends.
+static int64_t reference_bytes(const struct hlo_instr *i) {
+    enum { COPIES = 4 };
+    int64_t n = shape_bytes(i->shape);
+    for (int k = 0; k < i->n_operands; k++)
+        n += shape_bytes(i->operands[k]->shape);
+    return n * COPIES + (INT64_C(1) << (i->n_called ? 32 : 30));
+}
 static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     struct arena a = {0};
     struct hlo_eval ev = hlo_eval_begin(&a);
     const struct hlo_instr *i = s->plan->instr;
+    if (reference_bytes(i) < ev.max_bytes) ev.max_bytes = reference_bytes(i);
     ev.rng_state += x->rng_state;
     ev.texts = x->run ? x->run->texts : NULL;
     ev.cancel = x->cancel;
