@@ -10,9 +10,10 @@
 #include <math.h>
 
 #include "compiler/trees.h"
-#include "devices/cpu/cpu.h"
+#include "devices/cpu/cpu_trees_bits.h"
 
-enum { LANES = 8, BLOCK = 256, FIRST_STEPS = 6, MORE_STEPS = 3, MODES = TREE_NEQ + 1 };
+enum { LANES = 8, BLOCK = 256, BITS_ROWS = 3, // as many rows make a block of bits pay
+        FIRST_STEPS = 6, MORE_STEPS = 3, MODES = TREE_NEQ + 1 };
 // Pairs: `to` is the byte offset of the child where the comparison holds; the other one lies
 // `other` bytes behind it (0 in a leaf). Links: both are byte offsets. A negative feature is
 // ~feature, and NaN counts as holding. Where no leaf has several values, `split` of a leaf is its
@@ -44,6 +45,7 @@ struct trees_state {
     int64_t n;
     int shift; // bytes of a node = 1 << shift
     walk_fn walk;
+    struct trees_bits *bits; // another form of small trees, for many rows; may be NULL
     int64_t grain;
 };
 
@@ -218,6 +220,24 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) { // of eigh
     }
 }
 
+static void bits_part(void *ctx, int64_t begin, int64_t end, int thread) { // of a block each
+    const struct trees_call *c = ctx;
+    const struct trees_state *s = c->s;
+    int64_t size = dtype_size(s->t.type), lanes = trees_bits_lanes(s->bits);
+    for (int64_t row = begin * lanes; row < end * lanes && row < s->t.rows; row += lanes) {
+        int64_t n = s->t.rows - row < lanes ? s->t.rows - row : lanes;
+        char *to = c->scores + row * s->t.targets * size;
+        if (n >= BITS_ROWS) {
+            trees_bits_block(s->bits, c->x + row * s->t.features * size, s->t.features, n, to,
+                             thread);
+            continue;
+        }
+        start_scores(s, to, n * s->t.targets);
+        for (int64_t k = 0; k < n; k++)
+            one_row(c, row + k);
+    }
+}
+
 // ---- layout
 
 struct layout_work {
@@ -378,16 +398,18 @@ static status_t trees_open(struct cpu_exe *x, struct cpu_step *s) {
     struct arena scratch = {0};
     status_t st = trees_read(&scratch, s->plan->instr, NULL, &f->t);
     if (!st) st = lay_out(&x->arena, &scratch, f);
+    if (!st && f->t.rows >= BITS_ROWS) f->bits = trees_bits_new(&x->arena, &scratch, &f->t);
     arena_done(&scratch);
     RETURN_IF_ERR(st);
     // A walk's usual length, where trees are not very uneven; about 2 ns a step.
     int64_t steps = 2;
     for (int64_t k = f->t.roots ? f->n / f->t.roots : 0; k > 1; k /= 2)
         steps++;
-    int64_t each = LANES * f->t.roots * steps * 2; // ns
+    int64_t each = f->bits ? trees_bits_ns(f->bits) : LANES * f->t.roots * steps * 2; // ns
+    int64_t lanes = f->bits ? trees_bits_lanes(f->bits) : LANES;
     f->grain = each > 0 ? 20000 / each + 1 : 1;
     s->flops = f->t.rows * f->t.roots * steps;
-    s->alone = (f->t.rows + LANES - 1) / LANES < 2 * f->grain;
+    s->alone = (f->t.rows + lanes - 1) / lanes < 2 * f->grain;
     s->detail = "trees";
     s->state = f;
     return ST_OK;
@@ -396,7 +418,8 @@ static status_t trees_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     const struct trees_state *f = s->state;
     struct trees_call c = {f, bufs[0], bufs[s->plan->n_in]};
     (void)x;
-    cpu_parallel(part, &c, (f->t.rows + LANES - 1) / LANES, f->grain);
+    int64_t lanes = f->bits ? trees_bits_lanes(f->bits) : LANES;
+    cpu_parallel(f->bits ? bits_part : part, &c, (f->t.rows + lanes - 1) / lanes, f->grain);
     return ST_OK;
 }
 static void nothing(struct cpu_step *s) {
