@@ -181,6 +181,10 @@ static status_t computation(struct gather *g, const struct hlo_computation *c, b
                 RETURN_IF_ERR(computation(g, i->called[n], in_loop || i->op == HLO_WHILE));
         else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
             RETURN_IF_ERR(one(g, i, in_loop));
+        else if (i->op == HLO_FUSION) // the library's, around fusions that it runs kernels for
+            for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next)
+                if (x->op == HLO_FUSION && HLO_ATTR(x, fusion)->kind == FUSION_CUSTOM)
+                    RETURN_IF_ERR(one(g, x, in_loop));
     }
     return ST_OK;
 }

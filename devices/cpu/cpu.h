@@ -48,7 +48,7 @@ struct cpu_impl {
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_trees,
-    cpu_impl_table, cpu_impl_bits, cpu_impl_kernel,
+    cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
     cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
@@ -119,6 +119,9 @@ const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
 bool cpu_table_accepts(const struct hlo_instr *i); // cpu_table.c
+// Code of a fusion inside of a step, or of a step; NULL: none was made.
+const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);
+bool cpu_attention_accepts(const struct hlo_instr *i); // cpu_onednn_attention.c
 bool cpu_fft_accepts(const struct hlo_instr *i);  // cpu_fft.c
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts

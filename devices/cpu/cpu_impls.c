@@ -11,7 +11,8 @@
 static const struct cpu_impl *const list[] = {
     &cpu_impl_control, &cpu_impl_thin8, &cpu_impl_int8,   &cpu_impl_thin,     &cpu_impl_onednn,
     &cpu_impl_gemm,    &cpu_impl_sort,  &cpu_impl_fft,    &cpu_impl_update,   &cpu_impl_concat,
-    &cpu_impl_trees,   &cpu_impl_bits,  &cpu_impl_table,  &cpu_impl_kernel, &cpu_impl_reference};
+    &cpu_impl_trees,   &cpu_impl_bits,  &cpu_impl_table,  &cpu_impl_attention,
+    &cpu_impl_kernel,  &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
 const char *cpu_forced_impl(void) {
     const char *f = getenv("HLOD_CPU_IMPL");
@@ -36,14 +37,14 @@ struct kernel_state {
     void *scratch;
 };
 
-static const struct kernel_info *find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
+const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i) {
     for (int k = 0; x->kernels && k < x->kernels->n; k++)
         if (strcmp(x->kernels->k[k].instr, i->name) == 0) return &x->kernels->k[k];
     return NULL;
 }
 static bool kernel_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     *why = "no kernel was generated";
-    return find_kernel(x, i) != NULL;
+    return cpu_find_kernel(x, i) != NULL;
 }
 // A unit's share of the work decides whether waking the other thread pays: about 20 us.
 static int64_t kernel_grain(const struct kernel_info *k) {
@@ -52,7 +53,7 @@ static int64_t kernel_grain(const struct kernel_info *k) {
 }
 static status_t kernel_open(struct cpu_exe *x, struct cpu_step *s) {
     struct kernel_state *k = arena_new_of(&x->arena, struct kernel_state);
-    k->info = find_kernel(x, s->plan->instr);
+    k->info = cpu_find_kernel(x, s->plan->instr);
     void *symbol = x->binding ? code_symbol(x->binding, k->info->symbol) : NULL;
     if (!symbol)
         return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", k->info->symbol);
