@@ -4,7 +4,8 @@
 // a time, whose part of the square stays in its cache (the blocking by rows of Dao et al.,
 // "FlashAttention", 2022; whole rows of scores are kept, so the softmax needs no running maximum as
 // in Milakov & Gimelshein 2018 and any mask, scale or softcap is the row fusion's own affair).
-// What it does not take: scores that somebody else reads, too, and other types than f32.
+// What it does not take: scores that somebody else reads, too, a mask of the scores' own
+// shape that the product's call adds, and other types than f32.
 #include "compiler/passes/attention.h"
 
 #include "compiler/passes/fusion.h"
