@@ -42,7 +42,7 @@ static void put_frontend(struct arena *a, struct str text, Xla__FrontendAttribut
 static bool is_word(const char *s) {
     struct cursor c = {s, s + strlen(s)};
     struct str w = p_word(&c);
-    return w.n && w.p == s && p_at_end(&c);
+    return w.n && w.p == s && w.n == strlen(s); // no blanks or comments behind it either
 }
 
 // ---- metadata: op_type and op_name are fields of the instruction, the rest is text
