@@ -41,17 +41,49 @@ static void round_results(struct lower *lw, struct lower_fold *f, struct kir_val
 
 enum { SHORT = 8 }; // terms of a reduction that are written out
 struct reduce {
-    int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in order
+    int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
     int which[HLO_MAX_RANK], n;
 };
+// May the elements be taken in any order: one reducer of one commutative operation?
+static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
+    const struct hlo_instr *r = hlo_root(i->called[0]);
+    if (i->n_operands != 2) return false;
+    if (plain_sum(lw, i->called[0])) return true;
+    bool real = !dtype_is_complex(r->shape->dtype);
+    bool same = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM || r->op == HLO_AND ||
+                r->op == HLO_OR || r->op == HLO_XOR ||
+                (dtype_is_int(r->shape->dtype) && (r->op == HLO_ADD || r->op == HLO_MULTIPLY));
+    return real && same && r->n_operands == 2 && r->operands[0]->op == HLO_PARAMETER &&
+           r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+}
+// The reduced dimensions, outermost first: as they lie in memory where the order is free, so that
+// a reduction of channels last walks neighbours.
+static void reduced_dims(const struct lower *lw, const struct hlo_instr *i, struct reduce *rd) {
+    const struct shape *s = i->operands[0]->shape;
+    struct shape_phys p;
+    int order[HLO_MAX_RANK], n = 0;
+    bool met[HLO_MAX_RANK] = {false};
+    shape_physical(s, &p);
+    for (int d = 0; d < (any_order(lw, i) ? p.rank : 0); d++)
+        if (!met[p.of[d]]) met[order[n++] = p.of[d]] = true;
+    for (int d = 0; d < s->rank; d++)
+        if (!met[d]) order[n++] = d;
+    for (int k = 0; k < n; k++) {
+        if (!i64s_has(HLO_ATTR(i, dims)->dimensions, order[k])) continue;
+        rd->which[rd->n] = order[k];
+        rd->dims[rd->n++] = s->dims[order[k]];
+    }
+}
 static status_t reduce_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
                             struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct reduce *rd = f->ctx;
-    struct kir_val *at[HLO_MAX_RANK + 1], *red[HLO_MAX_RANK + 1], *x[LOWER_MAX_RESULTS];
-    int rank = f->i->operands[0]->shape->rank, q = 0, o = 0;
+    struct kir_val *at[HLO_MAX_RANK + 1] = {NULL}, *red[HLO_MAX_RANK + 1], *x[LOWER_MAX_RESULTS];
+    int rank = f->i->operands[0]->shape->rank, o = 0;
     lower_unflatten(lw, r, rd->dims, rd->n, red);
+    for (int q = 0; q < rd->n; q++)
+        at[rd->which[q]] = red[q];
     for (int d = 0; d < rank; d++)
-        at[d] = q < rd->n && rd->which[q] == d ? red[q++] : index[o++];
+        if (!at[d]) at[d] = index[o++];
     for (int n = 0; n < f->n; n++)
         RETURN_IF_ERR(lower_operand(lw, f->i, n, at, &x[n]));
     return combine(lw, f, acc, x, out);
@@ -71,12 +103,9 @@ LOWER(REDUCE) {
     if (f.n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     for (int n = 0; n < f.n; n++)
         types[n] = i->operands[n]->shape->dtype;
-    for (int d = 0; d < s->rank; d++)
-        if (i64s_has(HLO_ATTR(i, dims)->dimensions, d)) {
-            rd.which[rd.n] = d;
-            rd.dims[rd.n++] = s->dims[d];
-            f.total *= s->dims[d];
-        }
+    reduced_dims(lw, i, &rd);
+    for (int n = 0; n < rd.n; n++)
+        f.total *= rd.dims[n];
     shape_physical(s, &p);
     bool row = lw->instr->op == HLO_FUSION &&
                HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row

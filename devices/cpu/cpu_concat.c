@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat: concatenation as copies of whole runs: what lies behind the concatenated dimension, with
-// it, is one piece in each operand. Operands and result lie in rows or all with channels last.
+// it, is one piece in each operand. Operands and result lie alike: rows, channels last, blocks.
 // Does not: runs of less than 16 bytes, which a kernel moves better, and types below a byte.
-#include "compiler/passes/library.h"
 #include "devices/cpu/cpu.h"
 
 enum { LEAST_RUN = 16, MAX_PARTS = 64 };
@@ -13,45 +12,45 @@ struct concat_state {
     int64_t grain;
 };
 
-// Bytes from dimension d on, in the order of memory; last: channels lie behind space.
-static int64_t run_of(const struct shape *s, int64_t d, bool last) {
+// Bytes from dimension d on (its blocks, where it has some) in the order of memory. *block: how
+// many of d lie together in a block, else 1.
+static int64_t run_of(const struct shape *s, int64_t d, int64_t *block) {
+    struct shape_phys p;
     int64_t bytes = dtype_size(s->dtype);
-    for (int k = 0; k < s->rank; k++) {
-        bool behind = !last ? k >= d : d == 1 ? k == 1 : d == 0 || k >= d || k == 1;
-        if (behind) bytes *= s->dims[k];
-    }
+    int k = 0;
+    shape_physical(s, &p);
+    while (k < p.rank && p.of[k] != d)
+        k++;
+    *block = k < p.rank ? p.step[k] : 1;
+    for (; k < p.rank; k++)
+        bytes *= p.dims[k];
     return bytes;
-}
-static bool in_form(const struct shape *s, bool last) {
-    int block;
-    if (shape_is_tuple(s) || s->dynamic || shape_elements(s) < 1) return false;
-    if (!last) return layout_is_default(s->layout, s->rank);
-    return s->rank >= 3 && s->rank <= 5 && lib_form_of(s->layout, s->rank, &block) == FORM_LAST;
 }
 static bool concat_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "not a concatenation of long runs";
     if (i->op != HLO_CONCATENATE || i->n_operands > MAX_PARTS || shape_is_tuple(i->shape) ||
-        dtype_bits(i->shape->dtype) % 8)
+        dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic)
         return false;
-    bool last = !layout_is_default(i->shape->layout, i->shape->rank);
-    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
-    if (!in_form(i->shape, last)) return false;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block;
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *s = i->operands[k]->shape;
-        if (!in_form(s, last) || run_of(s, d, last) < LEAST_RUN) return false;
+        if (shape_is_tuple(s) || s->dynamic || shape_elements(s) < 1) return false;
+        if (!layout_equal(s->layout, i->shape->layout, s->rank)) return false;
+        if (run_of(s, d, &block) < LEAST_RUN) return false;
+        // What fills the last block stays zero; one between two operands would have a gap.
+        if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
     return true;
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);
     const struct hlo_instr *i = s->plan->instr;
-    bool last = !layout_is_default(i->shape->layout, i->shape->rank);
-    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block;
     c->n = i->n_operands;
     for (int k = 0; k < c->n; k++)
-        c->all += c->run[k] = run_of(i->operands[k]->shape, d, last);
-    c->outer = shape_elements(i->shape) * dtype_size(i->shape->dtype) / c->all;
+        c->all += c->run[k] = run_of(i->operands[k]->shape, d, &block);
+    c->outer = shape_bytes(i->shape) / c->all;
     c->grain = 100000 / c->all + 1; // about 20 us
     s->alone = c->outer < 2 * c->grain;
     s->apart = true;
