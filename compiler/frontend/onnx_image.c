@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling an image at computed places: GridSample, AffineGrid, RoiAlign, MaxRoiPool, DeformConv.
-// An image is seen as [batch, channels, pixels]; places are [batch, points], one value for each
-// spatial dimension. A sample is a sum over taps: gather at the flat pixel number, times a weight.
+// Sampling an image at computed places: GridSample, AffineGrid, RoiAlign, CropAndResize,
+// MaxRoiPool, DeformConv. An image is seen as [batch, channels, pixels]; places are [batch,
+// points], one value for each spatial dimension. A sample is a sum over taps: gather at the flat
+// pixel number, times a weight.
 #include <math.h>
 
 #include "compiler/frontend/onnx_spatial.h"
@@ -11,6 +12,7 @@ struct image {
     hv pixels; // [batch, channels, flat]
     int n;     // spatial dimensions
     int64_t dims[MAX_DIMS];
+    hv from; // s64[rows of places]: the image that each row samples; NULL: its own
 };
 struct taps { // of one dimension
     int n;
@@ -31,7 +33,8 @@ static struct image image_of(struct onnx_ctx *c, hv x) {
 static hv pick(struct onnx_ctx *c, const struct image *m, hv at) {
     int64_t map[2] = {0, 2}, offset = 1, sizes[3] = {1, m->pixels->shape->dims[1], 1};
     const struct shape *s = shape_make(c->a, DT_S64, at->shape->dims, 2);
-    hv idx = stack_last(c, (hv[]){hb_iota(&c->b, s, 0), at}, 2);
+    hv of = m->from ? along(c, m->from, s, 0) : hb_iota(&c->b, s, 0);
+    hv idx = stack_last(c, (hv[]){of, at}, 2);
     struct hlo_attr_gather g = {.offset_dims = {&offset, 1},
                                 .collapsed_slice_dims = {map, 2},
                                 .start_index_map = {map, 2},
@@ -276,6 +279,73 @@ ONNX(roialign) {
     int64_t axes[2] = {3, 5};
     out_val(c, 0,
             max ? reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false) : mean_of(c, y, axes, 2, false));
+}
+
+// Positions [rois, n] along one side: from the first to the last of the box's, both exactly.
+static hv crop_positions(struct onnx_ctx *c, hv from, hv to, int64_t n, int64_t size) {
+    struct hb *b = &c->b;
+    double last = (double)(size - 1);
+    const struct shape *s =
+        shape_make(c->a, from->shape->dtype, (int64_t[]){from->shape->dims[0], n}, 2);
+    if (n == 1) return hb_reshape(b, mul_k(c, hb_add(b, from, to), 0.5 * last), s->dims, 2);
+    hv start = mul_k(c, from, last), end = mul_k(c, to, last);
+    hv step = hb_sub(b, to, from);
+    step = hb_div(b, mul_k(c, step, last), splat_like(c, step, (double)(n - 1)));
+    hv k = index_along(c, s, DT_S64, 1), at = hb_convert(b, k, s->dtype);
+    at = hb_add(b, along(c, start, s, 0), hb_mul(b, at, along(c, step, s, 0)));
+    hv ends = hb_compare(b, k, splat_like(c, k, (double)(n - 1)), CMP_EQ);
+    return hb_select(b, ends, along(c, end, s, 0), at);
+}
+// The taps at positions that lie inside the image.
+static struct taps crop_taps(struct onnx_ctx *c, hv x, int64_t size, bool nearest) {
+    struct hb *b = &c->b;
+    struct taps r = {.n = nearest ? 1 : 2};
+    hv zero = hb_const_f64(b, x->shape->dtype, 0);
+    x = hb_clamp(b, zero, x, hb_const_f64(b, x->shape->dtype, (double)(size - 1)));
+    hv low = hb_unary(b, nearest ? HLO_ROUND_AFZ : HLO_FLOOR, x);
+    r.at[0] = hb_convert(b, low, DT_S64);
+    if (nearest) return r;
+    hv f = hb_sub(b, x, low);
+    r.at[1] = hb_convert(b, hb_unary(b, HLO_CEIL, x), DT_S64);
+    r.weight[0] = hb_sub(b, splat_like(c, f, 1), f);
+    r.weight[1] = f;
+    return r;
+}
+ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their images, the size
+    struct hb *b = &c->b;
+    hv x = in_val(c, 0), rois = in_val(c, 1), which = in_val(c, 2), inside = NULL;
+    int64_t out[2];
+    int n;
+    struct str mode = at_str(c, "mode", "bilinear");
+    bool nearest = str_is(mode, "nearest");
+    struct taps t[2];
+    if (!in_ints(c, 3, out, 2, &n)) return;
+    if (!nearest && !str_is(mode, "bilinear"))
+        return fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
+    if (n != 2 || out[0] < 1 || out[1] < 1 || out[0] > 1 << 15 || out[1] > 1 << 15)
+        return fail(c, "crop_size: expected two positive numbers");
+    if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
+        which->shape->rank != 1 || which->shape->dims[0] != rois->shape->dims[0] ||
+        !dtype_is_float(x->shape->dtype) || shape_elements(x->shape) == 0)
+        return fail(c, "input %s, rois %s, batch_indices %s", shape_text(c->a, x->shape),
+                    shape_text(c->a, rois->shape), shape_text(c->a, which->shape));
+    rois = hb_convert(b, rois, x->shape->dtype);
+    for (int d = 0; d < 2; d++) {
+        int64_t size = x->shape->dims[d + 2];
+        hv at = crop_positions(c, row(c, rois, 1, d), row(c, rois, 1, d + 2), out[d], size);
+        at = pairs(c, at, out[0], out[1], d == 0);
+        hv in = within(c, at, 0, (double)(size - 1));
+        inside = inside ? and_(c, inside, in) : in;
+        t[d] = crop_taps(c, at, size, nearest);
+    }
+    struct image m = image_of(c, x);
+    m.from = hb_convert(b, which, DT_S64);
+    hv y = all_taps(c, &m, t, hb_add); // [rois, channels, points]
+    if (!hb_ok(b)) return;
+    inside = hb_broadcast(b, inside, y->shape->dims, 3, (int64_t[]){0, 2});
+    y = hb_select(b, inside, y, splat_like(c, y, (double)at_float(c, "extrapolation_value", 0)));
+    out_val(c, 0,
+            hb_reshape(b, y, (int64_t[]){y->shape->dims[0], y->shape->dims[1], out[0], out[1]}, 4));
 }
 
 // Which of `size` positions lie in bin k of a region: pred[rois, bins, size].

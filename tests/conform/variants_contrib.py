@@ -177,6 +177,48 @@ def quantised(add):
                                                           np.array(128, np.uint8), np.arange(4, dtype=np.int32)], {"pads": [1, 1, 1, 1], "channels_last": 1}, near=1, constant=(3, 4, 5, 8))
 
 
+def matrices(add):
+    for dims, t in (((3, 3), "f32"), ((1, 1), "f32"), ((2, 3, 5, 5), "f32"), ((4, 2, 2), "f64"), ((2, 40, 40), "f64"), ((17, 17), "f32"), ((2, 4, 4), "f16"), ((0, 3, 3), "f32")):
+        x = f32(*dims).astype({"f32": np.float32, "f64": np.float64, "f16": np.float16}[t])
+        add("Inverse %s %s" % (dims, t), MS + "Inverse", [x], bound={"f32": 2e-4, "f64": 1e-9, "f16": 5e-2}[t])
+    x = f32(3, 4, 4)
+    x[0] = np.eye(4)[[2, 0, 3, 1]]  # every pivot elsewhere
+    x[1, 0, 0], x[2, :, 1] = 0, 0
+    add("Inverse pivots", MS + "Inverse", [x[:2]])
+    singular = np.array([[[0, 0], [0, 0]], [[1, 2], [2, 4]], [[0, 1], [0, 2]], [[2, 1], [1, 1]]], np.float32)
+    add("Inverse singular", MS + "Inverse", [singular])
+
+
+def crops(add):
+    x, which = f32(2, 3, 7, 9), np.array([0, 1, 1, 0], np.int32)
+    boxes = np.array([[0, 0, 1, 1], [0.2, 0.1, 0.7, 0.9], [-0.3, 0.5, 1.2, 0.25], [0.9, 0.8, 0.1, 1.5]], np.float32)
+    for mode in ("bilinear", "nearest"):
+        for size in ((5, 4), (1, 6), (3, 1), (1, 1), (7, 9)):
+            add("CropAndResize %s %s" % (mode, size), MS + "CropAndResize", [x, boxes, which, np.array(size, np.int32)], {"mode": mode, "extrapolation_value": 2.5}, constant=(3,))
+    add("CropAndResize defaults", MS + "CropAndResize", [x[:, :, :1], boxes, which, np.array([2, 3], np.int32)], constant=(3,))
+
+
+def experts(add):
+    """Not in f16: there ONNX Runtime 1.31 multiplies by weights that it takes for transposed."""
+    def moe(name, rows, n, attrs, bias=True, scores=None, shape=None, bound=1e-4):
+        h, i = 8, 12
+        wide = 2 * i if attrs.get("activation_type") == "swiglu" else i
+        x = [f32(rows, h).reshape(shape or (rows, h)), f32(rows, n) if scores is None else scores, f32(n, wide, h), f32(n, wide) if bias else None, f32(n, h, i), f32(n, h) if bias else None]
+        add("MoE " + name, MS + "MoE", [v if v is None else v.astype(np.float32) for v in x], attrs, constant=(2, 3, 4, 5) if bias else (2, 4), bound=bound)
+
+    for rows, n, k in ((5, 4, 2), (1, 8, 2), (2, 9, 3), (3, 1, 1), (7, 4, 4)):  # all experts, or the chosen
+        for act in ("relu", "gelu", "silu", "identity"):
+            moe("%s %d rows %d of %d" % (act, rows, k, n), rows, n, {"k": k, "activation_type": act, "normalize_routing_weights": rows % 2})
+        moe("swiglu %d rows %d of %d" % (rows, k, n), rows, n, {"k": k, "activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.3, "activation_beta": 0.7, "swiglu_limit": 0.4})
+    moe("swiglu plain", 5, 4, {"k": 2, "activation_type": "swiglu", "swiglu_fusion": 1})
+    moe("defaults, no bias", 6, 4, {}, bias=False, shape=(2, 3, 8))
+    moe("no bias, one row", 1, 4, {"k": 2}, bias=False)
+    moe("equal scores", 5, 4, {"k": 2}, scores=np.zeros((5, 4)))
+    moe("equal scores, one row", 1, 4, {"k": 2}, scores=np.zeros((1, 4)))
+    moe("far scores", 3, 4, {"k": 3, "normalize_routing_weights": 1}, scores=np.array([[0, -300, 5, 1], [-1e4, 1e4, 0, 0], [1, 2, 3, 4]]))
+    moe("sparse mixer", 5, 4, {"k": 2, "use_sparse_mixer": 1})
+
+
 def families(add):
-    for family in (fused, norms, attention, quantised):
+    for family in (fused, norms, attention, quantised, matrices, crops, experts):
         family(add)

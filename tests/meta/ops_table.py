@@ -79,12 +79,12 @@ REFUSED = (
     ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
      "a whole generation in one node, with a decoder inside: run the decoder step by step over resident buffers (docs/buffers.md)"),
     ("com.microsoft.Tokenizer com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
-    ("com.microsoft.MoE com.microsoft.QMoE com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.LinearAttentionGate com.microsoft.EngramGate com.microsoft.GatedAdd "
+    ("com.microsoft.QMoE com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.LinearAttentionGate com.microsoft.EngramGate com.microsoft.GatedAdd "
      "com.microsoft.GatedRMSNorm com.microsoft.BranchwiseRMSNorm com.microsoft.ScaledSiLU com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
      "parts of recent language models that no model seen here has; they can be written with operators that run"),
     ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul", "weights in a packing that is not described, or sparse"),
-    ("com.microsoft.AttnLSTM com.microsoft.BifurcationDetector com.microsoft.CDist com.microsoft.ConvTransposeWithDynamicPads com.microsoft.CropAndResize com.microsoft.DynamicTimeWarping "
-     "com.microsoft.Inverse com.microsoft.MaxpoolWithMask com.microsoft.NGramRepeatBlock com.microsoft.QEmbedLayerNormalization com.microsoft.SampleOp com.microsoft.Unique "
+    ("com.microsoft.AttnLSTM com.microsoft.BifurcationDetector com.microsoft.CDist com.microsoft.ConvTransposeWithDynamicPads com.microsoft.DynamicTimeWarping "
+     "com.microsoft.MaxpoolWithMask com.microsoft.NGramRepeatBlock com.microsoft.QEmbedLayerNormalization com.microsoft.SampleOp com.microsoft.Unique "
      "com.microsoft.WordConvEmbedding Crop DynamicSlice", "no model seen here has them"),
     ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool com.microsoft.nchwc.Upsample "
      "com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput", "ONNX Runtime's own layouts for the machine it ran on: save the optimised model at its level \"extended\", not \"all\""),
