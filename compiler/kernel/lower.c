@@ -76,7 +76,7 @@ static int64_t width(const struct lower_space *s) {
 // Adds boundary b unless it does not divide its neighbours.
 static bool cut(struct lower_space *s, int64_t b) {
     int at = 0;
-    if (b <= 1 || b >= s->total || s->n >= LOWER_MAX_CUTS) return false;
+    if (b <= width(s) || b >= s->total || s->n >= LOWER_MAX_CUTS) return false;
     while (at < s->n && s->cut[at] > b)
         at++;
     if (at < s->n && s->cut[at] == b) return false;
