@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat: concatenation as copies of whole runs: what lies behind the concatenated dimension, with
 // it, is one piece in each operand. Operands and result lie alike: rows, channels last, blocks.
-// Does not: runs of less than 16 bytes, which a kernel moves better, and types below a byte.
+// Does not: short runs, which a kernel moves better, and types below a byte.
 #include "devices/cpu/cpu.h"
 
-enum { LEAST_RUN = 16, MAX_PARTS = 64 };
+// Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
+// elements of a kernel, which looks for each one's operand; small types, as more of them.
+enum { LEAST_RUN = 16, LEAST_MEAN = 6, LEAST_MEAN_SMALL = 8, MAX_PARTS = 64 };
 
 struct concat_state {
     int n;
@@ -32,16 +34,19 @@ static bool concat_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
     if (i->op != HLO_CONCATENATE || i->n_operands > MAX_PARTS || shape_is_tuple(i->shape) ||
         dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic)
         return false;
-    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block, all = 0, least = INT64_MAX;
     for (int k = 0; k < i->n_operands; k++) {
         const struct shape *s = i->operands[k]->shape;
         if (shape_is_tuple(s) || s->dynamic || shape_elements(s) < 1) return false;
         if (!layout_equal(s->layout, i->shape->layout, s->rank)) return false;
-        if (run_of(s, d, &block) < LEAST_RUN) return false;
+        int64_t run = run_of(s, d, &block);
+        if (run < least) least = run;
+        all += run / dtype_size(s->dtype);
         // What fills the last block stays zero; one between two operands would have a gap.
         if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
-    return true;
+    int64_t mean = dtype_size(i->shape->dtype) < 4 ? LEAST_MEAN_SMALL : LEAST_MEAN;
+    return least >= LEAST_RUN || all >= mean * i->n_operands;
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);
