@@ -143,8 +143,7 @@ ONNX(qgemm) { // a, scale, zero, b, scale, zero, c, scale and zero of y
 }
 // ---- weights of few bits
 
-// Bytes [..., n] as their parts [..., n * 8/bits], lower bits first.
-static hv unpack_bits(struct onnx_ctx *c, hv x, int64_t bits) {
+hv unpack_bits(struct onnx_ctx *c, hv x, int64_t bits) {
     struct hb *b = &c->b;
     hv parts[8];
     int n = (int)(8 / bits), rank = x->shape->rank;

@@ -17,3 +17,5 @@ hv quant_dynamic(struct onnx_ctx *c, hv x, hv *scale, hv *zero);
 hv matrix_param(struct onnx_ctx *c, hv p, hv x, bool right);
 // Input x less input zero (if it is there), as s32.
 hv matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right);
+// onnx_contrib_quant.c: bytes [..., n] as their parts [..., n * 8/bits], lower bits first.
+hv unpack_bits(struct onnx_ctx *c, hv x, int64_t bits);

@@ -219,6 +219,35 @@ def experts(add):
     moe("sparse mixer", 5, 4, {"k": 2, "use_sparse_mixer": 1})
 
 
+def packed_experts(add):
+    """By blocks of 8 bits ONNX Runtime rounds the rows to integers of 8 bits: a wider bound."""
+    def qmoe(name, rows, n, bits, block, attrs, zeros=False, weights=None, scores=None, h=32):
+        i = 48
+        wide = 2 * i if attrs.get("activation_type") == "swiglu" else i
+        x = [f32(rows, h), f32(rows, n) if scores is None else scores]
+        for out, into in ((wide, h), (h, i)):
+            x += [u8(n, out, into * bits // 8), np.abs(f32(n, out, -(-into // block)) if block else f32(n, out)) * 0.02 + 0.01, f32(n, out)]
+        x += [None] * 3
+        if zeros:
+            x += [u8(n, out, -(-(-(-into // block)) * bits // 8)) if block else u8(n, out * bits // 8) for out, into in ((wide, h), (h, i))]
+        if weights is not None:
+            x += [None] * (14 - len(x)) + [weights]
+        attrs = dict(attrs, k=attrs.get("k", 2), expert_weight_bits=bits, **({"block_size": block} if block else {}))
+        add("QMoE " + name, MS + "QMoE", x, attrs, constant=tuple(k for k, v in enumerate(x) if v is not None and k not in (0, 1, 14)), bound=2e-2 if bits == 8 and block else 2e-4)
+
+    for bits in (2, 4, 8):
+        for block in (0, 16):
+            for zeros in (False, True):
+                qmoe("%d bits by %d%s" % (bits, block, ", zero points" if zeros else ""), 5, 4, bits, block, {"activation_type": "silu"}, zeros)
+                qmoe("%d bits by %d%s, one row" % (bits, block, ", zero points" if zeros else ""), 1, 8, bits, block, {"activation_type": "gelu"}, zeros)
+    qmoe("swiglu", 3, 4, 4, 16, {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.3, "activation_beta": 0.7, "swiglu_limit": 0.4})
+    for norm in (0, 1):
+        qmoe("router_weights %d" % norm, 5, 4, 4, 0, {"normalize_routing_weights": norm}, weights=np.abs(f32(5, 4)))
+    qmoe("router_weights below 0", 5, 4, 4, 0, {}, weights=f32(5, 4))
+    qmoe("part of a block", 3, 4, 4, 16, {}, True, h=40)
+    qmoe("equal scores", 3, 4, 4, 0, {"k": 3}, scores=np.zeros((3, 4), np.float32))
+
+
 def families(add):
-    for family in (fused, norms, attention, quantised, matrices, crops, experts):
+    for family in (fused, norms, attention, quantised, matrices, crops, experts, packed_experts):
         family(add)
