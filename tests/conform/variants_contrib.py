@@ -248,6 +248,25 @@ def packed_experts(add):
     qmoe("equal scores", 3, 4, 4, 0, {"k": 3}, scores=np.zeros((3, 4), np.float32))
 
 
+def gates(add):
+    x, y = f32(2, 5, 16), f32(2, 5, 16)
+    add("GatedAdd", MS + "GatedAdd", [x, y, f32(2, 5, 1)])
+    add("ScaledSiLU alpha", MS + "ScaledSiLU", [x], {"alpha": 0.7})
+    add("ScaledSiLU scale", MS + "ScaledSiLU", [x, scale(1.3)])
+    for act in ("silu", "swish", "sigmoid"):
+        add("GatedRMSNorm " + act, MS + "GatedRMSNorm", [x, f32(8), y], {"activation": act, "epsilon": 1e-3})
+    add("GatedRMSNorm one group", MS + "GatedRMSNorm", [x, f32(16), y])
+    add("GatedRMSNorm f16", MS + "GatedRMSNorm", [v.astype(np.float16) for v in (x, f32(8), y)], bound=3e-3)
+    add("LinearAttentionGate", MS + "LinearAttentionGate", [f32(2, 5, 4), f32(4), f32(4), f32(2, 5, 4)], {}, 2)
+    add("LinearAttentionGate, decay alone", MS + "LinearAttentionGate", [f32(2, 5, 4) * 30, f32(4), f32(4)])
+    for name, dims, attrs, s in (("grouped", (2, 3, 4, 8), {}, (8,)), ("grouped, each", (2, 3, 4, 8), {}, (4, 8)), ("flat", (2, 3, 32), {"num_branches": 4}, (32,)),
+                                 ("flat, one scale", (2, 3, 32), {"num_branches": 4, "epsilon": 1e-2}, (8,)), ("no scale", (3, 32), {"num_branches": 2}, None)):
+        add("BranchwiseRMSNorm " + name, MS + "BranchwiseRMSNorm", [f32(*dims)] + ([f32(*s)] if s else []), attrs)
+    for metric in ("euclidean", "sqeuclidean"):
+        for t in (np.float32, np.float64):
+            add("CDist %s %s" % (metric, t.__name__), MS + "CDist", [f32(5, 8).astype(t), f32(7, 8).astype(t)], {"metric": metric})
+
+
 def families(add):
-    for family in (fused, norms, attention, quantised, matrices, crops, experts, packed_experts):
+    for family in (fused, norms, attention, quantised, matrices, crops, experts, packed_experts, gates):
         family(add)

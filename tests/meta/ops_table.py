@@ -79,13 +79,15 @@ REFUSED = (
     ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
      "a whole generation in one node, with a decoder inside: run the decoder step by step over resident buffers (docs/buffers.md)"),
     ("com.microsoft.Tokenizer com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
-    ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.LinearAttentionGate com.microsoft.EngramGate com.microsoft.GatedAdd "
-     "com.microsoft.GatedRMSNorm com.microsoft.BranchwiseRMSNorm com.microsoft.ScaledSiLU com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
+    ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.EngramGate com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
      "parts of recent language models that no model seen here has; they can be written with operators that run"),
     ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul", "weights in a packing that is not described, or sparse"),
-    ("com.microsoft.AttnLSTM com.microsoft.BifurcationDetector com.microsoft.CDist com.microsoft.ConvTransposeWithDynamicPads com.microsoft.DynamicTimeWarping "
-     "com.microsoft.MaxpoolWithMask com.microsoft.NGramRepeatBlock com.microsoft.QEmbedLayerNormalization com.microsoft.SampleOp com.microsoft.Unique "
-     "com.microsoft.WordConvEmbedding Crop DynamicSlice", "no model seen here has them"),
+    ("com.microsoft.BifurcationDetector com.microsoft.DynamicTimeWarping com.microsoft.NGramRepeatBlock", "steps between the runs of a decoder, on lists of tokens: do them in the client"),
+    ("Crop DynamicSlice", "experiments that ONNX dropped in 1.5: Slice does the same"),
+    ("com.microsoft.Unique", "the forerunner of ONNX's own Unique: use that"),
+    ("com.microsoft.SampleOp", "an example in ONNX Runtime's sources: use Identity"),
+    ("com.microsoft.AttnLSTM com.microsoft.ConvTransposeWithDynamicPads com.microsoft.MaxpoolWithMask com.microsoft.QEmbedLayerNormalization com.microsoft.WordConvEmbedding",
+     "no model seen here has them; they can be written with operators that run"),
     ("com.microsoft.nchwc.Conv com.microsoft.nchwc.MaxPool com.microsoft.nchwc.AveragePool com.microsoft.nchwc.GlobalMaxPool com.microsoft.nchwc.GlobalAveragePool com.microsoft.nchwc.Upsample "
      "com.microsoft.nchwc.ReorderInput com.microsoft.nchwc.ReorderOutput", "ONNX Runtime's own layouts for the machine it ran on: save the optimised model at its level \"extended\", not \"all\""),
     ("MemcpyFromHost MemcpyToHost", "copies between devices inside ONNX Runtime"),
