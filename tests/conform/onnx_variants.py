@@ -151,6 +151,7 @@ def algebra():
 
 
 def more():
+    add("Concat of long rows, by several threads", "Concat", [f32(3, 7), f32(3, 70001), f32(3, 40003)], {"axis": 1})
     x = f32(4, 6)
     for op, a in (("Acosh", np.abs(x) * 3 + 1), ("Asinh", x * 1e3), ("Atanh", np.tanh(x)), ("Sinh", x * 4), ("Cosh", x * 4), ("Asin", np.tanh(x)), ("Atan", x * 9)):
         add(op, op, [a.astype(np.float32)])
