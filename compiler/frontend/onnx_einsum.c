@@ -188,20 +188,23 @@ ONNX(einsum) {
 }
 
 // ---- determinant: elimination with the largest pivot of each column, unrolled over a matrix that
-// shrinks by one
+// shrinks by one; a loop over a large one
 
-enum { MAX_DET = 64 };
+enum { MAX_UNROLLED = 64 };
 ONNX(det) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), det = NULL;
     int rank = x->shape->rank;
     int64_t n = rank < 2 ? 0 : x->shape->dims[rank - 1], axis = 1, batch = 1;
-    if (rank < 2 || x->shape->dims[rank - 2] != n || n > MAX_DET || n < 1)
-        return fail(c, "input %s: square matrices up to %d are supported",
-                    shape_text(c->a, x->shape), MAX_DET);
+    if (rank < 2 || x->shape->dims[rank - 2] != n || n < 1)
+        return fail(c, "input %s: expected square matrices", shape_text(c->a, x->shape));
     for (int d = 0; d < rank - 2; d++)
         batch *= x->shape->dims[d];
     hv m = hb_reshape(b, x, (int64_t[]){batch, n, n}, 3);
+    if (n > MAX_UNROLLED && batch > 0) {
+        det = det_by_loop(c, m);
+        return out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
+    }
     for (int64_t k = n; k > 0 && hb_ok(b); k--) {
         const struct shape *s = shape_make(c->a, DT_S64, (int64_t[]){batch, k}, 2);
         hv column = row(c, m, 2, 0), size = hb_unary(b, HLO_ABS, column);
