@@ -29,7 +29,7 @@ struct fcase {
     struct span *in, *out; // raw little-endian; out may be empty when there is no oracle
     double *atol;
 };
-struct run_way {
+struct route {
     const char *name, *impl, *disable, *rules; // passes and rules that are off
     enum precision precision;
 };
@@ -156,7 +156,7 @@ static struct target target_for(struct session *s, const char *impl) {
     return t;
 }
 
-static void run_way(struct session *s, const struct run_way *w) {
+static void run_way(struct session *s, const struct route *w) {
     struct target t = target_for(s, w->impl);
     struct compile_options opt = {.precision = w->precision,
                                   .disable_passes = w->disable,
@@ -253,12 +253,12 @@ static void rule_ways(struct session *s) {
         first += *c;
     for (int k = first % 8; k < n; k += 8) {
         struct strbuf others = {0};
-        struct run_way off = {arena_printf(&s->a, "no-rule-%s", rule[k].name), "reference", "",
+        struct route off = {arena_printf(&s->a, "no-rule-%s", rule[k].name), "reference", "",
                           rule[k].name, PRECISION_DEFAULT};
         run_way(s, &off);
         for (int o = 0; o < n; o++)
             if (o != k) strbuf_printf(&others, "%s%s", others.n ? "," : "", rule[o].name);
-        struct run_way alone = {arena_printf(&s->a, "only-rule-%s", rule[k].name), "reference", "",
+        struct route alone = {arena_printf(&s->a, "only-rule-%s", rule[k].name), "reference", "",
                             strbuf_cstr(&others), PRECISION_DEFAULT};
         run_way(s, &alone);
         strbuf_done(&others);
@@ -266,7 +266,7 @@ static void rule_ways(struct session *s) {
 }
 
 static void all_ways(struct session *s) {
-    static const struct run_way fixed[] = {
+    static const struct route fixed[] = {
         {"reference", "reference", "", "", PRECISION_DEFAULT},
         {"kernel", "kernel", "", "", PRECISION_DEFAULT},
         {"kernel-unfused", "kernel", "fuse-loop,fuse-epilogue,algsimp,constfold", "",
@@ -284,12 +284,12 @@ static void all_ways(struct session *s) {
     for (size_t k = 0; k < sizeof fixed / sizeof fixed[0]; k++)
         run_way(s, &fixed[k]);
     for (int k = 0; k < n; k++) {
-        struct run_way w = {arena_printf(&s->a, "no-%s", pass[k].name), "reference", pass[k].name, "",
+        struct route w = {arena_printf(&s->a, "no-%s", pass[k].name), "reference", pass[k].name, "",
                         PRECISION_DEFAULT};
         strbuf_printf(&all, "%s%s", k ? "," : "", pass[k].name);
         run_way(s, &w);
     }
-    run_way(s, &(struct run_way){"no-passes", "reference", strbuf_cstr(&all), "", PRECISION_DEFAULT});
+    run_way(s, &(struct route){"no-passes", "reference", strbuf_cstr(&all), "", PRECISION_DEFAULT});
 
     strbuf_done(&all);
     rule_ways(s);

@@ -70,6 +70,17 @@ def conv(cin, cout, k, hw, zero=0, dtype=np.uint8, group=1, stride=1, dilation=1
     return g.model(g.fake(g.op("Relu", [y]) if relu else y, STEP, 3))
 
 
+def several(n=10):
+    """Enough weights that all threads pack them: their compensation for sources with a sign is theirs alone."""
+    g = Graph()
+    x = g.fake(g.input(1, 65, 9, 7), 0.02, -5, np.int8)
+    y = None
+    for _ in range(n):
+        z = g.fake(g.op("Conv", [x, g.weights(48, 65, 3, 3), g.bias(48)], pads=[1, 1, 1, 1]), 0.5, 3, np.int8)
+        y = g.op("Add", [y, z]) if y else z
+    return g.model(g.fake(y, STEP, 128))
+
+
 def residual():
     """The block of a residual network: two convolutions, a sum, and what follows it."""
     g = Graph()
@@ -140,6 +151,7 @@ MODELS = {
     "conv 3x3, no zero point": (lambda: conv(16, 32, 3, 12), True),
     "conv 3x3, zero point, padding": (lambda: conv(16, 32, 3, 12, zero=117), True),
     "conv 3x3 of s8": (lambda: conv(16, 24, 3, 12, zero=-5, dtype=np.int8), True),
+    "ten convs of s8": (several, True),
     "conv 1x1, stride": (lambda: conv(64, 32, 1, 13, zero=4, stride=2), True),
     "conv 3x3, dilated, one scale": (lambda: conv(16, 16, 3, 12, dilation=2, per_channel=False), True),
     "conv 7x7 of three channels": (lambda: conv(3, 16, 7, 20, zero=114, stride=2), True),
