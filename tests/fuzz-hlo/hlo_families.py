@@ -112,6 +112,8 @@ def f_binary(b):
     if b.r.random() < 0.5:
         x, y = y, x
     lo, hi, q, e = combine(op, x, y)
+    if x.t == "s4" and (lo < -8 or hi > 7) or x.t == "u4" and (lo < 0 or hi > 15):
+        raise Reject  # XLA:CPU computes in bytes and wraps where a value is stored, so not before a convert
     b.emit(x.t, x.dims, f"{op}({x.name}, {y.name})", lo, hi, q, e, x.special or y.special, rounds=op not in ("maximum", "minimum"))
 
 

@@ -132,7 +132,7 @@ def difference(got, want):
     if (loose != ~np.isfinite(a)).any() or not np.array_equal(a[loose], b[loose], equal_nan=True):
         return float("inf")
     a, b = a[~loose], b[~loose]
-    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) if b.size else 0.0
+    return float(np.abs(a - b).max() / (np.abs(b).max() or 1)) if b.size else 0.0
 
 
 def rounded(path):
