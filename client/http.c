@@ -316,14 +316,10 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
     return ST_OK;
 }
 
-static bool on_this_machine(const char *addr) {
-    return !strncmp(addr, "127.", 4) || !strncmp(addr, "localhost:", 10) ||
-           !strncmp(addr, "[::1]:", 6);
-}
 // libcurl's outcome of the request. A refused connection has sent nothing, so trying again is safe.
 static CURLcode perform(struct http_client *c) {
     enum { PATIENCE_MS = 500, PAUSE_MS = 20 };
-    bool wait = !c->met && on_this_machine(c->addr);
+    bool wait = !c->met && loopback(c->addr, (size_t)(strrchr(c->addr, ':') - c->addr));
     int64_t until = clock_ns() + (int64_t)PATIENCE_MS * 1000000;
     CURLcode rc;
     while ((rc = curl_easy_perform(c->curl)) == CURLE_COULDNT_CONNECT && wait &&

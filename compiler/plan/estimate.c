@@ -25,13 +25,6 @@ static double elements(const struct shape *s) {
         n += elements(s->elems[k]);
     return n;
 }
-static double bytes_of(const struct shape *s) {
-    double n = 0;
-    if (!shape_is_tuple(s)) return s->dtype == DT_TOKEN ? 0 : (double)shape_bytes(s);
-    for (int k = 0; k < s->n_elems; k++)
-        n += bytes_of(s->elems[k]);
-    return n;
-}
 
 // Additions that one operation is worth in a vector kernel; 0: a simple one.
 static double hardness(enum hlo_op op) {
@@ -219,7 +212,7 @@ static bool reads_a_part(const struct hlo_instr *user, const struct hlo_instr *x
 }
 // Bytes of value x that its users (of one step) read.
 static double read_by(const struct hlo_instr *x, const struct hlo_instr *user) {
-    double all = bytes_of(x->shape), n = 0;
+    double all = (double)shape_bytes(x->shape), n = 0;
     if (user->op == HLO_FUSION) { // x is its operand, perhaps more than one
         for (int k = 0; k < user->n_operands; k++) {
             const struct hlo_instr *p = user->called[0]->params.v[k];
@@ -230,17 +223,17 @@ static double read_by(const struct hlo_instr *x, const struct hlo_instr *user) {
         return n < all ? n : all;
     }
     if (!reads_a_part(user, x)) return all;
-    return user->op == HLO_DYNAMIC_UPDATE_SLICE ? 0 : bytes_of(user->shape);
+    return user->op == HLO_DYNAMIC_UPDATE_SLICE ? 0 : (double)shape_bytes(user->shape);
 }
 // An update in place writes no more than the update.
 static double written(const struct plan_step *s, const struct hlo_instr *root) {
-    double all = bytes_of(root->shape);
+    double all = (double)shape_bytes(root->shape);
     if (root->op == HLO_FUSION) return written(s, root->called[0]->root);
     if (root->op != HLO_DYNAMIC_UPDATE_SLICE) return all;
     for (int k = 0; k < s->n_in && s->n_out == 1; k++)
         if (s->in[k].where == s->out[0].where && s->in[k].offset == s->out[0].offset &&
             (s->in[k].where == SLICE_ARENA || s->in[k].index == s->out[0].index))
-            return bytes_of(root->operands[1]->shape);
+            return (double)shape_bytes(root->operands[1]->shape);
     return 2 * all;
 }
 static void add_bytes(const struct plan_step *s, struct step_work *w) {
