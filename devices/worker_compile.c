@@ -15,6 +15,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
     hlod__v1__tensor_spec__init(s);
     s->name = arena_strdup(a, t->name);
+    if (t->alias) s->alias = arena_strdup(a, t->alias);
     s->dtype = (char *)(uintptr_t)(t->text ? "string" : dtype_name(t->dtype));
     s->unknown_rank = t->rank < 0;
     s->by_value = t->by_value;

@@ -295,7 +295,7 @@ static status_t order_args(struct job *j, struct pstep *s) {
     s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
     s->n_order = sig->n_inputs;
     for (size_t i = 0; i < sig->n_inputs; i++)
-        s->order[i] = (uint32_t)(in[i] - s->inputs);
+        s->order[i] = (uint32_t)(in[i] - s->job->spec.inputs);
     return ST_OK;
 }
 

@@ -220,6 +220,38 @@ static status_t same_values(struct job *j) {
     return ST_OK;
 }
 
+// The model's name of the input that is given as `name`; `name` itself where that is one, or none.
+static const char *name_of_alias(const Hlod__V1__Signature *sig, const char *name) {
+    if (!*name || signature_input(sig, name)) return name;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (*sig->inputs[i]->alias && !strcmp(sig->inputs[i]->alias, name))
+            return sig->inputs[i]->name;
+    return name;
+}
+
+void job_set_model(struct job *j, struct model *m) {
+    const Hlod__V1__Signature *sig = m->rec->signature;
+    bool any = false;
+    j->model = model_ref(m);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        any |= *sig->inputs[i]->alias != 0;
+    if (!any) return;
+    if (j->spec.n_inputs) {
+        struct job_input *in =
+            arena_dup(&j->arena, j->spec.inputs, j->spec.n_inputs * sizeof *j->spec.inputs);
+        for (size_t k = 0; k < j->spec.n_inputs; k++)
+            in[k].name = name_of_alias(sig, in[k].name);
+        j->spec.inputs = in;
+    }
+    Hlod__V1__ShapeBinding **shapes =
+        arena_array(&j->arena, Hlod__V1__ShapeBinding *, j->spec.n_shapes + 1);
+    for (size_t k = 0; k < j->spec.n_shapes; k++) {
+        shapes[k] = arena_dup(&j->arena, j->spec.shapes[k], sizeof *shapes[k]);
+        shapes[k]->input = (char *)(uintptr_t)name_of_alias(sig, shapes[k]->input);
+    }
+    j->spec.shapes = shapes;
+}
+
 static void tell_hit(struct job *j) {
     j->r.ingest_hit = true;
     char hex[65];
@@ -237,7 +269,7 @@ static void tell_hit(struct job *j) {
 
 static void resolved(struct job *j, struct model *m, struct exe *e) {
     status_t st = ST_OK;
-    j->model = model_ref(m);
+    job_set_model(j, m);
     if (e) {
         st = adopt_exe(j, e);
         if (!st) st = same_values(j);

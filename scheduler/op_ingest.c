@@ -117,7 +117,7 @@ static void stored(void *arg) {
         op_tell(op, &e);
         for (size_t i = 0; i < op->waiters.n; i++) {
             struct job *j = op->waiters.v[i];
-            j->model = model_ref(m);
+            job_set_model(j, m);
             job_timing(j, "ingest", clock_ns() - op->start_ns);
         }
         model_unref(m);

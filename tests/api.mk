@@ -7,6 +7,7 @@ $(FAKE_WORKER): tests/api/fake_worker.c tests/fuzz/mutate.c tests/fuzz/mutate.h 
 .PHONY: soak soak-jobs soak-disk check-soak-disk check-soak check-api check-sched check-sim check-bad-models docs-daemon
 check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER) ## API transcripts over the daemon
 	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) $(sort $(wildcard tests/api/*.http))
+	$(Q)python3 tests/api/run.py --hlod $(BUILD)/hlod --worker $(BUILD)/hlod-worker $(sort $(wildcard tests/api/real/*.http))
 	$(Q)python3 tests/api/cors.py $(BUILD)
 check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)

@@ -16,7 +16,7 @@ struct sig_dim {
 }; // size >= 0 and symbol NULL, or size -1 and the symbol's name ("N"; unnamed ones get
    // "_<input>_<dim>")
 struct sig_tensor {
-    const char *name;
+    const char *name, *alias; // alias: another name that it is taken by, or NULL
     enum dtype dtype;
     int32_t rank;
     struct sig_dim *dims;

@@ -2,6 +2,8 @@
 // Signature and digest of an HLO module, and the refusal of what cannot run.
 #include "compiler/frontend/hlo_ingest.h"
 
+#include <string.h>
+
 #include "compiler/eval.h"
 #include "proto/hlod.pb-c.h"
 
@@ -56,6 +58,58 @@ static void count_ops(struct arena *a, const struct hlo_module *m, struct progra
     smap_done(&seen);
 }
 
+// ---- names of inputs
+// XLA writes a caller's argument params['w'] as instruction params__w__.1 and keeps the author's
+// words in op_name of its metadata, where the text was printed with it.
+
+// op_name as the name of an argument, or NULL. Not where op_type says that it is an operation's;
+// `=` ends a name on command lines.
+static const char *argument_name(const struct hlo_instr *i) {
+    if (i->op_type || !i->op_name || !*i->op_name || strlen(i->op_name) > 512) return NULL;
+    for (const char *p = i->op_name; *p; p++)
+        if ((uint8_t)*p < ' ' || (uint8_t)*p > '~' || *p == '=') return NULL;
+    return i->op_name;
+}
+
+// "x" of the instruction "x.1": XLA gives each name of a module that it makes a number, that of
+// the entry too. A name without one, or a module that somebody wrote, keeps its own.
+static const char *without_number(struct arena *a, const struct hlo_computation *entry,
+                                  const char *name) {
+    const char *dot = strrchr(name, '.'), *of_entry = strrchr(entry->name, '.');
+    int64_t number;
+    if (!dot || dot == name || !of_entry || !str_to_i64(str_of(dot + 1), &number) ||
+        !str_to_i64(str_of(of_entry + 1), &number))
+        return NULL;
+    return arena_strndup(a, name, (size_t)(dot - name));
+}
+
+// The best name of each parameter that no other has: its author's, else its instruction's. Names
+// of instructions are never given to another parameter: they stay as aliases.
+static void name_inputs(struct arena *a, const struct hlo_computation *e, struct signature *sig) {
+    struct smap taken = {0};
+    static char once, often;
+    for (size_t k = 0; k < e->params.n; k++) {
+        const struct hlo_instr *i = e->params.v[k];
+        const char *wanted[] = {i->name, argument_name(i), without_number(a, e, i->name)};
+        for (int w = 0; w < 3; w++)
+            if (wanted[w] && !(w == 2 && wanted[1] && !strcmp(wanted[1], wanted[2])))
+                smap_put(&taken, str_of(wanted[w]),
+                         smap_has(&taken, str_of(wanted[w])) ? &often : &once);
+    }
+    for (size_t k = 0; k < e->params.n; k++) {
+        const struct hlo_instr *i = e->params.v[k];
+        const char *wanted[] = {argument_name(i), without_number(a, e, i->name)};
+        for (int w = 0; w < 2; w++)
+            if (wanted[w] && strcmp(wanted[w], i->name) != 0 &&
+                smap_get(&taken, str_of(wanted[w])) == &once) {
+                sig->in[k].name = arena_strdup(a, wanted[w]);
+                sig->in[k].alias = arena_strdup(a, i->name);
+                break;
+            }
+    }
+    smap_done(&taken);
+}
+
 status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
                            const char *format, struct ingest_result *out) {
     struct ingest_result r = {.format = format, .program = source};
@@ -72,6 +126,7 @@ status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct s
                           e->params.v[k]->name);
         tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
     }
+    name_inputs(a, e, &r.sig);
     bool one = leaves == 1 && !shape_is_tuple(e->root->shape);
     for (int k = 0; k < leaves; k++)
         tensor_of(a, one ? "result" : arena_printf(a, "result%d", k), shape_leaf(e->root->shape, k),

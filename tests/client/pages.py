@@ -11,7 +11,7 @@ from harness import Daemon, Results
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 NEEDS = {"jax": ["jax"], "triton": ["tritonclient"]}
-WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up", r"\(4, 5\) cpu:0", r"concurrency"], "jax": [r"result f32\[2,4\]", "fusions, as JAX's"],
+WANTED = {"pytorch": [r"inputs +image f32\[N,3,8,8\]", r"image 1x3x8x8, made up", r"\(4, 5\) cpu:0", r"concurrency"], "jax": [r"params\['w'\] f32\[3,4\]", r"result f32\[2,4\]", "fusions, as JAX's"],
           "triton": [r"^net version 1", r"True \[.*'image'", r"\(2, 5\)"], "tvm": [r"^executable", r"scores f32\[1,5\]", r"longest steps"]}
 result = Results()
 

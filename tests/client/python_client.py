@@ -193,6 +193,20 @@ def jax_models(h):
     lowered = jax.jit(lambda x, y: jax.numpy.tanh(x) @ y).lower(x, y)
     for r in (h.compile(lowered).run([x, y]), h.run(lowered, (jax.numpy.asarray(x), jax.numpy.asarray(y)))):
         np.testing.assert_allclose(r.output, np.tanh(x) @ y, rtol=1e-5, atol=1e-6)
+    # Its arguments by the names they were written with, or XLA's; called as the function is, with trees in and out.
+
+    def f(params, x, unused, *rest, scale=1.0):
+        hidden = jax.numpy.tanh(x @ params["w"] + params["b"])
+        return {"out": hidden * scale, "m": [hidden.sum(), rest[0]]}
+    params = {"w": y, "b": np.full(4, 0.5, np.float32)}
+    exe = h.compile(jax.jit(f).lower(params, x, np.zeros(3, np.float32), x, scale=2.0))
+    assert [s.name for s in exe.inputs] == ["params['b']", "params['w']", "x", "rest[0]", "scale"], exe.inputs
+    got, want = exe(params, x, np.zeros(3, np.float32), x, scale=2.0), f(params, x, None, x, scale=2.0)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), got, want)
+    named = {"params['w']": y, "params__b__.1": params["b"], "x": x, "rest[0]": x, "scale.1": 2.0}
+    np.testing.assert_allclose(exe.run(named)[2], want["out"], rtol=1e-5)
+    raises(ValueError, lambda: exe(params, x), "of the form")
+    raises(ValueError, lambda: h.compile(model()[0], {"image": (1, 3, 8, 8)})(x), "jax.jit")
 
 
 def uploads(h):

@@ -154,6 +154,34 @@ class Source:
                 at = append(at, part[at - start:at - start + piece])
 
 
+def _hlo_of(lowered: Any) -> str:
+    """With its metadata, which has the arguments' names as they were written; JAX before 0.4.36 leaves them out."""
+    try:
+        return str(lowered.as_text("hlo", debug_info=True))
+    except TypeError:
+        return str(lowered.as_text("hlo"))
+
+
+def jax_leaves(lowered: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Any]:
+    """A function's arguments as the list of arrays that its program takes. InvalidArgument."""
+    if not (hasattr(lowered, "in_tree") and hasattr(lowered, "out_tree")):
+        raise InvalidArgument("only what was compiled from jax.jit(f).lower(...) is called as a function", hint="run() takes arrays by name or in the model's order")
+    import jax
+
+    leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+    if tree != lowered.in_tree:
+        raise InvalidArgument(f"the function was lowered for arguments of the form {lowered.in_tree}, these are {tree}")
+    inner = getattr(lowered, "_lowering", None)  # JAX leaves out arguments that a function does not use, and has no other way to tell which
+    kept = getattr(inner, "compile_args", {}).get("kept_var_idx")
+    return leaves if kept is None else [leaves[k] for k in sorted(kept)]
+
+
+def jax_result(lowered: Any, outputs: List[Any]) -> Any:
+    import jax
+
+    return jax.tree_util.tree_unflatten(lowered.out_tree, outputs)
+
+
 def source(model: Any) -> Source:
     """InvalidArgument for what is no model."""
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -161,7 +189,7 @@ def source(model: Any) -> Source:
     if hasattr(model, "SerializeToString"):  # onnx.ModelProto and other messages
         return Source(data=model.SerializeToString())
     if hasattr(model, "as_text") and hasattr(model, "compiler_ir"):  # jax.stages.Lowered
-        return Source(data=model.as_text("hlo").encode())
+        return Source(data=_hlo_of(model).encode())
     if not isinstance(model, (str, os.PathLike)):
         raise InvalidArgument(f"{type(model).__name__} is no model: give a path, bytes, onnx.ModelProto, what jax's lower() returns, a name or a digest")
     text = os.fspath(model)

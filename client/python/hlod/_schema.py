@@ -17,6 +17,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         6: ('sequence', '?', ''),
         7: ('optional', '?', ''),
         5: ('by_value', '?', ''),
+        8: ('alias', 's', ''),
     },
     'Signature': {
         1: ('inputs', 'm*', 'TensorSpec'),

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _where, dtypes
 from ._http import HttpTransport
-from ._model import Source, source
+from ._model import Source, jax_leaves, jax_result, source
 from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unavailable, make
 from .results import Event, Message, Result, TensorSpec
 
@@ -105,6 +105,12 @@ class Executable:
         self.weights_bytes: int = info.get("weights_bytes", 0)
         self.over_budget: List[str] = reply.get("over_budget", [])
         self.message = reply
+        self._lowered: Any = None  # what it was compiled from, in case that is JAX's
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Of what jax.jit(f).lower(...) returned: takes f's arguments and returns what f does, any tree of arrays, with NumPy's in it. InvalidArgument for arguments of another form."""
+        values = jax_leaves(self._lowered, args, kwargs)
+        return jax_result(self._lowered, list(self.run(values).outputs.values()))
 
     def run(self, inputs: Inputs = (), **options: Any) -> Result:
         """Client.run of this executable, with the weights of the model it was compiled from here."""
@@ -201,6 +207,7 @@ class Client:
                 on_event(e)
             if e.kind == "compile_result":
                 executable: Executable = e.value
+                executable._lowered = model
         return executable
 
     def compile_events(self, model: Model, shapes: Optional[Shapes] = None, *, timeout: Optional[float] = None, **options: Any) -> Iterator[Event]:
