@@ -7,10 +7,8 @@ other widths of values, transposed inputs, causal, groups of heads, as plain gra
 
 Each model runs with both vector lengths; its profile must say that the step was taken as one, and its memory must not hold the square.
 """
-import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -18,6 +16,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from random_modules import main, run
 
 BOUND = 2e-5  # of the largest value of the result
 
@@ -69,8 +68,7 @@ def operator(rng):
     return ins, {}, [helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=h)], {"": 17, "com.microsoft": 1}
 
 
-def check(build, number, seed):
-    rng = np.random.default_rng([seed, number])
+def check(build, number, rng):
     shapes, inits, nodes, opsets = (operator if number % 3 == 2 else plain)(rng)
     declare = lambda n, s: helper.make_tensor_value_info(n, TensorProto.FLOAT, s)  # noqa: E731
     graph = helper.make_graph(nodes, "g", [declare(n, s) for n, s in shapes.items()], [declare("y", None)], [numpy_helper.from_array(v, n) for n, v in inits.items()])
@@ -81,15 +79,11 @@ def check(build, number, seed):
         path = os.path.join(folder, "m.onnx")
         onnx.save(model, path)
         want = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, values)[0]
-        files = []
-        for n, v in values.items():
-            v.tofile(os.path.join(folder, n))
-            files += ["--in", os.path.join(folder, n)]
         for isa in ("", "avx2"):
-            p = subprocess.run([build + "/hlo-run", "--profile", *files, "--out", folder + "/out", path], capture_output=True, text=True, env=dict(os.environ, HLOD_CPU_ISA=isa))
+            p, raw = run(build, folder, values.values(), isa, ["--profile"], "m.onnx")
             if p.returncode:
                 return said, p.stderr
-            got = np.fromfile(folder + "/out", np.float32).reshape(want.shape)
+            got = np.frombuffer(raw, np.float32).reshape(want.shape)
             error = np.abs(got - want).max() / np.abs(want).max()
             if not error <= BOUND:
                 return said, "%s error %.2g" % (isa, error)
@@ -101,19 +95,5 @@ def check(build, number, seed):
     return said, None
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("build")
-    p.add_argument("--n", type=int, default=9)
-    p.add_argument("--seed", type=int, default=1)
-    o = p.parse_args()
-    bad = 0
-    for k in range(o.n):
-        said, error = check(os.path.abspath(o.build), k, o.seed)
-        print("%s attention %s%s" % ("FAIL" if error else "PASS", said, ": " + error if error else ""), flush=True)
-        bad += error is not None
-    return bad > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("attention", check, 9))

@@ -13,7 +13,8 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
-from products import run, values  # noqa: E402
+from products import values  # noqa: E402
+from random_modules import run_text  # noqa: E402
 
 
 def cases():
@@ -40,16 +41,15 @@ def main():
         count += 1
         want = np.asarray(jax.jit(f)(*inputs))
         with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "m.hlo"), "w") as file:
-                file.write(jax.jit(f).lower(*inputs).as_text(dialect="hlo"))
+            text = jax.jit(f).lower(*inputs).as_text(dialect="hlo")
             for impl in ([], ["--impl", "reference"]):
-                raw = run(sys.argv[1], folder, inputs, impl, "")
-                got = None if isinstance(raw, str) else np.frombuffer(raw, want.dtype)
+                p, raw = run_text(sys.argv[1], folder, text, inputs, "", impl)
+                got = None if p.returncode else np.frombuffer(raw, want.dtype)
                 # The result may lie in the columns that LAPACK likes: the layout that the program asks for.
                 same = lambda w: np.allclose(got, w, rtol=0, atol=2e-5 * np.nanmax(np.abs(want)), equal_nan=True)  # noqa: B023,E731
                 if got is None or not (same(want.ravel()) or same(want.swapaxes(-1, -2).ravel())):
                     failed += 1
-                    print("FAIL lapack: %s %s %s: %s" % (name, want.dtype, impl, raw if got is None else "values differ"))
+                    print("FAIL lapack: %s %s %s: %s" % (name, want.dtype, impl, p.stderr if got is None else "values differ"))
     print("%s lapack: %d programs, %d differ" % ("FAIL" if failed else "PASS", count, failed))
     return 1 if failed else 0
 

@@ -6,9 +6,7 @@
 Any batch and contracting dims, labels, strides, dilations of both sides, padding of any sign, groups; sizes around those of tiles and blocks. Each module runs as hlod
 chooses, on `--impl gemm` and there without AVX-512.
 """
-import argparse
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -18,6 +16,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["JAX_ENABLE_X64"] = "1"
 import jax  # noqa: E402
 from jax import lax  # noqa: E402
+from random_modules import main, run_text  # noqa: E402
 
 TYPES = {np.float64: 1e-12, np.complex64: 2e-5, np.complex128: 1e-12, np.int32: 0, np.uint32: 0, np.int64: 0, np.float32: 2e-5}
 SIZES = [1, 2, 3, 5, 8, 13, 17, 24, 31, 49, 97, 130]
@@ -72,30 +71,16 @@ def taps(rng, t):
     return lambda x, w: lax.conv_general_dilated(x, w, strides, pads), values(rng, t, [batch, i, *spatial]), values(rng, t, [o, i, *kernel])
 
 
-def run(build, folder, inputs, impl, isa):
-    env = dict(os.environ, HLOD_CPU_ISA=isa)
-    files = []
-    for k, x in enumerate(inputs):
-        x.tofile(os.path.join(folder, "in%d" % k))
-        files += ["--in", os.path.join(folder, "in%d" % k)]
-    out = os.path.join(folder, "out")
-    p = subprocess.run([os.path.join(build, "hlo-run"), *impl, *files, "--out", out, os.path.join(folder, "m.hlo")], capture_output=True, text=True, env=env)
-    return open(out, "rb").read() if p.returncode == 0 else p.stderr
-
-
-def check(build, number, seed):
-    rng = np.random.default_rng([seed, number])
+def check(build, number, rng):
     t = list(TYPES)[number % len(TYPES)]
     f, x, y = (taps if t == np.float32 else dot if rng.integers(2) else conv)(rng, t)
     want = np.asarray(jax.jit(f)(x, y))
     text = jax.jit(f).lower(x, y).as_text(dialect="hlo")
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "m.hlo"), "w") as file:
-            file.write(text)
         for impl, isa in (([], ""), (["--impl", "gemm"], ""), (["--impl", "gemm"], "avx2")):
-            raw = run(build, folder, (x, y), impl, isa)
-            if isinstance(raw, str):
-                return text, "%s: %s" % (impl, raw)
+            p, raw = run_text(build, folder, text, (x, y), isa, impl)
+            if p.returncode:
+                return text, "%s: %s" % (impl, p.stderr)
             got = np.frombuffer(raw, want.dtype).reshape(want.shape)
             error = np.abs(got.astype(np.complex128) - want).max(initial=0) / max(np.abs(want.astype(np.complex128)).max(initial=0), 1e-30)
             if not error <= TYPES[t]:
@@ -103,21 +88,5 @@ def check(build, number, seed):
     return text, None
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("build")
-    p.add_argument("--n", type=int, default=36)
-    p.add_argument("--seed", type=int, default=1)
-    args = p.parse_args()
-    failed = 0
-    for number in range(args.n):
-        text, why = check(args.build, number, args.seed)
-        if why:
-            failed += 1
-            print("FAIL products %d of seed %d: %s\n%s" % (number, args.seed, why, text))
-    print("%s products: %d modules, %d differ" % ("FAIL" if failed else "PASS", args.n, failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("products", check, 36))

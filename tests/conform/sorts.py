@@ -3,7 +3,6 @@
 
     sorts.py BUILD [--n N] [--seed S]
 """
-import argparse
 import os
 import sys
 import tempfile
@@ -14,7 +13,7 @@ import jax  # noqa: E402
 import ml_dtypes  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
-from products import run  # noqa: E402
+from random_modules import main, run_text  # noqa: E402
 
 TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
 LENGTHS = [1, 2, 3, 20, 48, 49, 200, 1500, 5000, 70000]
@@ -48,27 +47,14 @@ def case(rng):
     return lambda *v: lax.sort(v, dimension=shape.index(n), num_keys=keys, is_stable=True), operands
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("build")
-    p.add_argument("--n", type=int, default=30)
-    p.add_argument("--seed", type=int, default=1)
-    args = p.parse_args()
-    failed = 0
-    for number in range(args.n):
-        f, inputs = case(np.random.default_rng([args.seed, number]))
-        want = b"".join(np.asarray(w).tobytes() for w in jax.tree.leaves(jax.jit(f)(*inputs)))
-        text = jax.jit(f).lower(*inputs).as_text(dialect="hlo")
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "m.hlo"), "w") as file:
-                file.write(text)
-            got = run(args.build, folder, inputs, [], "")
-        if got != want:
-            failed += 1
-            print("FAIL sorts %d of seed %d: %s\n%s" % (number, args.seed, got if isinstance(got, str) else "values differ", text))
-    print("%s sorts: %d modules, %d differ" % ("FAIL" if failed else "PASS", args.n, failed))
-    return 1 if failed else 0
+def check(build, number, rng):
+    f, inputs = case(rng)
+    want = b"".join(np.asarray(w).tobytes() for w in jax.tree.leaves(jax.jit(f)(*inputs)))
+    text = jax.jit(f).lower(*inputs).as_text(dialect="hlo")
+    with tempfile.TemporaryDirectory() as folder:
+        p, got = run_text(build, folder, text, inputs)
+    return text, p.stderr if p.returncode else None if got == want else "values differ"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("sorts", check, 30))

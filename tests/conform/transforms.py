@@ -3,13 +3,11 @@
 
     transforms.py BUILD [--n N] [--seed S]
 """
-import argparse
-import os
 import sys
 import tempfile
 
 import numpy as np
-from products import run
+from random_modules import main, run_text
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 30, 31, 37, 49, 64, 96, 100, 121, 128, 210, 1000, 1024, 4096, 5040, 8192, 10000, 65536, 131072]
 
@@ -42,32 +40,17 @@ def case(rng):
     return text, x, want, 1e-13 if wide else 2e-6
 
 
-def main():
-    p = argparse.ArgumentParser()
-    p.add_argument("build")
-    p.add_argument("--n", type=int, default=40)
-    p.add_argument("--seed", type=int, default=1)
-    args = p.parse_args()
-    failed = 0
-    for number in range(args.n):
-        text, x, want, bound = case(np.random.default_rng([args.seed, number]))
-        with tempfile.TemporaryDirectory() as folder:
-            with open(os.path.join(folder, "m.hlo"), "w") as file:
-                file.write(text)
-            raw = run(args.build, folder, [x], [], ["", "avx2"][number % 2])
-        if isinstance(raw, str):
-            why = raw
-        else:
-            narrow = {"c": np.complex64, "f": np.float32}[want.dtype.kind]
-            got = np.frombuffer(raw, want.dtype if x.dtype.itemsize >= {"c": 16, "f": 8}[x.dtype.kind] else narrow).reshape(want.shape)
-            error = np.abs(got - want).max() / np.abs(want).max()
-            why = None if error <= bound else "error %.2g" % error
-        if why:
-            failed += 1
-            print("FAIL transforms %d of seed %d: %s\n%s" % (number, args.seed, why, text))
-    print("%s transforms: %d modules, %d differ" % ("FAIL" if failed else "PASS", args.n, failed))
-    return 1 if failed else 0
+def check(build, number, rng):
+    text, x, want, bound = case(rng)
+    with tempfile.TemporaryDirectory() as folder:
+        p, raw = run_text(build, folder, text, [x], ["", "avx2"][number % 2])
+    if p.returncode:
+        return text, p.stderr
+    narrow = {"c": np.complex64, "f": np.float32}[want.dtype.kind]
+    got = np.frombuffer(raw, want.dtype if x.dtype.itemsize >= {"c": 16, "f": 8}[x.dtype.kind] else narrow).reshape(want.shape)
+    error = np.abs(got - want).max() / np.abs(want).max()
+    return text, None if error <= bound else "error %.2g" % error
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("transforms", check, 40))
