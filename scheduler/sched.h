@@ -173,8 +173,7 @@ void job_event(struct job *j, Hlod__V1__Event *e);
 void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);
 void job_resolve(struct job *j); // job_resolve.c: digest -> model, exe
-// j->model, and the names by which the request calls its inputs where those are aliases: from here on
-// the job has the model's own.
+// j->model. Inputs that the request calls by an alias have the model's own names from here on.
 void job_set_model(struct job *j, struct model *m);
 status_t job_bind(struct job *j, bool *out_wait)
     MUST_CHECK; // job_resolve.c: shapes -> key; wait: no target known yet
