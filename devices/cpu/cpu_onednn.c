@@ -275,8 +275,8 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     dnnl_primitive_attr_t attr;
     struct lib_call scale = {.hero = i, .n_post = 1, .post = {{.kind = LIB_POST_SCALE}}};
     bool sum = i->called[0]->root->op == HLO_ADD;
-    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, &src);
-    onednn_desc_of(i->shape, i->shape->layout, &dst);
+    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, 1, &src);
+    onednn_desc_of(i->shape, i->shape->layout, 1, &dst);
     scale.post[0].alpha = 1;
     for (int k = 0; k < i->shape->rank - 2; k++) {
         stride[k] = w->v[k + 2].stride;
@@ -303,8 +303,8 @@ static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onedn
     dnnl_memory_desc_t src, dst;
     dnnl_primitive_desc_t pd = NULL;
     const struct shape *from = s->plan->instr->operands[0]->shape, *to = s->plan->instr->shape;
-    onednn_desc_of(from, from->layout, &src);
-    onednn_desc_of(to, to->layout, &dst);
+    onednn_desc_of(from, from->layout, 1, &src);
+    onednn_desc_of(to, to->layout, 1, &dst);
     RETURN_IF_ERR(make_reorder(&src, &dst, &pd));
     status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_FROM, 0, &src);

@@ -17,19 +17,31 @@ status_t onednn_failed(const char *what, dnnl_status_t rc) MUST_CHECK;
 
 bool onednn_conv_ok(const struct hlo_instr *h); // forms, not types
 bool onednn_dot_ok(const struct hlo_instr *h);
-void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
-                      dnnl_dims_t low, dnnl_dims_t high);
-// A kernel's dims with its groups apart, where there are any. Gives their number.
-int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
 // An operand of a dot as [batch..., rows, cols] by strides. Rows collapse into one dimension when
 // they lie together.
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides);
 
+// ---- a convolution (cpu_onednn_conv.c)
+
+// A convolution in one dimension whose dilation, pads and length have a factor f in common is one
+// in two with its taps in the first: positions [W] as [W/f, f]. Gives f; 1: as it is.
+int64_t onednn_fold(const struct hlo_instr *h);
+// An image's dims, folded so. Gives their number.
+int onednn_fold_dims(const struct shape *s, int64_t fold, dnnl_dims_t dims);
+void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
+                      dnnl_dims_t low, dnnl_dims_t high); // folded
+// A kernel's dims, folded, with its groups apart, where there are any. Gives their number.
+int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
+// The implementation that is to run it: *out is the caller's to destroy.
+dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_primitive_attr_t attr,
+                                 dnnl_primitive_desc_t *out);
+
 // ---- a call of f32 as a primitive (cpu_onednn_call.c)
 
-dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l,
-                             dnnl_memory_desc_t *out); // l: a form of library.h
+// l: a form of library.h; fold: onednn_fold, 1 for what is no convolution's image.
+dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
+                             dnnl_memory_desc_t *out);
 struct onednn_ask {
     const struct layout *in, *out; // of a convolution's input and result; a dot's are rows
     bool bound;                    // the right operand may be packed

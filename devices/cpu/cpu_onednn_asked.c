@@ -52,6 +52,7 @@ static void put_conv(struct key *k, const struct lib_call *c, const struct layou
     onednn_conv_dims(h, stride, dilate, low, high);
     put_form(k, in, h->operands[0]->shape->rank);
     put_form(k, out, c->result->rank);
+    put(k, onednn_fold(h));
     put_all(k, kernel, n);
     put_all(k, stride, spatial);
     put_all(k, dilate, spatial);

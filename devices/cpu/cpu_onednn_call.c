@@ -9,7 +9,7 @@
 
 #include "devices/cpu/cpu_onednn.h"
 
-dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l,
+dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
                              dnnl_memory_desc_t *out) {
     static const dnnl_format_tag_t rows[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde},
                                    by16[] = {0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
@@ -27,7 +27,9 @@ dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l,
     default:
         break;
     }
-    return dnnl_memory_desc_init_by_tag(out, s->rank, s->dims, dnnl_f32, tags[s->rank]);
+    dnnl_dims_t dims;
+    int rank = onednn_fold_dims(s, fold, dims);
+    return dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32, tags[rank]);
 }
 
 // ---- steps
@@ -117,30 +119,6 @@ status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *re
 
 // ---- convolution
 
-void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
-                      dnnl_dims_t low, dnnl_dims_t high) {
-    const struct window *w = &HLO_ATTR(h, conv)->window;
-    for (int d = 0; d < w->n; d++) {
-        stride[d] = w->v[d].stride;
-        dilate[d] = w->v[d].window_dilation - 1;
-        low[d] = w->v[d].pad_low;
-        high[d] = w->v[d].pad_high;
-    }
-}
-
-int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims) {
-    const struct shape *k = h->operands[1]->shape;
-    int64_t g = HLO_ATTR(h, conv)->feature_group_count;
-    int n = 0;
-    if (g > 1)
-        dims[n++] = g, dims[n++] = k->dims[0] / g;
-    else
-        dims[n++] = k->dims[0];
-    for (int d = 1; d < k->rank; d++)
-        dims[n++] = k->dims[d];
-    return n;
-}
-
 bool onednn_winograd_pays(const struct hlo_instr *h) {
     const struct window *w = &HLO_ATTR(h, conv)->window;
     const struct shape *k = h->operands[1]->shape;
@@ -157,11 +135,11 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
     dnnl_dims_t stride, dilate, low, high, wdims;
     dnnl_memory_desc_t weights;
     int n = onednn_kernel_dims(h, wdims);
-    onednn_desc_of(h->operands[0]->shape, q->in, &p->src);
-    onednn_desc_of(c->result, q->out, &p->dst);
+    onednn_desc_of(h->operands[0]->shape, q->in, onednn_fold(h), &p->src);
+    onednn_desc_of(c->result, q->out, onednn_fold(h), &p->dst);
     dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, tags[n]);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
-    if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, &p->bias);
+    if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
     onednn_conv_dims(h, stride, dilate, low, high);
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
@@ -173,7 +151,7 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
             &d, dnnl_forward_inference, algs[a], &p->src, &weights, p->has_bias ? &p->bias : NULL,
             &p->dst, stride, dilate, low, high);
         if (rc == dnnl_success)
-            rc = dnnl_primitive_desc_create(&p->pd, &d, attr, onednn_engine(), NULL);
+            rc = onednn_conv_choose(&d, attr, &p->pd);
     }
     dnnl_primitive_attr_destroy(attr);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution", rc);

@@ -51,10 +51,10 @@ static bool image(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank >= 3 && s->rank <= 5 && shape_elements(s) > 0 &&
            (is_last(s) || layout_is_default(s->layout, s->rank));
 }
-static dnnl_format_tag_t image_tag(const struct shape *s) {
+static dnnl_format_tag_t image_tag(const struct shape *s, int rank) {
     static const dnnl_format_tag_t rows[] = {dnnl_abc, dnnl_abcd, dnnl_abcde},
                                    last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    return is_last(s) ? last[s->rank - 3] : rows[s->rank - 3];
+    return is_last(s) ? last[rank - 3] : rows[rank - 3];
 }
 static bool steps_ok(const struct lib_call *c) {
     for (int k = 0; k < c->n_post; k++)
@@ -63,9 +63,10 @@ static bool steps_ok(const struct lib_call *c) {
 }
 // The library is not asked about integers: with wider pads it may have no kernel.
 static bool pads_ok(const struct hlo_instr *h) {
-    const struct window *w = &HLO_ATTR(h, conv)->window;
-    for (int d = 0; d < w->n; d++)
-        if (w->v[d].pad_low > 64 || w->v[d].pad_high > 64) return false;
+    dnnl_dims_t stride, dilate, low, high;
+    onednn_conv_dims(h, stride, dilate, low, high);
+    for (int d = 0; d < HLO_ATTR(h, conv)->window.n; d++)
+        if (low[d] > 64 || high[d] > 64) return false;
     return true;
 }
 bool cpu_int8_accepts(const struct hlo_instr *i) {
@@ -213,17 +214,17 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     dnnl_memory_desc_t src, weights, dst;
     dnnl_convolution_desc_t d;
     const struct shape *x = h->operands[0]->shape;
-    int n = onednn_kernel_dims(h, wdims);
+    dnnl_dims_t in, out;
+    int n = onednn_kernel_dims(h, wdims), rank = onednn_fold_dims(x, onednn_fold(h), in);
     static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    int rank = x->rank;
-    dnnl_memory_desc_init_by_tag(&p->src, rank, x->dims, type_of(x), image_tag(x));
-    dnnl_memory_desc_init_by_tag(&p->dst, rank, p->result->dims, type_of(p->result),
-                                 image_tag(p->result));
+    onednn_fold_dims(p->result, onednn_fold(h), out);
+    dnnl_memory_desc_init_by_tag(&p->src, rank, in, type_of(x), image_tag(x, rank));
+    dnnl_memory_desc_init_by_tag(&p->dst, rank, out, type_of(p->result),
+                                 image_tag(p->result, rank));
     dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
-    dnnl_memory_desc_init_by_tag(&src, rank, x->dims, type_of(x), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&src, rank, in, type_of(x), dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);
-    dnnl_memory_desc_init_by_tag(&dst, rank, p->result->dims, type_of(p->result),
-                                 dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&dst, rank, out, type_of(p->result), dnnl_format_tag_any);
     onednn_conv_dims(h, stride, dilate, low, high);
     if (has_bias(p->call))
         channel_desc(p, p->call->post[0].operand->shape, false, dnnl_s32, &p->bias);
@@ -231,7 +232,7 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
         &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
         has_bias(p->call) ? &p->bias : NULL, &dst, stride, dilate, low, high);
     if (rc == dnnl_success)
-        rc = dnnl_primitive_desc_create(&p->pd, &d, attr, onednn_engine(), NULL);
+        rc = onednn_conv_choose(&d, attr, &p->pd);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution of integers", rc);
 }
 static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_attr_t attr,
@@ -270,7 +271,8 @@ static bool grouped(const struct hlo_instr *h) {
     return h->op == HLO_CONVOLUTION && HLO_ATTR(h, conv)->feature_group_count > 1;
 }
 static int result_rank(const struct hlo_instr *h) {
-    return h->op == HLO_CONVOLUTION ? h->shape->rank : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
+    return h->op == HLO_CONVOLUTION ? h->shape->rank + (onednn_fold(h) > 1)
+                                    : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
 }
 bool cpu_int8_runs(const struct lib_call *call) {
     const struct hlo_instr *h = call->hero;

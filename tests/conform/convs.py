@@ -167,6 +167,9 @@ def dimensions():
             span = (k - 1) * d
             Net("1-d window %d, dilation %d, %d channels, %d groups" % (k, d, c, g), f32(1, c, 2000)).conv(c, k, 1, d, g).node("Relu").add()
             Net("1-d causal window %d, dilation %d, %d channels, %d groups" % (k, d, c, g), f32(1, c, 2000)).conv(c, k, 1, d, g, [span, 0]).add()
+    for c, d, wide, pad in ((64, 16, 800, None), (64, 64, 800, [128, 0]), (20, 12, 96, None), (64, 8, 801, None), (3, 8, 64, [16, 8]), (48, 40, 200, [0, 80])):  # factors in common or none
+        n = Net("1-d window 3, dilation %d, %d channels, %d positions, batch 2, sum" % (d, c, wide), f32(2, c, wide)).conv(c, 3, 1, d, pad=pad).node("Tanh")
+        (n.node("Add", "x") if pad is None or sum(pad) == 2 * d else n).add()
     Net("1-d samples to features", f32(1, 1, 16000)).conv(64, 400, 160, pad=[0, 0]).add()
     Net("1-d 80 to 512", f32(1, 80, 1500)).conv(512, 3).node("Gelu").add()
     for cin, cout, k, s, g in ((1, 16, 3, 1, 1), (16, 32, 3, 2, 1), (32, 32, 1, 1, 1), (32, 32, 3, 1, 32), (12, 6, 3, 1, 2)):
@@ -241,6 +244,8 @@ def integers():
                 Net(what, f32(*size)).conv8(32, 3, 1, 2 if d == 1 else 1, g, how=how, kind=kind, zero=zero).node("Relu").add()
         Net("%d-d dynamic, stride 2, odd channels" % d, f32(1, 5, *size[2:])).conv8(7, 3, 2).node("Sigmoid").add()
         Net("%d-d static, 1x1, 64 channels" % d, f32(1, 64, *size[2:])).conv8(64, 1, how="static").add()
+    for d, wide in ((16, 800), (64, 800), (12, 96), (2, 300), (8, 801)):
+        Net("1-d static, dilation %d, %d positions" % (d, wide), f32(2, 40, wide)).conv8(24, 3, 1, d, how="static").node("Relu").add()
     Net("1-d dynamic, causal, pads 256", f32(1, 64, 1500)).conv8(64, 3, 1, 128, pad=[256, 0]).add()
     Net("1-d dynamic, 80 to 512", f32(1, 80, 1000)).conv8(512, 3).add()
     Net("1-d dynamic, one channel, window 400, stride 160", f32(1, 1, 16000)).conv8(64, 400, 160, pad=[0, 0]).add()
