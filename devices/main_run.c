@@ -27,7 +27,8 @@ static const char usage[] =
     "  --time N             median of N runs\n"
     "  --compile N          compile N times, print the milliseconds of each\n"
     "  --profile            a row per step, medians, beside the cost model's\n"
-    "                       estimate; with --compile one per pass\n"
+    "                       estimate; with --compile one per pass, and for each\n"
+    "                       kernel of the first that LLVM made: why\n"
     "  --explain            what each step should take, and why it runs as it\n"
     "                       does; HLOD_CPU_MACHINE=nominal: by round figures\n"
     "  --plan               the plan and how each step runs\n"
@@ -74,6 +75,13 @@ static void fill_random(struct literal *l, uint64_t seed) {
     }
 }
 
+// What LLVM had to make, at the first of some compiles: the next find it in the cache.
+static void print_llvm(const struct kernel_set *s, const char *module) {
+    for (int k = 0; k < s->n; k++)
+        if (s->k[k].why_llvm)
+            printf("%9.3f ms  llvm: %s %s (%s)\n", (double)s->k[k].codegen_ns / 1e6, module,
+                   s->k[k].instr, s->k[k].why_llvm);
+}
 static status_t load(const struct args *a, struct loaded *l) {
     struct lower_request req = {.entry_name = "main"};
     struct compile_options opt = {.precision = a->precision && strcmp(a->precision, "strict") == 0
@@ -93,6 +101,8 @@ static status_t load(const struct args *a, struct loaded *l) {
         printf("%.1f%c", (double)e->compile_ns / 1e6, n + 1 < a->compile ? ' ' : '\n');
         for (int k = 0; a->profile && n + 1 == a->compile && k < e->n_passes; k++)
             printf("%9.3f ms  %s\n", (double)e->passes[k].ns / 1e6, e->passes[k].name);
+        if (a->profile && n == 0) print_llvm(&e->kernels, "main");
+        if (a->profile && n == 0) print_llvm(&e->prepare_kernels, "prepare");
         fflush(stdout);
         executable_free(e);
     }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/code_cache.h"
@@ -31,6 +32,7 @@ struct kernel { // what a kernel_info is made from once it is known who shares a
     struct str exact;   // its text
     struct form *form;  // NULL: made directly
     struct span direct; // its code, if LLVM need not make it
+    const char *why;    // it must
     const int64_t *sizes;
 };
 struct unit { // one body
@@ -40,9 +42,11 @@ struct unit { // one body
     enum llvm_effort effort;
     int n_sizes; // 0: the constants are in the body
     struct span direct;
+    int64_t ns;
+    int kernel; // the first that has it
 };
 struct work { // bodies that threads take in turn
-    const struct unit *u;
+    struct unit *u;
     int n;
     atomic_int next;
     const struct target *t;
@@ -130,7 +134,8 @@ static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char
     k->fn = fn;
     k->exact = exact;
     smap_put(&g->by_text, exact, k);
-    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(g->a, fn, NULL);
+    k->why = "no direct generator for this target";
+    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(g->a, fn, &k->why);
     if (!k->direct.n) add_form(g, k, &text, in_loop);
     strbuf_done(&text);
     return k;
@@ -202,7 +207,7 @@ static enum llvm_effort effort_for(const struct target *t, int64_t work) {
     return work < t->little_work ? EFFORT_LITTLE : work < t->less_work ? EFFORT_LESS : EFFORT_FULL;
 }
 
-static const char *add_unit(struct gather *g, const struct kernel *k, bool shared) {
+static const char *add_unit(struct gather *g, const struct kernel *k, bool shared, int kernel) {
     enum llvm_effort effort = k->form ? effort_for(g->t, k->form->work) : LLVM_EFFORTS;
     int n_sizes = shared ? k->form->n_sizes : 0;
     struct sha256 h;
@@ -213,7 +218,12 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
     sha256_u64(&h, (uint64_t)n_sizes);
     sha256_str(&h, shared ? k->form->text : k->exact);
     const struct kir_fn *fn = shared ? k->form->fn : k->fn;
-    struct unit u = {fn, NULL, sha256_end(&h), effort, n_sizes, k->direct};
+    struct unit u = {.fn = fn,
+                     .key = sha256_end(&h),
+                     .effort = effort,
+                     .n_sizes = n_sizes,
+                     .direct = k->direct,
+                     .kernel = kernel};
     digest_hex(u.key, hex);
     u.symbol = arena_printf(g->a, "k%.24s", hex);
     avec_push(g->a, &g->units, u);
@@ -230,10 +240,11 @@ static void make_units(struct gather *g) {
         const void *key = shared ? (const void *)f : k;
         char *symbol = pmap_get_ptr(&symbols, key);
         if (!symbol) {
-            symbol = (char *)(uintptr_t)add_unit(g, k, shared);
+            symbol = (char *)(uintptr_t)add_unit(g, k, shared, (int)i);
             pmap_put_ptr(&symbols, key, symbol);
         }
         g->kernels.v[i].symbol = symbol;
+        g->kernels.v[i].why_llvm = k->direct.n ? NULL : k->why;
         if (!shared) continue;
         g->kernels.v[i].sizes = k->sizes;
         g->kernels.v[i].n_sizes = f->n_sizes;
@@ -269,7 +280,9 @@ static void *compile_units(void *arg) {
         if (w->objects[k].n) continue;
         LLVMTargetMachineRef *m = &tm[w->u[k].effort];
         if (!*m) st = llvm_machine(w->t, w->u[k].effort, m);
+        int64_t start = clock_ns();
         if (!st) st = compile_unit(w, &w->u[k], *m, &w->objects[k]);
+        w->u[k].ns = clock_ns() - start;
     }
     for (int k = 0; k < LLVM_EFFORTS; k++)
         if (tm[k]) LLVMDisposeTargetMachine(tm[k]);
@@ -317,6 +330,8 @@ static status_t compile(struct gather *g, struct strbuf *text_llvm, struct span 
     bool two = missing >= FEW && !text_llvm && !pthread_create(&other, NULL, compile_units, &w);
     if (missing) compile_units(&w);
     if (two) pthread_join(other, NULL);
+    for (int i = 0; i < n; i++)
+        g->kernels.v[g->units.v[i].kernel].codegen_ns = g->units.v[i].ns;
     if (!w.st) *out = pack(g->a, w.objects, n);
     return w.st;
 }

@@ -16,6 +16,9 @@ struct kernel_info {
     int64_t extent;        // parallel units
     int64_t scratch_bytes; // per thread
     int64_t flops, bytes;  // estimate of the whole kernel, for grain size and profiles
+    // Of the compile that made it, for hlo-run --compile; not kept in the artefact.
+    const char *why_llvm; // static text: why the direct generator left it; NULL: it did not
+    int64_t codegen_ns;   // of its body, at the first kernel that has it; 0 if it was in the cache
 };
 struct kernel_set {
     struct kernel_info *k;

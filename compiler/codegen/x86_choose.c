@@ -14,12 +14,15 @@ enum {
     FOLD_LEAST = 8,
     FOLD_WORK = 32,
     SLOW_TRIP = 8,
-    SLOW_WORK = 20000
+    SLOW_WORK = 20000,
+    FAR = 1 << 22 // elements between lanes
 };
 
 struct quality {
-    bool legal, wide;
-    int gathers, values, gaps; // gaps: stores that leave some
+    const char *why; // it may not become a vector; NULL: it may
+    bool wide;
+    int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
+    int small;               // gathers of 1 or 2 bytes at places without a stride
     struct arena *a;
 };
 
@@ -125,11 +128,15 @@ static enum x86_shape shape_of(const struct kir_val *v, int64_t *stride) {
 }
 
 static void shape_loop(struct quality *q, struct kir_loop *l);
+static void forbid(struct quality *q, bool yes, const char *why) {
+    if (yes && !q->why) q->why = why;
+}
 static void judge(struct quality *q, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);
     if (v->op == K_STORE) {
         const struct x86_val *at = x86_of(v->args[0]);
-        if (at->shape != SHAPE_STRIDE) q->legal = false;
+        forbid(q, at->shape != SHAPE_STRIDE, "scattered stores");
+        forbid(q, llabs(at->stride) > FAR, "far stores");
         q->gaps += at->stride != 1;
         q->wide |= dtype_size(v->elem) == 8;
         q->values++;
@@ -144,22 +151,23 @@ static void judge(struct quality *q, const struct kir_val *v) {
     if (x->shape == SHAPE_LANES) switch (v->op) {
         case K_DIV:
         case K_REM:
-            if (integer) q->legal = false;
+            forbid(q, integer, "division of integers");
             break;
         case K_CLZ:
         case K_POPCNT:
-            q->legal = false;
+            forbid(q, true, "counts of bits");
             break;
         case K_DIVMOD:
-            if (!lanes_divmod(v)) q->legal = false;
+            forbid(q, !lanes_divmod(v), "division of 64-bit indices");
             break;
         case K_LOAD:
         case K_TABLE: {
             const struct x86_val *at = x86_of(v->args[0]);
             if (at->shape == SHAPE_STRIDE && at->stride == 1) break;
-            q->gathers++;
-            if (dtype_size(v->elem) < 4 || v->elem == DT_PRED) q->legal = false;
-            if (at->shape == SHAPE_STRIDE && llabs(at->stride) > (1 << 26)) q->legal = false;
+            q->apart++;
+            q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
+            forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
+            forbid(q, at->shape == SHAPE_STRIDE && llabs(at->stride) > FAR, "far gathers");
             if (at->shape == SHAPE_LANES) q->wide |= at->wide;
             break;
         }
@@ -181,8 +189,8 @@ static void shape_block(struct quality *q, const struct kir_block *b) {
 // A loop inside of the one that is looked at.
 static void shape_loop(struct quality *q, struct kir_loop *l) {
     struct quality in = *q;
-    if (x86_of(l->begin)->shape != SHAPE_SAME || x86_of(l->end)->shape != SHAPE_SAME)
-        q->legal = false;
+    forbid(q, x86_of(l->begin)->shape != SHAPE_SAME || x86_of(l->end)->shape != SHAPE_SAME,
+           "an inner loop's bounds");
     x86_of(l->var)->shape = SHAPE_SAME;
     x86_of(l->var)->stride = 0;
     for (int c = 0; c < l->n_carry; c++)
@@ -200,7 +208,7 @@ static void shape_loop(struct quality *q, struct kir_loop *l) {
             changed = true;
         }
     }
-    if (changed) q->legal = false;
+    forbid(q, changed, "too many turns of the analysis");
     for (int c = 0; c < l->n_carry; c++) {
         x86_of(l->result[c])->shape = x86_of(l->carry[c])->shape;
         if (x86_of(l->carry[c])->shape == SHAPE_LANES) q->wide |= x86_of(l->carry[c])->wide;
@@ -250,6 +258,19 @@ static bool apart(const struct kir_val *x, const struct kir_val *y) {
     const struct kir_val *a = x->args[0], *b = y->args[0];
     return (a->hi + (__int128)1) * sx <= b->lo * sy || (b->hi + (__int128)1) * sy <= a->lo * sx;
 }
+static const struct kir_val *without_offset(const struct kir_val *at, int64_t *offset) {
+    *offset = 0;
+    for (int k = 0; k < 2 && at->op == K_ADD; k++)
+        if (kir_is_const(at->args[k], offset)) return at->args[1 - k];
+    *offset = 0;
+    return at;
+}
+// Stores that go to each other's gaps.
+static bool between(const struct kir_val *x, const struct kir_val *y) {
+    int64_t i, j, stride = x86_of(x->args[0])->stride;
+    return x->elem == y->elem && without_offset(x->args[0], &i) == without_offset(y->args[0], &j) &&
+           x86_of(y->args[0])->stride == stride && stride && (i - j) % stride != 0;
+}
 // Do a load and a store, or two stores, of one buffer meet in different iterations?
 static bool meets(const struct kir_block *b, const struct kir_val *s) {
     for (const struct kir_val *v = b->first; v; v = v->next) {
@@ -257,7 +278,7 @@ static bool meets(const struct kir_block *b, const struct kir_val *s) {
         bool other = (v->op == K_STORE && v != s) || (v->op == K_LOAD && v->flags & KF_PINNED);
         if (!other || v->imm_i != s->imm_i) continue;
         if (v->args[0] == s->args[0] && v->elem == s->elem) continue;
-        if (v->op == K_STORE && x86_of(s)->group && x86_of(v)->group == x86_of(s)->group) continue;
+        if (v->op == K_STORE && between(v, s)) continue;
         if (!apart(v, s)) return true;
     }
     return false;
@@ -269,20 +290,14 @@ static bool conflicts(const struct kir_block *all, const struct kir_block *b) {
     return false;
 }
 
-static const struct kir_val *without_offset(const struct kir_val *at, int64_t *offset) {
-    *offset = 0;
-    for (int k = 0; k < 2 && at->op == K_ADD; k++)
-        if (kir_is_const(at->args[k], offset)) return at->args[1 - k];
-    *offset = 0;
-    return at;
-}
 // Finds the stores that fill the gaps of `first`; how many they are, 0 if some stay.
 static int fill_gaps(const struct kir_block *b, const struct kir_val *first, struct arena *a) {
     int64_t n = x86_of(first->args[0])->stride, offset;
     struct x86_group g = {.n = (int)n};
     int found = 0;
     const struct kir_val *base = without_offset(first->args[0], &offset);
-    if (n < 2 || n > MAX_GROUP || dtype_size(first->elem) != 4) return 0;
+    int size = dtype_size(first->elem);
+    if (n < 2 || n > (size == 4 ? MAX_GROUP : 4 / size) || first->elem == DT_PRED) return 0;
     for (const struct kir_val *v = b->first; v; v = v->next) {
         if (v->op == K_FOR) return 0;
         if (v->op == K_LOAD && v->flags & KF_PINNED && v->imm_i == first->imm_i) return 0;
@@ -299,12 +314,14 @@ static int fill_gaps(const struct kir_block *b, const struct kir_val *first, str
         x86_of(g.store[k])->group = kept;
     return found;
 }
-static bool fills(const struct kir_block *b, struct quality *q) {
+// How many stores with gaps are left when others have filled theirs.
+static int gaps_left(const struct kir_block *b, const struct quality *q) {
     int filled = 0;
     for (const struct kir_val *v = b->first; v; v = v->next) {
-        if (v->op == K_FOR) return false;
+        if (v->op == K_FOR) return q->gaps;
         if (v->op == K_STORE) x86_of(v)->group = NULL;
     }
+    if (q->wide) return q->gaps;
     for (const struct kir_val *v = b->first; v; v = v->next) {
         if (v->op != K_STORE || x86_of(v->args[0])->stride == 1) continue;
         bool first = true; // of its buffer
@@ -312,7 +329,7 @@ static bool fills(const struct kir_block *b, struct quality *q) {
             first &= u->op != K_STORE || u->imm_i != v->imm_i;
         if (first) filled += fill_gaps(b, v, q->a);
     }
-    return filled == q->gaps;
+    return q->gaps - filled;
 }
 
 static void clear(const struct kir_block *b) {
@@ -330,7 +347,7 @@ static void clear(const struct kir_block *b) {
     }
 }
 static struct quality judge_loop(struct kir_loop *l, struct arena *a) {
-    struct quality q = {.legal = true, .a = a};
+    struct quality q = {.a = a};
     struct x86_val *var = x86_of(l->var);
     var->shape = SHAPE_STRIDE;
     var->stride = 1;
@@ -340,13 +357,14 @@ static struct quality judge_loop(struct kir_loop *l, struct arena *a) {
     }
     shape_block(&q, &l->body);
     for (int c = 0; c < l->n_carry; c++) {
-        if (!reduces(l, c) || x86_of(l->yield[c])->shape != SHAPE_LANES) q.legal = false;
+        forbid(&q, !reduces(l, c) || x86_of(l->yield[c])->shape != SHAPE_LANES,
+               "a carried value that may not be reordered");
         x86_of(l->result[c])->shape = SHAPE_SAME;
     }
-    if (q.gaps && (q.wide || !fills(&l->body, &q))) q.legal = false;
-    if (conflicts(&l->body, &l->body)) q.legal = false;
+    if (q.gaps) q.apart += gaps_left(&l->body, &q);
+    forbid(&q, conflicts(&l->body, &l->body), "reads of what another turn stores");
     bool much = q.values * l->trip >= FOLD_WORK; // pays for what follows a fold
-    if (l->trip < (l->n_carry && !much ? FOLD_LEAST : 2)) q.legal = false;
+    forbid(&q, l->trip < (l->n_carry && !much ? FOLD_LEAST : 2), "few turns");
     return q;
 }
 static bool has_loop(const struct kir_block *b) {
@@ -365,7 +383,7 @@ static bool inner_good(const struct kir_block *b, struct arena *a) {
         if (!v->loop->vectorize) return false;
         clear(&v->loop->body);
         struct quality q = judge_loop(v->loop, a);
-        if (!q.legal || q.gathers) return false;
+        if (q.why || q.apart) return false;
     }
     return true;
 }
@@ -375,10 +393,12 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         struct kir_loop *l = v->loop;
         struct x86_loop *x = x86_of(v)->loop;
         bool inner = has_loop(&l->body);
+        const char *why = NULL;
         if (l->vectorize && !(inner && inner_good(&l->body, p->a))) {
             clear(&l->body);
             struct quality q = judge_loop(l, p->a);
-            if (q.legal && !(inner && q.gathers)) {
+            why = q.why;
+            if (!why && !(inner && q.apart)) {
                 x->lanes = q.wide ? 8 : 16;
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
@@ -390,7 +410,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         x86_of(l->var)->stride = 0;
         for (int c = 0; c < l->n_carry; c++)
             x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
-        p->slow |= l->vectorize && !inner && l->trip >= SLOW_TRIP;
+        if (l->vectorize && !inner && l->trip >= SLOW_TRIP) p->slow = why;
         decide(p, &l->body);
     }
 }
@@ -503,7 +523,7 @@ bool x86_choose(struct x86_plan *p) {
     decide(p, &p->f->top);
     // One element at a time costs a multiple of what LLVM makes of it.
     if (p->slow && kir_work(p->f) >= SLOW_WORK) {
-        p->why = "much work in a loop that does not run as vectors";
+        p->why = p->slow;
         return false;
     }
     forms(p, &p->f->top, false);

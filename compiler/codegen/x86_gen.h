@@ -11,6 +11,7 @@ struct x86_gen {
     struct x86_plan *p;
     struct x86_loop *vec; // the vector loop that is being written; NULL: none
     bool masked;          // its last turn: lanes of K_TAIL only
+    int left;             // how many they are; -1: only the run knows
     int copy;             // of its accumulators
     int32_t *tables;      // offsets in the pool
     const char *why;      // something that is not written: static text
@@ -62,9 +63,27 @@ void x86_quant(struct x86_gen *g, const struct kir_val *v);
 void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x); // codes, in 32 bits
 void x86_cast_index(struct x86_gen *g, const struct kir_val *v);       // to class G, from another
 
+// x86_direct.c: 64 more bytes of the frame, from the stack pointer.
+int32_t x86_frame_slot(struct x86_gen *g);
+
 // x86_memory.c
 void x86_load_value(struct x86_gen *g, const struct kir_val *v);
 void x86_store_value(struct x86_gen *g, const struct kir_val *v);
+static inline int x86_log_size(enum dtype t) {
+    return __builtin_ctz((unsigned)dtype_size(t));
+}
+// The register with the start of a load's or store's buffer, or of a table; `temp` if none has it.
+int x86_base(struct x86_gen *g, const struct kir_val *v, int temp);
+// Of lane 0. Uses RDX and RCX.
+struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v);
+// v of elements that lie side by side in memory or in a register, extended to lanes.
+void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg from);
+// The instruction that makes elements side by side of the lanes that s stores: the place is its
+// last operand. Elements of 4 and 8 bytes need none, they are its dst. Uses TMP0 to TMP3.
+struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s);
+// x86_apart.c
+void x86_load_apart(struct x86_gen *g, const struct kir_val *v);
+void x86_store_apart(struct x86_gen *g, const struct kir_val *s);
 
 // Instructions on lanes: the one on 32 bits; WIDE makes it the one on 64.
 #define EV_W          0x100u

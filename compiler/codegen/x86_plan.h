@@ -60,7 +60,7 @@ struct x86_plan {
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
-    bool slow;                                      // a loop that could not become a vector
+    const char *slow; // why a loop could not become a vector: static text
     const char *why;                                // it does not fit: static text
 };
 

@@ -164,6 +164,7 @@ static void run_instr(const struct hlo_instr *i, const struct kernel_info *k, st
         free(bufs[--n]);
 }
 
+static bool no_llvm; // all kernels must be the direct generator's
 static void check_module(const char *text) {
     current = text;
     struct hlo_module *m;
@@ -195,6 +196,8 @@ static void check_module(const char *text) {
             fail();
         }
         if (!k) continue;
+        if (no_llvm && k->why_llvm) print_error("%s: %s\n", i->name, k->why_llvm);
+        assert_false(no_llvm && k->why_llvm);
         run_instr(i, k, code, in, v);
         made++;
     }
@@ -361,6 +364,32 @@ static void shared(void **s) {
     many_buffers();
 }
 
+// Elements that do not lie side by side, of each size, in vectors with and without a last turn that
+// is not full; n: enough work that the direct generator would leave a slow kernel to LLVM.
+static void apart(int n) {
+    static const char *const types[] = {"u8",  "s8",   "s4",  "pred", "u16", "s16",
+                                        "f16", "bf16", "f32", "s32",  "f64", "s64"};
+    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++) {
+        const char *t = types[k];
+        struct strbuf b = {0};
+        strbuf_puts(&b, "HloModule m\nENTRY e {\n");
+        for (int c = 2; c <= 9; c++) {
+            strbuf_printf(&b, " x%d = %s[%d,%d] parameter(%d)\n", c, t, c, n, c - 2);
+            strbuf_printf(&b, " t%d = %s[%d,%d] transpose(x%d), dimensions={1,0}\n", c, t, n, c, c);
+            strbuf_printf(&b, " u%d = %s[%d,%d] transpose(t%d), dimensions={1,0}\n", c, t, c, n, c);
+            strbuf_printf(&b, " s%d = %s[%d,%d] slice(x%d), slice={[0:%d:1], [1:%d:%d]}\n", c, t, c,
+                          (n - 2 + c) / c, c, c, n, c);
+            strbuf_printf(&b, " r%d = %s[%d,%d] reverse(x%d), dimensions={1}\n", c, t, c, n, c);
+        }
+        strbuf_printf(&b, " i = s32[7,%d] parameter(8)\n ROOT g = %s[2,7,%d] gather(x2, i), ", n, t,
+                      n);
+        strbuf_puts(&b, "offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+                        "index_vector_dim=2, slice_sizes={2,1}\n}\n");
+        check_module(strbuf_cstr(&b));
+        strbuf_done(&b);
+    }
+}
+
 // By the generator without LLVM, where it takes them (x86_direct.h).
 static void direct(void **s) {
     if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) skip();
@@ -368,6 +397,12 @@ static void direct(void **s) {
     cases(s);
     elementwise(s);
     many_buffers();
+    no_llvm = true;
+    for (int n = 15; n < 20; n++)
+        apart(n);
+    apart(36);
+    apart(3001);
+    no_llvm = false;
     host.direct = false;
 }
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores of lanes whose elements do not lie side by side. Elements of 4 and 8 bytes are
+// gathered; those of 1 and 2 bytes, for which there is no such instruction, are put into a register
+// one by one. Stores with gaps are written one by one, but for groups that fill each other's gaps:
+// those become whole vectors.
+#include "compiler/codegen/x86_gen.h"
+
+#define PERMUTE      EV(2, 1, 0, 0x36) /* the last operand by places in src */
+#define PERMUTE_INTO EV(2, 1, 0, 0x7f) /* dst and the last operand by places in src */
+#define PERMUTE_TWO  EV(2, 1, 0, 0x77) /* dst: places in src and the last operand */
+#define SHUFFLE      EV(2, 1, 0, 0x00) /* bytes of each quarter */
+#define GATHER       EV(2, 1, 0, 0x92)
+#define GATHER_WIDE  EV(2, 1, 0, 0x93) /* indices of 64 bits */
+#define INSERT_8     EV(3, 1, 0, 0x20)
+#define INSERT_16    EV(1, 1, 0, 0xc4)
+#define EXTRACT_8    EV(3, 1, 0, 0x14)
+#define EXTRACT_16   EV(3, 1, 0, 0x15)
+#define EXTRACT_32   EV(3, 1, 0, 0x16)
+#define JOIN_LOW     EV(1, 1, 1, 0x6c) /* the low halves of two quarters */
+#define SET_QUARTER  EV(3, 1, 0, 0x38)
+#define GET_QUARTER  EV(3, 1, 0, 0x39)
+#define EXTEND_16    EV(2, 1, 0, 0x33)
+#define DOWN_16      EV(2, 2, 0, 0x33)
+
+// ---- lanes one by one
+
+static void count_lanes(struct x86_gen *g) { // before the first lane_runs: in RAX
+    if (g->masked && g->left < 0) x86_mask_to(&g->as, RAX, K_TAIL);
+}
+// Is there anything to do for this lane and those behind it? Where only the run knows, the code
+// jumps to `done`.
+static bool lane_runs(struct x86_gen *g, int lane, int done) {
+    if (!g->masked) return true;
+    if (g->left >= 0) return lane < g->left;
+    x86_test(&g->as, RAX, 1 << lane);
+    x86_jump_if(&g->as, CC_E, done);
+    return true;
+}
+
+// Elements of 1 or 2 bytes at indices of any kind: eight in each of TMP0 and TMP1.
+static void load_small(struct x86_gen *g, const struct kir_val *v) {
+    enum { HALF = 8 };
+    const struct kir_val *at = v->args[0];
+    const struct x86_val *x = x86_of(at);
+    int size = dtype_size(v->elem), lanes = g->vec->lanes, done = x86_label(&g->as), base = RDX;
+    int32_t slot = 0;
+    if (x->shape == SHAPE_STRIDE) {
+        x86_lea(&g->as, RDX, x86_address(g, v));
+    } else {
+        slot = x86_frame_slot(g);
+        x86_op2(g, EV_STOREUPS, L512, x86_lane_reg(g, at, x->wide, TMP0), x86_m(x86_at(RSP, slot)));
+        base = x86_base(g, v, RDX);
+    }
+    count_lanes(g);
+    x86_op3(g, EV_XOR, L128, TMP0, TMP0, x86_r(TMP0));
+    if (lanes > HALF) x86_op3(g, EV_XOR, L128, TMP1, TMP1, x86_r(TMP1));
+    for (int k = 0; k < lanes && lane_runs(g, k, done); k++) {
+        struct x86_mem m = x86_at(RDX, (int32_t)(k * x->stride * size));
+        int to = k < HALF ? TMP0 : TMP1;
+        if (x->shape != SHAPE_STRIDE) {
+            int each = x->wide ? 8 : 4;
+            x86_load_small(&g->as, RCX, x86_at(RSP, slot + k * each), each, true);
+            m = (struct x86_mem){
+                .base = (int8_t)base, .index = RCX, .scale = (uint8_t)x86_log_size(v->elem)};
+        }
+        x86_op3i(g, size == 1 ? INSERT_8 : INSERT_16, L128, to, to, x86_m(m), k % HALF);
+    }
+    x86_bind(&g->as, done);
+    if (lanes > HALF && size == 1)
+        x86_op3(g, JOIN_LOW, L128, TMP0, TMP0, x86_r(TMP1));
+    else if (lanes > HALF)
+        x86_op3i(g, SET_QUARTER, L256, TMP0, TMP0, x86_r(TMP1), 1);
+    x86_load_lanes(g, v, x86_r(TMP0));
+}
+// A store with gaps.
+static void store_each(struct x86_gen *g, const struct kir_val *s) {
+    static const uint32_t extract[] = {EXTRACT_8, EXTRACT_16, EXTRACT_32, EXTRACT_32 | EV_W};
+    int log = x86_log_size(s->elem), size = 1 << log, in_quarter = 16 / size;
+    int64_t stride = x86_of(s->args[0])->stride;
+    struct x86_v how = x86_stored(g, s);
+    int r = how.dst, done = x86_label(&g->as);
+    if (size < 4) {
+        x86_vec(&g->as, how, x86_r(TMP3));
+        r = TMP3;
+    }
+    x86_lea(&g->as, RDX, x86_address(g, s));
+    count_lanes(g);
+    for (int k = 0, from = r; k < g->vec->lanes && lane_runs(g, k, done); k++) {
+        if (k && k % in_quarter == 0) {
+            from = TMP2;
+            x86_op3i(g, GET_QUARTER, L512, r, 0, x86_r(from), k / in_quarter);
+        }
+        x86_op3i(g, extract[log], L128, from, 0, x86_m(x86_at(RDX, (int32_t)(k * stride * size))),
+                 k % in_quarter);
+    }
+    x86_bind(&g->as, done);
+}
+
+// ---- loads
+
+// Elements of 4 or 8 bytes at indices of any kind.
+static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
+    const struct kir_val *at = v->args[0];
+    const struct x86_val *x = x86_of(at);
+    bool wide = dtype_size(v->elem) == 8, far = false;
+    struct x86_mem m;
+    if (x->shape == SHAPE_STRIDE) {
+        int32_t offsets[16];
+        for (int k = 0; k < 16; k++)
+            offsets[k] = (int32_t)(k * x->stride);
+        m = x86_address(g, v);
+        x86_lea(&g->as, RDX, m);
+        m = (struct x86_mem){.base = RDX, .index = TMP0, .scale = (uint8_t)x86_log_size(v->elem)};
+        x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_pooled(x86_const(&g->as, offsets, 64))));
+    } else {
+        far = x->wide;
+        m = (struct x86_mem){.base = (int8_t)x86_base(g, v, RDX),
+                             .index = (int8_t)x86_lane_reg(g, at, far, TMP0),
+                             .scale = (uint8_t)x86_log_size(v->elem)};
+    }
+    if (g->masked)
+        x86_mask2(&g->as, 0x90, K_TMP, K_TAIL);
+    else
+        x86_mask3(&g->as, 0x46, K_TMP, K_TMP, K_TMP);
+    x86_op3(g, EV_XOR, L512, TMP3, TMP3, x86_r(TMP3));
+    x86_gather(&g->as, (far ? GATHER_WIDE : GATHER) | (wide ? EV_W : 0),
+               x86_length(g, SHAPE_LANES, wide || far), TMP3, m, K_TMP);
+    x86_lane_put(g, v, TMP3);
+}
+// Every second element of 4 bytes: two loads, the second without the lane behind the last.
+static void load_second(struct x86_gen *g, const struct kir_val *v) {
+    int32_t even[16];
+    for (int k = 0; k < 16; k++)
+        even[k] = 2 * k;
+    x86_lea(&g->as, RDX, x86_address(g, v));
+    x86_mov_imm(&g->as, RAX, 0x7fff);
+    x86_mask_from(&g->as, K_TMP, RAX);
+    x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
+    x86_vec(&g->as,
+            (struct x86_v){
+                .op = EV_MOVUPS, .len = L512, .dst = TMP1, .k = K_TMP, .zero = true, .imm = -1},
+            x86_m(x86_at(RDX, 64)));
+    x86_op2(g, EV_MOVUPS, L512, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
+    x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
+    x86_lane_put(g, v, TMP3);
+}
+void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
+    const struct x86_val *at = x86_of(v->args[0]);
+    int size = dtype_size(v->elem);
+    if (size < 4)
+        load_small(g, v);
+    else if (at->shape == SHAPE_STRIDE && at->stride == 2 && size == 4 && g->vec->lanes == 16 &&
+             !g->masked)
+        load_second(g, v);
+    else
+        load_gathered(g, v);
+}
+
+// ---- groups of stores
+
+// Whole vectors: lane l of the j-th is lane (16 j + l) / n of value (16 j + l) % n. Each value is
+// put into its lanes of what the values before have made.
+static void interleave(struct x86_gen *g, const struct x86_group *group) {
+    int n = group->n;
+    x86_lea(&g->as, RDX, x86_address(g, group->store[0]));
+    for (int j = 0; j < n; j++) {
+        x86_op2(g, EV_MOVAPS, L512, TMP3,
+                x86_r(x86_lane_reg(g, group->store[0]->args[1], false, TMP0)));
+        for (int k = 1; k < n; k++) {
+            int32_t from[16];
+            for (int l = 0; l < 16; l++) {
+                int at = (16 * j + l) / n, of = (16 * j + l) % n;
+                from[l] = of == k ? 16 + at : k == 1 && of == 0 ? at : l;
+            }
+            x86_op2(g, EV_MOVUPS, L512, TMP1, x86_m(x86_pooled(x86_const(&g->as, from, 64))));
+            x86_op3(g, PERMUTE_INTO, L512, TMP3, TMP1,
+                    x86_lane_arg(g, group->store[k]->args[1], false, TMP2));
+        }
+        x86_op2(g, EV_STOREUPS, L512, TMP3, x86_m(x86_at(RDX, 64 * j)));
+    }
+}
+// What is stored, in 32 bits with zeros above. In TMP0; uses TMP1 and TMP2.
+static void codes(struct x86_gen *g, const struct kir_val *s) {
+    int r = x86_lane_reg(g, s->args[1], false, TMP0);
+    if (s->elem == DT_BF16) {
+        x86_to_bf16(g, L512, TMP0, r);
+    } else if (s->elem == DT_F16) {
+        x86_op3i(g, EV_PS2PH, L512, r, 0, x86_r(TMP0), 0);
+        x86_op2(g, EXTEND_16, L512, TMP0, x86_r(TMP0));
+    } else {
+        x86_op3(g, EV_AND, L512, TMP0, r,
+                x86_each32(g, dtype_size(s->elem) == 1 ? 0xff : 0xffff));
+    }
+}
+// Up to four bytes of a lane side by side.
+static void pack(struct x86_gen *g, const struct x86_group *group) {
+    enum { LEFT = 6 };
+    int size = dtype_size(group->store[0]->elem), bytes = size * group->n;
+    for (int k = 0; k < group->n; k++) {
+        codes(g, group->store[k]);
+        if (k) x86_op3i(g, EV_SHIFT, L512, LEFT, TMP0, x86_r(TMP0), 8 * size * k);
+        if (k)
+            x86_op3(g, EV_OR, L512, TMP3, TMP3, x86_r(TMP0));
+        else
+            x86_op2(g, EV_MOVAPS, L512, TMP3, x86_r(TMP0));
+    }
+    x86_lea(&g->as, RDX, x86_address(g, group->store[0]));
+    struct x86_v out = {
+        .op = bytes == 2 ? DOWN_16 : EV_STOREUPS, .len = L512, .dst = TMP3, .imm = -1};
+    if (bytes == 3) { // twelve bytes of each quarter, then the quarters side by side
+        uint8_t bytes_of[64];
+        int32_t words[16];
+        for (int k = 0; k < 64; k++)
+            bytes_of[k] = k % 16 < 12 ? (uint8_t)(k % 16 / 3 * 4 + k % 16 % 3) : 0x80;
+        for (int k = 0; k < 16; k++)
+            words[k] = k < 12 ? k / 3 * 4 + k % 3 : 15;
+        x86_op3(g, SHUFFLE, L512, TMP3, TMP3, x86_m(x86_pooled(x86_const(&g->as, bytes_of, 64))));
+        x86_op2(g, EV_MOVUPS, L512, TMP1, x86_m(x86_pooled(x86_const(&g->as, words, 64))));
+        x86_op3(g, PERMUTE, L512, TMP3, TMP1, x86_r(TMP3));
+        x86_mov_imm(&g->as, RAX, 0xfff);
+        x86_mask_from(&g->as, K_TMP, RAX);
+        out.k = K_TMP;
+    }
+    x86_vec(&g->as, out, x86_m(x86_at(RDX, 0)));
+}
+void x86_store_apart(struct x86_gen *g, const struct kir_val *s) {
+    const struct x86_group *group = x86_grouped(s) ? x86_of(s)->group : NULL;
+    if (!group) {
+        store_each(g, s);
+        return;
+    }
+    if (group->last != s) return;
+    if (g->masked)
+        for (int k = 0; k < group->n; k++)
+            store_each(g, group->store[k]);
+    else
+        (dtype_size(s->elem) < 4 ? pack : interleave)(g, group);
+}
