@@ -10,7 +10,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/sched.h"
 
-enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000 };
+enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000, RELIEF_MS = 10 };
 
 // ---- the queue
 
@@ -64,6 +64,29 @@ static void refuse(struct task *t) {
                                 retry_ms(s, t->want.role)));
 }
 
+void sched_relief_due(void *s) {
+    sched_dispatch(s);
+}
+// Brief work waits: if it is for workers that are stuck, a relief starts; if they may become so,
+// this is asked again.
+static void relieve(struct sched *s, const struct place_want *want, struct place_worker *view,
+                    int n) {
+    if (!place_is_brief(want) || s->stopping) return;
+    int i = place_relief(want, view, n);
+    if (i >= 0) worker_relieve(pool_worker(s->pool, i));
+    loop_timer_start(s->relief_timer, RELIEF_MS);
+}
+// The processes of a device have one memory.
+static void share_memory(struct place_worker *w, int n) {
+    for (int i = 0; i < n; i++)
+        for (int k = 0; w[i].relief && k < n; k++)
+            if (k != i && w[k].role == w[i].role && w[k].group == w[i].group) {
+                int64_t both = w[i].planned_bytes + w[k].planned_bytes;
+                w[i].planned_bytes = w[k].planned_bytes = both;
+                if (!w[i].memory_bytes) w[i].memory_bytes = w[k].memory_bytes;
+            }
+}
+
 static int place_task(struct sched *s, const struct task *t) {
     struct place_worker view[POOL_MAX_WORKERS];
     int n = pool_size(s->pool);
@@ -77,8 +100,14 @@ static int place_task(struct sched *s, const struct task *t) {
         view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan) + more;
         view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes + more;
     }
-    if (!s->cfg.pool.isolate) return place_choose(&t->want, view, n);
     struct place_want want = t->want;
+    if (!s->cfg.pool.isolate) {
+        want.relief_ns = s->cfg.pool.relief_ns;
+        share_memory(view, n);
+        int chosen = place_choose(&want, view, n);
+        if (chosen == PLACE_WAIT) relieve(s, &want, view, n);
+        return chosen;
+    }
     want.tenant = t->tenant->name;
     place_group(view, n);
     return place_choose(&want, view, n);
@@ -189,7 +218,8 @@ static bool worth_looking(struct sched *s, enum worker_role role) {
         struct place_worker v = pool_place(pool_worker(s->pool, i));
         if (v.role != role) continue;
         any = true;
-        if (v.hopeless || v.spare || (v.ready && place_has_room(&briefest, &v))) return true;
+        bool room = v.ready && place_has_room(&briefest, &v), may_start = v.spare && !v.relief;
+        if (v.hopeless || may_start || v.stuck || room) return true;
     }
     return !any;
 }
@@ -209,7 +239,7 @@ static bool belongs(const struct task *t, struct worker *w) {
 static bool dispatch_one(struct sched *s, enum worker_role role) {
     struct queue *q = &s->queue[role];
     int64_t now = clock_ns();
-    const char *busy = NULL; // a device that has no place for work that may share
+    const char *busy[2] = {0}; // devices without a place for work that may share: brief, other
     for (struct queue_item *it = queue_first(q), *next; it; it = next) {
         struct task *t = it->owner;
         next = queue_next(it);
@@ -223,9 +253,11 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
             next = queue_next_lane(it);
             continue;
         }
-        if (busy && !strcmp(busy, t->want.device)) continue;
+        int64_t relief = s->cfg.pool.relief_ns;
+        const char **full = &busy[!relief || !t->want.expected_ns || t->want.expected_ns > relief];
+        if (*full && !strcmp(*full, t->want.device)) continue;
         int i = place_task(s, t);
-        if (i == PLACE_WAIT && !t->want.alone) busy = t->want.device;
+        if (i == PLACE_WAIT && !t->want.alone) *full = t->want.device;
         if (i == PLACE_WAIT) continue;
         if (i == PLACE_MEMORY && now - t->queued_ns > MEMORY_PATIENCE_MS * 1000000ll) return false;
         if (i == PLACE_MEMORY) continue;

@@ -61,16 +61,55 @@ static int64_t could_be_mine(const struct place_want *want, const struct place_w
     return w[i].idle && w[i].ready ? INT64_MAX - 1 - w[i].used : -1;
 }
 
+bool place_is_brief(const struct place_want *want) {
+    return want->expected_ns > 0 && want->expected_ns <= want->relief_ns && !want->pinned;
+}
+// One that runs, or could be started, and has the memory.
+static bool relieves(const struct place_want *want, const struct place_worker *w) {
+    return w->relief && place_matches(want, w) && !w->hopeless && !w->drained &&
+           within(w, w->planned_bytes + w->needed_bytes);
+}
+static bool has_relief(const struct place_want *want, const struct place_worker *w, int n) {
+    bool found = false;
+    for (int i = 0; i < n && !found; i++)
+        found = relieves(want, &w[i]);
+    return found && place_is_brief(want);
+}
+// Is nobody else there, now?
+static bool needs_relief(const struct place_want *want, const struct place_worker *w, int n) {
+    for (int i = 0; i < n; i++)
+        if (!w[i].relief && place_matches(want, &w[i]) && w[i].ready && !w[i].held) return false;
+    return true;
+}
+int place_relief(const struct place_want *want, const struct place_worker *w, int n) {
+    int found = -1;
+    if (!place_is_brief(want)) return -1;
+    for (int i = 0; i < n; i++) {
+        if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
+        if (w[i].spare && relieves(want, &w[i])) found = i;
+        if (!w[i].spare && !w[i].stuck) return -1;
+    }
+    return found;
+}
+// May this worker take it at all, busy or not?
+static bool eligible(const struct place_want *want, const struct place_worker *w, bool sound,
+                     bool relief, int at) {
+    if (!place_matches(want, w) || w->hopeless) return false;
+    if (want->pinned) return want->pinned == at + 1;
+    if (w->relief && (w->spare || !relief)) return false;
+    return !(sound && w->drained);
+}
+
 int place_choose(const struct place_want *want, const struct place_worker *w, int n) {
     int best = PLACE_NEVER, other = -1;
     int64_t other_score = -1;
     int64_t best_score = INT64_MIN;
-    bool sound = false;
+    bool sound = false, relief = has_relief(want, w, n);
+    bool alone = relief && needs_relief(want, w, n);
     for (int i = 0; i < n && !sound; i++)
-        sound = place_matches(want, &w[i]) && !w[i].hopeless && !w[i].drained;
+        sound = place_matches(want, &w[i]) && !w[i].relief && !w[i].hopeless && !w[i].drained;
     for (int i = 0; i < n; i++) {
-        if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
-        if (want->pinned ? want->pinned != i + 1 : sound && w[i].drained) continue;
+        if (!eligible(want, &w[i], sound, alone, i)) continue;
         if (!within(&w[i], w[i].alone_bytes)) {
             if (best == PLACE_NEVER) best = PLACE_HUGE;
             continue;
@@ -84,6 +123,7 @@ int place_choose(const struct place_want *want, const struct place_worker *w, in
         // Nobody's, while the tenant has one that is busy: that one it waits for.
         if (want->tenant && !*w[i].tenant && has_own(want, w, n, w[i].group)) continue;
         if (!w[i].ready || !place_has_room(want, &w[i])) continue;
+        if (relief && w[i].held) continue; // it is relieved, or free again, before long
         if (!within(&w[i], w[i].planned_bytes + w[i].needed_bytes)) {
             if (best == PLACE_WAIT) best = PLACE_MEMORY;
             continue;

@@ -3,7 +3,8 @@
 // workers stand. Prefers the worker that holds the prepared weights, then the one that holds the
 // executable, then the least busy, then the first; never one that is held, while another will do.
 // Never waits for a warm worker while a cold one is free: a load costs milliseconds, a queue may
-// cost more. Thread: any.
+// cost more. Work that is known to be brief does not go behind a worker that is held where its
+// device has a *relief*: a second process that takes nothing else. Thread: any.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@ struct place_want {
     const char *device;  // kind or name; "" = any; of a compile worker: the kind it compiles for
     bool alone;          // long work: never behind other work in a worker
     int64_t expected_ns; // what it takes; 0 = not known
+    int64_t relief_ns;   // work that takes no longer is brief: a relief may take it; 0 = none is
     int32_t pinned;      // 1 + index of the only worker that will do; 0 = any
     const char *tenant;  // whose it is, where workers belong to tenants; else NULL
 };
@@ -27,6 +29,8 @@ struct place_worker {
     int32_t calls, max_calls;
     int64_t expected_ns; // of the work under way
     bool held;           // nobody knows when what is under way ends, or it should have long ago
+    bool stuck;          // held for as long as brief work may wait (place_want.relief_ns)
+    bool relief;         // takes brief work only, or what is pinned to it
     bool has_executable, has_prepared;
     int64_t memory_bytes;  // of its device; 0 = not said
     int64_t planned_bytes; // of it for the work under way
@@ -56,6 +60,9 @@ void place_group(struct place_worker *w, int n);
 // caller gives it a new process first: place_is_mine is false) a spare one, else an idle one of
 // another tenant.
 bool place_is_mine(const struct place_want *want, const struct place_worker *w);
+// Brief work that waits only for workers that are stuck: the relief to start for it, or -1.
+int place_relief(const struct place_want *want, const struct place_worker *w, int n);
+bool place_is_brief(const struct place_want *want);
 int place_choose(const struct place_want *want, const struct place_worker *w, int n);
 bool place_has_room(const struct place_want *want, const struct place_worker *w); // for a call
 bool place_matches(const struct place_want *want,

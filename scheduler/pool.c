@@ -126,7 +126,9 @@ static void lose(struct worker *w, const char *why) {
             log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
                       w->index, w->name, w->failures, why);
         // One that was asked for and cannot start waits until it is asked for again.
-        if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
+        if (w->relief)
+            w->spare = true;
+        else if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
             loop_timer_start(w->timer, backoff_ms(w->failures));
     }
     for (size_t i = 0; i < calls.n; i++)
@@ -149,8 +151,8 @@ static void on_timer(void *arg) {
     else if (w->state == W_STARTING)
         lose(w, "no handshake in time");
     else if (w->state == W_READY) {
-        if (worker_idle(w) && clock_ns() - w->used_ns > IDLE_TENANT_MS * INT64_C(1000000) &&
-            w->extra) {
+        if ((worker_idle(w) || worker_relief_idle(w)) && w->extra &&
+            clock_ns() - w->used_ns > IDLE_TENANT_MS * INT64_C(1000000)) {
             end_life(w);
             w->spare = true;
             return;
@@ -489,6 +491,7 @@ static void fill_slots(struct pool *p) {
         for (int k = 0; k < pool_of_device(cfg, i); k++, w++) {
             w->group = i;
             w->extra = w->spare = k > 0;
+            w->relief = w->extra && !cfg->isolate;
             describe(w, ROLE_DEVICE, cfg->devices[i]);
         }
     for (int i = 0; i < cfg->n_devices; i++)
@@ -659,6 +662,16 @@ void worker_release(struct worker *w, bool unknown) {
     w->unknown -= unknown;
     w->used_ns = w->moved_ns = clock_ns();
     changed(w->pool);
+}
+
+void worker_relieve(struct worker *w) {
+    int64_t since = clock_ns() - w->started_ns;
+    if (!w->spare || w->state != W_DOWN || w->pool->stopping) return;
+    if (w->failures && since < backoff_ms(w->failures + 1) * INT64_C(1000000)) return;
+    log_event(LOG_INFO, "worker.relief", "worker=%d device=%s", w->index, w->name);
+    w->spare = false;
+    w->used_ns = clock_ns();
+    loop_timer_start(w->timer, 0);
 }
 
 void worker_give(struct worker *w, const char *tenant) {

@@ -34,6 +34,8 @@ struct pool_config {
     int64_t flight_bytes;  // tensors in flight in a device worker; 0 = no bound
     int device_calls;      // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t device_memory; // that work under way may plan in a device; 0 = what it says it has
+    int64_t relief_ns; // brief work that waits so long behind a device worker that is held gets
+                       // another process of the device, which takes nothing else; 0 = never
     int isolate; // processes of a device, and of compilers of a kind, each for one tenant at a
                  // time; 0 = one serves all
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
@@ -56,6 +58,8 @@ struct place_worker pool_place(const struct worker *w);
 // Where workers belong to tenants. Binds a worker that is nobody's yet to this one; one that is
 // another's, or has no process, gets a new one first, and is ready when that has said hello.
 void worker_give(struct worker *w, const char *tenant);
+// Starts a relief, unless it was lost a moment ago.
+void worker_relieve(struct worker *w);
 struct warm *worker_warm(struct worker *w);
 struct footprint *worker_footprint(struct worker *w);
 // Somebody wants a compile worker of this kind: it is started if it sleeps, and again if it gave up

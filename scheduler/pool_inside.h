@@ -73,6 +73,7 @@ struct worker {
     int group;
     char tenant[72], shown[64];
     bool extra; // not the first of its group: goes when it is idle for long
+    bool relief; // an extra one where workers do not belong to tenants (place.h)
     bool spare, served;
     int64_t used_ns;
 };
@@ -91,4 +92,5 @@ struct pool {
 
 bool worker_drained(const struct worker *w);
 bool worker_idle(const struct worker *w);
+bool worker_relief_idle(const struct worker *w);
 int64_t worker_first_kill_ns(const struct worker *w); // 0: no call was cancelled

@@ -17,7 +17,10 @@ bool pool_serves(const struct pool_config *cfg, const char *spec, int n) {
 
 int pool_of_device(const struct pool_config *cfg, int i) {
     bool own = same_kind(cfg->devices[i], "cpu") || same_kind(cfg->devices[i], "sim");
-    return cfg->isolate > 1 && own ? cfg->isolate : 1;
+    if (!own) return 1;
+    if (cfg->isolate > 1) return cfg->isolate;
+    bool first = same_kind(cfg->devices[i], "cpu") && !pool_serves(cfg, "cpu", i);
+    return 1 + (first && cfg->relief_ns);
 }
 int pool_of_compilers(const struct pool_config *cfg) {
     return cfg->isolate > cfg->n_compile ? cfg->isolate : cfg->n_compile;

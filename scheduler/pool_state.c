@@ -34,10 +34,18 @@ static bool full(const struct worker *w) {
     return most > 0 && w->flight_bytes >= most;
 }
 
+// Where workers belong to nobody: a relief that nobody needed for long.
+bool worker_relief_idle(const struct worker *w) {
+    return w->relief && !w->places_taken && !w->calls.n && !w->buffers;
+}
+
 // Behind what is under way there is no saying when it is one's turn.
 static bool held(const struct worker *w) {
     return w->places_taken &&
            (w->unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
+}
+static bool stuck(const struct worker *w) {
+    return w->places_taken && clock_ns() - w->moved_ns >= w->pool->cfg.relief_ns;
 }
 
 struct place_worker pool_place(const struct worker *w) {
@@ -52,6 +60,8 @@ struct place_worker pool_place(const struct worker *w) {
         .calls = w->places_taken,
         .expected_ns = w->expected_ns,
         .held = held(w),
+        .stuck = stuck(w),
+        .relief = w->relief,
         .max_calls = w->role == ROLE_DEVICE  ? w->pool->cfg.device_calls
                      : w->pool->cfg.isolate ? w->pool->cfg.n_compile
                                             : 1,

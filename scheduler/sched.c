@@ -376,6 +376,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->recent = recent_new();
     s->buffers = buffers_new(&(struct buffers_config){.drop = sched_buffer_dropped, .ctx = s});
     s->lease_timer = loop_timer_new(l, sched_lease_over, s);
+    s->relief_timer = loop_timer_new(l, sched_relief_due, s);
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
@@ -389,6 +390,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
         owners_free(s->owners);
         recent_free(s->recent);
         loop_timer_free(s->lease_timer);
+        loop_timer_free(s->relief_timer);
         buffers_done(s->buffers);
         free(s);
         return st;
@@ -406,7 +408,8 @@ void sched_stop(struct sched *s) {
     }
     s->stopping = true;
     loop_timer_free(s->lease_timer);
-    s->lease_timer = NULL;
+    loop_timer_free(s->relief_timer);
+    s->lease_timer = s->relief_timer = NULL;
     pool_stop(s->pool);
 }
 

@@ -203,6 +203,7 @@ struct sched {
     struct recent *recent;
     struct buffers *buffers;
     struct loop_timer *lease_timer;
+    struct loop_timer *relief_timer; // brief work waits for a device that is held (dispatch.c)
     struct pool *pool;
     struct sched_config cfg;
     struct smap uploads;           // calls under way that brought a model, by its digest
@@ -238,5 +239,6 @@ status_t sched_take_compile(struct sched *s) MUST_CHECK; // RESOURCE_EXHAUSTED, 
 void sched_dispatch(struct sched *s);
 // Should work that takes so long not be placed behind other work, so that what comes meanwhile does
 // not wait for both? Only while several tenants are at work: one alone wants the device kept busy.
+void sched_relief_due(void *s);
 bool sched_alone(const struct sched *s, int64_t expected_ns);
 struct str digest_str(const struct digest *d);

@@ -177,7 +177,7 @@ void api_list_buffers(struct call *c) {
     for (int i = 0; i < pool_size(pool); i++) {
         struct place_worker w = pool_place(pool_worker(pool, i));
         const Hlod__Wire__Hello *hello = worker_hello(pool_worker(pool, i));
-        if (w.role != ROLE_DEVICE) continue;
+        if (w.role != ROLE_DEVICE || w.relief) continue; // of the same name, without buffers
         Hlod__V1__BufferUse *u = m.use[m.n_use++] = arena_new_of(&c->arena, Hlod__V1__BufferUse);
         hlod__v1__buffer_use__init(u);
         u->device = arena_strdup(&c->arena, w.name);

@@ -397,7 +397,7 @@ static void print_level(struct strbuf *b, const struct literal *l, int d, int64_
         if (k) strbuf_puts(b, ", ");
         print_level(b, l, d + 1, i);
     }
-    if (d + 1 < l->shape->rank) strbuf_putc(b, ' ');
+    if (d + 1 < l->shape->rank && l->shape->dims[d]) strbuf_putc(b, ' ');
     strbuf_putc(b, '}');
 }
 

@@ -463,10 +463,10 @@ def endless_work(d):
         status, r = d.by("a", "POST", "/v1/executables", fine)
         assert status == 200 and time.monotonic() - start < 6, (name, "a compile behind it", time.monotonic() - start, r)
         assert pages(d) < 3 << 30, (name, pages(d) >> 20)
-endless_work.credentials = endless_work.real = endless_work.own = True
+endless_work.credentials = endless_work.real = True
 
 def endless_work_two_workers(d):
-    """The same where the processor has two workers: others' runs go by the one that is held."""
+    """The same where the processor has two workers."""
     endless_work(d)
 endless_work_two_workers.credentials = endless_work_two_workers.real = True
 endless_work_two_workers.options = ["--device", "cpu*2"]

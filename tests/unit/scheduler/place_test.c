@@ -36,6 +36,52 @@ static void prefers(void **state) {
     assert_int_equal(place_choose(&any, w, 3), 0); // of those the warm one
 }
 
+// A relief takes brief work, while nobody else is there that is not held.
+static void relieved(void **state) {
+    (void)state;
+    struct place_worker w[2] = {cpu(), cpu()};
+    struct place_want brief = any;
+    brief.expected_ns = 1000, brief.relief_ns = 5000;
+    w[1].relief = w[1].spare = true;
+    w[1].ready = false;
+    assert_int_equal(place_choose(&brief, w, 2), 0);
+    w[0].calls = 1, w[0].held = true;
+    assert_int_equal(place_choose(&any, w, 2), 0); // not known to be brief: behind it
+    assert_int_equal(place_choose(&brief, w, 2), PLACE_WAIT);
+    assert_int_equal(place_relief(&brief, w, 2), -1); // not yet
+    w[0].stuck = true;
+    assert_int_equal(place_relief(&any, w, 2), -1);
+    assert_int_equal(place_relief(&brief, w, 2), 1);
+    w[1].spare = false; // starts
+    assert_int_equal(place_relief(&brief, w, 2), -1);
+    assert_int_equal(place_choose(&brief, w, 2), PLACE_WAIT);
+    w[1].ready = true;
+    assert_int_equal(place_choose(&brief, w, 2), 1);
+    assert_int_equal(place_choose(&any, w, 2), 0);
+    w[0].calls = 2;
+    assert_int_equal(place_choose(&any, w, 2), PLACE_WAIT);
+    w[0].ready = false; // lost, starts again
+    assert_int_equal(place_choose(&brief, w, 2), 1);
+    w[0] = cpu();
+    w[0].calls = 2; // busy, not held: warm, and soon free
+    assert_int_equal(place_choose(&brief, w, 2), PLACE_WAIT);
+    w[0].calls = 0;
+    assert_int_equal(place_choose(&brief, w, 2), 0);
+    brief.pinned = 2; // resident buffers lie there
+    assert_int_equal(place_choose(&brief, w, 2), 1);
+    // Where it has no memory, or gave up, work goes as without it.
+    brief.pinned = 0;
+    w[0].calls = 1, w[0].held = w[0].stuck = true;
+    w[1].needed_bytes = 10, w[1].memory_bytes = 5;
+    assert_int_equal(place_choose(&brief, w, 2), 0);
+    w[1].needed_bytes = 0, w[1].hopeless = true;
+    assert_int_equal(place_choose(&brief, w, 2), 0);
+    w[0].hopeless = true;
+    assert_int_equal(place_choose(&brief, w, 2), PLACE_NEVER);
+    w[0].hopeless = false, w[0].drained = true, w[1].hopeless = false, w[1].spare = true;
+    assert_int_equal(place_choose(&any, w, 2), 0); // a drained one, where there is no other
+}
+
 // Workers of tenants: one's own, nobody's, a spare one, the one that was idle for longest.
 static void by_tenant(void **state) {
     (void)state;
@@ -160,7 +206,8 @@ static void pinned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest t[] = {cmocka_unit_test(prefers), cmocka_unit_test(waits_or_never),
+    const struct CMUnitTest t[] = {cmocka_unit_test(prefers),
+        cmocka_unit_test(relieved), cmocka_unit_test(waits_or_never),
                                    cmocka_unit_test(by_tenant),
                                    cmocka_unit_test(alone),   cmocka_unit_test(brief),
                                    cmocka_unit_test(memory),  cmocka_unit_test(pinned)};
