@@ -64,6 +64,8 @@ static void relieved(void **state) {
     assert_int_equal(place_choose(&brief, w, 2), 1);
     w[0] = cpu();
     w[0].calls = 2; // busy, not held: warm, and soon free
+    assert_int_equal(place_choose(&brief, w, 2), 0);
+    w[0].calls = PLACE_BRIEF_CALLS;
     assert_int_equal(place_choose(&brief, w, 2), PLACE_WAIT);
     w[0].calls = 0;
     assert_int_equal(place_choose(&brief, w, 2), 0);
