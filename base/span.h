@@ -45,3 +45,7 @@ static inline bool sz_add(int64_t a, int64_t b, int64_t *out) {
     *out = r;
     return true;
 }
+// Adds x, not negative, to a sum that stays at INT64_MAX once it is there.
+static inline void sz_sum(int64_t *sum, int64_t x) {
+    if (x < 0 || !sz_add(*sum, x, sum)) *sum = INT64_MAX;
+}

@@ -3,6 +3,7 @@
 // ASCII forms.
 #include "base/str.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <float.h>
 #include <locale.h>
@@ -384,4 +385,17 @@ void strbuf_roff(struct strbuf *b, struct str s) {
         else
             strbuf_putc(b, c);
     }
+}
+
+bool str_is_loopback(struct str host) {
+    char text[INET6_ADDRSTRLEN];
+    unsigned char a[sizeof(struct in6_addr)];
+    if (str_is(host, "localhost")) return true;
+    if (host.n > 1 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = (struct str){host.p + 1, host.n - 2};
+    if (host.n >= sizeof text) return false;
+    memcpy(text, host.p, host.n);
+    text[host.n] = 0;
+    if (inet_pton(AF_INET, text, a) == 1) return a[0] == 127;
+    return inet_pton(AF_INET6, text, a) == 1 && !memcmp(a, &in6addr_loopback, sizeof a);
 }

@@ -32,8 +32,8 @@ struct transfer {
     struct curl_slist *headers;
     size_t part, at; // of the body
     bool broken_off;
-    bool stalled;       // the server takes no more of the body
-    curl_off_t sent;    // of the body, and since when it is no more (monotonic, ns; 0: not begun)
+    bool stalled;    // the server takes no more of the body
+    curl_off_t sent; // of the body, and since when it is no more (monotonic, ns; 0: not begun)
     int64_t sent_at_ns;
 };
 enum { STALL_S = 60 };
@@ -62,10 +62,6 @@ status_t http_security_env(struct arena *a, struct http_security *s) {
     return ST_OK;
 }
 
-static bool loopback(const char *host, size_t n) {
-    struct str h = {host, n};
-    return (n > 4 && !strncmp(host, "127.", 4)) || str_is(h, "localhost") || str_is(h, "[::1]");
-}
 static const char *scheme(const char *given, const char *name) {
     size_t n = strlen(name);
     return !strncmp(given, name, n) && !strncmp(given + n, "://", 3) ? given + n + 3 : NULL;
@@ -82,7 +78,8 @@ status_t http_where(const char *given, const char *plain, const char *tls,
         return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", given);
     if (s->token && strpbrk(s->token, "\r\n"))
         return st_new(ST_INVALID_ARGUMENT, "the token has more than one line");
-    if (s->token && !out->tls && !said_plain && !loopback(addr, (size_t)(colon - addr)))
+    if (s->token && !out->tls && !said_plain &&
+        !str_is_loopback((struct str){addr, (size_t)(colon - addr)}))
         return st_new(ST_INVALID_ARGUMENT,
                       "the token would cross the network in the clear: say %s://%s, or "
                       "%s://%s if that is meant",
@@ -319,11 +316,11 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
 // libcurl's outcome of the request. A refused connection has sent nothing, so trying again is safe.
 static CURLcode perform(struct http_client *c) {
     enum { PATIENCE_MS = 500, PAUSE_MS = 20 };
-    bool wait = !c->met && loopback(c->addr, (size_t)(strrchr(c->addr, ':') - c->addr));
+    bool wait = !c->met &&
+                str_is_loopback((struct str){c->addr, (size_t)(strrchr(c->addr, ':') - c->addr)});
     int64_t until = clock_ns() + (int64_t)PATIENCE_MS * 1000000;
     CURLcode rc;
-    while ((rc = curl_easy_perform(c->curl)) == CURLE_COULDNT_CONNECT && wait &&
-           clock_ns() < until)
+    while ((rc = curl_easy_perform(c->curl)) == CURLE_COULDNT_CONNECT && wait && clock_ns() < until)
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
     c->met = c->met || rc == CURLE_OK;
     return rc;

@@ -214,10 +214,6 @@ static const char *worker_path(struct daemon *d) {
     return arena_printf(&d->cfg.arena, "%.*s/hlod-worker", (int)(slash - self), self);
 }
 
-static bool loopback(const char *host) {
-    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
-}
-
 static status_t write_port(const char *path, const char *host, uint16_t port) {
     if (!*path) return ST_OK;
     char tmp[4100];
@@ -232,7 +228,7 @@ static status_t write_port(const char *path, const char *host, uint16_t port) {
 static status_t address(struct config *c, const char *text, const char **out_host,
                         uint16_t *out_port) {
     RETURN_IF_ERR(config_address(&c->arena, text, out_host, out_port));
-    if (loopback(*out_host) || *c->tokens) return ST_OK;
+    if (str_is_loopback(str_of(*out_host)) || *c->tokens) return ST_OK;
     if (!c->insecure_allow_anonymous)
         return st_new(
             ST_FAILED_PRECONDITION,
@@ -336,8 +332,8 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .idle_s = (int)c->idle_s,
                                 .tls = d->tls,
                                 .cors = c->cors_origin,
-                                .local_only =
-                                    loopback(host) && !d->api.auth && !c->insecure_allow_anonymous};
+                                .local_only = str_is_loopback(str_of(host)) && !d->api.auth &&
+                                              !c->insecure_allow_anonymous};
 }
 
 // --check-config: makes both listeners, with their certificates, and lets them go. A port that is
@@ -454,7 +450,7 @@ static status_t start(struct daemon *d) {
             "off=1 why=\"by --worker-filter=false: a model that breaks into a worker can open "
             "files\"");
     if (d->api.auth) say_tokens(d->api.auth);
-    if (d->api.auth && !d->tls && !loopback(host))
+    if (d->api.auth && !d->tls && !str_is_loopback(str_of(host)))
         log_event(LOG_WARN, "server.tokens",
                   "why=\"tokens cross the network in the clear: --tls-cert, or a proxy with TLS\"");
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,

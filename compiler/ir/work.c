@@ -7,9 +7,6 @@
 
 enum { TURNS = 1 << 16 }; // of a loop whose number of turns is not known
 
-static void add(int64_t *sum, int64_t x) {
-    if (x < 0 || !sz_add(*sum, x, sum)) *sum = INT64_MAX;
-}
 static int64_t times(int64_t a, int64_t b) {
     int64_t r;
     return sz_mul(a, b, &r) ? r : INT64_MAX;
@@ -18,7 +15,7 @@ static int64_t elements(const struct shape *s) {
     int64_t n = 0;
     if (!shape_is_tuple(s)) return s->dtype == DT_TOKEN ? 0 : shape_elements(s);
     for (int k = 0; k < s->n_elems; k++)
-        add(&n, elements(s->elems[k]));
+        sz_sum(&n, elements(s->elems[k]));
     return n;
 }
 
@@ -47,7 +44,7 @@ static int64_t window_flops(const struct hlo_instr *i) {
 int64_t hlo_body_flops(const struct hlo_computation *c) {
     int64_t n = 0;
     for (const struct hlo_instr *i = c->first; i; i = i->next)
-        add(&n, hlo_flops(i));
+        sz_sum(&n, hlo_flops(i));
     return n;
 }
 int64_t hlo_flops(const struct hlo_instr *i) {
@@ -61,14 +58,14 @@ int64_t hlo_flops(const struct hlo_instr *i) {
     if (op == HLO_MAP || op == HLO_SCATTER || op == HLO_ALL_REDUCE) return elements(i->shape);
     if (op == HLO_FUSION || op == HLO_CALL || op == HLO_WHILE || op == HLO_CONDITIONAL)
         for (int k = 0; k < i->n_called; k++)
-            add(&n, hlo_body_flops(i->called[k]));
+            sz_sum(&n, hlo_body_flops(i->called[k]));
     return n; // what moves data computes nothing
 }
 
 static int64_t body_work(const struct hlo_computation *c) {
     int64_t n = 0;
     for (const struct hlo_instr *i = c->first; i; i = i->next)
-        if (i->op != HLO_PARAMETER && i->op != HLO_CONSTANT) add(&n, hlo_work(i));
+        if (i->op != HLO_PARAMETER && i->op != HLO_CONSTANT) sz_sum(&n, hlo_work(i));
     return n;
 }
 static int log2_of(int64_t n) {
@@ -80,11 +77,11 @@ static int log2_of(int64_t n) {
 int64_t hlo_work(const struct hlo_instr *i) {
     int64_t n = 1, in = 0;
     for (int k = 0; k < i->n_operands; k++)
-        add(&in, elements(i->operands[k]->shape));
+        sz_sum(&in, elements(i->operands[k]->shape));
     if (i->op == HLO_FUSION || i->op == HLO_CALL || i->op == HLO_WHILE ||
         i->op == HLO_CONDITIONAL) {
         for (int k = 0; k < i->n_called; k++)
-            add(&n, body_work(i->called[k]));
+            sz_sum(&n, body_work(i->called[k]));
         return i->op == HLO_WHILE ? times(n, TURNS) : n;
     }
     if (i->op == HLO_PARAMETER || i->op == HLO_CONSTANT || i->op == HLO_TUPLE ||
@@ -94,8 +91,8 @@ int64_t hlo_work(const struct hlo_instr *i) {
     if ((i->op == HLO_CHOLESKY || i->op == HLO_TRIANGULAR_SOLVE) && i->shape->rank)
         in = times(in, i->shape->dims[i->shape->rank - 1]);
     if (i->op == HLO_SELECT_AND_SCATTER) in = times(in, window_flops(i) / (elements(i->shape) + 1));
-    add(&n, in);
-    add(&n, elements(i->shape));
-    add(&n, hlo_flops(i));
+    sz_sum(&n, in);
+    sz_sum(&n, elements(i->shape));
+    sz_sum(&n, hlo_flops(i));
     return n;
 }

@@ -5,17 +5,6 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 
-static void add(int64_t *sum, int64_t x) {
-    if (x < 0 || !sz_add(*sum, x, sum)) *sum = INT64_MAX;
-}
-static int64_t bytes_of(const struct shape *s) {
-    int64_t n = 0;
-    if (!shape_is_tuple(s)) return s->dtype == DT_TOKEN ? 0 : shape_bytes(s);
-    for (int k = 0; k < s->n_elems; k++)
-        add(&n, bytes_of(s->elems[k]));
-    return n;
-}
-
 // Names and views of values that lie elsewhere.
 static bool moves_nothing(const struct hlo_instr *i) {
     return i->op == HLO_PARAMETER || i->op == HLO_CONSTANT || i->op == HLO_TUPLE ||
@@ -28,12 +17,12 @@ static int64_t body_bytes(const struct hlo_computation *c) {
         if (moves_nothing(i)) continue;
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL) {
             for (int k = 0; k < i->n_called; k++)
-                add(&n, body_bytes(i->called[k]));
+                sz_sum(&n, body_bytes(i->called[k]));
             continue;
         }
-        add(&n, bytes_of(i->shape));
+        sz_sum(&n, shape_bytes(i->shape));
         for (int k = 0; k < i->n_operands; k++)
-            add(&n, bytes_of(i->operands[k]->shape));
+            sz_sum(&n, shape_bytes(i->operands[k]->shape));
     }
     return n;
 }

@@ -132,8 +132,30 @@ static void printing_f64(void **state) {
     assert_in_range(other, 0, all / 100);
 }
 
+static void hosts_of_this_machine(void **state) {
+    (void)state;
+    static const char *const yes[] = {"localhost", "127.0.0.1", "127.8.9.10", "::1", "[::1]"};
+    static const char *const no[] = {"",
+                                     "127.",
+                                     "127.example.org",
+                                     "127.0.0.1.example.org",
+                                     "[127.0.0.1",
+                                     "128.0.0.1",
+                                     "::2",
+                                     "localhost.example.org",
+                                     "0.0.0.0",
+                                     "[]",
+                                     "1111:2222:3333:4444:5555:6666:7777:8888:9"};
+    for (size_t k = 0; k < sizeof yes / sizeof *yes; k++)
+        if (!str_is_loopback(str_of(yes[k]))) fail_msg("%s is this machine", yes[k]);
+    for (size_t k = 0; k < sizeof no / sizeof *no; k++)
+        if (str_is_loopback(str_of(no[k]))) fail_msg("%s is not this machine", no[k]);
+    assert_true(str_is_loopback((struct str){"127.0.0.1:80", 9})); // ends where it says
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing),
-                                       cmocka_unit_test(printing_f64)};
+                                       cmocka_unit_test(printing_f64),
+                                       cmocka_unit_test(hosts_of_this_machine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
