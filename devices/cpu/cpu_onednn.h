@@ -56,7 +56,8 @@ struct onednn_prim {
 status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
                         struct onednn_prim *out) MUST_CHECK;
 bool onednn_is_reference(const char *info);
-// Would a kernel made for speed run this call in these forms? Same answer every time.
+// Would a kernel made for speed run this call in these forms? Same answer every time. Calls of
+// integers have the forms they like: NULL.
 bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out);
 int onednn_first_post(const struct lib_call *c); // first step that is a post-operation: 0 or 1
 bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into the destination
@@ -80,3 +81,4 @@ void onednn_packed(void);
 bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c
 // Has the library a kernel for such a call that is not its reference?
 bool cpu_int8_runs(const struct lib_call *call);
+bool cpu_int8_asked(const struct lib_call *call); // the same, of the library itself

@@ -44,14 +44,11 @@ static void put_form(struct key *k, const struct layout *l, int rank) {
     put(k, (int64_t)lib_form_of(l, rank, &block));
     put(k, block);
 }
-static void put_conv(struct key *k, const struct lib_call *c, const struct layout *in,
-                     const struct layout *out) {
+static void put_conv(struct key *k, const struct lib_call *c) {
     const struct hlo_instr *h = c->hero;
     dnnl_dims_t stride, dilate, low, high, kernel;
     int n = onednn_kernel_dims(h, kernel), spatial = HLO_ATTR(h, conv)->window.n;
     onednn_conv_dims(h, stride, dilate, low, high);
-    put_form(k, in, h->operands[0]->shape->rank);
-    put_form(k, out, c->result->rank);
     put(k, onednn_fold(h));
     put_all(k, kernel, n);
     put_all(k, stride, spatial);
@@ -75,26 +72,35 @@ static void put_dot(struct key *k, const struct lib_call *c) {
 }
 static void put_post(struct key *k, const struct lib_post *p) {
     int32_t alpha, beta;
-    memcpy(&alpha, &p->alpha, sizeof alpha);
-    memcpy(&beta, &p->beta, sizeof beta);
+    float scale = p->alpha, offset = p->beta;
+    if (p->kind == LIB_POST_SCALE || p->kind == LIB_POST_QUANTISE)
+        scale = scale == 1, offset = offset == 0; // kernels are told the values, not made for them
+    memcpy(&alpha, &scale, sizeof alpha);
+    memcpy(&beta, &offset, sizeof beta);
     put(k, (int64_t)p->kind);
     put(k, alpha);
     put(k, beta);
-    if (p->operand)
-        put_shape(k, p->operand->shape);
-    else
-        put(k, -1);
+    put(k, p->operand ? (int64_t)p->operand->shape->dtype : -1);
+    if (p->operand) put_shape(k, p->operand->shape);
 }
 static void key_of(const struct lib_call *c, const struct layout *in, const struct layout *out,
                    struct key *k) {
+    const struct shape *x = c->hero->operands[0]->shape;
+    bool conv = c->hero->op == HLO_CONVOLUTION, integer = c->hero->shape->dtype == DT_S32;
     k->n = 0;
     k->whole = true;
     put(k, (int64_t)c->hero->op);
     put(k, omp_get_max_threads());
-    put_shape(k, c->hero->operands[0]->shape);
+    put(k, (int64_t)x->dtype);
+    put(k, (int64_t)c->result->dtype);
+    put_shape(k, x);
     put_shape(k, c->result);
-    if (c->hero->op == HLO_CONVOLUTION)
-        put_conv(k, c, in, out);
+    if (conv && !integer) {
+        put_form(k, in, x->rank);
+        put_form(k, out, c->result->rank);
+    }
+    if (conv)
+        put_conv(k, c);
     else
         put_dot(k, c);
     put(k, c->n_post);
@@ -114,6 +120,7 @@ static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
 static bool ask(const struct lib_call *c, const struct layout *in, const struct layout *out) {
     struct onednn_prim p;
     struct onednn_ask q = {.in = in, .out = out, .bound = true};
+    if (c->hero->shape->dtype == DT_S32) return cpu_int8_asked(c);
     status_t st = onednn_prim_of(c, &q, &p);
     bool ok = !st && !onednn_is_reference(p.info) && !wrong_steps(c, &p);
     st_drop(st);
