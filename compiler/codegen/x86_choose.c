@@ -23,7 +23,10 @@ struct quality {
     bool wide;
     int apart, values, gaps; // apart: gathers, and stores that leave gaps; gaps: stores that do
     int small;               // gathers of 1 or 2 bytes at places without a stride
-    struct arena *a;
+    int tiles;
+    bool no_tiles;
+    struct x86_plan *p;
+    struct kir_loop *l;
 };
 
 static bool in_32(const struct kir_val *v) {
@@ -131,8 +134,9 @@ static void shape_loop(struct quality *q, struct kir_loop *l);
 static void forbid(struct quality *q, bool yes, const char *why) {
     if (yes && !q->why) q->why = why;
 }
-static void judge(struct quality *q, const struct kir_val *v) {
-    const struct x86_val *x = x86_of(v);
+static void judge(struct quality *q, struct kir_val *v) {
+    struct x86_val *x = x86_of(v);
+    x->tile = NULL;
     if (v->op == K_STORE) {
         const struct x86_val *at = x86_of(v->args[0]);
         forbid(q, at->shape != SHAPE_STRIDE, "scattered stores");
@@ -164,6 +168,10 @@ static void judge(struct quality *q, const struct kir_val *v) {
         case K_TABLE: {
             const struct x86_val *at = x86_of(v->args[0]);
             if (at->shape == SHAPE_STRIDE && at->stride == 1) break;
+            if (at->shape == SHAPE_STRIDE && !q->no_tiles && x86_tile_find(q->p, q->l, v)) {
+                q->tiles++;
+                break;
+            }
             q->apart++;
             q->small += dtype_size(v->elem) < 4 && at->shape == SHAPE_LANES;
             forbid(q, q->small > 1, "many gathers of 8 or 16 bits");
@@ -327,7 +335,7 @@ static int gaps_left(const struct kir_block *b, const struct quality *q) {
         bool first = true; // of its buffer
         for (const struct kir_val *u = b->first; u != v; u = u->next)
             first &= u->op != K_STORE || u->imm_i != v->imm_i;
-        if (first) filled += fill_gaps(b, v, q->a);
+        if (first) filled += fill_gaps(b, v, q->p->a);
     }
     return q->gaps - filled;
 }
@@ -337,6 +345,7 @@ static void clear(const struct kir_block *b) {
         struct x86_val *x = x86_of(v);
         x->shape = SHAPE_SAME;
         x->stride = 0;
+        x->tile = NULL;
         if (v->op != K_FOR) continue;
         struct kir_loop *l = v->loop;
         x86_of(l->var)->shape = SHAPE_SAME;
@@ -346,8 +355,8 @@ static void clear(const struct kir_block *b) {
         clear(&l->body);
     }
 }
-static struct quality judge_loop(struct kir_loop *l, struct arena *a) {
-    struct quality q = {.a = a};
+static struct quality judge_tiles(struct kir_loop *l, struct x86_plan *p, bool no_tiles) {
+    struct quality q = {.p = p, .l = l, .no_tiles = no_tiles};
     struct x86_val *var = x86_of(l->var);
     var->shape = SHAPE_STRIDE;
     var->stride = 1;
@@ -367,25 +376,37 @@ static struct quality judge_loop(struct kir_loop *l, struct arena *a) {
     forbid(&q, l->trip < (l->n_carry && !much ? FOLD_LEAST : 2), "few turns");
     return q;
 }
+static struct quality judge_loop(struct kir_loop *l, struct x86_plan *p) {
+    clear(&l->body);
+    struct quality q = judge_tiles(l, p, false);
+    if (!q.tiles || !q.wide) return q;
+    clear(&l->body); // 8 lanes: tiles have 16
+    return judge_tiles(l, p, true);
+}
 static bool has_loop(const struct kir_block *b) {
     for (const struct kir_val *v = b->first; v; v = v->next)
         if (v->op == K_FOR) return true;
     return false;
 }
 // Do all innermost loops here run well as vectors?
-static bool inner_good(const struct kir_block *b, struct arena *a) {
-    for (const struct kir_val *v = b->first; v; v = v->next) {
+static bool inner_good(struct x86_plan *p, struct x86_loop *around) {
+    bool good = true;
+    p->open[p->n_open++] = around;
+    for (struct kir_val *v = around->l->body.first; v && good; v = v->next) {
         if (v->op != K_FOR) continue;
         if (has_loop(&v->loop->body)) {
-            if (!inner_good(&v->loop->body, a)) return false;
+            good = inner_good(p, x86_of(v)->loop);
             continue;
         }
-        if (!v->loop->vectorize) return false;
-        clear(&v->loop->body);
-        struct quality q = judge_loop(v->loop, a);
-        if (q.why || q.apart) return false;
+        if (!v->loop->vectorize) {
+            good = false;
+            continue;
+        }
+        struct quality q = judge_loop(v->loop, p);
+        good = !q.why && !q.apart;
     }
-    return true;
+    p->n_open--;
+    return good;
 }
 static void decide(struct x86_plan *p, const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
@@ -394,11 +415,11 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         struct x86_loop *x = x86_of(v)->loop;
         bool inner = has_loop(&l->body);
         const char *why = NULL;
-        if (l->vectorize && !(inner && inner_good(&l->body, p->a))) {
-            clear(&l->body);
-            struct quality q = judge_loop(l, p->a);
+        if (l->vectorize && !(inner && inner_good(p, x))) {
+            struct quality q = judge_loop(l, p);
             why = q.why;
             if (!why && !(inner && q.apart)) {
+                x86_tile_take(p, &l->body);
                 x->lanes = q.wide ? 8 : 16;
                 if (l->n_carry && !inner && l->trip >= x->lanes * MAX_COPIES)
                     x->copies = MAX_COPIES;
@@ -411,7 +432,9 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
         for (int c = 0; c < l->n_carry; c++)
             x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
         if (l->vectorize && !inner && l->trip >= SLOW_TRIP) p->slow = why;
+        p->open[p->n_open++] = x;
         decide(p, &l->body);
+        p->n_open--;
     }
 }
 
@@ -474,6 +497,12 @@ static bool arms_work(const struct kir_val *v) { // more than the choice itself
     }
     return false;
 }
+// Is there a tile whose columns would not all be read under condition c?
+static bool cuts_tile(const struct kir_block *b, const struct kir_val *c) {
+    for (const struct kir_val *v = b->first; v; v = v->next)
+        if (x86_of(v)->tile && c->level >= x86_of(v)->tile->along->l->var->level) return true;
+    return false;
+}
 // Values that only one arm of a select reads are computed when that arm is taken: concatenations
 // read one operand, not all. From the end: who reads a value stands behind it.
 static void lazy_selects(const struct kir_block *b, struct arena *a) {
@@ -488,7 +517,7 @@ static void lazy_selects(const struct kir_block *b, struct arena *a) {
         if (!claim_holds(v, b)) x->owner = NULL, x->arm = 0;
         x->lazy = v->op == K_SELECT && x->shape == SHAPE_LANES && v->type != DT_PRED &&
                   x86_of(v->args[0])->shape == SHAPE_SAME && v->args[0]->op != K_CONST &&
-                  arms_work(v);
+                  arms_work(v) && !cuts_tile(b, v->args[0]);
         for (int k = 0; k < v->n_args; k++) {
             bool arm = x->lazy && k > 0;
             if (v->args[k]->block == b) claim(v->args[k], arm ? v : x->owner, arm ? k : x->arm);

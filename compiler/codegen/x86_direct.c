@@ -162,7 +162,8 @@ static void spread_results(struct x86_gen *g, const struct kir_loop *l) {
 
 // ---- loops one iteration at a time
 
-static void plain_loop(struct x86_gen *g, struct kir_loop *l) {
+static void plain_loop(struct x86_gen *g, struct x86_loop *x) {
+    struct kir_loop *l = x->l;
     int64_t trip = known_trip(l);
     for (int c = 0; c < l->n_carry; c++)
         move_to(g, x86_of(l->carry[c])->home, l->init[c], wide_of(l->carry[c]));
@@ -174,6 +175,7 @@ static void plain_loop(struct x86_gen *g, struct kir_loop *l) {
             x86_jump_if(&g->as, CC_GE, done);
         }
         x86_bind(&g->as, top);
+        x86_window_turn(g, x);
         x86_spread(g, l->var);
         for (int c = 0; c < l->n_carry; c++)
             x86_spread(g, l->carry[c]);
@@ -388,7 +390,7 @@ static void one_value(struct x86_gen *g, const struct kir_val *v) {
     if (v->op == K_FOR && x->lanes)
         vector_loop(g, x);
     else if (v->op == K_FOR)
-        plain_loop(g, x->l);
+        plain_loop(g, x);
     else if (x86_of(v)->lazy)
         lazy_select(g, v);
     else if (v->op == K_STORE)

@@ -14,6 +14,7 @@ struct x86_gen {
     int left;             // how many they are; -1: only the run knows
     int copy;             // of its accumulators
     int32_t *tables;      // offsets in the pool
+    int32_t tile_save;    // slot of registers that tiles borrow; 0: none yet
     const char *why;      // something that is not written: static text
 };
 
@@ -84,6 +85,10 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s);
 // x86_apart.c
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v);
 void x86_store_apart(struct x86_gen *g, const struct kir_val *s);
+
+// x86_tile.c: at each turn of a loop with tiles; the load of one, lane 0 at `from`.
+void x86_window_turn(struct x86_gen *g, struct x86_loop *x);
+void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem from);
 
 // Instructions on lanes: the one on 32 bits; WIDE makes it the one on 64.
 #define EV_W          0x100u

@@ -96,7 +96,9 @@ void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg m
 }
 void x86_load_value(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *at = x86_of(v->args[0]);
-    if (at->shape == SHAPE_SAME)
+    if (x86_of(v)->tile)
+        x86_tile_load(g, v, x86_address(g, v));
+    else if (at->shape == SHAPE_SAME)
         load_one(g, v);
     else if (at->shape == SHAPE_STRIDE && at->stride == 1)
         x86_load_lanes(g, v, x86_m(x86_address(g, v)));

@@ -110,6 +110,7 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
     w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
     read_home(w, x86_of(l->var)->home);
     read_value(w, l->end, false);
+    if (x->window) read_value(w, l->begin, false);
     walk_block(w, &l->body);
     for (int c = 0; c < l->n_carry; c++) {
         read_value(w, l->yield[c], false);

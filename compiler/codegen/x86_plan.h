@@ -30,6 +30,17 @@ struct x86_loop {
     struct x86_home *(*more)[MAX_COPIES]; // [n_carry] of copies 1, 2, ...
     int32_t start, end;                   // positions
     VEC(struct x86_home *) outer;         // homes of values from outside that it reads
+    int window;                           // turns that a tile has columns for; 0: has no tiles
+    int32_t window_slot;                  // of the window's state; 0: none yet
+};
+// Of a load whose lanes lie far apart: see x86_tile.c.
+enum { X86_BETWEEN = 4 };
+struct x86_tile {
+    struct kir_loop *lanes;
+    struct x86_loop *along, *between[X86_BETWEEN]; // the innermost first
+    int n_between;
+    int64_t stride, bytes; // elements from lane to lane; of all its tiles
+    int32_t slot;          // of them on the frame; -1: none yet
 };
 // Stores of one buffer that fill n neighbours together, an n-th of each vector. They are written as
 // n whole vectors where the last of them stands.
@@ -50,6 +61,7 @@ struct x86_val {
     const struct kir_val *owner; // only this lazy select's arm (1 or 2) reads it
     int8_t arm;
     struct x86_group *group;       // K_STORE in a vector loop
+    struct x86_tile *tile;         // K_LOAD in a vector loop
     struct x86_home *home, *lanes; // lanes: of class G
     struct x86_loop *loop;         // K_FOR, and the loop's variable
 };
@@ -60,6 +72,9 @@ struct x86_plan {
     struct x86_home **bufs, *scratch, *begin, *end; // NULL: not read
     int32_t frame;                                  // bytes of slots
     uint32_t saved;                                 // registers of the caller that are used
+    int64_t tiles;                                  // bytes of tiles, beside the slots
+    struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
+    int n_open;
     const char *slow; // why a loop could not become a vector: static text
     const char *why;                                // it does not fit: static text
 };
@@ -79,5 +94,9 @@ static inline bool x86_grouped(const struct kir_val *store) {
 }
 // Chooses loops and forms. False, with p->why: the generator does not take this kernel.
 bool x86_choose(struct x86_plan *p);
+// Tiles of a transposition (x86_tile.c): can load v, in the body of `lanes`, have one? Then it is
+// noted. take: those of a loop that has become a vector.
+bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v);
+void x86_tile_take(struct x86_plan *p, const struct kir_block *b);
 // Lays out homes in registers and slots.
 bool x86_place(struct x86_plan *p);

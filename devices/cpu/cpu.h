@@ -47,8 +47,8 @@ struct cpu_impl {
     bool (*same_pack)(const struct cpu_step *a, const struct cpu_step *b);
 };
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
-    cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_trees,
-    cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
+    cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
+    cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
     cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
@@ -117,6 +117,10 @@ status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
 void cpu_release(struct dev_weights *w);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
+// cpu_runs.c: n runs of `run` bytes each, from and to steps of so many bytes; they do not overlap.
+void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t run,
+                   int64_t n);
+void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elements of size bytes
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
 bool cpu_table_accepts(const struct hlo_instr *i); // cpu_table.c
 // Code of a fusion inside of a step, or of a step; NULL: none was made.

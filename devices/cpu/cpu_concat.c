@@ -8,6 +8,7 @@
 // elements of a kernel, which looks for each one's operand; small types, as more of them.
 enum { LEAST_RUN = 16, LEAST_MEAN = 6, LEAST_MEAN_SMALL = 8, MAX_PARTS = 64 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
+enum { BLOCK = 16384 };             // bytes of rows that are written one operand after the other
 
 struct concat_state {
     int n;
@@ -81,6 +82,18 @@ static void bytes(const struct concat_call *call, int64_t at, int64_t stop) {
         in += n;
     }
 }
+// Rows first to last, an operand at a time, as many of them as stay in the first cache.
+static void rows(const struct concat_call *call, int64_t first, int64_t last) {
+    const struct concat_state *c = call->c;
+    int64_t few = BLOCK / c->all + 1;
+    for (int64_t o = first; o < last; o += few) {
+        int64_t n = last - o < few ? last - o : few;
+        char *to = (char *)call->bufs[c->n] + o * c->all;
+        for (int k = 0; k < c->n; to += c->run[k++])
+            cpu_copy_runs(to, c->all, (const char *)call->bufs[k] + o * c->run[k], c->run[k],
+                          c->run[k], n);
+    }
+}
 // Pieces begin to end of the result: the end of a row, whole rows, the beginning of one.
 static void part(void *ctx, int64_t begin, int64_t end, int thread) {
     const struct concat_call *call = ctx;
@@ -94,12 +107,7 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
         return;
     }
     bytes(call, at, first * c->all);
-    char *to = (char *)call->bufs[c->n] + first * c->all;
-    for (int64_t o = first; o < last; o++)
-        for (int k = 0; k < c->n; k++) {
-            memcpy(to, (const char *)call->bufs[k] + o * c->run[k], (size_t)c->run[k]);
-            to += c->run[k];
-        }
+    rows(call, first, last);
     bytes(call, last * c->all, stop);
 }
 static status_t concat_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {

@@ -551,9 +551,25 @@ def four_bits():
     case("multiply", "u4[5] multiply(p0, p1)", [arr([15, 7, 3, 4, 0], "u4"), arr([15, 2, 5, 4, 9], "u4")])
 
 
+def rows_and_tiles():
+    """What is moved by rows of memory: tiles of transpositions, whole rows of pads and concatenations."""
+    for t in ("f32", "u8", "s8", "f16", "bf16", "s16"):
+        x = uniform((19, 37), t)
+        case("transpose", f"{t}[37,19] transpose(p0), dimensions={{1,0}}", [x], tol=0)
+        case("transpose", f"{t}[6,3,20] transpose(p0), dimensions={{2,1,0}}", [uniform((20, 3, 6), t)], tol=0)
+    for t in ("f32", "u8", "f16", "c64"):
+        x = uniform((3, 9, 12), t)
+        case("pad", f"{t}[3,11,12] pad(p0, p1), padding=0_0x1_1x0_0", [x, uniform((), t)], tol=0)
+        case("pad", f"{t}[5,9,17] pad(p0, p1), padding=1_1x0_0x2_3", [x, uniform((), t)], tol=0)
+        case("pad", f"{t}[9,14,5] pad(t, p1), padding=0_0x1_1x1_1", [x, uniform((), t)], body=f"t = {t}[9,12,3] transpose(p0), dimensions={{1,2,0}}", tol=0)
+        case("concatenate", f"{t}[9,41] concatenate(t, p1, p2), dimensions={{1}}", [uniform((17, 9), t), uniform((9, 16), t), uniform((9, 8), t)],
+             body=f"t = {t}[9,17] transpose(p0), dimensions={{1,0}}", tol=0)
+        case("concatenate", f"{t}[40,10] concatenate(p0, p1, p2), dimensions={{1}}", [uniform((40, 1), t), uniform((40, 8), t), uniform((40, 1), t)], tol=0)
+
+
 def main(argv):
     for f in (elementwise, converts, movement, dots, convs, reductions, indexing, control, linalg, batch_norms, random,
-              inverse_functions, collectives, scans, four_bits):
+              inverse_functions, collectives, scans, four_bits, rows_and_tiles):
         f()
     for op, cases in FILES.items():
         if argv and op not in argv:
