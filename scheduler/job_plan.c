@@ -144,9 +144,7 @@ static status_t find_output(struct job *j, const struct pstep *s, const char *ou
     while (*output && i < names->n_outputs && strcmp(names->outputs[i]->name, output))
         i++;
     if (i == names->n_outputs)
-        return st_reason(
-            step_note(j, s, st_new(ST_INVALID_ARGUMENT, "the model has no output '%s'", output)),
-            HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+        return step_note(j, s, key_no_such("output", output, names->outputs, names->n_outputs));
     if (!*output && names->n_outputs != 1)
         return st_reason(
             step_note(j, s,

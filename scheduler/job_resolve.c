@@ -506,10 +506,13 @@ const char *job_device_kind(struct job *j) {
 static status_t no_device(const struct job *j) {
     bool named = j->spec.device && *j->spec.device;
     const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->spec.device : "");
-    return st_reason(st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s",
-                            named ? " for " : "", named ? j->spec.device : "", *why ? ": " : "",
-                            why),
-                     HLOD__V1__REASON__REASON_NO_WORKER);
+    struct strbuf there = {0};
+    if (named && !*why) pool_devices(j->s->pool, &there);
+    status_t st = st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s%s%s",
+                         named ? " for " : "", named ? j->spec.device : "", *why ? ": " : "", why,
+                         there.n ? "; there are " : "", strbuf_cstr(&there));
+    strbuf_done(&there);
+    return st_reason(st, HLOD__V1__REASON__REASON_NO_WORKER);
 }
 
 // For whom the job compiles, into its key. *out_wait: not known yet, and who tells is under way.

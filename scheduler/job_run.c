@@ -19,20 +19,6 @@
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 
-static status_t input_error(int reason, const char *fmt, const char *name) MUST_CHECK;
-static status_t input_error(int reason, const char *fmt, const char *name) {
-    struct strbuf b = {0};
-    const char *hole = strchr(fmt, '@');
-    strbuf_add(&b, fmt, hole ? (size_t)(hole - fmt) : strlen(fmt));
-    if (hole) {
-        strbuf_puts(&b, name);
-        strbuf_puts(&b, hole + 1);
-    }
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)), reason);
-    strbuf_done(&b);
-    return st;
-}
-
 // ---- sequences and optionals, flattened
 
 static bool any_loose(const Hlod__V1__Signature *s) {
@@ -116,6 +102,16 @@ const Hlod__V1__Signature *job_names(struct job *j) {
     return f;
 }
 
+static status_t missing(const Hlod__V1__TensorSpec *t) {
+    struct strbuf b = {0};
+    key_spec_text(&b, t);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is missing (%s)", t->name,
+                                   strbuf_cstr(&b)),
+                            HLOD__V1__REASON__REASON_MISSING_INPUT);
+    strbuf_done(&b);
+    return st;
+}
+
 // The given inputs in signature order. Names are of the model that was asked for; shapes are of
 // `sig`, the executable's or the model's own (whose symbols fit any size).
 status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
@@ -131,20 +127,18 @@ status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
         while (*in->name && i < names->n_inputs && strcmp(names->inputs[i]->name, in->name))
             i++;
         if (i >= names->n_inputs)
-            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "the model has no input '@'",
-                               in->name);
+            return key_no_such("input", in->name, names->inputs, names->n_inputs);
         if (out[i])
-            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_INPUT, "input '@' is given twice",
-                               names->inputs[i]->name);
+            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is given twice",
+                                    names->inputs[i]->name),
+                             HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         out[i] = in;
     }
     for (size_t i = 0; i < sig->n_inputs; i++) {
         const Hlod__V1__TensorSpec *want = sig->inputs[i];
         const char *name = names->inputs[i]->name;
         const struct job_input *in = out[i];
-        if (!in)
-            return input_error(HLOD__V1__REASON__REASON_MISSING_INPUT, "input '@' is missing",
-                               name);
+        if (!in) return missing(names->inputs[i]);
         if (strcmp(in->dtype->name, want->dtype))
             return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected %s, found %s", name,
                                     want->dtype, in->dtype->name),
@@ -218,8 +212,7 @@ status_t job_order_outputs(struct job *j) {
                strcmp(names->outputs[i]->name, j->spec.outputs[k]))
             i++;
         if (i >= names->n_outputs)
-            return input_error(HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT,
-                               "the model has no output '@'", j->spec.outputs[k]);
+            return key_no_such("output", j->spec.outputs[k], names->outputs, names->n_outputs);
         v[k] = (uint32_t)i;
     }
     j->r.outputs = v;

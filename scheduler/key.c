@@ -180,6 +180,38 @@ static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, si
     return ST_OK;
 }
 
+// ---- words about tensors
+
+void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
+    strbuf_printf(b, "%s %s[", t->name, t->dtype);
+    for (size_t d = 0; d < t->n_dims; d++) {
+        const Hlod__V1__Dim *x = t->dims[d];
+        if (x->size < 0)
+            strbuf_printf(b, "%s%s", d ? "," : "", *x->symbol ? x->symbol : "?");
+        else
+            strbuf_printf(b, "%s%" PRId64, d ? "," : "", x->size);
+    }
+    strbuf_puts(b, t->unknown_rank ? "...]" : "]");
+}
+
+status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v, size_t n) {
+    enum { TOLD = 6 };
+    struct strbuf b = {0};
+    strbuf_limit(&b, 4096);
+    strbuf_printf(&b, "the model has no %s '%s'; it has", what, name);
+    for (size_t i = 0; i < n && i < TOLD; i++) {
+        strbuf_puts(&b, i ? ", " : " ");
+        key_spec_text(&b, v[i]);
+    }
+    if (!n) strbuf_puts(&b, " none");
+    if (n > TOLD) strbuf_printf(&b, " and %zu more", n - TOLD);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)),
+                            *what == 'i' ? HLOD__V1__REASON__REASON_UNKNOWN_INPUT
+                                         : HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+    strbuf_done(&b);
+    return st;
+}
+
 // ---- inputs without a rank of their own
 
 bool key_is_loose(const Hlod__V1__TensorSpec *in) {
@@ -371,10 +403,7 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
         if (in && in->sequence) in = NULL; // its elements have names of their own
         plain++;
-        if (!in)
-            return st_reason(
-                st_new(ST_INVALID_ARGUMENT, "the model has no input '%s'", shapes[i].input),
-                HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+        if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
         RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
     }
     if (used + plain != n)

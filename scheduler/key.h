@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/str.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/wire.pb-c.h"
 
@@ -51,6 +52,12 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
 void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
                  size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
                  size_t *out_n);
+// "the model has no input 'y'; it has x f32[N,3], ...": what is an input or an output, v those that
+// there are.
+status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v,
+                     size_t n) MUST_CHECK;
+// "x f32[N,3]"
+void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t);
 bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or of unknown rank
 // The name that tensor e of a loose input travels by.
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);

@@ -7,6 +7,7 @@
 // costs the worker its life: the only way to stop code that hangs. Thread: loop.
 #pragma once
 #include "base/hash.h"
+#include "base/str.h"
 #include "proto/frame.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/wire.pb-c.h"
@@ -67,6 +68,7 @@ struct footprint *worker_footprint(struct worker *w);
 void pool_wake(struct pool *p, const char *kind);
 // Why the workers of that role for a device (kind or name) cannot be started, as they said
 // themselves; "" if they did not. Borrowed until the loop's next turn.
+void pool_devices(const struct pool *p, struct strbuf *out); // their names, with commas
 const char *pool_why(const struct pool *p, enum worker_role role, const char *device);
 const char *worker_why(const struct worker *w);
 // "on" when every worker that has said hello has its system call filter; else "off: why" of the

@@ -119,6 +119,17 @@ const char *pool_why(const struct pool *p, enum worker_role role, const char *de
     }
     return "";
 }
+void pool_devices(const struct pool *p, struct strbuf *out) {
+    for (int i = 0; i < p->n; i++) {
+        struct place_worker v = pool_place(&p->w[i]);
+        bool again = v.role != ROLE_DEVICE || !v.name || !*v.name;
+        for (int k = 0; k < i && !again; k++) { // processes of several tenants share one
+            struct place_worker w = pool_place(&p->w[k]);
+            again = w.role == ROLE_DEVICE && w.name && !strcmp(w.name, v.name);
+        }
+        if (!again) strbuf_printf(out, "%s%s", out->n ? ", " : "", v.name);
+    }
+}
 const char *pool_filter(const struct pool *p) {
     for (int i = 0; i < p->n; i++) {
         const Hlod__Wire__Hello *h = p->w[i].hello;

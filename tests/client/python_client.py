@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """client/python against a daemon, over HTTP and over gRPC: messages beside google.protobuf, element types, uploads, errors, events, buffers, plans, tokens and TLS, threads, asyncio; and
 the examples of its README as written.  Usage: python_client.py --build DIR [NAME...]   (build/venv/bin/python)"""
-import argparse, asyncio, hashlib, os, random, re, shutil, subprocess, sys, tempfile, threading, time
+import argparse, asyncio, hashlib, os, pickle, random, re, shutil, subprocess, sys, tempfile, threading, time
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -10,7 +10,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 PACKAGE = os.path.join(ROOT, "client", "python")
 sys.path[:0] = [PACKAGE, os.path.join(ROOT, "tests")]
 import hlod
-from hlod import _schema, _wire, aio, dtypes
+from hlod import _schema, _wire, dtypes
 from harness import Daemon, Results, until
 
 DOUBLE = b"HloModule double\n\nENTRY main {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] add(x, x)\n}\n"
@@ -262,9 +262,19 @@ def errors(h):
     e = raises(ValueError, lambda: exe.run(np.zeros((3, 3), np.float32)), "expected 2, found 3")
     assert (e.code, e.reason) == ("INVALID_ARGUMENT", "SHAPE_MISMATCH") and e.hint
     raises(hlod.InvalidArgument, lambda: exe.run(X.astype(np.float64)), "DTYPE_MISMATCH")
-    raises(hlod.InvalidArgument, lambda: exe.run({"z": X}), "UNKNOWN_INPUT")
+    raises(hlod.InvalidArgument, lambda: exe.run({"z": X}), "UNKNOWN_INPUT", "no input 'z'; it has x f32[2,3]")
+    raises(hlod.InvalidArgument, lambda: exe.run(X, outputs=["z"]), "UNKNOWN_OUTPUT", "no output 'z'; it has", "f32[2,3]")
     raises(hlod.InvalidArgument, lambda: exe.run([X, X]), "2 inputs, the model has 1", "x: f32[2, 3]")
-    raises(hlod.InvalidArgument, lambda: exe.run(), "MISSING_INPUT")
+    raises(hlod.InvalidArgument, lambda: exe.run(), "MISSING_INPUT", "'x' is missing (x f32[2,3])")
+    assert not raises(ValueError, lambda: h.run(DOUBLE, np.zeros((3, 3), np.float32)), "expected 2, found 3").hint
+    raises(hlod.NotFound, lambda: h.run(DOUBLE, X, device="gpu:7"), "no device worker for gpu:7; there are cpu:0")
+    # What is no model says so, in whatever way its inputs are given.
+    raises(hlod.InvalidArgument, lambda: h.run(b"junk", X), "format")
+    raises(hlod.InvalidArgument, lambda: h.run(b"", X), "empty")
+    raises(hlod.InvalidArgument, lambda: h.compile(b""), "empty")
+    raises(hlod.NotFound, lambda: h.run("nobody", X), "no model 'nobody' on the server", "h.models")
+    raises(ValueError, lambda: h.run(DOUBLE, X, timeout=-1), "timeout -1")
+    raises(TypeError, lambda: pickle.dumps(h), "in each process")
     raises(hlod.InvalidArgument, lambda: h.compile(b"junk"), "UNSUPPORTED_FORMAT")
     raises(hlod.InvalidArgument, lambda: h.compile(42), "int is no model")
     raises(hlod.NotFound, lambda: h.compile("nobody"), "nobody")
@@ -325,9 +335,29 @@ def threads(h):
     assert not wrong
 
 
+def arrays(h):
+    """What is no array of the input's type says so, with the input's name; nothing wraps or is cut off."""
+    for bad, words in ((None, "NoneType is no number"), ([[1, None, 2]] * 2, "NoneType"), ({"a": 1}, "dict is no number"), ([[1, 2], [3]], "no array"),
+                       (np.ma.masked_array(X, X > 1), "masked"), (np.zeros((2, 3), "datetime64[s]"), "datetime64")):
+        raises(hlod.InvalidArgument, lambda: h.run(DOUBLE, {"x": bad}), "input 'x'", words)
+    raises(hlod.InvalidArgument, lambda: h.run(DOUBLE, [["a", "b", "c"]] * 2), "expected f32, found string")
+    for dtype, bad in (("s8", 1000), ("u8", -1), ("s32", 1.5), ("s64", float("nan")), ("u64", -1), ("s4", 8)):
+        raises(hlod.InvalidArgument, lambda: h.run(copy_of(dtype, "2"), [1, bad]), "input 'x'", f"is no value of {dtype}")
+    assert h.run(copy_of("s8", "2"), [-128, 127.0]).output.tolist() == [-128, 127] and h.run(copy_of("f32", "2"), [1, 0.1]).output[1] == np.float32(0.1)
+    assert h.run(copy_of("pred", "2"), [True, False]).output.tolist() == [True, False]
+    wide = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for view in (wide[::2, ::2], wide[3:1:-1, :3], np.asfortranarray(wide[:2, :3]), wide[:3, :2].T, wide[:2, :3].astype(">f4"), np.broadcast_to(np.float32(3), (2, 3))):
+        assert np.array_equal(h.run(DOUBLE, view).output, 2 * view)
+    assert h.run(copy_of("f32", "0,3"), np.zeros((0, 3), np.float32)).output.shape == (0, 3)
+
+
 def asynchronous(h):
     async def main():
-        a = aio.AsyncClient(h)
+        a = hlod.aio.AsyncClient(h)
+        exe = await a.compile(DOUBLE)
+        assert np.array_equal((await exe.run(X)).output, 2 * X) and exe.inputs[0].name == "x" and "done" in [e.kind async for e in exe.stream(X)]
+        await a.models.set("awaited", DOUBLE)
+        assert "awaited" in [m["name"] for m in await a.models.list()] and await a.models.remove("awaited") == 1
         got = await asyncio.gather(*[a.run(DOUBLE, X + k) for k in range(5)])
         assert all(np.array_equal(r.output, 2 * (X + k)) for k, r in enumerate(got))
         assert "done" in [e.kind async for e in a.run_events(DOUBLE, X)]
@@ -371,7 +401,7 @@ def deadlines(h):
     assert time.monotonic() - start < 15
 
 
-EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, events, buffers, plans, threads, asynchronous, deadlines]
+EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, events, buffers, plans, threads, arrays, asynchronous, deadlines]
 
 # ---- servers of their own
 
@@ -390,6 +420,17 @@ def reconnects(build):
     kept = h._t._idle[0].sock
     kept.shutdown(2)
     assert np.array_equal(h.run(DOUBLE, X).output, 2 * X)
+    # Over gRPC; and each transport at the other's port says what that is.
+    g, at = hlod.connect("grpc://" + d.grpc), d.grpc
+    assert np.array_equal(g.run(DOUBLE, X).output, 2 * X)
+    raises(hlod.Unavailable, lambda: hlod.connect("http://" + at).version(), "does not speak HTTP", "grpc://")
+    raises(hlod.Unavailable, lambda: hlod.connect(f"grpc://127.0.0.1:{port}").version(), "cannot reach", "that is an HTTP port")
+    raises(hlod.Unavailable, lambda: hlod.connect("grpcs://" + at).version(), "without TLS is grpc://")
+    d.stop_keep()
+    d = Daemon(build + "/hlod", build + "/hlod-worker", data=data, args=("--http", f"127.0.0.1:{port}", "--grpc", at))
+    assert np.array_equal(g.run(DOUBLE, X).output, 2 * X)
+    g.close()
+    raises(hlod.FailedPrecondition, g.version, "closed")
     d.stop()
     shutil.rmtree(data, ignore_errors=True)
 

@@ -12,6 +12,17 @@ from .errors import (Aborted, AlreadyExists, Cancelled, DataLoss, DeadlineExceed
 from .local import libhlod, program, serve
 from .results import Event, Profile, ProfileRow, Result, TensorSpec
 
+
+
+def __getattr__(name: str) -> object:
+    """hlod.aio without an import of its own; asyncio is loaded with it only."""
+    if name != "aio":
+        raise AttributeError(f"module 'hlod' has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module("hlod.aio")
+
+
 __version__ = "0.1.0"
 __all__ = ["Aborted", "AlreadyExists", "Buffer", "Cancelled", "Client", "DataLoss", "DeadlineExceeded", "Event", "Executable", "FailedPrecondition", "HlodError", "Internal", "InvalidArgument",
            "NotFound", "OutOfRange", "PermissionDenied", "Profile", "ProfileRow", "ResourceExhausted", "Result", "TensorSpec", "Unauthenticated", "Unavailable", "Unimplemented",

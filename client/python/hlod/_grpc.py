@@ -9,9 +9,13 @@ import grpc
 from . import _wire
 from ._schema import METHODS
 from ._where import Where
-from .errors import HlodError, InvalidArgument, make
+from .errors import FailedPrecondition, HlodError, InvalidArgument, make
 
 _MESSAGE_MAX = (1 << 31) - (1 << 20)
+
+
+_MEANS = [("http1.x server", "that is an HTTP port: http://HOST:PORT"), ("WRONG_VERSION_NUMBER", "a server without TLS is grpc://HOST:PORT"),
+          ("CERTIFICATE_VERIFY_FAILED", "ca='CA.pem' of the one that signed the server's certificate, or HLOD_CACERT"), ("Socket closed", "a server with TLS is grpcs://HOST:PORT")]
 
 
 def _error(e: Any, where: Where) -> HlodError:
@@ -20,8 +24,10 @@ def _error(e: Any, where: Where) -> HlodError:
     code = e.code().name
     hint = ""
     if code == "UNAVAILABLE" and "hlod-reason" not in trailers:
+        hint = next((then for words, then in _MEANS if words in text[0]), "")
         text[0] = f"cannot reach hlod at {where.text}: {text[0]}"
-        hint = "start it: hlod &" if where.loopback else ""
+        if "Connection refused" in text[0]:
+            hint = "start it: hlod &" if where.loopback else ""
     retry = str(trailers.get("hlod-retry-after-ms", ""))
     return make(code, text[0], reason=str(trailers.get("hlod-reason", "")), details=[t for t in text[1:] if t], retry_after_ms=int(retry) if retry.isdigit() else 0, hint=hint)
 
@@ -57,15 +63,23 @@ class GrpcTransport:
             raise InvalidArgument(f"{len(body)} bytes are beyond one gRPC message: use http:// for them")
         return body
 
-    def _unary(self, path: str, asked: str, replied: str, request: Dict[str, Any], timeout: Optional[float]) -> Dict[str, Any]:
-        try:
-            return _wire.decode(replied, self._channel.unary_unary(path)(self._encoded(asked, request), timeout=timeout, metadata=self._metadata))
-        except grpc.RpcError as e:
-            raise _error(e, self._where) from None
+    def _unary(self, path: str, asked: str, replied: str, request: Dict[str, Any], timeout: Optional[float], again: bool = True) -> Dict[str, Any]:
+        message = self._encoded(asked, request)
+        while True:
+            try:
+                return _wire.decode(replied, self._channel.unary_unary(path)(message, timeout=timeout, metadata=self._metadata))
+            except grpc.RpcError as e:
+                found = _error(e, self._where)
+                again = again and found.code == "UNAVAILABLE" and not found.reason and "failed to connect" not in found.message
+            except ValueError as e:  # of a channel that was closed
+                raise FailedPrecondition(f"this client is closed: {e}") from None
+            if not again:
+                raise found
+            again = False  # the server was started anew: the channel says so by the first call
 
     def call(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None, again: bool = True) -> Dict[str, Any]:
-        """A call with one reply. again: as of HttpTransport; gRPC sends again what the server has not seen."""
-        return self._unary("/hlod.v1.Hlod/" + method, *METHODS[method], request, timeout)
+        """A call with one reply. again: it may be sent twice when the connection turns out to be broken."""
+        return self._unary("/hlod.v1.Hlod/" + method, *METHODS[method], request, timeout, again)
 
     def stream(self, method: str, request: Dict[str, Any], timeout: Optional[float] = None, again: bool = True) -> Iterator[Dict[str, Any]]:
         """Its events. Leaving the loop early cancels the call."""

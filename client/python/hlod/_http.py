@@ -23,12 +23,19 @@ _TENSORS = {"Run": "/v1/run", "RunUnary": "/v1/run", "RunPlan": "/v1/plan", "Run
 _CONNECT_S, _GRACE_S = 5.0, 5.0
 
 
+_OIP_CODES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ABORTED", 429: "RESOURCE_EXHAUSTED", 504: "DEADLINE_EXCEEDED"}
+
+
 def _refusal(status: int, headers: Any, body: bytes) -> HlodError:
     try:
-        e = _wire.from_json("Error", json.loads(body))
+        said = json.loads(body)
+        if set(said) == {"error"} and isinstance(said["error"], str):  # the Open Inference Protocol's form
+            return make(_OIP_CODES.get(status, "UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT"), said["error"])
+        e = _wire.from_json("Error", said)
         e["code"]
     except (ValueError, KeyError, TypeError, AttributeError):  # not ours: the HTTP library's own, or another server
-        return make("UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT", f"HTTP status {status}: {body[:200].decode('utf-8', 'replace')}")
+        text = "".join(x if x.isprintable() else " " for x in body[:200].decode("utf-8", "replace"))
+        return make("UNAVAILABLE" if status >= 500 else "INVALID_ARGUMENT", f"HTTP status {status}, not in hlod's words: {text}".rstrip(": "), hint="is that hlod's address? Proxies answer so too")
     retry = e.get("retry_after_ms", 0)
     if not retry and str(headers.get("Retry-After", "")).isdigit():
         retry = 1000 * int(headers["Retry-After"])
@@ -107,7 +114,9 @@ class HttpTransport:
                 raise self._broken(e) from None
 
     def _broken(self, e: Exception) -> HlodError:
-        hint = "" if self._where.tls or not isinstance(e, http.client.BadStatusLine) else "a server with TLS is https://HOST:PORT; the gRPC port is grpc://HOST:PORT"
+        if isinstance(e, http.client.BadStatusLine) and not isinstance(e, http.client.RemoteDisconnected):
+            return Unavailable(f"{self._where.text} does not speak HTTP", hint="the gRPC port is grpc://HOST:PORT; a server with TLS is https://HOST:PORT")
+        hint = "" if self._where.tls or not isinstance(e, ConnectionError) else "a server with TLS is https://HOST:PORT"
         return Unavailable(f"the connection to {self._where.text} broke: {e or type(e).__name__}", hint=hint)
 
     def _keep(self, c: http.client.HTTPConnection, r: http.client.HTTPResponse) -> None:

@@ -124,6 +124,8 @@ class Source:
                     if isinstance(e, InvalidArgument):
                         raise
                 self.files = inliner.files
+        if not any(len(p) for p in self._parts):
+            raise InvalidArgument(f"{self.path or 'the model'} is empty")
         return self._parts
 
     @property

@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same for asyncio: `h = await hlod.aio.connect(...)`; every method of Client is awaited, events come by `async for`. Calls run in threads of the default executor, so there is
-no second implementation; a call that is cancelled goes on in its thread, events that are left cancel theirs."""
+"""The same for asyncio: `h = await hlod.aio.connect(...)`; every method of Client is awaited, events come by `async for`; so are those of the Executable
+that compile() gives and of `models`. Calls run in threads, 64 at a time, so there is no second implementation; a call that is cancelled goes on in its thread, events that are left cancel
+theirs."""
 from __future__ import annotations
 
 import asyncio
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, AsyncIterator, Callable, Iterator
 
-from .client import Client
+from .client import Client, Executable, Models
 from .client import connect as _connect
 from .results import Event
 
 _END = object()
+_THREADS = ThreadPoolExecutor(64, thread_name_prefix="hlod")  # begun as they are needed
 
 
 async def _in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(None, functools.partial(fn, *args, **kwargs))
+    got = await asyncio.get_running_loop().run_in_executor(_THREADS, functools.partial(fn, *args, **kwargs))
+    return AsyncExecutable(got) if isinstance(got, Executable) else got
 
 
 async def _each(make: Callable[[], Iterator[Event]]) -> AsyncIterator[Event]:
@@ -28,6 +32,30 @@ async def _each(make: Callable[[], Iterator[Event]]) -> AsyncIterator[Event]:
             yield e
     finally:
         await _in_thread(events.close)
+
+
+class _Awaited:
+    """Something of client.py whose methods are awaited; the rest is as it is there."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._of, name)
+        return functools.partial(_in_thread, found) if callable(found) else found
+
+    def __repr__(self) -> str:
+        return repr(self._of)
+
+
+class AsyncExecutable(_Awaited):
+    """An Executable whose methods are coroutines; `await exe(...)` where it was made from a function of JAX."""
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Event]:
+        return _each(lambda: self._of.stream(*args, **kwargs))
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return await _in_thread(self._of, *args, **kwargs)
 
 
 class AsyncClient:
@@ -50,6 +78,8 @@ class AsyncClient:
 
     def __getattr__(self, name: str) -> Any:
         fn = getattr(self.client, name)
+        if isinstance(fn, Models):
+            return _Awaited(fn)
         return functools.partial(_in_thread, fn) if callable(fn) else fn
 
 

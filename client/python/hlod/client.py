@@ -114,7 +114,13 @@ class Executable:
 
     def run(self, inputs: Inputs = (), **options: Any) -> Result:
         """Client.run of this executable, with the weights of the model it was compiled from here."""
-        return self._client._run(self.digest, inputs, self.inputs, weights=self.model, **options)
+        try:
+            return self._client._run(self.digest, inputs, self.inputs, weights=self.model, **options)
+        except InvalidArgument as e:
+            if e.reason != "SHAPE_MISMATCH":
+                raise
+            hint = "an executable has one shape; run() of the model, rather than of the executable, compiles for each that the model has"
+            raise InvalidArgument(e.message, reason=e.reason, details=e.details, hint=hint) from None
 
     def stream(self, inputs: Inputs = (), **options: Any) -> Iterator[Event]:
         return self._client._run_events(self._client._run_request(self.digest, inputs, self.inputs, weights=self.model, **options), options.get("timeout"))
@@ -170,6 +176,9 @@ class Client:
 
     def close(self) -> None:
         self._t.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Client is a connection: call hlod.connect() in each process")
 
     def call(self, method: str, request: Optional[Message] = None, timeout: Optional[float] = None) -> Message:
         """Any unary method of hlod.v1.Hlod by its name, with messages as dicts that have the field names of proto/hlod.proto."""
@@ -316,19 +325,17 @@ class Client:
             name, _, version = model.partition(":")
             try:
                 m = self._t.metadata(name, version)
-                got = [TensorSpec(t.get("name", ""), dtypes.OIP.get(t.get("datatype", ""), ""), tuple(int(d) for d in t.get("shape", ()))) for t in m.get("inputs", ())]
+                got = [TensorSpec(t.get("name", ""), dtypes.from_oip(t.get("datatype", "")), tuple(int(d) for d in t.get("shape", ()))) for t in m.get("inputs", ())]
                 if not _DIGEST.fullmatch(name):
                     return got  # a name may mean another model tomorrow
                 self._signatures[model] = got
-            except (Unavailable, Unauthenticated):
-                raise
-            except HlodError:
+            except NotFound:
                 if not _DIGEST.fullmatch(model):
                     return None
                 try:
                     info = self.call("GetExecutable", {"digest": model})
                     self._signatures[model] = [TensorSpec.of(t) for t in info.get("signature", {}).get("inputs", ())]
-                except HlodError:
+                except NotFound:
                     return None
         return self._signatures[model]
 
@@ -338,7 +345,7 @@ class Client:
         if specs is None and values and (named is None or not all(_typed(v) for v in values)):
             specs = self._signature(model)
             if specs is None and named is None:
-                raise NotFound(f"no model {model!r} is there to know the order of its inputs", reason="MODEL_NOT_FOUND")
+                raise NotFound(f"no model {model!r} on the server", reason="MODEL_NOT_FOUND", hint="" if _DIGEST.fullmatch(model) else "h.models has the names there are; a file is told by its path")
         if named is not None:
             by_name = {s.name: s for s in specs or ()}
             return [self._tensor(n, v, by_name.get(n)) for n, v in named.items()]
@@ -354,11 +361,11 @@ class Client:
             return {"name": name, "handle": v.buffer.handle, "donate": True}
         if isinstance(v, Buffer):
             return {"name": name, "handle": v.handle}
-        typed = _typed(v)
-        a = np.asarray(v)
-        if not typed and a.dtype.kind in "biufc":
-            a = a.astype(dtypes.to_numpy(spec.dtype) if spec and spec.dtype and spec.dtype != "string" else np.float32 if a.dtype == np.float64 else a.dtype)
-        dtype, raw = dtypes.pack(a)
+        try:
+            a = dtypes.array(v, "" if _typed(v) or not spec else spec.dtype)
+            dtype, raw = dtypes.pack(a)
+        except InvalidArgument as e:
+            raise InvalidArgument(f"input '{name}': {e.message}", hint=e.hint) from None
         return {"name": name, "dtype": dtype, "shape": list(a.shape), "raw": raw}
 
     def _result(self, reply: Message) -> Result:
@@ -409,7 +416,10 @@ class Client:
     # ---- events
 
     def _timeout(self, timeout: Optional[float]) -> Optional[float]:
-        return self.timeout if timeout is None else timeout
+        seconds = self.timeout if timeout is None else timeout
+        if seconds is not None and not 0 <= seconds < 1e9:
+            raise InvalidArgument(f"timeout {seconds}: expected seconds")
+        return seconds
 
     def _run_events(self, q: Message, timeout: Optional[float]) -> Iterator[Event]:
         return self._events("Run", q, timeout)

@@ -20,6 +20,11 @@ OIP = {"BOOL": "pred", "INT8": "s8", "INT16": "s16", "INT32": "s32", "INT64": "s
 _NAMES: Dict[np.dtype, str] = {np.dtype(v): k for k, v in _NUMPY.items()}
 
 
+def from_oip(datatype: str) -> str:
+    """hlod's type of the Open Inference Protocol's, which has no names for the smaller ones: they keep hlod's. "" for others."""
+    return OIP.get(datatype, datatype if datatype in _NUMPY or datatype in _ML else "")
+
+
 def to_numpy(name: str) -> np.dtype:
     """NumPy's type of hlod's. InvalidArgument where none is known: install ml_dtypes."""
     if name in _NUMPY:
@@ -45,6 +50,37 @@ def from_numpy(dtype: np.dtype) -> str:
     if not name:
         raise InvalidArgument(f"hlod has no element type for NumPy's {dtype}")
     return name
+
+
+def array(v: Any, dtype: str) -> np.ndarray:
+    """What NumPy makes of v. dtype: type that Python's numbers are to become, "" for none in particular (floating-point numbers are f32 then). InvalidArgument for what is no array of
+    numbers or texts, and for numbers that the type does not have."""
+    if isinstance(v, np.ma.MaskedArray):
+        raise InvalidArgument("a masked array: hlod knows no masks", hint="array.filled(VALUE)")
+    plain = not hasattr(v, "dtype")
+    try:
+        a = np.asarray(v)
+    except (ValueError, TypeError) as e:
+        raise InvalidArgument(f"NumPy makes no array of it: {e}") from None
+    if a.dtype.kind == "O":
+        others = [t for t in a.reshape(-1).tolist() if not isinstance(t, (str, bytes))]
+        odd = [t for t in others if not isinstance(t, (bool, int, float, complex))]
+        if odd:
+            raise InvalidArgument(f"an array of Python objects: {type(odd[0]).__name__} is no number and no text")
+        if others:
+            raise InvalidArgument("an array of Python objects: numbers beyond 64 bits, or numbers beside texts")
+    if not plain or a.dtype.kind not in "biufc":
+        return a
+    if not dtype or dtype == "string":
+        return a.astype(np.float32) if a.dtype == np.float64 else a
+    to = to_numpy(dtype)
+    with np.errstate(all="ignore"):
+        b = a.astype(to)
+        wrong = a.size and a.dtype.kind in "biuf" and dtype[:1] in "su" and not np.array_equal(b.astype(np.float64), a.astype(np.float64))
+    if wrong:
+        at = np.flatnonzero(b.astype(np.float64).reshape(-1) != a.astype(np.float64).reshape(-1))[0]
+        raise InvalidArgument(f"{a.reshape(-1)[at]} is no value of {dtype}")
+    return b
 
 
 def pack(a: np.ndarray) -> "tuple[str, memoryview | bytes]":

@@ -100,7 +100,6 @@ _CLASSES: Dict[str, Type[HlodError]] = {c.code: c for c in HlodError.__subclasse
 _HINTS = {
     "UNBOUND_DIM": "give the shape: shapes={'NAME': (1, 3, 224, 224)}",
     "UNBOUND_VALUE": "compile with the input's elements, values={'NAME': [...]}, or run the model itself",
-    "SHAPE_MISMATCH": "an executable has one shape; run() of the model, rather than of the executable, compiles for each",
     "DTYPE_MISMATCH": "array.astype(...) of the type that the message expects",
     "NO_CREDENTIALS": "hlod.connect(..., token=...), or HLOD_TOKEN in the environment",
     "BUFFER_LOST": "its worker died: put it again",
