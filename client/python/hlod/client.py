@@ -13,7 +13,7 @@ import numpy as np
 from . import _where, dtypes
 from ._http import HttpTransport
 from ._model import Source, jax_leaves, jax_result, source
-from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unauthenticated, Unavailable, make
+from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unavailable, make
 from .results import Event, Message, Result, TensorSpec
 
 Model = Any  # str, os.PathLike, bytes, onnx.ModelProto, jax.stages.Lowered
