@@ -218,8 +218,16 @@ static void print_choice(struct strbuf *b, const ProtobufCMessage *m, int dialec
     strbuf_puts(b, "null");
 }
 
-static bool printed(const ProtobufCFieldDescriptor *f, const uint8_t *base, size_t n, int dialect) {
-    if (f->label == PROTOBUF_C_LABEL_REPEATED) return n > 0 || (dialect == OIP && !json_is_map(f));
+// A list that was asked for is there when it is empty, too: `jq '.models[]'`.
+static bool is_list(const ProtobufCMessageDescriptor *d) {
+    return !strncmp(d->name, "hlod.v1.List", 12);
+}
+
+static bool printed(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *m, size_t n,
+                    int dialect) {
+    const uint8_t *base = (const uint8_t *)m;
+    if (f->label == PROTOBUF_C_LABEL_REPEATED)
+        return n > 0 || (dialect == OIP && !json_is_map(f)) || is_list(m->descriptor);
     if (present(f, base)) return true;
     return dialect == OIP && f->type != PROTOBUF_C_TYPE_MESSAGE &&
            !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
@@ -237,7 +245,7 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
         size_t n = repeated ? *(const size_t *)(base + f->quantifier_offset) : 1;
-        if (!printed(f, base, n, dialect)) continue;
+        if (!printed(f, m, n, dialect)) continue;
         strbuf_printf(b, "%s\"", sep);
         sep = ",";
         if (dialect == OIP)

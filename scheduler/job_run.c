@@ -144,9 +144,7 @@ status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
                                     want->dtype, in->dtype->name),
                              HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
         if ((size_t)in->rank != want->n_dims)
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d",
-                                    name, want->n_dims, in->rank),
-                             HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+            return key_wrong_rank(want, name, in->rank);
         for (size_t d = 0; d < want->n_dims; d++)
             if (want->dims[d]->size >= 0 && want->dims[d]->size != in->dims[d])
                 return st_reason(st_new(ST_INVALID_ARGUMENT,

@@ -123,12 +123,52 @@ static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
     return NULL;
 }
 
+// ---- words about tensors
+
+void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
+    strbuf_printf(b, "%s %s[", t->name, t->dtype);
+    for (size_t d = 0; d < t->n_dims; d++) {
+        const Hlod__V1__Dim *x = t->dims[d];
+        if (x->size < 0)
+            strbuf_printf(b, "%s%s", d ? "," : "", *x->symbol ? x->symbol : "?");
+        else
+            strbuf_printf(b, "%s%" PRId64, d ? "," : "", x->size);
+    }
+    strbuf_puts(b, t->unknown_rank ? "...]" : "]");
+}
+
+status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) {
+    struct strbuf b = {0};
+    key_spec_text(&b, t);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT,
+                                   "input '%s': expected rank %zu, found %d (it is %s)", name,
+                                   t->n_dims, rank, strbuf_cstr(&b) + strlen(t->name) + 1),
+                            HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    strbuf_done(&b);
+    return st;
+}
+
+status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v, size_t n) {
+    enum { TOLD = 6 };
+    struct strbuf b = {0};
+    strbuf_limit(&b, 4096);
+    strbuf_printf(&b, "the model has no %s '%s'; it has", what, name);
+    for (size_t i = 0; i < n && i < TOLD; i++) {
+        strbuf_puts(&b, i ? ", " : " ");
+        key_spec_text(&b, v[i]);
+    }
+    if (!n) strbuf_puts(&b, " none");
+    if (n > TOLD) strbuf_printf(&b, " and %zu more", n - TOLD);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)),
+                            *what == 'i' ? HLOD__V1__REASON__REASON_UNKNOWN_INPUT
+                                         : HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+    strbuf_done(&b);
+    return st;
+}
+
 static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
                            const struct key_shape *s) {
-    if ((size_t)s->rank != in->n_dims)
-        return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected rank %zu, found %d",
-                                in->name, in->n_dims, s->rank),
-                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
     for (size_t d = 0; d < in->n_dims; d++) {
         const Hlod__V1__Dim *dim = in->dims[d];
         int64_t found = s->dims[d];
@@ -178,38 +218,6 @@ static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, si
         avec_push(b->a, &b->bound, n);
     }
     return ST_OK;
-}
-
-// ---- words about tensors
-
-void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
-    strbuf_printf(b, "%s %s[", t->name, t->dtype);
-    for (size_t d = 0; d < t->n_dims; d++) {
-        const Hlod__V1__Dim *x = t->dims[d];
-        if (x->size < 0)
-            strbuf_printf(b, "%s%s", d ? "," : "", *x->symbol ? x->symbol : "?");
-        else
-            strbuf_printf(b, "%s%" PRId64, d ? "," : "", x->size);
-    }
-    strbuf_puts(b, t->unknown_rank ? "...]" : "]");
-}
-
-status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v, size_t n) {
-    enum { TOLD = 6 };
-    struct strbuf b = {0};
-    strbuf_limit(&b, 4096);
-    strbuf_printf(&b, "the model has no %s '%s'; it has", what, name);
-    for (size_t i = 0; i < n && i < TOLD; i++) {
-        strbuf_puts(&b, i ? ", " : " ");
-        key_spec_text(&b, v[i]);
-    }
-    if (!n) strbuf_puts(&b, " none");
-    if (n > TOLD) strbuf_printf(&b, " and %zu more", n - TOLD);
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)),
-                            *what == 'i' ? HLOD__V1__REASON__REASON_UNKNOWN_INPUT
-                                         : HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
-    strbuf_done(&b);
-    return st;
 }
 
 // ---- inputs without a rank of their own

@@ -56,6 +56,8 @@ void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct k
 // there are.
 status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v,
                      size_t n) MUST_CHECK;
+// `name` came with another number of dimensions than t has.
+status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) MUST_CHECK;
 // "x f32[N,3]"
 void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t);
 bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or of unknown rank

@@ -28,6 +28,16 @@ static void on_free(struct call *c) {
     job_free(jc->job);
 }
 
+// `curl -d @model.onnx` takes line ends out of what it sends.
+static status_t note_form(const struct call *c, status_t st) MUST_CHECK;
+static status_t note_form(const struct call *c, status_t st) {
+    int reason = st_get_reason(st);
+    if (!c->as_form || (reason != HLOD__V1__REASON__REASON_MALFORMED_MODEL &&
+                        reason != HLOD__V1__REASON__REASON_UNSUPPORTED_FORMAT))
+        return st;
+    return st_note(st, "came as a form (curl's -d changes a file, --data-binary @FILE does not)");
+}
+
 static void on_done(void *ctx, struct job *j, status_t st) {
     struct job_call *jc = ctx;
     struct call *c = jc->c;
@@ -41,6 +51,7 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
         sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
     if (c->busy) return;
+    if (st) st = note_form(c, st);
     if (!st && c->row->stream) {
         e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
         call_event(c, &e);

@@ -109,6 +109,7 @@ void api_remove_model(struct call *c) {
         api_models_answer(c, &m->base);
     else
         call_finish(c, NULL,
-                    st_reason(st_new(ST_NOT_FOUND, "no model '%.200s' of that version", q->name),
+                    st_reason(st_new(ST_NOT_FOUND, "no model is called '%.200s'%s", q->name,
+                                     q->version ? " in that version" : ""),
                               HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
 }

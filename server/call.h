@@ -53,6 +53,7 @@ struct call {
     bool has_source, source_fresh; // fresh: nobody had brought it before
     struct digest source;
     const char *content_type; // "" if none
+    bool as_form;             // what `curl -d` says, which leaves out line ends
     double upload_ms;
     struct span body; // BODY_BYTES over HTTP: the body, the call's own
     // Tensors that came with the request.

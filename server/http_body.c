@@ -99,6 +99,7 @@ static status_t choose(struct http_req *r) {
         bool vague = !strncmp(type, "application/x-www-form-urlencoded", 33) ||
                      !strncmp(type, "application/octet-stream", 24);
         r->call->content_type = arena_strdup(&r->call->arena, vague ? "" : type);
+        r->call->as_form = *type == 'a' && vague && type[12] == 'x';
         if (!strncmp(type, "multipart/", 10))
             return st_reason(
                 st_new(ST_INVALID_ARGUMENT,
