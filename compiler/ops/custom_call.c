@@ -151,13 +151,20 @@ static const struct {
 #undef TEXT_ROW
 };
 
-// By HLO's own operations. potrf's number: 0, or 1 for a matrix that is not positive definite.
+// By HLO's own operations, where it has them. potrf's number: 0, or 1 for a matrix that is not
+// positive definite.
 static status_t lapack(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                        struct literal **out) {
     struct lapack_call c;
     struct hlo_instr as = *i;
     struct literal *e[2];
     if (!lapack_read(i, &c)) return custom_call_supports(i);
+    if (c.kind != LAPACK_TRSM && c.kind != LAPACK_POTRF) {
+        struct literal **each;
+        bool tuple = shape_is_tuple(i->shape);
+        RETURN_IF_ERR(hlo_eval_alloc_each(ev, i, tuple ? i->shape->n_elems : 1, &each, out));
+        return lapack_run(&c, in, each);
+    }
     if (c.kind == LAPACK_TRSM) {
         as.op = HLO_TRIANGULAR_SOLVE;
         as.attr = &c.trisolve;
@@ -192,9 +199,11 @@ status_t custom_call_supports(const struct hlo_instr *i) {
     if (find(i)) return ST_OK;
     return st_new(ST_UNIMPLEMENTED,
                   "instruction '%s': custom-call of '" STR_FMT
-                  "', a function outside the module; known "
-                  "here: Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
-                  "annotate_device_placement, TopK, lapack_*potrf_ffi, lapack_*trsm_ffi, "
+                  "', a function outside the module or operands that do not fit it; known here: "
+                  "Sharding, SPMDFullToShardShape, SPMDShardToFullShape, LayoutConstraint, "
+                  "annotate_device_placement, TopK, lapack_*_ffi (potrf, trsm, getrf, geqrf, "
+                  "geqp3, orgqr, ungqr, ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees of "
+                  "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
                   "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.text.*",
                   i->name, STR_ARG(name));
 }

@@ -29,7 +29,7 @@ static struct hlo_instr *info_of(struct hb *b, hv r, const struct shape *s) {
 static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {
     struct lapack_call c;
     (void)p;
-    if (!lapack_read(i, &c)) return NULL;
+    if (!lapack_read(i, &c) || (c.kind != LAPACK_TRSM && c.kind != LAPACK_POTRF)) return NULL;
     if (c.kind == LAPACK_TRSM)
         return hb_op(b, HLO_TRIANGULAR_SOLVE, i->shape, i->operands, 2, &c.trisolve);
     hv r = hb_op(b, HLO_CHOLESKY, i->shape->elems[0], i->operands, 1, &c.cholesky);
