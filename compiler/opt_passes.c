@@ -48,6 +48,7 @@ status_t opt_target(const char *name, struct target *out) {
                            .conv_block = avx2 ? 8 : 16,
                            .threads = 2,
                            .library_accepts = vnni ? takes_int8 : takes_all,
+                           .library_channels = !avx2 && !vnni,
                            .library_attention = true,
                            .library_int8 = vnni,
                            .wants_form = wants_all};

@@ -15,7 +15,7 @@ static const char *const fold_weights[] = {
     "int8", "narrow", "bn-fold", "algsimp", "constfold", "cse", "dce", NULL};
 static const char *const fuse_main[] = {
     "cse", "dce", "tables", "dce", "fuse-epilogue",
-    "dce", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
+    "dce", "channels", "fuse-row", "fuse-loop", "dce", "fuse-sibling",
     "dce", "layout", "dce", "attention", "dce", NULL};
 static const char *const clean[] = {"cse", "dce", "fuse-loop", "dce", NULL};
 static const char *const portable[] = {"cse", "portable", "dce", NULL};

@@ -6,7 +6,7 @@
 // as rows, goes on through what keeps each dimension's meaning (elementwise operations, windows,
 // padding; alone or in a fusion), and into reductions. Everything else is row-major; `copy` stands
 // at each border, one for all users of a value.
-#include "compiler/passes/library.h"
+#include "compiler/passes/channels.h"
 #include "compiler/passes/pass.h"
 
 static enum conv_form form_of(const struct hlo_instr *i) {
@@ -102,6 +102,12 @@ static bool may_block(const struct assignment *as, const struct hlo_instr *i) {
     return true;
 }
 
+// Whole channels, from values in one form to a result in any.
+static bool moves_channels(const struct assignment *as, const struct hlo_instr *i) {
+    return as->t->library_channels && i->op == HLO_FUSION && dtype_bits(i->shape->dtype) == 32 &&
+           channels_match(i);
+}
+
 // ---- borders
 
 // x in the wanted form: itself, what it was copied from, or a new copy behind it. A kernel for this
@@ -110,7 +116,8 @@ static struct hlo_instr *wanted(struct assignment *as, struct hlo_instr *x, enum
     int block = as->t->conv_block;
     if (form_of(x) == form) return x;
     if (x->op == HLO_COPY && form_of(x->operands[0]) == form) return x->operands[0];
-    if (form == FORM_LAST && x->users.n == 1 && x->parent->root != x && may_turn(as, x)) {
+    bool single = x->users.n == 1 && x->parent->root != x;
+    if (single && ((form == FORM_LAST && may_turn(as, x)) || moves_channels(as, x))) {
         set_form(x, form, block);
         return x;
     }
@@ -150,6 +157,23 @@ static void assign_conv(struct assignment *as, struct hlo_instr *i, const struct
     if (out != FORM_ROWS) set_form(i, out, as->t->conv_block);
 }
 
+// Operands in the form that one of them has already; the result as the first convolution behind
+// wants it, else likewise.
+static void assign_channels(struct assignment *as, struct hlo_instr *i) {
+    enum conv_form from = FORM_ROWS, to, in, out;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        enum conv_form form = form_of(x->op == HLO_COPY ? x->operands[0] : x);
+        if (form == FORM_BLOCKED || (form == FORM_LAST && from == FORM_ROWS)) from = form;
+    }
+    to = from;
+    for (size_t k = i->users.n; k-- > 0;)
+        if (as->t->wants_form(as->t, i->users.v[k], &in, &out)) to = in;
+    for (int k = 0; k < i->n_operands; k++)
+        set_operand(i, k, wanted(as, i->operands[k], from));
+    if (to != FORM_ROWS) set_form(i, to, as->t->conv_block);
+}
+
 static void assign_other(struct assignment *as, struct hlo_instr *i) {
     bool pool = lib_pool(i) && form_of(i->operands[0]) == FORM_BLOCKED;
     bool blocked = pool || may_block(as, i);
@@ -187,6 +211,8 @@ static void assign(struct hlo_computation *c, struct assignment *as) {
         if (i->op == HLO_COPY && pmap_has_ptr(&as->copies, i->operands[0])) continue;
         if (pmap_has_ptr(&as->library, i) && t->wants_form(t, i, &in, &out) && lib_match(i, &call))
             assign_conv(as, i, &call, in, out);
+        else if (moves_channels(as, i))
+            assign_channels(as, i);
         else
             assign_other(as, i);
     }

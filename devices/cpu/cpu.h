@@ -49,7 +49,7 @@ struct cpu_impl {
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_control, cpu_impl_reference;
+    cpu_impl_channels, cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -122,6 +122,7 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
                    int64_t n);
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elements of size bytes
 bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
+bool cpu_channels_accepts(const struct hlo_instr *i); // cpu_channels.c
 bool cpu_table_accepts(const struct hlo_instr *i); // cpu_table.c
 // Code of a fusion inside of a step, or of a step; NULL: none was made.
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);

@@ -12,7 +12,7 @@ static enum way way_of(const struct cpu_step *s) {
     } rows[] = {{&cpu_impl_thin, WAY_THIN},       {&cpu_impl_thin8, WAY_THIN},
                 {&cpu_impl_onednn, WAY_LIBRARY},  {&cpu_impl_int8, WAY_LIBRARY},
                 {&cpu_impl_attention, WAY_LIBRARY},
-                {&cpu_impl_table, WAY_KERNEL},
+                {&cpu_impl_table, WAY_KERNEL},    {&cpu_impl_channels, WAY_COPY},
                 {&cpu_impl_gemm, WAY_BLOCKED},    {&cpu_impl_sort, WAY_SORT},
                 {&cpu_impl_fft, WAY_FFT},         {&cpu_impl_update, WAY_COPY},
                 {&cpu_impl_concat, WAY_COPY},     {&cpu_impl_pad, WAY_COPY},

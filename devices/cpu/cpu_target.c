@@ -13,7 +13,7 @@
 
 // Operations of a kernel, some 0.1 ns each: 2 us and 20 us. What effort is worth: compiler/codegen.
 enum { LITTLE_WORK = 20000, LESS_WORK = 200000 };
-enum { COST_VERSION = 9 }; // raise when the choice between implementations changes
+enum { COST_VERSION = 10 }; // raise when the choice between implementations changes
 
 static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
     (void)t, (void)i;
@@ -44,6 +44,7 @@ const struct target *cpu_target(void) {
     t.library_accepts = library ? cpu_library_accepts : takes_nothing;
     t.library_runs = cpu_library_runs;
     t.wants_form = cpu_wants_form;
+    t.library_channels = !impl && t.vector_bits == 512;
     t.library_attention = !impl && t.vector_bits >= 256;
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;

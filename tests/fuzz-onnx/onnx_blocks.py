@@ -285,6 +285,37 @@ def shuffle(g):
     conv(g, g.reshape(y, n, c, h, w))
 
 
+@block(1.5)
+def branches(g):
+    """Channels split, joined, shuffled, reversed and cut between convolutions, in numbers that fill blocks and that do not."""
+    x = g.image(g.choose(1, 2, 2, 2, 3))
+    some = lambda: g.choose(8, 10, 16, 20, 24, 29, 32, 48)  # noqa: E731
+    parts = [conv(g, x, cout=some(), same=True) for _ in range(g.between(1, 2))]
+    for _ in range(g.between(1, 3)):
+        y = g.choose(*parts)
+        n, c, space = y.shape[0], y.shape[1], y.shape[2:]
+        kind = g.below(5)
+        if kind == 0:
+            cut = g.choose(c // 2, g.between(1, c - 1))
+            parts += g.node("Split", [y, g.ints(cut, c - cut)], [(n, s) + space for s in (cut, c - cut)], axis=1)
+        elif kind == 1:
+            k = g.choose(*[d for d in range(1, c + 1) if c % d == 0])
+            parts.append(g.reshape(g.transpose(g.reshape(y, n, k, c // k, *space), 0, 2, 1, *range(3, 3 + len(space))), n, c, *space))
+        elif kind == 2:
+            step = g.choose(-1, 2, 3)
+            start, end, left = (c - 1, -c - 1, c) if step < 0 else (0, c, (c + step - 1) // step)
+            parts.append(g.node("Slice", [y, g.ints(start), g.ints(end), g.ints(1), g.ints(step)], (n, left) + space))
+        else:
+            few = [g.choose(*parts) for _ in range(g.between(2, 3))]
+            parts.append(g.node("Concat", few, (n, sum(p.shape[1] for p in few)) + space, axis=1))
+        if g.chance(0.3):
+            parts[-1] = maybe_act(g, conv(g, parts[-1], cout=some(), same=True))
+    last = parts[-1]
+    conv(g, last, cout=some(), same=True)
+    if g.chance(0.3):
+        act(g, last)
+
+
 # ---- norms
 def norm(g, x, kind=None):
     c = x.shape[-1]
