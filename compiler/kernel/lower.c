@@ -8,7 +8,8 @@
 #include "compiler/ops/lower_rules.h"
 #include "compiler/ops/rules.h"
 
-enum { MAX_TRIES = 10, MAX_DEPTH = 1500, ROW = 4096, MINOR = 8, MINOR_VALUES = 1000 };
+enum { MAX_TRIES = 12, MAX_DEPTH = 1500, ROW = 4096, MINOR = 8 };
+enum { MINOR_VALUES = 1000, EDGE_VALUES = 600 }; // values of a kernel
 
 status_t lower_no(struct lower *lw, const char *why) {
     lw->why = why;
@@ -423,88 +424,133 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
     return ST_OK;
 }
 
+// The loops of a result: `n` of them, the first `p` of which are units.
+struct nest {
+    const struct outputs *o;
+    const struct shape *s;
+    struct lower_space *sp;
+    int n, p;
+    int64_t stride[LOWER_MAX_CUTS + 1], extent[LOWER_MAX_CUTS + 1];
+    int64_t chunk, chunks; // of the innermost loop; chunk 0: it is whole
+    struct kir_val *c;     // which chunk, where units say so
+};
+
+// Loop i from `lo` to `hi`, and those in it.
+static status_t build_loops(struct lower *lw, const struct nest *t, int i, struct kir_val *v);
+static status_t build_part(struct lower *lw, const struct nest *t, int i, struct kir_val *lo,
+                           struct kir_val *hi, int64_t trip, struct kir_val *v) {
+    struct kir *k = &lw->k;
+    struct kir_loop *l = kir_for(k, lo, hi, trip, NULL, 0);
+    status_t st = ST_OK;
+    bool last = i == t->n - 1;
+    int64_t most = last && t->chunk ? t->chunk : lo->op == K_CONST ? trip : t->extent[i];
+    if (last && t->chunk) l->trip = t->chunk;
+    lower_track(lw, l->var, t->sp, t->stride[i]);
+    v = kir_idx_add(k, v, kir_idx_mul(k, l->var, t->stride[i]));
+    if (last) {
+        struct lower_row row = {
+            .var = l->var, .begin = lo, .end = hi, .base = k->depth - 1, .extent = most};
+        l->vectorize = true;
+        lw->row = t->sp->minor ? NULL : &row;
+        for (int64_t e = 0; e < width(t->sp) && !st; e++)
+            st = store_all(lw, t->o, t->s, kir_idx_add(k, v, kir_i64(k, e)));
+        lw->row = NULL;
+    } else {
+        st = build_loops(lw, t, i + 1, v);
+    }
+    if (!st) kir_end(k, l, NULL);
+    return st;
+}
+static status_t build_loops(struct lower *lw, const struct nest *t, int i, struct kir_val *v) {
+    struct kir *k = &lw->k;
+    bool last = i == t->n - 1;
+    int64_t begin[LOWER_MAX_EDGES + 2];
+    if (last && t->chunk) {
+        struct kir_loop *chunks =
+            t->c ? NULL : kir_for(k, kir_i64(k, 0), kir_i64(k, t->chunks), t->chunks, NULL, 0);
+        struct kir_val *lo = kir_idx_mul(k, chunks ? chunks->var : t->c, t->chunk);
+        struct kir_val *hi = kir_op(k, K_MIN, kir_idx_add(k, lo, kir_i64(k, t->chunk)),
+                                    kir_i64(k, t->extent[i]), NULL);
+        RETURN_IF_ERR(build_part(lw, t, i, lo, hi, t->extent[i], v));
+        if (chunks) kir_end(k, chunks, NULL);
+        return ST_OK;
+    }
+    int n = lower_parts(t->sp, t->stride[i], t->extent[i], last, begin);
+    begin[n] = t->extent[i];
+    for (int e = 0; e < n; e++)
+        RETURN_IF_ERR(build_part(lw, t, i, kir_i64(k, begin[e]), kir_i64(k, begin[e + 1]),
+                                 begin[e + 1] - begin[e], v));
+    return ST_OK;
+}
+// Which loops are units: leading ones until there are enough; not one that has edges, where there
+// are some before.
+static int64_t take_units(struct lower *lw, struct nest *t) {
+    enum { ENOUGH = 64, SOME = 16 };
+    int64_t begin[LOWER_MAX_EDGES + 2], units = 1;
+    for (t->p = 0; t->p < t->n - 1 && units < ENOUGH; t->p++) {
+        if (t->p == t->n - 2 && units >= SOME && !lw->folded &&
+            lower_parts(t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)
+            break;
+        units *= t->extent[t->p];
+    }
+    return units;
+}
 // Loops: units (begin..end) over the leading cuts, plain loops below, the innermost for vectors.
 static status_t build(struct lower *lw, const struct outputs *o, const struct shape *s,
                       struct lower_space *sp) {
     struct kir *k = &lw->k;
-    int n = sp->n + 1, p = 0;
-    int64_t stride[LOWER_MAX_CUTS + 1], extent[LOWER_MAX_CUTS + 1], units = 1, chunks = 1;
-    for (int i = 0; i < n; i++) {
-        stride[i] = i == sp->n ? width(sp) : sp->cut[i];
-        extent[i] = (i ? sp->cut[i - 1] : sp->total) / stride[i];
+    struct nest t = {.o = o, .s = s, .sp = sp, .n = sp->n + 1, .chunks = 1};
+    for (int i = 0; i < t.n; i++) {
+        t.stride[i] = i == sp->n ? width(sp) : sp->cut[i];
+        t.extent[i] = (i ? sp->cut[i - 1] : sp->total) / t.stride[i];
     }
-    while (p < n - 1 && units < 64)
-        units *= extent[p++];
+    int64_t units = take_units(lw, &t);
+    int n = t.n, p = t.p;
     // Units of a few elements cost more in loop overhead than they share out: cut the last unit
     // loop.
-    if (p && !lw->folded && units > 64 && stride[p - 1] < 1024) {
+    if (p && !lw->folded && units > 64 && t.stride[p - 1] < 1024) {
         int64_t best = 1;
-        for (int64_t g = 2; g * stride[p - 1] <= ROW && g <= extent[p - 1]; g++)
-            if (extent[p - 1] % g == 0) best = g;
-        if (best > 1 && cut(sp, stride[p - 1] * best)) return build(lw, o, s, sp);
+        for (int64_t g = 2; g * t.stride[p - 1] <= ROW && g <= t.extent[p - 1]; g++)
+            if (t.extent[p - 1] % g == 0) best = g;
+        lw->small_units |= best > 1;
+        if (best > 1 && lw->settled && cut(sp, t.stride[p - 1] * best)) return build(lw, o, s, sp);
     }
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
-        int64_t want = extent[0] / (lw->folded ? 32 : 16),
+        int64_t want = t.extent[0] / (lw->folded ? 32 : 16),
                 least = lw->columns  ? 64
                         : lw->folded ? 16
                                      : 1024,
                 most = lw->folded ? 1024 : ROW;
         chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
     }
-    if (chunk && chunk < extent[n - 1]) {
-        chunks = (extent[n - 1] + chunk - 1) / chunk;
-        units *= p == n - 1 ? chunks : 1;
-    } else {
-        chunk = 0;
+    if (chunk && chunk < t.extent[n - 1]) {
+        t.chunk = chunk;
+        t.chunks = (t.extent[n - 1] + chunk - 1) / chunk;
+        units *= p == n - 1 ? t.chunks : 1;
     }
     k->fn->extent = units;
     if (sp->total == 0) {
         k->fn->extent = 0;
         return ST_OK;
     }
-    struct kir_loop *loops[LOWER_MAX_CUTS + 4];
-    int n_loops = 0;
-    struct kir_loop *u = loops[n_loops++] = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
-    struct kir_val *v = kir_i64(k, 0), *c = NULL;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    struct kir_val *v = kir_i64(k, 0);
     int64_t below = 1;
-    if (chunk && p == n - 1) {
-        c = kir_idx_divmod(k, u->var, 1, chunks);
-        below = chunks;
+    if (t.chunk && p == n - 1) {
+        t.c = kir_idx_divmod(k, u->var, 1, t.chunks);
+        below = t.chunks;
     }
+    lw->units = (struct lower_units){p ? u->var : NULL, below, p > 1 ? t.extent[p - 1] : 0,
+                                     p ? t.stride[p - 1] : 0};
     for (int i = p - 1; i >= 0; i--) {
         v = kir_idx_add(k, v,
-                        kir_idx_mul(k, kir_idx_divmod(k, u->var, below, extent[i]), stride[i]));
-        below *= extent[i];
+                        kir_idx_mul(k, kir_idx_divmod(k, u->var, below, t.extent[i]), t.stride[i]));
+        below *= t.extent[i];
     }
-    for (int i = p; i < n; i++) {
-        struct kir_val *lo = kir_i64(k, 0), *hi = kir_i64(k, extent[i]);
-        if (i == n - 1 && chunk) {
-            if (!c)
-                c = (loops[n_loops++] = kir_for(k, lo, kir_i64(k, chunks), chunks, NULL, 0))->var;
-            lo = kir_idx_mul(k, c, chunk);
-            hi = kir_op(k, K_MIN, kir_idx_add(k, lo, kir_i64(k, chunk)), hi, NULL);
-        }
-        struct kir_loop *l = loops[n_loops++] = kir_for(k, lo, hi, extent[i], NULL, 0);
-        if (i == n - 1 && chunk) l->trip = chunk;
-        lower_track(lw, l->var, sp, stride[i]);
-        v = kir_idx_add(k, v, kir_idx_mul(k, l->var, stride[i]));
-    }
-    struct kir_loop *last = loops[n_loops - 1];
-    struct lower_row row = {.var = last->var,
-                            .begin = last->begin,
-                            .end = last->end,
-                            .base = k->depth - 1,
-                            .extent = chunk ? chunk : extent[n - 1]};
-    last->vectorize = true;
-    lw->row = sp->minor ? NULL : &row;
-    status_t st = ST_OK;
-    for (int64_t e = 0; e < width(sp) && !st; e++)
-        st = store_all(lw, o, s, kir_idx_add(k, v, kir_i64(k, e)));
-    lw->row = NULL;
-    for (int i = n_loops - 1; i >= 0 && !st; i--)
-        kir_end(k, loops[i], NULL);
-    return st;
+    RETURN_IF_ERR(build_loops(lw, &t, p, v));
+    kir_end(k, u, NULL);
+    return ST_OK;
 }
 
 static void forget(struct lower *lw) {
@@ -535,6 +581,11 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
         RETURN_IF_ERR(build(lw, o, s, sp));
+        if (lw->k.n_vals > EDGE_VALUES && sp->n_edges && !lw->no_edges) {
+            sp->n_edges = 0;
+            lw->no_edges = true;
+            continue;
+        }
         if (lw->k.n_vals > MINOR_VALUES && take_back(lw)) continue;
         if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
         kir_sweep(&lw->k);
@@ -546,8 +597,11 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         write_out(&c);
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
         if (!c.changed && lw->folded == folded && lw->columns == columns &&
-            chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw))
-            return ST_OK;
+            chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw)) {
+            bool again = lw->small_units && !lw->settled;
+            lw->settled = true;
+            if (!lower_edges_find(lw) && !again) return ST_OK;
+        }
     }
 }
 

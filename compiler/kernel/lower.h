@@ -10,7 +10,7 @@
 #include "compiler/kernel/kir.h"
 #include "compiler/target.h"
 
-enum { LOWER_MAX_RESULTS = 16, LOWER_MAX_CUTS = 16 };
+enum { LOWER_MAX_RESULTS = 16, LOWER_MAX_CUTS = 16, LOWER_MAX_EDGES = 24 };
 
 // An iteration space of `total` linear positions, cut into nested loops: cut[0] > cut[1] > ... > 1,
 // each dividing the one before and total. No cuts: one flat loop.
@@ -20,6 +20,12 @@ struct lower_space {
     int n;
     int64_t minor; // of a result: so many elements are written out in a turn of the innermost loop;
                    // 0 = one
+    // Of a result: turns at which the loop of this stride begins anew, because what is read before
+    // lies elsewhere (lower_edges.c).
+    struct lower_edge {
+        int64_t stride, at;
+    } edge[LOWER_MAX_EDGES];
+    int n_edges;
 };
 // An innermost loop that runs over contiguous elements: what a column fold and a cached value need.
 struct lower_row {
@@ -42,8 +48,15 @@ struct lower {
     VEC(struct lower_kept *) kept;
     VEC(struct lower_space *) spaces;
     struct lower_space *result;
+    struct lower_units { // the loop over units, and what its innermost part stands for
+        const struct kir_val *var;
+        // (var / below) % extent (0: no remainder) is the turn of the loop of that stride.
+        int64_t below, extent, stride;
+    } units;
     bool no_minor, long_rows; // write nothing out; no reductions along a row either
     bool short_rows;          // one was written out
+    bool no_edges;            // they made the kernel large
+    bool small_units, settled; // units are few elements; cuts and edges were found, so merge them
     struct pmap var_space; // loop variable -> struct lower_space; with its stride in imm_j
     struct lower_row *row;
     struct pmap canon; // block -> canonical row variable

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower_priv: shared by lower.c and fold.c only.
+// lower_priv: shared by lower.c, lower_edges.c and fold.c only.
 #pragma once
 #include "compiler/kernel/lower.h"
 
@@ -27,5 +27,10 @@ void lower_kept_ready(struct lower *lw, const struct kir_val *var);
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
+// lower_edges.c. Notes the edges that what was built shows; true: there are new ones.
+bool lower_edges_find(struct lower *lw);
+// Where the parts of a loop begin, in order: begin has LOWER_MAX_EDGES + 1 places; how many.
+int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, bool innermost,
+                int64_t *begin);
 struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
                                 struct kir_val **out_at);

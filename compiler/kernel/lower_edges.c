@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Edges: turns of a loop at which a comparison or a bound of its variable changes sides: where the
+// padding begins, or the next operand of a concatenation. The loops of the result begin anew there
+// (lower.c), so that in each part the comparison is decided, what it leaves out is not computed,
+// and loads read neighbours. Only the two innermost loops: further out a condition costs little.
+// Does not: conditions on more than one loop, and folds.
+#include "compiler/kernel/lower_priv.h"
+
+enum { LEAST_PART = 8, MOST_OUTER = 6 }; // turns of the innermost loop; edges of the one around it
+
+// A sum of constants and one loop variable of the result.
+struct line {
+    int64_t stride, coef, base;
+    int terms;
+};
+static void add_loop(struct line *l, int64_t stride, int64_t c) {
+    l->stride = stride;
+    l->coef = c;
+    l->terms++;
+}
+static void add(const struct lower *lw, struct line *l, const struct kir_val *v, int64_t c) {
+    int64_t k;
+    const struct lower_units *u = &lw->units;
+    bool divided = v->op == K_DIVMOD && v->args[0] == u->var && v->imm_j == u->extent;
+    if (kir_is_const(v, &k)) {
+        l->base += c * k;
+    } else if (v->op == K_ADD) {
+        add(lw, l, v->args[0], c);
+        add(lw, l, v->args[1], c);
+    } else if (v->op == K_MUL && (kir_is_const(v->args[0], &k) || kir_is_const(v->args[1], &k)) &&
+               k < INT32_MAX && c < INT32_MAX) {
+        add(lw, l, v->args[v->args[0]->op == K_CONST], c * k);
+    } else if (v->op == K_VAR && pmap_get_ptr(&lw->var_space, v) == lw->result) {
+        add_loop(l, v->imm_j, c);
+    } else if (u->var && (divided ? v->imm_i == u->below
+                                 : v == u->var && u->below == 1 && u->extent == 0)) {
+        add_loop(l, u->stride, c); // the loop of this stride lies in the units
+    } else {
+        l->terms = 2;
+    }
+}
+static int64_t up(int64_t a, int64_t b) { // b > 0
+    return a >= 0 ? (a + b - 1) / b : -(-a / b);
+}
+static void note(struct lower *lw, int64_t stride, int64_t at) {
+    struct lower_space *s = lw->result;
+    bool inner = stride == (s->minor ? s->minor : 1),
+         outer = s->n && stride == s->cut[s->n - 1];
+    if ((!inner && !outer) || at <= 0 || s->n_edges == LOWER_MAX_EDGES) return;
+    for (int k = 0; k < s->n_edges; k++)
+        if (s->edge[k].stride == stride && s->edge[k].at == at) return;
+    s->edge[s->n_edges++] = (struct lower_edge){stride, at};
+}
+static void look(void *ctx, struct kir_val *v) {
+    struct lower *lw = ctx;
+    struct line l = {0};
+    if ((v->op != K_CMP && v->op != K_MIN && v->op != K_MAX) || v->args[0]->type != DT_S64) return;
+    add(lw, &l, v->args[0], 1);
+    add(lw, &l, v->args[1], -1);
+    if (l.terms != 1 || l.coef == 0) return;
+    bool turned = l.coef < 0;
+    int64_t a = turned ? -l.coef : l.coef, b = turned ? -l.base : l.base;
+    // a x + b changes from below 0 to 0 or more at `from`, and to more than 0 at `past`.
+    int64_t from = up(-b, a), past = up(1 - b, a);
+    bool equal = v->op == K_CMP && (v->imm_i == CMP_EQ || v->imm_i == CMP_NE);
+    bool strict = v->op == K_CMP && (v->imm_i == CMP_GT || v->imm_i == CMP_LE) ? !turned : turned;
+    if (v->op != K_CMP) strict = v->op == K_MIN; // the variable itself lies between two edges
+    if (equal || !strict) note(lw, l.stride, from);
+    if (equal || strict) note(lw, l.stride, past);
+}
+bool lower_edges_find(struct lower *lw) {
+    struct lower_space *s = lw->result;
+    int before = s->n_edges;
+    if (lw->no_edges || lw->folded || lw->cached.n) return false;
+    kir_each(&lw->k.fn->top, look, lw);
+    return s->n_edges > before;
+}
+int lower_parts(const struct lower_space *s, int64_t stride, int64_t extent, bool innermost,
+                int64_t *begin) {
+    int n = 1;
+    begin[0] = 0;
+    for (int k = 0; k < s->n_edges; k++) {
+        if (s->edge[k].stride != stride || s->edge[k].at >= extent) continue;
+        int at = n++;
+        for (; at > 1 && begin[at - 1] > s->edge[k].at; at--)
+            begin[at] = begin[at - 1];
+        begin[at] = s->edge[k].at;
+    }
+    if (innermost ? extent / n < LEAST_PART : n - 1 > MOST_OUTER) n = 1;
+    return n;
+}
