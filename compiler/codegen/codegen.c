@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a module: finds the instructions that need one, lowers them, makes equal kernels share
 // one symbol and kernels that differ in sizes alone one body, compiles each body that this process
-// has not compiled lately, on two threads, and packs the objects. A body of its own is the better
-// code, so only forms that are met often are shared: networks whose every layer has another shape
-// compile in a fraction of the time. A symbol is a digest of the text it was made from, so that an
-// object does not know the module it is in.
+// has not compiled lately, and packs the objects. All that is done for a kernel alone, by two
+// threads. A body of its own is the better code, so only forms that are met often are shared:
+// networks whose every layer has another shape compile in a fraction of the time. A symbol is a
+// digest of the text it was made from, so that an object does not know the module it is in.
 #include "compiler/codegen/codegen.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@
 #include "compiler/codegen/x86_direct.h"
 #include "compiler/kernel/lower.h"
 
-enum { FEW = 2, SHARED = 3 };
+enum { FEW = 2, SHARED = 3, MANY = 8 };
 
 struct form {          // distinct kernels of one form
     struct kir_fn *fn; // of the first
@@ -34,6 +34,14 @@ struct kernel { // what a kernel_info is made from once it is known who shares a
     struct span direct; // its code, if LLVM need not make it
     const char *why;    // it must
     const int64_t *sizes;
+    bool in_loop; // the first instruction that has it
+};
+struct wanted { // an instruction that needs a kernel
+    const struct hlo_instr *instr;
+    bool in_loop;
+    struct kir_fn *fn;
+    struct str text; // its kir
+    status_t st;
 };
 struct unit { // one body
     const struct kir_fn *fn;
@@ -65,6 +73,9 @@ struct gather {
     struct smap by_text; // kir text -> struct kernel
     struct smap by_form; // kir text without sizes -> struct form
     struct pmap seen;    // computations
+    struct arena own[2]; // of each thread, until the objects are packed
+    VEC(struct wanted) wanted;
+    VEC(struct kernel *) distinct;
     VEC(struct kernel_info) kernels;
     VEC(struct kernel *) made; // [kernels]
     VEC(struct unit) units;
@@ -98,7 +109,7 @@ static struct str kept(struct arena *a, const struct strbuf *b) {
 }
 
 // Who may share k's body. text: a buffer to write in.
-static void add_form(struct gather *g, struct kernel *k, struct strbuf *text, bool in_loop) {
+static void add_form(struct gather *g, struct kernel *k, struct strbuf *text) {
     struct kir_sizes sizes = {NULL, 0, 0};
     strbuf_clear(text);
     kir_print_form(text, g->a, k->fn, &sizes);
@@ -113,31 +124,68 @@ static void add_form(struct gather *g, struct kernel *k, struct strbuf *text, bo
     k->form = f;
     k->sizes = sizes.v;
     f->kernels++;
-    int64_t work = in_loop ? INT64_MAX : kir_work(k->fn);
+    int64_t work = k->in_loop ? INT64_MAX : kir_work(k->fn);
     if (work > f->work) f->work = work;
 }
-// A new kernel, or an equal one. What a loop's body runs counts as run many times.
-static struct kernel *add_kernel(struct gather *g, struct kir_fn *fn, const char *name,
-                                 bool in_loop) {
+// ---- two threads
+
+struct side {
+    struct gather *g;
+    struct arena *a;
+    void (*each)(struct gather *g, size_t k, struct arena *a);
+    size_t n;
+    atomic_size_t *next;
+};
+static void *run_side(void *arg) {
+    struct side *x = arg;
+    for (size_t k; (k = atomic_fetch_add(x->next, 1)) < x->n;)
+        x->each(x->g, k, x->a);
+    return NULL;
+}
+// each(k) for all k below n, in any order and two at a time. What they allocate lies in g->own.
+static void in_turn(struct gather *g, size_t n,
+                    void (*each)(struct gather *, size_t, struct arena *)) {
+    atomic_size_t next = 0;
+    struct side x[2];
+    for (int k = 0; k < 2; k++)
+        x[k] = (struct side){g, &g->own[k], each, n, &next};
+    pthread_t other;
+    bool two = n >= MANY && !pthread_create(&other, NULL, run_side, &x[1]);
+    run_side(&x[0]);
+    if (two) pthread_join(other, NULL);
+}
+
+// ---- kernels of a module
+
+static void lower_one(struct gather *g, size_t n, struct arena *a) {
+    struct wanted *w = &g->wanted.v[n];
     struct strbuf text = {0};
-    kir_print(&text, fn);
-    struct str key = {strbuf_cstr(&text), text.n};
-    struct kernel *k = smap_get(&g->by_text, key);
-    if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", name);
-    if (k) {
-        strbuf_done(&text);
-        return k;
+    const char *why;
+    w->st = lower_kernel(a, w->instr, g->prec, &w->fn, &why);
+    if (!w->st) {
+        kir_print(&text, w->fn);
+        w->text = kept(a, &text);
     }
-    if (g->text) strbuf_add(g->text, key.p, key.n);
-    struct str exact = kept(g->a, &text);
-    k = arena_new_of(g->a, struct kernel);
-    k->fn = fn;
-    k->exact = exact;
-    smap_put(&g->by_text, exact, k);
-    k->why = "no direct generator for this target";
-    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(g->a, fn, &k->why);
-    if (!k->direct.n) add_form(g, k, &text, in_loop);
     strbuf_done(&text);
+}
+static void generate_one(struct gather *g, size_t n, struct arena *a) {
+    struct kernel *k = g->distinct.v[n];
+    k->why = "no direct generator for this target";
+    if (g->t->direct && !g->only_llvm) k->direct = x86_direct(a, k->fn, &k->why);
+}
+// A new kernel, or an equal one. What a loop's body runs counts as run many times.
+static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
+    struct kernel *k = smap_get(&g->by_text, w->text);
+    if (g->text)
+        strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
+    if (k) return k;
+    if (g->text) strbuf_add(g->text, w->text.p, w->text.n);
+    k = arena_new_of(g->a, struct kernel);
+    k->fn = w->fn;
+    k->exact = w->text;
+    k->in_loop = w->in_loop;
+    smap_put(&g->by_text, w->text, k);
+    avec_push(g->a, &g->distinct, k);
     return k;
 }
 
@@ -150,48 +198,62 @@ static int64_t elements_met(const struct hlo_instr *i, const struct shape *resul
     }
     return most;
 }
-static status_t one(struct gather *g, const struct hlo_instr *i, bool in_loop) {
-    struct kir_fn *fn;
-    const char *why;
+static void want(struct gather *g, const struct hlo_instr *i, bool in_loop) {
     const struct shape *result = shape_is_tuple(i->shape) ? shape_leaf(i->shape, 0) : i->shape;
-    if (!result || elements_met(i, result) < g->t->min_kernel_elements) return ST_OK;
-    status_t st = lower_kernel(g->a, i, g->prec, &fn, &why);
-    if (st_code(st) == ST_UNIMPLEMENTED) {
-        st_drop(st);
-        return ST_OK;
-    }
-    RETURN_IF_ERR(st);
-    struct kernel *k = add_kernel(g, fn, i->name, in_loop);
-    avec_push(g->a, &g->made, k);
+    struct wanted w = {.instr = i, .in_loop = in_loop};
+    if (result && elements_met(i, result) >= g->t->min_kernel_elements)
+        avec_push(g->a, &g->wanted, w);
+}
+static void add_info(struct gather *g, const struct wanted *w) {
+    const struct hlo_instr *i = w->instr;
     struct kernel_info info = {.instr = arena_strdup(g->a, i->name),
-                               .n_bufs = fn->n_bufs,
-                               .extent = fn->extent,
-                               .scratch_bytes = fn->scratch_bytes};
+                               .n_bufs = w->fn->n_bufs,
+                               .extent = w->fn->extent,
+                               .scratch_bytes = w->fn->scratch_bytes};
     info.bytes = shape_bytes(i->shape);
     for (int n = 0; n < i->n_operands; n++)
         info.bytes += shape_bytes(i->operands[n]->shape);
     info.flops = i->op == HLO_FUSION        ? body_ops(i->called[0])
                  : shape_is_tuple(i->shape) ? 0
                                             : shape_elements(i->shape);
+    avec_push(g->a, &g->made, add_kernel(g, w));
     avec_push(g->a, &g->kernels, info);
-    return ST_OK;
+}
+// Kernels of what is wanted; an instruction that has none is nothing wrong.
+static status_t make_kernels(struct gather *g) {
+    status_t st = ST_OK;
+    struct strbuf text = {0};
+    in_turn(g, g->wanted.n, lower_one);
+    for (size_t n = 0; n < g->wanted.n; n++) {
+        struct wanted *w = &g->wanted.v[n];
+        if (st || st_code(w->st) == ST_UNIMPLEMENTED)
+            st_drop(w->st);
+        else if (w->st)
+            st = w->st;
+        else
+            add_info(g, w);
+    }
+    if (!st) in_turn(g, g->distinct.n, generate_one);
+    for (size_t n = 0; n < g->distinct.n && !st; n++)
+        if (!g->distinct.v[n]->direct.n) add_form(g, g->distinct.v[n], &text);
+    strbuf_done(&text);
+    return st;
 }
 
-static status_t computation(struct gather *g, const struct hlo_computation *c, bool in_loop) {
-    if (pmap_has_ptr(&g->seen, c)) return ST_OK;
+static void computation(struct gather *g, const struct hlo_computation *c, bool in_loop) {
+    if (pmap_has_ptr(&g->seen, c)) return;
     pmap_put_ptr(&g->seen, c, (void *)c);
     HLO_EACH_INSTR(i, c) {
         if (i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL)
             for (int n = 0; n < i->n_called; n++)
-                RETURN_IF_ERR(computation(g, i->called[n], in_loop || i->op == HLO_WHILE));
+                computation(g, i->called[n], in_loop || i->op == HLO_WHILE);
         else if (!(g->t->library_accepts && g->t->library_accepts(g->t, i)))
-            RETURN_IF_ERR(one(g, i, in_loop));
+            want(g, i, in_loop);
         else if (i->op == HLO_FUSION) // the library's, around fusions that it runs kernels for
             for (const struct hlo_instr *x = i->called[0]->first; x; x = x->next)
                 if (x->op == HLO_FUSION && HLO_ATTR(x, fusion)->kind == FUSION_CUSTOM)
-                    RETURN_IF_ERR(one(g, x, in_loop));
+                    want(g, x, in_loop);
     }
-    return ST_OK;
 }
 
 // Everything the code follows from beside the kernel's text.
@@ -342,11 +404,14 @@ status_t codegen_module(struct arena *a, const struct hlo_module *m, const struc
     struct gather g = {
         .a = a, .t = t, .prec = prec, .text = text_kir, .only_llvm = text_llvm != NULL};
     struct kernel_set set = {0};
-    status_t st = computation(&g, m->entry, false);
+    computation(&g, m->entry, false);
+    status_t st = make_kernels(&g);
     if (!st) make_units(&g);
     if (!st) st = compile(&g, text_llvm, &set.object);
     set.k = g.kernels.v;
     set.n = (int32_t)g.kernels.n;
+    for (int k = 0; k < 2; k++)
+        arena_done(&g.own[k]);
     smap_done(&g.by_text);
     smap_done(&g.by_form);
     pmap_done(&g.seen);

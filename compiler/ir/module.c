@@ -64,23 +64,35 @@ static char *numbered(struct arena *a, struct str stem, uintptr_t k) {
 // A name no instruction or computation of the module has yet: `want`, or its stem with the first
 // free number. Trailing ".N" is part of the stem only if needed.
 static const char *unique_name(struct hlo_module *m, const char *given) {
-    char *want = legal_name(m->arena, given);
-    struct str stem = str_of(want);
-    if (!smap_has(&m->names, stem)) {
-        smap_put(&m->names, stem, NULL);
-        return arena_strdup(m->arena, want);
+    // The map's value for a stem counts upwards, so that many equal names stay linear. What has
+    // one is legal.
+    struct str stem = str_of(given);
+    const char *want = given;
+    uintptr_t k = (uintptr_t)smap_get(&m->names, stem);
+    size_t names = m->names.n;
+    if (!k) {
+        want = legal_name(m->arena, given);
+        stem = str_of(want);
+        void *was = smap_put(&m->names, stem, NULL);
+        if (m->names.n > names) return want;
+        if (was) smap_put(&m->names, stem, was);
+        k = (uintptr_t)was;
     }
     size_t n = stem.n;
     while (n && want[n - 1] >= '0' && want[n - 1] <= '9')
         n--;
-    if (n > 1 && n < stem.n && want[n - 1] == '.') stem.n = n - 1;
-    // The map's value for a stem counts upwards, so that many equal names stay linear.
-    uintptr_t k = (uintptr_t)smap_get(&m->names, stem);
+    if (n > 1 && n < stem.n && want[n - 1] == '.') {
+        stem.n = n - 1;
+        k = (uintptr_t)smap_get(&m->names, stem);
+    }
     for (;;) {
         char *name = numbered(m->arena, stem, ++k);
-        if (smap_has(&m->names, str_of(name))) continue;
+        struct str key = str_of(name);
+        names = m->names.n;
+        void *was = smap_put(&m->names, key, NULL);
+        if (was) smap_put(&m->names, key, was); // a stem with a count of its own
+        if (m->names.n == names) continue;
         smap_put(&m->names, stem, (void *)k);
-        smap_put(&m->names, str_of(name), NULL);
         return name;
     }
 }
