@@ -317,6 +317,14 @@ struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_in
     return i;
 }
 
+// The name of an instruction of another module: legal, and nearly always free here.
+static const char *name_as(struct hlo_module *m, const char *name) {
+    size_t names = m->names.n;
+    void *was = smap_put(&m->names, str_of(name), NULL);
+    if (m->names.n > names) return arena_strdup(m->arena, name);
+    if (was) smap_put(&m->names, str_of(name), was);
+    return unique_name(m, name);
+}
 static struct hlo_computation *clone_computation(struct hlo_module *m,
                                                  const struct hlo_computation *c, const char *name,
                                                  struct pmap *done, enum copy how) {
@@ -329,7 +337,7 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
     struct pmap map = {0};
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
         struct hlo_instr *j = copy_body(r, i, how);
-        j->name = unique_name(m, i->name);
+        j->name = name_as(m, i->name);
         j->operands =
             i->n_operands ? arena_array(m->arena, struct hlo_instr *, i->n_operands) : NULL;
         for (int k = 0; k < i->n_operands; k++)

@@ -6,6 +6,8 @@
 // run computes.
 #include "compiler/passes/hoist.h"
 
+#include <pthread.h>
+
 #include "compiler/ir/work.h"
 
 enum { MAIN = 1, FRONTIER = 2 };
@@ -177,32 +179,52 @@ static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
     return ST_OK;
 }
 
+// One of the two modules. They share nothing but what they read, so two threads make them.
+struct half {
+    const struct hlo_module *m;
+    struct hlo_instr *const *frontier;
+    int n;
+    bool main;
+    struct hlo_module *out;
+    status_t st;
+};
+static void *make_half(void *arg) {
+    struct half *h = arg;
+    h->out = hlo_module_clone_borrowing(h->m);
+    h->out->name = arena_printf(h->out->arena, "%s.%s", h->m->name, h->main ? "main" : "prepare");
+    h->st = (h->main ? make_main : make_prepare)(h->out, h->m, h->frontier, h->n);
+    if (!h->st) hlo_own_literals(h->out);
+    return NULL;
+}
+
 status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare,
                      struct hlo_module **out_main) {
+    enum { MANY = 1000 }; // instructions: what a thread is worth
     struct pmap only = {0}, where = {0};
     struct arena a = {0};
     VEC(struct hlo_instr *) frontier = {0};
+    pthread_t other;
     find_weight_only(m->entry, &only);
     find_frontier(m->entry, &only, &where);
     for (struct hlo_instr *i = m->entry->first; i; i = i->next)
         if (pmap_get_ptr(&where, i) == (void *)FRONTIER) avec_push(&a, &frontier, i);
-    struct hlo_module *prepare = hlo_module_clone_borrowing(m),
-                      *mainm = hlo_module_clone_borrowing(m);
-    prepare->name = arena_printf(prepare->arena, "%s.prepare", m->name);
-    mainm->name = arena_printf(mainm->arena, "%s.main", m->name);
-    status_t st = make_prepare(prepare, m, frontier.v, (int)frontier.n);
-    if (!st) st = make_main(mainm, m, frontier.v, (int)frontier.n);
+    struct half prepare = {.m = m, .frontier = frontier.v, .n = (int)frontier.n}, mainm = prepare;
+    mainm.main = true;
+    bool two = m->entry->n_instrs >= MANY && !pthread_create(&other, NULL, make_half, &prepare);
+    make_half(&mainm);
+    if (two)
+        pthread_join(other, NULL);
+    else
+        make_half(&prepare);
     pmap_done(&only);
     pmap_done(&where);
     arena_done(&a);
-    if (st) {
-        hlo_module_free(prepare);
-        hlo_module_free(mainm);
-        return st;
-    }
-    hlo_own_literals(prepare);
-    hlo_own_literals(mainm);
-    *out_prepare = prepare;
-    *out_main = mainm;
-    return ST_OK;
+    *out_prepare = prepare.out;
+    *out_main = mainm.out;
+    if (!prepare.st && !mainm.st) return ST_OK;
+    hlo_module_free(prepare.out);
+    hlo_module_free(mainm.out);
+    *out_prepare = *out_main = NULL;
+    if (prepare.st) st_drop(mainm.st);
+    return prepare.st ? prepare.st : mainm.st;
 }
