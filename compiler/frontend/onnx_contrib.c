@@ -26,8 +26,22 @@ static hv fused(struct onnx_ctx *c, hv x) {
     struct hb *b = &c->b;
     struct str name = at_str(c, "activation", "");
     const struct onnx_attr *list = onnx_attr(c->n, "activation_params");
-    double p[2] = {(double)at_float(c, "activation_alpha", 0.01f),
-                   (double)at_float(c, "activation_beta", 0)};
+    static const struct {
+        const char *name;
+        float alpha, beta; // or gamma
+    } usual[] = {{"Elu", 1, 0},
+                 {"Celu", 1, 0},
+                 {"ThresholdedRelu", 1, 0},
+                 {"HardSigmoid", 0.2f, 0.5f},
+                 {"Selu", 1.67326319217681884765625f, 1.05070102214813232421875f},
+                 {"", 0.01f, 0}};
+    size_t u = 0;
+    while (usual[u].name[0] && !str_is(name, usual[u].name))
+        u++;
+    bool selu = str_is(name, "Selu");
+    double p[2] = {
+        (double)at_float(c, "activation_alpha", usual[u].alpha),
+        (double)at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
     for (size_t k = 0; list && k < 2 && k < list->floats.n; k++)
         p[k] = (double)list->floats.v[k];
     if (!name.n || str_is(name, "Identity") || !hb_ok(b)) return x;
@@ -36,6 +50,9 @@ static hv fused(struct onnx_ctx *c, hv x) {
         hv g = add_k(c, mul_k(c, x, 1.0 / 6), 0.5);
         return hb_mul(b, x, hb_clamp(b, splat_like(c, x, 0), g, splat_like(c, x, 1)));
     }
+    if (selu) return mul_k(c, activate(c, STR("Elu"), x, p[0], 0), p[1]);
+    if (str_is(name, "Celu"))
+        return mul_k(c, activate(c, STR("Elu"), mul_k(c, x, 1 / p[0]), 1, 0), p[0]);
     return activate(c, name, x, p[0], p[1]);
 }
 ONNX(affine) { // y = alpha x + beta, and its kin of the first drafts

@@ -43,12 +43,51 @@ static hv truth(struct onnx_ctx *c, hv x) {
     return x->shape->dtype == DT_PRED ? x : hb_compare(&c->b, x, splat_like(c, x, 0), CMP_NE);
 }
 
-// true_positions of what is true of `of`, found once for the same values.
+// Reducers of one step that do the same.
+static bool same_reducer(const struct hlo_computation *a, const struct hlo_computation *b) {
+    const struct hlo_instr *x = a->root, *y = b->root;
+    if (a == b) return true;
+    if (a->n_instrs != 3 || b->n_instrs != 3 || x->op != y->op || x->n_operands != 2) return false;
+    for (int k = 0; k < 2; k++)
+        if (x->operands[k]->op != HLO_PARAMETER || y->operands[k]->op != HLO_PARAMETER ||
+            x->operands[k]->param_number != y->operands[k]->param_number)
+            return false;
+    return shape_equal(x->shape, y->shape) &&
+           attr_equal(hlo_op_info(x->op)->attrs, x->attr, y->attr);
+}
+// Whether a and b are computed alike from the same values; `left`: instructions to look at yet.
+static bool alike(const struct hlo_instr *a, const struct hlo_instr *b, int *left) {
+    if (a == b) return true;
+    if (--*left < 0 || a->op != b->op || a->op == HLO_PARAMETER || hlo_has_effect(a) ||
+        a->n_operands != b->n_operands || a->n_called != b->n_called || a->n_called > 1 ||
+        !shape_equal(a->shape, b->shape) || !a->literal != !b->literal)
+        return false;
+    if (a->literal && !lit_equal(a->literal, b->literal)) return false;
+    if (a->n_called && !same_reducer(a->called[0], b->called[0])) return false;
+    for (int k = 0; k < a->n_operands; k++)
+        if (!alike(a->operands[k], b->operands[k], left)) return false;
+    return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr);
+}
+// What x is made of, without what moves no element and changes none that is zero.
+static hv bare(hv x) {
+    while (x->op == HLO_RESHAPE ||
+           (x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_PRED))
+        x = x->operands[0];
+    return x;
+}
+
+// true_positions of what is true of `of`, found once for the same values: masks that are computed
+// twice alike choose as many, which the operators that take both have to know.
 static hv positions_in(struct onnx_ctx *c, hv of, hv mask, hv *count) {
+    enum { MAX_LOOK = 256 };
     const size_t room = sizeof c->chosen / sizeof c->chosen[0];
-    for (size_t k = 0; k < room; k++)
-        if (c->chosen[k].of == of && c->chosen[k].at->shape->dims[0] == mask->shape->dims[0])
+    of = bare(of);
+    for (size_t k = 0; k < room && c->chosen[k].of; k++) {
+        int left = MAX_LOOK;
+        if (c->chosen[k].at->shape->dims[0] == mask->shape->dims[0] &&
+            alike(c->chosen[k].of, of, &left))
             return *count = c->chosen[k].count, c->chosen[k].at;
+    }
     hv at = true_positions(c, mask, count);
     if (hb_ok(&c->b)) c->chosen[c->n_chosen++ % room] = (struct onnx_chosen){of, at, *count};
     return at;

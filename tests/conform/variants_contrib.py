@@ -29,6 +29,9 @@ def fused(add):
         add("FusedConv " + act, MS + "FusedConv", [f32(2, 3, 7, 7), f32(4, 3, 3, 3), f32(4)], dict(kw, activation=act, kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
     add("FusedConv with a sum", MS + "FusedConv", [f32(2, 3, 7, 7), f32(4, 3, 3, 3), f32(4), f32(2, 4, 7, 7)], {"activation": "Relu", "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]})
     add("FusedGemm", MS + "FusedGemm", [f32(3, 4), f32(5, 4), f32(5)], {"transB": 1, "alpha": 0.5, "activation": "LeakyRelu", "activation_alpha": 0.1})
+    for act, kw in (("Selu", {"activation_alpha": 1.6, "activation_gamma": 1.05}), ("Elu", {"activation_alpha": 0.7}), ("Celu", {"activation_alpha": 1.5}), ("Softplus", {}),
+                    ("ThresholdedRelu", {"activation_alpha": 0.6}), ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Softsign", {})):
+        add("FusedGemm " + act, MS + "FusedGemm", [f32(3, 4), f32(4, 5), f32(5)], dict(kw, activation=act))
     add("FusedGemm Relu", MS + "FusedGemm", [f32(3, 4), f32(4, 5), f32(5)], {"activation": "Relu"})
     add("MatMulInteger16", MS + "MatMulInteger16", [R.integers(-900, 900, (3, 4)).astype(np.int16), R.integers(-900, 900, (4, 5)).astype(np.int16)])
     add("UnfoldTensor", MS + "UnfoldTensor", [f32(2, 9, 3)], {"dim": 1, "size": 4, "step": 2})
