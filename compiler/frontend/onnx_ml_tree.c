@@ -150,6 +150,51 @@ static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
     return f->how == AGG_AVERAGE ? mul_k(c, r, 1 / (double)f->roots) : r;
 }
 
+// Does every row come to a weight of every target? So it is where some tree has one in each leaf.
+static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
+    if (f->targets > MAX_WEIGHTS / f->n) return true;
+    uint8_t *given = arena_zarray(c->a, uint8_t, f->n * f->targets),
+            *sure = arena_zarray(c->a, uint8_t, f->targets),
+            *every = arena_array(c->a, uint8_t, f->targets);
+    int32_t *open = arena_array(c->a, int32_t, f->n + 1);
+    int64_t found = 0;
+    for (int64_t k = 0; k < f->weights; k++)
+        given[f->leaf[k] * f->targets + f->target[k]] = 1;
+    for (int64_t r = 0; r < f->roots && found < f->targets; r++) {
+        memset(every, 1, (size_t)f->targets);
+        int64_t n = 0;
+        for (open[n++] = f->root[r]; n > 0;) {
+            int64_t k = open[--n];
+            const uint8_t *g = &given[k * f->targets];
+            for (int64_t t = 0; t < f->targets && is_leaf(f, k); t++)
+                every[t] &= g[t];
+            if (is_leaf(f, k)) continue;
+            open[n++] = f->node[k][TREE_YES], open[n++] = f->node[k][TREE_NO];
+        }
+        for (int64_t t = 0; t < f->targets; t++) {
+            found += every[t] && !sure[t];
+            sure[t] |= every[t];
+        }
+    }
+    return found == f->targets;
+}
+// y, of several targets, with 0 for those that a row comes to no weight of: ONNX Runtime adds no
+// base value there, and a minimum or maximum of nothing is 0.
+static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y) {
+    struct forest counts = *f;
+    if (!hb_ok(&c->b) || f->targets < 2 || reaches_all(c, f)) return y;
+    counts.how = AGG_SUM;
+    counts.node = arena_alloc_aligned(c->a, sizeof *f->node * (size_t)(f->n + 1), 64);
+    memcpy(counts.node, f->node, sizeof *f->node * (size_t)f->n); // scores() writes columns
+    counts.weight = arena_array(c->a, double, f->weights + 1);
+    for (int64_t k = 0; k < f->weights; k++)
+        counts.weight[k] = 1;
+    hv n = scores(c, &counts, x);
+    if (!hb_ok(&c->b)) return y;
+    return hb_select(&c->b, hb_compare(&c->b, n, splat_like(c, n, 0), CMP_GT), y,
+                     splat_like(c, y, 0));
+}
+
 // ---- TreeEnsemble: links go to nodes or, where marked, to leaves
 
 // A test for membership becomes one equality a member, each "no" leading to the next.
@@ -234,7 +279,8 @@ ONNX(treeensemble) {
     for (size_t k = 0; k < roots->ints.n; k++)
         f.root[f.roots++] = narrow(roots->ints.v[k]);
     if (!hb_ok(&c->b)) return;
-    hv y = onnx_ml_post_transform(c, scores(c, &f, in_val(c, 0)), str_of(posts[post]));
+    hv y = where_reached(c, &f, in_val(c, 0), scores(c, &f, in_val(c, 0)));
+    y = onnx_ml_post_transform(c, y, str_of(posts[post]));
     out_val(c, 0, hb_convert(&c->b, y, in_val(c, 0)->shape->dtype));
 }
 
@@ -365,7 +411,9 @@ ONNX(treeregressor) {
                               : str_is(how, "MIN")   ? AGG_MIN
                               : str_is(how, "MAX")   ? AGG_MAX
                                                      : AGG_SUM};
-    hv y = with_base(c, named_forest(c, &f, "target"));
+    hv y = with_base(c, named_forest(c, &f, "target")), x = in_val(c, 0);
+    if (hb_ok(&c->b) && !dtype_is_float(x->shape->dtype)) x = hb_convert(&c->b, x, DT_F32);
+    y = where_reached(c, &f, x, y);
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
 // Two classes of which one has weights, by the rules of ONNX Runtime: the standard has none. With

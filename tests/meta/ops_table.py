@@ -94,6 +94,20 @@ REFUSED = (
 )
 
 
+# Graphs of operators that run, which are refused all the same: what, why, instead.
+GRAPHS = (
+    ("A size computed from values, without a bound: the frames of speech synthesis that come from predicted durations (VITS, Piper, Kokoro, FastSpeech), `torch.bincount`",
+     "programs have sizes that are fixed or bounded by their inputs' sizes (NonZero, Compress, Unique, loops); a sum or a maximum of computed values has no bound",
+     "cut the model behind the durations: a size that an input of at most 256 numbers brings is taken by its value (docs/api.md, `byValue`)"),
+    ("`If` at run time whose branches give tensors of different rank (KNNImputer of skl2onnx)", "a value has one rank", "make the condition depend on shapes alone, or use SimpleImputer"),
+    ("`Loop` of no turns whose stacked results have rows of unknown shape (EmbeddingBag of torch's old exporter with no rows)", "the shape of a row that is never made", "the dynamo exporter"),
+)
+
+
+def graphs():
+    return ["", "## ONNX graphs that are refused", "", "The error names the node and the dimension or the branch.", "", "| graph | why | instead |", "|---|---|---|"] + ["| %s | %s | %s |" % row for row in GRAPHS]
+
+
 def refused():
     have = set(re.findall(r'ONNX_OP\("([^"]+)"', read("compiler/frontend/onnx_ops.def")))
     rows = ["| %s | %s |" % (", ".join("`%s`" % n for n in names.split() if n not in have), why) for names, why in REFUSED if set(names.split()) - have]
@@ -131,7 +145,7 @@ def table(found):
             "- oneDNN: `call` = a primitive of its own, `in a call` = fused behind one.",
             "- ONNX: by lowering every model of onnx's backend cases and reading which operator each instruction comes from."]
     tail = ["", "## ONNX operators that leave no instruction of their own", "", "Evaluated while the graph is lowered, in need of input values, or not in the backend cases: " + (", ".join(rest) or "none") + "."]
-    return "\n".join(head + out + tail + refused()) + "\n"
+    return "\n".join(head + out + tail + refused() + graphs()) + "\n"
 
 
 def main():

