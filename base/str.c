@@ -399,3 +399,22 @@ bool str_is_loopback(struct str host) {
     if (inet_pton(AF_INET, text, a) == 1) return a[0] == 127;
     return inet_pton(AF_INET6, text, a) == 1 && !memcmp(a, &in6addr_loopback, sizeof a);
 }
+
+bool str_is_like(struct str given, struct str known) {
+    enum { MOST = 64 };
+    size_t row[MOST];
+    if (given.n >= MOST || known.n >= MOST) return false;
+    for (size_t k = 0; k <= known.n; k++)
+        row[k] = k;
+    for (size_t g = 1; g <= given.n; g++) {
+        size_t corner = row[0];
+        row[0] = g;
+        for (size_t k = 1; k <= known.n; k++) {
+            size_t change = corner + (given.p[g - 1] != known.p[k - 1]), least = row[k] + 1;
+            if (row[k - 1] + 1 < least) least = row[k - 1] + 1;
+            corner = row[k];
+            row[k] = change < least ? change : least;
+        }
+    }
+    return row[known.n] && row[known.n] * 3 <= known.n;
+}

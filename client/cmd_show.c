@@ -7,7 +7,13 @@
 
 enum { COLUMN = 13, WIDTH = 100 };
 
+// "_x_0" stands for a dimension of x that the model gives no name.
+static bool unnamed(const char *tensor, const char *symbol) {
+    size_t n = strlen(tensor);
+    return *symbol == '_' && !strncmp(symbol + 1, tensor, n) && symbol[n + 1] == '_';
+}
 static void print_tensor(const char *what, const json_t *t) {
+    const char *name = text_at(t, "name");
     const json_t *dim;
     size_t d;
     bool usual = false;
@@ -22,7 +28,7 @@ static void print_tensor(const char *what, const json_t *t) {
             const char *symbol = text_at(dim, "symbol");
             if (d) putchar(',');
             if (*symbol)
-                fputs(symbol, stdout);
+                fputs(unnamed(name, symbol) ? "?" : symbol, stdout);
             else
                 printf("%.0f", number_at(dim, "size"));
             usual |= number_at(dim, "usual") > 0;

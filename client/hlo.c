@@ -31,9 +31,23 @@ int option_count(struct hlo *h, int *k, const char *name, int low, int high, int
     *out = (int)n;
     return 1;
 }
+// The option of a usage text that is most like a word; empty if none is.
+static struct str option_like(const char *usage, const char *word) {
+    struct str given = {word, strcspn(word, "=")};
+    for (const char *p = strstr(usage, "--"); p; p = strstr(p, "--")) {
+        struct str known = {p, strcspn(p, " =]|")};
+        if (str_is_like(given, known)) return known;
+        p += known.n;
+    }
+    return (struct str){0};
+}
 int unknown_word(struct hlo *h, const char *command, int k) {
     if (h->lacks == h->argv[k]) return usage_error("%s needs a value", h->lacks);
-    if (h->argv[k][0] == '-') return usage_error("%s has no option %s", command, h->argv[k]);
+    if (h->argv[k][0] == '-') {
+        struct str like = option_like(h->command ? h->command->usage : "", h->argv[k]);
+        return usage_error("%s has no option %s%s" STR_FMT "%s", command, h->argv[k],
+                           like.n ? " (did you mean " : "", STR_ARG(like), like.n ? "?)" : "");
+    }
     return usage_error("%s: '%s' is one word too many", command, h->argv[k]);
 }
 int usage_error(const char *fmt, ...) {
@@ -60,6 +74,8 @@ void print_error(const json_t *j, const char *otherwise) {
     json_t *d;
     json_array_foreach(json_object_get(j, "details"), k, d)
         fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
+    if (!strcmp(text_at(j, "reason"), "NO_CREDENTIALS"))
+        fputs("  hlo takes the token from HLOD_TOKEN, or HLOD_TOKEN_FILE=FILE\n", stderr);
 }
 int fail_reply(const struct http_reply *r, int code) {
     json_error_t e;

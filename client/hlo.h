@@ -27,7 +27,8 @@ struct hlo {
     struct http_security security;
     struct http_client *http;
     bool json, quiet, tty;
-    const char *lacks; // an option at the end of the line whose value is missing
+    const struct command *command; // that runs
+    const char *lacks;             // an option at the end of the line whose value is missing
     struct arena arena;
     int argc; // words behind the command
     char **argv;

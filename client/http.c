@@ -75,7 +75,10 @@ status_t http_where(const char *given, const char *plain, const char *tls,
     *out = (struct http_where){addr, said_tls || (!said_plain && (s->cacert || s->cert))};
     if (!colon || colon == addr || strpbrk(addr, "/ @?#") ||
         !str_to_i64(str_of(colon + 1), &port) || port < 1 || port > 65535)
-        return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT", given);
+        return st_new(ST_INVALID_ARGUMENT, "address '%.100s': expected HOST:PORT%s", given,
+                      scheme(given, "grpc") || scheme(given, "grpcs")
+                          ? " of the server's HTTP port, 8000 by default"
+                          : "");
     if (s->token && strpbrk(s->token, "\r\n"))
         return st_new(ST_INVALID_ARGUMENT, "the token has more than one line");
     if (s->token && !out->tls && !said_plain &&

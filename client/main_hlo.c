@@ -22,6 +22,15 @@ static const char values[] =
     "where std is below 1), after a centre crop of PART of the "
     "short side (a square) and resizing\n";
 
+static int no_command(const char *name) {
+    if (name[0] == '-')
+        return usage_error("there is no option %s, or its value is missing", name);
+    for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
+        if (str_is_like(str_of(name), str_of(commands[k].name)))
+            return usage_error("no command is called '%s' (did you mean %s?)", name,
+                               commands[k].name);
+    return usage_error("no command is called '%s'", name);
+}
 static const struct command *command_find(const char *name) {
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (strcmp(name, commands[k].name) == 0) return &commands[k];
@@ -121,9 +130,8 @@ static int run_command(struct hlo *h, const char *name, bool usage) {
     }
     if (strcmp(name, "help") == 0) return help(stdout);
     const struct command *c = command_find(name);
-    if (!c)
-        return name[0] == '-' ? usage_error("there is no option %s, or its value is missing", name)
-                              : usage_error("no command is called '%s'", name);
+    if (!c) return no_command(name);
+    h->command = c;
     if (usage) return help_command(c);
     status_t st = http_security_env(&h->arena, &h->security);
     if (!st) st = http_client_new(h->addr, &h->security, &h->http);

@@ -125,12 +125,18 @@ static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
 
 // ---- words about tensors
 
+// "_x_0" stands for a dimension of x that the model gives no name.
+static bool unnamed(const Hlod__V1__TensorSpec *t, const char *symbol) {
+    size_t n = strlen(t->name);
+    return !*symbol || (*symbol == '_' && !strncmp(symbol + 1, t->name, n) && symbol[n + 1] == '_');
+}
+
 void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
     strbuf_printf(b, "%s %s[", t->name, t->dtype);
     for (size_t d = 0; d < t->n_dims; d++) {
         const Hlod__V1__Dim *x = t->dims[d];
         if (x->size < 0)
-            strbuf_printf(b, "%s%s", d ? "," : "", *x->symbol ? x->symbol : "?");
+            strbuf_printf(b, "%s%s", d ? "," : "", unnamed(t, x->symbol) ? "?" : x->symbol);
         else
             strbuf_printf(b, "%s%" PRId64, d ? "," : "", x->size);
     }

@@ -171,8 +171,18 @@ static status_t read_flag(struct config *c, int argc, char *const *argv, int *i)
     bool has_value = strchr(arg, '=') != NULL;
     str_cut(&text, '=', &name);
     const struct option *o = find(name, false);
-    if (!o)
-        return st_new(ST_INVALID_ARGUMENT, "no option '--" STR_FMT "' (see --help)", STR_ARG(name));
+    if (!o) {
+        char *like = NULL;
+        for (int k = 0; k < N_OPTIONS && !like; k++) {
+            like = arena_strdup(&c->arena, options[k].name);
+            for (char *u = strchr(like, '_'); u; u = strchr(u, '_'))
+                *u = '-';
+            if (!str_is_like(name, str_of(like))) like = NULL;
+        }
+        return st_new(ST_INVALID_ARGUMENT, "no option '--" STR_FMT "'%s%s%s (see --help)",
+                      STR_ARG(name), like ? ", did you mean --" : "", like ? like : "",
+                      like ? "?" : "");
+    }
     struct str value = text;
     if (!has_value && o->type == T_BOOL)
         value = STR("true");

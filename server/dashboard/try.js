@@ -64,7 +64,7 @@ function outputCard(o) {
 async function tryPage() {
   const list = await loadModels(), file = h("input", { type: "file", "aria-label": "Model file", id: "try-file" });
   const choice = h("select", { id: "try-model", "aria-label": "Model" }, h("option", { value: "" }, list.length ? "choose a model" : "no model has a name"), list.map(m => h("option", { value: m.name + ":" + number(m.version) }, m.name + ":" + number(m.version))));
-  const about = h("div", { class: "try-about" }), inputs = h("div"), outputs = h("div", { "aria-live": "polite" }), error = h("p", { class: "error", role: "alert", id: "try-error" });
+  const about = h("div", { class: "try-about" }), inputs = h("div", null, h("p", { class: "dim" }, "Those of the model, once one is chosen.")), outputs = h("div", { "aria-live": "polite" }, h("p", { class: "dim" }, "Nothing has run yet.")), error = h("p", { class: "error", role: "alert", id: "try-error" });
   let rows = [], model = "";
   const go = h("button", { type: "button", class: "primary", id: "try-run", disabled: true }, "Run");
   const say = x => { error.textContent = x ? x.message || String(x) : ""; };

@@ -37,6 +37,11 @@ def main():
         result.command("nobody there: how to start one", hlo("devices", HLOD_ADDR="127.0.0.1:1"), 69, err="start one with `hlod &`.*--addr")
         p = result.command("a reason that several targets share stands once", hlo("targets"), 0, r"tpu:v5e\S+ +compile no .*\(\d\)\n")
         result("and not in each line", p.stdout.count("hlo plugins install tpu") == 1, p.stdout)
+        for words, err in ((("runn", model), r"'runn' \(did you mean run\?\)"), (("run", model, "--profle"), r"no option --profle \(did you mean --profile\?\)"), (("run", model, "--zebra"), r"no option --zebra;"),
+                           (("--addr", "grpc://127.0.0.1:8001", "devices"), "of the server's HTTP port")):
+            result.command("slips: " + " ".join(words[-2:]), hlo(*words), 2, err=err)
+        slip = subprocess.run([build + "/hlod", "--grpc-prt-file", "x"], capture_output=True, text=True, env={})
+        result("slips: hlod", slip.returncode == 2 and "did you mean --grpc-port-file?" in slip.stderr, slip.stderr)
         suite = os.path.join(ROOT, "deploy/ci/example/suite.yaml")
         result.command("a suite's jobs: time and counts", hlo("submit", suite, "--wait"), 0, r"1\.1 +passed +softplus on cpu, around zero +[1-9\d.]+ \S+  \d+ instructions, \d+ fusions\n(.*\n)*suite 1: 2 jobs, 2 passed")
         result.command("jobs ls: the same", hlo("jobs"), 0, r"1\.1 +passed .* instructions, ")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `make wheel` and `make dist` made, as somebody gets it: installed into a fresh Debian without build tools (debootstrap; an older and a later one than the wheel was built on), where
 the README's five minutes and client/python's examples run as written, each within two minutes from the first command. And without any Debian: a root that has nothing but the tree, so
-no C library and no shell.  Usage: ways.py --build DIR [--wheel FILE] [--dist FILE] [--suites bullseye,bookworm]   (root and debootstrap; --empty TREE needs neither)"""
+no C library and no shell.  Usage: ways.py --build DIR [--wheel FILE] [--dist FILE] [--suites bullseye,bookworm,trixie]   (root and debootstrap; --empty TREE needs neither)"""
 import argparse, os, re, shutil, subprocess, sys, tempfile, time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -148,7 +148,7 @@ def main():
     a.add_argument("--wheel")
     a.add_argument("--dist")
     a.add_argument("--empty")
-    a.add_argument("--suites", default="bullseye,bookworm")
+    a.add_argument("--suites", default="bullseye,bookworm,trixie")
     o = a.parse_args()
     results = Results()
     if o.empty:
