@@ -18,6 +18,7 @@ struct cpu_step {
     const struct cpu_step **views; // by operand leaf: the step whose view it reads; or NULL
     char *view;                    // cpu_view.c: where the result lies since it ran
     char *stage; // of a loop whose state changes places
+    struct cpu_loop *loop; // of a loop: how it runs without a profile; NULL = step by step
     int64_t flops, bytes;
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool alone; // runs on the calling thread alone, and takes always as long
@@ -103,6 +104,22 @@ struct cpu_frame {
     void *const *results; // of the entry, by root leaf: memory of its own, NULL = in the arena; or
                           // NULL
 };
+// A step on the buffers of a frame, whatever it is.
+status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
+                      struct cpu_step *s) MUST_CHECK;
+// A kernel that one thread runs, as one call; code NULL: it is something else.
+struct cpu_direct {
+    void *code, *scratch;
+    const int64_t *sizes;
+    int64_t extent;
+    int n_bufs;
+};
+void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out);
+// Loops of small steps (cpu_loop.c). s: a while whose called plans are bound; NULL: not such a one.
+struct cpu_loop *cpu_loop_of(struct cpu_exe *x, struct cpu_step *s);
+// f: params and memory of the body; out: the state, in place.
+status_t cpu_loop_run(struct cpu_exe *x, const struct cpu_step *s, const struct cpu_frame *f,
+                      void *const *out) MUST_CHECK;
 // Of a loop's body: slices of what the loop leaves as it is are read where they lie (cpu_view.c).
 void cpu_mark_views(struct cpu_exe *x, const struct cpu_plan *p);
 status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p,

@@ -80,15 +80,16 @@ static status_t run_while(struct cpu_exe *x, struct cpu_step *s, const struct cp
     for (int k = 0; k < ps->n_out; k++)
         if (out[k] != in[k] && ps->out[k].size_bytes)
             memcpy(out[k], in[k], (size_t)ps->out[k].size_bytes);
+    struct cpu_frame f = {.params = (const void *const *)out,
+                          .memory = memory,
+                          .weights = outer->weights,
+                          .run = outer->run};
+    if (s->loop && !(f.run && f.run->profile)) return cpu_loop_run(x, s, &f, out);
     for (;;) {
         uint8_t go = 0;
         void *go_at = &go;
         RETURN_IF_ERR(run_called(x, s->called[0], outer, memory, out, &go_at));
         if (!go) return ST_OK;
-        struct cpu_frame f = {.params = (const void *const *)out,
-                              .memory = memory,
-                              .weights = outer->weights,
-                              .run = outer->run};
         RETURN_IF_ERR(cpu_run_plan(x, body, &f));
         char *at = s->stage;
         for (int k = 0; k < ps->n_out; k++)
@@ -148,8 +149,8 @@ status_t cpu_cancelled(void) {
 }
 
 enum { MAX_BUFS = 256 };
-static status_t run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
-                         struct cpu_step *s) {
+status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
+                      struct cpu_step *s) {
     void *bufs[MAX_BUFS];
     const struct plan_step *ps = s->plan;
     if (x->cancel && *x->cancel) return cpu_cancelled();
@@ -175,7 +176,7 @@ static void beside_part(void *ctx, int64_t begin, int64_t end, int thread) {
     const struct beside_call *c = ctx;
     (void)thread;
     for (int64_t k = begin; k < end; k++)
-        c->st[k] = run_step(c->x, c->p, c->f, c->s + k);
+        c->st[k] = cpu_run_step(c->x, c->p, c->f, c->s + k);
 }
 enum { MAX_BESIDE = 8 };
 static status_t run_beside(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
@@ -206,7 +207,7 @@ status_t cpu_run_plan(struct cpu_exe *x, const struct cpu_plan *p, const struct 
         }
         double outside_ns = profile ? profile->estimate_ns : 0, inside_ns = 0;
         if (profile) profile->depth++, profile->estimate_ns = 0; // a control step's lie inside it
-        status_t st = run_step(x, p, f, s);
+        status_t st = cpu_run_step(x, p, f, s);
         if (profile) {
             inside_ns = profile->estimate_ns;
             profile->estimate_ns = outside_ns;
@@ -339,8 +340,10 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
             x->in_loop -= s->plan->instr->op == HLO_WHILE;
             if (s->plan->instr->op == HLO_WHILE && c == 1) cpu_mark_views(x, s->called[c]);
         }
-        if (s->plan->instr->op == HLO_WHILE)
+        if (s->plan->instr->op == HLO_WHILE) {
             s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
+            s->loop = cpu_loop_of(x, s);
+        }
         join_called(s);
     }
     mark_beside(p);

@@ -91,6 +91,16 @@ static status_t kernel_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(kernel_part, &c, k->info->extent, kernel_grain(k->info));
     return ST_OK;
 }
+void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out) {
+    *out = (struct cpu_direct){0};
+    if (s->impl != &cpu_impl_kernel || !s->alone) return;
+    const struct kernel_state *k = s->state;
+    *out = (struct cpu_direct){.code = k->code,
+                               .scratch = k->scratch,
+                               .sizes = k->info->sizes,
+                               .extent = k->info->extent,
+                               .n_bufs = k->info->n_bufs};
+}
 static void nothing(struct cpu_step *s) {
     (void)s;
 }
