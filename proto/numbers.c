@@ -492,6 +492,8 @@ static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max
         strbuf_puts(b, v > 0 ? "\"Infinity\"" : "\"-Infinity\"");
     else if (v == 0)
         strbuf_puts(b, signbit(v) ? "-0.0" : "0");
+    else if (fabs(v) < (digits_min < 4 ? 100 : 1000) && v == (double)(int)v)
+        strbuf_i64(b, (int)v); // as %g has it
     else {
         char tmp[40];
         for (int d = digits_min;;

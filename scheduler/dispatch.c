@@ -208,6 +208,18 @@ void seat_leave(struct sched *s, struct seat *x) {
     worker_release(w, unknown);
 }
 
+void sched_unread(struct sched *s, struct tenant *t, int64_t bytes) {
+    s->unread_bytes += bytes;
+    t->unread_bytes += bytes;
+    if (bytes < 0 && !s->stopping) dispatch_soon(s);
+}
+static bool may_place(const struct sched *s, const struct tenant *t, enum worker_role role) {
+    int64_t most = s->cfg.reply_bytes;
+    if (!tenant_may_place(t)) return false;
+    return role != ROLE_DEVICE || !most || !t->unread_bytes ||
+           t->unread_bytes <= most - s->unread_bytes;
+}
+
 // ---- dispatch
 
 // Could anything be placed, or refused, in this role at all?
@@ -249,7 +261,7 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
                  "the deadline passed while waiting for a worker");
             return true;
         }
-        if (!tenant_may_place(t->tenant)) {
+        if (!may_place(s, t->tenant, role)) {
             next = queue_next_lane(it);
             continue;
         }

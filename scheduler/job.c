@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -129,6 +130,20 @@ static status_t at_assumed_sizes(const struct job *j, status_t st) {
     return st;
 }
 
+// Memory that its result holds until the client has taken it.
+static int64_t result_bytes(const struct job *j) {
+    int64_t bytes = 0;
+    struct stat s;
+    if (j->batch) {
+        for (size_t i = 0; j->run && i < j->run->n_outputs; i++)
+            bytes += j->run->outputs[i]->data ? (int64_t)j->run->outputs[i]->data->size : 0;
+        return bytes;
+    }
+    for (int i = 0; i < j->r.n_fds; i++)
+        if (j->r.fds[i] >= 0 && !fstat(j->r.fds[i], &s)) bytes += s.st_size;
+    return bytes;
+}
+
 void job_finish(struct job *j, status_t st) {
     if (j->finished) {
         st_drop(st);
@@ -142,6 +157,8 @@ void job_finish(struct job *j, status_t st) {
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
+    j->unread_bytes = result_bytes(j);
+    if (j->unread_bytes) sched_unread(j->s, j->tenant, j->unread_bytes);
     if (j->parent) { // its plan tells
         j->spec.on_done(j->spec.ctx, j, st);
         return;
@@ -186,6 +203,7 @@ void job_free(struct job *j) {
         j->free_later = true;
         return;
     }
+    if (j->unread_bytes) sched_unread(j->s, j->tenant, -j->unread_bytes);
     plan_done(j);
     for (size_t i = 0; i < j->kept.n; i++)
         buffer_unref(j->kept.v[i]);

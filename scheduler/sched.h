@@ -127,6 +127,7 @@ struct job {
     struct arena arena;
     struct job_spec spec;
     struct job_result r;
+    int64_t unread_bytes; // of the result, until job_free
     int64_t start_ns;
     struct loop_timer *deadline;
     const char *owner; // must own what is used; NULL: all may be
@@ -204,6 +205,7 @@ struct sched {
     struct buffers *buffers;
     struct loop_timer *lease_timer;
     struct loop_timer *relief_timer; // brief work waits for a device that is held (dispatch.c)
+    int64_t unread_bytes; // of results, all tenants together (dispatch.c)
     struct pool *pool;
     struct sched_config cfg;
     struct smap uploads;           // calls under way that brought a model, by its digest
@@ -240,5 +242,8 @@ void sched_dispatch(struct sched *s);
 // Should work that takes so long not be placed behind other work, so that what comes meanwhile does
 // not wait for both? Only while several tenants are at work: one alone wants the device kept busy.
 void sched_relief_due(void *s);
+// So many more bytes of results wait to be taken by the tenant's clients, or fewer. Who has as many
+// as all may still have gets no place on a device before some are (cfg.reply_bytes).
+void sched_unread(struct sched *s, struct tenant *t, int64_t bytes);
 bool sched_alone(const struct sched *s, int64_t expected_ns);
 struct str digest_str(const struct digest *d);

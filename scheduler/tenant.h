@@ -24,6 +24,7 @@ struct tenant {
     int64_t total_jobs, refused; // refused: by its quotas or a full queue
     int64_t used_ns[2];          // of workers, by role
     int64_t total_bytes;         // tensors in and out
+    int64_t unread_bytes;        // of results that its clients have not taken yet
 };
 struct tenants {
     struct tenant *first;

@@ -205,7 +205,7 @@ void http_suspend(struct http_req *r) {
     MHD_suspend_connection(r->conn);
 }
 void http_resume(struct http_req *r) {
-    if (!r->suspended) return;
+    if (!r->suspended || r->pooled) return;
     r->suspended = r->reader_waits = false;
     MHD_resume_connection(r->conn);
     http_kick(r->h);
@@ -338,6 +338,11 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
     upload_free(r->upload);
     strbuf_done(&r->text);
     strbuf_done(&r->out);
+    vec_done(&r->holes);
+    for (struct http_text *t = r->long_text, *next; t; t = next) {
+        next = t->next;
+        http_text_free(t);
+    }
     st_drop(r->error);
     if (r->call) call_done(r->call);
     r->h->open_requests--;
@@ -635,6 +640,9 @@ void http_quiesce(struct http *h) {
 }
 void http_stop(struct http *h) {
     http_quiesce(h);
+    h->stopping = true;
+    while (loop_works(h->loop)) // on requests, which the library frees below
+        loop_turn(h->loop);
     loop_watch_free(h->watch);
     loop_timer_free(h->timer);
     MHD_stop_daemon(h->mhd);

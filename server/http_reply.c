@@ -39,7 +39,9 @@ struct body { // of a successful reply
     struct strbuf text;      // owned; the first part
     const struct span *more; // the call's tensors, which outlive the response
     size_t n_more;
-    size_t json_bytes; // text is JSON in front of them; 0: it is not
+    bool json, squeeze; // text is JSON in front of them; all is to be compressed
+    size_t json_bytes;
+    text_holes holes; // in text; owned
     struct strbuf small;
 };
 static void server_timing(struct http_req *r, bool footer);
@@ -49,28 +51,52 @@ static void respond(struct body *b, struct MHD_Response *response) {
     set_response(r, 200, b->type, response);
     if (b->small.p || r->coding) add_header(r, "Vary", "Accept-Encoding");
     if (b->small.p) add_header(r, "Content-Encoding", coding_name(r->coding));
-    if (!b->json_bytes) return;
+    if (!b->json) return;
     char length[32];
     snprintf(length, sizeof length, "%zu", b->json_bytes);
     add_header(r, "Inference-Header-Content-Length", length);
 }
-static void send_small(struct body *b) {
-    size_t n = b->small.n;
-    respond(b, MHD_create_response_from_buffer(n, b->small.p, MHD_RESPMEM_MUST_FREE)); // owns it
-    strbuf_done(&b->text);
+static void send_whole(struct body *b) {
+    size_t n = b->text.n;
+    if (b->small.p) {
+        n = b->small.n;
+        respond(b, MHD_create_response_from_buffer(n, b->small.p, MHD_RESPMEM_MUST_FREE));
+        strbuf_done(&b->text);
+    } else if (b->n_more) {
+        struct arena *a = &b->r->call->arena;
+        struct MHD_IoVec *v = arena_array(a, struct MHD_IoVec, b->n_more + 1);
+        v[0] = (struct MHD_IoVec){arena_dup(a, b->text.p, n), n};
+        for (size_t i = 0; i < b->n_more; i++)
+            v[i + 1] = (struct MHD_IoVec){b->more[i].p, b->more[i].n};
+        respond(b, MHD_create_response_from_iovec(v, (unsigned)b->n_more + 1, NULL, NULL));
+        strbuf_done(&b->text);
+    } else {
+        respond(b,
+                MHD_create_response_from_buffer(n, strbuf_take(&b->text), MHD_RESPMEM_MUST_FREE));
+    }
 }
-static void squeeze_work(void *arg) {
+// The text's holes filled, all compressed where it is to be.
+static void make_whole(void *arg) {
     struct body *b = arg;
+    if (b->holes.n) {
+        struct strbuf full = {0};
+        http_text_fill(&b->text, &b->holes, &full);
+        strbuf_done(&b->text);
+        vec_done(&b->holes);
+        b->text = full;
+    }
+    b->json_bytes = b->text.n;
+    if (!b->squeeze) return;
     struct span *all = arena_array(&b->r->call->arena, struct span, b->n_more + 1);
     all[0] = (struct span){(const uint8_t *)b->text.p, b->text.n};
     if (b->n_more) memcpy(all + 1, b->more, b->n_more * sizeof *all);
     coding_do(b->r->coding, all, b->n_more + 1, &b->small);
 }
-static void squeezed(void *arg) {
+static void made_whole(void *arg) {
     struct body *b = arg;
     struct http_req *r = b->r;
     r->pooled = false;
-    send_small(b);
+    send_whole(b);
     server_timing(r, false);
     if (r->gone)
         http_leave(r);
@@ -78,32 +104,52 @@ static void squeezed(void *arg) {
         http_resume(r);
 }
 
-// Compressed where the client takes it and it is worth it; large ones on the pool: r->response is
-// NULL until then.
-static void reply_body(struct body *b) {
-    enum { WORTH_IT = 1 << 10, QUICK = 16 << 10 };
+static ssize_t read_text(void *cls, uint64_t pos, char *buf, size_t max) {
+    (void)pos;
+    struct http_req *r = cls;
+    ssize_t n = http_text_read(r->long_text, buf, max);
+    return n >= 0    ? n
+           : n == -1 ? MHD_CONTENT_READER_END_OF_STREAM
+                     : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+// Text of so many values that it is made while the client reads, without a length in front.
+static void reply_long(struct body *b) {
     struct http_req *r = b->r;
-    size_t all = b->text.n;
+    r->long_text = http_text_new(r, &b->text, &b->holes);
+    respond(b, MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10, read_text, r, NULL));
+}
+
+// Compressed where the client takes it and it is worth it. What takes long is done on the pool:
+// r->response is NULL until then.
+static void reply_body(struct body *b) {
+    enum { WORTH_IT = 1 << 10, QUICK = 16 << 10, TOO_LONG = 8 << 20 };
+    struct http_req *r = b->r;
+    int64_t values = http_text_values(&r->holes);
+    size_t all = b->text.n + (size_t)values;
+    b->holes = r->holes;
+    memset(&r->holes, 0, sizeof r->holes);
     for (size_t i = 0; i < b->n_more; i++)
         all += b->more[i].n;
-    if (r->coding && all >= WORTH_IT && all <= QUICK) {
-        squeeze_work(b);
-        send_small(b);
-    } else if (r->coding && all > QUICK && r->suspended) {
-        r->pooled = true; // the pool holds the request
-        loop_work(r->h->loop, squeeze_work, squeezed, b);
-    } else if (b->n_more) {
-        struct arena *a = &r->call->arena;
-        struct MHD_IoVec *v = arena_array(a, struct MHD_IoVec, b->n_more + 1);
-        v[0] = (struct MHD_IoVec){arena_dup(a, b->text.p, b->text.n), b->text.n};
-        for (size_t i = 0; i < b->n_more; i++)
-            v[i + 1] = (struct MHD_IoVec){b->more[i].p, b->more[i].n};
-        respond(b, MHD_create_response_from_iovec(v, (unsigned)b->n_more + 1, NULL, NULL));
+    if (values > TEXT_BESIDE && b->json) {
         strbuf_done(&b->text);
+        vec_done(&b->holes);
+        http_reply_error(r, st_new(ST_INVALID_ARGUMENT,
+                                   "%lld values as JSON beside binary outputs, at most %d: ask for "
+                                   "all large outputs in binary",
+                                   (long long)values, (int)TEXT_BESIDE));
+        return;
+    }
+    if (values > TEXT_WHOLE && !b->json) {
+        reply_long(b);
+        return;
+    }
+    b->squeeze = r->coding && all >= WORTH_IT && all <= (r->suspended ? TOO_LONG : QUICK);
+    if (r->suspended && (values || (b->squeeze && all > QUICK))) {
+        r->pooled = true; // the pool holds the request
+        http_away(r->h, make_whole, made_whole, b);
     } else {
-        size_t n = b->text.n;
-        respond(b,
-                MHD_create_response_from_buffer(n, strbuf_take(&b->text), MHD_RESPMEM_MUST_FREE));
+        make_whole(b);
+        send_whole(b);
     }
 }
 
@@ -167,14 +213,10 @@ static void server_timing(struct http_req *r, bool footer) {
 
 // ---- tensors in a reply
 
-static void print_data(struct strbuf *b, const struct call_output *o) {
-    if (o->dtype->cls == NUM_TEXT)
-        texts_print(b, o->elements, o->data);
-    else
-        numbers_print(b, o->dtype, o->elements, o->data.p);
-}
 // parameters: the inside of their object; "" where the data are numbers here.
-static void print_output(struct strbuf *b, const struct call_output *o, const char *parameters) {
+// Values of large outputs are holes.
+static void print_output(struct strbuf *b, const struct call_output *o, const char *parameters,
+                         text_holes *holes) {
     strbuf_puts(b, "{\"name\":");
     strbuf_json_str(b, str_of(o->name));
     strbuf_printf(b, ",\"dtype\":\"%s\"", o->dtype->name);
@@ -189,7 +231,7 @@ static void print_output(struct strbuf *b, const struct call_output *o, const ch
         strbuf_printf(b, ",\"parameters\":{%s}", parameters);
     else {
         strbuf_puts(b, ",\"data\":");
-        print_data(b, o);
+        http_text_put(b, o, holes);
     }
     strbuf_putc(b, '}');
 }
@@ -202,7 +244,7 @@ static void print_with_outputs(struct strbuf *b, const ProtobufCMessage *m, cons
         if (i) strbuf_putc(b, ',');
         char size[48] = "";
         if (binary) snprintf(size, sizeof size, "\"binary_data_size\":%zu", c->outputs[i].data.n);
-        print_output(b, &c->outputs[i], size);
+        print_output(b, &c->outputs[i], size, &((struct http_req *)c->transport)->holes);
     }
     struct strbuf rest = {0};
     json_print(&rest, m);
@@ -234,7 +276,7 @@ static void reply_with_bytes(struct http_req *r, struct strbuf *b,
                          .text = *b,
                          .more = v,
                          .n_more = n,
-                         .json_bytes = b->n};
+                         .json = true};
     *b = (struct strbuf){0};
     reply_body(all);
 }
@@ -271,7 +313,7 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
         bytes = bytes || oip_output_binary(c, i);
         oip_output_parameters(c, i, &parameters);
         if (i) strbuf_putc(&b, ',');
-        print_output(&b, &c->outputs[i], strbuf_cstr(&parameters));
+        print_output(&b, &c->outputs[i], strbuf_cstr(&parameters), &r->holes);
         strbuf_done(&parameters);
     }
     strbuf_puts(&b, "]}");
@@ -281,11 +323,21 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
         http_reply_text(r, 200, "application/json", &b);
 }
 
+// Without the brackets.
+static void print_one(struct strbuf *b, const struct call_output *o) {
+    struct strbuf data = {0};
+    if (o->dtype->cls == NUM_TEXT)
+        texts_print(&data, 1, o->data);
+    else
+        numbers_print(&data, o->dtype, 1, o->data.p);
+    strbuf_add(b, data.p + 1, data.n - 2);
+    strbuf_done(&data);
+}
 // The outputs under their names; one value is itself, more are an array.
 static void reply_generate(struct http_req *r, const Inference__ModelInferResponse *m) {
     const struct call *c = r->call;
     bool events = r->route.form == FORM_GENERATE_STREAM;
-    struct strbuf b = {0}, data = {0};
+    struct strbuf b = {0};
     strbuf_puts(&b, events ? "data: {" : "{");
     if (*m->id) {
         strbuf_puts(&b, "\"id\":");
@@ -301,17 +353,14 @@ static void reply_generate(struct http_req *r, const Inference__ModelInferRespon
         strbuf_putc(&b, ',');
         strbuf_json_str(&b, str_of(o->name));
         strbuf_putc(&b, ':');
-        strbuf_clear(&data);
-        if (o->dtype->cls != NUM_RAW) print_data(&data, o);
-        if (!data.n)
+        if (o->dtype->cls == NUM_RAW)
             strbuf_puts(&b, "null"); // a type without a JSON form
         else if (o->elements == 1)
-            strbuf_add(&b, data.p + 1, data.n - 2);
+            print_one(&b, o);
         else
-            strbuf_add(&b, data.p, data.n);
+            http_text_put(&b, o, &r->holes);
     }
     strbuf_puts(&b, events ? "}\n\n" : "}");
-    strbuf_done(&data);
     http_reply_text(r, 200, events ? "text/event-stream; charset=utf-8" : "application/json", &b);
 }
 
@@ -377,7 +426,15 @@ static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     (void)pos;
     struct http_req *r = cls;
-    size_t n = r->out.n - r->out_at;
+    while (r->long_text && r->long_text->at == r->out_at) { // a line of many numbers
+        struct http_text *t = r->long_text;
+        ssize_t n = http_text_read(t, buf, max);
+        if (n >= 0) return n;
+        if (n != -1) return MHD_CONTENT_READER_END_WITH_ERROR;
+        r->long_text = t->next;
+        http_text_free(t);
+    }
+    size_t n = (r->long_text ? r->long_text->at : r->out.n) - r->out_at;
     if (n == 0 && r->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
     if (n == 0) {
         r->reader_waits = true;
@@ -388,6 +445,8 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     memcpy(buf, r->out.p + r->out_at, n);
     r->out_at += n;
     if (r->out_at == r->out.n) {
+        for (struct http_text *t = r->long_text; t; t = t->next)
+            t->at = 0;
         strbuf_clear(&r->out);
         r->out_at = 0;
     }
@@ -419,11 +478,23 @@ static void put_frame(struct http_req *r, const Hlod__V1__Event *e) {
 
 static void put_line(struct http_req *r, const Hlod__V1__Event *e) {
     if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) {
-        strbuf_printf(&r->out, "{\"tMs\":%.3f,\"result\":", e->t_ms);
-        print_with_outputs(&r->out, &e->result->base, r->call, false);
-        strbuf_putc(&r->out, '}');
-    } else
-        json_print(&r->out, &e->base);
+        struct strbuf line = {0};
+        strbuf_printf(&line, "{\"tMs\":%.3f,\"result\":", e->t_ms);
+        print_with_outputs(&line, &e->result->base, r->call, false);
+        strbuf_puts(&line, "}\n");
+        if (r->holes.n) {
+            struct http_text *t = http_text_new(r, &line, &r->holes), **last = &r->long_text;
+            while (*last)
+                last = &(*last)->next;
+            t->at = r->out.n;
+            *last = t;
+        } else {
+            strbuf_add(&r->out, line.p, line.n);
+            strbuf_done(&line);
+        }
+        return;
+    }
+    json_print(&r->out, &e->base);
     strbuf_putc(&r->out, '\n');
 }
 

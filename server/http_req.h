@@ -15,6 +15,7 @@
 #include "server/coding.h"
 #include "server/http.h"
 #include "server/http_route.h"
+#include "server/http_text.h"
 #include "server/tensors.h"
 #include "server/upload.h"
 
@@ -32,11 +33,13 @@ struct http {
     struct loop_timer *timer;
     uint16_t port;
     int listen_fd;
-    bool kicked, running;
+    bool kicked, running, stopping;
     int open_requests;
     struct loop_timer *look;                   // runs while requests wait for a watch of their peer
     struct http_req *young_first, *young_last; // in the order of coming
     uint64_t looks;
+    struct http_away *away_first, *away_last; // waits for its turn on the pool (http_text.h)
+    int away;                                 // that is there
 };
 enum body_kind { IN_NONE, IN_TEXT, IN_MODEL, IN_BINARY };
 struct http_req {
@@ -73,6 +76,8 @@ struct http_req {
     struct MHD_Response *response;
     unsigned code;
     bool queued;       // handed to the library
+    text_holes holes;       // of the text that is being printed
+    struct http_text *long_text; // that is made while it is read; a stream's: all, in order
     struct strbuf out; // stream: bytes not yet taken
     size_t out_at;
     bool stream_open, stream_ended, reader_waits;

@@ -112,6 +112,7 @@ static struct sched_config sched_options(const struct config *c) {
                                  .max_shapes = (int32_t)c->max_shapes,
                                  .compiles_a_minute = c->compile_rate,
                                  .buffer_bytes = c->buffer_bytes,
+                                 .reply_bytes = c->reply_bytes,
                                  .buffer_lease_ms = c->buffer_lease_ms,
                                  .tenants = c->tenants,
                                  .cancel_grace_ms = c->cancel_grace_ms,

@@ -219,6 +219,77 @@ def grpc_large_beside(d):
     s.close()
 grpc_large_beside.options = ["--device", "cpu*2"]
 
+# ---- answers that are large, or not read
+
+def filled(d, who, n):
+    """a program whose result is one value n times"""
+    status, r = d.by(who, "POST", "/v1/executables", f"HloModule filled{n}\nENTRY e {{\n  x = f32[] parameter(0)\n  ROOT y = f32[{n}] broadcast(x), dimensions={{}}\n}}\n".encode())
+    assert status == 200, r
+    return r["sourceDigest"]
+
+def ask(d, who, model, accept, path="/v1/run", **more):
+    """a request for its result on a connection of its own, of which nothing is read yet"""
+    s = socket.create_connection(d.addr)
+    body = json.dumps({"model": model, "inputs": [{"name": "x", "dtype": "f32", "datatype": "FP32", "shape": [], "data": [1.5]}], **more} if path == "/v1/run" else {"inputs": [{"name": "x", "datatype": "FP32", "shape": [], "data": [1.5]}]}).encode()
+    s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (path.encode(), d.tokens[who].encode(), accept.encode(), len(body)) + body)
+    return s
+
+def answers_as_text(d):
+    """Results of four million values as JSON, in each form of it: others are answered meanwhile, and memory does not grow by the text."""
+    m = filled(d, "b", 4 << 20)
+    for accept, path in ("application/json", "/v1/run"), ("application/x-ndjson", "/v1/run"), ("application/json", f"/v2/models/{m}/infer"):
+        sockets = [ask(d, "b", m, accept, path) for _ in range(4)]
+        time.sleep(.3)
+        for _ in range(20):
+            t = time.monotonic()
+            assert d.call("GET", "/healthz")[0] == 200 and time.monotonic() - t < 1, (accept, time.monotonic() - t)
+            time.sleep(.05)
+        for s in sockets:
+            s.settimeout(20)
+            assert s.recv(12) == b"HTTP/1.1 200", accept
+            s.close()
+    assert d.memory()[1] < d.idle[1] + 100 * MB, d.memory()[1] >> 20
+    small = filled(d, "b", 300_001)  # beyond what is made in one go
+    for accept, path in ("application/json", "/v1/run"), ("application/x-ndjson", "/v1/run"), ("application/json", f"/v2/models/{small}/infer"):
+        with ask(d, "b", small, accept, path) as s:
+            text = b""
+            while not text.endswith(b"0\r\n\r\n") and not re.search(rb"0\r\nServer-Timing:[^\r]*\r\n\r\n$", text[-300:]):
+                piece = s.recv(1 << 16)
+                assert piece, text[-300:]
+                text += piece
+        body, at = b"", text.index(b"\r\n\r\n") + 4
+        while n := int(text[at:text.index(b"\r\n", at)], 16):
+            at = text.index(b"\r\n", at) + 2
+            body, at = body + text[at:at + n], at + n + 2
+        results = [x for line in body.decode().split("\n") if line.strip() for x in [json.loads(line)] if "result" in x or "outputs" in x]
+        assert len(results) == 1 and results[0].get("result", results[0])["outputs"][0]["data"] == [1.5] * 300_001, (accept, path)
+answers_as_text.credentials = answers_as_text.real = True
+
+def unread_answers(d):
+    """Results of 64 MB each that nobody reads, over HTTP: a tenant's wait for its own to be taken; others get theirs."""
+    m, mine = filled(d, "b", 16 << 20), filled(d, "a", 4 << 20)
+    sockets = [ask(d, "b", m, "application/octet-stream") for _ in range(10)]
+    def held():
+        return sum(os.stat(f"/proc/{d.p.pid}/fd/{f}").st_size for f in os.listdir(f"/proc/{d.p.pid}/fd") if "memfd:hlod" in (os.readlink(f"/proc/{d.p.pid}/fd/{f}") if os.path.islink(f"/proc/{d.p.pid}/fd/{f}") else ""))
+    until("results wait", 30, lambda: held() > 128 * MB)
+    time.sleep(2)
+    for _ in range(5):
+        t = time.monotonic()
+        assert d.run("a")[0] == 200 and len(d.call("POST", "/v1/run", json.dumps({"model": mine, "inputs": [{"name": "x", "dtype": "f32", "shape": [], "data": [1]}]}), {**JSON, "Authorization": "Bearer " + d.tokens["a"], "Accept": "application/octet-stream"})[2]) > 16 * MB
+        assert time.monotonic() - t < 2
+        assert held() < 512 * MB, held() >> 20
+    for s in sockets[:4]:
+        s.close()
+    for s in sockets[4:]:  # who reads is served, all in turn
+        s.settimeout(30)
+        n = 0
+        while n < 64 * MB and (piece := s.recv(1 << 20)):
+            n += len(piece)
+        assert n >= 64 * MB, n
+        s.close()
+unread_answers.credentials = unread_answers.real = unread_answers.own = True  # its runs take the device's time
+unread_answers.options = ["--reply-bytes", "256M"]
+
 # ---- other tenants
 
 def same(*replies):
@@ -654,7 +725,7 @@ def ambiguous_http(d):
     for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
 
-ATTACKS = [regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
+ATTACKS = [answers_as_text, unread_answers, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 
