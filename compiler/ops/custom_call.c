@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "compiler/bits.h"
+#include "compiler/nms.h"
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
 #include "compiler/ops/lapack.h"
@@ -130,6 +131,30 @@ static status_t bits(struct hlo_eval *ev, const struct hlo_instr *i, struct lite
     return ST_OK;
 }
 
+static status_t nms(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                    struct literal **out) {
+    struct nms n;
+    struct literal *e[2];
+    RETURN_IF_ERR(nms_read(i, &n));
+    for (int k = 0; k < 2; k++)
+        e[k] = lit_new(ev->arena, i->shape->elems[k]);
+    int32_t *heap = arena_array(ev->arena, int32_t, n.n);
+    float *kept = arena_array(ev->arena, float, 5 * nms_stride(n.most));
+    const float *x[NMS_OPERANDS];
+    for (int k = 0; k < NMS_OPERANDS; k++)
+        x[k] = in[k]->data;
+    for (int64_t r = 0; r < n.rows; r++) {
+        int64_t at = r / (n.rows / n.batches) * n.n;
+        struct nms_boxes b = {x[NMS_SCORES] + r * n.n, x[NMS_Y1] + at, x[NMS_X1] + at,
+                              x[NMS_Y2] + at,          x[NMS_X2] + at, *x[NMS_IOU],
+                              *x[NMS_LEAST]};
+        nms_row(&b, n.n, n.most, heap, kept, (int64_t *)e[0]->data + r * n.most,
+                (uint8_t *)e[1]->data + r * n.most, nms_overlaps);
+    }
+    *out = lit_tuple(ev->arena, i->shape, e);
+    return ST_OK;
+}
+
 static const struct {
     const char *name;
     target_fn fn;
@@ -146,6 +171,7 @@ static const struct {
                {"hlod.bits.2", bits},
                {"hlod.bits.4", bits},
                {"hlod.bits.8", bits},
+               {"hlod.nms", nms},
 #define TEXT_ROW(name) {"hlod.text." #name, hlo_text_##name},
                TEXT_CALLS(TEXT_ROW)
 #undef TEXT_ROW
@@ -204,7 +230,7 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "annotate_device_placement, TopK, lapack_*_ffi (potrf, trsm, getrf, geqrf, "
                   "geqp3, orgqr, ungqr, ormqr, unmqr, syevd, heevd, gesdd, gesvd, geev, gees of "
                   "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
-                  "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.text.*",
+                  "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
                   i->name, STR_ARG(name));
 }
 EVAL(CUSTOM_CALL) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Movements of channels around library convolutions as one step each, so that values in blocks of
 // channels stay in blocks: a shuffle between grouped convolutions, halves of a split, branches
-// whose channels do not fill whole blocks. What is read only by movements comes into them, and is never
-// in memory by itself; a chain of shuffles is cut behind each, or a late one would gather from all
-// layers in front of it. What it does not take: movements with no convolution beside them, which
-// kernels do, and concatenations of whole blocks, which are copies of runs as they are.
+// whose channels do not fill whole blocks. What is read only by movements comes into them, and is
+// never in memory by itself; a chain of shuffles is cut behind each, or a late one would gather
+// from all layers in front of it. What it does not take: movements with no convolution beside
+// them, which kernels do, and concatenations of whole blocks, which are copies of runs as they are.
 #include "compiler/passes/channels.h"
 
 #include "compiler/passes/fusion.h"

@@ -3,9 +3,10 @@
 // whole shape (bounds of a clamp, the predicate of a select) become that shape: XLA:CPU moves
 // layouts through the instruction and transposes its scalars. A bitcast, which is a promise about
 // layouts that are not there yet, becomes a reshape. Calls of ours become what they stand for:
-// decision trees gathers, products with weights of few bits unpacking and a dot. The entry gives
-// one flat tuple.
+// decision trees gathers, products with weights of few bits unpacking and a dot, suppressions of
+// boxes loops. The entry gives one flat tuple.
 #include "compiler/bits.h"
+#include "compiler/nms.h"
 #include "compiler/passes/pass.h"
 #include "compiler/trees.h"
 
@@ -73,6 +74,19 @@ static status_t to_dot(struct hlo_instr *i, struct pass_ctx *p) {
     return ST_OK;
 }
 
+static status_t to_while(struct hlo_instr *i) {
+    struct hlo_instr *last = i->parent->last;
+    struct hb b = hb_begin(i->parent);
+    struct nms n;
+    RETURN_IF_ERR(nms_read(i, &n));
+    struct hlo_instr *r = nms_as_while(&b, i->operands, n.most);
+    pass_place(last, i);
+    RETURN_IF_ERR(hb_end(&b));
+    hlo_replace_uses(i, r);
+    hlo_remove_instr(i);
+    return ST_OK;
+}
+
 static void leaves(struct hb *b, struct hlo_instr *x, struct hlo_instr **out, int *n) {
     if (!shape_is_tuple(x->shape)) {
         out[(*n)++] = x;
@@ -107,6 +121,11 @@ status_t pass_portable(struct hlo_module *m, struct pass_ctx *p) {
     HLO_EACH_INSTR(i, c) {
         if (bits_is(i)) {
             RETURN_IF_ERR(to_dot(i, p));
+            p->changed = true;
+            continue;
+        }
+        if (nms_is(i)) {
+            RETURN_IF_ERR(to_while(i));
             p->changed = true;
             continue;
         }

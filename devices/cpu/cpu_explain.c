@@ -17,7 +17,8 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_fft, WAY_FFT},         {&cpu_impl_update, WAY_COPY},
                 {&cpu_impl_concat, WAY_COPY},     {&cpu_impl_pad, WAY_COPY},
                 {&cpu_impl_trees, WAY_TREES},
-                {&cpu_impl_bits, WAY_BITS},       {&cpu_impl_kernel, WAY_KERNEL},
+                {&cpu_impl_bits, WAY_BITS},       {&cpu_impl_nms, WAY_KERNEL},
+                     {&cpu_impl_kernel, WAY_KERNEL},
                 {&cpu_impl_control, WAY_CONTROL}, {&cpu_impl_reference, WAY_LAST}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;
@@ -26,7 +27,7 @@ static enum way way_of(const struct cpu_step *s) {
 
 // The work that only an implementation knows of: what stands behind a custom call.
 static void add_own(const struct cpu_step *s, struct step_work *w) {
-    if (s->impl == &cpu_impl_trees) w->moved += (double)s->flops;
+    if (s->impl == &cpu_impl_trees || s->impl == &cpu_impl_nms) w->moved += (double)s->flops;
     if (s->impl != &cpu_impl_bits) return;
     w->products = (double)s->flops;
     w->product_type = DT_F32;

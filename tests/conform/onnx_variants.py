@@ -93,6 +93,13 @@ def image():
     for center, most, over, least in ((0, 3, 0.3, 0.4), (1, 10, 0.5, 0.0), (0, 0, 0.5, 0.2)):
         add("NonMaxSuppression %d %d %g %g" % (center, most, over, least), "NonMaxSuppression", [
             boxes, scores, np.array([most]), np.array([over], np.float32), np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4), opset=11)
+    corners = (R.random((3, 100, 2)) * 4).astype(np.float32)  # many ties, NaN and infinite scores, swapped corners, negative widths, more picked than a vector holds
+    boxes = np.concatenate([corners, corners + R.random((3, 100, 2)).astype(np.float32) - 0.2], 2)
+    scores = (np.round(R.random((3, 4, 100)) * 20) / 20).astype(np.float32)
+    scores[0, 0, ::7], scores[1, 2, 5], scores[2, 1, 3] = np.nan, np.inf, -np.inf
+    for center, most, over, least in ((0, 40, 0.2, 0.3), (1, 60, 0.1, 0.0), (0, 5, 0.0, 0.9), (1, 100, 0.6, 2.0)):
+        add("NonMaxSuppression, ties %d %d %g %g" % (center, most, over, least), "NonMaxSuppression", [
+            boxes, scores, np.array([most]), np.array([over], np.float32), np.array([least], np.float32)], {"center_point_box": center}, constant=(2, 3, 4), opset=11)
     add("MaxRoiPool", "MaxRoiPool", [x, np.array([[0, 0, 0, 5, 5], [1, 1, 2, 8, 6]], np.float32)], {"pooled_shape": [2, 3]}, opset=16)
 
 
