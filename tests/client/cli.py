@@ -97,7 +97,7 @@ def main():
         check("models rm", hlo("models", "rm", "dogs"), 0)
         check("models rm", hlo("models", "rm", "cats", "--version", "7"), 0)
         check("a name that went", hlo("run", "cats:7", "-i", "x=1"), 3, err="no model is called 'cats:7'")
-        check("models rm of nothing", hlo("models", "rm", "dogs"), 3, err="no model 'dogs'")
+        check("models rm of nothing", hlo("models", "rm", "dogs"), 3, err="no model is called 'dogs'")
         check("cache rm", hlo("cache", "rm", one), 0)
         check("devices", hlo("devices"), 0, "^cpu:0 +ready")
         check("tenants", hlo("tenants"), 0, r"^default +weight 1  jobs \d+ \(0 wait\)  device ")
