@@ -193,10 +193,10 @@ static size_t set_loaded(struct call *c, const char *name, bool on) {
         }
     return n;
 }
-static status_t no_model(const char *name) MUST_CHECK;
-static status_t no_model(const char *name) {
+static status_t no_model(const char *to, const char *name) MUST_CHECK;
+static status_t no_model(const char *to, const char *name) {
     return st_reason(st_new(ST_INVALID_ARGUMENT,
-                            "failed to load '%.200s': no such model in the repository", name),
+                            "failed to %s '%.200s': no such model in the repository", to, name),
                      HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
 }
 
@@ -208,7 +208,7 @@ void oip_load(struct call *c) {
     struct load *l = arena_new_of(&c->arena, struct load);
     *l = (struct load){.c = c, .store = sched_store(c->api->sched), .version = 1};
     status_t st = files ? load_files(c, q, l) : ST_OK;
-    if (!st && !files && !set_loaded(c, q->model_name, true)) st = no_model(q->model_name);
+    if (!st && !files && !set_loaded(c, q->model_name, true)) st = no_model("load", q->model_name);
     if (st)
         call_finish(c, NULL, st);
     else if (files) {
@@ -228,5 +228,5 @@ void oip_unload(struct call *c) {
     if (set_loaded(c, q->model_name, false))
         api_models_answer(c, &done.base);
     else
-        call_finish(c, NULL, no_model(q->model_name));
+        call_finish(c, NULL, no_model("unload", q->model_name));
 }

@@ -269,7 +269,7 @@ def repository(d, c, lib):
     assert np.array_equal(c.infer(name, [i], model_version="3").as_numpy("y"), x + 1)
     refused("", lambda: c.load_model("bad", config="{}", files={"file:1/model.onnx": b"garbage"}))
     assert ("bad", "1") not in index()
-    refused("no such model", lambda: c.unload_model("nothing"))
+    refused("failed to unload", lambda: c.unload_model("nothing"))
     c.load_model("fixed", config="{}", files={"file:1/model.onnx": MODEL.replace(b"N,4", b"2,4") + b"# " + label.encode()})  # compiled by the load
     status, r = d.json("POST", "/v1/run", {"model": "fixed", "inputs": [{"dtype": "f32", "shape": [2, 4], "data": [0] * 8}], "options": {"noCompile": True}})
     assert status == 200 and r.get("cacheHit"), r
