@@ -6,7 +6,7 @@
 #include "compiler/frontend/onnx_tools.h"
 #include "compiler/trees.h"
 
-enum { MAX_NODES = 1 << 22, MAX_WEIGHTS = 1 << 24 };
+enum { MAX_NODES = 1 << 24, MAX_WEIGHTS = 1 << 25 };
 enum aggregate { AGG_AVERAGE, AGG_SUM, AGG_MIN, AGG_MAX };
 // Filled as the call has it, but that a leaf's columns are made at the end. A number that does not
 // fit 32 bits is -1, which is no feature, node or target.

@@ -77,7 +77,7 @@ struct onnx_model {
     VEC(struct opset) opsets; // as the file lists them
     struct onnx_graph main;
     VEC(struct onnx_function) functions;
-    int64_t n_messages; // budget
+    int64_t n_messages, n_texts, file_bytes; // budget
     struct frontend_limits limits;
 };
 status_t onnx_parse(struct arena *a, struct span source, const struct frontend_limits *limits,
