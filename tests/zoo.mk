@@ -6,3 +6,6 @@ conform-zoo: all ## values of every model of the zoo against ONNX Runtime; PASS,
 .PHONY: bench-zoo
 bench-zoo: all ## latency, compile time and memory of every model of the zoo beside ONNX Runtime
 	$(Q)$(PYTHON) tests/zoo/bench.py $(BUILD) --json $(BUILD)/bench-zoo.json $(ARGS)
+.PHONY: bench-ops
+bench-ops: all ## forms of single operators (transpositions, pads, pools, ...) beside ONNX Runtime: the worst twenty, and steps ten times the estimate
+	$(Q)$(PYTHON) tests/zoo/sweep.py $(BUILD) --json $(BUILD)/bench-ops.json $(ARGS)

@@ -5,8 +5,8 @@
 #include "devices/cpu/cpu.h"
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
-// elements of a kernel, which looks for each one's operand; small types, as more of them.
-enum { LEAST_RUN = 16, LEAST_MEAN = 6, LEAST_MEAN_SMALL = 8, MAX_PARTS = 64 };
+// elements of a kernel, which looks for each one's operand. A kernel writes out short rows.
+enum { LEAST_RUN = 16, LEAST_MEAN = 3, SHORT_ROW = 8, MAX_PARTS = 64 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
 enum { BLOCK = 16384 };             // bytes of rows that are written one operand after the other
 
@@ -47,8 +47,7 @@ static bool concat_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
         // What fills the last block stays zero; one between two operands would have a gap.
         if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
-    int64_t mean = dtype_size(i->shape->dtype) < 4 ? LEAST_MEAN_SMALL : LEAST_MEAN;
-    return least >= LEAST_RUN || all >= mean * i->n_operands;
+    return least >= LEAST_RUN || (all >= LEAST_MEAN * i->n_operands && all > SHORT_ROW);
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);

@@ -97,6 +97,49 @@ static bool reorder_ok(const struct hlo_instr *i) {
            !layout_equal(i->shape->layout, i->operands[0]->shape->layout, i->shape->rank);
 }
 
+// A maximum; or a sum, as an average over the whole window (padding counts) times its elements.
+static status_t pool_prim(const struct hlo_instr *i, dnnl_memory_desc_t *src,
+                          dnnl_memory_desc_t *dst, dnnl_primitive_desc_t *pd) {
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    dnnl_dims_t stride, kernel, low, high;
+    dnnl_pooling_desc_t d;
+    dnnl_primitive_attr_t attr;
+    struct lib_call scale = {.hero = i, .n_post = 1, .post = {{.kind = LIB_POST_SCALE}}};
+    bool sum = i->called[0]->root->op == HLO_ADD;
+    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, 1, src);
+    onednn_desc_of(i->shape, i->shape->layout, 1, dst);
+    scale.post[0].alpha = 1;
+    for (int k = 0; k < i->shape->rank - 2; k++) {
+        stride[k] = w->v[k + 2].stride;
+        kernel[k] = w->v[k + 2].size;
+        low[k] = w->v[k + 2].pad_low;
+        high[k] = w->v[k + 2].pad_high;
+        scale.post[0].alpha *= (float)kernel[k];
+    }
+    RETURN_IF_ERR(onednn_start());
+    RETURN_IF_ERR(onednn_make_attr(sum ? &scale : NULL, dst, &attr));
+    dnnl_status_t rc = dnnl_pooling_forward_desc_init(
+        &d, dnnl_forward_inference, sum ? dnnl_pooling_avg_include_padding : dnnl_pooling_max, src,
+        dst, stride, kernel, low, high);
+    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return rc != dnnl_success ? onednn_failed("pooling", rc) : ST_OK;
+}
+// Its plain loops, which take images that are no blocks of channels, are slower than a kernel.
+static bool pool_ok(const struct hlo_instr *i) {
+    dnnl_memory_desc_t src, dst;
+    dnnl_primitive_desc_t pd = NULL;
+    const char *info = NULL;
+    if (!lib_pool(i)) return false;
+    status_t st = pool_prim(i, &src, &dst, &pd);
+    bool ok = !st && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) ==
+                         dnnl_success &&
+              info && !onednn_is_reference(info);
+    st_drop(st);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return ok;
+}
+
 static bool shapes_ok(const struct hlo_instr *i) {
     if (shape_is_tuple(i->shape) || !usable(i->shape)) return false;
     for (int k = 0; k < i->n_operands; k++)
@@ -145,7 +188,7 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     return accepts_call(i) || cpu_attention_accepts(i) || cpu_int8_accepts(i) ||
            cpu_gemm_accepts(i) || cpu_sort_accepts(i) || cpu_fft_accepts(i) ||
            cpu_table_accepts(i) || cpu_channels_accepts(i) ||
-           (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
+           (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
@@ -160,7 +203,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return accepts_call(i) || (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
+    return accepts_call(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 
 // ---- opening
@@ -265,34 +308,10 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
 
 // ---- pooling and reorders
 
-// A maximum; or a sum, as an average over the whole window (padding counts) times its elements.
 static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
-    const struct hlo_instr *i = s->plan->instr;
-    const struct window *w = &HLO_ATTR(i, window)->window;
     dnnl_memory_desc_t src, dst;
-    dnnl_dims_t stride, kernel, low, high;
-    dnnl_pooling_desc_t d;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_attr_t attr;
-    struct lib_call scale = {.hero = i, .n_post = 1, .post = {{.kind = LIB_POST_SCALE}}};
-    bool sum = i->called[0]->root->op == HLO_ADD;
-    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, 1, &src);
-    onednn_desc_of(i->shape, i->shape->layout, 1, &dst);
-    scale.post[0].alpha = 1;
-    for (int k = 0; k < i->shape->rank - 2; k++) {
-        stride[k] = w->v[k + 2].stride;
-        kernel[k] = w->v[k + 2].size;
-        low[k] = w->v[k + 2].pad_low;
-        high[k] = w->v[k + 2].pad_high;
-        scale.post[0].alpha *= (float)kernel[k];
-    }
-    RETURN_IF_ERR(onednn_make_attr(sum ? &scale : NULL, &dst, &attr));
-    dnnl_status_t rc = dnnl_pooling_forward_desc_init(
-        &d, dnnl_forward_inference, sum ? dnnl_pooling_avg_include_padding : dnnl_pooling_max, &src,
-        &dst, stride, kernel, low, high);
-    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &d, attr, engine, NULL);
-    dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return onednn_failed("pooling", rc);
+    RETURN_IF_ERR(pool_prim(s->plan->instr, &src, &dst, &pd));
     status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
