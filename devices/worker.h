@@ -13,9 +13,9 @@ struct worker_options {
     const char *device; // spec: KIND[:OPTIONS], see device.h; compile role: the kind
     const char *name;   // "cpu:0": how the daemon calls it
     int fd;
-    int state;   // descriptor of the state page (proto/frame.h); 0 = none
+    int state;      // descriptor of the state page (proto/frame.h); 0 = none
     int64_t memory; // bytes that the process may take (RLIMIT_DATA); 0 = no bound
-    bool filter; // enter the system call filter (devices/sandbox.h)
+    bool filter;    // enter the system call filter (devices/sandbox.h)
 };
 // Serves until the daemon closes the socket, then returns ST_OK, or ends the process when a call is
 // still under way. Otherwise returns what ended it.
