@@ -305,7 +305,9 @@ def main():
     if args.threads == 1:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    import programs_numerics  # it needs jax, which reads the environment
     define()
+    programs_numerics.define(program, f32, below)
     logs, wrong = [], 0
     for name in PROGRAMS:
         if args.names and not any(n in name for n in args.names):
