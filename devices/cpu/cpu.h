@@ -21,6 +21,7 @@ struct cpu_step {
     struct cpu_loop *loop; // of a loop: how it runs without a profile; NULL = step by step
     int64_t flops, bytes;
     double estimate_ns; // by the cost model; 0 until cpu_estimate
+    bool declined; // of open
     bool alone; // runs on the calling thread alone, and takes always as long
     bool apart; // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
@@ -35,6 +36,7 @@ struct cpu_impl {
     const char *name;
     // Says no with a reason (static text); must not allocate.
     bool (*accepts)(const struct cpu_exe *x, const struct hlo_instr *i, const char **why);
+    // May set s->declined, keeping nothing: what only making it shows. The next one is asked then.
     status_t (*open)(struct cpu_exe *x, struct cpu_step *s);
     void (*close)(struct cpu_step *s);
     // bufs: operand leaves, then result leaves.
@@ -55,8 +57,11 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
 const char *cpu_forced_impl(void); // or NULL
-// The first that accepts; NULL: none. Any thread, while x is being loaded.
-const struct cpu_impl *cpu_choose(const struct cpu_exe *x, const struct hlo_instr *i);
+// Opens a step, whose plan and packed_in are set, by the first implementation that takes it. Any
+// thread, while x, or what it is a copy of, is being loaded. only: gives up at the first one that
+// accepts and is not among these (ended by NULL): s->impl stays NULL; NULL = all.
+status_t cpu_open_step(struct cpu_exe *x, struct cpu_step *s,
+                       const struct cpu_impl *const *only) MUST_CHECK;
 
 // A packed weight: the entry's bound parameter, and the first step that reads it so.
 struct cpu_pack {

@@ -256,26 +256,38 @@ static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
     x->last_pack = p;
 }
 
-const struct cpu_impl *cpu_choose(const struct cpu_exe *x, const struct hlo_instr *i) {
+static bool among(const struct cpu_impl *const *these, const struct cpu_impl *one) {
+    for (; *these; these++)
+        if (*these == one) return true;
+    return false;
+}
+status_t cpu_open_step(struct cpu_exe *x, struct cpu_step *s, const struct cpu_impl *const *only) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
-    for (int k = 0; k < n; k++)
-        if (impls[k]->accepts(x, i, &why)) return impls[k];
-    return NULL;
+    const struct cpu_step before = *s;
+    for (int k = 0; k < n; k++) {
+        if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
+        if (only && !among(only, impls[k])) return ST_OK;
+        s->impl = impls[k];
+        status_t st = s->impl->open(x, s);
+        if (st || !s->declined) return st;
+        *s = before;
+    }
+    return only ? ST_OK
+                : st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
 }
 
-static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
+static status_t bind_step(struct cpu_exe *x, const struct plan *plan, int k, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
         return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
                       s->plan->instr->name, MAX_BUFS);
-    s->bytes = step_bytes(s->plan);
     s->packed_in = -1;
-    if (!(s->impl = cpu_choose(x, s->plan->instr)))
-        return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
-    status_t st = st_note(s->impl->open(x, s), "instruction '%s'", s->plan->instr->name);
-    if (!st && s->packed_in >= 0) share_pack(x, s);
-    return st;
+    if (!cpu_ahead_take(x->opening, plan, k, x, s))
+        RETURN_IF_ERR(st_note(cpu_open_step(x, s, NULL), "instruction '%s'", s->plan->instr->name));
+    s->bytes = step_bytes(s->plan);
+    if (s->packed_in >= 0) share_pack(x, s);
+    return ST_OK;
 }
 
 // Which parameters of called plan c of step s are always bound weights: what is handed on as it is,
@@ -328,8 +340,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         s->plan = &plan->steps[k];
         x->bound = bound;
         if (x->cancel && *x->cancel) return cpu_cancelled();
-        cpu_ahead_at(x->opening, plan, k);
-        RETURN_IF_ERR(bind_step(x, s));
+        RETURN_IF_ERR(bind_step(x, plan, k, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
         for (int c = 0; c < s->plan->instr->n_called; c++) {
@@ -401,7 +412,7 @@ static status_t load_into(struct cpu_exe *x) {
     x->kernels = &e->kernels;
     x->opening = cpu_ahead_begin(x, main, bound);
     status_t st = bind_main(x, main, bound);
-    cpu_ahead_end(x->opening);
+    cpu_ahead_end(x->opening, x);
     x->opening = NULL;
     RETURN_IF_ERR(st);
     RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));

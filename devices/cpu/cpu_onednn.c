@@ -167,12 +167,13 @@ static bool best_form(const struct target *t, const struct lib_call *c, enum con
     }
     return false;
 }
-static bool accepts_call(const struct hlo_instr *i) {
+// ask: whether it has a kernel made for speed. Opening the call shows the same.
+static bool accepts_call(const struct hlo_instr *i, bool ask) {
     struct lib_call c;
     if (!shapes_ok(i) || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32) return false;
     if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
     return !lib_direct(c.hero) && onednn_conv_ok(c.hero) &&
-           onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout);
+           (!ask || onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout));
 }
 bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
@@ -185,7 +186,7 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i) || cpu_attention_accepts(i) || cpu_int8_accepts(i) ||
+    return accepts_call(i, true) || cpu_attention_accepts(i) || cpu_int8_accepts(i) ||
            cpu_gemm_accepts(i) || cpu_sort_accepts(i) || cpu_fft_accepts(i) ||
            cpu_table_accepts(i) || cpu_channels_accepts(i) ||
            (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
@@ -203,7 +204,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return accepts_call(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+    return accepts_call(i, false) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 
 // ---- opening
@@ -291,11 +292,18 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
                            .winograd =
                                conv && bound && !x->strict && onednn_winograd_pays(c->hero)};
     struct onednn_prim p;
-    RETURN_IF_ERR(onednn_prim_of(c, &q, &p));
+    status_t status = onednn_prim_of(c, &q, &p);
+    if (conv && (status || !onednn_fast(c, &p))) { // as onednn_runs says it
+        s->declined = true;
+        dnnl_primitive_desc_destroy(p.pd);
+        st_drop(status);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(status);
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(p.pd, dnnl_query_weights_md, 0);
     st->weights_user = p.user;
     if (bound) set_packed(x, s, st, rhs, wanted);
-    status_t status = finish(x, s, st, p.pd, c, &p.dst);
+    status = finish(x, s, st, p.pd, c, &p.dst);
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &p.src);
     if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, st->repack ? LEAF_REPACKED : rhs, wanted);

@@ -56,6 +56,8 @@ struct onednn_prim {
 status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
                         struct onednn_prim *out) MUST_CHECK;
 bool onednn_is_reference(const char *info);
+// Is the chosen implementation one made for speed, and right about the call's steps?
+bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p);
 // Would a kernel made for speed run this call in these forms? Same answer every time. Calls of
 // integers have the forms they like: NULL.
 bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out);

@@ -117,12 +117,15 @@ static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
         if (onednn_post_desc(c, k, &p->dst, &d)) return true;
     return false;
 }
+bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p) {
+    return !onednn_is_reference(p->info) && !wrong_steps(c, p);
+}
 static bool ask(const struct lib_call *c, const struct layout *in, const struct layout *out) {
     struct onednn_prim p;
     struct onednn_ask q = {.in = in, .out = out, .bound = true};
     if (c->hero->shape->dtype == DT_S32) return cpu_int8_asked(c);
     status_t st = onednn_prim_of(c, &q, &p);
-    bool ok = !st && !onednn_is_reference(p.info) && !wrong_steps(c, &p);
+    bool ok = !st && onednn_fast(c, &p);
     st_drop(st);
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
     return ok;

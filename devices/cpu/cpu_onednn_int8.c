@@ -69,7 +69,8 @@ static bool pads_ok(const struct hlo_instr *h) {
         if (low[d] > 64 || high[d] > 64) return false;
     return true;
 }
-bool cpu_int8_accepts(const struct hlo_instr *i) {
+// ask: whether the library has a kernel for a convolution. Opening it shows the same.
+static bool accepts(const struct hlo_instr *i, bool ask) {
     struct lib_call c;
     if (!lib_match(i, &c) || c.hero->shape->dtype != DT_S32 || !cpu_has_int8() || !steps_ok(&c))
         return false;
@@ -78,12 +79,15 @@ bool cpu_int8_accepts(const struct hlo_instr *i) {
     if ((x->dtype != DT_S8 && x->dtype != DT_U8) || w->dtype != DT_S8 || !plain(w)) return false;
     if (conv ? !image(x) || !image(i->shape) : !plain(x) || !plain(i->shape)) return false;
     if (!conv) return onednn_dot_ok(c.hero);
-    return onednn_conv_ok(c.hero) && pads_ok(c.hero) && cpu_int8_runs(&c);
+    return onednn_conv_ok(c.hero) && pads_ok(c.hero) && (!ask || cpu_int8_runs(&c));
+}
+bool cpu_int8_accepts(const struct hlo_instr *i) {
+    return accepts(i, true);
 }
 static bool int8_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "not a product of 8-bit integers";
-    return cpu_int8_accepts(i);
+    return accepts(i, false);
 }
 
 // ---- primitives
@@ -274,6 +278,11 @@ static int result_rank(const struct hlo_instr *h) {
     return h->op == HLO_CONVOLUTION ? h->shape->rank + (onednn_fold(h) > 1)
                                     : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
 }
+static bool fast(const struct hlo_instr *h, const_dnnl_primitive_desc_t pd) {
+    const char *info = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
+           info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
+}
 bool cpu_int8_runs(const struct lib_call *call) {
     return onednn_runs(call, NULL, NULL);
 }
@@ -282,7 +291,6 @@ bool cpu_int8_asked(const struct lib_call *call) {
     struct int8_state st = {.n = 0};
     struct product p = {.call = call, .result = call->result};
     dnnl_primitive_attr_t attr = NULL;
-    const char *info = NULL;
     p.dst.ndims = result_rank(h);
     status_t status = onednn_start();
     if (!status) status = make_attr(&p, &attr);
@@ -290,9 +298,7 @@ bool cpu_int8_asked(const struct lib_call *call) {
         status = h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, &st)
                                           : dot_desc(h, true, attr, &p, &st);
     if (attr) dnnl_primitive_attr_destroy(attr);
-    bool ok = !status && p.pd &&
-              dnnl_primitive_desc_query(p.pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
-              info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
+    bool ok = !status && p.pd && fast(h, p.pd);
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
     st_drop(status);
     return ok;
@@ -369,7 +375,13 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
         status = h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, st)
                                           : dot_desc(h, bound, attr, &p, st);
     if (attr) dnnl_primitive_attr_destroy(attr);
-    if (!status) status = assemble(x, s, st, &p, bound);
+    s->declined = h->op == HLO_CONVOLUTION && (status || !p.pd || !fast(h, p.pd));
+    if (s->declined) {
+        st_drop(status);
+        status = ST_OK;
+    } else if (!status) {
+        status = assemble(x, s, st, &p, bound);
+    }
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
     if (s->alone) cpu_use_threads(threads);
     return status;
