@@ -243,6 +243,29 @@ static struct literal *call_fast(struct hlo_fn *f) {
     return f->args[0];
 }
 
+status_t hlo_fn_row(struct hlo_fn *f, struct literal *acc, int64_t to, int64_t step,
+                    const struct literal *in, int64_t from, int64_t n, bool *did) {
+    struct hlo_eval *p = f->parent;
+    enum dtype t = f->fast ? f->args[0]->shape->dtype : DT_INVALID;
+    *did = (t == DT_F32 || t == DT_S32) && acc->shape->dtype == t && in->shape->dtype == t;
+    if (!*did) return ST_OK;
+    p->steps += n;
+    if (p->max_steps && p->steps > p->max_steps) return too_many_steps(p);
+    if (p->cancel && *p->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
+    if (t == DT_F32) {
+        float *a = (float *)acc->data + to;
+        const float *x = (const float *)in->data + from;
+        for (int64_t k = 0; k < n; k++, a += step)
+            *a = fast_f32(f->fast, *a, x[k]);
+    } else {
+        int32_t *a = (int32_t *)acc->data + to;
+        const int32_t *x = (const int32_t *)in->data + from;
+        for (int64_t k = 0; k < n; k++, a += step)
+            *a = fast_s32(f->fast, *a, x[k]);
+    }
+    return ST_OK;
+}
+
 static bool scalar_array(const struct shape *s) {
     return s->rank == 0 && dtype_class(s->dtype) != DC_NONE;
 }

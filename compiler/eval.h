@@ -51,4 +51,8 @@ status_t hlo_fn_open(struct hlo_eval *ev, const struct hlo_computation *c, int n
 struct literal *hlo_fn_arg(struct hlo_fn *f, int k); // scalar to be set before the call
 status_t hlo_fn_call(struct hlo_fn *f,
                      struct literal **out) MUST_CHECK; // result valid until the next call
-void hlo_fn_close(struct hlo_fn *f);                   // NULL is fine
+// A row of calls: acc[to] = f(acc[to], in[from]), from one on, to `step` on (0 or 1), n times. *did
+// false: f is not an operation that has a row, nothing is done.
+status_t hlo_fn_row(struct hlo_fn *f, struct literal *acc, int64_t to, int64_t step,
+                    const struct literal *in, int64_t from, int64_t n, bool *did) MUST_CHECK;
+void hlo_fn_close(struct hlo_fn *f); // NULL is fine

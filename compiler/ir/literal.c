@@ -324,9 +324,27 @@ struct literal *lit_clone(struct arena *a, const struct literal *l) {
     return r;
 }
 
+// Bytes to 32 bits, as weights of 8-bit networks are; false: other types.
+static bool convert_bytes(const struct literal *l, struct literal *r, int64_t n) {
+    enum dtype from = l->shape->dtype, t = r->shape->dtype;
+    const int8_t *s8 = l->data;
+    const uint8_t *u8 = l->data;
+    int32_t *s32 = r->data;
+    float *f32 = r->data;
+    if ((from != DT_S8 && from != DT_U8) || (t != DT_S32 && t != DT_F32)) return false;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t v = from == DT_S8 ? s8[i] : u8[i];
+        if (t == DT_S32)
+            s32[i] = v;
+        else
+            f32[i] = (float)v;
+    }
+    return true;
+}
 struct literal *lit_convert(struct arena *a, const struct literal *l, enum dtype t) {
     enum dtype from = l->shape->dtype;
     struct literal *r = lit_new(a, shape_with_dtype(a, l->shape, t));
+    if (convert_bytes(l, r, shape_elements(l->shape))) return r;
     bool ints = (dtype_is_int(from) || from == DT_PRED) && (dtype_is_int(t) || t == DT_PRED);
     for (int64_t i = 0, n = shape_elements(l->shape); i < n; i++) {
         double c[2];

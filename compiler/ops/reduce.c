@@ -17,16 +17,26 @@ static status_t fold(struct hlo_fn *f, struct literal **acc, int64_t at, struct 
     return ST_OK;
 }
 
+// By rows of the last dimension, whose elements follow each other in the operands and go to one
+// place or to neighbours.
 static status_t reduce_with(struct hlo_fn *f, const struct hlo_instr *i, struct literal *const *in,
                             int n, struct literal **acc) {
     struct i64s dims = HLO_ATTR(i, dims)->dimensions;
     const struct shape *s = in[0]->shape;
-    int64_t from = 0;
+    int64_t from = 0, row = s->rank ? s->dims[s->rank - 1] : 1;
+    int64_t step = s->rank && !i64s_has(dims, s->rank - 1);
     EACH_INDEX(x, s) {
-        int64_t to = 0;
+        int64_t to = 0, done = 1;
+        bool did = false;
         for (int d = 0; d < s->rank; d++)
             if (!i64s_has(dims, d)) to = to * s->dims[d] + x[d];
-        RETURN_IF_ERR(fold(f, acc, to, in, from++, n));
+        if (n == 1) RETURN_IF_ERR(hlo_fn_row(f, acc[0], to, step, in[0], from, row, &did));
+        if (did)
+            done = row;
+        else
+            RETURN_IF_ERR(fold(f, acc, to, in, from, n));
+        from += done;
+        if (did && s->rank) x[s->rank - 1] = row - 1;
     }
     return ST_OK;
 }

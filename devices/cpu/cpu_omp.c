@@ -15,6 +15,7 @@ ENTRY void GOMP_barrier(void);
 ENTRY int omp_get_thread_num(void);
 ENTRY int omp_get_num_threads(void);
 ENTRY int omp_in_parallel(void);
+ENTRY int omp_get_max_threads(void);
 
 // Of the region that the thread is in; n = 0: none of ours.
 struct team {
@@ -43,6 +44,12 @@ typedef void (*parallel_fn)(void (*)(void *), void *, unsigned, unsigned);
 typedef void (*barrier_fn)(void);
 typedef int (*count_fn)(void);
 
+// What was set for this thread, wherever it is.
+static int set_threads(void) {
+    NEXT(count_fn, "omp_get_max_threads")
+    return found();
+}
+
 static void share(void *ctx, int k) {
     const struct region *r = ctx;
     here = (struct team){r->n, k};
@@ -62,7 +69,7 @@ void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned fl
         alone(fn, data);
         return;
     }
-    int n = threads ? (int)threads : omp_get_max_threads();
+    int n = threads ? (int)threads : set_threads();
     if (cpu_pool_is_mine() && n > 0 && n <= POOL_THREADS && cpu_pool_grow(n) >= n) {
         struct region r = {fn, data, n};
         if (n == 1)
@@ -111,14 +118,20 @@ int omp_in_parallel(void) {
     return found();
 }
 
+// Within a piece a region has one thread. The library asks so when a primitive is made, and some
+// primitives add up what as many threads left (the compensation of 8-bit weights).
+int omp_get_max_threads(void) {
+    return cpu_pool_inside() ? 1 : set_threads();
+}
+
 // How many: OpenMP's own setting (OMP_NUM_THREADS; the library asks the same).
 int cpu_threads(void) {
-    int n = omp_get_max_threads();
+    int n = set_threads();
     return n < POOL_THREADS ? n : POOL_THREADS;
 }
 
 int cpu_use_threads(int n) {
-    int was = omp_get_max_threads();
+    int was = set_threads();
     omp_set_num_threads(n);
     return was;
 }

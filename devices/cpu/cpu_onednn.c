@@ -5,7 +5,6 @@
 // when it is a bound weight, at each run when the program computes it. Everything here is about
 // f32; 8-bit integers: cpu_onednn_int8.c.
 #include "devices/cpu/cpu_onednn.h"
-#include "devices/cpu/cpu_pool.h"
 
 #include <stdlib.h>
 
@@ -429,8 +428,9 @@ static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
     *plain = memcpy(bounce.p, *plain, n);
     return ST_OK;
 }
-static status_t reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
+status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
                              const void *plain, void *packed) {
+    RETURN_IF_ERR(aligned(user, &plain));
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL, to = NULL;
@@ -449,16 +449,6 @@ static status_t reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
     return status;
-}
-// Within a piece of the pool the library runs a region by one thread, but adds up what as many left
-// as the primitive was made for (the compensation of 8-bit weights): so it is made for one.
-status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
-                             const void *plain, void *packed) {
-    RETURN_IF_ERR(aligned(user, &plain));
-    int threads = cpu_pool_inside() ? cpu_use_threads(1) : 0;
-    status_t st = reorder_once(user, wanted, plain, packed);
-    if (threads) cpu_use_threads(threads);
-    return st;
 }
 static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
                             void *packed) {

@@ -87,7 +87,9 @@ static void divide_again(void *ctx, int64_t begin, int64_t end, int thread) {
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         cpu_parallel(count, ctx, 100, 1);
-        if (!omp_in_parallel()) *(_Atomic int *)ctx += 1000;
+        if (!omp_in_parallel() || omp_get_max_threads() != 1) *(_Atomic int *)ctx += 1000;
+        int was = cpu_use_threads(5); // is kept, and does not show before the piece has ended
+        if (omp_get_max_threads() != 1 || cpu_use_threads(was) != 5) *(_Atomic int *)ctx += 1000;
         GOMP_parallel(not_two, ctx, 2, 0);
     }
 }
@@ -97,6 +99,7 @@ static void test_nested(void **state) {
     int was = cpu_use_threads(3);
     for (int k = 0; k < 100; k++)
         cpu_parallel(divide_again, &sum, 8, 1);
+    assert_int_equal(omp_get_max_threads(), 3);
     cpu_use_threads(was);
     assert_int_equal(sum, 100 * 8 * 100);
     assert_false(cpu_pool_inside());
