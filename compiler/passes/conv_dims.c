@@ -7,7 +7,8 @@
 //   - a last dimension of one element goes in front of the others: libraries compute neighbours
 //     along the last one together.
 //   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets
-//     its padding in front, as a value of its own.
+//     its padding in front, as a value of its own; so does a signal of few channels whose filters
+//     reach far over its ends (the frames of a spectrogram).
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
 #include "compiler/passes/library.h"
@@ -178,14 +179,18 @@ static bool pad_first(struct hb *b, struct conv *c) {
     if (any) c->x = hb_pad(b, c->x, hb_const_f64(b, c->x->shape->dtype, 0), pad);
     return any;
 }
-static bool of_ours(const struct hlo_instr *i, const struct conv *c) {
+static bool padded_fits(const struct conv *c) {
     int64_t size = 1;
     for (int d = 0; d < c->n; d++) {
         int64_t n = c->x->shape->dims[d + 2] + c->w[d].pad_low + c->w[d].pad_high;
         if (n > MAX_ELEMENTS / size) return false; // more padding than is worth memory
         size *= n;
     }
-    return lib_of_ours(i);
+    return true;
+}
+static bool wants_padding_in_front(const struct hlo_instr *i, const struct conv *c) {
+    return padded_fits(c) &&
+           (lib_of_ours(i) || (c->groups == 1 && lib_reaches_far(c->x->shape, 1, &c->w[c->n - 1])));
 }
 
 // ---- the new one
@@ -216,7 +221,7 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
     }
     // Strict: a padding of zeros times an infinite weight is NaN, a window's is skipped.
     bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
-    if (c.n && (!strict || dtype_is_int(i->shape->dtype)) && of_ours(i, &c))
+    if (c.n && (!strict || dtype_is_int(i->shape->dtype)) && wants_padding_in_front(i, &c))
         any |= pad_first(b, &c);
     if (!any) return NULL;
     return hb_reshape(b, build(b, &c, i), i->shape->dims, i->shape->rank);

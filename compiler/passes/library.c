@@ -226,8 +226,7 @@ static bool int8_user(const struct hlo_instr *hero, const struct hlo_instr *x, s
     if (u->op == HLO_DIVIDE && u->operands[0] == x) return quantise(u, s);
     if (u->op == HLO_MULTIPLY && !converted) return false;
     if (u->op == HLO_MULTIPLY && of_the_run(other)) {
-        s->post =
-            (struct lib_post){.kind = LIB_POST_CHANNEL_SCALE, .operand = other->operands[0]};
+        s->post = (struct lib_post){.kind = LIB_POST_CHANNEL_SCALE, .operand = other->operands[0]};
         return cover(s, other) && cover(s, u);
     }
     return one_user(hero, x, u, s);
@@ -380,6 +379,11 @@ bool lib_direct(const struct hlo_instr *i) {
     return ordered && each * taps <= TERMS &&
            (taps == 1 ? each <= GROUP : a->window.n == 1 && each <= 2);
 }
+bool lib_reaches_far(const struct shape *x, int64_t feature, const struct window_dim *last) {
+    enum { NEIGHBOURS = 28, CHANNELS = 16 };
+    return x->dtype == DT_F32 && x->dims[feature] < CHANNELS && last->window_dilation == 1 &&
+           last->base_dilation == 1 && (last->pad_low > NEIGHBOURS || last->pad_high > NEIGHBOURS);
+}
 bool lib_table(const struct hlo_instr *i) {
     if (i->op != HLO_GATHER) return false;
     const struct hlo_attr_gather *g = HLO_ATTR(i, gather);
@@ -389,7 +393,6 @@ bool lib_table(const struct hlo_instr *i) {
            g->slice_sizes.v[0] == 1 && !x->dynamic && shape_elements(x) > 0;
 }
 bool lib_of_ours(const struct hlo_instr *i) {
-    return lib_direct(i) ||
-           (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&
-            dtype_bits(i->operands[0]->shape->dtype) >= 32);
+    return lib_direct(i) || (i->op == HLO_CONVOLUTION && i->shape->dtype != DT_F32 &&
+                             dtype_bits(i->operands[0]->shape->dtype) >= 32);
 }

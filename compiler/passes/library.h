@@ -73,6 +73,11 @@ bool lib_direct(const struct hlo_instr *i);
 // Is convolution `i` such a one, or of types that no library has? Its padding is a value of its
 // own, so that the kernel reads rows from front to end.
 bool lib_of_ours(const struct hlo_instr *i);
+// A convolution of f32 without groups over x, whose dimension `feature` is channels, with this
+// window along its last dimension: is its padding better in front, as a value of its own? The
+// library's kernels for few channels keep a row of results in registers and take no padding that
+// reaches over it; what it has instead runs up to sixteen times as long.
+bool lib_reaches_far(const struct shape *x, int64_t feature, const struct window_dim *last);
 // Index of x (an operand of i, or a parameter of the fusion i) among i's operands; -1 if it is
 // neither.
 int lib_operand(const struct hlo_instr *i, const struct hlo_instr *x);

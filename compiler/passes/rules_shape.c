@@ -206,6 +206,9 @@ RULE_FN(pad_into_conv) {
         w[d].pad_low += q.low;
         w[d].pad_high += q.high;
     }
+    if (c->feature_group_count == 1 && c->window.n &&
+        lib_reaches_far(x->shape, c->dim_labels.in_feature, &w[c->window.n - 1]))
+        return NULL;
     n.window = (struct window){w, c->window.n};
     return hb_op(&r->b, HLO_CONVOLUTION, i->shape, (hv[]){x->operands[0], i->operands[1]}, 2, &n);
 }

@@ -206,6 +206,8 @@ def pads():
     for k, p in ((3, 64), (3, 65), (3, 300), (129, 64), (257, 128), (1023, 511)):
         Net("1-d window %d, pads %d" % (k, p), f32(1, 4, 3000)).conv(8, k, pad=[p, p]).add()
     Net("1-d window 475, stride 160", f32(1, 1, 16000)).conv(160, 475, 160, pad=[7, 160]).add()
+    for k, step, p in ((512, 160, 256), (251, 1, 125), (80, 4, 40)):
+        Net("1-d window %d, stride %d, pads %d, one channel" % (k, step, p), f32(1, 1, 16000)).conv(160, k, step, pad=[p, p]).node("Relu").add()
     Net("1-d depthwise window 401", f32(1, 6, 3000)).conv(6, 401, group=6, pad=[200, 200]).add()
     Net("2-d window 65, pads 32", f32(1, 2, 80, 80)).conv(2, 65).add()
     Net("2-d pads 100", f32(1, 8, 20, 20)).conv(16, 3, pad=[100] * 4).add()
