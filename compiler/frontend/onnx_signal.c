@@ -10,19 +10,29 @@ enum { MAX_MATRIX = 1 << 20, MAX_WINDOW = 1 << 24 };
 
 // ---- DFT: [..., n, 1 or 2] -> [..., bins, 2], along the dimension before the last
 
+// Cosine and sine of k of n parts of a turn, for each k.
+static const double *parts_of_a_turn(struct onnx_ctx *c, int64_t n) {
+    double *v = arena_array(c->a, double, 2 * n);
+    for (int64_t k = 0; k < n; k++) {
+        double w = 2 * M_PI * (double)k / (double)n;
+        v[2 * k] = cos(w), v[2 * k + 1] = sin(w);
+    }
+    return v;
+}
 static hv dft_matrix(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool inverse) {
     struct hb *b = &c->b;
     int rank = x->shape->rank;
     int64_t parts = x->shape->dims[rank - 1], dims[HLO_MAX_RANK], zero = 0, last = rank - 2;
     int64_t size[2] = {n * parts, bins * 2};
     double *m = arena_array(c->a, double, size[0] * size[1] + 1),
-           scale = inverse ? 1.0 / (double)n : 1;
+           scale = inverse ? 1.0 / (double)n : 1, way = inverse ? scale : -scale;
+    const double *turn = parts_of_a_turn(c, n);
     for (int64_t t = 0; t < n; t++)
-        for (int64_t f = 0; f < bins; f++) {
-            double w = (inverse ? 2 : -2) * M_PI * (double)(t * f % n) / (double)n;
+        for (int64_t f = 0, at = 0; f < bins; f++, at = at + t < n ? at + t : at + t - n) {
+            double cosine = turn[2 * at] * scale, sine = turn[2 * at + 1] * way;
             double *re = m + t * parts * size[1] + 2 * f, *im = re + size[1];
-            re[0] = cos(w) * scale, re[1] = sin(w) * scale;
-            if (parts == 2) im[0] = -sin(w) * scale, im[1] = cos(w) * scale;
+            re[0] = cosine, re[1] = sine;
+            if (parts == 2) im[0] = -sine, im[1] = cosine;
         }
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
@@ -65,13 +75,13 @@ static hv dft_real_matrix(struct onnx_ctx *c, hv x, int64_t n) {
     int64_t bins = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1], zero = 0,
             last = rank - 2, dims[HLO_MAX_RANK], size[2] = {bins * parts, n};
     double *m = arena_zarray(c->a, double, size[0] * n + 1);
+    const double *turn = parts_of_a_turn(c, n);
     for (int64_t f = 0; f < bins; f++) {
         bool alone = f == 0 || 2 * f == n;
         double scale = (alone ? 1.0 : 2.0) / (double)n, *re = m + f * parts * n;
-        for (int64_t t = 0; t < n; t++) {
-            double w = 2 * M_PI * (double)(t * f % n) / (double)n;
-            re[t] = cos(w) * scale;
-            if (parts == 2 && !alone) re[n + t] = -sin(w) * scale;
+        for (int64_t t = 0, at = 0; t < n; t++, at = at + f < n ? at + f : at + f - n) {
+            re[t] = turn[2 * at] * scale;
+            if (parts == 2 && !alone) re[n + t] = -turn[2 * at + 1] * scale;
         }
     }
     for (int d = 0; d < rank; d++)

@@ -87,15 +87,36 @@ EVAL(BITCAST) {
     return ST_OK;
 }
 
+// n elements of `bytes` each, every one `step` bytes behind the one before; 0: all are the first.
+static void copy_run(char *to, const char *from, int64_t n, size_t bytes, size_t step) {
+    size_t all = (size_t)n * bytes, have = bytes;
+    if (step == bytes) {
+        memcpy(to, from, all);
+    } else if (step) {
+        for (int64_t k = 0; k < n; k++)
+            memcpy(to + (size_t)k * bytes, from + (size_t)k * step, bytes);
+    } else {
+        for (memcpy(to, from, bytes); have < all; have *= 2)
+            memcpy(to + have, to, have < all - have ? have : all - have);
+    }
+}
 EVAL(BROADCAST) {
     NEW_RESULT(r);
     struct i64s map = HLO_ATTR(i, dims)->dimensions;
-    int64_t k = 0;
-    EACH_INDEX(x, r->shape) {
+    const struct shape *s = r->shape;
+    int64_t x[HLO_MAX_RANK] = {0}, stride[HLO_MAX_RANK + 1] = {0}, at = 1;
+    int outer = s->rank ? s->rank - 1 : 0;
+    int64_t row = s->rank ? s->dims[outer] : 1, n = shape_elements(s);
+    size_t bytes = (size_t)dtype_size(s->dtype);
+    for (int d = map.n - 1; d >= 0; at *= in[0]->shape->dims[d--])
+        stride[map.v[d]] = at;
+    for (int64_t k = 0; k < n; k += row, index_next(x, s->dims, outer)) {
         int64_t from = 0;
-        for (int d = 0; d < map.n; d++)
-            from = from * in[0]->shape->dims[d] + x[map.v[d]];
-        element_copy(r, k++, in[0], from);
+        for (int d = 0; d < outer; d++)
+            from += x[d] * stride[d];
+        copy_run((char *)r->data + (size_t)k * bytes,
+                 (const char *)in[0]->data + (size_t)from * bytes, row, bytes,
+                 (size_t)stride[outer] * bytes);
     }
     return ST_OK;
 }
