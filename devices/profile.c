@@ -75,3 +75,10 @@ void profile_median(struct profile_runs *p, struct profile *out, int *out_runs) 
     *out_runs = n;
     lay_out(out);
 }
+
+int64_t profile_end(const struct profile *p) {
+    int64_t end = 0;
+    for (int k = 0; k < p->n; k++)
+        if (p->rows[k].start_ns + p->rows[k].ns > end) end = p->rows[k].start_ns + p->rows[k].ns;
+    return end;
+}

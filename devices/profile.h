@@ -42,3 +42,5 @@ struct profile *profile_next(struct profile_runs *p, bool again, int64_t spent_n
 // Of at least one run: rows with the median of their times, laid one behind the other in time.
 // *out_runs: how many it is of. Changes the rows of the last run, which *out borrows.
 void profile_median(struct profile_runs *p, struct profile *out, int *out_runs);
+// Nanoseconds from the start of the run to the end of its last step.
+int64_t profile_end(const struct profile *p);

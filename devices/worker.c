@@ -174,6 +174,7 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
     }
 }
 
+static void answer_stats(struct worker *w, uint64_t id, bool ending);
 static void give_up_device(struct worker *w) { // a new process has a new one
     w->lost = true;
     shutdown(w->opt->fd, SHUT_RDWR); // the loop thread sees the end
@@ -185,6 +186,8 @@ static void serve(struct worker *w, struct call *c) {
     c->refused_before = sandbox_refused(&last);
     if (w->begun && c->type == HLOD__WIRE__TYPE__TYPE_RUN) *w->begun = c->id;
     ProtobufCMessage *reply = dispatch(w, c);
+    // First, so that nothing is placed here once the reply is known.
+    if (c->device_lost) answer_stats(w, 0, true);
     if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
@@ -284,8 +287,9 @@ int64_t worker_peak_bytes(void) {
     return getrusage(RUSAGE_SELF, &u) ? 0 : (int64_t)u.ru_maxrss * 1024;
 }
 
-static void answer_stats(struct worker *w, uint64_t id) {
+static void answer_stats(struct worker *w, uint64_t id, bool ending) {
     Hlod__Wire__StatsReply r = HLOD__WIRE__STATS_REPLY__INIT;
+    r.ending = ending;
     Hlod__Wire__Status ok = HLOD__WIRE__STATUS__INIT;
     r.status = &ok;
     r.rss_bytes = rss_bytes(w);
@@ -403,7 +407,7 @@ static status_t read_frames(struct worker *w) {
         st = frame_recv(w->opt->fd, buf, -1, &f);
         if (st || f.type == 0) break;
         if (f.type == HLOD__WIRE__TYPE__TYPE_STATS) {
-            answer_stats(w, f.call);
+            answer_stats(w, f.call, false);
         } else if (f.type == HLOD__WIRE__TYPE__TYPE_CANCEL) {
             cancel_call(w, f.call);
         } else {

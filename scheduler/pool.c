@@ -278,7 +278,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
     }
     if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
     w->hello = h;
-    w->spent = false;
+    w->spent = w->ending = false;
     w->state = W_READY;
     w->ready_ns = w->used_ns = clock_ns();
     w->starts_without_hello = 0;
@@ -308,6 +308,7 @@ static void on_stats(struct worker *w, const struct frame *f) {
     w->prepared_bytes = s->prepared_bytes;
     w->buffers = s->buffers;
     w->buffer_bytes = s->buffer_bytes;
+    w->ending = s->ending;
     if (s->refused > w->refused) {
         log_event(LOG_WARN, "worker.refused", "worker=%d role=%s pid=%d calls=%lld last=%s",
                   w->index, role_name(w), w->pid, (long long)(s->refused - w->refused),

@@ -54,7 +54,8 @@ struct worker {
     uint64_t epoch;
     int failures; // starts in a row that did not last
     int starts_without_hello;
-    bool spent; // has compiled, and says that it is for one compile only (hello.single_use)
+    bool ending; // has lost its device: its process ends by itself (StatsReply.ending)
+    bool spent;  // has compiled, and says that it is for one compile only (hello.single_use)
     int64_t started_ns, ready_ns, last_sign_ns;
     Hlod__Wire__Hello *hello;
     VEC(struct call) calls;
@@ -72,7 +73,7 @@ struct worker {
     // nobody's yet), whether it did anything for them, when last.
     int group;
     char tenant[72], shown[64];
-    bool extra; // not the first of its group: goes when it is idle for long
+    bool extra;  // not the first of its group: goes when it is idle for long
     bool relief; // an extra one where workers do not belong to tenants (place.h)
     bool spare, served;
     int64_t used_ns;

@@ -41,39 +41,39 @@ bool worker_relief_idle(const struct worker *w) {
 
 // Behind what is under way there is no saying when it is one's turn.
 static bool held(const struct worker *w) {
-    return w->places_taken &&
-           (w->unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
+    return w->places_taken && (w->unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
 }
 static bool stuck(const struct worker *w) {
     return w->places_taken && clock_ns() - w->moved_ns >= w->pool->cfg.relief_ns;
 }
 
 struct place_worker pool_place(const struct worker *w) {
-    return (struct place_worker){
-        .role = w->role,
-        .kind = w->kind,
-        .name = w->hello ? w->hello->device_name : w->name,
-        .ready = w->state == W_READY && !w->spent && !worker_first_kill_ns(w) && !full(w),
-        .asked_only = w->lazy,
-        .drained = worker_drained(w),
-        .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
-        .calls = w->places_taken,
-        .expected_ns = w->expected_ns,
-        .held = held(w),
-        .stuck = stuck(w),
-        .relief = w->relief,
-        .max_calls = w->role == ROLE_DEVICE  ? w->pool->cfg.device_calls
-                     : w->pool->cfg.isolate ? w->pool->cfg.n_compile
-                                            : 1,
-        .group = w->group,
-        .tenant = w->tenant,
-        .spare = w->spare,
-        .idle = worker_idle(w),
-        .used = w->used_ns,
-        .memory_bytes = w->pool->cfg.device_memory ? w->pool->cfg.device_memory
-                        : w->hello                 ? w->hello->memory_bytes
-                                                   : 0,
-        .planned_bytes = w->footprint.bytes};
+    return (struct place_worker){.role = w->role,
+                                 .kind = w->kind,
+                                 .name = w->hello ? w->hello->device_name : w->name,
+                                 .ready = w->state == W_READY && !w->spent && !w->ending &&
+                                          !worker_first_kill_ns(w) && !full(w),
+                                 .asked_only = w->lazy,
+                                 .drained = worker_drained(w),
+                                 .hopeless = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO,
+                                 .calls = w->places_taken,
+                                 .expected_ns = w->expected_ns,
+                                 .held = held(w),
+                                 .stuck = stuck(w),
+                                 .relief = w->relief,
+                                 .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls
+                                              : w->pool->cfg.isolate ? w->pool->cfg.n_compile
+                                                                     : 1,
+                                 .group = w->group,
+                                 .tenant = w->tenant,
+                                 .spare = w->spare,
+                                 .idle = worker_idle(w),
+                                 .used = w->used_ns,
+                                 .memory_bytes = w->pool->cfg.device_memory
+                                                     ? w->pool->cfg.device_memory
+                                                 : w->hello ? w->hello->memory_bytes
+                                                            : 0,
+                                 .planned_bytes = w->footprint.bytes};
 }
 
 void worker_describe(const struct worker *w, Hlod__V1__Device *out) {

@@ -99,8 +99,8 @@ static hv by_chirp(struct hb *b, hv x, int64_t n, bool inverse) {
     }
     transform(f, room, m);
     pads[rank - 1].high = m - n;
-    struct literal *zero = lit_new(b->c->module->arena,
-                                   shape_make(b->c->module->arena, t, NULL, 0));
+    struct literal *zero =
+        lit_new(b->c->module->arena, shape_make(b->c->module->arena, t, NULL, 0));
     hv y = hb_mul(b, x, along(b, t, c, n, dims, rank));
     y = fft_op(b, hb_pad(b, y, hb_constant(b, zero), pads), FFT_FFT, m);
     dims[rank - 1] = m;
@@ -128,8 +128,10 @@ RULE_FN(fft_chirp) {
     int rank = i->shape->rank, n = t->fft_length.n;
     for (int k = 0; k < n; k++)
         any |= hard(t->fft_length.v[k]);
-    if (!any || shape_elements(i->shape) == 0 || i->shape->dynamic || x->shape->dynamic ||
-        !layout_is_default(i->shape->layout, rank) || !layout_is_default(x->shape->layout, rank))
+    // Strict: what is not finite would reach more results, as NaN.
+    if (!any || r->strict || shape_elements(i->shape) == 0 || i->shape->dynamic ||
+        x->shape->dynamic || !layout_is_default(i->shape->layout, rank) ||
+        !layout_is_default(x->shape->layout, rank))
         return NULL;
     enum fft_type whole = t->fft_type == FFT_RFFT    ? FFT_FFT
                           : t->fft_type == FFT_IRFFT ? FFT_IFFT

@@ -296,7 +296,8 @@ def halves():
         half("masked Softmax %g" % low, [("MatMul", {}, "i1"), ("Add", {}, "i2"), ("Softmax", {"axis": -1}), ("MatMul", {}, "i3")], [f16(2, 6, 8), f16(2, 8, 6), mask, f16(2, 6, 8)])
     half("LayerNormalization", "LayerNormalization", [x, f16(24), f16(24)], opset=17)
     half("square to inf", [square], [far])
-    half("square, whole", [square, to(7)], [x * 3])
+    three, wide = x * 3, (x * 3).astype(np.float32)  # ONNX Runtime casts the square of f32: where rounding it to f16 reaches the next whole number it differs from NumPy and us
+    half("square, whole", [square, to(7)], [np.where(np.trunc(wide * wide) == np.trunc(three * three), three, np.float16(2.5))])
     half("twice, floor, less", [("Add", {}, "i0"), ("Floor", {}), ("Sub", {}, "i0")], [np.array([0.75, 2.25, -1.5, 1000.5, 3], np.float16)])
     half("half of the least", [("Mul", {}, "i1"), ("Mul", {}, "i2")], [far[:, :6], np.array(0.5, np.float16), np.array(2, np.float16)], bound=1e-2)
     half("Clip", [("Mul", {}, "i1"), ("Clip", {}, "i2", "i1")], [x, np.array(4, np.float16), np.array(-1.5, np.float16)])
