@@ -292,10 +292,12 @@ static int print_explained(struct hlo *h, const char *digest, bool measured) {
     return rc ? rc : explain_measured(h, digest, in);
 }
 
-int cmd_compile(struct hlo *h) {
-    const char *path = NULL, *trace = NULL, *out = NULL, *v;
-    bool explain = false, measured = false;
-    struct strbuf query = {0}, made = {0}; // made: what decides the executable
+struct compile_words {
+    const char *path, *trace, *out;
+    bool explain, measured;
+    struct strbuf query, made; // made: what decides the executable
+};
+static int read_words(struct hlo *h, struct compile_words *w) {
     static const struct {
         const char *option, *key;
         bool decides;
@@ -303,46 +305,54 @@ int cmd_compile(struct hlo *h) {
                 {"--target", "target", true},     {"--device", "device", false},
                 {"--replicas", "replicas", true}, {"--budget", "budget", false}};
     for (int k = 0; k < h->argc; k++) {
+        const char *v = NULL;
         size_t i = 0;
-        v = NULL;
         while (i < sizeof keys / sizeof *keys && !(v = option_value(h, &k, keys[i].option)))
             i++;
         if (v) {
-            query_add(&query, keys[i].key, v);
-            if (keys[i].decides) query_add(&made, keys[i].key, v);
+            query_add(&w->query, keys[i].key, v);
+            if (keys[i].decides) query_add(&w->made, keys[i].key, v);
         } else if ((v = option_value(h, &k, "-o")))
-            out = v;
+            w->out = v;
         else if ((v = option_value(h, &k, "--trace")))
-            trace = v;
+            w->trace = v;
         else if (strcmp(h->argv[k], "--explain") == 0)
-            explain = true;
+            w->explain = true;
         else if (strcmp(h->argv[k], "--explain=measured") == 0)
-            explain = measured = true;
-        else if (h->argv[k][0] == '-' || path)
+            w->explain = w->measured = true;
+        else if (h->argv[k][0] == '-' || w->path)
             return unknown_word(h, "compile", k);
         else
-            path = h->argv[k];
+            w->path = h->argv[k];
     }
-    if (!path) return usage_error("compile needs a model file");
-    if (explain && h->json)
+    if (!w->path) return usage_error("compile needs a model file");
+    if (w->explain && h->json)
         return usage_error("--explain is a text: with --json see inspect --stage explain and "
                            "doctor MODEL");
-    if (query.n && hlox_sniff(path))
-        return usage_error("%s is compiled: it has its shapes and options", path);
-    json_t *c = NULL;
-    int rc = compile_model(h, path, strbuf_cstr(&query), THEN_NOTHING, &c);
-    if (!rc && out) rc = write_ahead(h, path, out, c, &made);
-    strbuf_done(&query);
-    strbuf_done(&made);
-    if (rc) return rc;
+    if (w->query.n && hlox_sniff(w->path))
+        return usage_error("%s is compiled: it has its shapes and options", w->path);
+    return 0;
+}
+static int tell_compiled(struct hlo *h, const struct compile_words *w, const json_t *c) {
+    int rc = 0;
     if (h->json)
         print_json(c);
     else
         print_compiled(c);
-    if (explain) rc = print_explained(h, text_at(c, "digest"), measured);
-    int64_t job = (int64_t)number_at(c, "job");
-    bool over = json_array_size(json_object_get(c, "overBudget")) > 0;
+    if (w->explain) rc = print_explained(h, text_at(c, "digest"), w->measured);
+    if (w->trace && !rc) rc = save_trace(h, (int64_t)number_at(c, "job"), w->trace);
+    return rc ? rc : json_array_size(json_object_get(c, "overBudget")) > 0 ? EXIT_DIFFERS : 0;
+}
+
+int cmd_compile(struct hlo *h) {
+    struct compile_words w = {0};
+    json_t *c = NULL;
+    int rc = read_words(h, &w);
+    if (!rc) rc = compile_model(h, w.path, strbuf_cstr(&w.query), THEN_NOTHING, &c);
+    if (!rc && w.out) rc = write_ahead(h, w.path, w.out, c, &w.made);
+    if (!rc) rc = tell_compiled(h, &w, c);
     json_decref(c);
-    if (trace && !rc) rc = save_trace(h, job, trace);
-    return rc ? rc : over ? EXIT_DIFFERS : 0;
+    strbuf_done(&w.query);
+    strbuf_done(&w.made);
+    return rc;
 }
