@@ -4,6 +4,9 @@
 // what it leaves free (signs) comes out alike: Golub and Van Loan, "Matrix Computations", chapters
 // 3, 5 and 7; LAPACK Users' Guide, section 5.4. Macros: T, NAME(n), CJ(x), RE(x), IM(x), ABS(x),
 // SIZE(x) as LAPACK compares pivots. Does not: work in blocks.
+#ifndef NAME // alone
+#include "compiler/ops/lapack_real.h"
+#endif
 
 // H = I - tau v v^H with H^H (alpha, x) = (beta, 0) and v = (1, x'). Gives tau; *alpha is beta, x
 // becomes x'. n: elements with alpha.
@@ -120,7 +123,7 @@ void NAME(unit_columns)(int64_t m, int64_t n, int64_t k, T *a, const T *tau) {
 }
 // c = op(Q) c or c op(Q) with Q = H1 ... Hk (reflectors in columns of a of `rows` rows).
 void NAME(times_q)(bool left, bool adjoint, int64_t m, int64_t n, int64_t k, const T *a,
-                          int64_t rows, const T *tau, T *c, T *work) {
+                   int64_t rows, const T *tau, T *c, T *work) {
     for (int64_t e = 0; e < k; e++) {
         int64_t i = left == adjoint ? e : k - 1 - e;
         T t = adjoint ? CJ(tau[i]) : tau[i];

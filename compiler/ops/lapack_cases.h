@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // lapack_cases: the calls of LAPACK on literals, for T = double or double complex (included once
 // for each by lapack_eval.c): each matrix of a stack into columns, through lapack_math.h, back.
+#ifndef NAME // alone
+#include "compiler/ops/lapack_real.h"
+#endif
 
 static T *NAME(room)(struct arena *a, int64_t n) {
     return arena_alloc_aligned(a, sizeof(T) * (size_t)(n + 1), 64);
@@ -156,3 +159,7 @@ static void NAME(run_gtsv)(const struct lapack_call *c, int64_t b, struct litera
 #undef NAME
 #undef HALF
 #undef CJ
+#undef RE
+#undef IM
+#undef SIZE
+#undef ABS

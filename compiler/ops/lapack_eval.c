@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of LAPACK that HLO has no operation for, on literals: computed in double whatever the
 // type. Eigenvectors and singular vectors are right up to sign (phase), as LAPACK leaves them free.
-#include <complex.h>
-#include <string.h>
+#include "compiler/ops/lapack_real.h"
 
-#include "compiler/ops/lapack.h"
-#include "compiler/ops/lapack_math.h"
-
-#define T       double
-#define NAME(n) n##_r
-#define HALF    float
-#define CJ(x)   (x)
 #include "compiler/ops/lapack_cases.h"
 #define T       double complex
 #define NAME(n) n##_c
@@ -129,9 +121,8 @@ status_t lapack_run(const struct lapack_call *c, struct literal *const *in,
         [LAPACK_GEES] = {run_eigen, run_eigen},      [LAPACK_GEHRD] = {run_forms_r, run_forms_c},
         [LAPACK_SYTRD] = {run_forms_r, run_forms_c}, [LAPACK_GTSV] = {run_gtsv_r, run_gtsv_c}};
     size_t k = (size_t)c->kind;
-    fn f = k < sizeof all / sizeof all[0]
-               ? all[k][dtype_is_complex(in[0]->shape->dtype) ? 1 : 0]
-               : NULL;
+    fn f = k < sizeof all / sizeof all[0] ? all[k][dtype_is_complex(in[0]->shape->dtype) ? 1 : 0]
+                                          : NULL;
     if (!f) return st_new(ST_INTERNAL, "no such call of LAPACK");
     for (int64_t b = 0; b < c->batch; b++) {
         struct arena tmp = {0};

@@ -4,24 +4,8 @@
 // and complex matrices by LR and QR triangularizations", 1970) and single shifts (complex).
 #include "compiler/ops/lapack_math.h"
 
-#include <float.h>
-#include <math.h>
-#include <string.h>
+#include "compiler/ops/lapack_real.h"
 
-// c and s with c f + s g = r, c g = s f; gives r.
-static double givens(double f, double g, double *c, double *s) {
-    double r = hypot(f, g);
-    *c = r == 0 ? 1 : f / r;
-    *s = r == 0 ? 0 : g / r;
-    return r;
-}
-#define T       double
-#define NAME(n) n##_r
-#define CJ(x)   (x)
-#define RE(x)   (x)
-#define IM(x)   0.0
-#define ABS(x)  fabs(x)
-#define SIZE(x) fabs(x)
 #include "compiler/ops/lapack_body.h"
 #include "compiler/ops/lapack_solve.h"
 #include "compiler/ops/lapack_values.h"

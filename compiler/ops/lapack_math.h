@@ -17,7 +17,7 @@
     void qr_##kind(int64_t m, int64_t n, T *a, T *tau, int32_t *order);                            \
     void unit_columns_##kind(int64_t m, int64_t n, int64_t k, T *a, const T *tau);                 \
     void times_q_##kind(bool left, bool adjoint, int64_t m, int64_t n, int64_t k, const T *a,      \
-                     int64_t rows, const T *tau, T *c, T *work);                                   \
+                        int64_t rows, const T *tau, T *c, T *work);                                \
     void hessenberg_##kind(int64_t n, T *a, T *tau, T *work);                                      \
     void tridiagonal_##kind(int64_t n, T *a, double *d, double *e, T *tau, T *w);                  \
     void unit_shifted_##kind(int64_t n, T *a, const T *tau);                                       \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // lapack_solve: tridiagonal systems, for T = double or double complex (included behind
 // lapack_body.h, with its macros).
+#ifndef NAME // alone
+#include "compiler/ops/lapack_body.h"
+#endif
 
 // dl, d, du: three diagonals; b: n x columns, becomes the solution. Rows are exchanged where the
 // subdiagonal is larger, as LAPACK's gtsv does; the diagonals become those of U. Gives the number

@@ -3,6 +3,9 @@
 // T = double or double complex (included behind lapack_body.h, with its macros, which end here).
 // The signs (phases) of eigenvectors and singular vectors are free. Golub and Van Loan, "Matrix
 // Computations", chapter 8.
+#ifndef NAME // alone
+#include "compiler/ops/lapack_body.h"
+#endif
 
 static void NAME(rotate)(int64_t n, T *restrict x, T *restrict y, double c, double s) {
     for (int64_t k = 0; k < n; k++) { // (x, y) = (c x + s y, c y - s x)
@@ -152,8 +155,7 @@ static void NAME(svd_step)(struct NAME(svd) * x, int64_t p, int64_t k) {
     scale = fmax(scale, fabs(e[k]));
     double last = s[p - 1] / scale, before = s[p - 2] / scale, off = e[p - 2] / scale,
            first = s[k] / scale, shift = 0;
-    double b = ((before + last) * (before - last) + off * off) / 2,
-           c = last * off * (last * off);
+    double b = ((before + last) * (before - last) + off * off) / 2, c = last * off * (last * off);
     if (b != 0 || c != 0) shift = c / (b + copysign(sqrt(b * b + c), b));
     double f = (first + last) * (first - last) + shift, g = first * (e[k] / scale);
     for (int64_t j = k; j < p - 1; j++) {
@@ -216,3 +218,4 @@ bool NAME(svd_run)(struct NAME(svd) * x, T *a, int64_t columns, T *work) {
 #undef IM
 #undef SIZE
 #undef ABS
+#undef HALF
