@@ -17,13 +17,13 @@ struct cpu_step {
     struct cpu_plan **called;
     const struct cpu_step **views; // by operand leaf: the step whose view it reads; or NULL
     char *view;                    // cpu_view.c: where the result lies since it ran
-    char *stage; // of a loop whose state changes places
-    struct cpu_loop *loop; // of a loop: how it runs without a profile; NULL = step by step
+    char *stage;                   // of a loop whose state changes places
+    struct cpu_loop *loop;         // of a loop: how it runs without a profile; NULL = step by step
     int64_t flops, bytes;
     double estimate_ns; // by the cost model; 0 until cpu_estimate
-    bool declined; // of open
-    bool alone; // runs on the calling thread alone, and takes always as long
-    bool apart; // touches nothing but its state and its buffers: may run while other steps do
+    bool declined;      // of open
+    bool alone;         // runs on the calling thread alone, and takes always as long
+    bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
 };
 struct cpu_plan {
@@ -57,12 +57,6 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
 const char *cpu_forced_impl(void); // or NULL
-// Opens a step, whose plan and packed_in are set, by the first implementation that takes it. Any
-// thread, while x, or what it is a copy of, is being loaded. only: gives up at the first one that
-// accepts and is not among these (ended by NULL): s->impl stays NULL; NULL = all.
-status_t cpu_open_step(struct cpu_exe *x, struct cpu_step *s,
-                       const struct cpu_impl *const *only) MUST_CHECK;
-
 // A packed weight: the entry's bound parameter, and the first step that reads it so.
 struct cpu_pack {
     struct cpu_pack *next;
@@ -78,7 +72,6 @@ struct cpu_exe {
     const struct kernel_set *kernels; // of the module being bound
     struct code *binding;             // its code
     const int *bound;                 // of the plan being bound
-    struct cpu_ahead *opening;        // beside it; or NULL
     int in_loop;                      // loops around it: its steps find the other threads awake
     void *memory;                     // arena of main's plan
     int64_t memory_bytes;
@@ -143,13 +136,13 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t run,
                    int64_t n);
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elements of size bytes
-bool cpu_sort_accepts(const struct hlo_instr *i); // cpu_sort.c
-bool cpu_channels_accepts(const struct hlo_instr *i); // cpu_channels.c
-bool cpu_table_accepts(const struct hlo_instr *i); // cpu_table.c
+bool cpu_sort_accepts(const struct hlo_instr *i);                    // cpu_sort.c
+bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_channels.c
+bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
 // Code of a fusion inside of a step, or of a step; NULL: none was made.
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);
 bool cpu_attention_accepts(const struct hlo_instr *i); // cpu_onednn_attention.c
-bool cpu_fft_accepts(const struct hlo_instr *i);  // cpu_fft.c
+bool cpu_fft_accepts(const struct hlo_instr *i);       // cpu_fft.c
 bool cpu_gemm_filter(
     const struct hlo_instr *i); // many taps, few channels: cpu_gemm.c's where it accepts
 bool cpu_gemm_accepts(const struct hlo_instr *i); // cpu_gemm.c
@@ -167,4 +160,4 @@ struct dev_peak cpu_peak(struct device *d); // cpu_peak.c; measured once a proce
 void cpu_estimate(struct cpu_exe *x);       // cpu_explain.c: each step of main, once
 void cpu_explain(const struct dev_exe *base, struct strbuf *out);
 void cpu_explain_costs(struct dev_exe *base, struct strbuf *out);
-int cpu_use_threads(int n);                 // from now on; gives how many it was
+int cpu_use_threads(int n); // from now on; gives how many it was

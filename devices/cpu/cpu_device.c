@@ -3,7 +3,6 @@
 // run allocates nothing: the plan's arena, the libraries' scratchpad and all step states are taken
 // at load.
 #include "devices/cpu/cpu.h"
-#include "devices/cpu/cpu_ahead.h"
 #include "devices/cpu/cpu_pool.h"
 
 #include <limits.h>
@@ -27,8 +26,7 @@ void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const str
     case SLICE_CONST:
         return p->plan->consts[s->index]->data;
     case SLICE_ARENA:
-        if (s->result && f->results && f->results[s->result - 1])
-            return f->results[s->result - 1];
+        if (s->result && f->results && f->results[s->result - 1]) return f->results[s->result - 1];
         return f->memory + s->offset;
     default:
         return NULL;
@@ -256,35 +254,27 @@ static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
     x->last_pack = p;
 }
 
-static bool among(const struct cpu_impl *const *these, const struct cpu_impl *one) {
-    for (; *these; these++)
-        if (*these == one) return true;
-    return false;
-}
-status_t cpu_open_step(struct cpu_exe *x, struct cpu_step *s, const struct cpu_impl *const *only) {
+static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
     const struct cpu_step before = *s;
     for (int k = 0; k < n; k++) {
         if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
-        if (only && !among(only, impls[k])) return ST_OK;
         s->impl = impls[k];
         status_t st = s->impl->open(x, s);
         if (st || !s->declined) return st;
         *s = before;
     }
-    return only ? ST_OK
-                : st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
+    return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
 }
 
-static status_t bind_step(struct cpu_exe *x, const struct plan *plan, int k, struct cpu_step *s) {
+static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
         return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
                       s->plan->instr->name, MAX_BUFS);
     s->packed_in = -1;
-    if (!cpu_ahead_take(x->opening, plan, k, x, s))
-        RETURN_IF_ERR(st_note(cpu_open_step(x, s, NULL), "instruction '%s'", s->plan->instr->name));
+    RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
     s->bytes = step_bytes(s->plan);
     if (s->packed_in >= 0) share_pack(x, s);
     return ST_OK;
@@ -340,7 +330,7 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         s->plan = &plan->steps[k];
         x->bound = bound;
         if (x->cancel && *x->cancel) return cpu_cancelled();
-        RETURN_IF_ERR(bind_step(x, plan, k, s));
+        RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
         for (int c = 0; c < s->plan->instr->n_called; c++) {
@@ -410,11 +400,7 @@ static status_t load_into(struct cpu_exe *x) {
     RETURN_IF_ERR(plan_make(&x->arena, e->main->entry, &main));
     int *bound = bound_params(x, main);
     x->kernels = &e->kernels;
-    x->opening = cpu_ahead_begin(x, main, bound);
-    status_t st = bind_main(x, main, bound);
-    cpu_ahead_end(x->opening, x);
-    x->opening = NULL;
-    RETURN_IF_ERR(st);
+    RETURN_IF_ERR(bind_main(x, main, bound));
     RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
     x->kernels = &e->prepare_kernels;
     x->binding = x->prepare_code;
@@ -475,9 +461,8 @@ static status_t place_results(struct cpu_exe *x, const struct dev_run *r, int n_
         if (r->out[k]) {
             if ((uintptr_t)r->out[k] % 64 == 0) x->results[k] = r->out[k];
         } else if (!host_has_donor(r, n_in, s->size_bytes)) {
-            RETURN_IF_ERR(host_buffer_new(x->base.dev, shape_leaf(x->exe->main->entry->root->shape,
-                                                                  k),
-                                          NULL, &x->ahead[k]));
+            RETURN_IF_ERR(host_buffer_new(
+                x->base.dev, shape_leaf(x->exe->main->entry->root->shape, k), NULL, &x->ahead[k]));
             x->results[k] = host_buffer_data(x->ahead[k]);
         }
     }
@@ -506,8 +491,7 @@ static status_t deliver(struct cpu_exe *x, const struct cpu_frame *f, int n_in) 
         src[k] = cpu_address(x->main, f, &p->root[k]);
         shapes[k] = shape_leaf(root, k);
     }
-    status_t st =
-        host_deliver(x->base.dev, f->run, n_in, src, shapes, p->n_root, x->ahead, NULL);
+    status_t st = host_deliver(x->base.dev, f->run, n_in, src, shapes, p->n_root, x->ahead, NULL);
     arena_done(&a);
     return st;
 }
