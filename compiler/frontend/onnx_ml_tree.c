@@ -153,30 +153,37 @@ static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
 // Does every row come to a weight of every target? So it is where some tree has one in each leaf.
 static bool reaches_all(struct onnx_ctx *c, const struct forest *f) {
     if (f->targets > MAX_WEIGHTS / f->n) return true;
-    uint8_t *given = arena_zarray(c->a, uint8_t, f->n * f->targets),
-            *sure = arena_zarray(c->a, uint8_t, f->targets),
-            *every = arena_array(c->a, uint8_t, f->targets);
-    int32_t *open = arena_array(c->a, int32_t, f->n + 1);
-    int64_t found = 0;
+    // By node and target: has each leaf below one? Children first, each node once: trees may share
+    // nodes, and paths may be many more than nodes.
+    uint8_t *every = arena_zarray(c->a, uint8_t, f->n * f->targets),
+            *done = arena_zarray(c->a, uint8_t, f->n);
+    int32_t *stack = arena_array(c->a, int32_t, f->n + 1);
     for (int64_t k = 0; k < f->weights; k++)
-        given[f->leaf[k] * f->targets + f->target[k]] = 1;
-    for (int64_t r = 0; r < f->roots && found < f->targets; r++) {
-        memset(every, 1, (size_t)f->targets);
+        every[f->leaf[k] * f->targets + f->target[k]] = 1;
+    for (int64_t k = 0; k < f->n; k++)
+        done[k] = is_leaf(f, k);
+    for (int64_t r = 0; r < f->roots; r++) {
         int64_t n = 0;
-        for (open[n++] = f->root[r]; n > 0;) {
-            int64_t k = open[--n];
-            const uint8_t *g = &given[k * f->targets];
-            for (int64_t t = 0; t < f->targets && is_leaf(f, k); t++)
-                every[t] &= g[t];
-            if (is_leaf(f, k)) continue;
-            open[n++] = f->node[k][TREE_YES], open[n++] = f->node[k][TREE_NO];
-        }
-        for (int64_t t = 0; t < f->targets; t++) {
-            found += every[t] && !sure[t];
-            sure[t] |= every[t];
+        for (stack[n++] = f->root[r]; n > 0;) {
+            int64_t k = stack[n - 1], yes = f->node[k][TREE_YES], no = f->node[k][TREE_NO];
+            if (!done[k] && (!done[yes] || !done[no])) {
+                stack[n++] = (int32_t)(done[yes] ? no : yes);
+                continue;
+            }
+            for (int64_t t = 0; t < f->targets && !done[k]; t++)
+                every[k * f->targets + t] =
+                    every[yes * f->targets + t] & every[no * f->targets + t];
+            done[k] = 1;
+            n--;
         }
     }
-    return found == f->targets;
+    for (int64_t t = 0; t < f->targets; t++) {
+        bool sure = false;
+        for (int64_t r = 0; r < f->roots && !sure; r++)
+            sure = every[(int64_t)f->root[r] * f->targets + t];
+        if (!sure) return false;
+    }
+    return true;
 }
 // y, of several targets, with 0 for those that a row comes to no weight of: ONNX Runtime adds no
 // base value there, and a minimum or maximum of nothing is 0.
@@ -229,8 +236,8 @@ static void read_links(struct onnx_ctx *c, struct forest *f, const struct litera
                            *missing = list(c, "nodes_missing_value_tracks_true");
     int64_t n = shape_elements(split->shape);
     for (int64_t k = 0; k < n; k++) {
-        int64_t m = lit_get_i64(mode, k), to[2] = {int_at(yes, (size_t)k, -1),
-                                                   int_at(no, (size_t)k, -1)};
+        int64_t m = lit_get_i64(mode, k),
+                to[2] = {int_at(yes, (size_t)k, -1), int_at(no, (size_t)k, -1)};
         if (m < 0 || m > TREE_MEMBER) return fail(c, "mode %lld", (long long)m);
         bool leaf[2] = {int_at(yes_leaf, (size_t)k, 0) != 0, int_at(no_leaf, (size_t)k, 0) != 0};
         for (int side = 0; side < 2; side++) { // a leaf's number counts from the last node on
@@ -392,10 +399,13 @@ static hv add_base(struct onnx_ctx *c, hv y) {
     return hb_add(&c->b, y, along(c, hb_reshape(&c->b, v, &n, 1), y->shape, 1));
 }
 // Scores without base values, in the type that the comparisons have.
+static hv rows_in_floats(struct onnx_ctx *c) {
+    hv x = in_val(c, 0);
+    return dtype_is_float(x->shape->dtype) ? x : hb_convert(&c->b, x, DT_F32);
+}
 static hv named_forest(struct onnx_ctx *c, struct forest *f, const char *role) {
     struct node_ids ids = {0};
-    hv x = in_val(c, 0), y = x;
-    if (!dtype_is_float(x->shape->dtype)) x = hb_convert(&c->b, x, DT_F32);
+    hv x = rows_in_floats(c), y = x;
     if (read_forest(c, f, &ids, role)) y = scores(c, f, x);
     smap_done(&ids.any);
     smap_done(&ids.first);
@@ -411,9 +421,8 @@ ONNX(treeregressor) {
                               : str_is(how, "MIN")   ? AGG_MIN
                               : str_is(how, "MAX")   ? AGG_MAX
                                                      : AGG_SUM};
-    hv y = with_base(c, named_forest(c, &f, "target")), x = in_val(c, 0);
-    if (hb_ok(&c->b) && !dtype_is_float(x->shape->dtype)) x = hb_convert(&c->b, x, DT_F32);
-    y = where_reached(c, &f, x, y);
+    hv y = with_base(c, named_forest(c, &f, "target"));
+    y = where_reached(c, &f, rows_in_floats(c), y);
     out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
 }
 // Two classes of which one has weights, by the rules of ONNX Runtime: the standard has none. With

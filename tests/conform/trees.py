@@ -204,6 +204,29 @@ def ensembles(build):  # TreeEnsemble of version 5
     return failed
 
 
+def shared_nodes(build):
+    """A chain of nodes whose both branches lead to the same next node: 2^400 paths. ONNX Runtime refuses it; here nothing may walk each path."""
+    n, x = 400, np.ones((4, 1), np.float32)
+    following = [k + 1 for k in range(n)] + [0]
+    nodes = {"nodes_treeids": [0] * (n + 1), "nodes_nodeids": list(range(n + 1)), "nodes_featureids": [0] * (n + 1), "nodes_values": [0.0] * (n + 1),
+             "nodes_modes": ["BRANCH_LEQ"] * n + ["LEAF"], "nodes_truenodeids": following, "nodes_falsenodeids": following}
+    weights = {"treeids": [0, 0], "nodeids": [n, n], "ids": [0, 1], "weights": [1.5, 2.5]}
+    why = None
+    with tempfile.TemporaryDirectory() as folder:
+        path, given, out = (os.path.join(folder, f) for f in ("m.onnx", "x", "out"))
+        save(model(regressor(nodes, weights, 2), x, 3), path)
+        x.tofile(given)
+        try:
+            r = subprocess.run([os.path.join(build, "hlo-run"), path, "--in", given, "--out", out], capture_output=True, text=True, timeout=60)
+            why = r.stderr.strip()[-300:] if r.returncode else None
+            if not why and np.fromfile(out, np.float32).tolist() != [1.5, 2.5] * 4:
+                why = "got %s" % np.fromfile(out, np.float32)
+        except subprocess.TimeoutExpired:
+            why = "no answer within a minute"
+    print("FAIL shared nodes: %s" % why if why else "PASS shared nodes", flush=True)
+    return why is not None
+
+
 def many_texts(build):
     """A list of 3.3 million modes, as an ensemble of so many nodes has, is read: texts of a list are paid for by the file's size. No ensemble of that size is made here."""
     node = helper.make_node("Identity", ["x"], ["y"])
@@ -223,7 +246,7 @@ def main():
         save(model(regressor(*forest(trees, depth, features), 1), rows(n, features), 3), path)
         return 0
     build = sys.argv[1]
-    return 1 if regressors(build) + classifiers(build) + ensembles(build) + many_texts(build) else 0
+    return 1 if regressors(build) + classifiers(build) + ensembles(build) + shared_nodes(build) + many_texts(build) else 0
 
 
 if __name__ == "__main__":
