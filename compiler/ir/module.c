@@ -61,6 +61,15 @@ static char *numbered(struct arena *a, struct str stem, uintptr_t k) {
     memcpy(name + stem.n + 1, at, n);
     return name;
 }
+// Is `name` free? Then it is taken; else *out_count, if it is a stem, says how far its numbers
+// came.
+static bool take_name(struct hlo_module *m, struct str name, uintptr_t *out_count) {
+    size_t names = m->names.n;
+    void *was = smap_put(&m->names, name, NULL); // one look-up where it is free, as it mostly is
+    if (was) smap_put(&m->names, name, was);
+    *out_count = (uintptr_t)was;
+    return m->names.n > names;
+}
 // A name no instruction or computation of the module has yet: `want`, or its stem with the first
 // free number. Trailing ".N" is part of the stem only if needed.
 static const char *unique_name(struct hlo_module *m, const char *given) {
@@ -68,15 +77,11 @@ static const char *unique_name(struct hlo_module *m, const char *given) {
     // one is legal.
     struct str stem = str_of(given);
     const char *want = given;
-    uintptr_t k = (uintptr_t)smap_get(&m->names, stem);
-    size_t names = m->names.n;
+    uintptr_t k = (uintptr_t)smap_get(&m->names, stem), of_name;
     if (!k) {
         want = legal_name(m->arena, given);
         stem = str_of(want);
-        void *was = smap_put(&m->names, stem, NULL);
-        if (m->names.n > names) return want;
-        if (was) smap_put(&m->names, stem, was);
-        k = (uintptr_t)was;
+        if (take_name(m, stem, &k)) return want;
     }
     size_t n = stem.n;
     while (n && want[n - 1] >= '0' && want[n - 1] <= '9')
@@ -87,11 +92,7 @@ static const char *unique_name(struct hlo_module *m, const char *given) {
     }
     for (;;) {
         char *name = numbered(m->arena, stem, ++k);
-        struct str key = str_of(name);
-        names = m->names.n;
-        void *was = smap_put(&m->names, key, NULL);
-        if (was) smap_put(&m->names, key, was); // a stem with a count of its own
-        if (m->names.n == names) continue;
+        if (!take_name(m, str_of(name), &of_name)) continue;
         smap_put(&m->names, stem, (void *)k);
         return name;
     }
@@ -280,8 +281,8 @@ static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_i
     i->n_called = from->n_called;
     i->called = from->n_called ? arena_dup_array(a, from->called, from->n_called) : NULL;
     i->attr = deep ? attr_clone(a, hlo_op_info(from->op)->attrs, from->attr) : from->attr;
-    i->literal = deep && from->literal ? literal_for(a, from->literal, how == COPY_BORROWS)
-                                       : from->literal;
+    i->literal =
+        deep && from->literal ? literal_for(a, from->literal, how == COPY_BORROWS) : from->literal;
     if (deep && i->literal)
         i->literal->shape =
             layout_is_default(i->shape->layout, i->shape->rank) || shape_is_tuple(i->shape)
@@ -319,11 +320,8 @@ struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_in
 
 // The name of an instruction of another module: legal, and nearly always free here.
 static const char *name_as(struct hlo_module *m, const char *name) {
-    size_t names = m->names.n;
-    void *was = smap_put(&m->names, str_of(name), NULL);
-    if (m->names.n > names) return arena_strdup(m->arena, name);
-    if (was) smap_put(&m->names, str_of(name), was);
-    return unique_name(m, name);
+    uintptr_t count;
+    return take_name(m, str_of(name), &count) ? arena_strdup(m->arena, name) : unique_name(m, name);
 }
 static struct hlo_computation *clone_computation(struct hlo_module *m,
                                                  const struct hlo_computation *c, const char *name,
