@@ -326,10 +326,7 @@ static void reply_infer(struct http_req *r, const Inference__ModelInferResponse 
 // Without the brackets.
 static void print_one(struct strbuf *b, const struct call_output *o) {
     struct strbuf data = {0};
-    if (o->dtype->cls == NUM_TEXT)
-        texts_print(&data, 1, o->data);
-    else
-        numbers_print(&data, o->dtype, 1, o->data.p);
+    http_text_print(&data, o);
     strbuf_add(b, data.p + 1, data.n - 2);
     strbuf_done(&data);
 }

@@ -60,7 +60,7 @@ int64_t http_text_values(const text_holes *holes) {
     return n;
 }
 
-static void print_all(struct strbuf *b, const struct call_output *o) {
+void http_text_print(struct strbuf *b, const struct call_output *o) {
     if (o->dtype->cls == NUM_TEXT)
         texts_print(b, o->elements, o->data);
     else
@@ -70,7 +70,7 @@ void http_text_put(struct strbuf *b, const struct call_output *o, text_holes *ho
     int64_t n = values_of(o);
     struct text_hole hole = {b->n, o};
     if (o->dtype->cls == NUM_RAW || (n <= TEXT_AT_ONCE && !holes->n && b->n < PIECE_BYTES))
-        print_all(b, o);
+        http_text_print(b, o);
     else
         vec_push(holes, hole);
 }
@@ -79,7 +79,7 @@ void http_text_fill(const struct strbuf *text, const text_holes *holes, struct s
     size_t at = 0;
     for (size_t i = 0; i < holes->n; i++) {
         strbuf_add(out, text->p + at, holes->v[i].at - at);
-        print_all(out, holes->v[i].of);
+        http_text_print(out, holes->v[i].of);
         at = holes->v[i].at;
     }
     strbuf_add(out, text->p + at, text->n - at);

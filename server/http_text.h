@@ -25,9 +25,10 @@ enum {
 void http_away(struct http *h, void (*work)(void *arg), void (*done)(void *arg), void *arg);
 // Values that a reply's holes stand for; texts count by their bytes.
 int64_t http_text_values(const text_holes *holes);
+void http_text_print(struct strbuf *b, const struct call_output *o); // all its values, at once
 // Prints the output's values, or leaves a hole.
 void http_text_put(struct strbuf *b, const struct call_output *o, text_holes *holes);
-// The text with its holes filled. Thread: any. False: no memory.
+// The text with its holes filled. Thread: any.
 void http_text_fill(const struct strbuf *text, const text_holes *holes, struct strbuf *out);
 
 // A text that is made while it is read.
