@@ -38,7 +38,7 @@ struct cpu_impl {
     bool (*accepts)(const struct cpu_exe *x, const struct hlo_instr *i, const char **why);
     // May set s->declined, keeping nothing: what only making it shows. The next one is asked then.
     status_t (*open)(struct cpu_exe *x, struct cpu_step *s);
-    void (*close)(struct cpu_step *s);
+    void (*close)(struct cpu_step *s); // NULL: nothing to let go
     // bufs: operand leaves, then result leaves.
     status_t (*run)(struct cpu_exe *x, struct cpu_step *s, void **bufs);
     // Weights read in a form of the implementation's own; NULL = never.

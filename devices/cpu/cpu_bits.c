@@ -256,8 +256,5 @@ static bool bits_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
     const struct bits_state *s = a->state, *t = b->state;
     return s->b.n == t->b.n && s->b.blocks == t->b.blocks && s->words == t->words;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_bits = {"bits",   bits_accepts,    bits_open, nothing,
-                                       bits_run, bits_pack_bytes, bits_pack, bits_same_pack};
+const struct cpu_impl cpu_impl_bits = {"bits", bits_accepts, bits_open, NULL, bits_run,
+                                       bits_pack_bytes, bits_pack, bits_same_pack};

@@ -250,13 +250,6 @@ INLINE void some_to_rows(const struct unit *u, int64_t p, int n, int rows) {
             _mm512_mask_storeu_epi32(u->out + k * u->c->pixels + p, (__mmask16)((1 << n) - 1),
                                      v[k]);
 }
-VECTOR static void to_rows(const struct unit *u) {
-    int64_t p = u->from;
-    for (; p + LANES <= u->to && u->rows == LANES; p += LANES)
-        some_to_rows(u, p, LANES, LANES);
-    for (; p < u->to; p += LANES)
-        some_to_rows(u, p, u->to - p < LANES ? (int)(u->to - p) : LANES, u->rows);
-}
 INLINE void some_from_rows(const struct unit *u, int64_t p, int n, int rows) {
     int64_t stride = pixel_stride(&u->c->out);
     __mmask16 lanes = u->c->out.form == FORM_LAST ? (__mmask16)((1 << rows) - 1) : 0xffff;
@@ -270,12 +263,19 @@ INLINE void some_from_rows(const struct unit *u, int64_t p, int n, int rows) {
     for (int k = 0; k < LANES; k++)
         if (k < n) _mm512_mask_storeu_epi32(u->out + (p + k) * stride, lanes, v[k]);
 }
-VECTOR static void from_rows(const struct unit *u) {
+// LANES pixels at a time. `some` comes into each of its two callers.
+INLINE void in_squares(const struct unit *u, void (*some)(const struct unit *, int64_t, int, int)) {
     int64_t p = u->from;
     for (; p + LANES <= u->to && u->rows == LANES; p += LANES)
-        some_from_rows(u, p, LANES, LANES);
+        some(u, p, LANES, LANES);
     for (; p < u->to; p += LANES)
-        some_from_rows(u, p, u->to - p < LANES ? (int)(u->to - p) : LANES, u->rows);
+        some(u, p, u->to - p < LANES ? (int)(u->to - p) : LANES, u->rows);
+}
+VECTOR static void to_rows(const struct unit *u) {
+    in_squares(u, some_to_rows);
+}
+VECTOR static void from_rows(const struct unit *u) {
+    in_squares(u, some_from_rows);
 }
 static void between_rows(const struct unit *u) {
     for (int k = 0; k < u->rows; k++)
@@ -323,8 +323,5 @@ static status_t channels_run(struct cpu_exe *x, struct cpu_step *s, void **bufs)
     cpu_parallel(part, &(struct channels_call){c, bufs}, c->batch * c->blocks * c->chunks, GRAIN);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_channels = {"channels",   channels_accepts, channels_open, nothing,
-                                           channels_run, NULL,             NULL,          NULL};
+const struct cpu_impl cpu_impl_channels = {"channels", channels_accepts, channels_open, NULL,
+                                           channels_run, NULL, NULL, NULL};

@@ -116,8 +116,5 @@ static status_t concat_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(part, &call, c->pieces, GRAIN);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_concat = {"concat",   concat_accepts, concat_open, nothing,
-                                         concat_run, NULL,           NULL,        NULL};
+const struct cpu_impl cpu_impl_concat = {"concat", concat_accepts, concat_open, NULL, concat_run,
+                                         NULL, NULL, NULL};

@@ -273,9 +273,9 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     if (s->plan->n_in + s->plan->n_out > MAX_BUFS)
         return st_new(ST_UNIMPLEMENTED, "instruction '%s' has more than %d operands and results",
                       s->plan->instr->name, MAX_BUFS);
+    s->bytes = step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
     RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
-    s->bytes = step_bytes(s->plan);
     if (s->packed_in >= 0) share_pack(x, s);
     return ST_OK;
 }
@@ -355,7 +355,7 @@ static void close_plan(struct cpu_plan *p) {
     if (!p) return;
     for (int k = 0; k < p->plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
-        if (s->impl) s->impl->close(s);
+        if (s->impl && s->impl->close) s->impl->close(s);
         for (int c = 0; s->called && c < s->plan->instr->n_called; c++)
             close_plan(s->called[c]);
     }

@@ -9,17 +9,16 @@ static enum way way_of(const struct cpu_step *s) {
     const struct {
         const struct cpu_impl *impl;
         enum way way;
-    } rows[] = {{&cpu_impl_thin, WAY_THIN},       {&cpu_impl_thin8, WAY_THIN},
-                {&cpu_impl_onednn, WAY_LIBRARY},  {&cpu_impl_int8, WAY_LIBRARY},
-                {&cpu_impl_attention, WAY_LIBRARY},
-                {&cpu_impl_table, WAY_KERNEL},    {&cpu_impl_channels, WAY_COPY},
-                {&cpu_impl_gemm, WAY_BLOCKED},    {&cpu_impl_sort, WAY_SORT},
-                {&cpu_impl_fft, WAY_FFT},         {&cpu_impl_update, WAY_COPY},
-                {&cpu_impl_concat, WAY_COPY},     {&cpu_impl_pad, WAY_COPY},
-                {&cpu_impl_trees, WAY_TREES},
-                {&cpu_impl_bits, WAY_BITS},       {&cpu_impl_nms, WAY_KERNEL},
-                     {&cpu_impl_kernel, WAY_KERNEL},
-                {&cpu_impl_control, WAY_CONTROL}, {&cpu_impl_reference, WAY_LAST}};
+    } rows[] = {{&cpu_impl_thin, WAY_THIN},         {&cpu_impl_thin8, WAY_THIN},
+                {&cpu_impl_onednn, WAY_LIBRARY},    {&cpu_impl_int8, WAY_LIBRARY},
+                {&cpu_impl_attention, WAY_LIBRARY}, {&cpu_impl_table, WAY_KERNEL},
+                {&cpu_impl_channels, WAY_COPY},     {&cpu_impl_gemm, WAY_BLOCKED},
+                {&cpu_impl_sort, WAY_SORT},         {&cpu_impl_fft, WAY_FFT},
+                {&cpu_impl_update, WAY_COPY},       {&cpu_impl_concat, WAY_COPY},
+                {&cpu_impl_pad, WAY_COPY},          {&cpu_impl_trees, WAY_TREES},
+                {&cpu_impl_bits, WAY_BITS},         {&cpu_impl_nms, WAY_KERNEL},
+                {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},
+                {&cpu_impl_reference, WAY_LAST}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;
     return WAY_LAST;
@@ -164,8 +163,9 @@ static void costs(const struct cpu_exe *x, const struct cpu_plan *p, double tota
         put_last_resort(s, indent, out);
         for (int c = 0; s->called && c < i->n_called; c++) {
             strbuf_printf(out, "%*s%s:\n", indent, "",
-                          i->op == HLO_WHILE ? c ? "each turn" : "before each turn"
-                          : i->op == HLO_CALL ? "called" : "a branch");
+                          i->op == HLO_WHILE  ? c ? "each turn" : "before each turn"
+                          : i->op == HLO_CALL ? "called"
+                                              : "a branch");
             costs(x, s->called[c], total, depth + 1, out);
         }
     }

@@ -313,8 +313,5 @@ static status_t fft_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
     }
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_fft = {"fft",   fft_accepts, fft_open, nothing,
-                                      fft_run, NULL,        NULL,     NULL};
+const struct cpu_impl cpu_impl_fft = {"fft", fft_accepts, fft_open, NULL, fft_run, NULL, NULL,
+                                      NULL};

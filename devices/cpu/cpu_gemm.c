@@ -604,8 +604,5 @@ static status_t gemm_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(some, &c, units, ALONE / (each > 0 ? each : 1) + 1);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_gemm = {"gemm",   gemm_accepts, gemm_open, nothing,
-                                       gemm_run, NULL,         NULL,      NULL};
+const struct cpu_impl cpu_impl_gemm = {"gemm", gemm_accepts, gemm_open, NULL, gemm_run, NULL, NULL,
+                                       NULL};

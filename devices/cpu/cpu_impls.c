@@ -9,11 +9,10 @@
 #include "devices/cpu/cpu.h"
 
 static const struct cpu_impl *const list[] = {
-    &cpu_impl_control, &cpu_impl_thin8, &cpu_impl_int8,   &cpu_impl_thin,     &cpu_impl_channels,
-    &cpu_impl_onednn,
-    &cpu_impl_gemm,    &cpu_impl_sort,  &cpu_impl_fft,    &cpu_impl_update,   &cpu_impl_concat,
-    &cpu_impl_pad,     &cpu_impl_trees, &cpu_impl_bits,   &cpu_impl_table,    &cpu_impl_attention,
-    &cpu_impl_nms,     &cpu_impl_kernel,  &cpu_impl_reference};
+    &cpu_impl_control,   &cpu_impl_thin8, &cpu_impl_int8,   &cpu_impl_thin,     &cpu_impl_channels,
+    &cpu_impl_onednn,    &cpu_impl_gemm,  &cpu_impl_sort,   &cpu_impl_fft,      &cpu_impl_update,
+    &cpu_impl_concat,    &cpu_impl_pad,   &cpu_impl_trees,  &cpu_impl_bits,     &cpu_impl_table,
+    &cpu_impl_attention, &cpu_impl_nms,   &cpu_impl_kernel, &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
 const char *cpu_forced_impl(void) {
     const char *f = getenv("HLOD_CPU_IMPL");
@@ -101,10 +100,7 @@ void cpu_direct_of(const struct cpu_step *s, struct cpu_direct *out) {
                                .extent = k->info->extent,
                                .n_bufs = k->info->n_bufs};
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open, nothing,
+const struct cpu_impl cpu_impl_kernel = {"kernel",   kernel_accepts, kernel_open, NULL,
                                          kernel_run, NULL,           NULL,        NULL};
 
 // ---- control flow: called plans run here, on the device; nothing goes to the daemon
@@ -124,7 +120,7 @@ static status_t control_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) 
     return st_new(ST_INTERNAL, "control steps are run by cpu_run_plan");
 }
 const struct cpu_impl cpu_impl_control = {
-    "control", control_accepts, control_open, nothing, control_run, NULL, NULL, NULL};
+    "control", control_accepts, control_open, NULL, control_run, NULL, NULL, NULL};
 
 // ---- the reference evaluator
 
@@ -202,4 +198,4 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
     return st;
 }
 const struct cpu_impl cpu_impl_reference = {
-    "reference", reference_accepts, reference_open, nothing, reference_run, NULL, NULL, NULL};
+    "reference", reference_accepts, reference_open, NULL, reference_run, NULL, NULL, NULL};

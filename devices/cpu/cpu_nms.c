@@ -87,8 +87,5 @@ static status_t nms_run_step(struct cpu_exe *x, struct cpu_step *step, void **bu
     cpu_parallel(part, &(struct nms_run){s, bufs, x->scratch}, s->n.rows, s->grain);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_nms = {"nms",        nms_accepts, nms_open, nothing,
-                                      nms_run_step, NULL,        NULL,     NULL};
+const struct cpu_impl cpu_impl_nms = {"nms", nms_accepts, nms_open, NULL, nms_run_step, NULL, NULL,
+                                      NULL};

@@ -125,15 +125,17 @@ static status_t pool_prim(const struct hlo_instr *i, dnnl_memory_desc_t *src,
     return rc != dnnl_success ? onednn_failed("pooling", rc) : ST_OK;
 }
 // Its plain loops, which take images that are no blocks of channels, are slower than a kernel.
+static bool pool_fast(const_dnnl_primitive_desc_t pd) {
+    const char *info = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
+           info && !onednn_is_reference(info);
+}
 static bool pool_ok(const struct hlo_instr *i) {
     dnnl_memory_desc_t src, dst;
     dnnl_primitive_desc_t pd = NULL;
-    const char *info = NULL;
     if (!lib_pool(i)) return false;
     status_t st = pool_prim(i, &src, &dst, &pd);
-    bool ok = !st && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) ==
-                         dnnl_success &&
-              info && !onednn_is_reference(info);
+    bool ok = !st && pool_fast(pd);
     st_drop(st);
     if (pd) dnnl_primitive_desc_destroy(pd);
     return ok;
@@ -203,7 +205,7 @@ bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv
 static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
     (void)x;
     *why = "the library has no primitive for it";
-    return accepts_call(i, false) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+    return accepts_call(i, false) || (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
 }
 
 // ---- opening
@@ -319,6 +321,11 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     dnnl_memory_desc_t src, dst;
     dnnl_primitive_desc_t pd = NULL;
     RETURN_IF_ERR(pool_prim(s->plan->instr, &src, &dst, &pd));
+    s->declined = !pool_fast(pd); // as pool_ok says it
+    if (s->declined) {
+        dnnl_primitive_desc_destroy(pd);
+        return ST_OK;
+    }
     status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);

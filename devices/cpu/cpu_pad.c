@@ -108,8 +108,5 @@ static status_t pad_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(part, &call, p->rows, rows_at_least(p));
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_pad = {"pad",   pad_accepts, pad_open, nothing,
-                                      pad_run, NULL,        NULL,     NULL};
+const struct cpu_impl cpu_impl_pad = {"pad", pad_accepts, pad_open, NULL, pad_run, NULL, NULL,
+                                      NULL};

@@ -403,8 +403,5 @@ static status_t sort_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) 
     cpu_parallel(part, &c, s->lines, 2000 / s->n + 1);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_sort = {"sort",   sort_accepts, sort_open, nothing,
-                                       sort_run, NULL,         NULL,      NULL};
+const struct cpu_impl cpu_impl_sort = {"sort", sort_accepts, sort_open, NULL, sort_run, NULL, NULL,
+                                       NULL};

@@ -77,8 +77,5 @@ static status_t table_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(part, &(struct table_call){t, bufs}, t->units, t->grain);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_table = {
-    "table", table_accepts, table_open, nothing, table_run, NULL, NULL, NULL};
+const struct cpu_impl cpu_impl_table = {"table", table_accepts, table_open, NULL, table_run, NULL,
+                                        NULL, NULL};

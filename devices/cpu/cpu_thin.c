@@ -321,8 +321,5 @@ static bool thin_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
     const struct thin_state *s = a->state, *t = b->state;
     return s->form == t->form && s->by_column == t->by_column && s->cols == t->cols && s->k == t->k;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_thin = {
-    "thin", thin_accepts, thin_open, nothing, thin_run, thin_pack_bytes, thin_pack, thin_same_pack};
+const struct cpu_impl cpu_impl_thin = {"thin", thin_accepts, thin_open, NULL, thin_run,
+                                       thin_pack_bytes, thin_pack, thin_same_pack};

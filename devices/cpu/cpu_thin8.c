@@ -333,8 +333,5 @@ static bool thin8_same_pack(const struct cpu_step *a, const struct cpu_step *b) 
     const struct thin8_state *s = a->state, *t = b->state;
     return s->k == t->k && s->cols == t->cols && s->by_column == t->by_column && s->flip == t->flip;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_thin8 = {"thin",    thin8_accepts,    thin8_open, nothing,
-                                        thin8_run, thin8_pack_bytes, thin8_pack, thin8_same_pack};
+const struct cpu_impl cpu_impl_thin8 = {"thin", thin8_accepts, thin8_open, NULL, thin8_run,
+                                        thin8_pack_bytes, thin8_pack, thin8_same_pack};

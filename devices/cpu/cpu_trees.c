@@ -422,8 +422,5 @@ static status_t trees_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     cpu_parallel(f->bits ? bits_part : part, &c, (f->t.rows + lanes - 1) / lanes, f->grain);
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_trees = {
-    "trees", trees_accepts, trees_open, nothing, trees_run, NULL, NULL, NULL};
+const struct cpu_impl cpu_impl_trees = {"trees", trees_accepts, trees_open, NULL, trees_run, NULL,
+                                        NULL, NULL};

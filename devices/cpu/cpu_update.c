@@ -76,8 +76,5 @@ static status_t update_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     }
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-const struct cpu_impl cpu_impl_update = {
-    "update", update_accepts, update_open, nothing, update_run, NULL, NULL, NULL};
+const struct cpu_impl cpu_impl_update = {"update", update_accepts, update_open, NULL, update_run,
+                                         NULL, NULL, NULL};

@@ -66,10 +66,7 @@ static status_t view_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     }
     return ST_OK;
 }
-static void nothing(struct cpu_step *s) {
-    (void)s;
-}
-static const struct cpu_impl view = {"view", NULL, NULL, nothing, view_run, NULL, NULL, NULL};
+static const struct cpu_impl view = {"view", NULL, NULL, NULL, view_run, NULL, NULL, NULL};
 
 void cpu_mark_views(struct cpu_exe *x, const struct cpu_plan *p) {
     for (int k = 0; k < p->plan->n_steps; k++) {
@@ -85,7 +82,7 @@ void cpu_mark_views(struct cpu_exe *x, const struct cpu_plan *p) {
             !lines(i->operands[0]->shape, i->shape, &v) || !readers(x, p, i, s, false))
             continue;
         (void)readers(x, p, i, s, true);
-        s->impl->close(s);
+        if (s->impl->close) s->impl->close(s);
         s->state = arena_dup(&x->arena, &v, sizeof v);
         s->impl = &view;
         s->detail = "view";
