@@ -77,7 +77,7 @@ static GET(batch_group_count) {
     if (op == HLO_CUSTOM_CALL && p->batch_group_count > 1)
         strbuf_printf(b, "%lld", (long long)p->batch_group_count);
 }
-// A value with its shape: "f32[2]{0} {1, 2}", "( s32[] 1, pred[] 1 )".
+// A value with its shape: "f32[2]{0} {1, 2}", "( s32[] 1, pred[] 1 )", "( )".
 static status_t take_value(struct parser *p, struct cursor *c, int depth,
                            struct literal **out) MUST_CHECK;
 static status_t take_value(struct parser *p, struct cursor *c, int depth, struct literal **out) {
@@ -88,12 +88,14 @@ static status_t take_value(struct parser *p, struct cursor *c, int depth, struct
         RETURN_IF_ERR(p_shape(p, c, 0, &s));
         return p_literal(p, c, s, out);
     }
-    do {
+    bool closed = p_take(c, ")"); // an empty one
+    while (!closed) {
         struct literal *e;
         RETURN_IF_ERR(take_value(p, c, depth + 1, &e));
         avec_push(p->m->arena, &v, e);
-    } while (p_take(c, ","));
-    if (!p_take(c, ")")) return p_error(p, c->p, "expected ')'");
+        closed = p_take(c, ")");
+        if (!closed && !p_take(c, ",")) return p_error(p, c->p, "expected ')'");
+    }
     shapes = arena_array(p->m->arena, const struct shape *, v.n);
     for (size_t k = 0; k < v.n; k++)
         shapes[k] = v.v[k]->shape;
@@ -102,8 +104,9 @@ static status_t take_value(struct parser *p, struct cursor *c, int depth, struct
 }
 static void value_text(struct strbuf *b, const struct literal *l) {
     if (shape_is_tuple(l->shape)) {
+        strbuf_putc(b, '(');
         for (int k = 0; k < l->shape->n_elems; k++) {
-            strbuf_puts(b, k ? ", " : "( ");
+            strbuf_puts(b, k ? ", " : " ");
             value_text(b, l->elems[k]);
         }
         strbuf_puts(b, " )");
