@@ -24,93 +24,149 @@ static status_t charge_text(struct onnx_model *m, const struct wire *w) {
     return ++m->n_texts <= m->file_bytes / 4 ? ST_OK : charge(m, w);
 }
 
-static status_t read_pair(struct onnx_model *m, struct span s, struct str *key, struct str *value) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        if (f.number == 1) *key = text(f.bytes);
-        if (f.number == 2) *value = text(f.bytes);
+// ---- messages as tables
+
+// Where a reader stands: `wire` is that of the innermost message, `depth` counts subgraphs.
+struct reading {
+    struct onnx_model *m;
+    struct wire *wire;
+    int depth;
+};
+// What becomes of a field: its value goes to `at` in the message's struct, or `read` takes it.
+enum take {
+    TAKE_NOTHING,
+    TAKE_TEXT,
+    TAKE_TEXTS,
+    TAKE_BYTES,
+    TAKE_INT,
+    TAKE_I64,
+    TAKE_F32,
+    TAKE_READ
+};
+struct field_row {
+    enum take take;
+    uint16_t at;
+    status_t (*read)(struct reading *r, const struct wire_field *f, void *into);
+};
+// A message: its rows by field number. Numbers without a row are skipped, as protobuf has it.
+struct message {
+    uint32_t n;
+    const struct field_row *rows;
+};
+#define MESSAGE(name, ...)                                                                         \
+    static const struct field_row name##_rows[] = {__VA_ARGS__};                                   \
+    static const struct message name = {sizeof name##_rows / sizeof *name##_rows, name##_rows}
+#define FIELD(kind, type, member) {TAKE_##kind, offsetof(type, member), NULL}
+#define READ(function)            {TAKE_READ, 0, function}
+
+static status_t take_field(struct reading *r, const struct field_row *row,
+                           const struct wire_field *f, void *into) {
+    void *at = (char *)into + row->at;
+    switch (row->take) {
+    case TAKE_NOTHING:
+        break;
+    case TAKE_TEXT:
+        *(struct str *)at = text(f->bytes);
+        break;
+    case TAKE_TEXTS:
+        RETURN_IF_ERR(charge_text(r->m, r->wire));
+        avec_push(r->m->arena, (onnx_texts *)at, text(f->bytes));
+        break;
+    case TAKE_BYTES:
+        *(struct span *)at = f->bytes;
+        break;
+    case TAKE_INT:
+        *(int *)at = (int)f->value;
+        break;
+    case TAKE_I64:
+        *(int64_t *)at = (int64_t)f->value;
+        break;
+    case TAKE_F32:
+        memcpy(at, &f->value, sizeof(float));
+        break;
+    case TAKE_READ:
+        return row->read(r, f, into);
     }
+    return ST_OK;
 }
 
-static status_t read_dims(struct onnx_model *m, const struct wire_field *f, struct onnx_tensor *t) {
-    struct wire w = wire_open(m->file, f->bytes);
+// Reads message s of kind `of` into a struct that the caller has set to its defaults.
+static status_t read_message(struct reading *r, struct span s, const struct message *of,
+                             void *into) {
+    struct wire w = wire_open(r->m->file, s), *outer = r->wire;
+    struct wire_field f;
+    bool got;
+    status_t st = ST_OK;
+    r->wire = &w;
+    while (!st && !(st = wire_next(&w, &f, &got)) && got)
+        if (f.number < of->n) st = take_field(r, &of->rows[f.number], &f, into);
+    r->wire = outer;
+    return st;
+}
+static status_t too_deep(const struct reading *r, const struct wire_field *f) {
+    return st_new(ST_RESOURCE_EXHAUSTED, "byte %zu: subgraphs are nested deeper than %d",
+                  (size_t)(f->at - r->m->file), r->m->limits.max_depth);
+}
+
+// ---- TensorProto
+
+static status_t read_dims(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_tensor *t = into;
+    struct wire w = wire_open(r->m->file, f->bytes);
     for (bool first = true; f->type == WIRE_LEN ? w.p < w.end : first; first = false) {
         uint64_t v = f->value;
         if (f->type == WIRE_LEN) RETURN_IF_ERR(wire_varint(&w, &v));
         if (t->rank == HLO_MAX_RANK)
             return st_new(ST_INVALID_ARGUMENT, "byte %zu: a tensor has more than %d dimensions",
-                          (size_t)(f->at - m->file), HLO_MAX_RANK);
+                          (size_t)(f->at - r->m->file), HLO_MAX_RANK);
         if ((int64_t)v < 0)
             return st_new(ST_INVALID_ARGUMENT, "byte %zu: a tensor has a negative dimension",
-                          (size_t)(f->at - m->file));
+                          (size_t)(f->at - r->m->file));
         t->dims[t->rank++] = (int64_t)v;
     }
     return ST_OK;
 }
-
-// TensorProto
-static status_t read_tensor(struct onnx_model *m, struct span s, struct onnx_tensor *t) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
+// float_data 4, int32_data 5, int64_data 7, double_data 10, uint64_data 11
+static status_t read_data(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_tensor *t = into;
+    t->typed_field = (int)f->number;
+    if (f->type != WIRE_LEN)
+        avec_push(r->m->arena, &t->loose, f->value);
+    else if (f->number == 4 || f->number == 10)
+        t->raw = f->bytes;
+    else
+        t->varints = f->bytes;
+    return ST_OK;
+}
+struct pair {
+    struct str key, value;
+};
+MESSAGE(string_entry, [1] = FIELD(TEXT, struct pair, key), [2] = FIELD(TEXT, struct pair, value));
+static status_t read_external(struct reading *r, const struct wire_field *f, void *into) {
+    struct pair p = {0};
+    RETURN_IF_ERR(read_message(r, f->bytes, &string_entry, &p));
+    if (str_is(p.key, "location")) ((struct onnx_tensor *)into)->location = p.value;
+    return ST_OK;
+}
+static status_t read_data_location(struct reading *r, const struct wire_field *f, void *into) {
+    (void)r;
+    ((struct onnx_tensor *)into)->external = f->value == 1;
+    return ST_OK;
+}
+MESSAGE(
+    tensor_proto, [1] = READ(read_dims), [2] = FIELD(INT, struct onnx_tensor, data_type),
+    [4] = READ(read_data), [5] = READ(read_data), [6] = FIELD(TEXTS, struct onnx_tensor, strings),
+    [7] = READ(read_data), [8] = FIELD(TEXT, struct onnx_tensor, name),
+    [9] = FIELD(BYTES, struct onnx_tensor, raw), [10] = READ(read_data), [11] = READ(read_data),
+    [13] = READ(read_external), [14] = READ(read_data_location));
+static status_t read_tensor(struct reading *r, struct span s, struct onnx_tensor *t) {
     *t = (struct onnx_tensor){.rank = 0};
-    RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        switch (f.number) {
-        case 1:
-            RETURN_IF_ERR(read_dims(m, &f, t));
-            break;
-        case 2:
-            t->data_type = (int)f.value;
-            break;
-        case 8:
-            t->name = text(f.bytes);
-            break;
-        case 9:
-            t->raw = f.bytes;
-            break;
-        case 4:  // float_data
-        case 10: // double_data
-        case 5:  // int32_data
-        case 7:  // int64_data
-        case 11: // uint64_data
-            t->typed_field = (int)f.number;
-            if (f.type != WIRE_LEN)
-                avec_push(m->arena, &t->loose, f.value);
-            else if (f.number == 4 || f.number == 10)
-                t->raw = f.bytes;
-            else
-                t->varints = f.bytes;
-            break;
-        case 6:
-            RETURN_IF_ERR(charge(m, &w));
-            avec_push(m->arena, &t->strings, text(f.bytes));
-            break;
-        case 13: {
-            struct str key = {NULL, 0}, value = {NULL, 0};
-            RETURN_IF_ERR(read_pair(m, f.bytes, &key, &value));
-            if (str_is(key, "location")) t->location = value;
-            break;
-        }
-        case 14:
-            t->external = f.value == 1;
-            break;
-        default:
-            break;
-        }
-    }
+    RETURN_IF_ERR(charge(r->m, r->wire));
+    RETURN_IF_ERR(read_message(r, s, &tensor_proto, t));
     // int32_data holds narrow types too; packed floats count as raw bytes.
     if (t->typed_field == 4 || t->typed_field == 10) t->typed_field = t->raw.n ? 0 : t->typed_field;
     return ST_OK;
 }
-
-static status_t read_graph(struct onnx_model *m, struct span s, int depth, struct onnx_graph *g);
 
 // ---- lists of attributes. Trees have millions of numbers, each a field of its own: a run of them
 // is read in one loop, into room for as many as the bytes that are left can hold.
@@ -162,357 +218,282 @@ static void read_floats(struct onnx_model *m, struct wire *w, int tag, struct on
     at->floats.n = n;
 }
 
-static status_t read_attr(struct onnx_model *m, struct span s, int depth, struct onnx_attr *at) {
-    struct wire w = wire_open(m->file, s), packed;
-    struct wire_field f;
-    bool got;
-    *at = (struct onnx_attr){.type = 0};
-    RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        float v;
-        memcpy(&v, &f.value, sizeof v);
-        switch (f.number) {
-        case 1:
-            at->name = text(f.bytes);
-            break;
-        case 2:
-            at->f = v;
-            break;
-        case 3:
-            at->i = (int64_t)f.value;
-            break;
-        case 4:
-            at->s = text(f.bytes);
-            break;
-        case 5:
-            at->t = arena_new_of(m->arena, struct onnx_tensor);
-            RETURN_IF_ERR(read_tensor(m, f.bytes, at->t));
-            break;
-        case 6:
-            if (depth >= m->limits.max_depth)
-                return st_new(ST_RESOURCE_EXHAUSTED,
-                              "byte %zu: subgraphs are nested deeper than %d",
-                              (size_t)(f.at - m->file), m->limits.max_depth);
-            at->graph = arena_new_of(m->arena, struct onnx_graph);
-            RETURN_IF_ERR(read_graph(m, f.bytes, depth + 1, at->graph));
-            break;
-        case 7:
-            packed = wire_open(m->file, f.bytes);
-            if (f.type == WIRE_LEN) read_floats(m, &packed, -1, at);
-            if (f.type == WIRE_I32) avec_push(m->arena, &at->floats, v);
-            if (f.type == WIRE_I32) read_floats(m, &w, 7 << 3 | WIRE_I32, at);
-            break;
-        case 8:
-            packed = wire_open(m->file, f.bytes);
-            if (f.type == WIRE_LEN) RETURN_IF_ERR(read_ints(m, &packed, -1, at));
-            if (f.type == WIRE_VARINT) avec_push(m->arena, &at->ints, (int64_t)f.value);
-            if (f.type == WIRE_VARINT)
-                RETURN_IF_ERR(read_ints(m, &w, 8 << 3 | WIRE_VARINT, at));
-            break;
-        case 9:
-            RETURN_IF_ERR(charge_text(m, &w));
-            avec_push(m->arena, &at->strings, text(f.bytes));
-            break;
-        case 20:
-            at->type = (int)f.value;
-            break;
-        case 21:
-            at->ref = text(f.bytes);
-            break;
-        default:
-            break;
-        }
-    }
-}
+// ---- AttributeProto, NodeProto
 
-static status_t read_node(struct onnx_model *m, struct span s, int depth, int index,
-                          struct onnx_node *n) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    *n = (struct onnx_node){.index = index};
-    RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        struct onnx_attr a;
-        switch (f.number) {
-        case 1:
-            RETURN_IF_ERR(charge(m, &w));
-            avec_push(m->arena, &n->in, text(f.bytes));
-            break;
-        case 2:
-            RETURN_IF_ERR(charge(m, &w));
-            avec_push(m->arena, &n->out, text(f.bytes));
-            break;
-        case 3:
-            n->name = text(f.bytes);
-            break;
-        case 4:
-            n->op = text(f.bytes);
-            break;
-        case 5:
-            RETURN_IF_ERR(read_attr(m, f.bytes, depth, &a));
-            avec_push(m->arena, &n->attrs, a);
-            break;
-        case 7:
-            n->domain = text(f.bytes);
-            break;
-        default:
-            break;
-        }
-    }
-    if (str_is(n->domain, "ai.onnx")) n->domain.n = 0;
+static status_t read_floats_field(struct reading *r, const struct wire_field *f, void *into) {
+    struct wire packed = wire_open(r->m->file, f->bytes);
+    struct onnx_attr *at = into;
+    float v;
+    memcpy(&v, &f->value, sizeof v);
+    if (f->type == WIRE_LEN) read_floats(r->m, &packed, -1, at);
+    if (f->type != WIRE_I32) return ST_OK;
+    avec_push(r->m->arena, &at->floats, v);
+    read_floats(r->m, r->wire, 7 << 3 | WIRE_I32, at);
+    return ST_OK;
+}
+static status_t read_ints_field(struct reading *r, const struct wire_field *f, void *into) {
+    struct wire packed = wire_open(r->m->file, f->bytes);
+    struct onnx_attr *at = into;
+    if (f->type == WIRE_LEN) return read_ints(r->m, &packed, -1, at);
+    if (f->type != WIRE_VARINT) return ST_OK;
+    avec_push(r->m->arena, &at->ints, (int64_t)f->value);
+    return read_ints(r->m, r->wire, 8 << 3 | WIRE_VARINT, at);
+}
+static status_t read_attr_tensor(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_attr *at = into;
+    at->t = arena_new_of(r->m->arena, struct onnx_tensor);
+    return read_tensor(r, f->bytes, at->t);
+}
+static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *g);
+static status_t read_attr_graph(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_attr *at = into;
+    if (r->depth >= r->m->limits.max_depth) return too_deep(r, f);
+    at->graph = arena_new_of(r->m->arena, struct onnx_graph);
+    r->depth++;
+    status_t st = read_graph(r, f->bytes, at->graph);
+    r->depth--;
+    return st;
+}
+MESSAGE(attribute_proto, [1] = FIELD(TEXT, struct onnx_attr, name),
+        [2] = FIELD(F32, struct onnx_attr, f), [3] = FIELD(I64, struct onnx_attr, i),
+        [4] = FIELD(TEXT, struct onnx_attr, s), [5] = READ(read_attr_tensor),
+        [6] = READ(read_attr_graph), [7] = READ(read_floats_field), [8] = READ(read_ints_field),
+        [9] = FIELD(TEXTS, struct onnx_attr, strings), [20] = FIELD(INT, struct onnx_attr, type),
+        [21] = FIELD(TEXT, struct onnx_attr, ref));
+static status_t read_attr(struct reading *r, struct span s, struct onnx_attr *at) {
+    *at = (struct onnx_attr){.type = 0};
+    RETURN_IF_ERR(charge(r->m, r->wire));
+    return read_message(r, s, &attribute_proto, at);
+}
+static status_t read_node_attr(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_attr a;
+    RETURN_IF_ERR(read_attr(r, f->bytes, &a));
+    avec_push(r->m->arena, &((struct onnx_node *)into)->attrs, a);
+    return ST_OK;
+}
+MESSAGE(
+    node_proto, [1] = FIELD(TEXTS, struct onnx_node, in), [2] = FIELD(TEXTS, struct onnx_node, out),
+    [3] = FIELD(TEXT, struct onnx_node, name), [4] = FIELD(TEXT, struct onnx_node, op),
+    [5] = READ(read_node_attr), [7] = FIELD(TEXT, struct onnx_node, domain));
+// A node of `g`, or of a function's body.
+static status_t add_node(struct reading *r, const struct wire_field *f, struct onnx_graph *g) {
+    struct onnx_node n = {.index = (int)g->nodes.n};
+    RETURN_IF_ERR(charge(r->m, r->wire));
+    RETURN_IF_ERR(st_note(read_message(r, f->bytes, &node_proto, &n), "node #%zu", g->nodes.n));
+    if (str_is(n.domain, "ai.onnx")) n.domain.n = 0;
+    avec_push(r->m->arena, &g->nodes, n);
     return ST_OK;
 }
 
-static status_t read_dim(struct onnx_model *m, struct span s, struct onnx_dim *d) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
+// ---- ValueInfoProto: TypeProto nests itself
+
+MESSAGE(
+    dimension, [1] = FIELD(I64, struct onnx_dim, size), [2] = FIELD(TEXT, struct onnx_dim, symbol));
+static status_t read_dim(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_value *v = into;
+    if (v->rank == HLO_MAX_RANK)
+        return st_new(ST_INVALID_ARGUMENT, "value '" STR_FMT "' has more than %d dimensions",
+                      STR_ARG(v->name), HLO_MAX_RANK);
+    struct onnx_dim *d = &v->dims[v->rank++];
     *d = (struct onnx_dim){.size = -1};
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        if (f.number == 1) {
-            d->size = (int64_t)f.value;
-            if (d->size < 0) d->size = -1;
-        }
-        if (f.number == 2) d->symbol = text(f.bytes);
-    }
+    RETURN_IF_ERR(read_message(r, f->bytes, &dimension, d));
+    if (d->size < 0) d->size = -1;
+    return ST_OK;
 }
-
-// The last LEN field `number` of s; a null span when there is none.
-static status_t read_field(struct onnx_model *m, struct span s, uint32_t number, struct span *out,
-                           bool *there) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    *out = (struct span){0};
-    *there = false;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        if (f.number == number && f.type == WIRE_LEN) *out = f.bytes, *there = true;
-    }
+struct type { // as far as it is read
+    struct onnx_value *v;
+    int level; // of sequences, maps and optionals around it
+};
+static status_t read_shape(struct reading *r, const struct wire_field *f, void *into);
+static status_t read_type(struct reading *r, const struct wire_field *f, void *into);
+MESSAGE(shape_proto, [1] = READ(read_dim));
+MESSAGE(tensor_type, [1] = FIELD(INT, struct onnx_value, elem_type), [2] = READ(read_shape));
+MESSAGE(type_of_elements, [1] = READ(read_type)); // Sequence, Optional: elem_type
+MESSAGE(type_of_values, [2] = READ(read_type));   // Map: value_type
+static status_t read_shape(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_value *v = into;
+    v->has_shape = true;
+    return read_message(r, f->bytes, &shape_proto, v);
 }
-
-// ValueInfoProto { name 1, type 2 { tensor_type 1 { elem_type 1, shape 2 { dim 1 } }, sequence_type
-// 4 { elem_type 1: a type }, map_type 5 { value_type 2: a type }, optional_type 9 { elem_type 1: a
-// type } } }. Of a sequence, optional or map the tensors' type is kept.
-static status_t read_value(struct onnx_model *m, struct span s, struct onnx_value *v) {
-    struct wire_field f;
-    bool got;
-    struct span type = {0}, tensor = {0}, shape = {0}, wrapped;
+static status_t read_tensor_type(struct reading *r, const struct wire_field *f, void *into) {
+    struct type *t = into;
+    t->v->is_tensor = true;
+    return read_message(r, f->bytes, &tensor_type, t->v);
+}
+static status_t read_sequence(struct reading *r, const struct wire_field *f, void *into) {
+    struct type *t = into;
+    t->v->is_sequence = true;
+    return read_message(r, f->bytes, &type_of_elements, t);
+}
+static status_t read_map(struct reading *r, const struct wire_field *f, void *into) {
+    struct type *t = into;
+    t->v->is_map = true;
+    return read_message(r, f->bytes, &type_of_values, t);
+}
+static status_t read_optional(struct reading *r, const struct wire_field *f, void *into) {
+    struct type *t = into;
+    if (t->level == 0) t->v->is_optional = true;
+    return read_message(r, f->bytes, &type_of_elements, t);
+}
+MESSAGE(type_proto, [1] = READ(read_tensor_type), [4] = READ(read_sequence), [5] = READ(read_map),
+        [9] = READ(read_optional));
+static status_t read_type(struct reading *r, const struct wire_field *f, void *into) {
+    const struct type *outer = into;
+    struct type t = {outer->v, outer->level + 1};
+    // An optional of a sequence of tensors is the deepest that any operator has.
+    return t.level > 3 ? ST_OK : read_message(r, f->bytes, &type_proto, &t);
+}
+static status_t read_value_type(struct reading *r, const struct wire_field *f, void *into) {
+    return read_message(r, f->bytes, &type_proto, &(struct type){into, 0});
+}
+MESSAGE(value_info, [1] = FIELD(TEXT, struct onnx_value, name), [2] = READ(read_value_type));
+// Of a sequence, optional or map the tensors' type is kept.
+static status_t read_value(struct reading *r, struct span s, struct onnx_value *v) {
     *v = (struct onnx_value){.rank = 0};
-    struct wire w = wire_open(m->file, s);
-    RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) v->name = text(f.bytes);
-        if (f.number == 2) type = f.bytes;
-    }
-    for (int level = 0; level < 3; level++) { // optional of sequence of tensor, at most
-        RETURN_IF_ERR(read_field(m, type, 9, &wrapped, &got));
-        if (got && level == 0) v->is_optional = true;
-        if (!got) {
-            RETURN_IF_ERR(read_field(m, type, 4, &wrapped, &got));
-            if (got) v->is_sequence = true;
-        }
-        if (!got) break;
-        RETURN_IF_ERR(read_field(m, wrapped, 1, &type, &got));
-    }
-    RETURN_IF_ERR(read_field(m, type, 5, &wrapped, &v->is_map));
-    if (v->is_map) { // ZipMap's result, which is a tensor here (onnx_ml.c)
-        RETURN_IF_ERR(read_field(m, wrapped, 2, &type, &got));
-        v->is_sequence = v->is_optional = false;
-    }
-    RETURN_IF_ERR(read_field(m, type, 1, &tensor, &v->is_tensor));
-    for (w = wire_open(m->file, tensor);;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) v->elem_type = (int)f.value;
-        if (f.number == 2) shape = f.bytes, v->has_shape = true;
-    }
+    RETURN_IF_ERR(charge(r->m, r->wire));
+    RETURN_IF_ERR(read_message(r, s, &value_info, v));
+    if (v->is_map) v->is_sequence = v->is_optional = false; // ZipMap's: a tensor here (onnx_ml.c)
     if (v->is_sequence) v->is_tensor = false;
-    for (w = wire_open(m->file, shape);;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) return ST_OK;
-        if (f.number != 1) continue;
-        if (v->rank == HLO_MAX_RANK)
-            return st_new(ST_INVALID_ARGUMENT, "value '" STR_FMT "' has more than %d dimensions",
-                          STR_ARG(v->name), HLO_MAX_RANK);
-        RETURN_IF_ERR(read_dim(m, f.bytes, &v->dims[v->rank++]));
-    }
+    return ST_OK;
 }
 
-static status_t read_graph(struct onnx_model *m, struct span s, int depth, struct onnx_graph *g) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    VEC(struct onnx_value) inputs = {0};
-    struct smap weights = {0};
-    status_t st = ST_OK;
+// ---- GraphProto
+
+struct graph_reading {
+    struct onnx_graph *g;
+    VEC(struct onnx_value) inputs;
+    struct smap weights; // names of initializers
+};
+static status_t read_graph_node(struct reading *r, const struct wire_field *f, void *into) {
+    return add_node(r, f, ((struct graph_reading *)into)->g);
+}
+static status_t name_weight(struct graph_reading *to, struct str name) {
+    if (smap_has(&to->weights, name))
+        return st_new(ST_INVALID_ARGUMENT, "initializer '" STR_FMT "' is there twice",
+                      STR_ARG(name));
+    smap_put(&to->weights, name, NULL);
+    return ST_OK;
+}
+static status_t read_initializer(struct reading *r, const struct wire_field *f, void *into) {
+    struct graph_reading *to = into;
+    struct onnx_tensor t;
+    RETURN_IF_ERR(st_note(read_tensor(r, f->bytes, &t), "initializer #%zu", to->g->inits.n));
+    RETURN_IF_ERR(name_weight(to, t.name));
+    avec_push(r->m->arena, &to->g->inits, t);
+    return ST_OK;
+}
+static status_t read_graph_value(struct reading *r, const struct wire_field *f, void *into) {
+    struct graph_reading *to = into;
+    struct onnx_value v;
+    RETURN_IF_ERR(read_value(r, f->bytes, &v));
+    if (f->number == 11)
+        avec_push(r->m->arena, &to->inputs, v);
+    else
+        avec_push(r->m->arena, &to->g->outputs, v);
+    return ST_OK;
+}
+static status_t read_sparse_initializer(struct reading *r, const struct wire_field *f, void *into) {
+    (void)into;
+    return st_new(ST_INVALID_ARGUMENT, "byte %zu: sparse initializers are not supported",
+                  (size_t)(f->at - r->m->file));
+}
+MESSAGE(graph_proto, [1] = READ(read_graph_node), [5] = READ(read_initializer),
+        [11] = READ(read_graph_value), [12] = READ(read_graph_value),
+        [15] = READ(read_sparse_initializer));
+static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *g) {
+    struct graph_reading to = {.g = g};
     *g = (struct onnx_graph){.bytes = s};
-    for (;;) {
-        GOTO_IF_ERR(out, wire_next(&w, &f, &got));
-        if (!got) break;
-        struct onnx_node n;
-        struct onnx_tensor t;
-        struct onnx_value v;
-        switch (f.number) {
-        case 1:
-            GOTO_IF_ERR(out, st_note(read_node(m, f.bytes, depth, (int)g->nodes.n, &n), "node #%zu",
-                                     g->nodes.n));
-            avec_push(m->arena, &g->nodes, n);
-            break;
-        case 5:
-            GOTO_IF_ERR(out, st_note(read_tensor(m, f.bytes, &t), "initializer #%zu", g->inits.n));
-            if (smap_has(&weights, t.name)) {
-                st = st_new(ST_INVALID_ARGUMENT, "initializer '" STR_FMT "' is there twice",
-                            STR_ARG(t.name));
-                goto out;
-            }
-            smap_put(&weights, t.name, NULL);
-            avec_push(m->arena, &g->inits, t);
-            break;
-        case 11:
-        case 12:
-            GOTO_IF_ERR(out, read_value(m, f.bytes, &v));
-            if (f.number == 11)
-                avec_push(m->arena, &inputs, v);
-            else
-                avec_push(m->arena, &g->outputs, v);
-            break;
-        case 15:
-            st = st_new(ST_INVALID_ARGUMENT, "byte %zu: sparse initializers are not supported",
-                        (size_t)(f.at - m->file));
-            goto out;
-        default:
-            break;
-        }
-    }
-    for (size_t k = 0; k < inputs.n;
-         k++) // before IR version 4, initializers are listed as inputs too
-        if (!smap_has(&weights, inputs.v[k].name)) avec_push(m->arena, &g->inputs, inputs.v[k]);
-out:
-    smap_done(&weights);
+    status_t st = read_message(r, s, &graph_proto, &to);
+    // Before IR version 4, initializers are listed as inputs too.
+    for (size_t k = 0; !st && k < to.inputs.n; k++)
+        if (!smap_has(&to.weights, to.inputs.v[k].name))
+            avec_push(r->m->arena, &g->inputs, to.inputs.v[k]);
+    smap_done(&to.weights);
     return st;
 }
 
-static status_t read_opset(struct onnx_model *m, struct span s, int64_t *opset, struct opset *out) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    struct str domain = {NULL, 0};
-    int64_t version = 0;
-    for (;;) {
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number == 1) domain = text(f.bytes);
-        if (f.number == 2) version = (int64_t)f.value;
-    }
-    if (domain.n == 0 || str_is(domain, "ai.onnx")) *opset = version;
-    if (out) *out = (struct opset){arena_strndup(m->arena, domain.p, domain.n), version};
-    return ST_OK;
-}
+// ---- FunctionProto, ModelProto
 
-// FunctionProto
-static status_t read_function(struct onnx_model *m, struct span s, struct onnx_function *out) {
-    struct wire w = wire_open(m->file, s);
-    struct wire_field f;
-    bool got;
-    *out = (struct onnx_function){.opset = m->opset, .body = {.bytes = s}};
-    RETURN_IF_ERR(charge(m, &w));
-    for (;;) {
-        struct onnx_node n;
-        struct onnx_attr a;
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        switch (f.number) {
-        case 1:
-            out->name = text(f.bytes);
-            break;
-        case 4:
-            RETURN_IF_ERR(charge(m, &w));
-            avec_push(m->arena, &out->inputs, text(f.bytes));
-            break;
-        case 5:
-            RETURN_IF_ERR(charge(m, &w));
-            avec_push(m->arena, &out->outputs, text(f.bytes));
-            break;
-        case 7:
-            RETURN_IF_ERR(st_note(read_node(m, f.bytes, 1, (int)out->body.nodes.n, &n), "node #%zu",
-                                  out->body.nodes.n));
-            avec_push(m->arena, &out->body.nodes, n);
-            break;
-        case 9:
-            RETURN_IF_ERR(read_opset(m, f.bytes, &out->opset, NULL));
-            break;
-        case 10:
-            out->domain = text(f.bytes);
-            break;
-        case 11:
-            RETURN_IF_ERR(read_attr(m, f.bytes, 1, &a));
-            avec_push(m->arena, &out->defaults, a);
-            break;
-        default:
-            break;
-        }
-    }
-    // The body is a graph whose inputs and outputs are those of the function.
-    for (size_t k = 0; k < out->inputs.n; k++) {
-        struct onnx_value v = {.name = out->inputs.v[k]};
-        avec_push(m->arena, &out->body.inputs, v);
-    }
-    for (size_t k = 0; k < out->outputs.n; k++) {
-        struct onnx_value v = {.name = out->outputs.v[k]};
-        avec_push(m->arena, &out->body.outputs, v);
-    }
+struct opset_id {
+    struct str domain;
+    int64_t version;
+};
+MESSAGE(opset_entry, [1] = FIELD(TEXT, struct opset_id, domain),
+        [2] = FIELD(I64, struct opset_id, version));
+static status_t read_opset(struct reading *r, struct span s, struct opset_id *o, int64_t *main) {
+    RETURN_IF_ERR(st_note(read_message(r, s, &opset_entry, o), "opset_import"));
+    if (o->domain.n == 0 || str_is(o->domain, "ai.onnx")) *main = o->version;
     return ST_OK;
 }
+static status_t read_function_opset(struct reading *r, const struct wire_field *f, void *into) {
+    struct opset_id o = {.version = 0};
+    return read_opset(r, f->bytes, &o, &((struct onnx_function *)into)->opset);
+}
+static status_t read_function_node(struct reading *r, const struct wire_field *f, void *into) {
+    return add_node(r, f, &((struct onnx_function *)into)->body);
+}
+static status_t read_function_attr(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_attr a;
+    RETURN_IF_ERR(read_attr(r, f->bytes, &a));
+    avec_push(r->m->arena, &((struct onnx_function *)into)->defaults, a);
+    return ST_OK;
+}
+MESSAGE(function_proto, [1] = FIELD(TEXT, struct onnx_function, name),
+        [4] = FIELD(TEXTS, struct onnx_function, inputs),
+        [5] = FIELD(TEXTS, struct onnx_function, outputs), [7] = READ(read_function_node),
+        [9] = READ(read_function_opset), [10] = FIELD(TEXT, struct onnx_function, domain),
+        [11] = READ(read_function_attr));
+static status_t read_function(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_model *m = into;
+    struct onnx_function fn = {.opset = m->opset, .body = {.bytes = f->bytes}};
+    RETURN_IF_ERR(charge(m, r->wire));
+    r->depth = 1;
+    RETURN_IF_ERR(
+        st_note(read_message(r, f->bytes, &function_proto, &fn), "function #%zu", m->functions.n));
+    // The body is a graph whose inputs and outputs are those of the function.
+    for (size_t k = 0; k < fn.inputs.n; k++) {
+        struct onnx_value v = {.name = fn.inputs.v[k]};
+        avec_push(m->arena, &fn.body.inputs, v);
+    }
+    for (size_t k = 0; k < fn.outputs.n; k++) {
+        struct onnx_value v = {.name = fn.outputs.v[k]};
+        avec_push(m->arena, &fn.body.outputs, v);
+    }
+    RETURN_IF_ERR(
+        st_note(onnx_graph_resolve(m, &fn.body), "function '" STR_FMT "'", STR_ARG(fn.name)));
+    avec_push(m->arena, &m->functions, fn);
+    return ST_OK;
+}
+static status_t read_model_opset(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_model *m = into;
+    struct opset_id o = {.version = 0};
+    RETURN_IF_ERR(read_opset(r, f->bytes, &o, &m->opset));
+    struct opset kept = {arena_strndup(m->arena, o.domain.p, o.domain.n), o.version};
+    if (m->opsets.n < 64) avec_push(m->arena, &m->opsets, kept);
+    return ST_OK;
+}
+// Functions and the graph are read when the opsets are known, which may stand behind them.
+MESSAGE(model_proto, [1] = FIELD(I64, struct onnx_model, ir_version),
+        [2] = FIELD(TEXT, struct onnx_model, producer),
+        [3] = FIELD(TEXT, struct onnx_model, producer_version),
+        [7] = FIELD(BYTES, struct onnx_model, main.bytes), [8] = READ(read_model_opset));
+MESSAGE(model_functions, [25] = READ(read_function));
 
 status_t onnx_parse(struct arena *a, struct span source, const struct frontend_limits *limits,
                     struct onnx_model *out) {
     struct onnx_model m = {.arena = a, .file = source.p, .file_bytes = (int64_t)source.n};
-    struct wire w = wire_open(source.p, source);
-    struct wire_field f;
-    struct span graph = {0};
-    bool got, there = false;
+    struct wire whole = wire_open(source.p, source);
+    struct reading r = {&m, &whole, 0};
     if (limits) m.limits = *limits;
     if (!m.limits.max_nodes) m.limits.max_nodes = 200000;
     if (!m.limits.max_depth) m.limits.max_depth = 100;
     if (!m.limits.max_tensor_bytes) m.limits.max_tensor_bytes = INT64_C(64) << 30;
-    for (;;) {
-        RETURN_IF_ERR(st_note(wire_next(&w, &f, &got), "ModelProto"));
-        if (!got) break;
-        if (f.number == 1) m.ir_version = (int64_t)f.value;
-        if (f.number == 7 && f.type == WIRE_LEN) graph = f.bytes, there = true;
-        if (f.number == 2 && f.type == WIRE_LEN) m.producer = text(f.bytes);
-        if (f.number == 3 && f.type == WIRE_LEN) m.producer_version = text(f.bytes);
-        if (f.number == 8 && f.type == WIRE_LEN) {
-            struct opset o;
-            RETURN_IF_ERR(st_note(read_opset(&m, f.bytes, &m.opset, &o), "opset_import"));
-            if (m.opsets.n < 64) avec_push(a, &m.opsets, o);
-        }
-    }
-    if (!there) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
+    RETURN_IF_ERR(st_note(read_message(&r, source, &model_proto, &m), "ModelProto"));
+    if (!m.main.bytes.p) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
     if (m.opset == 0) m.opset = 1;
-    RETURN_IF_ERR(st_note(read_graph(&m, graph, 0, &m.main), "graph"));
+    RETURN_IF_ERR(st_note(read_graph(&r, m.main.bytes, &m.main), "graph"));
     if (m.main.outputs.n == 0) return st_new(ST_INVALID_ARGUMENT, "the graph has no outputs");
-    for (w = wire_open(source.p, source);;) {
-        struct onnx_function fn;
-        RETURN_IF_ERR(wire_next(&w, &f, &got));
-        if (!got) break;
-        if (f.number != 25 || f.type != WIRE_LEN) continue;
-        RETURN_IF_ERR(st_note(read_function(&m, f.bytes, &fn), "function #%zu", m.functions.n));
-        RETURN_IF_ERR(
-            st_note(onnx_graph_resolve(&m, &fn.body), "function '" STR_FMT "'", STR_ARG(fn.name)));
-        avec_push(a, &m.functions, fn);
-    }
+    RETURN_IF_ERR(read_message(&r, source, &model_functions, &m));
     RETURN_IF_ERR(onnx_graph_resolve(&m, &m.main));
     *out = m;
     return ST_OK;

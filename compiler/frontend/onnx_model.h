@@ -7,6 +7,7 @@
 #include "base/vec.h"
 #include "compiler/frontend/frontend.h"
 
+typedef VEC(struct str) onnx_texts;
 enum { ONNX_STRING = 8 }; // TensorProto.DataType
 struct onnx_tensor {
     struct str name;
@@ -17,7 +18,7 @@ struct onnx_tensor {
     struct span varints; // packed int32_data, int64_data or uint64_data
     VEC(uint64_t) loose; // typed data that was not packed
     int typed_field;     // number of the typed field seen, 0 = raw
-    VEC(struct str) strings;
+    onnx_texts strings;
     struct str location; // external data: our own "weight:N", or a file name (refused)
     bool external;
     int weight; // manifest index + 1 once it is known to be a weight
@@ -29,18 +30,18 @@ struct onnx_attr {
     int64_t i;
     VEC(float) floats;
     VEC(int64_t) ints;
-    VEC(struct str) strings;
+    onnx_texts strings;
     struct onnx_tensor *t;
     struct onnx_graph *graph;
     struct str ref; // in a function's body: the attribute of the calling node that stands here
 };
 struct onnx_node {
     struct str name, op, domain;
-    VEC(struct str) in;
-    VEC(struct str) out;
+    onnx_texts in;
+    onnx_texts out;
     VEC(struct onnx_attr) attrs;
-    VEC(struct str) captures; // values of outer graphs that its subgraphs use, each once
-    int index;                // in the file
+    onnx_texts captures; // values of outer graphs that its subgraphs use, each once
+    int index;           // in the file
 };
 struct onnx_dim {
     int64_t size;
@@ -59,12 +60,12 @@ struct onnx_graph {
     VEC(struct onnx_node) nodes; // in the file's order, then sorted
     VEC(struct onnx_tensor) inits;
     VEC(struct onnx_value) inputs, outputs; // inputs without those that are initializers
-    VEC(struct str) captures; // used here or below, defined in an outer graph; each once
+    onnx_texts captures; // used here or below, defined in an outer graph; each once
 };
 struct onnx_function { // model-local
     struct str name, domain;
-    VEC(struct str) inputs;
-    VEC(struct str) outputs;
+    onnx_texts inputs;
+    onnx_texts outputs;
     VEC(struct onnx_attr) defaults;
     struct onnx_graph body; // nodes only
     int64_t opset;
