@@ -432,6 +432,12 @@ static void digest_attr(struct arena *a, struct naming *d, const struct onnx_att
         sha256_str(h, at->strings.v[k]);
     sha256_u64(h, (uint64_t)(at->t != NULL) + 2 * (uint64_t)(at->graph != NULL));
     if (at->t) digest_tensor(h, at->t);
+    if (at->sparse) {
+        sha256_str(h, STR("sparse"));
+        digest_tensor(h, &at->sparse->values);
+        digest_tensor(h, &at->sparse->indices);
+        digest_tensor(h, &at->sparse->dense);
+    }
     if (at->graph) digest_graph(a, d, at->graph);
 }
 

@@ -168,6 +168,18 @@ static status_t read_tensor(struct reading *r, struct span s, struct onnx_tensor
     return ST_OK;
 }
 
+static status_t read_sparse_values(struct reading *r, const struct wire_field *f, void *into) {
+    return read_tensor(r, f->bytes, &((struct onnx_sparse *)into)->values);
+}
+static status_t read_sparse_indices(struct reading *r, const struct wire_field *f, void *into) {
+    return read_tensor(r, f->bytes, &((struct onnx_sparse *)into)->indices);
+}
+static status_t read_sparse_dims(struct reading *r, const struct wire_field *f, void *into) {
+    return read_dims(r, f, &((struct onnx_sparse *)into)->dense);
+}
+MESSAGE(sparse_tensor_proto, [1] = READ(read_sparse_values), [2] = READ(read_sparse_indices),
+        [3] = READ(read_sparse_dims));
+
 // ---- lists of attributes. Trees have millions of numbers, each a field of its own: a run of them
 // is read in one loop, into room for as many as the bytes that are left can hold.
 
@@ -244,6 +256,12 @@ static status_t read_attr_tensor(struct reading *r, const struct wire_field *f, 
     at->t = arena_new_of(r->m->arena, struct onnx_tensor);
     return read_tensor(r, f->bytes, at->t);
 }
+static status_t read_attr_sparse(struct reading *r, const struct wire_field *f, void *into) {
+    struct onnx_attr *at = into;
+    at->sparse = arena_new_of(r->m->arena, struct onnx_sparse);
+    *at->sparse = (struct onnx_sparse){.dense = {.rank = 0}};
+    return read_message(r, f->bytes, &sparse_tensor_proto, at->sparse);
+}
 static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *g);
 static status_t read_attr_graph(struct reading *r, const struct wire_field *f, void *into) {
     struct onnx_attr *at = into;
@@ -259,7 +277,7 @@ MESSAGE(attribute_proto, [1] = FIELD(TEXT, struct onnx_attr, name),
         [4] = FIELD(TEXT, struct onnx_attr, s), [5] = READ(read_attr_tensor),
         [6] = READ(read_attr_graph), [7] = READ(read_floats_field), [8] = READ(read_ints_field),
         [9] = FIELD(TEXTS, struct onnx_attr, strings), [20] = FIELD(INT, struct onnx_attr, type),
-        [21] = FIELD(TEXT, struct onnx_attr, ref));
+        [21] = FIELD(TEXT, struct onnx_attr, ref), [22] = READ(read_attr_sparse));
 static status_t read_attr(struct reading *r, struct span s, struct onnx_attr *at) {
     *at = (struct onnx_attr){.type = 0};
     RETURN_IF_ERR(charge(r->m, r->wire));
@@ -362,7 +380,8 @@ static status_t read_value(struct reading *r, struct span s, struct onnx_value *
 struct graph_reading {
     struct onnx_graph *g;
     VEC(struct onnx_value) inputs;
-    struct smap weights; // names of initializers
+    VEC(struct onnx_node) sparse; // initializers
+    struct smap weights;          // names of initializers
 };
 static status_t read_graph_node(struct reading *r, const struct wire_field *f, void *into) {
     return add_node(r, f, ((struct graph_reading *)into)->g);
@@ -392,10 +411,19 @@ static status_t read_graph_value(struct reading *r, const struct wire_field *f, 
         avec_push(r->m->arena, &to->g->outputs, v);
     return ST_OK;
 }
+// As a Constant node, which comes behind the nodes of the file.
 static status_t read_sparse_initializer(struct reading *r, const struct wire_field *f, void *into) {
-    (void)into;
-    return st_new(ST_INVALID_ARGUMENT, "byte %zu: sparse initializers are not supported",
-                  (size_t)(f->at - r->m->file));
+    struct graph_reading *to = into;
+    struct onnx_node n = {.op = STR("Constant")};
+    struct onnx_attr a = {.name = STR("sparse_value")};
+    RETURN_IF_ERR(charge(r->m, r->wire));
+    RETURN_IF_ERR(st_note(read_attr_sparse(r, f, &a), "sparse initializer #%zu", to->sparse.n));
+    n.name = a.sparse->values.name;
+    RETURN_IF_ERR(name_weight(to, n.name));
+    avec_push(r->m->arena, &n.out, n.name);
+    avec_push(r->m->arena, &n.attrs, a);
+    avec_push(r->m->arena, &to->sparse, n);
+    return ST_OK;
 }
 MESSAGE(graph_proto, [1] = READ(read_graph_node), [5] = READ(read_initializer),
         [11] = READ(read_graph_value), [12] = READ(read_graph_value),
@@ -408,6 +436,10 @@ static status_t read_graph(struct reading *r, struct span s, struct onnx_graph *
     for (size_t k = 0; !st && k < to.inputs.n; k++)
         if (!smap_has(&to.weights, to.inputs.v[k].name))
             avec_push(r->m->arena, &g->inputs, to.inputs.v[k]);
+    for (size_t k = 0; !st && k < to.sparse.n; k++) {
+        to.sparse.v[k].index = (int)g->nodes.n;
+        avec_push(r->m->arena, &g->nodes, to.sparse.v[k]);
+    }
     smap_done(&to.weights);
     return st;
 }

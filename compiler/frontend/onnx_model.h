@@ -23,6 +23,12 @@ struct onnx_tensor {
     bool external;
     int weight; // manifest index + 1 once it is known to be a weight
 };
+// Elements that are not zero, and where they stand: one number each of the tensor laid flat, or one
+// a dimension.
+struct onnx_sparse {
+    struct onnx_tensor values, indices;
+    struct onnx_tensor dense; // dims alone
+};
 struct onnx_attr {
     struct str name, s;
     int type;
@@ -32,6 +38,7 @@ struct onnx_attr {
     VEC(int64_t) ints;
     onnx_texts strings;
     struct onnx_tensor *t;
+    struct onnx_sparse *sparse;
     struct onnx_graph *graph;
     struct str ref; // in a function's body: the attribute of the calling node that stands here
 };

@@ -10,10 +10,59 @@ static struct literal *text_scalar(struct onnx_ctx *c, struct str s) {
     memcpy(l->data, onnx_text_list(c, &s, 1)->data, sizeof(int32_t));
     return l;
 }
+// The elements of t as numbers of places in a tensor of `dense` dims laid flat; t has one of them a
+// row, or one a dimension.
+static hv flat_places(struct onnx_ctx *c, const struct onnx_tensor *t, const struct shape *dense) {
+    struct literal *l, *flat;
+    status_t st = onnx_tensor_literal(c->a, t, &l);
+    if (st) return hb_fail(&c->b, st), NULL;
+    int per = l->shape->rank == 2 ? dense->rank : 1;
+    if (l->shape->dtype != DT_S64 || l->shape->rank < 1 || l->shape->rank > 2 ||
+        (l->shape->rank == 2 && l->shape->dims[1] != per))
+        return fail(c, "indices %s of a sparse tensor %s", shape_text(c->a, l->shape),
+                    shape_text(c->a, dense)),
+               NULL;
+    int64_t n = l->shape->dims[0];
+    flat = lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){n, 1}, 2));
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = 0;
+        for (int d = 0; d < per; d++) {
+            int64_t size = l->shape->rank == 1 ? shape_elements(dense) : dense->dims[d],
+                    i = lit_get_i64(l, k * per + d);
+            if (i < 0 || i >= size)
+                return fail(c, "index %lld of a sparse tensor is not below %lld", (long long)i,
+                            (long long)size),
+                       NULL;
+            at = at * size + i;
+        }
+        lit_set_i64(flat, k, at);
+    }
+    return hb_constant(&c->b, flat);
+}
+static void sparse_constant(struct onnx_ctx *c, const struct onnx_sparse *s) {
+    struct onnx_tensor like = s->dense;
+    struct literal *values;
+    const struct shape *dense;
+    like.name = s->values.name;
+    like.data_type = s->values.data_type;
+    status_t st = onnx_tensor_shape(c->a, &like, &dense);
+    if (!st) st = onnx_tensor_literal(c->a, &s->values, &values);
+    if (st) return hb_fail(&c->b, st);
+    int64_t n = shape_elements(dense);
+    hv places = flat_places(c, &s->indices, dense);
+    if (!places) return;
+    if (values->shape->rank != 1 || values->shape->dims[0] != places->shape->dims[0])
+        return fail(c, "values %s at indices %s", shape_text(c->a, values->shape),
+                    shape_text(c->a, places->shape));
+    hv zeros = hb_broadcast(&c->b, hb_const_i64(&c->b, dense->dtype, 0), &n, 1, NULL);
+    hv y = put_points(c, zeros, places, 1, hb_constant(&c->b, lit_clone(c->a, values)), HLO_COPY);
+    out_val(c, 0, hb_reshape(&c->b, y, dense->dims, dense->rank));
+}
 ONNX(constant) {
     const struct onnx_attr *a = c->n->attrs.n ? &c->n->attrs.v[0] : NULL;
     struct literal *l = NULL;
     if (!a) return fail(c, "no value");
+    if (str_is(a->name, "sparse_value") && a->sparse) return sparse_constant(c, a->sparse);
     if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
         status_t st = onnx_text_literal(c, a->t, &l);
         if (st) return hb_fail(&c->b, st);

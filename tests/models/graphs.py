@@ -491,6 +491,41 @@ def placeholders(d):
     return None
 
 
+def sparse(d):
+    """Sparse initializers and Constants of sparse_value, indices of both forms; the same daemon, so that values and places must be part of the program's digest. An index out of
+    range is refused."""
+    h, rng = onnx.helper, np.random.default_rng(3)
+
+    def model(dense, kind, flat, inner, wrong=0):
+        at = np.flatnonzero(dense)
+        places = at if flat else np.stack(np.unravel_index(at, dense.shape), 1)
+        places = places + wrong
+        v = onnx.helper.make_sparse_tensor(h.make_tensor("w", kind, [len(at)], dense.reshape(-1)[at]), h.make_tensor("i", 7, places.shape, places.reshape(-1)), dense.shape)
+        names = [h.make_tensor_value_info(n, kind, dense.shape) for n in ("x", "y")]
+        if inner:
+            v.values.name = ""
+        nodes = ([h.make_node("Constant", [], ["w"], sparse_value=v)] if inner else []) + [h.make_node("Add", ["x", "w"], ["y"])]
+        g = h.make_graph(nodes, "g", names[:1], names[1:], sparse_initializer=[] if inner else [v])
+        return h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    for kind, np_kind in ((1, np.float32), (11, np.float64)):
+        for dims in ((4, 5), (7,), (2, 3, 4), (300, 200)):
+            for flat in (True, False):
+                for inner in (False, True):
+                    dense = (rng.standard_normal(dims) * (rng.random(dims) < 0.1)).astype(np_kind)
+                    dense.reshape(-1)[-1] = 3
+                    x, data = rng.standard_normal(dims).astype(np_kind), model(dense, kind, flat or len(dims) == 1, inner)
+                    want = ort.InferenceSession(data).run(None, {"x": x})[0]
+                    d.compile(data, {})
+                    got, _ = d.run(hashlib.sha256(data).hexdigest(), {"x": x})
+                    if not np.array_equal(got["y"], want):
+                        return "%s %s: values differ" % (dims, "Constant" if inner else "initializer")
+    try:
+        d.compile(model(dense, kind, True, False, wrong=1), {})
+        return "an index out of range is taken"
+    except daemon.Refused as e:
+        return None if "index 60000" in str(e) else str(e)
+
+
 def zipped(d):
     """A classifier as scikit-learn's exporter writes it: ZipMap's list of maps is the tensor of probabilities, columns in the order of the labels."""
     h, want = onnx.helper, np.array([[1, 2], [-1, 0.5], [0, -3]], np.float32)
@@ -533,7 +568,7 @@ def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
         checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in {**MODELS, **graphs_sizes.GRAPHS}.items()]
-        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d)), ("zipmap", lambda: zipped(d))]
+        checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d)), ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()
 
