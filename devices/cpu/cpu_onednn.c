@@ -6,6 +6,7 @@
 // f32; 8-bit integers: cpu_onednn_int8.c.
 #include "devices/cpu/cpu_onednn.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { MAX_ARGS = 4 + LIB_MAX_POST, MAX_NDIMS = DNNL_MAX_NDIMS };
@@ -435,15 +436,24 @@ static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
     *plain = memcpy(bounce.p, *plain, n);
     return ST_OK;
 }
+// Pieces of the pool pack at the same time, but one makes its primitive at a time (README.md).
+static status_t made_alone(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           dnnl_primitive_desc_t *pd, dnnl_primitive_t *prim) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    status_t status = make_reorder(from, to, pd);
+    dnnl_status_t rc = status ? dnnl_success : dnnl_primitive_create(prim, *pd);
+    pthread_mutex_unlock(&making);
+    return rc == dnnl_success ? status : onednn_failed("packing weights", rc);
+}
 status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
                              const void *plain, void *packed) {
     RETURN_IF_ERR(aligned(user, &plain));
     dnnl_primitive_desc_t pd = NULL;
     dnnl_primitive_t prim = NULL;
     dnnl_memory_t from = NULL, to = NULL;
-    status_t status = make_reorder(user, wanted, &pd);
+    status_t status = made_alone(user, wanted, &pd, &prim);
     dnnl_status_t rc = dnnl_success;
-    if (!status) rc = dnnl_primitive_create(&prim, pd);
     if (!status && rc == dnnl_success)
         rc = dnnl_memory_create(&from, user, engine, (void *)(uintptr_t)plain);
     if (!status && rc == dnnl_success) rc = dnnl_memory_create(&to, wanted, engine, packed);
