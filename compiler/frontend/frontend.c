@@ -33,12 +33,30 @@ const char *frontend_from_media_type(struct str media_type) {
     return NULL;
 }
 
-static status_t unknown(const char *format) {
+// Files of other tools that users send: what they are, or NULL.
+static const char *foreign(struct span source) {
+    static const struct {
+        size_t at, n;
+        const char *bytes, *what;
+    } rows[] = {
+#define FOREIGN(at, bytes, what) {at, sizeof bytes - 1, bytes, what},
+#include "compiler/frontend/foreign.def"
+#undef FOREIGN
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        if (source.n >= rows[k].at + rows[k].n &&
+            memcmp(source.p + rows[k].at, rows[k].bytes, rows[k].n) == 0)
+            return rows[k].what;
+    return NULL;
+}
+static status_t unknown(const char *format, struct span source) {
+    const char *what = format ? NULL : foreign(source);
     struct strbuf b = {0};
     for (int k = 0; k < N_FORMATS; k++)
         strbuf_printf(&b, "%s%s", k ? ", " : "", table[k].name);
     status_t st =
         format ? st_new(ST_INVALID_ARGUMENT, "format '%s' is not known; known are %s", format, b.p)
+        : what ? st_new(ST_INVALID_ARGUMENT, "this is %s", what)
                : st_new(ST_INVALID_ARGUMENT, "the bytes are in no known format (%s)", b.p);
     strbuf_done(&b);
     return st_reason(st, HLOD__V1__REASON__REASON_UNSUPPORTED_FORMAT);
@@ -57,12 +75,12 @@ status_t frontend_ingest(struct arena *a, const char *format, struct span source
                          const struct frontend_limits *limits, struct ingest_result *out) {
     if (!format || !format[0]) format = frontend_sniff(source);
     const struct frontend *f = find(format);
-    return f ? with_reason(f->ingest(a, source, limits, out)) : unknown(format);
+    return f ? with_reason(f->ingest(a, source, limits, out)) : unknown(format, source);
 }
 status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) {
     const struct frontend *f = find(format);
-    return f ? with_reason(f->lower(req, out)) : unknown(format);
+    return f ? with_reason(f->lower(req, out)) : unknown(format, (struct span){0});
 }
 
 // ---- what is told of a program

@@ -521,7 +521,11 @@ status_t onnx_parse(struct arena *a, struct span source, const struct frontend_l
     if (!m.limits.max_depth) m.limits.max_depth = 100;
     if (!m.limits.max_tensor_bytes) m.limits.max_tensor_bytes = INT64_C(64) << 30;
     RETURN_IF_ERR(st_note(read_message(&r, source, &model_proto, &m), "ModelProto"));
-    if (!m.main.bytes.p) return st_new(ST_INVALID_ARGUMENT, "not an ONNX model: there is no graph");
+    if (!m.main.bytes.p)
+        return st_new(
+            ST_INVALID_ARGUMENT,
+            "not an ONNX model: there is no graph (a TensorFlow SavedModel begins alike: convert "
+            "it with tf2onnx)");
     if (m.opset == 0) m.opset = 1;
     RETURN_IF_ERR(st_note(read_graph(&r, m.main.bytes, &m.main), "graph"));
     if (m.main.outputs.n == 0) return st_new(ST_INVALID_ARGUMENT, "the graph has no outputs");

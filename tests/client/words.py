@@ -48,6 +48,12 @@ def main():
         result.command("models set", hlo("models", "set", "picture", model), 0)
         result.command("inspect a name", hlo("inspect", "picture", "--stage", "hlo-before"), 0, "^HloModule picture", r"^executable \w{64}")
         result.command("inspect a file", hlo("inspect", model, "--stage", "hlo-after"), 0, "^HloModule picture")
+        strange = os.path.join(d.dir, "strange")
+        for first, err in ((b"\x18\0\0\0TFL3", "TensorFlow Lite.*tf2onnx"), (b"\x18\0\0\0ORTM", "an ORT file"), (b"PK\3\4", "torch.onnx.export"), (b"module @jit_f {", 'as_text\\("hlo"\\)'),
+                           (b"ML\xefR", "MLIR bytecode"), (b"\x50\0\0\0\0\0\0\0{\"w\"", "safetensors"), (b"\x1f\x8b\x08", "compressed by gzip"), (b"version https://git-lfs.github.com", "git lfs pull"),
+                           (b"\x08\x01\x12\x03abc", "there is no graph .*SavedModel"), (b"?", "in no known format .onnx, hlo-text, hlo-proto")):
+            open(strange, "wb").write(first + b" " * 64 * (first[0] != 8))
+            result.command("another tool's file, %r" % first[:8], hlo("run", strange), 3, err=err)
         result.command("inspect a name that is none", hlo("inspect", "nobody", "--stage", "plan"), 3, err="no model is called 'nobody'")
         outputs = []
         for scale in ("--mean", "0.4,0.5,0.6", "--std", "0.2"), ("--mean", "102,127.5,153", "--std", "51"):
