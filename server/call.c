@@ -182,7 +182,7 @@ void call_cancel(struct call *c) {
 
 void call_done(struct call *c) {
     c->done = true;
-    if (c->busy) return;
+    if (c->busy || c->lent) return;
     if (c->on_free) c->on_free(c);
     if (c->file.fd >= 0) close(c->file.fd);
     if (c->payload)
@@ -191,6 +191,15 @@ void call_done(struct call *c) {
         close(c->payload_fd);
     arena_done(&c->arena);
     free(c);
+}
+
+void call_lend(struct call *c) {
+    c->lent++;
+}
+void call_unlend(void *arg) {
+    struct call *c = arg;
+    c->lent--;
+    if (c->done) call_done(c);
 }
 
 bool call_goes_on(struct call *c, status_t st) {

@@ -83,6 +83,7 @@ struct call {
     void (*on_free)(struct call *c);              // outputs are no longer needed
     bool finished;
     bool busy, done; // busy: pool work holds the call; done: call_done came meanwhile
+    int lent;        // replies under way that read its outputs where they lie (call_lend)
 };
 void call_init(struct call *c, struct api *api);
 void call_trace(struct call *c, const char *header); // traceparent; NULL or a bad one is none
@@ -117,6 +118,9 @@ void call_cancel(struct call *c); // the client is gone: no finish will come
 // Frees the call (from malloc) and what belongs to it; while pool work holds it (busy),
 // call_goes_on does that later.
 void call_done(struct call *c);
+// A transport sends the outputs from where they lie: call_done frees nothing before call_unlend.
+void call_lend(struct call *c);
+void call_unlend(void *c); // of a struct call
 // On the loop, after pool work that held the call (busy): true when it goes on. Else it was
 // finished meanwhile and is let go, or it is finished with st, which is taken.
 bool call_goes_on(struct call *c, status_t st) MUST_CHECK;

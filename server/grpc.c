@@ -30,7 +30,6 @@
 #include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
-#include "server/coding.h"
 #include "server/grpc_call.h"
 #include "server/last_words.h"
 #include "server/reserve.h"
@@ -84,6 +83,7 @@ struct rpc {
     grpc_completion_queue *queue;
     grpc_resource_quota *quota;
     int n_messages; // that admitted calls wait for or have
+    int n_lent;     // messages whose pieces the library has not given back
     struct loop_timer *open_timer;
     bool open_looks;          // it runs
     int64_t open_bytes;       // of memory, when last measured
@@ -391,6 +391,17 @@ static void pump(struct rpc_call *c) {
     }
 }
 
+static void queue_slices(struct rpc_call *c, grpc_slice *v, size_t n, size_t bytes) {
+    struct outgoing *o = calloc(1, sizeof *o);
+    if (!o) abort();
+    o->bytes = grpc_raw_byte_buffer_create(v, n);
+    o->n = bytes;
+    for (size_t i = 0; i < n; i++)
+        grpc_slice_unref(v[i]);
+    *c->out_end = o;
+    c->out_end = &o->next;
+    c->unsent += bytes;
+}
 // False: no memory, and the call ends.
 static bool queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
     size_t n = protobuf_c_message_get_packed_size(m);
@@ -401,15 +412,47 @@ static bool queue_message(struct rpc_call *c, const ProtobufCMessage *m) {
     }
     grpc_slice s = own ? grpc_slice_new(own, n, free) : grpc_slice_malloc(n);
     protobuf_c_message_pack(m, GRPC_SLICE_START_PTR(s));
-    struct outgoing *o = calloc(1, sizeof *o);
-    if (!o) abort();
-    o->bytes = grpc_raw_byte_buffer_create(&s, 1);
-    o->n = n;
-    grpc_slice_unref(s);
-    *c->out_end = o;
-    c->out_end = &o->next;
-    c->unsent += n;
+    queue_slices(c, &s, 1, n);
     return true;
+}
+
+// Pieces that the library has: the last of them comes back on any thread.
+struct lent {
+    struct rpc *r;
+    atomic_size_t n;
+    void (*done)(void *arg);
+    void *arg;
+};
+static void all_back(void *arg) {
+    struct lent *l = arg;
+    l->r->n_lent--;
+    l->done(l->arg);
+    free(l);
+}
+static void one_back(void *arg) {
+    struct lent *l = arg;
+    if (atomic_fetch_sub(&l->n, 1) == 1) loop_post(l->r->loop, all_back, l);
+}
+void rpc_send_lent(struct rpc_call *c, const struct span *v, size_t n, void (*done)(void *arg),
+                   void *arg) {
+    if (c->cancelled || c->ending || !n) {
+        done(arg);
+        return;
+    }
+    struct lent *l = malloc(sizeof *l);
+    grpc_slice *s = malloc(n * sizeof *s);
+    if (!l || !s) abort();
+    *l = (struct lent){.r = c->r, .done = done, .arg = arg};
+    atomic_init(&l->n, n);
+    c->r->n_lent++;
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        s[i] = grpc_slice_new_with_user_data((void *)(uintptr_t)v[i].p, v[i].n, one_back, l);
+        bytes += v[i].n;
+    }
+    queue_slices(c, s, n, bytes);
+    free(s);
+    pump(c);
 }
 
 void rpc_send(struct rpc_call *c, const ProtobufCMessage *m) {
@@ -546,49 +589,6 @@ size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **o
     grpc_auth_context_release(peer);
     *out = names.v;
     return names.n;
-}
-struct span rpc_flat(struct arena *a, const struct rpc_bytes *m) {
-    if (m->n == 1) return m->pieces[0];
-    uint8_t *p = arena_alloc(a, m->bytes + 1);
-    size_t at = 0;
-    for (size_t i = 0; i < m->n; i++) {
-        memcpy(p + at, m->pieces[i].p, m->pieces[i].n);
-        at += m->pieces[i].n;
-    }
-    return (struct span){p, at};
-}
-
-// ---- compressed messages
-
-// The library would inflate whatever comes, before it knows who sends it and before it looks at the
-// size. We ask it not to.
-status_t rpc_inflate(struct arena *a, struct rpc_bytes *m, int64_t max_bytes) {
-    if (!m->compressed) return ST_OK;
-    struct strbuf inside = {0};
-    struct span flat = rpc_flat(a, m), *piece = arena_new_of(a, struct span);
-    status_t st = coding_undo((struct str){(const char *)flat.p, flat.n}, max_bytes, &inside);
-    if (st) {
-        strbuf_done(&inside);
-        return st;
-    }
-    if (inside.p) arena_link(a, free, inside.p);
-    *piece = (struct span){(const uint8_t *)inside.p, inside.n};
-    *m = (struct rpc_bytes){.pieces = piece, .n = 1, .bytes = inside.n};
-    return ST_OK;
-}
-int64_t rpc_inflated_bytes(const struct rpc_bytes *m, int64_t max_bytes) {
-    int64_t n = (int64_t)m->bytes;
-    return m->compressed ? coding_most(n, max_bytes) : n;
-}
-status_t rpc_small(struct arena *a, const struct rpc_bytes *m, struct span *out) {
-    struct rpc_bytes all = *m;
-    if (all.bytes > API_OPEN_BYTES)
-        return st_reason(
-            st_new(ST_INVALID_ARGUMENT, "the message is larger than %d bytes", API_OPEN_BYTES),
-            HLOD__V1__REASON__REASON_BODY_TOO_LARGE);
-    RETURN_IF_ERR(rpc_inflate(a, &all, API_OPEN_BYTES));
-    *out = rpc_flat(a, &all);
-    return ST_OK;
 }
 
 // ---- memory
@@ -783,7 +783,7 @@ void rpc_stop(struct rpc *r) {
 }
 
 bool rpc_stopped(const struct rpc *r) {
-    return !r->calls && !r->waiting && !r->shut.pending;
+    return !r->calls && !r->waiting && !r->shut.pending && !r->n_lent;
 }
 
 void rpc_free(struct rpc *r) {

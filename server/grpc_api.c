@@ -10,6 +10,7 @@
 #include "server/cut.h"
 #include "server/grpc_api.h"
 #include "server/oip.h"
+#include "server/pieces.h"
 #include "server/tensors.h"
 #include "server/traceparent.h"
 
@@ -17,10 +18,31 @@ enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 
 // ---- the sink
 
+// Above this the outputs are sent from where they lie; below, a copy is cheaper.
+enum { LENT_BYTES = 64 << 10 };
+void api_request_send(struct rpc_call *rc, struct call *c, const ProtobufCMessage *m, bool last) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < c->n_outputs; i++)
+        bytes += c->outputs[i].data.n;
+    if (bytes >= LENT_BYTES) {
+        struct pieces p;
+        pieces_of(c, m, &p);
+        call_lend(c);
+        rpc_send_lent(rc, p.v, p.n, call_unlend, c);
+        if (last) rpc_finish(rc, ST_OK);
+    } else if (last)
+        rpc_reply(rc, m);
+    else
+        rpc_send(rc, m);
+}
 static void on_event(struct call *c, const Hlod__V1__Event *e) {
     struct api_request *ac = c->transport;
-    if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(c, &e->result->base);
-    rpc_send(ac->rc, &e->base);
+    bool result = e->kind_case == HLOD__V1__EVENT__KIND_RESULT;
+    if (result) {
+        call_outputs_into(c, &e->result->base);
+        api_request_send(ac->rc, c, &e->base, false);
+    } else
+        rpc_send(ac->rc, &e->base);
 }
 static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st) {
     struct api_request *ac = c->transport;
@@ -42,7 +64,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
         call_outputs_into(c, (ProtobufCMessage *)(uintptr_t)reply);
     if (reply->descriptor == &inference__model_infer_response__descriptor)
         oip_outputs_into(c, (Inference__ModelInferResponse *)reply);
-    rpc_reply(ac->rc, reply);
+    api_request_send(ac->rc, c, reply, true);
 }
 static const struct call_sink sink = {on_event, on_finish};
 

@@ -21,4 +21,7 @@ status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struc
                            struct principal *out) MUST_CHECK;
 // Deadline, priority and tenant, after that; in the call.
 status_t api_request_headers(struct rpc_call *rc, struct call *c) MUST_CHECK;
+// A message with the call's outputs in it, and success where it is the last; large outputs are sent
+// from where they lie.
+void api_request_send(struct rpc_call *rc, struct call *c, const ProtobufCMessage *m, bool last);
 extern const struct rpc_service rpc_oip_stream; // ModelStreamInfer

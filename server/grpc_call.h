@@ -57,6 +57,10 @@ void rpc_receive(struct rpc_call *c); // asks for one more message
 void rpc_hold(struct rpc_call *c);    // from the message callback: it stays; the call lives
 void rpc_release(struct rpc_call *c); // may end the call
 void rpc_send(struct rpc_call *c, const ProtobufCMessage *m);
+// A message from the pieces of it, which stay where they are: borrowed until done(arg), on the
+// loop, which may come after the call's end.
+void rpc_send_lent(struct rpc_call *c, const struct span *v, size_t n, void (*done)(void *arg),
+                   void *arg);
 size_t rpc_unsent(const struct rpc_call *c); // bytes queued and not yet taken by the library
 void rpc_reply(struct rpc_call *c, const ProtobufCMessage *m); // the last one, and success
 void rpc_finish(struct rpc_call *c, status_t st); // takes st; after what was sent before

@@ -63,7 +63,7 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
             oip_add_parameter(&c->arena, m.infer_response, "triton_final_response");
         last->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM;
         last->bool_param = true;
-        rpc_send(s->rc, &m.base);
+        api_request_send(s->rc, c, &m.base, false);
     }
     st_drop(st);
     next(s);

@@ -12,6 +12,7 @@
 #include "scheduler/loop.h"
 #include "server/http_req.h"
 #include "server/oip.h"
+#include "server/pieces.h"
 #include "server/traceparent.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
@@ -410,12 +411,13 @@ static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
 static void reply_protobuf(struct http_req *r, const ProtobufCMessage *m) {
     if (call_has_outputs(m->descriptor))
         call_outputs_into(r->call, (ProtobufCMessage *)(uintptr_t)m);
-    size_t n = protobuf_c_message_get_packed_size(m);
-    uint8_t *p = malloc(n + 1);
-    if (!p) abort();
-    protobuf_c_message_pack(m, p);
+    struct pieces p;
+    pieces_of(r->call, m, &p);
+    struct MHD_IoVec *v = arena_array(&r->call->arena, struct MHD_IoVec, p.n + 1);
+    for (size_t i = 0; i < p.n; i++)
+        v[i] = (struct MHD_IoVec){p.v[i].p, p.v[i].n};
     set_response(r, 200, "application/x-protobuf",
-                 MHD_create_response_from_buffer(n, p, MHD_RESPMEM_MUST_FREE));
+                 MHD_create_response_from_iovec(v, (unsigned)p.n, NULL, NULL));
 }
 
 // ---- streams
@@ -431,7 +433,18 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         r->long_text = t->next;
         http_text_free(t);
     }
-    size_t n = (r->long_text ? r->long_text->at : r->out.n) - r->out_at;
+    struct http_lent *l = &r->lent;
+    if (l->n && l->at == r->out_at) {
+        struct span part = {l->v->p + l->offset, l->v->n - l->offset};
+        if (part.n > max) part.n = max;
+        memcpy(buf, part.p, part.n);
+        l->offset += part.n;
+        if (l->offset == l->v->n)
+            *l = (struct http_lent){.at = l->at, .v = l->v + 1, .n = l->n - 1};
+        return (ssize_t)part.n;
+    }
+    size_t until = r->long_text ? r->long_text->at : l->n ? l->at : r->out.n;
+    size_t n = until - r->out_at;
     if (n == 0 && r->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
     if (n == 0) {
         r->reader_waits = true;
@@ -444,6 +457,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     if (r->out_at == r->out.n) {
         for (struct http_text *t = r->long_text; t; t = t->next)
             t->at = 0;
+        l->at = 0;
         strbuf_clear(&r->out);
         r->out_at = 0;
     }
@@ -457,20 +471,18 @@ static bool holds_back(const Hlod__V1__Event *e) {
            (e->kind_case == HLOD__V1__EVENT__KIND_COMPILED && e->compiled->cache_hit);
 }
 
-struct appender {
-    ProtobufCBuffer base;
-    struct strbuf *out;
-};
-static void append(ProtobufCBuffer *b, size_t n, const uint8_t *p) {
-    strbuf_add(((struct appender *)b)->out, p, n);
-}
+// The result, once a stream, is sent from where it lies.
 static void put_frame(struct http_req *r, const Hlod__V1__Event *e) {
     if (e->kind_case == HLOD__V1__EVENT__KIND_RESULT) call_outputs_into(r->call, &e->result->base);
     uint32_t n = (uint32_t)hlod__v1__event__get_packed_size(e); // messages end at 2 GiB
     uint8_t head[4] = {(uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16), (uint8_t)(n >> 24)};
     strbuf_add(&r->out, head, 4);
-    struct appender a = {{append}, &r->out};
-    hlod__v1__event__pack_to_buffer(e, &a.base);
+    struct pieces p;
+    pieces_of(r->call, &e->base, &p);
+    bool lend = e->kind_case == HLOD__V1__EVENT__KIND_RESULT && !r->lent.n;
+    if (lend) r->lent = (struct http_lent){.at = r->out.n, .v = p.v, .n = p.n};
+    for (size_t i = 0; i < p.n && !lend; i++)
+        strbuf_add(&r->out, p.v[i].p, p.v[i].n);
 }
 
 static void put_line(struct http_req *r, const Hlod__V1__Event *e) {

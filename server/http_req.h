@@ -41,6 +41,11 @@ struct http {
     struct http_away *away_first, *away_last; // waits for its turn on the pool (http_text.h)
     int away;                                 // that is there
 };
+struct http_lent { // pieces of a stream that are read from where they lie
+    size_t at;     // where in the stream's other bytes they go
+    const struct span *v;
+    size_t n, offset; // pieces left; in the first
+};
 enum body_kind { IN_NONE, IN_TEXT, IN_MODEL, IN_BINARY };
 struct http_req {
     struct http *h;
@@ -80,6 +85,7 @@ struct http_req {
     struct http_text *long_text; // that is made while it is read; a stream's: all, in order
     struct strbuf out; // stream: bytes not yet taken
     size_t out_at;
+    struct http_lent lent;
     bool stream_open, stream_ended, reader_waits;
 };
 void http_kick(struct http *h); // run the library soon

@@ -4,24 +4,17 @@
 bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
 others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
-import argparse, gzip, hashlib, http.client, json, os, re, shutil, socket, struct, subprocess, sys, tempfile, threading, time, zlib
+import argparse, hashlib, http.client, json, os, re, shutil, socket, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
+from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from h2 import H2
+from replies import frames_of_large_results, packed_answers
 from harness import Daemon, Results, chosen, in_thread, until
 
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 HLO = b"HloModule secret\n\nENTRY e {\n  x = f32[1,4] parameter(0)\n  one = f32[] constant(1)\n  b = f32[1,4] broadcast(one), dimensions={}\n  ROOT y = f32[1,4] add(x, b)\n}\n"
-JSON, PROTO = {"Content-Type": "application/json"}, {"Content-Type": "application/x-protobuf"}
-MB = 1 << 20
 SPACE = 2 << 30  # of the daemon's addresses
-
-def zipped(piece, times, head=b"", tail=b""):
-    return gzip.compress(head + piece * times + tail, 9)
-
-def refused(reply, *statuses, reason=None):
-    status, _, text = reply
-    assert status in statuses and (reason is None or json.loads(text).get("reason") == reason), (status, text[:300])
 
 class Target(Daemon):
     """A daemon with tokens of tenants a and b, an operator's, and a model of a's."""
@@ -160,10 +153,6 @@ no_memory.credentials, no_memory.options, no_memory.harms = True, ["--receive-by
 
 # ---- gRPC
 
-def address(d):
-    host, port = d.grpc.rsplit(":", 1)
-    return host, int(port)
-
 def grpc_bomb(d):
     """8 MB of gzip that come to 8 GiB, without a token, to methods that ask for one and that do not."""
     c = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -220,19 +209,6 @@ def grpc_large_beside(d):
 grpc_large_beside.options = ["--device", "cpu*2"]
 
 # ---- answers that are large, or not read
-
-def filled(d, who, n):
-    """a program whose result is one value n times"""
-    status, r = d.by(who, "POST", "/v1/executables", f"HloModule filled{n}\nENTRY e {{\n  x = f32[] parameter(0)\n  ROOT y = f32[{n}] broadcast(x), dimensions={{}}\n}}\n".encode())
-    assert status == 200, r
-    return r["sourceDigest"]
-
-def ask(d, who, model, accept, path="/v1/run", **more):
-    """a request for its result on a connection of its own, of which nothing is read yet"""
-    s = socket.create_connection(d.addr)
-    body = json.dumps({"model": model, "inputs": [{"name": "x", "dtype": "f32", "datatype": "FP32", "shape": [], "data": [1.5]}], **more} if path == "/v1/run" else {"inputs": [{"name": "x", "datatype": "FP32", "shape": [], "data": [1.5]}]}).encode()
-    s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: %s\r\nContent-Length: %d\r\n\r\n" % (path.encode(), d.tokens[who].encode(), accept.encode(), len(body)) + body)
-    return s
 
 def answers_as_text(d):
     """Results of four million values as JSON, in each form of it: others are answered meanwhile, and memory does not grow by the text."""
@@ -725,7 +701,7 @@ def ambiguous_http(d):
     for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
 
-ATTACKS = [answers_as_text, unread_answers, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
+ATTACKS = [answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

@@ -12,10 +12,12 @@ def literal(name, value):
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 
 class H2:
-    def __init__(self, address):
+    def __init__(self, address, window=None):
+        """window: what each call may be sent before it is read; such data is kept. None: HTTP/2's 64 KiB, never raised"""
         self.s = socket.create_connection(address)
         self.s.settimeout(20)
-        self.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
+        self.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window) if window else b"") + (frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - 65535)) if window else b""))
+        self.data = {} if window else None
         self.window = self.initial = 65535
         self.windows, self.ended, self.over = {}, {}, False
         self.buffer, self.next = b"", 1
@@ -47,6 +49,8 @@ class H2:
             self.windows[stream] = self.windows.get(stream, self.initial) + int.from_bytes(p, "big")
         elif kind == WINDOW_UPDATE:
             self.window += int.from_bytes(p, "big")
+        elif kind == DATA and self.data is not None:
+            self.data.setdefault(stream, bytearray()).extend(p)
         elif kind == PING and not flags & 1:
             self.s.sendall(frame(PING, 1, 0, p))
         elif kind == RST_STREAM or (kind == HEADERS and flags & 1):

@@ -43,6 +43,7 @@ class World:
         self.digests = {k: hashlib.sha256(m).hexdigest() for k, m in self.models.items()}
         self.up = threading.Event()
         self.suites, self.lock = {}, threading.Lock()
+        self.told = set()  # digests of what was taken with 200
         self.kinds = collections.Counter()
         self.start()
 
@@ -96,8 +97,10 @@ class Client(threading.Thread):
 
     def upload(self, k):
         status, r = self.w.d.json("POST", "/v1/executables", self.w.models[k])
-        if self.judge("upload", status, r) and r["sourceDigest"] != self.w.digests[k]:
-            raise Wrong("upload: another digest")
+        if self.judge("upload", status, r):
+            self.w.told.add(r["sourceDigest"])
+            if r["sourceDigest"] != self.w.digests[k]:
+                raise Wrong("upload: another digest")
         return status == 200
 
     def run_model(self):
@@ -118,6 +121,7 @@ class Client(threading.Thread):
         status, r = self.w.d.json("PUT", "/v1/blobs/" + digest, data)
         if not self.judge("blob", status, r):
             return
+        self.w.told.add(digest)
         time.sleep(self.rng.random() * 0.3)
         status, _, got = self.w.d.call("GET", "/v1/blobs/" + digest)
         if status == 200 and got != data:
@@ -146,8 +150,10 @@ class Client(threading.Thread):
             except (OSError, http.client.HTTPException):
                 self.w.up.wait(20)
         status, r = self.w.d.json("POST", path + "/finish")
-        if self.judge("pieces end", status, r) and r["digest"] != hashlib.sha256(data).hexdigest():
-            raise Wrong("pieces: another digest")
+        if self.judge("pieces end", status, r):
+            self.w.told.add(r["digest"])
+            if r["digest"] != hashlib.sha256(data).hexdigest():
+                raise Wrong("pieces: another digest")
 
     def name(self):
         """A name of this client's own: once it is set, it means that, through everything."""
@@ -171,6 +177,7 @@ class Client(threading.Thread):
             status, r = self.w.d.json("PUT", "/v1/blobs", floats(*v.ravel()))
             if not self.judge("job blob", status, r):
                 return
+            self.w.told.add(r["digest"])
             blobs.append(r["digest"])
         tensor = lambda n, b, shape: {"name": n, "dtype": "f32", "shape": shape, "blob": b}
         key = f"{self.k}-{self.seen.total()}"
@@ -365,6 +372,26 @@ class Disk:
         finally:
             shutil.rmtree(folder)
 
+    def rows(self, digest):
+        """In what of the databases the digest stands"""
+        out, raw = [], bytes.fromhex(digest)
+        folder = tempfile.mkdtemp(prefix="hlod-disk-db-")
+        for k in "journal", "journal.copy", "jobs", "jobs.copy":
+            try:
+                for end in "", "-wal":
+                    if os.path.exists(f"{self.w.data}/{k}.db{end}"):
+                        shutil.copy(f"{self.w.data}/{k}.db{end}", os.path.join(folder, f"{k}.db{end}"))
+                db = sqlite3.connect(os.path.join(folder, k + ".db"))
+                for table, in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
+                    for row in db.execute(f"SELECT * FROM {table}"):
+                        if any(isinstance(v, bytes) and (raw in v or digest.encode() in v) or isinstance(v, str) and digest in v for v in row):
+                            out.append(f"{k}.{table} " + " ".join(str(v)[:40] for v in row))
+                db.close()
+            except (OSError, sqlite3.DatabaseError) as e:
+                out.append(f"{k}: {e}")
+        shutil.rmtree(folder)
+        return out
+
     def look(self):
         """After each damage there is a look: is it named?"""
         found = self.w.verify()
@@ -382,8 +409,10 @@ class Disk:
                 self.healed += 1
             elif not os.path.exists(path) and any(x[0] == path and x[1] == "remove" for x in self.open) and "/executables/" in path:
                 self.healed += 1  # evicted meanwhile
+            elif not os.path.exists(path) and "/blobs/" in path and name not in self.w.told and not self.rows(name):
+                self.silent[f"{what} of a blob that nobody was told of (its row was not written)"] += 1
             else:
-                raise Wrong(f"{what} of {os.path.relpath(path, self.w.data)} is named nowhere; found {found}")
+                raise Wrong(f"{what} of {os.path.relpath(path, self.w.data)} is named nowhere (told: {name in self.w.told}, rows: {self.rows(name)}); found {[f[:30] for f in found][:20]}")
         self.open.clear()
         self.hurt.clear()
 
