@@ -47,6 +47,7 @@ static int resolve_model(struct hlo *h, struct run *r) {
     if (rc || !file) return rc;
     struct strbuf q = {0};
     for (int k = 0; k < r->n_in; k++) {
+        if (!r->in[k].descr[0]) continue; // of a .hlox, which knows its shapes
         struct strbuf one = {0};
         strbuf_printf(&one, "%s=", r->in[k].name);
         int first = r->replicas > 1; // of a replica's own part
@@ -191,6 +192,7 @@ static status_t read_inputs(struct hlo *h, struct run *r, const char *const *wor
                             const struct image_options *o) {
     for (; r->n_in < n; r->n_in++) {
         struct npy *x = &r->in[r->n_in];
+        if (r->replicas <= 1 && input_untyped(&h->arena, words[r->n_in], x)) continue;
         RETURN_IF_ERR(input_parse(&h->arena, words[r->n_in], o, x));
         RETURN_IF_ERR(input_sendable(x));
     }
@@ -239,7 +241,10 @@ int cmd_run(struct hlo *h) {
         fputs("pictures: --mean and --std are taken of values from 0 to 1\n", stderr);
     if (!st) st = read_inputs(h, &r, inputs, n_inputs, &o);
     if (st) return fail_status(st);
-    int rc = resolve_model(h, &r);
+    bool later = hlox_sniff(r.model); // its executable says the shapes
+    int rc = later ? 0 : model_inputs_fit(h, r.model, inputs, r.in, r.n_in);
+    if (!rc) rc = resolve_model(h, &r);
+    if (!rc && later) rc = model_inputs_fit(h, r.model, inputs, r.in, r.n_in);
     if (!rc) rc = made_up_inputs(h, &r);
     return rc ? rc : send_run(h, &r);
 }

@@ -107,8 +107,9 @@ void docs_man(struct strbuf *b) {
     strbuf_puts(
         b, ".SH VALUES OF INPUTS\nBehind \\fB\\-i\\fR \\fINAME\\fR=: \\fI@file.npy\\fR, "
            "\\fI@file.npz\\fR (the member NAME), \\fI@file.png\\fR, \\fI@file.jpg\\fR, or numbers: "
-           "1,2,3; with shape and type in front also other types and raw files: "
-           "2x3xs64=1,2,3,4,5,6, 8xf32=@file, 8xf32=random.\n.SH EXIT STATUS\n");
+           "1,2,3, [[1,2],[3,4]], 2x2=1,2,3,4, random, which take the input's type, and its shape "
+           "where their count says which; with a type in front also raw files: "
+           "2x3xs64=1,2,3,4,5,6, 8xf32=@file.\n.SH EXIT STATUS\n");
     docs_exit_codes(b, ".br\n");
     strbuf_puts(b, ".SH SEE ALSO\n\\fBhlod\\fR(8), \\fBhlod.toml\\fR(5)\n");
 }

@@ -58,11 +58,13 @@ status_t input_file(struct arena *a, const char *path, struct span *out) {
     return ST_OK;
 }
 
-// "1x3x224x224xf32" or "f32" (a scalar): dims and type. False: not of this form.
+// "1x3x224x224xf32", "f32" (a scalar) or "1x3": dims and type, *out NULL where no type is given.
+// False: not of this form.
 static bool parse_type(struct str text, struct npy *x, const struct dtype_row **out) {
     struct str part;
     bool typed = false;
     x->rank = 0;
+    *out = NULL;
     while (!typed && str_cut(&text, 'x', &part)) {
         int64_t d;
         if (str_to_i64(part, &d)) {
@@ -74,7 +76,7 @@ static bool parse_type(struct str text, struct npy *x, const struct dtype_row **
             typed = true;
         }
     }
-    return typed && text.n == 0;
+    return (typed || x->rank) && text.n == 0;
 }
 
 // The array of a NumPy file as type t: its bytes where it is of that type, or of that size and of
@@ -193,14 +195,49 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
     return numbers_scan(str_of(list), t, n, x->data);
 }
 
+// Sizes of [[1,2,3],[4,5,6]]: 2x3. False: its parts differ in length or depth. What is no list of
+// numbers otherwise, numbers_scan finds.
+static bool nested_dims(const char *text, struct npy *x) {
+    int64_t commas[NPY_MAX_RANK + 1] = {0}, n;
+    int depth = 0;
+    char last = 0;
+    for (x->rank = 0; *text; text++) {
+        if (*text == ' ') continue;
+        if (*text == '[') {
+            if (depth == NPY_MAX_RANK || (x->rank && depth == x->rank)) return false;
+            commas[++depth] = 0;
+        } else if (*text == ']') {
+            if (!depth) return false;
+            if (!x->rank)
+                for (x->rank = depth, n = 0; n < depth; n++)
+                    x->dims[n] = -1;
+            n = last == '[' ? 0 : commas[depth] + 1;
+            if (x->dims[--depth] >= 0 && x->dims[depth] != n) return false;
+            x->dims[depth] = n;
+        } else if (*text == ',')
+            commas[depth]++;
+        else if (last && strchr("[,", last) && x->rank && depth != x->rank)
+            return false;
+        last = *text;
+    }
+    return x->rank > 0 && !depth;
+}
+static status_t ragged(void) MUST_CHECK;
+static status_t ragged(void) {
+    return st_new(ST_INVALID_ARGUMENT, "the lists in it are not all of one length and depth");
+}
+// Numbers without a type; dims where they were given.
 static status_t plain_numbers(struct arena *a, const char *text, struct npy *x) {
-    x->rank = 1;
-    x->dims[0] = 1;
-    for (const char *p = text; *p; p++)
-        x->dims[0] += *p == ',';
+    if (*text == '[' && !nested_dims(text, x)) return ragged();
+    if (*text != '[') {
+        x->rank = 1;
+        x->dims[0] = 1;
+        for (const char *p = text; *p; p++)
+            x->dims[0] += *p == ',';
+    }
     memcpy(x->descr, "<f4", 4);
     return st_note(typed_value(a, dtype_find(STR("f32")), text, x),
-                   "'%s' is neither @file nor numbers", text);
+                   "'%.100s' is neither @file nor numbers", text);
 }
 
 static status_t from_file(struct arena *a, const char *path, const char *name,
@@ -218,20 +255,30 @@ static status_t from_file(struct arena *a, const char *path, const char *name,
     return ST_OK;
 }
 
+// NAME, and the value behind it, *out_type the dims and type between them (empty: none).
+static const char *split_word(const char *word, struct str *out_name, struct str *out_type) {
+    const char *eq = strchr(word, '='), *value = eq ? eq + 1 : "",
+               *second = *value == '@' ? NULL : strchr(value, '=');
+    *out_name = (struct str){word, eq ? (size_t)(eq - word) : 0};
+    *out_type = (struct str){value, second ? (size_t)(second - value) : 0};
+    return second ? second + 1 : value;
+}
+
 status_t input_parse(struct arena *a, const char *word, const struct image_options *o,
                      struct npy *out) {
-    const char *eq = strchr(word, '=');
-    if (!eq) return st_new(ST_INVALID_ARGUMENT, "-i takes NAME=VALUE");
-    char *name = arena_strndup(a, word, (size_t)(eq - word));
-    const char *value = eq + 1, *second = *value == '@' ? NULL : strchr(value, '=');
+    struct str named, type;
+    const char *value = split_word(word, &named, &type);
+    if (!named.n) return st_new(ST_INVALID_ARGUMENT, "-i takes NAME=VALUE");
+    char *name = arena_strndup(a, named.p, named.n);
     struct npy x = {0};
     const struct dtype_row *t;
     status_t st;
-    if (second) {
-        if (!parse_type((struct str){value, (size_t)(second - value)}, &x, &t))
-            return st_new(ST_INVALID_ARGUMENT, "input '%s': expected dims and type as in 1x3xf32",
-                          name);
-        st = typed_value(a, t, second + 1, &x);
+    if (value != type.p) {
+        if (!parse_type(type, &x, &t))
+            return st_new(ST_INVALID_ARGUMENT,
+                          "input '%s': expected dims, type or both as in 1x3xf32", name);
+        if (!t) memcpy(x.descr, "<f4", 4);
+        st = typed_value(a, t ? t : dtype_find(STR("f32")), value, &x);
     } else if (*value == '@')
         st = from_file(a, value + 1, name, o, &x);
     else
@@ -240,6 +287,79 @@ status_t input_parse(struct arena *a, const char *word, const struct image_optio
     x.name = name;
     if (!st) *out = x;
     return st_note(st, "input '%s'", name);
+}
+
+bool input_untyped(struct arena *a, const char *word, struct npy *out) {
+    struct str name, text;
+    const struct dtype_row *t = NULL;
+    const char *value = split_word(word, &name, &text);
+    *out = (struct npy){.rank = 0};
+    if (!name.n || (value == text.p && *value == '@')) return false;
+    if (value != text.p && (!parse_type(text, out, &t) || t)) return false;
+    out->name = arena_strndup(a, name.p, name.n);
+    return true;
+}
+
+// The open sizes of x, -1 each, from the number of elements: one that is left over the others, of
+// two or more the first, a batch, being 1.
+static bool close_dims(struct npy *x, int64_t n) {
+    int open = 0, last = -1;
+    int64_t known = 1;
+    for (int d = 0; d < x->rank; d++)
+        if (x->dims[d] < 0) {
+            open++;
+            last = d;
+        } else if (!sz_mul(known, x->dims[d], &known))
+            return false;
+    if (!open) return known == n;
+    if (open > 2 || (open == 2 && x->dims[0] >= 0) || !known || n % known) return false;
+    if (open == 2) x->dims[0] = 1;
+    x->dims[last] = n / known;
+    return true;
+}
+
+static status_t misfit(struct arena *a, const char *name, int64_t n,
+                       const struct npy *shape) MUST_CHECK;
+static status_t misfit(struct arena *a, const char *name, int64_t n, const struct npy *shape) {
+    const char *dims = "";
+    bool open = false;
+    for (int d = 0; d < shape->rank; d++) {
+        const char *size = arena_printf(a, "%lld", (long long)shape->dims[d]);
+        dims = arena_printf(a, "%s%s%s", dims, d ? "x" : "", shape->dims[d] < 0 ? "?" : size);
+        open |= shape->dims[d] < 0;
+    }
+    return st_new(ST_INVALID_ARGUMENT, "input '%s': %lld value%s given, its shape is %s%s", name,
+                  (long long)n, n == 1 ? " was" : "s were", *dims ? dims : "that of a scalar",
+                  open ? arena_printf(a, ": say which, as in -i %s=1x3=1,2,3", name) : "");
+}
+
+status_t input_fit(struct arena *a, const char *word, const char *dtype, const struct npy *shape,
+                   struct npy *out) {
+    struct str name, text;
+    const struct dtype_row *t = dtype_find(str_of(dtype)), *none;
+    const char *value = split_word(word, &name, &text);
+    struct npy x = {.name = out->name};
+    if (!t || !input_set_type(&x, t->oip ? t->oip : t->name))
+        return st_new(ST_INVALID_ARGUMENT, "input '%s' has type %s: say it with its shape", x.name,
+                      dtype);
+    if (value != text.p)
+        parse_type(text, &x, &none); // input_untyped saw that it is one
+    else {
+        bool list = *value == '[' && t->cls != NUM_TEXT;
+        if (list && !nested_dims(value, &x)) return st_note(ragged(), "input '%s'", x.name);
+        int64_t n = 1;
+        for (const char *p = value; *p && !list; p++)
+            n += *p == ',';
+        if (list && x.rank == 1) n = x.dims[0];
+        if (!list || x.rank == 1) {
+            x.rank = shape ? shape->rank : 1;
+            memcpy(x.dims, shape ? shape->dims : &n, sizeof *x.dims * (size_t)x.rank);
+            if (!close_dims(&x, n)) return misfit(a, x.name, n, shape);
+        }
+    }
+    status_t st = typed_value(a, t, value, &x);
+    if (!st) *out = x;
+    return st_note(st, "input '%s'", x.name);
 }
 
 status_t input_size(const char *text, struct image_options *o) {

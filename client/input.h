@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // input: the words behind `hlo run -i` as arrays. NAME=VALUE or NAME=1x3x224x224xf32=VALUE, where
-// VALUE is numbers (1,2,3), the word random (with dims and type in front), @file.npy, @file.npz
+// VALUE is numbers (1,2,3; [[1,2],[3,4]]), the word random, @file.npy, @file.npz
 // (the member of that name), @file.png, @file.jpg, or, with dims and type in front, @file of raw
 // little-endian bytes; with a type alone in front @file.npy, whose numbers become that type. Also
 // the element types' three names: NumPy's, the Open Inference Protocol's, HLO's.
@@ -9,6 +9,15 @@
 
 status_t input_parse(struct arena *a, const char *word, const struct image_options *o,
                      struct npy *out) MUST_CHECK; // out->name is set
+// Does the word leave the type to the model: NAME=1,2,3, NAME=[[1,2],[3,4]], NAME=2x2=1,2,3,4,
+// NAME=random? out: its name alone. input_parse takes f32 for such words.
+bool input_untyped(struct arena *a, const char *word, struct npy *out);
+// Such a word for an input of the model: its numbers, or texts between commas, as elements of
+// dtype. A flat list takes the input's shape where its count says how: sizes of -1 are open, one of
+// them follows from the count, and of two the first, a batch, is 1. shape NULL: of any rank. out
+// has its name already. INVALID_ARGUMENT says what does not fit.
+status_t input_fit(struct arena *a, const char *word, const char *dtype, const struct npy *shape,
+                   struct npy *out) MUST_CHECK;
 // The bytes of a file that the user named, or of a pipe.
 status_t input_file(struct arena *a, const char *path, struct span *out) MUST_CHECK;
 // "224x224" (height x width), "127" or "123.7,116.3,103.5": options of pictures.

@@ -15,9 +15,11 @@ static const struct command commands[] = {
 };
 
 static const char values[] =
-    "\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: 1,2,3;\n"
-    "       with shape and type in front also other types and raw files: 2x3xs64=1,2,3,4,5,6 "
-    " 8xf32=@file  8xf32=random  bf16=@file.npy (any f8, s4, u4 as well)\n"
+    "\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: 1,2,3  "
+    "[[1,2],[3,4]]  2x2=1,2,3,4  random\n"
+    "       Numbers take the input's type, and its shape where their count says which. With a type "
+    "in front also raw files: 2x3xs64=1,2,3,4,5,6  8xf32=@file  bf16=@file.npy (any f8, s4, u4 "
+    "as well)\n"
     "       Pictures become (value - mean) / std in f32 (mean and std of 0 to 255, or of 0 to 1 "
     "where std is below 1), after a centre crop of PART of the "
     "short side (a square) and resizing\n";

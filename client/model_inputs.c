@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "client/hlox.h"
 #include "client/npy_text.h"
 
 bool model_inputs_add(struct model_inputs *m, const char *word) {
@@ -17,6 +18,7 @@ static int resolve_model(struct hlo *h, const char **model, const struct model_i
     if (rc || !file) return rc;
     struct strbuf q = {0};
     for (int k = 0; k < m->n; k++) {
+        if (!m->v[k].descr[0]) continue; // of a .hlox, which knows its shapes
         struct strbuf one = {0};
         strbuf_printf(&one, "%s=", m->v[k].name);
         for (int d = 0; d < m->v[k].rank; d++)
@@ -132,9 +134,52 @@ int model_inputs_default(struct hlo *h, const char *model, struct npy *v, int *n
     return rc;
 }
 
+// ---- words that leave type or shape to the model
+
+static status_t fit(struct hlo *h, const json_t *spec, const char *word, struct npy *x) {
+    const json_t *dim;
+    size_t d;
+    struct npy shape = {.rank = 0};
+    if (strcmp(strchr(word, '=') + 1, "random") == 0) return made_up(h, spec, x);
+    json_array_foreach(json_object_get(spec, "dims"), d, dim)
+        if (shape.rank < NPY_MAX_RANK) shape.dims[shape.rank++] = (int64_t)number_at(dim, "size");
+    bool any = json_is_true(json_object_get(spec, "unknownRank"));
+    return input_fit(&h->arena, word, text_at(spec, "dtype"), any ? NULL : &shape, x);
+}
+
+int model_inputs_fit(struct hlo *h, const char *model, const char *const *words, struct npy *v,
+                     int n) {
+    const struct image_options none = {.std = {1, 1, 1}};
+    bool file, open = false;
+    char hex[65];
+    json_t *signature = NULL, *spec;
+    size_t i;
+    for (int k = 0; k < n; k++)
+        open |= !v[k].descr[0];
+    if (!open) return 0;
+    int rc = model_is_file(model, &file);
+    if (!rc && file) rc = upload_model(h, model, hex);
+    if (!rc) rc = signature_of(h, file ? hex : model, &signature);
+    status_t st = ST_OK;
+    for (int k = 0; k < n && !rc && !st; k++) {
+        if (v[k].descr[0]) continue;
+        bool found = false;
+        json_array_foreach(json_object_get(signature, "inputs"), i, spec)
+            if (!strcmp(text_at(spec, "name"), v[k].name) && !found &&
+                !json_is_true(json_object_get(spec, "sequence"))) {
+                found = true;
+                st = fit(h, spec, words[k], &v[k]);
+            }
+        if (!found) st = input_parse(&h->arena, words[k], &none, &v[k]); // the server will tell
+    }
+    json_decref(signature);
+    return st ? fail_status(st) : rc;
+}
+
 static int read_inputs(struct hlo *h, struct model_inputs *m) {
     struct image_options o = {.std = {1, 1, 1}};
     for (int k = 0; k < m->n; k++) {
+        if (input_untyped(&h->arena, m->words[k], &m->v[k])) continue;
         status_t st = input_parse(&h->arena, m->words[k], &o, &m->v[k]);
         if (st) return fail_status(st);
     }
@@ -143,7 +188,12 @@ static int read_inputs(struct hlo *h, struct model_inputs *m) {
 
 int model_inputs_read(struct hlo *h, const char **model, struct model_inputs *m) {
     int rc = read_inputs(h, m);
+    bool file = false, later = false;
+    if (!rc) rc = model_is_file(*model, &file);
+    if (!rc && file) later = hlox_sniff(*model);
+    if (!rc && !later) rc = model_inputs_fit(h, *model, m->words, m->v, m->n);
     if (!rc) rc = resolve_model(h, model, m);
+    if (!rc && later) rc = model_inputs_fit(h, *model, m->words, m->v, m->n);
     if (!rc && !m->n) rc = model_inputs_default(h, *model, m->v, &m->n);
     return rc;
 }

@@ -12,6 +12,10 @@ struct model_inputs {
     int n;
 };
 bool model_inputs_add(struct model_inputs *m, const char *word); // false: too many
+// Words that leave type or shape to the model (input_untyped; v[k] has a name and no descr yet)
+// become what its inputs are. A file is uploaded. 0, or an exit code already reported.
+int model_inputs_fit(struct hlo *h, const char *model, const char *const *words, struct npy *v,
+                     int n);
 // Reads the words. A model that is a file is uploaded and compiled, *model becomes its digest.
 // Without words: values as above. 0, or an exit code already reported.
 // Inputs that nobody gave, of a model on the server: random numbers, in the usual size where one is

@@ -50,6 +50,13 @@ static void on_finish(struct call *c, const ProtobufCMessage *reply, status_t st
     call_server_timing(c, &timing);
     if (timing.n) rpc_tail(ac->rc, "server-timing", arena_strdup(&c->arena, timing.p));
     strbuf_done(&timing);
+    if (st_code(st) == ST_NOT_FOUND &&
+        c->row->output == &inference__model_ready_response__descriptor) { // as Triton has it
+        Inference__ModelReadyResponse m = INFERENCE__MODEL_READY_RESPONSE__INIT;
+        st_drop(st);
+        rpc_reply(ac->rc, &m.base);
+        return;
+    }
     if (st) {
         rpc_finish(ac->rc, st);
         return;

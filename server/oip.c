@@ -51,19 +51,6 @@ void oip_ready(struct call *c) {
     m.ready = !c->api->draining && sched_can_serve(c->api->sched);
     call_finish(c, &m.base, ST_OK);
 }
-void oip_model_ready(struct call *c) {
-    const Inference__ModelReadyRequest *q = (const Inference__ModelReadyRequest *)c->request;
-    Inference__ModelReadyResponse m = INFERENCE__MODEL_READY_RESPONSE__INIT;
-    struct oip_model x;
-    status_t st = oip_find(c, q->name, q->version, &x);
-    m.ready = !st && sched_can_serve(c->api->sched);
-    if (st_code(st) == ST_NOT_FOUND)
-        call_finish(c, NULL, st);
-    else {
-        st_drop(st);
-        call_finish(c, &m.base, ST_OK);
-    }
-}
 void oip_server(struct call *c) {
     static const char *const extensions[] = {
         "binary_tensor_data",  "classification",   "generate",
@@ -89,6 +76,34 @@ static void with_signature(struct call *c, const char *name, const char *version
         call_finish(c, NULL, st);
     else
         api_start_job(c, &spec, reply);
+}
+
+static status_t model_ready(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                            const ProtobufCMessage **out) {
+    (void)r, (void)result;
+    Inference__ModelReadyResponse *m = arena_new_of(&c->arena, Inference__ModelReadyResponse);
+    inference__model_ready_response__init(m);
+    m->ready = sched_can_serve(c->api->sched);
+    *out = &m->base;
+    return ST_OK;
+}
+// A name says itself whether its model is loaded; a digest may be of nothing.
+void oip_model_ready(struct call *c) {
+    const Inference__ModelReadyRequest *q = (const Inference__ModelReadyRequest *)c->request;
+    Inference__ModelReadyResponse m = INFERENCE__MODEL_READY_RESPONSE__INIT;
+    struct oip_model x;
+    status_t st = oip_find(c, q->name, q->version, &x);
+    if (!st && !x.named) {
+        with_signature(c, q->name, q->version, model_ready);
+        return;
+    }
+    m.ready = !st && sched_can_serve(c->api->sched);
+    bool unknown_name = st_code(st) == ST_NOT_FOUND;
+    if (!unknown_name) {
+        st_drop(st);
+        st = ST_OK;
+    }
+    call_finish(c, unknown_name ? NULL : &m.base, st);
 }
 
 typedef Inference__ModelMetadataResponse__TensorMetadata tensor_metadata;

@@ -63,6 +63,28 @@ HLO = "HloModule m\n\nENTRY e {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3
 NEVER = model([("Slice", "a three end one", "c", {}), ("Concat", "c b", "y", {"axis": 0})], {"a": (F, ["N", "n"]), "b": (F, ["N", "m"])}, {"y": (F, None)},
               {"three": np.array([3]), "end": np.array([1 << 40]), "one": np.array([1])})
 
+# -i words that leave the type, or the shape too, to the model; what comes back (a regular expression) or what is said.
+TYPES = model([("Identity", i, o, {}) for i, o in ("nr", "st", "bu", "mv")], {"n": (I, ["batch", "seq"]), "s": (F, []), "b": (T.BOOL, [2]), "m": (F, [2, 3])},
+              {o: (t, None) for o, t in (("r", I), ("t", F), ("u", T.BOOL), ("v", F))})
+GOOD = {"n": "1,2,9007199254740993", "s": "2.5", "b": "true,false", "m": "1,2,3,4,5,6"}
+WORDS = [({}, r"^r s64\[1,3\] 1 2 9007199254740993\nt f32\[\] 2\.5\nu pred\[2\] 1 0\nv f32\[2,3\] 1 2 3 4 5 6\n$"), ({"n": "[[1,2],[3,4]]"}, r"^r s64\[2,2\] 1 2 3 4\n"),
+         ({"n": "3x1=1,2,3"}, r"^r s64\[3,1\] 1 2 3\n"), ({"m": "[[1,2,3],[4,5,6]]"}, r"v f32\[2,3\] 1 2 3 4 5 6\n"), ({"m": "[1,2,3,4,5,6]"}, r"v f32\[2,3\] 1 2"),
+         ({"m": "random"}, r"v f32\[2,3\] "), ({"n": "random"}, r"^r s64\[1,128\] "), ({"b": "2xpred=0,1"}, r"u pred\[2\] 0 1")]
+REFUSED = [({"m": "1,2,3"}, "input 'm': 3 values were given, its shape is 2x3\n"), ({"m": "[[1,2],[3,4,5,6]]"}, "input 'm': the lists in it are not all of one length and depth"),
+           ({"m": "[[1,2,3],[4,5,6]"}, "input 'm': the lists"), ({"m": "[[1],[2],3,[4],[5],[6]]"}, "input 'm': the lists"), ({"n": "1,2.5"}, "input 'n': .*element 1 .*does not fit the type"),
+           ({"s": "1,2"}, "input 's': 2 values were given, its shape is that of a scalar"), ({"q": "1"}, "no input 'q'"), ({"n": "abc=1"}, "expected dims, type or both as in 1x3xf32")]
+
+def numbers(hlo, path):
+    hlo("models", "set", "types", path)
+    def words(change):
+        return [w for n, v in {**GOOD, **change}.items() for w in ("-i", f"{n}={v}")]
+    for of in (path, "types"):
+        for change, wanted in WORDS:
+            result.command(f"numbers without a type for {os.path.basename(of)}: {change}", hlo("run", of, *words(change)), 0, wanted)
+    for change, wanted in REFUSED:
+        p = hlo("run", path, *words(change))
+        result(f"numbers that do not fit: {change}", p.returncode in (2, 3) and re.search(wanted, p.stderr), p.stdout + p.stderr)
+
 def main():
     build = sys.argv[1]
     d = Daemon(build + "/hlod", build + "/hlod-worker")
@@ -108,6 +130,12 @@ def main():
                            r" +for example: hlo compile MODEL --shape a=1x128 --shape b=1x128\n +or by HTTP: POST /v1/executables\?shape=a=1x128&shape=b=1x128\n")
         result.command("said as it proposes", hlo("compile", never, "--shape", "a=1x131", "--shape", "b=1x128"), 0)
         result.command("a run without inputs of it", hlo("run", never), 3, err="2 symbolic dimensions without a size")
+        numbers(hlo, save(TYPES, "types.onnx"))
+        texts = save(MODELS["texts"][0], "texts.onnx")
+        result.command("texts without a type", hlo("run", texts, "-i", "x=how,are you"), 0, r'^y string\[4\] "how" "are you" "how" "are you"')
+        result.command("numbers of a file with its executable", hlo("compile", hlo_path, "-o", os.path.join(d.dir, "m.hlox")), 0)
+        result.command("numbers for an executable's file", hlo("run", os.path.join(d.dir, "m.hlox"), "-i", "x=1,2,3,4,5,6"), 0, r"^result f32\[2,3\] 2 4 6 8 10 12\n$")
+        result.command("numbers for bench", hlo("bench", hlo_path, "-i", "x=1,2,3,4,5,6", "--requests", "3", "--warmup", "1", "--concurrency", "1"), 0)
         batch = save(MODELS["batch of a picture"][0])
         result.command("models set in batches, symbolic batch", hlo("models", "set", "pictures", batch, "--batch", "8"), 0, r"^pictures version 1", r"shapes +x=1x3x32x32")
     finally:

@@ -36,10 +36,9 @@ def setup(d):
 
 def health(d, c, lib):
     assert c.is_server_live() and c.is_server_ready() and c.is_model_ready("plus") and c.is_model_ready("plus", "1")
-    if lib is th:
-        assert not c.is_model_ready("nothing")
-    else:
-        refused("unknown model", lambda: c.is_model_ready("nothing"))
+    assert c.is_model_ready(d.digest)
+    for name, version in (("nothing", ""), ("plus", "7"), ("0" * 64, "")):  # false and no error, as Triton answers
+        assert not c.is_model_ready(name, version), name
 
 def metadata(d, c, lib):
     kw = {} if lib is th else {"as_json": True}
