@@ -23,7 +23,8 @@ static const char globals[] =
 
 struct word {
     struct str text;   // "--shape", "ls"
-    struct str values; // behind it, "a|b|c"; .n 0 = none of that form
+    struct str value;  // what the usage has behind it, "NAME=VALUE"
+    struct str values; // the same where it is "a|b|c"; .n 0 = none of that form
     bool takes_value;
 };
 struct words { // each once
@@ -64,8 +65,11 @@ static struct words words_of(const char *usage) {
             w.takes_value = true;
             struct str v = lower_run(++p, true);
             if (memchr(v.p, '|', v.n)) w.values = v;
+            w.value = (struct str){p, 0};
             while (*p && *p != ' ' && *p != ']' && strncmp(p, "|-", 2))
                 p++;
+            w.value.n = (size_t)(p - w.value.p);
+            if (w.value.n > 3 && !memcmp(p - 3, "...", 3)) w.value.n -= 3;
         }
         add(&l, w);
     }
@@ -82,6 +86,90 @@ static void put_words(struct strbuf *b, const char *usage) {
     struct words l = words_of(usage);
     for (int k = 0; k < l.n; k++)
         strbuf_printf(b, " " STR_FMT, STR_ARG(l.v[k].text));
+}
+
+// ---- what options mean
+
+static const struct {
+    const char *command, *option, *doc;
+} options[] = {
+#define OPTION(command, option, doc) {command, option, doc},
+#include "client/options.def"
+#undef OPTION
+};
+static const char *option_doc(const char *command, struct str option) {
+    const char *all = NULL;
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+        if (!str_eq(option, str_of(options[k].option))) continue;
+        if (!strcmp(options[k].command, command)) return options[k].doc;
+        if (!options[k].command[0] && !all) all = options[k].doc;
+    }
+    return all;
+}
+
+// ---- `hlo COMMAND --help`
+
+enum { WIDTH = 100, FORM_INDENT = 8, DOC_INDENT = 28 };
+// The words of text, with line ends before WIDTH is passed; column: where the line is.
+static void put_wrapped(struct strbuf *b, struct str text, size_t column, size_t indent) {
+    size_t depth = 0, from = 0;
+    for (size_t k = 0; k <= text.n; k++) {
+        char c = k < text.n ? text.p[k] : ' ';
+        depth += (size_t)(c == '[') - (size_t)(c == ']' && depth);
+        if (c != ' ' || (depth && k < text.n && k - from < WIDTH - indent)) continue;
+        size_t n = k - from;
+        if (!n) {
+            from = k + 1;
+            continue;
+        }
+        if (from && column + 1 + n > WIDTH) {
+            strbuf_printf(b, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (from) {
+            strbuf_putc(b, ' ');
+            column++;
+        }
+        strbuf_add(b, text.p + from, n);
+        column += n;
+        from = k + 1;
+    }
+    strbuf_putc(b, '\n');
+}
+// The forms of a command are apart by " | ": a line each, or more where it is long.
+static void put_forms(struct strbuf *b, const char *name, const char *usage) {
+    size_t depth = 0;
+    for (const char *p = usage, *from = usage;; p++) {
+        depth += (size_t)(*p == '[') - (size_t)(*p == ']');
+        if (*p && (depth || strncmp(p, " | ", 3))) continue;
+        strbuf_printf(b, "  hlo %s ", name);
+        put_wrapped(b, (struct str){from, (size_t)(p - from)}, strlen(name) + 7, FORM_INDENT);
+        if (!*p) return;
+        p += 2;
+        from = p + 1;
+    }
+}
+void docs_command(struct strbuf *b, const char *name, const char *usage, const char *text) {
+    strbuf_printf(b, "%s: ", name);
+    put_wrapped(b, str_of(text), strlen(name) + 2, 0);
+    strbuf_putc(b, '\n');
+    put_forms(b, name, usage);
+    struct words l = words_of(usage);
+    bool any = false;
+    for (int k = 0; k < l.n; k++) {
+        const char *doc = is_option(&l.v[k]) ? option_doc(name, l.v[k].text) : NULL;
+        if (!doc) continue;
+        if (!any) strbuf_putc(b, '\n');
+        any = true;
+        size_t at = b->n;
+        strbuf_printf(b, "  " STR_FMT "%s" STR_FMT, STR_ARG(l.v[k].text),
+                      l.v[k].value.n ? " " : "", STR_ARG(l.v[k].value));
+        if (b->n - at + 2 > DOC_INDENT) {
+            strbuf_putc(b, '\n');
+            at = b->n;
+        }
+        strbuf_printf(b, "%*s", (int)(DOC_INDENT - (b->n - at)), "");
+        put_wrapped(b, str_of(doc), DOC_INDENT, DOC_INDENT);
+    }
 }
 
 // ---- pages
@@ -103,6 +191,17 @@ void docs_man(struct strbuf *b) {
         strbuf_putc(b, '\n');
         strbuf_roff(b, str_of(commands[k].doc));
         strbuf_puts(b, ".\n");
+        struct words l = words_of(commands[k].usage);
+        for (int i = 0; i < l.n; i++) {
+            const char *doc =
+                is_option(&l.v[i]) ? option_doc(commands[k].name, l.v[i].text) : NULL;
+            if (!doc) continue;
+            strbuf_puts(b, ".br\n\\fB");
+            strbuf_roff(b, l.v[i].text);
+            strbuf_puts(b, "\\fR ");
+            strbuf_roff(b, str_of(doc));
+            strbuf_puts(b, ".\n");
+        }
     }
     strbuf_puts(
         b, ".SH VALUES OF INPUTS\nBehind \\fB\\-i\\fR \\fINAME\\fR=: \\fI@file.npy\\fR, "

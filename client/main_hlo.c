@@ -15,14 +15,13 @@ static const struct command commands[] = {
 };
 
 static const char values[] =
-    "\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers: 1,2,3  "
-    "[[1,2],[3,4]]  2x2=1,2,3,4  random\n"
-    "       Numbers take the input's type, and its shape where their count says which. With a type "
-    "in front also raw files: 2x3xs64=1,2,3,4,5,6  8xf32=@file  bf16=@file.npy (any f8, s4, u4 "
-    "as well)\n"
-    "       Pictures become (value - mean) / std in f32 (mean and std of 0 to 255, or of 0 to 1 "
-    "where std is below 1), after a centre crop of PART of the "
-    "short side (a square) and resizing\n";
+    "\nVALUE: @file.npy, @file.npz (the member NAME), @file.png, @file.jpg, or numbers, which take "
+    "the\n  input's type, and its shape where their count says which:\n"
+    "      1,2,3   [[1,2],[3,4]]   2x2=1,2,3,4   random\n"
+    "  With a type in front also raw files and types that NumPy lacks:\n"
+    "      2x3xs64=1,2,3,4,5,6   8xf32=@file   bf16=@file.npy   (any f8, s4, u4 as well)\n"
+    "  Pictures become (value - mean) / std in f32, after a centre crop of PART of the short side "
+    "(a\n  square) and resizing; mean and std of 0 to 255, or of 0 to 1 where std is below 1.\n";
 
 static int no_command(const char *name) {
     if (name[0] == '-')
@@ -38,20 +37,11 @@ static const struct command *command_find(const char *name) {
         if (strcmp(name, commands[k].name) == 0) return &commands[k];
     return NULL;
 }
-// The forms of a command are apart by " | ": a line each.
 static int help_command(const struct command *c) {
-    printf("%s: %s\n\n", c->name, c->doc);
-    int depth = 0;
-    printf("  hlo %s ", c->name);
-    for (const char *p = c->usage; *p; p++) {
-        depth += (*p == '[') - (*p == ']');
-        if (depth == 0 && strncmp(p, " | ", 3) == 0) {
-            printf("\n  hlo %s ", c->name);
-            p += 2;
-        } else
-            putchar(*p);
-    }
-    puts("");
+    struct strbuf b = {0};
+    docs_command(&b, c->name, c->usage, c->doc);
+    fputs(strbuf_cstr(&b), stdout);
+    strbuf_done(&b);
     if (strstr(c->usage, "VALUE")) fputs(values, stdout);
     puts("\n`hlo --help`: all commands and the options before them");
     return 0;

@@ -47,6 +47,10 @@ def main():
         result("help fits a screen", len(lines) <= 40 and max(map(len, lines)) <= 120, (len(lines), max(map(len, lines))))
         commands = re.findall(r"^COMMAND\((\w+),", rows, re.M)
         result("help has every command once", sorted(re.findall(r"^  (\w+) ", p.stdout, re.M)) == sorted(commands), commands)
+        for name, usage in re.findall(r'^COMMAND\((\w+), +"(.*?)",$', rows, re.M):
+            text = hlo(name, "--help").stdout
+            bare = [o for o in set(re.findall(r"(?<![\w=|-])--?[a-z][a-z-]*", usage)) if not re.search(rf"^  {o}( \S+)?(\n {{20,}}|  +)\S", text, re.M)]
+            result(f"help of {name}: each option is explained, no line beyond 100 columns", not bare and max(map(len, text.split("\n"))) <= 100, (bare, text))
         check("no command", hlo(), 2, err="usage: hlo")
         check("an unknown command", hlo("frobnicate"), 2, err="no command is called 'frobnicate'")
         check("help of one command", hlo("cache", "--help"), 0, r"^cache: .*\n\n  hlo cache ls\n  hlo cache stats\n(?!(.*\n)*.*hlo run)")
@@ -111,7 +115,7 @@ def main():
             check(f"bench over {protocol}: what it says", p, 0 if [(x["concurrency"], x["requests"], x["errors"]) for x in r] == [(1, 60, 0), (4, 60, 0)]
                   and all(0 < x["p50Ms"] <= x["p99Ms"] <= x["maxMs"] and x["server"]["totalMs"] > 0 for x in r) else -1)
         check("bench in words", hlo("bench", "adder", "-i", "x=1x4xf32=random", "--body", "json", "--protocol", "oip", "--duration", "100ms"), 0, r"concurrency +requests.*\n +1 +\d+ +0 .*\n +8 .*\n +64 ")
-        check("bench of errors", hlo("bench", "nobody", "-i", "x=1,2", "--requests", "5"), 5, err="5 of 5 requests failed, the first with: HTTP status 404")
+        check("bench of errors", hlo("bench", "nobody", "-i", "x=2xf32=1,2", "--requests", "5"), 5, err="5 of 5 requests failed, the first with: HTTP status 404")
         check("bench of nothing", hlo("bench", "adder", "--concurrency", "0"), 2, err="expected numbers")
         check("top --once", hlo("top", "--once", "--interval", "0.1"), 0, r"^hlod .*ready.*\nrequests \d.*\n(.*\n)*cpu:0 +ready +0 ")
         j = json.loads(check("top --once --json", hlo("top", "--once", "--interval", "0.1", "--json"), 0).stdout)

@@ -261,7 +261,16 @@ def errors(h):
     exe = h.compile(DOUBLE)
     e = raises(ValueError, lambda: exe.run(np.zeros((3, 3), np.float32)), "expected 2, found 3")
     assert (e.code, e.reason) == ("INVALID_ARGUMENT", "SHAPE_MISMATCH") and e.hint
-    raises(hlod.InvalidArgument, lambda: exe.run(X.astype(np.float64)), "DTYPE_MISMATCH")
+    e = raises(hlod.InvalidArgument, lambda: exe.run(X.astype(np.float64)), "DTYPE_MISMATCH", "hint: array.astype(numpy.float32)")
+    again = pickle.loads(pickle.dumps(e))
+    assert type(again) is type(e) and str(again) == str(e) and (again.code, again.reason, again.message, again.hint) == (e.code, e.reason, e.message, e.hint)
+    other = pickle.loads(pickle.dumps(exe.run(X)))
+    assert np.array_equal(other.output, 2 * X) and other.timings
+    closed = hlod.connect(h._t.address)
+    assert repr(closed) == f"<hlod.Client {h._t.address}>"
+    closed.run(DOUBLE, X)
+    closed.close()
+    raises(hlod.FailedPrecondition, lambda: closed.run(DOUBLE, X), "closed")
     raises(hlod.InvalidArgument, lambda: exe.run({"z": X}), "UNKNOWN_INPUT", "no input 'z'; it has x f32[2,3]")
     raises(hlod.InvalidArgument, lambda: exe.run(X, outputs=["z"]), "UNKNOWN_OUTPUT", "no output 'z'; it has", "f32[2,3]")
     raises(hlod.InvalidArgument, lambda: exe.run([X, X]), "2 inputs, the model has 1", "x: f32[2, 3]")
@@ -348,6 +357,9 @@ def arrays(h):
     wide = np.arange(24, dtype=np.float32).reshape(4, 6)
     for view in (wide[::2, ::2], wide[3:1:-1, :3], np.asfortranarray(wide[:2, :3]), wide[:3, :2].T, wide[:2, :3].astype(">f4"), np.broadcast_to(np.float32(3), (2, 3))):
         assert np.array_equal(h.run(DOUBLE, view).output, 2 * view)
+    for dtype, v in (("f32", np.float64(2.5)), ("s32", np.int64(7)), ("pred", np.bool_(True)), ("bf16", 2.5), ("f16", np.float32(0.5)), ("s4", -3)):
+        assert h.run(copy_of(dtype, ""), {"x": v}).output == v and h.run(copy_of(dtype, ""), v).output == v
+    raises(hlod.InvalidArgument, lambda: h.run(copy_of("s8", ""), np.int64(300)), "is no value of s8")
     assert h.run(copy_of("f32", "0,3"), np.zeros((0, 3), np.float32)).output.shape == (0, 3)
 
 

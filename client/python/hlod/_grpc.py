@@ -47,6 +47,7 @@ class GrpcTransport:
     def __init__(self, where: Where) -> None:
         self._where = where
         target = f"[{where.host}]:{where.port}" if ":" in where.host else f"{where.host}:{where.port}"
+        self.address = f"{'grpcs' if where.tls else 'grpc'}://{target}"
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.enable_http_proxy", 0)]
         if where.tls:
             self._channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(_read(where.ca), _read(where.key), _read(where.cert)), options)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from . import _wire
 from ._schema import METHODS
 from ._where import Where
-from .errors import HlodError, Unavailable, make
+from .errors import FailedPrecondition, HlodError, Unavailable, make
 
 _TENSORS = {"Run": "/v1/run", "RunUnary": "/v1/run", "RunPlan": "/v1/plan", "RunPlanUnary": "/v1/plan", "PutBuffer": "/v1/buffers"}
 _CONNECT_S, _GRACE_S = 5.0, 5.0
@@ -49,17 +49,19 @@ class HttpTransport:
 
     def __init__(self, where: Where) -> None:
         self._where = where
+        self.address = where.text if "://" in where.text else f"{'https' if where.tls else 'http'}://{where.host}:{where.port}"
         self._context: Optional[ssl.SSLContext] = None
         if where.tls:
             self._context = ssl.create_default_context(cafile=where.ca)
             if where.cert:
                 self._context.load_cert_chain(where.cert, where.key)
         self._idle: List[http.client.HTTPConnection] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def close(self) -> None:
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle, self._idle, self._closed = self._idle, [], True
         for c in idle:
             c.close()
 
@@ -96,6 +98,8 @@ class HttpTransport:
     def _exchange(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float], again: bool) -> "tuple[http.client.HTTPConnection, http.client.HTTPResponse]":
         """The reply's headers have come. A kept connection that turns out to be closed is replaced once, where sending again does no harm."""
         with self._lock:
+            if self._closed:
+                raise FailedPrecondition("this client is closed")
             c = self._idle.pop() if self._idle else None
         kept = c is not None
         while True:
@@ -124,7 +128,10 @@ class HttpTransport:
             c.close()
             return
         with self._lock:
-            self._idle.append(c)
+            if not self._closed:
+                self._idle.append(c)
+                return
+        c.close()
 
     def _whole(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float], again: bool) -> "tuple[Any, bytearray]":
         c, r = self._exchange(verb, path, headers, parts, timeout, again)

@@ -177,6 +177,9 @@ class Client:
     def close(self) -> None:
         self._t.close()
 
+    def __repr__(self) -> str:
+        return f"<hlod.Client {self._t.address}>"
+
     def __reduce__(self) -> Any:
         raise TypeError("a Client is a connection: call hlod.connect() in each process")
 
@@ -374,7 +377,7 @@ class Client:
             if t.get("handle"):
                 outputs[t.get("name", "")] = Buffer(self, {**t, "device": reply.get("device", "")})
             else:
-                outputs[t.get("name", "")] = dtypes.unpack(t.get("dtype", ""), t.get("shape", []), t.get("raw", b""))
+                outputs[t.get("name", "")] = dtypes.unpack(t.get("dtype", ""), t.get("shape", []), t.pop("raw", b""))
         return Result(reply, outputs)
 
     # ---- buffers
@@ -447,7 +450,8 @@ class Client:
 
 
 def _typed(v: Any) -> bool:
-    return isinstance(v, (Buffer, Donated)) or hasattr(v, "dtype")
+    """Has it a type of its own? Arrays, not numbers: np.float64(2.5) is what Python's 2.5 is."""
+    return isinstance(v, (Buffer, Donated)) or hasattr(v, "dtype") and not isinstance(v, np.generic)
 
 
 def _names(v: Any) -> List[str]:

@@ -25,6 +25,11 @@ def from_oip(datatype: str) -> str:
     return OIP.get(datatype, datatype if datatype in _NUMPY or datatype in _ML else "")
 
 
+def is_numpys(name: str) -> bool:
+    """Has NumPy itself a type for hlod's?"""
+    return name in _NUMPY
+
+
 def to_numpy(name: str) -> np.dtype:
     """NumPy's type of hlod's. InvalidArgument where none is known: install ml_dtypes."""
     if name in _NUMPY:
@@ -53,11 +58,11 @@ def from_numpy(dtype: np.dtype) -> str:
 
 
 def array(v: Any, dtype: str) -> np.ndarray:
-    """What NumPy makes of v. dtype: type that Python's numbers are to become, "" for none in particular (floating-point numbers are f32 then). InvalidArgument for what is no array of
+    """What NumPy makes of v. dtype: type that Python's numbers (NumPy's scalars too) are to become, "" for none in particular (floating-point numbers are f32 then). InvalidArgument for what is no array of
     numbers or texts, and for numbers that the type does not have."""
     if isinstance(v, np.ma.MaskedArray):
         raise InvalidArgument("a masked array: hlod knows no masks", hint="array.filled(VALUE)")
-    plain = not hasattr(v, "dtype")
+    plain = not hasattr(v, "dtype") or isinstance(v, np.generic)
     try:
         a = np.asarray(v)
     except (ValueError, TypeError) as e:

@@ -2,7 +2,9 @@
 """What a call can end with: HlodError, and one class for each canonical code. Each is also the built-in exception that Python programs expect for such a case."""
 from __future__ import annotations
 
-from typing import Dict, Sequence, Type
+import functools
+import re
+from typing import Any, Dict, Sequence, Type
 
 
 class HlodError(Exception):
@@ -22,9 +24,13 @@ class HlodError(Exception):
         self.code = code or self.code
         self.reason, self.message, self.details = reason, message, list(details)
         self.retry_after_ms = retry_after_ms
-        self.hint = hint or _HINTS.get(reason, "")
+        self.hint = hint or (_type_hint(message) if reason == "DTYPE_MISMATCH" else "") or _HINTS.get(reason, "")
         head = f"{self.code} {reason}: {message}" if reason else f"{self.code}: {message}"
         super().__init__("\n".join([head, *self.details, *(["hint: " + self.hint] if self.hint else [])]))
+
+    def __reduce__(self) -> Any:  # to other processes whole
+        rest: Dict[str, Any] = {"code": self.code, "reason": self.reason, "details": self.details, "retry_after_ms": self.retry_after_ms, "hint": self.hint}
+        return functools.partial(type(self), self.message, **rest), ()
 
 
 class InvalidArgument(HlodError, ValueError):
@@ -104,6 +110,14 @@ _HINTS = {
     "NO_CREDENTIALS": "hlod.connect(..., token=...), or HLOD_TOKEN in the environment",
     "BUFFER_LOST": "its worker died: put it again",
 }
+
+
+def _type_hint(message: str) -> str:
+    """array.astype(...) for "expected f32, found f64", where NumPy has such a type of its own."""
+    from . import dtypes
+
+    found = re.search(r"expected (\w+), found \w+", message)
+    return f"array.astype(numpy.{dtypes.to_numpy(found[1])})" if found and dtypes.is_numpys(found[1]) else ""
 
 
 def make(code: str, message: str, **rest: object) -> HlodError:
