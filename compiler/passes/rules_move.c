@@ -149,6 +149,74 @@ RULE_FN(update_all) {
         i->op == HLO_DYNAMIC_UPDATE_SLICE && shape_same_dims(i->shape, i->operands[1]->shape);
     return all ? i->operands[1] : NULL;
 }
+
+// ---- a scatter of one window
+
+// Component k of the one index vector.
+static hv start_at(struct hb *b, hv indices, int64_t k, enum dtype t) {
+    int64_t n = shape_elements(indices->shape);
+    hv flat = hb_reshape(b, indices, &n, 1);
+    if (n > 1) flat = hb_slice(b, flat, &(struct range){k, k + 1, 1});
+    return hb_convert(b, hb_reshape(b, flat, NULL, 0), t);
+}
+// Does the reducer put the new element, or make one operation of the old and the new?
+static bool combines(const struct hlo_computation *f) {
+    enum hlo_op op;
+    if (f->params.n != 2) return false;
+    if (f->root == f->params.v[1]) return true;
+    return match_reducer(f, &op) && (op == HLO_ADD || op == HLO_SUBTRACT || op == HLO_MULTIPLY ||
+                                     op == HLO_DIVIDE || op == HLO_MAXIMUM || op == HLO_MINIMUM ||
+                                     op == HLO_AND || op == HLO_OR || op == HLO_XOR);
+}
+static hv combined(struct hb *b, const struct hlo_computation *f, hv old, hv upd) {
+    if (f->root == f->params.v[1]) return upd;
+    bool turned = f->root->operands[0] == f->params.v[1];
+    return hb_binary(b, f->root->op, turned ? upd : old, turned ? old : upd);
+}
+// A window that does not fit is skipped, where dynamic-update-slice would move it: then the old
+// elements are put back.
+RULE_FN(scatter_one) {
+    struct hb *b = &r->b;
+    const struct hlo_attr_scatter *a = HLO_ATTR(i, scatter);
+    if (i->n_operands != 3 || a->input_batching_dims.n ||
+        shape_elements(i->operands[2]->shape) == 0)
+        return NULL;
+    hv x = i->operands[0], indices = i->operands[1], upd = i->operands[2];
+    const struct shape *s = x->shape;
+    int64_t windows[HLO_MAX_RANK], n = a->scatter_dims_to_operand_dims.n;
+    int w = 0;
+    if (n == 0 || shape_elements(indices->shape) != n || s->dynamic || upd->shape->dynamic ||
+        !combines(i->called[0]))
+        return NULL;
+    // A type that holds the sizes; of 64 bits without a sign, what s64 does not hold is out of
+    // bounds either way.
+    enum dtype t = indices->shape->dtype == DT_S32 ? DT_S32 : DT_S64;
+    for (int d = 0; d < s->rank; d++) {
+        windows[d] = i64s_has(a->inserted_window_dims, d)
+                         ? 1
+                         : upd->shape->dims[a->update_window_dims.v[w++]];
+        if (windows[d] > s->dims[d]) return NULL;
+        if (s->dims[d] > INT32_MAX) t = DT_S64;
+    }
+    hv start[HLO_MAX_RANK + 2], inside = NULL, zero = hb_const_i64(b, t, 0);
+    for (int d = 0; d < s->rank; d++)
+        start[d + 2] = zero;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t d = a->scatter_dims_to_operand_dims.v[k];
+        hv at = start[d + 2] = start_at(b, indices, k, t);
+        hv last = hb_const_i64(b, t, s->dims[d] - windows[d]);
+        hv fits =
+            hb_binary(b, HLO_AND, hb_compare(b, at, zero, CMP_GE), hb_compare(b, at, last, CMP_LE));
+        inside = inside ? hb_binary(b, HLO_AND, inside, fits) : fits;
+    }
+    struct hlo_attr_dynslice sizes = {.dynamic_slice_sizes = {windows, s->rank}};
+    start[1] = x;
+    hv old = hb_op(b, HLO_DYNAMIC_SLICE, NULL, start + 1, s->rank + 1, &sizes);
+    hv put = combined(b, i->called[0], old, hb_reshape(b, upd, windows, s->rank));
+    start[0] = x;
+    start[1] = hb_select(b, hb_broadcast(b, inside, windows, s->rank, NULL), put, old);
+    return hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, i->shape, start, s->rank + 2, NULL);
+}
 RULE_FN(pad_pad) {
     struct hlo_instr *x = i->operands[0];
     if (i->op != HLO_PAD || x->op != HLO_PAD || x->users.n != 1) return NULL;
