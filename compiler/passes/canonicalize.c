@@ -2,7 +2,8 @@
 // Contractions in the one form that libraries take.
 //   dot-canon   batch dims first, then at most one free dim and exactly one contracting dim a side:
 //               several dims are transposed together and reshaped into one, but for rows on the
-//               left that lie together. Dots that the library
+//               left that lie together; so are operands whose batch dim is the innermost one in
+//               memory (heads behind the scores of talking heads). Dots that the library
 //               takes as they are stay (it reads any stride), and so do types that it does not
 //               know.
 //   conv-canon  bf01_oi01->bf01 (NCHW, OIHW) by transposes; a reversed window is a reversed kernel;
@@ -103,7 +104,8 @@ static bool wants_canonical_dot(const struct target *t, const struct hlo_instr *
         return x->rank < HLO_MAX_RANK && y->rank < HLO_MAX_RANK;
     int right = y->rank - a->rhs_batch_dims.n - nc;
     return nc != 1 || right > 1 ||
-           !lib_rows_together(x, a->lhs_batch_dims, a->lhs_contracting_dims);
+           !lib_rows_together(x, a->lhs_batch_dims, a->lhs_contracting_dims) ||
+           !lib_rows_or_columns(x, a->lhs_batch_dims) || !lib_rows_or_columns(y, a->rhs_batch_dims);
 }
 
 static struct hlo_instr *dot_rewrite(struct hb *b, struct hlo_instr *i, const struct pass_ctx *p) {

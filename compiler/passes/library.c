@@ -304,6 +304,16 @@ bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s con
     return true;
 }
 
+bool lib_rows_or_columns(const struct shape *s, struct i64s batch) {
+    int inner = s->rank - 1;
+    int64_t rest = 1;
+    for (int d = 0; d < s->rank; d++)
+        if (!i64s_has(batch, d)) rest *= s->dims[d];
+    while (inner > 0 && s->dims[inner] == 1)
+        inner--;
+    return rest == 1 || inner < 0 || !i64s_has(batch, inner);
+}
+
 #define TILED(block, rank1, ...)                                                                   \
     {.minor_to_major = {__VA_ARGS__}, .tile_rank = rank1, .tile = {block, 1, 1, 1}}
 const struct layout *lib_layout(enum conv_form form, int rank, int block) {

@@ -150,7 +150,8 @@ RULE_FN(reduce_nothing) {
 }
 
 // A dot names its dims, so a transposed operand needs no transpose, as long as the order of the
-// free dims stays, and as long as rows that lie together still do: libraries read them as one dim.
+// free dims stays, and as long as rows that lie together still do (libraries read them as one dim)
+// and the matrices stay rows or columns.
 RULE_FN(dot_transpose) {
     if (i->op != HLO_DOT) return NULL;
     for (int side = 0; side < 2; side++) {
@@ -177,9 +178,11 @@ RULE_FN(dot_transpose) {
         *(side ? &n.rhs_contracting_dims : &n.lhs_contracting_dims) = (struct i64s){nc, contract.n};
         struct hlo_instr *x[2] = {i->operands[0], i->operands[1]};
         x[side] = t->operands[0];
+        struct i64s moved = {nb, batch.n};
         if (lib_rows_together(t->shape, batch, contract) &&
-            !lib_rows_together(x[side]->shape, (struct i64s){nb, batch.n},
-                               (struct i64s){nc, contract.n}))
+            !lib_rows_together(x[side]->shape, moved, (struct i64s){nc, contract.n}))
+            continue;
+        if (lib_rows_or_columns(t->shape, batch) && !lib_rows_or_columns(x[side]->shape, moved))
             continue;
         return hb_op(&r->b, HLO_DOT, i->shape, x, 2, &n);
     }

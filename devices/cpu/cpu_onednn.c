@@ -89,6 +89,8 @@ bool onednn_dot_ok(const struct hlo_instr *h) {
     if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
         !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
         return false;
+    if (!lib_rows_or_columns(x, d->lhs_batch_dims) || !lib_rows_or_columns(y, d->rhs_batch_dims))
+        return false;
     return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
 }
 

@@ -43,6 +43,8 @@ enum {
     MAX_ROWS = 16,
     CHUNK = 512,       // columns at a time, of one or two rows
     BLOCK_CHUNK = 128, // of more
+    LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
+    LANES_MAX = 16,    // of a vector on any CPU
     UNIT = 64          // columns that a thread takes at least; whole panels of every kind
 };
 
@@ -128,6 +130,11 @@ static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, con
 static int64_t weight_size(enum thin_form form) {
     return form < THIN_PANELS_F16 ? 4 : 2;
 }
+static float plain_at(const char *plain, int64_t i) { // weights lie in their file as they may
+    float v;
+    memcpy(&v, plain + i * (int64_t)sizeof v, sizeof v);
+    return v;
+}
 static void put_operand(const struct thin_state *t, int post, void **bufs, int64_t at, int64_t col,
                         int64_t n, float *line, bool first) {
     const float *from = bufs[t->leaf[post]];
@@ -138,9 +145,34 @@ static void put_operand(const struct thin_state *t, int post, void **bufs, int64
         for (int64_t k = 0; k < n; k++)
             line[k] += from[k];
 }
-// Columns [col, col + n) of `rows` rows from `row` on of batch b.
+// A matrix that several rows meet, columns [col, col + n) of batch b, as lines of whole vectors:
+// sums along short columns and what is left beside the last vector would go one by one.
+static bool is_lined(const struct thin_state *t, int64_t n) {
+    int64_t wide = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+    if (t->form > THIN_COLUMNS || t->rows <= 2 || t->k * wide > LINED) return false;
+    return t->form == THIN_COLUMNS ? t->rows > 4 || t->k < 2 * LANES_MAX : n % LANES_MAX != 0;
+}
+static void put_lines(const struct thin_state *t, void **bufs, int64_t b, int64_t col, int64_t n,
+                      float *lines) {
+    const char *w = bufs[t->w];
+    int64_t wide = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX, line = (int64_t)sizeof *lines;
+    if (t->form == THIN_LINES)
+        w += (b * t->k * t->cols + col) * line;
+    else
+        w += (b * t->cols + col) * t->k * line;
+    for (int64_t k = 0; k < t->k; k++, lines += wide) {
+        if (t->form == THIN_LINES)
+            memcpy(lines, w + k * t->cols * line, (size_t)(n * line));
+        else
+            for (int64_t c = 0; c < n; c++)
+                lines[c] = plain_at(w, c * t->k + k);
+        memset(lines + n, 0, (size_t)((wide - n) * line));
+    }
+}
+// Columns [col, col + n) of `rows` rows from `row` on of batch b. lines: the matrix as put_lines
+// leaves it, or NULL.
 static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t row, int rows,
-                  int64_t col, int64_t n) {
+                  int64_t col, int64_t n, const float *lines) {
     float sums[THIN_ROWS * CHUNK] __attribute__((aligned(64)));
     float *out = bufs[t->out];
     int64_t stride = (n + UNIT - 1) / UNIT * UNIT, at = (b * t->rows + row) * t->cols + col;
@@ -160,6 +192,11 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
                              .cols = n,
                              .rows = rows,
                              .form = t->form};
+    if (lines) {
+        p.w = lines;
+        p.form = THIN_LINES;
+        p.cols = p.w_stride = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+    }
     t->product(&p);
     for (int r = 0; r < rows; r++) {
         float *line = sums + r * stride;
@@ -172,6 +209,14 @@ static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t ro
         }
         memcpy(out + at + r * t->cols, line, (size_t)n * sizeof *line);
     }
+}
+static void columns(const struct thin_state *t, void **bufs, int64_t b, int64_t col, int64_t n) {
+    float lines[LINED] __attribute__((aligned(64)));
+    bool lined = is_lined(t, n);
+    if (lined) put_lines(t, bufs, b, col, n, lines);
+    for (int64_t row = 0; row < t->rows; row += THIN_ROWS)
+        chunk(t, bufs, b, row, (int)(t->rows - row < THIN_ROWS ? t->rows - row : THIN_ROWS), col, n,
+              lined ? lines : NULL);
 }
 struct thin_call {
     const struct thin_state *t;
@@ -187,10 +232,7 @@ static void part(void *ctx, int64_t begin, int64_t end, int thread) {
         int64_t from = (u - b * per_batch) * UNIT, to = (last - b * per_batch) * UNIT;
         if (to > t->cols) to = t->cols;
         for (int64_t col = from; col < to; col += most)
-            for (int64_t row = 0; row < t->rows; row += THIN_ROWS)
-                chunk(t, c->bufs, b, row,
-                      (int)(t->rows - row < THIN_ROWS ? t->rows - row : THIN_ROWS), col,
-                      to - col < most ? to - col : most);
+            columns(t, c->bufs, b, col, to - col < most ? to - col : most);
         u = last;
     }
 }
@@ -294,11 +336,6 @@ static int64_t thin_pack_bytes(const struct cpu_step *s) {
 // Exact: the value was one.
 __attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
     return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
-}
-static float plain_at(const char *plain, int64_t i) { // weights lie in their file as they may
-    float v;
-    memcpy(&v, plain + i * (int64_t)sizeof v, sizeof v);
-    return v;
 }
 static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
     const struct thin_state *t = s->state;
