@@ -57,8 +57,8 @@ bool lib_match(const struct hlo_instr *i, struct lib_call *out);
 // Do the free dims of a dot's operand (neither batch nor contracted) lie together, so that they are
 // one dim of rows at one stride? Dims of size 1 lie anywhere.
 bool lib_rows_together(const struct shape *s, struct i64s batch, struct i64s contract);
-// Are the matrices of a dot's operand rows or columns in memory, so that a dim other than the batch's
-// is the one whose elements lie side by side? Libraries read others one element after another.
+// Are the matrices of a dot's operand rows or columns in memory, so that the dim whose elements lie
+// side by side is not the batch's? Libraries read others one element after another.
 bool lib_rows_or_columns(const struct shape *s, struct i64s batch);
 // True when `i` is a pooling over the inner dims of an image (two or three) that the library can
 // do: a maximum, or a sum of f32 over more than four elements.

@@ -5,14 +5,15 @@
 #include "devices/cpu/cpu.h"
 
 // Every run of so many bytes, or runs of so many elements in the mean: a copy costs as much as some
-// elements of a kernel, which looks for each one's operand. A kernel writes out short rows.
-enum { LEAST_RUN = 16, LEAST_MEAN = 3, SHORT_ROW = 8, MAX_PARTS = 64 };
+// elements of a kernel, which looks for each one's operand. A kernel writes out short rows, but not
+// of many operands (torch.stack of a loop's results).
+enum { LEAST_RUN = 16, LEAST_MEAN = 3, SHORT_ROW = 8, MANY = 16, MAX_PARTS = 65536 };
 enum { PIECE = 4096, GRAIN = 25 }; // bytes that one thread takes at least: about 20 us
 enum { BLOCK = 16384 };             // bytes of rows that are written one operand after the other
 
 struct concat_state {
     int n;
-    int64_t run[MAX_PARTS], all, outer; // bytes of a run and of their sum; how many
+    int64_t *run, all, outer; // bytes of each operand's run [n] and of their sum; how many
     int64_t pieces;
 };
 
@@ -47,13 +48,15 @@ static bool concat_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
         // What fills the last block stays zero; one between two operands would have a gap.
         if (k < i->n_operands - 1 && s->dims[d] % block) return false;
     }
-    return least >= LEAST_RUN || (all >= LEAST_MEAN * i->n_operands && all > SHORT_ROW);
+    return least >= LEAST_RUN || i->n_operands > MANY ||
+           (all >= LEAST_MEAN * i->n_operands && all > SHORT_ROW);
 }
 static status_t concat_open(struct cpu_exe *x, struct cpu_step *s) {
     struct concat_state *c = arena_new_of(&x->arena, struct concat_state);
     const struct hlo_instr *i = s->plan->instr;
     int64_t d = HLO_ATTR(i, dims)->dimensions.v[0], block;
     c->n = i->n_operands;
+    c->run = arena_array(&x->arena, int64_t, c->n);
     for (int k = 0; k < c->n; k++)
         c->all += c->run[k] = run_of(i->operands[k]->shape, d, &block);
     c->outer = shape_bytes(i->shape) / c->all;
