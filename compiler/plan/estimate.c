@@ -246,7 +246,10 @@ static void add_bytes(const struct plan_step *s, struct step_work *w) {
         // Weights of one step come from where all weights lie; shared ones were there just before.
         bool weight =
             x->op == HLO_PARAMETER && x->param_kind != PARAM_INPUT && x->users.n == 1;
-        if (!again) *(weight ? &w->weights : &w->bytes) += read_by(x, i);
+        if (again) continue;
+        double bytes = read_by(x, i);
+        *(weight ? &w->weights : &w->bytes) += bytes;
+        if (x->op != HLO_PARAMETER && x->op != HLO_CONSTANT) w->passed += bytes;
     }
     w->bytes += written(s, i);
 }
@@ -308,6 +311,15 @@ static double byte_ns(const struct machine *m, double footprint, int threads) {
     return rate > 0 ? 1e9 / rate : 0;
 }
 
+// Nanoseconds that a step takes more because other threads wrote some of what it reads: which, the
+// model does not know; all of them wrote the same share.
+static double passed_ns(const struct machine *m, const struct step_work *w, double footprint,
+                        int threads) {
+    if (m->threads < 2 || m->passed_rate <= 0) return 0;
+    double more = 1e9 / (m->passed_rate * threads) - byte_ns(m, footprint, threads);
+    return more > 0 ? w->passed * (m->threads - 1) / m->threads * more : 0;
+}
+
 double estimate_ns(const struct machine *m, const struct step_work *w, enum way way,
                    double together, bool alone) {
     const struct way_row *r = &ways[way];
@@ -319,7 +331,8 @@ double estimate_ns(const struct machine *m, const struct step_work *w, enum way 
     if (way == WAY_TREES) moved_ns *= level_of(m, own, threads) > 1 ? 5 : 1; // a walk waits
     compute = (compute + w->moved * moved_ns) / threads + w->serial * r->serial_ns;
     double memory = w->bytes * byte_ns(m, own, threads) +
-                    w->weights / w->lanes * byte_ns(m, together > own ? together : own, threads);
+                    w->weights / w->lanes * byte_ns(m, together > own ? together : own, threads) +
+                    passed_ns(m, w, own, threads);
     double fixed = r->fixed_ns + (threads > 1 ? r->fork_ns : 0);
     return fixed + (compute > memory ? compute : memory);
 }

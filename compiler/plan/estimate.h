@@ -22,6 +22,7 @@ struct step_work {
     double serial;   // operations that wait for each other
     double bytes;    // read and written by the step, but for weights
     double weights;  // read from prepared weights
+    double passed;   // of `bytes`: read from what steps before it wrote
     enum dtype product_type; // of the operands; DT_INVALID: no products
 };
 
@@ -52,6 +53,7 @@ struct machine {
         double rate;
     } level[MACHINE_LEVELS];
     double memory_all; // bytes a second that all threads together read from memory
+    double passed_rate; // that one reads of what another has just written; 0: as its own
 };
 // A machine for tests and texts that shall be the same everywhere: one thread, round figures.
 extern const struct machine machine_nominal;

@@ -184,6 +184,8 @@ void cpu_explain_costs(struct dev_exe *base, struct strbuf *out) {
                       m->threads, m->threads == 1 ? "" : "s", m->flops_f32 / 1e9,
                       m->level[0].rate / 1e9, m->level[1].rate / 1e9, m->level[2].rate / 1e9,
                       m->memory_all / 1e9);
+    if (m && m->passed_rate > 0)
+        strbuf_printf(out, ", from another thread %.0f GB/s", m->passed_rate / 1e9);
     strbuf_printf(out, "\n\n%10s %7s  %-24s %-20s %-30s %s\n", "estimate", "share", "step",
                   "opcode", "by", "nodes");
     costs(x, x->main, total, 0, out);

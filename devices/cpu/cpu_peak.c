@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine could do at best, for profiles and for the cost model (compiler/plan/estimate):
 // multiply-adds in registers, reads from each level of the caches by one thread, and from memory by
-// one and by all of the compute pool. Measured once a process, at the first profile or explanation
+// one and by all of the compute pool, and by one of what another thread just wrote. Measured once a process, at the first profile or explanation
 // (some 50 ms); the best of a few short bursts, since other work on the machine only slows. All are
 // this process's share as it is: a machine busy with other things measures less.
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 // CHAINS independent sums of vectors of N floats: enough to keep two units with a latency of four
 // turns busy.
 enum { CHAINS = 12, TURNS = 1 << 18, BURSTS = 5, READ_BYTES = 64 << 20, PIECES = 16 };
+enum { PASSED = 64, PASSED_LINES = 64, PASSED_BURSTS = 20 }; // pieces of so many lines
 #define BURN(NAME, TARGET, TYPE, BYTES)                                                            \
     typedef TYPE NAME##_vector __attribute__((vector_size(BYTES)));                                \
     TARGET static int64_t NAME(TYPE *out) {                                                        \
@@ -59,6 +60,7 @@ struct work {
     const uint64_t *memory;
     int64_t lines, turns; // of a cache: read so often
     _Atomic int64_t done;
+    int writer[PASSED];
 };
 static void burn_all(void *ctx, int64_t begin, int64_t end, int thread) {
     struct work *w = ctx;
@@ -85,6 +87,16 @@ static void read_again(void *ctx, int64_t begin, int64_t end, int thread) {
     for (int64_t k = begin; k < end; k++)
         for (int64_t t = 0; t < w->turns; t++)
             read_all(ctx, 0, w->lines, thread);
+}
+
+static void write_pieces(void *ctx, int64_t begin, int64_t end, int thread) {
+    struct work *w = ctx;
+    for (int64_t k = begin; k < end; k++) {
+        volatile uint64_t *at = (volatile uint64_t *)w->memory + k * PASSED_LINES * 8;
+        for (int e = 0; e < PASSED_LINES * 8; e++)
+            at[e] = 0;
+        w->writer[k] = thread;
+    }
 }
 
 typedef void part_fn(void *, int64_t, int64_t, int);
@@ -121,6 +133,21 @@ static double best_of_pieces(struct work *w, bool all) {
     return most;
 }
 
+// All threads write an area, then the owner reads what others wrote of it. 0: none did.
+static double best_passed(struct work *w) {
+    double most = 0;
+    for (int k = 0; k < PASSED_BURSTS; k++) {
+        cpu_parallel(write_pieces, w, PASSED, 1);
+        w->done = 0;
+        int64_t start = clock_ns();
+        for (int64_t e = 0; e < PASSED; e++)
+            if (w->writer[e]) read_all(w, e * PASSED_LINES, (e + 1) * PASSED_LINES, 0);
+        double rate = (double)w->done / ((double)(clock_ns() - start) / 1e9);
+        if (rate > most) most = rate;
+    }
+    return most;
+}
+
 // What the system says of a cache, or what is usual; half of it is read, so that it all fits.
 static void measure_cache(struct work *w, struct machine *m, int k, int name, int64_t usual) {
     long said = sysconf(name);
@@ -144,6 +171,7 @@ static void measure_memory(struct work *w, struct machine *m, struct dev_peak *p
     m->level[3].bytes = INT64_MAX;
     w->memory = memory;
     m->level[3].rate = best_of_pieces(w, false);
+    m->passed_rate = m->threads > 1 ? best_passed(w) : 0;
     for (int k = 1; k < MACHINE_LEVELS; k++) // a farther level is not faster than a nearer one
         if (m->level[k].rate > m->level[k - 1].rate) m->level[k].rate = m->level[k - 1].rate;
     free(memory);

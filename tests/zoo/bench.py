@@ -9,8 +9,9 @@ inputs and outputs), ONNX Runtime's those of `run` from NumPy arrays to NumPy ar
 prepare against creating the session. Memory: the peak resident size of worker or process less what it had before the model.
 
 At the end: geometric means, how many are behind, the worst ten with the step of hlod's profile that costs most, and its share. The line's ratio is ONNX Runtime's time over
-ours: above 1 hlod is ahead. A step that takes more than ten times what the cost model says (`estimateMs` of the profile, docs/performance.md) is a cliff: named, and the exit code is 1. It is one only
-where two further profiles say so too, each the median of several runs, and where it takes more than 0.05 ms or a tenth of the run. --steps FILE: all steps, one JSON object a model.
+ours: above 1 hlod is ahead. A step that takes more than ten times what the cost model says (`estimateMs` of the profile, docs/performance.md) is a cliff: named, and the exit code is 1. Its time is the
+median over rounds (costly): where the first profile, itself the median of several runs, has a step beyond, CLIFF_ROUNDS more follow, and those whose steps together take more than DISTURBED times a run without a
+profile are not counted, since something else took the processors. It must take more than 0.05 ms or a tenth of the run. --steps FILE: all steps, one JSON object a model.
 """
 import argparse
 import json
@@ -83,6 +84,8 @@ def runs_for(ms):
 
 
 CLIFF = 10  # times the estimate; ESTIMATE_CLIFF of compiler/plan/estimate.h
+CLIFF_ROUNDS = 8
+DISTURBED = 1.5
 
 
 def top_rows(profile):
@@ -93,26 +96,36 @@ def said(r):
     return "%s %s (%s)" % (r.get("name", "?"), r.get("impl", "?"), (r.get("nodes") or [r.get("op", "")])[0])
 
 
-def costly(profiles):
-    """(text, share) of the step that takes most, and a text for each cliff: what all profiles call one."""
-    rows, least = top_rows(profiles[0]), {}
+def whole(profile):
+    return sum(r.get("ms", 0) for r in top_rows(profile))
+
+
+def costly(profiles, run_ms):
+    """(text, share) of the step that takes most, and a text for each cliff, by medians over the profiles. `run_ms`: what a run takes without one; where none of the profiles is near it, the shortest count."""
+    calm = max(DISTURBED * run_ms, min(map(whole, profiles)))
+    rows, times = top_rows(profiles[0]), {}
     for p in profiles:
-        for r in top_rows(p):
-            least[r["name"]] = min(r.get("ms", 0), least.get(r["name"], math.inf))
-    total = sum(least.values()) or 1e-9
+        if whole(p) <= calm:
+            for r in top_rows(p):
+                times.setdefault(r["name"], []).append(r.get("ms", 0))
+    ms = {name: statistics.median(v) for name, v in times.items()}
+    total = sum(ms.values()) or 1e-9
+    rows = [r for r in rows if r["name"] in ms]
     if not rows:
         return "", 0.0, []
-    top = max(rows, key=lambda r: least[r["name"]])
-    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), least[r["name"]], r["estimateMs"]) for r in rows
-              if least[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0 and least[r["name"]] > min(0.05, 0.1 * total)]
-    return said(top), least[top["name"]] / total, cliffs
+    top = max(rows, key=lambda r: ms[r["name"]])
+    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), ms[r["name"]], r["estimateMs"]) for r in rows
+              if ms[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0 and ms[r["name"]] > min(0.05, 0.1 * total)]
+    return said(top), ms[top["name"]] / total, cliffs
 
 
-def profiled(h, m, inputs):
-    """Profiles: one, and two more where that one has a cliff."""
-    ask = lambda: h.run(m.path, inputs, profile=True)[1].get("profile", {})  # noqa: E731
+def profiled(h, m, inputs, run_ms):
+    """Profiles: one, and CLIFF_ROUNDS more where that one has a cliff; apart from what ran before, and from each other."""
+    def ask():
+        time.sleep(0.05)
+        return h.run(m.path, inputs, profile=True)[1].get("profile", {})
     found = [ask()]
-    return found + [ask(), ask()] if costly(found)[2] else found
+    return found + [ask() for _ in range(CLIFF_ROUNDS)] if costly(found, run_ms)[2] else found
 
 
 def measure(o, m):
@@ -142,8 +155,8 @@ def measure(o, m):
                     break
             pick = min if o.least else statistics.median
             row.update(ms=pick(ours), ortMs=pick(other), minMs=min(ours), ortMinMs=min(other), bytes=h.memory() - before)
-            profiles = profiled(h, m, inputs)
-            row["top"], row["share"], row["cliffs"] = costly(profiles)
+            profiles = profiled(h, m, inputs, row["ms"])
+            row["top"], row["share"], row["cliffs"] = costly(profiles, row["ms"])
             if o.steps:
                 with open(o.steps, "a") as f:
                     f.write(json.dumps({"model": m.name, "rows": top_rows(profiles[-1])}) + "\n")

@@ -67,6 +67,25 @@ static void loops(void **state) {
          .2 + 2048 * .7e-3);
 }
 
+// What other threads wrote costs more where the machine says so, by their share of it; an input
+// and a machine without that figure do not.
+static void passed(void **state) {
+    (void)state;
+    struct step_work w = {.lanes = 1, .depth = 1, .bytes = 200e3, .passed = 100e3};
+    struct machine m = machine_nominal;
+    m.threads = 2;
+    double own = estimate_ns(&m, &w, WAY_COPY, 0, true);
+    m.passed_rate = 4e9; // half of 100e3 bytes, .25 ns each instead of 1 / 40
+    near((estimate_ns(&m, &w, WAY_COPY, 0, true) - own) / 1e3, 50 * (.25 - .025));
+    // Both threads at once: half of that.
+    m.passed_rate = 0;
+    own = estimate_ns(&m, &w, WAY_KERNEL, 0, false);
+    m.passed_rate = 4e9;
+    near((estimate_ns(&m, &w, WAY_KERNEL, 0, false) - own) / 1e3, 25 * (.25 - .025));
+    w.passed = 0;
+    assert_true(estimate_ns(&m, &w, WAY_KERNEL, 0, false) == own);
+}
+
 static void parts(void **state) {
     (void)state;
     // Of a table only the rows that are asked for are read.
@@ -105,6 +124,7 @@ static void control(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(loops),
-                                       cmocka_unit_test(parts), cmocka_unit_test(control)};
+                                       cmocka_unit_test(passed), cmocka_unit_test(parts),
+                                       cmocka_unit_test(control)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
