@@ -654,9 +654,7 @@ static const whole_fn whole_rules[HLO_OP_COUNT] = {
 };
 
 static whole_fn whole_rule(const struct hlo_instr *i) {
-    int dim;
-    bool back;
-    return rule_running_window(i, &dim, &back) ? hlo_whole_REDUCE_WINDOW : whole_rules[i->op];
+    return rule_running_window(i, NULL) ? hlo_whole_REDUCE_WINDOW : whole_rules[i->op];
 }
 
 void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_val *const *index,

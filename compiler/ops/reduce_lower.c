@@ -193,8 +193,9 @@ LOWER(REDUCE_WINDOW) {
 enum { BLOCK = 512 };
 struct running {
     const struct hlo_instr *i;
-    int n, dim;
-    bool back, wide;
+    int n;
+    struct running_window w;
+    bool wide;
     enum dtype type[LOWER_MAX_RESULTS]; // of the running values
     int64_t at[LOWER_MAX_RESULTS];      // in scratch
 };
@@ -221,7 +222,7 @@ static status_t running_init(struct lower *lw, const struct running *r, struct k
     }
     return ST_OK;
 }
-// Takes in the element at `index` and writes what the values are now.
+// Takes in the element at `index` and writes what the values are now (exclusive: were before).
 static status_t running_step(struct lower *lw, const struct running *r, struct kir_val **index,
                              struct kir_val *const *acc, struct kir_val **out) {
     struct kir_val *args[2 * LOWER_MAX_RESULTS];
@@ -234,28 +235,28 @@ static status_t running_step(struct lower *lw, const struct running *r, struct k
     if (r->wide) {
         enum kop op = hlo_root(f)->op == HLO_ADD ? K_ADD : K_MUL;
         out[0] = kir_op(k, op, acc[0], kir_cast(k, DT_F64, args[1]), NULL);
-        lower_put(lw, r->i, 0, index, kir_cast(k, DT_F32, out[0]));
+        lower_put(lw, r->i, 0, index, kir_cast(k, DT_F32, (r->w.exclusive ? acc : out)[0]));
         return ST_OK;
     }
     RETURN_IF_ERR(lower_call(lw, f, args, 2 * r->n, out));
     for (int o = 0; o < r->n; o++) {
         out[o] = kir_quant(k, r->type[o], out[o]);
-        lower_put(lw, r->i, o, index, out[o]);
+        lower_put(lw, r->i, o, index, r->w.exclusive ? acc[o] : out[o]);
     }
     return ST_OK;
 }
 static struct kir_val *running_position(struct lower *lw, const struct running *r, int64_t n,
                                         struct kir_val *t) {
-    return r->back ? kir_idx_add(&lw->k, kir_i64(&lw->k, n - 1), kir_idx_mul(&lw->k, t, -1)) : t;
+    return r->w.back ? kir_idx_add(&lw->k, kir_i64(&lw->k, n - 1), kir_idx_mul(&lw->k, t, -1)) : t;
 }
 // One line, element after element.
 static status_t running_line(struct lower *lw, const struct running *r, struct kir_val **index) {
     struct kir *k = &lw->k;
-    int64_t n = r->i->operands[0]->shape->dims[r->dim];
+    int64_t n = r->i->operands[0]->shape->dims[r->w.dim];
     struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
     RETURN_IF_ERR(running_init(lw, r, acc));
     struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, acc, r->n);
-    index[r->dim] = running_position(lw, r, n, l->var);
+    index[r->w.dim] = running_position(lw, r, n, l->var);
     RETURN_IF_ERR(running_step(lw, r, index, l->carry, next));
     kir_end(k, l, next);
     return ST_OK;
@@ -265,7 +266,7 @@ static status_t running_block(struct lower *lw, const struct running *r, struct 
                               const int64_t *dims, int inner, struct kir_val *begin,
                               struct kir_val *end, int64_t most) {
     struct kir *k = &lw->k;
-    int64_t n = r->i->operands[0]->shape->dims[r->dim];
+    int64_t n = r->i->operands[0]->shape->dims[r->w.dim];
     struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
     struct kir_val *minus = kir_idx_mul(k, begin, -1);
     struct kir_loop *l = kir_for(k, begin, end, most, NULL, 0);
@@ -277,8 +278,8 @@ static status_t running_block(struct lower *lw, const struct running *r, struct 
     l = kir_for(k, begin, end, most, NULL, 0);
     l->vectorize = true;
     struct kir_val *j = kir_idx_add(k, l->var, minus);
-    index[r->dim] = running_position(lw, r, n, t->var);
-    lower_unflatten(lw, l->var, dims, inner, index + r->dim + 1);
+    index[r->w.dim] = running_position(lw, r, n, t->var);
+    lower_unflatten(lw, l->var, dims, inner, index + r->w.dim + 1);
     for (int o = 0; o < r->n; o++)
         acc[o] = load_running(lw, r, o, j);
     RETURN_IF_ERR(running_step(lw, r, index, acc, next));
@@ -295,11 +296,11 @@ WHOLE(REDUCE_WINDOW) {
     struct kir_val *index[HLO_MAX_RANK + 1];
     int64_t outer = 1, inner = 1, blocks;
     bool parts = false;
-    if (r.n > LOWER_MAX_RESULTS || !rule_running_window(i, &r.dim, &r.back))
+    if (r.n > LOWER_MAX_RESULTS || !rule_running_window(i, &r.w))
         return lower_no(lw, "a window of another kind");
     r.wide = r.n == 1 && s->dtype == DT_F32 && plain_sum(lw, i->called[0]);
     for (int d = 0; d < s->rank; d++)
-        if (d != r.dim) *(d < r.dim ? &outer : &inner) *= s->dims[d];
+        if (d != r.w.dim) *(d < r.w.dim ? &outer : &inner) *= s->dims[d];
     for (int o = 0; o < r.n; o++) {
         r.type[o] = r.wide ? DT_F64 : i->operands[o]->shape->dtype;
         parts |= dtype_is_complex(r.type[o]);
@@ -312,14 +313,14 @@ WHOLE(REDUCE_WINDOW) {
     int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
     struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
     if (units) {
-        lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), s->dims, r.dim, index);
+        lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), s->dims, r.w.dim, index);
         struct kir_val *begin = kir_idx_mul(k, kir_idx_divmod(k, u->var, 1, blocks), BLOCK);
         struct kir_val *end =
             kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)), kir_i64(k, inner), NULL);
-        for (int d = r.dim + 1; d < s->rank; d++)
+        for (int d = r.w.dim + 1; d < s->rank; d++)
             index[d] = kir_i64(k, 0);
         RETURN_IF_ERR(line ? running_line(lw, &r, index)
-                           : running_block(lw, &r, index, s->dims + r.dim + 1, s->rank - r.dim - 1,
+                           : running_block(lw, &r, index, s->dims + r.w.dim + 1, s->rank - r.w.dim - 1,
                                            begin, end, most));
     }
     kir_end(k, u, NULL);

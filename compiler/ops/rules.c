@@ -80,24 +80,25 @@ int64_t rule_window_size(int64_t size, const struct window_dim *w) {
     return n > INT64_MAX ? -1 : (int64_t)n;
 }
 
-bool rule_running_window(const struct hlo_instr *i, int *out_dim, bool *out_back) {
+bool rule_running_window(const struct hlo_instr *i, struct running_window *out) {
     enum { SHORT = 16 }; // windows up to here are done one by one, and may be fused
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands < 2) return false;
     const struct window *w = &HLO_ATTR(i, window)->window;
     const struct shape *s = i->operands[0]->shape;
-    int dim = -1;
+    struct running_window r = {.dim = -1};
     if (shape_is_tuple(s) || w->n != s->rank) return false;
     for (int d = 0; d < w->n; d++) {
         const struct window_dim *v = &w->v[d];
         if (v->stride != 1 || v->base_dilation != 1 || v->window_dilation != 1) return false;
         if (v->size == 1 && v->pad_low == 0 && v->pad_high == 0) continue;
-        bool fore = v->pad_low == v->size - 1 && v->pad_high == 0,
-             back = v->pad_high == v->size - 1 && v->pad_low == 0;
-        if (dim >= 0 || v->reversal || v->size <= SHORT || v->size < s->dims[d] || (!fore && !back))
+        bool exclusive = v->pad_low == -1 || v->pad_high == -1;
+        bool fore = v->pad_low == v->size - 1 + exclusive && v->pad_high == -exclusive,
+             back = v->pad_high == v->size - 1 + exclusive && v->pad_low == -exclusive;
+        if (r.dim >= 0 || v->reversal || v->size <= SHORT || v->size < s->dims[d] ||
+            (!fore && !back))
             return false;
-        dim = d;
-        *out_back = back;
+        r = (struct running_window){d, back, exclusive};
     }
-    *out_dim = dim;
-    return dim >= 0;
+    if (out) *out = r;
+    return r.dim >= 0;
 }

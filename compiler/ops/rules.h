@@ -25,5 +25,10 @@ status_t rule_scalar_callee(const struct hlo_instr *i, int k, int n_params, int 
 // below zero.
 int64_t rule_window_size(int64_t size, const struct window_dim *w);
 // Is it a reduce-window whose windows all reach to one end of one dimension (cumsum, cummax: window
-// i holds what stands before i and i itself; back: from i on)? Then its dims are the operand's.
-bool rule_running_window(const struct hlo_instr *i, int *out_dim, bool *out_back);
+// i holds what stands before i and i itself; back: from i on; exclusive: without i)? Then its dims
+// are the operand's. out may be NULL.
+struct running_window {
+    int dim;
+    bool back, exclusive;
+};
+bool rule_running_window(const struct hlo_instr *i, struct running_window *out);

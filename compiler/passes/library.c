@@ -349,9 +349,7 @@ bool lib_pool(const struct hlo_instr *i) {
     const struct window *w = &HLO_ATTR(i, window)->window;
     bool sum = f->op == HLO_ADD && i->shape->dtype == DT_F32;
     int64_t elements = 1;
-    int running;
-    bool back;
-    if (rule_running_window(i, &running, &back)) return false;
+    if (rule_running_window(i, NULL)) return false;
     if ((f->op != HLO_MAXIMUM && !sum) || f->operands[0]->op != HLO_PARAMETER ||
         f->operands[1]->op != HLO_PARAMETER || f->operands[0] == f->operands[1] ||
         init->op != HLO_CONSTANT)

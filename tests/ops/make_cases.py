@@ -359,6 +359,11 @@ def reductions():
     window((18,), "[18]", "size=18 pad=0_17", "add", "c64")
     case("reduce-window", "(f32[20], s32[20]) reduce-window(p0, p1, p2, p3), window={size=20 pad=19_0}, to_apply=argmax",
          [uniform(20), np.arange(20, dtype=np.int32), np.float32(-np.inf), np.int32(0)], before=ARGMAX, tol=0)
+    # the same without the element itself
+    for x, t, w, op, init in (((20,), "f32", "size=20 pad=20_-1", "add", 0), ((20,), "f32", "size=20 pad=-1_20", "multiply", 1), ((3, 17), "f32", "size=1x17 pad=0_0x17_-1", "maximum", -9), ((18, 5), "f64", "size=18x1 pad=-1_18x0_0", "add", 3),
+                              ((17, 2), "bf16", "size=30x1 pad=30_-1x0_0", "maximum", -9), ((17, 3), "s32", "size=17x1 pad=17_-1x0_0", "add", 2)):
+        case("reduce-window", f"{t}{str(list(x)).replace(' ', '')} reduce-window(p0, p1), window={{{w}}}, to_apply=f",
+             [arr((np.sin(np.arange(np.prod(x)) * 2.5) * 2.75).reshape(x), t), arr(init, t)], before=comp(op, t), tol=1e-5 if t[0] in "fb" else None)
     ge = "sel { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=GE\n}\n"
     for x, s, w in (((1, 4, 6, 1), (1, 2, 3, 1), "size=1x2x2x1 stride=1x2x2x1"), ((6, 6), (3, 3), "size=3x3 stride=2x2 pad=0_1x0_1"), ((5,), (3,), "size=3"), ((4,), (5,), "size=2 pad=1_1")):
         case("select-and-scatter", f"f32{str(list(x)).replace(' ', '')} select-and-scatter(p0, p1, p2), window={{{w}}}, select=sel, scatter=f",

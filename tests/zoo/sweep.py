@@ -22,8 +22,8 @@ import onnxruntime as ort
 from onnx import TensorProto as T
 from onnx import helper as h
 
-TYPES = {"f32": T.FLOAT, "f16": T.FLOAT16, "bf16": T.BFLOAT16, "u8": T.UINT8, "s8": T.INT8, "s32": T.INT32, "s64": T.INT64, "bool": T.BOOL}
-NUMPY = {"f32": np.float32, "f16": np.float16, "u8": np.uint8, "s8": np.int8, "s32": np.int32, "s64": np.int64, "bool": np.bool_}
+TYPES = {"f32": T.FLOAT, "f64": T.DOUBLE, "f16": T.FLOAT16, "bf16": T.BFLOAT16, "u8": T.UINT8, "s8": T.INT8, "s32": T.INT32, "s64": T.INT64, "bool": T.BOOL}
+NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "u8": np.uint8, "s8": np.int8, "s32": np.int32, "s64": np.int64, "bool": np.bool_}
 FORMS = {}
 
 
@@ -121,12 +121,157 @@ def images(t):
         form("Einsum", text, t, [8, 70, 50], [("Einsum", ["x", "z"], ["y"], {"equation": text})], more=[("z", t, other)])
 
 
+def one(op, name, t, shape, inputs=("x",), extra=(), out=None, more=(), **attributes):
+    """A form of one node; `inputs` name x, what `extra` and `more` hold, or nothing."""
+    form(op, name, t, shape, [(op, list(inputs), ["y"], attributes)], extra, out, more)
+
+
+def arithmetic(t):
+    a, b, c = [16, 33, 100], [33, 1], [16, 1, 100]
+    for op in ("Add", "Mul", "Sub", "Max"):
+        one(op, "rows", t, a, ("x", "z"), more=[("z", t, b)])
+    one("Where", "inner", t, a, ("c", "x", "z"), more=[("c", "bool", c), ("z", t, b)])
+    one("Greater", "columns", t, a, ("x", "z"), more=[("z", t, c)], out="bool")
+    one("Equal", "rows", t, a, ("x", "z"), more=[("z", t, b)], out="bool")
+    one("Clip", "", t, a, ("x", "l", "u"), [("l", np.array(.2 if t[0] in "fb" else 5, NUMPY[t])), ("u", np.array(.7 if t[0] in "fb" else 40, NUMPY[t]))])
+    divisor = np.arange(1, 101).astype(NUMPY[t])
+    one("Div", "columns", t, a, ("x", "d"), [("d", divisor)])
+    one("Mod", "columns", t, a, ("x", "d"), [("d", divisor)], fmod=int(t[0] in "fb"))
+    one("Pow", "2", t, a, ("x", "d"), [("d", np.array(2, NUMPY[t]))])
+    for to in ("f32", "f16", "s64", "u8", "bool", "s32"):
+        if to != t:
+            one("Cast", "to " + to, t, a, out=to, to=TYPES[to])
+    for axes in ((0,), (1,), (2,), (0, 2)):
+        for op in ("ReduceSum", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceLogSumExp"):
+            if t[0] in "fb" or op in ("ReduceSum", "ReduceMin", "ReduceProd"):
+                one(op, str(axes), t, a, ("x", "a"), [("a", ints(*axes))])
+    for axis in range(3):
+        one("ArgMin", "axis %d" % axis, t, a, out="s64", axis=axis)
+        one("CumSum", "axis %d reverse exclusive" % axis, t, a, ("x", "a"), [("a", np.int64(axis))], reverse=1, exclusive=1)
+    one("MatMul", "batched odd", t, [6, 33, 47], ("x", "z"), more=[("z", t, [6, 47, 21])])
+    one("MatMul", "broadcast", t, [6, 5, 33, 47], ("x", "z"), more=[("z", t, [5, 47, 21])])
+    one("MatMul", "vector", t, [133, 247], ("x", "z"), more=[("z", t, [247])])
+    if t in ("f32", "f64"):
+        one("Gemm", "transposed", t, [133, 247], ("x", "z"), more=[("z", t, [133, 95])], transA=1)
+        one("BitShift" if t[0] == "u" else "Abs", "", t, a)
+
+
+def logic(t):
+    a = [16, 33, 100]
+    for op in ("And", "Or", "Xor"):
+        one(op, "rows", "bool", a, ("x", "z"), more=[("z", "bool", [33, 1])])
+    one("Not", "", "bool", a)
+    one("NonZero", "third", t, [60, 70, 3], out="s64")
+    one("Compress", "axis 1", t, [64, 50, 30], ("x", "c"), [("c", np.arange(50) % 3 == 0)], axis=1)
+    one("Where", "scalar", t, a, ("c", "x", "z"), [("z", np.array(0, NUMPY[t]))], more=[("c", "bool", a)])
+    form("Reduce of comparison", "any", t, a, [("Equal", ["x", "z"], ["e"], {}), ("Cast", ["e"], ["c"], {"to": T.INT32}), ("ReduceMax", ["c", "a"], ["y"], {})], [("a", ints(2)), ("z", np.array(1, NUMPY[t]))], out="s32")
+
+
+def functions(t):
+    a = [16, 33, 100]
+    for op in ("Erf", "Exp", "Log", "Tanh", "Sigmoid", "Sqrt", "Sin", "Cos", "Atan", "Softplus", "Elu", "Selu", "Gelu", "Mish", "HardSwish", "HardSigmoid", "Round", "Floor", "Sign", "Reciprocal", "Celu", "ThresholdedRelu", "Asin", "Sinh"):
+        if op != "Gelu":
+            one(op, "", t, a)
+    one("LeakyRelu", "", t, a)
+    one("PRelu", "rows", t, a, ("x", "s"), [("s", np.full((33, 1), .1, NUMPY[t]))])
+    one("Pow", "elements", t, a, ("x", "z"), more=[("z", t, a)])
+    for axis in range(3):
+        for op in ("Softmax", "LogSoftmax", "LpNormalization", "Hardmax"):
+            one(op, "axis %d" % axis, t, a, axis=axis)
+    scale = np.ones(100, NUMPY[t])
+    one("LayerNormalization", "last", t, a, ("x", "s", "s"), [("s", scale)])
+    one("LayerNormalization", "two", t, a, ("x", "s", "s"), [("s", np.ones((33, 100), NUMPY[t]))], axis=1)
+    many = np.ones(24, NUMPY[t])
+    for shape in ([2, 24, 30, 31], [2, 24, 500], [1, 24, 9, 10, 11]):
+        one("InstanceNormalization", "%d-D" % len(shape), t, shape, ("x", "s", "s"), [("s", many)])
+        one("GlobalAveragePool", "%d-D" % len(shape), t, shape)
+        one("GlobalMaxPool", "%d-D" % len(shape), t, shape)
+        one("BatchNormalization", "%d-D" % len(shape), t, shape, ("x", "s", "s", "s", "s"), [("s", many)])
+    g = [("InstanceNormalization", ["r", "s", "b"], ["n"], {}), ("Reshape", ["n", "o"], ["y"], {})]
+    form("GroupNorm as exported", "6", t, [2, 24, 30, 31], [("Reshape", ["x", "i"], ["r"], {})] + g, [("i", ints(2, 6, -1)), ("o", ints(2, 24, 30, 31)), ("s", np.ones(6, NUMPY[t])), ("b", np.zeros(6, NUMPY[t]))])
+    one("MeanVarianceNormalization", "", t, [2, 24, 30, 31])
+    one("LRN", "5", t, [2, 24, 30, 31], size=5)
+
+
+def indices(t):
+    r = np.random.default_rng(2)
+    a = [24, 40, 56]
+    i2 = np.stack([r.integers(0, n, (200,)) for n in a[:2]], -1)
+    i3 = np.stack([r.integers(0, n, (3000,)) for n in a], -1)
+    one("GatherND", "rows", t, a, ("x", "i"), [("i", i2)])
+    one("GatherND", "elements", t, a, ("x", "i"), [("i", i3)])
+    one("GatherND", "batch", t, a, ("x", "i"), [("i", r.integers(0, 40, (24, 30, 1)))], batch_dims=1)
+    one("Gather", "matrix of indices", t, a, ("x", "i"), [("i", r.integers(0, 40, (8, 9)))], axis=1)
+    one("Gather", "rows by data", t, a, ("x", "i"), more=[("i", "s64", [128])])
+    for how in ("none", "add", "mul", "max", "min"):
+        if how != "none" and t in ("bool", "f16", "u8"):
+            continue
+        attributes = {"reduction": how} if how != "none" else {}
+        one("ScatterND", "rows " + how, t, a, ("x", "i", "u"), [("i", i2)], more=[("u", t, [200, 56])], **attributes)
+        one("ScatterND", "elements " + how, t, a, ("x", "i", "u"), [("i", i3)], more=[("u", t, [3000])], **attributes)
+        if how != "none":
+            one("ScatterElements", "axis 1 " + how, t, a, ("x", "i", "u"), [("i", r.integers(0, 40, (24, 30, 56)))], more=[("u", t, [24, 30, 56])], axis=1, **attributes)
+    one("ReverseSequence", "", t, [50, 20, 30], ("x", "l"), [("l", r.integers(1, 51, 20))], batch_axis=1, time_axis=0)
+    one("Unique", "", t, [2000])
+    form("Split+Concat", "halves", t, a, [("Split", ["x"], ["p", "q"], {"axis": 2, "num_outputs": 2}), ("Neg" if t[0] != "u" and t != "bool" else "Identity", ["q"], ["n"], {}), ("Concat", ["n", "p"], ["y"], {"axis": 2})])
+    one("Expand", "outer", t, [1, 40, 56], ("x", "r"), [("r", ints(24, 40, 56))])
+    one("Expand", "middle", t, [24, 1, 56], ("x", "r"), [("r", ints(24, 40, 56))])
+    one("Tile", "inner 1,1,4", t, a, ("x", "r"), [("r", ints(1, 1, 4))])
+    one("Slice", "two axes", t, a, ("x", "b", "e", "a", "s"), [("b", ints(1, -1)), ("e", ints(39, -57)), ("a", ints(1, 2)), ("s", ints(2, -1))])
+    one("Pad", "constant all", t, a, ("x", "p"), [("p", ints(1, 2, 3, 3, 2, 1))])
+    one("Pad", "reflect all", t, a, ("x", "p"), [("p", ints(1, 2, 3, 3, 2, 1))], mode="reflect")
+    for k in (1, 50):
+        form("TopK", "k %d of 1000" % k, t, [40, 1000], [("TopK", ["x", "k"], ["y", "i"], {})], [("k", ints(k))])
+    form("TopK", "k 100 of 25200", t, [1, 25200], [("TopK", ["x", "k"], ["y", "i"], {})], [("k", ints(100))])
+    form("TopK", "all of 2000, smallest", t, [8, 2000], [("TopK", ["x", "k"], ["y", "i"], {"largest": 0})], [("k", ints(2000))])
+
+
+def convolutions(t):
+    r = np.random.default_rng(4)
+
+    def w(*shape):
+        return [("w", (r.standard_normal(shape) * .1).astype(NUMPY[t]))]
+    for name, shape, weights, a in (
+            ("1-D k 7", [2, 24, 500], (32, 24, 7), {"pads": [3, 3]}), ("1-D depthwise", [2, 24, 500], (24, 1, 9), {"group": 24}), ("1-D dilated", [1, 16, 1000], (16, 16, 3), {"dilations": [8]}),
+            ("1-D one channel stride", [1, 1, 16000], (64, 1, 400), {"strides": [160]}),
+            ("2-D odd channels", [1, 13, 40, 41], (17, 13, 3, 3), {"pads": [1, 1, 1, 1]}), ("2-D 1x7", [1, 16, 40, 41], (16, 16, 1, 7), {}), ("2-D groups", [1, 24, 40, 40], (48, 6, 3, 3), {"group": 4}),
+            ("2-D depthwise k 7", [1, 24, 40, 40], (24, 1, 7, 7), {"group": 24, "pads": [3] * 4}), ("2-D multiplier 2", [1, 24, 40, 40], (48, 1, 3, 3), {"group": 24}), ("2-D stride 3", [1, 3, 120, 120], (16, 3, 5, 5), {"strides": [3, 3]}),
+            ("2-D dilation 4", [1, 16, 40, 40], (16, 16, 3, 3), {"dilations": [4, 4], "pads": [4] * 4}),
+            ("3-D", [1, 8, 12, 20, 20], (16, 8, 3, 3, 3), {"pads": [1] * 6}), ("3-D depthwise", [1, 16, 12, 20, 20], (16, 1, 3, 3, 3), {"group": 16}), ("3-D 3x1x1", [1, 8, 12, 20, 20], (16, 8, 3, 1, 1), {})):
+        one("Conv", name, t, shape, ("x", "w"), w(*weights), **a)
+    for name, shape, weights, a in (
+            ("2-D stride 2", [1, 16, 20, 20], (16, 8, 4, 4), {"strides": [2, 2], "pads": [1] * 4}), ("2-D groups", [1, 16, 20, 20], (16, 4, 3, 3), {"strides": [2, 2], "group": 4}), ("2-D depthwise", [1, 16, 20, 20], (16, 1, 4, 4), {"strides": [2, 2], "group": 16}),
+            ("1-D stride 8", [1, 32, 100], (32, 16, 16), {"strides": [8]}), ("3-D", [1, 8, 6, 10, 10], (8, 8, 2, 2, 2), {"strides": [2, 2, 2]})):
+        one("ConvTranspose", name, t, shape, ("x", "w"), w(*weights), **a)
+    for op in ("MaxPool", "AveragePool"):
+        one(op, "3-D", t, [1, 16, 12, 20, 20], kernel_shape=[2, 2, 2], strides=[2, 2, 2])
+        one(op, "3-D k 3", t, [1, 16, 12, 20, 20], kernel_shape=[3, 3, 3], pads=[1] * 6)
+        one(op, "1-D", t, [2, 24, 500], kernel_shape=[5], strides=[2])
+        one(op, "ceil", t, [1, 24, 41, 41], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+        one(op, "k 13", t, [1, 24, 30, 30], kernel_shape=[13, 13], pads=[6] * 4)
+    if t == "f32":
+        one("Col2Im", "", t, [1, 72, 400], ("x", "s", "b"), [("s", ints(22, 22)), ("b", ints(3, 3))])
+        form("MaxUnpool", "2", t, [1, 16, 40, 40], [("MaxPool", ["x"], ["p", "i"], {"kernel_shape": [2, 2], "strides": [2, 2]}), ("MaxUnpool", ["p", "i"], ["y"], {"kernel_shape": [2, 2], "strides": [2, 2]})])
+    for text, shape, other in (("bhqd,bhkd->bhqk", [2, 4, 50, 24], [2, 4, 60, 24]), ("bqhd,bkhd->bhqk", [2, 50, 4, 24], [2, 60, 4, 24]), ("bhqk,bkhd->bqhd", [2, 4, 50, 60], [2, 60, 4, 24]), ("abc,cd->abd", [8, 30, 40], [40, 50]),
+                               ("bchw,bkc->bkhw", [2, 24, 20, 20], [2, 10, 24]), ("nkctv,kvw->nctw", [2, 3, 16, 20, 25], [3, 25, 25]), ("ij,j->i", [300, 400], [400]), ("i,j->ij", [300], [400]), ("bid,bjd->bij", [4, 60, 33], [4, 50, 33])):
+        one("Einsum", text, t, shape, ("x", "z"), more=[("z", t, other)], equation=text)
+    one("Einsum", "bii->bi", t, [40, 60, 60], equation="bii->bi")
+    one("Einsum", "bij->ji", t, [40, 60, 50], equation="bij->ji")
+
+
+STRANGERS = ((arithmetic, ("f32", "f64", "s64", "s32", "u8", "f16")), (logic, ("f32", "s64", "u8")), (functions, ("f32", "f16", "f64")), (indices, ("f32", "s64", "u8", "f16", "f64")), (convolutions, ("f32", "f16", "f64")))
+
+
 def made(types, pattern):
     for t in types:
         for f in (transposes, pieces, indexing, reductions, images):
             if f is images and t not in ("f32", "f16", "u8"):
                 continue
-            f(t)
+            if t != "f64":
+                f(t)
+        for f, takes in STRANGERS:
+            if t in takes:
+                f(t)
     return {n: f for n, f in FORMS.items() if re.search(pattern, n)}
 
 
@@ -167,7 +312,7 @@ def measure(build, model, inputs, env, threads, rounds):
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
     r = np.random.default_rng(3)
-    values = {n: (r.random(s) * (1 if t in ("f32", "f16", "bool") else 60)).astype(NUMPY[t]) for n, t, s in inputs}
+    values = {n: (r.random(s) * (1 if t in ("f32", "f16", "f64") else 2 if t == "bool" else 60)).astype(NUMPY[t]) for n, t, s in inputs}
     with tempfile.NamedTemporaryFile(suffix=".onnx") as f:
         onnx.save(model, f.name)
         session = ort.InferenceSession(f.name, options, providers=["CPUExecutionProvider"])
