@@ -81,7 +81,7 @@ int64_t rule_window_size(int64_t size, const struct window_dim *w) {
 }
 
 bool rule_running_window(const struct hlo_instr *i, struct running_window *out) {
-    enum { SHORT = 16 }; // windows up to here are done one by one, and may be fused
+    enum { SHORT = 6 }; // windows up to here are done one by one, and may be fused
     if (i->op != HLO_REDUCE_WINDOW || i->n_operands < 2) return false;
     const struct window *w = &HLO_ATTR(i, window)->window;
     const struct shape *s = i->operands[0]->shape;

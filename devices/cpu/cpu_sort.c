@@ -10,7 +10,8 @@
 
 #include <math.h>
 
-enum { MAX_KEYS = 4, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30, ROOM = 1024 };
+enum { MAX_KEYS = 4, FEW = 48, MANY = 65536, MAX_LINE = 1 << 30 };
+enum { IN_ORDER = 16, ROOM = 192 }; // topk: results that are kept in order; candidates beside them
 struct key {
     int operand;
     bool down;                // descending
@@ -269,52 +270,101 @@ struct sort_state {
 FILL(32, struct pair32)
 FILL(64, struct pair)
 
-// Keys of a block of topk's elements, which order by IEEE's total order. Gives whether any is below
-// the bound; loops of a known length, for vectors.
-enum { BLOCK = 64 };
-static bool block_f32(const uint32_t *from, uint32_t flip, uint32_t bound, uint32_t *to) {
-    uint32_t below = 0;
-    for (int e = 0; e < BLOCK; e++) {
-        uint32_t v = from[e];
-        to[e] = v ^ ((uint32_t)((int32_t)v >> 31) | 0x80000000u) ^ flip;
+// Keys of topk's elements, which order by IEEE's total order, by blocks: loops of a known length for
+// vectors. Gives whether any is below the bound.
+enum { BLOCK = 32 };
+#define EACH(TYPE, KEY_OF)                                                                         \
+    {                                                                                              \
+        const TYPE *v = (const TYPE *)from;                                                        \
+        if (n == BLOCK)                                                                            \
+            for (int e = 0; e < BLOCK; e++)                                                        \
+                to[e] = (KEY_OF) ^ flip;                                                           \
+        else                                                                                       \
+            for (int e = 0; e < n; e++)                                                            \
+                to[e] = (KEY_OF) ^ flip;                                                           \
+        break;                                                                                     \
     }
-    for (int e = 0; e < BLOCK; e++)
-        below |= to[e] < bound ? 1 : 0;
-    return below != 0;
-}
-static void block_any(const char *from, enum dtype t, const struct key *k, int n, uint32_t flip,
-                      uint32_t *to) {
-    for (int e = 0; e < n; e++)
-        to[e] = (uint32_t)number_key(from + e * dtype_size(t), t, k) ^ flip;
-}
-// The first `kept` of the line's order, without sorting what cannot be among them.
-static struct pair32 *best(const struct sort_state *s, const char *line, struct pair32 *a,
-                           struct pair32 *b) {
-    enum dtype t = s->i->operands[0]->shape->dtype;
-    const struct key *k = &s->keys.v[0];
-    int64_t size = dtype_size(t), n = 0, bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);
-    uint32_t flip = !k->down ? 0 : (uint32_t)((UINT64_C(1) << bits) - 1), keys[BLOCK];
-    uint64_t bound = UINT64_C(1) << 32; // keys below it may be among them
-    for (int64_t at = 0; at < s->n; at += BLOCK) {
-        int many = s->n - at < BLOCK ? (int)(s->n - at) : BLOCK;
-        const char *from = line + at * size;
-        if (t == DT_F32 && many == BLOCK && bound <= UINT32_MAX) {
-            if (!block_f32((const uint32_t *)from, flip, (uint32_t)bound, keys)) continue;
-        } else {
-            block_any(from, t, k, many, flip, keys);
-        }
-        for (int e = 0; e < many; e++) {
-            if (keys[e] >= bound) continue;
-            a[n++] = (struct pair32){keys[e], (uint32_t)(at + e)};
-            if (n < s->room) continue;
-            struct pair32 *done = radix_32(a, b, n);
-            if (done != a) b = a, a = done;
-            n = s->kept;
-            bound = n ? a[n - 1].key : 0;
-        }
+// Of a float: below zero all bits turned, else the sign.
+#define BY_SIGN(UINT, INT, BITS)                                                                   \
+    (UINT)(v[e] ^ ((UINT)((INT)v[e] >> (BITS - 1)) | (UINT)((UINT)1 << (BITS - 1))))
+static void keys_of_32(const char *from, enum dtype t, int n, uint32_t flip, uint32_t *to) {
+    switch (t) {
+    case DT_F32:
+        EACH(uint32_t, BY_SIGN(uint32_t, int32_t, 32))
+    case DT_F16:
+    case DT_BF16:
+        EACH(uint16_t, BY_SIGN(uint16_t, int16_t, 16))
+    case DT_S32:
+        EACH(uint32_t, v[e] ^ 0x80000000u)
+    case DT_U8:
+        EACH(uint8_t, v[e])
+    default:
+        for (int e = 0; e < n; e++)
+            to[e] = (uint32_t)number_key(from + e * dtype_size(t), t, &(struct key){0}) ^ flip;
     }
-    return radix_32(a, b, n);
 }
+static void keys_of_64(const char *from, enum dtype t, int n, uint64_t flip, uint64_t *to) {
+    switch (t) {
+    case DT_F64:
+        EACH(uint64_t, BY_SIGN(uint64_t, int64_t, 64))
+    case DT_S64:
+        EACH(uint64_t, v[e] ^ (UINT64_C(1) << 63))
+    default:
+        for (int e = 0; e < n; e++)
+            to[e] = number_key(from + e * dtype_size(t), t, &(struct key){0}) ^ flip;
+    }
+}
+#define BELOW(NAME, KEY)                                                                           \
+    static bool below_##NAME(const KEY *keys, KEY bound) {                                         \
+        KEY below = 0;                                                                             \
+        for (int e = 0; e < BLOCK; e++)                                                            \
+            below |= keys[e] < bound;                                                              \
+        return below != 0;                                                                         \
+    }
+BELOW(32, uint32_t)
+BELOW(64, uint64_t)
+
+// The first `kept` of the line's order, without sorting what cannot be among them: few are kept in
+// order; of more, candidates are collected and sorted when there is no more room.
+#define TOP(NAME, PAIR, KEY)                                                                       \
+    static int64_t keep_##NAME(PAIR *a, int64_t n, int64_t kept, KEY key, uint32_t at) {           \
+        int64_t j = n < kept ? n : kept - 1;                                                       \
+        for (; j > 0 && a[j - 1].key > key; j--)                                                   \
+            a[j] = a[j - 1];                                                                       \
+        a[j] = (PAIR){.key = key, .at = at};                                                       \
+        return n < kept ? n + 1 : n;                                                               \
+    }                                                                                              \
+    static PAIR *best_##NAME(const struct sort_state *s, const char *line, PAIR *a, PAIR *b) {     \
+        enum dtype t = s->i->operands[0]->shape->dtype;                                            \
+        int bits = dtype_bits(t) < 8 ? 8 : dtype_bits(t);                                          \
+        KEY flip = s->keys.v[0].down ? (KEY)~(KEY)0 >> (sizeof(KEY) * 8 - (size_t)bits) : 0;       \
+        KEY bound = 0, keys[BLOCK];                                                                \
+        int64_t size = dtype_size(t), n = 0;                                                       \
+        bool bounded = false; /* only keys below the bound may be among them */                    \
+        for (int64_t at = 0; at < s->n && s->kept; at += BLOCK) {                                  \
+            int many = s->n - at < BLOCK ? (int)(s->n - at) : BLOCK;                               \
+            keys_of_##NAME(line + at * size, t, many, flip, keys);                                 \
+            if (bounded && many == BLOCK && !below_##NAME(keys, bound)) continue;                  \
+            for (int e = 0; e < many; e++) {                                                       \
+                uint32_t here = (uint32_t)(at + e);                                                \
+                if (bounded && keys[e] >= bound) continue;                                         \
+                if (s->kept <= IN_ORDER) {                                                         \
+                    n = keep_##NAME(a, n, s->kept, keys[e], here);                                 \
+                } else {                                                                           \
+                    a[n++] = (PAIR){.key = keys[e], .at = here};                                   \
+                    if (n < s->room) continue;                                                     \
+                    PAIR *done = radix_##NAME(a, b, n);                                            \
+                    if (done != a) b = a, a = done;                                                \
+                    n = s->kept;                                                                   \
+                }                                                                                  \
+                bounded = n == s->kept;                                                            \
+                bound = bounded ? a[n - 1].key : 0;                                                \
+            }                                                                                      \
+        }                                                                                          \
+        return s->kept <= IN_ORDER ? a : radix_##NAME(a, b, n);                                    \
+    }
+TOP(32, struct pair32, uint32_t)
+TOP(64, struct pair, uint64_t)
 #define FETCH(NAME, PAIR)                                                                          \
     static void fetch_##NAME(const PAIR *order, const char *from, char *to, int64_t n,             \
                              int64_t size, int64_t inner) {                                        \
@@ -340,11 +390,13 @@ static void one_line(const struct sort_state *s, void *const *bufs, int64_t line
     int64_t to = before * s->kept + line % s->inner;
     struct pair *a = (struct pair *)scratch, *wide = NULL;
     struct pair32 *b = (struct pair32 *)scratch, *narrow = NULL;
-    if (s->wide)
+    const char *first = (const char *)bufs[0] + at * dtype_size(i->operands[0]->shape->dtype);
+    if (s->wide && s->room < s->n)
+        wide = best_64(s, first, a, a + s->room);
+    else if (s->wide)
         wide = sort_64(s, bufs, at, a, a + s->room);
     else if (s->room < s->n)
-        narrow = best(s, (const char *)bufs[0] + at * dtype_size(i->operands[0]->shape->dtype), b,
-                      b + s->room);
+        narrow = best_32(s, first, b, b + s->room);
     else
         narrow = sort_32(s, bufs, at, b, b + s->room);
     for (int o = 0; o < n_in; o++) {
@@ -378,7 +430,8 @@ static status_t sort_open(struct cpu_exe *x, struct cpu_step *step) {
     for (int k = 0; k < s->keys.n; k++)
         s->wide |= dtype_bits(i->operands[s->keys.v[k].operand]->shape->dtype) > 32;
     s->room = s->n;
-    if (i->op == HLO_TOPK && !s->wide && 4 * s->kept + ROOM < s->n) s->room = 4 * s->kept + ROOM;
+    int64_t room = s->kept <= IN_ORDER ? s->kept : 2 * s->kept + ROOM;
+    if (i->op == HLO_TOPK && room < s->n) s->room = room;
     int64_t each = s->wide ? (int64_t)sizeof(struct pair) : (int64_t)sizeof(struct pair32);
     s->bytes = (2 * s->room * each + 63) / 64 * 64;
     if (s->bytes * s->threads > x->scratch_bytes) x->scratch_bytes = s->bytes * s->threads;

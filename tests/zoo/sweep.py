@@ -5,7 +5,7 @@
 
 Each form is a graph of one to three nodes at a size that takes some 0.1 to 10 ms. hlo-run and ONNX Runtime run in turn; the least time of each counts, as loops on the device (hlo-run --loop: with its
 copies of inputs and results) and `run` from NumPy to NumPy. A table line: form, ms of ours, ms of theirs, ours over theirs. At the end the worst, and the steps that take ten times what the cost model says
-(hlo-run --profile). What either refuses is counted and left out. Benchmark only: the values are tests/conform's."""
+(hlo-run --profile). What either refuses is counted and left out. Values are compared too, and the exit code is 1 where some differ; speed is only told."""
 import argparse
 import itertools
 import json
@@ -24,6 +24,7 @@ from onnx import helper as h
 
 TYPES = {"f32": T.FLOAT, "f64": T.DOUBLE, "f16": T.FLOAT16, "bf16": T.BFLOAT16, "u8": T.UINT8, "s8": T.INT8, "s32": T.INT32, "s64": T.INT64, "bool": T.BOOL}
 NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "u8": np.uint8, "s8": np.int8, "s32": np.int32, "s64": np.int64, "bool": np.bool_}
+BOUNDS = {2: 4e-3, 4: 1e-4, 8: 1e-9}  # by the bytes of an element
 FORMS = {}
 
 
@@ -302,6 +303,34 @@ def theirs(session, inputs, n):
     return times
 
 
+def differ(build, path, values, want, env):
+    """What is wrong with our results; "" where they are the peer's: integers, floats by their type's bound relative to the largest magnitude."""
+    with tempfile.TemporaryDirectory() as d:
+        args = []
+        for k, v in enumerate(values.values()):
+            v.tofile(os.path.join(d, "i%d" % k))
+            args += ["--in", os.path.join(d, "i%d" % k)]
+        r = subprocess.run([os.path.join(build, "hlo-run"), *args, "--out", os.path.join(d, "o"), path], capture_output=True, text=True, env=env, timeout=120)
+        with open(os.path.join(d, "o"), "rb") as f:
+            data = f.read()
+    if r.returncode or len(data) != sum(w.nbytes for w in want):
+        return "%d bytes of %d, exit code %d" % (len(data), sum(w.nbytes for w in want), r.returncode)
+    at, worst = 0, ""
+    for k, w in enumerate(want):
+        got = np.frombuffer(data, w.dtype, w.size, at).reshape(w.shape)
+        at += w.nbytes
+        if w.dtype.kind == "f":
+            a, b = got.astype(np.float64), w.astype(np.float64)
+            known = np.isfinite(b)
+            scale = max(np.abs(b[known]).max(initial=0), 1e-30)
+            wrong = (np.isfinite(a) != known) | (known & ~(np.abs(a - b) <= BOUNDS[w.dtype.itemsize] * scale))
+        else:
+            wrong = got != w
+        if wrong.any():
+            worst = "result %d: %d of %d, first %s for %s" % (k, wrong.sum(), w.size, got[wrong][0], w[wrong][0])
+    return worst
+
+
 def cliffs(build, path, env):
     r = subprocess.run([os.path.join(build, "hlo-run"), "--profile", path], capture_output=True, text=True, env=env, timeout=120)
     return [" ".join(line.split()) for line in (r.stdout + r.stderr).splitlines() if line.rstrip().endswith("CLIFF")]
@@ -326,7 +355,7 @@ def measure(build, model, inputs, env, threads, rounds):
                 b += theirs(session, values, n)
         finally:
             ours.end()
-        return min(a), min(b), cliffs(build, f.name, env)
+        return min(a), min(b), cliffs(build, f.name, env), differ(build, f.name, values, session.run(None, values), env)
 
 
 def main():
@@ -343,13 +372,13 @@ def main():
     rows, refused = [], 0
     for name, (model, inputs) in made(a.types.split(","), a.ops).items():
         try:
-            ours, ort_ms, steps = measure(a.build, model, inputs, env, a.threads, a.rounds)
+            ours, ort_ms, steps, wrong = measure(a.build, model, inputs, env, a.threads, a.rounds)
         except Exception as e:  # what either side says
             refused += 1
             print("%-44s left out: %s" % (name, str(e).splitlines()[0][:100]), flush=True)
             continue
-        rows.append({"form": name, "ms": ours, "ort_ms": ort_ms, "cliffs": steps})
-        print("%-44s %9.4f %9.4f %6.2f%s" % (name, ours, ort_ms, ours / ort_ms, "  CLIFF" if steps else ""), flush=True)
+        rows.append({"form": name, "ms": ours, "ort_ms": ort_ms, "cliffs": steps, "differs": wrong})
+        print("%-44s %9.4f %9.4f %6.2f%s" % (name, ours, ort_ms, ours / ort_ms, ("  CLIFF" if steps else "") + ("  DIFFERS: " + wrong if wrong else "")), flush=True)
     rows.sort(key=lambda r: -r["ms"] / r["ort_ms"])
     print("\n%d forms, %d left out; behind 2 times and more: %d; with steps ten times the estimate: %d" % (
         len(rows), refused, sum(r["ms"] > 2 * r["ort_ms"] for r in rows), sum(bool(r["cliffs"]) for r in rows)))
@@ -357,11 +386,14 @@ def main():
     for r in rows[:a.worst]:
         print("  %-44s %9.4f %9.4f %6.2f" % (r["form"], r["ms"], r["ort_ms"], r["ms"] / r["ort_ms"]))
     for r in rows:
+        if r["differs"]:
+            print("  DIFFERS %s: %s" % (r["form"], r["differs"]))
         for step in r["cliffs"]:
             print("  CLIFF %s: %s" % (r["form"], step))
     if a.json:
         with open(a.json, "w") as f:
             json.dump(rows, f)
+    return 1 if any(r["differs"] for r in rows) else 0
 
 
 if __name__ == "__main__":
