@@ -52,7 +52,7 @@ struct cpu_impl {
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_channels, cpu_impl_nms, cpu_impl_control, cpu_impl_reference;
+    cpu_impl_channels, cpu_impl_nms, cpu_impl_transpose, cpu_impl_control, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
