@@ -3,7 +3,7 @@ GOLDEN := $(sort $(wildcard tests/golden/*/*.hlo tests/golden/*/*.onnxtxt))
 OPS    := $(sort $(wildcard tests/ops/*.hlo))
 # The same cases on the CPU device, each implementation forced in turn; what it does not take runs on the reference evaluator.
 OPS_CPU = for i in onednn kernel reference; do $(BUILD)/hlo-run --cases --impl $$i $(OPS); done; \
-  for c in update:dynamic-update-slice concat:concatenate; do f=tests/ops/$${c\#*:}.hlo; \
+  for c in update:dynamic-update-slice concat:concatenate transpose:transpose sort:topk; do f=tests/ops/$${c\#*:}.hlo; \
   $(BUILD)/hlo-run --cases --impl $${c%:*} $$f && echo "PASS $${c%:*} $$f" || echo "FAIL $${c%:*} $$f"; done
 OPS_SIM = $(BUILD)/hlo-run --cases --device sim $(OPS)
 .PHONY: check check-quick check-models lint

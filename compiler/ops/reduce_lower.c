@@ -320,8 +320,8 @@ WHOLE(REDUCE_WINDOW) {
         for (int d = r.w.dim + 1; d < s->rank; d++)
             index[d] = kir_i64(k, 0);
         RETURN_IF_ERR(line ? running_line(lw, &r, index)
-                           : running_block(lw, &r, index, s->dims + r.w.dim + 1, s->rank - r.w.dim - 1,
-                                           begin, end, most));
+                           : running_block(lw, &r, index, s->dims + r.w.dim + 1,
+                                           s->rank - r.w.dim - 1, begin, end, most));
     }
     kir_end(k, u, NULL);
     return ST_OK;

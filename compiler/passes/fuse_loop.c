@@ -69,12 +69,22 @@ static bool computed_often(const struct fusion_group *g, const struct hlo_instr 
     return way_of(g, p, &w) == &several;
 }
 
+// A transposition that the target is faster with by itself; a reduction may read in any order.
+static bool turned_alone(const struct fusion_group *g, const struct hlo_instr *p) {
+    const struct target *t = g->ctx;
+    bool reduced = true;
+    for (size_t k = 0; k < p->users.n; k++)
+        reduced = reduced && p->users.v[k]->op == HLO_REDUCE;
+    return !reduced && t->library_accepts && t->library_accepts(t, p);
+}
+
 // Why p stays outside; NULL when it may come in.
 static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
     if (free_to_copy(p)) return NULL;
     if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
+    if (p->op == HLO_TRANSPOSE && turned_alone(g, p)) return "the library runs it";
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];
         if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";

@@ -51,20 +51,41 @@ RULE_FN(reduce_reduce) {
     }
     return reduce(r, i, x->operands[0], dims, n);
 }
+// Reduced before, then put into another order where the dimensions that are left change places.
+static struct hlo_instr *reduce_first(struct rule_ctx *r, const struct hlo_instr *i,
+                                      const struct hlo_instr *x, int64_t *dims, int n,
+                                      const int64_t *kept) {
+    const struct shape *from = x->operands[0]->shape;
+    int64_t left[HLO_MAX_RANK], order[HLO_MAX_RANK];
+    int rank = i->shape->rank;
+    if (x->users.n != 1 || from->dynamic || i->shape->layout) return NULL;
+    for (int k = 0; k < rank; k++) {
+        int at = 0; // among the kept ones in the operand's order
+        for (int j = 0; j < rank; j++)
+            at += kept[j] < kept[k];
+        left[at] = from->dims[kept[k]];
+        order[k] = at;
+    }
+    const struct shape *s = shape_make(i->parent->module->arena, i->shape->dtype, left, rank);
+    hv y = hb_call(&r->b, HLO_REDUCE, s, (hv[]){x->operands[0], i->operands[1]}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {dims, n}}, i->called, 1);
+    return hb_transpose(&r->b, y, order);
+}
 RULE_FN(reduce_transpose) {
     enum hlo_op op;
     struct hlo_instr *x = i->operands[0];
     if (!simple(r, i, &op) || x->op != HLO_TRANSPOSE) return NULL;
     struct i64s perm = HLO_ATTR(x, dims)->dimensions, d = HLO_ATTR(i, dims)->dimensions;
-    int64_t dims[HLO_MAX_RANK], last = -1;
-    int n = 0;
+    int64_t dims[HLO_MAX_RANK], kept[HLO_MAX_RANK];
+    int n = 0, n_kept = 0;
+    bool ordered = true;
     for (int k = 0; k < perm.n; k++) {
         if (i64s_has(d, k)) {
             dims[n++] = perm.v[k];
             continue;
         }
-        if (perm.v[k] < last) return NULL;
-        last = perm.v[k];
+        ordered = ordered && (!n_kept || perm.v[k] > kept[n_kept - 1]);
+        kept[n_kept++] = perm.v[k];
     }
     for (int k = 1; k < n; k++) // ascending, as the text has them
         for (int j = k; j > 0 && dims[j] < dims[j - 1]; j--) {
@@ -72,6 +93,7 @@ RULE_FN(reduce_transpose) {
             dims[j] = dims[j - 1];
             dims[j - 1] = t;
         }
+    if (!ordered) return reduce_first(r, i, x, dims, n, kept);
     return reduce(r, i, x->operands[0], dims, n);
 }
 RULE_FN(reduce_broadcast) {

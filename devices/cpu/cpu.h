@@ -139,6 +139,8 @@ void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elemen
 bool cpu_sort_accepts(const struct hlo_instr *i);                    // cpu_sort.c
 bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_channels.c
 bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
+// Is it a transposition that is faster by itself than within a kernel?
+bool cpu_transpose_alone(const struct hlo_instr *i); // cpu_transpose.c
 // Code of a fusion inside of a step, or of a step; NULL: none was made.
 const struct kernel_info *cpu_find_kernel(const struct cpu_exe *x, const struct hlo_instr *i);
 bool cpu_attention_accepts(const struct hlo_instr *i); // cpu_onednn_attention.c

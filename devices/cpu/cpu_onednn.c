@@ -192,7 +192,7 @@ bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
     return accepts_call(i, true) || cpu_attention_accepts(i) || cpu_int8_accepts(i) ||
            cpu_gemm_accepts(i) || cpu_sort_accepts(i) || cpu_fft_accepts(i) ||
-           cpu_table_accepts(i) || cpu_channels_accepts(i) ||
+           cpu_table_accepts(i) || cpu_channels_accepts(i) || cpu_transpose_alone(i) ||
            (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine could do at best, for profiles and for the cost model (compiler/plan/estimate):
-// multiply-adds in registers, reads from each level of the caches by one thread, and from memory by
-// one and by all of the compute pool, and by one of what another thread just wrote. Measured once a process, at the first profile or explanation
-// (some 50 ms); the best of a few short bursts, since other work on the machine only slows. All are
-// this process's share as it is: a machine busy with other things measures less.
+// multiply-adds in registers, reads from each level of the caches by one thread, from memory by one
+// and by all of the compute pool, and by one of what another thread has just written. Measured once
+// a process, at the first profile or explanation (some 50 ms); the best of a few short bursts,
+// since other work on the machine only slows. All are this process's share as it is: a machine busy
+// with other things measures less.
 #include <stdlib.h>
 #include <unistd.h>
 

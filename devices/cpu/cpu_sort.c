@@ -270,8 +270,8 @@ struct sort_state {
 FILL(32, struct pair32)
 FILL(64, struct pair)
 
-// Keys of topk's elements, which order by IEEE's total order, by blocks: loops of a known length for
-// vectors. Gives whether any is below the bound.
+// Keys of topk's elements, which order by IEEE's total order, by blocks: loops of a known length
+// for vectors.
 enum { BLOCK = 32 };
 #define EACH(TYPE, KEY_OF)                                                                         \
     {                                                                                              \

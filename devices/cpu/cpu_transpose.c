@@ -9,6 +9,7 @@
 
 enum { LINE = 64, LINES = 4 };  // bytes of a line; lines of the result's side in a unit
 enum { GRAIN = 100000 };        // bytes that one thread takes at least: about 20 us
+enum { ALONE = 2048 };          // elements: a step of its own costs less than what a kernel loses
 
 typedef void plane_fn(const char *from, int64_t from_row, char *to, int64_t to_row, int64_t rows,
                       int64_t columns);
@@ -35,8 +36,8 @@ struct transpose_state {
             memcpy(&v[k], from + k * from_row, sizeof *v);                                         \
         _Pragma("GCC unroll 4") for (int half = 1; half < T; half *= 2) {                          \
             _Pragma("GCC unroll 8") for (int k = 0; k < T / 2; k++) {                              \
-                w[2 * k] = __builtin_shufflevector(v[k], v[k + T / 2], LOW_##T);                     \
-                w[2 * k + 1] = __builtin_shufflevector(v[k], v[k + T / 2], HIGH_##T);                  \
+                w[2 * k] = __builtin_shufflevector(v[k], v[k + T / 2], LOW_##T);                   \
+                w[2 * k + 1] = __builtin_shufflevector(v[k], v[k + T / 2], HIGH_##T);              \
             }                                                                                      \
             _Pragma("GCC unroll 16") for (int k = 0; k < T; k++) v[k] = w[k];                      \
         }                                                                                          \
@@ -128,16 +129,20 @@ static bool state_of(const struct hlo_instr *i, struct transpose_state *t) {
     t->units *= t->chunks;
     return t->plane && t->a.n >= tile && t->b.n >= tile;
 }
+static bool turns(const struct hlo_instr *i) {
+    struct transpose_state t;
+    return (i->op == HLO_TRANSPOSE || i->op == HLO_COPY) && !shape_is_tuple(i->shape) &&
+           dtype_bits(i->shape->dtype) % 8 == 0 && !i->shape->dynamic &&
+           !i->operands[0]->shape->dynamic && shape_elements(i->shape) > 0 && state_of(i, &t);
+}
+bool cpu_transpose_alone(const struct hlo_instr *i) {
+    return i->op == HLO_TRANSPOSE && turns(i) && shape_elements(i->shape) >= ALONE;
+}
 static bool transpose_accepts(const struct cpu_exe *x, const struct hlo_instr *i,
                               const char **why) {
-    struct transpose_state t;
     (void)x;
     *why = "not a transposition of long sides";
-    if ((i->op != HLO_TRANSPOSE && i->op != HLO_COPY) || shape_is_tuple(i->shape) ||
-        dtype_bits(i->shape->dtype) % 8 || i->shape->dynamic || i->operands[0]->shape->dynamic ||
-        shape_elements(i->shape) < 1)
-        return false;
-    return state_of(i, &t);
+    return turns(i);
 }
 
 // ---- running
