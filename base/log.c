@@ -4,11 +4,15 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/str.h"
+#include "base/text.h"
 
+enum { MAX_TEXT = 3800 };
 static _Atomic int max_level = LOG_INFO;
 static char categories[256]; // ",place,pool,"; empty = all. Set once at start
 
@@ -41,8 +45,6 @@ static void write_line(enum log_level l, const char *event, const char *text) {
                      text[0] ? " " : "", text);
     if (n < 0) return;
     if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
-    for (int k = 0; k < n; k++) // one event, one line
-        if (line[k] == '\n' || line[k] == '\r') line[k] = ' ';
     line[n++] = '\n';
     for (const char *p = line; n > 0;) {
         ssize_t w = write(STDERR_FILENO, p, (size_t)n);
@@ -52,14 +54,64 @@ static void write_line(enum log_level l, const char *event, const char *text) {
     }
 }
 
+// One conversion of printf other than %s: flags, width, precision and length as they stand.
+static void put_number(struct strbuf *b, const char *spec, va_list *ap) {
+    size_t n = strlen(spec);
+    char c = spec[n - 1];
+    bool wide = strchr(spec, 'l') || strchr(spec, 'z') || strchr(spec, 'j');
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    if (strchr("fFeEgGa", c))
+        strbuf_printf(b, spec, va_arg(*ap, double));
+    else if (c == 'p')
+        strbuf_printf(b, spec, va_arg(*ap, void *));
+    else if (wide) // long, long long, size_t: 64 bits all
+        strbuf_printf(b, spec, va_arg(*ap, long long));
+    else
+        strbuf_printf(b, spec, va_arg(*ap, int));
+#pragma GCC diagnostic pop
+}
+// A text's value comes from anywhere: whatever it holds, it stays one value of one line, and does
+// nothing to a terminal.
+static void put_text(struct strbuf *b, const char *spec, va_list *ap) {
+    const char *dot = strchr(spec, '.');
+    size_t most = SIZE_MAX;
+    if (dot && dot[1] == '*') {
+        int n = va_arg(*ap, int);
+        if (n >= 0) most = (size_t)n;
+    } else if (dot)
+        most = (size_t)strtoul(dot + 1, NULL, 10);
+    const char *s = va_arg(*ap, const char *);
+    if (!s) s = "(null)";
+    text_show(b, (struct str){s, strnlen(s, most)}, "\"\\");
+}
+
 void log_event(enum log_level l, const char *event, const char *fmt, ...) {
-    char text[3800];
     if (!log_on(l, event)) return;
+    struct strbuf b = {0};
+    strbuf_limit(&b, MAX_TEXT);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    while (*fmt) {
+        size_t n = strcspn(fmt, "%");
+        strbuf_add(&b, fmt, n);
+        fmt += n;
+        if (!*fmt) break;
+        char spec[24] = "";
+        n = 1 + strspn(fmt + 1, "-+ #0123456789.*lzjht") + 1;
+        if (n >= sizeof spec) break; // no such one is written
+        memcpy(spec, fmt, n);
+        fmt += n;
+        if (spec[n - 1] == '%')
+            strbuf_putc(&b, '%');
+        else if (spec[n - 1] == 's')
+            put_text(&b, spec, &ap);
+        else
+            put_number(&b, spec, &ap);
+    }
     va_end(ap);
-    write_line(l, event, text);
+    write_line(l, event, strbuf_cstr(&b));
+    strbuf_done(&b);
 }
 
 void log_status(enum log_level l, const char *event, status_t s) {

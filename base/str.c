@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
+
 void strbuf_done(struct strbuf *b) {
     free(b->p);
     *b = (struct strbuf){0};
@@ -103,42 +105,37 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...) {
     va_end(ap);
 }
 
-// Length of the valid UTF-8 sequence at p, 0 if it is not one.
-static size_t utf8_len(const uint8_t *p, size_t n) {
-    if (p[0] < 0x80) return 1;
-    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || len > n) return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f)) return 0;
-    if ((p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
-    return len;
+// What is not seen (base/text.h) is escaped too: the same text to who reads JSON, and harmless in a
+// terminal.
+static void json_char(struct strbuf *b, uint32_t code, const char *p, size_t n) {
+    if (code == UINT32_MAX)
+        strbuf_puts(b, "\xef\xbf\xbd");
+    else if (code == '\n')
+        strbuf_puts(b, "\\n");
+    else if (code == '\t')
+        strbuf_puts(b, "\\t");
+    else if (code > 0xffff && !text_seen(code))
+        strbuf_printf(b, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+                      0xdc00 + (code & 0x3ff));
+    else if (!text_seen(code))
+        strbuf_printf(b, "\\u%04x", code);
+    else
+        strbuf_add(b, p, n);
 }
-
 void strbuf_json_str(struct strbuf *b, struct str s) {
     strbuf_putc(b, '"');
-    for (size_t i = 0; i < s.n;) {
-        uint8_t c = (uint8_t)s.p[i];
-        if (c == '"' || c == '\\') {
-            strbuf_putc(b, '\\');
-            strbuf_putc(b, (char)c);
-            i++;
-        } else if (c < 0x20 || c == 0x7f) {
-            if (c == '\n')
-                strbuf_puts(b, "\\n");
-            else if (c == '\t')
-                strbuf_puts(b, "\\t");
-            else
-                strbuf_printf(b, "\\u%04x", c);
-            i++;
-        } else {
-            size_t len = utf8_len((const uint8_t *)s.p + i, s.n - i);
-            if (len)
-                strbuf_add(b, s.p + i, len);
-            else
-                strbuf_puts(b, "\xef\xbf\xbd");
-            i += len ? len : 1;
-        }
+    while (s.n) {
+        size_t n = 0; // as they are
+        while (n < s.n && s.p[n] >= ' ' && s.p[n] < 0x7f && s.p[n] != '"' && s.p[n] != '\\')
+            n++;
+        strbuf_add(b, s.p, n);
+        s = (struct str){s.p + n, s.n - n};
+        if (!s.n) break;
+        uint32_t code;
+        n = text_first(s, &code);
+        if (code == '"' || code == '\\') strbuf_putc(b, '\\');
+        json_char(b, code, s.p, n);
+        s = (struct str){s.p + n, s.n - n};
     }
     strbuf_putc(b, '"');
 }

@@ -58,7 +58,7 @@ static int show(struct hlo *h, status_t st, struct http_reply *r, bool brief) {
     json_error_t e;
     if (st) return fail_status(st);
     int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e), *b;
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e)), *b;
     const json_t *all = json_object_get(j, "buffers");
     size_t k;
     if (j && h->json)

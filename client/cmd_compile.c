@@ -24,7 +24,7 @@ struct watch {
 static void on_event(void *ctx, struct str line) {
     struct watch *w = ctx;
     json_error_t e;
-    json_t *j = json_loadb(line.p, line.n, 0, &e);
+    json_t *j = shown_json(w->h, json_loadb(line.p, line.n, 0, &e));
     if (!j) return;
     json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult"),
            *err = json_object_get(j, "error");
@@ -161,7 +161,7 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
     if (st) return fail_status(st);
     json_error_t e;
     if (r.code >= 300) // refused before the stream began
-        w.error = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
+        w.error = shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
     if (run_will_tell(w.error, then)) {
         if (!hex[0]) st = file_digest(path, src.parts, src.n_parts, hex);
         if (st)

@@ -65,7 +65,7 @@ struct watch {
 static void on_line(void *ctx, struct str line) {
     struct watch *w = ctx;
     json_error_t e;
-    json_t *j = json_loadb(line.p, line.n, 0, &e);
+    json_t *j = shown_json(w->h, json_loadb(line.p, line.n, 0, &e));
     if (w->h->json && line.n)
         printf(STR_FMT "\n", STR_ARG(line));
     else if (json_object_get(j, "job"))
@@ -105,7 +105,7 @@ static int cancel(struct hlo *h, const char *job) {
     if (st) return fail_status(st);
     json_error_t e;
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
     if (j && h->json)
         print_json(j);
     else if (j)

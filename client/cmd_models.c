@@ -35,7 +35,7 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
     json_error_t e;
     if (st) return fail_status(st);
     int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
-    json_t *j = rc ? NULL : json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e));
     if (j && h->json)
         print_json(j);
     else if (j && json_object_get(j, "model"))

@@ -131,7 +131,7 @@ static int submit(struct submit *s) {
     if (st) return fail_status(st);
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
     json_error_t e;
-    json_t *j = rc ? NULL : json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
     s->id = arena_strdup(&h->arena, text_at(j, "suite"));
     s->n_jobs = (int64_t)number_at(j, "jobs");
     if (j && !h->quiet)
@@ -178,7 +178,7 @@ static void tell(struct submit *s, const json_t *job) {
 static void on_line(void *ctx, struct str line) {
     struct submit *s = ctx;
     json_error_t e;
-    json_t *j = json_loadb(line.p, line.n, 0, &e);
+    json_t *j = shown_json(s->h, json_loadb(line.p, line.n, 0, &e));
     const json_t *job = json_object_get(j, "job"), *done = json_object_get(j, "done");
     if (job && ended_state(text_at(job, "state"))) tell(s, job);
     if (done) s->over = !strcmp(text_at(done, "code"), "OK");

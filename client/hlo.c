@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 const char *option_value(struct hlo *h, int *k, const char *name) {
     size_t n = strlen(name);
@@ -77,9 +78,34 @@ void print_error(const json_t *j, const char *otherwise) {
     if (!strcmp(text_at(j, "reason"), "NO_CREDENTIALS"))
         fputs("  hlo takes the token from HLOD_TOKEN, or HLOD_TOKEN_FILE=FILE\n", stderr);
 }
+static void show_text(json_t *j, bool lines) {
+    struct strbuf b = {0};
+    struct str rest = str_of(json_string_value(j)), line;
+    for (bool first = true; str_cut(&rest, lines ? '\n' : 0, &line); first = false) {
+        if (!first) strbuf_putc(&b, '\n');
+        text_show(&b, line, "");
+    }
+    const char *was = json_string_value(j);
+    if (lines && *was && was[strlen(was) - 1] == '\n') strbuf_putc(&b, '\n');
+    if (strcmp(strbuf_cstr(&b), was)) json_string_set(j, strbuf_cstr(&b));
+    strbuf_done(&b);
+}
+static void show_json(json_t *j, const char *key) {
+    const char *k;
+    size_t i;
+    json_t *x;
+    if (json_is_string(j)) show_text(j, !strcmp(key, "text"));
+    json_array_foreach(j, i, x) show_json(x, "");
+    json_object_foreach(j, k, x) show_json(x, k);
+}
+json_t *shown_json(const struct hlo *h, json_t *j) {
+    if (j && !h->json) show_json(j, "");
+    return j;
+}
 int fail_reply(const struct http_reply *r, int code) {
     json_error_t e;
     json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+    if (j) show_json(j, "");
     print_error(j, strbuf_cstr(&r->body));
     if (r->code == 503 || r->code == 429 || r->code == 507) code = EXIT_BUSY;
     if (r->code == 504) code = EXIT_DEADLINE;
@@ -87,7 +113,8 @@ int fail_reply(const struct http_reply *r, int code) {
     json_decref(j);
     return code;
 }
-int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
+static int fetch(struct hlo *h, struct http_client *c, const struct http_request *q,
+                 json_t **out) {
     struct http_reply r;
     json_error_t e;
     status_t st = http_send(c ? c : h->http, q, &r);
@@ -100,8 +127,16 @@ int send_json(struct hlo *h, struct http_client *c, const struct http_request *q
     http_reply_done(&r);
     return rc;
 }
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
+    int rc = fetch(h, c, q, out);
+    if (!rc) shown_json(h, *out);
+    return rc;
+}
 int get_json(struct hlo *h, const char *path, json_t **out) {
     return send_json(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
+}
+int get_json_as_is(struct hlo *h, const char *path, json_t **out) {
+    return fetch(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
 }
 int full_digest(struct hlo *h, const char **digest) {
     const char *begin = *digest, *found = NULL;

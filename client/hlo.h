@@ -59,6 +59,11 @@ void print_error(const json_t *error, const char *otherwise);
 // already reported.
 int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
 int get_json(struct hlo *h, const char *path, json_t **out);
+// The same, with texts as they are: not for people's eyes.
+int get_json_as_is(struct hlo *h, const char *path, json_t **out);
+// Before j is printed for people: what is not seen in its texts is by number (base/text.h).
+// Gives j.
+json_t *shown_json(const struct hlo *h, json_t *j);
 // The first digits of an executable's digest, 6 or more, as lists print them, become the whole
 // digest; other words stay. 0, or an exit code already reported.
 int full_digest(struct hlo *h, const char **digest);

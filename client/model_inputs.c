@@ -104,7 +104,7 @@ static int signature_of(struct hlo *h, const char *model, json_t **out) {
         if (r.code == 200) j = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
         http_reply_done(&r);
     }
-    int rc = j ? 0 : get_json(h, arena_printf(&h->arena, "/v1/models/%s", model), &j);
+    int rc = j ? 0 : get_json_as_is(h, arena_printf(&h->arena, "/v1/models/%s", model), &j);
     if (!rc) *out = json_incref(json_object_get(j, "signature"));
     json_decref(j);
     return rc;

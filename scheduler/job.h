@@ -35,6 +35,7 @@ struct sched_config {
     int64_t compiles_a_minute;  // 0 = no limit
     const char *tenants;        // rules (tenant.h)
     int64_t buffer_bytes;       // resident buffers of a tenant on one device; 0 = half its memory
+    int64_t max_names;          // versions of named models; 0 = no limit
     int64_t reply_bytes;        // results that clients have not taken yet; 0 = no bound
     int64_t buffer_lease_ms;    // of those who ask for none
     int64_t cancel_grace_ms;    // a cancelled call's worker is killed after so long

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sorted list: there are few names, and they are listed as often as looked up. Changes go to the
-// journal on the pool, in the order they were made (one at a time, see save_next).
+// A sorted list, and an index of each tenant's names, so that nobody's lookups walk over others'.
+// Changes go to the journal on the pool, in the order they were made (one at a time, see
+// save_next).
 #include "scheduler/models.h"
 
 #include <inttypes.h>
@@ -10,7 +11,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "proto/journal.pb-c.h"
 #include "proto/weigh.h"
@@ -18,7 +21,7 @@
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
 
-enum { MAX_NAME = 200, MAX_MODELS = 10000 };
+enum { MAX_NAME = 200 };
 struct change { // waiting to be written
     struct digest key;
     struct digest source;
@@ -32,6 +35,8 @@ struct change { // waiting to be written
 struct models {
     struct sched *s;
     struct named_model *first;
+    struct smap names;   // tenant and name -> its newest version
+    struct smap tenants; // -> how many each has, a count
     size_t n;
     VEC(struct change *) changes;
     struct change *saving; // the pool's while not NULL
@@ -123,17 +128,83 @@ static void save(struct models *m, const struct named_model *x, bool removed) {
     save_next(m);
 }
 
-static struct named_model *insert(struct models *m, const char *tenant, const char *name,
-                                  int64_t version) {
-    struct named_model **at = &m->first, *x = calloc(1, sizeof *x);
+// ---- the index
+
+static struct str index_key(struct strbuf *b, const char *tenant, const char *name) {
+    strbuf_clear(b);
+    strbuf_puts(b, tenant);
+    strbuf_putc(b, 0);
+    strbuf_puts(b, name);
+    return (struct str){b->p, b->n};
+}
+static struct named_model *newest_of(const struct models *m, const char *tenant,
+                                     const char *name) {
+    struct strbuf b = {0};
+    struct named_model *x = smap_get(&m->names, index_key(&b, tenant, name));
+    strbuf_done(&b);
+    return x;
+}
+static void set_newest(struct models *m, const char *tenant, const char *name,
+                       struct named_model *x) {
+    struct strbuf b = {0};
+    struct str key = index_key(&b, tenant, name);
+    if (x)
+        smap_put(&m->names, key, x);
+    else
+        smap_del(&m->names, key);
+    strbuf_done(&b);
+}
+static size_t count_of(const struct models *m, const char *tenant) {
+    return (size_t)(uintptr_t)smap_get(&m->tenants, str_of(tenant));
+}
+static void count(struct models *m, const char *tenant, size_t n) {
+    if (n)
+        smap_put(&m->tenants, str_of(tenant), (void *)(uintptr_t)n);
+    else
+        smap_del(&m->tenants, str_of(tenant));
+}
+static void index_add(struct models *m, struct named_model *x) {
+    struct named_model *newest = newest_of(m, x->tenant, x->name), **at = &newest;
+    while (*at && (*at)->version > x->version)
+        at = &(*at)->older;
+    x->older = *at;
+    *at = x;
+    set_newest(m, x->tenant, x->name, newest);
+    count(m, x->tenant, count_of(m, x->tenant) + 1);
+}
+static void index_drop(struct models *m, struct named_model *x) {
+    struct named_model *newest = newest_of(m, x->tenant, x->name), **at = &newest;
+    while (*at && *at != x)
+        at = &(*at)->older;
+    if (*at) *at = x->older;
+    set_newest(m, x->tenant, x->name, newest);
+    count(m, x->tenant, count_of(m, x->tenant) - 1);
+}
+
+static struct named_model *new_model(struct models *m, const char *tenant, const char *name,
+                                     int64_t version) {
+    struct named_model *x = calloc(1, sizeof *x);
     if (!x || !(x->name = strdup(name)) || !(x->tenant = strdup(tenant))) abort();
     x->version = version;
-    while (*at && (strcmp((*at)->name, name) < 0 ||
-                   (!strcmp((*at)->name, name) && (*at)->version > version)))
+    m->n++;
+    index_add(m, x);
+    return x;
+}
+// Order of the list: by name, the newest version first.
+static int compare(const struct named_model *a, const struct named_model *b) {
+    int names = strcmp(a->name, b->name);
+    return names ? names : (a->version < b->version) - (a->version > b->version);
+}
+static int compare_listed(const void *a, const void *b) {
+    return compare(*(struct named_model *const *)a, *(struct named_model *const *)b);
+}
+static struct named_model *insert(struct models *m, const char *tenant, const char *name,
+                                  int64_t version) {
+    struct named_model *x = new_model(m, tenant, name, version), **at = &m->first;
+    while (*at && compare(*at, x) < 0)
         at = &(*at)->next;
     x->next = *at;
     *at = x;
-    m->n++;
     return x;
 }
 
@@ -160,14 +231,19 @@ void models_set_labels(struct models *m, struct named_model *x, const struct mod
     save(m, x, false);
 }
 
+struct reading {
+    struct models *m;
+    VEC(struct named_model *) found;
+};
 static void read_one(void *ctx, struct digest key, struct span record) {
-    struct models *m = ctx;
+    struct reading *g = ctx;
     (void)key;
     Hlod__Journal__NamedModel *r =
         weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
     if (r && *r->name && r->source.len == sizeof(struct digest)) {
         struct named_model *x =
-            insert(m, *r->tenant ? r->tenant : MODELS_DEFAULT, r->name, r->version);
+            new_model(g->m, *r->tenant ? r->tenant : MODELS_DEFAULT, r->name, r->version);
+        vec_push(&g->found, x);
         memcpy(x->source.b, r->source.data, sizeof x->source.b);
         x->loaded = !r->unloaded;
         x->reason = r->unloaded ? "unloaded" : "";
@@ -182,7 +258,16 @@ status_t models_new(struct sched *s, struct models **out) {
     struct models *m = calloc(1, sizeof *m);
     if (!m) abort();
     m->s = s;
-    status_t st = journal_list(sched_journal(s), JOURNAL_MODEL, -1, read_one, m);
+    smap_seed_random(&m->names);
+    smap_seed_random(&m->tenants);
+    struct reading g = {.m = m};
+    status_t st = journal_list(sched_journal(s), JOURNAL_MODEL, -1, read_one, &g);
+    if (g.found.n) qsort(g.found.v, g.found.n, sizeof *g.found.v, compare_listed);
+    for (size_t i = g.found.n; i > 0; i--) {
+        g.found.v[i - 1]->next = m->first;
+        m->first = g.found.v[i - 1];
+    }
+    vec_done(&g.found);
     if (st)
         models_free(m);
     else
@@ -209,6 +294,8 @@ void models_free(struct models *m) {
         m->first = x->next;
         free_model(x);
     }
+    smap_done(&m->names);
+    smap_done(&m->tenants);
     st_drop(m->failed);
     for (size_t i = 0; i < m->changes.n; i++)
         free_change(m->changes.v[i]);
@@ -230,8 +317,9 @@ struct named_model *models_find(struct models *m, const char *tenant, const char
     struct named_model *newest = NULL;
     int64_t v = 0;
     if (*version && !str_to_i64(str_of(version), &v)) return NULL;
-    for (struct named_model *x = m->first; x; x = x->next) {
-        if (strcmp(x->name, name) || !models_of(x, tenant)) continue;
+    struct named_model *x = tenant ? newest_of(m, tenant, name) : m->first;
+    for (; x; x = tenant ? x->older : x->next) {
+        if (!tenant && strcmp(x->name, name)) continue;
         if (v ? x->version == v : x->loaded) return x;
         if (!newest) newest = x;
     }
@@ -239,18 +327,16 @@ struct named_model *models_find(struct models *m, const char *tenant, const char
 }
 
 static bool name_fits(const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = name; *p; p++)
-        if ((unsigned char)*p < 0x21 || *p == 0x7f || *p == '/') return false;
-    return n > 0 && n <= MAX_NAME;
+    return text_is_name(str_of(name), MAX_NAME) && !strpbrk(name, " /");
 }
 
 status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
                     struct digest source, struct batching batching, struct named_model **out) {
     if (!name_fits(name))
         return st_reason(st_new(ST_INVALID_ARGUMENT,
-                                "model name '%.100s': expected 1 to %d characters without space "
-                                "or '/'",
+                                "model name '%.100s': expected 1 to %d bytes of UTF-8 without "
+                                "space, '/', and characters that are not seen (control, "
+                                "direction, zero width)",
                                 name, MAX_NAME),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     if (version < 0)
@@ -258,13 +344,17 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     struct named_model *x = NULL;
     int64_t newest = 0;
-    for (struct named_model *y = m->first; y; y = y->next) {
-        if (strcmp(y->name, name) || !models_of(y, tenant)) continue;
+    for (struct named_model *y = newest_of(m, tenant, name); y; y = y->older) {
         if (y->version > newest) newest = y->version;
         if (y->version == version) x = y;
     }
-    if (!x && m->n >= MAX_MODELS)
-        return st_new(ST_RESOURCE_EXHAUSTED, "more than %d model versions", MAX_MODELS);
+    size_t own = count_of(m, tenant);
+    int64_t most = sched_cfg(m->s)->max_names;
+    if (!x && most && (int64_t)(own + m->n) >= most)
+        return st_new(ST_RESOURCE_EXHAUSTED,
+                      "tenant '%s' has %zu named versions of models, all together have %zu: one "
+                      "may have as many as it leaves of %" PRId64 " (max_names)",
+                      tenant, own, m->n, most);
     if (!x) x = insert(m, tenant, name, version ? version : newest + 1);
     x->source = source;
     x->batching = batching;
@@ -290,14 +380,15 @@ void models_remove(struct models *m, struct named_model *x) {
     if (!*at) return;
     *at = x->next;
     m->n--;
+    index_drop(m, x);
     save(m, x, true);
     free_model(x);
 }
 
 void models_count_batch(struct models *m, const char *tenant, const char *name, int64_t version,
                         int64_t rows, uint64_t ns) {
-    for (struct named_model *x = m->first; x; x = x->next) {
-        if (x->version != version || strcmp(x->name, name) || !models_of(x, tenant)) continue;
+    for (struct named_model *x = newest_of(m, tenant, name); x; x = x->older) {
+        if (x->version != version) continue;
         size_t i = 0;
         while (i < x->batches.n && x->batches.v[i].rows < rows)
             i++;

@@ -18,7 +18,8 @@ struct model_labels {    // names of an output's classes
     char *output, *text; // text: a line each
 };
 struct named_model {
-    struct named_model *next; // by name, then newest version first
+    struct named_model *next;  // by name, then newest version first
+    struct named_model *older; // of the same tenant's name
     char *tenant, *name;
     int64_t version;
     struct digest source;
@@ -54,7 +55,8 @@ struct named_model *models_first(struct models *m);
 bool models_of(const struct named_model *x, const char *tenant);
 struct named_model *models_find(struct models *m, const char *tenant, const char *name,
                                 const char *version);
-// Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name.
+// Adds or replaces; version 0 = one after the newest, or 1. INVALID_ARGUMENT for a bad name;
+// RESOURCE_EXHAUSTED where the tenant has as many as are left for all.
 status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
                     struct digest source, struct batching batching,
                     struct named_model **out) MUST_CHECK;

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/str.h"
+#include "base/text.h"
 #include "scheduler/loop.h"
 
 enum { LINE_MAX_BYTES = 4096, TURNS = 8 };
@@ -26,8 +28,12 @@ static void tell(struct pool_log *x) {
     int64_t now = clock_ns() / 1000000000;
     if (now != x->second) x->second = now, x->told = 0;
     x->told += (int64_t)x->n + 1;
-    if (x->told <= LOG_BYTES_A_SECOND && x->n)
-        fprintf(stderr, "%.*s worker=%d\n", (int)x->n, x->line, x->worker);
+    if (x->told <= LOG_BYTES_A_SECOND && x->n) {
+        struct strbuf b = {0};
+        text_show(&b, (struct str){x->line, x->n}, "");
+        fprintf(stderr, "%s worker=%d\n", strbuf_cstr(&b), x->worker);
+        strbuf_done(&b);
+    }
     x->n = 0;
 }
 
@@ -41,8 +47,7 @@ static bool take(struct pool_log *x) {
         for (ssize_t k = 0; k < n; k++) {
             if (piece[k] == '\n' || x->n == sizeof x->line) tell(x);
             if (piece[k] == '\n') continue;
-            bool text = (unsigned char)piece[k] >= ' ' && piece[k] != 127;
-            x->line[x->n++] = text || piece[k] == '\t' ? piece[k] : '?';
+            x->line[x->n++] = piece[k] == '\t' ? ' ' : piece[k];
         }
     }
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));

@@ -333,6 +333,7 @@ status_t sched_configure(struct sched *s, const struct sched_config *cfg) {
     if (s->pool) pool_set_grace(s->pool, cfg->cancel_grace_ms);
     s->cfg.buffer_bytes = cfg->buffer_bytes;
     s->cfg.reply_bytes = cfg->reply_bytes;
+    s->cfg.max_names = cfg->max_names;
     s->cfg.buffer_lease_ms = cfg->buffer_lease_ms;
     buffers_configure(s->buffers, cfg->buffer_lease_ms, cfg->buffer_bytes);
     quota_set(&s->compiles, s->cfg.compiles_a_minute = cfg->compiles_a_minute);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/store.h"
 #include "base/str.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "proto/frame.h"
 #include "proto/numbers.h"
@@ -33,11 +34,8 @@ static status_t bad(const char *where, size_t i, const char *what) {
 }
 
 static status_t check_name(const char *where, size_t i, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = name; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) n = MAX_NAME + 1;
-    return n > MAX_NAME ? bad(where, i, "a name of more than 200 characters, or not printable")
-                        : ST_OK;
+    if (!*name || text_is_name(str_of(name), MAX_NAME)) return ST_OK;
+    return bad(where, i, "a name of more than 200 bytes, or with characters that are not seen");
 }
 
 static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTensor *t,

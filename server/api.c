@@ -77,14 +77,14 @@ status_t api_digest(const char *text, const char *what, struct digest *out) {
 bool api_sees_all(const struct call *c) {
     return !c->api->auth || c->principal.scopes & SCOPE_ADMIN;
 }
-const char *api_space(const struct call *c, const char *name) {
+const char *api_space(struct call *c, const char *name) {
     if (!c->api->auth) return MODELS_DEFAULT;
     struct models *all = sched_models(c->api->sched);
     const char *own = c->principal.tenant;
     const struct named_model *x = api_sees_all(c) && !models_find(all, own, name, "")
                                       ? models_find(all, NULL, name, "")
                                       : NULL;
-    return x ? x->tenant : own;
+    return x ? arena_strdup(&c->arena, x->tenant) : own; // x may be removed under a run
 }
 bool api_sees(const struct call *c, const struct named_model *x) {
     return api_sees_all(c) || !strcmp(x->tenant, c->principal.tenant);

@@ -150,7 +150,7 @@ status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CH
 // May the caller see what is not its tenant's? Where nobody is asked, and who has the scope admin.
 bool api_sees_all(const struct call *c);
 // Whose names the caller means by `name`: its tenant's; of who sees all, any tenant's that has it.
-const char *api_space(const struct call *c, const char *name);
+const char *api_space(struct call *c, const char *name);
 bool api_sees(const struct call *c, const struct named_model *x); // lists
 // What the name, if it is one, says about how its runs are scheduled.
 void api_name(struct call *c, const char *text, struct job_spec *out);

@@ -101,7 +101,6 @@ void api_remove_model(struct call *c) {
         if (strcmp(x->name, q->name) || !models_of(x, space) ||
             (q->version && q->version != x->version))
             continue;
-        if (x->tenant == space) space = arena_strdup(&c->arena, space); // it goes with x
         models_remove(all, x);
         m->removed++;
     }

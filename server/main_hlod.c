@@ -113,6 +113,7 @@ static struct sched_config sched_options(const struct config *c) {
                                  .compiles_a_minute = c->compile_rate,
                                  .buffer_bytes = c->buffer_bytes,
                                  .reply_bytes = c->reply_bytes,
+                                 .max_names = c->max_names,
                                  .buffer_lease_ms = c->buffer_lease_ms,
                                  .tenants = c->tenants,
                                  .cancel_grace_ms = c->cancel_grace_ms,

@@ -112,7 +112,7 @@ static void put_timing(struct call *c, Inference__ModelInferResponse *m) {
 }
 
 // The name's row; it may be gone meanwhile.
-static struct named_model *named(const struct call *c) {
+static struct named_model *named(struct call *c) {
     const struct infer *f = c->state;
     if (!f->model.named) return NULL;
     return models_find(sched_models(c->api->sched), api_space(c, f->model.name), f->model.name,

@@ -5,17 +5,20 @@
 
 // ---- small things
 
+// Texts come from models and other clients: what moves its neighbours or is not seen is shown by number, as base/text.h has it.
+const unseen = /(?![\n\t ])[\p{Cc}\p{Bidi_Control}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\u2800\ufff9-\ufffb]/gu;
+const shown = x => String(x).replace(unseen, c => "\\u{" + c.codePointAt(0).toString(16) + "}");
 const SVG = "http://www.w3.org/2000/svg";
 function make(create, tag, attrs, children) {
   const e = create(tag);
   for (const [k, v] of Object.entries(attrs || {})) {
     if (v === null || v === undefined || v === false) continue;
     if (k.startsWith("on")) e.addEventListener(k.slice(2), v);
-    else if (k === "text") e.textContent = v;
+    else if (k === "text") e.textContent = shown(v);
     else if (k === "width%") e.style.width = v + "%";
     else e.setAttribute(k, v === true ? "" : v);
   }
-  for (const c of children.flat(4)) if (c !== null && c !== undefined && c !== false) e.append(c);
+  for (const c of children.flat(4)) if (c !== null && c !== undefined && c !== false) e.append(typeof c === "string" ? shown(c) : c);
   return e;
 }
 const h = (tag, attrs, ...children) => make(t => document.createElement(t), tag, attrs, children);

@@ -38,7 +38,8 @@ class World:
         self.dir = tempfile.mkdtemp(prefix="hlod-disk-")
         self.data = os.path.join(self.dir, "data")
         os.mkdir(self.data)
-        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "none", self.data], capture_output=True).returncode == 0
+        self.megabytes = 160
+        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.megabytes}m", "none", self.data], capture_output=True).returncode == 0
         self.models = {k: model(k) for k in range(6)}
         self.digests = {k: hashlib.sha256(m).hexdigest() for k, m in self.models.items()}
         self.up = threading.Event()
@@ -55,6 +56,26 @@ class World:
         self.up.clear()
         time.sleep(0.05)
         self.d.kill() if how == "kill" else self.d.stop_keep()
+
+    def room(self):
+        """Five minutes of load fill any disk (uploads are kept, what is damaged is put aside): it is full when Disk.full says so, not before."""
+        s = os.statvfs(self.data)
+        while self.mounted and s.f_bavail * s.f_frsize < 48 << 20 and self.megabytes < 1200:
+            self.megabytes += 80
+            subprocess.run(["mount", "-o", f"remount,size={self.megabytes}m", self.data], check=True)
+            s = os.statvfs(self.data)
+
+    def sizes(self):
+        """MB by folder"""
+        out = collections.Counter()
+        for folder, _, names in os.walk(self.data):
+            top = os.path.relpath(folder, self.data).split(os.sep)[0]
+            for n in names:
+                try:
+                    out["put aside" if ".damaged" in n else top if top != "." else n.split("-")[0]] += os.lstat(os.path.join(folder, n)).st_size
+                except OSError:
+                    pass
+        return ", ".join(f"{k} {v / 1e6:.0f}" for k, v in out.most_common(8))
 
     def clean(self):
         if self.mounted:
@@ -422,6 +443,7 @@ class Disk:
         while time.monotonic() < end:
             assert self.w.d.p.poll() is None, f"the daemon died: {self.w.d.p.returncode}"
             self.keep_old()
+            self.w.room()
             r = self.rng.random()
             if r < 0.04:
                 self.restart("kill")
@@ -440,6 +462,7 @@ class Disk:
 
 def afterwards(w, disk, clients):
     """The disk behaves again: what was lost is sent again, then all is well."""
+    w.room()
     disk.look()
     w.end("kill")
     w.start()
@@ -502,11 +525,13 @@ def main():
         total = sum((c.seen for c in clients), collections.Counter())
         for what in sorted(total):
             print(f"  {total[what]:8} {what}")
+        print(f"  disk: {w.megabytes} MB; of them {w.sizes()}")
         print("  damage:", ", ".join(f"{n} {k}" for k, n in sorted(disk.done.items())))
         print(f"  {w.kinds['named']} named, {disk.healed} whole again before a look, {dict(disk.silent)}; {len(w.suites)} accepted suites: {dict(states)}")
         for what in "run OK", "compile OK", "blob OK", "pieces end OK", "by name OK", "job OK":
             assert o.seconds < 15 or total[what], f"never happened: {what}"
     except (Exception, SystemExit) as e:
+        print(f"  disk: {w.megabytes} MB; of them {w.sizes()}")
         bad.append(f"{e!r}\n{traceback.format_exc()}")
         print("\n".join(l for l in w.d.logs().split("\n") if "its file was removed" not in l)[-6000:])
     assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", w.d.logs()), "a sanitizer complains"
