@@ -23,6 +23,9 @@ struct cpu_step {
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
     bool alone;         // runs on the calling thread alone, and takes always as long
+    bool swallows;    // of open: its library gives a number where an operand's NaN is to stay
+    bool looks;       // and its operands may hold one: cpu_nan.c
+    uint32_t nan_leaves; // of these
     bool apart;       // touches nothing but its state and its buffers: may run while other steps do
     int beside_below; // with fewer threads it runs at the same time as the plan's ones beside it
 };
@@ -86,6 +89,7 @@ struct cpu_exe {
     const _Atomic bool *cancel; // of the call that goes on; or NULL
     uint64_t rng_state;         // of rng on the reference evaluator: goes on from run to run
     bool strict, estimated;
+    bool nan; // this run has met NaN or an infinity before a step that swallows NaN
 };
 struct cpu_weights {
     struct dev_weights base;
@@ -130,6 +134,10 @@ void *cpu_memory(int64_t bytes);
 status_t cpu_prepare(struct dev_exe *x, const struct span *weights, int n,
                      const _Atomic bool *cancel, struct dev_weights **out);
 void cpu_release(struct dev_weights *w);
+// cpu_nan.c. Which steps of p, whose called plans are bound, look at their operands; once bound.
+void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p);
+// Does a step that swallows NaN read one now, or an infinity that makes one? bufs as for run.
+bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs);
 const struct target *cpu_target(void);
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i);
 // cpu_runs.c: n runs of `run` bytes each, from and to steps of so many bytes; they do not overlap.

@@ -348,6 +348,8 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
         join_called(s);
     }
     mark_beside(p);
+    x->bound = bound;
+    cpu_mark_nan(x, p);
     return ST_OK;
 }
 
@@ -500,6 +502,7 @@ static status_t run_main(struct cpu_exe *x, const struct cpu_frame *f, int n_in)
     const struct dev_run *r = f->run;
     status_t st = place_results(x, r, n_in);
     x->run = r;
+    x->nan = false;
     x->cancel = r->cancel;
     if (!st) st = cpu_run_plan(x, x->main, f);
     x->run = NULL;

@@ -29,6 +29,13 @@ struct onednn_state {
     int sum_leaf;          // operand that must be in the destination before the call, -1 = none
     int64_t out_bytes;
     int out_leaf;
+    struct onednn_short *without; // made where NaN is met first
+};
+// The same call up to its first step that loses NaN.
+struct onednn_short {
+    dnnl_primitive_t prim; // NULL: the library has none that takes the weights as they are packed
+    dnnl_memory_t scratch;
+    void *memory;
 };
 
 static dnnl_engine_t engine;
@@ -236,6 +243,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success && info)
         s->detail = arena_printf(&x->arena, "onednn:%s", info);
     st->sum_leaf = -1;
+    s->swallows = c && onednn_swallows(c) < c->n_post;
     st->out_leaf = s->plan->n_in;
     st->out_bytes = s->plan->out[0].size_bytes;
     for (int k = 0; c && k < c->n_post; k++) {
@@ -332,6 +340,7 @@ static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_s
     status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
+    s->swallows = s->plan->instr->called[0]->root->op == HLO_MAXIMUM;
     dnnl_primitive_desc_destroy(pd);
     return status;
 }
@@ -352,9 +361,17 @@ static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onedn
 
 // ---- the implementation
 
+static void close_short(struct onednn_short *w) {
+    if (!w) return;
+    if (w->prim) dnnl_primitive_destroy(w->prim);
+    if (w->scratch) dnnl_memory_destroy(w->scratch);
+    free(w->memory);
+    free(w);
+}
 static void onednn_close(struct cpu_step *s) {
     struct onednn_state *st = s->state;
     if (!st) return;
+    close_short(st->without);
     for (int k = 0; k < st->n_args; k++)
         dnnl_memory_destroy(st->args[k].mem);
     if (st->prim) dnnl_primitive_destroy(st->prim);
@@ -387,13 +404,19 @@ static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
     s->state = st;
     return open_call(x, s, st);
 }
-static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+// w: instead of the call's own primitive; or NULL.
+static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct onednn_short *w,
+                        void **bufs) {
     struct onednn_state *st = s->state;
     dnnl_exec_arg_t args[MAX_ARGS];
     if (st->sum_leaf >= 0 && bufs[st->sum_leaf] != bufs[st->out_leaf])
         memcpy(bufs[st->out_leaf], bufs[st->sum_leaf], (size_t)st->out_bytes);
     for (int k = 0; k < st->n_args; k++) {
         const struct onednn_arg *a = &st->args[k];
+        if (w && a->leaf == LEAF_SCRATCH) {
+            args[k] = (dnnl_exec_arg_t){a->arg, w->scratch};
+            continue;
+        }
         void *p = a->leaf == LEAF_SCRATCH    ? x->scratch
                   : a->leaf == LEAF_REPACKED ? (char *)x->scratch + st->scratch_bytes
                                              : bufs[a->leaf];
@@ -406,9 +429,69 @@ static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         if (rc != dnnl_success) return onednn_failed("reorder", rc);
     }
     int threads = s->alone ? cpu_use_threads(1) : 0;
-    dnnl_status_t rc = dnnl_primitive_execute(st->prim, stream, st->n_args, args);
+    dnnl_status_t rc = dnnl_primitive_execute(w ? w->prim : st->prim, stream, st->n_args, args);
     if (s->alone) cpu_use_threads(threads);
     return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
+}
+
+// ---- NaN (cpu_nan.c)
+
+int onednn_swallows(const struct lib_call *c) {
+    int k = 0;
+    while (k < c->n_post && c->post[k].kind != LIB_POST_RELU && c->post[k].kind != LIB_POST_CLIP)
+        k++;
+    return k;
+}
+static status_t short_prim(const struct onednn_state *st, const struct cpu_step *s,
+                           const struct lib_call *c, struct onednn_short *w) {
+    const struct hlo_instr *i = s->plan->instr;
+    bool packed = st->weights_packed.ndims > 0;
+    struct onednn_ask q = {.in = i->operands[lib_operand(i, c->lhs)]->shape->layout,
+                           .out = i->shape->layout,
+                           .winograd = s->detail && strstr(s->detail, "wino"),
+                           .weights = packed ? &st->weights_packed : NULL};
+    struct onednn_prim p;
+    status_t status = onednn_prim_of(c, &q, &p);
+    const dnnl_memory_desc_t *scratch =
+        status ? NULL : dnnl_primitive_desc_query_md(p.pd, dnnl_query_scratchpad_md, 0);
+    dnnl_status_t rc = dnnl_success;
+    if (scratch) rc = dnnl_memory_create(&w->scratch, scratch, engine, DNNL_MEMORY_NONE);
+    if (scratch && rc == dnnl_success) {
+        w->memory = cpu_memory((int64_t)dnnl_memory_desc_get_size(scratch) + 64);
+        if (!w->memory) rc = dnnl_out_of_memory;
+    }
+    if (scratch && rc == dnnl_success) {
+        dnnl_memory_set_data_handle_v2(w->scratch, w->memory, stream);
+        rc = dnnl_primitive_create(&w->prim, p.pd);
+    }
+    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    return status ? status : rc == dnnl_success ? ST_OK : onednn_failed("primitive_create", rc);
+}
+// Runs are on the thread that loads, so that primitives are made by one at a time here too.
+static struct onednn_short *short_of(const struct cpu_step *s, const struct lib_call *c) {
+    struct onednn_state *st = s->state;
+    if (st->without) return st->without->prim ? st->without : NULL;
+    st->without = calloc(1, sizeof *st->without);
+    if (!st->without) return NULL;
+    int threads = s->alone ? cpu_use_threads(1) : 0;
+    st_drop(short_prim(st, s, c, st->without));
+    if (s->alone) cpu_use_threads(threads);
+    return st->without->prim ? st->without : NULL;
+}
+static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    struct lib_call c, up_to;
+    if (lib_pool(s->plan->instr)) return cpu_impl_reference.run(x, s, bufs);
+    if (!lib_match(s->plan->instr, &c)) return execute(x, s, NULL, bufs);
+    up_to = c;
+    up_to.n_post = onednn_swallows(&c);
+    const struct onednn_short *w = short_of(s, &up_to);
+    RETURN_IF_ERR(execute(x, s, w, bufs));
+    if (w) onednn_steps(&c, up_to.n_post, s->plan->instr, bufs);
+    return ST_OK;
+}
+static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    if (s->swallows && cpu_meets_nan(x, s, bufs)) return run_with_nan(x, s, bufs);
+    return execute(x, s, NULL, bufs);
 }
 static int64_t onednn_pack_bytes(const struct cpu_step *s) {
     return (int64_t)dnnl_memory_desc_get_size(

@@ -46,6 +46,7 @@ struct onednn_ask {
     const struct layout *in, *out; // of a convolution's input and result; a dot's are rows
     bool bound;                    // the right operand may be packed
     bool winograd;                 // try it first
+    const dnnl_memory_desc_t *weights; // the packed form that it has; NULL: as the library likes
 };
 struct onednn_prim {
     dnnl_primitive_desc_t pd; // the caller's to destroy; NULL after an error
@@ -66,6 +67,12 @@ bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into 
 // The tensor that post-operation k reads; false when it reads none.
 bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
                       dnnl_memory_desc_t *out);
+// The first step at which the library loses a NaN (its maxima and minima give the constant);
+// c->n_post: none.
+int onednn_swallows(const struct lib_call *c);
+// The steps of `c` from number `from` on, on the result as the call left it, NaN kept: one element
+// after another. i: the instruction; bufs: its operand leaves, then its result.
+void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i, void **bufs);
 // c NULL: no post-operations.
 status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
                           dnnl_primitive_attr_t *out) MUST_CHECK;

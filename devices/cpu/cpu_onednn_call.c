@@ -139,6 +139,7 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
     onednn_desc_of(c->result, q->out, onednn_fold(h), &p->dst);
     dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, tags[n]);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
+    if (q->weights) weights = *q->weights;
     if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
     onednn_conv_dims(h, stride, dilate, low, high);
     dnnl_primitive_attr_t attr;
@@ -207,6 +208,7 @@ static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
     dnnl_memory_desc_t weights = p->user;
     if (q->bound && nb == 0)
         dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_f32, dnnl_format_tag_any);
+    if (q->weights) weights = *q->weights;
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
     dnnl_matmul_desc_t md;

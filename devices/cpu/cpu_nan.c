@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// NaN before steps that lose it. oneDNN's maximum with a constant (Relu, Clip) and its maximum over
+// a window give a number where an operand is NaN; ONNX Runtime and HLO give NaN. Its code is the
+// fastest there is, and NaN is rare, so such a step looks at its operands first, and runs another
+// way where they hold NaN or an infinity (cpu_onednn.c). A look costs some hundredths of what the
+// step takes, and is left out where no operand can hold one: NaN enters a program with its inputs
+// and by operations that make it of finite numbers (0/0, log of a negative), and what follows a
+// step that looked is finite unless the look found something, which is kept for the rest of the
+// run. Not seen: sums and products that leave the range of f32, and weights that are not finite.
+#include "compiler/ir/module.h"
+#include "devices/cpu/cpu.h"
+
+// May `i` make NaN or an infinity of finite numbers, other than by leaving the range in a sum?
+static bool makes_nan(const struct hlo_instr *i) {
+    switch (i->op) {
+    case HLO_DIVIDE: {
+        const struct hlo_instr *by = i->operands[1];
+        while (by->op == HLO_BROADCAST)
+            by = by->operands[0];
+        return by->op != HLO_CONSTANT;
+    }
+    case HLO_EXP:
+    case HLO_EXPM1:
+    case HLO_LOG:
+    case HLO_LOG1P:
+    case HLO_SQRT:
+    case HLO_RSQRT:
+    case HLO_POWER:
+    case HLO_REMAINDER:
+    case HLO_ACOS:
+    case HLO_ACOSH:
+    case HLO_ASIN:
+    case HLO_ATANH:
+    case HLO_COSH:
+    case HLO_SINH:
+    case HLO_TAN:
+    case HLO_BITCAST_CONVERT:
+    case HLO_BATCH_NORM_TRAINING:
+    case HLO_BATCH_NORM_INFERENCE:
+    case HLO_CHOLESKY:
+    case HLO_TRIANGULAR_SOLVE:
+    case HLO_CUSTOM_CALL:
+    case HLO_CALL:
+    case HLO_CONDITIONAL:
+    case HLO_WHILE:
+    case HLO_SCAN:
+        return true;
+    default:
+        return false;
+    }
+}
+static bool holds_floats(const struct shape *s) {
+    if (!shape_is_tuple(s)) return dtype_is_float(s->dtype) || dtype_is_complex(s->dtype);
+    for (int k = 0; k < s->n_elems; k++)
+        if (holds_floats(s->elems[k])) return true;
+    return false;
+}
+// may: by id, for the instructions before i.
+static bool may_hold(const struct hlo_instr *i, const bool *may) {
+    if (!holds_floats(i->shape)) return false;
+    if (i->op == HLO_PARAMETER) return i->param_kind != PARAM_BOUND;
+    if (makes_nan(i)) return true;
+    for (int c = 0; c < i->n_called; c++)
+        for (const struct hlo_instr *e = i->called[c]->first; e; e = e->next)
+            if (makes_nan(e)) return true;
+    for (int k = 0; k < i->n_operands; k++)
+        if (may[i->operands[k]->id]) return true;
+    return false;
+}
+// The operand leaves of a step that may hold one: of f32, neither weights nor constants.
+static uint32_t leaves_of(const struct cpu_exe *x, const struct cpu_step *s) {
+    const struct hlo_instr *i = s->plan->instr;
+    uint32_t at = 0;
+    for (int k = 0; k < i->n_operands && k < 32; k++)
+        if (i->operands[k]->shape->dtype == DT_F32 && s->plan->in[k].where != SLICE_CONST &&
+            !cpu_is_bound(x, s, k))
+            at |= UINT32_C(1) << k;
+    return at;
+}
+void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p) {
+    const struct hlo_computation *c = p->plan->comp;
+    struct arena a = {0};
+    struct cpu_step **step = NULL; // by id
+    int n = (int)c->module->next_id;
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        if (!p->steps[k].swallows) continue;
+        if (!step) step = arena_zarray(&a, struct cpu_step *, n);
+        step[p->steps[k].plan->instr->id] = &p->steps[k];
+    }
+    if (!step) return;
+    bool *may = arena_zarray(&a, bool, n);
+    for (const struct hlo_instr *i = c->first; i; i = i->next) {
+        struct cpu_step *s = step[i->id];
+        may[i->id] = !s && may_hold(i, may);
+        if (!s) continue;
+        s->nan_leaves = leaves_of(x, s);
+        for (int e = 0; e < i->n_operands; e++)
+            s->looks = s->looks || may[i->operands[e]->id];
+    }
+    arena_done(&a);
+}
+
+// An exponent of ones alone. Blocks, so that the compiler takes vectors.
+static bool not_finite(const void *at, int64_t n) {
+    enum { BLOCK = 4096 };
+    const uint32_t *v = at, ones = 0x7f800000;
+    for (int64_t k = 0; k < n; k += BLOCK) {
+        int64_t end = n - k < BLOCK ? n : k + BLOCK;
+        uint32_t found = 0;
+        for (int64_t e = k; e < end; e++)
+            found |= (uint32_t)-(int32_t)((v[e] & ones) == ones);
+        if (found) return true;
+    }
+    return false;
+}
+bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
+    if (!s->looks && !x->nan) return false;
+    for (int k = 0; s->nan_leaves >> k; k++) // operands are arrays: a leaf each
+        if (s->nan_leaves >> k & 1 && not_finite(bufs[k], s->plan->in[k].size_bytes / 4))
+            return x->nan = true;
+    return false;
+}
