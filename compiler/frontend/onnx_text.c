@@ -79,6 +79,7 @@ static const struct {
              {"StringNormalizer", 1, TO_TEXT},
              {"StringSplit", 1, OWN},
              {"TfIdfVectorizer", 1, TO_NUMBERS},
+             {"com.microsoft.MurmurHash3", 1, TO_NUMBERS},
              {"ai.onnx.ml.CategoryMapper", 1, TO_NUMBERS},
              {"ai.onnx.ml.LabelEncoder", 1, OWN},
              {"ai.onnx.ml.OneHotEncoder", 1, TO_NUMBERS},
@@ -225,6 +226,57 @@ ONNX(stringnormalizer) {
     if (!(flags & TEXT_ANY_CASE) && (!stop || !stop->strings.n) && n)
         return out_val(c, 0, kept); // all are kept
     out_any(c, 0, onnx_dynamic_val(c, kept, count, flat ? 0 : 1));
+}
+
+// MurmurHash3_x86_32 of each element's bytes; numbers have one or two words of 32 bits.
+static hv hash_rotate(struct hb *b, hv x, int64_t by) {
+    hv left = hb_splat(b, x->shape, (double)by), right = hb_splat(b, x->shape, (double)(32 - by));
+    return hb_binary(b, HLO_OR, hb_binary(b, HLO_SHIFT_LEFT, x, left),
+                     hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, x, right));
+}
+static hv hash_mixed(struct hb *b, hv h, int64_t by, int64_t times) {
+    hv far = hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, h, hb_splat(b, h->shape, (double)by));
+    hv x = hb_binary(b, HLO_XOR, h, far);
+    return hb_mul(b, x, hb_splat(b, x->shape, (double)times));
+}
+static hv hash_numbers(struct onnx_ctx *c, hv x, int64_t seed) {
+    struct hb *b = &c->b;
+    int64_t dims[HLO_MAX_RANK], n = dtype_size(x->shape->dtype);
+    int rank = x->shape->rank;
+    if ((n != 4 && n != 8) || rank == HLO_MAX_RANK) return fail(c, "numbers of other sizes"), x;
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d];
+    dims[rank] = n / 4;
+    const struct shape *s = shape_make(c->a, DT_U32, dims, rank + (n == 8));
+    hv words = hb_op(b, HLO_BITCAST_CONVERT, s, &x, 1, NULL), h = NULL;
+    for (int64_t w = 0; w < n / 4 && hb_ok(b); w++) {
+        hv k = n == 4 ? words : row(c, words, rank, w);
+        if (!h) h = hb_splat(b, k->shape, (double)seed);
+        k = hb_mul(b, k, hb_splat(b, k->shape, 0xcc9e2d51));
+        k = hb_mul(b, hash_rotate(b, k, 15), hb_splat(b, k->shape, 0x1b873593));
+        h = hash_rotate(b, hb_binary(b, HLO_XOR, h, k), 13);
+        h = hb_mul(b, h, hb_splat(b, h->shape, 5));
+        h = hb_add(b, h, hb_splat(b, h->shape, 0xe6546b64));
+    }
+    h = hb_binary(b, HLO_XOR, h, hb_splat(b, h->shape, (double)n));
+    h = hash_mixed(b, hash_mixed(b, h, 16, 0x85ebca6b), 13, 0xc2b2ae35);
+    return hash_mixed(b, h, 16, 1);
+}
+ONNX(murmurhash3) {
+    struct hb *b = &c->b;
+    const struct onnx_val *v = in_any(c, 0);
+    int64_t seed = at_int(c, "seed", 0) & 0xffffffff;
+    hv x = in_val(c, 0), h;
+    if (!v || !hb_ok(b)) return;
+    if (v->text) {
+        hv operands[] = {x, hb_const_i64(b, DT_U32, seed)};
+        h = text_call(c, "hash", shape_with_dtype(c->a, x->shape, DT_U32), operands, 2);
+    } else {
+        h = hash_numbers(c, x, seed);
+    }
+    if (at_int(c, "positive", 1) == 0 && hb_ok(b))
+        h = hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, h->shape, DT_S32), &h, 1, NULL);
+    out_val(c, 0, h);
 }
 
 // How many parts there may be is not known before the run: room for MAX_PARTS, fewer where there

@@ -207,6 +207,46 @@ status_t hlo_text_match(struct hlo_eval *ev, const struct hlo_instr *i, struct l
     return st;
 }
 
+// ---- hashes
+
+// MurmurHash3_x86_32 (Appleby, SMHasher), by bytes in little-endian order.
+static uint32_t rotate(uint32_t x, int by) {
+    return x << by | x >> (32 - by);
+}
+static uint32_t scramble(uint32_t word) {
+    return rotate(word * 0xcc9e2d51u, 15) * 0x1b873593u;
+}
+static uint32_t hash_text(struct str s, uint32_t seed) {
+    const uint8_t *p = (const uint8_t *)s.p;
+    uint32_t h = seed, word = 0;
+    size_t at = 0;
+    for (; s.n - at >= 4; at += 4) {
+        word = (uint32_t)p[at] | (uint32_t)p[at + 1] << 8 | (uint32_t)p[at + 2] << 16 |
+               (uint32_t)p[at + 3] << 24;
+        h = rotate(h ^ scramble(word), 13) * 5 + 0xe6546b64u;
+    }
+    word = 0;
+    for (size_t k = s.n; k > at; k--)
+        word = word << 8 | p[k - 1];
+    h ^= scramble(word); // of no bytes: 0
+    h ^= (uint32_t)s.n;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+status_t hlo_text_hash(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                       struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 2, 1));
+    if (!is_scalar(in[1]->shape, DT_U32) || i->shape->dtype != DT_U32 ||
+        !shape_same_dims(i->shape, in[0]->shape))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    uint32_t seed = (uint32_t)lit_get_i64(in[1], 0);
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n; k++)
+        lit_set_i64(*out, k, hash_text(text_of(ev, in[0], k), seed));
+    return ST_OK;
+}
+
 // ---- numbers
 
 static bool parse_float(struct str s, double *out) {

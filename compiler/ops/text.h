@@ -12,6 +12,7 @@
 //   hlod.text.match      (x, pattern s32[]) -> pred of x's shape: whole texts, text_match.h
 //   hlod.text.parse      (x) -> numbers of the result's type; INVALID_ARGUMENT names the first text
 //                        that is none
+//   hlod.text.hash       (x, seed u32[]) -> u32 of x's shape: MurmurHash3_x86_32 of its bytes
 //   hlod.text.print      (numbers) -> their shortest decimal texts that read back the same
 #pragma once
 #include "compiler/eval.h"
@@ -22,6 +23,7 @@
     X(split)                                                                                       \
     X(match)                                                                                       \
     X(parse)                                                                                       \
+    X(hash)                                                                                        \
     X(print)
 #define TEXT_DECLARE(name)                                                                         \
     status_t hlo_text_##name(struct hlo_eval *ev, const struct hlo_instr *i,                       \

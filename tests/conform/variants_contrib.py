@@ -34,6 +34,9 @@ def fused(add):
         add("FusedGemm " + act, MS + "FusedGemm", [f32(3, 4), f32(4, 5), f32(5)], dict(kw, activation=act))
     add("FusedGemm Relu", MS + "FusedGemm", [f32(3, 4), f32(4, 5), f32(5)], {"activation": "Relu"})
     add("MatMulInteger16", MS + "MatMulInteger16", [R.integers(-900, 900, (3, 4)).astype(np.int16), R.integers(-900, 900, (4, 5)).astype(np.int16)])
+    for x in (R.integers(-2**31, 2**31, (2, 3)).astype(np.int32), R.integers(-2**62, 2**62, (2, 3)), f32(7), R.standard_normal((4, 1)), R.integers(0, 2**32, 5).astype(np.uint32)):
+        add("MurmurHash3 %s" % x.dtype, MS + "MurmurHash3", [x], {"seed": 7} if x.ndim == 2 else {})
+    add("MurmurHash3 signed", MS + "MurmurHash3", [R.integers(0, 99, 9)], {"positive": 0})
     add("UnfoldTensor", MS + "UnfoldTensor", [f32(2, 9, 3)], {"dim": 1, "size": 4, "step": 2})
     add("ExpandDims", MS + "ExpandDims", [f32(2, 3), np.array(-1, np.int32)], constant=(1,))
     add("ms Pad", MS + "Pad", [f32(2, 3), np.array([1, 0, 0, 2]), np.array([1.5], np.float32)], constant=(1,))

@@ -78,7 +78,7 @@ REFUSED = (
     ("ai.onnx.ml.CastMap ai.onnx.ml.DictVectorizer", "their input is a map: send tensors"),
     ("com.microsoft.BeamSearch com.microsoft.GreedySearch com.microsoft.Sampling com.microsoft.WhisperBeamSearch com.microsoft.DecoderMaskedMultiHeadAttention",
      "a whole generation in one node, with a decoder inside: run the decoder step by step over resident buffers (docs/buffers.md)"),
-    ("com.microsoft.Tokenizer com.microsoft.MurmurHash3 com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
+    ("com.microsoft.Tokenizer com.microsoft.NGramHashMapping com.microsoft.VarlenNGramHashMapping", "they look inside texts or hash them"),
     ("com.microsoft.SparseAttention com.microsoft.MRotaryEmbedding com.microsoft.EngramGate com.microsoft.HyperConnectionPreMix com.microsoft.HyperConnectionPostMix",
      "parts of recent language models that no model seen here has; they can be written with operators that run"),
     ("com.microsoft.MatMulFpQ4 com.microsoft.SparseToDenseMatMul", "weights in a packing that is not described, or sparse"),

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
 import harness  # noqa: E402
 
-HEAD = '<ir_version: 9, opset_import: ["" : 20, "ai.onnx.ml" : 3]>\n'
+HEAD = '<ir_version: 9, opset_import: ["" : 20, "ai.onnx.ml" : 3, "com.microsoft" : 1]>\n'
 WORDS = ["the", "Quick", "brown", "FOX", "", "jumps", "über", "Ärger", "ΣΊΣΥΦΟΣ", "naïve", "the", "dog", "日本", "x" * 300, "-1.5e3", " 7 "]
 
 
@@ -89,6 +89,9 @@ g (string[6] x) => (float[6] y, double[6] z)
   z = Cast <to = 11> (x) }""", [{"x": texts("1", "-2.5e-3", "+7.25", "NaN", "INF", "-INF")}]),
     "concat, broadcast": ("""
 g (string[2, 1] x, string[3] y) => (string[2, 3] z) { z = StringConcat (x, y) }""", [{"x": words(2, 1), "y": words(3, seed=3)}]),
+    "hashes": ("""
+g (string[4, 4] x, string[5] s) => (uint32[4, 4] a, int32[5] b) { a = com.microsoft.MurmurHash3 (x)
+  b = com.microsoft.MurmurHash3 <seed = 42, positive = 0> (s) }""", [{"x": words(4, 4), "s": texts("", "a", "ab", "abc", "日本の" * 99)}]),
     "split at a delimiter": ("""
 g (string[3] x) => (string[3, K] y, int64[3] n) { y, n = StringSplit <delimiter = "--", maxsplit = 2> (x) }""", [{"x": texts("a--b--c--d", "", "--x")}, {"x": texts("abc", "a-b", "-")}]),
     "split at white space": ("""
