@@ -47,7 +47,7 @@ static void smap_grow(struct smap *m) {
 }
 
 void smap_done(struct smap *m) {
-    for (size_t i = 0; i < m->cap; i++)
+    for (size_t i = 0; i < m->cap && !m->borrows; i++)
         if (m->slots[i].used) free(m->slots[i].key);
     free(m->slots);
     *m = (struct smap){0};
@@ -67,9 +67,9 @@ void *smap_put(struct smap *m, struct str key, void *val) {
         s->val = val;
         return was;
     }
-    char *copy = zeroed(key.n + 1, 1);
-    if (key.n) memcpy(copy, key.p, key.n);
-    *s = (struct smap_slot){copy, (uint32_t)key.n, 1, h, val};
+    char *own = m->borrows ? (char *)(uintptr_t)key.p : zeroed(key.n + 1, 1);
+    if (!m->borrows && key.n) memcpy(own, key.p, key.n);
+    *s = (struct smap_slot){own, (uint32_t)key.n, 1, h, val};
     m->n++;
     return NULL;
 }
@@ -92,7 +92,7 @@ void *smap_del(struct smap *m, struct str key) {
     if (!found) return NULL;
     size_t mask = m->cap - 1, hole = (size_t)(found - m->slots);
     void *was = found->val;
-    free(m->slots[hole].key);
+    if (!m->borrows) free(m->slots[hole].key);
     for (size_t i = (hole + 1) & mask; m->slots[i].used; i = (i + 1) & mask) {
         size_t home = m->slots[i].hash & mask;
         if (((i - home) & mask) >= ((i - hole) & mask)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// map: two open-addressing hash maps. smap: text or bytes -> pointer (keys copied into the map).
+// map: two open-addressing hash maps. smap: text or bytes -> pointer (keys copied into the map,
+// unless it borrows them).
 // pmap: 64-bit integer or pointer -> pointer. Malloc-backed; x_done frees. Iteration order is
 // unspecified but the same for the same insertions (hash seed is fixed per process kind; see
 // smap_seed for maps keyed by outside text). NULL values are allowed: use _has to tell absence.
@@ -10,6 +11,7 @@ struct smap {
     struct smap_slot *slots;
     size_t n, cap;
     uint64_t seed;
+    bool borrows; // set before the first put: keys stay the caller's, and must outlive the map
 }; // zero-initialise
 struct pmap {
     struct pmap_slot *slots;

@@ -170,9 +170,10 @@ static int64_t bytes_of_leaves(const struct shape *s) {
     return n;
 }
 
-static status_t compile_into(struct executable *e, struct hlo_module *m,
-                             const struct compile_options *opt, const struct target *t,
-                             struct pass_ctx *p) {
+// e->main is the whole module still.
+static status_t compile_into(struct executable *e, const struct compile_options *opt,
+                             const struct target *t, struct pass_ctx *p) {
+    struct hlo_module *m = e->main;
     int most = t->max_replicas ? t->max_replicas : 1;
     if (opt->replicas > most)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "%d replicas: %s runs at most %d",
@@ -190,7 +191,7 @@ static status_t compile_into(struct executable *e, struct hlo_module *m,
     RETURN_IF_ERR(pipeline_whole(m, p));
     e->rows = rows_check(e->arena, m);
     int64_t start = clock_ns();
-    RETURN_IF_ERR(hoist_split(m, &e->prepare, &e->main));
+    RETURN_IF_ERR(hoist_split(m, &e->prepare));
     add_stat(p, "hoist", clock_ns() - start, e->main);
     e->results = e->main->entry->root->shape; // in the arena of main
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
@@ -214,15 +215,15 @@ static status_t compile_verified(struct hlo_module *m, const struct compile_opti
     struct strbuf options = {0};
     int64_t start = clock_ns();
     e->arena = a;
+    e->main = m;
     e->target_id = arena_strdup(a, t->id);
     e->build_id = compile_build_id();
     compile_options_print(&options, opt);
     e->options_text = arena_strndup(a, strbuf_cstr(&options), options.n);
     strbuf_done(&options);
     struct pass_ctx p = {.opt = opt, .target = t, .obs = obs, .keep = a};
-    status_t st = compile_into(e, m, opt, t, &p);
+    status_t st = compile_into(e, opt, t, &p);
     arena_done(&p.scratch);
-    hlo_module_free(m);
     e->passes = p.stats.v;
     e->n_passes = (int32_t)p.stats.n;
     e->compile_ns = clock_ns() - start;
@@ -249,7 +250,10 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
     int64_t start = clock_ns();
     struct lower_request with = *req;
     with.cancel = obs ? obs->cancel : NULL;
-    RETURN_IF_ERR(frontend_lower(format, &with, &m));
+    if (req->lowered)
+        m = req->lowered;
+    else
+        RETURN_IF_ERR(frontend_lower(format, &with, &m));
     struct pass_stat s = {.name = "lower",
                           .ns = clock_ns() - start,
                           .instrs_after = hlo_total(m),

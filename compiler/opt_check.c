@@ -205,14 +205,13 @@ static status_t after_split(struct check *c, struct arena *a, struct hlo_module 
     return compare(c, got, "the whole pipeline");
 }
 static status_t after_pipeline(struct check *c) {
-    struct hlo_module *m = hlo_module_clone(c->m), *prepare = NULL, *mainm = NULL;
+    struct hlo_module *m = hlo_module_clone(c->m), *prepare = NULL;
     struct arena a = {0};
     struct pass_ctx p = {.opt = &c->opt, .target = &c->t, .keep = &a};
     status_t st = pipeline_whole(m, &p);
-    if (!st) st = hoist_split(m, &prepare, &mainm);
-    if (!st) st = after_split(c, &a, prepare, mainm, &p);
+    if (!st) st = hoist_split(m, &prepare);
+    if (!st) st = after_split(c, &a, prepare, m, &p);
     hlo_module_free(prepare);
-    hlo_module_free(mainm);
     hlo_module_free(m);
     arena_done(&p.scratch);
     arena_done(&a);

@@ -192,7 +192,9 @@ static void serve(struct worker *w, struct call *c) {
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
+    bool idle = !w->first;
     pthread_mutex_unlock(&w->mutex);
+    if (idle) worker_lower_ahead(c);
     call_free(c);
     if (lost) give_up_device(w);
 }

@@ -24,6 +24,9 @@ struct call {
     struct worker *worker;
     int64_t refused_before; // system calls, when it began
     bool device_lost;       // the reply is the last thing this process does
+    // Of an INGEST: what a COMPILE will probably ask to be lowered (worker_lowered.c), or NULL.
+    const struct lower_request *expected;
+    const char *expected_format;
 };
 // Bytes of a blob: inline, or mapped read-only until the call ends.
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;
@@ -39,6 +42,13 @@ void worker_compile_for(struct device *d); // before the first compile; borrowed
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
 void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
+// worker_lowered.c; run thread. After an ingest: remembers in c what a COMPILE of its result asks
+// to be lowered. Once the reply is sent and while no call waits: lowers that. What a COMPILE asks
+// for, if it was lowered ahead, to own; NULL = it was not, and what was is gone.
+void worker_expect_compile(struct call *c, const struct ingest_result *r,
+                           const struct frontend_limits *limits);
+void worker_lower_ahead(struct call *c);
+struct hlo_module *worker_take_lowered(const char *format, const struct lower_request *req);
 ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);

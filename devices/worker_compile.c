@@ -93,6 +93,7 @@ static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
     out->weights_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.weights_digest.b, 32)};
     RETURN_IF_ERR(call_put_blob(c, r.program.p, r.program.n, &out->program));
     RETURN_IF_ERR(call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
+    worker_expect_compile(c, &r, &limits);
     out->signature = wire_signature(&c->arena, &r.sig);
     out->info = program_info_message(&c->arena, &r.info);
     out->n_weights = (size_t)r.n_weights;
@@ -156,6 +157,8 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     const struct target *t;
     RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
+    if (c->type == HLOD__WIRE__TYPE__TYPE_COMPILE)
+        req.lowered = worker_take_lowered(q->format, &req);
     return hlo_compile(q->format, &req, &opt, t, obs, out);
 }
 
@@ -265,6 +268,9 @@ static status_t lacking(status_t st) {
     return other;
 }
 
+static void free_executable(void *e) {
+    executable_free(e);
+}
 static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
     const Hlod__Wire__Compile *q = (const Hlod__Wire__Compile *)c->request;
     struct compile_observer obs = {
@@ -273,12 +279,12 @@ static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
     struct strbuf bytes = {0};
     worker_peak_begin(c);
     RETURN_IF_ERR(compile_request(c, q, &obs, &e));
+    arena_link(&c->arena, free_executable, e); // when the reply is on its way
     struct digest content;
     status_t st = executable_pack(e, &bytes, &content);
     if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
     if (!st) out->info = info_of(c, e, content);
     strbuf_done(&bytes);
-    executable_free(e);
     return st;
 }
 ProtobufCMessage *worker_compile(struct call *c) {

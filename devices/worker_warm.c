@@ -11,7 +11,8 @@
 #include "devices/worker_calls.h"
 
 // A softmax, a layout change and a lookup, at sizes of each effort (codegen/llvm_emit.h); a product
-// and convolutions of each kind with bias and activation, about which the library is asked.
+// and convolutions of each kind with bias and activation, and of bytes, about which the library is
+// asked.
 static const char program[] =
     "HloModule warm\n"
     "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
@@ -52,8 +53,17 @@ static const char program[] =
     "  cds = f32[1,16,14,14] add(cd, cr)\n"
     "  c1 = f32[1,32,14,14] convolution(cds, k1), window={size=1x1}, "
     "dim_labels=bf01_oi01->bf01\n"
-    "  ROOT r = (f32[8,96], f32[7,96], f32[512,512], f32[64,64], f32[8,64], f32[1,32,14,14]) "
-    "tuple(q, g, t, u, dr, c1)\n"
+    "  xb = u8[64,96] parameter(11)\n"
+    "  wb = s8[96,64] parameter(12)\n"
+    "  vb = u8[1,16,14,14] parameter(13)\n"
+    "  kb = s8[16,16,3,3] parameter(14)\n"
+    "  pb = s32[64,64] dot(xb, wb), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "  pf = f32[64,64] convert(pb)\n"
+    "  cw = s32[1,16,14,14] convolution(vb, kb), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  cf = f32[1,16,14,14] convert(cw)\n"
+    "  ROOT r = (f32[8,96], f32[7,96], f32[512,512], f32[64,64], f32[8,64], f32[1,32,14,14], "
+    "f32[64,64], f32[1,16,14,14]) tuple(q, g, t, u, dr, c1, pf, cf)\n"
     "}\n";
 
 // Blocks of up to 8 MiB come from the calling thread's heap, whose pages stay when they are free.

@@ -95,6 +95,7 @@ struct lower_request {
     const char *entry_name;
     struct frontend_limits limits;
     const _Atomic bool *cancel; // or NULL; CANCELLED between two nodes
+    struct hlo_module *lowered; // for hlo_compile: what frontend_lower gives, taken; or NULL
 };
 
 // ---- what the driver calls

@@ -14,6 +14,7 @@ struct hlo_module *hlo_module_new(const char *name) {
     struct hlo_module *m = arena_new_of(a, struct hlo_module);
     m->arena = a;
     m->name = arena_strdup(a, name);
+    m->names.borrows = true;
     return m;
 }
 void hlo_module_free(struct hlo_module *m) {
@@ -61,7 +62,7 @@ static char *numbered(struct arena *a, struct str stem, uintptr_t k) {
     memcpy(name + stem.n + 1, at, n);
     return name;
 }
-// Is `name` free? Then it is taken; else *out_count, if it is a stem, says how far its numbers
+// Is `name`, in m's arena, free? Then it is taken; else *out_count, if it is a stem, says how far its numbers
 // came.
 static bool take_name(struct hlo_module *m, struct str name, uintptr_t *out_count) {
     size_t names = m->names.n;
@@ -89,6 +90,7 @@ static const char *unique_name(struct hlo_module *m, const char *given) {
     if (n > 1 && n < stem.n && want[n - 1] == '.') {
         stem.n = n - 1;
         k = (uintptr_t)smap_get(&m->names, stem);
+        if (!k) stem.p = arena_strndup(m->arena, stem.p, stem.n);
     }
     for (;;) {
         char *name = numbered(m->arena, stem, ++k);
@@ -135,6 +137,7 @@ struct hlo_instr *hlo_root(const struct hlo_computation *c) {
 }
 void hlo_set_root(struct hlo_computation *c, struct hlo_instr *i) {
     c->root = i;
+    c->edits++;
 }
 
 // ---- lists and links
@@ -146,6 +149,7 @@ static void list_append(struct hlo_computation *c, struct hlo_instr *i) {
     *(c->last ? &c->last->next : &c->first) = i;
     c->last = i;
     c->n_instrs++;
+    c->edits++;
 }
 static void list_unlink(struct hlo_instr *i) {
     struct hlo_computation *c = i->parent;
@@ -155,12 +159,14 @@ static void list_unlink(struct hlo_instr *i) {
 }
 static void link_operand(struct hlo_instr *user, struct hlo_instr *x) {
     avec_push(user->parent->module->arena, &x->users, user);
+    user->parent->edits++;
 }
 static void unlink_operand(struct hlo_instr *user, struct hlo_instr *x) {
     for (size_t k = 0; k < x->users.n; k++)
         if (x->users.v[k] == user) {
             memmove(&x->users.v[k], &x->users.v[k + 1], sizeof *x->users.v * (x->users.n - k - 1));
             x->users.n--;
+            user->parent->edits++;
             return;
         }
     assert(!"operand without its user");
@@ -259,30 +265,18 @@ static const struct shape *shape_dup(struct arena *a, const struct shape *s) {
     return r;
 }
 
-// The same literal in another module; its numbers may stay where they are.
-static struct literal *literal_for(struct arena *a, const struct literal *l, bool borrow) {
-    if (!borrow || shape_is_tuple(l->shape)) return lit_clone(a, l);
-    struct literal *r = arena_dup(a, l, sizeof *l);
-    r->shape = shape_dup(a, l->shape);
-    return r;
-}
-// What a copy has of its own: nothing, where it is made in the same module; all, where the source
-// may lie in another one; all but the numbers of literals.
-enum copy { COPY_HERE, COPY_ALL, COPY_BORROWS };
-
-// Everything but name, list position and operands.
+// Everything but name, list position and operands. deep: from another module, which the copy
+// shares nothing with.
 static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_instr *from,
-                                   enum copy how) {
+                                   bool deep) {
     struct arena *a = c->module->arena;
-    bool deep = how != COPY_HERE;
     struct hlo_instr *i = new_instr(c, from->op);
     i->shape = deep ? shape_dup(a, from->shape) : from->shape;
     i->n_operands = from->n_operands;
     i->n_called = from->n_called;
     i->called = from->n_called ? arena_dup_array(a, from->called, from->n_called) : NULL;
     i->attr = deep ? attr_clone(a, hlo_op_info(from->op)->attrs, from->attr) : from->attr;
-    i->literal =
-        deep && from->literal ? literal_for(a, from->literal, how == COPY_BORROWS) : from->literal;
+    i->literal = deep && from->literal ? lit_clone(a, from->literal) : from->literal;
     if (deep && i->literal)
         i->literal->shape =
             layout_is_default(i->shape->layout, i->shape->rank) || shape_is_tuple(i->shape)
@@ -303,8 +297,7 @@ static struct hlo_instr *copy_body(struct hlo_computation *c, const struct hlo_i
 
 struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_instr *from,
                                   struct hlo_instr *const *operands) {
-    enum copy how = from->parent->module != c->module ? COPY_ALL : COPY_HERE;
-    struct hlo_instr *i = copy_body(c, from, how);
+    struct hlo_instr *i = copy_body(c, from, from->parent->module != c->module);
     i->name = unique_name(c->module, from->name);
     i->operands = i->n_operands ? arena_dup(c->module->arena, operands ? operands : from->operands,
                                             sizeof *operands * (size_t)i->n_operands)
@@ -321,20 +314,26 @@ struct hlo_instr *hlo_clone_instr(struct hlo_computation *c, const struct hlo_in
 // The name of an instruction of another module: legal, and nearly always free here.
 static const char *name_as(struct hlo_module *m, const char *name) {
     uintptr_t count;
-    return take_name(m, str_of(name), &count) ? arena_strdup(m->arena, name) : unique_name(m, name);
+    const char *own = arena_strdup(m->arena, name);
+    return take_name(m, str_of(own), &count) ? own : unique_name(m, name);
 }
+static bool kept(const uint64_t *keep, const struct hlo_instr *i) {
+    return !keep || keep[i->id / 64] >> i->id % 64 & 1;
+}
+// keep: a bit an id; NULL = all. What it calls is cloned whole.
 static struct hlo_computation *clone_computation(struct hlo_module *m,
                                                  const struct hlo_computation *c, const char *name,
-                                                 struct pmap *done, enum copy how) {
+                                                 struct pmap *done, const uint64_t *keep) {
     struct hlo_computation *seen = pmap_get_ptr(done, c);
     if (seen) return seen;
     for (const struct hlo_instr *i = c->first; i; i = i->next) // callees first: module order
-        for (int k = 0; k < i->n_called; k++)
-            clone_computation(m, i->called[k], i->called[k]->name, done, how);
+        for (int k = 0; k < i->n_called && kept(keep, i); k++)
+            clone_computation(m, i->called[k], i->called[k]->name, done, NULL);
     struct hlo_computation *r = hlo_computation_add(m, name);
     struct pmap map = {0};
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
-        struct hlo_instr *j = copy_body(r, i, how);
+        if (!kept(keep, i)) continue;
+        struct hlo_instr *j = copy_body(r, i, m != c->module);
         j->name = name_as(m, i->name);
         j->operands =
             i->n_operands ? arena_array(m->arena, struct hlo_instr *, i->n_operands) : NULL;
@@ -346,7 +345,8 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
         }
         append_with_operands(r, j);
         for (size_t k = 0; k < i->control_preds.n; k++)
-            avec_push(m->arena, &j->control_preds, pmap_get_ptr(&map, i->control_preds.v[k]));
+            if (kept(keep, i->control_preds.v[k]))
+                avec_push(m->arena, &j->control_preds, pmap_get_ptr(&map, i->control_preds.v[k]));
         pmap_put_ptr(&map, i, j);
     }
     for (size_t k = 0; k < c->params.n; k++)
@@ -360,8 +360,7 @@ static struct hlo_computation *clone_computation(struct hlo_module *m,
 struct hlo_computation *hlo_computation_clone(struct hlo_module *m, const struct hlo_computation *c,
                                               const char *name) {
     struct pmap done = {0};
-    enum copy how = m != c->module ? COPY_ALL : COPY_HERE;
-    struct hlo_computation *r = clone_computation(m, c, name, &done, how);
+    struct hlo_computation *r = clone_computation(m, c, name, &done, NULL);
     pmap_done(&done);
     return r;
 }
@@ -386,13 +385,14 @@ const struct shape *hlo_entry_shape(const struct hlo_module *m, int k) {
                                                                                 : own;
 }
 
-static struct hlo_module *clone_module(const struct hlo_module *m, enum copy how) {
+static struct hlo_module *clone_module(const struct hlo_module *m, const uint64_t *keep) {
     struct hlo_module *r = hlo_module_new(m->name);
     struct pmap done = {0};
     r->max_bytes = m->max_bytes;
     copy_source_map(r, &m->source_map);
     if (m->entry_layout) r->entry_layout = shape_dup(r->arena, m->entry_layout);
-    HLO_EACH_COMPUTATION(c, m) clone_computation(r, c, c->name, &done, how);
+    HLO_EACH_COMPUTATION(c, m)
+    if (!keep || c == m->entry) clone_computation(r, c, c->name, &done, keep);
     r->entry = pmap_get_ptr(&done, m->entry);
     pmap_done(&done);
     for (size_t k = 0; k < m->extra.n; k++)
@@ -403,19 +403,10 @@ static struct hlo_module *clone_module(const struct hlo_module *m, enum copy how
 }
 
 struct hlo_module *hlo_module_clone(const struct hlo_module *m) {
-    return clone_module(m, COPY_ALL);
+    return clone_module(m, NULL);
 }
-struct hlo_module *hlo_module_clone_borrowing(const struct hlo_module *m) {
-    return clone_module(m, COPY_BORROWS);
-}
-void hlo_own_literals(struct hlo_module *m) {
-    HLO_EACH_COMPUTATION(c, m)
-    for (struct hlo_instr *i = c->first; i; i = i->next)
-        if (i->literal && i->literal->size_bytes) {
-            struct literal *l = i->literal;
-            void *own = arena_alloc_aligned(m->arena, l->size_bytes, 64);
-            l->data = memcpy(own, l->data, l->size_bytes);
-        }
+struct hlo_module *hlo_module_clone_part(const struct hlo_module *m, const uint64_t *keep) {
+    return clone_module(m, keep);
 }
 
 // ---- edits
@@ -458,6 +449,7 @@ void hlo_replace_uses(struct hlo_instr *old, struct hlo_instr *with) {
         avec_push(m->arena, &with->users, u);
     }
     old->users.n = 0;
+    old->parent->edits++;
     if (old->parent->root == old) old->parent->root = with;
 }
 
@@ -473,6 +465,7 @@ void hlo_remove_instr(struct hlo_instr *i) {
 
 int hlo_remove_dead(struct hlo_computation *c) {
     int n = 0;
+    if (c->edits == c->swept) return 0; // each instruction adds to it: a new one was not swept
     struct pmap waits = {0}; // instruction -> how many wait for it (control predecessors)
     for (struct hlo_instr *i = c->first; i; i = i->next)
         for (size_t k = 0; k < i->control_preds.n; k++) {
@@ -491,6 +484,7 @@ int hlo_remove_dead(struct hlo_computation *c) {
         n++;
     }
     pmap_done(&waits);
+    c->swept = c->edits;
     return n;
 }
 

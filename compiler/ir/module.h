@@ -64,6 +64,7 @@ struct hlo_computation {
     struct hlo_instr *fusion;       // the fusion instruction that owns this body, or NULL
     int32_t n_instrs;
     uint32_t mark;
+    int64_t edits, swept; // of lists, operands and root; of these, before hlo_remove_dead came last
     struct hlo_computation *prev, *next; // callees before callers
 };
 
@@ -108,9 +109,10 @@ const struct shape *hlo_entry_shape(const struct hlo_module *m, int k);
 struct hlo_module *hlo_module_new(const char *name);
 void hlo_module_free(struct hlo_module *m); // NULL is fine
 struct hlo_module *hlo_module_clone(const struct hlo_module *m);
-// The numbers of literals stay m's, until hlo_own_literals copies those that the clone still has.
-struct hlo_module *hlo_module_clone_borrowing(const struct hlo_module *m);
-void hlo_own_literals(struct hlo_module *m);
+// Of m's entry, the instructions of `keep` (a bit an id; with each its operands), and what they
+// call. The clone shares nothing with m; its entry has no root, and NULL for each parameter that is
+// not kept.
+struct hlo_module *hlo_module_clone_part(const struct hlo_module *m, const uint64_t *keep);
 
 struct hlo_computation *hlo_computation_add(
     struct hlo_module *m,

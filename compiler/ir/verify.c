@@ -100,7 +100,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
 }
 
 static status_t verify_names(const struct hlo_module *m) {
-    struct smap seen = {0};
+    struct smap seen = {.borrows = true};
     status_t st = ST_OK;
     HLO_EACH_COMPUTATION(c, m) {
         for (const struct hlo_instr *i = c->first; i && !st; i = i->next) {

@@ -6,7 +6,7 @@
 // run computes.
 #include "compiler/passes/hoist.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 
 #include "compiler/ir/work.h"
 
@@ -113,49 +113,64 @@ static void renumber(struct hlo_computation *c) {
         avec_push(c->module->arena, &c->params, kept.v[k]);
     }
 }
-static void drop_params(struct hlo_computation *c, enum hlo_param_kind kind) {
+static void drop_weights(struct hlo_computation *c) {
     for (size_t k = 0; k < c->params.n; k++) {
         struct hlo_instr *p = c->params.v[k];
-        if (!p || p->param_kind != kind || p->users.n || p == c->root) continue;
+        if (!p || p->param_kind != PARAM_WEIGHT || p->users.n || p == c->root) continue;
         hlo_remove_instr(p);
         c->params.v[k] = NULL;
     }
 }
 
-// Instructions of the clone that stand where those of x, which are in list order, stand in the
-// original: same positions in the list. In the clone's arena.
-static struct hlo_instr **twins(const struct hlo_computation *from,
-                                const struct hlo_computation *to, struct hlo_instr *const *x,
-                                int n) {
-    struct hlo_instr **out = arena_array(to->module->arena, struct hlo_instr *, n + 1),
-                     *b = to->first;
-    int k = 0;
-    for (const struct hlo_instr *a = from->first; k < n; a = a->next, b = b->next)
-        if (a == x[k]) out[k++] = b;
-    return out;
+// In `keep`, a bit an id: the frontier, and all that it depends on.
+static void find_prepared(const struct hlo_computation *c, struct hlo_instr *const *frontier, int n,
+                          uint64_t *keep) {
+    for (int k = 0; k < n; k++)
+        keep[frontier[k]->id / 64] |= UINT64_C(1) << frontier[k]->id % 64;
+    for (const struct hlo_instr *i = c->last; i; i = i->prev) {
+        if (!(keep[i->id / 64] >> i->id % 64 & 1)) continue;
+        for (int k = 0; k < i->n_operands; k++)
+            keep[i->operands[k]->id / 64] |= UINT64_C(1) << i->operands[k]->id % 64;
+    }
 }
-
-static status_t make_prepare(struct hlo_module *p, const struct hlo_module *m,
-                             struct hlo_instr *const *frontier, int n) {
+// Its instructions are those of `keep`, in the same order.
+static status_t finish_prepare(struct hlo_module *p, const struct hlo_module *m,
+                               const uint64_t *keep, struct hlo_instr *const *frontier, int n) {
     struct hlo_computation *c = p->entry;
-    renumber_donors(p, NULL, 0); // weights are nobody's to give
-    struct hlo_instr **roots = twins(m->entry, c, frontier, n), *tuple;
+    struct hlo_instr **roots = arena_array(p->arena, struct hlo_instr *, n + 1), *b = c->first,
+                     *tuple;
+    int k = 0;
+    for (const struct hlo_instr *a = m->entry->first; k < n; a = a->next) {
+        if (!(keep[a->id / 64] >> a->id % 64 & 1)) continue;
+        if (a == frontier[k]) roots[k++] = b;
+        b = b->next;
+    }
     RETURN_IF_ERR(hlo_add_instr(c, HLO_TUPLE, NULL, roots, n, NULL, NULL, 0, &tuple));
     hlo_set_root(c, tuple);
-    for (struct hlo_instr *i = c->last, *prev; i; i = prev) { // effects belong to main
-        prev = i->prev;
-        if (i != c->root && i->users.n == 0 && i->op != HLO_PARAMETER) hlo_remove_instr(i);
-    }
-    drop_params(c, PARAM_INPUT);
-    drop_params(c, PARAM_WEIGHT);
     renumber(c);
+    renumber_donors(p, NULL, 0); // weights are nobody's to give
     return ST_OK;
 }
+static status_t make_prepare(const struct hlo_module *m, struct hlo_instr *const *frontier, int n,
+                             struct hlo_module **out) {
+    uint64_t *keep = calloc(m->next_id / 64 + 1, sizeof *keep);
+    if (!keep) return st_oom();
+    find_prepared(m->entry, frontier, n, keep);
+    struct hlo_module *p = hlo_module_clone_part(m, keep);
+    p->name = arena_printf(p->arena, "%s.prepare", m->name);
+    status_t st = finish_prepare(p, m, keep, frontier, n);
+    free(keep);
+    if (st)
+        hlo_module_free(p);
+    else
+        *out = p;
+    return st;
+}
 
-static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
-                          struct hlo_instr *const *frontier, int n) {
+static void make_main(struct hlo_module *t, struct hlo_instr *const *old, int n) {
     struct hlo_computation *c = t->entry;
-    struct hlo_instr **old = twins(m->entry, c, frontier, n);
+    size_t old_n = c->params.n;
+    t->name = arena_printf(t->arena, "%s.main", t->name);
     for (int k = 0; k < n; k++) {
         struct hlo_instr *p = hlo_add_param(c, (int64_t)c->params.n, old[k]->shape,
                                             old[k]->op == HLO_PARAMETER ? old[k]->name : "bound");
@@ -163,12 +178,11 @@ static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
         p->param_index = k;
         p->op_name = old[k]->op_name;
         hlo_move_before(p, c->first);
-        // Only main's users change; hoisted ones are dead then.
+        // Hoisted ones are dead then.
         hlo_replace_uses(old[k], p);
     }
     hlo_remove_dead(c);
-    drop_params(c, PARAM_WEIGHT);
-    size_t old_n = m->entry->params.n;
+    drop_weights(c);
     struct hlo_instr **before = arena_dup_array(t->arena, c->params.v, c->params.n);
     int64_t *numbers = arena_array(t->arena, int64_t, old_n + 1);
     renumber(c);
@@ -176,55 +190,21 @@ static status_t make_main(struct hlo_module *t, const struct hlo_module *m,
         numbers[k] =
             before[k] && before[k]->param_kind == PARAM_INPUT ? before[k]->param_number : -1;
     renumber_donors(t, numbers, old_n);
-    return ST_OK;
 }
 
-// One of the two modules. They share nothing but what they read, so two threads make them.
-struct half {
-    const struct hlo_module *m;
-    struct hlo_instr *const *frontier;
-    int n;
-    bool main;
-    struct hlo_module *out;
-    status_t st;
-};
-static void *make_half(void *arg) {
-    struct half *h = arg;
-    h->out = hlo_module_clone_borrowing(h->m);
-    h->out->name = arena_printf(h->out->arena, "%s.%s", h->m->name, h->main ? "main" : "prepare");
-    h->st = (h->main ? make_main : make_prepare)(h->out, h->m, h->frontier, h->n);
-    if (!h->st) hlo_own_literals(h->out);
-    return NULL;
-}
-
-status_t hoist_split(const struct hlo_module *m, struct hlo_module **out_prepare,
-                     struct hlo_module **out_main) {
-    enum { MANY = 1000 }; // instructions: what a thread is worth
+status_t hoist_split(struct hlo_module *m, struct hlo_module **out_prepare) {
     struct pmap only = {0}, where = {0};
     struct arena a = {0};
     VEC(struct hlo_instr *) frontier = {0};
-    pthread_t other;
+    *out_prepare = NULL;
     find_weight_only(m->entry, &only);
     find_frontier(m->entry, &only, &where);
     for (struct hlo_instr *i = m->entry->first; i; i = i->next)
         if (pmap_get_ptr(&where, i) == (void *)FRONTIER) avec_push(&a, &frontier, i);
-    struct half prepare = {.m = m, .frontier = frontier.v, .n = (int)frontier.n}, mainm = prepare;
-    mainm.main = true;
-    bool two = m->entry->n_instrs >= MANY && !pthread_create(&other, NULL, make_half, &prepare);
-    make_half(&mainm);
-    if (two)
-        pthread_join(other, NULL);
-    else
-        make_half(&prepare);
+    status_t st = make_prepare(m, frontier.v, (int)frontier.n, out_prepare);
+    if (!st) make_main(m, frontier.v, (int)frontier.n);
     pmap_done(&only);
     pmap_done(&where);
     arena_done(&a);
-    *out_prepare = prepare.out;
-    *out_main = mainm.out;
-    if (!prepare.st && !mainm.st) return ST_OK;
-    hlo_module_free(prepare.out);
-    hlo_module_free(mainm.out);
-    *out_prepare = *out_main = NULL;
-    if (prepare.st) st_drop(mainm.st);
-    return prepare.st ? prepare.st : mainm.st;
+    return st;
 }

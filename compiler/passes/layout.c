@@ -203,7 +203,7 @@ static void assign(struct hlo_computation *c, struct assignment *as) {
     const struct target *t = as->t;
     enum conv_form in, out;
     HLO_EACH_INSTR(i, c)
-    if (t->library_accepts(t, i) || t->wants_form(t, i, &in, &out))
+    if (t->wants_form(t, i, &in, &out) || t->library_accepts(t, i))
         pmap_put_ptr(&as->library, i, i);
     for (struct hlo_instr *i = c->first, *next; i; i = next) {
         struct lib_call call;

@@ -190,8 +190,9 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
     enum conv_form in, out;
     if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
     if (cpu_gemm_filter(c->hero) && cpu_gemm_accepts(c->hero)) return false; // without steps
-    if (c->hero->op == HLO_DOT) return onednn_runs(c, NULL, NULL);
-    if (lib_direct(c->hero)) return false;
+    if (!shapes_ok(c->hero)) return false;
+    if (c->hero->op == HLO_DOT) return onednn_dot_ok(c->hero) && onednn_runs(c, NULL, NULL);
+    if (lib_direct(c->hero) || !onednn_conv_ok(c->hero)) return false;
     return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
 }
 // What the library takes gets no kernel of ours.

@@ -284,7 +284,7 @@ static bool fast(const struct hlo_instr *h, const_dnnl_primitive_desc_t pd) {
            info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
 }
 bool cpu_int8_runs(const struct lib_call *call) {
-    return onednn_runs(call, NULL, NULL);
+    return accepts(call->hero, false) && onednn_runs(call, NULL, NULL);
 }
 bool cpu_int8_asked(const struct lib_call *call) {
     const struct hlo_instr *h = call->hero;

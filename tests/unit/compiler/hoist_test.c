@@ -19,13 +19,13 @@
     "f32[4] multiply(u, v)\nROOT t = (f32[4], f32[4]) tuple(a, b) }\n"
 
 static void split(const char *attrs, const char *name, const char *in_main) {
-    struct hlo_module *m = NULL, *prepare = NULL, *mainm = NULL;
+    struct hlo_module *m = NULL, *prepare = NULL;
     struct strbuf text = {0};
     strbuf_printf(&text, "HloModule m%s" BODY, attrs);
     assert_null(hlo_parse(str_of(strbuf_cstr(&text)), NULL, &m));
-    assert_null(hoist_split(m, &prepare, &mainm));
+    assert_null(hoist_split(m, &prepare));
     assert_null(hlo_module_extra(prepare, name).p);
-    struct str got = hlo_module_extra(mainm, name);
+    struct str got = hlo_module_extra(m, name);
     if (!in_main) {
         assert_null(got.p);
     } else {
@@ -33,10 +33,9 @@ static void split(const char *attrs, const char *name, const char *in_main) {
         assert_int_equal(got.n, strlen(in_main));
         assert_memory_equal(got.p, in_main, got.n);
     }
-    assert_int_equal(mainm->entry->params.n, 4); // both weights come first
+    assert_int_equal(m->entry->params.n, 4); // both weights come first
     hlo_module_free(m);
     hlo_module_free(prepare);
-    hlo_module_free(mainm);
     strbuf_done(&text);
 }
 
@@ -73,9 +72,9 @@ static void test_key(void **state) {
 
 // How many instructions of an opcode each half has.
 static void count_halves(const char *text, enum hlo_op op, int in_prepare, int in_main) {
-    struct hlo_module *m = NULL, *half[2] = {NULL, NULL};
-    assert_null(hlo_parse(str_of(text), NULL, &m));
-    assert_null(hoist_split(m, &half[0], &half[1]));
+    struct hlo_module *half[2] = {NULL, NULL};
+    assert_null(hlo_parse(str_of(text), NULL, &half[1]));
+    assert_null(hoist_split(half[1], &half[0]));
     for (int k = 0; k < 2; k++) {
         int n = 0;
         for (const struct hlo_instr *i = half[k]->entry->first; i; i = i->next)
@@ -83,7 +82,6 @@ static void count_halves(const char *text, enum hlo_op op, int in_prepare, int i
         assert_int_equal(n, k ? in_main : in_prepare);
         hlo_module_free(half[k]);
     }
-    hlo_module_free(m);
 }
 // What depends on constants alone is prepared within a budget of operations (the second product of
 // 8192 x 8192 exceeds it, and all behind it) and of bytes that stay (one iota of 200 MB).
