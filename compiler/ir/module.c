@@ -62,8 +62,8 @@ static char *numbered(struct arena *a, struct str stem, uintptr_t k) {
     memcpy(name + stem.n + 1, at, n);
     return name;
 }
-// Is `name`, in m's arena, free? Then it is taken; else *out_count, if it is a stem, says how far its numbers
-// came.
+// Is `name`, in m's arena, free? Then it is taken; else *out_count, if it is a stem, says how far
+// its numbers came.
 static bool take_name(struct hlo_module *m, struct str name, uintptr_t *out_count) {
     size_t names = m->names.n;
     void *was = smap_put(&m->names, name, NULL); // one look-up where it is free, as it mostly is

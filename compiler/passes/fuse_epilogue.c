@@ -30,7 +30,7 @@ static void tell_end(const struct pass_ctx *p, const struct hlo_instr *hero,
 struct chain {
     struct hlo_instr *members[MAX_MEMBERS];
     struct lib_post post[LIB_MAX_POST];
-    const struct hlo_instr *from[LIB_MAX_POST + 1]; // what each step reads; behind the last: its end
+    const struct hlo_instr *from[LIB_MAX_POST + 1]; // what each step reads; at last the chain's end
     int n, posts;
     bool known;           // there is a step behind the end:
     struct lib_step next; // this one
