@@ -14,7 +14,7 @@ ONNX(gatherelements) {
     if (idx->shape->rank != rank || rank == HLO_MAX_RANK)
         return fail(c, "indices of rank %d for data of rank %d", idx->shape->rank, rank);
     idx = wrapped(c, idx, x->shape->dims[axis]);
-    out_val(c, 0, take_points(c, x, element_points(c, idx, axis), rank));
+    out_val(c, 0, take_elements(c, x, idx, axis));
 }
 
 // Index vectors whose components count negative from the end: each is wrapped by its dimension.
@@ -72,7 +72,7 @@ ONNX(scatterelements) { // and its old name Scatter
     if (idx->shape->rank != rank || rank == HLO_MAX_RANK)
         return fail(c, "indices of rank %d for data of rank %d", idx->shape->rank, rank);
     idx = wrapped(c, idx, x->shape->dims[axis]);
-    out_val(c, 0, put_points(c, x, element_points(c, idx, axis), rank, upd, op));
+    out_val(c, 0, put_elements(c, x, idx, axis, upd, op));
 }
 ONNX(scatternd) {
     hv x = in_val(c, 0), idx = in_val(c, 1), upd = in_val(c, 2);

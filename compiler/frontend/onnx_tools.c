@@ -146,6 +146,12 @@ static struct hlo_computation *assigner(struct onnx_ctx *c, enum dtype t) {
     hlo_set_root(f, hlo_add_param(f, 1, s, "new"));
     return f;
 }
+static hv put(struct onnx_ctx *c, hv x, hv idx, hv upd, const struct hlo_attr_scatter *s,
+              enum hlo_op op) {
+    enum dtype t = x->shape->dtype;
+    struct hlo_computation *f = op == HLO_COPY ? assigner(c, t) : hb_reducer(c->b.c->module, op, t);
+    return hb_call(&c->b, HLO_SCATTER, NULL, (hv[]){x, idx, upd}, 3, s, &f, 1);
+}
 hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t windows[HLO_MAX_RANK], first[HLO_MAX_RANK];
@@ -162,9 +168,7 @@ hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
                                  .inserted_window_dims = {first, n},
                                  .scatter_dims_to_operand_dims = {first, n},
                                  .index_vector_dim = batch};
-    enum dtype t = x->shape->dtype;
-    struct hlo_computation *f = op == HLO_COPY ? assigner(c, t) : hb_reducer(c->b.c->module, op, t);
-    return hb_call(&c->b, HLO_SCATTER, NULL, (hv[]){x, idx, upd}, 3, &s, &f, 1);
+    return put(c, x, idx, upd, &s, op);
 }
 hv stack_last(struct onnx_ctx *c, hv const *xs, int n) {
     hv wide[HLO_MAX_RANK];
@@ -178,6 +182,46 @@ hv element_points(struct onnx_ctx *c, hv idx, int64_t axis) {
     for (int d = 0; d < rank; d++)
         at[d] = d == axis ? idx : index_along(c, idx->shape, idx->shape->dtype, d);
     return rank ? stack_last(c, at, rank) : idx;
+}
+
+// Dimensions other than the axis: the batching ones of a gather or scatter. Gives how many; -1: the
+// operands do not lie side by side in them, or a single element is better told by its position.
+static int beside(hv x, hv idx, int64_t axis, int64_t *dims) {
+    int n = 0, rank = x->shape->rank;
+    if (idx->shape->rank != rank || x->shape->dynamic || idx->shape->dynamic ||
+        shape_elements(x->shape) == 0 || shape_elements(idx->shape) < 2)
+        return -1;
+    for (int d = 0; d < rank; d++) {
+        if (d == axis) continue;
+        if (x->shape->dims[d] != idx->shape->dims[d]) return -1;
+        dims[n++] = d;
+    }
+    return n;
+}
+hv take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
+    int64_t dims[HLO_MAX_RANK], ones[HLO_MAX_RANK];
+    int rank = x->shape->rank, n = beside(x, idx, axis, dims);
+    if (n < 0) return take_points(c, x, element_points(c, idx, axis), rank);
+    for (int d = 0; d < rank; d++)
+        ones[d] = 1;
+    struct hlo_attr_gather g = {.collapsed_slice_dims = {&axis, 1},
+                                .start_index_map = {&axis, 1},
+                                .operand_batching_dims = {dims, n},
+                                .start_indices_batching_dims = {dims, n},
+                                .index_vector_dim = rank,
+                                .slice_sizes = {ones, rank}};
+    return hb_gather(&c->b, x, idx, &g);
+}
+hv put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op) {
+    int64_t dims[HLO_MAX_RANK];
+    int rank = x->shape->rank, n = beside(x, idx, axis, dims);
+    if (n < 0) return put_points(c, x, element_points(c, idx, axis), rank, upd, op);
+    struct hlo_attr_scatter s = {.inserted_window_dims = {&axis, 1},
+                                 .scatter_dims_to_operand_dims = {&axis, 1},
+                                 .input_batching_dims = {dims, n},
+                                 .scatter_indices_batching_dims = {dims, n},
+                                 .index_vector_dim = rank};
+    return put(c, x, idx, upd, &s, op);
 }
 
 // ---- small formulas

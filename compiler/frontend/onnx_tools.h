@@ -28,6 +28,10 @@ hv take_points(struct onnx_ctx *c, hv x, hv idx, int n);
 hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op);
 // Index vectors [dims(idx)..., rank]: idx along `axis`, the position itself along the others.
 hv element_points(struct onnx_ctx *c, hv idx, int64_t axis);
+// x[.., idx[p], ..] along the axis for each position p of idx, and x with upd put there. Index and
+// data side by side in all other dimensions where those agree, else by element_points.
+hv take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
+hv put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op);
 hv stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n]
 hv mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
 hv and_(struct onnx_ctx *c, hv x, hv y);

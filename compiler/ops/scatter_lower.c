@@ -58,8 +58,8 @@ static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir
         at[sc->input_batching_dims.v[m]] = sel[sc->scatter_indices_batching_dims.v[m]];
     *inside = kir_int(k, DT_PRED, 1);
     for (int d = 0; d < s->rank; d++) {
-        bool window =
-            !i64s_has(sc->inserted_window_dims, d) && !i64s_has(sc->input_batching_dims, d);
+        if (i64s_has(sc->input_batching_dims, d)) continue; // as many as the indices have
+        bool window = !i64s_has(sc->inserted_window_dims, d);
         int64_t from = window ? sc->update_window_dims.v[w++] : 0,
                 size = window ? u->dims[from] : 1;
         *inside = both(k, *inside, kir_cmp(k, CMP_GE, at[d], kir_i64(k, 0)));
