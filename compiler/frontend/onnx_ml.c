@@ -253,11 +253,26 @@ ONNX(zipmap) {
 
 // ---- linear models
 
+// sqrt 2 times the inverse of erf at 2x - 1, by Winitzki's formula with ONNX Runtime's constants
+// ("A handy approximation for the error function and its inverse", 2008); NaN outside of 0 to 1.
+static hv probit(struct onnx_ctx *c, hv x) {
+    struct hb *b = &c->b;
+    const double a = 0.147, pi = 3.14159;
+    hv y = add_k(c, mul_k(c, x, 2), -1);
+    hv squares = hb_mul(b, add_k(c, hb_unary(b, HLO_NEGATE, y), 1), add_k(c, y, 1));
+    hv log = hb_unary(b, HLO_LOG, squares);
+    hv v = add_k(c, mul_k(c, log, 0.5), 2 / (pi * a));
+    hv root = hb_unary(b, HLO_SQRT, hb_sub(b, hb_mul(b, v, v), mul_k(c, log, 1 / a)));
+    hv size = mul_k(c, hb_unary(b, HLO_SQRT, hb_sub(b, root, v)), 1.41421356);
+    hv below = hb_compare(b, y, splat_like(c, y, 0), CMP_LT);
+    return hb_select(b, below, hb_unary(b, HLO_NEGATE, size), size);
+}
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
     struct hb *b = &c->b;
     int64_t last = x->shape->rank - 1;
     if (str_is(how, "NONE") || !hb_ok(b)) return x;
     if (str_is(how, "LOGISTIC")) return hb_unary(b, HLO_LOGISTIC, x);
+    if (str_is(how, "PROBIT")) return probit(c, x);
     bool keep_zero = str_is(how, "SOFTMAX_ZERO");
     if (!str_is(how, "SOFTMAX") && !keep_zero)
         return fail(c, "post_transform '" STR_FMT "' is not supported", STR_ARG(how)), x;

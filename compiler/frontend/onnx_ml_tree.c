@@ -451,6 +451,24 @@ static void one_weight(struct onnx_ctx *c, struct forest *f, int64_t with,
     hv zero = splat_like(c, s, 0), pair[2] = {with ? zero : s, with ? s : zero};
     out_val(c, 1, onnx_ml_post_transform(c, hb_concat(b, pair, 2, 1), post));
 }
+// One class (a forest that saw one): as ONNX Runtime has it, the label is 1 where the sum is above
+// 0 and 0 elsewhere, whatever the class is called, and the score is the sum. It has no answer for a
+// text; here it is the one there is.
+static void one_class(struct onnx_ctx *c, struct forest *f, const struct onnx_attr *labels,
+                      struct str post) {
+    struct hb *b = &c->b;
+    f->targets = 1;
+    hv s = with_base(c, named_forest(c, f, "class"));
+    if (!hb_ok(b)) return;
+    int64_t rows = s->shape->dims[0];
+    hv above = hb_compare(b, s, splat_like(c, s, 0), CMP_GT);
+    hv label = hb_convert(b, hb_reshape(b, above, &rows, 1), DT_S64);
+    if (labels->strings.n)
+        onnx_ml_label_at(c, splat_like(c, label, 0), labels);
+    else
+        out_val(c, 0, label);
+    out_val(c, 1, str_is(post, "PROBIT") ? onnx_ml_post_transform(c, s, post) : s);
+}
 ONNX(treeclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings"),
                            *ids = list(c, "class_ids");
@@ -458,7 +476,8 @@ ONNX(treeclassifier) {
     struct forest f = {.how = AGG_SUM};
     bool several = false;
     size_t n = labels ? labels->ints.n + labels->strings.n : 0;
-    if (n < 2 || !ids || !ids->ints.n) return fail(c, "%zu labels", n);
+    if (n < 1 || !ids || !ids->ints.n) return fail(c, "%zu labels", n);
+    if (n == 1) return one_class(c, &f, labels, post);
     for (size_t k = 0; k < ids->ints.n; k++)
         several |= ids->ints.v[k] != ids->ints.v[0];
     if (n == 2 && !several && (ids->ints.v[0] == 0 || ids->ints.v[0] == 1))

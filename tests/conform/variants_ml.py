@@ -53,6 +53,21 @@ def one_weight(add):
         add("LinearClassifier, one row: " + post, ML + "LinearClassifier", [x], dict(coefficients=[1.0, -2.0], intercepts=[0.5], classlabels_ints=[10, 20], post_transform=post), 2)
 
 
+def one_class(add):
+    x = f32(9, 2)
+    tree = dict(nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3, nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_values=[0.0] * 3, nodes_truenodeids=[1, 0, 0],
+                nodes_falsenodeids=[2, 0, 0])
+    for w in ([0.5, 0.7], [-0.5, 0.4], [-1.0, -2.0]):
+        for post in ("NONE", "LOGISTIC", "SOFTMAX"):
+            add("TreeEnsembleClassifier of one class %s %s" % (w, post), ML + "TreeEnsembleClassifier", [x], dict(
+                tree, class_treeids=[0] * 2, class_nodeids=[1, 2], class_ids=[0] * 2, class_weights=w, classlabels_int64s=[5], post_transform=post), 2)
+    chances = dict(target_treeids=[0] * 2, target_nodeids=[1, 2], target_ids=[0] * 2, n_targets=1, post_transform="PROBIT")
+    for w in ([0.2, 0.9], [0.5, 1.5]):
+        add("TreeEnsembleRegressor PROBIT %s" % w, ML + "TreeEnsembleRegressor", [x], dict(tree, target_weights=w, **chances))
+    add("TreeEnsembleClassifier PROBIT", ML + "TreeEnsembleClassifier", [x], dict(
+        tree, class_treeids=[0] * 4, class_nodeids=[1, 2, 1, 2], class_ids=[0, 1, 2, 0], class_weights=[0.2, 0.7, 0.6, 0.1], classlabels_int64s=[5, 6, 7], post_transform="PROBIT"), 2)
+
+
 def families(add):
-    for family in (svm, one_weight):
+    for family in (svm, one_weight, one_class):
         family(add)
