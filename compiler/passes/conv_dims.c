@@ -9,6 +9,8 @@
 //   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets
 //     its padding in front, as a value of its own; so does a signal of few channels whose filters
 //     reach far over its ends (the frames of a spectrogram).
+//   - several filters for each channel alone (a channel multiplier) are one for each of the channels
+//     repeated: libraries have kernels for one.
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
 #include "compiler/passes/library.h"
@@ -164,6 +166,23 @@ static bool turn(struct hb *b, struct conv *c) {
     return true;
 }
 
+// ---- several filters a channel
+
+static bool repeat_channels(struct hb *b, struct conv *c, const struct hlo_instr *i) {
+    enum { FILTERS = 8 };
+    const struct shape *x = c->x->shape;
+    int64_t each = c->out[1] / c->groups;
+    if (c->n != 2 || c->groups < 2 || c->k->shape->dims[1] != 1 || x->dims[1] != c->groups ||
+        each < 2 || each > FILTERS || c->out[1] < CHANNELS || lib_direct(i))
+        return false;
+    const int64_t wide[] = {x->dims[0], c->groups, each, x->dims[2], x->dims[3]},
+                  from[] = {0, 1, 3, 4},
+                  dims[] = {x->dims[0], c->out[1], x->dims[2], x->dims[3]};
+    c->x = hb_reshape(b, hb_broadcast(b, c->x, wide, 5, from), dims, 4);
+    c->groups = c->out[1];
+    return true;
+}
+
 // ---- what kernels of ours compute
 
 // A kernel of ours reads a row of the input from front to end where no padding is in the way.
@@ -205,6 +224,7 @@ static struct hlo_instr *build(struct hb *b, struct conv *c, const struct hlo_in
     }
     struct hlo_attr_conv a = *HLO_ATTR(i, conv);
     a.window = (struct window){c->w, c->n};
+    a.feature_group_count = c->groups;
     a.dim_labels = (struct labels){.n_spatial = c->n, .in_feature = 1, .k_in = 1, .out_feature = 1};
     for (int d = 0; d < c->n; d++)
         a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
@@ -218,6 +238,7 @@ static struct hlo_instr *rewrite(struct hb *b, struct hlo_instr *i, const struct
     if (i->shape->dtype == DT_F32) {
         any |= merge(b, &c);
         any |= turn(b, &c);
+        any |= repeat_channels(b, &c, i);
     }
     // Strict: a padding of zeros times an infinite weight is NaN, a window's is skipped.
     bool strict = p->opt && p->opt->precision == PRECISION_STRICT;
