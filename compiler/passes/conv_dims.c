@@ -9,8 +9,8 @@
 //   - what a kernel of ours will compute (library.h, lib_direct; types that no library has) gets
 //     its padding in front, as a value of its own; so does a signal of few channels whose filters
 //     reach far over its ends (the frames of a spectrogram).
-//   - several filters for each channel alone (a channel multiplier) are one for each of the repeated
-//     channels: libraries have kernels for one.
+//   - several filters for each channel alone (a channel multiplier) are one for each channel,
+//     repeated: libraries have kernels for one.
 // Expects the labels of conv-canon. Convolutions of dequantised values stay as they are: pass int8
 // knows them so. Targets with a compiler of their own do this themselves.
 #include "compiler/passes/library.h"
