@@ -18,6 +18,8 @@ status_t journal_verify(struct journal *j,
                         void (*found)(void *ctx, const char *file, const char *why),
                         void *ctx) MUST_CHECK;
 
+status_t journal_backup(struct journal *j, const char *dir) MUST_CHECK; // DIR/journal.db, as it is
+
 enum journal_table {
     JOURNAL_SOURCE,
     JOURNAL_EXECUTABLE,

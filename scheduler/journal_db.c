@@ -680,3 +680,33 @@ status_t jdb_verify(struct jdb *j, void (*found)(void *ctx, const char *file, co
     pthread_mutex_unlock(&j->lock);
     return st;
 }
+
+// From one that is found whole; what is not is mended, and tried again.
+static status_t back_up(struct jdb *j, const char *made) {
+    struct file *f = j->f[0].c.db ? &j->f[0] : &j->f[1];
+    if (!f->c.db) return st_new(ST_DATA_LOSS, "%s.db: no file to read", j->spec->name);
+    status_t st = check_pages(&f->c);
+    if (!st) st = check_rows(j, f);
+    if (st_code(st) == ST_DATA_LOSS) give_up(j, f, st_new(ST_DATA_LOSS, "%s", st_message(st)));
+    return st ? st : copy_to(f, made);
+}
+status_t jdb_backup(struct jdb *j, const char *dir) {
+    char path[PATH], made[PATH + 8];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.db", dir, j->spec->name) >= sizeof path)
+        return st_new(ST_INVALID_ARGUMENT, "%s: too long", dir);
+    snprintf(made, sizeof made, "%s.new", path);
+    pthread_mutex_lock(&j->lock);
+    status_t st = check_places(j);
+    for (int tries = 0; tries < 3 && !st; tries++) {
+        unlink(made);
+        st = back_up(j, made);
+        if (st_code(st) != ST_DATA_LOSS || tries == 2) break;
+        st_drop(st);
+        st = mend(j);
+    }
+    pthread_mutex_unlock(&j->lock);
+    if (!st && rename(made, path)) st = st_errno(errno, path);
+    if (!st) st = sync_folder(path);
+    if (st) unlink(made);
+    return st;
+}

@@ -54,6 +54,9 @@ status_t jdb_read(struct jdb *j, jdb_fn fn, void *arg) MUST_CHECK;
 // Reads both files; what is found is mended. found on this thread.
 status_t jdb_verify(struct jdb *j, void (*found)(void *ctx, const char *file, const char *why),
                     void *ctx) MUST_CHECK;
+// DIR/NAME.db as it is now, whole: made beside, then put in place of an older one. What it is made
+// from is read and compared with its digests first.
+status_t jdb_backup(struct jdb *j, const char *dir) MUST_CHECK;
 
 // For fn. The last error of the copy; damage is DATA_LOSS, a full disk RESOURCE_EXHAUSTED.
 status_t jcopy_status(const struct jcopy *c, const char *what) MUST_CHECK;

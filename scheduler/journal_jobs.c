@@ -138,6 +138,9 @@ status_t journal_jobs_verify(struct journal_jobs *j,
                              void *ctx) {
     return jdb_verify(j->db, found, ctx);
 }
+status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) {
+    return jdb_backup(j->db, dir);
+}
 
 // ---- statements
 

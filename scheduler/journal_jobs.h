@@ -16,6 +16,7 @@ void journal_jobs_close(struct journal_jobs *j); // NULL is fine
 status_t journal_jobs_verify(struct journal_jobs *j,
                              void (*found)(void *ctx, const char *file, const char *why),
                              void *ctx) MUST_CHECK;
+status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) MUST_CHECK; // DIR/jobs.db
 
 struct suite_record {
     int64_t id; // given by journal_suite_add, never used twice

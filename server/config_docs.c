@@ -84,6 +84,8 @@ void config_man(struct strbuf *b) {
            "to \\fB\\-\\-drain\\-ms\\fR for requests under way, end. A second one ends at once.\n"
            ".TP\n\\fBSIGHUP\\fR\nRead options, tokens and certificates again. With a mistake in "
            "them nothing changes, and the log says why.\n"
+           ".TP\n\fBSIGUSR1\fR\nWrite whole copies of the databases to \fIDATA/backup\fR, for a "
+           "backup while it runs; the log says when they are there, or why not.\n"
            ".SH SERVICE MANAGER\nWith \\fBNOTIFY_SOCKET\\fR (systemd \\fBType=notify\\fR) it says "
            "ready when a compile worker and a device worker are up, and when it reloads and stops; "
            "it feeds the watchdog from the thread that serves.\n"

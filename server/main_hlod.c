@@ -55,7 +55,10 @@ struct daemon {
     struct http *http;
     struct rpc *rpc;       // NULL: not wanted
     struct notify *notify; // NULL: no service manager
-    uv_signal_t sig[3];
+    uv_signal_t sig[4];
+    char backup_dir[4096];
+    status_t backup_st;
+    bool backing_up, backup_again;
     struct loop_timer *drain;
     int64_t drain_until_ns;
 };
@@ -128,6 +131,8 @@ static void api_options(struct api *a, const struct config *c) {
     a->upload_keep_ms = c->upload_keep_s * 1000;
 }
 
+static void start_backup(struct daemon *d);
+
 // ---- reload
 
 static void reloaded(const char *what, status_t st) {
@@ -183,6 +188,43 @@ static void on_hangup(uv_signal_t *s, int number) {
     reload_options(d);
     reload_security(d);
     notify_reloaded(d->notify);
+}
+
+// ---- backup
+
+// DATA/backup/: the databases as they are now. What they name besides (blobs, programs,
+// executables) never changes under its name: it is copied after them, by any tool.
+static void backup_work(void *arg) {
+    struct daemon *d = arg;
+    const char *dir = d->backup_dir;
+    status_t st = mkdir(dir, 0700) && errno != EEXIST ? st_errno(errno, dir) : ST_OK;
+    if (!st) st = journal_backup(d->journal, dir);
+    if (!st) st = journal_jobs_backup(d->jobs, dir);
+    d->backup_st = st;
+}
+static void backed_up(void *arg) {
+    struct daemon *d = arg;
+    d->backing_up = false;
+    if (d->backup_st)
+        log_event(LOG_ERROR, "server.backup", "why=\"%s\"", st_message(d->backup_st));
+    else
+        log_event(LOG_INFO, "server.backup", "folder=\"%s\"", d->backup_dir);
+    st_drop(d->backup_st);
+    if (!d->backup_again) return;
+    d->backup_again = false;
+    start_backup(d);
+}
+static void start_backup(struct daemon *d) {
+    d->backing_up = true;
+    loop_work(d->loop, backup_work, backed_up, d);
+}
+static void on_backup(uv_signal_t *s, int number) {
+    struct daemon *d = s->data;
+    (void)number;
+    if (d->backing_up)
+        d->backup_again = true; // what changed since it began
+    else
+        start_backup(d);
 }
 
 // ---- start
@@ -386,6 +428,7 @@ static status_t start(struct daemon *d) {
     struct device_list devices = {0};
     struct str list = str_of(c->device), one;
     const char *dir = data_dir(d);
+    snprintf(d->backup_dir, sizeof d->backup_dir, "%s/backup", dir);
     RETURN_IF_ERR(cors_check(c->cors_origin));
     RETURN_IF_ERR(plugins_init(&c->arena, dir, c->plugins, &d->plugins));
     while (list.n && str_cut(&list, ',', &one))
@@ -445,11 +488,15 @@ static status_t start(struct daemon *d) {
     struct http_config hc = http_options(d, host, port);
     RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
-    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
-    for (int i = 0; i < 3; i++) {
+    static const struct {
+        int number;
+        uv_signal_cb fn;
+    } signals[] = {
+        {SIGTERM, on_signal}, {SIGINT, on_signal}, {SIGHUP, on_hangup}, {SIGUSR1, on_backup}};
+    for (int i = 0; i < 4; i++) {
         uv_signal_init(loop_uv(d->loop), &d->sig[i]);
         d->sig[i].data = d;
-        uv_signal_start(&d->sig[i], signals[i] == SIGHUP ? on_hangup : on_signal, signals[i]);
+        uv_signal_start(&d->sig[i], signals[i].fn, signals[i].number);
     }
     if (!c->worker_filter)
         log_event(
@@ -482,7 +529,7 @@ static void finish(struct daemon *d) {
     cache_key_close(d->api.cache_key);
     oip_regions_free(d->api.regions);
     tls_close(d->tls);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (d->sig[i].data) uv_close((uv_handle_t *)&d->sig[i], NULL);
     loop_timer_free(d->drain);
     notify_free(d->notify);
@@ -581,6 +628,7 @@ int main(int argc, char **argv) {
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGHUP);
+    sigaddset(&ends, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &ends, NULL);
     st = start(&d);
     pthread_sigmask(SIG_UNBLOCK, &ends, NULL);

@@ -12,6 +12,7 @@ check-api: $(BUILD)/hlod $(BUILD)/hlod-worker $(BUILD)/hlo $(FAKE_WORKER) ## API
 check-sched: $(BUILD)/hlod $(FAKE_WORKER) ## fault scenarios: crash, hang, cancel, restart, damage, memory; batch jobs
 	$(Q)python3 tests/sched/faults.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
 	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER)
+	$(Q)python3 tests/sched/backup.py --build $(BUILD) --worker $(FAKE_WORKER)
 soak-jobs: $(BUILD)/hlod $(FAKE_WORKER) ## 200 batch jobs, 50 times `kill -9` of the daemon: one recorded result each; SEED=n to repeat
 	$(Q)python3 tests/sched/jobs.py --hlod $(BUILD)/hlod --worker $(FAKE_WORKER) --kills 50 --jobs 200 $(if $(SEED),--seed $(SEED)) kill_9
 check-sim: $(BUILD)/hlod $(BUILD)/hlod-worker ## fault scenarios with real workers on simulated devices

@@ -30,7 +30,7 @@ static void shown(void **state) {
     shows("say \"x\" \\", "say \\\"x\\\" \\\\");
     shows("model\xe2\x80\xaetxt.exe", "model\\u202etxt.exe");          // right to left from here
     shows("a\xe2\x80\x8b" "b\xef\xbb\xbf" "c\xc2\xad", "a\\u200bb\\ufeffc\\u00ad"); // not seen
-    shows("\xc2\x9b" "31m", "\\u009b31m");                              // CSI in one byte of Latin-1
+    shows("\xc2\x9b" "31m", "\\u009b31m"); // CSI, of C1
     shows("\xf3\xa0\x81\xa1", "\\U000e0061");                           // a tag
     shows("\xff\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82",
           "\\xff\\xc0\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\\xe2\\x82"); // no UTF-8
