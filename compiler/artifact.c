@@ -111,7 +111,6 @@ static char *module_text(struct arena *a, const struct hlo_module *m, struct hlo
     strbuf_done(&b);
     return t;
 }
-
 static void add_bytes(struct sha256 *s, struct span bytes) {
     sha256_u64(s, bytes.n);
     sha256_add(s, bytes.p, bytes.n);
@@ -133,18 +132,45 @@ static struct digest content_digest(const struct executable *e,
     return sha256_end(&s);
 }
 
-status_t executable_pack(const struct executable *e, struct strbuf *out, struct digest *content) {
-    struct arena a = {0};
+static Hlod__Artifact__Artifact message_of(const struct executable *e) {
     Hlod__Artifact__Artifact m = HLOD__ARTIFACT__ARTIFACT__INIT;
-    struct hlo_constants beside = {0};
     m.version = VERSION;
     m.kernel_abi = HLOD_KERNEL_ABI;
     m.build_id = (char *)(uintptr_t)e->build_id;
     m.target_id = (char *)(uintptr_t)e->target_id;
     m.options = (char *)(uintptr_t)e->options_text;
-    m.main = module_text(&a, e->main, &beside);
-    m.prepare = module_text(&a, e->prepare, &beside);
-    m.constants = (ProtobufCBinaryData){beside.bytes.n, (uint8_t *)beside.bytes.p};
+    return m;
+}
+static status_t pack_message(const Hlod__Artifact__Artifact *m, struct strbuf *out) {
+    size_t n = hlod__artifact__artifact__get_packed_size(m);
+    uint8_t *bytes = malloc(n ? n : 1);
+    if (!bytes) return st_oom();
+    hlod__artifact__artifact__pack(m, bytes);
+    strbuf_add(out, bytes, n);
+    free(bytes);
+    return ST_OK;
+}
+
+static ProtobufCBinaryData beside_of(const struct hlo_constants *k) {
+    return (ProtobufCBinaryData){k->bytes.n, (uint8_t *)k->bytes.p};
+}
+
+status_t executable_pack_main(struct executable *e, struct strbuf *out) {
+    Hlod__Artifact__Artifact m = message_of(e);
+    e->beside = arena_zarray(e->arena, struct hlo_constants, 1);
+    e->main_text = module_text(e->arena, e->main, e->beside);
+    m.main = (char *)(uintptr_t)e->main_text;
+    m.constants = beside_of(e->beside);
+    return pack_message(&m, out);
+}
+
+status_t executable_pack(const struct executable *e, struct strbuf *out, struct digest *content) {
+    struct arena a = {0};
+    Hlod__Artifact__Artifact m = message_of(e);
+    struct hlo_constants own = {0}, *beside = e->main_text ? e->beside : &own;
+    m.main = e->main_text ? (char *)(uintptr_t)e->main_text : module_text(&a, e->main, beside);
+    m.prepare = module_text(&a, e->prepare, beside);
+    m.constants = beside_of(beside);
     if (content) *content = content_digest(e, &m);
     m.counts_before = counts_message(&a, e->before);
     m.counts_after = counts_message(&a, e->after);
@@ -164,16 +190,10 @@ status_t executable_pack(const struct executable *e, struct strbuf *out, struct 
     m.bytes = e->cost.bytes;
     m.replicas = e->replicas;
     m.memory_bytes = e->memory_bytes;
-    size_t n = hlod__artifact__artifact__get_packed_size(&m);
-    uint8_t *bytes = malloc(n ? n : 1);
-    if (bytes) {
-        hlod__artifact__artifact__pack(&m, bytes);
-        strbuf_add(out, bytes, n);
-    }
-    free(bytes);
-    hlo_constants_done(&beside);
+    status_t st = pack_message(&m, out);
+    hlo_constants_done(&own);
     arena_done(&a);
-    return bytes ? ST_OK : st_oom();
+    return st;
 }
 
 // In the executable's arena: its modules borrow them.
@@ -182,15 +202,22 @@ static struct span constants_in(struct arena *a, ProtobufCBinaryData b) {
     if (b.len) memcpy(p, b.data, b.len);
     return (struct span){p, b.len};
 }
-static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
+static status_t fill_main(struct executable *e, const Hlod__Artifact__Artifact *m) {
     struct arena *a = e->arena;
     struct hlo_parse_limits limits = {.constants = e->constants = constants_in(a, m->constants)};
     RETURN_IF_ERR(st_note(hlo_parse(str_of(m->main), &limits, &e->main), "artefact: main"));
-    RETURN_IF_ERR(
-        st_note(hlo_parse(str_of(m->prepare), &limits, &e->prepare), "artefact: prepare"));
     e->build_id = arena_strdup(a, m->build_id);
     e->target_id = arena_strdup(a, m->target_id);
     e->options_text = arena_strdup(a, m->options);
+    return ST_OK;
+}
+// All that stands beside main. A draft's constants are the first of the artefact's.
+static status_t fill_rest(struct executable *e, const Hlod__Artifact__Artifact *m) {
+    struct arena *a = e->arena;
+    if (e->constants.n < m->constants.len) e->constants = constants_in(a, m->constants);
+    struct hlo_parse_limits limits = {.constants = e->constants};
+    RETURN_IF_ERR(
+        st_note(hlo_parse(str_of(m->prepare), &limits, &e->prepare), "artefact: prepare"));
     e->before = counts_in(m->counts_before);
     e->after = counts_in(m->counts_after);
     e->prepare_counts = counts_in(m->counts_prepare);
@@ -215,21 +242,52 @@ static status_t fill(struct executable *e, const Hlod__Artifact__Artifact *m) {
     return ST_OK;
 }
 
-status_t executable_unpack(struct span bytes, struct executable **out) {
+static status_t check_version(const Hlod__Artifact__Artifact *m) {
+    if (m->version == VERSION && m->kernel_abi == HLOD_KERNEL_ABI) return ST_OK;
+    return st_new(ST_FAILED_PRECONDITION,
+                  "artefact version %u, kernel ABI %u; this build has %d, %d", m->version,
+                  m->kernel_abi, VERSION, HLOD_KERNEL_ABI);
+}
+static status_t unpack(struct span bytes, bool main_alone, struct executable **out) {
     Hlod__Artifact__Artifact *m = hlod__artifact__artifact__unpack(NULL, bytes.n, bytes.p);
     if (!m) return st_new(ST_DATA_LOSS, "the artefact does not parse");
     struct arena *a = arena_new();
     struct executable *e = arena_new_of(a, struct executable);
     e->arena = a;
-    status_t st = m->version != VERSION || m->kernel_abi != HLOD_KERNEL_ABI
-                      ? st_new(ST_FAILED_PRECONDITION,
-                               "artefact version %u, kernel ABI %u; this build has %d, %d",
-                               m->version, m->kernel_abi, VERSION, HLOD_KERNEL_ABI)
-                      : fill(e, m);
+    status_t st = check_version(m);
+    if (!st) st = fill_main(e, m);
+    if (!st && !main_alone) st = fill_rest(e, m);
     hlod__artifact__artifact__free_unpacked(m, NULL);
     if (st)
         executable_free(e);
     else
         *out = e;
+    return st;
+}
+status_t executable_unpack(struct span bytes, struct executable **out) {
+    return unpack(bytes, false, out);
+}
+status_t executable_unpack_main(struct span bytes, struct executable **out) {
+    return unpack(bytes, true, out);
+}
+
+static bool same_bytes(ProtobufCBinaryData a, ProtobufCBinaryData b, size_t n) {
+    return a.len >= n && b.len >= n && (!n || memcmp(a.data, b.data, n) == 0);
+}
+static bool same_main(const Hlod__Artifact__Artifact *draft, const Hlod__Artifact__Artifact *m) {
+    return strcmp(m->main, draft->main) == 0 &&
+           same_bytes(draft->constants, m->constants, draft->constants.len) &&
+           strcmp(m->target_id, draft->target_id) == 0 &&
+           strcmp(m->options, draft->options) == 0 && strcmp(m->build_id, draft->build_id) == 0;
+}
+status_t executable_complete(struct executable *e, struct span draft, struct span bytes,
+                             bool *out_same) {
+    Hlod__Artifact__Artifact *d = hlod__artifact__artifact__unpack(NULL, draft.n, draft.p),
+                             *m = hlod__artifact__artifact__unpack(NULL, bytes.n, bytes.p);
+    status_t st = d && m ? check_version(m) : st_new(ST_DATA_LOSS, "the artefact does not parse");
+    *out_same = !st && same_main(d, m);
+    if (*out_same) st = fill_rest(e, m);
+    if (d) hlod__artifact__artifact__free_unpacked(d, NULL);
+    if (m) hlod__artifact__artifact__free_unpacked(m, NULL);
     return st;
 }

@@ -20,6 +20,7 @@ void executable_free(struct executable *e) {
     if (!e) return;
     hlo_module_free(e->main);
     hlo_module_free(e->prepare);
+    if (e->beside) hlo_constants_done(e->beside);
     arena_free(e->arena); // e itself lies in it
 }
 
@@ -203,7 +204,9 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     e->cost = hlo_cost(e->main);
     e->prepare_counts = hlo_count(e->prepare);
     e->bound_bytes = bytes_of_leaves(e->prepare->entry->root->shape);
-    return t->emit ? emit_code(e, t, p) : make_code(e, t, opt, p);
+    if (t->emit) return emit_code(e, t, p);
+    if (p->obs && p->obs->on_main) p->obs->on_main(p->obs->ctx, e);
+    return make_code(e, t, opt, p);
 }
 
 // Takes m, which was verified.

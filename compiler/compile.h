@@ -14,6 +14,7 @@ struct compile_options {
     bool verify_each; // verify between passes (always on in debug builds)
     int replicas;     // devices that run it together, each on its own inputs; 0 = 1
 };
+struct executable;
 struct pass_stat {
     const char *name;
     int64_t ns;
@@ -28,12 +29,16 @@ struct compile_observer {
     const _Atomic bool *cancel;
     // Text of the module after each pass (inspect --pass); NULL = no dumps.
     void (*on_dump)(void *ctx, const char *pass, const struct hlo_module *m);
+    // main is final, its code is about to be made (executable_pack_main); NULL = nobody asks.
+    void (*on_main)(void *ctx, struct executable *e);
 };
 // The result. Modules are owned; the rest lies in `arena` (owned).
 struct executable {
     struct arena *arena;
     struct hlo_module *main, *prepare; // prepare may have an empty root tuple
     struct span constants;        // of an unpacked e: large literals of all its modules, in arena
+    const char *main_text;        // of executable_pack_main, in arena; or NULL
+    struct hlo_constants *beside; // of main_text, and of prepare's since executable_pack; owned
     struct hlo_counts before, after;   // unsplit module before; main after
     struct hlo_counts prepare_counts;
     struct pass_stat *passes;
@@ -72,3 +77,10 @@ const char *compile_build_id(void); // of this compiler binary (GNU build id not
 status_t executable_pack(const struct executable *e, struct strbuf *out,
                          struct digest *content) MUST_CHECK;
 status_t executable_unpack(struct span bytes, struct executable **out) MUST_CHECK;
+// A draft: an artefact with main alone, of an e that has no more yet. Unpacked, e->prepare is NULL.
+status_t executable_pack_main(struct executable *e, struct strbuf *out) MUST_CHECK;
+status_t executable_unpack_main(struct span bytes, struct executable **out) MUST_CHECK;
+// e was unpacked from this draft: what it lacks comes from the artefact. *out_same: false where
+// that has another main, target or options; then e is as it was. After an error it is of no use.
+status_t executable_complete(struct executable *e, struct span draft, struct span bytes,
+                             bool *out_same) MUST_CHECK;

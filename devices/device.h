@@ -121,6 +121,14 @@ struct dev_vtable {
     status_t (*load)(struct device *d, struct executable *exe, const _Atomic bool *cancel,
                      struct dev_exe **out); // takes exe, also on failure
     void (*unload)(struct dev_exe *x);      // prepared sets must be released before
+    // Optional, both or none: load in two parts. begin: exe is a draft (executable_unpack_main) or
+    // whole; does of a load what takes long and needs main alone, until *stop. finish: what is
+    // left, once exe is whole; CANCELLED leaves x as far as it came, to be finished or unloaded,
+    // any other error only to be unloaded. Nothing else may be done with x in between. Finished
+    // twice is fine.
+    status_t (*begin)(struct device *d, struct executable *exe, const _Atomic bool *stop,
+                      struct dev_exe **out); // takes exe, also on failure
+    status_t (*finish)(struct dev_exe *x, const _Atomic bool *cancel);
     // weights[k] = bytes of manifest entry k (possibly unaligned, read-only); entries the
     // executable does not use may be empty. INVALID_ARGUMENT names one that is missing or has the
     // wrong size. Borrowed for the call. CANCELLED as from load.

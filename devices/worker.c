@@ -121,7 +121,7 @@ static void send_message(struct worker *w, uint32_t type, uint64_t id, const Pro
 }
 void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
     if (m) {
-        send_message(c->worker, type, c->id, m, NULL, 0);
+        send_message(c->worker, type, c->id, m, c->event_fds, c->n_event_fds);
         return;
     }
     pthread_mutex_lock(&c->worker->sending);
@@ -155,6 +155,8 @@ static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
         return worker_target(c);
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         return worker_load(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_EXPECT:
+        return worker_expect(c, w->dev);
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
         return worker_prepare(c);
     case HLOD__WIRE__TYPE__TYPE_RUN:
@@ -213,6 +215,12 @@ static void wait_for_call(struct worker *w) {
     st_drop(st);
 }
 
+// What was only expected stops for what is there. Under the mutex.
+static void yield_to(struct worker *w, const struct call *next) {
+    if (next && w->running && w->running->type == HLOD__WIRE__TYPE__TYPE_EXPECT)
+        w->running->cancel = true;
+}
+
 static void *run_thread(void *arg) {
     struct worker *w = arg;
     if (w->device_role)
@@ -228,6 +236,7 @@ static void *run_thread(void *arg) {
             w->first = c->next;
             if (!w->first) w->last = NULL;
             w->running = c;
+            yield_to(w, w->first);
         }
         pthread_mutex_unlock(&w->mutex);
         if (!c) return NULL;
@@ -249,6 +258,8 @@ static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, u
         return w->device_role ? NULL : &hlod__wire__target__descriptor;
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         return w->device_role ? &hlod__wire__load__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_EXPECT:
+        return w->device_role ? &hlod__wire__expect__descriptor : NULL;
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
         return w->device_role ? &hlod__wire__prepare__descriptor : NULL;
     case HLOD__WIRE__TYPE__TYPE_RUN:
@@ -359,6 +370,7 @@ static status_t accept_call(struct worker *w, struct frame *f) {
     } else {
         *(w->last ? &w->last->next : &w->first) = c;
         w->last = c;
+        yield_to(w, c);
         pthread_cond_signal(&w->more);
     }
     pthread_mutex_unlock(&w->mutex);

@@ -21,6 +21,8 @@ struct call {
     bool kept[FRAME_MAX_FDS];        // maps that outlive the call (worker_maps.h)
     int reply_fds[4];                // closed after sending
     int n_reply_fds;
+    int event_fds[1]; // closed by who sends the event
+    int n_event_fds;
     struct worker *worker;
     int64_t refused_before; // system calls, when it began
     bool device_lost;       // the reply is the last thing this process does
@@ -54,6 +56,12 @@ ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);
 ProtobufCMessage *worker_load(struct call *c, struct device *d);
 ProtobufCMessage *worker_prepare(struct call *c);
+// worker_ahead.c: what may be loaded soon. *out_ns: how long it was worked at so far. False:
+// nothing is begun that these bytes can use. True with *out: it is loaded; *out NULL: cancelled.
+ProtobufCMessage *worker_expect(struct call *c, struct device *d);
+bool worker_begun(struct digest key, struct span artifact, const _Atomic bool *cancel,
+                  struct dev_exe **out, int64_t *out_ns);
+bool worker_begun_drop(void); // frees what is begun; was there any?
 ProtobufCMessage *worker_run(struct call *c, struct device *d);
 // Will this RUN be over before another thread could be woken for it? By what is resident and how
 // long it took last. While nothing runs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
 #include <stdio.h>
+#include <unistd.h>
 
 #include "compiler/artifact.h"
 #include "compiler/codegen/abi.h"
@@ -271,10 +272,31 @@ static status_t lacking(status_t st) {
 static void free_executable(void *e) {
     executable_free(e);
 }
+
+// Whoever will load it may begin.
+static void on_main(void *ctx, struct executable *e) {
+    struct call *c = ctx;
+    struct strbuf bytes = {0};
+    Hlod__Wire__Draft m = HLOD__WIRE__DRAFT__INIT;
+    int before = c->n_reply_fds;
+    status_t st = executable_pack_main(e, &bytes);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &m.artifact);
+    if (!st && c->n_reply_fds > before) { // it goes with the event
+        c->event_fds[c->n_event_fds++] = c->reply_fds[--c->n_reply_fds];
+        m.artifact->fd = 1;
+    }
+    if (!st) call_event(c, HLOD__WIRE__TYPE__TYPE_DRAFT, &m.base);
+    while (c->n_event_fds)
+        close(c->event_fds[--c->n_event_fds]);
+    strbuf_done(&bytes);
+    st_drop(st); // the reply brings it again
+}
+
 static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
     const Hlod__Wire__Compile *q = (const Hlod__Wire__Compile *)c->request;
     struct compile_observer obs = {
         .ctx = c, .on_pass = q->quiet ? NULL : on_pass, .cancel = &c->cancel};
+    if (q->draft && compiles_for->vt->begin) obs.on_main = on_main;
     struct executable *e;
     struct strbuf bytes = {0};
     worker_peak_begin(c);

@@ -76,7 +76,7 @@ static bool evict(void) {
     return oldest != NULL;
 }
 bool worker_make_room(status_t *st) {
-    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || !evict()) return false;
+    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || (!worker_begun_drop() && !evict())) return false;
     st_drop(*st);
     *st = ST_OK;
     return true;
@@ -92,18 +92,21 @@ static status_t not_here(const char *what) {
 
 // ---- load
 
-static status_t load_bytes(struct device *d, struct span bytes, const _Atomic bool *cancel,
-                           struct dev_exe **out) {
+static status_t load_bytes(struct call *c, struct device *d, struct digest key, struct span bytes,
+                           struct dev_exe **out, int64_t *out_begun_ns) {
     struct executable *e;
     status_t st = ST_OK;
+    *out = NULL;
+    if (worker_begun(key, bytes, &c->cancel, out, out_begun_ns))
+        return *out ? ST_OK : st_new(ST_CANCELLED, "the call was cancelled");
     do {
         RETURN_IF_ERR(executable_unpack(bytes, &e));
-        st = dev_load(d, e, cancel, out); // takes e
+        st = dev_load(d, e, &c->cancel, out); // takes e
     } while (worker_make_room(&st));
     return st;
 }
 
-static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
+static status_t load(struct call *c, struct device *d, int64_t *out_bytes, int64_t *out_begun_ns) {
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
     struct digest key;
     struct span bytes;
@@ -113,7 +116,7 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
     if (!r) return st_oom();
     if (slot) drop(slot);
     if (count == MAX_RESIDENT) evict();
-    status_t st = load_bytes(d, bytes, &c->cancel, &r->exe);
+    status_t st = load_bytes(c, d, key, bytes, &r->exe, out_begun_ns);
     if (st) {
         free(r);
         return st;
@@ -130,10 +133,10 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes) {
 }
 ProtobufCMessage *worker_load(struct call *c, struct device *d) {
     Hlod__Wire__LoadReply *r = arena_new_of(&c->arena, Hlod__Wire__LoadReply);
-    int64_t start = clock_ns();
+    int64_t start = clock_ns(), begun = 0;
     hlod__wire__load_reply__init(r);
-    r->status = call_status(c, load(c, d, &r->resident_bytes));
-    r->ms = (double)(clock_ns() - start) / 1e6;
+    r->status = call_status(c, load(c, d, &r->resident_bytes, &begun));
+    r->ms = (double)(clock_ns() - start + begun) / 1e6;
     return &r->base;
 }
 

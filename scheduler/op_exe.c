@@ -16,6 +16,7 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "proto/weigh.h"
+#include "scheduler/ahead.h"
 #include "scheduler/artifact.h"
 #include "scheduler/error.h"
 #include "scheduler/journal.h"
@@ -260,6 +261,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         hlod__v1__pass_stat__free_unpacked(p, NULL);
         return;
     }
+    if (f && f->type == HLOD__WIRE__TYPE__TYPE_DRAFT) ahead_draft(op, f);
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY) return;
     if (!op_answered(op, f, lost)) return;
     op->compile = weigh_unpack_or_null(&hlod__wire__compile_reply__descriptor, f->body);
@@ -273,6 +275,7 @@ static void on_reply(void *ctx, struct frame *f, status_t lost) {
         loop_work(op->s->loop, compare_work, compared, op);
         return;
     }
+    ahead_whole(op);
     complete_info(op);
     loop_work(op->s->loop, store_work, stored, op);
 }
@@ -338,6 +341,7 @@ static void placed(struct task *t) {
     m.entry_name = (char *)"main";
     m.limits = &op->s->cfg.limits;
     m.quiet = !told(op);
+    m.draft = ahead_wanted(op);
     op->start_ns = clock_ns();
     op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
     close(fd);

@@ -297,7 +297,7 @@ static void on_hello(struct worker *w, const struct frame *f) {
 enum { REPLY = 40 }; // wire.proto: the type of an answer is the request's and this
 static bool is_event(uint32_t type) {
     return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING ||
-           type == HLOD__WIRE__TYPE__TYPE_STEP;
+           type == HLOD__WIRE__TYPE__TYPE_STEP || type == HLOD__WIRE__TYPE__TYPE_DRAFT;
 }
 
 static void on_stats(struct worker *w, const struct frame *f) {

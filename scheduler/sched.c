@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler's frame: records, the queue's dispatch, ops and who waits for them. See sched.h.
 #include "scheduler/sched.h"
+
 #include "scheduler/pins.h"
 #include "scheduler/recent.h"
 
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store.h"
+#include "scheduler/ahead.h"
 #include "scheduler/job_buffers.h"
 #include "scheduler/journal.h"
 #include "scheduler/loop.h"
@@ -379,6 +381,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     s->buffers = buffers_new(&(struct buffers_config){.drop = sched_buffer_dropped, .ctx = s});
     s->lease_timer = loop_timer_new(l, sched_lease_over, s);
     s->relief_timer = loop_timer_new(l, sched_relief_due, s);
+    s->aheads = aheads_new(l);
     status_t st = s->recent ? sched_configure(s, cfg) : st_oom();
     if (!st) st = pins_load(store, journal);
     if (!st) st = models_new(s, &s->names);
@@ -393,6 +396,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
         recent_free(s->recent);
         loop_timer_free(s->lease_timer);
         loop_timer_free(s->relief_timer);
+        aheads_free(s->aheads);
         buffers_done(s->buffers);
         free(s);
         return st;
@@ -413,6 +417,8 @@ void sched_stop(struct sched *s) {
     loop_timer_free(s->relief_timer);
     s->lease_timer = s->relief_timer = NULL;
     pool_stop(s->pool);
+    aheads_free(s->aheads);
+    s->aheads = NULL;
 }
 
 void sched_free(struct sched *s) {

@@ -85,9 +85,9 @@ struct op {
     const char *bindings_text, *options, *target_id, *device_kind, *build_id;
     uint32_t kernel_abi;
     const char *differs; // of a verify
-    bool hit, damaged, compiling, loaded, verify;
-    uint64_t epoch;         // of the worker, OP_PREPARE
-    int target_index;       // of the worker in the pool, OP_PREPARE
+    bool hit, damaged, compiling, loaded, verify, expected; // OP_EXE: a device was told
+    uint64_t epoch;         // of the worker, OP_PREPARE and expected
+    int target_index;       // of the worker in the pool, OP_PREPARE and expected
     int fds[FRAME_MAX_FDS]; // of the reply
     int n_fds;
     Hlod__Wire__IngestReply *ingest;
@@ -204,6 +204,7 @@ struct sched {
     struct recent *recent;
     struct buffers *buffers;
     struct loop_timer *lease_timer;
+    struct aheads *aheads;           // ahead.h
     struct loop_timer *relief_timer; // brief work waits for a device that is held (dispatch.c)
     int64_t unread_bytes; // of results, all tenants together (dispatch.c)
     struct pool *pool;

@@ -22,6 +22,7 @@ struct cpu_step {
     int64_t flops, bytes;
     double estimate_ns; // by the cost model; 0 until cpu_estimate
     bool declined;      // of open
+    int asked;          // so many of the list need not be asked: they do not take it
     bool alone;         // runs on the calling thread alone, and takes always as long
     bool swallows;    // of open: its library gives a number where an operand's NaN is to stay
     bool looks;       // and its operands may hold one: cpu_nan.c
@@ -90,6 +91,8 @@ struct cpu_exe {
     uint64_t rng_state;         // of rng on the reference evaluator: goes on from run to run
     bool strict, estimated;
     bool nan; // this run has met NaN or an infinity before a step that swallows NaN
+    bool early;    // only what needs main alone is opened
+    bool finished; // loading
 };
 struct cpu_weights {
     struct dev_weights base;

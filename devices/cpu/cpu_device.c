@@ -254,17 +254,24 @@ static void share_pack(struct cpu_exe *x, struct cpu_step *s) {
     x->last_pack = p;
 }
 
+// Do steps of it take long to open, and need neither kernels nor prepare?
+static bool opens_early(const struct cpu_impl *i) {
+    return i == &cpu_impl_onednn || i == &cpu_impl_int8;
+}
+// Without an error and s->impl: it is not to be opened yet.
 static status_t open_step(struct cpu_exe *x, struct cpu_step *s) {
     int n;
     const struct cpu_impl *const *impls = cpu_impls(&n);
     const char *why = "";
-    const struct cpu_step before = *s;
-    for (int k = 0; k < n; k++) {
+    for (int k = s->asked; k < n; k++) {
         if (!impls[k]->accepts(x, s->plan->instr, &why)) continue;
+        if (x->early && !opens_early(impls[k])) return ST_OK;
+        const struct cpu_step before = *s;
         s->impl = impls[k];
         status_t st = s->impl->open(x, s);
         if (st || !s->declined) return st;
         *s = before;
+        if (x->early) s->asked = k + 1;
     }
     return st_new(ST_INTERNAL, "no implementation accepts '%s'", s->plan->instr->name);
 }
@@ -276,7 +283,7 @@ static status_t bind_step(struct cpu_exe *x, struct cpu_step *s) {
     s->bytes = step_bytes(s->plan); // an implementation may know better
     s->packed_in = -1;
     RETURN_IF_ERR(st_note(open_step(x, s), "instruction '%s'", s->plan->instr->name));
-    if (s->packed_in >= 0) share_pack(x, s);
+    if (s->impl && s->packed_in >= 0) share_pack(x, s);
     return ST_OK;
 }
 
@@ -319,7 +326,8 @@ static void mark_beside(struct cpu_plan *p) {
         k += n - 1;
     }
 }
-static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu_plan **out) {
+
+static void lay_out(struct cpu_exe *x, struct plan *plan, int *bound, struct cpu_plan **out) {
     struct cpu_plan *p = arena_new_of(&x->arena, struct cpu_plan);
     p->plan = plan;
     p->bound = bound;
@@ -328,29 +336,51 @@ static status_t bind_plan(struct cpu_exe *x, struct plan *plan, int *bound, stru
     for (int k = 0; k < plan->n_steps; k++) {
         struct cpu_step *s = &p->steps[k];
         s->plan = &plan->steps[k];
-        x->bound = bound;
-        if (x->cancel && *x->cancel) return cpu_cancelled();
-        RETURN_IF_ERR(bind_step(x, s));
         if (!s->plan->called) continue;
         s->called = arena_zarray(&x->arena, struct cpu_plan *, s->plan->instr->n_called + 1);
         for (int c = 0; c < s->plan->instr->n_called; c++) {
             int *passed = arena_array(&x->arena, int, s->plan->called[c]->n_params + 1);
             pass_bound(p, s, c, passed);
-            x->in_loop += s->plan->instr->op == HLO_WHILE;
-            RETURN_IF_ERR(bind_plan(x, s->plan->called[c], passed, &s->called[c]));
-            x->in_loop -= s->plan->instr->op == HLO_WHILE;
-            if (s->plan->instr->op == HLO_WHILE && c == 1) cpu_mark_views(x, s->called[c]);
+            lay_out(x, s->plan->called[c], passed, &s->called[c]);
         }
-        if (s->plan->instr->op == HLO_WHILE) {
+    }
+}
+// Each step that is not bound yet. May stop at any and be called again.
+static status_t bind_plan(struct cpu_exe *x, struct cpu_plan *p) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        struct cpu_step *s = &p->steps[k];
+        x->bound = p->bound;
+        if (x->cancel && *x->cancel) return cpu_cancelled();
+        if (!s->impl) RETURN_IF_ERR(bind_step(x, s));
+        bool loop = s->plan->instr->op == HLO_WHILE;
+        for (int c = 0; s->called && c < s->plan->instr->n_called; c++) {
+            x->in_loop += loop;
+            status_t st = bind_plan(x, s->called[c]);
+            x->in_loop -= loop;
+            RETURN_IF_ERR(st);
+        }
+    }
+    return ST_OK;
+}
+// What follows from how all steps were bound.
+static void settle_plan(struct cpu_exe *x, struct cpu_plan *p) {
+    for (int k = 0; k < p->plan->n_steps; k++) {
+        struct cpu_step *s = &p->steps[k];
+        if (!s->called) continue;
+        bool loop = s->plan->instr->op == HLO_WHILE;
+        for (int c = 0; c < s->plan->instr->n_called; c++) {
+            settle_plan(x, s->called[c]);
+            if (loop && c == 1) cpu_mark_views(x, s->called[c]);
+        }
+        if (loop) {
             s->stage = arena_alloc_aligned(&x->arena, (size_t)moved_bytes(s->called[1]) + 64, 64);
             s->loop = cpu_loop_of(x, s);
         }
         join_called(s);
     }
     mark_beside(p);
-    x->bound = bound;
+    x->bound = p->bound;
     cpu_mark_nan(x, p);
-    return ST_OK;
 }
 
 static void close_plan(struct cpu_plan *p) {
@@ -387,26 +417,42 @@ static int *bound_params(struct cpu_exe *x, const struct plan *plan) {
     return bound;
 }
 
-static status_t bind_main(struct cpu_exe *x, struct plan *main, int *bound) {
-    const struct executable *e = x->exe;
-    if (e->kernels.object.n) RETURN_IF_ERR(code_load(e->kernels.object, &x->code));
-    if (e->prepare_kernels.object.n)
-        RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
-    x->binding = x->code;
-    return bind_plan(x, main, bound, &x->main);
+// Main's steps that need nothing else.
+static status_t begin_main(struct cpu_exe *x, const _Atomic bool *stop) {
+    struct plan *main;
+    RETURN_IF_ERR(plan_make(&x->arena, x->exe->main->entry, &main));
+    lay_out(x, main, bound_params(x, main), &x->main);
+    x->early = true;
+    x->cancel = stop;
+    status_t st = bind_plan(x, x->main);
+    x->early = false;
+    x->cancel = NULL;
+    if (st_code(st) != ST_CANCELLED) return st;
+    st_drop(st);
+    return ST_OK;
 }
-
-static status_t load_into(struct cpu_exe *x) {
-    struct plan *main, *prepare;
+static status_t bind_main(struct cpu_exe *x) {
     const struct executable *e = x->exe;
-    RETURN_IF_ERR(plan_make(&x->arena, e->main->entry, &main));
-    int *bound = bound_params(x, main);
+    if (e->kernels.object.n && !x->code) RETURN_IF_ERR(code_load(e->kernels.object, &x->code));
     x->kernels = &e->kernels;
-    RETURN_IF_ERR(bind_main(x, main, bound));
-    RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
+    x->binding = x->code;
+    return bind_plan(x, x->main);
+}
+static status_t bind_prepare(struct cpu_exe *x) {
+    const struct executable *e = x->exe;
+    struct plan *prepare;
+    if (e->prepare_kernels.object.n && !x->prepare_code)
+        RETURN_IF_ERR(code_load(e->prepare_kernels.object, &x->prepare_code));
     x->kernels = &e->prepare_kernels;
     x->binding = x->prepare_code;
-    RETURN_IF_ERR(bind_plan(x, prepare, bound_params(x, prepare), &x->prepare));
+    if (!x->prepare) {
+        RETURN_IF_ERR(plan_make(&x->arena, e->prepare->entry, &prepare));
+        lay_out(x, prepare, bound_params(x, prepare), &x->prepare);
+    }
+    return bind_plan(x, x->prepare);
+}
+static status_t take_memory(struct cpu_exe *x) {
+    const struct plan *main = x->main->plan;
     x->results = arena_zarray(&x->arena, void *, main->n_root + 1);
     x->ahead = arena_zarray(&x->arena, struct dev_buffer *, main->n_root + 1);
     x->memory_bytes = main->arena_bytes;
@@ -422,9 +468,22 @@ static status_t load_into(struct cpu_exe *x) {
             x->stats.one_thread && x->main->steps[k].alone && !x->main->steps[k].called;
     return ST_OK;
 }
+static status_t cpu_finish(struct dev_exe *base, const _Atomic bool *cancel) {
+    struct cpu_exe *x = (struct cpu_exe *)base;
+    if (x->finished) return ST_OK;
+    x->cancel = cancel;
+    status_t st = bind_main(x);
+    if (!st) st = bind_prepare(x);
+    x->cancel = NULL;
+    RETURN_IF_ERR(st);
+    settle_plan(x, x->main);
+    settle_plan(x, x->prepare);
+    x->finished = true;
+    return take_memory(x);
+}
 
-static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
-                         struct dev_exe **out) {
+static status_t cpu_begin(struct device *d, struct executable *exe, const _Atomic bool *stop,
+                          struct dev_exe **out) {
     struct cpu_exe *x = calloc(1, sizeof *x);
     if (!x) {
         executable_free(exe);
@@ -433,20 +492,26 @@ static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic
     x->base = (struct dev_exe){d, exe};
     x->exe = exe;
     x->strict = strstr(exe->options_text, "precision=strict") != NULL;
-    if (strcmp(exe->target_id, cpu_target()->id) != 0) {
-        status_t st =
-            st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
-                   exe->target_id, cpu_target()->id);
-        cpu_unload(&x->base);
-        return st;
-    }
-    x->cancel = cancel;
-    status_t st = load_into(x);
-    x->cancel = NULL;
+    status_t st = ST_OK;
+    if (strcmp(exe->target_id, cpu_target()->id) != 0)
+        st = st_new(ST_FAILED_PRECONDITION, "the executable is for target %s, this device is %s",
+                    exe->target_id, cpu_target()->id);
+    if (!st) st = begin_main(x, stop);
     if (st)
         cpu_unload(&x->base);
     else
         *out = &x->base;
+    return st;
+}
+static status_t cpu_load(struct device *d, struct executable *exe, const _Atomic bool *cancel,
+                         struct dev_exe **out) {
+    struct dev_exe *x;
+    RETURN_IF_ERR(cpu_begin(d, exe, cancel, &x));
+    status_t st = cpu_finish(x, cancel);
+    if (st)
+        cpu_unload(x);
+    else
+        *out = x;
     return st;
 }
 
@@ -569,6 +634,8 @@ const struct dev_vtable cpu_vtable = {.kind = "cpu",
                                       .attributes = attributes,
                                       .load = cpu_load,
                                       .unload = cpu_unload,
+                                      .begin = cpu_begin,
+                                      .finish = cpu_finish,
                                       .prepare = cpu_prepare,
                                       .release = cpu_release,
                                       .put = host_buffer_new,

@@ -4,8 +4,9 @@
 // NAME DTYPE DIM,DIM  ·  out NAME DTYPE DIM,DIM  (a DIM is a number or a symbol)  ·  weight BYTES
 // ·  key VALUE, with keys
 //   ingest_ms compile_ms prepare_ms run_ms    take so long (CANCEL and STATS are answered
-//   meanwhile) crash ingest|compile|prepare|run          die by SIGKILL there, half way hang run
-//   ignore CANCEL too fail ingest|compile|prepare|run           answer INVALID_ARGUMENT
+//   meanwhile) crash ingest|compile|expect|prepare|run   die by SIGKILL there, half way hang run
+//   ignore CANCEL too fail ingest|compile|expect|prepare|run    answer INVALID_ARGUMENT
+//   draft 1                                              a compile sends a DRAFT first
 // A run's outputs are its first input's bytes, each f32 plus one. FAKE_WORKER_SEED: much of what it
 // says is wrong (tests/fuzz/mutate.h).
 #include <poll.h>
@@ -239,6 +240,14 @@ static void do_compile(struct frame *f) {
         p.after = 100 - (int64_t)i;
         send_msg(HLOD__WIRE__TYPE__TYPE_PASS, f->call, &p.base, NULL, 0);
     }
+    for (int64_t i = 0; q->draft && i < number(script, "draft"); i++) {
+        Hlod__Wire__Blob all = HLOD__WIRE__BLOB__INIT;
+        Hlod__Wire__Draft d = HLOD__WIRE__DRAFT__INIT;
+        all.size = strlen(script);
+        all.inline_bytes = (ProtobufCBinaryData){all.size, (uint8_t *)script};
+        d.artifact = &all;
+        send_msg(HLOD__WIRE__TYPE__TYPE_DRAFT, f->call, &d.base, NULL, 0);
+    }
     Hlod__Wire__Status s;
     Hlod__Wire__CompileReply r = HLOD__WIRE__COMPILE_REPLY__INIT;
     Hlod__V1__ExecutableInfo x = HLOD__V1__EXECUTABLE_INFO__INIT;
@@ -291,6 +300,15 @@ static void do_load(struct frame *f) {
     Hlod__Wire__LoadReply r = HLOD__WIRE__LOAD_REPLY__INIT;
     r.status = &s;
     send_msg(HLOD__WIRE__TYPE__TYPE_LOAD_REPLY, f->call, &r.base, NULL, 0);
+}
+
+static void do_expect(struct frame *f) {
+    Hlod__Wire__Expect *q = hlod__wire__expect__unpack(NULL, f->body.n, f->body.p);
+    Hlod__Wire__Status s;
+    Hlod__Wire__ExpectReply r = HLOD__WIRE__EXPECT_REPLY__INIT;
+    r.status = &s;
+    done_or(&s, blob_text(q->artifact, f), "expect", f->call);
+    send_msg(HLOD__WIRE__TYPE__TYPE_EXPECT_REPLY, f->call, &r.base, NULL, 0);
 }
 
 static void do_unload(struct frame *f) {
@@ -389,6 +407,9 @@ static void handle(struct frame *f) {
         break;
     case HLOD__WIRE__TYPE__TYPE_LOAD:
         do_load(f);
+        break;
+    case HLOD__WIRE__TYPE__TYPE_EXPECT:
+        do_expect(f);
         break;
     case HLOD__WIRE__TYPE__TYPE_PREPARE:
         do_prepare(f);

@@ -218,6 +218,112 @@ static void test_weights_refused(void **state) {
     dev_close(d);
 }
 
+// ---- loading in two parts
+
+// Calls of the library, in the entry and in a loop, and kernels between them.
+static const char layers[] =
+    "HloModule m\n"
+    "cond {\n  c = (s32[], f32[32,32]) parameter(0)\n"
+    "  k = s32[] get-tuple-element(c), index=0\n  n = s32[] constant(3)\n"
+    "  ROOT l = pred[] compare(k, n), direction=LT\n}\n"
+    "body {\n  b = (s32[], f32[32,32]) parameter(0)\n"
+    "  k = s32[] get-tuple-element(b), index=0\n  y = f32[32,32] get-tuple-element(b), index=1\n"
+    "  one = s32[] constant(1)\n  s = s32[] add(k, one)\n"
+    "  d = f32[32,32] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+    "  t = f32[32,32] tanh(d)\n  ROOT r = (s32[], f32[32,32]) tuple(s, t)\n}\n"
+    "ENTRY e {\n  x = f32[1,16,8,8] parameter(0)\n  y = f32[32,32] parameter(1)\n"
+    "  k = f32[16,16,3,3] parameter(2), frontend_attributes={hlod_param=\"weight:0\"}\n"
+    "  v = f32[1,16,8,8] convolution(x, k), window={size=3x3 pad=1_1x1_1}, "
+    "dim_labels=bf01_oi01->bf01\n"
+    "  a = f32[1,16,8,8] cosine(v)\n  z = s32[] constant(0)\n"
+    "  i = (s32[], f32[32,32]) tuple(z, y)\n"
+    "  w = (s32[], f32[32,32]) while(i), condition=cond, body=body\n"
+    "  o = f32[32,32] get-tuple-element(w), index=1\n"
+    "  ROOT q = (f32[1,16,8,8], f32[32,32]) tuple(a, o)\n}\n";
+
+static void keep_draft(void *ctx, struct executable *e) {
+    struct strbuf *draft = ctx;
+    ok(executable_pack_main(e, draft));
+}
+// The draft and the artefact of one compile.
+static void compile_in_two(struct device *d, const char *text, struct strbuf *draft,
+                           struct strbuf *whole) {
+    struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
+    struct compile_observer obs = {.ctx = draft, .on_main = keep_draft};
+    struct hlo_module *m = NULL;
+    struct executable *e = NULL;
+    ok(hlo_parse(str_of(text), NULL, &m));
+    ok(hlo_compile_module(m, &opt, dev_target(d), &obs, &e));
+    ok(executable_pack(e, whole, NULL));
+    executable_free(e);
+}
+static struct span span_of(struct strbuf *b) {
+    return (struct span){(const uint8_t *)strbuf_cstr(b), b->n};
+}
+static void run_layers(struct dev_exe *x, float *out) {
+    static float in[1024], other[1024], taps[16 * 16 * 9];
+    for (int k = 0; k < 1024; k++)
+        in[k] = (float)(k % 37) / 37, other[k] = (float)(k % 29) / 290;
+    for (int k = 0; k < 16 * 16 * 9; k++)
+        taps[k] = (float)(k % 11) / 110;
+    struct span weights = {(const uint8_t *)taps, sizeof taps};
+    struct dev_weights *w = NULL;
+    ok(dev_prepare(x, &weights, 1, NULL, &w));
+    ok(run2(x, w, in, other, out, out + 1024));
+    dev_release(w);
+}
+
+static void test_begun_loads(void **state) {
+    (void)state;
+    static float expected[2048], got[2048];
+    static const _Atomic bool now = true;
+    struct device *d = open_one();
+    struct strbuf draft = {0}, whole = {0}, other = {0}, others = {0};
+    if (!d->vt->begin) {
+        dev_close(d);
+        return;
+    }
+    compile_in_two(d, layers, &draft, &whole);
+    compile_in_two(d, SCALE, &other, &others);
+    struct executable *e = NULL;
+    struct dev_exe *x = NULL;
+    ok(executable_unpack(span_of(&whole), &e));
+    ok(dev_load(d, e, NULL, &x));
+    run_layers(x, expected);
+    dev_unload(x);
+    for (int way = 0; way < 6; way++) { // from a draft or all of it; stopped at once, late, never
+        bool same = false, stopped = way % 3 == 0;
+        if (way < 3)
+            ok(executable_unpack_main(span_of(&draft), &e));
+        else
+            ok(executable_unpack(span_of(&whole), &e));
+        ok(d->vt->begin(d, e, stopped ? &now : NULL, &x));
+        if (way < 3) {
+            ok(executable_complete(e, span_of(&draft), span_of(&others), &same));
+            assert_false(same);
+            ok(executable_complete(e, span_of(&draft), span_of(&whole), &same));
+            assert_true(same);
+        }
+        if (way % 3 == 1) expect(d->vt->finish(x, &now), ST_CANCELLED, "cancelled");
+        ok(d->vt->finish(x, NULL));
+        ok(d->vt->finish(x, &now)); // it is
+        run_layers(x, got);
+        assert_memory_equal(got, expected, sizeof got);
+        dev_unload(x);
+    }
+    ok(executable_unpack_main(span_of(&draft), &e)); // of no use to anybody
+    ok(d->vt->begin(d, e, NULL, &x));
+    bool same;
+    expect(executable_complete(e, span_of(&draft), (struct span){NULL, 0}, &same),
+           ST_FAILED_PRECONDITION, "version");
+    dev_unload(x);
+    strbuf_done(&draft);
+    strbuf_done(&whole);
+    strbuf_done(&other);
+    strbuf_done(&others);
+    dev_close(d);
+}
+
 // ---- values both ways
 
 // Bytes through every element type: one result is the argument itself, the other reversed.
@@ -706,6 +812,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_weights),
         cmocka_unit_test(test_weights_shared),
         cmocka_unit_test(test_weights_refused),
+        cmocka_unit_test(test_begun_loads),
         cmocka_unit_test(test_every_dtype),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_results_that_are_not_computed),

@@ -59,6 +59,27 @@ def crash_in_prepare(d):
     assert d.json("POST", "/v1/run", request(bad))[0] == 503
     run_ok(d, put(d)[0])
 
+def expected(d):
+    """What a device was told to expect: it may die of it, refuse it, hang in it; the compile may fail behind its draft. The run's answer is that of the run."""
+    def run(*lines, timeout_ms=20000):
+        status, r = d.json("PUT", "/v1/blobs", model("draft 1", *lines))
+        assert status in (200, 201), r
+        return d.json("POST", "/v1/run", request(r["digest"], timeout_ms=timeout_ms))
+    good = lambda r: r[0] == 200 and r[1]["outputs"][0]["data"] == [2.0] * 4
+    assert good(run()) and good(run("expect_ms 100")) and good(run("expect_ms 100", "compile_ms 200")) and good(run("fail expect"))
+    assert good(run("draft 40"))
+    first = pid(d)
+    r = run("crash expect", "compile_ms 300")
+    assert good(r) and pid(d) != first, r
+    assert run("fail compile")[0] == 400
+    assert run("crash compile")[1]["reason"] == "WORKER_LOST"
+    assert good(run("# behind them"))
+    first = pid(d)
+    r = run("hang expect", timeout_ms=300)
+    assert r[0] == 504, r
+    until("the worker that hung is replaced", 9, lambda: devices(d)[0].get("workerPid", first) not in (first, 0))
+    assert good(run("# after it"))
+
 def crash_storm(d):
     """A worker that dies at every request: each is answered, the daemon lives, and a good request is served in the end."""
     bad, _ = put(d, "crash run")
@@ -525,7 +546,7 @@ def many_clients(d):
         assert out
 
 warm_restart.ends = drain.ends = True
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":

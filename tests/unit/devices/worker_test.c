@@ -146,6 +146,42 @@ static int artifact_of(const char *text, size_t *out_bytes) {
 }
 
 static uint8_t key[32] = {1, 2, 3}, weights[32] = {9};
+
+// A blob's bytes as descriptors of our own.
+static int kept(struct peer *p, const Hlod__Wire__Blob *b) {
+    return b->fd ? frame_take_fd(&p->last, (int)b->fd - 1)
+                 : memory(b->inline_bytes.data, b->size, true);
+}
+// A compile for the CPU: the draft that it sends, then the artefact.
+static void draft_and_artifact(const char *text, int *out_fds, size_t *out_bytes) {
+    struct peer *p = start("device", "cpu"); // says the target
+    Hlod__Wire__Hello *h = hlod__wire__hello__unpack(NULL, p->last.body.n, p->last.body.p);
+    assert_int_equal(end_of(p), 0);
+    p = start("compile", "cpu");
+    Hlod__Wire__Blob program = HLOD__WIRE__BLOB__INIT;
+    Hlod__Wire__Compile c = HLOD__WIRE__COMPILE__INIT;
+    program.inline_bytes = (ProtobufCBinaryData){strlen(text), (uint8_t *)(uintptr_t)text};
+    program.size = strlen(text);
+    c.format = (char *)(uintptr_t)"hlo-text";
+    c.program = &program;
+    c.target_id = h->target_id;
+    c.draft = true;
+    send_call(p, HLOD__WIRE__TYPE__TYPE_COMPILE, &c.base, NULL, 0);
+    wait_for(p, HLOD__WIRE__TYPE__TYPE_DRAFT);
+    Hlod__Wire__Draft *d = hlod__wire__draft__unpack(NULL, p->last.body.n, p->last.body.p);
+    out_bytes[0] = (size_t)d->artifact->size;
+    out_fds[0] = kept(p, d->artifact);
+    hlod__wire__draft__free_unpacked(d, NULL);
+    wait_for(p, HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY);
+    Hlod__Wire__CompileReply *r =
+        hlod__wire__compile_reply__unpack(NULL, p->last.body.n, p->last.body.p);
+    assert_int_equal(r->status->code, 0);
+    out_bytes[1] = (size_t)r->artifact->size;
+    out_fds[1] = kept(p, r->artifact);
+    hlod__wire__compile_reply__free_unpacked(r, NULL);
+    hlod__wire__hello__free_unpacked(h, NULL);
+    assert_int_equal(end_of(p), 0);
+}
 static Hlod__Wire__Status *status_in(struct span s, Hlod__Wire__RunReply **out) {
     if (*out) hlod__wire__run_reply__free_unpacked(*out, NULL);
     *out = hlod__wire__run_reply__unpack(NULL, s.n, s.p);
@@ -223,6 +259,77 @@ static void check_output(struct peer *p, const Hlod__Wire__RunReply *r, int ours
     for (int k = 0; k < N; k++)
         assert_true(got[k] == (float)k + 1);
     if (ours < 0) assert_true(fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK);
+}
+
+static int32_t expect_reply(struct peer *p, int fd, size_t n, bool whole) {
+    Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
+    Hlod__Wire__Expect m = HLOD__WIRE__EXPECT__INIT;
+    b.fd = 1;
+    b.size = n;
+    m.key = (ProtobufCBinaryData){32, key};
+    m.artifact = &b;
+    m.whole = whole;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_EXPECT, &m.base, &fd, 1);
+    Hlod__Wire__ExpectReply *r = hlod__wire__expect_reply__unpack(NULL, s.n, s.p);
+    int32_t code = r->status->code;
+    hlod__wire__expect_reply__free_unpacked(r, NULL);
+    return code;
+}
+static void load_and_run(struct peer *p, int fd, size_t n, float plus) {
+    Hlod__Wire__Blob b = HLOD__WIRE__BLOB__INIT;
+    Hlod__Wire__Load load = HLOD__WIRE__LOAD__INIT;
+    Hlod__Wire__Prepare prepare = HLOD__WIRE__PREPARE__INIT;
+    struct run_request q;
+    Hlod__Wire__RunReply *r = NULL;
+    b.fd = 1;
+    b.size = n;
+    load.key = prepare.key = (ProtobufCBinaryData){32, key};
+    load.artifact = &b;
+    struct span s = ask(p, HLOD__WIRE__TYPE__TYPE_LOAD, &load.base, &fd, 1);
+    Hlod__Wire__LoadReply *l = hlod__wire__load_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(l->status->code, 0);
+    hlod__wire__load_reply__free_unpacked(l, NULL);
+    prepare.weights_digest = (ProtobufCBinaryData){32, weights};
+    s = ask(p, HLOD__WIRE__TYPE__TYPE_PREPARE, &prepare.base, NULL, 0);
+    Hlod__Wire__PrepareReply *w = hlod__wire__prepare_reply__unpack(NULL, s.n, s.p);
+    assert_int_equal(w->status->code, 0);
+    hlod__wire__prepare_reply__free_unpacked(w, NULL);
+    int in = input();
+    static float got[N];
+    run_of(&q);
+    status_in(ask(p, HLOD__WIRE__TYPE__TYPE_RUN, &q.run.base, &in, 1), &r);
+    assert_int_equal(r->status->code, 0);
+    assert_int_equal(pread(p->last.fds[0], got, BYTES, (off_t)r->outputs[0]->data->offset), BYTES);
+    for (int k = 0; k < N; k++)
+        assert_true(got[k] == (float)k + plus);
+    hlod__wire__run_reply__free_unpacked(r, NULL);
+    close(in);
+}
+// What is expected is used where LOAD brings the same, and harms nobody where it does not.
+static void test_expected(void **state) {
+    (void)state;
+    static const char add_two[] =
+        HEAD "  x = f32[8192] parameter(0)\n  c = f32[] constant(2)\n  b = f32[8192] broadcast(c), "
+             "dimensions={}\n  ROOT r = f32[8192] add(x, b)\n}\n";
+    int one[2], two[2];
+    size_t n1[2], n2[2];
+    draft_and_artifact(add_one, one, n1);
+    draft_and_artifact(add_two, two, n2);
+    for (int way = 0; way < 7; way++) {
+        struct peer *p = start("device", "cpu");
+        bool draft = way == 1 || way == 3, whole = way == 2 || way == 3;
+        if (draft) assert_int_equal(expect_reply(p, one[0], n1[0], false), 0);
+        if (whole) assert_int_equal(expect_reply(p, one[1], n1[1], true), 0);
+        if (way == 4) assert_int_equal(expect_reply(p, two[0], n2[0], false), 0);
+        if (way == 5) assert_int_equal(expect_reply(p, two[1], n2[1], true), 0);
+        if (way == 6) assert_int_not_equal(expect_reply(p, one[1], n1[1] - 9, true), 0);
+        load_and_run(p, one[1], n1[1], 1);
+        if (way == 3) load_and_run(p, two[1], n2[1], 2); // under the same name
+        if (way == 2) assert_int_equal(expect_reply(p, two[0], n2[0], false), 0); // never comes
+        assert_int_equal(end_of(p), 0);
+    }
+    for (int k = 0; k < 2; k++)
+        close(one[k]), close(two[k]);
 }
 
 static void test_run(void **state) {
@@ -657,6 +764,7 @@ static void test_plans_refused(void **state) {
 
 int main(void) {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(test_run),
+                                              cmocka_unit_test(test_expected),
                                               cmocka_unit_test(test_output_memory_is_checked),
                                               cmocka_unit_test(test_bad_blobs_are_refused),
                                               cmocka_unit_test(test_many_inputs_in_one_memory),
