@@ -100,18 +100,26 @@ void cpu_mark_nan(struct cpu_exe *x, struct cpu_plan *p) {
     arena_done(&a);
 }
 
-// An exponent of ones alone. Blocks, so that the compiler takes vectors.
-static bool not_finite(const void *at, int64_t n) {
-    enum { BLOCK = 4096 };
+// An exponent of ones alone. Blocks of one size, so that the compiler takes vectors.
+static inline __attribute__((always_inline)) bool look(const void *at, int64_t n) {
+    enum { BLOCK = 1024 };
     const uint32_t *v = at, ones = 0x7f800000;
-    for (int64_t k = 0; k < n; k += BLOCK) {
-        int64_t end = n - k < BLOCK ? n : k + BLOCK;
-        uint32_t found = 0;
-        for (int64_t e = k; e < end; e++)
+    uint32_t found = 0;
+    for (; n >= BLOCK && !found; v += BLOCK, n -= BLOCK)
+        for (int e = 0; e < BLOCK; e++)
             found |= (uint32_t)-(int32_t)((v[e] & ones) == ones);
-        if (found) return true;
-    }
-    return false;
+    for (int64_t e = 0; e < n && !found; e++)
+        found = (v[e] & ones) == ones;
+    return found;
+}
+static bool look_plain(const void *at, int64_t n) {
+    return look(at, n);
+}
+__attribute__((target("avx2"))) static bool look_avx2(const void *at, int64_t n) {
+    return look(at, n);
+}
+static bool not_finite(const void *at, int64_t n) {
+    return cpu_target()->vector_bits > 128 ? look_avx2(at, n) : look_plain(at, n);
 }
 bool cpu_meets_nan(struct cpu_exe *x, const struct cpu_step *s, void **bufs) {
     if (!s->looks && !x->nan) return false;
