@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "compiler/eval.h"
+#include "compiler/parts.h"
 #include "compiler/pipeline.h"
 #include "compiler/results.h"
 #include "compiler/texts.h"
@@ -57,9 +58,14 @@ struct loaded {
     struct dev_exe *exe;
     struct dev_weights *weights;
     struct span *spans;
-    void **in, **out;
+    const void **in;
+    void **out;
     int n_in, n_out;
     struct text_layout text; // inputs of text are places, like other numbers here
+    // Of a program that runs in parts: what the parts before found, and left for this one.
+    struct lower_request req;
+    const void **carried;
+    int n_carried;
 };
 
 // Uniform in [-1, 1) for floats, small integers otherwise: xorshift64*, the same on every machine.
@@ -82,22 +88,25 @@ static void print_llvm(const struct kernel_set *s, const char *module) {
             printf("%9.3f ms  llvm: %s %s (%s)\n", (double)s->k[k].codegen_ns / 1e6, module,
                    s->k[k].instr, s->k[k].why_llvm);
 }
-static status_t load(const struct args *a, struct loaded *l) {
-    struct lower_request req = {.entry_name = "main"};
-    struct compile_options opt = {.precision = a->precision && strcmp(a->precision, "strict") == 0
-                                                   ? PRECISION_STRICT
-                                                   : PRECISION_DEFAULT,
-                                  .disable_passes = a->disable_passes ? a->disable_passes : "",
-                                  .disable_rules = "",
-                                  .verify_each = a->compile == 0};
-    struct executable *e;
+static status_t open_program(const struct args *a, struct loaded *l) {
+    l->req.entry_name = "main";
     RETURN_IF_ERR(file_map(&l->arena, a->path, &l->file));
     RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
-    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
-    req.program = l->src.program;
-    RETURN_IF_ERR(dev_open(a->device ? a->device : "cpu", &l->dev));
+    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &l->req));
+    l->req.program = l->src.program;
+    l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
+    for (int k = 0; k < l->src.n_weights; k++) {
+        const struct weight *w = &l->src.weights[k];
+        l->spans[k] = (struct span){(w->sidecar ? l->src.sidecar.p : l->file.p) + w->offset,
+                                    (size_t)w->size_bytes};
+    }
+    return dev_open(a->device ? a->device : "cpu", &l->dev);
+}
+static status_t compile_often(const struct args *a, struct loaded *l,
+                              const struct compile_options *opt) {
     for (int n = 0; n < a->compile; n++) {
-        RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
+        struct executable *e;
+        RETURN_IF_ERR(hlo_compile(l->src.format, &l->req, opt, dev_target(l->dev), NULL, &e));
         printf("%.1f%c", (double)e->compile_ns / 1e6, n + 1 < a->compile ? ' ' : '\n');
         for (int k = 0; a->profile && n + 1 == a->compile && k < e->n_passes; k++)
             printf("%9.3f ms  %s\n", (double)e->passes[k].ns / 1e6, e->passes[k].name);
@@ -106,8 +115,19 @@ static status_t load(const struct args *a, struct loaded *l) {
         fflush(stdout);
         executable_free(e);
     }
-    if (a->compile) return ST_OK;
-    RETURN_IF_ERR(hlo_compile(l->src.format, &req, &opt, dev_target(l->dev), NULL, &e));
+    return ST_OK;
+}
+static status_t load(const struct args *a, struct loaded *l) {
+    struct compile_options opt = {.precision = a->precision && strcmp(a->precision, "strict") == 0
+                                                   ? PRECISION_STRICT
+                                                   : PRECISION_DEFAULT,
+                                  .disable_passes = a->disable_passes ? a->disable_passes : "",
+                                  .disable_rules = "",
+                                  .verify_each = a->compile == 0};
+    struct executable *e;
+    struct lower_request *req = &l->req;
+    if (a->compile) return compile_often(a, l, &opt);
+    RETURN_IF_ERR(hlo_compile(l->src.format, req, &opt, dev_target(l->dev), NULL, &e));
     fprintf(stderr,
             "compiled in %.1f ms: before entry=%lld total=%lld, after entry=%lld total=%lld "
             "fusions=%lld, prepare entry=%lld, peak %.1f MB of %.1f MB, %d in place\n",
@@ -117,12 +137,6 @@ static status_t load(const struct args *a, struct loaded *l) {
             (double)e->values_bytes / 1e6, e->in_place);
     RETURN_IF_ERR(dev_load(l->dev, e, NULL, &l->exe));
     texts_of_module(&l->arena, l->exe->exe->main, &l->text);
-    l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
-    for (int k = 0; k < l->src.n_weights; k++) {
-        const struct weight *w = &l->src.weights[k];
-        l->spans[k] = (struct span){(w->sidecar ? l->src.sidecar.p : l->file.p) + w->offset,
-                                    (size_t)w->size_bytes};
-    }
     int64_t start = clock_ns();
     RETURN_IF_ERR(dev_prepare(l->exe, l->spans, l->src.n_weights, NULL, &l->weights));
     fprintf(stderr, "prepared in %.1f ms, %.1f MB resident\n", (double)(clock_ns() - start) / 1e6,
@@ -132,10 +146,19 @@ static status_t load(const struct args *a, struct loaded *l) {
 
 static status_t buffers(const struct args *a, struct loaded *l) {
     const struct hlo_computation *c = l->exe->exe->main->entry;
-    l->in = arena_zarray(&l->arena, void *, c->params.n + 1);
+    int inputs = -l->n_carried;
+    for (size_t k = 0; k < c->params.n; k++)
+        inputs += c->params.v[k]->param_kind != PARAM_BOUND;
+    l->in = arena_zarray(&l->arena, const void *, c->params.n + 1);
+    l->n_in = 0;
     for (size_t k = 0; k < c->params.n; k++) {
         const struct hlo_instr *p = c->params.v[k];
         if (p->param_kind == PARAM_BOUND) continue;
+        if (l->n_in >= inputs) {
+            l->in[l->n_in] = l->carried[l->n_in - inputs];
+            l->n_in++;
+            continue;
+        }
         struct literal *v = lit_new(&l->arena, p->shape);
         if (l->n_in < a->n_in) {
             struct span f;
@@ -158,13 +181,64 @@ static status_t buffers(const struct args *a, struct loaded *l) {
 }
 
 static status_t run_once(struct loaded *l, struct profile *p, int64_t *ns) {
-    struct dev_run r = {.in = (const void *const *)l->in, .out = l->out, .profile = p};
+    struct dev_run r = {.in = l->in, .out = l->out, .profile = p};
     r.texts = l->text.table ? texts_new(l->text.table, 0) : NULL;
     int64_t start = clock_ns();
     status_t st = dev_run(l->exe, l->weights, &r);
     texts_free(r.texts);
     *ns = clock_ns() - start;
     return st;
+}
+
+// What this part found, bound for the next; the rest of its results are that one's inputs.
+static status_t next_part(struct loaded *l, const struct part *is) {
+    const struct shape *root = l->exe->exe->main->entry->root->shape;
+    VEC(struct dim_binding) all = {0};
+    for (int k = 0; k < l->req.n_bindings; k++)
+        avec_push(&l->arena, &all, l->req.bindings[k]);
+    int64_t at = 0;
+    for (int k = 0; k < is->sizes; k++) {
+        const struct shape *s = shape_leaf(root, k);
+        int width = (int)dtype_size(s->dtype);
+        for (int64_t e = 0, n = shape_elements(s); e < n; e++) {
+            struct dim_binding b = {
+                parts_symbol(&l->arena, is->index, at++),
+                parts_element((char *)l->out[k] + e * width, width,
+                              dtype_class(s->dtype) == DC_SIGNED)};
+            fprintf(stderr, "%s%s=%lld", at == 1 ? "part found " : ",", b.symbol,
+                    (long long)b.size);
+            avec_push(&l->arena, &all, b);
+        }
+    }
+    fputc('\n', stderr);
+    l->req.bindings = all.v;
+    l->req.n_bindings = (int32_t)all.n;
+    l->carried = arena_array(&l->arena, const void *, l->n_out + 1);
+    l->n_carried = l->n_out - is->sizes;
+    for (int k = 0; k < l->n_carried; k++)
+        l->carried[k] = l->out[is->sizes + k];
+    texts_free(l->text.table);
+    l->text.table = NULL;
+    dev_release(l->weights);
+    dev_unload(l->exe);
+    l->weights = NULL;
+    l->exe = NULL;
+    return ST_OK;
+}
+// Compiles and runs one part after the other; the last is what is looked at and timed.
+static status_t run_parts(const struct args *a, struct loaded *l) {
+    struct part is;
+    int64_t ns;
+    for (;;) {
+        RETURN_IF_ERR(load(a, l));
+        if (a->compile) return ST_OK;
+        RETURN_IF_ERR(buffers(a, l));
+        RETURN_IF_ERR(run_once(l, NULL, &ns));
+        fprintf(stderr, "first run %.3f ms, %lld reference steps\n", (double)ns / 1e6,
+                (long long)dev_stats(l->exe).reference_steps);
+        if (!parts_of(l->exe->exe->main, &is) || !is.sizes) return ST_OK;
+        RETURN_IF_ERR(next_part(l, &is));
+    }
 }
 
 // What results may differ by, of their scale: the coarsest rounding in the program, since halves
@@ -182,12 +256,10 @@ static double bound_of(const struct hlo_module *m) {
 }
 
 // The program lowered again, without any pass but what the evaluator needs, through the evaluator.
-static status_t compare(const struct args *a, struct loaded *l, int *rc) {
-    struct lower_request req = {.entry_name = "main", .program = l->src.program};
+static status_t compare(struct loaded *l, int *rc) {
     struct hlo_module *m;
     struct literal *want;
-    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &req));
-    RETURN_IF_ERR(frontend_lower(l->src.format, &req, &m));
+    RETURN_IF_ERR(frontend_lower(l->src.format, &l->req, &m));
     RETURN_IF_ERR(pipeline_evaluable(m));
     const struct hlo_computation *c = m->entry;
     struct literal **args = arena_array(&l->arena, struct literal *, c->params.n + 1);
@@ -279,12 +351,9 @@ static status_t print_profile(struct loaded *l) {
 static status_t work(const struct args *a, struct loaded *l, int *rc) {
     int64_t ns;
     if (a->cases) return run_cases(a, l, rc);
-    RETURN_IF_ERR(load(a, l));
+    RETURN_IF_ERR(open_program(a, l));
+    RETURN_IF_ERR(run_parts(a, l));
     if (a->compile) return ST_OK;
-    RETURN_IF_ERR(buffers(a, l));
-    RETURN_IF_ERR(run_once(l, NULL, &ns));
-    fprintf(stderr, "first run %.3f ms, %lld reference steps\n", (double)ns / 1e6,
-            (long long)dev_stats(l->exe).reference_steps);
     if (a->plan) {
         struct strbuf b = {0};
         l->exe->dev->vt->explain(l->exe, &b);
@@ -299,7 +368,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         fputs(strbuf_cstr(&b), stdout);
         strbuf_done(&b);
     }
-    if (a->compare) RETURN_IF_ERR(compare(a, l, rc));
+    if (a->compare) RETURN_IF_ERR(compare(l, rc));
     if (a->time > 0) {
         int64_t *t = arena_array(&l->arena, int64_t, a->time);
         for (int k = 0; k < a->time; k++)

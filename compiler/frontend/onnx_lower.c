@@ -86,6 +86,7 @@ hv in_val(struct onnx_ctx *c, size_t k) {
 const struct literal *in_known(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = in_any(c, k);
     if (v && v->text && !c->text_ok) fail(c, "input %zu is text, numbers are expected", k);
+    if (v && !v->known && k < 32) c->wanted |= UINT32_C(1) << k;
     if (!v || !v->known)
         fail(c,
              "input %zu must be known at compile time (it decides a shape), but it depends on the "

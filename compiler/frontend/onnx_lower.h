@@ -53,6 +53,8 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
         hv of, at, count;
     } chosen[8];
     unsigned n_chosen;
+    struct onnx_parts *parts; // of the program (onnx_parts.h)
+    uint32_t wanted; // bit k: input k of the node had to be known and is not
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 

@@ -4,6 +4,7 @@
 // arithmetic folds as it goes.
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx_dynamic.h"
+#include "compiler/frontend/onnx_parts.h"
 
 enum { MAX_FOLD_BYTES = 1 << 20, MAX_SPLAT = 256 };
 
@@ -140,6 +141,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
 static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_function *f = onnx_function_find(c->m, n->domain, n->op);
     c->n = n;
+    c->wanted = 0;
     c->b.op_type = arena_strndup(c->a, n->op.p, n->op.n);
     c->b.op_name = n->name.n  ? arena_strndup(c->a, n->name.p, n->name.n)
                    : n->out.n ? arena_strndup(c->a, n->out.v[0].p, n->out.v[0].n)
@@ -185,27 +187,49 @@ static status_t refused(const struct strbuf *lines, int n) {
     return st_new(ST_INVALID_ARGUMENT, "%d nodes cannot be lowered:%s", n, text);
 }
 
-status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
-    struct strbuf lines = {0};
-    status_t st = add_initializers(c, g);
-    int n = 0;
-    strbuf_limit(&lines, 64 * 1024);
-    for (size_t k = 0; k < g->nodes.n && !st; k++) {
-        const struct onnx_node *node = &g->nodes.v[k];
-        if (n && depends_on_failed(c, node)) {
+// One node after the other; those that cannot be lowered, and what depends on them, are left.
+// *curable: values that a run finds would do for all that was refused.
+static status_t lower_those(struct onnx_ctx *c, const struct onnx_todo *todo,
+                            struct strbuf *lines, int *n_refused, struct onnx_todo *left,
+                            bool *curable) {
+    status_t st = ST_OK;
+    for (size_t k = 0; k < todo->n && !st; k++) {
+        const struct onnx_node *node = todo->v[k];
+        if (*n_refused && depends_on_failed(c, node)) {
             fail_outputs(c, node);
+            avec_push(c->a, left, node);
             continue;
         }
         st = st_note(lower_node(c, node), "node %s, opset %lld", onnx_node_name(c->a, node),
                      (long long)c->opset);
         if (c->depth > 0 || st_code(st) != ST_INVALID_ARGUMENT) continue;
-        strbuf_printf(&lines, "\n  %s", st_message(st));
-        n++;
+        *curable = onnx_parts_need(c, node) && *curable;
+        strbuf_printf(lines, "\n  %s", st_message(st));
+        ++*n_refused;
         st_drop(st);
         st = ST_OK;
         fail_outputs(c, node);
+        avec_push(c->a, left, node);
     }
-    if (!st) st = refused(&lines, n);
-    strbuf_done(&lines);
+    return st;
+}
+
+status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
+    struct onnx_todo todo = {0};
+    status_t st = add_initializers(c, g);
+    for (size_t k = 0; k < g->nodes.n; k++)
+        avec_push(c->a, &todo, &g->nodes.v[k]);
+    while (!st && todo.n) {
+        struct strbuf lines = {0};
+        struct onnx_todo left = {0};
+        bool curable = true;
+        int n = 0;
+        strbuf_limit(&lines, 64 * 1024);
+        st = lower_those(c, &todo, &lines, &n, &left, &curable);
+        if (!st && n) st = curable ? onnx_parts_cut(c, g, &left) : refused(&lines, n);
+        strbuf_done(&lines);
+        if (c->depth == 0 && c->parts->open) break;
+        todo = left;
+    }
     return st;
 }

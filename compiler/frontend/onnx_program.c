@@ -4,6 +4,7 @@
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx.h"
 #include "compiler/frontend/onnx_dynamic.h"
+#include "compiler/frontend/onnx_parts.h"
 #include "compiler/results.h"
 #include "compiler/texts.h"
 
@@ -228,9 +229,8 @@ static status_t lower_outputs(struct onnx_ctx *c, struct hlo_computation *comp) 
     }
     c->b.op_type = c->b.op_name = NULL;
     if (sizes.n) results_set_dynamic(comp->module, dynamic, (int)sizes.n);
-    put_texts(c, comp->module);
     hlo_set_root(comp, hb_tuple(&c->b, outs.v, (int)outs.n));
-    return hb_end(&c->b);
+    return ST_OK;
 }
 
 // Weights that nothing uses are not parameters: a model may carry some.
@@ -269,7 +269,13 @@ static status_t lower_graph(struct onnx_ctx *c, const struct lower_request *req,
     RETURN_IF_ERR(add_inputs(c, req, comp, &number));
     RETURN_IF_ERR(add_weights(c, g, &number));
     RETURN_IF_ERR(onnx_lower_nodes(c, g));
-    RETURN_IF_ERR(lower_outputs(c, comp));
+    if (c->parts->open)
+        onnx_parts_root(c, comp);
+    else
+        RETURN_IF_ERR(lower_outputs(c, comp));
+    RETURN_IF_ERR(hb_end(&c->b));
+    RETURN_IF_ERR(onnx_parts_end(c, comp));
+    put_texts(c, comp->module);
     hlo_remove_dead(comp);
     drop_unused_weights(comp);
     drop_uncalled(comp->module);
@@ -291,6 +297,7 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
     struct pmap weights = {0};
     int64_t budget = m.limits.max_nodes, folding = EVAL_COMPILE_WORK;
     struct onnx_texts texts = {.table = texts_new(NULL, 0)};
+    struct onnx_parts parts = {.req = req};
     struct onnx_ctx c = {.b = hb_begin(comp),
                          .a = mod->arena,
                          .m = &m,
@@ -299,7 +306,8 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .texts = &texts,
                          .budget = &budget,
                          .folding = &folding,
-                         .cancel = req->cancel};
+                         .cancel = req->cancel,
+                         .parts = &parts};
     st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
     pmap_done(&weights);

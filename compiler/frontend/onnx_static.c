@@ -2,7 +2,9 @@
 // Which values must be known at compile time because they decide shapes. Marks go backwards from
 // the operands that decide shapes (onnx_ops.def) through the nodes that compute them and stop at
 // Shape and Size, whose results need no elements. An initializer so reached is baked, a small graph
-// input is bound by value: an executable is made for the elements a request brings.
+// input is bound by value: an executable is made for the elements a request brings. Marks do not
+// spread from values that no compile can know, since they depend on a large input or on chance: the
+// run finds those, between two parts of the program (onnx_parts.c).
 #include "compiler/frontend/onnx.h"
 
 #include "compiler/frontend/onnx_lower.h"
@@ -16,6 +18,7 @@ struct marker {
     const struct onnx_model *m;
     struct smap from;    // name -> struct origin *
     struct smap *marked; // the result
+    struct smap of_run;  // names of values that no compile can know
     VEC(struct str) open;
 };
 
@@ -53,6 +56,37 @@ uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n
     return op->shape_inputs;
 }
 
+// An input of which a compile may be told the elements; others it never knows.
+static bool small_enough(const struct onnx_value *v) {
+    int64_t n = 1;
+    if (!v->is_tensor || v->is_optional || !v->has_shape || v->rank > 1 ||
+        v->elem_type == ONNX_STRING)
+        return false;
+    for (int d = 0; d < v->rank; d++)
+        n *= v->dims[d].size >= 0 ? v->dims[d].size : 1;
+    return n <= MAX_BOUND_VALUES && dtype_size(dtype_from_onnx(v->elem_type)) <= 8;
+}
+static bool by_chance(struct str op) {
+    static const char *const ops[] = {"RandomNormal",      "RandomUniform", "RandomNormalLike",
+                                      "RandomUniformLike", "Bernoulli",     "Multinomial"};
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        if (str_is(op, ops[k])) return true;
+    return false;
+}
+// Can no compile know what n computes from its inputs? Its producers have been looked at.
+static bool of_run(const struct marker *k, const struct onnx_node *n) {
+    bool any = by_chance(n->op);
+    if (str_is(n->op, "Shape") || str_is(n->op, "Size")) return false;
+    for (size_t i = 0; i < n->in.n && !any; i++)
+        any = smap_has(&k->of_run, n->in.v[i]);
+    for (size_t i = 0; i < n->captures.n && !any; i++)
+        any = smap_has(&k->of_run, n->captures.v[i]);
+    return any;
+}
+static void note_of_run(struct marker *k, struct str name) {
+    if (name.n) smap_put(&k->of_run, name, NULL);
+}
+
 static void add_origin(struct marker *k, struct str name, const struct onnx_node *n, int formal) {
     struct origin *o = arena_new_of(k->m->arena, struct origin);
     *o = (struct origin){n, formal};
@@ -65,15 +99,21 @@ static void scan(struct marker *k, const struct onnx_graph *g) {
     for (size_t i = 0; i < g->nodes.n; i++) {
         const struct onnx_node *n = &g->nodes.v[i];
         uint32_t shapes = onnx_shape_inputs(k->m, n);
-        for (size_t o = 0; o < n->out.n; o++)
+        bool run = of_run(k, n);
+        for (size_t o = 0; o < n->out.n; o++) {
             add_origin(k, n->out.v[o], n, -1);
+            if (run) note_of_run(k, n->out.v[o]);
+        }
         for (size_t j = 0; j < n->in.n && j < 32; j++)
             if (shapes >> j & 1) mark(k, n->in.v[j]);
         for (size_t j = 0; j < n->attrs.n; j++) {
             const struct onnx_graph *sub = n->attrs.v[j].graph;
             if (!sub) continue;
-            for (size_t f = 0; f < sub->inputs.n; f++)
+            for (size_t f = 0; f < sub->inputs.n; f++) {
                 add_origin(k, sub->inputs.v[f].name, n, (int)f);
+                if (f < n->in.n && smap_has(&k->of_run, n->in.v[f]))
+                    note_of_run(k, sub->inputs.v[f].name);
+            }
             scan(k, sub);
         }
     }
@@ -81,7 +121,7 @@ static void scan(struct marker *k, const struct onnx_graph *g) {
 
 static void spread(struct marker *k, struct str name) {
     const struct origin *o = smap_get(&k->from, name);
-    if (!o) return;
+    if (!o || smap_has(&k->of_run, name)) return;
     if (o->formal >= 0) { // Loop's body has trip count and condition first, Scan's has all inputs
         if ((size_t)o->formal < o->node->in.n) mark(k, o->node->in.v[o->formal]);
         return;
@@ -98,21 +138,21 @@ static void spread(struct marker *k, struct str name) {
 
 void onnx_static_names(const struct onnx_model *m, struct smap *out) {
     struct marker k = {.m = m, .marked = out};
+    for (size_t i = 0; i < m->main.inputs.n; i++) {
+        const struct onnx_value *v = &m->main.inputs.v[i];
+        bool plain = v->is_tensor && !v->is_optional && v->elem_type != ONNX_STRING;
+        if (plain && !small_enough(v)) note_of_run(&k, v->name);
+    }
     scan(&k, &m->main);
     while (k.open.n) {
         struct str name = vec_pop(&k.open);
         spread(&k, name);
     }
     smap_done(&k.from);
+    smap_done(&k.of_run);
     vec_done(&k.open);
 }
 
 bool onnx_by_value(const struct smap *names, const struct onnx_value *v) {
-    int64_t n = 1;
-    if (!smap_has(names, v->name) || !v->is_tensor || v->is_optional || !v->has_shape ||
-        v->rank > 1 || v->elem_type == ONNX_STRING)
-        return false;
-    for (int d = 0; d < v->rank; d++)
-        n *= v->dims[d].size >= 0 ? v->dims[d].size : 1;
-    return n <= MAX_BOUND_VALUES && dtype_size(dtype_from_onnx(v->elem_type)) <= 8;
+    return smap_has(names, v->name) && small_enough(v);
 }

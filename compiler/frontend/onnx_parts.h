@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// onnx_parts: where a graph is cut because sizes come from values that only a run has
+// (compiler/parts.h, docs/decisions/0022). The driver lowers all it can, asks what the nodes that
+// were refused need, and ends the part there, or, where the request binds those values, goes on
+// with them.
+#pragma once
+#include "compiler/frontend/onnx_scope.h"
+#include "compiler/parts.h"
+
+struct onnx_todo { // nodes yet to be lowered, in order
+    const struct onnx_node **v;
+    size_t n, cap;
+};
+struct onnx_parts {
+    const struct lower_request *req;
+    int index;                   // parts that are over
+    struct onnx_leaves needs;    // of the nodes that were refused: values that would do
+    struct onnx_leaves carried;  // parameters that the part before this one left
+    struct onnx_leaves over;     // such of the parts before it: now dead
+    uint32_t before;             // instructions with smaller ids stand before the last cut
+    struct onnx_leaves live;     // at the end of this part
+    bool open;                   // this part ends before the graph does
+};
+// Node n was refused: adds to c->parts->needs what it lacks. False: nothing that a run would find.
+bool onnx_parts_need(struct onnx_ctx *c, const struct onnx_node *n);
+// Of g the nodes of `left` are left over, for want of c->parts->needs. With those bound by the
+// request, the next part begins; without, the part is open and the lowering ends.
+// INVALID_ARGUMENT: it cannot be cut here; RESOURCE_EXHAUSTED: too many parts.
+status_t onnx_parts_cut(struct onnx_ctx *c, const struct onnx_graph *g,
+                        const struct onnx_todo *left) MUST_CHECK;
+// The root of an open part.
+void onnx_parts_root(struct onnx_ctx *c, struct hlo_computation *comp);
+// Says in the module which part it is, and takes away what only parts before it needed. Before dead
+// instructions are removed and texts are put.
+status_t onnx_parts_end(struct onnx_ctx *c, struct hlo_computation *comp) MUST_CHECK;
