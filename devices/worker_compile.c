@@ -7,6 +7,7 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/frontend/hlo_proto.h"
 #include "compiler/ir/text.h"
+#include "compiler/parts.h"
 #include "compiler/plan/plan.h"
 #include "compiler/results.h"
 #include "compiler/texts.h"
@@ -224,6 +225,14 @@ static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable
         sig.out[k].text = text.out[k];
     texts_free(text.table);
     i->signature = wire_signature(a, &sig);
+    struct part part;
+    if (parts_of(e->main, &part)) {
+        i->part = arena_new_of(a, Hlod__V1__Part);
+        hlod__v1__part__init(i->part);
+        i->part->index = (uint32_t)part.index;
+        i->part->sizes = (uint32_t)part.sizes;
+        i->part->carried = (uint32_t)part.carried;
+    }
     i->rows_independent = e->rows.independent;
     if (e->rows.why) i->rows_why = arena_strdup(a, e->rows.why);
     char constants[65];

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "scheduler/job_call.h"
+#include "scheduler/job_parts.h"
 #include "scheduler/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
@@ -38,7 +39,8 @@ void job_timing(struct job *j, const char *name, int64_t ns) { // told when it e
 }
 
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns) {
-    if (j->r.n_timings >= sizeof j->r.timings / sizeof *j->r.timings) return;
+    size_t room = sizeof j->r.timings / sizeof *j->r.timings - 1; // one for the total
+    if (j->r.n_timings >= room + !strcmp(name, "total")) return;
     Hlod__V1__Timing *t = arena_new_of(&j->arena, Hlod__V1__Timing);
     hlod__v1__timing__init(t);
     t->name = (char *)name; // always a literal
@@ -106,7 +108,7 @@ static void remember(struct job *j, const char *key, const char *code) {
 }
 
 // What a tenant's model was compiled to is the tenant's, by that model.
-static void own_executable(struct job *j) {
+void job_own_executable(struct job *j) {
     if (!j->exe || !j->model || j->spec.leads) return;
     const char *tenant = j->spec.tenant ? j->spec.tenant : MODELS_DEFAULT;
     struct digest source;
@@ -150,7 +152,7 @@ void job_finish(struct job *j, status_t st) {
         return;
     }
     st = at_assumed_sizes(j, st);
-    if (!st) own_executable(j);
+    if (!st) job_own_executable(j);
     // Refused for want of room, not tried: it does not count.
     bool refused = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_RESOURCE_EXHAUSTED;
     if (j->admitted && refused && !j->r.device) tenant_return(j->tenant, j->admitted_bytes);
@@ -214,6 +216,7 @@ void job_free(struct job *j) {
     model_unref(j->weights);
     exe_unref(j->exe);
     if (j->run) hlod__wire__run_reply__free_unpacked(j->run, NULL);
+    job_drop_parts(j);
     if (j->inspect) hlod__wire__inspect_reply__free_unpacked(j->inspect, NULL);
     for (int i = 0; i < j->r.n_fds; i++)
         if (j->r.fds[i] >= 0 && !j->out && !j->batch) close(j->r.fds[i]);
@@ -329,7 +332,12 @@ static bool rows_fit(struct job *j) {
     const struct batching *b = &j->spec.batching;
     if (b->max <= 1 || b->unchecked) return true;
     status_t st = ST_OK;
-    if (j->n_warm > 1) {
+    if (j->exe->info->part)
+        st = st_reason(st_new(ST_INVALID_ARGUMENT,
+                              "sizes in this model come from values that only a run has: runs of "
+                              "it cannot be joined"),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+    else if (j->n_warm > 1) {
         int64_t bucket = batch_bucket(INT64_C(1) << (j->n_warm - 1), b->max);
         st = batch_check_rows(j->exe->info, j->constants);
         if (!st) st = batch_check_outputs(j->exe->info, bucket);
@@ -453,9 +461,14 @@ void job_advance(struct job *j) {
     case JOB_INSPECT:
         job_inspect(j);
         return;
-    case JOB_STEP:
-        plan_step_ready(j);
+    case JOB_STEP: {
+        status_t st = job_check_part(j);
+        if (st)
+            job_finish(j, st);
+        else
+            plan_step_ready(j);
         return;
+    }
     case JOB_INGEST: // ended above
     case JOB_PLAN:   // have nothing of this
     case JOB_PUT:

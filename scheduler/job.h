@@ -184,7 +184,7 @@ struct job_result {
     Hlod__V1__ShapeBinding **assumed; // inputs of which the request left sizes open
     size_t n_assumed;
     const char *differs;           // JOB_VERIFY: the first part that does, "" for none
-    Hlod__V1__Timing *timings[12]; // in order; the last is total
+    Hlod__V1__Timing *timings[96]; // in order, of all parts; the last is total
     size_t n_timings;
 };
 const struct job_result *job_result(const struct job *j);

@@ -164,15 +164,9 @@ static status_t job_values(struct job *j, const struct job_input *in,
     } else if (in->size) {
         memcpy(bytes, j->spec.payload_bytes.p + in->offset, (size_t)in->size);
     }
-    enum number_class c = in->dtype->cls;
-    bool is_signed = c == NUM_S4 || c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
     int64_t *v = arena_array(&j->arena, int64_t, n + 1);
-    for (int64_t k = 0; k < n; k++) {
-        uint64_t u = 0;
-        memcpy(&u, bytes + k * width, (size_t)width);
-        int shift = 64 - 8 * (int)width;
-        v[k] = is_signed ? (int64_t)(u << shift) >> shift : (int64_t)u;
-    }
+    for (int64_t k = 0; k < n; k++)
+        v[k] = key_element(bytes + k * width, in->dtype);
     s->values = v;
     s->n_values = n;
     return ST_OK;

@@ -4,6 +4,7 @@
 //
 //   job_run -> queued -> placed -> (op_prepare ->) RUN -> reply -> done       NOT_FOUND from the
 //   worker: it evicted the executable; forget, prepare again, once
+#include "scheduler/job_parts.h"
 #include "scheduler/job_run.h"
 
 #include <inttypes.h>
@@ -117,9 +118,10 @@ static status_t missing(const Hlod__V1__TensorSpec *t) {
 status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
                           const struct job_input **out) {
     const Hlod__V1__Signature *names = job_names(j);
-    if (!sig || sig->n_inputs != names->n_inputs)
+    size_t n = names->n_inputs; // behind them: what an earlier part left
+    if (!sig || (sig->n_inputs != n && sig->n_inputs != n + job_carried(j)))
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
-    for (size_t i = 0; i < sig->n_inputs; i++)
+    for (size_t i = 0; i < n; i++)
         out[i] = NULL;
     for (size_t k = 0; k < j->spec.n_inputs; k++) {
         const struct job_input *in = &j->spec.inputs[k];
@@ -134,7 +136,7 @@ status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
                              HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         out[i] = in;
     }
-    for (size_t i = 0; i < sig->n_inputs; i++) {
+    for (size_t i = 0; i < n; i++) {
         const Hlod__V1__TensorSpec *want = sig->inputs[i];
         const char *name = names->inputs[i]->name;
         const struct job_input *in = out[i];
@@ -202,6 +204,10 @@ status_t job_check_inputs(struct job *j) {
 status_t job_order_outputs(struct job *j) {
     const Hlod__V1__Signature *names = job_names(j);
     j->r.names = names;
+    if (exe_is_open(j->exe->info)) { // all it has; nobody is sent any
+        j->r.n_outputs = j->exe->info->signature->n_outputs;
+        return ST_OK;
+    }
     size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
     uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
     for (size_t k = 0; k < n; k++) {
@@ -238,7 +244,7 @@ static void measure(struct job *j) {
         exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms, clock_ns() - j->run_start_ns);
     if (ns <= 0) return;
     j->seat.used_ns = ns;
-    if (!digest_is_zero(j->work)) // a run by an executable's digest had no choice
+    if (!digest_is_zero(j->work) && !j->exe->info->part) // a run by an executable's digest had no choice
         history_note(&j->s->history, j->work, j->exe->info->target_id,
                      ns / (int64_t)j->run->n_run_ms,
                      j->exe->info->flops + j->exe->info->bytes_accessed);
@@ -299,6 +305,14 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         job_timing_to(j, "transfer", carried_ns, end_ns);
     metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
     metric_observe_ns(M_RUN_TIME, ran_ns);
+    if (!st && exe_is_open(j->exe->info)) {
+        st = job_next_part(j);
+        if (!st) {
+            job_advance(j);
+            return;
+        }
+    }
+    if (!st) job_tell_parts(j);
     j->r.run = st ? NULL : j->run;
     job_finish(j, st);
 }
@@ -323,7 +337,7 @@ static int64_t tensor_bytes(const struct job *j) {
     total = total > 64 ? total - 64 : 0; // the slack at its end is not the device's
     for (size_t i = 0; i < j->spec.n_inputs; i++)
         if (!sz_add(total, j->spec.inputs[i].size, &total)) return INT64_MAX / 4;
-    return total;
+    return sz_add(total, job_carried_bytes(j), &total) ? total : INT64_MAX / 4;
 }
 
 // Working memory, and weights as they came or as they are kept, whichever is more.
@@ -345,7 +359,9 @@ static void give_output_memory(struct job *j, struct run_call *c) {
     int64_t total = output_bytes(j->exe->info->signature);
     c->flight_bytes = total;
     if (total <= RUN_INLINE_BYTES) return;
-    st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(j->seat.w),
+    // What a part leaves, another worker may get to see.
+    int owner = exe_is_open(j->exe->info) ? MEMFD_NOBODY : worker_index(j->seat.w);
+    st_drop(memfds_take(pool_memfds(j->s->pool), owner,
                         hash64(j->tenant->name, strlen(j->tenant->name), 0), total, &c->out));
 }
 
@@ -379,6 +395,7 @@ bool job_foreign_names(const struct job *j) {
 static status_t order(struct job *j, const struct job_input ***out) MUST_CHECK;
 static status_t order(struct job *j, const struct job_input ***out) {
     *out = arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+    RETURN_IF_ERR(job_check_part(j));
     RETURN_IF_ERR(job_order_inputs(j, j->exe->info->signature, *out));
     return job_order_outputs(j);
 }
@@ -390,12 +407,15 @@ static void send_run(struct job *j) {
         job_finish(j, st);
         return;
     }
-    size_t n = j->exe->info->signature->n_inputs;
+    size_t n = job_names(j)->n_inputs;
     int fds[FRAME_MAX_FDS], n_fds = 0;
+    bool open = exe_is_open(j->exe->info);
     if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
     Hlod__Wire__Run m = HLOD__WIRE__RUN__INIT;
-    m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
-    m.n_inputs = n;
+    m.n_inputs = n + job_carried(j);
+    m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, m.n_inputs + 1);
+    if (job_parts_fd(j) >= 0) fds[n_fds++] = job_parts_fd(j);
+    job_carry(j, (uint32_t)n_fds, m.inputs + n);
     for (size_t i = 0; i < n && !st; i++) {
         m.inputs[i] = job_wire_input(j, in[i]);
         if (j->spec.leads) st = batch_gather(j->spec.leads, i, m.inputs[i], fds, &n_fds);
@@ -406,14 +426,14 @@ static void send_run(struct job *j) {
     }
     m.key = (ProtobufCBinaryData){32, j->key.b};
     m.weights_digest = (ProtobufCBinaryData){32, j->weights->weights.b};
-    if (j->spec.n_outputs) {
+    if (j->spec.n_outputs && !open) {
         m.outputs = (uint32_t *)j->r.outputs;
         m.n_outputs = j->r.n_outputs;
     }
     m.profile = j->spec.profile;
     m.foreign_names = job_foreign_names(j);
     m.quiet = j->spec.quiet;
-    m.repeat = j->spec.repeat;
+    m.repeat = open ? 1 : j->spec.repeat;
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
                        ? (uint32_t)j->spec.timeout_ms
                        : 0;
@@ -425,6 +445,7 @@ static void send_run(struct job *j) {
     }
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
     c->batch = batch_ref(j->spec.leads);
+    c->flight_bytes += job_carried_bytes(j);
     for (size_t i = 0; i < n; i++)
         c->flight_bytes += in[i]->size;
     for (size_t i = 0; i < n; i++)

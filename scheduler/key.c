@@ -283,6 +283,18 @@ static int by_symbol(const void *x, const void *y) {
                   (*(Hlod__Wire__Binding *const *)y)->symbol);
 }
 
+void key_sort_bindings(Hlod__Wire__Binding **b, size_t n) {
+    if (n) qsort(b, n, sizeof *b, by_symbol);
+}
+int64_t key_element(const uint8_t *p, const struct dtype_row *t) {
+    enum number_class c = t->cls;
+    bool is_signed = c == NUM_S4 || c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
+    uint64_t u = 0;
+    memcpy(&u, p, (size_t)t->bytes);
+    int shift = 64 - 8 * (int)t->bytes;
+    return is_signed ? (int64_t)(u << shift) >> shift : (int64_t)u;
+}
+
 static const Hlod__V1__TensorSpec *input_named(const Hlod__V1__Signature *sig, const char *name) {
     for (size_t i = 0; i < sig->n_inputs; i++)
         if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
@@ -431,30 +443,34 @@ status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct 
         if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
     }
     RETURN_IF_ERR(bind_rest(&b, sig, complete));
-    if (b.bound.n) qsort(b.bound.v, b.bound.n, sizeof *b.bound.v, by_symbol);
+    key_sort_bindings(b.bound.v, b.bound.n);
     *out = b.bound.v;
     *out_n = b.bound.n;
     return ST_OK;
 }
 
+// The first n_names of n with the names of others.
 static Hlod__V1__TensorSpec **renamed(struct arena *a, Hlod__V1__TensorSpec **bound,
-                                      Hlod__V1__TensorSpec **names, size_t n) {
+                                      Hlod__V1__TensorSpec **names, size_t n_names, size_t n) {
     Hlod__V1__TensorSpec **out = arena_array(a, Hlod__V1__TensorSpec *, n + 1);
     for (size_t i = 0; i < n; i++) {
-        out[i] = arena_dup(a, bound[i], sizeof *bound[i]);
-        out[i]->name = names[i]->name;
+        out[i] = i < n_names ? arena_dup(a, bound[i], sizeof *bound[i]) : bound[i];
+        if (i < n_names) out[i]->name = names[i]->name;
     }
     return out;
 }
 
-Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__Signature *bound,
+Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                                    const Hlod__V1__Signature *names) {
-    if (!bound || !names || bound->n_inputs != names->n_inputs ||
-        bound->n_outputs != names->n_outputs)
-        return (Hlod__V1__Signature *)bound;
+    Hlod__V1__Signature *bound = x->signature;
+    size_t carried = x->part ? x->part->carried : 0;
+    bool open = x->part && x->part->sizes;
+    if (!bound || !names || bound->n_inputs != names->n_inputs + carried ||
+        (!open && bound->n_outputs != names->n_outputs))
+        return bound;
     Hlod__V1__Signature *s = arena_dup(a, bound, sizeof *bound);
-    s->inputs = renamed(a, bound->inputs, names->inputs, bound->n_inputs);
-    s->outputs = renamed(a, bound->outputs, names->outputs, bound->n_outputs);
+    s->inputs = renamed(a, bound->inputs, names->inputs, names->n_inputs, bound->n_inputs);
+    if (!open) s->outputs = renamed(a, bound->outputs, names->outputs, names->n_outputs, bound->n_outputs);
     return s;
 }
 

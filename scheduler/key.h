@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "proto/hlod.pb-c.h"
+#include "proto/numbers.h"
 #include "proto/wire.pb-c.h"
 
 struct key_parts {
@@ -35,6 +36,10 @@ struct key_shape {
     const int64_t *values; // elements, for by_value inputs; NULL = not given
     int64_t n_values;
 };
+// An element as a binding has it: integers sign-extended, floating-point ones as their bits. At most
+// 8 bytes.
+int64_t key_element(const uint8_t *p, const struct dtype_row *t);
+void key_sort_bindings(Hlod__Wire__Binding **b, size_t n); // as a key has them
 enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input
 // Binds the signature's symbols, each element of its by_value inputs as "=<input>[<element>]", and
 // of inputs without a rank (key_is_loose) "#<input>", "#<input>[<tensor>]", "#<input>[..].<dim>":
@@ -65,7 +70,8 @@ bool key_is_loose(const Hlod__V1__TensorSpec *input); // sequence, optional or o
 const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *input, size_t e);
 enum { KEY_MAX_ELEMENTS = 1024 }; // of one sequence
 // An executable's signature (its shapes, the compiler's names) with the names of a model of the
-// same program. Borrows from both. `bound` as it is where they do not fit.
-Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__Signature *bound,
+// same program. Borrows from both. `bound` as it is where they do not fit; what the parts of a
+// program hand over has no names.
+Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                                    const Hlod__V1__Signature *names);
 const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n);

@@ -121,6 +121,7 @@ void op_prepare_start(struct job *j); // the job's exe and weights in the job's 
 
 struct run_call;
 struct plan_run;
+struct job_parts;
 struct job {
     struct sched *s;
     struct job *prev, *next;
@@ -166,10 +167,12 @@ struct job {
     struct job *parent;    // JOB_STEP; its seat is the parent's
     Hlod__Wire__RunPlanReply *plan_reply;
     Hlod__Wire__GetReply *get_reply;
+    struct job_parts *parts; // JOB_RUN: parts of the program that are over (job_parts.h); or NULL
     VEC(struct buffer *) kept; // results of PUT and GET; references
 };
 void job_advance(struct job *j);
 void job_finish(struct job *j, status_t st); // takes st
+void job_own_executable(struct job *j); // its tenant's, by its model
 void job_event(struct job *j, Hlod__V1__Event *e);
 void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);

@@ -93,7 +93,7 @@ static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
         arena_link(a, free_ingest, n->of);
     }
     Hlod__V1__ExecutableInfo *shown = arena_dup(a, x, sizeof *x);
-    shown->signature = key_signature(a, x->signature, n->of->signature);
+    shown->signature = key_signature(a, x, n->of->signature);
     return shown;
 }
 

@@ -42,7 +42,7 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->cache_hit = r->cache_hit;
     m->joined = r->joined;
     m->executable = arena_dup(&c->arena, r->exe, sizeof *r->exe);
-    m->executable->signature = key_signature(&c->arena, r->exe->signature, r->model->signature);
+    m->executable->signature = key_signature(&c->arena, r->exe, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
     m->assumed = r->assumed;

@@ -100,7 +100,7 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
         m->executable = r->exe->digest;
     }
     m->steps = arena_array(&c->arena, Hlod__V1__StepReport *, r->n_steps + 1);
-    for (; plan && m->n_steps < r->n_steps; m->n_steps++)
+    for (; m->n_steps < r->n_steps; m->n_steps++)
         m->steps[m->n_steps] = step_report(&c->arena, &r->steps[m->n_steps]);
     if (r->tuple) m->tuple = (char *)(uintptr_t)r->tuple;
     m->timings = c->timings;
