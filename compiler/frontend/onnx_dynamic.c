@@ -68,9 +68,17 @@ static bool alike(const struct hlo_instr *a, const struct hlo_instr *b, int *lef
         if (!alike(a->operands[k], b->operands[k], left)) return false;
     return attr_equal(hlo_op_info(a->op)->attrs, a->attr, b->attr);
 }
+static bool in_order(struct i64s dims) {
+    for (int64_t k = 0; k < dims.n; k++)
+        if (dims.v[k] != k) return false;
+    return true;
+}
 // What x is made of, without what moves no element and changes none that is zero.
 static hv bare(hv x) {
     while (x->op == HLO_RESHAPE ||
+           (x->op == HLO_BROADCAST && shape_elements(x->shape) > 0 &&
+            shape_elements(x->shape) == shape_elements(x->operands[0]->shape) &&
+            in_order(HLO_ATTR(x, dims)->dimensions)) ||
            (x->op == HLO_CONVERT && x->operands[0]->shape->dtype == DT_PRED))
         x = x->operands[0];
     return x;

@@ -303,11 +303,15 @@ static void pass_slice(struct pass *p) {
         if (size || starts[k] < 0 || (stepped && steps[k] != 1)) return refuse(p);
         hv all = here ? x->size : hb_const_i64(b, DT_S64, have);
         hv end = run_time ? size_at(c, e, k) : hb_const_i64(b, DT_S64, ends[k]);
+        moved = (int)axis;
+        if (end == all && starts[k] == 0) { // all of it
+            size = all;
+            continue;
+        }
         hv zero = hb_const_i64(b, DT_S64, 0);
         end = hb_select(b, hb_compare(b, end, zero, CMP_LT), hb_add(b, end, all), end);
         size = hb_sub(b, hb_min(b, end, all), hb_const_i64(b, DT_S64, starts[k]));
         size = hb_max(b, size, zero);
-        moved = (int)axis;
     }
     if (!size) return x->size ? pass_plain(p) : refuse(p);
     if (x->size && moved != x->size_dim) return refuse(p);
@@ -364,12 +368,16 @@ static void pass_points(struct pass *p) { // GatherND at points of which the run
 static void pass_scatter(struct pass *p) {
     struct onnx_ctx *c = p->c;
     struct onnx_val *x = p->in[0], *idx = p->in[1], *upd = p->in[2];
-    if (!x || !idx || !upd || x->size || !idx->size || (upd->size && upd->size != idx->size))
+    if (!x || !idx || !upd || x->size || !idx->size ||
+        (upd->size && upd->size_dim != idx->size_dim))
         return refuse(p);
     if (upd->v->shape->rank <= idx->size_dim ||
         upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim])
         return refuse(p);
-    p->masked[1] = masked(c, idx, 0x7fffffff);
+    // As many updates as indices; where a run finds fewer, it would be refused elsewhere.
+    struct onnx_val both = *idx;
+    if (upd->size && upd->size != idx->size) both.size = hb_min(&c->b, idx->size, upd->size);
+    p->masked[1] = masked(c, &both, 0x7fffffff);
     run_on(p, false);
 }
 // Makers of dynamic values, and RoiAlign: with what does not count made void.
@@ -547,7 +555,8 @@ static const char *const moving[] = {"Gather",  "Slice",    "Squeeze", "Unsqueez
 // The one size that the inputs move about; NULL where there are several, or it is computed with.
 static hv one_size(struct pass *p) {
     hv size = NULL;
-    if (!LISTED(p->c->n->op, moving)) return NULL;
+    bool chosen = node_is(p->c, "Where") && p->n_in == 3 && p->in[0] && p->in[0]->known;
+    if (!chosen && !LISTED(p->c->n->op, moving)) return NULL;
     for (int k = 0; k < p->n_in; k++) {
         const struct onnx_val *v = p->in[k];
         if (!v || v->known) continue;
@@ -556,13 +565,35 @@ static hv one_size(struct pass *p) {
     }
     return size;
 }
+// Equal of such integers and what none of them can be, below 0 or beyond their bound, or what does
+// not vary: known whatever the size. Models ask so whether a dimension of a shape is -1.
+static bool known_equal(struct pass *p) {
+    struct onnx_ctx *c = p->c;
+    if (!node_is(c, "Equal") || p->n_in != 2) return false;
+    int k = p->in[0] && p->in[0]->bound_of ? 0 : 1;
+    const struct onnx_val *v = p->in[k], *other = p->in[1 - k];
+    if (!v || !v->bound_of || !other || !other->known || !result(p, 0)) return false;
+    int64_t n = shape_elements(v->v->shape), m = shape_elements(other->known->shape);
+    const struct shape *s = result(p, 0)->v->shape;
+    if ((m != n && m != 1) || shape_elements(s) != n) return false;
+    struct literal *l = lit_new(c->a, s);
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at = lit_get_i64(v->bound[0], e), to = lit_get_i64(other->known, m == 1 ? 0 : e);
+        bool varies = at != lit_get_i64(v->bound[1], e);
+        if (varies && to >= 0 && to <= at) return false;
+        lit_set_i64(l, e, !varies && at == to);
+    }
+    out_val(c, 0, hb_constant(&c->b, l));
+    return true;
+}
 // A node whose inputs are known or have bounds: its result at those bounds.
 void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
     struct pass p = {.c = c, .fn = fn, .n_in = (int)c->n->in.n, .n_out = 1};
     struct onnx_val *y = result(&p, 0), at[2];
     bool any = false;
+    bool truth = y && y->v->shape->dtype == DT_PRED && node_is(c, "Equal");
     if (!y || !hb_ok(&c->b) || y->known || y->size || c->n->in.n > 16 || c->n->out.n != 1 ||
-        !dtype_is_int(y->v->shape->dtype) || shape_elements(y->v->shape) > MAX_BOUND)
+        (!dtype_is_int(y->v->shape->dtype) && !truth) || shape_elements(y->v->shape) > MAX_BOUND)
         return;
     for (int k = 0; k < p.n_in; k++) {
         p.in[k] = in_any(c, (size_t)k);
@@ -570,7 +601,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
         if (!p.in[k]->v || p.in[k]->size || (!p.in[k]->known && !p.in[k]->bound[0])) return;
         any = any || !p.in[k]->known;
     }
-    if (!any) return;
+    if (!any || known_equal(&p) || truth) return;
     for (int t = 0; t < 2; t++) {
         for (int k = 0; k < p.n_in; k++) {
             if (!p.in[k] || p.in[k]->known) continue;
