@@ -364,13 +364,35 @@ static void pass_points(struct pass *p) { // GatherND at points of which the run
         return refuse(p);
     if (run_both(p)) give_all(p, at);
 }
+// The indices of ScatterND: negative ones count from the true end, those that do not count go
+// nowhere.
+static void pass_scatter_into(struct pass *p) {
+    struct onnx_ctx *c = p->c;
+    struct hb *b = &c->b;
+    struct onnx_val *x = p->in[0], *idx = p->in[1], *upd = p->in[2];
+    int last = idx->v->shape->rank - 1;
+    if (!node_is(c, "ScatterND") || last < 0 || x->size_dim >= idx->v->shape->dims[last] ||
+        (idx->size && (idx->size_dim >= last || upd->v->shape->rank <= idx->size_dim ||
+                       upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim])))
+        return refuse(p);
+    hv at = hb_convert(b, idx->v, DT_S64);
+    hv here = hb_compare(b, index_along(c, at->shape, DT_S64, last),
+                         splat_like(c, at, (double)x->size_dim), CMP_EQ);
+    struct onnx_val fixed = *idx;
+    fixed.v = hb_select(b, here, index_from_end(c, at, x->size), at);
+    if (idx->size && upd->size && upd->size != idx->size)
+        fixed.size = hb_min(b, idx->size, upd->size);
+    p->masked[1] = idx->size ? masked(c, &fixed, 0x7fffffff) : fixed.v;
+    run_on(p, false);
+    give(p, 0, x->size, x->size_dim);
+}
 // What lies behind the indices that count goes nowhere.
 static void pass_scatter(struct pass *p) {
     struct onnx_ctx *c = p->c;
     struct onnx_val *x = p->in[0], *idx = p->in[1], *upd = p->in[2];
-    if (!x || !idx || !upd || x->size || !idx->size ||
-        (upd->size && upd->size_dim != idx->size_dim))
+    if (!x || !idx || !upd || (upd->size && (!idx->size || upd->size_dim != idx->size_dim)))
         return refuse(p);
+    if (x->size) return pass_scatter_into(p);
     if (upd->v->shape->rank <= idx->size_dim ||
         upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim])
         return refuse(p);
