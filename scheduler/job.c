@@ -330,7 +330,7 @@ static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
 // compared with the only other. False: the job has ended.
 static bool rows_fit(struct job *j) {
     const struct batching *b = &j->spec.batching;
-    if (b->max <= 1 || b->unchecked) return true;
+    if (b->max <= 1 || (b->unchecked && !j->exe->info->part)) return true;
     status_t st = ST_OK;
     if (j->exe->info->part)
         st = st_reason(st_new(ST_INVALID_ARGUMENT,

@@ -15,8 +15,8 @@ struct job_parts {
     struct exe **exes;              // of those
     struct job_step_result *steps;
     size_t n;
-    uint32_t sizes; // of the last one's outputs: what is not carried
-    int fd;         // where they lie, or -1
+    uint32_t sizes;       // of the last one's outputs: what is not carried
+    int fd;               // where they lie, or -1
     struct memfd *memory; // whose fd it is; NULL: ours
 };
 enum { MAX_PARTS = 64, MAX_ELEMENTS = 4096 }; // the compiler's limits are lower
@@ -65,8 +65,7 @@ status_t job_check_part(struct job *j) {
 static status_t bytes_of(struct job *j, const Hlod__Wire__Blob *b, uint8_t *to, size_t n) {
     if (!b || b->size != n) return st_new(ST_INTERNAL, "a size of the run is incomplete");
     if (b->fd == 0) {
-        if (b->inline_bytes.len != n)
-            return st_new(ST_INTERNAL, "a size of the run is incomplete");
+        if (b->inline_bytes.len != n) return st_new(ST_INTERNAL, "a size of the run is incomplete");
         if (n) memcpy(to, b->inline_bytes.data, n);
         return ST_OK;
     }

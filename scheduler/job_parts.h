@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // job_parts: runs of programs whose sizes their own values decide (docs/decisions/0022). Such a
 // program runs in parts, each an executable of its own: the first results of a part are bound like
-// the values of an input and make the next part's key; the others are its last inputs. Thread: loop.
+// the values of an input and make the next part's key; the others are its last inputs. Thread:
+// loop.
 #pragma once
 #include "scheduler/sched.h"
 

@@ -36,8 +36,8 @@ struct key_shape {
     const int64_t *values; // elements, for by_value inputs; NULL = not given
     int64_t n_values;
 };
-// An element as a binding has it: integers sign-extended, floating-point ones as their bits. At most
-// 8 bytes.
+// An element as a binding has it: integers sign-extended, floating-point ones as their bits. At
+// most 8 bytes.
 int64_t key_element(const uint8_t *p, const struct dtype_row *t);
 void key_sort_bindings(Hlod__Wire__Binding **b, size_t n); // as a key has them
 enum { KEY_MAX_VALUES = 256 }; // elements of one by_value input

@@ -17,7 +17,7 @@ static bool has_effect(const struct hlo_instr *i, int depth) {
     if (hlo_has_effect(i)) return true;
     for (int k = 0; k < i->n_called && depth < 64; k++)
         HLO_EACH_INSTR(x, i->called[k])
-            if (has_effect(x, depth + 1)) return true;
+    if (has_effect(x, depth + 1)) return true;
     return depth >= 64;
 }
 static void find_sources(const struct hlo_computation *c, struct pmap *out) {
@@ -51,8 +51,7 @@ static bool need_elements(struct onnx_ctx *c, const struct onnx_val *v, int64_t 
     if (!v || !v->v || v->known || v->text || v->size) return false;
     const struct shape *s = v->v->shape;
     if (shape_is_tuple(s) || shape_elements(s) > most || dtype_size(s->dtype) > 8 ||
-        dtype_class(s->dtype) == DC_COMPLEX ||
-        (dtype_bits(s->dtype) < 8 && s->dtype != DT_PRED))
+        dtype_class(s->dtype) == DC_COMPLEX || (dtype_bits(s->dtype) < 8 && s->dtype != DT_PRED))
         return false;
     return need(c, v->bound_of ? v->bound_of : v->v);
 }
@@ -296,9 +295,8 @@ status_t onnx_parts_end(struct onnx_ctx *c, struct hlo_computation *comp) {
                 (--comp->params.n - at) * sizeof *comp->params.v);
         hlo_remove_instr(x);
     }
-    struct part is = {.index = p->index,
-                      .sizes = p->open ? (int)p->needs.n : 0,
-                      .carried = (int)p->carried.n};
+    struct part is = {
+        .index = p->index, .sizes = p->open ? (int)p->needs.n : 0, .carried = (int)p->carried.n};
     for (int k = 0; k < is.carried; k++)
         avec_push(c->a, &c->texts->in, false);
     parts_set(comp->module, &is);

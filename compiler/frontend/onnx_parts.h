@@ -13,13 +13,13 @@ struct onnx_todo { // nodes yet to be lowered, in order
 };
 struct onnx_parts {
     const struct lower_request *req;
-    int index;                   // parts that are over
-    struct onnx_leaves needs;    // of the nodes that were refused: values that would do
-    struct onnx_leaves carried;  // parameters that the part before this one left
-    struct onnx_leaves over;     // such of the parts before it: now dead
-    uint32_t before;             // instructions with smaller ids stand before the last cut
-    struct onnx_leaves live;     // at the end of this part
-    bool open;                   // this part ends before the graph does
+    int index;                  // parts that are over
+    struct onnx_leaves needs;   // of the nodes that were refused: values that would do
+    struct onnx_leaves carried; // parameters that the part before this one left
+    struct onnx_leaves over;    // such of the parts before it: now dead
+    uint32_t before;            // instructions with smaller ids stand before the last cut
+    struct onnx_leaves live;    // at the end of this part
+    bool open;                  // this part ends before the graph does
 };
 // Node n was refused: adds to c->parts->needs what it lacks. False: nothing that a run would find.
 bool onnx_parts_need(struct onnx_ctx *c, const struct onnx_node *n);

@@ -4,7 +4,9 @@
 // Shape and Size, whose results need no elements. An initializer so reached is baked, a small graph
 // input is bound by value: an executable is made for the elements a request brings. Marks do not
 // spread from values that no compile can know, since they depend on a large input or on chance: the
-// run finds those, between two parts of the program (onnx_parts.c).
+// run finds those, between two parts of the program (onnx_parts.c). Nor from what the main graph
+// sums up, counts or computes of an input's elements: an executable for each size is better than
+// one for each input. A subgraph cannot be cut: what decides its sizes must be known.
 #include "compiler/frontend/onnx.h"
 
 #include "compiler/frontend/onnx_lower.h"
@@ -16,9 +18,13 @@ struct origin {
 };
 struct marker {
     const struct onnx_model *m;
-    struct smap from;    // name -> struct origin *
-    struct smap *marked; // the result
-    struct smap of_run;  // names of values that no compile can know
+    struct smap from;     // name -> struct origin *
+    struct smap *marked;  // the result
+    struct smap of_run;   // names of values that no compile can know
+    struct smap of_input; // and of those that depend on elements of an input that one may be told
+    struct smap better;   // and of those that are better found by a run
+    struct smap below;    // marked in a subgraph
+    bool deep;            // looking at, or spreading from, subgraphs
     VEC(struct str) open;
 };
 
@@ -73,18 +79,73 @@ static bool by_chance(struct str op) {
         if (str_is(op, ops[k])) return true;
     return false;
 }
+static void note(struct smap *in, struct str name) {
+    if (name.n) smap_put(in, name, NULL);
+}
+static bool any_in(const struct smap *names, const struct onnx_node *n) {
+    for (size_t i = 0; i < n->in.n; i++)
+        if (smap_has(names, n->in.v[i])) return true;
+    for (size_t i = 0; i < n->captures.n; i++)
+        if (smap_has(names, n->captures.v[i])) return true;
+    return false;
+}
+// Many elements in, few or others out.
+static bool condenses(struct str op) {
+    static const char *const ops[] = {"ReduceSum",
+                                      "ReduceMax",
+                                      "ReduceMin",
+                                      "ReduceMean",
+                                      "ReduceL1",
+                                      "ReduceL2",
+                                      "ArgMax",
+                                      "ArgMin",
+                                      "CumSum",
+                                      "MatMul",
+                                      "Gemm",
+                                      "Conv",
+                                      "Einsum",
+                                      "Exp",
+                                      "Log",
+                                      "Softplus",
+                                      "Sigmoid",
+                                      "Tanh",
+                                      "Softmax",
+                                      "NonZero",
+                                      "Unique",
+                                      "Compress",
+                                      "TopK",
+                                      "LSTM",
+                                      "GRU",
+                                      "Relu",
+                                      "Sqrt",
+                                      "Erf",
+                                      "MatMulInteger",
+                                      "GatherND",
+                                      "ScatterND",
+                                      "ScatterElements",
+                                      "LayerNormalization"};
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        if (str_is(op, ops[k])) return true;
+    return false;
+}
 // Can no compile know what n computes from its inputs? Its producers have been looked at.
 static bool of_run(const struct marker *k, const struct onnx_node *n) {
-    bool any = by_chance(n->op);
     if (str_is(n->op, "Shape") || str_is(n->op, "Size")) return false;
-    for (size_t i = 0; i < n->in.n && !any; i++)
-        any = smap_has(&k->of_run, n->in.v[i]);
-    for (size_t i = 0; i < n->captures.n && !any; i++)
-        any = smap_has(&k->of_run, n->captures.v[i]);
-    return any;
+    return by_chance(n->op) || any_in(&k->of_run, n);
 }
-static void note_of_run(struct marker *k, struct str name) {
-    if (name.n) smap_put(&k->of_run, name, NULL);
+static void note_formal(struct marker *k, struct str formal, struct str given) {
+    if (!given.n) return;
+    if (smap_has(&k->of_run, given)) note(&k->of_run, formal);
+    if (smap_has(&k->of_input, given)) note(&k->of_input, formal);
+    if (smap_has(&k->better, given)) note(&k->better, formal);
+}
+static void note_output(struct marker *k, const struct onnx_node *n, struct str name, bool run) {
+    bool counted = str_is(n->op, "Shape") || str_is(n->op, "Size");
+    bool told = !counted && any_in(&k->of_input, n);
+    if (run) note(&k->of_run, name);
+    if (told) note(&k->of_input, name);
+    if (run || (!counted && any_in(&k->better, n)) || (told && condenses(n->op)))
+        note(&k->better, name);
 }
 
 static void add_origin(struct marker *k, struct str name, const struct onnx_node *n, int formal) {
@@ -102,26 +163,31 @@ static void scan(struct marker *k, const struct onnx_graph *g) {
         bool run = of_run(k, n);
         for (size_t o = 0; o < n->out.n; o++) {
             add_origin(k, n->out.v[o], n, -1);
-            if (run) note_of_run(k, n->out.v[o]);
+            note_output(k, n, n->out.v[o], run);
         }
         for (size_t j = 0; j < n->in.n && j < 32; j++)
-            if (shapes >> j & 1) mark(k, n->in.v[j]);
+            if (shapes >> j & 1) {
+                mark(k, n->in.v[j]);
+                if (k->deep) note(&k->below, n->in.v[j]);
+            }
         for (size_t j = 0; j < n->attrs.n; j++) {
             const struct onnx_graph *sub = n->attrs.v[j].graph;
             if (!sub) continue;
             for (size_t f = 0; f < sub->inputs.n; f++) {
                 add_origin(k, sub->inputs.v[f].name, n, (int)f);
-                if (f < n->in.n && smap_has(&k->of_run, n->in.v[f]))
-                    note_of_run(k, sub->inputs.v[f].name);
+                note_formal(k, sub->inputs.v[f].name, f < n->in.n ? n->in.v[f] : (struct str){0});
             }
+            bool deep = k->deep;
+            k->deep = true;
             scan(k, sub);
+            k->deep = deep;
         }
     }
 }
 
 static void spread(struct marker *k, struct str name) {
     const struct origin *o = smap_get(&k->from, name);
-    if (!o || smap_has(&k->of_run, name)) return;
+    if (!o || smap_has(k->deep ? &k->of_run : &k->better, name)) return;
     if (o->formal >= 0) { // Loop's body has trip count and condition first, Scan's has all inputs
         if ((size_t)o->formal < o->node->in.n) mark(k, o->node->in.v[o->formal]);
         return;
@@ -136,21 +202,46 @@ static void spread(struct marker *k, struct str name) {
     }
 }
 
+static void spread_all(struct marker *k) {
+    while (k->open.n) {
+        struct str name = vec_pop(&k->open);
+        spread(k, name);
+    }
+}
+
 void onnx_static_names(const struct onnx_model *m, struct smap *out) {
     struct marker k = {.m = m, .marked = out};
     for (size_t i = 0; i < m->main.inputs.n; i++) {
         const struct onnx_value *v = &m->main.inputs.v[i];
         bool plain = v->is_tensor && !v->is_optional && v->elem_type != ONNX_STRING;
-        if (plain && !small_enough(v)) note_of_run(&k, v->name);
+        if (plain) note(small_enough(v) ? &k.of_input : &k.of_run, v->name);
+        if (plain && !small_enough(v)) note(&k.better, v->name);
     }
     scan(&k, &m->main);
-    while (k.open.n) {
-        struct str name = vec_pop(&k.open);
-        spread(&k, name);
-    }
+    size_t deep = 0; // those of subgraphs first: they spread further
+    for (size_t i = 0; i < k.open.n; i++)
+        if (smap_has(&k.below, k.open.v[i])) {
+            struct str name = k.open.v[i];
+            k.open.v[i] = k.open.v[deep];
+            k.open.v[deep++] = name;
+        }
+    VEC(struct str) rest = {0};
+    for (size_t i = deep; i < k.open.n; i++)
+        vec_push(&rest, k.open.v[i]);
+    k.open.n = deep;
+    k.deep = true;
+    spread_all(&k);
+    k.deep = false;
+    for (size_t i = 0; i < rest.n; i++)
+        vec_push(&k.open, rest.v[i]);
+    spread_all(&k);
     smap_done(&k.from);
     smap_done(&k.of_run);
+    smap_done(&k.of_input);
+    smap_done(&k.better);
+    smap_done(&k.below);
     vec_done(&k.open);
+    vec_done(&rest);
 }
 
 bool onnx_by_value(const struct smap *names, const struct onnx_value *v) {
