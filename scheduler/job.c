@@ -15,6 +15,7 @@
 #include "scheduler/job_call.h"
 #include "scheduler/job_parts.h"
 #include "scheduler/job_plan.h"
+#include "scheduler/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/memfds.h"
 #include "scheduler/models.h"
@@ -151,7 +152,7 @@ void job_finish(struct job *j, status_t st) {
         st_drop(st);
         return;
     }
-    st = at_assumed_sizes(j, st);
+    st = job_note_parts(j, at_assumed_sizes(j, st));
     if (!st) job_own_executable(j);
     // Refused for want of room, not tried: it does not count.
     bool refused = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_RESOURCE_EXHAUSTED;

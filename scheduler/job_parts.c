@@ -208,3 +208,15 @@ void job_tell_parts(struct job *j) {
     for (size_t i = 0; i < j->run->n_run_ms; i++)
         j->run->run_ms[i] += before;
 }
+
+status_t job_note_parts(const struct job *j, status_t st) {
+    if (!st || !j->parts || j->exe) return st;
+    struct strbuf t = {0};
+    size_t shown = 0;
+    for (size_t k = 0; k < j->n_bindings && shown < 8; k++)
+        if (j->bindings[k]->symbol[0] == '@')
+            strbuf_printf(&t, "%s%" PRId64, shown++ ? ", " : "", j->bindings[k]->size);
+    st = st_note(st, "compiled for sizes that the run found (%s)", strbuf_cstr(&t));
+    strbuf_done(&t);
+    return st;
+}

@@ -244,7 +244,8 @@ static void measure(struct job *j) {
         exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms, clock_ns() - j->run_start_ns);
     if (ns <= 0) return;
     j->seat.used_ns = ns;
-    if (!digest_is_zero(j->work) && !j->exe->info->part) // a run by an executable's digest had no choice
+    // A run by an executable's digest had no choice, and a part is not the work.
+    if (!digest_is_zero(j->work) && !j->exe->info->part)
         history_note(&j->s->history, j->work, j->exe->info->target_id,
                      ns / (int64_t)j->run->n_run_ms,
                      j->exe->info->flops + j->exe->info->bytes_accessed);

@@ -19,3 +19,4 @@ int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most
 Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in);
 // The executable was first compiled from another model: its node names are not this job's to see.
 bool job_foreign_names(const struct job *j);
+void job_own_executable(struct job *j); // job.c: it is its tenant's, by its model

@@ -470,7 +470,8 @@ Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableIn
         return bound;
     Hlod__V1__Signature *s = arena_dup(a, bound, sizeof *bound);
     s->inputs = renamed(a, bound->inputs, names->inputs, names->n_inputs, bound->n_inputs);
-    if (!open) s->outputs = renamed(a, bound->outputs, names->outputs, names->n_outputs, bound->n_outputs);
+    if (!open)
+        s->outputs = renamed(a, bound->outputs, names->outputs, names->n_outputs, names->n_outputs);
     return s;
 }
 

@@ -121,7 +121,6 @@ void op_prepare_start(struct job *j); // the job's exe and weights in the job's 
 
 struct run_call;
 struct plan_run;
-struct job_parts;
 struct job {
     struct sched *s;
     struct job *prev, *next;
@@ -172,7 +171,6 @@ struct job {
 };
 void job_advance(struct job *j);
 void job_finish(struct job *j, status_t st); // takes st
-void job_own_executable(struct job *j); // its tenant's, by its model
 void job_event(struct job *j, Hlod__V1__Event *e);
 void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);

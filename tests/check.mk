@@ -54,6 +54,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  zoo 'build/venv/bin/python tests/zoo/conform.py $(BUILD) --which small' \
 	  fuzz-onnx-graphs 'build/venv/bin/python tests/fuzz-onnx/fuzz_onnx.py $(BUILD) --found --n 40 --seed 20' \
 	  quantised 'build/venv/bin/python tests/models/quantised.py $(BUILD)' \
+	  parts 'build/venv/bin/python tests/models/parts.py $(BUILD)' \
 	  text 'build/venv/bin/python tests/models/text.py $(BUILD)' \
 	  oip-text 'build/venv/bin/python tests/models/oip_text.py $(BUILD)' \
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \

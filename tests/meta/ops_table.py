@@ -96,10 +96,9 @@ REFUSED = (
 
 # Graphs of operators that run, which are refused all the same: what, why, instead.
 GRAPHS = (
-    ("A size computed from values, without a bound: the frames of speech synthesis that come from predicted durations (VITS, Piper, Kokoro, FastSpeech), `torch.bincount`",
-     "programs have sizes that are fixed or bounded by their inputs' sizes (NonZero, Compress, Unique, loops); a sum or a maximum of computed values has no bound",
-     "cut the model behind the durations: a size that an input of at most 256 numbers brings is taken by its value (docs/api.md, `byValue`)"),
-    ("`If` at run time whose branches give tensors of different rank (KNNImputer of skl2onnx)", "a value has one rank", "make the condition depend on shapes alone, or use SimpleImputer"),
+    ("A size computed from values inside the body of a loop, of a branch not taken at compile time, or of a model-local function (scripted generators)",
+     "a program whose sizes a run finds is cut between nodes of the main graph, at most 16 times (docs/decisions/0022)", "inline the function; unroll the loop"),
+    ("Text that is computed before such a cut and used behind it", "what parts hand on are numbers", "compute it behind, or send it as an input"),
     ("`Loop` of no turns whose stacked results have rows of unknown shape (EmbeddingBag of torch's old exporter with no rows)", "the shape of a row that is never made", "the dynamo exporter"),
 )
 

@@ -14,7 +14,6 @@ import sys
 import numpy as np
 import onnx
 import onnx.parser
-import onnxruntime as ort
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
