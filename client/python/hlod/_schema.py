@@ -123,7 +123,13 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         49: ('constants_digest', 's', ''),
         51: ('prepare_bytes', 'i', ''),
         52: ('bound_bytes', 'i', ''),
+        53: ('part', 'm', 'Part'),
         50: ('unsigned_import', '?', ''),
+    },
+    'Part': {
+        1: ('index', 'u', ''),
+        2: ('sizes', 'u', ''),
+        3: ('carried', 'u', ''),
     },
     'DeviceMemory': {
         1: ('arguments', 'i', ''),
