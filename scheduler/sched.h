@@ -24,7 +24,6 @@
 #include "scheduler/quota.h"
 #include "scheduler/shapes.h"
 #include "scheduler/task.h"
-
 struct loop_timer;
 struct model {
     int refs;
