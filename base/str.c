@@ -384,6 +384,30 @@ void strbuf_roff(struct strbuf *b, struct str s) {
     }
 }
 
+// A piece in brackets stays on one line where it can.
+void strbuf_wrapped(struct strbuf *b, struct str text, size_t column, size_t indent, size_t width) {
+    size_t depth = 0, from = 0;
+    bool first = true;
+    for (size_t k = 0; k <= text.n; k++) {
+        char c = k < text.n ? text.p[k] : ' ';
+        depth += (size_t)(c == '[') - (size_t)(c == ']' && depth);
+        size_t n = k - from;
+        if (c != ' ' || (depth && k < text.n && n + indent < width)) continue;
+        if (n && !first && column + 1 + n > width) {
+            strbuf_printf(b, "\n%*s", (int)indent, "");
+            column = indent;
+        } else if (n && !first) {
+            strbuf_putc(b, ' ');
+            column++;
+        }
+        strbuf_add(b, text.p + from, n);
+        column += n;
+        first = first && !n;
+        from = k + 1;
+    }
+    strbuf_putc(b, '\n');
+}
+
 bool str_is_loopback(struct str host) {
     char text[INET6_ADDRSTRLEN];
     unsigned char a[sizeof(struct in6_addr)];

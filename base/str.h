@@ -31,6 +31,9 @@ void strbuf_json_str(struct strbuf *b,
                      struct str s); // quoted and escaped JSON string; invalid UTF-8 becomes U+FFFD
 // Text of a manual page: what roff would take for its own is escaped.
 void strbuf_roff(struct strbuf *b, struct str s);
+// The words of text in lines of at most width columns, and a line's end; the first begins where
+// column says, the others are indented.
+void strbuf_wrapped(struct strbuf *b, struct str text, size_t column, size_t indent, size_t width);
 char *strbuf_take(struct strbuf *b); // the text, caller frees; leaves the builder empty. Never NULL
 const char *strbuf_cstr(const struct strbuf *b); // "" when empty
 

@@ -110,31 +110,6 @@ static const char *option_doc(const char *command, struct str option) {
 // ---- `hlo COMMAND --help`
 
 enum { WIDTH = 100, FORM_INDENT = 8, DOC_INDENT = 28 };
-// The words of text, with line ends before WIDTH is passed; column: where the line is.
-static void put_wrapped(struct strbuf *b, struct str text, size_t column, size_t indent) {
-    size_t depth = 0, from = 0;
-    for (size_t k = 0; k <= text.n; k++) {
-        char c = k < text.n ? text.p[k] : ' ';
-        depth += (size_t)(c == '[') - (size_t)(c == ']' && depth);
-        if (c != ' ' || (depth && k < text.n && k - from < WIDTH - indent)) continue;
-        size_t n = k - from;
-        if (!n) {
-            from = k + 1;
-            continue;
-        }
-        if (from && column + 1 + n > WIDTH) {
-            strbuf_printf(b, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (from) {
-            strbuf_putc(b, ' ');
-            column++;
-        }
-        strbuf_add(b, text.p + from, n);
-        column += n;
-        from = k + 1;
-    }
-    strbuf_putc(b, '\n');
-}
 // The forms of a command are apart by " | ": a line each, or more where it is long.
 static void put_forms(struct strbuf *b, const char *name, const char *usage) {
     size_t depth = 0;
@@ -142,7 +117,8 @@ static void put_forms(struct strbuf *b, const char *name, const char *usage) {
         depth += (size_t)(*p == '[') - (size_t)(*p == ']');
         if (*p && (depth || strncmp(p, " | ", 3))) continue;
         strbuf_printf(b, "  hlo %s ", name);
-        put_wrapped(b, (struct str){from, (size_t)(p - from)}, strlen(name) + 7, FORM_INDENT);
+        struct str form = {from, (size_t)(p - from)};
+        strbuf_wrapped(b, form, strlen(name) + 7, FORM_INDENT, WIDTH);
         if (!*p) return;
         p += 2;
         from = p + 1;
@@ -150,7 +126,7 @@ static void put_forms(struct strbuf *b, const char *name, const char *usage) {
 }
 void docs_command(struct strbuf *b, const char *name, const char *usage, const char *text) {
     strbuf_printf(b, "%s: ", name);
-    put_wrapped(b, str_of(text), strlen(name) + 2, 0);
+    strbuf_wrapped(b, str_of(text), strlen(name) + 2, 0, WIDTH);
     strbuf_putc(b, '\n');
     put_forms(b, name, usage);
     struct words l = words_of(usage);
@@ -168,7 +144,7 @@ void docs_command(struct strbuf *b, const char *name, const char *usage, const c
             at = b->n;
         }
         strbuf_printf(b, "%*s", (int)(DOC_INDENT - (b->n - at)), "");
-        put_wrapped(b, str_of(doc), DOC_INDENT, DOC_INDENT);
+        strbuf_wrapped(b, str_of(doc), DOC_INDENT, DOC_INDENT, WIDTH);
     }
 }
 

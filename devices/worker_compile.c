@@ -60,6 +60,8 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
     Hlod__V1__ProgramInfo *m = arena_new_of(a, Hlod__V1__ProgramInfo);
     hlod__v1__program_info__init(m);
     m->nodes = p->nodes;
+    m->parameters = p->parameters;
+    m->parameter_bytes = p->parameter_bytes;
     if (p->producer) m->producer = (char *)(uintptr_t)p->producer;
     m->operators = arena_array(a, Hlod__V1__OperatorCount *, p->ops.n + 1);
     m->opsets = arena_array(a, Hlod__V1__Opset *, p->opsets.n + 1);

@@ -57,6 +57,10 @@ static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Even
         if (!sz_add(m->parameters, elements(rec->weights[k]), &m->parameters)) m->parameters = 0;
         m->weights_bytes += rec->weights[k]->size;
     }
+    if (rec->info && rec->info->parameters > m->parameters) { // small ones are not bound
+        m->parameters = rec->info->parameters;
+        m->weights_bytes = rec->info->parameter_bytes;
+    }
     struct digest d;
     memcpy(d.b, rec->program_digest.data, sizeof d.b);
     m->program_digest = api_hex(&c->arena, d);

@@ -293,17 +293,25 @@ void config_help(struct strbuf *b) {
         strbuf_puts(b, "  ");
         put_flag(b, &options[i]);
         strbuf_printf(b, " %s", options[i].value);
-        while (b->n - at < 32)
+        enum { INDENT = 30, WIDTH = 100 };
+        if (b->n - at >= INDENT) { // too long for what follows on its line
+            strbuf_putc(b, '\n');
+            at = b->n;
+        }
+        while (b->n - at < INDENT)
             strbuf_putc(b, ' ');
-        strbuf_printf(b, " %s", options[i].help);
-        if (*options[i].def && options[i].type != T_BOOL) strbuf_printf(b, " [%s]", options[i].def);
-        strbuf_putc(b, '\n');
+        struct strbuf text = {0};
+        strbuf_puts(&text, options[i].help);
+        if (*options[i].def && options[i].type != T_BOOL)
+            strbuf_printf(&text, " [%s]", options[i].def);
+        strbuf_wrapped(b, (struct str){strbuf_cstr(&text), text.n}, INDENT, INDENT, WIDTH);
+        strbuf_done(&text);
     }
     strbuf_puts(
-        b, "  --config FILE                   a file with `option = value` lines (docs/config.md)\n"
-           "  --check-config                  read everything, say what is wrong, start nothing\n"
-           "  --version, --help\n\nEach option is also an environment variable: --max-queue is "
-           "HLOD_MAX_QUEUE.\n");
+        b, "  --config FILE               a file with `option = value` lines (docs/config.md)\n"
+           "  --check-config              read everything, say what is wrong, start nothing\n"
+           "  --version, --help\n\nDefaults are in brackets. Each option is also an environment "
+           "variable: --max-queue is HLOD_MAX_QUEUE.\n");
 }
 
 void config_markdown(struct strbuf *b) {

@@ -37,7 +37,10 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
     in->dtype = dtype_find(str_of(t->type));
     if (!in->dtype)
         return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
-                   *t->type ? "unknown element type" : "no dtype");
+                   *t->type ? "unknown element type: \"dtype\" is f32, s64, pred, bf16, ..., "
+                              "\"datatype\" FP32, INT64, BOOL, BF16, ..."
+                            : "no dtype: say \"dtype\": \"f32\" (or \"datatype\": \"FP32\") and "
+                              "\"shape\"");
     if (t->rank > 64)
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
     in->rank = (int32_t)t->rank;

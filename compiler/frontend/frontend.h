@@ -53,6 +53,7 @@ struct program_info {         // what there is to tell about a source
     VEC(struct opset) opsets;
     int64_t nodes;
     const char *producer; // NULL = it does not say
+    int64_t parameters, parameter_bytes; // elements of the weights, small ones too; their bytes
 };
 // One more operator called `name`; program_info_sort once all are counted. `seen` is the caller's,
 // from name to its place.

@@ -223,6 +223,12 @@ static target_fn find(const struct hlo_instr *i) {
 status_t custom_call_supports(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     if (find(i)) return ST_OK;
+    if (memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8))
+        return st_new(ST_UNIMPLEMENTED,
+                      "instruction '%s' calls back into the Python process that made the program "
+                      "(jax.debug.print, jax.pure_callback, io_callback): leave it out of what is "
+                      "exported",
+                      i->name);
     return st_new(ST_UNIMPLEMENTED,
                   "instruction '%s': custom-call of '" STR_FMT
                   "', a function outside the module or operands that do not fit it; known here: "

@@ -64,7 +64,7 @@ function outputCard(o) {
 async function tryPage() {
   const list = await loadModels(), file = h("input", { type: "file", "aria-label": "Model file", id: "try-file" });
   const choice = h("select", { id: "try-model", "aria-label": "Model" }, h("option", { value: "" }, list.length ? "choose a model" : "no model has a name"), list.map(m => h("option", { value: m.name + ":" + number(m.version) }, m.name + ":" + number(m.version))));
-  const about = h("div", { class: "try-about" }), inputs = h("div", null, h("p", { class: "dim" }, "Those of the model, once one is chosen.")), outputs = h("div", { "aria-live": "polite" }, h("p", { class: "dim" }, "Nothing has run yet.")), error = h("p", { class: "error", role: "alert", id: "try-error" });
+  const about = h("div", { class: "try-about" }), inputs = h("div", null, h("p", { class: "dim" }, "Choose a model to see its inputs.")), outputs = h("div", { "aria-live": "polite" }, h("p", { class: "dim" }, "Nothing has run yet.")), error = h("p", { class: "error", role: "alert", id: "try-error" });
   let rows = [], model = "";
   const go = h("button", { type: "button", class: "primary", id: "try-run", disabled: true }, "Run");
   const say = x => { error.textContent = x ? x.message || String(x) : ""; };
@@ -75,13 +75,14 @@ async function tryPage() {
       model = c.sourceDigest;
       rows = ((e.signature || {}).inputs || []).map(inputRow);
       fill(about, h("p", null, link("#/executables/" + c.digest, short(c.digest), "mono"), ` ${count((e.before || {}).entry)} → ${count((e.after || {}).entry)} instructions, ${count((e.after || {}).fusions)} fusions, ${c.cacheHit ? "from the cache" : "compiled in " + ms(e.compileMs)}`),
-        again && h("p", { class: "dim" }, "Open dimensions have their usual sizes; a shape below may say others."));
+        again && h("p", { class: "dim" }, "Open dimensions have their usual sizes; change a shape below for others."));
       fill(inputs, rows.map(r => r.node));
       go.disabled = false;
     } catch (x) { fill(about); fill(inputs); say(x); }
   };
-  choice.addEventListener("change", () => choice.value && load("/v1/executables?model=" + encodeURIComponent(choice.value)));
-  file.addEventListener("change", () => file.files[0] && load("/v1/executables", file.files[0]));
+  // Only one of the two is what is shown.
+  choice.addEventListener("change", () => { file.value = ""; if (choice.value) load("/v1/executables?model=" + encodeURIComponent(choice.value)); });
+  file.addEventListener("change", () => { choice.value = ""; if (file.files[0]) load("/v1/executables", file.files[0]); });
   go.addEventListener("click", async () => {
     say(null); go.disabled = true;
     try {

@@ -109,6 +109,8 @@ def main():
         path = save(MODELS["tokens"][0], "tokens.onnx")
         show = result.command("show in words", hlo("show", path), 0, r"^model +\w{64}\nformat +onnx, opset 17, written by untold 1\nbytes +\S+ kB\nparameters +400 in \S+ \S+\n"
                               r"inputs +ids s64\[batch,seq\]  usually 1x128\n +mask s64\[batch,seq\]  usually 1x128\noutputs +y f32\[batch,seq,8\]\nnodes +4\noperators +Cast 1, Gather 1, Mul 1, Unsqueeze 1\n$")
+        small = save(MODELS["batch of a picture"][0], "small.onnx")
+        result.command("show counts weights that become constants", hlo("show", small), 0, r"\nparameters +108 in 432 B\n")
         j = json.loads(hlo("show", path, "--json").stdout)
         result("show in JSON", j["signature"]["inputs"][0]["dims"][1] == {"size": -1, "symbol": "seq", "usual": 128} and j["operators"][0] == {"name": "Cast", "count": 1}, j)
         reply = json.loads(hlo("compile", path, "--json").stdout)

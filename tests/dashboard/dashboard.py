@@ -303,6 +303,7 @@ try:
     b.wait("return document.querySelectorAll('.try-output').length === 1")
     got = b.js("return document.querySelector('.try-output .mono').textContent")
     result("try: an uploaded model on a picture", abs(float(got) - 0.2) < 0.005, got)
+    result("try: a file takes the place of the chosen name", b.js("return document.getElementById('try-model').value") == "")
     result("try: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
     result("try: contrast", b.js(CONTRAST) == [], b.js(CONTRAST))
     b.shot("try-light")

@@ -116,6 +116,29 @@ def fresh(o, results, suite, files):
         shutil.rmtree(ways, ignore_errors=True)
 
 
+def elf(path):
+    """What the dynamic loader reads of a file: its interpreter, the libraries it needs, the symbol versions it asks of each, and those it has."""
+    text = subprocess.run(["objdump", "-p", path], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"}).stdout
+    asks = {lib: set(re.findall(r"^ +0x\w+ 0x\w+ \d+ (\S+)$", rest, re.M)) for lib, rest in re.findall(r"^  required from (\S+):\n((?:    .*\n)*)", text, re.M)}
+    return ("INTERP" in text, set(re.findall(r"NEEDED +(\S+)", text)), asks, set(re.findall(r"^\d+ 0x\w+ 0x\w+ (\S+)$", text, re.M)))
+
+
+def closed(results, tree):
+    """Whichever C library a system has, or none: the programs ask for no loader of it, and everything that they load, with the symbol versions asked of it, is in the tree. Only libhlod is for
+    the C library of its process, and the oldest that will do is written beside it."""
+    lib = os.path.join(tree, "lib", "hlod")
+    here = {f: elf(os.path.join(folder, f)) for folder in (lib, os.path.join(lib, "c")) for f in os.listdir(folder) if ".so" in f}
+    programs = {f: elf(os.path.join(tree, "bin", f)) for f in os.listdir(os.path.join(tree, "bin"))}
+    results("programs ask for no loader of the system", programs and not any(p[0] for p in programs.values()), [f for f, p in programs.items() if p[0]])
+    missing = [(f, n) for f, x in {**here, **programs}.items() for n in x[1] if n not in here]
+    missing += [(f, n, v) for f, x in {**here, **programs}.items() for n, versions in x[2].items() for v in versions - here.get(n, ((), (), (), set()))[3]]
+    results("every library and symbol version that is asked for is in the tree", len(here) > 10 and not missing, missing)
+    own, c = [x for f, x in here.items() if not os.path.exists(os.path.join(lib, "c", f))], set(os.listdir(os.path.join(lib, "c")))
+    glibc = max((int(v) for x in own for n, versions in x[2].items() if n in c for v in re.findall(r"GLIBC_2\.(\d+)", " ".join(versions))), default=0)
+    said = open(os.path.join(lib, "libhlod.glibc")).read().strip()
+    results(f"libhlod.glibc says the oldest C library for libhlod: {said}", said == f"2.{glibc}", glibc)
+
+
 def empty(results, tree):
     """A root with the tree, /proc, /dev and a folder to write to: whose libraries could it use but its own?"""
     work = tempfile.mkdtemp()
@@ -152,6 +175,7 @@ def main():
     o = a.parse_args()
     results = Results()
     if o.empty:
+        closed(results, os.path.abspath(o.empty))
         empty(results, os.path.abspath(o.empty))
     if o.wheel or o.dist:
         os.makedirs(os.path.join(ROOT, "build", "roots"), exist_ok=True)

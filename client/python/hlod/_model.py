@@ -172,7 +172,7 @@ def jax_leaves(lowered: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> L
 
     leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
     if tree != lowered.in_tree:
-        raise InvalidArgument(f"the function was lowered for arguments of the form {lowered.in_tree}, these are {tree}")
+        raise InvalidArgument(f"the function was lowered for arguments of the form {lowered.in_tree}, these are {tree}", hint="static arguments are fixed by lower(): leave them out")
     inner = getattr(lowered, "_lowering", None)  # JAX leaves out arguments that a function does not use, and has no other way to tell which
     kept = getattr(inner, "compile_args", {}).get("kept_var_idx")
     return leaves if kept is None else [leaves[k] for k in sorted(kept)]

@@ -524,6 +524,8 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         2: ('operators', 'm*', 'OperatorCount'),
         3: ('nodes', 'i', ''),
         4: ('producer', 's', ''),
+        5: ('parameters', 'i', ''),
+        6: ('parameter_bytes', 'i', ''),
     },
     'ListModelsRequest': {
     },
