@@ -196,7 +196,7 @@ static void serve(struct worker *w, struct call *c) {
     w->running = NULL;
     bool idle = !w->first;
     pthread_mutex_unlock(&w->mutex);
-    if (idle) worker_lower_ahead(c);
+    if (idle) worker_lower_ahead(c, w->dev ? dev_target(w->dev) : NULL);
     call_free(c);
     if (lost) give_up_device(w);
 }

@@ -29,6 +29,7 @@ struct call {
     // Of an INGEST: what a COMPILE will probably ask to be lowered (worker_lowered.c), or NULL.
     const struct lower_request *expected;
     const char *expected_format;
+    bool expected_small;
 };
 // Bytes of a blob: inline, or mapped read-only until the call ends.
 status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;
@@ -45,12 +46,20 @@ void worker_compile_for(struct device *d); // before the first compile; borrowed
 void worker_compile_warm(const struct target *t);
 void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
 // worker_lowered.c; run thread. After an ingest: remembers in c what a COMPILE of its result asks
-// to be lowered. Once the reply is sent and while no call waits: lowers that. What a COMPILE asks
-// for, if it was lowered ahead, to own; NULL = it was not, and what was is gone.
+// to be lowered.
 void worker_expect_compile(struct call *c, const struct ingest_result *r,
                            const struct frontend_limits *limits);
-void worker_lower_ahead(struct call *c);
-struct hlo_module *worker_take_lowered(const char *format, const struct lower_request *req);
+// Once the reply is sent and while no call waits: lowers that, and compiles it for t (or NULL) by
+// the default options if it is small.
+void worker_lower_ahead(struct call *c, const struct target *t);
+// What a COMPILE asks for, as far as it was made ahead, to own; what it did not ask for is gone.
+struct made_ahead {
+    struct executable *exe;    // or NULL
+    struct hlo_module *module; // the same, only lowered; or NULL
+    int64_t lower_ns;          // what lowering took
+};
+struct made_ahead worker_take_ahead(const char *format, const struct lower_request *req,
+                                    const struct compile_options *opt, const struct target *t);
 ProtobufCMessage *worker_compile(struct call *c);
 ProtobufCMessage *worker_target(struct call *c);
 ProtobufCMessage *worker_inspect(struct call *c);

@@ -161,9 +161,20 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
     RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
     const struct target *t;
     RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
-    if (c->type == HLOD__WIRE__TYPE__TYPE_COMPILE)
-        req.lowered = worker_take_lowered(q->format, &req);
-    return hlo_compile(q->format, &req, &opt, t, obs, out);
+    if (c->type != HLOD__WIRE__TYPE__TYPE_COMPILE)
+        return hlo_compile(q->format, &req, &opt, t, obs, out);
+    struct made_ahead made = worker_take_ahead(q->format, &req, &opt, t);
+    req.lowered = made.module;
+    *out = made.exe;
+    if (!made.exe) RETURN_IF_ERR(hlo_compile(q->format, &req, &opt, t, obs, out));
+    struct executable *e = *out;
+    if ((made.exe || made.module) && e->n_passes) { // the first is "lower"
+        e->passes[0].ns += made.lower_ns;
+        e->compile_ns += made.lower_ns;
+    }
+    for (int k = 0; made.exe && obs->on_pass && k < e->n_passes; k++)
+        obs->on_pass(obs->ctx, &e->passes[k]);
+    return ST_OK;
 }
 
 static void concrete(struct arena *a, const struct shape *s, int replicas, const char *name,

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The module that the next COMPILE will ask for. Between INGEST's reply and COMPILE the daemon
-// keeps what was found, and this process would wait: it lowers the program meanwhile, where nobody
-// need say a size (no open dimension but a batch, which is 1 as usual). One module at most; the
-// next COMPILE takes it or it goes. What is lowered ahead is what would be lowered then, byte for
-// byte: the same bytes, sizes and limits are compared. Not for large graphs, nor for loops that
-// become such: other calls would have to wait for them.
+// What the next COMPILE will ask for. Between INGEST's reply and COMPILE the daemon keeps what was
+// found, and this process would wait: it lowers the program meanwhile, where nobody need say a size
+// (no open dimension but a batch, which is 1 as usual), and compiles it by the default options if
+// it is small. One program at most; the next COMPILE takes it or it goes. What is made ahead is
+// what would be made then, byte for byte: the same bytes, sizes, limits, options and target are
+// compared. Not for large graphs, nor for loops that become such: other calls would have to wait
+// for them.
 #include "devices/worker_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 4000, MAX_LOWERED = 20000, MAX_SYMBOLS = 8 };
+#include "base/clock.h"
 
-static struct { // what was lowered; module NULL = nothing
+enum { MAX_NODES = 4000, MAX_LOWERED = 20000, MAX_SYMBOLS = 8 };
+enum { SMALL = 150 }; // nodes: what compiles in the time that the daemon takes, or little more
+
+static struct { // one of the two, or nothing
     struct hlo_module *module;
+    struct executable *exe;
+    int64_t ns; // of lowering
     struct arena arena;
     const char *format;
     struct lower_request req;
@@ -21,6 +27,7 @@ static struct { // what was lowered; module NULL = nothing
 
 static void forget(void) {
     hlo_module_free(ahead.module);
+    executable_free(ahead.exe);
     arena_done(&ahead.arena);
     memset(&ahead, 0, sizeof ahead);
 }
@@ -58,12 +65,21 @@ void worker_expect_compile(struct call *c, const struct ingest_result *r,
                                   .cancel = &c->cancel};
     c->expected = req;
     c->expected_format = r->format;
+    c->expected_small = r->info.nodes <= SMALL;
 }
 
-void worker_lower_ahead(struct call *c) {
+static void compile_ahead(const struct lower_request *q, const struct target *t) {
+    struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
+    struct lower_request lowered = *q;
+    lowered.lowered = ahead.module;
+    ahead.module = NULL;
+    st_drop(hlo_compile(ahead.format, &lowered, &opt, t, NULL, &ahead.exe));
+}
+void worker_lower_ahead(struct call *c, const struct target *t) {
     if (!c->expected) return;
     struct hlo_module *m = NULL;
     struct lower_request bounded = *c->expected;
+    int64_t start = clock_ns();
     if (!bounded.limits.max_nodes || bounded.limits.max_nodes > MAX_LOWERED)
         bounded.limits.max_nodes = MAX_LOWERED;
     status_t st = frontend_lower(c->expected_format, &bounded, &m);
@@ -78,10 +94,12 @@ void worker_lower_ahead(struct call *c) {
     for (int k = 0; k < q->n_bindings; k++)
         b[k] = (struct dim_binding){arena_strdup(a, q->bindings[k].symbol), q->bindings[k].size};
     ahead.module = m;
+    ahead.ns = clock_ns() - start;
     ahead.format = arena_strdup(a, c->expected_format);
     ahead.req = *q;
     ahead.req.program.p = arena_dup(a, q->program.p, q->program.n);
     ahead.req.bindings = b;
+    if (c->expected_small && t && !t->emit && hlo_total(m) <= 8 * SMALL) compile_ahead(q, t);
 }
 
 static bool same_sizes(const struct lower_request *x, const struct lower_request *y) {
@@ -98,16 +116,29 @@ static bool same_limits(const struct frontend_limits *x, const struct frontend_l
     return x->max_program_bytes == y->max_program_bytes && x->max_depth == y->max_depth &&
            x->max_nodes == y->max_nodes && x->max_tensor_bytes == y->max_tensor_bytes;
 }
-struct hlo_module *worker_take_lowered(const char *format, const struct lower_request *req) {
+static bool same_options(const struct compile_options *opt) {
+    struct strbuf b = {0};
+    compile_options_print(&b, opt);
+    bool same = strcmp(strbuf_cstr(&b), ahead.exe->options_text) == 0;
+    strbuf_done(&b);
+    return same;
+}
+struct made_ahead worker_take_ahead(const char *format, const struct lower_request *req,
+                                    const struct compile_options *opt, const struct target *t) {
     const struct lower_request *q = &ahead.req;
-    struct hlo_module *m = NULL;
-    if (ahead.module && strcmp(ahead.format, format) == 0 &&
+    struct made_ahead made = {.lower_ns = ahead.ns};
+    // Its own limit of nodes was tighter, and it kept that.
+    if ((ahead.module || ahead.exe) && strcmp(ahead.format, format) == 0 &&
         strcmp(q->entry_name, req->entry_name) == 0 && q->program.n == req->program.n &&
         memcmp(q->program.p, req->program.p, q->program.n) == 0 && same_sizes(q, req) &&
         same_limits(&q->limits, &req->limits)) {
-        m = ahead.module; // its own limits were tighter, and it kept them
+        made.module = ahead.module;
         ahead.module = NULL;
+        if (ahead.exe && same_options(opt) && strcmp(ahead.exe->target_id, t->id) == 0) {
+            made.exe = ahead.exe;
+            ahead.exe = NULL;
+        }
     }
     forget();
-    return m;
+    return made;
 }
