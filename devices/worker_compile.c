@@ -174,6 +174,7 @@ static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
     }
     for (int k = 0; made.exe && obs->on_pass && k < e->n_passes; k++)
         obs->on_pass(obs->ctx, &e->passes[k]);
+    if (made.exe && obs->on_main) obs->on_main(obs->ctx, e); // loads while this is packed and kept
     return ST_OK;
 }
 
