@@ -211,7 +211,7 @@ static void checks(void **state) {
     static char long_name[300];
     memset(long_name, 'x', 250);
     w.in[0].name = long_name;
-    refused(&w, "200 characters");
+    refused(&w, "200 bytes");
     w.x.dtype = (char *)"string";
     refused(&w, "texts come as raw");
     assert_null(suite_check(&w.q, &k));
