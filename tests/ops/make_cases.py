@@ -407,7 +407,7 @@ def indexing():
     case("topk", "(f32[2], s32[2]) topk(p0), k=2, largest=false", [uniform(6)], tol=0)
     for t, n, k, largest in (("f32", 100, 5, "true"), ("f64", 70, 5, "false"), ("s32", 100, 16, "true"), ("u8", 100, 7, "true"), ("bf16", 70, 1, "true"), ("f32", 300, 40, "true"), ("s64", 260, 17, "false")):
         line = np.sin(np.arange(2 * n) * 2.5).reshape(2, n) * 20 + (30 if t == "u8" else 0)  # integers: with equal ones
-        case("topk", f"({t}[2,{k}], s32[2,{k}]) topk(p0), k={k}, largest={largest}", [arr(line, t)], tol=0)
+        case("topk-ties" if t[0] in "su" else "topk", f"({t}[2,{k}], s32[2,{k}]) topk(p0), k={k}, largest={largest}", [arr(line, t)], tol=0)
 
 
 def control():
