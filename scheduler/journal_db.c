@@ -21,7 +21,8 @@
 #include "base/metrics.h"
 #include "scheduler/error.h"
 
-enum { SUM = 16, COPIES = 2, PATH = 4096, RETRY_S = 10 };
+enum { SUM = 16, COPIES = 2, PATH = 4096 };
+enum { RETRY_S = 1 }; // between tries to make the second file again: until then one damage loses rows
 struct place { // a file as it was last seen
     ino_t ino;
     off_t size;
