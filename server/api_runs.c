@@ -93,10 +93,15 @@ static const Hlod__V1__Timing *timing(const Hlod__V1__RunRecord *r, const char *
 }
 
 // A compile's passes come without a start: they follow one another, so they are laid end to end.
+// Those that were done ahead (devices/worker_lowered.c) take longer than the compile and end with it.
 static void put_passes(struct timeline *t, const Hlod__V1__RunRecord *r) {
     const Hlod__V1__Timing *compile = timing(r, "compile");
     if (!compile || !r->n_passes) return;
-    double at = compile->start_ms;
+    double at = compile->start_ms, all = 0;
+    for (size_t k = 0; k < r->n_passes; k++)
+        all += r->passes[k]->ms;
+    if (all > compile->ms) at = compile->start_ms + compile->ms - all;
+    if (at < 0) at = 0;
     label(t, "process_name", "compiler", PID_COMPILER, 1);
     label(t, "thread_name", "passes", PID_COMPILER, 1);
     for (size_t k = 0; k < r->n_passes; k++) {
@@ -109,11 +114,14 @@ static void put_passes(struct timeline *t, const Hlod__V1__RunRecord *r) {
 }
 
 // Rows count from the start of the run on the device, which lies somewhere inside the request's
-// `run`: what went into carrying is taken to be half before and half after.
+// `run`: what went into carrying is taken to be half before and half after, or less before where
+// the device's time would not end in it.
 static void put_steps(struct timeline *t, const Hlod__V1__RunRecord *r) {
     const Hlod__V1__Timing *run = timing(r, "run"), *carried = timing(r, "transfer");
     if (!run || !r->profile) return;
-    double at = run->start_ms + (carried ? carried->ms / 2 : 0) + r->profile->start_ms;
+    double at = run->start_ms + (carried ? carried->ms / 2 : 0) + r->profile->start_ms,
+           latest = run->start_ms + run->ms - r->profile->total_ms;
+    if (at > latest) at = latest > run->start_ms ? latest : run->start_ms;
     label(t, "process_name", r->device, PID_DEVICE, 1);
     label(t, "thread_name", "steps", PID_DEVICE, 1);
     span(t, "request", "run on the device", PID_DEVICE, 1, at, r->profile->total_ms);
