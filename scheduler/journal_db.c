@@ -22,7 +22,8 @@
 #include "scheduler/error.h"
 
 enum { SUM = 16, COPIES = 2, PATH = 4096 };
-enum { RETRY_S = 1 }; // between tries to make the second file again: until then one damage loses rows
+// Between tries to make the second file again: until then one damage loses rows.
+enum { RETRY_S = 1 };
 struct place { // a file as it was last seen
     ino_t ino;
     off_t size;

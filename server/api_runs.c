@@ -93,7 +93,8 @@ static const Hlod__V1__Timing *timing(const Hlod__V1__RunRecord *r, const char *
 }
 
 // A compile's passes come without a start: they follow one another, so they are laid end to end.
-// Those that were done ahead (devices/worker_lowered.c) take longer than the compile and end with it.
+// Those that were done ahead (devices/worker_lowered.c) take longer than the compile and end with
+// it.
 static void put_passes(struct timeline *t, const Hlod__V1__RunRecord *r) {
     const Hlod__V1__Timing *compile = timing(r, "compile");
     if (!compile || !r->n_passes) return;
