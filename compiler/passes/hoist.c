@@ -50,19 +50,22 @@ static int64_t max_bytes(const struct hlo_computation *c) {
     return sz_mul(n, MAX_GROWTH, &n) && sz_add(n, MAX_BYTES, &n) ? n : INT64_MAX;
 }
 
-// Backwards from the root: what main computes, and where it meets hoisted values.
+// Backwards from the root: what main computes, and where it meets hoisted values. Those are arrays:
+// of a hoisted tuple its elements.
 static void find_frontier(const struct hlo_computation *c, const struct pmap *only,
                           struct pmap *where) {
-    bool weight = c->root->op == HLO_PARAMETER && c->root->param_kind == PARAM_WEIGHT;
+    bool weight = c->root->op == HLO_PARAMETER && c->root->param_kind == PARAM_WEIGHT,
+         element = c->root->op == HLO_GET_TUPLE_ELEMENT && pmap_has_ptr(only, c->root);
+    bool whole = (weight || element) && !shape_is_tuple(c->root->shape);
     int64_t left = max_bytes(c);
-    pmap_put_ptr(where, c->root, (void *)(uintptr_t)(weight ? FRONTIER : MAIN));
+    pmap_put_ptr(where, c->root, (void *)(uintptr_t)(whole ? FRONTIER : MAIN));
     for (const struct hlo_instr *i = c->last; i; i = i->prev) {
         if (hlo_has_effect(i)) pmap_put_ptr(where, i, (void *)MAIN);
         if (pmap_get_ptr(where, i) != (void *)MAIN) continue;
         for (int k = 0; k < i->n_operands; k++) {
             const struct hlo_instr *x = i->operands[k];
             if (pmap_has_ptr(where, x)) continue;
-            bool hoist = pmap_has_ptr(only, x) && !cheap(x);
+            bool hoist = pmap_has_ptr(only, x) && !cheap(x) && !shape_is_tuple(x->shape);
             if (hoist && x->op != HLO_PARAMETER) {
                 hoist = shape_bytes(x->shape) <= left;
                 if (hoist) left -= shape_bytes(x->shape);

@@ -91,10 +91,12 @@ static void test_budget(void **state) {
     name " = f32[" n "," n "] dot(" x ", " y "), lhs_contracting_dims={1}, "                       \
          "rhs_contracting_dims={0}\n"
 #define OF(n)                                                                                      \
-    "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  i = f32[" n "," n                        \
-    "] iota(), iota_dimension=0\n  s = f32[" n "," n "] sine(i)\n" DOT("a", n, "s", "s")          \
-        DOT("b", n, "a", "s") DOT("c", n, "b", "s") "  v = f32[" n "," n                           \
-        "] broadcast(x), dimensions={}\n  ROOT r = f32[" n "," n "] add(v, c)\n}\n"
+    "HloModule m\nENTRY e {\n  x = f32[] parameter(0)\n  i = f32[" n "," n                         \
+    "] iota(), iota_dimension=0\n  s = f32[" n "," n "] sine(i)\n" DOT("a", n, "s", "s")           \
+        DOT("b", n, "a", "s")                                                                      \
+            DOT("c", n, "b", "s") "  v = f32[" n "," n                                             \
+                                  "] broadcast(x), dimensions={}\n  ROOT r = f32[" n "," n         \
+                                  "] add(v, c)\n}\n"
     count_halves(OF("2048"), HLO_DOT, 3, 0);
     count_halves(OF("8192"), HLO_DOT, 0, 3);
     static const char *const many =
@@ -107,11 +109,39 @@ static void test_budget(void **state) {
     count_halves(many, HLO_COS, 1, 0);
 }
 
+// A run takes prepared arrays, no tuples (fuzz-hlo seed 180011: the device crashed).
+static void no_tuples(const char *body, size_t params) {
+    struct hlo_module *m = NULL, *prepare = NULL;
+    struct strbuf text = {0};
+    strbuf_printf(&text,
+                  "HloModule m\nENTRY e { w = f32[2,8] parameter(0), "
+                  "frontend_attributes={hlod_param=\"weight:0\"}\nv = f32[2,8] sine(w)\n"
+                  "k = (f32[2,2], s32[2,2]) topk(v), k=2, largest=true\n%s }\n",
+                  body);
+    assert_null(hlo_parse(str_of(strbuf_cstr(&text)), NULL, &m));
+    assert_null(hoist_split(m, &prepare));
+    assert_int_equal(m->entry->params.n, params);
+    for (size_t k = 0; k < params; k++)
+        assert_false(shape_is_tuple(m->entry->params.v[k]->shape));
+    hlo_module_free(m);
+    hlo_module_free(prepare);
+    strbuf_done(&text);
+}
+static void test_tuples(void **state) {
+    (void)state;
+    no_tuples("ROOT r = f32[2,2] get-tuple-element(k), index=0", 1);
+    no_tuples("g = s32[2,2] get-tuple-element(k), index=1\nx = s32[2,2] parameter(1)\n"
+              "ROOT r = s32[2,2] add(g, x)",
+              2);
+    no_tuples("ROOT r = ((f32[2,2], s32[2,2])) tuple(k)", 1);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_donors),
         cmocka_unit_test(test_key),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_tuples),
     };
     return cmocka_run_group_tests_name("compiler/hoist", tests, NULL, NULL);
 }
