@@ -88,8 +88,8 @@ static void put_text(struct strbuf *b, const char *spec, va_list *ap) {
 
 void log_event(enum log_level l, const char *event, const char *fmt, ...) {
     if (!log_on(l, event)) return;
-    struct strbuf b = {0};
-    strbuf_limit(&b, MAX_TEXT);
+    char text[MAX_TEXT + 1]; // a line is also for when there is no memory
+    struct strbuf b = strbuf_over(text, sizeof text);
     va_list ap;
     va_start(ap, fmt);
     while (*fmt) {
@@ -110,8 +110,7 @@ void log_event(enum log_level l, const char *event, const char *fmt, ...) {
             put_number(&b, spec, &ap);
     }
     va_end(ap);
-    write_line(l, event, strbuf_cstr(&b));
-    strbuf_done(&b);
+    write_line(l, event, text);
 }
 
 void log_status(enum log_level l, const char *event, status_t s) {

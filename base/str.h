@@ -14,6 +14,11 @@ struct strbuf {
 void strbuf_done(struct strbuf *b);
 void strbuf_clear(struct strbuf *b); // keeps the memory
 void strbuf_limit(struct strbuf *b, size_t max_bytes);
+// Over n bytes of the caller's: takes up to n - 1, and no memory. Not for strbuf_done.
+static inline struct strbuf strbuf_over(char *p, size_t n) {
+    *p = 0;
+    return (struct strbuf){.p = p, .cap = n, .limit = n - 1};
+}
 // Makes room for n bytes more, so that adding them cannot fail. False: no memory; b is as it was.
 bool strbuf_room(struct strbuf *b, size_t n);
 void strbuf_add(struct strbuf *b, const void *p, size_t n);

@@ -153,9 +153,24 @@ static void hosts_of_this_machine(void **state) {
     assert_true(str_is_loopback((struct str){"127.0.0.1:80", 9})); // ends where it says
 }
 
+// What is over the caller's bytes stays in them.
+static void over(void **state) {
+    (void)state;
+    char text[9];
+    struct strbuf b = strbuf_over(text, sizeof text);
+    assert_string_equal(text, "");
+    for (int k = 0; k < 5; k++)
+        strbuf_puts(&b, "abc");
+    strbuf_printf(&b, "%d", 7);
+    assert_ptr_equal(b.p, text);
+    assert_true(b.truncated);
+    assert_string_equal(text, "abcabcab");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing),
                                        cmocka_unit_test(printing_f64),
-                                       cmocka_unit_test(hosts_of_this_machine)};
+                                       cmocka_unit_test(hosts_of_this_machine),
+                                       cmocka_unit_test(over)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
