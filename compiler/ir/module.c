@@ -318,7 +318,7 @@ static const char *name_as(struct hlo_module *m, const char *name) {
     return take_name(m, str_of(own), &count) ? own : unique_name(m, name);
 }
 static bool kept(const uint64_t *keep, const struct hlo_instr *i) {
-    return !keep || keep[i->id / 64] >> i->id % 64 & 1;
+    return !keep || hlo_set_has(keep, i);
 }
 // keep: a bit an id; NULL = all. What it calls is cloned whole.
 static struct hlo_computation *clone_computation(struct hlo_module *m,

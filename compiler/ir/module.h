@@ -106,10 +106,18 @@ struct hlo_module {
 // (k = number of parameters).
 const struct shape *hlo_entry_shape(const struct hlo_module *m, int k);
 
+// Sets of a module's instructions: a bit an id, next_id of them.
+static inline bool hlo_set_has(const uint64_t *set, const struct hlo_instr *i) {
+    return set[i->id / 64] >> i->id % 64 & 1;
+}
+static inline void hlo_set_put(uint64_t *set, const struct hlo_instr *i) {
+    set[i->id / 64] |= UINT64_C(1) << i->id % 64;
+}
+
 struct hlo_module *hlo_module_new(const char *name);
 void hlo_module_free(struct hlo_module *m); // NULL is fine
 struct hlo_module *hlo_module_clone(const struct hlo_module *m);
-// Of m's entry, the instructions of `keep` (a bit an id; with each its operands), and what they
+// Of m's entry, the instructions of the set `keep` (with each its operands), and what they
 // call. The clone shares nothing with m; its entry has no root, and NULL for each parameter that is
 // not kept.
 struct hlo_module *hlo_module_clone_part(const struct hlo_module *m, const uint64_t *keep);

@@ -15,7 +15,7 @@ static status_t bad(const struct hlo_instr *i, const char *why) {
 
 // A bit an instruction: those that stand above, by id.
 static bool is_placed(const uint64_t *placed, const struct hlo_instr *i) {
-    return i->id < i->parent->module->next_id && placed[i->id / 64] >> i->id % 64 & 1;
+    return i->id < i->parent->module->next_id && hlo_set_has(placed, i);
 }
 static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed) {
     const struct hlo_op_info *info = hlo_op_info(i->op);
@@ -84,7 +84,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
             st = bad(i, "its id is not its own");
         if (!st) st = verify_shape(a, i);
-        if (!st) placed[i->id / 64] |= UINT64_C(1) << i->id % 64;
+        if (!st) hlo_set_put(placed, i);
         arena_reset(a);
     }
     if (!st && n != c->n_instrs)

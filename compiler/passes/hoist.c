@@ -129,11 +129,11 @@ static void drop_weights(struct hlo_computation *c) {
 static void find_prepared(const struct hlo_computation *c, struct hlo_instr *const *frontier, int n,
                           uint64_t *keep) {
     for (int k = 0; k < n; k++)
-        keep[frontier[k]->id / 64] |= UINT64_C(1) << frontier[k]->id % 64;
+        hlo_set_put(keep, frontier[k]);
     for (const struct hlo_instr *i = c->last; i; i = i->prev) {
-        if (!(keep[i->id / 64] >> i->id % 64 & 1)) continue;
+        if (!hlo_set_has(keep, i)) continue;
         for (int k = 0; k < i->n_operands; k++)
-            keep[i->operands[k]->id / 64] |= UINT64_C(1) << i->operands[k]->id % 64;
+            hlo_set_put(keep, i->operands[k]);
     }
 }
 // Its instructions are those of `keep`, in the same order.
@@ -144,7 +144,7 @@ static status_t finish_prepare(struct hlo_module *p, const struct hlo_module *m,
                      *tuple;
     int k = 0;
     for (const struct hlo_instr *a = m->entry->first; k < n; a = a->next) {
-        if (!(keep[a->id / 64] >> a->id % 64 & 1)) continue;
+        if (!hlo_set_has(keep, a)) continue;
         if (a == frontier[k]) roots[k++] = b;
         b = b->next;
     }
