@@ -24,6 +24,14 @@ def calls(d, s, model, path="/hlod.v1.Hlod/RunUnary"):
     s.whole(stream, run_message(model))
     return stream
 
+def no_copies(d, before, turns, what):
+    """Others are answered meanwhile, and the daemon's memory stays where it was."""
+    worst, most = 0, 0
+    for _ in range(turns):
+        worst, most = max(worst, quick(d, .1)), max(most, anonymous(d) - before)
+    assert most < 32 * MB, f"{what}: {most >> 20} MiB of copies"
+    assert worst < 1, worst
+
 def packed_answers(d):
     """Results of 64 MB over gRPC that nobody reads, six at a time: they are sent from where they lie, without a copy in the daemon, and count against --reply-bytes; who reads has them whole."""
     m = filled(d, "b", 16 << 20)
@@ -31,11 +39,7 @@ def packed_answers(d):
     idle = [H2(address(d)) for _ in range(6)]
     for k, s in enumerate(idle):
         calls(d, s, m, "/hlod.v1.Hlod/Run" if k % 2 else "/hlod.v1.Hlod/RunUnary")
-    worst, most = 0, 0
-    for _ in range(20):
-        worst, most = max(worst, quick(d, .1)), max(most, anonymous(d) - before)
-    assert most < 32 * MB, f"{most >> 20} MiB of copies"
-    assert worst < 1, worst
+    no_copies(d, before, 20, "gRPC")
     for s in idle:
         s.close()
     n = 5_000_001
@@ -62,11 +66,7 @@ def frames_of_large_results(d):
     for accept in "application/x-protobuf", "application/x-protobuf-stream":
         before = anonymous(d)
         sockets = [ask(d, "b", m, accept) for _ in range(4)]
-        worst, most = 0, 0
-        for _ in range(15):
-            worst, most = max(worst, quick(d, .1)), max(most, anonymous(d) - before)
-        assert most < 32 * MB, f"{accept}: {most >> 20} MiB of copies"
-        assert worst < 1, worst
+        no_copies(d, before, 15, accept)
         for s in sockets:
             s.close()
     n = 3_000_001
