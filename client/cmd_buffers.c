@@ -139,7 +139,8 @@ static int each(struct hlo *h, const struct buffers *b, const char *method, cons
     int rc = 0;
     for (int k = 1; k < b->n_words && !rc; k++) {
         struct http_reply r;
-        const char *path = arena_printf(&h->arena, "/v1/buffers/%s%s", b->words[k], tail);
+        const char *path =
+            arena_printf(&h->arena, "/v1/buffers/%s%s", path_part(&h->arena, b->words[k]), tail);
         json_t *body = *tail ? json_pack("{s:I}", "lease_ms", (json_int_t)b->lease_ms) : NULL;
         rc = show(h, request(h, method, path, body, NULL, &r), &r, false);
     }

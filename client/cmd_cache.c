@@ -32,9 +32,10 @@ static int list(struct hlo *h) {
     size_t k;
     int rc = get_json(h, "/v1/executables", &j);
     if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
+    if (list_begin(
+            h, j, "executables", "no executable yet: `hlo compile MODEL`",
+            "EXECUTABLE                                                            ARTEFACT    "
+            "COMPILE    SIZE  FORMAT    CREATED"))
         json_array_foreach(json_object_get(j, "executables"), k, e) printf(
             "%s  %9s  %6.1f ms  entry %4.0f  %s  %s%s\n", text_at(e, "digest"),
             size_text(number_at(e, "artifactBytes")).s, number_at(e, "compileMs"),

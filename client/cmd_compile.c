@@ -131,18 +131,25 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
                *type = dot && strcmp(dot, ".onnx") == 0  ? "application/onnx"
                        : dot && strcmp(dot, ".hlo") == 0 ? "text/x-hlo"
                                                          : "application/octet-stream";
-    struct source src;
-    status_t st = source_open(h, path, &src);
-    if (st) return fail_status(st);
+    struct source src = {0};
+    bool file;
     char hex[65] = ""; // by which the server knows what was sent
-    int rc = src.ahead ? send_source(h, &src, hex) : send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
+    int rc = model_is_file(path, &file);
+    status_t st = !rc && file ? source_open(h, path, &src) : ST_OK;
+    if (st) return fail_status(st);
+    if (!rc && file)
+        rc = src.ahead ? send_source(h, &src, hex) : send_ahead(h, &src, UPLOAD_IN_PIECES, hex);
     if (!rc && src.ahead) {
         rc = hlox_import(h, &src.hlox);
         query = src.hlox.query;
     }
     if (rc) return rc;
-    const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s%s", hex[0] ? "model=" : "",
-                                   hex, hex[0] && query[0] ? "&" : "", query);
+    struct strbuf known = {0}; // what the server has is asked for by name
+    if (hex[0] || !file) query_add(&known, "model", hex[0] ? hex : path);
+    const char *url = arena_printf(&h->arena, "/v1/executables?%s%s%s", strbuf_cstr(&known),
+                                   known.n && query[0] ? "&" : "", query);
+    bool body = !known.n;
+    strbuf_done(&known);
     progress_begin(&w.progress, h);
     st = http_send(h->http,
                    &(struct http_request){.method = "POST",
@@ -150,8 +157,8 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
                                           .content_type = type,
                                           .accept = "application/x-ndjson",
                                           .parts = src.parts,
-                                          .n_parts = hex[0] ? 0 : src.n_parts,
-                                          .body_file = hex[0] || src.n_parts ? NULL : path,
+                                          .n_parts = body ? src.n_parts : 0,
+                                          .body_file = body && !src.n_parts ? path : NULL,
                                           .on_bytes = on_bytes,
                                           .on_progress = on_upload,
                                           .ctx = &w},
@@ -214,7 +221,43 @@ void print_assumed(const json_t *compiled, FILE *f) {
         fprintf(f, "%s%s=", k ? " " : "shapes       ", text_at(s, "input"));
         print_shape(json_object_get(s, "dims"), f);
     }
-    if (k) fputs("  (none was given: --shape NAME=1x3x224x224 for another)\n", f);
+    if (!k) return;
+    s = json_array_get(json_object_get(compiled, "assumed"), 0);
+    fprintf(f, "  (assumed, as the model leaves them open; for others: --shape %s=",
+            text_at(s, "input"));
+    print_shape(json_object_get(s, "dims"), f);
+    fputs(")\n", f);
+}
+
+// The passes that took longest, in the order in which they ran, and the others together.
+static void print_passes(const json_t *executable) {
+    enum { LONGEST = 6 };
+    const json_t *rows = json_object_get(executable, "passes"), *row;
+    double total = number_at(executable, "compileMs"), rest = 0, ms;
+    size_t longest[LONGEST], n = 0, k, others = 0;
+    printf("compile      %s, peak %s\n", time_text(total).s,
+           size_text(number_at(executable, "compilePeakRss")).s);
+    json_array_foreach(rows, k, row) {
+        size_t at = n;
+        for (ms = number_at(row, "ms"); at > 0; at--)
+            if (ms <= number_at(json_array_get(rows, longest[at - 1]), "ms")) break;
+        if (at == LONGEST || ms < total / 100) continue;
+        if (n < LONGEST) n++;
+        memmove(longest + at + 1, longest + at, (n - 1 - at) * sizeof *longest);
+        longest[at] = k;
+    }
+    json_array_foreach(rows, k, row) {
+        size_t at = 0;
+        while (at < n && longest[at] != k)
+            at++;
+        ms = number_at(row, "ms");
+        if (at < n)
+            printf("  %-21s %9s  %5.0f -> %.0f instructions\n", text_at(row, "name"),
+                   time_text(ms).s, number_at(row, "before"), number_at(row, "after"));
+        else
+            rest += ms, others++;
+    }
+    if (others) printf("  %-3zu %-17s %9s\n", others, "other passes", time_text(rest).s);
 }
 
 static void print_compiled(const json_t *c) {
@@ -239,14 +282,7 @@ static void print_compiled(const json_t *c) {
     print_plugin(e);
     json_array_foreach(json_object_get(c, "overBudget"), k, row)
         printf("over budget  %s\n", json_string_value(row));
-    if (hit) return;
-    printf("compile      %.1f ms, peak %s\n", number_at(e, "compileMs"),
-           size_text(number_at(e, "compilePeakRss")).s);
-    json_array_foreach(json_object_get(e, "passes"), k,
-                       row) if (json_is_true(json_object_get(row, "changed")) ||
-                                number_at(row, "ms") >= 0.5)
-        printf("  %-16s %8.2f ms  %5.0f -> %.0f\n", text_at(row, "name"), number_at(row, "ms"),
-               number_at(row, "before"), number_at(row, "after"));
+    if (!hit) print_passes(e);
 }
 
 // Behind `query`: the shapes that the compile took.
@@ -325,7 +361,11 @@ static int read_words(struct hlo *h, struct compile_words *w) {
         else
             w->path = h->argv[k];
     }
-    if (!w->path) return usage_error("compile needs a model file");
+    if (!w->path) return usage_error("compile needs a model: a file, name or digest");
+    bool file;
+    int rc = model_is_file(w->path, &file);
+    if (rc) return rc;
+    if (w->out && !file) return usage_error("-o takes a model's file, which goes into the other");
     if (w->explain && h->json)
         return usage_error("--explain is a text: with --json see inspect --stage explain and "
                            "doctor MODEL");

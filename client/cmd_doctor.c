@@ -114,14 +114,14 @@ static const char *last_resort(const json_t *row) {
 static void print_step(const struct step *s, double total) {
     const json_t *node = json_array_get(json_object_get(s->row, "nodes"), 0);
     const char *why = last_resort(s->row);
-    printf("%10.3f ms %5.1f%%  ", s->ms, total > 0 ? s->ms / total * 100 : 0);
+    printf("%10s %5.1f%%  ", time_text(s->ms).s, total > 0 ? s->ms / total * 100 : 0);
     if (s->estimate_ms > 0)
-        printf("%10.3f ms %6.1f times  ", s->estimate_ms, s->ms / s->estimate_ms);
+        printf("%10s %6.1f times  ", time_text(s->estimate_ms).s, s->ms / s->estimate_ms);
     else
-        printf("%26s  ", "");
+        printf("%23s  ", "");
     printf("%-24.24s %-26.26s %s\n", text_at(s->row, "name"), text_at(s->row, "impl"),
            json_is_string(node) ? json_string_value(node) : text_at(s->row, "op"));
-    if (why) printf("%49s%s\n", "", why);
+    if (why) printf("%43s%s\n", "", why);
 }
 
 static void print_impls(struct step *v, size_t n, double total) {
@@ -131,8 +131,8 @@ static void print_impls(struct step *v, size_t n, double total) {
         double ms = 0;
         for (end = k; end < n && by_impl(&v[k], &v[end]) == 0; end++)
             ms += v[end].ms;
-        printf("%10.3f ms %5.1f%%  %4zu steps  %s\n", ms, total > 0 ? ms / total * 100 : 0, end - k,
-               text_at(v[k].row, "impl"));
+        printf("%10s %5.1f%%  %4zu step%s  %s\n", time_text(ms).s, total > 0 ? ms / total * 100 : 0,
+               end - k, end - k == 1 ? " " : "s", text_at(v[k].row, "impl"));
     }
 }
 
@@ -156,13 +156,13 @@ static void print_findings(struct hlo *h, const json_t *const *profiles) {
         estimate += v[n].estimate_ms;
         total += v[n++].ms;
     }
-    printf("steps      %zu, %.3f ms (step by step the least of %d medians of %.0f runs)", n, total,
-           PROFILES, number_at(profiles[0], "runs"));
-    if (estimate > 0) printf("; estimated at %.3f ms", estimate);
+    printf("steps      %zu, together %s (of each step the shortest of %d medians of %.0f runs)", n,
+           time_text(total).s, PROFILES, number_at(profiles[0], "runs"));
+    if (estimate > 0) printf("; estimated at %s", time_text(estimate).s);
     putchar('\n');
     print_impls(v, n, total);
     qsort(v, n, sizeof *v, slowest_first);
-    puts("\nlongest steps: measured, share, estimated");
+    puts("\nlongest steps: measured, share, estimated, their ratio; step, what runs it, its node");
     for (size_t k = 0; k < n && k < SHOWN; k++)
         print_step(&v[k], total);
     for (size_t k = 0; k < n && told < SHOWN; k++) {

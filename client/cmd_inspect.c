@@ -8,7 +8,8 @@
 #include "client/hlo.h"
 
 int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r) {
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s", digest, stage);
+    const char *path = arena_printf(&h->arena, "/v1/executables/%s/stage/%s",
+                                    path_part(&h->arena, digest), path_part(&h->arena, stage));
     status_t st = http_send(
         h->http, &(struct http_request){.method = "GET", .path = path, .accept = "text/plain"}, r);
     if (st) return fail_status(st);
@@ -51,7 +52,7 @@ static int only_executable(struct hlo *h, const char *model, const char **out) {
     json_t *m, *all, *e;
     size_t k, n = 0;
     *out = NULL;
-    int rc = get_json(h, arena_printf(&h->arena, "/v1/models/%s", model), &m);
+    int rc = get_json(h, arena_printf(&h->arena, "/v1/models/%s", path_part(&h->arena, model)), &m);
     if (rc) return rc;
     rc = get_json(h, "/v1/executables?limit=1000000", &all);
     json_array_foreach(rc ? NULL : json_object_get(all, "executables"), k, e) {
@@ -67,7 +68,7 @@ static int only_executable(struct hlo *h, const char *model, const char **out) {
 
 static int is_executable(struct hlo *h, const char *digest, bool *out) {
     struct http_reply r;
-    const char *path = arena_printf(&h->arena, "/v1/executables/%s", digest);
+    const char *path = arena_printf(&h->arena, "/v1/executables/%s", path_part(&h->arena, digest));
     status_t st = http_send(h->http, &(struct http_request){.method = "GET", .path = path}, &r);
     if (st) return fail_status(st);
     *out = r.code == 200;
@@ -93,8 +94,11 @@ static int executable_of(struct hlo *h, const char **word, const char *shapes) {
     if (!*shapes) rc = only_executable(h, *word, &only);
     if (!rc && !only) {
         json_t *j;
-        const char *path = arena_printf(&h->arena, "/v1/executables?model=%s%s%s", *word,
+        struct strbuf q = {0};
+        query_add(&q, "model", *word);
+        const char *path = arena_printf(&h->arena, "/v1/executables?%s%s%s", strbuf_cstr(&q),
                                         *shapes ? "&" : "", shapes);
+        strbuf_done(&q);
         rc = send_json(h, NULL, &(struct http_request){.method = "POST", .path = path}, &j);
         if (!rc) only = arena_strdup(&h->arena, text_at(j, "digest"));
         if (!rc) json_decref(j);
@@ -121,8 +125,9 @@ int cmd_inspect(struct hlo *h) {
         else
             digest = h->argv[k];
     }
-    if (!digest || (!stage && !b))
-        return usage_error("inspect needs a digest, name or file and --stage, --pass or --diff");
+    if (!digest) return usage_error("inspect needs a digest, name or file");
+    if (a && !b) return usage_error("--diff needs two: --diff hlo-before hlo-after");
+    if (!stage) stage = "hlo-after";
     int rc = executable_of(h, &digest, strbuf_cstr(&shapes));
     strbuf_done(&shapes);
     if (rc) return rc;

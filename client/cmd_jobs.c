@@ -30,12 +30,11 @@ static int list(struct hlo *h, const char *suite, const char *state) {
         int rc =
             get_json(h,
                      arena_printf(&h->arena, "/v1/jobs?suite=%s&state=%s&limit=%d&page_token=%s",
-                                  suite, state, *suite ? PAGE : 100, token),
+                                  path_part(&h->arena, suite), state, *suite ? PAGE : 100, token),
                      &page);
         if (rc) return rc;
-        if (h->json)
-            print_json(page);
-        else
+        if (list_begin(h, page, "jobs", "no such batch job: `hlo submit SUITE.yaml` makes some",
+                       "JOB       STATE     MODEL, TARGET, INPUT"))
             json_array_foreach(json_object_get(page, "jobs"), i, j) print_job(j);
         token = *suite ? arena_strdup(&h->arena, text_at(page, "nextPageToken")) : "";
         json_decref(page);
@@ -46,7 +45,8 @@ static int list(struct hlo *h, const char *suite, const char *state) {
 static int get(struct hlo *h, const char *verb, const char *job) {
     json_t *j;
     const char *part = !strcmp(verb, "get") ? "" : arena_printf(&h->arena, "/%s", verb);
-    int rc = get_json(h, arena_printf(&h->arena, "/v1/jobs/%s%s", job, part), &j);
+    int rc =
+        get_json(h, arena_printf(&h->arena, "/v1/jobs/%s%s", path_part(&h->arena, job), part), &j);
     if (rc) return rc;
     if (!strcmp(verb, "logs") && !h->json)
         fputs(text_at(j, "text"), stdout);
@@ -83,7 +83,8 @@ static int watch(struct hlo *h, const char *job) {
     status_t st =
         http_send(h->http,
                   &(struct http_request){.method = "GET",
-                                         .path = arena_printf(&h->arena, "/v1/jobs/%s/watch", job),
+                                         .path = arena_printf(&h->arena, "/v1/jobs/%s/watch",
+                                                              path_part(&h->arena, job)),
                                          .accept = "application/x-ndjson",
                                          .on_bytes = on_bytes,
                                          .ctx = &w},
@@ -97,11 +98,11 @@ static int watch(struct hlo *h, const char *job) {
 
 static int cancel(struct hlo *h, const char *job) {
     struct http_reply r;
-    status_t st =
-        http_send(h->http,
-                  &(struct http_request){.method = "DELETE",
-                                         .path = arena_printf(&h->arena, "/v1/jobs/%s", job)},
-                  &r);
+    status_t st = http_send(h->http,
+                            &(struct http_request){.method = "DELETE",
+                                                   .path = arena_printf(&h->arena, "/v1/jobs/%s",
+                                                                        path_part(&h->arena, job))},
+                            &r);
     if (st) return fail_status(st);
     json_error_t e;
     int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);

@@ -19,9 +19,10 @@ static int list(struct hlo *h) {
     size_t k;
     int rc = get_json(h, "/v1/models", &j);
     if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
+    if (list_begin(
+            h, j, "models", "no model has a name: `hlo models set NAME MODEL`",
+            "NAME                  VERSION  MODEL                                            "
+            "                 STATE"))
         json_array_foreach(json_object_get(j, "models"), k, m)
             printf("%-24s %4.0f  %s  %s%s\n", text_at(m, "name"), number_at(m, "version"),
                    text_at(m, "model"),
@@ -48,7 +49,6 @@ static int finish(struct hlo *h, status_t st, struct http_reply *r) {
 
 static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
                json_int_t version, int64_t batch, int64_t delay_us, bool unchecked) {
-    struct digest digest;
     json_t *compiled = NULL;
     bool file;
     int rc = model_is_file(model, &file);
@@ -59,9 +59,7 @@ static int set(struct hlo *h, const char *name, const char *model, const char *s
         if (!h->quiet) print_assumed(compiled, stderr);
         model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
         json_decref(compiled);
-    } else if (!digest_parse(str_of(model), &digest))
-        return fail_status(
-            st_new(ST_NOT_FOUND, "'%s' is neither a file nor the digest of a model", model));
+    }
     json_t *q = json_pack("{s:s, s:s, s:I}", "name", name, "model", model, "version", version);
     if (batch > 1)
         json_object_set_new(q, "batching",
@@ -113,8 +111,8 @@ int cmd_models(struct hlo *h) {
     else if (strcmp(words[0], "set") == 0 && n == 3)
         rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us, unchecked);
     else if (strcmp(words[0], "rm") == 0 && n == 2) {
-        const char *path =
-            arena_printf(&h->arena, "/v1/models/%s?version=%lld", words[1], (long long)version);
+        const char *path = arena_printf(&h->arena, "/v1/models/%s?version=%lld",
+                                        path_part(&h->arena, words[1]), (long long)version);
         status_t st =
             http_send(h->http, &(struct http_request){.method = "DELETE", .path = path}, &r);
         rc = finish(h, st, &r);

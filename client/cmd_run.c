@@ -233,7 +233,7 @@ int cmd_run(struct hlo *h) {
         else
             r.model = h->argv[k];
     }
-    if (!r.model) return usage_error("run needs a model file or digest");
+    if (!r.model) return usage_error("run needs a model: a file, name or digest");
     bool scaled = false;
     status_t st = tensors_can_write(r.out);
     if (!st) st = input_scale(&o, &scaled);

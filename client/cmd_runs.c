@@ -52,13 +52,11 @@ void print_profile(struct hlo *h, const json_t *profile) {
         if (number_at(json_array_get(rows, k), "depth") == 0) v[top++] = json_array_get(rows, k);
     qsort(v, top, sizeof *v, longest_first);
     printf("%8s %6s %9s %9s %9s %7s  %-28s %-26s %s\n", "ms", "share", "estimate", "GFLOP/s",
-           "GB/s", "of peak",
-           "step", "by", "nodes");
+           "GB/s", "of peak", "step", "by", "nodes");
     for (size_t k = 0; k < top && k < ROWS; k++) {
         double ms = number_at(v[k], "ms"), peak = number_at(v[k], "ofPeak") * 100;
         printf("%8.3f %5.1f%% %9.3f %9.1f %9.1f ", ms, steps > 0 ? ms / steps * 100 : 0,
-               number_at(v[k], "estimateMs"),
-               ms > 0 ? number_at(v[k], "flops") / ms / 1e6 : 0,
+               number_at(v[k], "estimateMs"), ms > 0 ? number_at(v[k], "flops") / ms / 1e6 : 0,
                ms > 0 ? number_at(v[k], "bytes") / ms / 1e6 : 0);
         if (peak > 0)
             printf("%5.0f%%%c  ", peak, text_at(v[k], "bound")[0]);
@@ -84,16 +82,16 @@ static int list(struct hlo *h) {
     size_t k;
     int rc = get_json(h, "/v1/runs", &j);
     if (rc) return rc;
-    if (h->json)
-        print_json(j);
-    else
+    if (list_begin(h, j, "runs", "nothing ran yet",
+                   "     JOB  STARTED                  KIND     CODE                     TOTAL     "
+                   "DEVICE   EXECUTABLE"))
         json_array_foreach(json_object_get(j, "runs"), k, r) {
             const json_t *t, *list = json_object_get(r, "timings");
             size_t i;
             double total = 0;
             json_array_foreach(list, i, t) if (!strcmp(text_at(t, "name"), "total")) total =
                 number_at(t, "ms");
-            printf("%8.0f  %-24s %-8s %-18s %10.3f ms  %-8s %.12s%s%s\n", number_at(r, "job"),
+            printf("%8.0f  %-24s %-8s %-19s %10.3f ms  %-8s %.12s%s%s\n", number_at(r, "job"),
                    text_at(r, "started"), text_at(r, "kind"), text_at(r, "code"), total,
                    text_at(r, "device"), text_at(r, "executable"),
                    json_is_true(json_object_get(r, "compiled")) ? "  compiled" : "",

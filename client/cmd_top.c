@@ -136,10 +136,10 @@ static void print_devices(const struct top *t) {
 static void print_runs(const struct top *t) {
     const json_t *r;
     size_t k;
-    printf("\n%-8s %-8s %-18s %-14s %9s %9s  %s\n", "JOB", "KIND", "CODE", "DEVICE", "TOTAL ms",
+    printf("\n%-8s %-8s %-19s %-14s %9s %9s  %s\n", "JOB", "KIND", "CODE", "DEVICE", "TOTAL ms",
            "RUN ms", "EXECUTABLE");
     json_array_foreach(json_object_get(t->runs, "runs"), k, r)
-        printf("%-8.0f %-8s %-18s %-14.14s %9.2f %9.2f  %.16s\n", number_at(r, "job"),
+        printf("%-8.0f %-8s %-19s %-14.14s %9.2f %9.2f  %.16s\n", number_at(r, "job"),
                text_at(r, "kind"), text_at(r, "code"), text_at(r, "device"), timing(r, "total"),
                timing(r, "run"), text_at(r, "executable"));
 }
@@ -165,8 +165,9 @@ static void print_text(const struct top *t) {
     print_mean("   queue", b->queue_s, a->queue_s, b->queue_n, a->queue_n);
     print_mean("   compile", b->compile_s, a->compile_s, b->compile_n, a->compile_n);
     putchar('\n');
-    printf("cache %.0f executables, %s of %s   hits %.1f%%   compiles %.0f\n",
-           number_at(t->cache, "executables"), size_text(number_at(t->cache, "bytes")).s,
+    printf("cache %.0f executable%s, %s of %s   hits %.1f%%   compiles %.0f\n",
+           number_at(t->cache, "executables"), number_at(t->cache, "executables") == 1 ? "" : "s",
+           size_text(number_at(t->cache, "bytes")).s,
            size_text(number_at(t->cache, "budgetBytes")).s, all > 0 ? hits / all * 100 : 0,
            number_at(t->cache, "compiles"));
     print_devices(t);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -51,12 +52,18 @@ int unknown_word(struct hlo *h, const char *command, int k) {
     }
     return usage_error("%s: '%s' is one word too many", command, h->argv[k]);
 }
+// The command that runs, whose help an error about its words points to; "" before one is known.
+static const char *command_name = "";
+
+void usage_of(const char *command) {
+    command_name = command;
+}
 int usage_error(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     fputs("hlo: ", stderr);
     vfprintf(stderr, fmt, ap);
-    fputs("; see hlo --help\n", stderr);
+    fprintf(stderr, "; see `hlo %s%s--help`\n", command_name, *command_name ? " " : "");
     va_end(ap);
     return EXIT_USAGE;
 }
@@ -113,8 +120,7 @@ int fail_reply(const struct http_reply *r, int code) {
     json_decref(j);
     return code;
 }
-static int fetch(struct hlo *h, struct http_client *c, const struct http_request *q,
-                 json_t **out) {
+static int fetch(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
     struct http_reply r;
     json_error_t e;
     status_t st = http_send(c ? c : h->http, q, &r);
@@ -172,6 +178,18 @@ int model_is_file(const char *word, bool *out) {
         path |= ends_in(word, ends[k]);
     return path ? fail_status(st_errno(errno, word)) : 0;
 }
+bool list_begin(const struct hlo *h, const json_t *reply, const char *key, const char *none,
+                const char *headings) {
+    if (h->json) {
+        print_json(reply);
+        return false;
+    }
+    if (!json_array_size(json_object_get(reply, key))) {
+        if (!h->quiet) fprintf(stderr, "hlo: %s\n", none);
+    } else if (isatty(STDOUT_FILENO))
+        puts(headings);
+    return true;
+}
 void print_shape(const json_t *dims, FILE *f) {
     const json_t *d;
     size_t k;
@@ -184,10 +202,20 @@ void print_shape(const json_t *dims, FILE *f) {
             fprintf(f, "%lld", (long long)json_integer_value(d));
     }
 }
+static void add_escaped(struct strbuf *b, const char *word, const char *special) {
+    for (const unsigned char *p = (const unsigned char *)word; *p; p++)
+        strbuf_printf(b, *p > ' ' && *p < 127 && !strchr(special, *p) ? "%c" : "%%%02X", *p);
+}
 void query_add(struct strbuf *b, const char *key, const char *value) {
     strbuf_printf(b, "%s%s=", b->n ? "&" : "", key);
-    for (const char *p = value; *p; p++)
-        strbuf_printf(b, strchr("&%+# ?", *p) ? "%%%02X" : "%c", (unsigned char)*p);
+    add_escaped(b, value, "&%+#?");
+}
+const char *path_part(struct arena *a, const char *word) {
+    struct strbuf b = {0};
+    add_escaped(&b, word, "/?#%");
+    const char *out = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return out;
 }
 void print_json(const json_t *j) {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);

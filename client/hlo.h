@@ -48,6 +48,8 @@ const char *option_value(struct hlo *h, int *k, const char *name);
 // The same for a whole number in [low, high]: 1 and *out, 0 if it is another word, -1 if it is no
 // such number, which was reported.
 int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out);
+// Reports "hlo: ...; see `hlo COMMAND --help`", COMMAND as usage_of named it.
+void usage_of(const char *command);
 int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int unknown_word(struct hlo *h, const char *command, int k); // a usage error about argv[k]
 int fail_status(status_t st);                                // prints, frees, gives the exit code
@@ -80,7 +82,11 @@ int compile_model(struct hlo *h, const char *path, const char *query, enum compi
 // Uploads a model unless the server holds it, and nothing more: hex gets its digest.
 int upload_model(struct hlo *h, const char *path, char hex[65]);
 void print_assumed(const json_t *compiled, FILE *f); // of a CompileReply: the shapes it took
-void print_shape(const json_t *dims, FILE *f);       // [1, 3, 224] as 1x3x224
+// A list that is about to be printed: with --json the whole reply instead; "hlo: `none`" on stderr
+// where it is empty, and on a terminal a line of headings. True: now its lines.
+bool list_begin(const struct hlo *h, const json_t *reply, const char *key, const char *none,
+                const char *headings);
+void print_shape(const json_t *dims, FILE *f); // [1, 3, 224] as 1x3x224
 // cmd_runs.c: a job's timeline (Trace Event Format) to a file, "-" = stdout; a run's steps as a
 // table.
 int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
@@ -97,7 +103,8 @@ void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, s
 void print_job(const json_t *job); // cmd_jobs.c: a line
 // Appends [&]key=value, escaped.
 void query_add(struct strbuf *b, const char *key, const char *value);
-bool parse_duration(const char *text, int64_t *out_ms); // cmd_submit.c: "90s", "10m", "250ms"
+const char *path_part(struct arena *a, const char *word); // escaped, as one part of a path
+bool parse_duration(const char *text, int64_t *out_ms);   // cmd_submit.c: "90s", "10m", "250ms"
 void print_json(const json_t *j);
 const char *text_at(const json_t *j, const char *key); // "" when absent
 double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)

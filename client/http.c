@@ -93,6 +93,17 @@ static const char *keep(struct arena *a, const char *z) {
     return z && *z ? arena_strdup(a, z) : NULL;
 }
 
+// As people write addresses: a slash at the end goes, a port that is not said is the usual one.
+static const char *whole_address(struct arena *a, const char *given) {
+    const char *host = strstr(given, "://");
+    host = host ? host + 3 : given;
+    size_t n = strlen(host);
+    if (n && host[n - 1] == '/') n--;
+    bool port = memchr(host, ':', n) && host[n - 1] != ']'; // [::1] has no port
+    return arena_printf(a, "%.*s%s", (int)(host - given + (ptrdiff_t)n), given,
+                        port || !n ? "" : ":8000");
+}
+
 status_t http_client_new(const char *addr, const struct http_security *s,
                          struct http_client **out) {
     static const struct http_security none;
@@ -102,7 +113,7 @@ status_t http_client_new(const char *addr, const struct http_security *s,
     c->with = (struct http_security){keep(&c->arena, s->token), keep(&c->arena, s->cacert),
                                      keep(&c->arena, s->cert), keep(&c->arena, s->key)};
     struct http_where w;
-    status_t st = http_where(addr, "http", "https", &c->with, &w);
+    status_t st = http_where(whole_address(&c->arena, addr), "http", "https", &c->with, &w);
     c->tls = w.tls;
     c->addr = arena_strdup(&c->arena, w.addr);
     if (!st && !(c->curl = curl_easy_init())) st = st_oom();
@@ -272,11 +283,11 @@ static status_t begin(const struct http_client *client, struct transfer *t) {
 static const char *way_out(const struct http_client *c, CURLcode rc) {
     switch (rc) {
     case CURLE_COULDNT_CONNECT:
+        return "; start one with `hlod &`, or say where it is: --addr HOST:PORT or HLOD_ADDR";
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_OPERATION_TIMEDOUT:
-        return "; start one with `hlod &`, or say where it is: --addr HOST:PORT or HLOD_ADDR";
+        return "; the address comes from --addr HOST:PORT or HLOD_ADDR";
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
         return "; name the authority that signed the server's certificate: --cacert FILE or "
                "HLOD_CACERT";
     case CURLE_SSL_CONNECT_ERROR:
@@ -290,6 +301,13 @@ static const char *way_out(const struct http_client *c, CURLcode rc) {
     default:
         return "";
     }
+}
+// What went wrong, where libcurl's words for it leave the reader to guess.
+static const char *what_failed(CURLcode rc) {
+    if (rc == CURLE_PEER_FAILED_VERIFICATION)
+        return "its certificate is not trusted: signed by an authority that is not known here, "
+               "for another host, or expired";
+    return curl_easy_strerror(rc);
 }
 static status_t end(const struct http_client *client, struct transfer *t, CURLcode rc) {
     const char *addr = client->addr;
@@ -307,8 +325,12 @@ static status_t end(const struct http_client *client, struct transfer *t, CURLco
                       "what answers at %s does not speak HTTP/1.1: the gRPC port? hlo takes the "
                       "one of --http",
                       addr);
+    if (rc == CURLE_SSL_CACERT_BADFILE)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "%s: expected a PEM file with the certificates of trusted authorities",
+                      client->with.cacert ? client->with.cacert : "the system's certificates");
     if (rc != CURLE_OK && code == 0)
-        return st_new(ST_UNAVAILABLE, "cannot reach hlod at %s: %s%s", addr, curl_easy_strerror(rc),
+        return st_new(ST_UNAVAILABLE, "cannot reach hlod at %s: %s%s", addr, what_failed(rc),
                       way_out(client, rc));
     if (rc != CURLE_OK && code < 400)
         return st_new(ST_UNAVAILABLE, "the connection to %s broke: %s", addr,

@@ -24,8 +24,7 @@ static const char values[] =
     "(a\n  square) and resizing; mean and std of 0 to 255, or of 0 to 1 where std is below 1.\n";
 
 static int no_command(const char *name) {
-    if (name[0] == '-')
-        return usage_error("there is no option %s, or its value is missing", name);
+    if (name[0] == '-') return usage_error("there is no option %s, or its value is missing", name);
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (str_is_like(str_of(name), str_of(commands[k].name)))
             return usage_error("no command is called '%s' (did you mean %s?)", name,
@@ -43,55 +42,57 @@ static int help_command(const struct command *c) {
     fputs(strbuf_cstr(&b), stdout);
     strbuf_done(&b);
     if (strstr(c->usage, "VALUE")) fputs(values, stdout);
-    puts("\n`hlo --help`: all commands and the options before them");
+    puts("\n`hlo --help`: all commands; `hlo help options`: server, credentials, --json");
     return 0;
 }
-// The overview fits a screen: a line each, what is behind a command's name is in its own help.
-// tests/client/cli.py sees to it that no command is missing.
+// The overview fits a screen of 24 lines and 80 columns; what is behind a command's name is in its
+// own help. tests/client/cli.py sees to it that no command is missing.
 static const struct {
-    const char *name, *brief; // brief NULL: a heading
-} overview[] = {{"Models", NULL},
-                {"compile", "compile a model, for a device here or a target that is not"},
-                {"run", "run a model once, on inputs from files or made up"},
-                {"show", "what a model is: inputs, outputs, operators, parameters"},
-                {"inspect", "the fused program and what came before it, stage by stage"},
-                {"models", "names for models, on /v2 too; batching"},
-                {"plan", "several executables in one request"},
-                {"buffers", "values that stay on the device between runs"},
-                {"Measuring", NULL},
-                {"doctor", "is all well; of a model: why it takes as long as it does"},
-                {"bench", "requests/s and latencies under load"},
-                {"top", "what the server does now"},
-                {"runs", "what it did last, as timelines for Perfetto"},
-                {"Batch jobs", NULL},
-                {"submit", "a suite: models x targets x inputs, with expectations and budgets"},
-                {"jobs", "list, follow, cancel them; their results"},
-                {"Devices and server", NULL},
-                {"devices", "devices and their state"},
-                {"targets", "what can be compiled for and executed here"},
-                {"plugins", "PJRT plugins for TPUs and GPUs"},
-                {"cache", "compiled executables: keep, verify, exchange"},
-                {"tenants", "who shares the devices, and how much"},
-                {"tokens", "who may use a server"},
-                {"health", "ready or not, for probes"}};
+    const char *group, *name, *brief;
+} overview[] = {
+    {"Models", "compile", "compile a model, for a device here or for another target"},
+    {"", "run", "run a model once, on inputs from files or made up"},
+    {"", "show", "what a model is: inputs, outputs, operators, parameters"},
+    {"", "inspect", "the fused program and what came before it"},
+    {"", "models", "names and versions of models; batching"},
+    {"", "plan", "several executables in one request"},
+    {"", "buffers", "values that stay on the device between runs"},
+    {"Measuring", "doctor", "is all well; of a model: why it takes as long as it does"},
+    {"", "bench", "requests a second and latencies under load"},
+    {"", "top", "what the server does now"},
+    {"", "runs", "what it did last, as timelines for Perfetto"},
+    {"Batches", "submit", "a suite: models, targets, inputs, expected outputs, budgets"},
+    {"", "jobs", "list, follow and cancel its jobs; their results"},
+    {"Server", "devices", "devices and their state"},
+    {"", "targets", "what can be compiled for and executed here"},
+    {"", "plugins", "PJRT plugins for TPUs and GPUs"},
+    {"", "cache", "compiled executables: list, keep, verify, exchange"},
+    {"", "tenants", "who shares the devices, and how much"},
+    {"", "tokens", "who may use a server"},
+    {"", "health", "ready or not, for probes"}};
 
 static int help(FILE *f) {
-    fputs(
-        "usage: hlo [--addr [https://]HOST:PORT] [--token T] [--cacert PEM] [--cert PEM --key PEM] "
-        "[--json] COMMAND ...\n",
-        f);
+    fputs("usage: hlo [--addr HOST:PORT] [--json] COMMAND ...    first: hlo run model.onnx\n", f);
     for (size_t k = 0; k < sizeof overview / sizeof *overview; k++)
-        if (overview[k].brief)
-            fprintf(f, "  %-8s  %s\n", overview[k].name, overview[k].brief);
-        else
-            fprintf(f, "%s\n", overview[k].name);
-    fputs(
-        "`hlo COMMAND --help`: its options; `hlo help exit-codes`. A server is started by `hlod "
-        "&`; "
-        "its address comes\nfrom --addr, HLOD_ADDR, or is 127.0.0.1:8000; credentials also from "
-        "HLOD_TOKEN, HLOD_TOKEN_FILE, HLOD_CACERT,\nHLOD_CERT, HLOD_KEY. First steps: hlo compile "
-        "model.onnx; hlo run model.onnx; http://127.0.0.1:8000/ in a browser.\n",
-        f);
+        fprintf(f, "%-10s %-8s %s\n", overview[k].group, overview[k].name, overview[k].brief);
+    fputs("More: `hlo COMMAND --help`, `hlo help options`, `hlo help exit-codes`\n", f);
+    return 0;
+}
+static int help_options(void) {
+    fputs("A server is started by `hlod &`; its dashboard is http://127.0.0.1:8000/ in a browser.\n"
+          "Before or behind any command:\n\n"
+          "  --addr [https://]HOST[:PORT]\n"
+          "                 the server; else HLOD_ADDR, else 127.0.0.1:8000\n"
+          "  --token T      who asks; else HLOD_TOKEN, or the content of HLOD_TOKEN_FILE\n"
+          "  --cacert PEM   the authority that signed the server's certificate, for https://;\n"
+          "                 else HLOD_CACERT, else those of the system\n"
+          "  --cert PEM, --key PEM\n"
+          "                 the client's own certificate; else HLOD_CERT, HLOD_KEY\n"
+          "  --json         the server's reply as JSON, on stdout\n"
+          "  --quiet, -q    results and errors only: no progress, no notes\n"
+          "  --version      this program's version\n"
+          "\nNO_COLOR, CI or TERM=dumb in the environment: no progress line.\n",
+          stdout);
     return 0;
 }
 static int print(void (*text)(struct strbuf *b)) {
@@ -117,6 +118,7 @@ static int print_docs(const char *what) { // for `make install`
 static int run_command(struct hlo *h, const char *name, bool usage) {
     if (strcmp(name, "help") == 0 && h->argc) {
         if (strcmp(h->argv[0], "exit-codes") == 0) return print(exit_codes);
+        if (strcmp(h->argv[0], "options") == 0) return help_options();
         name = h->argv[0];
         usage = true;
     }
@@ -124,6 +126,7 @@ static int run_command(struct hlo *h, const char *name, bool usage) {
     const struct command *c = command_find(name);
     if (!c) return no_command(name);
     h->command = c;
+    usage_of(c->name);
     if (usage) return help_command(c);
     status_t st = http_security_env(&h->arena, &h->security);
     if (!st) st = http_client_new(h->addr, &h->security, &h->http);

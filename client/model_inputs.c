@@ -104,7 +104,9 @@ static int signature_of(struct hlo *h, const char *model, json_t **out) {
         if (r.code == 200) j = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
         http_reply_done(&r);
     }
-    int rc = j ? 0 : get_json_as_is(h, arena_printf(&h->arena, "/v1/models/%s", model), &j);
+    int rc = j ? 0
+               : get_json_as_is(
+                     h, arena_printf(&h->arena, "/v1/models/%s", path_part(&h->arena, model)), &j);
     if (!rc) *out = json_incref(json_object_get(j, "signature"));
     json_decref(j);
     return rc;
@@ -141,8 +143,8 @@ static status_t fit(struct hlo *h, const json_t *spec, const char *word, struct 
     size_t d;
     struct npy shape = {.rank = 0};
     if (strcmp(strchr(word, '=') + 1, "random") == 0) return made_up(h, spec, x);
-    json_array_foreach(json_object_get(spec, "dims"), d, dim)
-        if (shape.rank < NPY_MAX_RANK) shape.dims[shape.rank++] = (int64_t)number_at(dim, "size");
+    json_array_foreach(json_object_get(spec, "dims"), d, dim) if (shape.rank < NPY_MAX_RANK)
+        shape.dims[shape.rank++] = (int64_t)number_at(dim, "size");
     bool any = json_is_true(json_object_get(spec, "unknownRank"));
     return input_fit(&h->arena, word, text_at(spec, "dtype"), any ? NULL : &shape, x);
 }
@@ -164,12 +166,12 @@ int model_inputs_fit(struct hlo *h, const char *model, const char *const *words,
     for (int k = 0; k < n && !rc && !st; k++) {
         if (v[k].descr[0]) continue;
         bool found = false;
-        json_array_foreach(json_object_get(signature, "inputs"), i, spec)
-            if (!strcmp(text_at(spec, "name"), v[k].name) && !found &&
-                !json_is_true(json_object_get(spec, "sequence"))) {
-                found = true;
-                st = fit(h, spec, words[k], &v[k]);
-            }
+        json_array_foreach(json_object_get(signature, "inputs"), i,
+                           spec) if (!strcmp(text_at(spec, "name"), v[k].name) && !found &&
+                                     !json_is_true(json_object_get(spec, "sequence"))) {
+            found = true;
+            st = fit(h, spec, words[k], &v[k]);
+        }
         if (!found) st = input_parse(&h->arena, words[k], &none, &v[k]); // the server will tell
     }
     json_decref(signature);

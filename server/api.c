@@ -102,15 +102,23 @@ static const struct named_model *named(struct call *c, const char *text) {
     return x;
 }
 
+const char *api_like(struct call *c, const char *name) {
+    enum { ASKED = 1000 }; // names: a comparison takes some microseconds, on the loop
+    const struct named_model *x = models_first(sched_models(c->api->sched));
+    for (int k = 0; x && k < ASKED; x = x->next, k++)
+        if (api_sees(c, x) && strcmp(x->name, name) && str_is_like(str_of(name), str_of(x->name)))
+            return arena_printf(&c->arena, " (did you mean '%s'?)", x->name);
+    return "";
+}
 status_t api_model(struct call *c, const char *text, struct digest *out) {
     if (digest_parse(str_of(text), out)) return ST_OK;
     const struct named_model *x = named(c, text);
     if (!x)
         return st_reason(
             st_new(ST_NOT_FOUND,
-                   "no model is called '%.80s'; a model is named by `hlo models set` or by "
+                   "no model is called '%.80s'%s; a model is named by `hlo models set` or by "
                    "the digest of its bytes, 64 hex digits",
-                   text),
+                   text, api_like(c, text)),
             HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
     *out = x->source;
     return ST_OK;

@@ -146,6 +146,9 @@ char *api_hex(struct arena *a, struct digest d);
 status_t api_digest(const char *text, const char *what,
                     struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
 // The same, or the name of a model: NAME, or NAME:VERSION.
+// " (did you mean 'cats'?)": a model whose name the caller sees and that is much like this one; ""
+// if none is. In c->arena.
+const char *api_like(struct call *c, const char *name);
 status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
 // May the caller see what is not its tenant's? Where nobody is asked, and who has the scope admin.
 bool api_sees_all(const struct call *c);

@@ -70,7 +70,8 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
 void api_set_model(struct call *c) {
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
     struct job_spec spec = {.kind = JOB_WARM, .payload_fd = -1, .batching = batching(q)};
-    status_t st = api_digest(q->model, "model", &spec.model);
+    status_t st = *q->model ? api_model(c, q->model, &spec.model)
+                            : api_digest(q->model, "model", &spec.model);
     if (st)
         call_finish(c, NULL, st);
     else
@@ -108,7 +109,7 @@ void api_remove_model(struct call *c) {
         api_models_answer(c, &m->base);
     else
         call_finish(c, NULL,
-                    st_reason(st_new(ST_NOT_FOUND, "no model is called '%.200s'%s", q->name,
-                                     q->version ? " in that version" : ""),
+                    st_reason(st_new(ST_NOT_FOUND, "no model is called '%.200s'%s%s", q->name,
+                                     q->version ? " in that version" : "", api_like(c, q->name)),
                               HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
 }

@@ -13,10 +13,10 @@
 #include "base/vec.h"
 #include "scheduler/loop.h"
 
-static status_t unknown(const char *name, const char *version) MUST_CHECK;
-static status_t unknown(const char *name, const char *version) {
-    return st_reason(st_new(ST_NOT_FOUND, "unknown model: '%.200s'%s%.40s is not found", name,
-                            *version ? ", version " : "", version),
+static status_t unknown(struct call *c, const char *name, const char *version) MUST_CHECK;
+static status_t unknown(struct call *c, const char *name, const char *version) {
+    return st_reason(st_new(ST_NOT_FOUND, "unknown model: '%.200s'%s%.40s is not found%s", name,
+                            *version ? ", version " : "", version, api_like(c, name)),
                      HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
 }
 
@@ -26,7 +26,7 @@ status_t oip_find(struct call *c, const char *name, const char *version, struct 
     *out = (struct oip_model){.named = x, .name = name, .version = "1"};
     if (!x && (!*version || !strcmp(version, "1")) && digest_parse(str_of(name), &out->source))
         return ST_OK;
-    if (!x) return unknown(name, version);
+    if (!x) return unknown(c, name, version);
     out->source = x->source;
     out->version = arena_printf(&c->arena, "%" PRId64, x->version);
     if (x->loaded) return ST_OK;
@@ -324,7 +324,7 @@ void oip_statistics(struct call *c) {
     m->model_stats = rows.v;
     m->n_model_stats = rows.n;
     if (*q->name && !rows.n)
-        call_finish(c, NULL, unknown(q->name, q->version));
+        call_finish(c, NULL, unknown(c, q->name, q->version));
     else
         call_finish(c, &m->base, ST_OK);
 }

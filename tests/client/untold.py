@@ -99,7 +99,7 @@ def main():
         for name, (m, want) in MODELS.items():
             path = save(m)
             show, compiled, run = hlo("show", path), hlo("compile", path), hlo("run", path)
-            said = re.search(r"^shapes +(.*?)  \(none was given", compiled.stdout, re.M)
+            said = re.search(r"^shapes +(.*?)  \(assumed", compiled.stdout, re.M)
             ok = show.returncode == run.returncode == 0 and re.search(r"^y\w* ", run.stdout, re.M)
             if want is not None:
                 ok = ok and compiled.returncode == 0 and (said.group(1) if said else "") == want
