@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The attribute records of attrs.def in HloInstructionProto: one function a record each way where
-// it takes more than a field. What comes from outside is checked as the text parser checks it.
+// The attribute records of attrs.def in HloInstructionProto. Each field is written and read by the
+// codec, message and field of its row; a row without them does not compile. What comes from
+// outside is checked as the text parser checks it.
 #include "compiler/frontend/hlo_pb.h"
-
-#define PUT_I64S(p, field, s) ((p)->n_##field = (size_t)(s).n, (p)->field = (s).v)
-#define GET_I64S(a, p, field) i64s_of((a), (p)->field, (int)(p)->n_##field)
-#define TEXT(a, s)            arena_strndup((a), (s).p ? (s).p : "", (s).n)
-#define BYTES(s)              ((ProtobufCBinaryData){(s).n, (uint8_t *)(uintptr_t)(s).p})
 
 // ---- windows, labels, padding, slices
 
@@ -132,254 +128,80 @@ static status_t get_slices(struct arena *a, const Xla__HloInstructionProto *p, s
     return ST_OK;
 }
 
-// ---- dot, gather, scatter
+// ---- the messages that fields lie in: made when the first field is written, NULL if not sent
 
-static Xla__DotDimensionNumbers *put_dot(struct arena *a, struct i64s lb, struct i64s lc,
-                                         struct i64s rb, struct i64s rc) {
-    Xla__DotDimensionNumbers *p =
-        PB_NEW(a, Xla__DotDimensionNumbers, xla__dot_dimension_numbers__init);
-    PUT_I64S(p, lhs_batch_dimensions, lb);
-    PUT_I64S(p, lhs_contracting_dimensions, lc);
-    PUT_I64S(p, rhs_batch_dimensions, rb);
-    PUT_I64S(p, rhs_contracting_dimensions, rc);
+#define MESSAGE(T, name)                                                                           \
+    static Xla__##T *put_in_##name(struct arena *a, Xla__HloInstructionProto *p) {                 \
+        if (!p->name) p->name = PB_NEW(a, Xla__##T, xla__##name##__init);                          \
+        return p->name;                                                                            \
+    }                                                                                              \
+    static const Xla__##T *get_in_##name(const Xla__HloInstructionProto *p) {                      \
+        return p->name;                                                                            \
+    }
+MESSAGE(DotDimensionNumbers, dot_dimension_numbers)
+MESSAGE(RaggedDotDimensionNumbers, ragged_dot_dimension_numbers)
+MESSAGE(GatherDimensionNumbers, gather_dimension_numbers)
+MESSAGE(ScatterDimensionNumbers, scatter_dimension_numbers)
+MESSAGE(TriangularSolveOptions, triangular_solve_options)
+MESSAGE(CholeskyOptions, cholesky_options)
+#undef MESSAGE
+
+static Xla__HloInstructionProto *put_in_self(struct arena *a, Xla__HloInstructionProto *p) {
+    (void)a;
     return p;
 }
-#define GET_DOT(a, p, t)                                                                           \
-    do {                                                                                           \
-        (t)->lhs_batch_dims = GET_I64S(a, p, lhs_batch_dimensions);                                \
-        (t)->lhs_contracting_dims = GET_I64S(a, p, lhs_contracting_dimensions);                    \
-        (t)->rhs_batch_dims = GET_I64S(a, p, rhs_batch_dimensions);                                \
-        (t)->rhs_contracting_dims = GET_I64S(a, p, rhs_contracting_dimensions);                    \
-    } while (0)
-
-static void put_gather(struct arena *a, const struct hlo_attr_gather *t,
-                       Xla__HloInstructionProto *p) {
-    Xla__GatherDimensionNumbers *g =
-        PB_NEW(a, Xla__GatherDimensionNumbers, xla__gather_dimension_numbers__init);
-    PUT_I64S(g, offset_dims, t->offset_dims);
-    PUT_I64S(g, collapsed_slice_dims, t->collapsed_slice_dims);
-    PUT_I64S(g, start_index_map, t->start_index_map);
-    PUT_I64S(g, operand_batching_dims, t->operand_batching_dims);
-    PUT_I64S(g, start_indices_batching_dims, t->start_indices_batching_dims);
-    g->index_vector_dim = t->index_vector_dim;
-    p->gather_dimension_numbers = g;
-    PUT_I64S(p, gather_slice_sizes, t->slice_sizes);
-    p->indices_are_sorted = t->indices_are_sorted;
+static const Xla__HloInstructionProto *get_in_self(const Xla__HloInstructionProto *p) {
+    return p;
 }
-static void get_gather(struct arena *a, const Xla__HloInstructionProto *p,
-                       struct hlo_attr_gather *t) {
-    const Xla__GatherDimensionNumbers *g = p->gather_dimension_numbers;
-    t->slice_sizes = GET_I64S(a, p, gather_slice_sizes);
-    t->indices_are_sorted = p->indices_are_sorted != 0;
-    if (!g) return;
-    t->offset_dims = GET_I64S(a, g, offset_dims);
-    t->collapsed_slice_dims = GET_I64S(a, g, collapsed_slice_dims);
-    t->start_index_map = GET_I64S(a, g, start_index_map);
-    t->operand_batching_dims = GET_I64S(a, g, operand_batching_dims);
-    t->start_indices_batching_dims = GET_I64S(a, g, start_indices_batching_dims);
-    t->index_vector_dim = g->index_vector_dim;
+static Xla__DotDimensionNumbers *put_in_ragged_dot_s_dot(struct arena *a,
+                                                         Xla__HloInstructionProto *p) {
+    Xla__RaggedDotDimensionNumbers *r = put_in_ragged_dot_dimension_numbers(a, p);
+    if (!r->dot_dimension_numbers)
+        r->dot_dimension_numbers =
+            PB_NEW(a, Xla__DotDimensionNumbers, xla__dot_dimension_numbers__init);
+    return r->dot_dimension_numbers;
 }
-static void put_scatter(struct arena *a, const struct hlo_attr_scatter *t,
-                        Xla__HloInstructionProto *p) {
-    Xla__ScatterDimensionNumbers *g =
-        PB_NEW(a, Xla__ScatterDimensionNumbers, xla__scatter_dimension_numbers__init);
-    PUT_I64S(g, update_window_dims, t->update_window_dims);
-    PUT_I64S(g, inserted_window_dims, t->inserted_window_dims);
-    PUT_I64S(g, scatter_dims_to_operand_dims, t->scatter_dims_to_operand_dims);
-    PUT_I64S(g, input_batching_dims, t->input_batching_dims);
-    PUT_I64S(g, scatter_indices_batching_dims, t->scatter_indices_batching_dims);
-    g->index_vector_dim = t->index_vector_dim;
-    p->scatter_dimension_numbers = g;
-    p->indices_are_sorted = t->indices_are_sorted;
-    p->unique_indices = t->unique_indices;
-}
-static void get_scatter(struct arena *a, const Xla__HloInstructionProto *p,
-                        struct hlo_attr_scatter *t) {
-    const Xla__ScatterDimensionNumbers *g = p->scatter_dimension_numbers;
-    t->indices_are_sorted = p->indices_are_sorted != 0;
-    t->unique_indices = p->unique_indices != 0;
-    if (!g) return;
-    t->update_window_dims = GET_I64S(a, g, update_window_dims);
-    t->inserted_window_dims = GET_I64S(a, g, inserted_window_dims);
-    t->scatter_dims_to_operand_dims = GET_I64S(a, g, scatter_dims_to_operand_dims);
-    t->input_batching_dims = GET_I64S(a, g, input_batching_dims);
-    t->scatter_indices_batching_dims = GET_I64S(a, g, scatter_indices_batching_dims);
-    t->index_vector_dim = g->index_vector_dim;
+static const Xla__DotDimensionNumbers *get_in_ragged_dot_s_dot(const Xla__HloInstructionProto *p) {
+    const Xla__RaggedDotDimensionNumbers *r = get_in_ragged_dot_dimension_numbers(p);
+    return r ? r->dot_dimension_numbers : NULL;
 }
 
-// ---- records
+// ---- codecs: PUT writes x to field f of message m, GET reads it. `kind` names x's enumerated
+// type, `def` its row's default.
 
-// The record of i as a variable t of its type.
-#define REC(i, record) const struct hlo_attr_##record *t = HLO_ATTR(i, record)
+// May the field be missing? By a row's default.
+enum { MISSING_REQ = 0, MISSING_OPT = 1, MISSING_ALW = 1 };
+// What an integer is when missing: REQ, OPT and ALW stand for 0.
+enum { REQ = 0, OPT = 0, ALW = 0 };
 
-static void put_more(struct arena *a, const struct hlo_instr *i, Xla__HloInstructionProto *p);
-void pb_put_attrs(struct arena *a, const struct hlo_instr *i, Xla__HloInstructionProto *p) {
-    switch (hlo_op_info(i->op)->attrs) {
-    case ATTR_dims: {
-        REC(i, dims);
-        PUT_I64S(p, dimensions, t->dimensions);
-        break;
-    }
-    case ATTR_iota:
-        PB_PUSH(a, p, dimensions, HLO_ATTR(i, iota)->iota_dimension);
-        break;
-    case ATTR_slice:
-        put_slices(a, &HLO_ATTR(i, slice)->slice, p);
-        break;
-    case ATTR_dynslice: {
-        REC(i, dynslice);
-        PUT_I64S(p, dynamic_slice_sizes, t->dynamic_slice_sizes);
-        break;
-    }
-    case ATTR_pad:
-        p->padding_config = put_padding(a, &HLO_ATTR(i, pad)->padding);
-        break;
-    case ATTR_window:
-        p->window = pb_put_window(a, &HLO_ATTR(i, window)->window);
-        break;
-    case ATTR_conv: {
-        REC(i, conv);
-        p->window = pb_put_window(a, &t->window);
-        p->convolution_dimension_numbers = pb_put_labels(a, &t->dim_labels);
-        p->feature_group_count = t->feature_group_count;
-        p->batch_group_count = t->batch_group_count;
-        break;
-    }
-    case ATTR_dot: {
-        REC(i, dot);
-        p->dot_dimension_numbers = put_dot(a, t->lhs_batch_dims, t->lhs_contracting_dims,
-                                           t->rhs_batch_dims, t->rhs_contracting_dims);
-        break;
-    }
-    case ATTR_ragged_dot: {
-        REC(i, ragged_dot);
-        Xla__RaggedDotDimensionNumbers *r =
-            PB_NEW(a, Xla__RaggedDotDimensionNumbers, xla__ragged_dot_dimension_numbers__init);
-        r->dot_dimension_numbers = put_dot(a, t->lhs_batch_dims, t->lhs_contracting_dims,
-                                           t->rhs_batch_dims, t->rhs_contracting_dims);
-        PUT_I64S(r, lhs_ragged_dimensions, t->lhs_ragged_dims);
-        PUT_I64S(r, rhs_group_dimensions, t->rhs_group_dims);
-        p->ragged_dot_dimension_numbers = r;
-        break;
-    }
-    case ATTR_gather:
-        put_gather(a, i->attr, p);
-        break;
-    case ATTR_scatter:
-        put_scatter(a, i->attr, p);
-        break;
-    default:
-        put_more(a, i, p);
-    }
-}
+#define PUT_i64(kind, x, def, m, f)        ((m)->f = (__typeof__((m)->f))(x))
+#define PUT_f32(kind, x, def, m, f)        ((m)->f = (x))
+#define PUT_flag(kind, x, def, m, f)       ((m)->f = (x))
+#define PUT_one_or_two(kind, x, def, m, f) ((m)->f = (x) ? 1 : 2)
+#define PUT_first(kind, x, def, m, f)      PB_PUSH(a, m, f, x)
+#define PUT_i64s(kind, x, def, m, f)       ((m)->n_##f = (size_t)(x).n, (m)->f = (x).v)
+#define PUT_chars(kind, x, def, m, f)      ((m)->f = arena_strndup(a, (x).p ? (x).p : "", (x).n))
+#define PUT_bytes(kind, x, def, m, f)                                                              \
+    ((m)->f = (ProtobufCBinaryData){(x).n, (uint8_t *)(uintptr_t)(x).p})
+#define PUT_name(kind, x, def, m, f)                                                               \
+    if ((x) || !MISSING_##def) (m)->f = (char *)(uintptr_t)hlo_enum_##kind[x]
+#define PUT_number(kind, x, def, m, f)  ((m)->f = (int32_t)(x))
+#define PUT_ordinal(kind, x, def, m, f) ((m)->f = (int32_t)(x) + 1)
+// XLA's text says nothing of the original version, its messages do.
+#define PUT_api(kind, x, def, m, f)     ((m)->f = (int32_t)((x) ? (x) : CUSTOM_ORIGINAL))
+#define PUT_window(kind, x, def, m, f)  ((m)->f = pb_put_window(a, &(x)))
+#define PUT_labels(kind, x, def, m, f)  ((m)->f = pb_put_labels(a, &(x)))
+#define PUT_padding(kind, x, def, m, f) ((m)->f = put_padding(a, &(x)))
+#define PUT_ranges(kind, x, def, m, f)  put_slices(a, &(x), m)
 
-static void put_more(struct arena *a, const struct hlo_instr *i, Xla__HloInstructionProto *p) {
-    switch (hlo_op_info(i->op)->attrs) {
-    case ATTR_compare: {
-        REC(i, compare);
-        p->comparison_direction = (char *)(uintptr_t)hlo_enum_cmp_direction[t->direction];
-        if (t->type) p->comparison_type = (char *)(uintptr_t)hlo_enum_cmp_type[t->type];
-        break;
-    }
-    case ATTR_scan: {
-        REC(i, scan);
-        PUT_I64S(p, dimensions, t->dimensions);
-        p->num_carries = t->num_carries;
-        p->is_reverse = t->is_reverse;
-        p->is_associative = t->is_associative ? 1 : 2;
-        break;
-    }
-    case ATTR_sort: {
-        REC(i, sort);
-        PUT_I64S(p, dimensions, t->dimensions);
-        p->is_stable = t->is_stable;
-        break;
-    }
-    case ATTR_fusion:
-        p->fusion_kind = (char *)(uintptr_t)hlo_enum_fusion_kind[HLO_ATTR(i, fusion)->kind];
-        break;
-    case ATTR_gte:
-        p->tuple_index = HLO_ATTR(i, gte)->index;
-        break;
-    case ATTR_custom: {
-        REC(i, custom);
-        p->custom_call_target = TEXT(a, t->custom_call_target);
-        p->custom_call_has_side_effect = t->custom_call_has_side_effect;
-        // XLA's text says nothing of the original version, its messages do.
-        p->custom_call_api_version = t->api_version ? (int32_t)t->api_version : CUSTOM_ORIGINAL;
-        break;
-    }
-    case ATTR_rng:
-        p->distribution = (int32_t)HLO_ATTR(i, rng)->distribution;
-        break;
-    case ATTR_rngbits:
-        p->rng_algorithm = (int32_t)HLO_ATTR(i, rngbits)->algorithm;
-        break;
-    case ATTR_fft: {
-        REC(i, fft);
-        p->fft_type = (int32_t)t->fft_type;
-        PUT_I64S(p, fft_length, t->fft_length);
-        break;
-    }
-    case ATTR_trisolve: {
-        REC(i, trisolve);
-        Xla__TriangularSolveOptions *o =
-            PB_NEW(a, Xla__TriangularSolveOptions, xla__triangular_solve_options__init);
-        o->left_side = t->left_side;
-        o->lower = t->lower;
-        o->unit_diagonal = t->unit_diagonal;
-        o->transpose_a = (int32_t)t->transpose_a + 1;
-        p->triangular_solve_options = o;
-        break;
-    }
-    case ATTR_cholesky:
-        p->cholesky_options = PB_NEW(a, Xla__CholeskyOptions, xla__cholesky_options__init);
-        p->cholesky_options->lower = HLO_ATTR(i, cholesky)->lower;
-        break;
-    case ATTR_batchnorm:
-        p->epsilon = HLO_ATTR(i, batchnorm)->epsilon;
-        p->feature_index = HLO_ATTR(i, batchnorm)->feature_index;
-        break;
-    case ATTR_redprec:
-        p->exponent_bits = (int32_t)HLO_ATTR(i, redprec)->exponent_bits;
-        p->mantissa_bits = (int32_t)HLO_ATTR(i, redprec)->mantissa_bits;
-        break;
-    case ATTR_topk:
-        p->k = HLO_ATTR(i, topk)->k;
-        p->largest = HLO_ATTR(i, topk)->largest;
-        break;
-    case ATTR_rngstate:
-        p->delta = HLO_ATTR(i, rngstate)->delta;
-        break;
-    case ATTR_channel:
-        p->channel_id = HLO_ATTR(i, channel)->channel_id;
-        p->is_host_transfer = HLO_ATTR(i, channel)->is_host_transfer;
-        break;
-    case ATTR_infeed:
-        p->infeed_config = BYTES(HLO_ATTR(i, infeed)->infeed_config);
-        break;
-    case ATTR_outfeed:
-        p->outfeed_config = BYTES(HLO_ATTR(i, outfeed)->outfeed_config);
-        break;
-    case ATTR_collective: {
-        REC(i, collective);
-        p->channel_id = t->channel_id;
-        PUT_I64S(p, dimensions, t->dimensions);
-        p->constrain_layout = t->constrain_layout;
-        p->use_global_device_ids = t->use_global_device_ids;
-        break;
-    }
-    default:
-        break;
-    }
-}
-
-// An enumerated value by number or by name.
-static status_t get_enum(int64_t v, int64_t n, const char *what, int *out) {
-    *out = (int)v;
-    return v >= 0 && v < n
-               ? ST_OK
-               : st_new(ST_INVALID_ARGUMENT, "%s has the unknown value %lld", what, (long long)v);
+// An enumerated value by number or by name; `what` is the field's name in the message.
+static status_t get_number(int64_t v, const char *const *names, const char *what, int *out) {
+    for (int k = 0; names[k]; k++)
+        if (v == k) {
+            *out = k;
+            return ST_OK;
+        }
+    return st_new(ST_INVALID_ARGUMENT, "%s has the unknown value %lld", what, (long long)v);
 }
 static status_t get_name(const char *v, const char *const *names, const char *what, int *out) {
     for (int k = 0; names[k]; k++)
@@ -389,217 +211,100 @@ static status_t get_name(const char *v, const char *const *names, const char *wh
         }
     return st_new(ST_INVALID_ARGUMENT, "%s has the unknown value '%.40s'", what, v);
 }
-static struct str get_str(struct arena *a, const char *s) {
+static struct str get_chars(struct arena *a, const char *s) {
     return (struct str){arena_strdup(a, s), strlen(s)};
 }
 static struct str get_bytes(struct arena *a, ProtobufCBinaryData d) {
     return (struct str){arena_strndup(a, d.len ? (const char *)d.data : "", d.len), d.len};
 }
 
-// The record of `out` as a variable t of its type.
-#define NEW(record) struct hlo_attr_##record *t = *out
+#define GET_i64(kind, x, def, m, f)        ((x) = (m)->f ? (m)->f : (def))
+#define GET_f32(kind, x, def, m, f)        ((x) = (m)->f)
+#define GET_flag(kind, x, def, m, f)       ((x) = (m)->f != 0)
+#define GET_one_or_two(kind, x, def, m, f) ((x) = (m)->f == 1)
+#define GET_first(kind, x, def, m, f)                                                              \
+    if ((m)->n_##f) (x) = (m)->f[0]
+#define GET_i64s(kind, x, def, m, f)  ((x) = i64s_of(a, (m)->f, (int)(m)->n_##f))
+#define GET_chars(kind, x, def, m, f) ((x) = get_chars(a, (m)->f))
+#define GET_bytes(kind, x, def, m, f) ((x) = get_bytes(a, (m)->f))
+#define GET_ENUM(kind, x, get)                                                                     \
+    do {                                                                                           \
+        int v_ = 0;                                                                                \
+        RETURN_IF_ERR(get);                                                                        \
+        (x) = (enum kind)v_;                                                                       \
+    } while (0)
+#define GET_name(kind, x, def, m, f)                                                               \
+    if ((m)->f[0] || !MISSING_##def) GET_ENUM(kind, x, get_name((m)->f, hlo_enum_##kind, #f, &v_))
+#define GET_number(kind, x, def, m, f)                                                             \
+    GET_ENUM(kind, x, get_number((m)->f, hlo_enum_##kind, #f, &v_))
+#define GET_ordinal(kind, x, def, m, f)                                                            \
+    GET_ENUM(kind, x, get_number((m)->f ? (m)->f - INT64_C(1) : 0, hlo_enum_##kind, #f, &v_))
+#define GET_api(kind, x, def, m, f)                                                                \
+    GET_number(kind, x, def, m, f);                                                                \
+    if ((x) == CUSTOM_ORIGINAL) (x) = CUSTOM_UNSPECIFIED
+#define GET_window(kind, x, def, m, f)  RETURN_IF_ERR(pb_get_window(a, (m)->f, &(x)))
+#define GET_labels(kind, x, def, m, f)  RETURN_IF_ERR(pb_get_labels((m)->f, &(x)))
+#define GET_padding(kind, x, def, m, f) RETURN_IF_ERR(get_padding(a, (m)->f, &(x)))
+#define GET_ranges(kind, x, def, m, f)  RETURN_IF_ERR(get_slices(a, m, &(x)))
 
-static status_t get_more(struct arena *a, enum hlo_op op, const Xla__HloInstructionProto *p,
-                         void **out) MUST_CHECK;
+// ---- records
+
+#define F(kind, name, def, codec, message, field)                                                  \
+    {                                                                                              \
+        __auto_type m = put_in_##message(a, p);                                                    \
+        PUT_##codec(kind, t->name, def, m, field);                                                 \
+    }
+#define ATTR(record, fields)                                                                       \
+    static void put_##record(struct arena *a, const struct hlo_attr_##record *t,                   \
+                             Xla__HloInstructionProto *p) {                                        \
+        (void)a, (void)t, (void)p;                                                                 \
+        fields                                                                                     \
+    }
+#include "compiler/ir/attrs.def"
+#undef ATTR
+#undef F
+
+#define F(kind, name, def, codec, message, field)                                                  \
+    {                                                                                              \
+        __auto_type m = get_in_##message(p);                                                       \
+        if (m) {                                                                                   \
+            GET_##codec(kind, t->name, def, m, field);                                             \
+        }                                                                                          \
+    }
+#define ATTR(record, fields)                                                                       \
+    static status_t get_##record(struct arena *a, const Xla__HloInstructionProto *p,               \
+                                 struct hlo_attr_##record *t) {                                    \
+        (void)a, (void)p, (void)t;                                                                 \
+        fields return ST_OK;                                                                       \
+    }
+#include "compiler/ir/attrs.def"
+#undef ATTR
+#undef F
+
+void pb_put_attrs(struct arena *a, const struct hlo_instr *i, Xla__HloInstructionProto *p) {
+    switch (hlo_op_info(i->op)->attrs) {
+#define ATTR(record, fields)                                                                       \
+    case ATTR_##record:                                                                            \
+        put_##record(a, i->attr, p);                                                               \
+        break;
+#include "compiler/ir/attrs.def"
+#undef ATTR
+    case ATTR_KIND_COUNT:
+        break;
+    }
+}
+
 status_t pb_get_attrs(struct arena *a, enum hlo_op op, const Xla__HloInstructionProto *p,
                       void **out) {
-    *out = attr_clone(a, hlo_op_info(op)->attrs, NULL);
-    switch (hlo_op_info(op)->attrs) {
-    case ATTR_dims: {
-        NEW(dims);
-        t->dimensions = GET_I64S(a, p, dimensions);
-        return ST_OK;
-    }
-    case ATTR_iota: {
-        NEW(iota);
-        if (p->n_dimensions) t->iota_dimension = p->dimensions[0];
-        return ST_OK;
-    }
-    case ATTR_slice: {
-        NEW(slice);
-        return get_slices(a, p, &t->slice);
-    }
-    case ATTR_dynslice: {
-        NEW(dynslice);
-        t->dynamic_slice_sizes = GET_I64S(a, p, dynamic_slice_sizes);
-        return ST_OK;
-    }
-    case ATTR_pad: {
-        NEW(pad);
-        return get_padding(a, p->padding_config, &t->padding);
-    }
-    case ATTR_window: {
-        NEW(window);
-        return pb_get_window(a, p->window, &t->window);
-    }
-    case ATTR_conv: {
-        NEW(conv);
-        t->feature_group_count = p->feature_group_count ? p->feature_group_count : 1;
-        t->batch_group_count = p->batch_group_count ? p->batch_group_count : 1;
-        RETURN_IF_ERR(pb_get_window(a, p->window, &t->window));
-        return pb_get_labels(p->convolution_dimension_numbers, &t->dim_labels);
-    }
-    case ATTR_dot: {
-        NEW(dot);
-        const Xla__DotDimensionNumbers *d = p->dot_dimension_numbers;
-        if (d) GET_DOT(a, d, t);
-        return ST_OK;
-    }
-    case ATTR_ragged_dot: {
-        NEW(ragged_dot);
-        const Xla__RaggedDotDimensionNumbers *r = p->ragged_dot_dimension_numbers;
-        if (!r) return ST_OK;
-        if (r->dot_dimension_numbers) GET_DOT(a, r->dot_dimension_numbers, t);
-        t->lhs_ragged_dims = GET_I64S(a, r, lhs_ragged_dimensions);
-        t->rhs_group_dims = GET_I64S(a, r, rhs_group_dimensions);
-        return ST_OK;
-    }
-    case ATTR_gather:
-        get_gather(a, p, *out);
-        return ST_OK;
-    case ATTR_scatter:
-        get_scatter(a, p, *out);
-        return ST_OK;
-    default:
-        return get_more(a, op, p, out);
-    }
-}
-
-static status_t get_compare(const Xla__HloInstructionProto *p, struct hlo_attr_compare *t) {
-    int v = 0;
-    RETURN_IF_ERR(get_name(p->comparison_direction, hlo_enum_cmp_direction, "direction", &v));
-    t->direction = (enum cmp_direction)v;
-    if (!p->comparison_type[0]) return ST_OK;
-    RETURN_IF_ERR(get_name(p->comparison_type, hlo_enum_cmp_type, "comparison type", &v));
-    t->type = (enum cmp_type)v;
-    return ST_OK;
-}
-static status_t get_trisolve(const Xla__TriangularSolveOptions *o, struct hlo_attr_trisolve *t) {
-    int v = 0;
-    if (!o) return ST_OK;
-    RETURN_IF_ERR(get_enum(o->transpose_a ? o->transpose_a - 1 : 0, 3, "transpose_a", &v));
-    t->left_side = o->left_side != 0;
-    t->lower = o->lower != 0;
-    t->unit_diagonal = o->unit_diagonal != 0;
-    t->transpose_a = (enum transpose_a)v;
-    return ST_OK;
-}
-static status_t get_custom(struct arena *a, const Xla__HloInstructionProto *p,
-                           struct hlo_attr_custom *t) {
-    int v = 0;
-    t->custom_call_target = get_str(a, p->custom_call_target);
-    t->custom_call_has_side_effect = p->custom_call_has_side_effect != 0;
-    RETURN_IF_ERR(get_enum(p->custom_call_api_version, 5, "custom_call_api_version", &v));
-    t->api_version = v == CUSTOM_ORIGINAL ? CUSTOM_UNSPECIFIED : (enum custom_api)v;
-    return ST_OK;
-}
-static status_t get_more(struct arena *a, enum hlo_op op, const Xla__HloInstructionProto *p,
-                         void **out) {
-    int v = 0;
-    switch (hlo_op_info(op)->attrs) {
-    case ATTR_compare:
-        return get_compare(p, *out);
-    case ATTR_scan: {
-        NEW(scan);
-        t->dimensions = GET_I64S(a, p, dimensions);
-        t->num_carries = p->num_carries;
-        t->is_reverse = p->is_reverse != 0;
-        t->is_associative = p->is_associative == 1;
-        break;
-    }
-    case ATTR_sort: {
-        NEW(sort);
-        t->dimensions = GET_I64S(a, p, dimensions);
-        t->is_stable = p->is_stable != 0;
-        break;
-    }
-    case ATTR_fusion: {
-        NEW(fusion);
-        RETURN_IF_ERR(get_name(p->fusion_kind, hlo_enum_fusion_kind, "fusion_kind", &v));
-        t->kind = (enum fusion_kind)v;
-        break;
-    }
-    case ATTR_gte: {
-        NEW(gte);
-        t->index = p->tuple_index;
-        break;
-    }
-    case ATTR_custom:
-        return get_custom(a, p, *out);
-    case ATTR_rng: {
-        NEW(rng);
-        RETURN_IF_ERR(get_enum(p->distribution, 3, "distribution", &v));
-        t->distribution = (enum rng_distribution)v;
-        break;
-    }
-    case ATTR_rngbits: {
-        NEW(rngbits);
-        RETURN_IF_ERR(get_enum(p->rng_algorithm, 3, "rng_algorithm", &v));
-        t->algorithm = (enum rng_algorithm)v;
-        break;
-    }
-    case ATTR_fft: {
-        NEW(fft);
-        RETURN_IF_ERR(get_enum(p->fft_type, 4, "fft_type", &v));
-        t->fft_type = (enum fft_type)v;
-        t->fft_length = GET_I64S(a, p, fft_length);
-        break;
-    }
-    case ATTR_trisolve:
-        return get_trisolve(p->triangular_solve_options, *out);
-    case ATTR_cholesky: {
-        NEW(cholesky);
-        t->lower = p->cholesky_options && p->cholesky_options->lower;
-        break;
-    }
-    case ATTR_batchnorm: {
-        NEW(batchnorm);
-        t->epsilon = p->epsilon;
-        t->feature_index = p->feature_index;
-        break;
-    }
-    case ATTR_redprec: {
-        NEW(redprec);
-        t->exponent_bits = p->exponent_bits;
-        t->mantissa_bits = p->mantissa_bits;
-        break;
-    }
-    case ATTR_topk: {
-        NEW(topk);
-        t->k = p->k;
-        t->largest = p->largest != 0;
-        break;
-    }
-    case ATTR_rngstate: {
-        NEW(rngstate);
-        t->delta = p->delta;
-        break;
-    }
-    case ATTR_channel: {
-        NEW(channel);
-        t->channel_id = p->channel_id;
-        t->is_host_transfer = p->is_host_transfer != 0;
-        break;
-    }
-    case ATTR_infeed: {
-        NEW(infeed);
-        t->infeed_config = get_bytes(a, p->infeed_config);
-        break;
-    }
-    case ATTR_outfeed: {
-        NEW(outfeed);
-        t->outfeed_config = get_bytes(a, p->outfeed_config);
-        break;
-    }
-    case ATTR_collective: {
-        NEW(collective);
-        t->channel_id = p->channel_id;
-        t->dimensions = GET_I64S(a, p, dimensions);
-        t->constrain_layout = p->constrain_layout != 0;
-        t->use_global_device_ids = p->use_global_device_ids != 0;
-        break;
-    }
-    default:
+    enum hlo_attr_kind k = hlo_op_info(op)->attrs;
+    *out = attr_clone(a, k, NULL);
+    switch (k) {
+#define ATTR(record, fields)                                                                       \
+    case ATTR_##record:                                                                            \
+        return get_##record(a, p, *out);
+#include "compiler/ir/attrs.def"
+#undef ATTR
+    case ATTR_KIND_COUNT:
         break;
     }
     return ST_OK;

@@ -76,7 +76,7 @@ enum { REQ = 0, OPT = 0, ALW = 0 };
 #define SET_transpose_a      SET_OTHER
 #define SET_custom_api       SET_OTHER
 
-#define F(kind, name, def) SET_##kind(r->name, def);
+#define F(kind, name, def, ...) SET_##kind(r->name, def);
 #define ATTR(record, fields)                                                                       \
     static void defaults_##record(struct hlo_attr_##record *r) {                                   \
         (void)r;                                                                                   \
@@ -86,7 +86,7 @@ enum { REQ = 0, OPT = 0, ALW = 0 };
 #undef ATTR
 #undef F
 
-#define F(kind, name, def) CLONE_##kind(a, &r->name);
+#define F(kind, name, def, ...) CLONE_##kind(a, &r->name);
 #define ATTR(record, fields)                                                                       \
     static void *clone_##record(struct arena *a, const void *in) {                                 \
         struct hlo_attr_##record *r = arena_new_of(a, struct hlo_attr_##record);                   \
@@ -163,7 +163,7 @@ static void write_labels(struct sink *s, const struct labels *l) {
     put(s, l->out_spatial, n);
 }
 
-#define F(kind, name, def) WRITE_##kind(r->name);
+#define F(kind, name, def, ...) WRITE_##kind(r->name);
 #define ATTR(record, fields)                                                                       \
     static void rec_write_##record(struct sink *s, const struct hlo_attr_##record *r) {            \
         (void)s, (void)r;                                                                          \
@@ -349,7 +349,7 @@ static void attr_print_f32(struct strbuf *b, float v) {
 #define MUST_OPT 0
 #define MUST_ALW 1
 #define MUST_1   0
-#define F(kind, name, def)                                                                         \
+#define F(kind, name, def, ...)                                                                    \
     if (SHOW_##kind(r->name, def, MUST_##def)) {                                                   \
         strbuf_puts(b, ", " #name "=");                                                            \
         PRINT_##kind(r->name);                                                                     \
@@ -379,7 +379,7 @@ void attr_print(struct strbuf *b, enum hlo_attr_kind k, const void *attr) {
 
 bool attr_has_field(enum hlo_attr_kind k, struct str name) {
     switch (k) {
-#define F(kind, field, def) || str_is(name, #field)
+#define F(kind, field, def, ...) || str_is(name, #field)
 #define ATTR(record, fields)                                                                       \
     case ATTR_##record:                                                                            \
         return false fields;

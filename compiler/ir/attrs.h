@@ -75,7 +75,7 @@ struct ranges {
 #define HLO_FIELD_TYPE_custom_api       enum custom_api
 #define HLO_FIELD_TYPE_transpose_a      enum transpose_a
 
-#define F(kind, name, def) HLO_FIELD_TYPE_##kind name;
+#define F(kind, name, def, ...) HLO_FIELD_TYPE_##kind name;
 #define ATTR(record, fields)                                                                       \
     struct hlo_attr_##record {                                                                     \
         fields char unused_;                                                                       \

@@ -456,7 +456,7 @@ static status_t read_enum(struct parser *p, const struct attr_text *t, const cha
 
 enum need { NEED_OPT, NEED_REQ, NEED_ALW = NEED_OPT, NEED_1 = NEED_OPT };
 
-#define F(kind, field, def)                                                                        \
+#define F(kind, field, def, ...)                                                                   \
     t = p_attr_find(attrs, n, #field);                                                             \
     if (t)                                                                                         \
         RETURN_IF_ERR(read_##kind(p, t, &r->field));                                               \
