@@ -66,19 +66,22 @@ static status_t too_many_steps(const struct hlo_eval *ev) {
                   (long long)ev->max_steps);
 }
 
-// Before an instruction is evaluated. Control flow is charged for what it comes to.
-static status_t admit(struct hlo_eval *ev, const struct hlo_instr *i) {
-    bool control = i->op == HLO_WHILE || i->op == HLO_CALL || i->op == HLO_CONDITIONAL ||
-                   i->op == HLO_FUSION;
+status_t hlo_eval_spend(struct hlo_eval *ev, int64_t work) {
     if (ev->cancel && *ev->cancel) return st_new(ST_CANCELLED, "evaluation was cancelled");
-    if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
     if (!ev->max_work) return ST_OK;
-    int64_t work = control ? 1 : hlo_work(i);
     if (work > ev->max_work - ev->work)
         return st_new(ST_RESOURCE_EXHAUSTED, "evaluation takes more than %lld operations",
                       (long long)ev->max_work);
     ev->work += work;
     return ST_OK;
+}
+
+// Before an instruction is evaluated. Control flow is charged for what it comes to.
+static status_t admit(struct hlo_eval *ev, const struct hlo_instr *i) {
+    bool control = i->op == HLO_WHILE || i->op == HLO_CALL || i->op == HLO_CONDITIONAL ||
+                   i->op == HLO_FUSION;
+    if (ev->max_steps && ++ev->steps > ev->max_steps) return too_many_steps(ev);
+    return hlo_eval_spend(ev, control || !ev->max_work ? 1 : hlo_work(i));
 }
 
 static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,

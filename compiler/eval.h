@@ -32,6 +32,9 @@ status_t hlo_eval_alloc(struct hlo_eval *ev, const struct hlo_instr *i,
 status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int n,
                              struct literal ***out_each, struct literal **out) MUST_CHECK;
 status_t hlo_eval_charge(struct hlo_eval *ev, const struct shape *s) MUST_CHECK;
+// Before that many operations; for rules whose work their shapes do not tell. CANCELLED when
+// ev->cancel is set.
+status_t hlo_eval_spend(struct hlo_eval *ev, int64_t work) MUST_CHECK;
 // args[k] = parameter k. Shapes are checked. UNIMPLEMENTED names the instruction whose op has no
 // rule; CANCELLED when ev->cancel is set.
 status_t hlo_eval_computation(struct hlo_eval *ev, const struct hlo_computation *c,

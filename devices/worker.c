@@ -27,6 +27,8 @@ struct worker {
     pthread_mutex_t mutex, sending;
     pthread_cond_t more;
     struct call *first, *last, *running;
+    struct call *ahead; // the INGEST whose COMPILE is made before it is asked for
+    int64_t ahead_ns;   // since when
     bool closing;
     _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which RUN was begun last
     int statm_fd, peak_fd;   // /proc files, opened before the filter
@@ -182,6 +184,13 @@ static void give_up_device(struct worker *w) { // a new process has a new one
     shutdown(w->opt->fd, SHUT_RDWR); // the loop thread sees the end
 }
 
+static void make_ahead(struct worker *w, struct call *c) {
+    worker_lower_ahead(c, w->dev ? dev_target(w->dev) : NULL);
+    pthread_mutex_lock(&w->mutex);
+    w->ahead = NULL;
+    pthread_mutex_unlock(&w->mutex);
+}
+
 // `c` is w->running already: nobody else calls the device. Frees it.
 static void serve(struct worker *w, struct call *c) {
     const char *last;
@@ -194,9 +203,11 @@ static void serve(struct worker *w, struct call *c) {
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
-    bool idle = !w->first;
+    if (c->expected && !w->first) w->ahead = c;
+    w->ahead_ns = clock_ns();
+    bool ahead = w->ahead == c;
     pthread_mutex_unlock(&w->mutex);
-    if (idle) worker_lower_ahead(c, w->dev ? dev_target(w->dev) : NULL);
+    if (ahead) make_ahead(w, c);
     call_free(c);
     if (lost) give_up_device(w);
 }
@@ -215,10 +226,12 @@ static void wait_for_call(struct worker *w) {
     st_drop(st);
 }
 
-// What was only expected stops for what is there. Under the mutex.
-static void yield_to(struct worker *w, const struct call *next) {
+// What was only expected stops for what is there, unless that is what it is made for. Under the
+// mutex.
+static void yield_to(struct worker *w, struct call *next) {
     if (next && w->running && w->running->type == HLOD__WIRE__TYPE__TYPE_EXPECT)
         w->running->cancel = true;
+    if (w->ahead && w->first == next && !worker_made_for(w->ahead, next)) w->ahead->cancel = true;
 }
 
 static void *run_thread(void *arg) {
@@ -330,11 +343,16 @@ static void answer_cancelled(struct worker *w, struct call *c) {
     call_free(c);
 }
 
+// The first behind what is made ahead has begun, as the daemon sees it: who does not end is killed.
 static void cancel_call(struct worker *w, uint64_t id) {
     struct call *waits = NULL, *before = NULL;
     pthread_mutex_lock(&w->mutex);
     for (struct call *c = w->first; c && !waits; before = waits ? before : c, c = c->next)
         if (c->id == id) waits = c;
+    if (waits && w->ahead && waits == w->first) {
+        waits->cancel = w->ahead->cancel = true;
+        waits = NULL;
+    }
     if (waits) {
         *(before ? &before->next : &w->first) = waits->next;
         if (w->last == waits) w->last = before;
@@ -414,11 +432,28 @@ static void say_hello(struct worker *w, const char *error) {
     send_message(w, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
 }
 
+// What is made ahead for nobody yet has so long. Says how long the loop may sleep: while a compile
+// worker is at work it looks again.
+static int watch_ahead(struct worker *w) {
+    enum { AHEAD_MS = 1000, LOOK_MS = 200 };
+    pthread_mutex_lock(&w->mutex);
+    if (w->ahead && !w->first && clock_ns() - w->ahead_ns > AHEAD_MS * INT64_C(1000000))
+        w->ahead->cancel = true;
+    bool busy = !w->device_role && (w->running || w->ahead);
+    pthread_mutex_unlock(&w->mutex);
+    return busy ? LOOK_MS : -1;
+}
+
 static status_t read_frames(struct worker *w) {
     struct frame_buf *buf = frame_buf_new();
     status_t st = ST_OK;
-    for (struct frame f; !st; frame_done(&f)) {
-        st = frame_recv(w->opt->fd, buf, -1, &f);
+    for (struct frame f = {0}; !st; frame_done(&f)) {
+        st = frame_recv(w->opt->fd, buf, watch_ahead(w), &f);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            st = ST_OK;
+            continue;
+        }
         if (st || f.type == 0) break;
         if (f.type == HLOD__WIRE__TYPE__TYPE_STATS) {
             answer_stats(w, f.call, false);

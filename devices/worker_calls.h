@@ -52,6 +52,8 @@ void worker_expect_compile(struct call *c, const struct ingest_result *r,
 // Once the reply is sent and while no call waits: lowers that, and compiles it for t (or NULL) by
 // the default options if it is small.
 void worker_lower_ahead(struct call *c, const struct target *t);
+// Is `next` a COMPILE of what an INGEST found? Reads its program; while the run thread works ahead.
+bool worker_made_for(const struct call *from, struct call *next);
 // What a COMPILE asks for, as far as it was made ahead, to own; what it did not ask for is gone.
 struct made_ahead {
     struct executable *exe;    // or NULL

@@ -4,8 +4,9 @@
 // (no open dimension but a batch, which is 1 as usual), and compiles it by the default options if
 // it is small. One program at most; the next COMPILE takes it or it goes. What is made ahead is
 // what would be made then, byte for byte: the same bytes, sizes, limits, options and target are
-// compared. Not for large graphs, nor for loops that become such: other calls would have to wait
-// for them.
+// compared. Not for large graphs, nor for loops that become such. It is no call, so no deadline
+// ends it: it stops for any call but that COMPILE (worker_made_for), with that one's end, and when
+// none comes (worker.c).
 #include "devices/worker_calls.h"
 
 #include <stdlib.h>
@@ -73,8 +74,19 @@ static void compile_ahead(const struct lower_request *q, const struct target *t)
     struct lower_request lowered = *q;
     lowered.lowered = ahead.module;
     ahead.module = NULL;
-    st_drop(hlo_compile(ahead.format, &lowered, &opt, t, NULL, &ahead.exe));
+    struct compile_observer obs = {.cancel = q->cancel};
+    st_drop(hlo_compile(ahead.format, &lowered, &opt, t, &obs, &ahead.exe));
 }
+
+bool worker_made_for(const struct call *from, struct call *next) {
+    if (next->type != HLOD__WIRE__TYPE__TYPE_COMPILE) return false;
+    struct span program, made = from->expected->program;
+    status_t st = call_blob(next, ((const Hlod__Wire__Compile *)next->request)->program, &program);
+    bool same = !st && program.n == made.n && memcmp(program.p, made.p, made.n) == 0;
+    st_drop(st);
+    return same;
+}
+
 void worker_lower_ahead(struct call *c, const struct target *t) {
     if (!c->expected) return;
     struct hlo_module *m = NULL;

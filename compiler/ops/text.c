@@ -42,8 +42,11 @@ static bool is_scalar(const struct shape *s, enum dtype t) {
 static struct str text_of(struct hlo_eval *ev, const struct literal *l, int64_t k) {
     return texts_get(ev->texts, (int32_t)lit_get_i64(l, k));
 }
+// A compile keeps what it makes in the executable: 8 MiB of EVAL_COMPILE_WORK.
+enum { WORK_OF_BYTE = 8 };
 static status_t put_text(struct hlo_eval *ev, struct literal *l, int64_t k, struct str s) {
     int32_t place;
+    RETURN_IF_ERR(hlo_eval_spend(ev, (int64_t)s.n * WORK_OF_BYTE));
     RETURN_IF_ERR(texts_add(ev->texts, s, &place));
     lit_set_i64(l, k, place);
     return ST_OK;
@@ -82,6 +85,7 @@ static status_t is_stop_word(struct hlo_eval *ev, const struct literal *stop, st
     if (any_case) put_cased(x, s, false);
     for (int64_t k = 0, n = shape_elements(stop->shape); k < n && !*out; k++) {
         struct str w = text_of(ev, stop, k);
+        RETURN_IF_ERR(hlo_eval_spend(ev, any_case ? (int64_t)w.n + 1 : 1));
         if (any_case) put_cased(y, w, false);
         *out = any_case ? str_eq((struct str){x->p, x->n}, (struct str){y->p, y->n}) : str_eq(s, w);
     }
@@ -200,9 +204,11 @@ status_t hlo_text_match(struct hlo_eval *ev, const struct hlo_instr *i, struct l
     RETURN_IF_ERR(text_pattern_new(text_of(ev, in[1], 0), &p));
     status_t st = ST_OK;
     for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
-        lit_set_i64(*out, k, text_pattern_matches(p, text_of(ev, in[0], k)));
-        if (ev->cancel && *ev->cancel) st = st_new(ST_CANCELLED, "the run was cancelled");
+        struct str s = text_of(ev, in[0], k);
+        st = hlo_eval_spend(ev, (int64_t)s.n * text_pattern_steps(p));
+        if (!st) lit_set_i64(*out, k, text_pattern_matches(p, s, ev->cancel));
     }
+    if (!st) st = hlo_eval_spend(ev, 0); // cancelled in the last one?
     text_pattern_free(p);
     return st;
 }

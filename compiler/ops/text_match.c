@@ -598,7 +598,12 @@ static bool takes(const struct text_pattern *p, const struct code *c, uint32_t u
     return in != c->negated;
 }
 
-bool text_pattern_matches(struct text_pattern *p, struct str text) {
+int64_t text_pattern_steps(const struct text_pattern *p) {
+    return (int64_t)p->code.n;
+}
+
+bool text_pattern_matches(struct text_pattern *p, struct str text, const _Atomic bool *cancel) {
+    enum { LOOK = 1024 }; // characters between two looks at cancel
     size_t at = 0;
     struct place x = {.begin = true, .end = text.n == 0};
     if (text.n) x.after = text_utf8(text, &at);
@@ -606,6 +611,7 @@ bool text_pattern_matches(struct text_pattern *p, struct str text) {
     int n = add(p, 0, &x, p->now, 0);
     while (!x.end && n) {
         int m = 0;
+        if (cancel && p->step % LOOK == 0 && *cancel) return false;
         x = (struct place){.before = x.after, .end = at >= text.n};
         if (!x.end) x.after = text_utf8(text, &at);
         p->step++;

@@ -12,7 +12,9 @@
 struct text_pattern;
 // INVALID_ARGUMENT names the place in the pattern; RESOURCE_EXHAUSTED when it becomes too large.
 status_t text_pattern_new(struct str pattern, struct text_pattern **out) MUST_CHECK;
-bool text_pattern_matches(struct text_pattern *p, struct str text);
+// False too once *cancel (or NULL) is set.
+bool text_pattern_matches(struct text_pattern *p, struct str text, const _Atomic bool *cancel);
+int64_t text_pattern_steps(const struct text_pattern *p); // at most, for each character
 void text_pattern_free(struct text_pattern *p); // NULL is fine
 // The code point at *at, which moves on; U+FFFD for a byte that begins none.
 uint32_t text_utf8(struct str s, size_t *at);

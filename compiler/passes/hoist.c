@@ -7,6 +7,7 @@
 #include "compiler/passes/hoist.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "compiler/ir/work.h"
 
@@ -22,14 +23,37 @@ static bool cheap(const struct hlo_instr *i) {
            i->op == HLO_CONSTANT || i->op == HLO_IOTA;
 }
 
+// The table of texts is a run's (texts.h): what looks into it stays in main.
+static bool reads_texts(const struct hlo_instr *i, const struct pmap *readers) {
+    static const char prefix[] = "hlod.text.";
+    if (i->op == HLO_CUSTOM_CALL) {
+        struct str target = HLO_ATTR(i, custom)->custom_call_target;
+        return target.n >= sizeof prefix && memcmp(target.p, prefix, sizeof prefix - 1) == 0;
+    }
+    for (int k = 0; k < i->n_called; k++)
+        if (pmap_has_ptr(readers, i->called[k])) return true;
+    return false;
+}
+// In `readers`: computations with such calls; those called come first.
+static void find_readers(const struct hlo_module *m, struct pmap *readers) {
+    HLO_EACH_COMPUTATION(c, m) {
+        bool yes = false;
+        for (const struct hlo_instr *i = c->first; i && !yes; i = i->next)
+            yes = reads_texts(i, readers);
+        if (yes) pmap_put_ptr(readers, c, NULL);
+    }
+}
+
 // In `only`: values that depend on weights and constants alone.
 static void find_weight_only(const struct hlo_computation *c, struct pmap *only) {
+    struct pmap readers = {0};
     int64_t work = 0, all;
+    find_readers(c->module, &readers);
     for (const struct hlo_instr *i = c->first; i; i = i->next) {
         bool yes = i->op == HLO_CONSTANT || i->op == HLO_IOTA ||
                    (i->op == HLO_PARAMETER && i->param_kind == PARAM_WEIGHT);
         if (i->n_operands && (hlo_op_info(i->op)->traits & HLO_T_P) && i->op != HLO_TUPLE) {
-            yes = true;
+            yes = !reads_texts(i, &readers);
             for (int k = 0; k < i->n_operands; k++)
                 yes &= pmap_has_ptr(only, i->operands[k]);
         }
@@ -39,6 +63,7 @@ static void find_weight_only(const struct hlo_computation *c, struct pmap *only)
         }
         if (yes) pmap_put_ptr(only, i, NULL);
     }
+    pmap_done(&readers);
 }
 
 static int64_t max_bytes(const struct hlo_computation *c) {

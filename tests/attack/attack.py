@@ -7,6 +7,7 @@ Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
 import argparse, hashlib, http.client, json, os, re, shutil, socket, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
+from compiles import texts_made_by_the_compile, work_made_ahead
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from h2 import H2
 from names import names_flood, names_unseen
@@ -702,7 +703,7 @@ def ambiguous_http(d):
     for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
 
-ATTACKS = [names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
+ATTACKS = [work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

@@ -136,12 +136,26 @@ static void test_tuples(void **state) {
     no_tuples("ROOT r = ((f32[2,2], s32[2,2])) tuple(k)", 1);
 }
 
+// Texts are a run's: calls that look at them stay in main, and what calls those.
+static void test_texts(void **state) {
+    (void)state;
+#define CALL "  t = s32[4] custom-call(p, p), custom_call_target=\"hlod.text.concat\"\n"
+    count_halves("HloModule m\nENTRY e {\n  x = s32[4] parameter(0)\n  i = s32[4] iota(), "
+                 "iota_dimension=0\n  p = s32[4] negate(i)\n" CALL "  n = s32[4] negate(t)\n"
+                 "  ROOT r = s32[4] add(x, n)\n}\n",
+                 HLO_NEGATE, 1, 1);
+    count_halves("HloModule m\nf {\n  p = s32[4] parameter(0)\n" CALL
+                 "  ROOT r = s32[4] negate(t)\n"
+                 "}\nENTRY e {\n  x = s32[4] parameter(0)\n  i = s32[4] iota(), iota_dimension=0\n"
+                 "  c = s32[4] call(i), to_apply=f\n  s = s32[4] sign(c)\n"
+                 "  ROOT r = s32[4] add(x, s)\n}\n",
+                 HLO_SIGN, 0, 1);
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_donors),
-        cmocka_unit_test(test_key),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_tuples),
+        cmocka_unit_test(test_donors), cmocka_unit_test(test_key),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_tuples), cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests_name("compiler/hoist", tests, NULL, NULL);
 }
