@@ -176,73 +176,57 @@ static V cbrt32(struct kir *k, V x) {
     V same = OP2(OR, CMP(EQ, x, C(0)), OP2(OR, CMP(NE, x, x), CMP(EQ, OP1(ABS, x), C(INFINITY))));
     return SEL(same, x, r);
 }
-// 2/pi times 2^e modulo 4, e = 0..104, in three pieces of 28 bits: a 24-bit mantissa times a piece
-// is exact in f64 (after Payne and Hanek, "Radian Reduction for Trigonometric Functions", 1983).
-enum { LARGE = 105, PIECES = 3, PIECE_BITS = 28 };
-static void two_over_pi(double *out) {
-    static const uint32_t word[] = {0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0,
-                                    0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561};
-    for (int p = 0; p < PIECES; p++)
-        for (int e = 0; e < LARGE; e++) {
-            double v = 0;
-            for (int b = 0; b < PIECE_BITS; b++) {
-                int weight = 1 - PIECE_BITS * p - b, i = e - weight - 1; // bit i of the fraction
-                if (i >= 0 && word[i / 32] >> (31 - i % 32) & 1) v += ldexp(1, weight);
-            }
-            out[p * LARGE + e] = v;
-        }
+// x/(2 pi) is a number of turns, of which only the fraction matters. The constant is four doubles;
+// each product is split by an FMA into its rounded value and the rest, both exact, and whole turns
+// are taken from each part for itself, which is exact too (the idea of Payne and Hanek, "Radian
+// Reduction for Trigonometric Functions", 1983, without a table). Quarters of a turn, `out_n`, are
+// taken away before the parts are summed: whenever what is left is small, all sums are exact.
+static V part_of_turn(struct kir *k, V turns) {
+    return OP2(SUB, turns, OP1(RINT, turns));
 }
-static V large_quadrant(struct kir *k, V x, V *out_n) {
-    double table[PIECES * LARGE];
-    two_over_pi(table);
-    V u = kir_bits(k, DT_S32, OP1(ABS, x));
-    V e = kir_cast(k, DT_S64, OP2(SUB, OP2(SHR, u, I32(23)), I32(150)));
-    V m = kir_bits(k, DT_F32, OP2(OR, OP2(AND, u, I32(0x7fffff)), I32(150 << 23)));
-    V piece[PIECES];
-    e = kir_idx_clamp(k, e, 0, LARGE - 1);
-    m = kir_cast(k, DT_F64, OP2(COPYSIGN, m, x));
-    for (int p = 0; p < PIECES; p++)
-        piece[p] = OP2(MUL, m, kir_table(k, kir_add_table(k, DT_F64, LARGE, table + p * LARGE), e));
+static V quarter(struct kir *k, V x, V *out_n) {
+    static const double c[] = {0.15915494309189535, -9.839338337591243e-18, -5.360718141446502e-34,
+                               4.0267819632921097e-50};
     enum dtype t = DT_F64;
-    V whole = OP2(SUB, piece[0], OP2(MUL, OP1(FLOOR, OP2(MUL, piece[0], C(0.25))), C(4)));
-    V n = OP1(RINT, OP2(ADD, whole, piece[1]));
-    *out_n = n;
-    return OP2(ADD, OP2(ADD, OP2(SUB, whole, n), piece[1]), piece[2]);
+    V d = wide(k, x), part[5], rest = NULL;
+    for (int i = 0; i < 3; i++) {
+        V p = OP2(MUL, d, C(c[i])), low = FMA(d, C(c[i]), OP1(NEG, p));
+        part[2 * i] = part_of_turn(k, p);
+        if (i < 2)
+            part[2 * i + 1] = part_of_turn(k, low);
+        else
+            rest = FMA(d, C(c[3]), low);
+    }
+    V about = part[0], magic = C(6755399441055744.0); // 1.5 * 2^52: adding it rounds
+    for (int i = 1; i < 5; i++)
+        about = OP2(ADD, about, part[i]);
+    V z = FMA(about, C(4), magic), f = FMA(OP2(SUB, z, magic), C(-0.25), part[0]);
+    for (int i = 1; i < 5; i++)
+        f = OP2(ADD, f, part[i]);
+    *out_n = kir_bits(k, DT_S64, z); // modulo 4
+    return OP2(ADD, f, rest);
 }
-// x 2/pi = n + f (n modulo 4 matters), |f| <= 1/2. Below 2^23 in two parts of 2/pi.
-static V quadrant(struct kir *k, V x, V *out_n) {
-    enum dtype t = DT_F64;
-    V d = wide(k, x), hi = C(0.6366197723675814), lo = C(-3.935735335036497e-17), nl;
-    V n = OP1(RINT, OP2(MUL, d, hi)), f = FMA(d, lo, FMA(d, hi, OP1(NEG, n)));
-    V fl = large_quadrant(k, x, &nl);
-    t = DT_F32;
-    V large = CMP(GE, OP1(ABS, x), C(0x1p23));
-    *out_n = SEL(large, nl, n);
-    return SEL(large, fl, f);
+// sin(2 pi u) for |u| <= 1/4, about 6e-14.
+static V sin_turns(struct kir *k, V u) {
+    static const double c[] = {6.2831853071791945, -41.34170223981848, 81.60524913341627,
+                               -76.70584649402774, 42.05810283858391,  -15.081031675428914,
+                               3.663464503001106};
+    return OP2(MUL, u, POLY(OP2(MUL, u, u), c));
 }
-static V sin_poly(struct kir *k, V r) {
-    static const double c[] = {1,           -1. / 6,        1. / 120,        -1. / 5040,
-                               1. / 362880, -1. / 39916800, 1. / 6227020800.};
-    return OP2(MUL, r, POLY(OP2(MUL, r, r), c));
-}
-static V cos_poly(struct kir *k, V r) {
-    static const double c[] = {1,          -1. / 2,       1. / 24,        -1. / 720,
-                               1. / 40320, -1. / 3628800, 1. / 479001600.};
-    return POLY(OP2(MUL, r, r), c);
-}
+// f turns and n quarters: sin is sin f, cos f, -sin f, -cos f for n = 0..3, and cos f is
+// sin(1/4 - |f|).
 static V trig32(struct kir *k, enum kfn fn, V x) {
     enum dtype t = DT_F64;
-    V n, f = quadrant(k, x, &n), r = OP2(MUL, f, C(1.5707963267948966));
-    V q = OP2(SUB, n, OP2(MUL, OP1(FLOOR, OP2(MUL, n, C(0.25))), C(4))); // n mod 4
-    V s = sin_poly(k, r), c = cos_poly(k, r), odd = OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(3))), y;
+    V n, f = quarter(k, x, &n), cross = OP2(SUB, C(0.25), OP1(ABS, f)), y;
+    V odd = CMP(NE, OP2(AND, n, I64(1)), I64(0));
     if (fn == KFN_TAN) {
-        y = SEL(odd, OP2(DIV, OP1(NEG, c), s), OP2(DIV, s, c));
-    } else if (fn == KFN_SIN) {
-        y = SEL(odd, c, s);
-        y = SEL(CMP(GE, q, C(2)), OP1(NEG, y), y);
+        V s = sin_turns(k, f), c = sin_turns(k, cross);
+        y = OP2(DIV, SEL(odd, OP1(NEG, c), s), SEL(odd, s, c));
     } else {
-        y = SEL(odd, s, c);
-        y = SEL(OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(2))), OP1(NEG, y), y);
+        if (fn == KFN_COS) n = OP2(ADD, n, I64(1));
+        y = sin_turns(k, fn == KFN_COS ? SEL(odd, f, cross) : SEL(odd, cross, f));
+        V sign = OP2(AND, OP2(SHL, n, I64(62)), I64(INT64_MIN));
+        y = kir_bits(k, DT_F64, OP2(XOR, kir_bits(k, DT_S64, y), sign));
     }
     y = kir_cast(k, DT_F32, y);
     t = DT_F32;
