@@ -423,19 +423,23 @@ bool str_is_loopback(struct str host) {
 
 bool str_is_like(struct str given, struct str known) {
     enum { MOST = 64 };
-    size_t row[MOST];
+    size_t rows[3][MOST]; // of the letters of `given` before, and the two before that
     if (given.n >= MOST || known.n >= MOST) return false;
     for (size_t k = 0; k <= known.n; k++)
-        row[k] = k;
+        rows[0][k] = k;
     for (size_t g = 1; g <= given.n; g++) {
-        size_t corner = row[0];
+        const char *p = given.p + g - 1;
+        size_t *row = rows[g % 3], *last = rows[(g + 2) % 3], *before = rows[(g + 1) % 3];
         row[0] = g;
         for (size_t k = 1; k <= known.n; k++) {
-            size_t change = corner + (given.p[g - 1] != known.p[k - 1]), least = row[k] + 1;
-            if (row[k - 1] + 1 < least) least = row[k - 1] + 1;
-            corner = row[k];
-            row[k] = change < least ? change : least;
+            const char *q = known.p + k - 1;
+            size_t change = last[k - 1] + (*p != *q);
+            row[k] = (last[k] < row[k - 1] ? last[k] : row[k - 1]) + 1;
+            if (change < row[k]) row[k] = change;
+            bool swapped = g > 1 && k > 1 && *p == q[-1] && p[-1] == *q;
+            if (swapped && before[k - 2] + 1 < row[k]) row[k] = before[k - 2] + 1;
         }
     }
-    return row[known.n] && row[known.n] * 3 <= known.n;
+    size_t distance = rows[given.n % 3][known.n];
+    return distance && distance * 3 <= known.n;
 }

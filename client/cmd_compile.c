@@ -223,8 +223,7 @@ void print_assumed(const json_t *compiled, FILE *f) {
     }
     if (!k) return;
     s = json_array_get(json_object_get(compiled, "assumed"), 0);
-    fprintf(f, "  (assumed, as the model leaves them open; for others: --shape %s=",
-            text_at(s, "input"));
+    fprintf(f, "  (assumed; to choose: --shape %s=", text_at(s, "input"));
     print_shape(json_object_get(s, "dims"), f);
     fputs(")\n", f);
 }

@@ -282,6 +282,27 @@ struct parser {
     int depth, dialect;
     char path[160]; // of the value being read, for messages
 };
+// A field that is not there: the one that was meant, or all that are.
+static status_t no_field(struct parser *p, const ProtobufCMessageDescriptor *d, const char *key) {
+    enum { FEW = 12 };
+    struct strbuf all = {0}, name = {0};
+    bool like = false;
+    for (unsigned i = 0; i < d->n_fields && !like; i++) {
+        strbuf_clear(&name);
+        json_field_name(&d->fields[i], &name);
+        like = str_is_like(str_of(key), (struct str){strbuf_cstr(&name), name.n});
+        strbuf_printf(&all, "%s%s", i ? ", " : "", strbuf_cstr(&name));
+    }
+    const char *why = "no such field";
+    if (like)
+        why = arena_printf(p->a, "no such field (did you mean '%s'?)", strbuf_cstr(&name));
+    else if (d->n_fields && d->n_fields <= FEW)
+        why = arena_printf(p->a, "no such field; there are %s", strbuf_cstr(&all));
+    strbuf_done(&all);
+    strbuf_done(&name);
+    return bad(p->path, why);
+}
+
 static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
                               ProtobufCMessage **out) MUST_CHECK;
 
@@ -475,7 +496,7 @@ static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor
     json_object_foreach(j, key, val) {
         snprintf(p->path + at, sizeof p->path - at, "%s%.64s", at ? "." : "", key);
         const ProtobufCFieldDescriptor *f = json_field(d, str_of(key));
-        if (!f && p->dialect != OIP) return bad(p->path, "no such field");
+        if (!f && p->dialect != OIP) return no_field(p, d, key);
         if (f) RETURN_IF_ERR(parse_field(p, f, val, (uint8_t *)m));
         p->path[at] = 0;
     }

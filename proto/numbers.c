@@ -343,9 +343,10 @@ static const char *number_element(void *ctx, const char *p, const char *end, con
     struct number_out *to = ctx;
     struct number v;
     const char *q = *p == '-' && p + 1 < end && p[1] == 'I' ? NULL : scan_number(p, end, &v);
+    bool beyond = q && !isfinite(v.d); // digits for more than any double: Infinity is a word
     if (!q) q = scan_word(p, end, &v);
     *why = q ? "value does not fit the type" : "not a number";
-    if (!q || !(to->f8 ? float8_code(to->f8, v.d, to->o) : store(&v, to->t->cls, to->o)))
+    if (!q || beyond || !(to->f8 ? float8_code(to->f8, v.d, to->o) : store(&v, to->t->cls, to->o)))
         return NULL;
     to->o += to->t->bytes;
     return q;

@@ -119,7 +119,9 @@ void job_own_executable(struct job *j) {
 
 // A compile that was refused at sizes that the request did not say.
 static status_t at_assumed_sizes(const struct job *j, status_t st) {
-    if (st_code(st) != ST_INVALID_ARGUMENT || !j->r.n_assumed || j->r.exe) return st;
+    if (st_code(st) != ST_INVALID_ARGUMENT || !j->r.n_assumed || j->r.exe ||
+        st_get_reason(st) == HLOD__V1__REASON__REASON_BAD_OPTION)
+        return st;
     struct strbuf t = {0};
     strbuf_limit(&t, 2000);
     for (size_t i = 0; i < j->r.n_assumed; i++) {

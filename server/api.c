@@ -112,6 +112,10 @@ const char *api_like(struct call *c, const char *name) {
 }
 status_t api_model(struct call *c, const char *text, struct digest *out) {
     if (digest_parse(str_of(text), out)) return ST_OK;
+    if (!*text)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "no model: say its name or digest, as "
+                                                     "\"model\": \"NAME\""),
+                         HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
     const struct named_model *x = named(c, text);
     if (!x)
         return st_reason(

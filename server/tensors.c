@@ -18,6 +18,34 @@ static status_t bad(int reason, size_t i, const char *name, const char *why) {
     return st_reason(st_new(ST_INVALID_ARGUMENT, "inputs[%zu] '%.80s': %s", i, name, why), reason);
 }
 
+// "f32" for "float32": the name here of a type as NumPy and others call it; NULL: none is known.
+static const char *type_here(struct arena *a, const char *type) {
+    static const struct {
+        const char *there, *here;
+    } begins[] = {{"float", "f"}, {"int", "s"}, {"uint", "u"}, {"bool", "pred"}, {"complex", "c"}};
+    if (!strcmp(type, "float") || !strcmp(type, "double")) return *type == 'f' ? "f32" : "f64";
+    for (size_t k = 0; k < sizeof begins / sizeof *begins; k++) {
+        size_t n = strlen(begins[k].there);
+        if (strncmp(type, begins[k].there, n) != 0) continue;
+        const char *here = arena_printf(a, "%s%s", begins[k].here, type + n);
+        if (dtype_find(str_of(here))) return here;
+    }
+    return NULL;
+}
+static status_t bad_type(struct call *c, size_t i, const struct tensor_desc *t) {
+    if (!*t->type)
+        return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
+                   "no dtype: say \"dtype\": \"f32\" (or \"datatype\": \"FP32\") and "
+                   "\"shape\"");
+    const char *like = type_here(&c->arena, t->type);
+    return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
+               arena_printf(&c->arena,
+                            "unknown element type '%.40s'%s%s%s: \"dtype\" is f32, s64, pred, "
+                            "bf16, ..., \"datatype\" FP32, INT64, BOOL, BF16, ...",
+                            t->type, like ? " (did you mean '" : "", like ? like : "",
+                            like ? "'?)" : ""));
+}
+
 static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i, int from,
                            int64_t *total) {
     struct job_input *in = &c->inputs[i];
@@ -35,12 +63,7 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
         return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
                    "only a resident buffer can be donated");
     in->dtype = dtype_find(str_of(t->type));
-    if (!in->dtype)
-        return bad(HLOD__V1__REASON__REASON_DTYPE_MISMATCH, i, t->name,
-                   *t->type ? "unknown element type: \"dtype\" is f32, s64, pred, bf16, ..., "
-                              "\"datatype\" FP32, INT64, BOOL, BF16, ..."
-                            : "no dtype: say \"dtype\": \"f32\" (or \"datatype\": \"FP32\") and "
-                              "\"shape\"");
+    if (!in->dtype) return bad_type(c, i, t);
     if (t->rank > 64)
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
     in->rank = (int32_t)t->rank;
@@ -351,8 +374,13 @@ bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans
 
 static status_t scan_one(struct str text, const struct job_input *in, void *out) {
     int64_t bytes; // as counted for the layout
-    return in->dtype->cls == NUM_TEXT ? texts_scan(text, in->elements, out, &bytes)
-                                      : numbers_scan(text, in->dtype, in->elements, out);
+    status_t st = in->dtype->cls == NUM_TEXT ? texts_scan(text, in->elements, out, &bytes)
+                                             : numbers_scan(text, in->dtype, in->elements, out);
+    if (!st || in->rank || !text.n || *text.p != '[') return st;
+    st_drop(st);
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "a list of data, and no \"shape\" that says its "
+                                                 "sizes, as \"shape\": [1, 4]"),
+                     HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
 }
 
 static const char *skip_space(const char *p, const char *end) {

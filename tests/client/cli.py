@@ -76,7 +76,7 @@ def main():
         check("run a digest", hlo("run", one, "-i", "x=1x4xf32=0,0,0,0.5"), 0, r"1\.5\n$")
         check("run with a wrong shape", hlo("run", one, "-i", "x=1x3xf32=0,0,0"), 3, err="SHAPE_MISMATCH")
         check("run without an input: it is made up", hlo("run", one), 0, r"^y f32\[1,4\]", r"input x 1x4, made up")
-        check("a batch of one where nothing says it", hlo("compile", good), 0, r"shapes +x=1x4  \(assumed, .*: --shape x=1x4\)")
+        check("a batch of one where nothing says it", hlo("compile", good), 0, r"shapes +x=1x4  \(assumed; to choose: --shape x=1x4\)")
         check("run: how often", hlo("run", one, "-i", "x=1x4xf32=0,0,0,0", "--repeat", "often"), 2, err="--repeat: expected a number from 1")
         check("run: an output of no known format", hlo("run", one, "-i", "x=1x4xf32=0,0,0,0", "-o", "y.txt"), 2, err="ends in .npz or .npy")
         check("run with a word that is no input", hlo("run", one, "-i", "x"), 2, err="NAME=VALUE")

@@ -153,6 +153,26 @@ static void hosts_of_this_machine(void **state) {
     assert_true(str_is_loopback((struct str){"127.0.0.1:80", 9})); // ends where it says
 }
 
+static void like(void **state) {
+    (void)state;
+    static const char *const yes[][2] = {{"modle", "model"},
+                                         {"runn", "run"},
+                                         {"rnu", "run"},
+                                         {"--profle", "--profile"},
+                                         {"abdc", "abcd"}},
+                             *const no[][2] = {{"run", "run"},
+                                               {"", "run"},
+                                               {"x", "run"},
+                                               {"bcda", "abcd"},
+                                               {"run", ""}};
+    for (size_t k = 0; k < sizeof yes / sizeof *yes; k++)
+        if (!str_is_like(str_of(yes[k][0]), str_of(yes[k][1])))
+            fail_msg("%s is like %s", yes[k][0], yes[k][1]);
+    for (size_t k = 0; k < sizeof no / sizeof *no; k++)
+        if (str_is_like(str_of(no[k][0]), str_of(no[k][1])))
+            fail_msg("%s is not like %s", no[k][0], no[k][1]);
+}
+
 // What is over the caller's bytes stays in them.
 static void over(void **state) {
     (void)state;
@@ -168,9 +188,9 @@ static void over(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reading), cmocka_unit_test(printing),
-                                       cmocka_unit_test(printing_f64),
-                                       cmocka_unit_test(hosts_of_this_machine),
-                                       cmocka_unit_test(over)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reading),      cmocka_unit_test(printing),
+        cmocka_unit_test(printing_f64), cmocka_unit_test(hosts_of_this_machine),
+        cmocka_unit_test(like),         cmocka_unit_test(over)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,6 +139,8 @@ static void refusals(void **state) {
     scan_bad("[300]", "u8", 1, "does not fit");
     scan_bad("[-1]", "u64", 1, "does not fit");
     scan_bad("[1.5]", "s64", 1, "does not fit");
+    scan_bad("[1e400]", "f32", 1, "does not fit");
+    scan_bad("[-1e400]", "f64", 1, "does not fit");
     scan_bad("[1e39]", "f32", 1, "does not fit");
     scan_bad("[70000]", "f16", 1, "does not fit");
     scan_bad("[9223372036854775808]", "s64", 1, "does not fit");
