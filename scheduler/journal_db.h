@@ -4,8 +4,12 @@
 // its values (`sum`), and one row says what the sums of all come to and how many changes there
 // were, so that lost, changed, foreign and older contents are seen whichever bytes did it. A copy
 // that is not as it was is put aside as FILE.damaged, logged, and made again from the other; where
-// neither is whole, from every row that still has its digest. Bytes that hold nothing (free pages,
-// frames of the log that were written back) are not covered.
+// neither is whole, from every row that still has its digest, those of the newer first. Bytes that
+// hold nothing (free pages, frames of the log that were written back) are not covered.
+//
+// What jdb_write says is written is in both files. While there is one alone, because the disk has no
+// room for the other, nothing is written: RESOURCE_EXHAUSTED (or UNAVAILABLE), until it is there
+// again, which is tried at every use, some times a second.
 //
 // Each file is held alone (nobody else reads it while the daemon runs), which keeps SQLite's shared
 // index in memory: a mapped file that shrinks would end the process. Blocking. Thread: any (one
@@ -45,8 +49,11 @@ struct jdb;
 status_t jdb_open(const char *dir, const struct jdb_spec *spec, struct jdb **out) MUST_CHECK;
 void jdb_close(struct jdb *j); // NULL is fine
 
+// One of the two could not be made again yet. Does not wait.
+bool jdb_alone(const struct jdb *j);
+
 // fn runs in a transaction on each copy, maybe more than once: what it gives must come out the
-// same. Statements of its own are left reset.
+// same. Statements of its own are left reset. After an error that says so it may stand in one.
 typedef status_t (*jdb_fn)(struct jcopy *c, void *arg);
 status_t jdb_write(struct jdb *j, jdb_fn fn, void *arg) MUST_CHECK;
 // On one that is whole; again on the other where fn comes to damage (DATA_LOSS).

@@ -26,6 +26,7 @@ struct suite_record {
     const struct span *briefs; // [n_jobs], packed hlod.v1.Job; their ids are the row's
     uint32_t n_jobs;
     int64_t created_ns; // wall clock
+    bool unfinished;    // set where the key existed: jobs of it go on, or are to be admitted
 };
 // One transaction. A key that is there with the same request: *out_existed, its id and number of
 // jobs; with another: ALREADY_EXISTS, KEY_REUSED.

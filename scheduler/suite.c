@@ -419,6 +419,7 @@ static void enqueue(struct suite_job *j) {
 }
 
 status_t suites_admit(struct suites *s, const struct suite_record *r) {
+    if (find_suite(s, r->id)) return ST_OK;
     struct suite *x = add_suite(s, r);
     if (!x) return st_new(ST_INTERNAL, "the suite cannot be read back");
     for (uint32_t i = 0; i < x->n_jobs; i++)

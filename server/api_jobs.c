@@ -150,7 +150,8 @@ static void submit_work(struct jobs_work *w) {
     uint8_t *p = arena_alloc(a, hlod__v1__submit_jobs_request__get_packed_size(w->q) + 1);
     r->request = (struct span){p, hlod__v1__submit_jobs_request__pack(w->q, p)};
     w->st = journal_suite_add(w->journal, r, &w->existed);
-    w->stored = !w->st && !w->existed;
+    // A submit that failed may have been written all the same: the next one with its key finds it.
+    w->stored = !w->st && (!w->existed || r->unfinished);
 }
 static void submitted(struct jobs_work *w) {
     struct arena *a = &w->c->arena;
