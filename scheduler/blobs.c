@@ -20,6 +20,14 @@ status_t blob_own(struct journal *j, const char *tenant, struct digest d) {
     return owner_write(j, tenant, d, (struct digest){0});
 }
 
+status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) {
+    struct digest source;
+    status_t st = owner_read(j, tenant, d, &source);
+    if (st_code(st) != ST_NOT_FOUND) return st;
+    st_drop(st);
+    return blob_own(j, tenant, d);
+}
+
 status_t blob_store(struct store *s, struct span bytes, struct digest *out, bool *out_fresh) {
     struct store_writer *w;
     RETURN_IF_ERR(store_write_begin(s, STORE_BLOB, &w));

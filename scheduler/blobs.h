@@ -17,6 +17,8 @@ status_t blob_store(struct store *s, struct span bytes, struct digest *out,
 status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct span bytes,
                   struct digest *out) MUST_CHECK;
 status_t blob_own(struct journal *j, const char *tenant, struct digest d) MUST_CHECK;
+// Unless they are already.
+status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) MUST_CHECK;
 // Are its bytes those it is named by? Reads them, unless that was done and the file has not
 // changed. A damaged one is quarantined, and logged: DATA_LOSS, as is one that was removed. With a
 // journal, NOT_FOUND where nobody ever had it; without one it must be there.

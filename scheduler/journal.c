@@ -113,6 +113,9 @@ status_t journal_verify(struct journal *j,
                         void (*found)(void *ctx, const char *file, const char *why), void *ctx) {
     return jdb_verify(j->db, found, ctx);
 }
+bool journal_alone(const struct journal *j) {
+    return jdb_alone(j->db);
+}
 status_t journal_backup(struct journal *j, const char *dir) {
     return jdb_backup(j->db, dir);
 }

@@ -18,6 +18,8 @@ status_t journal_verify(struct journal *j,
                         void (*found)(void *ctx, const char *file, const char *why),
                         void *ctx) MUST_CHECK;
 
+// One of its two files cannot be made again: writes are refused. Does not wait.
+bool journal_alone(const struct journal *j);
 status_t journal_backup(struct journal *j, const char *dir) MUST_CHECK; // DIR/journal.db, as it is
 
 enum journal_table {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What shows damage in one file of a journal: the SQL functions that make and add up the rows' sums,
-// the look at pages, rows, counts and shape, and at whether the file is still the one it was.
+// What shows damage in one file of a journal: the SQL functions that make and add up the rows'
+// sums, the look at pages, rows, counts and shape, and at whether the file is still the one it was.
 #include "scheduler/journal_db_inside.h"
 
 #include <errno.h>
@@ -133,7 +133,8 @@ status_t jcopy_check_pages(struct jcopy *c) {
 status_t jcopy_shape(struct jcopy *c, uint8_t out[JDB_SUM]) {
     sqlite3_stmt *s = NULL;
     memset(out, 0, JDB_SUM);
-    RETURN_IF_ERR(jcopy_prepare(c, "SELECT jdb_sum(type, name, tbl_name, sql) FROM sqlite_master", &s));
+    RETURN_IF_ERR(
+        jcopy_prepare(c, "SELECT jdb_sum(type, name, tbl_name, sql) FROM sqlite_master", &s));
     int code;
     while ((code = sqlite3_step(s)) == SQLITE_ROW)
         mix(out, NULL, sqlite3_column_blob(s, 0));
@@ -225,4 +226,3 @@ status_t jdb_check_place(const struct jdb_file *f) {
     why = moved(&f->wal, jdb_look(jdb_wal_of(f, wal)));
     return why ? st_new(ST_DATA_LOSS, "its log (-wal) %s", why) : ST_OK;
 }
-

@@ -45,7 +45,8 @@ static status_t make(const struct jdb *j, struct jdb_file *f, int from) {
     char sql[400];
     struct jcopy *c = &f->c;
     RETURN_IF_ERR(j->spec->make(c->db, from));
-    RETURN_IF_ERR(jcopy_exec(c, "CREATE TABLE meta (name TEXT, seq INTEGER, total BLOB, shape BLOB)"));
+    RETURN_IF_ERR(
+        jcopy_exec(c, "CREATE TABLE meta (name TEXT, seq INTEGER, total BLOB, shape BLOB)"));
     snprintf(sql, sizeof sql, "INSERT INTO meta VALUES ('%s', 0, zeroblob(%d), NULL)",
              j->spec->name, JDB_SUM);
     RETURN_IF_ERR(jcopy_exec(c, sql));
@@ -612,8 +613,8 @@ static void tell(const struct finder *t, const struct jdb_file *f, const char *w
 static void look_again(struct jdb *j, struct jdb_file *f, const struct finder *t) {
     int64_t start = clock_ns();
     status_t st;
-    if (both_open(j) && !sqlite3_wal_checkpoint_v2(f->c.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
-                                                   NULL)) {
+    if (both_open(j) &&
+        !sqlite3_wal_checkpoint_v2(f->c.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL)) {
         close_file(j, f);
         st = open_file(j, f, false);
         if (!st && !f->c.db) st = st_new(ST_DATA_LOSS, "it was removed");
@@ -637,7 +638,7 @@ status_t jdb_verify(struct jdb *j, void (*found)(void *ctx, const char *file, co
     pthread_mutex_lock(&j->lock);
     for (int k = 0; k < JDB_COPIES; k++) {
         struct jdb_file *f = &j->f[k];
-        status_t st = f->c.db ? jdb_check_place(f) : st_new(ST_UNAVAILABLE, "it could not be made");
+        status_t st = f->c.db ? jdb_check_place(f) : st_new(ST_UNAVAILABLE, "not made again yet");
         if (st) tell(&t, f, st_message(st));
         st_drop(st);
     }

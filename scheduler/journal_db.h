@@ -7,8 +7,8 @@
 // neither is whole, from every row that still has its digest, those of the newer first. Bytes that
 // hold nothing (free pages, frames of the log that were written back) are not covered.
 //
-// What jdb_write says is written is in both files. While there is one alone, because the disk has no
-// room for the other, nothing is written: RESOURCE_EXHAUSTED (or UNAVAILABLE), until it is there
+// What jdb_write says is written is in both files. While there is one alone, because the disk has
+// no room for the other, nothing is written: RESOURCE_EXHAUSTED (or UNAVAILABLE), until it is there
 // again, which is tried at every use, some times a second.
 //
 // Each file is held alone (nobody else reads it while the daemon runs), which keeps SQLite's shared

@@ -39,7 +39,7 @@ enum statement {
     "suite.sum"
 #define SOUND_JOB "jdb_sum('job', job.suite, job.n, brief, result, log) IS job.sum"
 static const char *const texts[] = {
-    [S_FIND_KEY] = "SELECT id, request, jobs, ended < jobs, " SOUND_SUITE " FROM suite WHERE key = ?1",
+    [S_FIND_KEY] = "SELECT id, request, jobs, " SOUND_SUITE " FROM suite WHERE key = ?1",
     [S_ADD_SUITE] = "INSERT INTO suite (id, tenant, key, request, jobs, ended, created, bytes) "
                     "VALUES (?7, ?1, ?2, ?3, ?4, 0, ?5, ?6)",
     [S_SUM_SUITE] = "UPDATE suite SET sum = jdb_sum('suite', id, tenant, key, request, jobs, "
@@ -138,6 +138,9 @@ status_t journal_jobs_verify(struct journal_jobs *j,
                              void *ctx) {
     return jdb_verify(j->db, found, ctx);
 }
+bool journal_jobs_alone(const struct journal_jobs *j) {
+    return jdb_alone(j->db);
+}
 status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) {
     return jdb_backup(j->db, dir);
 }
@@ -182,7 +185,6 @@ static status_t find_key(struct jcopy *c, struct add *q) {
         if (old.n == r->request.n && !memcmp(old.p, r->request.p, old.n)) {
             r->id = sqlite3_column_int64(s, 0);
             r->n_jobs = (uint32_t)sqlite3_column_int64(s, 2);
-            r->unfinished = sqlite3_column_int(s, 3);
             q->existed = true;
         } else
             st = st_reason(st_new(ST_ALREADY_EXISTS,

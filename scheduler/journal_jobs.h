@@ -16,6 +16,8 @@ void journal_jobs_close(struct journal_jobs *j); // NULL is fine
 status_t journal_jobs_verify(struct journal_jobs *j,
                              void (*found)(void *ctx, const char *file, const char *why),
                              void *ctx) MUST_CHECK;
+// As journal_alone.
+bool journal_jobs_alone(const struct journal_jobs *j);
 status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) MUST_CHECK; // DIR/jobs.db
 
 struct suite_record {
@@ -26,7 +28,6 @@ struct suite_record {
     const struct span *briefs; // [n_jobs], packed hlod.v1.Job; their ids are the row's
     uint32_t n_jobs;
     int64_t created_ns; // wall clock
-    bool unfinished;    // set where the key existed: jobs of it go on, or are to be admitted
 };
 // One transaction. A key that is there with the same request: *out_existed, its id and number of
 // jobs; with another: ALREADY_EXISTS, KEY_REUSED.

@@ -15,6 +15,7 @@
 #include "scheduler/error.h"
 #include "scheduler/job.h"
 #include "scheduler/loop.h"
+#include "scheduler/sched.h"
 #include "scheduler/suite_inside.h"
 
 enum { MAX_LOG = 64 << 10 };
@@ -419,13 +420,19 @@ static void enqueue(struct suite_job *j) {
 }
 
 status_t suites_admit(struct suites *s, const struct suite_record *r) {
-    if (find_suite(s, r->id)) return ST_OK;
     struct suite *x = add_suite(s, r);
     if (!x) return st_new(ST_INTERNAL, "the suite cannot be read back");
     for (uint32_t i = 0; i < x->n_jobs; i++)
         enqueue(&x->jobs[i]);
     suites_pump(s);
     return ST_OK;
+}
+
+void suites_doubt(struct suites *s, struct digest key) {
+    if (!digest_is_zero(key)) (void)smap_put(&s->doubtful, digest_str(&key), s);
+}
+bool suites_doubted(struct suites *s, struct digest key) {
+    return smap_del(&s->doubtful, digest_str(&key)) != NULL;
 }
 
 static void read_suite(void *ctx, const struct suite_record *r) {
@@ -464,6 +471,7 @@ status_t suites_new(struct sched *sched, struct journal_jobs *journal,
     s->sched = sched;
     s->journal = journal;
     s->cfg = *cfg;
+    smap_seed_random(&s->doubtful);
     s->timer = loop_timer_new(sched_loop(sched), on_timer, s);
     struct journal_jobs_reader r = {read_suite, read_job, s};
     status_t st = journal_jobs_unfinished(journal, &r);
@@ -501,6 +509,7 @@ void suites_free(struct suites *s) {
     while (s->n_runs)
         loop_turn(sched_loop(s->sched));
     suite_save_free(s);
+    smap_done(&s->doubtful);
     loop_timer_free(s->timer);
     for (struct suite_watch *w = s->watches; w; w = w->next)
         w->gone = true;

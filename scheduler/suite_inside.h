@@ -2,6 +2,7 @@
 // What suite.c (states), suite_run.c (one attempt) and suite_save.c (the way to the journal) share,
 // and nobody else. Thread: loop, except the work functions.
 #pragma once
+#include "base/map.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "scheduler/suite.h"
@@ -66,6 +67,7 @@ struct suites {
     struct save_batch *saving;     // the pool's
     struct loop_timer *save_timer; // after a failed write
     int64_t trimmed_ns;
+    struct smap doubtful; // keys of suites that may be on disk though their submit failed
 };
 
 // suite.c

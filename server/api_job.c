@@ -3,6 +3,8 @@
 
 #include "base/clock.h"
 #include "proto/frame.h"
+#include "scheduler/blobs.h"
+#include "scheduler/loop.h"
 #include "server/traceparent.h"
 
 struct job_call {
@@ -38,6 +40,41 @@ static status_t note_form(const struct call *c, status_t st) {
     return st_note(st, "came as a form (curl's -d changes a file, --data-binary @FILE does not)");
 }
 
+static void answer(struct call *c, struct job *j, Hlod__V1__Event *e, const ProtobufCMessage *reply,
+                   status_t st) {
+    if (st) st = note_form(c, st);
+    if (!st && c->row->stream) {
+        e->t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
+        call_event(c, e);
+    }
+    call_finish(c, reply, st);
+}
+
+// A model that came with the call is its tenant's on disk before that is answered: a file whose
+// owner nobody remembers after a restart could go without a word.
+struct keep {
+    struct call *c;
+    struct job *j;
+    Hlod__V1__Event e;
+    const ProtobufCMessage *reply;
+    status_t st;
+};
+static void keep_work(void *arg) {
+    struct keep *k = arg;
+    k->st = blob_keep_own(sched_journal(k->c->api->sched), k->c->principal.tenant, k->c->source);
+}
+static void kept(void *arg) {
+    struct keep *k = arg;
+    if (call_goes_on(k->c, k->st)) answer(k->c, k->j, &k->e, k->reply, ST_OK);
+}
+static void answer_when_kept(struct call *c, struct job *j, const Hlod__V1__Event *e,
+                             const ProtobufCMessage *reply) {
+    struct keep *k = arena_new_of(&c->arena, struct keep);
+    *k = (struct keep){.c = c, .j = j, .e = *e, .reply = reply};
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), keep_work, kept, k);
+}
+
 static void on_done(void *ctx, struct job *j, status_t st) {
     struct job_call *jc = ctx;
     struct call *c = jc->c;
@@ -51,12 +88,10 @@ static void on_done(void *ctx, struct job *j, status_t st) {
     else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
         sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
     if (c->busy) return;
-    if (st) st = note_form(c, st);
-    if (!st && c->row->stream) {
-        e.t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
-        call_event(c, &e);
-    }
-    call_finish(c, reply, st);
+    if (!st && jc->uploaded)
+        answer_when_kept(c, j, &e, reply);
+    else
+        answer(c, j, &e, reply, st);
 }
 
 struct job_spec api_job_spec(const struct call *c, enum job_kind kind) {

@@ -47,8 +47,11 @@ static void work(void *arg) {
 static void done(void *arg) {
     struct jobs_work *w = arg;
     struct call *c = w->c;
+    struct suites *s = c->api->suites;
+    if (w->st && w->suite_record.id) suites_doubt(s, w->suite_record.key);
+    if (!w->st && w->existed) w->stored = suites_doubted(s, w->suite_record.key);
     if (w->stored) { // whoever waits for the answer or not: it is on disk now
-        status_t st = suites_admit(c->api->suites, &w->suite_record);
+        status_t st = suites_admit(s, &w->suite_record);
         if (st && !w->st)
             w->st = st;
         else
@@ -150,8 +153,7 @@ static void submit_work(struct jobs_work *w) {
     uint8_t *p = arena_alloc(a, hlod__v1__submit_jobs_request__get_packed_size(w->q) + 1);
     r->request = (struct span){p, hlod__v1__submit_jobs_request__pack(w->q, p)};
     w->st = journal_suite_add(w->journal, r, &w->existed);
-    // A submit that failed may have been written all the same: the next one with its key finds it.
-    w->stored = !w->st && (!w->existed || r->unfinished);
+    w->stored = !w->st && !w->existed;
 }
 static void submitted(struct jobs_work *w) {
     struct arena *a = &w->c->arena;

@@ -25,7 +25,10 @@
 #include "base/metrics.h"
 #include "base/store.h"
 #include "proto/json.h"
+#include "scheduler/journal.h"
+#include "scheduler/journal_jobs.h"
 #include "scheduler/loop.h"
+#include "scheduler/suite.h"
 #include "server/cors.h"
 #include "server/http_conn.h"
 #include "server/http_dashboard.h"
@@ -309,11 +312,16 @@ static void plain_reply(struct http_req *r) {
     } else {
         bool ok =
             !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));
-        bool full = ok && strcmp(r->plain_path, "/healthz") &&
-                    store_free_bytes(sched_store(api->sched)) < STORE_LITTLE;
+        bool more = ok && strcmp(r->plain_path, "/healthz") != 0;
+        bool full = more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE;
+        bool alone = more && (journal_alone(sched_journal(api->sched)) ||
+                              journal_jobs_alone(suites_journal(api->suites)));
         if (full) // it serves what it has
             strbuf_puts(&b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
                             "refused\n");
+        else if (alone)
+            strbuf_puts(&b, "ok, but one of the two files of a database cannot be made again: "
+                            "uploads, compiles, names and batch jobs are refused\n");
         else
             strbuf_puts(&b, ok              ? "ok\n"
                             : api->draining ? "shutting down\n"

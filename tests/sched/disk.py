@@ -92,6 +92,7 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.w, self.k, self.rng, self.np = w, k, random.Random(w.o.seed * 100 + k), np.random.default_rng(w.o.seed * 100 + k)
         self.seen, self.trouble, self.named = collections.Counter(), [], None
+        self.sets = []  # of the name: model, answer, version
 
     def judge(self, what, status, r):
         """True: an answer to look at; False: an honest error."""
@@ -110,7 +111,8 @@ class Client(threading.Thread):
         if self.judge(what, status, r):
             got = np.array(r["outputs"][0]["data"], np.float32)
             if not np.array_equal(got, answer(k, x).ravel()):
-                raise Wrong(f"{what}: wrong answer: {got} for {answer(k, x)}")
+                found = [q for q in self.w.models if np.array_equal(got, answer(q, x).ravel())]
+                raise Wrong(f"{what}: wrong answer: {got}, of model {found}, for {answer(k, x)} of {k}; the last sets: {self.sets[-6:]}")
             return True
         if r["code"] in ("DATA_LOSS", "NOT_FOUND"):
             self.upload(k)
@@ -187,6 +189,7 @@ class Client(threading.Thread):
                 self.named = k
             elif r["code"] in ("DATA_LOSS", "NOT_FOUND"):
                 self.upload(k)
+            self.sets.append((k, status, r.get("code"), r.get("version")))
         if self.named is not None:
             self.run_by("by name", mine, self.named)
 
@@ -435,7 +438,8 @@ class Disk:
             else:
                 raise Wrong(f"{what} of {os.path.relpath(path, self.w.data)} is named nowhere (told: {name in self.w.told}, rows: {self.rows(name)}); found {[f[:30] for f in found][:20]}")
         self.open.clear()
-        self.hurt.clear()
+        # What was found is mended now, unless there is no room: the next look tells.
+        self.hurt &= {self.pair(f.split(" ")[0]) for f in found}
 
     def run(self):
         end = time.monotonic() + self.w.o.seconds

@@ -399,11 +399,16 @@ static void killed_anywhere_and_damaged(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fresh, gone)
     const struct CMUnitTest t[] = {
-        TEST(nothing_is_written_in_one_file),   TEST(a_commit_in_one_file_is_no_answer),
-        TEST(a_flush_that_fails_writes_nothing), TEST(an_old_frame_of_the_log),
-        TEST(an_older_version_after_a_salvage), TEST(newer_rows_are_salvaged),
-        TEST(the_only_file_is_removed_in_use),  TEST(a_newer_schema_in_one_file),
-        TEST(a_salvage_without_room),           TEST(killed_anywhere_and_damaged),
+        TEST(nothing_is_written_in_one_file),
+        TEST(a_commit_in_one_file_is_no_answer),
+        TEST(a_flush_that_fails_writes_nothing),
+        TEST(an_old_frame_of_the_log),
+        TEST(an_older_version_after_a_salvage),
+        TEST(newer_rows_are_salvaged),
+        TEST(the_only_file_is_removed_in_use),
+        TEST(a_newer_schema_in_one_file),
+        TEST(a_salvage_without_room),
+        TEST(killed_anywhere_and_damaged),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
