@@ -32,6 +32,7 @@
 #include "server/cors.h"
 #include "server/http_conn.h"
 #include "server/http_dashboard.h"
+#include "server/http_guard.h"
 #include "server/http_read.h"
 #include "server/http_req.h"
 #include "server/tls.h"
@@ -578,7 +579,7 @@ static struct MHD_Daemon *start_library(struct http *h) {
         h, MHD_OPTION_URI_LOG_CALLBACK, on_line, h, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)h->cfg.max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
         (unsigned)h->cfg.max_per_address, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_ARRAY, secure,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GUARD_LIBRARY_BYTES, MHD_OPTION_ARRAY, secure,
         MHD_OPTION_END);
     arena_done(&pem);
     return d;

@@ -58,7 +58,7 @@ static void count(uint8_t *n) {
 // ---- the ends of lines, heads and bodies
 
 static bool next_request(struct http_guard *g) {
-    g->bytes = g->lines = g->empty = 0;
+    g->bytes = g->lines = g->pairs = g->empty = 0;
     g->hosts = g->lengths = g->codings = 0;
     g->old = g->chunked = g->trailer = false;
     g->left = 0;
@@ -103,8 +103,12 @@ static bool start(struct http_guard *g, unsigned char c) {
     return to(g, IN_METHOD);
 }
 static bool target(struct http_guard *g, unsigned char c) {
-    if (c == ' ' && g->at) return to(g, IN_VERSION);
+    if (c == ' ' && g->at) {
+        g->pairs = 0;
+        return to(g, IN_VERSION);
+    }
     g->at = 1;
+    if (c == '&' && ++g->pairs >= GUARD_PAIRS) return fault(g, 414, "more than 128 parameters");
     return c == ' ' || is_control(c) ? bad(g, "a NUL, a space or a control character in the path")
                                      : true;
 }
@@ -161,6 +165,9 @@ static bool name(struct http_guard *g, unsigned char c) {
 static bool value(struct http_guard *g, unsigned char c) {
     if (c == '\r') return to_lf(g, AT_LINE);
     if (c == '\n') return bad(g, "a line that ends without CR");
+    if ((c == ';' || c == ',') && g->n_name <= sizeof g->name && named(g, "cookie") &&
+        ++g->pairs >= GUARD_PAIRS)
+        return fault(g, 431, "more than 128 cookies");
     return c == '\t' || !is_control(c) || bad(g, "a control character in a header");
 }
 static bool length(struct http_guard *g, unsigned char c) {

@@ -11,11 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bounds, in bytes and lines. The library keeps a head, its table of headers and those of the reply
-// in 64 KiB.
+// Bounds, in bytes, lines and pairs. The library keeps a head, its tables of headers, parameters
+// and cookies (these it copies) and those of the reply in GUARD_LIBRARY_BYTES; a head that it has
+// no room for it answers late or in its own words.
 enum {
+    GUARD_LIBRARY_BYTES = 96 << 10,
     GUARD_HEAD_BYTES = 32 << 10,
     GUARD_HEAD_LINES = 128,
+    GUARD_PAIRS = 128, // parameters of a path, and cookies
     GUARD_TRAILER_BYTES = 4 << 10,
     GUARD_EXTENSION_BYTES = 256,
 };
@@ -25,7 +28,7 @@ struct http_guard {
     uint64_t heads;  // that have come whole
     // The rest is its own; all zeros at the start.
     int state, next;
-    uint32_t bytes, lines, at, empty;
+    uint32_t bytes, lines, pairs, at, empty;
     int64_t left; // of the body or the chunk
     bool old, chunked, trailer;
     uint8_t hosts, lengths, codings;

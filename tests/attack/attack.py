@@ -686,6 +686,12 @@ def requests_of_two_minds():
     yield b"GET /" + b"x" * 40000 + b" HTTP/1.1\r\n" + host + b"\r\n", 414
     yield get + host + b"X: " + b"y" * 40000 + b"\r\n\r\n", 431
     yield get + host + b"X: y\r\n" * 200 + b"\r\n", 431
+    for query in b"a=1&" * 1000, b"&" * 30000:
+        yield b"GET /v1/models?" + query + b" HTTP/1.1\r\n" + host + b"\r\n", 414
+    yield get + host + b"Cookie: " + b"a=b; " * 4000 + b"\r\n\r\n", 431
+
+# As much of each as is taken: the library has room for it.
+LARGEST_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nCookie: " + b"; ".join(b"%d=%s" % (i, b"v" * 220) for i in range(125)) + b"\r\n" + b"".join(b"X%d: y\r\n" % i for i in range(120)) + b"\r\n"
 
 def ambiguous_http(d):
     """Two lengths, no Host or two, folded lines, lines without CR, NULs, spaces and control characters where none belong, codings and wishes that are not taken, bad chunks: refused, at once, in our words, and nothing behind them is read."""
@@ -702,6 +708,7 @@ def ambiguous_http(d):
     post, chunked = b"POST /hlod.v1.Hlod/Version HTTP/1.1\r\nHost: localhost\r\n", b"transfer-encoding: Chunked\r\n\r\n"
     for data in post + b"Content-Length: 2\r\n\r\n{}", post + chunked + b"2\r\n{}\r\n0\r\n\r\n", post + chunked + b"1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: y\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"\r\n" + before, before + before:
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
+    assert b" 200 " in sent(d, LARGEST_HEAD)[:20]
 
 ATTACKS = [work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
