@@ -8,7 +8,7 @@
 #pragma once
 #include "compiler/ir/module.h"
 
-enum { MAX_PARTS = 16, MAX_PART_SIZES = 1024 };
+enum { MAX_PARTS = 64, MAX_PART_SIZES = 1024 };
 struct part {
     int index;   // parts that ran before it
     int sizes;   // results, the first, that bind the next part; 0 = it is the last

@@ -8,6 +8,7 @@
 // number at compile time, is unrolled, which needs a known trip count. Scan is a loop that also
 // takes row i of its inputs.
 #include "compiler/frontend/onnx_dynamic.h"
+#include "compiler/frontend/onnx_parts.h"
 #include "compiler/frontend/onnx_turns.h"
 
 // ---- If
@@ -92,12 +93,17 @@ static void refuse_branch(struct onnx_ctx *c, struct branch *b, const struct bra
 }
 
 static void lower_branches(struct onnx_ctx *c, struct branch *yes, struct branch *no) {
+    c->parts->lacks = false;
     status_t st = lower_branch(c, yes, "then_branch"), other;
     if (st && st_code(st) != ST_INVALID_ARGUMENT) return hb_fail(&c->b, st);
     other = lower_branch(c, no, "else_branch");
-    if (other && (st || st_code(other) != ST_INVALID_ARGUMENT)) {
+    // A branch that lacks what a run finds is one to be cut, once the condition is known.
+    bool cut = c->parts->lacks && c->b.c == c->b.c->module->entry;
+    if (other && (st || cut || st_code(other) != ST_INVALID_ARGUMENT)) {
         hb_fail(&c->b, other);
         st_drop(st);
+    } else if (st && cut) {
+        hb_fail(&c->b, st);
     } else if (st) {
         refuse_branch(c, yes, no, "then_branch_refused", st);
     } else if (other) {
@@ -213,22 +219,24 @@ static bool row_axis(struct onnx_ctx *c, struct loop *l, size_t k, const struct 
     return hb_ok(&c->b);
 }
 
-// The values an iteration begins with: number, condition (true, or it would not begin), carried,
-// rows.
+void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f) {
+    const struct onnx_value *number = &g->inputs.v[0], *cond = &g->inputs.v[1];
+    hv go = hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, 1));
+    int64_t one = 1;
+    f[0] = onnx_tensor_val(c, number->has_shape ? hb_reshape(&c->b, i, &one, number->rank) : i);
+    f[1] = onnx_tensor_val(c, cond->has_shape && cond->rank ? hb_reshape(&c->b, go, &one, 1) : go);
+    for (int k = 0; k < 2; k++) // a reshaped constant is known too
+        if (i->op == HLO_CONSTANT || k) onnx_fold_value(c, f[k]);
+}
+
+// The values an iteration begins with: number, condition, carried, rows.
 static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv i,
                                     struct onnx_val *const *carried, hv const *rows) {
     struct onnx_val **f = arena_zarray(c->a, struct onnx_val *, l->g->inputs.n + 1);
     size_t at = 0;
     if (l->is_loop) {
-        const struct onnx_value *number = &l->g->inputs.v[0], *cond = &l->g->inputs.v[1];
-        hv go = hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, 1));
-        int64_t one = 1;
-        f[at++] =
-            onnx_tensor_val(c, number->has_shape ? hb_reshape(&c->b, i, &one, number->rank) : i);
-        f[at++] =
-            onnx_tensor_val(c, cond->has_shape && cond->rank ? hb_reshape(&c->b, go, &one, 1) : go);
-        for (int k = 0; k < 2; k++) // a reshaped constant is known too
-            if (i->op == HLO_CONSTANT || k) onnx_fold_value(c, f[k]);
+        onnx_turn_number(c, l->g, i, f);
+        at = 2;
     }
     for (size_t k = 0; k < l->n_carried; k++)
         f[at++] = carried[k];
@@ -237,10 +245,43 @@ static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv
     return f;
 }
 
+struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *rows,
+                                  const struct onnx_value *like) {
+    size_t n = rows->n;
+    if (!n) {
+        int64_t dims[HLO_MAX_RANK] = {0};
+        enum dtype type = onnx_dtype_of(like);
+        if (!like->has_shape || like->rank + 1 > HLO_MAX_RANK || type == DT_INVALID) {
+            fail(c, "no iteration tells the shape of a stacked result");
+            return NULL;
+        }
+        int axis = (int)rows->axis + (rows->axis < 0 ? like->rank + 1 : 0);
+        for (int d = 0, i = 0; d <= like->rank; d++)
+            if (d != axis) dims[d] = like->dims[i].size > 0 ? like->dims[i].size : 0, i++;
+        return onnx_tensor_val(
+            c, hb_constant(&c->b, lit_new(c->a, shape_make(c->a, type, dims, like->rank + 1))));
+    }
+    hv *v = arena_array(c->a, hv, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct onnx_val *row = rows->v[rows->reversed ? n - 1 - i : i];
+        if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK)
+            fail(c, "a result of an iteration is not a tensor that can be stacked");
+        else if (row->size)
+            fail(c, "a stacked result has rows of a size that only the run knows");
+        else if (row->text != rows->v[0]->text)
+            fail(c, "a stacked result is text at times");
+        if (!hb_ok(&c->b)) return NULL;
+        v[i] = as_row(c, row->v, axis_of(c, rows->axis, row->v->shape->rank + 1));
+    }
+    struct onnx_val *all = onnx_tensor_val(
+        c, n == 1 ? v[0] : hb_concat(&c->b, v, (int)n, axis_of(c, rows->axis, v[0]->shape->rank)));
+    all->text = rows->v[0]->text;
+    return all;
+}
+
 // One iteration after another in place. The condition must be known each time.
 static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
-    struct onnx_leaves *rows = arena_zarray(c->a, struct onnx_leaves, l->n_rows_out + 1);
-    bool *text = arena_zarray(c->a, bool, l->n_rows_out + 1);
+    struct onnx_row *rows = arena_zarray(c->a, struct onnx_row, l->n_rows_out + 1);
     int64_t n = 0;
     if (l->count < 0 && !l->is_loop) return fail(c, "the length is not known");
     if (l->limit && l->count < 0)
@@ -264,25 +305,14 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
         }
         for (size_t k = 0; k < l->n_carried; k++)
             l->carried[k] = outs[at++];
-        for (size_t k = 0; k < l->n_rows_out; k++, at++) {
-            if (n == 0 && !row_axis(c, l, k, outs[at])) return;
-            if (!outs[at]->v) return fail(c, "result %zu of an iteration is not a tensor", k);
-            if (n && text[k] != outs[at]->text) return fail(c, "result %zu is text at times", k);
-            text[k] = outs[at]->text;
-            avec_push(c->a, &rows[k], as_row(c, outs[at]->v, l->out_axis[k]));
-        }
+        for (size_t k = 0; k < l->n_rows_out; k++, at++)
+            avec_push(c->a, &rows[k], outs[at]);
     }
     for (size_t k = 0; k < l->n_rows_out && hb_ok(&c->b); k++) {
-        if (!rows[k].n) return fail(c, "no iteration tells the shape of a stacked result");
-        for (size_t i = 0; l->out_reversed[k] && i < rows[k].n / 2; i++) {
-            hv t = rows[k].v[i];
-            rows[k].v[i] = rows[k].v[rows[k].n - 1 - i];
-            rows[k].v[rows[k].n - 1 - i] = t;
-        }
-        l->rows_out[k] = onnx_tensor_val(
-            c, rows[k].n == 1 ? rows[k].v[0]
-                              : hb_concat(&c->b, rows[k].v, (int)rows[k].n, l->out_axis[k]));
-        l->rows_out[k]->text = text[k];
+        rows[k].axis = l->out_axis[k];
+        rows[k].reversed = l->out_reversed[k];
+        l->rows_out[k] =
+            onnx_stack_turns(c, &rows[k], &l->g->outputs.v[l->is_loop + l->n_carried + k]);
     }
 }
 

@@ -16,8 +16,8 @@ struct onnx_val {
     int size_dim;
     struct literal *bound[2]; // of integers made of such sizes: NULL, or what they are where the
                               // size is the bound, and one more
-    hv bound_of; // the size itself where those integers only moved it about; else NULL
-    bool weight; // v is a weight: known to no one before the run
+    hv bound_of;              // the size itself where those integers only moved it about; else NULL
+    bool weight;              // v is a weight: known to no one before the run
     bool failed; // its node was refused: what depends on it is left out, to list all at once
     bool text;   // v's elements are places in the table of texts (onnx_text.c)
 };
@@ -41,9 +41,9 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     const struct onnx_node *n; // being lowered
     struct smap values;        // name -> struct onnx_val *
     int64_t opset;
-    struct pmap *weights; // manifest index + 1 -> hv in this computation
-    int64_t *budget;      // nodes that may still be lowered
-    int64_t *folding;     // operations that folding may still take
+    struct pmap *weights;       // manifest index + 1 -> hv in this computation
+    int64_t *budget;            // nodes that may still be lowered
+    int64_t *folding;           // operations that folding may still take
     const _Atomic bool *cancel; // or NULL
     int depth;
     bool dynamic_ok; // in_val gives values with a size of their own, too
@@ -54,7 +54,8 @@ struct onnx_ctx { // one graph being lowered into one computation; onnx_scope.h 
     } chosen[8];
     unsigned n_chosen;
     struct onnx_parts *parts; // of the program (onnx_parts.h)
-    uint32_t wanted; // bit k: input k of the node had to be known and is not
+    uint32_t wanted;          // bit k: input k of the node had to be known and is not
+    const char *within; // of an opened graph (onnx_open.h): where it stands, for messages; or NULL
 };
 typedef void (*onnx_fn)(struct onnx_ctx *c);
 

@@ -194,6 +194,7 @@ ONNX(reduce) {
     double count = 1;
     for (int k = 0; k < n; k++)
         count *= (double)x->shape->dims[axes[k]];
+    count = count > 0 ? count : 1; // the mean of none is 0, as in ONNX Runtime
     if (str_is(op, "Max") || str_is(op, "Min")) {
         if (t == DT_PRED) x = hb_convert(b, x, DT_U8);
         x = reduce_keep(c, x, axes, n, str_is(op, "Max") ? HLO_MAXIMUM : HLO_MINIMUM, keep);

@@ -27,7 +27,7 @@ static hv folded(struct onnx_ctx *c, struct literal *l) {
     return hb_broadcast(&c->b, hb_constant(&c->b, one), l->shape->dims, l->shape->rank, NULL);
 }
 
-static status_t add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
+status_t onnx_add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
     for (size_t k = 0; k < g->inits.n; k++) {
         const struct onnx_tensor *t = &g->inits.v[k];
         struct onnx_val *o;
@@ -165,21 +165,6 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
 
 // ---- refusals: every node of the main graph that can be tried is, so that one error lists all
 
-static bool depends_on_failed(struct onnx_ctx *c, const struct onnx_node *n) {
-    for (size_t k = 0; k < n->in.n + n->captures.n; k++) {
-        const struct onnx_val *v =
-            smap_get(&c->values, k < n->in.n ? n->in.v[k] : n->captures.v[k - n->in.n]);
-        if (v && v->failed) return true;
-    }
-    return false;
-}
-static void fail_outputs(struct onnx_ctx *c, const struct onnx_node *n) {
-    for (size_t k = 0; k < n->out.n; k++) {
-        struct onnx_val *v = arena_new_of(c->a, struct onnx_val);
-        v->failed = true;
-        smap_put(&c->values, n->out.v[k], v);
-    }
-}
 static status_t refused(const struct strbuf *lines, int n) {
     const char *text = lines->p ? lines->p : "";
     if (n == 0) return ST_OK;
@@ -187,49 +172,114 @@ static status_t refused(const struct strbuf *lines, int n) {
     return st_new(ST_INVALID_ARGUMENT, "%d nodes cannot be lowered:%s", n, text);
 }
 
-// One node after the other; those that cannot be lowered, and what depends on them, are left.
-// *curable: values that a run finds would do for all that was refused.
-static status_t lower_those(struct onnx_ctx *c, const struct onnx_todo *todo,
-                            struct strbuf *lines, int *n_refused, struct onnx_todo *left,
-                            bool *curable) {
-    status_t st = ST_OK;
-    for (size_t k = 0; k < todo->n && !st; k++) {
-        const struct onnx_node *node = todo->v[k];
-        if (*n_refused && depends_on_failed(c, node)) {
-            fail_outputs(c, node);
-            avec_push(c->a, left, node);
-            continue;
+struct sweep {           // once through what is to be lowered
+    struct strbuf lines; // of what was refused
+    int n_refused;
+    struct onnx_todo left; // that, and what depends on it
+    bool curable;          // values that a run finds would do for all that was refused
+};
+
+// Contexts of opened graphs build into the main computation, too.
+static void hand_over(const struct onnx_ctx *from, struct onnx_ctx *to) {
+    if (from == to) return;
+    to->b = from->b;
+    to->n_chosen = from->n_chosen;
+    memcpy(to->chosen, from->chosen, sizeof to->chosen);
+}
+
+static void leave(struct onnx_ctx *c, const struct onnx_step *s, struct sweep *w) {
+    onnx_step_give_up(s);
+    avec_push(c->a, &w->left, *s);
+}
+
+// One step of the main graph; what it opens goes to `more`.
+static status_t sweep_step(struct onnx_ctx *c, const struct onnx_step *s, struct sweep *w,
+                           struct onnx_todo *more) {
+    struct onnx_ctx *x = s->c;
+    bool curable = false, failed = w->n_refused && onnx_step_failed(s);
+    if (failed && !s->begins) {
+        leave(c, s, w);
+        return ST_OK;
+    }
+    hand_over(c, x);
+    status_t st = s->n ? lower_node(x, s->n) : onnx_open_go_on(s, more, &curable);
+    if (st && s->n && st_code(st) == ST_INVALID_ARGUMENT) {
+        bool last = str_is(s->n->op, "Loop"); // one loop is better than many turns
+        curable = last && onnx_parts_need(x, s->n);
+        bool opened = !curable && w->curable && onnx_open(x, s->n, more);
+        curable = curable || opened || (!last && onnx_parts_need(x, s->n));
+        if (opened) {
+            st_drop(st);
+            st = ST_OK;
         }
-        st = st_note(lower_node(c, node), "node %s, opset %lld", onnx_node_name(c->a, node),
-                     (long long)c->opset);
-        if (c->depth > 0 || st_code(st) != ST_INVALID_ARGUMENT) continue;
-        *curable = onnx_parts_need(c, node) && *curable;
-        strbuf_printf(lines, "\n  %s", st_message(st));
-        ++*n_refused;
+    }
+    hand_over(x, c);
+    if (failed) avec_push(c->a, &w->left, *s);
+    if (!st) return ST_OK;
+    if (st_code(st) == ST_FAILED_PRECONDITION && !s->n) { // waits for what was refused
         st_drop(st);
-        st = ST_OK;
-        fail_outputs(c, node);
-        avec_push(c->a, left, node);
+        leave(c, s, w);
+        return ST_OK;
+    }
+    if (s->n)
+        st = st_note(st, "%snode %s, opset %lld", x->within ? x->within : "",
+                     onnx_node_name(c->a, s->n), (long long)x->opset);
+    else
+        st = st_note(st, "%s", x->within);
+    if (st_code(st) != ST_INVALID_ARGUMENT) return st;
+    w->curable = curable && w->curable;
+    strbuf_printf(&w->lines, "\n  %s", st_message(st));
+    w->n_refused++;
+    st_drop(st);
+    leave(c, s, w);
+    return ST_OK;
+}
+
+// One step after the other; those that cannot be lowered, and what depends on them, are left.
+static status_t sweep(struct onnx_ctx *c, const struct onnx_todo *todo, struct sweep *w) {
+    struct onnx_todo stack = {0}; // the next one last
+    status_t st = ST_OK;
+    for (size_t k = todo->n; k-- > 0;)
+        avec_push(c->a, &stack, todo->v[k]);
+    while (!st && stack.n) {
+        struct onnx_step s = stack.v[--stack.n];
+        struct onnx_todo more = {0};
+        st = sweep_step(c, &s, w, &more);
+        for (size_t k = more.n; k-- > 0 && !st;)
+            avec_push(c->a, &stack, more.v[k]);
+    }
+    return st;
+}
+
+// A nested graph, in the computation of its own or in place: the first refusal ends it.
+static status_t lower_nested(struct onnx_ctx *c, const struct onnx_graph *g) {
+    status_t st = ST_OK;
+    for (size_t k = 0; k < g->nodes.n && !st; k++) {
+        const struct onnx_node *n = &g->nodes.v[k];
+        st = st_note(lower_node(c, n), "node %s, opset %lld", onnx_node_name(c->a, n),
+                     (long long)c->opset);
+        if (st_code(st) == ST_INVALID_ARGUMENT) onnx_parts_note(c, n);
     }
     return st;
 }
 
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
     struct onnx_todo todo = {0};
-    status_t st = add_initializers(c, g);
-    for (size_t k = 0; k < g->nodes.n; k++)
-        avec_push(c->a, &todo, &g->nodes.v[k]);
-    while (!st && todo.n) {
-        struct strbuf lines = {0};
-        struct onnx_todo left = {0};
-        bool curable = true;
-        int n = 0;
-        strbuf_limit(&lines, 64 * 1024);
-        st = lower_those(c, &todo, &lines, &n, &left, &curable);
-        if (!st && n) st = curable ? onnx_parts_cut(c, g, &left) : refused(&lines, n);
-        strbuf_done(&lines);
-        if (c->depth == 0 && c->parts->open) break;
-        todo = left;
+    RETURN_IF_ERR(onnx_add_initializers(c, g));
+    if (c->depth) return lower_nested(c, g);
+    status_t st = ST_OK;
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        struct onnx_step s = {.c = c, .n = &g->nodes.v[k]};
+        avec_push(c->a, &todo, s);
+    }
+    while (!st && todo.n && !c->parts->open) {
+        struct sweep w = {.curable = true};
+        strbuf_limit(&w.lines, 64 * 1024);
+        st = sweep(c, &todo, &w);
+        if (!st && w.n_refused)
+            st = w.curable ? onnx_parts_cut(c, g, &w.left) : refused(&w.lines, w.n_refused);
+        strbuf_done(&w.lines);
+        todo = w.left;
     }
     return st;
 }

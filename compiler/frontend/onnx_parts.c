@@ -55,10 +55,13 @@ static bool need_elements(struct onnx_ctx *c, const struct onnx_val *v, int64_t 
         return false;
     return need(c, v->bound_of ? v->bound_of : v->v);
 }
-static bool need_sizes(struct onnx_ctx *c, const struct onnx_val *v) {
+bool onnx_parts_need_elements(struct onnx_ctx *c, const struct onnx_val *v) {
+    return need_elements(c, v, MAX_NEED);
+}
+bool onnx_parts_need_sizes(struct onnx_ctx *c, const struct onnx_val *v) {
     bool any = v && v->size && need(c, v->size);
     for (size_t k = 0; v && v->list && k < v->list->n; k++)
-        any |= need_sizes(c, v->list->v[k]);
+        any |= onnx_parts_need_sizes(c, v->list->v[k]);
     return any;
 }
 static bool is_small_int(const struct onnx_val *v) {
@@ -81,10 +84,10 @@ bool onnx_parts_need(struct onnx_ctx *c, const struct onnx_node *n) {
     for (size_t k = 0; k < n->in.n; k++) {
         const struct onnx_val *v = value_named(c, n->in.v[k]);
         if (k < 32 && shapes >> k & 1) any |= need_elements(c, v, MAX_NEED);
-        any |= need_sizes(c, v);
+        any |= onnx_parts_need_sizes(c, v);
     }
     for (size_t k = 0; k < n->captures.n; k++)
-        any |= need_sizes(c, value_named(c, n->captures.v[k]));
+        any |= onnx_parts_need_sizes(c, value_named(c, n->captures.v[k]));
     // Inside a body it may be any whole number that comes in.
     for (size_t k = 0; below && !any && k < n->in.n + n->captures.n; k++) {
         const struct onnx_val *v =
@@ -94,28 +97,34 @@ bool onnx_parts_need(struct onnx_ctx *c, const struct onnx_node *n) {
     return any;
 }
 
+void onnx_parts_note(struct onnx_ctx *c, const struct onnx_node *n) {
+    size_t needs = c->parts->needs.n;
+    c->parts->lacks |= onnx_parts_need(c, n);
+    c->parts->needs.n = needs;
+}
+
 // ---- what is alive behind the cut
 
-struct names {
-    struct smap seen;
-    VEC(struct str) v;
+struct used { // values, each once
+    struct pmap seen;
+    VEC(struct onnx_val *) v;
+    VEC(struct str) names;
 };
-static void name_used(struct onnx_ctx *c, struct names *x, struct str name) {
-    if (!name.n || smap_has(&x->seen, name) || !smap_get(&c->values, name)) return;
-    smap_put(&x->seen, name, NULL);
-    vec_push(&x->v, name);
+static void use(void *to, struct onnx_val *v, struct str name) {
+    struct used *x = to;
+    if (pmap_has_ptr(&x->seen, v)) return;
+    pmap_put_ptr(&x->seen, v, v);
+    vec_push(&x->v, v);
+    vec_push(&x->names, name);
 }
-static void names_used(struct onnx_ctx *c, const struct onnx_graph *g, const struct onnx_todo *left,
-                       struct names *x) {
-    for (size_t k = 0; k < left->n; k++) {
-        const struct onnx_node *n = left->v[k];
-        for (size_t i = 0; i < n->in.n; i++)
-            name_used(c, x, n->in.v[i]);
-        for (size_t i = 0; i < n->captures.n; i++)
-            name_used(c, x, n->captures.v[i]);
+static void find_used(struct onnx_ctx *c, const struct onnx_graph *g, const struct onnx_todo *left,
+                      struct used *x) {
+    for (size_t k = 0; k < left->n; k++)
+        onnx_step_uses(&left->v[k], use, x);
+    for (size_t k = 0; k < g->outputs.n; k++) {
+        struct onnx_val *v = smap_get(&c->values, g->outputs.v[k].name);
+        if (v) use(x, v, g->outputs.v[k].name);
     }
-    for (size_t k = 0; k < g->outputs.n; k++)
-        name_used(c, x, g->outputs.v[k].name);
 }
 
 static bool is_carried(const struct onnx_ctx *c, hv v) {
@@ -186,7 +195,7 @@ static void resume(struct onnx_ctx *c, const struct pmap *becomes, const struct 
 }
 
 // Instructions that stand before the cut are known by their ids.
-static status_t go_on(struct onnx_ctx *c, const struct names *used, struct literal *const *bound) {
+static status_t go_on(struct onnx_ctx *c, const struct used *used, struct literal *const *bound) {
     struct onnx_parts *p = c->parts;
     struct pmap becomes = {0}, from = {0};
     struct onnx_leaves carried = {0};
@@ -211,7 +220,7 @@ static status_t go_on(struct onnx_ctx *c, const struct names *used, struct liter
     for (size_t k = 0; k < p->needs.n; k++) // themselves, though nothing is made of them any more
         pmap_put_ptr(&from, p->needs.v[k], (void *)ON_RUN);
     for (size_t k = 0; k < used->v.n; k++)
-        resume(c, &becomes, &from, smap_get(&c->values, used->v.v[k]));
+        resume(c, &becomes, &from, used->v.v[k]);
     for (size_t k = 0; k < p->carried.n; k++)
         avec_push(c->a, &p->over, p->carried.v[k]);
     p->carried = carried;
@@ -224,14 +233,14 @@ static status_t go_on(struct onnx_ctx *c, const struct names *used, struct liter
     return hb_end(&c->b);
 }
 
-static status_t cut(struct onnx_ctx *c, const struct names *used) {
+static status_t cut(struct onnx_ctx *c, const struct used *used) {
     struct onnx_parts *p = c->parts;
     struct pmap from = {0};
     status_t st = ST_OK;
     int64_t elements = 0, at = 0;
     find_sources(c->b.c, &from);
     for (size_t k = 0; k < used->v.n && !st; k++)
-        st = live_leaves(c, &from, smap_get(&c->values, used->v.v[k]), used->v.v[k]);
+        st = live_leaves(c, &from, used->v.v[k], used->names.v[k]);
     pmap_done(&from);
     RETURN_IF_ERR(st);
     for (size_t k = 0; k < p->needs.n; k++)
@@ -251,14 +260,14 @@ static status_t cut(struct onnx_ctx *c, const struct names *used) {
 
 status_t onnx_parts_cut(struct onnx_ctx *c, const struct onnx_graph *g,
                         const struct onnx_todo *left) {
-    struct names used = {0};
+    struct used used = {0};
     for (size_t k = 0; k < left->n; k++) // what they left half done
-        for (size_t i = 0; i < left->v[k]->out.n; i++)
-            if (left->v[k]->out.v[i].n) smap_del(&c->values, left->v[k]->out.v[i]);
-    names_used(c, g, left, &used);
+        onnx_step_forget(&left->v[k]);
+    find_used(c, g, left, &used);
     status_t st = cut(c, &used);
-    smap_done(&used.seen);
+    pmap_done(&used.seen);
     vec_done(&used.v);
+    vec_done(&used.names);
     return st;
 }
 

@@ -310,6 +310,8 @@ status_t onnx_lower(const struct lower_request *req, struct hlo_module **out) {
                          .parts = &parts};
     st = lower_graph(&c, req, &m.main, comp);
     smap_done(&c.values);
+    for (size_t k = 0; k < parts.opened.n; k++)
+        smap_done(&parts.opened.v[k]->values);
     pmap_done(&weights);
     texts_free(texts.table);
     arena_done(&tmp);

@@ -186,25 +186,30 @@ static void put_attrs(struct onnx_ctx *c, const struct onnx_function *f,
     }
 }
 
+const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onnx_function *f) {
+    struct onnx_graph *body = arena_new_of(c->a, struct onnx_graph);
+    *body = f->body;
+    memset(&body->nodes, 0, sizeof body->nodes);
+    for (size_t k = 0; k < f->body.nodes.n; k++) {
+        struct onnx_node n;
+        put_attrs(c, f, c->n, &f->body.nodes.v[k], &n);
+        avec_push(c->a, &body->nodes, n);
+    }
+    return body;
+}
+
 status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) {
     const struct onnx_node *call = c->n;
     if (call->in.n > f->inputs.n || call->out.n > f->outputs.n)
         return st_new(ST_INVALID_ARGUMENT, "%zu inputs and %zu outputs, the function has %zu, %zu",
                       call->in.n, call->out.n, f->inputs.n, f->outputs.n);
-    struct onnx_graph body = f->body;
-    memset(&body.nodes, 0, sizeof body.nodes);
-    for (size_t k = 0; k < f->body.nodes.n; k++) {
-        struct onnx_node n;
-        put_attrs(c, f, call, &f->body.nodes.v[k], &n);
-        avec_push(c->a, &body.nodes, n);
-    }
     struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
                     **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
     for (size_t k = 0; k < call->in.n; k++)
         formals[k] = in_any(c, k);
     struct onnx_ctx *child = onnx_child(c, NULL);
     child->opset = f->opset;
-    status_t st = onnx_lower_body(child, &body, formals, outs);
+    status_t st = onnx_lower_body(child, onnx_function_body(c, f), formals, outs);
     onnx_child_end(c, child);
     RETURN_IF_ERR(st_note(st, "function '" STR_FMT "'", STR_ARG(f->name)));
     for (size_t k = 0; k < call->out.n; k++)

@@ -40,8 +40,8 @@ struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any ki
 void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
 // onnx_dynamic_ops.c
-bool onnx_has_dynamic(struct onnx_ctx *c);              // of the node's inputs
-void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
+bool onnx_has_dynamic(struct onnx_ctx *c);               // of the node's inputs
+void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn);  // lowers a node that has such inputs
 void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn); // onnx_val's bound, of a lowered node
 
 // onnx_text.c
@@ -57,5 +57,8 @@ void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text);
 struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n);
 
 // driver
+status_t onnx_add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
+// The body of f as node c->n calls it: with that node's attributes in the place of references.
+const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onnx_function *f);
 status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) MUST_CHECK;

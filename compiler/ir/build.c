@@ -30,8 +30,16 @@ static hv tag(struct hb *b, hv i) {
     return i;
 }
 
+// Its dims can be read though it has none: formulas look at those of what they computed.
 static hv placeholder(struct hb *b) {
-    if (!b->placeholder) b->placeholder = hlo_add_constant(b->c, lit_scalar_f64(mem(b), DT_F32, 0));
+    static int64_t none[HLO_MAX_RANK];
+    if (!b->placeholder) {
+        struct literal *l = lit_scalar_f64(mem(b), DT_F32, 0);
+        struct shape *s = arena_dup(mem(b), l->shape, sizeof *l->shape);
+        s->dims = none;
+        l->shape = s;
+        b->placeholder = hlo_add_constant(b->c, l);
+    }
     return b->placeholder;
 }
 

@@ -170,6 +170,8 @@ def more():
         add("TfIdfVectorizer " + mode, "TfIdfVectorizer", [words], {
             "mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2, "ngram_counts": [0, 3], "ngram_indexes": [0, 3, 1, 4, 2],
             "pool_int64s": [0, 1, 3, 1, 2, 3, 0], "weights": [0.5, 2.0, 1.0, 3.0, 0.25]}, opset=9)
+    for op in ("ReduceMean", "ReduceSum", "ReduceProd", "ReduceL2"):
+        add("%s of none" % op, op, [np.zeros((0, 3), np.float32), np.array([0])], {"keepdims": 0}, constant=(1,), opset=18)
 
 
 def signal():

@@ -96,10 +96,10 @@ REFUSED = (
 
 # Graphs of operators that run, which are refused all the same: what, why, instead.
 GRAPHS = (
-    ("A size computed from values inside the body of a loop, of a branch not taken at compile time, or of a model-local function (scripted generators)",
-     "a program whose sizes a run finds is cut between nodes of the main graph, at most 16 times (docs/decisions/0022)", "inline the function; unroll the loop"),
+    ("A size computed from values inside the body of a `Scan`, or of a `Loop` of more than 1024 turns; a `Loop` whose body changes shapes and whose condition depends on data for more than 63 turns",
+     "a program whose sizes a run finds is cut between nodes of the main graph and of graphs opened for it, at most 63 times (docs/decisions/0022)", "a `Loop` that keeps its shapes: a buffer of the largest size"),
     ("Text that is computed before such a cut and used behind it", "what parts hand on are numbers", "compute it behind, or send it as an input"),
-    ("`Loop` of no turns whose stacked results have rows of unknown shape (EmbeddingBag of torch's old exporter with no rows)", "the shape of a row that is never made", "the dynamo exporter"),
+    ("`Loop` of no turns whose stacked results have rows that neither the body nor a declaration tells the shape of", "the shape of a row that is never made", "declare the body's results"),
 )
 
 

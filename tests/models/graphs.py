@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import daemon  # noqa: E402
 import graphs_parts  # noqa: E402
 import graphs_sizes  # noqa: E402
+import graphs_turns  # noqa: E402
 import harness  # noqa: E402
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
@@ -568,7 +569,7 @@ def command(d, build):
 def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in {**MODELS, **graphs_sizes.GRAPHS, **graphs_parts.GRAPHS}.items()]
+        checks = [(name, lambda n=name, t=text, r=runs: check(d, n, t, r)) for name, (text, runs) in {**MODELS, **graphs_sizes.GRAPHS, **graphs_parts.GRAPHS, **graphs_turns.GRAPHS}.items()]
         checks += [("hlo run", lambda: command(d, sys.argv[1])), ("batch norm in training before opset 14", lambda: old_training(d)), ("placeholder dimensions", lambda: placeholders(d)), ("zipmap", lambda: zipped(d)), ("sparse constants", lambda: sparse(d))]
         results.each(checks, sys.argv[2:])
     return results.code()

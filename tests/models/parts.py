@@ -117,10 +117,10 @@ def endless(d):
     got, info = d.run(digest, x(1, 2))
     if got["y11"].tolist() != [1, 1, 1] or len(info["steps"]) != 13:
         return "12 sizes give %s, %d parts" % (got, len(info["steps"]))
-    data, digest = model(chain(40))
+    data, digest = model(chain(80))
     d.compile(data, {})
     why = refused(d, digest, x(1, 2))
-    return None if why[0] == 429 and "depend on sizes" in why[2] else "40 sizes: %s" % (why,)
+    return None if why[0] == 429 and "depend on sizes" in why[2] else "80 sizes: %s" % (why,)
 
 
 def many(d):
