@@ -201,10 +201,9 @@ static status_t next_part(struct loaded *l, const struct part *is) {
         const struct shape *s = shape_leaf(root, k);
         int width = (int)dtype_size(s->dtype);
         for (int64_t e = 0, n = shape_elements(s); e < n; e++) {
-            struct dim_binding b = {
-                parts_symbol(&l->arena, is->index, at++),
-                parts_element((char *)l->out[k] + e * width, width,
-                              dtype_class(s->dtype) == DC_SIGNED)};
+            struct dim_binding b = {parts_symbol(&l->arena, is->index, at++),
+                                    parts_element((char *)l->out[k] + e * width, width,
+                                                  dtype_class(s->dtype) == DC_SIGNED)};
             fprintf(stderr, "%s%s=%lld", at == 1 ? "part found " : ",", b.symbol,
                     (long long)b.size);
             avec_push(&l->arena, &all, b);
@@ -338,11 +337,11 @@ static status_t print_profile(struct loaded *l) {
     profile_median(&runs, &p, &n);
     for (int k = 0; k < p.n; k++) {
         const struct profile_row *r = &p.rows[k];
-        printf("%10.5f ms  %8.1f GF/s  estimate %10.5f ms  %-28s %-36s %s%s\n",
-               (double)r->ns / 1e6, r->ns ? (double)r->flops / (double)r->ns : 0,
-               r->estimate_ns / 1e6, r->name, r->impl, r->op,
+        printf("%10.5f ms  %8.1f GF/s  estimate %10.5f ms  %-28s %-36s %s%s\n", (double)r->ns / 1e6,
+               r->ns ? (double)r->flops / (double)r->ns : 0, r->estimate_ns / 1e6, r->name, r->impl,
+               r->op,
                r->estimate_ns > 0 && (double)r->ns > ESTIMATE_CLIFF * r->estimate_ns ? "  CLIFF"
-                                                                                      : "");
+                                                                                     : "");
     }
     fprintf(stderr, "profile: medians of %d runs\n", n);
     return ST_OK;
@@ -403,6 +402,52 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
     return ST_OK;
 }
 
+// An option of its own or one with the value v; 0: not known, 1 or 2: as many words were taken.
+static int option(struct args *a, const char *o, const char *v) {
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"--compare", &a->compare},
+                 {"--profile", &a->profile},
+                 {"--plan", &a->plan},
+                 {"--explain", &a->explain},
+                 {"--loop", &a->loop},
+                 {"--cases", &a->cases},
+                 {"--list-reference", &a->list_reference}};
+    const struct {
+        const char *name, **text;
+        int *number;
+    } values[] = {{"--bind", &a->bind, NULL},
+                  {"--device", &a->device, NULL},
+                  {"--precision", &a->precision, NULL},
+                  {"--disable-passes", &a->disable_passes, NULL},
+                  {"--out", &a->out, NULL},
+                  {"--compile", NULL, &a->compile},
+                  {"--time", NULL, &a->time}};
+    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+        if (strcmp(o, flags[k].name) == 0) {
+            *flags[k].flag = true;
+            return 1;
+        }
+
+    for (size_t k = 0; v && k < sizeof values / sizeof *values; k++)
+        if (strcmp(o, values[k].name) == 0) {
+            if (values[k].text)
+                *values[k].text = v;
+            else
+                *values[k].number = (int)strtol(v, NULL, 10);
+            return 2;
+        }
+
+    if (v && strcmp(o, "--impl") == 0)
+        setenv("HLOD_CPU_IMPL", v, 1);
+    else if (v && strcmp(o, "--in") == 0 && a->n_in < 64)
+        a->in[a->n_in++] = v;
+    else
+        return 0;
+    return 2;
+}
+
 int main(int argc, char **argv) {
     // As hlod starts its workers (--compute-spin): libgomp reads it before main.
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) {
@@ -411,56 +456,18 @@ int main(int argc, char **argv) {
     }
     struct args a = {.files = calloc((size_t)argc, sizeof *a.files)};
     if (!a.files) return 5;
-    for (int k = 1; k < argc; k++) {
-        const char *o = argv[k], *v = k + 1 < argc ? argv[k + 1] : NULL;
-        bool takes = true;
-        if (v && strcmp(o, "--bind") == 0)
-            a.bind = v;
-        else if (v && strcmp(o, "--device") == 0)
-            a.device = v;
-        else if (v && strcmp(o, "--precision") == 0)
-            a.precision = v;
-        else if (v && strcmp(o, "--disable-passes") == 0)
-            a.disable_passes = v;
-        else if (v && strcmp(o, "--impl") == 0)
-            setenv("HLOD_CPU_IMPL", v, 1);
-        else if (v && strcmp(o, "--out") == 0)
-            a.out = v;
-        else if (v && strcmp(o, "--compile") == 0)
-            a.compile = (int)strtol(v, NULL, 10);
-        else if (v && strcmp(o, "--time") == 0)
-            a.time = (int)strtol(v, NULL, 10);
-        else if (v && strcmp(o, "--in") == 0 && a.n_in < 64)
-            a.in[a.n_in++] = v;
-        else
-            takes = false;
-        if (takes) {
-            k++;
-            continue;
-        }
+
+    for (int k = 1, taken; k < argc; k += taken ? taken : 1) {
+        const char *o = argv[k];
+        taken = option(&a, o, k + 1 < argc ? argv[k + 1] : NULL);
+        if (taken) continue;
         if (strcmp(o, "--version") == 0) return puts("hlo-run " HLOD_VERSION) < 0;
-        if (strcmp(o, "--compare") == 0)
-            a.compare = true;
-        else if (strcmp(o, "--profile") == 0)
-            a.profile = true;
-        else if (strcmp(o, "--plan") == 0)
-            a.plan = true;
-        else if (strcmp(o, "--explain") == 0)
-            a.explain = true;
-        else if (strcmp(o, "--loop") == 0)
-            a.loop = true;
-        else if (strcmp(o, "--cases") == 0)
-            a.cases = true;
-        else if (strcmp(o, "--list-reference") == 0)
-            a.list_reference = true;
-        else if (strcmp(o, "--help") == 0)
-            return fputs(usage, stdout) < 0;
-        else if (o[0] == '-')
-            return fprintf(stderr, "hlo-run: unknown option %s\n%s", o, usage), 2;
-        else
-            a.files[a.n_files++] = a.path = o;
+        if (strcmp(o, "--help") == 0) return fputs(usage, stdout) < 0;
+        if (o[0] == '-') return fprintf(stderr, "hlo-run: unknown option %s\n%s", o, usage), 2;
+        a.files[a.n_files++] = a.path = o;
     }
     if (!a.path) return fputs(usage, stderr), 2;
+
     struct loaded l = {0};
     int rc = 0;
     status_t st = work(&a, &l, &rc);
@@ -469,6 +476,7 @@ int main(int argc, char **argv) {
         rc = st_code(st) == ST_INVALID_ARGUMENT || st_code(st) == ST_NOT_FOUND ? 3 : 5;
         st_drop(st);
     }
+
     texts_free(l.text.table);
     dev_release(l.weights);
     dev_unload(l.exe);

@@ -143,8 +143,7 @@ static status_t refuse(const int *fds, int n, const char *why) {
     return st_new(ST_DATA_LOSS, "frame refused: %s", why);
 }
 
-// Reads the ancillary data into fds; returns the count, or -1 when the kernel cut it off (some
-// descriptors are lost then).
+// Reads the ancillary data into fds; returns the count.
 static int collect_fds(struct msghdr *m, int *fds) {
     int n = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -156,6 +155,19 @@ static int collect_fds(struct msghdr *m, int *fds) {
         n += k;
     }
     return n;
+}
+
+// What is wrong with the header of a message of `got` bytes with n_fds descriptors; NULL: nothing.
+static const char *wrong_head(const struct head *h, int msg_flags, size_t got, int n_fds) {
+    bool body_fd = h->flags & FLAG_BODY_FD;
+    if (msg_flags & (MSG_TRUNC | MSG_CTRUNC)) return "truncated";
+    if (h->magic != MAGIC || h->type == 0 || (h->flags & ~(uint32_t)FLAG_BODY_FD))
+        return "bad header";
+    if (h->n_fds > FRAME_MAX_FDS || (int)h->n_fds + body_fd != n_fds) return "descriptor count";
+    if (body_fd ? h->body_bytes > FRAME_MAX_BODY || got != sizeof *h
+                : h->body_bytes != got - sizeof *h)
+        return "body length";
+    return NULL;
 }
 
 status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame *out) {
@@ -188,18 +200,14 @@ status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame 
     }
     int fds[FRAME_MAX_FDS + 1];
     int n_fds = collect_fds(&m, fds);
+    if ((size_t)got < sizeof(struct head)) return refuse(fds, n_fds, "shorter than its header");
+
     struct head h;
-    if ((size_t)got < sizeof h) return refuse(fds, n_fds, "shorter than its header");
     memcpy(&h, b->bytes, sizeof h);
     bool body_fd = h.flags & FLAG_BODY_FD;
-    if (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) return refuse(fds, n_fds, "truncated");
-    if (h.magic != MAGIC || h.type == 0 || (h.flags & ~(uint32_t)FLAG_BODY_FD))
-        return refuse(fds, n_fds, "bad header");
-    if (h.n_fds > FRAME_MAX_FDS || (int)h.n_fds + body_fd != n_fds)
-        return refuse(fds, n_fds, "descriptor count");
-    if (body_fd ? h.body_bytes > FRAME_MAX_BODY || (size_t)got != sizeof h
-                : h.body_bytes != (size_t)got - sizeof h)
-        return refuse(fds, n_fds, "body length");
+    const char *why = wrong_head(&h, m.msg_flags, (size_t)got, n_fds);
+    if (why) return refuse(fds, n_fds, why);
+
     f.type = h.type;
     f.call = h.call;
     f.n_fds = (int)h.n_fds;
@@ -215,6 +223,7 @@ status_t frame_recv(int sock, struct frame_buf *b, int timeout_ms, struct frame 
         close(fds[h.n_fds]);
         f.body.p = p;
     }
+
     memcpy(f.fds, fds, sizeof(int) * h.n_fds);
     *out = f;
     return ST_OK;

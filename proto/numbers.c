@@ -214,20 +214,29 @@ static bool to_int(const struct number *v, int64_t *out) {
     return true;
 }
 
-// Stores one element; false when it does not fit the type.
-static bool store(const struct number *v, enum number_class c, uint8_t *out) {
+// Stores an integer of one of the classes of `range`; false when it does not fit.
+static bool store_int(const struct number *v, enum number_class c, uint8_t *out) {
     static const struct {
         int64_t lo, hi;
-    } range[] = {[NUM_PRED] = {0, 1},
-                 [NUM_S4] = {-8, 7},
-                 [NUM_U4] = {0, 15},
-                 [NUM_S8] = {-128, 127},
-                 [NUM_S16] = {-32768, 32767},
-                 [NUM_S32] = {INT32_MIN, INT32_MAX},
-                 [NUM_S64] = {INT64_MIN, INT64_MAX},
-                 [NUM_U8] = {0, 255},
-                 [NUM_U16] = {0, 65535},
-                 [NUM_U32] = {0, UINT32_MAX}};
+        size_t bytes;
+    } range[] = {[NUM_PRED] = {0, 1, 1},
+                 [NUM_S4] = {-8, 7, 1},
+                 [NUM_U4] = {0, 15, 1},
+                 [NUM_S8] = {-128, 127, 1},
+                 [NUM_S16] = {-32768, 32767, 2},
+                 [NUM_S32] = {INT32_MIN, INT32_MAX, 4},
+                 [NUM_S64] = {INT64_MIN, INT64_MAX, 8},
+                 [NUM_U8] = {0, 255, 1},
+                 [NUM_U16] = {0, 65535, 2},
+                 [NUM_U32] = {0, UINT32_MAX, 4}};
+    int64_t i;
+    if (!to_int(v, &i) || i < range[c].lo || i > range[c].hi) return false;
+    memcpy(out, &i, range[c].bytes); // little-endian
+    return true;
+}
+
+// Stores one element; false when it does not fit the type.
+static bool store(const struct number *v, enum number_class c, uint8_t *out) {
     float f = (float)v->d;
     int64_t i;
     switch (c) {
@@ -265,13 +274,7 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
     case NUM_U8:
     case NUM_U16:
     case NUM_U32:
-        if (!to_int(v, &i) || i < range[c].lo || i > range[c].hi) return false;
-        memcpy(out, &i,
-               c == NUM_S64                   ? 8
-               : c == NUM_S32 || c == NUM_U32 ? 4
-               : c == NUM_S16 || c == NUM_U16 ? 2
-                                              : 1); // little-endian
-        return true;
+        return store_int(v, c, out);
     case NUM_F8: // float8_code
     case NUM_TEXT:
     case NUM_RAW:

@@ -246,9 +246,20 @@ static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     }
 }
 
+// The intrinsic of one operand that is the operation, or NULL.
+static const char *unary_intrinsic(enum kop op) {
+    static const char *const names[] = {
+        [K_SQRT] = "llvm.sqrt",      [K_FLOOR] = "llvm.floor", [K_CEIL] = "llvm.ceil",
+        [K_RINT] = "llvm.roundeven", [K_ROUND] = "llvm.round", [K_POPCNT] = "llvm.ctpop"};
+    return (size_t)op < sizeof names / sizeof *names ? names[op] : NULL;
+}
+
 static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
     LLVMValueRef x = v->n_args ? val(v->args[0]) : NULL;
     LLVMTypeRef t = v->type ? type_of(e, v->type) : NULL;
+    const char *name = unary_intrinsic(v->op);
+    if (name) return intrinsic1(e, name, x);
+
     switch (v->op) {
     case K_CONST:
         if (e->n_sizes && v->type == DT_S64 && v->imm_j) return e->sizes[v->imm_j - 1];
@@ -273,22 +284,10 @@ static LLVMValueRef value(struct emit *e, const struct kir_val *v) {
         return dtype_is_float(v->type) ? intrinsic1(e, "llvm.fabs", x)
                                        : intrinsic(e, "llvm.abs", &t, 1, a, 2);
     }
-    case K_SQRT:
-        return intrinsic1(e, "llvm.sqrt", x);
-    case K_FLOOR:
-        return intrinsic1(e, "llvm.floor", x);
-    case K_CEIL:
-        return intrinsic1(e, "llvm.ceil", x);
-    case K_RINT:
-        return intrinsic1(e, "llvm.roundeven", x);
-    case K_ROUND:
-        return intrinsic1(e, "llvm.round", x);
     case K_CLZ: {
         LLVMValueRef a[2] = {x, ci(i_n(e, 1), 0)};
         return intrinsic(e, "llvm.ctlz", &t, 1, a, 2);
     }
-    case K_POPCNT:
-        return intrinsic1(e, "llvm.ctpop", x);
     case K_CMP:
         return compare(e, v);
     case K_SELECT:

@@ -87,7 +87,10 @@ static void divmod(struct x86_gen *g, const struct kir_val *v) {
     x86_int_put(g, v, RAX);
 }
 
-static void shift(struct x86_gen *g, const struct kir_val *v, enum x86_shift op) {
+static void shift(struct x86_gen *g, const struct kir_val *v) {
+    enum x86_shift op = v->op == K_SHL      ? SHIFT_LEFT
+                        : v->type == DT_S64 ? SHIFT_SIGNED
+                                            : SHIFT_RIGHT;
     int64_t n;
     if (kir_is_const(v->args[1], &n)) {
         x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
@@ -157,9 +160,24 @@ static void sum(struct x86_gen *g, const struct kir_val *v) {
                 (struct x86_mem){.base = (int8_t)a, .index = (int8_t)x86_int(g, y, RCX)});
     x86_int_put(g, v, dst);
 }
-static void plain(struct x86_gen *g, const struct kir_val *v, enum x86_alu op) {
+static void plain(struct x86_gen *g, const struct kir_val *v) {
+    enum x86_alu op = v->op == K_SUB   ? ALU_SUB
+                      : v->op == K_AND ? ALU_AND
+                      : v->op == K_OR  ? ALU_OR
+                                       : ALU_XOR;
     x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
     x86_alu(&g->as, op, RAX, x86_int(g, v->args[1], RCX));
+    x86_int_put(g, v, RAX);
+}
+// -x, or |x|.
+static void negate(struct x86_gen *g, const struct kir_val *v) {
+    x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
+    if (v->op == K_ABS) x86_mov(&g->as, RCX, RAX);
+    x86_unary(&g->as, UN_NEG, RAX, true);
+    if (v->op == K_ABS) {
+        x86_alu_imm(&g->as, ALU_CMP, RCX, 0);
+        x86_cmov(&g->as, CC_GE, RAX, RCX);
+    }
     x86_int_put(g, v, RAX);
 }
 static void choose(struct x86_gen *g, const struct kir_val *v) {
@@ -172,7 +190,6 @@ static void choose(struct x86_gen *g, const struct kir_val *v) {
 }
 
 void x86_index_value(struct x86_gen *g, const struct kir_val *v) {
-    bool sign = v->type == DT_S64;
     switch (v->op) {
     case K_CONST:
         return;
@@ -187,7 +204,10 @@ void x86_index_value(struct x86_gen *g, const struct kir_val *v) {
         sum(g, v);
         break;
     case K_SUB:
-        plain(g, v, ALU_SUB);
+    case K_AND:
+    case K_OR:
+    case K_XOR:
+        plain(g, v);
         break;
     case K_MUL:
         product(g, v);
@@ -196,37 +216,17 @@ void x86_index_value(struct x86_gen *g, const struct kir_val *v) {
     case K_REM:
         quotient(g, v);
         break;
-    case K_AND:
-        plain(g, v, ALU_AND);
-        break;
-    case K_OR:
-        plain(g, v, ALU_OR);
-        break;
-    case K_XOR:
-        plain(g, v, ALU_XOR);
-        break;
     case K_MIN:
     case K_MAX:
         bound(g, v);
         break;
     case K_SHL:
-        shift(g, v, SHIFT_LEFT);
-        break;
     case K_SHR:
-        shift(g, v, sign ? SHIFT_SIGNED : SHIFT_RIGHT);
+        shift(g, v);
         break;
     case K_NEG:
-        x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
-        x86_unary(&g->as, UN_NEG, RAX, true);
-        x86_int_put(g, v, RAX);
-        break;
     case K_ABS:
-        x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
-        x86_mov(&g->as, RCX, RAX);
-        x86_unary(&g->as, UN_NEG, RAX, true);
-        x86_alu_imm(&g->as, ALU_CMP, RCX, 0);
-        x86_cmov(&g->as, CC_GE, RAX, RCX);
-        x86_int_put(g, v, RAX);
+        negate(g, v);
         break;
     case K_CLZ:
     case K_POPCNT:

@@ -79,53 +79,10 @@ static void make(struct walk *w, struct kir_val *v) {
     if (x->spread && x86_class(v) == CLASS_G) x->lanes = home(w, CLASS_V);
 }
 
-static void walk_block(struct walk *w, struct kir_block *b);
-static void walk_loop(struct walk *w, struct x86_loop *x) {
+// The result lies where the carried value was, if it is of the same kind. Accumulators stay until
+// all results are made.
+static void loop_results(struct walk *w, struct x86_loop *x) {
     struct kir_loop *l = x->l;
-    x->start = w->at;
-    // What a loop begins with is read while its own values are there already.
-    w->at++;
-    read_value(w, l->begin, false);
-    read_value(w, l->end, false);
-    for (int c = 0; c < l->n_carry; c++) {
-        read_value(w, l->init[c], false);
-        read_value(w, l->init[c], true);
-    }
-    w->at--;
-    if (w->depth + 1 >= MAX_DEPTH) {
-        w->p->why = "loops too deep";
-        return;
-    }
-    x->more =
-        x->copies > 1 ? arena_zalloc(w->p->a, sizeof *x->more * (size_t)l->n_carry + 1) : NULL;
-    make(w, l->var);
-    for (int c = 0; c < l->n_carry; c++) {
-        make(w, l->carry[c]);
-        for (int k = 1; k < x->copies; k++)
-            x->more[c][k] = home(w, x86_class(l->carry[c]));
-    }
-    w->at += 2;
-    float weight = w->weight[w->depth];
-    w->open[++w->depth] = x;
-    w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
-    read_home(w, x86_of(l->var)->home);
-    read_value(w, l->end, false);
-    if (x->window) read_value(w, l->begin, false);
-    walk_block(w, &l->body);
-    for (int c = 0; c < l->n_carry; c++) {
-        read_value(w, l->yield[c], false);
-        read_value(w, l->yield[c], true);
-        read_home(w, x86_of(l->carry[c])->home);
-        for (int k = 1; k < x->copies; k++)
-            read_home(w, x->more[c][k]);
-    }
-    read_home(w, x86_of(l->var)->home);
-    w->depth--;
-    x->end = w->at;
-    for (size_t k = 0; k < x->outer.n; k++)
-        if (x->outer.v[k]->last < x->end) x->outer.v[k]->last = x->end;
-    // The result lies where the carried value was, if it is of the same kind. Accumulators stay
-    // until all results are made.
     w->at++;
     for (int c = 0; c < l->n_carry; c++) {
         struct kir_val *r = l->result[c];
@@ -143,6 +100,57 @@ static void walk_loop(struct walk *w, struct x86_loop *x) {
         w->at--;
     }
     w->at += 2;
+}
+
+static void walk_block(struct walk *w, struct kir_block *b);
+static void walk_loop(struct walk *w, struct x86_loop *x) {
+    struct kir_loop *l = x->l;
+    x->start = w->at;
+    // What a loop begins with is read while its own values are there already.
+    w->at++;
+    read_value(w, l->begin, false);
+    read_value(w, l->end, false);
+    for (int c = 0; c < l->n_carry; c++) {
+        read_value(w, l->init[c], false);
+        read_value(w, l->init[c], true);
+    }
+    w->at--;
+    if (w->depth + 1 >= MAX_DEPTH) {
+        w->p->why = "loops too deep";
+        return;
+    }
+
+    x->more =
+        x->copies > 1 ? arena_zalloc(w->p->a, sizeof *x->more * (size_t)l->n_carry + 1) : NULL;
+    make(w, l->var);
+    for (int c = 0; c < l->n_carry; c++) {
+        make(w, l->carry[c]);
+        for (int k = 1; k < x->copies; k++)
+            x->more[c][k] = home(w, x86_class(l->carry[c]));
+    }
+    w->at += 2;
+
+    float weight = w->weight[w->depth];
+    w->open[++w->depth] = x;
+    w->weight[w->depth] = weight < 1e6f ? weight * 8 : weight;
+    read_home(w, x86_of(l->var)->home);
+    read_value(w, l->end, false);
+    if (x->window) read_value(w, l->begin, false);
+    walk_block(w, &l->body);
+    for (int c = 0; c < l->n_carry; c++) {
+        read_value(w, l->yield[c], false);
+        read_value(w, l->yield[c], true);
+        read_home(w, x86_of(l->carry[c])->home);
+        for (int k = 1; k < x->copies; k++)
+            read_home(w, x->more[c][k]);
+    }
+    read_home(w, x86_of(l->var)->home);
+    w->depth--;
+
+    x->end = w->at;
+    for (size_t k = 0; k < x->outer.n; k++)
+        if (x->outer.v[k]->last < x->end) x->outer.v[k]->last = x->end;
+    loop_results(w, x);
 }
 static void walk_value(struct walk *w, struct kir_val *v);
 // In the order in which it is written: the condition, one arm with what it alone reads, the other.

@@ -31,80 +31,61 @@ static hv where(struct tape *t, hv p, hv d) {
     return hb_select(t->b, p, d, splat_like(t->c, d, 0));
 }
 
-// d times the derivative of a unary function at x, whose value is y. False: no rule.
-static bool unary(struct tape *t, const struct hlo_instr *i, hv d) {
+// d times the derivative of a unary function at x, whose value is y. NULL: no rule.
+static hv derivative(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
     struct onnx_ctx *c = t->c;
     hv x = i->operands[0], y = (hv)i, r;
     switch (i->op) {
     case HLO_NEGATE:
-        r = hb_unary(b, HLO_NEGATE, d);
-        break;
+        return hb_unary(b, HLO_NEGATE, d);
     case HLO_EXP:
-        r = hb_mul(b, d, y);
-        break;
+        return hb_mul(b, d, y);
     case HLO_EXPM1:
-        r = hb_mul(b, d, add_k(c, y, 1));
-        break;
+        return hb_mul(b, d, add_k(c, y, 1));
     case HLO_LOG:
-        r = hb_div(b, d, x);
-        break;
+        return hb_div(b, d, x);
     case HLO_LOG1P:
-        r = hb_div(b, d, add_k(c, x, 1));
-        break;
+        return hb_div(b, d, add_k(c, x, 1));
     case HLO_TANH:
-        r = hb_mul(b, d, one_minus(t, hb_mul(b, y, y)));
-        break;
+        return hb_mul(b, d, one_minus(t, hb_mul(b, y, y)));
     case HLO_LOGISTIC:
-        r = hb_mul(b, d, hb_mul(b, y, one_minus(t, y)));
-        break;
+        return hb_mul(b, d, hb_mul(b, y, one_minus(t, y)));
     case HLO_SQRT:
-        r = hb_div(b, mul_k(c, d, 0.5), y);
-        break;
+        return hb_div(b, mul_k(c, d, 0.5), y);
     case HLO_RSQRT:
-        r = hb_mul(b, mul_k(c, d, -0.5), hb_div(b, y, x));
-        break;
+        return hb_mul(b, mul_k(c, d, -0.5), hb_div(b, y, x));
     case HLO_SIN:
-        r = hb_mul(b, d, hb_unary(b, HLO_COS, x));
-        break;
+        return hb_mul(b, d, hb_unary(b, HLO_COS, x));
     case HLO_COS:
-        r = hb_mul(b, d, hb_unary(b, HLO_NEGATE, hb_unary(b, HLO_SIN, x)));
-        break;
+        return hb_mul(b, d, hb_unary(b, HLO_NEGATE, hb_unary(b, HLO_SIN, x)));
     case HLO_TAN:
-        r = hb_mul(b, d, add_k(c, hb_mul(b, y, y), 1));
-        break;
+        return hb_mul(b, d, add_k(c, hb_mul(b, y, y), 1));
     case HLO_SINH:
-        r = hb_mul(b, d, hb_unary(b, HLO_COSH, x));
-        break;
+        return hb_mul(b, d, hb_unary(b, HLO_COSH, x));
     case HLO_COSH:
-        r = hb_mul(b, d, hb_unary(b, HLO_SINH, x));
-        break;
+        return hb_mul(b, d, hb_unary(b, HLO_SINH, x));
     case HLO_ABS:
-        r = hb_mul(b, d, hb_unary(b, HLO_SIGN, x));
-        break;
+        return hb_mul(b, d, hb_unary(b, HLO_SIGN, x));
     case HLO_ERF:
         r = hb_unary(b, HLO_EXP, hb_unary(b, HLO_NEGATE, hb_mul(b, x, x)));
-        r = hb_mul(b, d, mul_k(c, r, 2 / sqrt(acos(-1.0))));
-        break;
-    case HLO_CEIL:
-    case HLO_FLOOR:
-    case HLO_ROUND_AFZ:
-    case HLO_ROUND_EVEN:
-    case HLO_SIGN: // steps
-        return true;
+        return hb_mul(b, d, mul_k(c, r, 2 / sqrt(acos(-1.0))));
     case HLO_COPY:
-        r = d;
-        break;
+        return d;
     case HLO_CONVERT:
-        r = hb_convert(b, d, x->shape->dtype);
-        break;
+        return hb_convert(b, d, x->shape->dtype);
     default:
-        return false;
+        return NULL;
     }
-    give(t, x, r);
-    return true;
 }
-
+// What a unary function gives its operand. False: no rule.
+static bool unary(struct tape *t, const struct hlo_instr *i, hv d) {
+    bool step = i->op == HLO_CEIL || i->op == HLO_FLOOR || i->op == HLO_ROUND_AFZ ||
+                i->op == HLO_ROUND_EVEN || i->op == HLO_SIGN; // their derivative is 0
+    hv r = step ? NULL : derivative(t, i, d);
+    if (r) give(t, i->operands[0], r);
+    return step || r || !hb_ok(t->b);
+}
 // Of a maximum or minimum: all to the one that is the result, halves where both are.
 static void corner(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
