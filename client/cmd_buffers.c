@@ -109,7 +109,7 @@ static int put(struct hlo *h, const struct buffers *b) {
         json_decref(q);
         return fail_status(st);
     }
-    return show(h, tensors_send(h, "/v1/buffers", q, in, b->n_inputs, &r), &r, true);
+    return show(h, tensors_send(h, "/v1/buffers", q, in, b->n_inputs, REPLY_BYTES, &r), &r, true);
 }
 
 // The method's own path: its reply has the tensors' bytes behind the JSON, of a tuple all.
@@ -119,12 +119,19 @@ static int get(struct hlo *h, const struct buffers *b) {
     struct http_reply r;
     int n;
     json_t *q = json_pack("{s:s}", "handle", b->words[1]);
-    status_t st = request(h, "POST", "/hlod.v1.Hlod/GetBuffer", q, "application/octet-stream", &r);
+    bool json = reply_form(h, b->out) == REPLY_JSON;
+    const char *accept = json ? "application/json" : "application/octet-stream";
+    status_t st = request(h, "POST", "/hlod.v1.Hlod/GetBuffer", q, accept, &r);
     if (st) return fail_status(st);
     if (r.code >= 300) {
         int rc = fail_reply(&r, EXIT_REFUSED);
         http_reply_done(&r);
         return rc;
+    }
+    if (json) {
+        reply_print(&r);
+        http_reply_done(&r);
+        return 0;
     }
     st = tensors_read(&h->arena, &r, &head, &x, &n);
     if (!st && b->out) st = tensors_write(&h->arena, b->out, x, n);

@@ -380,7 +380,7 @@ static int tell_compiled(struct hlo *h, const struct compile_words *w, const jso
         print_compiled(c);
     if (w->explain) rc = print_explained(h, text_at(c, "digest"), w->measured);
     if (w->trace && !rc) rc = save_trace(h, (int64_t)number_at(c, "job"), w->trace);
-    return rc ? rc : json_array_size(json_object_get(c, "overBudget")) > 0 ? EXIT_DIFFERS : 0;
+    return rc ? rc : json_array_size(json_object_get(c, "overBudget")) > 0 ? EXIT_BUDGET : 0;
 }
 
 int cmd_compile(struct hlo *h) {

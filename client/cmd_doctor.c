@@ -5,10 +5,14 @@
 // ran by a last resort, is named.
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "client/hlo.h"
 #include "client/model_inputs.h"
 #include "client/tensors.h"
+
+enum { WAIT_PAUSE_MS = 100 }; // between two questions of health --wait
 
 static const char *device_state(const json_t *d) {
     return json_is_true(json_object_get(d, "drained")) ? "drained" : text_at(d, "state");
@@ -33,21 +37,19 @@ int cmd_devices(struct hlo *h) {
     return 0;
 }
 
-static int doctor_server(struct hlo *h) {
-    json_t *j = NULL, *d;
+static bool device_up(const json_t *d) {
+    const char *state = device_state(d);
+    return strcmp(state, "ready") == 0 || strcmp(state, "busy") == 0;
+}
+static void print_server(const struct hlo *h, const json_t *version, const json_t *j) {
+    const json_t *d;
     size_t k;
-    int rc = get_json(h, "/v1/version", &j), ready = 0, down = 0;
-    if (rc) return rc;
-    printf("server     %s at %s, API %s\n", text_at(j, "version"), h->addr, text_at(j, "api"));
-    json_decref(j);
-    rc = get_json(h, "/v1/devices", &j);
-    if (rc) return rc;
+    const char *theirs = text_at(version, "version");
+    printf("server     %s at %s, API %s%s\n", theirs, h->addr, text_at(version, "api"),
+           strcmp(theirs, HLOD_VERSION) ? "; this hlo is " HLOD_VERSION : "");
     json_array_foreach(json_object_get(j, "devices"), k, d) {
-        const char *state = device_state(d);
-        bool up = strcmp(state, "ready") == 0 || strcmp(state, "busy") == 0;
-        ready += up;
-        down += !up;
-        printf("device     %s is %s, %.0f restarts%s%s\n", text_at(d, "name"), state,
+        bool up = device_up(d);
+        printf("device     %s is %s, %.0f restarts%s%s\n", text_at(d, "name"), device_state(d),
                number_at(d, "restarts"), !up && *text_at(d, "why") ? ": " : "",
                up ? "" : text_at(d, "why"));
     }
@@ -60,13 +62,55 @@ static int doctor_server(struct hlo *h) {
         if (open) printf("; in %s", text_at(d, "name"));
     }
     if (!on) puts(": a model that breaks into such a worker can open files");
+}
+static int doctor_server(struct hlo *h) {
+    json_t *version = NULL, *j = NULL, *d;
+    size_t k;
+    int rc = get_json(h, "/v1/version", &version), ready = 0, down = 0;
+    if (!rc) rc = get_json(h, "/v1/devices", &j);
+    json_array_foreach(json_object_get(j, "devices"), k, d) device_up(d) ? ready++ : down++;
+    const char *verdict =
+        !ready ? "no device is ready" : down ? "not all devices are ready" : "all well";
+    if (!rc && h->json) {
+        json_t *all = json_pack("{s:s, s:O, s:s}", "verdict", verdict, "server", version, "hlo",
+                                HLOD_VERSION);
+        json_object_update(all, j);
+        print_json(all);
+        json_decref(all);
+    } else if (!rc) {
+        print_server(h, version, j);
+        puts(verdict);
+    }
+    json_decref(version);
     json_decref(j);
-    puts(!ready ? "no device is ready" : down ? "not all devices are ready" : "all well");
-    return ready ? 0 : EXIT_BUSY;
+    return rc ? rc : ready ? 0 : EXIT_BUSY;
+}
+
+// Asks until it is ready, or until_ns; what the last answer was is the caller's to ask again.
+static void wait_until_ready(struct hlo *h, int64_t until_ns) {
+    for (bool ready = false; !ready && clock_ns() < until_ns;) {
+        struct http_reply r;
+        json_error_t e;
+        status_t st = http_send(h->http,
+                                &(struct http_request){.method = "GET", .path = "/v1/health"}, &r);
+        json_t *j = st ? NULL : json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e);
+        ready = j && json_is_true(json_object_get(j, "ready"));
+        json_decref(j);
+        if (!st) http_reply_done(&r);
+        st_drop(st);
+        if (!ready) nanosleep(&(struct timespec){.tv_nsec = WAIT_PAUSE_MS * 1000000L}, NULL);
+    }
 }
 
 int cmd_health(struct hlo *h) {
+    int64_t wait_ms = 0;
+    const char *v;
     json_t *j;
+    for (int k = 0; k < h->argc; k++) {
+        if (!(v = option_value(h, &k, "--wait"))) return unknown_word(h, "health", k);
+        if (!parse_duration(v, &wait_ms)) return usage_error("--wait: as in 30s, 5m");
+    }
+    if (wait_ms) wait_until_ready(h, clock_ns() + wait_ms * 1000000);
     int rc = get_json(h, "/v1/health", &j);
     if (rc) return rc;
     bool ready = json_is_true(json_object_get(j, "ready"));
@@ -186,7 +230,7 @@ static int profiled(struct hlo *h, const char *model, const struct model_inputs 
         json_array_append_new(ins, tensor_describe(&in->v[k]));
     json_t *q =
         json_pack("{s:s, s:o, s:{s:b}}", "model", model, "inputs", ins, "options", "profile", 1);
-    status_t st = tensors_send(h, "/v1/run", q, in->v, in->n, &reply);
+    status_t st = tensors_send(h, "/v1/run", q, in->v, in->n, REPLY_BYTES, &reply);
     if (st) return fail_status(st);
     if (reply.code >= 300)
         rc = fail_reply(&reply, reply.code == 400 || reply.code == 404 ? EXIT_REFUSED : EXIT_RUN);

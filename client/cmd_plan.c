@@ -52,6 +52,7 @@ static int answer(struct hlo *h, const struct http_reply *r, const char *out) {
     json_t *j = NULL;
     struct npy *x;
     int n;
+    if (reply_form(h, out) == REPLY_JSON) return reply_print(r), 0;
     status_t st = tensors_read(&h->arena, r, &j, &x, &n);
     if (!st && out) st = tensors_write(&h->arena, out, x, n);
     if (!st && !h->quiet) print_steps(j);
@@ -102,7 +103,7 @@ int cmd_plan(struct hlo *h) {
         return rc ? rc : fail_status(st);
     }
     struct http_reply r;
-    st = tensors_send(h, "/v1/plan?stream=0", plan, in, n, &r);
+    st = tensors_send(h, "/v1/plan?stream=0", plan, in, n, reply_form(h, out), &r);
     if (st) return fail_status(st);
     rc = r.code < 300 ? answer(h, &r, out)
                       : fail_reply(&r, r.code == 400 || r.code == 404 ? EXIT_REFUSED : EXIT_RUN);

@@ -145,18 +145,27 @@ static status_t print_summary(struct hlo *h, const json_t *j, const struct run *
 
 static int handle_reply(struct hlo *h, struct run *r, const struct http_reply *reply) {
     json_t *j = NULL;
+    int64_t job;
+    if (reply_form(h, r->out) == REPLY_JSON) {
+        job = reply_print(reply);
+        return r->trace ? save_trace(h, job, r->trace) : 0;
+    }
     status_t st = tensors_read(&h->arena, reply, &j, &r->results, &r->n_results);
     if (!st && r->out) st = tensors_write(&h->arena, r->out, r->results, r->n_results);
-    if (!st) st = print_summary(h, j, r);
-    if (!st && r->profile) print_profile(h, json_object_get(j, "profile"));
-    int64_t job = (int64_t)number_at(j, "job");
+    if (!st && h->json)
+        print_json(j);
+    else if (!st)
+        st = print_summary(h, j, r);
+    if (!st && !h->json && r->profile) print_profile(h, json_object_get(j, "profile"));
+    job = (int64_t)number_at(j, "job");
     json_decref(j);
     return st ? fail_status(st) : r->trace ? save_trace(h, job, r->trace) : 0;
 }
 
 static int send_run(struct hlo *h, struct run *r) {
     struct http_reply reply;
-    status_t st = tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in, &reply);
+    status_t st = tensors_send(h, "/v1/run", request_json(r), r->in, r->n_in,
+                               reply_form(h, r->out), &reply);
     if (st) return fail_status(st);
     int rc =
         reply.code < 300

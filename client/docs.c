@@ -190,20 +190,9 @@ void docs_man(struct strbuf *b) {
 }
 
 void docs_exit_codes(struct strbuf *b, const char *separator) {
-    static const char *const codes[] = {"0 ok",
-                                        "1 results differ",
-                                        "2 usage",
-                                        "3 model refused (unsupported or invalid)",
-                                        "4 compile failed",
-                                        "5 execution failed",
-                                        "7 a budget was exceeded",
-                                        "69 server unreachable",
-                                        "75 busy, try again",
-                                        "77 not permitted: no credentials, or not these",
-                                        "124 deadline",
-                                        "130 interrupted, or cancelled"};
-    for (size_t k = 0; k < sizeof codes / sizeof *codes; k++)
-        strbuf_printf(b, "%s\n%s", codes[k], separator);
+#define EXIT(name, code, text) strbuf_printf(b, "%d %s\n%s", code, text, separator);
+#include "client/exits.def"
+#undef EXIT
 }
 
 // ---- completion

@@ -58,22 +58,49 @@ static const char *command_name = "";
 void usage_of(const char *command) {
     command_name = command;
 }
+static bool json_errors;
+void errors_as_json(void) {
+    json_errors = true;
+}
+// An error as the server would give it, taken; NULL: it cannot be built.
+static void put_json_error(json_t *j) {
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+    fprintf(stderr, "%s\n", text ? text : "{}");
+    free(text);
+    json_decref(j);
+}
+static json_t *own_error(enum status_code code, const char *message) {
+    return json_pack("{s:s, s:s}", "code", st_code_name(code), "message", message);
+}
 int usage_error(const char *fmt, ...) {
     va_list ap;
+    struct strbuf b = {0};
     va_start(ap, fmt);
-    fputs("hlo: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "; see `hlo %s%s--help`\n", command_name, *command_name ? " " : "");
+    strbuf_vprintf(&b, fmt, ap);
     va_end(ap);
+    if (json_errors)
+        put_json_error(own_error(ST_INVALID_ARGUMENT, strbuf_cstr(&b)));
+    else
+        fprintf(stderr, "hlo: %s; see `hlo %s%s--help`\n", strbuf_cstr(&b), command_name,
+                *command_name ? " " : "");
+    strbuf_done(&b);
     return EXIT_USAGE;
 }
 int fail_status(status_t st) {
     int rc = st_code(st) == ST_UNAVAILABLE ? EXIT_UNREACHABLE : EXIT_USAGE;
-    fprintf(stderr, "hlo: %s\n", st_message(st));
+    if (json_errors)
+        put_json_error(own_error(st_code(st), st_message(st)));
+    else
+        fprintf(stderr, "hlo: %s\n", st_message(st));
     st_drop(st);
     return rc;
 }
 void print_error(const json_t *j, const char *otherwise) {
+    if (json_errors) {
+        put_json_error(json_is_object(j) ? json_incref((json_t *)(uintptr_t)j)
+                                         : own_error(ST_UNKNOWN, otherwise));
+        return;
+    }
     const char *name = text_at(j, "code");
     fprintf(stderr, "hlo: %s%s%s: %s\n", name[0] ? name : "error",
             text_at(j, "reason")[0] ? " " : "", text_at(j, "reason"),

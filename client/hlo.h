@@ -9,18 +9,9 @@
 #include "client/http.h"
 
 enum {
-    EXIT_OK = 0,
-    EXIT_DIFFERS = 1,
-    EXIT_USAGE = 2,
-    EXIT_REFUSED = 3,
-    EXIT_COMPILE = 4,
-    EXIT_RUN = 5,
-    EXIT_BUDGET = 7,
-    EXIT_UNREACHABLE = 69,
-    EXIT_BUSY = 75,
-    EXIT_PERMISSION = 77,
-    EXIT_DEADLINE = 124,
-    EXIT_INTERRUPTED = 130
+#define EXIT(name, code, text) EXIT_##name = code,
+#include "client/exits.def"
+#undef EXIT
 };
 struct hlo {
     const char *addr;
@@ -48,6 +39,9 @@ const char *option_value(struct hlo *h, int *k, const char *name);
 // The same for a whole number in [low, high]: 1 and *out, 0 if it is another word, -1 if it is no
 // such number, which was reported.
 int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out);
+// From now on errors go to stderr as one line of JSON: code, message, and what the server's error has
+// besides.
+void errors_as_json(void);
 // Reports "hlo: ...; see `hlo COMMAND --help`", COMMAND as usage_of named it.
 void usage_of(const char *command);
 int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -100,7 +100,7 @@ static int print(void (*text)(struct strbuf *b)) {
     text(&b);
     fputs(strbuf_cstr(&b), stdout);
     strbuf_done(&b);
-    return fflush(stdout) ? EXIT_DIFFERS : EXIT_OK;
+    return EXIT_OK; // main sees whether it was written
 }
 static void exit_codes(struct strbuf *b) {
     docs_exit_codes(b, "");
@@ -174,6 +174,7 @@ int main(int argc, char **argv) {
         else
             h.argv[h.argc++] = argv[k];
     }
+    if (h.json) errors_as_json();
     if (!h.addr || !h.addr[0]) h.addr = "127.0.0.1:8000";
     int rc = EXIT_USAGE;
     if (usage && !command)
@@ -186,5 +187,7 @@ int main(int argc, char **argv) {
         help(stderr);
     http_client_free(h.http);
     arena_done(&h.arena);
-    return rc;
+    if (!fflush(stdout) && !ferror(stdout)) return rc;
+    fputs("hlo: standard output cannot be written\n", stderr);
+    return rc ? rc : EXIT_USAGE;
 }

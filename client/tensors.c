@@ -19,7 +19,7 @@ json_t *tensor_describe(const struct npy *x) {
 }
 
 status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struct npy *in, int n,
-                      struct http_reply *out) {
+                      enum reply_form form, struct http_reply *out) {
     char *text = json_dumps(head, JSON_COMPACT), length[64];
     json_decref(head);
     if (!text) return st_oom();
@@ -33,7 +33,9 @@ status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struc
                             &(struct http_request){.method = "POST",
                                                    .path = path,
                                                    .content_type = "application/octet-stream",
-                                                   .accept = "application/octet-stream",
+                                                   .accept = form == REPLY_JSON
+                                                                 ? "application/json"
+                                                                 : "application/octet-stream",
                                                    .headers = headers,
                                                    .parts = parts,
                                                    .n_parts = (size_t)n + 1},
@@ -43,6 +45,21 @@ status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struc
 }
 
 // ---- replies
+
+enum reply_form reply_form(const struct hlo *h, const char *out) {
+    return h->json && !out ? REPLY_JSON : REPLY_BYTES;
+}
+
+// Not by way of jansson, which has no integers of 64 bits without a sign.
+int64_t reply_print(const struct http_reply *reply) {
+    json_error_t e;
+    fwrite(strbuf_cstr(&reply->body), 1, reply->body.n, stdout);
+    if (!reply->body.n || reply->body.p[reply->body.n - 1] != '\n') putchar('\n');
+    json_t *j = json_loadb(strbuf_cstr(&reply->body), reply->body.n, JSON_DECODE_INT_AS_REAL, &e);
+    int64_t job = (int64_t)number_at(j, "job");
+    json_decref(j);
+    return job;
+}
 
 static status_t read_outputs(struct arena *a, const json_t *j, struct span tail, struct npy **out,
                              int *out_n) {

@@ -6,9 +6,14 @@
 #include "client/npy.h"
 
 json_t *tensor_describe(const struct npy *x); // as an input whose bytes follow
-// POSTs head (taken) with the bytes of in[n] behind it; the reply in the same form.
+// POSTs head (taken) with the bytes of in[n] behind it; the reply in the same form, or as JSON with
+// the tensors' numbers in it.
+enum reply_form { REPLY_BYTES, REPLY_JSON };
 status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struct npy *in, int n,
-                      struct http_reply *out) MUST_CHECK;
+                      enum reply_form form, struct http_reply *out) MUST_CHECK;
+// With --json the numbers stand in the reply, unless they go to a file (out).
+enum reply_form reply_form(const struct hlo *h, const char *out);
+int64_t reply_print(const struct http_reply *reply); // a line of JSON as it came; gives its job
 // A successful reply's JSON (also on failure, where it could be read; the caller's) and its outputs
 // that came with contents.
 status_t tensors_read(struct arena *a, const struct http_reply *reply, json_t **out_head,

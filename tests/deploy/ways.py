@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `make wheel` and `make dist` made, as somebody gets it: installed into a fresh Debian without build tools (debootstrap; an older and a later one than the wheel was built on), where
+"""What `make wheel` and `make dist` made, as somebody gets it: installed into a fresh Debian or Ubuntu without build tools (debootstrap; older and later ones than the wheel was built on), where
 the README's five minutes and client/python's examples run as written, each within two minutes from the first command. And without any Debian: a root that has nothing but the tree, so
-no C library and no shell.  Usage: ways.py --build DIR [--wheel FILE] [--dist FILE] [--suites bullseye,bookworm,trixie]   (root and debootstrap; --empty TREE needs neither)"""
+no C library and no shell.  Usage: ways.py --build DIR [--wheel FILE] [--dist FILE] [--suites bullseye,jammy,...]   (root and debootstrap; --empty TREE needs neither)"""
 import argparse, os, re, shutil, subprocess, sys, tempfile, time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -11,6 +11,9 @@ from harness import Results
 FIVE = "Five minutes"  # starts a daemon of its own
 STARTS = {"REST from any language": r"\[2(\.0)?, 4(\.0)?, 6(\.0)?, 8(\.0)?, 10(\.0)?, 13(\.0)?\]"}
 PACKAGES = "ca-certificates,curl,jq,python3-venv"
+# Suites of Ubuntu, whose archive is the default of debootstrap's scripts for it. Debian has no key of that archive, so its signature is not checked: these roots are for tests and thrown away.
+UBUNTU = ("--no-check-gpg", "--components=main,universe")
+SUITES = {"bullseye": (), "bookworm": (), "trixie": (), "jammy": UBUNTU, "noble": UBUNTU}
 LOOPBACK = "import fcntl, socket, struct; s = socket.socket(); f = struct.unpack('16sh', fcntl.ioctl(s, 0x8913, struct.pack('16sh', b'lo', 0)))[1]; fcntl.ioctl(s, 0x8914, struct.pack('16sh', b'lo', f | 1))"
 FILES = """
 from PIL import Image
@@ -35,7 +38,7 @@ def block(title, page="README.md"):
 
 
 def base(suite, dir):
-    """A minimal Debian, kept between runs."""
+    """A minimal Debian or Ubuntu, kept between runs. None: it is an Ubuntu and its archive cannot be reached from here."""
     root = os.path.join(dir, suite)
     def unmount():  # debootstrap may leave them
         for d in ("proc", "sys"):
@@ -44,8 +47,14 @@ def base(suite, dir):
         unmount()
         shutil.rmtree(root, ignore_errors=True)
         with open(root + ".log", "w") as log:
-            subprocess.run(["debootstrap", "--variant=minbase", "--include=" + PACKAGES, suite, root], stdout=log, stderr=log, check=True)
+            more = ["", "gutsy"] if SUITES[suite] else []  # all later Ubuntus are made by this script; "": its archive
+            p = subprocess.run(["debootstrap", *SUITES[suite], "--variant=minbase", "--include=" + PACKAGES, suite, root, *more], stdout=log, stderr=log)
         unmount()
+        if p.returncode:
+            said = open(root + ".log").read()
+            if SUITES[suite] and "Failed getting release file" in said:
+                return None
+            raise SystemExit(f"debootstrap {suite}: {said[-1500:]}")
         open(root + ".done", "w").close()
     for f in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):  # as this machine reaches the package index
         if os.path.exists(f):
@@ -98,6 +107,9 @@ def five_minutes(results, name, root, way, python, path):
 
 def fresh(o, results, suite, files):
     root = base(suite, os.path.join(ROOT, "build", "roots"))
+    if not root:
+        print(f"skipped: {suite}: its archive cannot be reached from here")
+        return
     ways = os.path.join(root, "ways")
     for kind, file in (("wheel", o.wheel), ("tarball", o.dist)):
         if not file:
@@ -171,7 +183,7 @@ def main():
     a.add_argument("--wheel")
     a.add_argument("--dist")
     a.add_argument("--empty")
-    a.add_argument("--suites", default="bullseye,bookworm,trixie")
+    a.add_argument("--suites", default=",".join(SUITES))
     o = a.parse_args()
     results = Results()
     if o.empty:
