@@ -39,8 +39,8 @@ const char *option_value(struct hlo *h, int *k, const char *name);
 // The same for a whole number in [low, high]: 1 and *out, 0 if it is another word, -1 if it is no
 // such number, which was reported.
 int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out);
-// From now on errors go to stderr as one line of JSON: code, message, and what the server's error has
-// besides.
+// From now on errors go to stderr as one line of JSON: code, message, and what the server's error
+// has besides.
 void errors_as_json(void);
 // Reports "hlo: ...; see `hlo COMMAND --help`", COMMAND as usage_of named it.
 void usage_of(const char *command);

@@ -12,7 +12,7 @@ install: all install-client ## copy programs, library, manual pages, completion,
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(addprefix $(SHARE)/,hlod doc/hlod man/man1 man/man5 man/man8 bash-completion/completions zsh/site-functions)
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 proto/hlod.proto $(SHARE)/hlod
-	install -m 644 README.md LICENSE CHANGELOG.md $(addprefix docs/,$(addsuffix .md,api buffers client config errors jobs oip operations security tpu)) $(SHARE)/doc/hlod
+	install -m 644 README.md LICENSE CHANGELOG.md $(addprefix docs/,$(addsuffix .md,api buffers ci client config errors jobs oip operations security tpu)) $(SHARE)/doc/hlod
 	$(BUILD)/hlod --print-docs=sample > $(SHARE)/hlod/hlod.toml
 	$(BUILD)/hlod --print-docs=man8 > $(SHARE)/man/man8/hlod.8
 	$(BUILD)/hlod --print-docs=man5 > $(SHARE)/man/man5/hlod.toml.5
@@ -75,7 +75,7 @@ wheel: $(BUNDLE)/.done ## Python wheels: build/dist/hlod-VERSION-*.whl, with the
 	$(Q)python3 deploy/wheel.py --version $(VERSION) --out build/dist --tree $(BUNDLE)/tree
 check-bundle: $(BUNDLE)/.done ## the programs of dist and wheel in a root that has nothing else; quick
 	$(Q)python3 tests/deploy/ways.py --empty $(BUNDLE)/tree
-check-dist: dist ## the tarball in fresh Debians and in a root without a C library (root; sh deploy/setup.sh package first)
+check-dist: dist ## the tarball in fresh Debians and Ubuntus and in a root without a C library (root; sh deploy/setup.sh package first)
 	$(Q)python3 tests/deploy/ways.py --empty $(BUNDLE)/tree --dist $(DIST)
-check-wheel: wheel ## the wheel in fresh Debians without build tools: pip install, the README's five minutes (root; sh deploy/setup.sh package first)
+check-wheel: wheel ## the wheel in fresh Debians and Ubuntus without build tools: pip install, the README's five minutes (root; sh deploy/setup.sh package first)
 	$(Q)python3 tests/deploy/ways.py --wheel $(WHEEL)

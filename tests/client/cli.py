@@ -51,6 +51,8 @@ def main():
             text = hlo(name, "--help").stdout
             bare = [o for o in set(re.findall(r"(?<![\w=|-])--?[a-z][a-z-]*", usage)) if not re.search(rf"^  {o}( \S+)?(\n {{20,}}|  +)\S", text, re.M)]
             result(f"help of {name}: each option is explained, no line beyond 100 columns", not bare and max(map(len, text.split("\n"))) <= 100, (bare, text))
+        page = re.findall(r"^\| (\d+) \| ([^|]*) \|", open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/ci.md")).read(), re.M)
+        check("exit codes, as docs/ci.md has them", hlo("help", "exit-codes"), 0, "^" + re.escape("".join(f"{c} {text}\n" for c, text in page)) + "$")
         check("no command", hlo(), 2, err="usage: hlo")
         check("an unknown command", hlo("frobnicate"), 2, err="no command is called 'frobnicate'")
         check("help of one command", hlo("cache", "--help"), 0, r"^cache: .*\n\n  hlo cache ls\n  hlo cache stats\n(?!(.*\n)*.*hlo run)")
@@ -88,6 +90,18 @@ def main():
         check("a folder as model", hlo("compile", d.dir), 2, err="Is a directory")
         check("a model that needs a shape", hlo("compile", model("open", "in z f32 4,M")), 3, err=r"UNBOUND_DIM: 1 symbolic dimension without a size:\n.*input 'z', dimension 1 \('M'\)\n.*--shape z=4x128\n")
         check("no such file", hlo("compile", "/nonexistent/model"), 2, err="No such file")
+        check("beyond a budget", hlo("compile", good, "--shape", "x=1x4", "--budget", "instructions=1"), 7, "over budget +instructions")
+        p = hlo("-q", "run", one, "-i", "x=1x4xf32=1,2,3,4", "--json")
+        check("run --json: the numbers too", p, 0 if json.loads(p.stdout)["outputs"][0]["data"] == [2, 3, 4, 5] and not p.stderr else -1)
+        p = hlo("run", one, "-i", "x=1x4xf32=1,2,3,4", "--json", "-o", os.path.join(d.dir, "y.npy"))
+        check("run --json -o: the rest", p, 0 if json.loads(p.stdout)["runMs"] and os.path.exists(os.path.join(d.dir, "y.npy")) else -1)
+        for words, code, reason in ((("run", "nope"), 3, "MODEL_NOT_FOUND"), (("frobnicate",), 2, None), (("compile", "/nonexistent/model"), 2, None)):
+            p = hlo("--json", *words)
+            check("an error as JSON: " + words[0], p, code if json.loads(p.stderr).get("reason") == reason and json.loads(p.stderr)["message"] and not p.stdout else -1)
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([o.build + "/hlo", "devices"], env=env, stdout=full, stderr=subprocess.PIPE, text=True)
+        p.stdout = ""
+        check("standard output that is full", p, 2, err="standard output cannot be written")
         check("models set", hlo("models", "set", "cats", good, "--shape", "x=1x4"), 0, f"^cats version 1 is {source}")
         check("models set of what is nothing", hlo("models", "set", "cats", "no-such.onnx"), 2, err="no-such.onnx: No such file")
         check("models set of what is no name", hlo("models", "set", "cats", "no-such"), 3, err="no model is called 'no-such'")
@@ -114,6 +128,11 @@ def main():
         check("tenants", hlo("tenants"), 0, r"^default +weight 1  jobs \d+ \(0 wait\)  device ")
         check("tenants takes no words", hlo("tenants", "x"), 2)
         check("doctor", hlo("doctor"), 0, "all well")
+        j = json.loads(check("doctor --json", hlo("doctor", "--json"), 0).stdout)
+        result("doctor --json: verdict, versions, devices", j["verdict"] == "all well" and j["hlo"] == j["server"]["version"] and j["devices"][0]["name"] == "cpu:0", j)
+        check("health --wait", hlo("health", "--wait", "10s"), 0, "^ready")
+        check("health --wait of nobody", hlo("--addr", "127.0.0.1:1", "health", "--wait", "1s"), 69, err="cannot reach hlod")
+        check("health --wait for how long?", hlo("health", "--wait", "soon"), 2, err="--wait: as in 30s")
         hlo("models", "set", "adder", good, "--shape", "x=1x4")
         env["HLOD_GRPC_ADDR"] = d.grpc
         for protocol in "http", "grpc", "oip", "oip-grpc":

@@ -20,7 +20,7 @@ have = {os.path.relpath(os.path.join(d, f), root + "/usr") for d, _, files in os
 want = {"bin/hlod", "bin/hlod-worker", "bin/hlo", "bin/hlo-opt", "bin/hlo-run", "lib/libhlod.a", "lib/libhlod.so", "lib/libhlod.so.0", f"lib/libhlod.so.{version}", "lib/pkgconfig/hlod.pc",
         "include/hlod.h", "include/hlod_admin.h", "lib/systemd/system/hlod.service", "share/man/man1/hlo.1", "share/man/man8/hlod.8", "share/man/man5/hlod.toml.5", "share/hlod/hlod.toml", "share/hlod/hlod.proto",
         "share/bash-completion/completions/hlod", "share/bash-completion/completions/hlo", "share/zsh/site-functions/_hlod", "share/zsh/site-functions/_hlo",
-        *("share/doc/hlod/" + f for f in ("README.md", "LICENSE", "CHANGELOG.md", *(d + ".md" for d in "api buffers client config errors jobs oip operations security tpu".split())))}
+        *("share/doc/hlod/" + f for f in ("README.md", "LICENSE", "CHANGELOG.md", *(d + ".md" for d in "api buffers ci client config errors jobs oip operations security tpu".split())))}
 result("make install leaves what it says, all of it below PREFIX", want <= have and os.listdir(root) == ["usr"], (want - have, os.listdir(root)))
 result("nothing tells where it was built", not [f for f in have if f.startswith(("share/", "lib/systemd", "lib/pkgconfig")) and root.encode() in open(f"{root}/usr/{f}", "rb").read()])
 usr = root + "/usr"
