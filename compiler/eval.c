@@ -23,7 +23,7 @@ struct hlo_eval hlo_eval_begin(struct arena *a) {
     return (struct hlo_eval){.arena = a,
                              .max_bytes = INT64_C(16) << 30,
                              .max_steps = 1000000000,
-                             .rng_state = 0x853c49e6748fea9bu};
+                             .rng_state = HLO_EVAL_FIRST_STATE};
 }
 
 status_t hlo_eval_charge(struct hlo_eval *ev, const struct shape *s) {

@@ -265,8 +265,18 @@ struct kir_val *kir_flag(struct kir *k, enum kop op, struct kir_val *x, struct k
     return op_flags(k, op, x, y, NULL, flags);
 }
 
-// Comparison of index ranges: 1 always, 0 never, -1 unknown.
+// Comparison of constants and of index ranges: 1 always, 0 never, -1 unknown.
 static int known(enum cmp_direction d, const struct kir_val *x, const struct kir_val *y) {
+    if (x->op == K_CONST && y->op == K_CONST && dtype_is_int(x->type) && !x->imm_j && !y->imm_j) {
+        bool sign = dtype_class(x->type) == DC_SIGNED;
+        int64_t flip = sign ? 0 : INT64_MIN, a = x->imm_i ^ flip, b = y->imm_i ^ flip;
+        return d == CMP_LT   ? a < b
+               : d == CMP_LE ? a <= b
+               : d == CMP_GT ? a > b
+               : d == CMP_GE ? a >= b
+               : d == CMP_EQ ? a == b
+                             : a != b;
+    }
     if (x->type != DT_S64) return -1;
     switch (d) {
     case CMP_LT:

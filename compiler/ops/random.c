@@ -130,9 +130,9 @@ EVAL(RNG_BIT_GENERATOR) {
 }
 
 static uint64_t next_u64(struct hlo_eval *ev) {
-    uint64_t z = ev->rng_state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    uint64_t z = ev->rng_state += RNG_STEP;
+    z = (z ^ z >> 30) * RNG_MIX_0;
+    z = (z ^ z >> 27) * RNG_MIX_1;
     return z ^ z >> 31;
 }
 static double next_unit(struct hlo_eval *ev) { // in [0, 1)

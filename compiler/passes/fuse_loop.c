@@ -3,14 +3,16 @@
 // what computes its elements one by one and has every user inside already: elementwise operations,
 // movements (transpose, slice, reverse, pad, dynamic-slice), a reduction or window whose results
 // are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
-// own). Nothing dear is computed twice: an operation used outside stays outside, and one that a
+// own). Chains of operations on bits (random numbers) are long and keep few values at a time: a
+// fusion with more than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an
+// operation used outside stays outside, and one that a
 // broadcast or a window would repeat stays in memory, as does a reduction whose elements two
 // movements would ask for. A fusion with a reduction is kInput, others are kLoop.
 #include "compiler/ops/rules.h"
 #include "compiler/passes/fusion.h"
 #include "compiler/passes/library.h"
 
-enum { MAX_MEMBERS = 48 };
+enum { MAX_MEMBERS = FUSION_MOST_MEMBERS, FLOAT_MEMBERS = 48 };
 
 static bool plain(const struct hlo_instr *i) {
     return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
@@ -84,6 +86,8 @@ static const char *keeps_out(const struct fusion_group *g, const struct hlo_inst
     if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
         return "it is neither elementwise nor a movement nor a reduction";
     if (p->parent->root == p) return "it is a result of the computation";
+    if (g->n >= FLOAT_MEMBERS && (!elementwise(p) || dtype_is_float(p->shape->dtype)))
+        return "the fusion is full";
     if (p->op == HLO_TRANSPOSE && turned_alone(g, p)) return "the library runs it";
     for (size_t k = 0; k < p->users.n; k++) {
         const struct hlo_instr *u = p->users.v[k];

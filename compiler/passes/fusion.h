@@ -14,9 +14,9 @@ status_t fusion_make(struct hlo_instr *const *instrs, int n, enum fusion_kind ki
 
 // A fusion that grows backwards from its root: an operand comes in when `keeps_out` has no reason
 // against it.
-enum { FUSION_MAX_MEMBERS = 96 };
+enum { FUSION_MAX_MEMBERS = 96, FUSION_MOST_MEMBERS = 320 }; // usually; at all
 struct fusion_group {
-    struct hlo_instr *v[FUSION_MAX_MEMBERS]; // v[0] is the root
+    struct hlo_instr *v[FUSION_MOST_MEMBERS]; // v[0] is the root
     int n, max;
     const char *(*keeps_out)(const struct fusion_group *g, const struct hlo_instr *p);
     const void *ctx; // for keeps_out

@@ -16,7 +16,7 @@ enum { MAIN = 1, FRONTIER = 2 };
 // larger ones do not. Results may be 16 times what they came from (int4 to f32, forms for
 // libraries).
 static const int64_t MAX_WORK = INT64_C(1) << 39, MAX_BYTES = INT64_C(256) << 20;
-enum { MAX_GROWTH = 16 };
+enum { MAX_GROWTH = 16, PLACES_BYTES = 1 << 16 };
 
 static bool cheap(const struct hlo_instr *i) {
     return i->op == HLO_BROADCAST || i->op == HLO_RESHAPE || i->op == HLO_BITCAST ||
@@ -44,6 +44,32 @@ static void find_readers(const struct hlo_module *m, struct pmap *readers) {
     }
 }
 
+// Whole numbers that simple operations make of places alone (random numbers' counters): computing
+// them takes less than reading them. `only` says so of operands by PLACES.
+static char PLACES[1];
+static bool of_places(const struct hlo_instr *i, struct pmap *only) {
+    if (i->op == HLO_IOTA) return true;
+    if (shape_is_tuple(i->shape) || !dtype_is_int(i->shape->dtype)) return false;
+    if (i->op == HLO_CONSTANT) return shape_elements(i->shape) == 1;
+    switch (i->op) {
+    case HLO_BROADCAST:
+    case HLO_RESHAPE:
+    case HLO_CONVERT:
+    case HLO_ADD:
+    case HLO_SUBTRACT:
+    case HLO_MULTIPLY:
+    case HLO_AND:
+    case HLO_SHIFT_LEFT:
+    case HLO_SHIFT_RIGHT_LOGICAL:
+        break;
+    default:
+        return false;
+    }
+    for (int k = 0; k < i->n_operands; k++)
+        if (pmap_get_ptr(only, i->operands[k]) != PLACES) return false;
+    return true;
+}
+
 // In `only`: values that depend on weights and constants alone.
 static void find_weight_only(const struct hlo_computation *c, struct pmap *only) {
     struct pmap readers = {0};
@@ -61,7 +87,7 @@ static void find_weight_only(const struct hlo_computation *c, struct pmap *only)
             yes = sz_add(work, hlo_work(i), &all) && all <= MAX_WORK;
             if (yes) work = all;
         }
-        if (yes) pmap_put_ptr(only, i, NULL);
+        if (yes) pmap_put_ptr(only, i, of_places(i, only) ? PLACES : NULL);
     }
     pmap_done(&readers);
 }
@@ -90,7 +116,8 @@ static void find_frontier(const struct hlo_computation *c, const struct pmap *on
         for (int k = 0; k < i->n_operands; k++) {
             const struct hlo_instr *x = i->operands[k];
             if (pmap_has_ptr(where, x)) continue;
-            bool hoist = pmap_has_ptr(only, x) && !cheap(x) && !shape_is_tuple(x->shape);
+            bool hoist = pmap_has_ptr(only, x) && !cheap(x) && !shape_is_tuple(x->shape) &&
+                         (pmap_get_ptr(only, x) != PLACES || shape_bytes(x->shape) < PLACES_BYTES);
             if (hoist && x->op != HLO_PARAMETER) {
                 hoist = shape_bytes(x->shape) <= left;
                 if (hoist) left -= shape_bytes(x->shape);

@@ -56,7 +56,8 @@ struct cpu_impl {
 extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu_impl_int8,
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
-    cpu_impl_channels, cpu_impl_nms, cpu_impl_transpose, cpu_impl_control, cpu_impl_reference;
+    cpu_impl_channels, cpu_impl_nms, cpu_impl_transpose, cpu_impl_random, cpu_impl_control,
+    cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -88,7 +89,7 @@ struct cpu_exe {
     struct dev_stats stats;
     const struct dev_run *run;  // that goes on
     const _Atomic bool *cancel; // of the call that goes on; or NULL
-    uint64_t rng_state;         // of rng on the reference evaluator: goes on from run to run
+    uint64_t rng_state;         // of random numbers, since the first: goes on from run to run
     bool strict, estimated;
     bool nan; // this run has met NaN or an infinity before a step that swallows NaN
     bool early;    // only what needs main alone is opened

@@ -15,7 +15,7 @@ static enum way way_of(const struct cpu_step *s) {
                 {&cpu_impl_channels, WAY_COPY},     {&cpu_impl_gemm, WAY_BLOCKED},
                 {&cpu_impl_sort, WAY_SORT},         {&cpu_impl_fft, WAY_FFT},
                 {&cpu_impl_update, WAY_COPY},       {&cpu_impl_concat, WAY_COPY},
-                {&cpu_impl_transpose, WAY_COPY},
+                {&cpu_impl_transpose, WAY_COPY},     {&cpu_impl_random, WAY_COPY},
                 {&cpu_impl_pad, WAY_COPY},          {&cpu_impl_trees, WAY_TREES},
                 {&cpu_impl_bits, WAY_BITS},         {&cpu_impl_nms, WAY_KERNEL},
                 {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},

@@ -9,10 +9,10 @@
 #include "devices/cpu/cpu.h"
 
 static const struct cpu_impl *const list[] = {
-    &cpu_impl_control,   &cpu_impl_thin8, &cpu_impl_int8,   &cpu_impl_thin,     &cpu_impl_channels,
-    &cpu_impl_onednn,    &cpu_impl_gemm,  &cpu_impl_sort,   &cpu_impl_fft,      &cpu_impl_update,
-    &cpu_impl_concat,    &cpu_impl_pad,   &cpu_impl_trees,  &cpu_impl_bits,     &cpu_impl_table,
-    &cpu_impl_attention, &cpu_impl_nms,   &cpu_impl_transpose, &cpu_impl_kernel,
+    &cpu_impl_control,   &cpu_impl_thin8, &cpu_impl_int8,      &cpu_impl_thin,   &cpu_impl_channels,
+    &cpu_impl_onednn,    &cpu_impl_gemm,  &cpu_impl_sort,      &cpu_impl_fft,    &cpu_impl_update,
+    &cpu_impl_concat,    &cpu_impl_pad,   &cpu_impl_trees,     &cpu_impl_bits,   &cpu_impl_table,
+    &cpu_impl_attention, &cpu_impl_nms,   &cpu_impl_transpose, &cpu_impl_random, &cpu_impl_kernel,
     &cpu_impl_reference};
 enum { ALL = sizeof list / sizeof list[0] };
 const char *cpu_forced_impl(void) {
@@ -193,7 +193,7 @@ static status_t reference_run(struct cpu_exe *x, struct cpu_step *s, void **bufs
         in[p] = gather_leaves(&a, i->operands[p]->shape, bufs, &k);
     status_t st = hlo_op_info(i->op)->eval(&ev, i, in, &out);
     if (!st) scatter_leaves(i->shape, out, bufs, &r);
-    x->rng_state = ev.rng_state - hlo_eval_begin(&a).rng_state;
+    x->rng_state = ev.rng_state - HLO_EVAL_FIRST_STATE;
     arena_done(&a);
     x->stats.reference_steps++;
     return st;

@@ -11,7 +11,7 @@ prepare against creating the session. Memory: the peak resident size of worker o
 At the end: geometric means, how many are behind, the worst ten with the step of hlod's profile that costs most, and its share. The line's ratio is ONNX Runtime's time over
 ours: above 1 hlod is ahead. A step that takes more than ten times what the cost model says (`estimateMs` of the profile, docs/performance.md) is a cliff: named, and the exit code is 1. Its time is the
 median over rounds (costly): where the first profile, itself the median of several runs, has a step beyond, CLIFF_ROUNDS more follow, and those whose steps together take more than DISTURBED times a run without a
-profile are not counted, since something else took the processors. It must take more than 0.05 ms or a tenth of the run. --steps FILE: all steps, one JSON object a model.
+profile are not counted, since something else took the processors; no step counts for more than its share of such a run. It must take more than 0.05 ms or a tenth of the run. --steps FILE: all steps, one JSON object a model.
 """
 import argparse
 import json
@@ -101,7 +101,8 @@ def whole(profile):
 
 
 def costly(profiles, run_ms):
-    """(text, share) of the step that takes most, and a text for each cliff, by medians over the profiles. `run_ms`: what a run takes without one; where none of the profiles is near it, the shortest count."""
+    """(text, share) of the step that takes most, and a text for each cliff, by medians over the profiles. `run_ms`: what a run takes without one; where none of the profiles is near it, the shortest count,
+    and a step's time is its share of `run_ms`: a profile of some microseconds finds colder caches than runs do, and no step takes longer than a run."""
     calm = max(DISTURBED * run_ms, min(map(whole, profiles)))
     rows, times = top_rows(profiles[0]), {}
     for p in profiles:
@@ -110,19 +111,21 @@ def costly(profiles, run_ms):
                 times.setdefault(r["name"], []).append(r.get("ms", 0))
     ms = {name: statistics.median(v) for name, v in times.items()}
     total = sum(ms.values()) or 1e-9
+    warm = min(1, run_ms / total)
     rows = [r for r in rows if r["name"] in ms]
     if not rows:
         return "", 0.0, []
     top = max(rows, key=lambda r: ms[r["name"]])
-    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), ms[r["name"]], r["estimateMs"]) for r in rows
-              if ms[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0 and ms[r["name"]] > min(0.05, 0.1 * total)]
+    cliffs = ["%s: %.3f ms, estimated at %.3f" % (said(r), warm * ms[r["name"]], r["estimateMs"]) for r in rows
+              if warm * ms[r["name"]] > CLIFF * r.get("estimateMs", 0) > 0 and ms[r["name"]] > min(0.05, 0.1 * total)]
     return said(top), ms[top["name"]] / total, cliffs
 
 
 def profiled(h, m, inputs, run_ms):
-    """Profiles: one, and CLIFF_ROUNDS more where that one has a cliff; apart from what ran before, and from each other."""
+    """Profiles: one, and CLIFF_ROUNDS more where that one has a cliff; apart from what ran before, and from each other, each behind runs that warm the caches."""
     def ask():
         time.sleep(0.05)
+        h.run(m.path, inputs, repeat=max(1, runs_for(run_ms) // 10))
         return h.run(m.path, inputs, profile=True)[1].get("profile", {})
     found = [ask()]
     return found + [ask() for _ in range(CLIFF_ROUNDS)] if costly(found, run_ms)[2] else found
