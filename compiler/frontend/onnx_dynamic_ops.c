@@ -125,112 +125,23 @@ static void give_all(struct pass *p, const struct onnx_val *x) {
 
 // ---- operators
 
-static const char *const elementwise[] = {"Abs",
-                                          "Neg",
-                                          "Relu",
-                                          "Sigmoid",
-                                          "Tanh",
-                                          "Exp",
-                                          "Log",
-                                          "Sqrt",
-                                          "Floor",
-                                          "Ceil",
-                                          "Not",
-                                          "Cast",
-                                          "Sign",
-                                          "Sin",
-                                          "Cos",
-                                          "Round",
-                                          "Erf",
-                                          "Softplus",
-                                          "Add",
-                                          "Sub",
-                                          "Mul",
-                                          "Div",
-                                          "Mod",
-                                          "Min",
-                                          "Max",
-                                          "Pow",
-                                          "Equal",
-                                          "Greater",
-                                          "Less",
-                                          "And",
-                                          "Or",
-                                          "Xor",
-                                          "Where",
-                                          "IsNaN",
-                                          "IsInf",
-                                          "GreaterOrEqual",
-                                          "LessOrEqual",
-                                          "Clip",
-                                          "StringConcat",
-                                          "RegexFullMatch",
-                                          "LabelEncoder",
-                                          "Reciprocal",
-                                          "LeakyRelu",
-                                          "Elu",
-                                          "Selu",
-                                          "Celu",
-                                          "Gelu",
-                                          "Mish",
-                                          "Softsign",
-                                          "HardSigmoid",
-                                          "HardSwish",
-                                          "PRelu",
-                                          "Tan",
-                                          "Asin",
-                                          "Acos",
-                                          "Atan",
-                                          "Sinh",
-                                          "Cosh",
-                                          "Asinh",
-                                          "Acosh",
-                                          "Atanh",
-                                          "BitShift",
-                                          "BitwiseAnd",
-                                          "BitwiseOr",
-                                          "BitwiseXor",
-                                          "BitwiseNot",
-                                          "CastLike",
-                                          "Sum",
-                                          "Mean",
-                                          "Shrink",
-                                          "ThresholdedRelu",
-                                          "Swish",
-                                          "Dropout",
-                                          "Binarizer"};
+static const char *const elementwise[] = {
+    "Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Floor", "Ceil", "Not", "Cast",
+    "Sign", "Sin", "Cos", "Round", "Erf", "Softplus", "Add", "Sub", "Mul", "Div", "Mod", "Min",
+    "Max", "Pow", "Equal", "Greater", "Less", "And", "Or", "Xor", "Where", "IsNaN", "IsInf",
+    "GreaterOrEqual", "LessOrEqual", "Clip", "StringConcat", "RegexFullMatch", "LabelEncoder",
+    "Reciprocal", "LeakyRelu", "Elu", "Selu", "Celu", "Gelu", "Mish", "Softsign", "HardSigmoid",
+    "HardSwish", "PRelu", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh",
+    "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "CastLike", "Sum", "Mean",
+    "Shrink", "ThresholdedRelu", "Swish", "Dropout", "Binarizer"};
 // Each element of dimension 0 by itself.
-static const char *const by_rows[] = {"Conv",
-                                      "ConvTranspose",
-                                      "MaxPool",
-                                      "AveragePool",
-                                      "GlobalAveragePool",
-                                      "GlobalMaxPool",
-                                      "LpPool",
-                                      "BatchNormalization",
-                                      "InstanceNormalization",
-                                      "GroupNormalization",
-                                      "Resize",
-                                      "Upsample",
-                                      "DepthToSpace",
-                                      "SpaceToDepth",
-                                      "LRN",
-                                      "LayerNormalization",
-                                      "RMSNormalization",
-                                      "Pad",
-                                      "OneHot",
-                                      "Normalizer",
-                                      "Scaler",
-                                      "OneHotEncoder",
-                                      "Imputer",
-                                      "LinearClassifier",
-                                      "LinearRegressor",
-                                      "TreeEnsembleClassifier",
-                                      "TreeEnsembleRegressor",
-                                      "SVMClassifier",
-                                      "SVMRegressor",
-                                      "ZipMap",
-                                      "LpNormalization"};
+static const char *const by_rows[] = {
+    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+    "LpPool", "BatchNormalization", "InstanceNormalization", "GroupNormalization", "Resize",
+    "Upsample", "DepthToSpace", "SpaceToDepth", "LRN", "LayerNormalization", "RMSNormalization",
+    "Pad", "OneHot", "Normalizer", "Scaler", "OneHotEncoder", "Imputer", "LinearClassifier",
+    "LinearRegressor", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMClassifier",
+    "SVMRegressor", "ZipMap", "LpNormalization"};
 static const char *const movers[] = {"Transpose", "Unsqueeze", "Squeeze"};
 // What the rest is filled with for a reduction, or an order, along the dimension.
 static const struct neutral {
@@ -238,11 +149,11 @@ static const struct neutral {
     enum { LOWEST, HIGHEST, NUMBER } kind;
     double number;
 } neutral[] = {
-    {"ReduceMax", LOWEST, 0},       {"ReduceMin", HIGHEST, 0}, {"ReduceSum", NUMBER, 0},
-    {"ReduceL1", NUMBER, 0},        {"ReduceL2", NUMBER, 0},   {"ReduceSumSquare", NUMBER, 0},
-    {"ReduceLogSum", NUMBER, 0},    {"ReduceProd", NUMBER, 1}, {"ReduceMean", NUMBER, 0},
-    {"ReduceLogSumExp", LOWEST, 0}, {"Softmax", LOWEST, 0},    {"LogSoftmax", LOWEST, 0},
-    {"CumSum", NUMBER, 0},          {"ArgMax", LOWEST, 0},     {"ArgMin", HIGHEST, 0},
+    {"ReduceMax", LOWEST, 0},        {"ReduceMin", HIGHEST, 0},      {"ReduceSum", NUMBER, 0},
+    {"ReduceL1", NUMBER, 0},         {"ReduceL2", NUMBER, 0},        {"ReduceSumSquare", NUMBER, 0},
+    {"ReduceLogSum", NUMBER, 0},     {"ReduceProd", NUMBER, 1},      {"ReduceMean", NUMBER, 0},
+    {"ReduceLogSumExp", LOWEST, 0},  {"Softmax", LOWEST, 0},         {"LogSoftmax", LOWEST, 0},
+    {"CumSum", NUMBER, 0},           {"ArgMax", LOWEST, 0},          {"ArgMin", HIGHEST, 0},
 };
 
 // All dynamic inputs have the same size in the same dimension of the result, the others 1 there.
@@ -271,10 +182,9 @@ static void pass_neutral(struct pass *p, const struct neutral *how) {
     struct onnx_ctx *c = p->c;
     enum dtype t = p->x->v->shape->dtype;
     if (p->x != p->in[0]) return refuse(p);
-    p->masked[0] = masked(c, p->x,
-                          how->kind == LOWEST    ? lowest_of(t)
-                          : how->kind == HIGHEST ? highest_of(t)
-                                                 : how->number);
+    p->masked[0] = masked(c, p->x, how->kind == LOWEST    ? lowest_of(t)
+                                   : how->kind == HIGHEST ? highest_of(t)
+                                                          : how->number);
     if (!run_both(p)) return;
     if (node_is(c, "ReduceMean") && changed_dim(p, 0) == -1) { // of all; of those that count
         struct onnx_val *y = result(p, 0);
@@ -328,9 +238,10 @@ static void pass_concat(struct pass *p) {
         if (!v || !v->v || (v->size && v->size_dim != axis)) return refuse(p);
         const struct shape *row = shape_make(c->a, DT_S64, &v->v->shape->dims[axis], 1);
         hv at = hb_iota(&c->b, row, 0);
-        marks[k] = hb_compare(
-            &c->b, at,
-            v->size ? spread(c, v->size, row) : hb_splat(&c->b, row, (double)row->dims[0]), CMP_LT);
+        marks[k] = hb_compare(&c->b, at,
+                              v->size ? spread(c, v->size, row)
+                                      : hb_splat(&c->b, row, (double)row->dims[0]),
+                              CMP_LT);
     }
     run_on(p, false);
     struct onnx_val *y = result(p, 0);
@@ -510,8 +421,8 @@ static void pass_maker(struct pass *p) {
     run_on(p, false);
 }
 static void pass_roialign(struct pass *p) {
-    if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size || p->in[1]->size != p->in[2]->size ||
-        p->in[1]->size_dim != 0)
+    if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size ||
+        p->in[1]->size != p->in[2]->size || p->in[1]->size_dim != 0)
         return refuse(p);
     pass_plain(p);
 }
@@ -531,7 +442,8 @@ static void pass_shape(struct pass *p) {
         parts[n++] = d == x->size_dim ? hb_reshape(&c->b, x->size, &one, 1)
                                       : hb_const_s64s(&c->b, &x->v->shape->dims[d], 1);
     if (!n) return out_val(c, 0, hb_const_s64s(&c->b, &one, 0));
-    struct onnx_val *y = onnx_tensor_val(c, n == 1 ? parts[0] : hb_concat(&c->b, parts, n, 0));
+    struct onnx_val *y =
+        onnx_tensor_val(c, n == 1 ? parts[0] : hb_concat(&c->b, parts, n, 0));
     int64_t count = n;
     for (int t = 0; t < 2 && !y->known; t++) {
         y->bound[t] = lit_new(c->a, shape_make(c->a, DT_S64, &count, 1));
@@ -598,19 +510,31 @@ static void dispatch(struct pass *p) {
         const char *op;
         void (*pass)(struct pass *);
     } special[] = {
-        {"Concat", pass_concat},     {"Reshape", pass_reshape},   {"Flatten", pass_reshape},
-        {"Slice", pass_slice},       {"Split", pass_split},       {"MatMul", pass_product},
-        {"Gemm", pass_product},      {"Gather", pass_gather},     {"GatherElements", pass_gather},
-        {"GatherND", pass_points},   {"ScatterND", pass_scatter}, {"ScatterElements", pass_scatter},
-        {"NonZero", pass_maker},     {"Compress", pass_maker},    {"NonMaxSuppression", pass_maker},
-        {"RoiAlign", pass_roialign}, {"TopK", pass_topk},
+        {"Concat", pass_concat},
+        {"Reshape", pass_reshape},
+        {"Flatten", pass_reshape},
+        {"Slice", pass_slice},
+        {"Split", pass_split},
+        {"MatMul", pass_product},
+        {"Gemm", pass_product},
+        {"Gather", pass_gather},
+        {"GatherElements", pass_gather},
+        {"GatherND", pass_points},
+        {"ScatterND", pass_scatter},
+        {"ScatterElements", pass_scatter},
+        {"NonZero", pass_maker},
+        {"Compress", pass_maker},
+        {"NonMaxSuppression", pass_maker},
+        {"RoiAlign", pass_roialign},
+        {"TopK", pass_topk},
     };
     struct onnx_ctx *c = p->c;
     struct str op = c->n->op;
     for (size_t k = 0; k < sizeof special / sizeof special[0]; k++)
         if (str_is(op, special[k].op) && (p->x || str_is(op, "TopK") || str_is(op, "Slice")))
             return special[k].pass(p);
-    if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range")) return pass_sized(p, 1);
+    if (str_is(op, "Expand") || str_is(op, "Tile") || str_is(op, "Range"))
+        return pass_sized(p, 1);
     if (str_is(op, "ConstantOfShape")) return pass_sized(p, 0);
     if (!p->x) return refuse(p);
     for (size_t k = 0; k < sizeof neutral / sizeof neutral[0]; k++)

@@ -39,15 +39,30 @@ static bool is_input(const struct onnx_model *m, struct str name) {
         if (str_eq(m->main.inputs.v[k].name, name)) return true;
     return false;
 }
+// As far as both say: one rank, and the same numbers or symbols.
+static bool same_form(const struct onnx_value *x, const struct onnx_value *y) {
+    if (!x->has_shape || !y->has_shape) return true;
+    if (x->rank != y->rank) return false;
+    for (int d = 0; d < x->rank; d++)
+        if (x->dims[d].size != y->dims[d].size || !str_eq(x->dims[d].symbol, y->dims[d].symbol))
+            return false;
+    return true;
+}
 // Whether an optional is there is known at compile time: a branch that says so by itself must be,
-// too, where the request brings the condition.
-static bool decides_presence(const struct onnx_model *m, const struct onnx_node *n) {
+// too, where the request brings the condition. Likewise one that gives another shape than the other
+// branch: decoders for the first token and for those behind it, merged.
+static bool decides_form(const struct onnx_model *m, const struct onnx_node *n) {
+    const struct onnx_graph *first = NULL;
+    bool decides = false;
     for (size_t k = 0; k < n->attrs.n; k++) {
         const struct onnx_graph *g = n->attrs.v[k].graph;
         for (size_t o = 0; g && o < g->outputs.n; o++)
-            if (g->outputs.v[o].is_optional) return n->in.n && is_input(m, n->in.v[0]);
+            decides |=
+                g->outputs.v[o].is_optional || (first && o < first->outputs.n &&
+                                                !same_form(&g->outputs.v[o], &first->outputs.v[o]));
+        if (g && !first) first = g;
     }
-    return false;
+    return decides && n->in.n && is_input(m, n->in.v[0]);
 }
 
 uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n) {
@@ -58,7 +73,7 @@ uint32_t onnx_shape_inputs(const struct onnx_model *m, const struct onnx_node *n
         const struct onnx_attr *body = onnx_attr(n, "body");
         return body && body->graph && body->graph->outputs.n > body->graph->inputs.n - 1;
     }
-    if (str_is(n->op, "If")) return decides_presence(m, n);
+    if (str_is(n->op, "If")) return decides_form(m, n);
     return op->shape_inputs;
 }
 

@@ -200,10 +200,28 @@ def chance(d):
     return None if len(sizes) > 1 else "always %s" % sizes
 
 
+def merged(d):
+    """Decoders for the first token and for those behind it, merged by an input's truth: one part each, not two."""
+    data, digest = model(HEAD + """g (bool[1] behind, float[B, T] x, float[B, P] past) => (float[B, Q] y)
+{
+  y = If (behind) <
+    then_branch = t () => (float[B, Q] both) { both = Concat <axis = 1> (past, x) },
+    else_branch = e () => (float[B, T] first) { first = Neg (x) }
+  >
+}""")
+    d.json("PUT", "/v1/blobs", data, {"Content-Type": "application/octet-stream"})
+    now, past = np.ones((1, 2), np.float32), np.full((1, 3), 2, np.float32)
+    for behind, want in ((False, [-1, -1]), (True, [2, 2, 2, 1, 1])):
+        got, info = d.run(digest, {"behind": np.array([behind]), "x": now, "past": past})
+        if got["y"].tolist() != [want] or info.get("steps"):
+            return "%s gives %s in %d parts" % (behind, got["y"].tolist(), len(info.get("steps", [])))
+    return None
+
+
 def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        results.each([(f.__doc__.split(":")[0].split(";")[0].rstrip("."), lambda f=f: f(d)) for f in (reply, alone, hostile, endless, many, doors, with_others, deadline, chance)], sys.argv[2:])
+        results.each([(f.__doc__.split(":")[0].split(";")[0].rstrip("."), lambda f=f: f(d)) for f in (reply, alone, hostile, endless, many, doors, with_others, deadline, chance, merged)], sys.argv[2:])
     return results.code()
 
 
