@@ -142,15 +142,11 @@ static status_t live_leaves(struct onnx_ctx *c, const struct pmap *from, const s
     for (int k = 0; k < 2; k++) {
         if (!both[k] || !on_run(from, both[k])) continue;
         if (both[k]->op == HLO_PARAMETER && !is_carried(c, both[k])) continue; // an input
-        if (v->text && k == 0)
-            return st_new(ST_INVALID_ARGUMENT,
-                          "text ('" STR_FMT "') is computed before a size that only the run knows "
-                          "and used behind it",
-                          STR_ARG(name));
         if (shape_is_tuple(both[k]->shape))
             return st_new(ST_INVALID_ARGUMENT, "'" STR_FMT "' cannot be carried over a cut",
                           STR_ARG(name));
-        add_once(c, &c->parts->live, both[k]);
+        if (!add_once(c, &c->parts->live, both[k])) continue;
+        avec_push(c->a, &c->parts->live_text, v->text && k == 0);
     }
     return ST_OK;
 }
@@ -224,7 +220,9 @@ static status_t go_on(struct onnx_ctx *c, const struct used *used, struct litera
     for (size_t k = 0; k < p->carried.n; k++)
         avec_push(c->a, &p->over, p->carried.v[k]);
     p->carried = carried;
+    p->carried_text = p->live_text;
     p->needs = p->live = (struct onnx_leaves){0};
+    p->live_text = (struct onnx_marks){0};
     p->index++;
     c->n_chosen = 0; // they lie before the cut
     memset(c->chosen, 0, sizeof c->chosen);
@@ -280,7 +278,8 @@ void onnx_parts_root(struct onnx_ctx *c, struct hlo_computation *comp) {
     for (size_t k = 0; k < c->parts->live.n; k++)
         avec_push(c->a, &all, c->parts->live.v[k]);
     for (size_t k = 0; k < all.n; k++)
-        avec_push(c->a, &c->texts->out, false);
+        avec_push(c->a, &c->texts->out,
+                  k >= c->parts->needs.n && c->parts->live_text.v[k - c->parts->needs.n]);
     c->b.op_type = c->b.op_name = NULL;
     hlo_set_root(comp, hb_tuple(&c->b, all.v, (int)all.n));
 }
@@ -307,7 +306,7 @@ status_t onnx_parts_end(struct onnx_ctx *c, struct hlo_computation *comp) {
     struct part is = {
         .index = p->index, .sizes = p->open ? (int)p->needs.n : 0, .carried = (int)p->carried.n};
     for (int k = 0; k < is.carried; k++)
-        avec_push(c->a, &c->texts->in, false);
+        avec_push(c->a, &c->texts->in, p->carried_text.v[k]);
     parts_set(comp->module, &is);
     return ST_OK;
 }

@@ -7,6 +7,10 @@
 #include "compiler/frontend/onnx_open.h"
 #include "compiler/parts.h"
 
+struct onnx_marks {
+    bool *v;
+    size_t n, cap;
+};
 struct onnx_parts {
     const struct lower_request *req;
     int index;                  // parts that are over
@@ -15,9 +19,10 @@ struct onnx_parts {
     struct onnx_leaves over;    // such of the parts before it: now dead
     uint32_t before;            // instructions with smaller ids stand before the last cut
     struct onnx_leaves live;    // at the end of this part
-    bool lacks;                 // a node of a nested graph was refused for want of such values
-    bool open;                  // this part ends before the graph does
-    struct {                    // contexts of opened graphs
+    struct onnx_marks live_text, carried_text; // which of those are text
+    bool lacks; // a node of a nested graph was refused for want of such values
+    bool open;  // this part ends before the graph does
+    struct {    // contexts of opened graphs
         struct onnx_ctx **v;
         size_t n, cap;
     } opened;

@@ -98,7 +98,6 @@ REFUSED = (
 GRAPHS = (
     ("A size computed from values inside the body of a `Scan`, or of a `Loop` of more than 1024 turns; a `Loop` whose body changes shapes and whose condition depends on data for more than 63 turns",
      "a program whose sizes a run finds is cut between nodes of the main graph and of graphs opened for it, at most 63 times (docs/decisions/0022)", "a `Loop` that keeps its shapes: a buffer of the largest size"),
-    ("Text that is computed before such a cut and used behind it", "what parts hand on are numbers", "compute it behind, or send it as an input"),
     ("`Loop` of no turns whose stacked results have rows that neither the body nor a declaration tells the shape of", "the shape of a row that is never made", "declare the body's results"),
 )
 

@@ -218,10 +218,34 @@ def merged(d):
     return None
 
 
+def text(d):
+    """Text that is computed before a cut and used behind it."""
+    data, digest = model(HEAD + """g (string[N] s, float[K] x) => (string[M] y, string[N] u)
+{
+  bang = Constant <value_strings = ["!"]> ()
+  at = Constant <value_ints = [0]> ()
+  one = Constant <value_ints = [1]> ()
+  none = Constant <value = float {0}> ()
+  up = Greater (x, none)
+  b = Where (up, s, bang)
+  sum = ReduceSum <keepdims = 1> (x)
+  n = Cast <to = 7> (sum)
+  first = Slice (b, at, one)
+  y = Expand (first, n)
+  u = Where (up, bang, b)
+}""")
+    d.compile(data, {"s": (2,), "x": (2,)})
+    for s, v, y, u in ((["a", "\u00fc"], (3, 0), ["a"] * 3, ["!", "!"]), (["", "b"], (-1, 2), ["!"], ["!", "!"]), (["a", "b"], (0, 0), [], ["!", "!"])):
+        got, info = d.run(digest, {"s": np.array(s, object), "x": np.array(v, np.float32)})
+        if [list(got["y"]), list(got["u"])] != [y, u] or len(info["steps"]) != 2:
+            return "%s, %s gives %s" % (s, v, got)
+    return None
+
+
 def main():
     results = harness.Results()
     with daemon.Daemon(sys.argv[1]) as d:
-        results.each([(f.__doc__.split(":")[0].split(";")[0].rstrip("."), lambda f=f: f(d)) for f in (reply, alone, hostile, endless, many, doors, with_others, deadline, chance, merged)], sys.argv[2:])
+        results.each([(f.__doc__.split(":")[0].split(";")[0].rstrip("."), lambda f=f: f(d)) for f in (reply, alone, hostile, endless, many, doors, with_others, deadline, chance, merged, text)], sys.argv[2:])
     return results.code()
 
 
