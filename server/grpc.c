@@ -3,7 +3,7 @@
 // only marks it and posts it (`deliver`), so that calls are touched by the loop alone. A call is
 // freed when no tag is pending and its end is known.
 //
-//   accept (always one armed; unknown methods must be answered) -> close watch + service.begin
+//   accept (always some armed; unknown methods must be answered) -> close watch + service.begin
 //   receive: one at a time, on demand: flow control holds the client back meanwhile
 //   send: a queue; one batch under way; the status goes when the queue is empty
 #include "server/grpc.h"
@@ -20,7 +20,6 @@
 #include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
-#include <grpc/support/log.h>
 #include <grpc/support/time.h>
 
 #include "base/clock.h"
@@ -31,9 +30,9 @@
 #include "base/vec.h"
 #include "scheduler/loop.h"
 #include "server/grpc_call.h"
-#include "server/last_words.h"
+#include "server/grpc_gate.h"
+#include "server/grpc_port.h"
 #include "server/reserve.h"
-#include "server/tls.h"
 
 struct tag {
     struct rpc *r;
@@ -41,10 +40,10 @@ struct tag {
     void (*fn)(struct tag *t);
     bool pending, ok;
 };
+enum { ACCEPTS = 4 }; // requests asked for at a time
+enum { PLACE_US = 500, GATE_MS = 20 };
 enum { OPEN_ROOM = 128 << 20 }; // for all messages while nobody is there who may send more
-// What the library asks for at a time, and ends the process where it does not get it: what
-// server/reserve.h stands for. A message of our own that is larger we ask for ourselves.
-enum { READ_BYTES = 60 << 10, OWN_BYTES = 64 << 10 };
+enum { OWN_BYTES = 64 << 10 };  // a larger message of our own we ask for ourselves
 struct outgoing {
     struct outgoing *next;
     grpc_byte_buffer *bytes;
@@ -79,9 +78,7 @@ struct rpc {
     struct loop *loop;
     struct api *api;
     struct rpc_config cfg;
-    grpc_server *server;
-    grpc_completion_queue *queue;
-    grpc_resource_quota *quota;
+    struct grpc_port port;
     int n_messages; // that admitted calls wait for or have
     int n_lent;     // messages whose pieces the library has not given back
     struct loop_timer *open_timer;
@@ -90,9 +87,13 @@ struct rpc {
     int64_t open_measured_ns; // 0: not yet
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
-    atomic_uint tls_version; // that the library has
-    int port;
-    struct rpc_call *calls, *waiting; // waiting: armed for the next request
+    struct rpc_call *calls;
+    int n_waiting;                 // armed for the next requests
+    atomic_int n_armed, n_taken;   // the same as the queue's thread sees it; requests since start
+    atomic_int n_posts;            // of the gate's, on their way to the loop
+    struct loop_timer *gate_timer; // runs while the gate holds somebody
+    bool gate_looks;
+    int taken_before; // n_taken when it last fired
     struct tag shut;
     struct rpc_health *health;
 };
@@ -104,14 +105,33 @@ static void run_tag(void *arg) {
     t->pending = false;
     t->fn(t);
 }
-// The next event, looked for as base/spin.h says.
-static grpc_event next_event(grpc_completion_queue *q, struct spin *spin) {
+static grpc_event event_within(struct rpc *r, int64_t us) {
+    gpr_timespec until = us < 0    ? gpr_inf_future(GPR_CLOCK_REALTIME)
+                         : us == 0 ? gpr_time_0(GPR_CLOCK_MONOTONIC)
+                                   : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                                  gpr_time_from_micros(us, GPR_TIMESPAN));
+    return grpc_completion_queue_next(r->port.queue, until, NULL);
+}
+// With nothing in the queue and a request's place still free, all calls of what the library has
+// read were taken: the gate's turn ends.
+static grpc_event event_by_turns(struct rpc *r) {
     grpc_event e = {.type = GRPC_QUEUE_TIMEOUT};
+    while (e.type == GRPC_QUEUE_TIMEOUT && gate_waits()) {
+        bool place = atomic_load(&r->n_armed) > 0;
+        e = event_within(r, place ? 0 : PLACE_US);
+        if (place && e.type == GRPC_QUEUE_TIMEOUT) gate_turn();
+    }
+    return e;
+}
+// The next event, looked for as base/spin.h says.
+static grpc_event next_event(struct rpc *r, struct spin *spin) {
     spin_begin(spin);
-    while (e.type == GRPC_QUEUE_TIMEOUT && spin_again(spin))
-        e = grpc_completion_queue_next(q, gpr_time_0(GPR_CLOCK_MONOTONIC), NULL);
-    if (e.type == GRPC_QUEUE_TIMEOUT)
-        e = grpc_completion_queue_next(q, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+    grpc_event e = event_by_turns(r);
+    while (e.type == GRPC_QUEUE_TIMEOUT && spin_again(spin)) {
+        e = event_within(r, 0);
+        if (e.type == GRPC_QUEUE_TIMEOUT) e = event_by_turns(r);
+    }
+    if (e.type == GRPC_QUEUE_TIMEOUT) e = event_within(r, -1);
     spin_end(spin);
     return e;
 }
@@ -119,11 +139,15 @@ static void *take_events(void *arg) {
     struct rpc *r = arg;
     struct spin spin = {.limit_ns = r->cfg.spin_ns};
     for (;;) {
-        grpc_event e = next_event(r->queue, &spin);
+        grpc_event e = next_event(r, &spin);
         if (e.type == GRPC_QUEUE_SHUTDOWN) return NULL;
         if (e.type != GRPC_OP_COMPLETE) continue;
         struct tag *t = e.tag;
         tsan_acquire(t);
+        if (t->c && t == &t->c->accepted) {
+            atomic_fetch_sub(&r->n_armed, 1);
+            atomic_fetch_add(&r->n_taken, 1);
+        }
         t->ok = e.success;
         loop_post(r->loop, run_tag, t);
     }
@@ -273,7 +297,7 @@ static void accept_next(struct rpc *r);
 static void on_accepted(struct tag *t) {
     struct rpc_call *c = t->c;
     struct rpc *r = c->r;
-    r->waiting = NULL;
+    r->n_waiting--;
     if (!t->ok) { // the server shuts down
         c->call = NULL;
         free_call(c);
@@ -308,9 +332,11 @@ static void accept_next(struct rpc *r) {
     struct tag *tags[] = {&c->accepted, &c->closed, &c->received, &c->sent};
     for (size_t i = 0; i < 4; i++)
         *tags[i] = (struct tag){.r = r, .c = c};
-    r->waiting = c;
+    r->n_waiting++;
     arm(&c->accepted, on_accepted);
-    if (grpc_server_request_call(r->server, &c->call, &c->details, &c->headers, r->queue, r->queue,
+    grpc_completion_queue *q = r->port.queue;
+    atomic_fetch_add(&r->n_armed, 1);
+    if (grpc_server_request_call(r->port.server, &c->call, &c->details, &c->headers, q, q,
                                  &c->accepted) != GRPC_CALL_OK)
         abort();
 }
@@ -608,124 +634,47 @@ static void make_room(struct rpc_call *c, bool over) {
     c->has_room = has;
     int64_t before = room(r);
     r->n_messages += has ? 1 : -1;
-    if (room(r) != before) grpc_resource_quota_resize(r->quota, (size_t)room(r));
+    if (room(r) != before) grpc_resource_quota_resize(r->port.quota, (size_t)room(r));
 }
 void rpc_admitted(struct rpc_call *c) {
     c->admitted = true;
     make_room(c, false);
+    if (!gate_strangers()) return;
+    char *peer = grpc_call_get_peer(c->call);
+    gate_admit(peer);
+    gpr_free(peer);
+}
+
+// ---- the gate
+
+// The queue's thread ends turns; where it is in the library for long, because nothing comes of what
+// is read, this does: a place was free all the time and nobody took it.
+static void on_gate_timer(void *arg) {
+    struct rpc *r = arg;
+    int taken = atomic_load(&r->n_taken);
+    if (atomic_load(&r->n_armed) > 0 && taken == r->taken_before) gate_turn();
+    r->taken_before = taken;
+    r->gate_looks = gate_holds() && !r->stopped;
+    if (r->gate_looks) loop_timer_start(r->gate_timer, GATE_MS);
+}
+static void watch_gate(void *arg) {
+    struct rpc *r = arg;
+    atomic_fetch_sub(&r->n_posts, 1);
+    if (r->gate_looks || r->stopped) return;
+    r->gate_looks = true;
+    r->taken_before = atomic_load(&r->n_taken) - 1;
+    loop_timer_start(r->gate_timer, GATE_MS);
+}
+static void on_held(void *arg) {
+    struct rpc *r = arg;
+    atomic_fetch_add(&r->n_posts, 1);
+    loop_post(r->loop, watch_gate, r);
 }
 
 // ---- start and stop
 
-static grpc_server *make_server(struct rpc *r) {
-    const struct rpc_config *cfg = &r->cfg;
-    int max = cfg->max_message_bytes > INT32_MAX ? INT32_MAX : (int)cfg->max_message_bytes;
-    r->quota = grpc_resource_quota_create("hlod");
-    grpc_resource_quota_resize(r->quota, (size_t)room(r));
-    grpc_arg args[] = {
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
-         .value.integer = max},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
-         .value.integer = -1},
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE,
-         .value.integer = READ_BYTES},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-         .value.integer = cfg->header_s * 1000},
-        {.type = GRPC_ARG_POINTER,
-         .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
-         .value.pointer = {r->quota, grpc_resource_quota_arg_vtable()}},
-        {.type = GRPC_ARG_INTEGER,
-         .key = (char *)GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
-         .value.integer = 0},
-    };
-    grpc_channel_args all = {sizeof args / sizeof *args, args};
-    return grpc_server_create(&all, NULL);
-}
-
-// Asked before each handshake, on a thread of the library's.
-static grpc_ssl_certificate_config_reload_status
-certificates(void *arg, grpc_ssl_server_certificate_config **out) {
-    struct rpc *r = arg;
-    struct arena a = {0};
-    struct tls_pem p;
-    tls_pem(r->cfg.tls, &a, &p);
-    bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
-    grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
-    // Roots must be there (the library ends the process otherwise), though nobody is asked for a
-    // certificate where no CA is named: then our own chain stands in.
-    const char *roots = p.client_ca ? p.client_ca : p.cert;
-    if (fresh) *out = grpc_ssl_server_certificate_config_create(roots, &pair, 1);
-    arena_done(&a);
-    return !fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED
-           : *out ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
-                  : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
-}
-static grpc_server_credentials *make_credentials(struct rpc *r) {
-    if (!r->cfg.tls) return grpc_insecure_server_credentials_create();
-    struct arena a = {0};
-    struct tls_pem p;
-    tls_pem(r->cfg.tls, &a, &p);
-    grpc_ssl_client_certificate_request_type ask =
-        p.client_ca ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
-                    : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
-    arena_done(&a);
-    return grpc_ssl_server_credentials_create_with_options(
-        grpc_ssl_server_credentials_create_options_using_config_fetcher(ask, certificates, r));
-}
-
 static void on_shut(struct tag *t) {
     (void)t;
-}
-
-// What the library says before it ends the process goes into the last words.
-static void on_library_log(gpr_log_func_args *args) {
-    last_words(args->message);
-    log_event(LOG_DEBUG, "grpc.error", "why=\"%s\"", args->message);
-}
-static void start_library(void) {
-    grpc_init();
-    gpr_set_log_function(on_library_log);
-    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
-}
-
-// A server on `address`, not started. UNAVAILABLE where it cannot listen.
-static status_t open_server(struct rpc *r, const char *address) MUST_CHECK;
-static status_t open_server(struct rpc *r, const char *address) {
-    r->server = make_server(r);
-    r->queue = grpc_completion_queue_create_for_next(NULL);
-    grpc_server_register_completion_queue(r->server, r->queue, NULL);
-    grpc_server_credentials *how = make_credentials(r);
-    r->port = how ? grpc_server_add_http2_port(r->server, address, how) : 0;
-    if (how) grpc_server_credentials_release(how);
-    return r->port
-               ? ST_OK
-               : st_new(ST_UNAVAILABLE,
-                        "gRPC cannot listen on %s: in use, or no address of this machine", address);
-}
-static void close_server(struct rpc *r) {
-    grpc_server_destroy(r->server);
-    grpc_resource_quota_unref(r->quota);
-    grpc_completion_queue_shutdown(r->queue);
-    grpc_completion_queue_destroy(r->queue);
-    grpc_shutdown();
-}
-
-status_t rpc_try(const struct rpc_config *cfg) {
-    struct rpc r = {.cfg = *cfg};
-    start_library();
-    status_t st = open_server(&r, cfg->address);
-    if (!st) { // one that was never started does not let go of its port
-        grpc_server_start(r.server);
-        grpc_server_shutdown_and_notify(r.server, r.queue, &r);
-        grpc_completion_queue_next(r.queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
-    }
-    close_server(&r);
-    return st;
 }
 
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,
@@ -742,15 +691,19 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
         log_event(LOG_WARN, "grpc.room", "bytes=%lld", (long long)half);
         r->cfg.receive_bytes = half;
     }
-    start_library();
-    status_t st = open_server(r, cfg->address);
+    r->port.cfg = &r->cfg;
+    struct gate_config gc = {cfg->max_connections, cfg->max_per_address, on_held, r};
+    gate_start(&gc);
+    status_t st = grpc_port_open(&r->port, room(r));
     if (st) {
-        close_server(r);
+        gate_stop();
         free(r);
         return st;
     }
-    grpc_server_start(r->server);
-    accept_next(r);
+    r->gate_timer = loop_timer_new(l, on_gate_timer, r);
+    grpc_server_start(r->port.server);
+    for (int i = 0; i < ACCEPTS; i++)
+        accept_next(r);
     if (pthread_create(&r->thread, NULL, take_events, r)) abort();
     r->thread_runs = true;
     rpc_health_start(r);
@@ -759,7 +712,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
 }
 
 int rpc_port(const struct rpc *r) {
-    return r->port;
+    return r->port.number;
 }
 int rpc_open_calls(const struct rpc *r) {
     int n = 0;
@@ -768,33 +721,34 @@ int rpc_open_calls(const struct rpc *r) {
     return n;
 }
 
-// Also ends the armed accept. Calls under way go on until rpc_stop.
+// Also ends the armed accepts. Calls under way go on until rpc_stop.
 void rpc_quiesce(struct rpc *r) {
     if (r->quiesced) return;
     r->quiesced = r->stopped = true;
     arm(&r->shut, on_shut);
-    grpc_server_shutdown_and_notify(r->server, r->queue, &r->shut);
+    grpc_server_shutdown_and_notify(r->port.server, r->port.queue, &r->shut);
 }
 
 void rpc_stop(struct rpc *r) {
     rpc_quiesce(r);
     rpc_health_stop(r);
-    grpc_server_cancel_all_calls(r->server);
+    grpc_server_cancel_all_calls(r->port.server);
 }
 
 bool rpc_stopped(const struct rpc *r) {
-    return !r->calls && !r->waiting && !r->shut.pending && !r->n_lent;
+    return !r->calls && !r->n_waiting && !r->shut.pending && !r->n_lent;
 }
 
 void rpc_free(struct rpc *r) {
     if (!r) return;
+    gate_stop();
+    while (atomic_load(&r->n_posts))
+        loop_turn(r->loop);
     loop_timer_free(r->open_timer);
-    grpc_completion_queue_shutdown(r->queue);
+    loop_timer_free(r->gate_timer);
+    grpc_completion_queue_shutdown(r->port.queue);
     if (r->thread_runs) pthread_join(r->thread, NULL);
-    grpc_completion_queue_destroy(r->queue);
-    grpc_server_destroy(r->server);
-    grpc_resource_quota_unref(r->quota);
-    grpc_shutdown();
+    grpc_port_close(&r->port);
     rpc_health_free(r);
     free(r);
 }

@@ -12,7 +12,8 @@ struct rpc_config {
     int64_t max_message_bytes, receive_bytes;
     int64_t spin_ns; // base/spin.h
     int header_s;    // a connection has so long for its handshake and first frame
-    struct tls *tls; // NULL: plain
+    int max_connections, max_per_address; // 0: no bound
+    struct tls *tls;                      // NULL: plain
 };
 // UNAVAILABLE when the address cannot be bound.
 status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg,

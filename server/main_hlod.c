@@ -54,6 +54,7 @@ struct daemon {
     struct tls *tls; // NULL: plain
     struct http *http;
     struct rpc *rpc;       // NULL: not wanted
+    int max_connections;   // of each port
     struct notify *notify; // NULL: no service manager
     uv_signal_t sig[4];
     char backup_dir[4096];
@@ -314,6 +315,8 @@ static struct rpc_config grpc_options(const struct daemon *d) {
     return (struct rpc_config){.address = c->grpc,
                                .spin_ns = c->spin_us * 1000,
                                .header_s = (int)c->header_s,
+                               .max_connections = d->max_connections,
+                               .max_per_address = (int)c->max_per_address,
                                .max_message_bytes = c->max_message_bytes,
                                .receive_bytes = c->receive_bytes,
                                .tls = d->tls};
@@ -352,15 +355,17 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
     return ST_OK;
 }
 
-// A connection takes one or two descriptors, the rest of the daemon fewer than RESERVED_FILES: a
-// daemon that has none left cannot even close the connections that wait.
+// A connection takes one or two descriptors over HTTP, one over gRPC, the rest of the daemon fewer
+// than RESERVED_FILES: a daemon that has none left cannot even close the connections that wait.
 enum { RESERVED_FILES = 48 };
-static int connections(const struct config *c) {
+static int allowed_connections(const struct config *c) {
     struct rlimit files;
+    rlim_t each = *c->grpc ? 3 : 2;
     if (getrlimit(RLIMIT_NOFILE, &files) ||
-        files.rlim_cur >= (rlim_t)c->max_connections * 2 + RESERVED_FILES)
+        files.rlim_cur >= (rlim_t)c->max_connections * each + RESERVED_FILES)
         return (int)c->max_connections;
-    int n = files.rlim_cur > RESERVED_FILES + 16 ? (int)(files.rlim_cur - RESERVED_FILES) / 2 : 8;
+    int n =
+        files.rlim_cur > RESERVED_FILES + 16 ? (int)((files.rlim_cur - RESERVED_FILES) / each) : 8;
     log_event(LOG_WARN, "server.files",
               "limit=%lld max_connections=%d why=\"max_connections is %lld, for which the limit of "
               "open files is too low (LimitNOFILE=, ulimit -n)\"",
@@ -375,7 +380,7 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                 .max_model_bytes = c->max_model_bytes,
                                 .max_message_bytes = c->max_message_bytes,
                                 .max_json_bytes = c->max_json_bytes,
-                                .max_connections = connections(c),
+                                .max_connections = d->max_connections,
                                 .max_per_address = (int)c->max_per_address,
                                 .header_s = (int)c->header_s,
                                 .idle_s = (int)c->idle_s,
@@ -437,6 +442,7 @@ static status_t start(struct daemon *d) {
         return st_new(ST_INVALID_ARGUMENT, "isolate: 'tenant' or nothing, not '%s'", c->isolate);
     if (devices.n == 0 || devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
+    d->max_connections = allowed_connections(c);
     if (c->check) return try_listeners(d, host, port, grpc_host, grpc_port);
 
     RETURN_IF_ERR(make_parents(dir));
