@@ -40,8 +40,9 @@ struct tag {
     void (*fn)(struct tag *t);
     bool pending, ok;
 };
-enum { ACCEPTS = 4 }; // requests asked for at a time
-enum { PLACE_US = 500, GATE_MS = 20 };
+enum { GATE_MS = 50 };
+enum { ACCEPTS = 4 };          // requests asked for at a time
+enum { MAX_STRANGERS = 1024 }; // calls that were not admitted, at a time: then the oldest are ended
 enum { OPEN_ROOM = 128 << 20 }; // for all messages while nobody is there who may send more
 enum { OWN_BYTES = 64 << 10 };  // a larger message of our own we ask for ourselves
 struct outgoing {
@@ -67,7 +68,9 @@ struct rpc_call {
     struct {
         const char *key, *value;
     } head[2], tail;
-    int64_t open_until_ns; // its first message must be there; 0: no matter
+    int64_t open_until_ns;            // its first message must be there; 0: no matter
+    struct rpc_call *older, *younger; // of the strangers' list
+    bool stranger, listed;            // counted there; in the list
     bool admitted, had_message;
     bool has_room; // counted in n_messages
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
@@ -88,12 +91,11 @@ struct rpc {
     pthread_t thread;
     bool thread_runs, quiesced, stopped;
     struct rpc_call *calls;
-    int n_waiting;                 // armed for the next requests
-    atomic_int n_armed, n_taken;   // the same as the queue's thread sees it; requests since start
-    atomic_int n_posts;            // of the gate's, on their way to the loop
-    struct loop_timer *gate_timer; // runs while the gate holds somebody
-    bool gate_looks;
-    int taken_before; // n_taken when it last fired
+    struct rpc_call *waiting[ACCEPTS];  // armed for the next requests
+    struct rpc_call *oldest, *youngest; // strangers: calls that were not admitted
+    int n_listed, n_strangers; // in the list; with those that were ended and are not free yet
+    struct loop_timer *gate_timer;
+    atomic_int n_posts; // of the gate's, on their way to the loop
     struct tag shut;
     struct rpc_health *health;
 };
@@ -105,33 +107,14 @@ static void run_tag(void *arg) {
     t->pending = false;
     t->fn(t);
 }
-static grpc_event event_within(struct rpc *r, int64_t us) {
-    gpr_timespec until = us < 0    ? gpr_inf_future(GPR_CLOCK_REALTIME)
-                         : us == 0 ? gpr_time_0(GPR_CLOCK_MONOTONIC)
-                                   : gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                                  gpr_time_from_micros(us, GPR_TIMESPAN));
-    return grpc_completion_queue_next(r->port.queue, until, NULL);
-}
-// With nothing in the queue and a request's place still free, all calls of what the library has
-// read were taken: the gate's turn ends.
-static grpc_event event_by_turns(struct rpc *r) {
-    grpc_event e = {.type = GRPC_QUEUE_TIMEOUT};
-    while (e.type == GRPC_QUEUE_TIMEOUT && gate_waits()) {
-        bool place = atomic_load(&r->n_armed) > 0;
-        e = event_within(r, place ? 0 : PLACE_US);
-        if (place && e.type == GRPC_QUEUE_TIMEOUT) gate_turn();
-    }
-    return e;
-}
 // The next event, looked for as base/spin.h says.
-static grpc_event next_event(struct rpc *r, struct spin *spin) {
+static grpc_event next_event(grpc_completion_queue *q, struct spin *spin) {
+    grpc_event e = {.type = GRPC_QUEUE_TIMEOUT};
     spin_begin(spin);
-    grpc_event e = event_by_turns(r);
-    while (e.type == GRPC_QUEUE_TIMEOUT && spin_again(spin)) {
-        e = event_within(r, 0);
-        if (e.type == GRPC_QUEUE_TIMEOUT) e = event_by_turns(r);
-    }
-    if (e.type == GRPC_QUEUE_TIMEOUT) e = event_within(r, -1);
+    while (e.type == GRPC_QUEUE_TIMEOUT && spin_again(spin))
+        e = grpc_completion_queue_next(q, gpr_time_0(GPR_CLOCK_MONOTONIC), NULL);
+    if (e.type == GRPC_QUEUE_TIMEOUT)
+        e = grpc_completion_queue_next(q, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
     spin_end(spin);
     return e;
 }
@@ -139,15 +122,11 @@ static void *take_events(void *arg) {
     struct rpc *r = arg;
     struct spin spin = {.limit_ns = r->cfg.spin_ns};
     for (;;) {
-        grpc_event e = next_event(r, &spin);
+        grpc_event e = next_event(r->port.queue, &spin);
         if (e.type == GRPC_QUEUE_SHUTDOWN) return NULL;
         if (e.type != GRPC_OP_COMPLETE) continue;
         struct tag *t = e.tag;
         tsan_acquire(t);
-        if (t->c && t == &t->c->accepted) {
-            atomic_fetch_sub(&r->n_armed, 1);
-            atomic_fetch_add(&r->n_taken, 1);
-        }
         t->ok = e.success;
         loop_post(r->loop, run_tag, t);
     }
@@ -158,6 +137,62 @@ static void arm(struct tag *t, void (*fn)(struct tag *)) {
     tsan_release(t);
 }
 
+// ---- calls that were not admitted
+
+static void unlist_stranger(struct rpc_call *c) {
+    struct rpc *r = c->r;
+    if (!c->listed) return;
+    c->listed = false;
+    r->n_listed--;
+    *(c->older ? &c->older->younger : &r->oldest) = c->younger;
+    *(c->younger ? &c->younger->older : &r->youngest) = c->older;
+}
+static void enter_strangers(struct rpc_call *c) {
+    struct rpc *r = c->r;
+    c->stranger = c->listed = true;
+    r->n_strangers++;
+    r->n_listed++;
+    c->older = r->youngest;
+    *(c->older ? &c->older->younger : &r->oldest) = c;
+    r->youngest = c;
+    while (r->n_listed > MAX_STRANGERS) { // `closed` follows
+        struct rpc_call *out = r->oldest;
+        unlist_stranger(out);
+        grpc_call_cancel_with_status(out->call, GRPC_STATUS_RESOURCE_EXHAUSTED,
+                                     "too many calls of clients without credentials", NULL);
+    }
+}
+// Lets the gate's next turn begin where all calls that the library has made were taken: one that
+// was asked for has not come. (The library writes `call` before it says so.)
+static void let_read(struct rpc *r) {
+    bool place = false;
+    if (!gate_holds() || r->stopped) return;
+    for (int i = 0; i < ACCEPTS; i++)
+        place |= r->waiting[i] && !__atomic_load_n(&r->waiting[i]->call, __ATOMIC_RELAXED);
+    if (place && r->n_strangers <= MAX_STRANGERS + MAX_STRANGERS / 2) gate_turn();
+    if (gate_holds()) loop_timer_start(r->gate_timer, GATE_MS);
+}
+static void on_gate_timer(void *arg) { // what was let in may not have come
+    let_read(arg);
+}
+static void leave_strangers(struct rpc_call *c) {
+    if (!c->stranger) return;
+    unlist_stranger(c);
+    c->stranger = false;
+    c->r->n_strangers--;
+    let_read(c->r);
+}
+static void look_at_gate(void *arg) {
+    struct rpc *r = arg;
+    atomic_fetch_sub(&r->n_posts, 1);
+    let_read(r);
+}
+static void on_held(void *arg) {
+    struct rpc *r = arg;
+    atomic_fetch_add(&r->n_posts, 1);
+    loop_post(r->loop, look_at_gate, r);
+}
+
 // ---- a call's life
 
 static void pump(struct rpc_call *c);
@@ -166,6 +201,7 @@ static void make_room(struct rpc_call *c, bool over);
 static void free_call(struct rpc_call *c) {
     struct rpc *r = c->r;
     make_room(c, true);
+    leave_strangers(c);
     while (c->out) {
         struct outgoing *o = c->out;
         c->out = o->next;
@@ -292,12 +328,15 @@ static void on_sent(struct tag *t) {
     maybe_free(c);
 }
 
-static void accept_next(struct rpc *r);
+static void accept_next(struct rpc *r, struct rpc_call **place);
 
 static void on_accepted(struct tag *t) {
     struct rpc_call *c = t->c;
     struct rpc *r = c->r;
-    r->n_waiting--;
+    struct rpc_call **place = r->waiting;
+    while (*place != c)
+        place++;
+    *place = NULL;
     if (!t->ok) { // the server shuts down
         c->call = NULL;
         free_call(c);
@@ -306,7 +345,9 @@ static void on_accepted(struct tag *t) {
     c->next = r->calls;
     if (c->next) c->next->prev = c;
     r->calls = c;
-    if (!r->stopped) accept_next(r);
+    enter_strangers(c);
+    if (!r->stopped) accept_next(r, place);
+    let_read(r);
     char *path = grpc_slice_to_c_string(c->details.method);
     c->method = rpc_api_method(path);
     if (!c->method) c->method = rpc_health_method(path);
@@ -322,7 +363,7 @@ static void on_accepted(struct tag *t) {
     gpr_free(path);
 }
 
-static void accept_next(struct rpc *r) {
+static void accept_next(struct rpc *r, struct rpc_call **place) {
     struct rpc_call *c = calloc(1, sizeof *c);
     if (!c) abort();
     c->r = r;
@@ -332,10 +373,9 @@ static void accept_next(struct rpc *r) {
     struct tag *tags[] = {&c->accepted, &c->closed, &c->received, &c->sent};
     for (size_t i = 0; i < 4; i++)
         *tags[i] = (struct tag){.r = r, .c = c};
-    r->n_waiting++;
+    *place = c;
     arm(&c->accepted, on_accepted);
     grpc_completion_queue *q = r->port.queue;
-    atomic_fetch_add(&r->n_armed, 1);
     if (grpc_server_request_call(r->port.server, &c->call, &c->details, &c->headers, q, q,
                                  &c->accepted) != GRPC_CALL_OK)
         abort();
@@ -639,36 +679,11 @@ static void make_room(struct rpc_call *c, bool over) {
 void rpc_admitted(struct rpc_call *c) {
     c->admitted = true;
     make_room(c, false);
+    leave_strangers(c);
     if (!gate_strangers()) return;
     char *peer = grpc_call_get_peer(c->call);
     gate_admit(peer);
     gpr_free(peer);
-}
-
-// ---- the gate
-
-// The queue's thread ends turns; where it is in the library for long, because nothing comes of what
-// is read, this does: a place was free all the time and nobody took it.
-static void on_gate_timer(void *arg) {
-    struct rpc *r = arg;
-    int taken = atomic_load(&r->n_taken);
-    if (atomic_load(&r->n_armed) > 0 && taken == r->taken_before) gate_turn();
-    r->taken_before = taken;
-    r->gate_looks = gate_holds() && !r->stopped;
-    if (r->gate_looks) loop_timer_start(r->gate_timer, GATE_MS);
-}
-static void watch_gate(void *arg) {
-    struct rpc *r = arg;
-    atomic_fetch_sub(&r->n_posts, 1);
-    if (r->gate_looks || r->stopped) return;
-    r->gate_looks = true;
-    r->taken_before = atomic_load(&r->n_taken) - 1;
-    loop_timer_start(r->gate_timer, GATE_MS);
-}
-static void on_held(void *arg) {
-    struct rpc *r = arg;
-    atomic_fetch_add(&r->n_posts, 1);
-    loop_post(r->loop, watch_gate, r);
 }
 
 // ---- start and stop
@@ -703,7 +718,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
     r->gate_timer = loop_timer_new(l, on_gate_timer, r);
     grpc_server_start(r->port.server);
     for (int i = 0; i < ACCEPTS; i++)
-        accept_next(r);
+        accept_next(r, &r->waiting[i]);
     if (pthread_create(&r->thread, NULL, take_events, r)) abort();
     r->thread_runs = true;
     rpc_health_start(r);
@@ -736,7 +751,9 @@ void rpc_stop(struct rpc *r) {
 }
 
 bool rpc_stopped(const struct rpc *r) {
-    return !r->calls && !r->n_waiting && !r->shut.pending && !r->n_lent;
+    for (int i = 0; i < ACCEPTS; i++)
+        if (r->waiting[i]) return false;
+    return !r->calls && !r->shut.pending && !r->n_lent;
 }
 
 void rpc_free(struct rpc *r) {

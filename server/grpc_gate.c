@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four functions of the C library stand here before glibc's, in every library of the process (as
-// server/tls.c's and reserve.c's do): listen, accept4, recvmsg, close. All of them do glibc's work
-// where a descriptor is not the gate's.
+// Five functions of the C library stand here before glibc's, in every library of the process (as
+// server/tls.c's and reserve.c's do): listen, accept4, epoll_ctl, recvmsg, close. All of them do
+// glibc's work where a descriptor is not the gate's.
 //
-// A connection that must wait is told EAGAIN. The library waits for its descriptor to become
-// readable, by edges; setting SO_RCVLOWAT makes the kernel look again and gives it one.
+// Who must wait is told EAGAIN, and the library waits for the descriptor to become readable, by
+// edges. To let it look again we set its epoll event anew, which makes the kernel report it.
 #include "server/grpc_gate.h"
 
 #include <arpa/inet.h>
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,42 +28,59 @@
 #include "base/metrics.h"
 
 // A client's first call takes some hundred bytes, a TLS handshake up to 3 KiB.
-enum { TURN_BYTES = 16 << 10, SHARE_BYTES = 2 << 10 };
+enum { TURN_BYTES = 16 << 10, SHARE_BYTES = 2 << 10, FIRST_BYTES = 8 << 10 };
+// So many connections come in a turn; many more do whose client has gone, which cost little.
+enum { TURN_ACCEPTS = 32, GONE_ACCEPTS = 256 };
+enum { SLACK = 16 }; // connections that were told to end and have not yet
 enum { MAX_FDS = 1 << 17, MAX_LISTENERS = 16, BUCKETS = 1024, PIECES = 16 };
 
 struct address { // of IPv4 in its mapped form; of IPv6 the network: one's own has 2^64 addresses
     uint8_t key[16];
     struct address *next; // in its bucket
     int n;                // connections
-    struct conn *held, **held_end;
+    // Those that wait: who has read little and may be about to show who it is, and who has not.
+    struct queue {
+        struct conn *first, **end;
+    } held[2];
+    unsigned turns;
     struct address *ring; // the next one of which some are held
     bool in_ring;
 };
+struct watch { // how the library waits for a descriptor
+    int fd, epoll;
+    struct epoll_event event;
+};
 struct conn {
-    int fd;
+    struct watch watch;
     struct address *of;
     uint8_t address[16];
     uint16_t port;
     struct conn *next; // in its bucket, by port
     struct conn *held_next;
-    bool is_held;
-    size_t share; // that it may read; promised in `epoch`, else void
+    struct queue *held_in; // NULL: it does not wait
+    size_t share;          // that it may read; promised in `epoch`, else void
     uint64_t epoch;
+    size_t used; // of its bytes in `turn`
+    uint64_t turn, bytes, number;
+    bool ending;
     atomic_bool admitted;
 };
 static struct {
     pthread_mutex_t lock;
     pid_t process; // a child between fork and exec closes what it likes
-    atomic_bool on, holds, read;
+    atomic_bool on, holds;
     struct gate_config cfg;
-    int listeners[MAX_LISTENERS];
+    struct watch listeners[MAX_LISTENERS];
     atomic_int n_listeners;
+    bool listeners_wait;
+    int accepts; // left in this turn
     _Atomic(struct conn *) of_fd[MAX_FDS];
     struct conn *by_port[BUCKETS];
     struct address *addresses[BUCKETS];
     struct address *ring, **ring_end;
     atomic_int n_strange;
-    int n;
+    int n, n_ending;
+    uint64_t turn, count;
     size_t left, promised; // of the turn's bytes: to nobody yet; to some who have not read them yet
     uint64_t epoch;
     int64_t epoch_ns;
@@ -71,10 +89,10 @@ static _Thread_local bool listening;
 
 // ---- glibc's own
 
-enum own { LISTEN, ACCEPT4, RECVMSG, CLOSE, N_OWN };
+enum own { LISTEN, ACCEPT4, EPOLL_CTL, RECVMSG, CLOSE, N_OWN };
 typedef void (*function)(void);
 static function own(enum own which) {
-    static const char *const names[] = {"listen", "accept4", "recvmsg", "close"};
+    static const char *const names[] = {"listen", "accept4", "epoll_ctl", "recvmsg", "close"};
     static _Atomic(function) found[N_OWN];
     function f = atomic_load_explicit(&found[which], memory_order_acquire);
     if (f) return f;
@@ -86,6 +104,9 @@ static function own(enum own which) {
 }
 static int own_close(int fd) {
     return ((int (*)(int))own(CLOSE))(fd);
+}
+static int own_epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
+    return ((int (*)(int, int, int, struct epoll_event *))own(EPOLL_CTL))(epoll, op, fd, e);
 }
 static ssize_t own_recvmsg(int fd, struct msghdr *m, int flags) {
     return ((ssize_t(*)(int, struct msghdr *, int))own(RECVMSG))(fd, m, flags);
@@ -164,40 +185,62 @@ static struct address *leave_ring(void) {
     a->in_ring = false;
     return a;
 }
+static void say_held(void) {
+    if (!atomic_exchange(&gate.holds, true) && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
+}
+// Those who wait may be next as soon as those before them have read.
+static void say_over(void) {
+    if (!gate.promised && gate.ring && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
+}
 static void hold(struct conn *c) {
-    if (c->is_held) return;
-    c->is_held = true;
+    if (c->held_in) return;
+    struct queue *q = &c->of->held[c->bytes > FIRST_BYTES];
+    c->held_in = q;
     c->held_next = NULL;
-    *c->of->held_end = c;
-    c->of->held_end = &c->held_next;
+    *q->end = c;
+    q->end = &c->held_next;
     enter_ring(c->of);
-    if (atomic_exchange(&gate.holds, true) || !gate.cfg.held) return;
-    gate.cfg.held(gate.cfg.ctx);
+    say_held();
 }
 static void drop_held(struct conn *c) {
-    struct conn **p = &c->of->held;
-    if (!c->is_held) return;
+    struct queue *q = c->held_in;
+    if (!q) return;
+    struct conn **p = &q->first;
     while (*p != c)
         p = &(*p)->held_next;
     *p = c->held_next;
-    if (!*p) c->of->held_end = p;
-    c->is_held = false;
+    if (!*p) q->end = p;
+    c->held_in = NULL;
 }
-static void look_again(const struct conn *c) {
-    int one = 1;
-    setsockopt(c->fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
+// The next one of an address; the older ones now and then. NULL: they have gone.
+static struct conn *next_held(struct address *a) {
+    bool old = !a->held[0].first || (++a->turns % 4 == 0 && a->held[1].first);
+    struct conn *c = a->held[old].first;
+    if (c) drop_held(c);
+    return c;
 }
-static bool client_has_gone(const struct conn *c) {
+static void look_again(struct watch *w) {
+    if (w->epoll >= 0) own_epoll_ctl(w->epoll, EPOLL_CTL_MOD, w->fd, &w->event);
+}
+static void accept_again(void) {
+    gate.listeners_wait = false;
+    for (int i = 0; i < atomic_load(&gate.n_listeners); i++)
+        look_again(&gate.listeners[i]);
+}
+static bool client_has_gone(int fd) {
     struct tcp_info i;
     socklen_t n = sizeof i;
-    return !getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &i, &n) && i.tcpi_state != TCP_ESTABLISHED;
+    return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) && i.tcpi_state != TCP_ESTABLISHED;
 }
 static bool has_bytes(const struct conn *c) {
     int n = 0;
-    return ioctl(c->fd, FIONREAD, &n) || n > 0;
+    return ioctl(c->watch.fd, FIONREAD, &n) || n > 0;
 }
 static bool take_share(struct conn *c) {
-    size_t n = gate.left < SHARE_BYTES ? gate.left : SHARE_BYTES;
+    if (c->turn != gate.turn) c->used = 0;
+    c->turn = gate.turn;
+    size_t n = SHARE_BYTES - c->used;
+    if (n > gate.left) n = gate.left;
     gate.left -= n;
     gate.promised += n;
     c->share = n;
@@ -223,33 +266,66 @@ static void next_turn(void) {
         gate.promised = 0;
     }
     gate.left = TURN_BYTES - gate.promised;
-    atomic_store(&gate.read, false);
+    gate.turn++;
     while (gate.left && gate.ring) {
         struct address *a = leave_ring();
-        struct conn *c = a->held;
-        if (!c) continue; // they have gone
-        drop_held(c);
-        if (a->held) enter_ring(a);
+        struct conn *c = next_held(a);
+        if (a->held[0].first || a->held[1].first) enter_ring(a);
+        if (!c) continue;
         // Where there is nothing to read, what comes will wake the library by itself.
-        if (!client_has_gone(c) && has_bytes(c)) take_share(c);
-        look_again(c);
+        if (!client_has_gone(c->watch.fd) && has_bytes(c)) take_share(c);
+        look_again(&c->watch);
     }
+    gate.accepts = TURN_ACCEPTS;
+    if (gate.listeners_wait) accept_again();
     atomic_store(&gate.holds, gate.ring != NULL);
 }
 static void open_wide(void) {
-    for (struct address *a; gate.ring;) {
-        a = leave_ring();
-        while (a->held) {
-            struct conn *c = a->held;
-            drop_held(c);
-            look_again(c);
-        }
+    while (gate.ring) {
+        struct address *a = leave_ring();
+        for (struct conn *c; (c = next_held(a));)
+            look_again(&c->watch);
     }
+    accept_again();
     atomic_store(&gate.holds, false);
 }
 
 // ---- connections
 
+static bool is_worse(const struct conn *c, const struct conn *than) {
+    if (!than || c->of->n != than->of->n) return !than || c->of->n > than->of->n;
+    bool much = c->bytes > FIRST_BYTES, than_much = than->bytes > FIRST_BYTES;
+    return much != than_much ? much : c->number < than->number;
+}
+// Makes a place by ending a strange connection of the address that has most: one that has read much
+// or is there longest. False: there is none.
+static bool end_another(void) {
+    struct conn *worst = NULL;
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct conn *c = gate.by_port[i]; c; c = c->next)
+            if (!c->ending && !atomic_load(&c->admitted) && is_worse(c, worst)) worst = c;
+    if (!worst || gate.n_ending >= SLACK) return false;
+    worst->ending = true;
+    gate.n_ending++;
+    give_back_share(worst);
+    drop_held(worst);
+    shutdown(worst->watch.fd, SHUT_RDWR); // the library sees the end of it
+    return true;
+}
+static bool has_place(const struct address *a) {
+    int most = gate.cfg.max_per_address;
+    if (a && most && a->n >= most) return false;
+    most = gate.cfg.max_connections;
+    return !most || gate.n - gate.n_ending < most || end_another();
+}
+static struct address *make_address(const uint8_t key[16]) {
+    struct address **p = place_of(key), *a = *p ? *p : calloc(1, sizeof *a);
+    if (*p || !a) return a;
+    memcpy(a->key, key, 16);
+    for (int i = 0; i < 2; i++)
+        a->held[i].end = &a->held[i].first;
+    return *p = a;
+}
 // False: too many.
 static bool enter(int fd) {
     struct conn *c = fd < MAX_FDS ? calloc(1, sizeof *c) : NULL;
@@ -260,33 +336,27 @@ static bool enter(int fd) {
     }
     network_of(c->address, network);
     pthread_mutex_lock(&gate.lock);
-    struct address **p = place_of(network), *a = *p;
-    bool full = (gate.cfg.max_connections && gate.n >= gate.cfg.max_connections) ||
-                (a && gate.cfg.max_per_address && a->n >= gate.cfg.max_per_address);
-    if (!full && !a) {
-        a = *p = calloc(1, sizeof *a);
-        if (a) {
-            memcpy(a->key, network, 16);
-            a->held_end = &a->held;
-        }
+    gate.accepts--;
+    c->of = has_place(*place_of(network)) ? make_address(network) : NULL;
+    if (c->of) {
+        struct conn **q = &gate.by_port[c->port % BUCKETS];
+        c->of->n++;
+        gate.n++;
+        atomic_fetch_add(&gate.n_strange, 1);
+        c->watch = (struct watch){.fd = fd, .epoll = -1};
+        c->number = gate.count++;
+        c->next = *q;
+        *q = c;
+        atomic_store(&gate.of_fd[fd], c);
     }
-    if (full || !a) {
-        pthread_mutex_unlock(&gate.lock);
-        free(c);
-        return false;
-    }
-    a->n++;
-    gate.n++;
-    atomic_fetch_add(&gate.n_strange, 1);
-    c->fd = fd;
-    c->of = a;
-    struct conn **q = &gate.by_port[c->port % BUCKETS];
-    c->next = *q;
-    *q = c;
-    atomic_store(&gate.of_fd[fd], c);
     pthread_mutex_unlock(&gate.lock);
-    metric_add(M_GRPC_CONNECTIONS, 1);
-    return true;
+    if (c->of) {
+        metric_add(M_GRPC_CONNECTIONS, 1);
+        return true;
+    }
+    metric_add(M_GRPC_REFUSED, 1);
+    free(c);
+    return false;
 }
 static void forget_address(struct address *a) {
     if (a->n) return;
@@ -313,8 +383,10 @@ static void leave(int fd) {
         give_back_share(c);
         if (!atomic_load(&c->admitted)) atomic_fetch_sub(&gate.n_strange, 1);
         gate.n--;
+        gate.n_ending -= c->ending;
         c->of->n--;
         forget_address(c->of);
+        say_over();
     }
     pthread_mutex_unlock(&gate.lock);
     if (c) metric_add(M_GRPC_CONNECTIONS, -1);
@@ -345,7 +417,7 @@ static ssize_t read_at_most(int fd, const struct msghdr *m, size_t most, int fla
     return got;
 }
 static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
-    if (client_has_gone(c)) return 0; // nobody waits for an answer
+    if (client_has_gone(c->watch.fd)) return 0; // nobody waits for an answer
     pthread_mutex_lock(&gate.lock);
     if (!has_share(c) && !take_share(c)) {
         hold(c);
@@ -354,14 +426,16 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
         return -1;
     }
     struct msghdr given;
-    ssize_t got = read_at_most(c->fd, m, c->share, flags, &given);
+    ssize_t got = read_at_most(c->watch.fd, m, c->share, flags, &given);
     int error = errno;
     if (got > 0) {
         c->share -= (size_t)got;
+        c->used += (size_t)got;
+        c->bytes += (uint64_t)got;
         gate.promised -= (size_t)got;
-        atomic_store(&gate.read, true);
-    } else
-        give_back_share(c);
+    }
+    give_back_share(c); // it may not come again
+    say_over();
     *m = given;
     pthread_mutex_unlock(&gate.lock);
     errno = error;
@@ -375,8 +449,9 @@ void gate_start(const struct gate_config *cfg) {
     gate.cfg = *cfg;
     gate.process = getpid();
     gate.left = TURN_BYTES;
+    gate.accepts = TURN_ACCEPTS;
     gate.ring_end = &gate.ring;
-    gate.epoch = 1;
+    gate.epoch = gate.turn = 1;
     pthread_mutex_unlock(&gate.lock);
     atomic_store(&gate.on, true);
 }
@@ -390,9 +465,6 @@ void gate_stop(void) {
 }
 void gate_listens(bool on) {
     listening = on;
-}
-bool gate_waits(void) {
-    return atomic_load(&gate.read) || atomic_load(&gate.holds);
 }
 bool gate_holds(void) {
     return atomic_load(&gate.holds);
@@ -415,10 +487,10 @@ void gate_admit(const char *peer) {
         c = c->next;
     if (c && !atomic_exchange(&c->admitted, true)) {
         atomic_fetch_sub(&gate.n_strange, 1);
-        bool waited = c->is_held;
+        bool waited = c->held_in;
         give_back_share(c);
         drop_held(c);
-        if (waited) look_again(c);
+        if (waited) look_again(&c->watch);
     }
     pthread_mutex_unlock(&gate.lock);
 }
@@ -429,32 +501,61 @@ void gate_admit(const char *peer) {
 OURS int listen(int fd, int n) {
     int k = listening ? atomic_load(&gate.n_listeners) : MAX_LISTENERS;
     if (k < MAX_LISTENERS) {
-        gate.listeners[k] = fd;
+        gate.listeners[k] = (struct watch){.fd = fd, .epoll = -1};
         atomic_store(&gate.n_listeners, k + 1);
     }
     return ((int (*)(int, int))own(LISTEN))(fd, n);
 }
-static bool is_listener(int fd) {
-    for (int i = 0; atomic_load(&gate.on) && i < atomic_load(&gate.n_listeners); i++)
-        if (gate.listeners[i] == fd) return true;
-    return false;
+static struct watch *listener_of(int fd) {
+    for (int i = 0; i < atomic_load(&gate.n_listeners); i++)
+        if (gate.listeners[i].fd == fd) return &gate.listeners[i];
+    return NULL;
+}
+static void stop_accepting(void) {
+    pthread_mutex_lock(&gate.lock);
+    gate.accepts = 0;
+    gate.listeners_wait = true;
+    say_held();
+    pthread_mutex_unlock(&gate.lock);
+}
+static bool may_accept(void) {
+    pthread_mutex_lock(&gate.lock);
+    bool yes = gate.accepts > 0;
+    pthread_mutex_unlock(&gate.lock);
+    return yes;
 }
 // What else than EAGAIN and EINTR comes back ends the library's listener for good.
 OURS int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) {
     typedef int (*accepts)(int fd, struct sockaddr *a, socklen_t *n, int flags);
-    int got = ((accepts)own(ACCEPT4))(fd, a, n, flags);
-    if (!is_listener(fd)) return got;
-    if (got < 0) {
-        bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-        if (full) errno = EAGAIN;
-        if (errno != EAGAIN) errno = EINTR;
-        return -1;
+    accepts theirs = (accepts)own(ACCEPT4);
+    if (!atomic_load(&gate.on) || !listener_of(fd)) return theirs(fd, a, n, flags);
+    socklen_t room = n ? *n : 0;
+    for (int gone = 0; gone < GONE_ACCEPTS && may_accept(); gone++) {
+        if (n) *n = room;
+        int got = theirs(fd, a, n, flags);
+        if (got < 0) {
+            bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+            if (full) errno = EAGAIN;
+            if (errno != EAGAIN) errno = EINTR;
+            return -1;
+        }
+        if (!client_has_gone(got) && enter(got)) return got;
+        own_close(got);
     }
-    if (enter(got)) return got;
-    metric_add(M_GRPC_REFUSED, 1);
-    own_close(got);
-    errno = EINTR; // the next one
+    stop_accepting();
+    errno = EAGAIN;
     return -1;
+}
+OURS int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
+    struct conn *c = op == EPOLL_CTL_DEL ? NULL : conn_of(fd);
+    struct watch *w = c ? &c->watch : op == EPOLL_CTL_DEL ? NULL : listener_of(fd);
+    if (w && event) {
+        pthread_mutex_lock(&gate.lock);
+        w->epoll = epoll;
+        w->event = *event;
+        pthread_mutex_unlock(&gate.lock);
+    }
+    return own_epoll_ctl(epoll, op, fd, event);
 }
 OURS ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
     struct conn *c = conn_of(fd);

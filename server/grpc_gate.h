@@ -17,7 +17,8 @@
 
 struct gate_config {
     int max_connections, max_per_address; // 0: no bound
-    void (*held)(void *ctx);              // somebody waits: any thread, with the gate's lock
+    void (*held)(
+        void *ctx); // somebody waits, and a turn may begin: any thread, with the gate's lock
     void *ctx;
 };
 void gate_start(const struct gate_config *cfg);
@@ -26,9 +27,7 @@ void gate_stop(void); // `held` is called no more; what is read is bounded no mo
 // the library makes its own.
 void gate_listens(bool on);
 
-// Strange connections have read since the last turn began, or wait.
-bool gate_waits(void);
-bool gate_holds(void); // some wait
+bool gate_holds(void); // somebody waits
 // All calls that came of what was read have been taken: the next turn.
 void gate_turn(void);
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
