@@ -190,7 +190,8 @@ static void say_held(void) {
 }
 // Those who wait may be next as soon as those before them have read.
 static void say_over(void) {
-    if (!gate.promised && gate.ring && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
+    bool waits = gate.ring ? !gate.promised : gate.listeners_wait;
+    if (waits && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
 }
 static void hold(struct conn *c) {
     if (c->held_in) return;
@@ -227,10 +228,12 @@ static void accept_again(void) {
     for (int i = 0; i < atomic_load(&gate.n_listeners); i++)
         look_again(&gate.listeners[i]);
 }
+// A connection may be accepted a moment before the kernel says that it is established.
 static bool client_has_gone(int fd) {
     struct tcp_info i;
     socklen_t n = sizeof i;
-    return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n) && i.tcpi_state != TCP_ESTABLISHED;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &n)) return false;
+    return i.tcpi_state != TCP_ESTABLISHED && i.tcpi_state != TCP_SYN_RECV;
 }
 static bool has_bytes(const struct conn *c) {
     int n = 0;
@@ -277,8 +280,8 @@ static void next_turn(void) {
         look_again(&c->watch);
     }
     gate.accepts = TURN_ACCEPTS;
-    if (gate.listeners_wait) accept_again();
-    atomic_store(&gate.holds, gate.ring != NULL);
+    if (gate.listeners_wait && gate.n_ending < SLACK) accept_again();
+    atomic_store(&gate.holds, gate.ring || gate.listeners_wait);
 }
 static void open_wide(void) {
     while (gate.ring) {
@@ -304,7 +307,7 @@ static bool end_another(void) {
     for (int i = 0; i < BUCKETS; i++)
         for (struct conn *c = gate.by_port[i]; c; c = c->next)
             if (!c->ending && !atomic_load(&c->admitted) && is_worse(c, worst)) worst = c;
-    if (!worst || gate.n_ending >= SLACK) return false;
+    if (!worst) return false;
     worst->ending = true;
     gate.n_ending++;
     give_back_share(worst);
@@ -520,7 +523,7 @@ static void stop_accepting(void) {
 }
 static bool may_accept(void) {
     pthread_mutex_lock(&gate.lock);
-    bool yes = gate.accepts > 0;
+    bool yes = gate.accepts > 0 && gate.n_ending < SLACK;
     pthread_mutex_unlock(&gate.lock);
     return yes;
 }
