@@ -175,8 +175,10 @@ void job_finish(struct job *j, status_t st) {
     struct strbuf times = {0};
     for (size_t i = 0; i < j->r.n_timings; i++)
         strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
-    // Runs that went well are too many for a log: they are in /metrics and /v1/runs.
-    bool usual = !st && j->spec.kind == JOB_RUN && !j->spec.trace;
+    // Runs that went well, and looks at models that are known, are too many for a log: they are in
+    // /metrics and /v1/runs.
+    bool usual = !st && !j->spec.trace &&
+                 (j->spec.kind == JOB_RUN || (j->spec.kind == JOB_INGEST && j->r.ingest_hit));
     log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
               "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
               j->tenant->name, kinds[j->spec.kind], *key ? key : "-",

@@ -168,9 +168,10 @@ static void put_parameters(struct strbuf *b, const struct api_row *row, struct s
     }
     if (!oip && (row->body == BODY_MODEL || row->body == BODY_TENSORS))
         strbuf_printf(b,
-                      "%s{\"name\":\"stream\",\"in\":\"query\",\"description\":\"one event a line "
-                      "instead of one reply\",\"schema\":{\"type\":\"boolean\"}}",
-                      sep);
+                      "%s{\"name\":\"stream\",\"in\":\"query\",\"description\":\"true: one event a "
+                      "line; false: one reply. Without it Accept says which; where that does not, "
+                      "it is %s\",\"schema\":{\"type\":\"boolean\"}}",
+                      sep, row->stream ? "one event a line" : "one reply");
     strbuf_puts(b, "],");
 }
 
