@@ -2,7 +2,7 @@
 // How the server and its devices are (devices, health, doctor), and why a model is as slow as it is
 // (doctor MODEL, compile --explain=measured): profiled runs, the time of each step beside what the
 // cost model expects of it on this machine. A step that takes more than ten times that, and what
-// ran by a last resort, is named.
+// ran by a fallback, is named.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -214,7 +214,7 @@ static void print_findings(struct hlo *h, const json_t *const *profiles) {
         if (v[k].ms < WORTH_SHARE * total || !(cliff || strstr(text_at(v[k].row, "impl"), "ref")))
             continue;
         if (!told++)
-            printf("\nworth a report: more than %.0f times the estimate, or by a last resort\n",
+            printf("\nworth a report: more than %.0f times the estimate, or by a fallback\n",
                    CLIFF);
         print_step(&v[k], total);
     }

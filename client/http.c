@@ -84,8 +84,8 @@ status_t http_where(const char *given, const char *plain, const char *tls,
     if (s->token && !out->tls && !said_plain &&
         !str_is_loopback((struct str){addr, (size_t)(colon - addr)}))
         return st_new(ST_INVALID_ARGUMENT,
-                      "the token would cross the network in the clear: say %s://%s, or "
-                      "%s://%s if that is meant",
+                      "the token would cross the network unencrypted: say %s://%s, or "
+                      "%s://%s to allow it",
                       tls, addr, plain, addr);
     return ST_OK;
 }

@@ -27,7 +27,7 @@ static const char usage[] =
     "  --disable-rule=a,b    leave these rules of algsimp out\n"
     "  --explain-fusion      print each decision of the passes that fuse: producer, consumer, "
     "fused or why not\n"
-    "  --explain-rules       print each rewrite of algsimp: rule, instruction, what stands for it\n"
+    "  --explain-rules       print each rewrite of algsimp: rule, instruction, its replacement\n"
     "  --dump-passes[=RE]    print the module after each pass whose name matches RE (default: "
     "all)\n"
     "  --dump-to=DIR         write the dumps to DIR/NNN.MODULE.PASS.hlo instead\n"

@@ -90,7 +90,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
         if (!sz_mul(n, t->dims[d], &n)) n = -1;
     if (!type || type->bytes < 1 || type->bytes > 8 || n < 0 || n > KEY_MAX_VALUES ||
         *at + (size_t)n > MAX_ELEMENTS)
-        return st_new(ST_INTERNAL, "a result that is to be a size has an odd type");
+        return st_new(ST_INTERNAL, "a result that is to be a size has another type than expected");
     RETURN_IF_ERR(bytes_of(j, t->data, bytes, (size_t)(n * type->bytes)));
     for (int64_t k = 0; k < n; k++, ++*at) {
         Hlod__Wire__Binding *b = arena_new_of(&j->arena, Hlod__Wire__Binding);
@@ -136,7 +136,7 @@ status_t job_next_part(struct job *j) {
     }
     struct job_parts *p = j->parts;
     if (p->n + 1 >= MAX_PARTS || is->sizes > j->run->n_outputs || j->r.n_fds > 1)
-        return st_new(ST_INTERNAL, "a part of a program has an odd result");
+        return st_new(ST_INTERNAL, "a part of a program has an unexpected result");
     for (size_t k = 0; k < j->n_bindings; k++)
         avec_push(&j->arena, &all, j->bindings[k]);
     for (size_t k = 0; k < is->sizes; k++)

@@ -87,7 +87,7 @@ void worker_describe(const struct worker *w, Hlod__V1__Device *out) {
         out->description = h->description;
         out->memory_bytes = h->memory_bytes;
         out->threads = h->threads;
-        out->filter = *h->filter ? h->filter : (char *)"off: not said";
+        out->filter = *h->filter ? h->filter : (char *)"off: unknown";
     } else {
         out->name = (char *)w->shown;
         out->kind = (char *)w->kind;
@@ -133,7 +133,7 @@ void pool_devices(const struct pool *p, struct strbuf *out) {
 const char *pool_filter(const struct pool *p) {
     for (int i = 0; i < p->n; i++) {
         const Hlod__Wire__Hello *h = p->w[i].hello;
-        if (h && strcmp(h->filter, "on") != 0) return *h->filter ? h->filter : "off: not said";
+        if (h && strcmp(h->filter, "on") != 0) return *h->filter ? h->filter : "off: unknown";
     }
     return "on";
 }

@@ -165,7 +165,7 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
 
 void api_dispatch(struct call *c) {
     if (!c->principal.name)
-        call_finish(c, NULL, st_new(ST_INTERNAL, "a call that nobody admitted"));
+        call_finish(c, NULL, st_new(ST_INTERNAL, "a call that was not admitted"));
     else if (c->api->draining && !api_is_probe(c->row))
         call_finish(c, NULL,
                     st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),

@@ -277,9 +277,9 @@ static status_t address(struct config *c, const char *text, const char **out_hos
     if (!c->insecure_allow_anonymous)
         return st_new(
             ST_FAILED_PRECONDITION,
-            "%s is not a loopback address and nobody would be asked who they are: whoever "
+            "%s is not a loopback address, and callers would not be authenticated: whoever "
             "reaches it could compile, run and delete. Name a file of tokens (--tokens, see "
-            "`hlo tokens add`), or say --insecure-allow-anonymous if that is meant",
+            "`hlo tokens add`), or say --insecure-allow-anonymous to allow it",
             *out_host);
     if (c->allow_model_load)
         return st_new(
@@ -512,7 +512,7 @@ static status_t start(struct daemon *d) {
     if (d->api.auth) say_tokens(d->api.auth);
     if (d->api.auth && !d->tls && !str_is_loopback(str_of(host)))
         log_event(LOG_WARN, "server.tokens",
-                  "why=\"tokens cross the network in the clear: --tls-cert, or a proxy with TLS\"");
+                  "why=\"tokens cross the network unencrypted: --tls-cert, or a proxy with TLS\"");
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
               http_port(d->http), dir, api_version_text());
     return write_port(c->port_file, host, http_port(d->http));

@@ -77,7 +77,7 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
         size = t->given < 0 && n == 0 ? 0 : t->given;
         if (size < 0 || n > size / 4)
             return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
-                       size < 0 ? "no data, or its size is not said"
+                       size < 0 ? "no data, or its size is not given"
                                 : "its data has fewer bytes than the lengths of its texts take");
     } else if (!sz_mul(n, in->dtype->bytes, &size)) {
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "overflowing shape");

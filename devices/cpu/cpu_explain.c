@@ -145,7 +145,7 @@ static void put_last_resort(const struct cpu_step *s, int indent, struct strbuf 
                       : s->impl == &cpu_impl_kernel && w.products > 0
                           ? "a contraction as loops over its elements"
                           : NULL;
-    if (why) strbuf_printf(out, "%*sa last resort: %s\n", indent, "", why);
+    if (why) strbuf_printf(out, "%*sa fallback: %s\n", indent, "", why);
 }
 
 static void costs(const struct cpu_exe *x, const struct cpu_plan *p, double total, int depth,

@@ -117,6 +117,11 @@ function tile(label, value, unit, key, sample) {
 }
 
 const modelNames = {}; // digest of a model -> its names
+// A name for the cell of a table: the middle of a long one is left out, the whole is its title.
+function nameCell(names) {
+  const all = names.join(", "), chars = [...all], whole = chars.length <= 40;
+  return h("b", { title: whole ? null : all }, whole ? all : chars.slice(0, 24).join("") + "…" + chars.slice(-14).join(""));
+}
 async function loadModels() {
   const list = (await api("/v1/models")).models || [];
   for (const d in modelNames) delete modelNames[d];
@@ -128,7 +133,7 @@ const total = run => number(((run.timings || []).find(t => t.name === "total") |
 const runColumns = [
   ["Run", r => link("#/runs/" + r.job, "#" + r.job)],
   ["Kind", r => [r.kind, r.compiled && h("span", { class: "dim extra" }, " · compiled"), r.profiled && h("span", { class: "dim extra" }, " · profiled")], "nowrap"],
-  ["Model", r => modelNames[r.model] ? h("b", null, modelNames[r.model].join(", ")) : h("code", null, short(r.model))],
+  ["Model", r => modelNames[r.model] ? nameCell(modelNames[r.model]) : h("code", null, short(r.model))],
   ["Result", r => state(r.code, r.code === "OK")],
   ["Executable", r => r.executable ? link("#/executables/" + r.executable, short(r.executable), "mono") : "", "wide"],
   ["Device", r => r.device || "", "wide"],
@@ -204,7 +209,7 @@ async function executables() {
   const most = Math.max(1, ...(list.executables || []).map(e => number((e.before || {}).entry)));
   return [h("div", { class: "head" }, h("h1", null, "Executables"), h("span", { class: "dim" }, count((list.executables || []).length))),
     h("section", { class: "card" }, table("Executables", [
-      ["Executable", e => [link("#/executables/" + e.digest, short(e.digest), "mono"), names[e.sourceDigest] && h("b", null, " " + names[e.sourceDigest].join(", "))]],
+      ["Executable", e => [link("#/executables/" + e.digest, short(e.digest), "mono"), names[e.sourceDigest] && [" ", nameCell(names[e.sourceDigest])]]],
       ["Inputs", e => h("code", null, ((e.signature || {}).inputs || []).map(shapeText).slice(0, 2).join(" ") + (((e.signature || {}).inputs || []).length > 2 ? " …" : "")), "wide"],
       ["Instructions", e => h("div", { class: "pair" }, h("span", { class: "nowrap" }, h("span", { class: "dim" }, count((e.before || {}).entry) + " → "), h("b", null, count((e.after || {}).entry))), meter(number((e.before || {}).entry) / most, "before"), meter(number((e.after || {}).entry) / most))],
       ["Fusions", e => count((e.after || {}).fusions), "num"],
@@ -471,7 +476,7 @@ async function run(job) {
     h("section", { class: "card" }, h("div", { class: "body" }, h("dl", { class: "facts" },
       r.executable && [h("dt", null, "Executable"), h("dd", null, link("#/executables/" + r.executable, r.executable, "mono"))], r.device && [h("dt", null, "Device"), h("dd", null, r.device)],
       r.traceId && [h("dt", null, "Trace"), h("dd", { class: "mono" }, r.traceId)],
-      h("dt", null, "Time went to"), h("dd", null, (r.timings || []).filter(t => t.name !== "total").map(t => `${t.name} ${ms(t.ms)}`).join(" · "))))),
+      h("dt", null, "Time went to"), h("dd", null, (r.timings || []).filter(t => t.name !== "total").map(t => `${t.name} ${ms(t.ms)}`).join(" · ") || "nothing: it was refused before any work")))),
     timeline(trace),
     steps.length ? card("Steps by time", h("span", { class: "dim" }, `${steps.length} steps, ${ms(sum / 1000)}`), table("Steps by time", [
       ["Step", e => h("code", null, e.name)], ["Time", e => [ms(e.dur / 1000), h("span", { class: "share" }, meter(e.dur / steps[0].dur))], "num nowrap"], ["Share", e => (e.dur / sum * 100).toFixed(1) + "%", "num"],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`hlo doctor MODEL`, `hlo compile --explain`: steps beside what the cost model expects of them, with inputs of their own making; what runs by a last resort is named.
+"""`hlo doctor MODEL`, `hlo compile --explain`: steps beside what the cost model expects of them, with inputs of their own making; what runs by a fallback is named.
 Usage: doctor.py BUILD"""
 import json
 import os
@@ -48,9 +48,10 @@ try:
     result.command("an input of another shape", doctor(d, "doctor", model, "-i", "x=2x512xf32=random"), 3, "", "hlo: ")
     result.command("no such model", doctor(d, "doctor", "0" * 64), 3, "", "hlo: ")
     with open(model, "w") as f:
-        f.write("HloModule m\nENTRY e {\n  l = f32[] parameter(0)\n  h = f32[] parameter(1)\n  ROOT r = f32[64,1024] rng(l, h), distribution=rng_uniform\n}\n")
+        f.write("HloModule m\ngt {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = pred[] compare(a, b), direction=GT, type=TOTALORDER\n}\nENTRY e {\n  x = f32[64,1024] parameter(0)\n"
+                "  ROOT r = (f32[64,3], s32[64,3]) custom-call(x), custom_call_target=\"TopK\", called_computations={gt}\n}\n")
     result.command("the reference evaluator is named", doctor(d, "doctor", model), 0, r"worth a report(.*\n)*.*no kernel takes it: the reference evaluator runs it")
-    result.command("so does --explain", doctor(d, "compile", model, "--explain"), 0, r" rng +reference (.*\n)+ .*not by: .*kernel \(no kernel was generated\)\n.*a last resort: the reference evaluator")
+    result.command("so does --explain", doctor(d, "compile", model, "--explain"), 0, r" custom-call +reference (.*\n)+ .*not by: .*kernel \(no kernel was generated\)\n.*a fallback: the reference evaluator")
     result.command("the server itself", doctor(d, "doctor"), 0, r"all well")
 finally:
     d.stop()

@@ -111,7 +111,7 @@ def addresses():
     assert (w("h:9", None, None, None, None).port, w("https://h", None, None, None, None).tls, w("grpc://[::1]:7", None, None, None, None).host) == (9, True, "::1")
     for bad in ("http://h:x", "ftp://h:1", "h:1/path", "http://", "a b:1"):
         raises(hlod.InvalidArgument, lambda: hlod.connect(bad), "address")
-    raises(ValueError, lambda: hlod.connect("far:8000", token="t"), "in the clear")
+    raises(ValueError, lambda: hlod.connect("far:8000", token="t"), "unencrypted")
     raises(hlod.Unavailable, lambda: hlod.connect("127.0.0.1:1").run("name", [X]), "cannot reach")
     e = raises(ConnectionError, lambda: hlod.connect("127.0.0.1:1").version(), "cannot reach", "hlod &")
     assert e.code == "UNAVAILABLE"

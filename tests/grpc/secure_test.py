@@ -172,7 +172,7 @@ def command(s):
     p = s.hlo("--token", s.runner, "models", "rm", "plus", env=env)
     assert p.returncode == 77 and "'load'" in p.stderr, (p.returncode, p.stderr)
     p = s.hlo("--token", s.runner, "--addr", "hlod.example:8000", "models")
-    assert p.returncode == 2 and "in the clear" in p.stderr, (p.returncode, p.stderr)
+    assert p.returncode == 2 and "unencrypted" in p.stderr, (p.returncode, p.stderr)
     if not s.tls:
         return
     p = s.hlo("--cert", s.robot[0], "--key", s.robot[1], "models", env=env)
@@ -194,7 +194,7 @@ def bench(s):
     big = s.hlo("--token", s.runner, "bench", "plus", "-i", "x=100000x4xf32=random", "--concurrency", "2", "--requests", "8", "--warmup", "0", "--json", env=env)
     assert big.returncode == 0 and json.loads(big.stdout)["runs"][0]["errors"] == 0, (big.returncode, big.stderr)
     p = s.hlo("--token", s.runner, "bench", "plus", "-i", "x=2x4xf32=random", "--protocol", "grpc", "--grpc", "hlod.example:8001", env={**env, "HLOD_CACERT": ""})
-    assert p.returncode == 2 and "in the clear: say grpcs://hlod.example" in p.stderr, (p.returncode, p.stderr)
+    assert p.returncode == 2 and "unencrypted: say grpcs://hlod.example" in p.stderr, (p.returncode, p.stderr)
     if not s.tls:
         return
     for protocol in "http", "grpc":

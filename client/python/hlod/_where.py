@@ -39,7 +39,7 @@ def _token_file() -> Optional[str]:
 
 
 def where(address: Optional[str], token: Optional[str], ca: Optional[str], cert: Optional[str], key: Optional[str]) -> Where:
-    """InvalidArgument where it is no address, or where a token would cross the network in the clear without that being said."""
+    """InvalidArgument where it is no address, or where a token would cross the network unencrypted without an http:// that allows it."""
     env = os.environ.get
     text = address or env("HLOD_ADDR") or "127.0.0.1"
     token = token or env("HLOD_TOKEN") or _token_file()
@@ -54,5 +54,5 @@ def where(address: Optional[str], token: Optional[str], ca: Optional[str], cert:
     if token and ("\n" in token or "\r" in token):
         raise InvalidArgument("the token has more than one line")
     if token and not tls and not scheme and not w.loopback:
-        raise InvalidArgument(f"the token would cross the network in the clear: say https://{rest}, or http://{rest} if that is meant")
+        raise InvalidArgument(f"the token would cross the network unencrypted: say https://{rest}, or http://{rest} to allow it")
     return w

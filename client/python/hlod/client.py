@@ -484,7 +484,7 @@ def connect(address: Optional[str] = None, *, token: Optional[str] = None, ca: O
     if grpcio is installed and a server answers there, else HTTP on port 8000. What is not given is taken from HLOD_ADDR, HLOD_TOKEN (or HLOD_TOKEN_FILE), HLOD_CACERT, HLOD_CERT and
     HLOD_KEY, as by `hlo`.
 
-    token    who is asking (docs/security.md); not sent in the clear beyond this machine unless the address says http://
+    token    who is asking (docs/security.md); not sent unencrypted beyond this machine unless the address says http://
     ca       file of the CAs to trust, PEM; cert, key: of this client
     timeout  seconds for each call that has none of its own
     """
