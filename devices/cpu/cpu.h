@@ -57,7 +57,7 @@ extern const struct cpu_impl cpu_impl_thin, cpu_impl_thin8, cpu_impl_onednn, cpu
     cpu_impl_gemm, cpu_impl_sort, cpu_impl_fft, cpu_impl_update, cpu_impl_concat, cpu_impl_pad,
     cpu_impl_trees, cpu_impl_table, cpu_impl_bits, cpu_impl_attention, cpu_impl_kernel,
     cpu_impl_channels, cpu_impl_nms, cpu_impl_transpose, cpu_impl_random, cpu_impl_control,
-    cpu_impl_reference;
+    cpu_impl_depthwise, cpu_impl_reference;
 // The ordered list; with HLOD_CPU_IMPL=NAME only control flow, that implementation and, where it
 // does not accept, the reference evaluator.
 const struct cpu_impl *const *cpu_impls(int *n);
@@ -150,6 +150,9 @@ void cpu_copy_runs(char *to, int64_t to_step, const char *from, int64_t from_ste
 void cpu_fill(char *to, const void *value, int64_t size, int64_t n); // n elements of size bytes
 bool cpu_sort_accepts(const struct hlo_instr *i);                    // cpu_sort.c
 bool cpu_channels_accepts(const struct hlo_instr *i);                // cpu_channels.c
+// cpu_depthwise.c. Of a call, in blocks of channels; of an instruction, as its values lie.
+bool cpu_depthwise_takes(const struct target *t, const struct lib_call *c);
+bool cpu_depthwise_accepts(const struct hlo_instr *i);
 bool cpu_table_accepts(const struct hlo_instr *i);                   // cpu_table.c
 // Is it a transposition that is faster by itself than within a kernel?
 bool cpu_transpose_alone(const struct hlo_instr *i); // cpu_transpose.c

@@ -11,15 +11,15 @@ static enum way way_of(const struct cpu_step *s) {
         enum way way;
     } rows[] = {{&cpu_impl_thin, WAY_THIN},         {&cpu_impl_thin8, WAY_THIN},
                 {&cpu_impl_onednn, WAY_LIBRARY},    {&cpu_impl_int8, WAY_LIBRARY},
-                {&cpu_impl_attention, WAY_LIBRARY}, {&cpu_impl_table, WAY_KERNEL},
-                {&cpu_impl_channels, WAY_COPY},     {&cpu_impl_gemm, WAY_BLOCKED},
-                {&cpu_impl_sort, WAY_SORT},         {&cpu_impl_fft, WAY_FFT},
-                {&cpu_impl_update, WAY_COPY},       {&cpu_impl_concat, WAY_COPY},
-                {&cpu_impl_transpose, WAY_COPY},     {&cpu_impl_random, WAY_COPY},
-                {&cpu_impl_pad, WAY_COPY},          {&cpu_impl_trees, WAY_TREES},
-                {&cpu_impl_bits, WAY_BITS},         {&cpu_impl_nms, WAY_KERNEL},
-                {&cpu_impl_kernel, WAY_KERNEL},     {&cpu_impl_control, WAY_CONTROL},
-                {&cpu_impl_reference, WAY_LAST}};
+                {&cpu_impl_depthwise, WAY_LIBRARY}, {&cpu_impl_attention, WAY_LIBRARY},
+                {&cpu_impl_table, WAY_KERNEL},      {&cpu_impl_channels, WAY_COPY},
+                {&cpu_impl_gemm, WAY_BLOCKED},      {&cpu_impl_sort, WAY_SORT},
+                {&cpu_impl_fft, WAY_FFT},           {&cpu_impl_update, WAY_COPY},
+                {&cpu_impl_concat, WAY_COPY},       {&cpu_impl_transpose, WAY_COPY},
+                {&cpu_impl_random, WAY_COPY},       {&cpu_impl_pad, WAY_COPY},
+                {&cpu_impl_trees, WAY_TREES},       {&cpu_impl_bits, WAY_BITS},
+                {&cpu_impl_nms, WAY_KERNEL},        {&cpu_impl_kernel, WAY_KERNEL},
+                {&cpu_impl_control, WAY_CONTROL},   {&cpu_impl_reference, WAY_LAST}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k].impl == s->impl) return rows[k].way;
     return WAY_LAST;

@@ -169,6 +169,8 @@ static bool best_form(const struct target *t, const struct lib_call *c, enum con
         {FORM_BLOCKED, FORM_BLOCKED}, {FORM_ROWS, FORM_BLOCKED}, {FORM_LAST, FORM_LAST}};
     const struct shape *x = c->hero->operands[0]->shape;
     bool few = x->dims[1] <= 4;
+    *in = *out = FORM_BLOCKED;
+    if (cpu_depthwise_takes(t, c)) return true;
     for (size_t k = few; k < sizeof forms / sizeof forms[0]; k++) {
         *in = forms[k][0], *out = forms[k][1];
         if ((*in == FORM_BLOCKED || *out == FORM_BLOCKED) && !t->conv_block) continue;
@@ -198,10 +200,10 @@ bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
 // What the library takes gets no kernel of ours.
 bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
     (void)t;
-    return accepts_call(i, true) || cpu_attention_accepts(i) || cpu_int8_accepts(i) ||
-           cpu_gemm_accepts(i) || cpu_sort_accepts(i) || cpu_fft_accepts(i) ||
-           cpu_table_accepts(i) || cpu_channels_accepts(i) || cpu_transpose_alone(i) ||
-           (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+    return cpu_depthwise_accepts(i) || accepts_call(i, true) || cpu_attention_accepts(i) ||
+           cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
+           cpu_fft_accepts(i) || cpu_table_accepts(i) || cpu_channels_accepts(i) ||
+           cpu_transpose_alone(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
 }
 // 8-bit integers: channels last.
 bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,

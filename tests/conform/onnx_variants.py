@@ -7,7 +7,7 @@ Prints PASS and FAIL lines. A variant is a name, an operator, its attributes, in
 `constant` become initializers, because they decide shapes. Instead of an operator a variant may name a chain: a list of (operator, attributes), each on the result
 of the one before; further operands of a step are names of inputs.
 Outputs may be a list of names, an empty one left out. Operators of other domains are named "domain.Operator"
-(variants_contrib.py, variants_ml.py); values that are not finite are in variants_odd.py.
+(variants_contrib.py, variants_ml.py); values that are not finite are in variants_odd.py, convolutions of each channel alone in variants_depthwise.py.
 """
 import os
 import subprocess
@@ -22,6 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import variants_contrib  # noqa: E402
 import variants_ml  # noqa: E402
+import variants_depthwise  # noqa: E402
 import variants_odd  # noqa: E402
 
 R = np.random.default_rng(7)
@@ -393,6 +394,7 @@ def main():
     variants_contrib.families(add)
     variants_ml.families(add)
     variants_odd.families(add)
+    variants_depthwise.families(add)
     halves()
     for v in VARIANTS:
         if only and not any(o in v[0] for o in only):
