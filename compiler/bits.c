@@ -17,7 +17,7 @@ static int which(const struct hlo_instr *i) {
     return -1;
 }
 bool bits_is(const struct hlo_instr *i) {
-    return which(i) >= 0;
+    return which(i) >= 0 && i->n_operands == BITS_OPERANDS;
 }
 static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank);
@@ -26,7 +26,7 @@ static bool matrix(const struct shape *s, int64_t rows, int64_t cols) {
     return s->dtype == DT_F32 && s->rank == 2 && s->dims[0] == rows && s->dims[1] == cols;
 }
 static bool fit(const struct hlo_instr *i, struct bits *o) {
-    if (which(i) < 0 || i->n_operands != BITS_OPERANDS || !plain(i->shape)) return false;
+    if (!bits_is(i) || !plain(i->shape)) return false;
     const struct shape *s[BITS_OPERANDS], *y = i->shape;
     for (int k = 0; k < BITS_OPERANDS; k++)
         if (!plain(s[k] = i->operands[k]->shape)) return false;

@@ -13,6 +13,7 @@ static const struct {
 } calls[] = {{"hlod.trees.sum", HLO_ADD},
              {"hlod.trees.min", HLO_MINIMUM},
              {"hlod.trees.max", HLO_MAXIMUM}};
+enum { OPERANDS = 5 };
 
 static int which(const struct hlo_instr *i) {
     if (i->op != HLO_CUSTOM_CALL) return -1;
@@ -21,7 +22,7 @@ static int which(const struct hlo_instr *i) {
     return -1;
 }
 bool trees_is(const struct hlo_instr *i) {
-    return which(i) >= 0;
+    return which(i) >= 0 && i->n_operands == OPERANDS;
 }
 static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && layout_is_default(s->layout, s->rank) && !s->dynamic;
@@ -74,9 +75,9 @@ static bool is(const struct shape *s, enum dtype t, int rank) {
     return !shape_is_tuple(s) && s->dtype == t && s->rank == rank && !s->dynamic;
 }
 static bool shapes_fit(const struct hlo_instr *i, struct trees *t) {
-    if (i->n_operands != 5 || shape_is_tuple(i->operands[0]->shape)) return false;
-    const struct shape *s[5], *r = i->shape;
-    for (int k = 0; k < 5; k++)
+    if (!trees_is(i) || shape_is_tuple(i->operands[0]->shape)) return false;
+    const struct shape *s[OPERANDS], *r = i->shape;
+    for (int k = 0; k < OPERANDS; k++)
         s[k] = i->operands[k]->shape;
     t->type = s[0]->dtype;
     if ((t->type != DT_F32 && t->type != DT_F64) || !is(s[0], t->type, 2) || !is(s[1], DT_S32, 2) ||
@@ -91,12 +92,12 @@ static bool shapes_fit(const struct hlo_instr *i, struct trees *t) {
 }
 status_t trees_read(struct arena *a, const struct hlo_instr *i, struct literal *const *in,
                     struct trees *out) {
-    const struct literal *v[5] = {NULL};
+    const struct literal *v[OPERANDS] = {NULL};
     if (!shapes_fit(i, out))
         return st_new(ST_INVALID_ARGUMENT, "instruction '%s': operands of hlod.trees do not fit %s",
                       i->name, shape_text(a, i->shape));
     out->how = calls[which(i)].how;
-    for (int k = 1; k < 5; k++)
+    for (int k = 1; k < OPERANDS; k++)
         v[k] = in ? in[k] : i->operands[k]->literal;
     out->node = (const int32_t(*)[TREE_COLUMNS])v[1]->data;
     out->split = v[2];

@@ -71,6 +71,14 @@ const struct shape *shape_tuple(struct arena *a, const struct shape *const *elem
     struct shape *s = arena_new_of(a, struct shape);
     s->dtype = DT_TUPLE;
     s->n_elems = n;
+    s->n_nodes = 1;
+    for (int k = 0; k < n && s->n_nodes <= SHAPE_MAX_NODES; k++) {
+        const struct shape *e = elems[k];
+        s->n_nodes += shape_is_tuple(e) ? e->n_nodes : 1; // each at most twice the bound
+        s->n_leaves += shape_leaves(e);
+        if (e->n_levels > s->n_levels) s->n_levels = e->n_levels;
+    }
+    if (s->n_levels <= SHAPE_MAX_LEVELS) s->n_levels++;
     s->elems = n ? (const struct shape **)arena_dup(a, elems, sizeof *elems * (size_t)n) : NULL;
     return s;
 }
@@ -90,6 +98,10 @@ const struct shape *shape_with_layout(struct arena *a, const struct shape *s,
 
 status_t shape_check(const struct shape *s, int64_t max_bytes) {
     if (shape_is_tuple(s)) {
+        if (s->n_nodes > SHAPE_MAX_NODES || s->n_levels > SHAPE_MAX_LEVELS)
+            return st_new(ST_RESOURCE_EXHAUSTED,
+                          "a tuple of more than %d elements, or nested deeper than %d",
+                          SHAPE_MAX_NODES, SHAPE_MAX_LEVELS);
         for (int k = 0; k < s->n_elems; k++)
             RETURN_IF_ERR(shape_check(s->elems[k], max_bytes));
         return ST_OK;
@@ -140,11 +152,7 @@ int64_t shape_bytes(const struct shape *s) {
 }
 
 int shape_leaves(const struct shape *s) {
-    if (!shape_is_tuple(s)) return 1;
-    int n = 0;
-    for (int k = 0; k < s->n_elems; k++)
-        n += shape_leaves(s->elems[k]);
-    return n;
+    return shape_is_tuple(s) ? s->n_leaves : 1;
 }
 
 const struct shape *shape_leaf(const struct shape *s, int k) {

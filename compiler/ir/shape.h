@@ -55,6 +55,8 @@ struct shape {
     uint16_t unbounded; // bit d: dimension d is dynamic without a bound ("?"), dims[d] is 0
     const struct layout *layout; // NULL = default: row-major, no tile
     int32_t n_elems;             // tuples
+    int32_t n_leaves, n_levels;  // tuples; saturated beyond what shape_check lets by
+    int32_t n_nodes;             // of the tree: itself and those of its elements; the same
     const struct shape **elems;  // [n_elems]
 };
 
@@ -67,7 +69,9 @@ const struct shape *shape_with_dtype(struct arena *a, const struct shape *s,
 const struct shape *shape_with_layout(struct arena *a, const struct shape *s,
                                       const struct layout *l); // l copied; NULL = default
 // Checks rank <= HLO_MAX_RANK, dims >= 0, and that the byte size fits in int64 and in max_bytes (0
-// = no cap).
+// = no cap); of tuples that they are no larger and nest no deeper than these. Elements that many
+// tuples share make shapes that no walk ends over.
+enum { SHAPE_MAX_NODES = 1 << 16, SHAPE_MAX_LEVELS = 64 };
 status_t shape_check(const struct shape *s, int64_t max_bytes) MUST_CHECK;
 
 static inline bool shape_is_tuple(const struct shape *s) {

@@ -17,7 +17,14 @@ static status_t bad(const struct hlo_instr *i, const char *why) {
 static bool is_placed(const uint64_t *placed, const struct hlo_instr *i) {
     return i->id < i->parent->module->next_id && hlo_set_has(placed, i);
 }
-static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed) {
+// One user's part in a sum over users: where the sum over operand slots is the same, the two agree.
+// Linear, where looking for each user's slot is not.
+static uint64_t share(const struct hlo_instr *user) {
+    uint64_t x = (user->id + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (x ^ x >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+// links: sums by id, of what was seen of the computation so far.
+static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed, uint64_t *links) {
     const struct hlo_op_info *info = hlo_op_info(i->op);
     if (info->arity >= 0 && i->n_operands != info->arity) return bad(i, "wrong number of operands");
     for (int k = 0; k < i->n_operands; k++) {
@@ -25,6 +32,7 @@ static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed) 
         if (!x || x->parent != i->parent)
             return bad(i, "an operand belongs to another computation");
         if (!is_placed(placed, x)) return bad(i, "an operand comes after its user");
+        links[x->id] -= share(i);
     }
     for (size_t k = 0; k < i->control_preds.n; k++)
         if (i->control_preds.v[k]->parent != i->parent ||
@@ -32,23 +40,17 @@ static status_t verify_links(const struct hlo_instr *i, const uint64_t *placed) 
             return bad(i, "a control predecessor comes after it");
     for (size_t k = 0; k < i->users.n; k++) {
         const struct hlo_instr *u = i->users.v[k];
-        bool uses = false;
-        for (int j = 0; j < u->n_operands; j++)
-            uses |= u->operands[j] == i;
-        if (u->parent != i->parent || !uses) return bad(i, "users and operands disagree");
+        if (u->parent != i->parent) return bad(i, "users and operands disagree");
+        links[i->id] += share(u);
     }
     if (i->n_called && !(info->traits & HLO_T_REGION))
         return bad(i, "calls a computation but has no region");
     return ST_OK;
 }
 
-static status_t verify_users(const struct hlo_computation *c) {
-    size_t slots = 0, users = 0;
+static status_t verify_users(const struct hlo_computation *c, const uint64_t *links) {
     for (const struct hlo_instr *i = c->first; i; i = i->next)
-        slots += (size_t)i->n_operands, users += i->users.n;
-    if (slots != users)
-        return st_new(ST_INTERNAL, "computation '%s': %zu operand slots, %zu users", c->name, slots,
-                      users);
+        if (links[i->id]) return bad(i, "users and operands disagree");
     return ST_OK;
 }
 
@@ -67,11 +69,15 @@ static status_t verify_shape(struct arena *a, const struct hlo_instr *i) {
 }
 
 static status_t verify_computation(struct arena *a, const struct hlo_computation *c,
-                                   const struct pmap *above, uint64_t *placed) {
+                                   const struct pmap *above, uint64_t *placed,
+                                   uint64_t *links) {
     status_t st = ST_OK;
     int n = 0;
     for (const struct hlo_instr *i = c->first; i && !st; i = i->next, n++) {
-        st = i->parent != c ? bad(i, "parent is wrong") : verify_links(i, placed);
+        st = i->parent != c ? bad(i, "parent is wrong") : ST_OK;
+        if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
+            st = bad(i, "its id is not its own");
+        if (!st) st = verify_links(i, placed, links);
         for (int k = 0; k < i->n_called && !st; k++)
             if (!pmap_has_ptr(above, i->called[k]))
                 st = bad(i, "calls a computation that does not stand above");
@@ -81,8 +87,6 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!st && i->op == HLO_CONSTANT &&
             (!i->literal || !shape_compatible(i->literal->shape, i->shape)))
             st = bad(i, "literal and shape differ");
-        if (!st && (i->id >= c->module->next_id || is_placed(placed, i)))
-            st = bad(i, "its id is not its own");
         if (!st) st = verify_shape(a, i);
         if (!st) hlo_set_put(placed, i);
         arena_reset(a);
@@ -96,7 +100,7 @@ static status_t verify_computation(struct arena *a, const struct hlo_computation
         if (!c->params.v[k] || c->params.v[k]->parent != c ||
             !is_placed(placed, c->params.v[k]))
             st = st_new(ST_INVALID_ARGUMENT, "computation '%s' has no parameter %zu", c->name, k);
-    return st ? st : verify_users(c);
+    return st ? st : verify_users(c, links);
 }
 
 static status_t verify_names(const struct hlo_module *m) {
@@ -138,12 +142,13 @@ status_t hlo_complete(const struct hlo_module *m) {
 status_t hlo_verify(const struct hlo_module *m) {
     struct pmap above = {0};
     struct arena a = {0};
-    uint64_t *placed = calloc(m->next_id / 64 + 1, sizeof *placed);
-    if (!placed) return st_oom();
-    status_t st =
-        m->entry ? ST_OK : st_new(ST_INVALID_ARGUMENT, "the module has no entry computation");
+    uint64_t *placed = calloc(m->next_id / 64 + 1, sizeof *placed),
+             *links = calloc(m->next_id + 1, sizeof *links);
+    status_t st = !placed || !links ? st_oom()
+                  : m->entry        ? ST_OK
+                             : st_new(ST_INVALID_ARGUMENT, "the module has no entry computation");
     for (const struct hlo_computation *c = m->first; c && !st; c = c->next) {
-        st = verify_computation(&a, c, &above, placed);
+        st = verify_computation(&a, c, &above, placed, links);
         pmap_put_ptr(&above, c, NULL);
     }
     if (!st && !pmap_has_ptr(&above, m->entry))
@@ -151,5 +156,6 @@ status_t hlo_verify(const struct hlo_module *m) {
     pmap_done(&above);
     arena_done(&a);
     free(placed);
+    free(links);
     return st ? st : verify_names(m);
 }

@@ -32,8 +32,8 @@ static status_t same_value(struct hlo_eval *ev, const struct hlo_instr *i,
 // the smaller index, floats are in total order.
 static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
                       struct literal **out) {
-    const struct shape *s = in[0]->shape, *r = i->shape;
-    bool fit = i->n_operands == 1 && s->rank >= 1 && shape_is_tuple(r) && r->n_elems == 2 &&
+    const struct shape *s = i->n_operands == 1 ? in[0]->shape : NULL, *r = i->shape;
+    bool fit = s && s->rank >= 1 && shape_is_tuple(r) && r->n_elems == 2 &&
                r->elems[0]->rank == s->rank && shape_same_dims(r->elems[0], r->elems[1]) &&
                r->elems[0]->dtype == s->dtype && r->elems[1]->dtype == DT_S32 &&
                r->elems[0]->dims[s->rank - 1] <= s->dims[s->rank - 1];
@@ -41,7 +41,8 @@ static status_t top_k(struct hlo_eval *ev, const struct hlo_instr *i, struct lit
         fit = r->elems[0]->dims[d] == s->dims[d];
     if (!fit)
         return st_new(ST_INVALID_ARGUMENT, "instruction '%s': TopK of %s gives %s", i->name,
-                      shape_text(ev->arena, s), shape_text(ev->arena, r));
+                      s ? shape_text(ev->arena, s) : "other than one operand",
+                      shape_text(ev->arena, r));
     struct hlo_attr_topk attr = {.k = r->elems[0]->dims[s->rank - 1], .largest = true};
     struct hlo_instr as = *i;
     as.op = HLO_TOPK;
