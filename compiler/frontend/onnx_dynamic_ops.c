@@ -424,6 +424,8 @@ static void pass_roialign(struct pass *p) {
     if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size ||
         p->in[1]->size != p->in[2]->size || p->in[1]->size_dim != 0)
         return refuse(p);
+    if (at_int(p->c, "sampling_ratio", 0) < 1) // no region that does not count asks for samples
+        p->masked[1] = masked(p->c, p->in[1], 0);
     pass_plain(p);
 }
 

@@ -240,6 +240,81 @@ static hv pairs(struct onnx_ctx *c, hv x, int64_t p, int64_t q, bool first) {
     x = hb_broadcast(&c->b, x, dims, 3, (int64_t[]){0, first ? 1 : 2});
     return hb_reshape(&c->b, x, flat, 2);
 }
+// Where each region has a number of samples of its own, ceil(size of a bin) along each side: sample
+// t of all regions at a time, as long as any has one.
+struct roi_samples {
+    int64_t out[2], dims[2]; // bins; the image's
+    bool max;
+};
+enum {
+    ROI_LIMIT,
+    ROI_SUM,
+    ROI_IMAGE,
+    ROI_OF,
+    ROI_FROM,
+    ROI_BIN = ROI_FROM + 2,
+    ROI_GRID = ROI_BIN + 2,
+    ROI_N = ROI_GRID + 2
+};
+static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bins) {
+    struct hb *b = &c->b;
+    enum dtype t = v[ROI_BIN]->shape->dtype;
+    const struct shape *s = shape_make(c->a, t, (int64_t[]){v[ROI_BIN]->shape->dims[0], bins}, 2);
+    hv bin = along(c, v[ROI_BIN + d], s, 0), n = along(c, hb_convert(b, v[ROI_GRID + d], t), s, 0);
+    hv at = hb_add(b, along(c, v[ROI_FROM + d], s, 0),
+                   hb_mul(b, hb_convert(b, index_along(c, s, DT_S64, 1), t), bin));
+    hv part = add_k(c, along(c, hb_convert(b, k, t), s, 0), 0.5);
+    return hb_add(b, at, hb_div(b, hb_mul(b, part, bin), n));
+}
+static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
+    const struct roi_samples *r = user;
+    struct hb *b = &c->b;
+    struct taps t[2];
+    hv now = spread(c, turn, v[ROI_GRID]->shape), y = hb_div(b, now, v[ROI_GRID + 1]);
+    hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_GRID + 1]))};
+    hv valid = hb_compare(b, y, v[ROI_GRID], CMP_LT);
+    for (int d = 0; d < 2; d++) {
+        t[d] = roi_taps(c, roi_sample_at(c, v, d, at[d], r->out[d]), r->dims[d]);
+        for (int k = 0; k < 2; k++) {
+            t[d].at[k] = pairs(c, t[d].at[k], r->out[0], r->out[1], d == 0);
+            t[d].weight[k] = pairs(c, t[d].weight[k], r->out[0], r->out[1], d == 0);
+        }
+    }
+    struct image m = image_of(c, v[ROI_IMAGE]);
+    m.from = v[ROI_OF];
+    hv one = all_taps(c, &m, t, r->max ? hb_max : hb_add), sum = v[ROI_SUM];
+    hv both = r->max ? hb_max(b, sum, one) : hb_add(b, sum, one);
+    if (!hb_ok(b)) return;
+    v[ROI_SUM] =
+        hb_select(b, hb_broadcast(b, valid, sum->shape->dims, 3, (int64_t[]){0}), both, sum);
+}
+static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv const *size,
+                       struct roi_samples *r) {
+    struct hb *b = &c->b;
+    hv v[ROI_N] = {[ROI_IMAGE] = x, [ROI_OF] = batch}, all = NULL, any = NULL;
+    enum dtype t = x->shape->dtype;
+    int64_t n = batch->shape->dims[0], axis = 0,
+            dims[3] = {n, x->shape->dims[1], r->out[0] * r->out[1]};
+    for (int d = 0; d < 2; d++) {
+        hv bin = v[ROI_BIN + d] = mul_k(c, size[d], 1 / (double)r->out[d]);
+        hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
+                           hb_const_f64(b, t, 32768));
+        hv some = hb_compare(b, grid, splat_like(c, grid, 0), CMP_GT);
+        v[ROI_FROM + d] = from[d];
+        v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, splat_like(c, grid, 1)), DT_S64);
+        any = any ? and_(c, any, some) : some;
+        all = all ? hb_mul(b, all, v[ROI_GRID + d]) : v[ROI_GRID + d];
+    }
+    hv count = hb_select(b, any, all, splat_like(c, all, 0));
+    v[ROI_LIMIT] =
+        n ? reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
+    v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? lowest_of(t) : 0);
+    loop_times(c, -1, v, ROI_N, roi_sample, r);
+    if (!hb_ok(b)) return x;
+    hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
+    hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
+    return hb_select(b, some, r->max ? sum : hb_div(b, sum, each), splat_like(c, sum, 0));
+}
 ONNX(roialign) {
     struct hb *b = &c->b;
     hv x = in_val(c, 0), rois = in_val(c, 1), batch = hb_convert(b, in_val(c, 2), DT_S64);
@@ -255,16 +330,26 @@ ONNX(roialign) {
         samples > 256 || shape_elements(x->shape) == 0)
         return fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
                     shape_text(c->a, rois->shape));
-    if (samples < 1)
-        return fail(c, "sampling_ratio 0 makes the number of samples depend on the request's data; "
-                       "give a number");
+    if (batch->shape->dims[0] != rois->shape->dims[0])
+        return fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
+                    (long long)batch->shape->dims[0]);
     int64_t n = rois->shape->dims[0], ch = x->shape->dims[1];
     rois = add_k(c, mul_k(c, hb_convert(b, rois, x->shape->dtype), scale), half ? -0.5 : 0);
+    hv from[2], size[2];
     for (int d = 0; d < 2; d++) { // rois are x1, y1, x2, y2
-        hv from = row(c, rois, 1, 1 - d), size = hb_sub(b, row(c, rois, 1, 3 - d), from);
-        if (!half) size = hb_max(b, size, splat_like(c, size, 1));
+        from[d] = row(c, rois, 1, 1 - d);
+        size[d] = hb_sub(b, row(c, rois, 1, 3 - d), from[d]);
+        if (!half) size[d] = hb_max(b, size[d], splat_like(c, size[d], 1));
+    }
+    if (!hb_ok(b)) return;
+    if (samples < 1) {
+        struct roi_samples r = {{out[0], out[1]}, {x->shape->dims[2], x->shape->dims[3]}, max};
+        hv all = roi_adaptive(c, x, batch, from, size, &r);
+        return out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
+    }
+    for (int d = 0; d < 2; d++) {
         span[d] = out[d] * samples;
-        hv at = roi_positions(c, from, mul_k(c, size, 1 / (double)out[d]), out[d], samples);
+        hv at = roi_positions(c, from[d], mul_k(c, size[d], 1 / (double)out[d]), out[d], samples);
         t[d] = roi_taps(c, at, x->shape->dims[d + 2]);
     }
     for (int d = 0; d < 2; d++)
@@ -273,7 +358,7 @@ ONNX(roialign) {
             t[d].weight[k] = pairs(c, t[d].weight[k], span[0], span[1], d == 0);
         }
     struct image m = image_of(c, x);
-    m.pixels = take(c, m.pixels, batch, 0);
+    m.from = batch;
     hv y = all_taps(c, &m, t, max ? hb_max : hb_add); // max: of the weighted corners
     y = hb_reshape(b, y, (int64_t[]){n, ch, out[0], samples, out[1], samples}, 6);
     int64_t axes[2] = {3, 5};
@@ -320,8 +405,7 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
     bool nearest = str_is(mode, "nearest");
     struct taps t[2];
     if (!in_ints(c, 3, out, 2, &n)) return;
-    if (!nearest && !str_is(mode, "bilinear"))
-        return fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
+    if (!nearest && !str_is(mode, "bilinear")) return fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
     if (n != 2 || out[0] < 1 || out[1] < 1 || out[0] > 1 << 15 || out[1] > 1 << 15)
         return fail(c, "crop_size: expected two positive numbers");
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||

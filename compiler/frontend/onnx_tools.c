@@ -321,7 +321,8 @@ void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, vo
             step(c, turn, in, user);
             root = pack_state(c, hb_add(&c->b, turn, hb_const_i64(&c->b, DT_S64, 1)), in, nv);
         } else {
-            root = hb_compare(&c->b, turn, hb_const_i64(&c->b, DT_S64, n), CMP_LT);
+            hv limit = n < 0 ? hb_gte(&c->b, state, 1) : hb_const_i64(&c->b, DT_S64, n);
+            root = hb_compare(&c->b, turn, limit, CMP_LT);
         }
         if (hb_ok(&c->b)) hlo_set_root(called[k], root);
         outer.st = hb_end(&c->b);

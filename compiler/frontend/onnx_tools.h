@@ -69,7 +69,8 @@ void onnx_with_input(struct onnx_ctx *c, size_t k, hv v, onnx_fn fn);
 // fn sees input 0 [N, spatial..., C] as [N, C, spatial...]; result 0 is turned back.
 void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn);
 // step moves v (entries may be NULL and stay so) n times, given the turn's number as s64: an HLO
-// while. step sees v as values of the loop's body and nothing else of outside but constants.
+// while; n < 0: as often as v[0], an s64, says. step sees v as values of the loop's body and
+// nothing else of outside but constants.
 typedef void (*repeat_fn)(struct onnx_ctx *c, hv i, hv *v, void *user);
 void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user);
 // The functions of RNN cells and of operators of the same name.

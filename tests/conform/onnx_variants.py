@@ -89,6 +89,9 @@ def image():
         for way in ("half_pixel", "output_half_pixel"):
             add("RoiAlign %s %s" % (mode, way), "RoiAlign", [x, rois, np.array([0, 1, 1])], {
                 "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.9}, opset=16)
+            far = np.array([[0, 0, 30, 4], [5, 5, 5, 5], [7, 9, 3, 8], [-4, 2, 9, 60]], np.float32)  # ratio 0: samples by the region's size, none of an empty one
+            add("RoiAlign by size %s %s" % (mode, way), "RoiAlign", [x, far, np.array([0, 1, 1, 0])], {
+                "mode": mode, "coordinate_transformation_mode": way, "output_height": 3, "output_width": 2, "spatial_scale": 0.9}, opset=16)
     corners = R.random((2, 8, 2)).astype(np.float32)
     boxes, scores = np.concatenate([corners, corners + R.random((2, 8, 2)).astype(np.float32)], 2), R.random((2, 2, 8)).astype(np.float32)
     for center, most, over, least in ((0, 3, 0.3, 0.4), (1, 10, 0.5, 0.0), (0, 0, 0.5, 0.2)):
