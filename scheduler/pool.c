@@ -206,7 +206,8 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
                                   {.flags = UV_INHERIT_FD, .data.fd = child_fd},
                                   {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
     *w->page = 0;
-    char spin[32], **env = process_env(p->cfg.compute_spin, spin);
+    char spin[PROCESS_TEXT], threads[PROCESS_TEXT],
+        **env = process_env(p->cfg.compute_spin, spin, threads);
     uv_process_options_t o = {.file = p->cfg.worker_path,
                               .args = args,
                               .env = env,

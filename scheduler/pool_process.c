@@ -10,15 +10,26 @@
 #include <time.h>
 #include <unistd.h>
 
-char **process_env(int64_t spins, char spin[32]) {
+#include "base/limits.h"
+
+// OpenMP counts the processors that it may run on; of a control group's quota it knows nothing, and
+// threads beyond that only wait for each other.
+static char *threads_by_quota(char text[PROCESS_TEXT]) {
+    int most = limits_here().processors;
+    if (getenv("OMP_NUM_THREADS") || most >= sysconf(_SC_NPROCESSORS_ONLN)) return NULL;
+    snprintf(text, PROCESS_TEXT, "OMP_NUM_THREADS=%d", most);
+    return text;
+}
+char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT]) {
     size_t n = 0;
     while (environ[n])
         n++;
-    char **env = calloc(n + 2, sizeof *env);
+    char **env = calloc(n + 3, sizeof *env);
     if (!env) abort();
     memcpy(env, environ, n * sizeof *env);
-    snprintf(spin, 32, "GOMP_SPINCOUNT=%lld", (long long)spins);
-    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n] = spin;
+    snprintf(spin, PROCESS_TEXT, "GOMP_SPINCOUNT=%lld", (long long)spins);
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n++] = spin;
+    env[n] = threads_by_quota(threads);
     return env;
 }
 

@@ -357,15 +357,28 @@ static status_t add_devices(struct arena *a, const struct plugins *plugins,
 
 // A connection takes one or two descriptors over HTTP, one over gRPC, the rest of the daemon fewer
 // than RESERVED_FILES: a daemon that has none left cannot even close the connections that wait.
-enum { RESERVED_FILES = 48 };
+enum { RESERVED_FILES = 48, LEAST_FILES = RESERVED_FILES + 16 };
+// As many as the system lets us; with fewer than LEAST_FILES libraries end the process while it
+// starts.
+static status_t raise_files(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files)) return ST_OK;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    return files.rlim_max >= LEAST_FILES
+               ? ST_OK
+               : st_new(ST_INVALID_ARGUMENT,
+                        "the limit of open files is %lld: at least %d are needed (LimitNOFILE=, "
+                        "ulimit -n)",
+                        (long long)files.rlim_max, LEAST_FILES);
+}
 static int allowed_connections(const struct config *c) {
     struct rlimit files;
     rlim_t each = *c->grpc ? 3 : 2;
     if (getrlimit(RLIMIT_NOFILE, &files) ||
         files.rlim_cur >= (rlim_t)c->max_connections * each + RESERVED_FILES)
         return (int)c->max_connections;
-    int n =
-        files.rlim_cur > RESERVED_FILES + 16 ? (int)((files.rlim_cur - RESERVED_FILES) / each) : 8;
+    int n = files.rlim_cur > LEAST_FILES ? (int)((files.rlim_cur - RESERVED_FILES) / each) : 8;
     log_event(LOG_WARN, "server.files",
               "limit=%lld max_connections=%d why=\"max_connections is %lld, for which the limit of "
               "open files is too low (LimitNOFILE=, ulimit -n)\"",
@@ -624,11 +637,8 @@ int main(int argc, char **argv) {
         config_done(&d.cfg);
         return 0;
     }
-    struct rlimit files;
-    if (!getrlimit(RLIMIT_NOFILE, &files)) { // one or two descriptors a connection
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    st = raise_files();
+    if (st) return fail(&d, st, 2);
     sigset_t ends; // not for the threads that libraries make in start: the loop's thread is asked
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);

@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+
 enum { RESERVE = 48 << 20, LEAST = 3 << 20 };
 struct kept { // lies in front of what is kept
     size_t bytes;
@@ -43,16 +45,6 @@ bool reserve_there(void) {
     return k;
 }
 
-// A number at the start of a file; -1: there is none.
-static int64_t number_in(const char *path) {
-    char text[64] = "";
-    FILE *f = fopen(path, "re");
-    if (!f) return -1;
-    char *line = fgets(text, sizeof text, f), *end = line;
-    fclose(f);
-    int64_t n = line ? strtoll(line, &end, 10) : 0;
-    return end > text ? n : -1;
-}
 static void lower(int64_t *least, int64_t most, int64_t taken) {
     int64_t left = most > taken ? most - taken : 0;
     if (most >= 0 && left < *least) *least = left;
@@ -66,7 +58,7 @@ static void lower_by_group(int64_t *least) {
         const char *path = line[4] ? line + 3 : "";
         snprintf(most, sizeof most, "/sys/fs/cgroup%s/memory.max", path);
         snprintf(taken, sizeof taken, "/sys/fs/cgroup%s/memory.current", path);
-        lower(least, number_in(most), number_in(taken)); // "max" is no number
+        lower(least, limits_number_in(most), limits_number_in(taken)); // "max" is no number
     }
     if (f) fclose(f);
 }
@@ -80,7 +72,7 @@ int64_t reserve_resident_bytes(void) {
 int64_t reserve_spare_bytes(void) {
     struct rlimit r;
     int64_t page = sysconf(_SC_PAGESIZE), least = sysconf(_SC_PHYS_PAGES) * page,
-            size = number_in("/proc/self/statm") * page;
+            size = limits_number_in("/proc/self/statm") * page;
     if (!getrlimit(RLIMIT_AS, &r) && r.rlim_cur != RLIM_INFINITY)
         lower(&least, (int64_t)r.rlim_cur, size);
     if (!getrlimit(RLIMIT_DATA, &r) && r.rlim_cur != RLIM_INFINITY)

@@ -7,14 +7,15 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "compiler/ir/op.h"
 #include "devices/host_buffer.h"
 
 struct cpu_device {
     struct device base;
+    int64_t memory_bytes;
 };
 
 // ---- addresses and running
@@ -609,6 +610,7 @@ static status_t cpu_open(const char *options, struct device **out) {
     struct cpu_device *d = calloc(1, sizeof *d);
     if (!d) return st_oom();
     d->base.vt = &cpu_vtable;
+    d->memory_bytes = limits_memory(); // now: a worker cannot open files later
     *out = &d->base;
     return ST_OK;
 }
@@ -620,9 +622,7 @@ static const struct target *target(struct device *d) {
     return cpu_target();
 }
 static struct dev_attributes attributes(struct device *d) {
-    (void)d;
-    return (struct dev_attributes){.memory_bytes =
-                                       (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+    return (struct dev_attributes){.memory_bytes = ((struct cpu_device *)d)->memory_bytes,
                                    .description = cpu_target()->id,
                                    .starts_slowly = true};
 }

@@ -246,6 +246,8 @@ def few_files(d):
     held = []
     try:
         assert "ev=server.files limit=80 max_connections=16" in few.logs(), few.logs()
+        p = subprocess.run(["sh", "-c", f'ulimit -n 40; exec {d.hlod} --data {d.dir}/none'], capture_output=True, text=True)
+        assert p.returncode == 2 and "the limit of open files is 40: at least 64" in p.stderr, p
         good, _ = put(few)
         held = [socket.create_connection(few.addr) for _ in range(100)]
         time.sleep(0.3)
