@@ -97,6 +97,13 @@ const char *store_mended(const struct store *s) {
     return s->mended;
 }
 
+void store_check_folder(struct store *s, char said[200]) {
+    *said = 0;
+    status_t st = store_schema_check(s->dir, said);
+    if (st) snprintf(said, 200, "VERSION: %s", st_message(st));
+    st_drop(st);
+}
+
 static void clean_tmp(const char *dir) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/tmp", dir);

@@ -84,6 +84,8 @@ typedef void (*store_evicted_fn)(void *ctx, struct digest key);
 void store_on_evict(struct store *s, store_evicted_fn fn, void *ctx);
 // What store_open found damaged and made whole, of the folder itself; "".
 const char *store_mended(const struct store *s);
+// The same look at the folder later on; what cannot be mended is said too. "": all is well.
+void store_check_folder(struct store *s, char said[200]);
 int64_t store_bytes(struct store *s);
 enum { STORE_LITTLE = 1 << 20 };           // with less free nothing of size can be kept
 int64_t store_free_bytes(struct store *s); // of its file system; much, if not known

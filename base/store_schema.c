@@ -47,12 +47,13 @@ status_t store_schema_check(const char *dir, char mended[200]) {
     int other = says[0] && says[0] != FORMAT ? says[0] : says[1];
     if (says[0] != FORMAT && says[1] != FORMAT && other)
         return st_new(ST_FAILED_PRECONDITION,
-                      "%s: the data folder has format 'hlod-store %d', this build uses '%.*s'",
-                      dir, other, (int)strcspn(schema, "\n"), schema);
+                      "%s: the data folder has format 'hlod-store %d', this build uses '%.*s'", dir,
+                      other, (int)strcspn(schema, "\n"), schema);
     for (int k = 0; k < 2; k++) {
         if (says[k] == FORMAT) continue;
         if (there[k] || (k == 0 && !new))
-            snprintf(mended, 200, "%s was %s, and is written anew", names[k],
+            snprintf(mended + strlen(mended), 200 - strlen(mended),
+                     "%s%s was %s, and is written anew", *mended ? "; " : "", names[k],
                      there[k] ? "damaged" : "removed");
         status_t st = write_schema(dir, names[k]);
         if (st && new) return st;

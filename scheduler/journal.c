@@ -4,13 +4,19 @@
 #include "scheduler/journal.h"
 
 #include <protobuf-c/protobuf-c.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/metrics.h"
+#include "base/vec.h"
 #include "scheduler/journal_db.h"
+#include "scheduler/journal_names.h"
 
 enum { SCHEMA = 5 }; // 2: family; 3: model; 4: blob, pin; 5: two files, sums
 enum statement {
@@ -26,6 +32,10 @@ enum statement {
 };
 struct journal {
     struct jdb *db;
+    pthread_mutex_t lock; // of a change of a name in the journal and in their log
+    struct names_log *names;
+    size_t changes, kept; // lines of the log; rows when the two were last compared
+    bool agreed;          // they were
 };
 #define COLUMNS "key, record, created, family"
 static const struct jdb_table tables[] = {
@@ -43,8 +53,8 @@ static const char *const texts[] = {
               "key = ?1",
     [S_TOUCH] = "UPDATE %1$s SET used = ?2 WHERE key = ?1",
     [S_REMOVE] = "DELETE FROM %1$s WHERE key = ?1",
-    [S_LIST] = "SELECT key, record, jdb_sum('%1$s', key, record, created, family) IS sum FROM %1$s "
-               "ORDER BY used DESC, key LIMIT ?1",
+    [S_LIST] = "SELECT key, record, jdb_sum('%1$s', key, record, created, family) IS sum, family, "
+               "created FROM %1$s ORDER BY used DESC, key LIMIT ?1",
     [S_FAMILIES] =
         "SELECT family, record, jdb_sum('%1$s', key, record, created, family) IS sum FROM "
         "%1$s ORDER BY family",
@@ -84,8 +94,8 @@ static status_t make(sqlite3 *db, int from) {
 static const struct jdb_spec spec = {
     .name = "journal",
     .at_a_loss =
-        "names of models that were in neither; what was uploaded is found again when it is "
-        "sent or compiled again",
+        "whose uploads in neither were; names come back from names.log, what was uploaded is "
+        "found again when it is sent or compiled again",
     .version = SCHEMA,
     .make = make,
     .tables = tables,
@@ -94,12 +104,19 @@ static const struct jdb_spec spec = {
     .statement = statement,
 };
 
+static status_t names_agree(struct journal *j, const char **out_why) MUST_CHECK;
 status_t journal_open(const char *dir, struct journal **out) {
     struct journal *j = calloc(1, sizeof *j);
-    if (!j) return st_oom();
-    status_t st = jdb_open(dir, &spec, &j->db);
-    if (st)
+    const char *why;
+    if (!j || !(j->names = names_log_new(dir))) {
         free(j);
+        return st_oom();
+    }
+    pthread_mutex_init(&j->lock, NULL);
+    status_t st = jdb_open(dir, &spec, &j->db);
+    if (!st) st = names_agree(j, &why);
+    if (st)
+        journal_close(j);
     else
         *out = j;
     return st;
@@ -107,17 +124,42 @@ status_t journal_open(const char *dir, struct journal **out) {
 void journal_close(struct journal *j) {
     if (!j) return;
     jdb_close(j->db);
+    names_log_free(j->names);
+    pthread_mutex_destroy(&j->lock);
     free(j);
 }
 status_t journal_verify(struct journal *j,
                         void (*found)(void *ctx, const char *file, const char *why), void *ctx) {
-    return jdb_verify(j->db, found, ctx);
+    const char *why = NULL;
+    RETURN_IF_ERR(jdb_verify(j->db, found, ctx));
+    pthread_mutex_lock(&j->lock);
+    status_t st = names_agree(j, &why);
+    pthread_mutex_unlock(&j->lock);
+    if (why) found(ctx, strrchr(names_log_path(j->names), '/') + 1, why);
+    return st;
 }
 bool journal_alone(const struct journal *j) {
     return jdb_alone(j->db);
 }
 status_t journal_backup(struct journal *j, const char *dir) {
     return jdb_backup(j->db, dir);
+}
+
+static void say_names(const struct journal *j, const char *why) {
+    bool absent = !j->agreed && !strcmp(why, NAMES_LOG_ABSENT); // from before there was one, too
+    if (!absent) metric_add(M_CACHE_QUARANTINED, 1);
+    log_event(absent ? LOG_WARN : LOG_ERROR, absent ? "journal.behind" : "journal.damaged",
+              "file=\"%s\" why=\"%s; it is made again\"", names_log_path(j->names), why);
+}
+enum { MORE_LINES = 1000 };
+// The journal has it. Where the log is not what it was, or long, it is made anew, which has it too.
+static void add_name(struct journal *j, const struct name_row *r) {
+    const char *why = names_log_moved(j->names);
+    bool longer = j->changes > 2 * j->kept + MORE_LINES;
+    status_t st = why || longer ? names_agree(j, &why) : names_log_add(j->names, r);
+    j->changes++;
+    if (st) log_event(LOG_WARN, "journal.names", "why=\"%s\"", st_message(st));
+    st_drop(st); // it is made anew at the next change, look or start
 }
 
 // ---- what is asked: one struct for all
@@ -131,6 +173,7 @@ struct ask {
     struct span *out;
     void (*on_record)(void *, struct digest, struct span);
     void (*on_key)(void *, struct digest, int64_t);
+    void (*on_row)(void *, const struct name_row *);
     void *ctx;
 };
 static void bind_digest(sqlite3_stmt *s, int i, const struct digest *d) {
@@ -148,8 +191,10 @@ static status_t put(struct jcopy *c, void *arg) {
     bind_digest(s, 5, &q->family);
     return jcopy_run(c, at(q->t, S_PUT));
 }
-status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
-                     struct digest family, struct span record, int64_t wall_ns) {
+static status_t put_row(struct journal *j, enum journal_table t, struct digest key,
+                        struct digest family, struct span record, int64_t wall_ns) MUST_CHECK;
+static status_t put_row(struct journal *j, enum journal_table t, struct digest key,
+                        struct digest family, struct span record, int64_t wall_ns) {
     struct ask q = {.t = t,
                     .key = key,
                     .family = family,
@@ -157,6 +202,17 @@ status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
                     .wall_ns = wall_ns,
                     .used_ns = clock_wall_ns()};
     return jdb_write(j->db, put, &q);
+}
+
+status_t journal_put(struct journal *j, enum journal_table t, struct digest key,
+                     struct digest family, struct span record, int64_t wall_ns) {
+    if (t != JOURNAL_MODEL) return put_row(j, t, key, family, record, wall_ns);
+    const struct name_row r = {key, family, wall_ns, record};
+    pthread_mutex_lock(&j->lock);
+    status_t st = put_row(j, t, key, family, record, wall_ns);
+    if (!st) add_name(j, &r);
+    pthread_mutex_unlock(&j->lock);
+    return st;
 }
 
 status_t journal_put_message(struct journal *j, enum journal_table t, struct digest key,
@@ -205,9 +261,21 @@ static status_t drop(struct jcopy *c, void *arg) {
 }
 status_t journal_remove(struct journal *j, enum journal_table t, struct digest key) {
     struct ask q = {.t = t, .key = key};
-    return jdb_write(j->db, drop, &q);
+    if (t != JOURNAL_MODEL) return jdb_write(j->db, drop, &q);
+    const struct name_row r = {.key = key, .wall_ns = clock_wall_ns()};
+    pthread_mutex_lock(&j->lock);
+    status_t st = jdb_write(j->db, drop, &q);
+    if (!st) add_name(j, &r);
+    pthread_mutex_unlock(&j->lock);
+    return st;
 }
 
+static void tell_row(const struct ask *q, sqlite3_stmt *s, struct digest key, struct span record) {
+    struct name_row r = {.key = key, .record = record, .wall_ns = sqlite3_column_int64(s, 4)};
+    if (sqlite3_column_bytes(s, 3) == sizeof r.family.b)
+        memcpy(r.family.b, sqlite3_column_blob(s, 3), sizeof r.family.b);
+    q->on_row(q->ctx, &r);
+}
 // Rows of a statement whose first column is a key; `sound` says which is the sum's. Looked at
 // before any is told of, since what was told cannot be taken back.
 static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
@@ -224,12 +292,13 @@ static status_t rows(struct jcopy *c, struct ask *q, enum statement which) {
             st = jcopy_sound(c, i, 2);
             if (st || !pass || sqlite3_column_bytes(s, 0) != sizeof d.b) continue;
             memcpy(d.b, sqlite3_column_blob(s, 0), sizeof d.b);
-            if (which != S_FAMILY)
-                q->on_record(
-                    q->ctx, d,
-                    (struct span){sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 1)});
-            else
+            struct span record = {sqlite3_column_blob(s, 1), (size_t)sqlite3_column_bytes(s, 1)};
+            if (which == S_FAMILY)
                 q->on_key(q->ctx, d, sqlite3_column_int64(s, 1));
+            else if (q->on_row)
+                tell_row(q, s, d, record);
+            else
+                q->on_record(q->ctx, d, record);
         }
         if (!st && code != SQLITE_DONE) st = jcopy_status(c, "list");
         jcopy_reset(c, i);
@@ -273,4 +342,93 @@ int64_t journal_count(struct journal *j, enum journal_table t) {
     struct ask q = {.t = t};
     st_drop(jdb_read(j->db, count, &q));
     return q.limit;
+}
+
+// ---- names and their log
+
+struct agree {
+    struct arena *a;
+    struct name_rows rows;       // the journal's
+    struct smap at;              // of a key in them, from 1
+    size_t live, same, restored; // keys of the log; with the journal's record; brought back
+};
+static struct str bytes_of(const struct digest *d) {
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
+static void add_row(void *ctx, const struct name_row *r) {
+    struct agree *g = ctx;
+    struct name_row own = *r;
+    own.record = (struct span){arena_dup(g->a, r->record.p, r->record.n), r->record.n};
+    avec_push(g->a, &g->rows, own);
+    smap_put(&g->at, bytes_of(&r->key), (void *)(uintptr_t)g->rows.n);
+}
+static bool same_record(const struct name_row *a, const struct name_row *b) {
+    return a->record.n == b->record.n && !memcmp(a->record.p, b->record.p, a->record.n);
+}
+// A change that the log has and the journal has not, or has an older one of: lost with both of its
+// files. (Between the two writes of one change a process may die: that was not answered, whichever
+// of them has it.)
+static status_t restore_one(struct journal *j, struct agree *g, const struct name_row *r) {
+    size_t k = (size_t)(uintptr_t)smap_get(&g->at, bytes_of(&r->key));
+    struct name_row *own = k ? &g->rows.v[k - 1] : NULL;
+    if (own && r->wall_ns <= own->wall_ns) return ST_OK;
+    if (!own && !r->record.n) return ST_OK;
+    g->restored++;
+    if (!r->record.n) {
+        struct ask q = {.t = JOURNAL_MODEL, .key = r->key};
+        own->record.n = 0;
+        return jdb_write(j->db, drop, &q);
+    }
+    if (own)
+        *own = *r;
+    else
+        add_row(g, r);
+    return put_row(j, JOURNAL_MODEL, r->key, r->family, r->record, r->wall_ns);
+}
+static status_t restore(struct journal *j, struct agree *g, const struct name_rows *log) {
+    for (size_t i = 0; i < log->n; i++) {
+        const struct name_row *r = &log->v[i];
+        size_t k = (size_t)(uintptr_t)smap_get(&g->at, bytes_of(&r->key));
+        g->live += r->record.n > 0;
+        g->same += k && r->record.n && same_record(r, &g->rows.v[k - 1]);
+    }
+    status_t st = ST_OK;
+    for (size_t i = 0; i < log->n && !st && (!log->why || jdb_lost(j->db)); i++)
+        st = restore_one(j, g, &log->v[i]);
+    if (g->restored)
+        log_event(LOG_WARN, "journal.names", "restored=%zu file=\"%s\"", g->restored,
+                  names_log_path(j->names));
+    return st;
+}
+// *out_why: what was wrong with the log, which was told; or NULL. An error: the journal's.
+static status_t names_agree(struct journal *j, const char **out_why) {
+    struct arena a = {0};
+    struct agree g = {.a = &a};
+    struct name_rows log;
+    struct ask q = {.t = JOURNAL_MODEL, .limit = -1, .on_row = add_row, .ctx = &g};
+    const char *why = j->agreed ? names_log_moved(j->names) : NULL;
+    status_t st = jdb_read(j->db, list, &q), unread = names_log_read(j->names, &a, &log);
+    size_t had = g.rows.n;
+    if (unread) log.why = "it cannot be read";
+    if (log.why) why = log.why;
+    if (!st) st = restore(j, &g, &log);
+    if (!why && had > g.same + 1) why = "it lacks names that the journal has";
+    if (!had && !j->agreed && log.why && !strcmp(log.why, NAMES_LOG_ABSENT))
+        why = NULL; // a new folder
+    if (why) say_names(j, why);
+    bool fine = !why && !log.why && !g.restored && g.same == had && g.live == had;
+    if (!st && (!fine || log.changes > 2 * had + MORE_LINES)) {
+        status_t written = names_log_write(j->names, &g.rows);
+        if (written) log_event(LOG_WARN, "journal.names", "why=\"%s\"", st_message(written));
+        st_drop(written);
+        log.changes = had;
+    }
+    j->changes = log.changes;
+    j->kept = had;
+    j->agreed = true;
+    *out_why = why;
+    st_drop(unread);
+    smap_done(&g.at);
+    arena_done(&a);
+    return st;
 }

@@ -2,7 +2,8 @@
 // journal: the index that outlives the daemon (D13, D16): source digest -> what ingest found (a
 // packed hlod.wire.IngestReply without its blobs), and executable key -> its
 // hlod.v1.ExecutableInfo, so that the same bytes are ingested once, also after a restart; names of
-// models and whose content is. DIR/journal.db and its copy (journal_db.h). Blocking. Thread: any
+// models and whose content is. DIR/journal.db and its copy (journal_db.h); names of models also in
+// DIR/names.log (journal_names.h). Blocking. Thread: any
 // (one lock); call it on the pool.
 #pragma once
 #include "base/arena.h"

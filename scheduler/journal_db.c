@@ -310,6 +310,7 @@ static status_t salvage(struct jdb *j) {
     struct jdb_file *f = calloc(1 + JDB_COPIES, sizeof *f);
     int64_t rows = 0;
     if (!f) return st_oom();
+    atomic_store(&j->lost, true);
     struct jdb_file *made = &f[0];
     snprintf(made->path, JDB_PATH, "%.4000s.new", j->f[0].path);
     remove_parts(made);
@@ -469,6 +470,7 @@ static status_t begin(struct jdb *j) {
         snprintf(path, sizeof path, "%s.damaged", j->f[k].path);
         if (access(path, F_OK) == 0) return salvage(j);
     }
+    atomic_store(&j->lost, true);
     return open_file(j, &j->f[0], true);
 }
 status_t jdb_open(const char *dir, const struct jdb_spec *spec, struct jdb **out) {
@@ -501,6 +503,10 @@ void jdb_close(struct jdb *j) {
 }
 bool jdb_alone(const struct jdb *j) {
     return atomic_load(&j->alone);
+}
+
+bool jdb_lost(const struct jdb *j) {
+    return atomic_load(&j->lost);
 }
 
 // ---- use

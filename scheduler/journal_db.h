@@ -51,6 +51,8 @@ void jdb_close(struct jdb *j); // NULL is fine
 
 // One of the two could not be made again yet. Does not wait.
 bool jdb_alone(const struct jdb *j);
+// Neither file was whole, or none was there, since it was opened: rows may be lost.
+bool jdb_lost(const struct jdb *j);
 
 // fn runs in a transaction on each copy, maybe more than once: what it gives must come out the
 // same. Statements of its own are left reset. After an error that says so it may stand in one.

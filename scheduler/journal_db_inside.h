@@ -31,6 +31,7 @@ struct jdb {
     bool full;        // for want of room
     char why[200];
     atomic_bool alone;
+    atomic_bool lost; // since it was opened: made of what was left, or anew
 };
 
 // ---- journal_check.c

@@ -166,6 +166,13 @@ static void damaged_file(void *ctx, const char *file, const char *why) {
             arena_printf(&v->w->c->arena, "%s: %s; it is made again", file, why));
     v->found.v[v->found.n - 1]->digest = arena_strdup(&v->w->c->arena, file);
 }
+static void verify_folder(struct verify *v) {
+    char said[200];
+    store_check_folder(v->w->store, said);
+    if (!*said) return;
+    finding(v, (struct digest){0}, "damaged", said);
+    v->found.v[v->found.n - 1]->digest = (char *)"VERSION";
+}
 static status_t verify_journals(struct verify *v) {
     RETURN_IF_ERR(journal_verify(v->w->journal, damaged_file, v));
     return journal_jobs_verify(suites_journal(v->w->c->api->suites), damaged_file, v);
@@ -188,6 +195,7 @@ static void verify_work(struct cache_work *w) {
             w->st = ST_OK;
         }
     }
+    if (!*q->digest) verify_folder(&v);
     if (!*q->digest && !w->st) w->st = verify_blobs(&v);
     if (!*q->digest && !w->st) w->st = verify_journals(&v);
     if (!*q->digest && !w->st) w->st = verify_missing(&v);

@@ -5,7 +5,7 @@ the data folder flip, files change places, are cut short, removed or replaced by
 answer with 200, no accepted job without a result, nothing but honest errors, each damage named in the log or by `cache verify` (unless what was damaged is whole again: sent again, written
 back, or bytes that held nothing), the daemon never ends by itself; and once the disk behaves and what was lost was sent again, everything is served and `cache verify` finds nothing. Each
 database lies there twice: one of the two is damaged at a time, until a look or a restart has mended it. Needs numpy and onnx.
-Usage: disk.py --build DIR [--seconds N] [--seed N] [--pace S]"""
+Usage: disk.py --build DIR [--seconds N] [--seed N] [--pace S] [--kills P]"""
 import argparse, collections, hashlib, http.client, json, os, random, re, shutil, sqlite3, subprocess, sys, tempfile, threading, time, traceback
 import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -369,6 +369,8 @@ class Disk:
             return top == "uploads" or path.endswith("-wal")
         if top == "uploads" or top.startswith("VERSION"):
             return True  # looked at when the upload goes on, and at the next start
+        if top == "names.log":  # made again from the journal, or nothing was in it
+            return all(hashlib.sha256(l[65:]).hexdigest() == l[:64].decode("latin-1") for l in data.splitlines())
         if top == "blobs":
             return hashlib.sha256(data).hexdigest() == os.path.basename(path)
         if data[:8] == b"HLODENT2":
@@ -398,6 +400,8 @@ class Disk:
 
     def rows(self, digest):
         """In what of the databases the digest stands"""
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            return []
         out, raw = [], bytes.fromhex(digest)
         folder = tempfile.mkdtemp(prefix="hlod-disk-db-")
         for k in "journal", "journal.copy", "jobs", "jobs.copy":
@@ -449,11 +453,11 @@ class Disk:
             self.keep_old()
             self.w.room()
             r = self.rng.random()
-            if r < 0.04:
+            if r < self.w.o.kills:
                 self.restart("kill")
-            elif r < 0.06:
+            elif r < self.w.o.kills + 0.02:
                 self.restart("stop")
-            elif r < 0.08:
+            elif r < self.w.o.kills + 0.04:
                 self.full()
             else:
                 self.one()
@@ -498,12 +502,26 @@ def afterwards(w, disk, clients):
     assert not gone, f"still found: {gone}"
     return states
 
+def without_the_journal(w, clients):
+    """Both files of the journal are lost at once: names are known all the same, and say what they said."""
+    w.end("kill")
+    for name in "journal.db", "journal.copy.db":
+        with open(os.path.join(w.data, name), "wb") as f:
+            f.write(b"no database" * 1000)
+    w.start()
+    assert "ev=journal.salvaged" in w.d.logs(), "both files were lost, and nothing says so"
+    c = Client(w, 97)
+    for x in clients:
+        if x.named is not None:
+            assert c.run_by("by name without a journal", f"name-{x.k}", x.named), f"a name is lost with the journal: {c.seen}"
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--build", required=True)
     a.add_argument("--seconds", type=float, default=300)
     a.add_argument("--seed", type=int, default=random.randrange(1 << 20))
     a.add_argument("--pace", type=float, default=0.15)
+    a.add_argument("--kills", type=float, default=0.04, help="kill -9 instead of a damage, how often")
     o = a.parse_args()
     print(f"soak-disk: seed {o.seed}, {o.seconds:g} s", flush=True)
     w, bad, clients = World(o), [], []
@@ -525,6 +543,7 @@ def main():
                 c.join(60)
         bad += [t for c in clients for t in c.trouble]
         states = afterwards(w, disk, clients)
+        without_the_journal(w, clients)
         assert w.d.stop_keep() == 0, "the daemon did not end cleanly"
         total = sum((c.seen for c in clients), collections.Counter())
         for what in sorted(total):

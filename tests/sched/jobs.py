@@ -381,6 +381,12 @@ def damaged(f):
     assert 'lost="batch jobs' in d.logs()
     again, _ = submit(d, [{"model": put_model(d)}], [one_input(d)])
     assert wait(d, again)[0]["state"] == "passed"
+    verify = lambda: [x["digest"] for x in d.json("POST", "/v1/cache/verify", {})[1].get("findings", []) if x["state"] == "damaged"]
+    for name in "VERSION", "VERSION.copy", "names.log":  # while it runs
+        if os.path.exists(path(name)):
+            os.remove(path(name))
+        assert verify() == (["VERSION"] if name == "VERSION" else [name] if name == "names.log" else []), name
+        assert verify() == [] and os.path.exists(path(name)), name
 
 @with_folder("--compile-rate", "0")
 def kill_9(f):

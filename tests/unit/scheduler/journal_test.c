@@ -3,6 +3,7 @@
 // in each way, at rest and in use, costs nothing; both damaged cost no row that is still whole.
 #include "scheduler/journal.h"
 
+#include "base/clock.h"
 #include "scheduler/journal_db.h"
 
 #include <setjmp.h>
@@ -356,6 +357,109 @@ static void an_empty_file_beside_its_log(void **state) {
     whole();
 }
 
+// ---- names of models, which are kept a third time
+
+static void put_name(struct journal *j, int i, const char *text) {
+    assert_null(journal_put(j, JOURNAL_MODEL, key(i), key(9),
+                            (struct span){(const uint8_t *)text, strlen(text)}, clock_wall_ns()));
+}
+static void name_is(struct journal *j, int i, const char *text) {
+    struct arena a = {0};
+    struct span s;
+    status_t st = journal_get(j, JOURNAL_MODEL, key(i), &a, &s);
+    if (!text) {
+        assert_int_equal(st_code(st), ST_NOT_FOUND);
+        st_drop(st);
+    } else {
+        assert_null(st);
+        assert_int_equal(s.n, strlen(text));
+        assert_memory_equal(s.p, text, s.n);
+    }
+    arena_done(&a);
+}
+static void names_written(void) {
+    unlink_all();
+    struct journal *j;
+    assert_null(journal_open(dir, &j));
+    for (int i = 1; i <= 40; i++)
+        put_name(j, i, "a name");
+    put_name(j, 1, "another");
+    assert_null(journal_remove(j, JOURNAL_MODEL, key(2)));
+    journal_close(j);
+}
+static void names_there(const char *wrong) {
+    struct journal *j;
+    char file[60] = "";
+    assert_null(journal_open(dir, &j));
+    name_is(j, 1, "another");
+    name_is(j, 2, NULL);
+    assert_int_equal(journal_count(j, JOURNAL_MODEL), 39);
+    assert_null(journal_verify(j, note_file, file));
+    assert_string_equal(file, wrong);
+    journal_close(j);
+}
+// Both files of the journal damaged at once, or gone.
+static void names_without_the_journal(void **state) {
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        names_written();
+        for (int k = 0; k < 2; k++) {
+            char path[100];
+            path_of(path, both[k]);
+            if (how == 0) unlink(path);
+            if (how == 1) write_file(both[k], "not a database", 5000);
+            if (how == 2) flip(both[k], find_bytes(both[k], "another") + 3);
+            if (how == 3) assert_int_equal(truncate(path, 4096), 0);
+        }
+        names_there("");
+        names_there(""); // again, from the journal
+    }
+}
+// Their log damaged: the journal counts, and the log is made anew.
+static void names_without_their_log(void **state) {
+    (void)state;
+    for (int how = 0; how < 5; how++)
+        for (int open = 0; open < 2; open++) {
+            names_written();
+            struct journal *j;
+            char path[100], file[60] = "";
+            path_of(path, "names.log");
+            if (open) assert_null(journal_open(dir, &j));
+            if (how == 0) unlink(path);
+            if (how == 1) assert_int_equal(truncate(path, 0), 0);
+            if (how == 2) assert_int_equal(truncate(path, 777), 0);
+            if (how == 3) flip("names.log", 300);
+            if (how == 4) write_file("names.log", "something else\n", 50);
+            if (open) {
+                assert_null(journal_verify(j, note_file, file));
+                assert_string_equal(file, "names.log");
+                journal_close(j);
+            }
+            names_there("");
+            for (int k = 0; k < 2; k++) { // it holds them all again
+                path_of(path, both[k]);
+                unlink(path);
+            }
+            names_there("");
+        }
+}
+// As the process dies between the journal and the log, either way round.
+static void names_half_written(void **state) {
+    (void)state;
+    struct journal *j;
+    names_written();
+    copy_file("names.log", "old");
+    assert_null(journal_open(dir, &j));
+    put_name(j, 2, "later");
+    journal_close(j);
+    copy_file("old", "names.log");
+    assert_null(journal_open(dir, &j));
+    name_is(j, 2, "later");
+    assert_null(journal_remove(j, JOURNAL_MODEL, key(2)));
+    journal_close(j);
+    names_there("");
+}
+
 static int clean(void **state) {
     (void)state;
     unlink_all();
@@ -372,6 +476,9 @@ int main(void) {
                                    cmocka_unit_test(removed_in_a_write),
                                    cmocka_unit_test(both_removed_in_use),
                                    cmocka_unit_test(both_damaged),
-                                   cmocka_unit_test(an_empty_file_beside_its_log)};
+                                   cmocka_unit_test(an_empty_file_beside_its_log),
+                                   cmocka_unit_test(names_without_the_journal),
+                                   cmocka_unit_test(names_without_their_log),
+                                   cmocka_unit_test(names_half_written)};
     return cmocka_run_group_tests(t, NULL, clean);
 }
