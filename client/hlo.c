@@ -109,6 +109,8 @@ void print_error(const json_t *j, const char *otherwise) {
     json_t *d;
     json_array_foreach(json_object_get(j, "details"), k, d)
         fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
+    if (!strcmp(text_at(j, "reason"), "MISSING_INPUT"))
+        fputs("  -i NAME=random makes an input up; without any -i all are made up\n", stderr);
     if (!strcmp(text_at(j, "reason"), "NO_CREDENTIALS"))
         fputs("  hlo takes the token from HLOD_TOKEN, or HLOD_TOKEN_FILE=FILE\n", stderr);
 }

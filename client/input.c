@@ -321,16 +321,18 @@ static bool close_dims(struct npy *x, int64_t n) {
 static status_t misfit(struct arena *a, const char *name, int64_t n,
                        const struct npy *shape) MUST_CHECK;
 static status_t misfit(struct arena *a, const char *name, int64_t n, const struct npy *shape) {
-    const char *dims = "";
+    const char *dims = "", *one = ""; // one: open sizes being 1
     bool open = false;
     for (int d = 0; d < shape->rank; d++) {
         const char *size = arena_printf(a, "%lld", (long long)shape->dims[d]);
         dims = arena_printf(a, "%s%s%s", dims, d ? "x" : "", shape->dims[d] < 0 ? "?" : size);
+        one = arena_printf(a, "%s%s%s", one, d ? "x" : "", shape->dims[d] < 0 ? "1" : size);
         open |= shape->dims[d] < 0;
     }
-    return st_new(ST_INVALID_ARGUMENT, "input '%s': %lld value%s given, its shape is %s%s", name,
-                  (long long)n, n == 1 ? " was" : "s were", *dims ? dims : "that of a scalar",
-                  open ? arena_printf(a, ": say which, as in -i %s=1x3=1,2,3", name) : "");
+    return st_new(
+        ST_INVALID_ARGUMENT, "input '%s': %lld value%s given, its shape is %s%s", name,
+        (long long)n, n == 1 ? " was" : "s were", *dims ? dims : "that of a scalar",
+        open ? arena_printf(a, "; a shape goes before the values: -i %s=%s=...", name, one) : "");
 }
 
 status_t input_fit(struct arena *a, const char *word, const char *dtype, const struct npy *shape,
