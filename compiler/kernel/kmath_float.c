@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transcendental functions as kir. f32: argument reduction and polynomials fitted for this file
 // (weighted least squares on Chebyshev nodes, relative error below 2^-27); the functions whose
-// reduction loses digits (sin, cos, tan, pow, cbrt, atan2) work in f64 and round once. f64: libm.
+// reduction loses digits (sin, cos, tan, pow, cbrt, atan2) work in f64 and round once. f64:
+// kmath_double.c.
 // Infinities, NaN, signed zero and subnormals follow libm. The bounds in ULP are those of
 // kmath_test.c, at either precision.
 #include <math.h>
@@ -288,56 +289,6 @@ struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct 
     case KFN_COSH:
     case KFN_SINH: // rare: libm's, rounded once
         return kir_cast(k, DT_F32, kmath_f64(k, fn, wide(k, x), NULL));
-    default:
-        return NULL;
-    }
-}
-
-struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
-    enum dtype t = DT_F64;
-    switch (fn) {
-    case KFN_EXP:
-        return kir_call(k, KLIBM_EXP, x, NULL);
-    case KFN_EXPM1:
-        return kir_call(k, KLIBM_EXPM1, x, NULL);
-    case KFN_LOG:
-        return kir_call(k, KLIBM_LOG, x, NULL);
-    case KFN_LOG1P:
-        return kir_call(k, KLIBM_LOG1P, x, NULL);
-    case KFN_TANH:
-        return kir_call(k, KLIBM_TANH, x, NULL);
-    case KFN_LOGISTIC:
-        return OP2(DIV, C(1), OP2(ADD, C(1), kir_call(k, KLIBM_EXP, OP1(NEG, x), NULL)));
-    case KFN_ERF:
-        return kir_call(k, KLIBM_ERF, x, NULL);
-    case KFN_POW:
-        return kir_call(k, KLIBM_POW, x, y);
-    case KFN_CBRT:
-        return kir_call(k, KLIBM_CBRT, x, NULL);
-    case KFN_SIN:
-        return kir_call(k, KLIBM_SIN, x, NULL);
-    case KFN_COS:
-        return kir_call(k, KLIBM_COS, x, NULL);
-    case KFN_TAN:
-        return kir_call(k, KLIBM_TAN, x, NULL);
-    case KFN_ATAN2:
-        return kir_call(k, KLIBM_ATAN2, x, y);
-    case KFN_ACOS:
-        return kir_call(k, KLIBM_ACOS, x, NULL);
-    case KFN_ACOSH:
-        return kir_call(k, KLIBM_ACOSH, x, NULL);
-    case KFN_ASIN:
-        return kir_call(k, KLIBM_ASIN, x, NULL);
-    case KFN_ASINH:
-        return kir_call(k, KLIBM_ASINH, x, NULL);
-    case KFN_ATANH:
-        return kir_call(k, KLIBM_ATANH, x, NULL);
-    case KFN_COSH:
-        return kir_call(k, KLIBM_COSH, x, NULL);
-    case KFN_SINH:
-        return kir_call(k, KLIBM_SINH, x, NULL);
-    case KFN_REM:
-        return kir_call(k, KLIBM_FMOD, x, y);
     default:
         return NULL;
     }

@@ -27,7 +27,7 @@ static double elements(const struct shape *s) {
 }
 
 // Additions that one operation is worth in a vector kernel; 0: a simple one.
-static double hardness(enum hlo_op op) {
+static double hardness(enum hlo_op op, bool f64) {
     switch (op) {
     case HLO_DIVIDE:
     case HLO_SQRT:
@@ -42,10 +42,11 @@ static double hardness(enum hlo_op op) {
     case HLO_TANH:
         return 20;
     case HLO_ERF:
-    case HLO_SIN:
-    case HLO_COS:
     case HLO_CBRT:
         return 30;
+    case HLO_SIN:
+    case HLO_COS:
+        return f64 ? 90 : 30; // the reduction of large angles
     case HLO_POWER:
     case HLO_TAN:
     case HLO_ATAN2:
@@ -193,7 +194,7 @@ static void add_instr(const struct hlo_instr *i, struct step_work *w) {
         return;
     default:
         if (!hlo_is_elementwise(i)) return;
-        double each = hardness(i->op) * width(i->shape);
+        double each = hardness(i->op, i->shape->dtype == DT_F64) * width(i->shape);
         *(each > 0 ? &w->hard : &w->simple) += n * (each > 0 ? each : width(i->shape));
     }
 }
