@@ -245,7 +245,7 @@ def few_files(d):
     few = Daemon(script, d.worker)
     held = []
     try:
-        assert "ev=server.files limit=80 max_connections=16" in few.logs(), few.logs()
+        assert "ev=server.files limit=80 max_connections=10" in few.logs(), few.logs()
         p = subprocess.run(["sh", "-c", f'ulimit -n 40; exec {d.hlod} --data {d.dir}/none'], capture_output=True, text=True)
         assert p.returncode == 2 and "the limit of open files is 40: at least 64" in p.stderr, p
         good, _ = put(few)
