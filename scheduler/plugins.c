@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/store.h"
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 
@@ -64,8 +65,11 @@ status_t plugins_init(struct arena *a, const char *dir, const char *list, struct
     };
 #undef PLUGIN
     struct str rest = str_of(list), item;
+    bool usual = strcmp(dir, store_default_dir(a)) == 0;
+    const char *data = usual ? "" : arena_printf(a, " --data %s", dir);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         struct plugin x = known[i];
+        x.data = data;
         x.path = arena_printf(a, "%s/plugins/%s/%s", dir, x.name, known[i].path);
         x.options = "";
         avec_push(a, out, x);
@@ -79,8 +83,8 @@ status_t plugin_present(const struct plugin *p) {
     if (!access(p->path, R_OK)) return ST_OK;
     return st_reason(p->installs ? st_new(ST_FAILED_PRECONDITION,
                                           "the plugin '%s' is not installed (no file %s): "
-                                          "`hlo plugins install %s`",
-                                          p->name, p->path, p->name)
+                                          "`hlo plugins install %s%s`",
+                                          p->name, p->path, p->name, p->data)
                                  : st_new(ST_FAILED_PRECONDITION,
                                           "the plugin '%s' cannot be read: %s", p->name, p->path),
                      HLOD__V1__REASON__REASON_BAD_TARGET);

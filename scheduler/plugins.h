@@ -16,6 +16,7 @@ struct plugin {
     const char *options;     // of its devices, KEY=VALUE joined by ':'; ""
     const char *examples;    // targets that it compiles for without a device, with spaces between
     bool installs;           // `hlo plugins install NAME` brings it
+    const char *data;        // behind that command: " --data DIR", or "" for the usual data folder
 };
 struct plugins {
     struct plugin *v;

@@ -36,7 +36,7 @@ def main():
     try:
         result.command("nobody there: how to start one", hlo("devices", HLOD_ADDR="127.0.0.1:1"), 69, err="start one with `hlod &`.*--addr")
         p = result.command("a reason that several targets share stands once", hlo("targets"), 0, r"tpu:v5e\S+ +compile no .*\(\d\)\n")
-        result("and not in each line", p.stdout.count("hlo plugins install tpu") == 1, p.stdout)
+        result("and not in each line", p.stdout.count(f"`hlo plugins install tpu --data {d.dir}") == 1, p.stdout)
         for words, err in ((("runn", model), r"'runn' \(did you mean run\?\)"), (("run", model, "--profle"), r"no option --profle \(did you mean --profile\?\)"), (("run", model, "--zebra"), r"no option --zebra;"),
                            (("--addr", "grpc://127.0.0.1:8001", "devices"), "of the server's HTTP port")):
             result.command("slips: " + " ".join(words[-2:]), hlo(*words), 2, err=err)
