@@ -34,10 +34,11 @@ RUN_BY = {
     "docs/client.md: The gRPC client library": "tests/client/readme.py",
     "README.md: Batch jobs from CI": "tests/client/submit.py",
     "docs/jobs.md": "tests/client/submit.py",
-    "docs/install.md": "tests/deploy/ways.py",
+    "docs/install.md: The wheel": "tests/deploy/ways.py",
+    "docs/install.md: The tarball": "tests/deploy/ways.py",
     "docs/from-": "tests/client/pages.py",
 }
-COMMAND = re.compile(r"^\s*(?:\w+=\$?\(?|\()?(hlod?|curl|make|podman|pip|python3?|tar|kill|cc|sudo)\s", re.M)
+COMMAND = re.compile(r"^(?:\$ )?\s*(?:\w+=\$?\(?|\()?(hlod?|curl|make|podman|pip|python3?|tar|kill|cc|sudo)\s", re.M)
 STEP = "HloModule step\n\nENTRY main {\n  state = f32[4] parameter(0)\n  ROOT next = f32[4] add(state, state)\n}\n"
 DAEMON_BLOCK = re.compile(r"^hlod\b", re.M)  # starts a daemon of its own
 TLS_BLOCK = re.compile(r"https://|/etc/hlod/tokens")  # security.md's: a server with tokens and TLS
@@ -222,9 +223,14 @@ def main():
     if own:
         loopback_up()
     results = Results()
+    for place, test in RUN_BY.items():  # such a test takes the first block below its heading
+        page, _, heading = place.partition(": ")
+        if heading:
+            found = [h for h, before, language, text in blocks(page) if h == heading and language in ("sh", "python")]
+            results(f"{place}: one block, run by {test}", len(found) == 1, len(found))
     pages = ["README.md", *sorted(os.path.relpath(p, ROOT) for p in glob.glob(ROOT + "/docs/*.md"))]
     for page in pages:
-        silent = [text for h, before, language, text in blocks(page) if COMMAND.search(text) and language not in ("sh", "python") and "ot run by the tests" not in before and not text.startswith("$ ")]
+        silent = [text for h, before, language, text in blocks(page) if COMMAND.search(text) and language not in ("sh", "python") and "ot run by the tests" not in before]
         results(f"{page}: each command is run, or says why not", not silent, "\n".join(silent))
     if not own:
         print("SKIP the commands of the pages: no network namespace is to be had")
