@@ -131,11 +131,23 @@ static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     w->reply = &m->base;
     return ST_OK;
 }
+// A small one as a copy: what the disk does to the file while it is sent does not reach the answer.
+enum { COPY_BYTES = 256 << 10 };
+static status_t open_to_send(struct blob_work *w, int *out_fd, int64_t *out_bytes) {
+    int64_t offset;
+    RETURN_IF_ERR(
+        blob_open(w->store, w->journal, w->c->principal.tenant, w->digest, out_fd, out_bytes));
+    if (*out_bytes > COPY_BYTES) return ST_OK;
+    close(*out_fd);
+    return blob_said(
+        store_open_fd(w->store, STORE_BLOB, w->digest, STORE_COPY, out_fd, &offset, out_bytes),
+        w->digest);
+}
 static void get_work(struct blob_work *w) {
     struct call *c = w->c;
     int fd;
     int64_t total;
-    w->st = blob_open(w->store, w->journal, c->principal.tenant, w->digest, &fd, &total);
+    w->st = open_to_send(w, &fd, &total);
     if (w->st) return;
     if (!c->wants_file) {
         w->st = read_piece(w, fd, total);

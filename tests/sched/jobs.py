@@ -3,7 +3,7 @@
 """Batch jobs against a real daemon with scripted workers (tests/api/fake_worker.c): results, comparisons, budgets, retries, cancelling, paging, retention, restarts, and
 `kill -9` of the daemon at random moments. Each scenario is a function; it fails by AssertionError. Standard library only.
 Usage: jobs.py --hlod BIN --worker BIN [--kills N --jobs N --seed N] [NAME...]"""
-import argparse, contextlib, json, os, random, re, shutil, signal, sqlite3, struct, sys, tempfile, time, traceback
+import argparse, contextlib, json, os, random, re, shutil, signal, socket, sqlite3, struct, sys, tempfile, time, traceback
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, in_thread, metric, until
 from faults import model, pid
@@ -388,6 +388,31 @@ def damaged(f):
         assert verify() == (["VERSION"] if name == "VERSION" else [name] if name == "names.log" else []), name
         assert verify() == [] and os.path.exists(path(name)), name
 
+@with_folder()
+def changed_while_sent(f):
+    """A blob's file changes between its check and its last byte (the reader is slow): what was checked is sent."""
+    data = random.Random(1).randbytes(256 << 10)
+    digest = f.d.json("PUT", "/v1/blobs", data)[1]["digest"]
+    ask = f"GET /v1/blobs/{digest} HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect(f.d.addr)
+        s.sendall((ask % "" * 59 + ask % "Connection: close\r\n").encode())  # more than sockets hold
+        time.sleep(0.5)
+        with open(os.path.join(f.dir, "data", "blobs", digest[:2], digest), "r+b") as b:
+            b.write(bytes(len(data)))
+        got, whole = s.makefile("rb"), 0
+        while (line := got.readline()).startswith(b"HTTP/1.1"):
+            length = 0
+            while (head := got.readline().strip()):
+                if head.lower().startswith(b"content-length:"):
+                    length = int(head.split(b":")[1])
+            body = got.read(length)
+            if b" 200 " in line:
+                assert body == data, "200 with other bytes"
+                whole += 1
+    assert 0 < whole < 60, whole
+
 @with_folder("--compile-rate", "0")
 def kill_9(f):
     """The daemon is killed at random moments of a batch: after restarts every job has exactly one recorded result, and what was told stays true."""
@@ -445,7 +470,7 @@ def kill_9(f):
     assert within >= kills * 0.6, f"too few kills fell into the batch: {ended_at}"
     print(f"     {kills} kills; jobs ended at each: {ended_at}", flush=True)
 
-SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, reload, collect_uploads, damaged, kill_9]
+SCENARIOS = [matrix, comparison, large_inputs, budgets, compile_only, refused, idempotent, retries, heals, cancel, pages, priority, queue_full_is_no_attempt, drain, retention, reload, collect_uploads, damaged, changed_while_sent, kill_9]
 OPTIONS = {"priority": ("--job-parallel", "1"), "queue_full_is_no_attempt": ("--max-queue", "1", "--job-parallel", "6")}
 
 def main():
