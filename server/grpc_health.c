@@ -38,18 +38,19 @@ static bool is_service(const char *name) {
     return false;
 }
 
+static void tell(struct watcher *w) {
+    response m = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    m.status = w->known ? state(rpc_of(w->rc))
+                        : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN;
+    if (m.status == w->last) return;
+    w->last = m.status;
+    rpc_send(w->rc, &m.base);
+}
 static void look(void *arg) {
     struct rpc *r = arg;
     struct rpc_health *h = *rpc_health_slot(r);
-    for (struct watcher *w = h->watchers; w; w = w->next) {
-        response m = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-        m.status = w->known
-                       ? state(r)
-                       : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN;
-        if (m.status == w->last) continue;
-        w->last = m.status;
-        rpc_send(w->rc, &m.base);
-    }
+    for (struct watcher *w = h->watchers; w; w = w->next)
+        tell(w);
     if (h->watchers) loop_timer_start(h->timer, LOOK_MS);
 }
 void rpc_health_start(struct rpc *r) {
@@ -108,7 +109,9 @@ static void watch(struct rpc_call *c, const char *name) {
     if (w->next) w->next->prev = w;
     h->watchers = w;
     rpc_set_data(c, w);
-    if (h->timer) look(rpc_of(c));
+    if (!h->timer) return; // it ends
+    tell(w);
+    if (!w->next) loop_timer_start(h->timer, LOOK_MS); // the first one
 }
 
 enum method { CHECK, WATCH, LIST };

@@ -31,7 +31,8 @@ class Target(Daemon):
         self.args = ["--tokens", tokens, *getattr(attack, "options", [])]
         super().__init__(o.hlod, worker, args=self.args)
         self.bytes = HLO if getattr(attack, "real", False) else MODEL
-        if "Sanitizer" not in open(f"/proc/{self.p.pid}/maps").read() and "libasan" not in open(f"/proc/{self.p.pid}/maps").read():
+        maps = open(f"/proc/{self.p.pid}/maps").read()
+        if not any(x in maps for x in ("Sanitizer", "libasan", "libtsan")):
             subprocess.run(["prlimit", f"--as={SPACE}", "--pid", str(self.p.pid)], check=True)
         status, r = self.by("a", "POST", "/v1/executables?shape=x=1x4", self.bytes)
         assert status == 200, r
