@@ -103,9 +103,12 @@ static void renew(struct worker *w) {
     loop_timer_start(w->timer, 0);
 }
 
-// The process is gone or given up. Ends its calls, forgets what it held, plans the next life.
+// The process is gone or given up. Ends its calls, forgets what it held, plans the next life. One
+// that was killed for a request that would not stop says nothing of the device: the next starts at
+// once, or whoever sends such requests would hold the device down.
 static void lose(struct worker *w, const char *why) {
     if (w->state == W_DOWN || w->state == W_STOPPED) return;
+    bool killed = w->kill_ns && w->kill_ns <= clock_ns();
     bool was_ready = w->state == W_READY, was_drained = worker_drained(w);
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
@@ -115,9 +118,8 @@ static void lose(struct worker *w, const char *why) {
     if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
-        w->failures = was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000)
-                          ? 1
-                          : w->failures + 1;
+        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000)) w->failures = 0;
+        w->failures += !killed;
         w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault scenarios against a real daemon with scripted workers (tests/api/fake_worker.c): crash, hang, cancel, deadline, overload, restart, damage, hostile framing, memory.
 Each scenario is a function; it fails by AssertionError. Standard library only.  Usage: faults.py --hlod BIN --worker BIN [NAME...]"""
-import glob, hashlib, http.client, json, os, resource, shutil, signal, socket, struct, subprocess, sys, threading, time
+import glob, hashlib, http.client, json, os, re, resource, shutil, signal, socket, struct, subprocess, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Daemon, devices, in_thread, metric, scenarios, until
 
@@ -115,6 +115,16 @@ def hang_is_killed(d):
         assert time.monotonic() < end, "the hung worker was not killed"
         time.sleep(0.05)
     run_ok(d, good)
+
+def kills_are_no_failures(d):
+    """Runs that must be killed, one after another: the next process starts at once each time, and the device is not drained."""
+    good, hung = put(d)[0], put(d, "hang run")[0]
+    for _ in range(5):
+        first = pid(d)
+        assert d.json("POST", "/v1/run", request(hung, timeout_ms=50))[0] == 504
+        until("another process", 3, lambda: pid(d) not in (0, None, first))
+        run_ok(d, good)
+    assert re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs()) == ["0"] * 5 and not devices(d)[0].get("drained"), d.logs()[-3000:]
 
 def grace_is_an_option(d):
     """--cancel-grace-ms, also by SIGHUP: what hangs is killed so long after its deadline, no sooner."""
@@ -548,7 +558,8 @@ def many_clients(d):
         assert out
 
 warm_restart.ends = drain.ends = True
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, deadline, hang_is_killed, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
+kills_are_no_failures.args = ("--cancel-grace-ms", "100")
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
