@@ -25,11 +25,32 @@ int64_t limits_number_in(const char *path) {
     return numbers_in(path, n) ? n[0] : -1;
 }
 
-static void lower_memory(struct limits *l, const char *group, const char *file) {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/%s", group, file);
-    int64_t n = limits_number_in(path); // "max" is no number
-    if (n > 0 && n < l->memory_bytes) l->memory_bytes = n;
+// What the kernel takes back by itself before memory runs out: file pages that nobody used lately.
+static int64_t reclaimable(const char *group, bool second) {
+    const char *name = second ? "inactive_file" : "total_inactive_file";
+    char path[1100], line[128];
+    long long n = 0;
+    snprintf(path, sizeof path, "%s/memory.stat", group);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, name, strlen(name)) && line[strlen(name)] == ' ')
+            n = strtoll(line + strlen(name), NULL, 10);
+    if (f) fclose(f);
+    return n > 0 ? n : 0;
+}
+static void lower_memory(struct limits *l, const char *group, bool second) {
+    char most[1100], taken[1100];
+    snprintf(most, sizeof most, "%s/%s", group, second ? "memory.max" : "memory.limit_in_bytes");
+    snprintf(taken, sizeof taken, "%s/%s", group,
+             second ? "memory.current" : "memory.usage_in_bytes");
+    int64_t n = limits_number_in(most), used; // "max" is no number
+    if (n <= 0) return;
+    if (n < l->memory_bytes) l->memory_bytes = n;
+
+    used = limits_number_in(taken);
+    if (used < 0) return;
+    used -= reclaimable(group, second);
+    if (n - used < l->memory_left) l->memory_left = n > used ? n - used : 0;
 }
 static void lower_processors(struct limits *l, int64_t quota, int64_t period) {
     if (quota <= 0 || period <= 0) return;
@@ -60,8 +81,7 @@ static void walk(struct limits *l, const char *mount, const char *controller, ch
     for (;;) {
         char group[1024];
         snprintf(group, sizeof group, "%s%s%s%s", mount, *controller ? "/" : "", controller, path);
-        if (second || !strcmp(controller, "memory"))
-            lower_memory(l, group, second ? "memory.max" : "memory.limit_in_bytes");
+        if (second || !strcmp(controller, "memory")) lower_memory(l, group, second);
         if (second || !strcmp(controller, "cpu")) lower_quota(l, group, second);
         char *slash = strrchr(path, '/');
         if (!slash) return;
@@ -70,7 +90,8 @@ static void walk(struct limits *l, const char *mount, const char *controller, ch
 }
 
 struct limits limits_of(const char *groups, const char *mount) {
-    struct limits l = {.memory_bytes = INT64_MAX, .processors = INT32_MAX};
+    struct limits l = {
+        .memory_bytes = INT64_MAX, .memory_left = INT64_MAX, .processors = INT32_MAX};
     char line[1024], path[512];
     FILE *f = fopen(groups, "re");
     while (f && fgets(line, sizeof line, f)) { // NUMBER:CONTROLLERS:PATH

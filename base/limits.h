@@ -7,6 +7,7 @@
 
 struct limits {
     int64_t memory_bytes; // INT64_MAX: no bound
+    int64_t memory_left;  // of the group that has least left; INT64_MAX: no bound
     int processors;       // a quota rounded up; INT32_MAX: none
 };
 // groups: /proc/self/cgroup or a file of that form; mount: where the groups are seen, without a

@@ -137,8 +137,7 @@ static struct str index_key(struct strbuf *b, const char *tenant, const char *na
     strbuf_puts(b, name);
     return (struct str){b->p, b->n};
 }
-static struct named_model *newest_of(const struct models *m, const char *tenant,
-                                     const char *name) {
+static struct named_model *newest_of(const struct models *m, const char *tenant, const char *name) {
     struct strbuf b = {0};
     struct named_model *x = smap_get(&m->names, index_key(&b, tenant, name));
     strbuf_done(&b);
@@ -326,8 +325,10 @@ struct named_model *models_find(struct models *m, const char *tenant, const char
     return v ? NULL : newest;
 }
 
+// "." and ".." would be taken out of a path by clients and proxies.
 static bool name_fits(const char *name) {
-    return text_is_name(str_of(name), MAX_NAME) && !strpbrk(name, " /");
+    return text_is_name(str_of(name), MAX_NAME) && !strpbrk(name, " /") && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
 }
 
 status_t models_set(struct models *m, const char *tenant, const char *name, int64_t version,
@@ -336,7 +337,7 @@ status_t models_set(struct models *m, const char *tenant, const char *name, int6
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "model name '%.100s': expected 1 to %d bytes of UTF-8 without "
                                 "space, '/', and characters that are not seen (control, "
-                                "direction, zero width)",
+                                "direction, zero width), and not '.' or '..'",
                                 name, MAX_NAME),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     if (version < 0)

@@ -49,19 +49,6 @@ static void lower(int64_t *least, int64_t most, int64_t taken) {
     int64_t left = most > taken ? most - taken : 0;
     if (most >= 0 && left < *least) *least = left;
 }
-static void lower_by_group(int64_t *least) {
-    char line[512], most[600], taken[600];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "0::", 3) != 0) continue; // version 2
-        line[strcspn(line, "\n")] = 0;
-        const char *path = line[4] ? line + 3 : "";
-        snprintf(most, sizeof most, "/sys/fs/cgroup%s/memory.max", path);
-        snprintf(taken, sizeof taken, "/sys/fs/cgroup%s/memory.current", path);
-        lower(least, limits_number_in(most), limits_number_in(taken)); // "max" is no number
-    }
-    if (f) fclose(f);
-}
 int64_t reserve_resident_bytes(void) {
     FILE *f = fopen("/proc/self/statm", "re");
     long size = 0, resident = 0;
@@ -77,7 +64,7 @@ int64_t reserve_spare_bytes(void) {
         lower(&least, (int64_t)r.rlim_cur, size);
     if (!getrlimit(RLIMIT_DATA, &r) && r.rlim_cur != RLIM_INFINITY)
         lower(&least, (int64_t)r.rlim_cur, 0);
-    lower_by_group(&least);
+    lower(&least, limits_here().memory_left, 0);
     return least;
 }
 

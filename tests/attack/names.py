@@ -36,6 +36,8 @@ def names_unseen(d):
         refused(d.call("POST", "/v1/models", json.dumps({"name": text, "model": d.model}), {"Content-Type": "application/json", "Authorization": "Bearer " + d.tokens["a"]}), 400, reason="BAD_OPTION")
         status, r = d.by("a", "POST", "/v1/jobs", {"name": text, "models": [{"model": d.model}], "inputs": [{"name": "x"}]})
         assert status == 400, (what, status, r)
+    for path in ".", "..":  # clients and proxies take them out of a path
+        refused(d.call("POST", "/v1/models", json.dumps({"name": path, "model": d.model}), {"Content-Type": "application/json", "Authorization": "Bearer " + d.tokens["a"]}), 400, reason="BAD_OPTION")
     for good in "été", "模型", "два:1":
         assert d.by("a", "POST", "/v1/models", {"name": good, "model": d.model})[0] == 200, good
     # A model's own texts cannot be refused: the names of its inputs

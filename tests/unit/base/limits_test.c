@@ -39,22 +39,30 @@ static void version_2(void **state) {
     put("a/memory.max", "2147483648\n");
     put("a/b/cpu.max", "150000 100000\n");
     put("a/cpu.max", "max 100000\n");
+    put("a/memory.current", "2000000000\n");
     struct limits l = here("0::/a/b\n");
     assert_int_equal(l.memory_bytes, 2147483648); // the group above
-    assert_int_equal(l.processors, 2);            // one and a half
-    put("memory.max", "1073741824\n");            // a container's own group is its root
+    assert_int_equal(l.memory_left, 147483648);
+    put("a/memory.stat", "file 9\ninactive_file 500000000\nactive_file 7\n");
+    assert_int_equal(here("0::/a/b\n").memory_left, 647483648);
+    put("a/memory.current", "3000000000\n");
+    assert_int_equal(here("0::/a/b\n").memory_left, 0);
+    assert_int_equal(l.processors, 2); // one and a half
+    put("memory.max", "1073741824\n"); // a container's own group is its root
     assert_int_equal(here("0::/../elsewhere\n").memory_bytes, 1073741824);
     assert_int_equal(here("0::/\n").processors, INT32_MAX);
 }
 static void version_1(void **state) {
     (void)state;
     put("memory/x/memory.limit_in_bytes", "536870912\n");
+    put("memory/x/memory.usage_in_bytes", "536870911\n");
     put("memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("cpu/x/cpu.cfs_quota_us", "-1\n");
     put("cpu/cpu.cfs_quota_us", "400000\n");
     put("cpu/cpu.cfs_period_us", "100000\n");
     struct limits l = here("12:cpu,cpuacct:/x\n4:memory:/x\n1:name=systemd:/x\n");
     assert_int_equal(l.memory_bytes, 536870912);
+    assert_int_equal(l.memory_left, 1);
     assert_int_equal(l.processors, 4);
 }
 static void nothing(void **state) {
