@@ -12,7 +12,8 @@ from hlo_families import KEEP, index_array, ints, same_shape_body, size, window_
 from hlo_gen import COMPLEX, DTYPES, FLOATS, INTS, PREC, Builder, Reject, bits, int_range, is_complex, is_float, is_int
 
 F8 = ["f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz"]
-EDGES = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1.5, 100.0, -100.0]
+# 80 and not more: exp(-100) is subnormal in f32, and XLA:CPU flushes it to zero.
+EDGES = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1.5, 80.0, -80.0]
 # Not for libm's accuracy but for its rules: large arguments whose results are far from every threshold.
 LARGE = {"f64": [1e300, -1e300], "f32": [3e38, -3e38], "bf16": [3e38, -3e38], "f16": [6e4, -6e4]}
 

@@ -295,7 +295,7 @@ def branches(g):
         y = g.choose(*parts)
         n, c, space = y.shape[0], y.shape[1], y.shape[2:]
         kind = g.below(5)
-        if kind == 0:
+        if kind == 0 and c > 1:
             cut = g.choose(c // 2, g.between(1, c - 1))
             parts += g.node("Split", [y, g.ints(cut, c - cut)], [(n, s) + space for s in (cut, c - cut)], axis=1)
         elif kind == 1:
