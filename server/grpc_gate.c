@@ -527,7 +527,9 @@ static bool may_accept(void) {
     pthread_mutex_unlock(&gate.lock);
     return yes;
 }
-// What else than EAGAIN and EINTR comes back ends the library's listener for good.
+// What else than EAGAIN and EINTR comes back ends the library's listener for good. So only what
+// says that there is no listener any more does: told EINTR, the library would ask again without
+// end.
 OURS int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) {
     typedef int (*accepts)(int fd, struct sockaddr *a, socklen_t *n, int flags);
     accepts theirs = (accepts)own(ACCEPT4);
@@ -538,8 +540,9 @@ OURS int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) {
         int got = theirs(fd, a, n, flags);
         if (got < 0) {
             bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+            bool over = errno == EINVAL || errno == EBADF; // it was shut down
             if (full) errno = EAGAIN;
-            if (errno != EAGAIN) errno = EINTR;
+            if (errno != EAGAIN && !over) errno = EINTR;
             return -1;
         }
         if (!client_has_gone(got) && enter(got)) return got;
