@@ -89,12 +89,23 @@ def rewritten(model):
             return model
 
 
-def shaken(model, size, seed):
+def found_shapes(model, inputs):
+    """name -> type and shape of results that shape inference does not tell (com.microsoft's and what comes behind), as ONNX Runtime finds them."""
+    told = {v.name for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(model.graph.output)}
+    names = [n for node in model.graph.node for n in node.output if n and n not in told]
+    m = onnx.ModelProto()
+    m.CopyFrom(model)
+    m.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in names)
+    got = theirs(m, inputs, optimised=False) if names else {}
+    return {n: onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(got[n].dtype), got[n].shape).tensor_type for n in names if isinstance(got.get(n), np.ndarray)}
+
+
+def shaken(model, size, seed, found):
     """Every float result and input multiplied by numbers about one: what rounding differently might do anywhere."""
     r = np.random.default_rng(seed)
     m, kinds = onnx.ModelProto(), {onnx.TensorProto.FLOAT: np.float32, onnx.TensorProto.FLOAT16: np.float16, onnx.TensorProto.DOUBLE: np.float64}
     m.CopyFrom(model)
-    info = {v.name: v.type.tensor_type for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(m.graph.input) + list(m.graph.output)}
+    info = {**found, **{v.name: v.type.tensor_type for v in list(onnx.shape_inference.infer_shapes(model).graph.value_info) + list(m.graph.input) + list(m.graph.output)}}
 
     def shake(name, to):
         t = info[name]
@@ -122,9 +133,13 @@ def moved(model, inputs, want, size):
     """name -> how far results that differ by `size` everywhere move it."""
     far = dict.fromkeys(want, 0.0)
     r = np.random.default_rng(3)
+    try:
+        found = found_shapes(model, inputs)
+    except Exception:  # a result that is no tensor
+        found = {}
     for seed in range(8):
         try:
-            near = theirs(shaken(model, size, seed), inputs, optimised=False)
+            near = theirs(shaken(model, size, seed, found), inputs, optimised=False)
         except Exception:  # a shape that shape inference told wrongly: inputs alone
             near = theirs(model, {n: (a * (1 + 10 * size * r.standard_normal(a.shape))).astype(a.dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()})
         for n, a in near.items():
