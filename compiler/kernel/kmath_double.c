@@ -8,24 +8,10 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "compiler/kernel/kmath_short.h"
 #include "compiler/kernel/lower.h"
 
-typedef struct kir_val *V;
-#define C(v)         kir_f(k, DT_F64, (v))
-#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
-#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
-#define FMA(x, y, z) kir_op(k, K_FMA, (x), (y), (z))
-#define SEL(c, x, y) kir_select(k, (c), (x), (y))
-#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
-#define I64(v)       kir_int(k, DT_S64, (v))
-
-static V poly(struct kir *k, V x, const double *c, int n) {
-    V r = C(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--)
-        r = FMA(r, x, C(c[i]));
-    return r;
-}
-#define POLY(x, c) poly(k, (x), (c), (int)(sizeof(c) / sizeof((c)[0])))
+#define C(v) kir_f(k, DT_F64, (v))
 
 // ---- exponentials and logarithms
 

@@ -7,26 +7,10 @@
 // kmath_test.c, at either precision.
 #include <math.h>
 
+#include "compiler/kernel/kmath_short.h"
 #include "compiler/kernel/lower.h"
 
-typedef struct kir_val *V;
-#define C(v)         kir_f(k, t, (v))
-#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
-#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
-#define FMA(x, y, z) kir_op(k, K_FMA, (x), (y), (z))
-#define SEL(c, x, y) kir_select(k, (c), (x), (y))
-#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
-#define I32(v)       kir_int(k, DT_S32, (v))
-#define I64(v)       kir_int(k, DT_S64, (v))
-
-static V poly(struct kir *k, V x, const double *c, int n) {
-    enum dtype t = x->type;
-    V r = C(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--)
-        r = FMA(r, x, C(c[i]));
-    return r;
-}
-#define POLY(x, c) poly(k, (x), (c), (int)(sizeof(c) / sizeof((c)[0])))
+#define C(v) kir_f(k, t, (v))
 
 // x = n ln2 + r: r and n as f32 and s32. |x| below 2^20.
 static V reduce_ln2(struct kir *k, V x, V *out_n) {

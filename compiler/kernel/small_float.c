@@ -5,15 +5,9 @@
 #include <math.h>
 
 #include "compiler/ir/literal.h"
-#include "compiler/kernel/kir.h"
+#include "compiler/kernel/kmath_short.h"
 
-typedef struct kir_val *V;
-#define F(v)         kir_f(k, DT_F32, (v))
-#define I(v)         kir_int(k, DT_S32, (v))
-#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
-#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
-#define SEL(c, x, y) kir_select(k, (c), (x), (y))
-#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
+#define F(v) kir_f(k, DT_F32, (v))
 
 static double largest(struct float_format f) {
     int top = (1 << f.e) - 1,
@@ -26,10 +20,11 @@ static double largest(struct float_format f) {
 // smallest, 2^-127, has no normal f32.
 static V quant_power(struct kir *k, V x) {
     V bits = kir_bits(k, DT_S32, x);
-    V r = OP2(AND, OP2(ADD, bits, I(0x400000)), I(0x7f800000));
-    r = SEL(CMP(LT, bits, I(0x600000)), I(0x400000), r);
-    V bad = OP2(OR, CMP(LE, bits, I(0)), CMP(GE, bits, I(0x7f400000))); // -x, 0, and 1.5 * 2^127 on
-    return kir_bits(k, DT_F32, SEL(bad, I(0x7fc00000), r));
+    V r = OP2(AND, OP2(ADD, bits, I32(0x400000)), I32(0x7f800000));
+    r = SEL(CMP(LT, bits, I32(0x600000)), I32(0x400000), r);
+    V bad =
+        OP2(OR, CMP(LE, bits, I32(0)), CMP(GE, bits, I32(0x7f400000))); // -x, 0, and 1.5 * 2^127 on
+    return kir_bits(k, DT_F32, SEL(bad, I32(0x7fc00000), r));
 }
 // x on the grid of f. The quantum is a power of two: adding and taking away 1.5 * 2^23 quanta
 // rounds.
@@ -42,8 +37,8 @@ V kir_quant8(struct kir *k, enum dtype type, V x) {
                                            : (double)NAN;
     V a = OP1(ABS, x);
     a = SEL(CMP(GT, a, F(4 * most)), F(4 * most), a); // all of it is too large
-    V e = OP2(MAX, OP2(SHR, kir_bits(k, DT_S32, a), I(23)), I(128 - f.bias));
-    V quantum = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, e, I(f.m)), I(23)));
+    V e = OP2(MAX, OP2(SHR, kir_bits(k, DT_S32, a), I32(23)), I32(128 - f.bias));
+    V quantum = kir_bits(k, DT_F32, OP2(SHL, OP2(SUB, e, I32(f.m)), I32(23)));
     V magic = OP2(MUL, quantum, F(12582912.0));
     V r = OP2(SUB, OP2(ADD, a, magic), magic);
     r = SEL(CMP(GT, r, F(most)), F(over), r);
@@ -56,16 +51,17 @@ V kir_encode8(struct kir *k, enum dtype type, V x) {
     struct float_format f = float_format(type);
     int top = (1 << f.e) - 1;
     if (f.special == FLOAT_POW)
-        return kir_cast(k, DT_U8, OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I(23)), I(0xff)));
-    V a = OP1(ABS, x), sign = OP2(SHR, kir_bits(k, DT_S32, x), I(31 - f.e - f.m));
-    sign = OP2(AND, sign, I(1 << (f.e + f.m)));
+        return kir_cast(k, DT_U8, OP2(AND, OP2(SHR, kir_bits(k, DT_S32, x), I32(23)), I32(0xff)));
+    V a = OP1(ABS, x), sign = OP2(SHR, kir_bits(k, DT_S32, x), I32(31 - f.e - f.m));
+    sign = OP2(AND, sign, I32(1 << (f.e + f.m)));
     V tiny = kir_cast(k, DT_S32, OP2(MUL, a, F(ldexp(1, f.m - 1 + f.bias))));
-    V normal = OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I(23 - f.m)), I((127 - f.bias) << f.m));
+    V normal =
+        OP2(SUB, OP2(SHR, kir_bits(k, DT_S32, a), I32(23 - f.m)), I32((127 - f.bias) << f.m));
     V code = SEL(CMP(LT, a, F(ldexp(1, 1 - f.bias))), tiny, normal);
-    if (f.special == FLOAT_IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I(top << f.m), code);
+    if (f.special == FLOAT_IEEE) code = SEL(CMP(EQ, a, F(INFINITY)), I32(top << f.m), code);
     V nan = f.special == FLOAT_FNUZ
-                ? I(0x80)
-                : OP2(OR, sign, I(f.special == FLOAT_FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
+                ? I32(0x80)
+                : OP2(OR, sign, I32(f.special == FLOAT_FN ? 0x7f : top << f.m | 1 << (f.m - 1)));
     code = SEL(CMP(NE, x, x), nan, OP2(OR, code, sign));
     return kir_cast(k, DT_U8, code);
 }
@@ -84,7 +80,7 @@ V kir_decode8(struct kir *k, enum dtype type, V code) {
 V kir_to_odd(struct kir *k, V x) {
     V f = kir_cast(k, DT_F32, x), back = kir_cast(k, DT_F64, f), bits = kir_bits(k, DT_S32, f);
     V above = CMP(GT, OP1(ABS, back), OP1(ABS, x));
-    V odd = kir_bits(k, DT_F32, OP2(OR, SEL(above, OP2(SUB, bits, I(1)), bits), I(1)));
+    V odd = kir_bits(k, DT_F32, OP2(OR, SEL(above, OP2(SUB, bits, I32(1)), bits), I32(1)));
     V exact = OP2(OR, CMP(EQ, back, x), CMP(NE, x, x));
     return SEL(exact, f, odd);
 }

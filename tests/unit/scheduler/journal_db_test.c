@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "scheduler/journal.h"
+#include "tests/unit/scheduler/folder.h"
 
 static const char *fault; // its point; NULL
 static int at, hits;      // the how many-th hit; 0 = each
@@ -46,11 +46,7 @@ static int fresh(void **state) {
 }
 static int gone(void **state) {
     (void)state;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; (e = readdir(d));)
-        unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    return rmdir(dir);
+    return folder_remove(dir);
 }
 static const char *path_of(const char *name, char path[200]) {
     snprintf(path, 200, "%s/%s", dir, name);

@@ -13,11 +13,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/unit/scheduler/folder.h"
 
 static int die_at;  // the how many-th fault point from now; 0 = none
 static bool refuse; // an error instead
@@ -38,11 +39,7 @@ static int fresh(void **state) {
 }
 static int gone(void **state) {
     (void)state;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; (e = readdir(d));)
-        unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    return rmdir(dir);
+    return folder_remove(dir);
 }
 
 static struct span text(const char *s) {

@@ -42,14 +42,15 @@ static struct digest key(int i) {
     d.b[0] = (uint8_t)i;
     return d;
 }
-static void put(struct journal *j, int i, const char *text) {
-    assert_null(journal_put(j, JOURNAL_SOURCE, key(i), key(9),
-                            (struct span){(const uint8_t *)text, strlen(text)}, 1));
+static void put_in(struct journal *j, enum journal_table t, int i, const char *text, int64_t at) {
+    assert_null(journal_put(j, t, key(i), key(9),
+                            (struct span){(const uint8_t *)text, strlen(text)}, at));
 }
-static void is(struct journal *j, int i, const char *text) {
+// text: NULL where there is none.
+static void is_in(struct journal *j, enum journal_table t, int i, const char *text) {
     struct arena a = {0};
     struct span s;
-    status_t st = journal_get(j, JOURNAL_SOURCE, key(i), &a, &s);
+    status_t st = journal_get(j, t, key(i), &a, &s);
     if (!text) {
         assert_int_equal(st_code(st), ST_NOT_FOUND);
         st_drop(st);
@@ -59,6 +60,12 @@ static void is(struct journal *j, int i, const char *text) {
         assert_memory_equal(s.p, text, s.n);
     }
     arena_done(&a);
+}
+static void put(struct journal *j, int i, const char *text) {
+    put_in(j, JOURNAL_SOURCE, i, text, 1);
+}
+static void is(struct journal *j, int i, const char *text) {
+    is_in(j, JOURNAL_SOURCE, i, text);
 }
 static void note(void *ctx, struct digest d, struct span record) {
     (void)record;
@@ -360,22 +367,10 @@ static void an_empty_file_beside_its_log(void **state) {
 // ---- names of models, which are kept a third time
 
 static void put_name(struct journal *j, int i, const char *text) {
-    assert_null(journal_put(j, JOURNAL_MODEL, key(i), key(9),
-                            (struct span){(const uint8_t *)text, strlen(text)}, clock_wall_ns()));
+    put_in(j, JOURNAL_MODEL, i, text, clock_wall_ns());
 }
 static void name_is(struct journal *j, int i, const char *text) {
-    struct arena a = {0};
-    struct span s;
-    status_t st = journal_get(j, JOURNAL_MODEL, key(i), &a, &s);
-    if (!text) {
-        assert_int_equal(st_code(st), ST_NOT_FOUND);
-        st_drop(st);
-    } else {
-        assert_null(st);
-        assert_int_equal(s.n, strlen(text));
-        assert_memory_equal(s.p, text, s.n);
-    }
-    arena_done(&a);
+    is_in(j, JOURNAL_MODEL, i, text);
 }
 static void names_written(void) {
     unlink_all();

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// kmath_short: short names for what kmath_*.c and small_float.c write of kir, where `k` is the
+// kernel that is built.
+#pragma once
+#include "compiler/kernel/kir.h"
+
+typedef struct kir_val *V;
+#define OP2(o, x, y) kir_op(k, K_##o, (x), (y), NULL)
+#define OP1(o, x)    kir_op(k, K_##o, (x), NULL, NULL)
+#define FMA(x, y, z) kir_op(k, K_FMA, (x), (y), (z))
+#define SEL(c, x, y) kir_select(k, (c), (x), (y))
+#define CMP(d, x, y) kir_cmp(k, CMP_##d, (x), (y))
+#define I32(v)       kir_int(k, DT_S32, (v))
+#define I64(v)       kir_int(k, DT_S64, (v))
+
+// c[0] + c[1] x + ... + c[n - 1] x^(n - 1), in the type of x.
+static inline V poly(struct kir *k, V x, const double *c, int n) {
+    V r = kir_f(k, x->type, c[n - 1]);
+    for (int i = n - 2; i >= 0; i--)
+        r = FMA(r, x, kir_f(k, x->type, c[i]));
+    return r;
+}
+#define POLY(x, c) poly(k, (x), (c), (int)(sizeof(c) / sizeof((c)[0])))
