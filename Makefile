@@ -21,8 +21,8 @@ LLVM_CFLAGS := -I$(shell $(LLVM_CONFIG) --includedir 2>/dev/null)
 CFLAGS    = -std=gnu11 $(OPT) $(WARN) $(SANFLAGS) $(DEFS) -fvisibility=hidden -fPIC -I. -I$(BUILD)/gen -MMD -MP $(EXTRA_CFLAGS)
 LDFLAGS   = $(SANFLAGS) -Wl,-z,relro,-z,now -Wl,--as-needed $(EXTRA_LDFLAGS)
 
-# A file named main_*.c is a program; everything else of a folder goes to its archive. New files are picked up by wildcard.
-ALL_SRC  := $(filter-out client/examples/%,$(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c)))
+# A file named main_*.c is a program; everything else of a folder goes to its archive. New files are found, in folders of any depth.
+ALL_SRC  := $(filter-out client/examples/%,$(shell find $(FOLDERS) -name '*.c' | LC_ALL=C sort))
 MAIN_SRC := $(foreach f,$(ALL_SRC),$(if $(filter main_%,$(notdir $f)),$f))
 LIB_SRC  := $(filter-out $(MAIN_SRC),$(ALL_SRC))
 PROTOS   := $(wildcard proto/*.proto proto/formats/*.proto)
@@ -77,7 +77,7 @@ $(eval $(call program_rule,hlo,client/main_hlo.c,client))
 
 # libhlod: the client's public half with what it needs of proto and base, as one object that exports hlod_* and nothing else.
 LIBHLOD      := $(BUILD)/libhlod.a $(BUILD)/libhlod.so
-LIBHLOD_OBJ  := $(call obj,$(wildcard client/hlod*.c) client/wire.c client/http.c client/grpc_client.c client/grpc_channel.c client/onnx_external.c)
+LIBHLOD_OBJ  := $(call obj,$(wildcard client/lib/hlod*.c) client/lib/wire.c client/lib/http.c client/lib/grpc_client.c client/lib/grpc_channel.c client/lib/onnx_external.c)
 LIBHLOD_LIBS := -lgrpc -lgpr -lcurl -lprotobuf-c -ljansson -lcrypto -lm -lpthread
 all: $(LIBHLOD)
 $(BUILD)/libhlod.o: $(LIBHLOD_OBJ) $(BUILD)/libproto.a $(BUILD)/libbase.a
@@ -117,8 +117,8 @@ $(BUILD)/%.o: %.c | $(PROTO_H)
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c | $(PROTO_H)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -w -c -o $@ $<
 
-# Unit tests: tests/unit/<folder>/<module>_test.c links with that folder's layer and cmocka.
-UNIT_SRC := $(wildcard tests/unit/*/*_test.c)
+# Unit tests: tests/unit/<folder>/.../<module>_test.c links with that folder's layer and cmocka.
+UNIT_SRC := $(shell find tests/unit -name '*_test.c' | LC_ALL=C sort)
 UNIT     := $(UNIT_SRC:tests/unit/%.c=$(BUILD)/unit/%)
 define unit_rule
 $(BUILD)/unit/$(1)/%: tests/unit/$(1)/%.c $(foreach l,$(L_$(1)),$(BUILD)/lib$(l).a)

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/docs.h"
-#include "client/hlo.h"
+#include "client/cli/docs.h"
+#include "client/cli/hlo.h"
 
 static const struct command commands[] = {
 #define COMMAND(name, usage, doc) {#name, cmd_##name, usage, doc},
-#include "client/commands.def"
+#include "client/cli/commands.def"
 #undef COMMAND
 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "compiler/codegen/abi.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "proto/artifact.pb-c.h"
 
 enum { VERSION = 3 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "compiler/opt.h"
+#include "compiler/tools/opt.h"
 
 static const char usage[] =
     "usage: hlo-opt [OPTION...] FILE|-\n"

@@ -5,12 +5,12 @@
 // input reaches has no rows; beside one that has, it must be the same for each of them (uniform).
 #include "compiler/rows.h"
 
-#include "compiler/bits.h"
+#include "compiler/calls/bits.h"
 
 #include <string.h>
 
 #include "compiler/ir/op.h"
-#include "compiler/trees.h"
+#include "compiler/calls/trees.h"
 
 enum kind { NO_ROWS, HAS_ROWS, MIXED };
 struct place {

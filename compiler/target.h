@@ -21,7 +21,7 @@ enum conv_form {
     FORM_OTHER    // none of these
 };
 
-struct lib_call; // compiler/passes/library.h
+struct lib_call; // compiler/passes/fusion/library.h
 struct target {
     const char *id;   // "cpu:x86-64:avx512f+avx512vl+...:block16:cost1"
     const char *kind; // "cpu", "sim", later "tpu", "gpu"
@@ -40,8 +40,8 @@ struct target {
     // Would it run a contraction with these steps behind it in a kernel made for speed? Asked while
     // the steps are not fused yet. NULL = always.
     bool (*library_runs)(const struct target *t, const struct lib_call *call);
-    bool library_channels;  // it runs compiler/passes/channels.h's fusions of 32-bit values
-    bool library_attention; // it runs compiler/passes/attention.h's calls
+    bool library_channels;  // it runs compiler/passes/layout/channels.h's fusions of 32-bit values
+    bool library_attention; // it runs compiler/passes/fusion/attention.h's calls
     bool library_int8; // it multiplies s8 or u8 with s8, summing exactly in s32
     // In which form does the library want this convolution's input and output (3 input channels may
     // stay as they are)? False: it takes them row-major only.

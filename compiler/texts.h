@@ -2,11 +2,11 @@
 // texts: what stands for strings in programs (docs/decisions/0008). HLO has no type for text and
 // devices have none: an element of a tensor of text is an s32, the place of its text in a table.
 // Equal texts have equal places, so operators that move or compare elements are those of numbers;
-// only what looks inside a text (custom-calls hlod.text.*, compiler/ops/text.c) needs the table.
-// The program's own texts come first and are part of it; a run adds those of its inputs and those
-// that it makes, in a table of its own that ends with it. Place 0 is the empty text, so that what
-// is filled with zeros is filled with empty texts. Thread: one at a time per table; a table that
-// others are built on must not change.
+// only what looks inside a text (custom-calls hlod.text.*, compiler/ops/text/text.c) needs the
+// table. The program's own texts come first and are part of it; a run adds those of its inputs and
+// those that it makes, in a table of its own that ends with it. Place 0 is the empty text, so that
+// what is filled with zeros is filled with empty texts. Thread: one at a time per table; a table
+// that others are built on must not change.
 #pragma once
 #include "base/status.h"
 #include "base/str.h"

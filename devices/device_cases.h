@@ -4,7 +4,7 @@
 #pragma once
 #include <stdio.h>
 
-#include "compiler/cases.h"
+#include "compiler/tools/cases.h"
 #include "devices/device.h"
 
 struct device_cases {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/store/file.h"
 #include "compiler/eval.h"
 #include "compiler/parts.h"
 #include "compiler/pipeline.h"

@@ -10,8 +10,8 @@
 
 #include "base/arena.h"
 #include "base/log.h"
-#include "devices/worker.h"
-#include "devices/worker_cut.h"
+#include "devices/worker/worker.h"
+#include "devices/worker/worker_cut.h"
 
 static void out_of_memory(size_t n) {
     fprintf(stderr, "lvl=error ev=worker.memory bytes=%zu\n", n);

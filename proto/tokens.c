@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/store/file.h"
 #include "base/vec.h"
 
 enum { MAX_FILE = 4 << 20, MAX_WORD = 100, SECRET_BYTES = 32, ID_BYTES = 8 };

@@ -2,8 +2,8 @@
 // The scheduler's frame: records, the queue's dispatch, ops and who waits for them. See sched.h.
 #include "scheduler/sched.h"
 
-#include "scheduler/pins.h"
-#include "scheduler/recent.h"
+#include "scheduler/records/pins.h"
+#include "scheduler/records/recent.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/store.h"
-#include "scheduler/ahead.h"
-#include "scheduler/job_buffers.h"
-#include "scheduler/journal.h"
+#include "base/store/store.h"
+#include "scheduler/job/ahead.h"
+#include "scheduler/job/job_buffers.h"
+#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
-#include "scheduler/models.h"
+#include "scheduler/records/models.h"
 
 enum { MAX_RECORDS = 2048 };
 

@@ -14,16 +14,16 @@
 #pragma once
 #include "base/map.h"
 #include "base/vec.h"
-#include "scheduler/buffers.h"
-#include "scheduler/footprint.h"
-#include "scheduler/history.h"
-#include "scheduler/job.h"
-#include "scheduler/key.h"
-#include "scheduler/owners.h"
-#include "scheduler/queue.h"
-#include "scheduler/quota.h"
-#include "scheduler/shapes.h"
-#include "scheduler/task.h"
+#include "scheduler/records/buffers.h"
+#include "scheduler/queue/footprint.h"
+#include "scheduler/queue/history.h"
+#include "scheduler/job/job.h"
+#include "scheduler/job/key.h"
+#include "scheduler/records/owners.h"
+#include "scheduler/queue/queue.h"
+#include "scheduler/queue/quota.h"
+#include "scheduler/job/shapes.h"
+#include "scheduler/queue/task.h"
 struct loop_timer;
 struct model {
     int refs;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
+#include "base/store/file.h"
 #include "base/hash.h"
 #include "base/str.h"
 

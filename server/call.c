@@ -10,10 +10,10 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "proto/weigh.h"
-#include "scheduler/memfds.h"
-#include "scheduler/tenant.h"
-#include "server/api.h"
-#include "server/traceparent.h"
+#include "scheduler/workers/memfds.h"
+#include "scheduler/queue/tenant.h"
+#include "server/api/api.h"
+#include "server/http/traceparent.h"
 
 void call_init(struct call *c, struct api *api) {
     *c = (struct call){.api = api,

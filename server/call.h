@@ -8,7 +8,7 @@
 #pragma once
 #include "base/arena.h"
 #include "proto/hlod.pb-c.h"
-#include "scheduler/job.h"
+#include "scheduler/job/job.h"
 #include "server/auth.h"
 
 struct api;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/store/file.h"
 
 enum type { T_TEXT, T_INT, T_BYTES, T_BOOL, T_LIST };
 struct option {

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "server/api.h"
+#include "server/api/api.h"
 #include "server/config.h"
 
 enum kind { K_TEXT, K_INT, K_BYTES, K_BOOL, K_LIST };

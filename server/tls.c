@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/store/file.h"
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 

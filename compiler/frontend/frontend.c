@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/frontend/hlo_proto.h"
-#include "compiler/frontend/hlo_text.h"
-#include "compiler/frontend/onnx.h"
+#include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/frontend/hlo/hlo_text.h"
+#include "compiler/frontend/onnx/onnx.h"
 #include "proto/hlod.pb-c.h"
 
 static const struct frontend table[] = {

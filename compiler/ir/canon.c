@@ -5,7 +5,7 @@
 // and its side effects in order.
 #include "base/hash.h"
 #include "compiler/ir/op.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 static void add_shape(struct sha256 *h, const struct shape *s) {
     struct strbuf b = {0};

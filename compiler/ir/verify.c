@@ -2,7 +2,7 @@
 // What every module must satisfy between passes: lists and links agree, operands come first,
 // parameters are numbered, callees stand before callers (so there is no recursion), and every shape
 // is what its op's rule infers. Errors name computation and instruction.
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 #include <stdlib.h>
 

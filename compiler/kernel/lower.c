@@ -5,7 +5,7 @@
 #include "compiler/kernel/lower.h"
 
 #include "compiler/kernel/lower_priv.h"
-#include "compiler/ops/lower_rules.h"
+#include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
 
 enum { MAX_TRIES = 12, MAX_DEPTH = 1500, ROW = 4096, MINOR = 8 };

@@ -3,14 +3,14 @@
 // Every other target is refused by name, before anything runs (hlo_eval_supports).
 #include <math.h>
 
-#include "compiler/bits.h"
-#include "compiler/nms.h"
+#include "compiler/calls/bits.h"
+#include "compiler/calls/nms.h"
 #include "compiler/ops/eval_rules.h"
 #include "compiler/ops/index.h"
-#include "compiler/ops/lapack.h"
+#include "compiler/ops/linalg/lapack.h"
 #include "compiler/ops/rules.h"
-#include "compiler/ops/text.h"
-#include "compiler/trees.h"
+#include "compiler/ops/text/text.h"
+#include "compiler/calls/trees.h"
 #include "proto/hlod.pb-c.h"
 
 typedef status_t (*target_fn)(struct hlo_eval *ev, const struct hlo_instr *i,

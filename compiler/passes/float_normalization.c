@@ -10,7 +10,7 @@
 // did. Sums, products and reducers run in f32 in both forms. Products of 8-bit floats are
 // contractions too. XLA calls this float-normalization; that it leaves pairs of conversions away is
 // its simplify-fp-conversions.
-#include "compiler/passes/match.h"
+#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 enum { ROUNDED = 1 };            // mark of a narrow value that was made of a wide one

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// JAX's calls of LAPACK, for which HLO has operations, as those (compiler/ops/lapack.h). potrf also
-// gives a number a matrix: 0, or something else where it was not positive definite; then cholesky
-// gives NaN everywhere, which the first element shows.
-#include "compiler/ops/lapack.h"
+// JAX's calls of LAPACK, for which HLO has operations, as those (compiler/ops/linalg/lapack.h).
+// potrf also gives a number a matrix: 0, or something else where it was not positive definite; then
+// cholesky gives NaN everywhere, which the first element shows.
+#include "compiler/ops/linalg/lapack.h"
 
-#include "compiler/passes/match.h"
+#include "compiler/passes/fusion/match.h"
 #include "compiler/passes/pass.h"
 
 static struct hlo_instr *info_of(struct hb *b, hv r, const struct shape *s) {

@@ -3,7 +3,7 @@
 #include "compiler/passes/pass.h"
 
 #include "base/clock.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 static const struct pass table[] = {
 #define PASS(fn, name, doc) {name, pass_##fn, doc},

@@ -5,10 +5,10 @@
 // layouts that are not there yet, becomes a reshape. Calls of ours become what they stand for:
 // decision trees gathers, products with weights of few bits unpacking and a dot, suppressions of
 // boxes loops. The entry gives one flat tuple.
-#include "compiler/bits.h"
-#include "compiler/nms.h"
+#include "compiler/calls/bits.h"
+#include "compiler/calls/nms.h"
 #include "compiler/passes/pass.h"
-#include "compiler/trees.h"
+#include "compiler/calls/trees.h"
 
 static status_t widen(struct hlo_instr *i) {
     struct hlo_computation *c = i->parent;

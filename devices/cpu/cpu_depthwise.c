@@ -9,8 +9,8 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "devices/cpu/cpu_onednn.h"
-#include "devices/cpu/cpu_thin.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
+#include "devices/cpu/routines/cpu_thin.h"
 
 enum { LANES = 16, TILE = 8, AXES = 3, ROWS = 256, PIXELS = 128 };
 enum { GRAIN_FLOPS = 600000 }; // a share below about 20 us does not pay for waking a thread

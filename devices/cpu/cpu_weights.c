@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "devices/cpu/cpu.h"
-#include "devices/cpu/cpu_onednn.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
 #include "devices/cpu/cpu_pool.h"
 
 enum {

@@ -8,7 +8,7 @@
 
 #include "base/map.h"
 #include "base/str.h"
-#include "compiler/frontend/onnx_wire.h"
+#include "compiler/frontend/onnx/onnx_wire.h"
 
 struct extension {
     struct pj_extension head;

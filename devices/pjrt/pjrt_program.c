@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/pjrt/pjrt_program.h"
 
-#include "compiler/frontend/hlo_proto.h"
+#include "compiler/frontend/hlo/hlo_proto.h"
 #include "proto/hlod.pb-c.h"
 
 // XLA:CPU loses NaN in maximum and minimum unless told not to.

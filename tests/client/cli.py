@@ -43,7 +43,7 @@ def main():
         good = model("good")
         check("version", hlo("--version"), 0, r"^hlo \d")
         p = check("help", hlo("--help"), 0, r"compile +compile a model")
-        lines, rows = p.stdout.split("\n"), open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/commands.def")).read()
+        lines, rows = p.stdout.split("\n"), open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/cli/commands.def")).read()
         result("help fits a screen", len(lines) <= 24 and max(map(len, lines)) <= 80, (len(lines), max(map(len, lines))))
         commands = re.findall(r"^COMMAND\((\w+),", rows, re.M)
         result("help has every command once", sorted(re.findall(r"^(?:\w+ +| {11})(\w+) ", p.stdout, re.M)[0:]) == sorted(commands), commands)

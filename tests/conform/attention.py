@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over large squares, which runs by blocks of rows (compiler/passes/attention.c), against ONNX Runtime: sizes that fill no block, masks of any form, scales on either side,
+"""Attention over large squares, which runs by blocks of rows (compiler/passes/fusion/attention.c), against ONNX Runtime: sizes that fill no block, masks of any form, scales on either side,
 other widths of values, transposed inputs, causal, groups of heads, as plain graphs and as operators.
 
     attention.py BUILD [--n N] [--seed S]

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "devices/device.h"
 extern const char *device_kind; // under test
 

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/store/file.h"
 #include "base/str.h"
-#include "compiler/cases.h"
+#include "compiler/tools/cases.h"
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/x86_direct.h"
 #include "compiler/compile.h"

@@ -17,9 +17,9 @@
 
 #include "base/map.h"
 #include "compiler/eval.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/passes/pass.h"
-#include "compiler/passes/rules.h"
+#include "compiler/passes/rules/rules.h"
 #include "devices/device.h"
 
 struct fcase {

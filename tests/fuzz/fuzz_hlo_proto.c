@@ -3,8 +3,8 @@
 // that reads back as the same.
 #include <stdlib.h>
 
-#include "compiler/frontend/hlo_proto.h"
-#include "compiler/ir/text.h"
+#include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/ir/text/text.h"
 
 static void same(const struct strbuf *want, struct hlo_module *m) {
     struct strbuf b = {0};

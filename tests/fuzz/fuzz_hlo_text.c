@@ -2,7 +2,7 @@
 // HLO text: whatever parses must print, parse again, and print the same.
 #include <stdlib.h>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

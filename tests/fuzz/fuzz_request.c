@@ -8,7 +8,7 @@
 #include "proto/hlod.pb-c.h"
 #include "proto/json.h"
 #include "proto/numbers.h"
-#include "server/cut.c" // the fuzz build has no server
+#include "server/grpc/cut.c" // the fuzz build has no server
 
 static void json(struct str text, bool oip, const ProtobufCMessageDescriptor *d) {
     struct arena a = {0};

@@ -9,7 +9,7 @@ GLOBAL = {"--addr", "--token", "--cacert", "--cert", "--key", "--json", "--quiet
 def options(*words):
     return set(re.findall(r"--[a-z][a-z0-9-]*", subprocess.run(words, capture_output=True, text=True).stdout))
 
-rows = open("client/commands.def").read()
+rows = open("client/cli/commands.def").read()
 usage = {c: options(build + "/hlo", c, "--help") | GLOBAL | ({"--peer-token"} if c == "cache" else set()) for c in re.findall(r"^COMMAND\((\w+),", rows, re.M)}
 daemon = options(build + "/hlod", "--help") | {"--help", "--version", "--check-config", "--print-docs"}
 bad = n = 0

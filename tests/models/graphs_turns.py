@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs (graphs.py) in whose loops, branches and functions sizes are computed from values in the run: the program is cut between the nodes of the inner graph (compiler/frontend/onnx_open.c)."""
+"""Graphs (graphs.py) in whose loops, branches and functions sizes are computed from values in the run: the program is cut between the nodes of the inner graph (compiler/frontend/onnx/onnx_open.c)."""
 import numpy as np
 
 R = np.random.default_rng(12)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compiler/eval.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 static struct hlo_module *parse(const char *text) {
     struct hlo_module *m = NULL;

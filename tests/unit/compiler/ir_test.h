@@ -11,7 +11,7 @@
 
 #include "base/hash.h"
 #include "compiler/ir/op.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 static inline void must(status_t st) {
     if (st) fail_msg("%s", st_message(st));

@@ -13,7 +13,7 @@
 #include "compiler/codegen/abi.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/eval.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/kernel/lower.h"
 #include "tests/unit/compiler/kernel_cases.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints compiler/ops/text_cases.def from Python's Unicode data: python3 make_text_cases.py > compiler/ops/text_cases.def"""
+"""Prints compiler/ops/text/text_cases.def from Python's Unicode data: python3 make_text_cases.py > compiler/ops/text/text_cases.def"""
 import unicodedata
 
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "compiler/frontend/hlo_proto.h"
-#include "compiler/ir/text.h"
+#include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/ir/text/text.h"
 
 static const char text[] = "HloModule m\n\nENTRY e {\n  x = f32[2,3] parameter(0)\n"
                            "  y = f32[2,3] parameter(1)\n  ROOT z = f32[2,3] add(x, y)\n}\n";

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "compiler/results.h"
 
 static struct hlo_module *parse(const char *attributes) {

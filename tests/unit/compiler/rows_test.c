@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "compiler/eval.h"
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 
 enum { N = 4 };
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "compiler/ir/text.h"
+#include "compiler/ir/text/text.h"
 #include "devices/device.h"
-#include "devices/worker.h"
+#include "devices/worker/worker.h"
 #include "proto/frame.h"
 #include "proto/wire.pb-c.h"
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole files: see file.h.
+#include "base/store/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Who may read it and who asked: what one has to know to mend it.
+static status_t not_opened(int err, const char *path) {
+    struct stat sb;
+    if (err != EACCES || stat(path, &sb)) return st_errno(err, path);
+    return st_new(ST_PERMISSION_DENIED,
+                  "%s: Permission denied: it belongs to %u:%u, mode %04o; this process is %u:%u",
+                  path, sb.st_uid, sb.st_gid, (unsigned)(sb.st_mode & 07777), geteuid(), getegid());
+}
+
+static status_t open_file(const char *path, int *out_fd, struct stat *out) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return not_opened(errno, path);
+    *out = (struct stat){0};
+    if (fstat(fd, out) || S_ISDIR(out->st_mode)) { // of a folder mmap would say "No such device"
+        int err = S_ISDIR(out->st_mode) ? EISDIR : errno;
+        close(fd);
+        return st_errno(err, path);
+    }
+    *out_fd = fd;
+    return ST_OK;
+}
+
+// The size a file tells is where reading begins: a pipe tells none, and a file may grow.
+static status_t read_all(struct arena *a, int fd, const char *path, size_t expected, size_t max,
+                         struct str *out) {
+    size_t n = 0, room = expected < max ? expected + 1 : max + 1; // one more: to see the end
+    char *p = arena_alloc(a, room + 1);
+    for (;;) {
+        ssize_t got = read(fd, p + n, room - n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return st_errno(errno, path);
+        if (got == 0) break;
+        n += (size_t)got;
+        if (n > max) return st_new(ST_INVALID_ARGUMENT, "%s: larger than %zu bytes", path, max);
+        if (n < room) continue;
+        room = room < 4096 ? 8192 : room * 2;
+        if (room > max) room = max + 1;
+        char *more = arena_alloc(a, room + 1);
+        memcpy(more, p, n);
+        p = more;
+    }
+    p[n] = 0;
+    *out = (struct str){p, n};
+    return ST_OK;
+}
+
+status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned *out_mode,
+                   struct str *out) {
+    struct stat sb;
+    int fd;
+    RETURN_IF_ERR(open_file(path, &fd, &sb));
+    status_t st = read_all(a, fd, path, (size_t)sb.st_size, max_bytes, out);
+    close(fd);
+    if (!st && out_mode) *out_mode = sb.st_mode;
+    return st;
+}
+
+static void unmap(void *obj) {
+    const struct span *s = obj;
+    munmap((void *)(uintptr_t)s->p, s->n);
+}
+status_t file_map(struct arena *a, const char *path, struct span *out) {
+    struct stat sb;
+    int fd;
+    RETURN_IF_ERR(open_file(path, &fd, &sb));
+    struct span all = {NULL, (size_t)sb.st_size};
+    if (all.n) all.p = mmap(NULL, all.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    int err = errno;
+    close(fd);
+    if (all.p == MAP_FAILED) return st_errno(err, path);
+    if (all.n) arena_link(a, unmap, arena_dup(a, &all, sizeof all));
+    *out = all;
+    return ST_OK;
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// file: whole files of the user's, read or mapped: configuration, tokens, certificates, tensors,
+// models. What the daemon keeps by digest is base/store/store.h. Blocking: where blocking is fine.
+// Errors are those of the file (NOT_FOUND, PERMISSION_DENIED, ...) and name its path. Thread: any.
+#pragma once
+#include "base/arena.h"
+#include "base/span.h"
+#include "base/status.h"
+
+// All bytes of a file, or of a pipe until its end, with a NUL after them, in `a`.
+// max_bytes  INVALID_ARGUMENT beyond
+// out_mode   the permissions of what was read; NULL: not asked
+status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned *out_mode,
+                   struct str *out) MUST_CHECK;
+// A file's bytes, read when they are touched, as long as `a` lives. Nobody may shorten it
+// meanwhile.
+status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;

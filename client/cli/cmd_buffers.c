@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo buffers: put, get, list, tuple, renew, free what stays on the devices.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/files/input.h"
+#include "client/files/tensors.h"
+
+enum { MAX_WORDS = 64 };
+struct buffers {
+    const char *words[MAX_WORDS], *out, *device;
+    const char *inputs[MAX_WORDS];
+    int n_words, n_inputs;
+    bool tuple;
+    int64_t lease_ms;
+};
+
+static void print_buffer(const json_t *b) {
+    const json_t *d;
+    size_t k;
+    char left[32] = "no end";
+    if (number_at(b, "leaseMs") >= 0)
+        snprintf(left, sizeof left, "%.0f s left", number_at(b, "leftMs") / 1e3);
+    printf("%-18s %-12s %-8s %-6s %10.0f B  %s  ", text_at(b, "handle"), text_at(b, "name"),
+           text_at(b, "device"), text_at(b, "state"), number_at(b, "bytes"), left);
+    if (json_is_true(json_object_get(b, "tuple")))
+        printf("tuple of %zu", json_array_size(json_object_get(b, "elements")));
+    else {
+        printf("%s[", text_at(b, "dtype"));
+        json_array_foreach(json_object_get(b, "shape"), k, d)
+            printf("%s%lld", k ? "," : "", (long long)json_integer_value(d));
+        printf("]");
+    }
+    puts("");
+}
+
+static int list(struct hlo *h) {
+    json_t *j, *b;
+    size_t k;
+    int rc = get_json(h, "/v1/buffers", &j);
+    if (rc) return rc;
+    if (h->json)
+        print_json(j);
+    else {
+        json_array_foreach(json_object_get(j, "buffers"), k, b) print_buffer(b);
+        json_array_foreach(json_object_get(j, "use"), k, b)
+            fprintf(stderr, "%s: %s of %s in %.0f buffers\n", text_at(b, "device"),
+                    size_text(number_at(b, "bytes")).s, size_text(number_at(b, "quotaBytes")).s,
+                    number_at(b, "buffers"));
+    }
+    json_decref(j);
+    return 0;
+}
+
+// Prints the reply: a buffer (brief: its handle), or the handles of those under "buffers".
+static int show(struct hlo *h, status_t st, struct http_reply *r, bool brief) {
+    json_error_t e;
+    if (st) return fail_status(st);
+    int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e)), *b;
+    const json_t *all = json_object_get(j, "buffers");
+    size_t k;
+    if (j && h->json)
+        print_json(j);
+    else if (all)
+        json_array_foreach(all, k, b) puts(text_at(b, "handle"));
+    else if (j && brief)
+        puts(text_at(j, "handle"));
+    else if (j && *text_at(j, "state"))
+        print_buffer(j);
+    json_decref(j);
+    http_reply_done(r);
+    return rc;
+}
+
+// body: taken; NULL = none. accept: NULL = JSON.
+static status_t request(struct hlo *h, const char *method, const char *path, json_t *body,
+                        const char *accept, struct http_reply *r) {
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_decref(body);
+    struct span part = {(const uint8_t *)text, text ? strlen(text) : 0};
+    status_t st = http_send(h->http,
+                            &(struct http_request){.method = method,
+                                                   .path = path,
+                                                   .accept = accept,
+                                                   .parts = &part,
+                                                   .n_parts = text ? 1 : 0},
+                            r);
+    free(text);
+    return st;
+}
+
+static int put(struct hlo *h, const struct buffers *b) {
+    struct npy in[MAX_WORDS] = {0};
+    struct image_options o = {.std = {1, 1, 1}};
+    struct http_reply r;
+    json_t *list_of = json_array();
+    status_t st = ST_OK;
+    for (int k = 0; k < b->n_inputs && !st; k++) {
+        st = input_parse(&h->arena, b->inputs[k], &o, &in[k]);
+        if (!st) st = input_sendable(&in[k]);
+        if (!st) json_array_append_new(list_of, tensor_describe(&in[k]));
+    }
+    json_t *q = json_pack("{s:o, s:b, s:I}", "inputs", list_of, "tuple", b->tuple, "lease_ms",
+                          (json_int_t)b->lease_ms);
+    if (b->device) json_object_set_new(q, "device", json_string(b->device));
+    if (st) {
+        json_decref(q);
+        return fail_status(st);
+    }
+    return show(h, tensors_send(h, "/v1/buffers", q, in, b->n_inputs, REPLY_BYTES, &r), &r, true);
+}
+
+// The method's own path: its reply has the tensors' bytes behind the JSON, of a tuple all.
+static int get(struct hlo *h, const struct buffers *b) {
+    json_t *head = NULL;
+    struct npy *x;
+    struct http_reply r;
+    int n;
+    json_t *q = json_pack("{s:s}", "handle", b->words[1]);
+    bool json = reply_form(h, b->out) == REPLY_JSON;
+    const char *accept = json ? "application/json" : "application/octet-stream";
+    status_t st = request(h, "POST", "/hlod.v1.Hlod/GetBuffer", q, accept, &r);
+    if (st) return fail_status(st);
+    if (r.code >= 300) {
+        int rc = fail_reply(&r, EXIT_REFUSED);
+        http_reply_done(&r);
+        return rc;
+    }
+    if (json) {
+        reply_print(&r);
+        http_reply_done(&r);
+        return 0;
+    }
+    st = tensors_read(&h->arena, &r, &head, &x, &n);
+    if (!st && b->out) st = tensors_write(&h->arena, b->out, x, n);
+    for (int k = 0; k < n && !st && !b->out; k++)
+        tensor_print(&x[k]);
+    json_decref(head);
+    http_reply_done(&r);
+    return st ? fail_status(st) : 0;
+}
+
+static int each(struct hlo *h, const struct buffers *b, const char *method, const char *tail) {
+    int rc = 0;
+    for (int k = 1; k < b->n_words && !rc; k++) {
+        struct http_reply r;
+        const char *path =
+            arena_printf(&h->arena, "/v1/buffers/%s%s", path_part(&h->arena, b->words[k]), tail);
+        json_t *body = *tail ? json_pack("{s:I}", "lease_ms", (json_int_t)b->lease_ms) : NULL;
+        rc = show(h, request(h, method, path, body, NULL, &r), &r, false);
+    }
+    return rc;
+}
+
+static int tuple(struct hlo *h, const struct buffers *b) {
+    struct http_reply r;
+    json_t *elements = json_array();
+    for (int k = 1; k < b->n_words; k++)
+        json_array_append_new(elements, json_string(b->words[k]));
+    json_t *q = json_pack("{s:o, s:I}", "elements", elements, "lease_ms", (json_int_t)b->lease_ms);
+    return show(h, request(h, "POST", "/v1/tuples", q, NULL, &r), &r, true);
+}
+
+int cmd_buffers(struct hlo *h) {
+    struct buffers b = {0};
+    const char *v;
+    for (int k = 0; k < h->argc; k++) {
+        if ((v = option_value(h, &k, "-i"))) {
+            if (b.n_inputs == MAX_WORDS) return usage_error("more than %d inputs", MAX_WORDS);
+            b.inputs[b.n_inputs++] = v;
+        } else if ((v = option_value(h, &k, "-o")))
+            b.out = v;
+        else if ((v = option_value(h, &k, "--device")))
+            b.device = v;
+        else if ((v = option_value(h, &k, "--lease"))) {
+            if (!parse_lease(v, &b.lease_ms))
+                return usage_error("--lease: as in 90s, 10m, forever");
+        } else if (strcmp(h->argv[k], "--tuple") == 0)
+            b.tuple = true;
+        else if (h->argv[k][0] == '-')
+            return unknown_word(h, "buffers", k);
+        else if (b.n_words == MAX_WORDS)
+            return usage_error("more than %d words", MAX_WORDS);
+        else
+            b.words[b.n_words++] = h->argv[k];
+    }
+    const char *verb = b.n_words ? b.words[0] : "ls";
+    if (strcmp(verb, "ls") == 0 && b.n_words <= 1) return list(h);
+    if (strcmp(verb, "put") == 0 && b.n_words == 1 && b.n_inputs) return put(h, &b);
+    if (strcmp(verb, "get") == 0 && b.n_words == 2) return get(h, &b);
+    if (strcmp(verb, "tuple") == 0 && b.n_words > 1) return tuple(h, &b);
+    if (strcmp(verb, "free") == 0 && b.n_words > 1) return each(h, &b, "DELETE", "");
+    if (strcmp(verb, "renew") == 0 && b.n_words > 1) return each(h, &b, "POST", "/lease");
+    return usage_error("buffers takes ls, put -i NAME=VALUE, get HANDLE, tuple HANDLE..., renew "
+                       "HANDLE, free HANDLE...");
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo models: names for uploaded models.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "client/cli/hlo.h"
+
+static const char *batching_text(struct hlo *h, const json_t *model) {
+    const json_t *b = json_object_get(model, "batching");
+    return b ? arena_printf(&h->arena, "  batches of %.0f, %.0f us", number_at(b, "max"),
+                            number_at(b, "delayUs"))
+             : "";
+}
+
+static int list(struct hlo *h) {
+    json_t *j, *m;
+    size_t k;
+    int rc = get_json(h, "/v1/models", &j);
+    if (rc) return rc;
+    if (list_begin(
+            h, j, "models", "no model has a name: `hlo models set NAME MODEL`",
+            "NAME                  VERSION  MODEL                                            "
+            "                 STATE"))
+        json_array_foreach(json_object_get(j, "models"), k, m)
+            printf("%-24s %4.0f  %s  %s%s\n", text_at(m, "name"), number_at(m, "version"),
+                   text_at(m, "model"),
+                   json_is_true(json_object_get(m, "loaded")) ? "loaded" : text_at(m, "reason"),
+                   batching_text(h, m));
+    json_decref(j);
+    return 0;
+}
+
+static int finish(struct hlo *h, status_t st, struct http_reply *r) {
+    json_error_t e;
+    if (st) return fail_status(st);
+    int rc = r->code < 300 ? 0 : fail_reply(r, EXIT_REFUSED);
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e));
+    if (j && h->json)
+        print_json(j);
+    else if (j && json_object_get(j, "model"))
+        printf("%s version %.0f is %s\n", text_at(j, "name"), number_at(j, "version"),
+               text_at(j, "model"));
+    json_decref(j);
+    http_reply_done(r);
+    return rc;
+}
+
+static int set(struct hlo *h, const char *name, const char *model, const char *shapes,
+               json_int_t version, int64_t batch, int64_t delay_us, bool unchecked) {
+    json_t *compiled = NULL;
+    bool file;
+    int rc = model_is_file(model, &file);
+    if (rc) return rc;
+    if (file) { // uploaded, and compiled so that it is warm
+        rc = compile_model(h, model, shapes, THEN_NOTHING, &compiled);
+        if (rc) return rc;
+        if (!h->quiet) print_assumed(compiled, stderr);
+        model = arena_strdup(&h->arena, text_at(compiled, "sourceDigest"));
+        json_decref(compiled);
+    }
+    json_t *q = json_pack("{s:s, s:s, s:I}", "name", name, "model", model, "version", version);
+    if (batch > 1)
+        json_object_set_new(q, "batching",
+                            json_pack("{s:I, s:I, s:b}", "max", (json_int_t)batch, "delayUs",
+                                      (json_int_t)delay_us, "unchecked", unchecked));
+    char *text = json_dumps(q, JSON_COMPACT);
+    json_decref(q);
+    if (!text) return fail_status(st_oom());
+    struct span part = {(const uint8_t *)text, strlen(text)};
+    struct http_reply r;
+    status_t st =
+        http_send(h->http,
+                  &(struct http_request){
+                      .method = "POST", .path = "/v1/models", .parts = &part, .n_parts = 1},
+                  &r);
+    free(text);
+    return finish(h, st, &r);
+}
+
+int cmd_models(struct hlo *h) {
+    const char *words[3] = {"ls"}, *v;
+    int n = 0;
+    int64_t version = 0, batch = 0, delay_us = 0;
+    bool unchecked = false;
+    struct strbuf shapes = {0};
+    for (int k = 0; k < h->argc; k++) {
+        if ((v = option_value(h, &k, "--version"))) {
+            if (!str_to_i64(str_of(v), &version) || version < 1)
+                return usage_error("--version: expected a number from 1");
+        } else if (!strcmp(h->argv[k], "--batch-unchecked"))
+            unchecked = true;
+        else if ((v = option_value(h, &k, "--batch"))) {
+            if (!str_to_i64(str_of(v), &batch) || batch < 2)
+                return usage_error("--batch: expected a number of rows from 2");
+        } else if ((v = option_value(h, &k, "--batch-delay-us"))) {
+            if (!str_to_i64(str_of(v), &delay_us) || delay_us < 0)
+                return usage_error("--batch-delay-us: expected microseconds");
+        } else if ((v = option_value(h, &k, "--shape")))
+            query_add(&shapes, "shape", v);
+        else if (h->argv[k][0] == '-' || n == 3)
+            return unknown_word(h, "models", k);
+        else
+            words[n++] = h->argv[k];
+    }
+    int rc;
+    struct http_reply r;
+    if (strcmp(words[0], "ls") == 0 && n <= 1)
+        rc = list(h);
+    else if (strcmp(words[0], "set") == 0 && n == 3)
+        rc = set(h, words[1], words[2], strbuf_cstr(&shapes), version, batch, delay_us, unchecked);
+    else if (strcmp(words[0], "rm") == 0 && n == 2) {
+        const char *path = arena_printf(&h->arena, "/v1/models/%s?version=%lld",
+                                        path_part(&h->arena, words[1]), (long long)version);
+        status_t st =
+            http_send(h->http, &(struct http_request){.method = "DELETE", .path = path}, &r);
+        rc = finish(h, st, &r);
+    } else
+        rc = usage_error("models takes ls, set NAME MODEL, rm NAME");
+    strbuf_done(&shapes);
+    return rc;
+}

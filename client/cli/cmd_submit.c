@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo submit: a suite's files to the server, the suite itself, and with --wait its end as an exit
+// code and reports. The server keeps the jobs: a lost connection, or a restart of the daemon, only
+// makes the waiting begin again. Interrupted, it cancels what it submitted.
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/vec.h"
+#include "client/cli/hlo.h"
+#include "client/lib/onnx_external.h"
+#include "client/cli/report.h"
+
+enum {
+    PASSED_SHOWN = 40,
+    PATIENCE_S = 60,
+    SIGN_OF_LIFE_S = 10,
+    PAGE = 1000
+}; // patience with a lost server
+struct submit {
+    struct hlo *h;
+    const char *path, *junit, *key;
+    bool wait, github;
+    int64_t timeout_ms, start_ns;
+    struct suite suite;
+    const char *id;
+    int64_t n_jobs, n_ended, n_bad, n_told, told_ns;
+    struct strbuf line;
+    bool over; // the stream said that all jobs ended
+    int rc;    // of an error already reported
+};
+
+static volatile sig_atomic_t interrupted;
+static void on_signal(int number) {
+    interrupted = number;
+}
+static bool out_of_time(const struct submit *s) {
+    return s->timeout_ms && clock_ns() - s->start_ns > s->timeout_ms * 1000000;
+}
+static bool should_stop(void *ctx) {
+    return interrupted || out_of_time(ctx);
+}
+
+// ---- uploads
+
+static status_t put(struct hlo *h, const char *hex, const struct http_request *body) {
+    struct http_reply r;
+    const char *path = arena_printf(&h->arena, "/v1/blobs/%s", hex);
+    RETURN_IF_ERR(http_send(
+        h->http,
+        &(struct http_request){.method = "GET", .path = arena_printf(&h->arena, "%s/info", path)},
+        &r));
+    bool there = r.code == 200;
+    http_reply_done(&r);
+    if (there) return ST_OK;
+    struct http_request q = *body;
+    q.method = "PUT";
+    q.path = path;
+    q.content_type = "application/octet-stream";
+    RETURN_IF_ERR(http_send(h->http, &q, &r));
+    status_t st = ST_OK;
+    if (r.code >= 300)
+        st = st_new(r.code == 503 || r.code == 429   ? ST_RESOURCE_EXHAUSTED
+                    : r.code == 401 || r.code == 403 ? ST_PERMISSION_DENIED
+                                                     : ST_INVALID_ARGUMENT,
+                    "upload refused: %.300s", strbuf_cstr(&r.body));
+    http_reply_done(&r);
+    return st;
+}
+static status_t put_model(void *ctx, const char *path, char out_hex[65]) {
+    struct submit *s = ctx;
+    struct span *parts;
+    size_t n;
+    RETURN_IF_ERR(onnx_external_inline(&s->h->arena, path, &parts, &n));
+    RETURN_IF_ERR(file_digest(path, parts, n, out_hex));
+    struct http_request body = {.parts = parts, .n_parts = n, .body_file = n ? NULL : path};
+    return st_note(put(s->h, out_hex, &body), "%s", path);
+}
+static status_t put_blob(void *ctx, struct span bytes, char out_hex[65]) {
+    struct submit *s = ctx;
+    digest_hex(sha256_of(bytes.p, bytes.n), out_hex);
+    return put(s->h, out_hex, &(struct http_request){.parts = &bytes, .n_parts = 1});
+}
+
+// ---- submit
+
+// A client that sends again must not submit twice; a workflow that is run again should run.
+static const char *default_key(struct submit *s) {
+    static const char *const names[] = {"GITHUB_REPOSITORY", "GITHUB_RUN_ID",  "GITHUB_RUN_ATTEMPT",
+                                        "GITHUB_JOB",        "CI_PIPELINE_ID", "CI_JOB_ID"};
+    struct strbuf b = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+        if (v && *v) strbuf_printf(&b, "%s;", v);
+    }
+    if (!b.n) strbuf_printf(&b, "%d;%lld;", (int)getpid(), (long long)clock_wall_ns());
+    strbuf_puts(&b, s->path);
+    char hex[65];
+    digest_hex(sha256_of(b.p, b.n), hex);
+    strbuf_done(&b);
+    return arena_strdup(&s->h->arena, hex);
+}
+
+static int submit(struct submit *s) {
+    struct hlo *h = s->h;
+    Hlod__V1__SubmitJobsRequest *q = s->suite.request;
+    q->idempotency_key = (char *)(uintptr_t)(s->key ? s->key : default_key(s));
+    size_t n = hlod__v1__submit_jobs_request__get_packed_size(q);
+    uint8_t *packed = arena_alloc(&h->arena, n + 1);
+    struct span part = {packed, hlod__v1__submit_jobs_request__pack(q, packed)};
+    struct http_reply r;
+    status_t st = ST_OK;
+    for (int tries = 0;; tries++) { // the key makes a second one harmless
+        st = http_send(h->http,
+                       &(struct http_request){.method = "POST",
+                                              .path = "/v1/jobs",
+                                              .content_type = "application/x-protobuf",
+                                              .parts = &part,
+                                              .n_parts = 1},
+                       &r);
+        if (st_code(st) != ST_UNAVAILABLE || tries == 2) break;
+        st_drop(st);
+        sleep(1);
+    }
+    if (st) return fail_status(st);
+    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    json_error_t e;
+    json_t *j = rc ? NULL : shown_json(h, json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e));
+    s->id = arena_strdup(&h->arena, text_at(j, "suite"));
+    s->n_jobs = (int64_t)number_at(j, "jobs");
+    if (j && !h->quiet)
+        fprintf(stderr, "suite %s: %" PRId64 " jobs%s\n", s->id, s->n_jobs,
+                json_is_true(json_object_get(j, "existed")) ? ", submitted before" : "");
+    if (j && !s->wait) {
+        if (h->json)
+            print_json(j);
+        else
+            puts(s->id);
+    }
+    json_decref(j);
+    http_reply_done(&r);
+    return rc;
+}
+
+// ---- wait
+
+static bool ended_state(const char *state) {
+    static const char *const states[] = {"passed", "failed", "error", "cancelled"};
+    for (size_t i = 0; i < 4; i++)
+        if (!strcmp(state, states[i])) return true;
+    return false;
+}
+// On a terminal a line that changes; elsewhere what went wrong, and a sign of life now and then.
+static void tell(struct submit *s, const json_t *job) {
+    bool passed = !strcmp(text_at(job, "state"), "passed");
+    s->n_ended++;
+    s->n_bad += !passed;
+    if (s->h->quiet) return;
+    int64_t now = clock_ns();
+    if (s->h->tty)
+        fprintf(stderr, "\r\033[K");
+    else if (!passed && s->n_bad > s->n_told) {
+        s->n_told = s->n_bad; // a stream that began again repeats itself
+        fprintf(stderr, "%s %s: %s\n", text_at(job, "id"), text_at(job, "state"),
+                text_at(json_object_get(job, "error"), "message"));
+    } else if (now - s->told_ns < SIGN_OF_LIFE_S * 1000000000ll)
+        return;
+    s->told_ns = now;
+    fprintf(stderr, "%" PRId64 " of %" PRId64 " ended, %" PRId64 " not passed%s", s->n_ended,
+            s->n_jobs, s->n_bad, s->h->tty ? "" : "\n");
+}
+static void on_line(void *ctx, struct str line) {
+    struct submit *s = ctx;
+    json_error_t e;
+    json_t *j = shown_json(s->h, json_loadb(line.p, line.n, 0, &e));
+    const json_t *job = json_object_get(j, "job"), *done = json_object_get(j, "done");
+    if (job && ended_state(text_at(job, "state"))) tell(s, job);
+    if (done) s->over = !strcmp(text_at(done, "code"), "OK");
+    json_decref(j);
+}
+static bool on_bytes(void *ctx, struct span piece) {
+    split_lines(&((struct submit *)ctx)->line, piece, on_line, ctx);
+    return !should_stop(ctx);
+}
+
+// Watches until the suite ended. A broken stream begins again: it starts with the present states.
+static int wait_for_end(struct submit *s) {
+    struct hlo *h = s->h;
+    const char *path = arena_printf(&h->arena, "/v1/jobs/%s/watch", s->id);
+    int64_t reached_ns = clock_ns();
+    while (!s->over && !should_stop(s)) {
+        struct http_reply r;
+        s->n_ended = s->n_bad = 0;
+        strbuf_clear(&s->line);
+        status_t st = http_send(h->http,
+                                &(struct http_request){.method = "GET",
+                                                       .path = path,
+                                                       .accept = "application/x-ndjson",
+                                                       .on_bytes = on_bytes,
+                                                       .stop = should_stop,
+                                                       .ctx = s},
+                                &r);
+        int code = st ? 0 : r.code;
+        if (code == 200) reached_ns = clock_ns();
+        if (!st && code != 200 && code != 503) return fail_reply(&r, EXIT_RUN);
+        if (st && clock_ns() - reached_ns > PATIENCE_S * 1000000000ll) return fail_status(st);
+        st_drop(st);
+        if (!st) http_reply_done(&r);
+        if (!s->over && !should_stop(s)) sleep(1);
+    }
+    if (h->tty && !h->quiet) fputs("\r\033[K", stderr);
+    if (s->over) return 0;
+    struct http_reply r; // the jobs are nobody's now
+    status_t st =
+        http_send(h->http,
+                  &(struct http_request){.method = "DELETE",
+                                         .path = arena_printf(&h->arena, "/v1/jobs/%s", s->id)},
+                  &r);
+    if (!st) http_reply_done(&r);
+    fprintf(stderr, "hlo: %s; suite %s %s\n", interrupted ? "interrupted" : "out of time", s->id,
+            st ? "goes on" : "is cancelled");
+    st_drop(st);
+    return interrupted ? EXIT_INTERRUPTED : EXIT_DEADLINE;
+}
+
+// ---- results
+
+static void release(void *obj) {
+    json_decref(obj);
+}
+static int keep_json(struct hlo *h, const char *path, json_t **out) {
+    int rc = get_json(h, path, out);
+    if (!rc) arena_link(&h->arena, release, *out);
+    return rc;
+}
+
+typedef VEC(struct report_job) job_list;
+static int read_jobs(struct submit *s, job_list *all) {
+    struct arena *a = &s->h->arena;
+    const char *token = "";
+    do {
+        json_t *page, *j;
+        size_t i;
+        int rc = keep_json(
+            s->h, arena_printf(a, "/v1/jobs?suite=%s&limit=%d&page_token=%s", s->id, PAGE, token),
+            &page);
+        if (rc) return rc;
+        json_array_foreach(json_object_get(page, "jobs"), i, j) {
+            struct report_job x = {.job = j, .log = ""};
+            if (strcmp(text_at(j, "state"), "passed")) {
+                json_t *result, *log;
+                const char *path = arena_printf(a, "/v1/jobs/%s", text_at(j, "id"));
+                rc = keep_json(s->h, arena_printf(a, "%s/result", path), &result);
+                if (!rc) rc = keep_json(s->h, arena_printf(a, "%s/logs", path), &log);
+                if (rc) return rc;
+                x.result = result;
+                x.log = text_at(log, "text");
+            }
+            avec_push(a, all, x);
+        }
+        token = text_at(page, "nextPageToken");
+    } while (*token);
+    return 0;
+}
+
+static void print_report(struct hlo *h, const struct report *r) {
+    struct report_counts n = report_count(r);
+    if (h->json) {
+        json_t *all = json_array();
+        for (size_t i = 0; i < r->n_jobs; i++) {
+            json_t *j = json_deep_copy(r->jobs[i].job);
+            if (r->jobs[i].result)
+                json_object_set(j, "result", (json_t *)(uintptr_t)r->jobs[i].result);
+            json_array_append_new(all, j);
+        }
+        json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o}", "suite", r->id, "name",
+                              r->suite->request->name, "passed", (int)n.passed, "failed",
+                              (int)n.failed, "errors", (int)n.errors, "cancelled", (int)n.cancelled,
+                              "seconds", r->seconds, "jobs", all);
+        print_json(o);
+        json_decref(o);
+        return;
+    }
+    for (size_t i = 0; i < r->n_jobs; i++) {
+        const json_t *j = r->jobs[i].job;
+        if (!strcmp(text_at(j, "state"), "passed")) {
+            if (r->n_jobs <= PASSED_SHOWN && !h->quiet) print_job(j);
+            continue;
+        }
+        printf("%-9s %-8s %s%s%s%s%s  %s\n", text_at(j, "state"), text_at(j, "id"),
+               text_at(j, "model"), *text_at(j, "target") ? " on " : "", text_at(j, "target"),
+               *text_at(j, "input") ? ", " : "", text_at(j, "input"), report_message(&r->jobs[i]));
+    }
+    printf("suite %s: %zu jobs, %zu passed, %zu failed, %zu errors, %zu cancelled\n", r->id,
+           r->n_jobs, n.passed, n.failed, n.errors, n.cancelled);
+}
+
+static int exit_code(const struct report *r) {
+    struct report_counts n = report_count(r);
+    return n.errors                   ? EXIT_RUN
+           : n.failed > n.over_budget ? EXIT_DIFFERS
+           : n.over_budget            ? EXIT_BUDGET
+           : n.cancelled              ? EXIT_INTERRUPTED
+                                      : EXIT_OK;
+}
+
+// Prints and writes the reports, also of a suite that was cancelled on the way.
+static int report(struct submit *s, const char *started) {
+    job_list all = {0};
+    int rc = read_jobs(s, &all);
+    if (rc) return rc;
+    struct report r = {.suite = &s->suite,
+                       .id = s->id,
+                       .started = started,
+                       .seconds = (double)(clock_ns() - s->start_ns) / 1e9,
+                       .jobs = all.v,
+                       .n_jobs = all.n};
+    print_report(s->h, &r);
+    const char *summary = getenv("GITHUB_STEP_SUMMARY");
+    status_t st = s->junit ? report_junit(&r, s->junit) : ST_OK;
+    if (!st && s->github && summary && *summary) st = report_summary(&r, summary);
+    if (s->github) report_annotations(&r, stdout);
+    return st ? fail_status(st) : exit_code(&r);
+}
+
+// ---- the command
+
+// "90", "90s", "10m", "2h" in milliseconds.
+bool parse_duration(const char *text, int64_t *out_ms) {
+    struct str s = str_of(text);
+    int64_t unit = 1000, n;
+    char last = s.n ? s.p[s.n - 1] : 0;
+    if (last == 's' || last == 'm' || last == 'h') s.n--;
+    if (last == 'm') unit = 60 * 1000;
+    if (last == 'h') unit = 3600 * 1000;
+    return str_to_i64(s, &n) && n > 0 && sz_mul(n, unit, out_ms);
+}
+
+static int options(struct submit *s) {
+    struct hlo *h = s->h;
+    const char *v;
+    for (int k = 0; k < h->argc; k++) {
+        if (!strcmp(h->argv[k], "--wait"))
+            s->wait = true;
+        else if (!strcmp(h->argv[k], "--github"))
+            s->github = s->wait = true;
+        else if ((v = option_value(h, &k, "--junit"))) {
+            s->junit = v;
+            s->wait = true;
+        } else if ((v = option_value(h, &k, "--idempotency-key")))
+            s->key = v;
+        else if ((v = option_value(h, &k, "--timeout"))) {
+            if (!parse_duration(v, &s->timeout_ms)) return usage_error("--timeout: as in 90s, 10m");
+            s->wait = true;
+        } else if (h->argv[k][0] == '-')
+            return unknown_word(h, "submit", k);
+        else if (s->path)
+            return usage_error("submit takes one suite");
+        else
+            s->path = h->argv[k];
+    }
+    return s->path ? 0 : usage_error("submit needs a suite: a YAML file, see docs/jobs.md");
+}
+
+int cmd_submit(struct hlo *h) {
+    struct submit s = {.h = h, .start_ns = clock_ns(), .told_ns = clock_ns()};
+    char started[32];
+    clock_wall_text(clock_wall_ns(), started);
+    int rc = options(&s);
+    if (rc) return rc;
+    struct suite_io io = {put_model, put_blob, &s};
+    status_t st = suite_read(&h->arena, s.path, &io, &s.suite);
+    if (st) return fail_status(st);
+    struct sigaction sa = {.sa_handler = on_signal};
+    if (s.wait) {
+        sigaction(SIGINT, &sa, NULL);
+        sigaction(SIGTERM, &sa, NULL);
+    }
+    rc = submit(&s);
+    if (!rc && s.wait) {
+        rc = wait_for_end(&s);
+        if (!rc || rc == EXIT_DEADLINE || rc == EXIT_INTERRUPTED) {
+            interrupted = 0;
+            int code = report(&s, started);
+            if (!rc) rc = code;
+        }
+    }
+    strbuf_done(&s.line);
+    return rc;
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Helpers of the commands: options, errors, JSON.
+#include "client/cli/hlo.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/text.h"
+
+const char *option_value(struct hlo *h, int *k, const char *name) {
+    size_t n = strlen(name);
+    const char *word = h->argv[*k];
+    if (strncmp(word, name, n) != 0) return NULL;
+    if (word[n] == '=') return word + n + 1;
+    if (word[n]) return NULL;
+    if (*k + 1 < h->argc) return h->argv[++*k];
+    h->lacks = word;
+    return NULL;
+}
+int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out) {
+    int64_t n;
+    const char *v = option_value(h, k, name);
+    if (!v) return 0;
+    if (!str_to_i64(str_of(v), &n) || n < low || n > high) {
+        usage_error("%s: expected a number from %d to %d, found '%s'", name, low, high, v);
+        return -1;
+    }
+    *out = (int)n;
+    return 1;
+}
+// The option of a usage text that is most like a word; empty if none is.
+static struct str option_like(const char *usage, const char *word) {
+    struct str given = {word, strcspn(word, "=")};
+    for (const char *p = strstr(usage, "--"); p; p = strstr(p, "--")) {
+        struct str known = {p, strcspn(p, " =]|")};
+        if (str_is_like(given, known)) return known;
+        p += known.n;
+    }
+    return (struct str){0};
+}
+int unknown_word(struct hlo *h, const char *command, int k) {
+    if (h->lacks == h->argv[k]) return usage_error("%s needs a value", h->lacks);
+    if (h->argv[k][0] == '-') {
+        struct str like = option_like(h->command ? h->command->usage : "", h->argv[k]);
+        return usage_error("%s has no option %s%s" STR_FMT "%s", command, h->argv[k],
+                           like.n ? " (did you mean " : "", STR_ARG(like), like.n ? "?)" : "");
+    }
+    return usage_error("%s: '%s' is one word too many", command, h->argv[k]);
+}
+// The command that runs, whose help an error about its words points to; "" before one is known.
+static const char *command_name = "";
+
+void usage_of(const char *command) {
+    command_name = command;
+}
+static bool json_errors;
+void errors_as_json(void) {
+    json_errors = true;
+}
+// An error as the server would give it, taken; NULL: it cannot be built.
+static void put_json_error(json_t *j) {
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_PRESERVE_ORDER) : NULL;
+    fprintf(stderr, "%s\n", text ? text : "{}");
+    free(text);
+    json_decref(j);
+}
+static json_t *own_error(enum status_code code, const char *message) {
+    return json_pack("{s:s, s:s}", "code", st_code_name(code), "message", message);
+}
+int usage_error(const char *fmt, ...) {
+    va_list ap;
+    struct strbuf b = {0};
+    va_start(ap, fmt);
+    strbuf_vprintf(&b, fmt, ap);
+    va_end(ap);
+    if (json_errors)
+        put_json_error(own_error(ST_INVALID_ARGUMENT, strbuf_cstr(&b)));
+    else
+        fprintf(stderr, "hlo: %s; see `hlo %s%s--help`\n", strbuf_cstr(&b), command_name,
+                *command_name ? " " : "");
+    strbuf_done(&b);
+    return EXIT_USAGE;
+}
+int fail_status(status_t st) {
+    int rc = st_code(st) == ST_UNAVAILABLE ? EXIT_UNREACHABLE : EXIT_USAGE;
+    if (json_errors)
+        put_json_error(own_error(st_code(st), st_message(st)));
+    else
+        fprintf(stderr, "hlo: %s\n", st_message(st));
+    st_drop(st);
+    return rc;
+}
+void print_error(const json_t *j, const char *otherwise) {
+    if (json_errors) {
+        put_json_error(json_is_object(j) ? json_incref((json_t *)(uintptr_t)j)
+                                         : own_error(ST_UNKNOWN, otherwise));
+        return;
+    }
+    const char *name = text_at(j, "code");
+    fprintf(stderr, "hlo: %s%s%s: %s\n", name[0] ? name : "error",
+            text_at(j, "reason")[0] ? " " : "", text_at(j, "reason"),
+            j ? text_at(j, "message") : otherwise);
+    size_t k;
+    json_t *d;
+    json_array_foreach(json_object_get(j, "details"), k, d)
+        fprintf(stderr, "  %s\n", json_string_value(d) ? json_string_value(d) : "");
+    if (!strcmp(text_at(j, "reason"), "MISSING_INPUT"))
+        fputs("  -i NAME=random makes an input up; without any -i all are made up\n", stderr);
+    if (!strcmp(text_at(j, "reason"), "NO_CREDENTIALS"))
+        fputs("  hlo takes the token from HLOD_TOKEN, or HLOD_TOKEN_FILE=FILE\n", stderr);
+}
+static void show_text(json_t *j, bool lines) {
+    struct strbuf b = {0};
+    struct str rest = str_of(json_string_value(j)), line;
+    for (bool first = true; str_cut(&rest, lines ? '\n' : 0, &line); first = false) {
+        if (!first) strbuf_putc(&b, '\n');
+        text_show(&b, line, "");
+    }
+    const char *was = json_string_value(j);
+    if (lines && *was && was[strlen(was) - 1] == '\n') strbuf_putc(&b, '\n');
+    if (strcmp(strbuf_cstr(&b), was)) json_string_set(j, strbuf_cstr(&b));
+    strbuf_done(&b);
+}
+static void show_json(json_t *j, const char *key) {
+    const char *k;
+    size_t i;
+    json_t *x;
+    if (json_is_string(j)) show_text(j, !strcmp(key, "text"));
+    json_array_foreach(j, i, x) show_json(x, "");
+    json_object_foreach(j, k, x) show_json(x, k);
+}
+json_t *shown_json(const struct hlo *h, json_t *j) {
+    if (j && !h->json) show_json(j, "");
+    return j;
+}
+int fail_reply(const struct http_reply *r, int code) {
+    json_error_t e;
+    json_t *j = json_loadb(strbuf_cstr(&r->body), r->body.n, 0, &e);
+    if (j) show_json(j, "");
+    print_error(j, strbuf_cstr(&r->body));
+    if (r->code == 503 || r->code == 429 || r->code == 507) code = EXIT_BUSY;
+    if (r->code == 504) code = EXIT_DEADLINE;
+    if (r->code == 401 || r->code == 403) code = EXIT_PERMISSION;
+    json_decref(j);
+    return code;
+}
+static int fetch(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
+    struct http_reply r;
+    json_error_t e;
+    status_t st = http_send(c ? c : h->http, q, &r);
+    if (st) return fail_status(st);
+    int rc = r.code < 300 ? 0 : fail_reply(&r, EXIT_REFUSED);
+    if (!rc && !(*out = json_loadb(strbuf_cstr(&r.body), r.body.n, 0, &e))) {
+        fprintf(stderr, "hlo: the server's reply is not JSON: %s\n", e.text);
+        rc = EXIT_RUN;
+    }
+    http_reply_done(&r);
+    return rc;
+}
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out) {
+    int rc = fetch(h, c, q, out);
+    if (!rc) shown_json(h, *out);
+    return rc;
+}
+int get_json(struct hlo *h, const char *path, json_t **out) {
+    return send_json(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
+}
+int get_json_as_is(struct hlo *h, const char *path, json_t **out) {
+    return fetch(h, NULL, &(struct http_request){.method = "GET", .path = path}, out);
+}
+int full_digest(struct hlo *h, const char **digest) {
+    const char *begin = *digest, *found = NULL;
+    size_t n = strlen(begin), k;
+    if (n < 6 || n >= 64 || strspn(begin, "0123456789abcdef") != n) return 0;
+    json_t *j, *e;
+    int rc = get_json(h, "/v1/executables?limit=1000000", &j);
+    if (rc) return rc;
+    size_t matches = 0;
+    json_array_foreach(json_object_get(j, "executables"), k, e) {
+        if (strncmp(text_at(e, "digest"), begin, n) != 0) continue;
+        matches++;
+        found = text_at(e, "digest");
+    }
+    if (matches == 1)
+        *digest = arena_strdup(&h->arena, found);
+    else
+        fprintf(stderr, "hlo: the digests of %zu executables begin with '%s'\n", matches, begin);
+    json_decref(j);
+    return matches == 1 ? 0 : EXIT_REFUSED;
+}
+static bool ends_in(const char *word, const char *end) {
+    size_t n = strlen(word), m = strlen(end);
+    return n > m && strcmp(word + n - m, end) == 0;
+}
+int model_is_file(const char *word, bool *out) {
+    static const char *const ends[] = {".onnx", ".hlo", ".hlox", ".pb", ".txt", ".ort"};
+    struct stat sb;
+    *out = stat(word, &sb) == 0;
+    if (*out) return 0;
+    bool path = strchr(word, '/') != NULL;
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+        path |= ends_in(word, ends[k]);
+    return path ? fail_status(st_errno(errno, word)) : 0;
+}
+bool list_begin(const struct hlo *h, const json_t *reply, const char *key, const char *none,
+                const char *headings) {
+    if (h->json) {
+        print_json(reply);
+        return false;
+    }
+    if (!json_array_size(json_object_get(reply, key))) {
+        if (!h->quiet) fprintf(stderr, "hlo: %s\n", none);
+    } else if (isatty(STDOUT_FILENO))
+        puts(headings);
+    return true;
+}
+void print_shape(const json_t *dims, FILE *f) {
+    const json_t *d;
+    size_t k;
+    json_array_foreach(dims, k, d) {
+        const char *text = json_string_value(d); // 64-bit numbers may be texts
+        if (k) putc('x', f);
+        if (text)
+            fputs(text, f);
+        else
+            fprintf(f, "%lld", (long long)json_integer_value(d));
+    }
+}
+static void add_escaped(struct strbuf *b, const char *word, const char *special) {
+    for (const unsigned char *p = (const unsigned char *)word; *p; p++)
+        strbuf_printf(b, *p > ' ' && *p < 127 && !strchr(special, *p) ? "%c" : "%%%02X", *p);
+}
+void query_add(struct strbuf *b, const char *key, const char *value) {
+    strbuf_printf(b, "%s%s=", b->n ? "&" : "", key);
+    add_escaped(b, value, "&%+#?");
+}
+const char *path_part(struct arena *a, const char *word) {
+    struct strbuf b = {0};
+    add_escaped(&b, word, "/?#%");
+    const char *out = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return out;
+}
+void print_json(const json_t *j) {
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+}
+const char *text_at(const json_t *j, const char *key) {
+    const char *s = json_string_value(json_object_get(j, key));
+    return s ? s : "";
+}
+double number_at(const json_t *j, const char *key) {
+    const json_t *v = json_object_get(j, key);
+    double d = 0;
+    if (json_is_string(v)) str_to_f64(str_of(json_string_value(v)), &d);
+    return json_is_number(v) ? json_number_value(v) : d;
+}
+struct size_text size_text(double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t k = 0;
+    for (; bytes >= 999.95 && k + 1 < sizeof units / sizeof *units; k++)
+        bytes /= 1000;
+    struct size_text t;
+    snprintf(t.s, sizeof t.s, "%.*f %s", k ? 1 : 0, bytes < 1e9 ? bytes : 1e9, units[k]);
+    return t;
+}
+struct size_text time_text(double ms) {
+    struct size_text t;
+    bool us = ms < 0.1, s = ms >= 10000;
+    snprintf(t.s, sizeof t.s, "%.*f %s", us || s || ms >= 10 ? 1 : 3,
+             us  ? ms * 1000
+             : s ? (ms < 1e12 ? ms : 1e12) / 1000
+                 : ms,
+             us  ? "us"
+             : s ? "s"
+                 : "ms");
+    return t;
+}
+status_t file_digest(const char *path, const struct span *parts, size_t n_parts, char out_hex[65]) {
+    struct sha256 s;
+    static char buf[1 << 16];
+    size_t n;
+    FILE *f = n_parts ? NULL : fopen(path, "rbe");
+    if (!n_parts && !f) return st_errno(errno, path);
+    sha256_init(&s);
+    for (size_t k = 0; k < n_parts; k++)
+        sha256_add(&s, parts[k].p, parts[k].n);
+    while (f && (n = fread(buf, 1, sizeof buf, f)) > 0)
+        sha256_add(&s, buf, n);
+    bool ok = !f || !ferror(f);
+    if (f) fclose(f);
+    digest_hex(sha256_end(&s), out_hex);
+    return ok ? ST_OK : st_new(ST_UNAVAILABLE, "%s cannot be read", path);
+}
+void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
+                 void *ctx) {
+    for (size_t k = 0; k < piece.n; k++) {
+        if (piece.p[k] != '\n') {
+            strbuf_putc(rest, (char)piece.p[k]);
+            continue;
+        }
+        fn(ctx, (struct str){strbuf_cstr(rest), rest->n});
+        strbuf_clear(rest);
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo: what the commands of the user's tool share. Data goes to stdout, progress and errors to
+// stderr; exit codes are those of `hlo help exit-codes`.
+#pragma once
+#include <jansson.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "client/lib/http.h"
+
+enum {
+#define EXIT(name, code, text) EXIT_##name = code,
+#include "client/exits.def"
+#undef EXIT
+};
+struct hlo {
+    const char *addr;
+    struct http_security security;
+    struct http_client *http;
+    bool json, quiet, tty;
+    const struct command *command; // that runs
+    const char *lacks;             // an option at the end of the line whose value is missing
+    struct arena arena;
+    int argc; // words behind the command
+    char **argv;
+};
+struct command {
+    const char *name;
+    int (*fn)(struct hlo *h);
+    const char *usage, *doc;
+};
+#define COMMAND(name, usage, doc) int cmd_##name(struct hlo *h);
+#include "client/cli/commands.def"
+#undef COMMAND
+
+// The value behind option `name` at argv[*k] ("--x V" or "--x=V"), advancing *k; NULL if it is
+// another word.
+const char *option_value(struct hlo *h, int *k, const char *name);
+// The same for a whole number in [low, high]: 1 and *out, 0 if it is another word, -1 if it is no
+// such number, which was reported.
+int option_count(struct hlo *h, int *k, const char *name, int low, int high, int *out);
+// From now on errors go to stderr as one line of JSON: code, message, and what the server's error
+// has besides.
+void errors_as_json(void);
+// Reports "hlo: ...; see `hlo COMMAND --help`", COMMAND as usage_of named it.
+void usage_of(const char *command);
+int usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int unknown_word(struct hlo *h, const char *command, int k); // a usage error about argv[k]
+int fail_status(status_t st);                                // prints, frees, gives the exit code
+int fail_reply(const struct http_reply *r,
+               int code); // prints the error body; `code` unless the reply says otherwise
+// An error's code, reason, message and details; `otherwise` when there is none.
+void print_error(const json_t *error, const char *otherwise);
+// A request to c (NULL: the server that was named) whose reply is JSON: 0 and *out, or an exit code
+// already reported.
+int send_json(struct hlo *h, struct http_client *c, const struct http_request *q, json_t **out);
+int get_json(struct hlo *h, const char *path, json_t **out);
+// The same, with texts as they are: not for people's eyes.
+int get_json_as_is(struct hlo *h, const char *path, json_t **out);
+// Before j is printed for people: what is not seen in its texts is by number (base/text.h).
+// Gives j.
+json_t *shown_json(const struct hlo *h, json_t *j);
+// The first digits of an executable's digest, 6 or more, as lists print them, become the whole
+// digest; other words stay. 0, or an exit code already reported.
+int full_digest(struct hlo *h, const char **digest);
+// Is the word a model's file? Else it is a digest or a name; what looks like a file and is none is
+// an error that was reported: an exit code.
+int model_is_file(const char *word, bool *out);
+// What follows a compile: nothing; a run with inputs, so that a model that cannot be compiled
+// before a run brings shapes or values is fine; a run with inputs made up, which knows values only.
+enum compile_then { THEN_NOTHING, THEN_RUN, THEN_TRY };
+// Uploads a model and compiles it; events go to stderr. *out: the CompileReply, or sourceDigest
+// alone where the run will tell the rest.
+int compile_model(struct hlo *h, const char *path, const char *query, enum compile_then then,
+                  json_t **out);
+// Uploads a model unless the server holds it, and nothing more: hex gets its digest.
+int upload_model(struct hlo *h, const char *path, char hex[65]);
+void print_assumed(const json_t *compiled, FILE *f); // of a CompileReply: the shapes it took
+// A list that is about to be printed: with --json the whole reply instead; "hlo: `none`" on stderr
+// where it is empty, and on a terminal a line of headings. True: now its lines.
+bool list_begin(const struct hlo *h, const json_t *reply, const char *key, const char *none,
+                const char *headings);
+void print_shape(const json_t *dims, FILE *f); // [1, 3, 224] as 1x3x224
+// cmd_runs.c: a job's timeline (Trace Event Format) to a file, "-" = stdout; a run's steps as a
+// table.
+int save_trace(struct hlo *h, int64_t job, const char *path); // an exit code
+void print_profile(struct hlo *h, const json_t *profile);
+// The text of one stage of an executable, in r->body (http_reply_done). 0, or an exit code already
+// reported.
+int stage_text(struct hlo *h, const char *digest, const char *stage, struct http_reply *r);
+// The SHA-256 of a file, or of the parts that stand for it.
+status_t file_digest(const char *path, const struct span *parts, size_t n_parts,
+                     char out_hex[65]) MUST_CHECK;
+// A stream's pieces as lines; `rest` keeps what has no end yet.
+void split_lines(struct strbuf *rest, struct span piece, void (*fn)(void *ctx, struct str line),
+                 void *ctx);
+void print_job(const json_t *job); // cmd_jobs.c: a line
+// Appends [&]key=value, escaped.
+void query_add(struct strbuf *b, const char *key, const char *value);
+const char *path_part(struct arena *a, const char *word); // escaped, as one part of a path
+bool parse_duration(const char *text, int64_t *out_ms);   // cmd_submit.c: "90s", "10m", "250ms"
+void print_json(const json_t *j);
+const char *text_at(const json_t *j, const char *key); // "" when absent
+double number_at(const json_t *j, const char *key);    // numbers may be strings (64-bit)
+struct size_text {                                     // "612 B", "16.0 kB", "25.3 GB"
+    char s[16];
+} size_text(double bytes);
+struct size_text time_text(double ms); // "0.4 us", "12.3 ms", "20.1 s"

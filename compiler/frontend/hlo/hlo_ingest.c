@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signature and digest of an HLO module, and the refusal of what cannot run.
+#include "compiler/frontend/hlo/hlo_ingest.h"
+
+#include <string.h>
+
+#include "compiler/eval.h"
+#include "proto/hlod.pb-c.h"
+
+struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits) {
+    struct hlo_parse_limits l = {.max_text_bytes = INT64_C(256) << 20,
+                                 .max_literal_bytes = INT64_C(256) << 20,
+                                 .max_depth = 64,
+                                 .max_instrs = 1000000};
+    if (limits && limits->max_program_bytes) l.max_text_bytes = limits->max_program_bytes;
+    if (limits && limits->max_nodes) l.max_instrs = limits->max_nodes;
+    if (limits && limits->max_depth) l.max_depth = limits->max_depth;
+    return l;
+}
+
+// What the evaluator does not run, no device of this build does: it stands last in every list.
+static status_t check_runs(const struct hlo_module *m) {
+    struct strbuf b = {0};
+    int n = 0;
+    strbuf_limit(&b, 64 * 1024);
+    HLO_EACH_COMPUTATION(c, m) {
+        for (const struct hlo_instr *i = c->first; i; i = i->next) {
+            if (i->op == HLO_PARAMETER) continue;
+            status_t st = hlo_eval_supports(i);
+            if (!st) continue;
+            n++;
+            strbuf_printf(&b, "\n%s", st_message(st));
+            st_drop(st);
+        }
+    }
+    status_t st = n ? st_reason(st_new(ST_INVALID_ARGUMENT, "%d instruction%s cannot run:%s", n,
+                                       n == 1 ? "" : "s", strbuf_cstr(&b)),
+                                HLOD__V1__REASON__REASON_UNSUPPORTED_OP)
+                    : ST_OK;
+    strbuf_done(&b);
+    return st;
+}
+
+static void tensor_of(struct arena *a, const char *name, const struct shape *s,
+                      struct sig_tensor *out) {
+    *out = (struct sig_tensor){.name = arena_strdup(a, name), .dtype = s->dtype, .rank = s->rank};
+    out->dims = arena_zarray(a, struct sig_dim, s->rank + 1);
+    for (int d = 0; d < s->rank; d++)
+        out->dims[d].size = s->dims[d];
+}
+
+static void count_ops(struct arena *a, const struct hlo_module *m, struct program_info *out) {
+    struct smap seen = {0};
+    HLO_EACH_COMPUTATION(c, m)
+    for (const struct hlo_instr *i = c->first; i; i = i->next)
+        program_info_count(a, out, &seen, str_of(hlo_op_name(i->op)));
+    program_info_sort(out);
+    smap_done(&seen);
+}
+
+// ---- names of inputs
+// XLA writes a caller's argument params['w'] as instruction params__w__.1 and keeps the author's
+// words in op_name of its metadata, where the text was printed with it.
+
+// op_name as the name of an argument, or NULL. Not where op_type says that it is an operation's;
+// `=` ends a name on command lines.
+static const char *argument_name(const struct hlo_instr *i) {
+    if (i->op_type || !i->op_name || !*i->op_name || strlen(i->op_name) > 512) return NULL;
+    for (const char *p = i->op_name; *p; p++)
+        if ((uint8_t)*p < ' ' || (uint8_t)*p > '~' || *p == '=') return NULL;
+    return i->op_name;
+}
+
+// "x" of the instruction "x.1": XLA gives each name of a module that it makes a number, that of
+// the entry too. A name without one, or a module that somebody wrote, keeps its own.
+static const char *without_number(struct arena *a, const struct hlo_computation *entry,
+                                  const char *name) {
+    const char *dot = strrchr(name, '.'), *of_entry = strrchr(entry->name, '.');
+    int64_t number;
+    if (!dot || dot == name || !of_entry || !str_to_i64(str_of(dot + 1), &number) ||
+        !str_to_i64(str_of(of_entry + 1), &number))
+        return NULL;
+    return arena_strndup(a, name, (size_t)(dot - name));
+}
+
+// The best name of each parameter that no other has: its author's, else its instruction's. Names
+// of instructions are never given to another parameter: they stay as aliases.
+static void name_inputs(struct arena *a, const struct hlo_computation *e, struct signature *sig) {
+    struct smap taken = {0};
+    static char once, often;
+    for (size_t k = 0; k < e->params.n; k++) {
+        const struct hlo_instr *i = e->params.v[k];
+        const char *wanted[] = {i->name, argument_name(i), without_number(a, e, i->name)};
+        for (int w = 0; w < 3; w++)
+            if (wanted[w] && !(w == 2 && wanted[1] && !strcmp(wanted[1], wanted[2])))
+                smap_put(&taken, str_of(wanted[w]),
+                         smap_has(&taken, str_of(wanted[w])) ? &often : &once);
+    }
+    for (size_t k = 0; k < e->params.n; k++) {
+        const struct hlo_instr *i = e->params.v[k];
+        const char *wanted[] = {argument_name(i), without_number(a, e, i->name)};
+        for (int w = 0; w < 2; w++)
+            if (wanted[w] && strcmp(wanted[w], i->name) != 0 &&
+                smap_get(&taken, str_of(wanted[w])) == &once) {
+                sig->in[k].name = arena_strdup(a, wanted[w]);
+                sig->in[k].alias = arena_strdup(a, i->name);
+                break;
+            }
+    }
+    smap_done(&taken);
+}
+
+status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
+                           const char *format, struct ingest_result *out) {
+    struct ingest_result r = {.format = format, .program = source};
+    const struct hlo_computation *e = m->entry;
+    int leaves = shape_leaves(e->root->shape);
+    RETURN_IF_ERR(check_runs(m));
+    r.sig = (struct signature){.n_in = (int32_t)e->params.n, .n_out = leaves};
+    r.sig.in = arena_zarray(a, struct sig_tensor, e->params.n + 1);
+    r.sig.out = arena_zarray(a, struct sig_tensor, leaves + 1);
+    for (size_t k = 0; k < e->params.n; k++) {
+        if (shape_is_tuple(e->params.v[k]->shape))
+            return st_new(ST_INVALID_ARGUMENT,
+                          "parameter '%s' is a tuple: entry parameters must be arrays",
+                          e->params.v[k]->name);
+        tensor_of(a, e->params.v[k]->name, e->params.v[k]->shape, &r.sig.in[k]);
+    }
+    name_inputs(a, e, &r.sig);
+    bool one = leaves == 1 && !shape_is_tuple(e->root->shape);
+    for (int k = 0; k < leaves; k++)
+        tensor_of(a, one ? "result" : arena_printf(a, "result%d", k), shape_leaf(e->root->shape, k),
+                  &r.sig.out[k]);
+    count_ops(a, m, &r.info);
+    hlo_canonical_hash(m, &r.program_digest);
+    r.weights_digest = sha256_of("", 0);
+    *out = r;
+    return ST_OK;
+}

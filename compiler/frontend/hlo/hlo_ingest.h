@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// hlo_ingest: what HLO in any form has in common as a source format. The program is the source
+// itself, its digest the canonical hash of the graph, so spelling and names do not matter.
+// Parameters are inputs, there are no weights, nothing is symbolic.
+#pragma once
+#include "compiler/frontend/frontend.h"
+#include "compiler/ir/text/text.h"
+
+struct hlo_parse_limits hlo_ingest_limits(const struct frontend_limits *limits); // NULL = defaults
+// INVALID_ARGUMENT when an entry parameter is a tuple or when no device can run an instruction: all
+// of those in one message (reason UNSUPPORTED_OP), custom calls by their target.
+status_t hlo_ingest_module(struct arena *a, const struct hlo_module *m, struct span source,
+                           const char *format, struct ingest_result *out) MUST_CHECK;

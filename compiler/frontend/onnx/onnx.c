@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ingest (D13): decides which initializers are weights, hashes them, writes the program with their
+// bytes cut out, and the digest of the canonical graph. The weights are hashed beside all the rest
+// (weight_digests.h).
+//   source bytes -> model -> {signature, weights} -> program bytes (weights replaced by references)
+//   -> digests
+#include "compiler/frontend/onnx/onnx.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "base/map.h"
+#include "compiler/frontend/onnx/onnx_lower.h"
+#include "compiler/frontend/onnx/onnx_wire.h"
+#include "compiler/frontend/weight_digests.h"
+#include "proto/hlod.pb-c.h"
+
+enum { BAKE_BYTES = 1024, BAKE_ZERO_POINTS = 65536, BAKE_QUANTISED = 64 };
+
+bool onnx_sniff(struct span head) {
+    // ModelProto begins with ir_version (field 1, varint) in every writer we know; otherwise with
+    // producer_name or graph.
+    if (head.n < 2) return false;
+    if (head.p[0] == 0x08 && head.p[1] < 32) return true;
+    return (head.p[0] == 0x12 || head.p[0] == 0x3a) && head.n > 4;
+}
+
+// A name that says no more than that a size is not known: no letter or digit in it ("?"), or one of
+// the words that exporters write for every such dimension. Two of them are not one size.
+static bool is_placeholder(struct str s) {
+    static const char *const words[] = {"-1",  "none", "null",    "nan",    "unk",
+                                        "any", "dyn",  "unknown", "dynamic"};
+    char lower[16];
+    bool named = false;
+    for (size_t k = 0; k < s.n; k++) {
+        unsigned char ch = (unsigned char)s.p[k];
+        if (k < sizeof lower) lower[k] = (char)tolower(ch);
+        named |= isalnum(ch) || ch == '_' || ch >= 128;
+    }
+    for (size_t k = 0; k < sizeof words / sizeof words[0] && s.n < sizeof lower; k++)
+        if (str_is((struct str){lower, s.n}, words[k])) return true;
+    return !named;
+}
+struct str onnx_dim_symbol(struct arena *a, const struct onnx_value *v, int d) {
+    if (!is_placeholder(v->dims[d].symbol)) return v->dims[d].symbol;
+    return str_of(arena_printf(a, "_" STR_FMT "_%d", STR_ARG(v->name), d));
+}
+
+static const char *why_refused(const struct onnx_node *n) {
+    if (!n->domain.n && str_is(n->op, "ImageDecoder"))
+        return "it decodes image files: send pixels instead";
+    return n->domain.n ? "the operator of this domain is not supported"
+                       : "the operator is not supported";
+}
+static void unsupported(const struct onnx_model *m, const struct onnx_graph *g, int64_t opset,
+                        struct strbuf *b, int *n) {
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *node = &g->nodes.v[k];
+        const char *why = NULL;
+        for (size_t i = 0; i < node->attrs.n; i++)
+            if (node->attrs.v[i].graph) unsupported(m, node->attrs.v[i].graph, opset, b, n);
+        if (onnx_function_find(m, node->domain, node->op)) continue;
+        if (!onnx_op_find(node, opset)) why = why_refused(node);
+        if (!why) continue;
+        ++*n;
+        strbuf_printf(b, "\n  node %s, domain '" STR_FMT "', opset %lld: %s",
+                      onnx_node_name(m->arena, node), STR_ARG(node->domain), (long long)opset, why);
+    }
+}
+
+status_t onnx_check_supported(const struct onnx_model *m) {
+    struct strbuf b = {0};
+    int n = 0;
+    strbuf_limit(&b, 64 * 1024);
+    unsupported(m, &m->main, m->opset, &b, &n);
+    for (size_t k = 0; k < m->functions.n; k++)
+        unsupported(m, &m->functions.v[k].body, m->functions.v[k].opset, &b, &n);
+    status_t st = n ? st_new(ST_INVALID_ARGUMENT, "%d unsupported node%s:%s", n, n > 1 ? "s" : "",
+                             strbuf_cstr(&b))
+                    : ST_OK;
+    strbuf_done(&b);
+    return st_reason(st, HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
+}
+
+// ---- signature
+
+static status_t sig_of(struct arena *a, const struct onnx_value *v, bool input,
+                       struct sig_tensor *out) {
+    bool loose = v->is_sequence || v->is_optional;
+    struct sig_tensor t = {.name = arena_strndup(a, v->name.p, v->name.n),
+                           .dtype = onnx_dtype_of(v),
+                           .text = v->elem_type == ONNX_STRING,
+                           .rank = v->has_shape && !loose ? v->rank : -1,
+                           .sequence = v->is_sequence,
+                           .optional = v->is_optional};
+    if (input && (t.dtype == DT_INVALID || (!v->is_tensor && !v->is_sequence)))
+        return st_new(ST_INVALID_ARGUMENT, "input '%s': the element type is not supported", t.name);
+    if (input && v->is_map)
+        return st_new(ST_INVALID_ARGUMENT, "input '%s': maps are not supported", t.name);
+    if (t.rank < 0) {
+        *out = t;
+        return ST_OK;
+    }
+    t.dims = arena_zarray(a, struct sig_dim, v->rank + 1);
+    for (int d = 0; d < v->rank; d++) {
+        t.dims[d].size = v->dims[d].size;
+        struct str symbol = onnx_dim_symbol(a, v, d);
+        if (v->dims[d].size < 0) t.dims[d].symbol = arena_strndup(a, symbol.p, symbol.n);
+    }
+    *out = t;
+    return ST_OK;
+}
+
+static status_t signature_of(struct arena *a, const struct onnx_model *m,
+                             const struct smap *static_names, struct signature *out) {
+    const struct onnx_graph *g = &m->main;
+    *out = (struct signature){.n_in = (int32_t)g->inputs.n, .n_out = (int32_t)g->outputs.n};
+    out->in = arena_zarray(a, struct sig_tensor, g->inputs.n + 1);
+    out->out = arena_zarray(a, struct sig_tensor, g->outputs.n + 1);
+    for (size_t k = 0; k < g->inputs.n; k++) {
+        RETURN_IF_ERR(sig_of(a, &g->inputs.v[k], true, &out->in[k]));
+        out->in[k].by_value = onnx_by_value(static_names, &g->inputs.v[k]);
+    }
+    for (size_t k = 0; k < g->outputs.n; k++)
+        RETURN_IF_ERR(sig_of(a, &g->outputs.v[k], false, &out->out[k]));
+    return ST_OK;
+}
+
+// ---- weights
+
+static status_t add_weight(struct arena *a, const struct onnx_model *m, const struct onnx_tensor *t,
+                           const struct shape *s, struct strbuf *sidecar, struct weight *w) {
+    *w = (struct weight){.name = arena_strndup(a, t->name.p, t->name.n),
+                         .dtype = s->dtype,
+                         .rank = s->rank,
+                         .dims = s->dims,
+                         .size_bytes = shape_bytes(s)};
+    if (t->typed_field == 0 && !onnx_packed(s->dtype)) {
+        if ((int64_t)t->raw.n != w->size_bytes)
+            return st_new(ST_INVALID_ARGUMENT,
+                          "initializer '%s': %zu bytes of data, its shape needs %lld", w->name,
+                          t->raw.n, (long long)w->size_bytes);
+        w->offset = t->raw.p - m->file;
+        return ST_OK;
+    }
+    struct arena tmp = {0};
+    struct literal *l;
+    status_t st = onnx_tensor_literal(&tmp, t, &l);
+    if (!st) {
+        w->sidecar = true;
+        w->offset = (int64_t)sidecar->n;
+        strbuf_add(sidecar, l->data, l->size_bytes);
+    }
+    arena_done(&tmp);
+    return st;
+}
+
+// Is a tensor bound rather than baked? One that decides shapes is baked at any size.
+static status_t is_weight(struct arena *a, const struct onnx_tensor *t,
+                          const struct smap *static_names, bool *out) {
+    const struct shape *s;
+    *out = false;
+    if (t->external)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "initializer '" STR_FMT "' keeps its data in another file ('" STR_FMT
+                      "'): send a model with its weights inside",
+                      STR_ARG(t->name), STR_ARG(t->location));
+    if (t->data_type == ONNX_STRING) return ST_OK;
+    RETURN_IF_ERR(onnx_tensor_shape(a, t, &s));
+    // Zero points, one a channel: whether they are zero decides what the compiler does.
+    // Kernels and matrices of such are kept as they are, which folding would turn into f32.
+    bool bytes = dtype_bits(s->dtype) == 8 && dtype_is_int(s->dtype);
+    int64_t bake = !bytes         ? BAKE_BYTES
+                   : s->rank == 1 ? BAKE_ZERO_POINTS
+                   : s->rank > 1  ? BAKE_QUANTISED
+                                  : BAKE_BYTES;
+    *out = shape_bytes(s) > bake && !smap_has(static_names, t->name);
+    return ST_OK;
+}
+
+struct collector {
+    struct arena *a;
+    const struct onnx_model *m;
+    const struct smap *static_names;
+    struct strbuf *sidecar;
+    VEC(struct weight) all;
+};
+
+static status_t collect_tensor(struct collector *c, struct onnx_tensor *t, struct str name) {
+    const struct shape *s;
+    struct weight w;
+    bool bound;
+    t->name = name; // of a Constant node: its output
+    RETURN_IF_ERR(is_weight(c->a, t, c->static_names, &bound));
+    if (!bound) return ST_OK;
+    RETURN_IF_ERR(onnx_tensor_shape(c->a, t, &s));
+    RETURN_IF_ERR(add_weight(c->a, c->m, t, s, c->sidecar, &w));
+    avec_push(c->a, &c->all, w);
+    t->weight = (int)c->all.n;
+    return ST_OK;
+}
+
+// Initializers and the tensors of Constant nodes, of this graph and those below.
+static status_t collect_weights(struct collector *c, struct onnx_graph *g) {
+    for (size_t k = 0; k < g->inits.n; k++)
+        RETURN_IF_ERR(collect_tensor(c, &g->inits.v[k], g->inits.v[k].name));
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        struct onnx_node *n = &g->nodes.v[k];
+        for (size_t i = 0; i < n->attrs.n; i++)
+            if (n->attrs.v[i].graph) RETURN_IF_ERR(collect_weights(c, n->attrs.v[i].graph));
+        if (n->domain.n == 0 && str_is(n->op, "Constant") && n->attrs.n == 1 && n->out.n == 1 &&
+            n->attrs.v[0].t && !n->attrs.v[0].t->external)
+            RETURN_IF_ERR(collect_tensor(c, n->attrs.v[0].t, n->out.v[0]));
+    }
+    return ST_OK;
+}
+
+// ---- the program with the weights cut out: the same messages, but such an initializer has no data
+// and refers to "weight:N"
+
+static void put_varint(struct strbuf *b, uint64_t v) {
+    for (; v >= 0x80; v >>= 7)
+        strbuf_putc(b, (char)(v | 0x80));
+    strbuf_putc(b, (char)v);
+}
+static void put_len(struct strbuf *b, uint32_t field, const void *p, size_t n) {
+    put_varint(b, field << 3 | WIRE_LEN);
+    put_varint(b, n);
+    strbuf_add(b, p, n);
+}
+static void put_int(struct strbuf *b, uint32_t field, uint64_t v) {
+    put_varint(b, field << 3 | WIRE_VARINT);
+    put_varint(b, v);
+}
+
+static void put_cut_tensor(struct strbuf *b, uint32_t field, const struct onnx_tensor *t) {
+    struct strbuf tensor = {0}, pair = {0};
+    char where[32];
+    int n = snprintf(where, sizeof where, "weight:%d", t->weight - 1);
+    for (int d = 0; d < t->rank; d++)
+        put_int(&tensor, 1, (uint64_t)t->dims[d]);
+    put_int(&tensor, 2, (uint64_t)t->data_type);
+    put_len(&tensor, 8, t->name.p, t->name.n);
+    put_len(&pair, 1, "location", 8);
+    put_len(&pair, 2, where, (size_t)n);
+    put_len(&tensor, 13, pair.p, pair.n);
+    put_int(&tensor, 14, 1);
+    put_len(b, field, tensor.p, tensor.n);
+    strbuf_done(&tensor);
+    strbuf_done(&pair);
+}
+
+static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g, struct strbuf *b);
+
+// The fields of s as they are, but for those that `drop` names.
+static status_t put_others(const struct onnx_model *m, struct span s, uint32_t drop,
+                           struct strbuf *b) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
+    bool got;
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) return ST_OK;
+        if (f.number != drop) strbuf_add(b, f.at, (size_t)(f.after - f.at));
+    }
+}
+
+// An attribute that holds a weight or a graph.
+static status_t cut_attr(const struct onnx_model *m, const struct onnx_attr *at, struct span s,
+                         struct strbuf *b) {
+    struct strbuf attr = {0}, graph = {0};
+    status_t st = put_others(m, s, at->graph ? 6 : 5, &attr);
+    if (!st && at->graph) {
+        st = cut_graph(m, at->graph, &graph);
+        if (!st) put_len(&attr, 6, graph.p, graph.n);
+    } else if (!st) {
+        put_cut_tensor(&attr, 5, at->t);
+    }
+    if (!st) put_len(b, 5, attr.p, attr.n);
+    strbuf_done(&attr);
+    strbuf_done(&graph);
+    return st;
+}
+
+static status_t cut_node(const struct onnx_model *m, const struct onnx_node *n, struct span s,
+                         struct strbuf *b) {
+    struct wire w = wire_open(m->file, s);
+    struct wire_field f;
+    bool got;
+    size_t k = 0;
+    struct strbuf node = {0};
+    status_t st = ST_OK;
+    for (;;) {
+        GOTO_IF_ERR(out, wire_next(&w, &f, &got));
+        if (!got) break;
+        const struct onnx_attr *at = f.number == 5 && k < n->attrs.n ? &n->attrs.v[k++] : NULL;
+        if (at && (at->graph || (at->t && at->t->weight)))
+            GOTO_IF_ERR(out, cut_attr(m, at, f.bytes, &node));
+        else
+            strbuf_add(&node, f.at, (size_t)(f.after - f.at));
+    }
+    put_len(b, 1, node.p, node.n);
+out:
+    strbuf_done(&node);
+    return st;
+}
+
+// Does a node hold graphs or weights? Others are copied as they are.
+static bool must_cut(const struct onnx_node *n) {
+    for (size_t i = 0; n && i < n->attrs.n; i++)
+        if (n->attrs.v[i].graph || (n->attrs.v[i].t && n->attrs.v[i].t->weight)) return true;
+    return false;
+}
+
+static status_t cut_graph(const struct onnx_model *m, const struct onnx_graph *g,
+                          struct strbuf *b) {
+    struct wire w = wire_open(m->file, g->bytes);
+    struct wire_field f;
+    bool got;
+    size_t init = 0, node = 0;
+    const struct onnx_node **by_index =
+        arena_zarray(m->arena, const struct onnx_node *, g->nodes.n + 1);
+    for (size_t k = 0; k < g->nodes.n; k++) // back to the file's order
+        by_index[g->nodes.v[k].index] = &g->nodes.v[k];
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) return ST_OK;
+        const struct onnx_tensor *t = f.number == 5 ? &g->inits.v[init++] : NULL;
+        const struct onnx_node *n = f.number == 1 ? by_index[node++] : NULL;
+        if (t && t->weight)
+            put_cut_tensor(b, 5, t);
+        else if (must_cut(n))
+            RETURN_IF_ERR(cut_node(m, n, f.bytes, b));
+        else if (f.number != 10 && f.number != 13 && f.number != 14)
+            strbuf_add(b, f.at, (size_t)(f.after - f.at)); // without doc, value_info, annotations
+    }
+}
+static status_t cut_model(const struct onnx_model *m, struct span source, struct strbuf *b) {
+    struct wire w = wire_open(m->file, source);
+    struct wire_field f;
+    bool got;
+    for (;;) {
+        RETURN_IF_ERR(wire_next(&w, &f, &got));
+        if (!got) break;
+        if (f.number == 1 || f.number == 8 || f.number == 25) // version, opsets, functions
+            strbuf_add(b, f.at, (size_t)(f.after - f.at));
+    }
+    struct strbuf g = {0};
+    status_t st = cut_graph(m, &m->main, &g);
+    if (!st) put_len(b, 7, g.p, g.n);
+    strbuf_done(&g);
+    return st;
+}
+
+// ---- digests
+
+static void digest_tensor(struct sha256 *h, const struct onnx_tensor *t) {
+    sha256_u64(h, (uint64_t)t->data_type);
+    sha256_u64(h, (uint64_t)t->rank);
+    sha256_add(h, t->dims, sizeof(int64_t) * (size_t)t->rank);
+    sha256_u64(h, (uint64_t)t->weight);
+    if (t->weight) return;
+    sha256_str(h, (struct str){(const char *)t->raw.p, t->raw.n});
+    sha256_str(h, (struct str){(const char *)t->varints.p, t->varints.n});
+    sha256_u64(h, t->loose.n);
+    sha256_add(h, t->loose.v, t->loose.n * sizeof(uint64_t));
+    sha256_u64(h, t->strings.n);
+    for (size_t k = 0; k < t->strings.n; k++)
+        sha256_str(h, t->strings.v[k]);
+}
+
+// Values are numbered as they appear (inputs, initializers, node outputs), so names do not count;
+// symbols are numbered by first use. A subgraph's names are numbered on from those around it.
+struct naming {
+    struct sha256 h;
+    struct smap ids, symbols;
+    uintptr_t next;
+};
+
+static void digest_value(struct arena *a, struct naming *d, const struct onnx_value *v) {
+    smap_put(&d->ids, v->name, (void *)++d->next);
+    sha256_u64(&d->h, (uint64_t)v->elem_type);
+    sha256_u64(&d->h, (uint64_t)(v->is_sequence + 2 * v->is_optional + 4 * v->has_shape));
+    sha256_u64(&d->h, (uint64_t)v->rank);
+    for (int k = 0; k < v->rank; k++) {
+        struct str s = onnx_dim_symbol(a, v, k);
+        if (v->dims[k].size < 0 && !smap_has(&d->symbols, s))
+            smap_put(&d->symbols, s, (void *)(d->symbols.n + 1));
+        sha256_u64(&d->h, v->dims[k].size >= 0 ? (uint64_t)v->dims[k].size
+                                               : ~(uint64_t)(uintptr_t)smap_get(&d->symbols, s));
+    }
+}
+
+static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g);
+
+// As 32-bit numbers, or 16-bit ones, where all of them fit: lists may be long, mostly of indices.
+static void digest_ints(struct sha256 *h, const int64_t *v, size_t n) {
+    uint64_t all = 0;
+    for (size_t k = 0; k < n; k++)
+        all |= (uint64_t)v[k];
+    int size = all >> 32 ? 8 : all >> 16 ? 4 : 2;
+    sha256_u64(h, n);
+    sha256_u64(h, (uint64_t)size);
+    if (size == 8) sha256_add(h, v, n * sizeof *v);
+    for (size_t from = 0; size < 8 && from < n; from += 512) {
+        size_t part = n - from < 512 ? n - from : 512;
+        union {
+            uint16_t half[512];
+            uint32_t word[512];
+        } to;
+        for (size_t k = 0; k < part && size == 2; k++)
+            to.half[k] = (uint16_t)v[from + k];
+        for (size_t k = 0; k < part && size == 4; k++)
+            to.word[k] = (uint32_t)v[from + k];
+        sha256_add(h, &to, part * (size_t)size);
+    }
+}
+
+static void digest_attr(struct arena *a, struct naming *d, const struct onnx_attr *at) {
+    struct sha256 *h = &d->h;
+    sha256_str(h, at->name);
+    sha256_str(h, at->ref);
+    sha256_u64(h, (uint64_t)at->type);
+    sha256_add(h, &at->f, sizeof at->f);
+    sha256_u64(h, (uint64_t)at->i);
+    sha256_str(h, at->s);
+    sha256_u64(h, at->floats.n);
+    sha256_add(h, at->floats.v, at->floats.n * sizeof(float));
+    digest_ints(h, at->ints.v, at->ints.n);
+    sha256_u64(h, at->strings.n);
+    for (size_t k = 0; k < at->strings.n; k++)
+        sha256_str(h, at->strings.v[k]);
+    sha256_u64(h, (uint64_t)(at->t != NULL) + 2 * (uint64_t)(at->graph != NULL));
+    if (at->t) digest_tensor(h, at->t);
+    if (at->sparse) {
+        sha256_str(h, STR("sparse"));
+        digest_tensor(h, &at->sparse->values);
+        digest_tensor(h, &at->sparse->indices);
+        digest_tensor(h, &at->sparse->dense);
+    }
+    if (at->graph) digest_graph(a, d, at->graph);
+}
+
+static void digest_nodes(struct arena *a, struct naming *d, const struct onnx_graph *g) {
+    struct sha256 *h = &d->h;
+    sha256_u64(h, g->nodes.n);
+    for (size_t k = 0; k < g->nodes.n; k++) {
+        const struct onnx_node *n = &g->nodes.v[k];
+        sha256_str(h, n->op);
+        sha256_str(h, n->domain);
+        sha256_u64(h, n->in.n);
+        for (size_t i = 0; i < n->in.n; i++)
+            sha256_u64(h, (uint64_t)(uintptr_t)smap_get(&d->ids, n->in.v[i]));
+        sha256_u64(h, n->attrs.n);
+        for (size_t i = 0; i < n->attrs.n; i++)
+            digest_attr(a, d, &n->attrs.v[i]);
+        sha256_u64(h, n->out.n);
+        for (size_t i = 0; i < n->out.n; i++)
+            if (n->out.v[i].n)
+                smap_put(&d->ids, n->out.v[i], (void *)++d->next);
+            else
+                ++d->next;
+    }
+}
+
+static void digest_graph(struct arena *a, struct naming *d, const struct onnx_graph *g) {
+    sha256_u64(&d->h, g->inputs.n);
+    for (size_t k = 0; k < g->inputs.n; k++)
+        digest_value(a, d, &g->inputs.v[k]);
+    sha256_u64(&d->h, g->inits.n);
+    for (size_t k = 0; k < g->inits.n; k++) {
+        smap_put(&d->ids, g->inits.v[k].name, (void *)++d->next);
+        digest_tensor(&d->h, &g->inits.v[k]);
+    }
+    digest_nodes(a, d, g);
+    sha256_u64(&d->h, g->outputs.n);
+    for (size_t k = 0; k < g->outputs.n; k++)
+        sha256_u64(&d->h, (uint64_t)(uintptr_t)smap_get(&d->ids, g->outputs.v[k].name));
+}
+
+static struct digest digest_program(struct arena *a, const struct onnx_model *m) {
+    struct naming d = {.next = 0};
+    sha256_init(&d.h);
+    sha256_str(&d.h, STR("hlod.onnx.3"));
+    sha256_u64(&d.h, (uint64_t)m->opset);
+    digest_graph(a, &d, &m->main);
+    sha256_u64(&d.h, m->functions.n);
+    for (size_t k = 0; k < m->functions.n; k++) {
+        const struct onnx_function *f = &m->functions.v[k];
+        sha256_str(&d.h, f->domain);
+        sha256_str(&d.h, f->name);
+        sha256_u64(&d.h, (uint64_t)f->opset);
+        sha256_u64(&d.h, f->defaults.n);
+        for (size_t i = 0; i < f->defaults.n; i++)
+            digest_attr(a, &d, &f->defaults.v[i]);
+        digest_graph(a, &d, &f->body);
+    }
+    smap_done(&d.ids);
+    smap_done(&d.symbols);
+    return sha256_end(&d.h);
+}
+
+// Where the bytes of each weight lie.
+static const struct span *weight_spans(struct arena *a, struct span source,
+                                       const struct ingest_result *r) {
+    struct span *v = arena_array(a, struct span, r->n_weights + 1);
+    for (int k = 0; k < r->n_weights; k++) {
+        const struct weight *w = &r->weights[k];
+        v[k] = (struct span){(w->sidecar ? r->sidecar.p : source.p) + w->offset,
+                             (size_t)w->size_bytes};
+    }
+    return v;
+}
+static struct digest digest_weights(struct ingest_result *r, const struct digest *of) {
+    struct sha256 h;
+    sha256_init(&h);
+    for (int k = 0; k < r->n_weights; k++)
+        r->weights[k].digest = of[k];
+    for (int k = 0; k < r->n_weights; k++) {
+        sha256_u64(&h, (uint64_t)r->weights[k].dtype);
+        sha256_u64(&h, (uint64_t)r->weights[k].rank);
+        sha256_add(&h, r->weights[k].dims, sizeof(int64_t) * (size_t)r->weights[k].rank);
+        sha256_add(&h, r->weights[k].digest.b, 32);
+    }
+    return sha256_end(&h);
+}
+
+static struct span to_arena(struct arena *a, struct strbuf *b) {
+    struct span s = {b->n ? arena_dup(a, b->p, b->n) : NULL, b->n};
+    strbuf_done(b);
+    return s;
+}
+
+status_t onnx_ingest(struct arena *a, struct span source, const struct frontend_limits *limits,
+                     struct ingest_result *out) {
+    struct onnx_model m;
+    struct ingest_result r = {.format = "onnx"};
+    struct strbuf program = {0}, sidecar = {0};
+    struct smap static_names = {0};
+    RETURN_IF_ERR(onnx_parse(a, source, limits, &m));
+    RETURN_IF_ERR(onnx_check_supported(&m));
+    onnx_static_names(&m, &static_names);
+    status_t st = signature_of(a, &m, &static_names, &r.sig);
+    struct collector c = {.a = a, .m = &m, .static_names = &static_names, .sidecar = &sidecar};
+    struct weight_digests hashing;
+    if (!st) st = collect_weights(&c, &m.main);
+    r.weights = c.all.v;
+    r.n_weights = st ? 0 : (int32_t)c.all.n;
+    r.sidecar = to_arena(a, &sidecar);
+    struct digest *digests = arena_array(a, struct digest, r.n_weights + 1);
+    weight_digests_begin(&hashing, weight_spans(a, source, &r), (size_t)r.n_weights, digests);
+    if (!st) st = cut_model(&m, source, &program);
+    if (!st) r.program_digest = digest_program(a, &m);
+    if (!st && limits && limits->max_program_bytes &&
+        (int64_t)program.n > limits->max_program_bytes)
+        st = st_new(ST_RESOURCE_EXHAUSTED,
+                    "the program without weights has %zu bytes, the limit is %lld", program.n,
+                    (long long)limits->max_program_bytes);
+    r.program = to_arena(a, &program);
+    smap_done(&static_names);
+    if (!st) {
+        onnx_info(a, &m, &r.info);
+        onnx_usual_sizes(a, limits, &r);
+    }
+    weight_digests_end(&hashing);
+    r.weights_digest = digest_weights(&r, digests);
+    if (!st) *out = r;
+    return st;
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child contexts, captures, bodies; model-local functions, which are bodies with attributes put in.
+#include "compiler/frontend/onnx/onnx_scope.h"
+
+struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v) {
+    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+    o->v = v;
+    if (v->op == HLO_CONSTANT) o->known = v->literal;
+    return o;
+}
+
+void onnx_leaves_add(struct onnx_ctx *c, const struct onnx_val *v, bool known_too,
+                     struct onnx_leaves *out) {
+    if (v->list) {
+        for (size_t k = 0; k < v->list->n; k++)
+            onnx_leaves_add(c, v->list->v[k], known_too, out);
+        return;
+    }
+    if (v->v && (known_too || !v->known)) avec_push(c->a, out, v->v);
+    if (v->size) avec_push(c->a, out, v->size);
+}
+
+struct onnx_val *onnx_leaves_take(struct onnx_ctx *c, const struct onnx_val *like, bool known_too,
+                                  hv const *from, size_t *at) {
+    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+    if (like->list) {
+        o->list = arena_new_of(c->a, struct onnx_list);
+        o->list->dtype = like->list->dtype;
+        o->list->text = like->list->text;
+        for (size_t k = 0; k < like->list->n; k++)
+            avec_push(c->a, o->list, onnx_leaves_take(c, like->list->v[k], known_too, from, at));
+        return o;
+    }
+    if (!like->v) { // an absent optional
+        *o = *like;
+        return o;
+    }
+    o->text = like->text;
+    if (like->known && !known_too) {
+        o->known = like->known;
+        o->v = hb_constant(&c->b, o->known);
+    } else {
+        o->v = from[(*at)++];
+    }
+    if (like->size) {
+        o->size = from[(*at)++];
+        o->size_dim = like->size_dim;
+    }
+    return o;
+}
+
+// ---- weights below a graph: they enter a computation like captures
+
+static void weights_below(const struct onnx_graph *g, struct onnx_ctx *c, struct pmap *seen,
+                          struct onnx_leaves *out) {
+    for (size_t k = 0; k < g->inits.n + g->nodes.n; k++) {
+        const struct onnx_node *n = k < g->inits.n ? NULL : &g->nodes.v[k - g->inits.n];
+        const struct onnx_tensor *t = n ? NULL : &g->inits.v[k];
+        for (size_t i = 0; n && i < n->attrs.n; i++) {
+            if (n->attrs.v[i].graph) weights_below(n->attrs.v[i].graph, c, seen, out);
+            if (n->attrs.v[i].t && n->attrs.v[i].t->weight) t = n->attrs.v[i].t;
+        }
+        if (!t || !t->weight || pmap_has(seen, (uint64_t)t->weight)) continue;
+        pmap_put(seen, (uint64_t)t->weight, NULL);
+        avec_push(c->a, out, pmap_get(c->weights, (uint64_t)t->weight));
+    }
+}
+
+void onnx_captures_add(struct onnx_ctx *c, const struct onnx_graph *g, struct onnx_leaves *out) {
+    struct pmap seen = {0};
+    for (size_t k = 0; k < g->captures.n; k++) {
+        const struct onnx_val *v = smap_get(&c->values, g->captures.v[k]);
+        if (v) onnx_leaves_add(c, v, false, out);
+    }
+    weights_below(g, c, &seen, out);
+    pmap_done(&seen);
+}
+
+static void take_weights(const struct onnx_graph *g, struct onnx_ctx *child, hv const *from,
+                         size_t *at) {
+    for (size_t k = 0; k < g->inits.n + g->nodes.n; k++) {
+        const struct onnx_node *n = k < g->inits.n ? NULL : &g->nodes.v[k - g->inits.n];
+        const struct onnx_tensor *t = n ? NULL : &g->inits.v[k];
+        for (size_t i = 0; n && i < n->attrs.n; i++) {
+            if (n->attrs.v[i].graph) take_weights(n->attrs.v[i].graph, child, from, at);
+            if (n->attrs.v[i].t && n->attrs.v[i].t->weight) t = n->attrs.v[i].t;
+        }
+        if (!t || !t->weight || pmap_has(child->weights, (uint64_t)t->weight)) continue;
+        pmap_put(child->weights, (uint64_t)t->weight, from[(*at)++]);
+    }
+}
+
+void onnx_captures_take(struct onnx_ctx *c, struct onnx_ctx *child, const struct onnx_graph *g,
+                        hv const *from, size_t *at) {
+    for (size_t k = 0; k < g->captures.n; k++) {
+        struct onnx_val *v = smap_get(&c->values, g->captures.v[k]);
+        if (v && from) v = onnx_leaves_take(child, v, false, from, at);
+        if (v) smap_put(&child->values, g->captures.v[k], v);
+    }
+    if (from) take_weights(g, child, from, at);
+}
+
+// ---- children
+
+struct onnx_ctx *onnx_child(struct onnx_ctx *c, struct hlo_computation *comp) {
+    struct onnx_ctx *child = arena_new_of(c->a, struct onnx_ctx);
+    *child = *c;
+    child->values = (struct smap){0};
+    child->depth++;
+    if (comp) {
+        child->b = hb_begin(comp);
+        child->weights = arena_new_of(c->a, struct pmap);
+    }
+    return child;
+}
+void onnx_child_end(struct onnx_ctx *c, struct onnx_ctx *child) {
+    const char *type = c->b.op_type, *name = c->b.op_name;
+    smap_done(&child->values);
+    if (child->b.c == c->b.c) {
+        c->b = child->b;
+        c->b.op_type = type;
+        c->b.op_name = name;
+        return;
+    }
+    pmap_done(child->weights);
+    hlo_remove_dead(child->b.c);
+}
+
+struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name) {
+    struct hlo_computation *comp = hlo_computation_add(c->b.c->module, name);
+    hlo_computation_move_before(comp, c->b.c);
+    return comp;
+}
+
+status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
+                         struct onnx_val *const *formals, struct onnx_val **outs) {
+    if (child->depth > child->m->limits.max_depth)
+        return st_new(ST_RESOURCE_EXHAUSTED, "graphs and functions are nested deeper than %d",
+                      child->m->limits.max_depth);
+    for (size_t k = 0; k < g->inputs.n; k++)
+        if (formals[k]) smap_put(&child->values, g->inputs.v[k].name, formals[k]);
+    RETURN_IF_ERR(onnx_lower_nodes(child, g));
+    for (size_t k = 0; k < g->outputs.n; k++) {
+        struct str name = g->outputs.v[k].name;
+        outs[k] = smap_get(&child->values, name);
+        if (!outs[k])
+            return st_new(ST_INVALID_ARGUMENT,
+                          "output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
+    }
+    return ST_OK;
+}
+
+// ---- model-local functions: inlined
+
+// The body's node with the calling node's attributes in the place of references.
+static void put_attrs(struct onnx_ctx *c, const struct onnx_function *f,
+                      const struct onnx_node *call, const struct onnx_node *in,
+                      struct onnx_node *out) {
+    *out = *in;
+    memset(&out->attrs, 0, sizeof out->attrs);
+    for (size_t k = 0; k < in->attrs.n; k++) {
+        struct onnx_attr a = in->attrs.v[k];
+        const struct onnx_attr *from = NULL;
+        if (a.ref.n) {
+            for (size_t i = 0; i < f->defaults.n; i++)
+                if (str_eq(f->defaults.v[i].name, a.ref)) from = &f->defaults.v[i];
+            for (size_t i = 0; i < call->attrs.n; i++)
+                if (str_eq(call->attrs.v[i].name, a.ref)) from = &call->attrs.v[i];
+            if (!from) continue; // the caller left it out: the operator's own default
+            struct str name = a.name;
+            a = *from;
+            a.name = name;
+        }
+        if (a.graph) { // references may stand in subgraphs too
+            struct onnx_graph *g = arena_new_of(c->a, struct onnx_graph);
+            *g = *a.graph;
+            memset(&g->nodes, 0, sizeof g->nodes);
+            for (size_t i = 0; i < a.graph->nodes.n; i++) {
+                struct onnx_node n;
+                put_attrs(c, f, call, &a.graph->nodes.v[i], &n);
+                avec_push(c->a, &g->nodes, n);
+            }
+            a.graph = g;
+        }
+        avec_push(c->a, &out->attrs, a);
+    }
+}
+
+const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onnx_function *f) {
+    struct onnx_graph *body = arena_new_of(c->a, struct onnx_graph);
+    *body = f->body;
+    memset(&body->nodes, 0, sizeof body->nodes);
+    for (size_t k = 0; k < f->body.nodes.n; k++) {
+        struct onnx_node n;
+        put_attrs(c, f, c->n, &f->body.nodes.v[k], &n);
+        avec_push(c->a, &body->nodes, n);
+    }
+    return body;
+}
+
+status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) {
+    const struct onnx_node *call = c->n;
+    if (call->in.n > f->inputs.n || call->out.n > f->outputs.n)
+        return st_new(ST_INVALID_ARGUMENT, "%zu inputs and %zu outputs, the function has %zu, %zu",
+                      call->in.n, call->out.n, f->inputs.n, f->outputs.n);
+    struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
+                    **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
+    for (size_t k = 0; k < call->in.n; k++)
+        formals[k] = in_any(c, k);
+    struct onnx_ctx *child = onnx_child(c, NULL);
+    child->opset = f->opset;
+    status_t st = onnx_lower_body(child, onnx_function_body(c, f), formals, outs);
+    onnx_child_end(c, child);
+    RETURN_IF_ERR(st_note(st, "function '" STR_FMT "'", STR_ARG(f->name)));
+    for (size_t k = 0; k < call->out.n; k++)
+        if (outs[k]) out_any(c, k, outs[k]);
+    return ST_OK;
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text (docs/decisions/0008). A value of text is a tensor of s32 places in a table
+// (compiler/texts.h) and is marked so; operators that move elements about work on the places and
+// are listed here, with the inputs that must be text. Those that look inside a text are
+// custom-calls (compiler/ops/text/text.h), which a run evaluates; of texts known at compile time
+// they are evaluated at once, like all else.
+#include <string.h>
+
+#include "compiler/frontend/onnx/onnx_dynamic.h"
+#include "compiler/ops/text/text.h"
+#include "compiler/ops/text/text_match.h"
+#include "compiler/texts.h"
+
+enum { MAX_TEXTS = 1 << 20, MAX_PARTS = 1024, MAX_PART_PLACES = 1 << 24 };
+
+struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places) {
+    struct onnx_val *o = onnx_tensor_val(c, places);
+    o->text = true;
+    return o;
+}
+static int32_t place_of(struct onnx_ctx *c, struct str s) {
+    int32_t place = 0;
+    status_t st = texts_add(c->texts->table, s, &place);
+    if (st) hb_fail(&c->b, st);
+    return place;
+}
+struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n) {
+    struct literal *l = lit_new(c->a, shape_make(c->a, DT_S32, (int64_t[]){(int64_t)n}, 1));
+    for (size_t k = 0; k < n; k++)
+        lit_set_i64(l, (int64_t)k, place_of(c, v[k]));
+    return l;
+}
+status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t, struct literal **out) {
+    const struct shape *s = shape_make(c->a, DT_S32, t->dims, t->rank);
+    RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
+    if (shape_elements(s) != (int64_t)t->strings.n)
+        return st_new(ST_INVALID_ARGUMENT, "tensor '" STR_FMT "': %zu texts, its shape has %lld",
+                      STR_ARG(t->name), t->strings.n, (long long)shape_elements(s));
+    *out = lit_new(c->a, s);
+    memcpy((*out)->data, onnx_text_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
+    return hb_end(&c->b);
+}
+static hv text_const(struct onnx_ctx *c, struct str s) {
+    return hb_const_i64(&c->b, DT_S32, place_of(c, s));
+}
+
+// ---- which operators take text
+
+enum { TO_TEXT, TO_NUMBERS, OWN }; // OWN: the function marks its results itself
+static const struct {
+    const char *op;
+    uint32_t in; // of TO_*: the inputs that are text; the others are not
+    int kind;
+} rules[] = {{"Compress", 1, TO_TEXT},
+             {"Concat", ~0u, TO_TEXT},
+             {"Equal", 3, TO_NUMBERS},
+             {"Expand", 1, TO_TEXT},
+             {"Flatten", 1, TO_TEXT},
+             {"Gather", 1, TO_TEXT},
+             {"GatherElements", 1, TO_TEXT},
+             {"GatherND", 1, TO_TEXT},
+             {"Identity", 1, TO_TEXT},
+             {"Reshape", 1, TO_TEXT},
+             {"ReverseSequence", 1, TO_TEXT},
+             {"Scatter", 5, TO_TEXT},
+             {"ScatterElements", 5, TO_TEXT},
+             {"ScatterND", 5, TO_TEXT},
+             {"Shape", 1, TO_NUMBERS},
+             {"Size", 1, TO_NUMBERS},
+             {"Slice", 1, TO_TEXT},
+             {"Split", 1, TO_TEXT},
+             {"Squeeze", 1, TO_TEXT},
+             {"Tile", 1, TO_TEXT},
+             {"Transpose", 1, TO_TEXT},
+             {"Unsqueeze", 1, TO_TEXT},
+             {"Where", 6, TO_TEXT},
+             {"RegexFullMatch", 1, TO_NUMBERS},
+             {"StringConcat", 3, TO_TEXT},
+             {"StringNormalizer", 1, TO_TEXT},
+             {"StringSplit", 1, OWN},
+             {"TfIdfVectorizer", 1, TO_NUMBERS},
+             {"com.microsoft.MurmurHash3", 1, TO_NUMBERS},
+             {"ai.onnx.ml.CategoryMapper", 1, TO_NUMBERS},
+             {"ai.onnx.ml.LabelEncoder", 1, OWN},
+             {"ai.onnx.ml.OneHotEncoder", 1, TO_NUMBERS},
+             {"ai.onnx.ml.ArrayFeatureExtractor", 1, TO_TEXT},
+             {"Cast", 1, OWN},
+             {"CastLike", 1, OWN},
+             {"If", 0, OWN}, // these take what is carried and captured as it is
+             {"Loop", 0, OWN},
+             {"Scan", 0, OWN},
+             {"SequenceConstruct", 0, OWN},
+             {"SequenceInsert", 0, OWN},
+             {"SequenceErase", 0, OWN},
+             {"SequenceAt", 0, OWN},
+             {"SequenceLength", 0, OWN},
+             {"SequenceMap", 0, OWN},
+             {"ConcatFromSequence", 0, OWN},
+             {"SplitToSequence", 0, OWN},
+             {"Optional", 0, OWN},
+             {"OptionalHasElement", 0, OWN},
+             {"OptionalGetElement", 0, OWN}};
+enum { N_RULES = sizeof rules / sizeof rules[0] };
+
+bool onnx_has_text(struct onnx_ctx *c) {
+    for (size_t k = 0; k < c->n->in.n; k++) {
+        const struct onnx_val *v = in_any(c, k);
+        if (v && (v->text || (v->list && v->list->text))) return true;
+    }
+    return false;
+}
+
+static int rule_of(const struct onnx_node *n) {
+    for (int k = 0; k < N_RULES; k++) {
+        const char *op = rules[k].op;
+        if (n->domain.n && strncmp(op, n->domain.p, n->domain.n) == 0 && op[n->domain.n] == '.')
+            op += n->domain.n + 1;
+        else if (n->domain.n)
+            continue;
+        if (str_is(n->op, op)) return k;
+    }
+    return -1;
+}
+// Each input is text where the rule says so, and nowhere else.
+static bool inputs_fit(struct onnx_ctx *c, uint32_t mask) {
+    for (size_t k = 0; k < c->n->in.n; k++) {
+        const struct onnx_val *v = in_any(c, k);
+        bool want = mask >> (k < 31 ? k : 31) & 1;
+        if (!v || !v->v || v->text == want) continue;
+        fail(c, want ? "input %zu is numbers where others are text" : "input %zu is text", k);
+        return false;
+    }
+    return true;
+}
+void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn) {
+    int r = rule_of(c->n);
+    struct str reduction = at_str(c, "reduction", "none");
+    if (r < 0) {
+        for (size_t k = 0; k < c->n->in.n; k++)
+            if (in_any(c, k) && in_any(c, k)->text)
+                return fail(c, "input %zu is text, which this operator has no meaning for here", k);
+        return fail(c, "a sequence of texts is nothing this operator takes");
+    }
+    if (rules[r].kind != OWN && !inputs_fit(c, rules[r].in)) return;
+    if (!str_is(reduction, "none")) return fail(c, "texts have no " STR_FMT, STR_ARG(reduction));
+    bool control = rules[r].kind == OWN && !rules[r].in &&
+                   (str_is(c->n->op, "If") || str_is(c->n->op, "Loop") || str_is(c->n->op, "Scan"));
+    c->text_ok = !control; // bodies lower nodes of their own
+    if (onnx_has_dynamic(c))
+        onnx_pass_dynamic(c, fn);
+    else
+        fn(c);
+    c->text_ok = false;
+    for (size_t k = 0; rules[r].kind == TO_TEXT && k < c->n->out.n; k++) {
+        struct onnx_val *o = c->n->out.v[k].n ? smap_get(&c->values, c->n->out.v[k]) : NULL;
+        if (o && o->v) o->text = true;
+    }
+}
+
+// ---- text functions
+
+static hv text_call(struct onnx_ctx *c, const char *name, const struct shape *s, hv const *operands,
+                    int n) {
+    struct hlo_attr_custom attr = {.custom_call_target =
+                                       str_of(arena_printf(c->a, "hlod.text.%s", name))};
+    return hb_op(&c->b, HLO_CUSTOM_CALL, s, operands, n, &attr);
+}
+static bool all_text(struct onnx_ctx *c, size_t n) {
+    for (size_t k = 0; k < n; k++)
+        if (!in_any(c, k) || !in_any(c, k)->text) {
+            fail(c, "input %zu is not text", k);
+            return false;
+        }
+    return true;
+}
+
+ONNX(stringconcat) {
+    if (!all_text(c, 2)) return;
+    hv x[] = {in_val(c, 0), in_val(c, 1)};
+    hb_numpy_pair(&c->b, &x[0], &x[1]);
+    if (!hb_ok(&c->b)) return;
+    out_val(c, 0, text_call(c, "concat", x[0]->shape, x, 2));
+}
+
+ONNX(regexfullmatch) {
+    if (!all_text(c, 1)) return;
+    struct str pattern = at_str(c, "pattern", "");
+    struct text_pattern *p;
+    status_t st = text_pattern_new(pattern, &p);
+    if (st) return hb_fail(&c->b, st);
+    text_pattern_free(p);
+    hv x[] = {in_val(c, 0), text_const(c, pattern)};
+    out_val(c, 0, text_call(c, "match", shape_with_dtype(c->a, x[0]->shape, DT_PRED), x, 2));
+}
+
+// [n] or [1, n]; what is left after the stop words are taken out, or one empty text.
+ONNX(stringnormalizer) {
+    struct hb *b = &c->b;
+    if (!all_text(c, 1)) return;
+    hv x = in_val(c, 0);
+    const struct onnx_attr *stop = onnx_attr(c->n, "stopwords");
+    struct str change = at_str(c, "case_change_action", "NONE"), locale = at_str(c, "locale", "");
+    bool flat = x->shape->rank == 1, sensitive = at_int(c, "is_case_sensitive", 0) != 0;
+    if (!flat && (x->shape->rank != 2 || x->shape->dims[0] != 1))
+        return fail(c, "texts of %s, expected [n] or [1, n]", shape_text(c->a, x->shape));
+    if (str_starts(locale, "tr") || str_starts(locale, "az") || str_starts(locale, "lt"))
+        return fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
+                    STR_ARG(locale));
+    int64_t n = shape_elements(x->shape), bound = n ? n : 1, flags = sensitive ? 0 : TEXT_ANY_CASE;
+    if (str_is(change, "LOWER"))
+        flags |= TEXT_LOWER;
+    else if (str_is(change, "UPPER"))
+        flags |= TEXT_UPPER;
+    else if (!str_is(change, "NONE"))
+        return fail(c, "case_change_action '" STR_FMT "'", STR_ARG(change));
+    if (!stop || !stop->strings.n) flags &= ~TEXT_ANY_CASE;
+    struct literal *words =
+        onnx_text_list(c, stop ? stop->strings.v : NULL, stop ? stop->strings.n : 0);
+    hv operands[] = {hb_reshape(b, x, &n, 1), hb_constant(b, words),
+                     hb_const_i64(b, DT_S32, flags)};
+    const struct shape *s[] = {shape_make(c->a, DT_S32, &bound, 1), shape_scalar(c->a, DT_S64)};
+    hv r = text_call(c, "normalize", shape_tuple(c->a, s, 2), operands, 3);
+    hv kept = hb_gte(b, r, 0), count = hb_gte(b, r, 1);
+    if (!hb_ok(b)) return;
+    if (!flat) kept = hb_reshape(b, kept, (int64_t[]){1, bound}, 2);
+    if (!(flags & TEXT_ANY_CASE) && (!stop || !stop->strings.n) && n)
+        return out_val(c, 0, kept); // all are kept
+    out_any(c, 0, onnx_dynamic_val(c, kept, count, flat ? 0 : 1));
+}
+
+// MurmurHash3_x86_32 of each element's bytes; numbers have one or two words of 32 bits.
+static hv hash_rotate(struct hb *b, hv x, int64_t by) {
+    hv left = hb_splat(b, x->shape, (double)by), right = hb_splat(b, x->shape, (double)(32 - by));
+    return hb_binary(b, HLO_OR, hb_binary(b, HLO_SHIFT_LEFT, x, left),
+                     hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, x, right));
+}
+static hv hash_mixed(struct hb *b, hv h, int64_t by, int64_t times) {
+    hv far = hb_binary(b, HLO_SHIFT_RIGHT_LOGICAL, h, hb_splat(b, h->shape, (double)by));
+    hv x = hb_binary(b, HLO_XOR, h, far);
+    return hb_mul(b, x, hb_splat(b, x->shape, (double)times));
+}
+static hv hash_numbers(struct onnx_ctx *c, hv x, int64_t seed) {
+    struct hb *b = &c->b;
+    int64_t dims[HLO_MAX_RANK], n = dtype_size(x->shape->dtype);
+    int rank = x->shape->rank;
+    if ((n != 4 && n != 8) || rank == HLO_MAX_RANK) return fail(c, "numbers of other sizes"), x;
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d];
+    dims[rank] = n / 4;
+    const struct shape *s = shape_make(c->a, DT_U32, dims, rank + (n == 8));
+    hv words = hb_op(b, HLO_BITCAST_CONVERT, s, &x, 1, NULL), h = NULL;
+    for (int64_t w = 0; w < n / 4 && hb_ok(b); w++) {
+        hv k = n == 4 ? words : row(c, words, rank, w);
+        if (!h) h = hb_splat(b, k->shape, (double)seed);
+        k = hb_mul(b, k, hb_splat(b, k->shape, 0xcc9e2d51));
+        k = hb_mul(b, hash_rotate(b, k, 15), hb_splat(b, k->shape, 0x1b873593));
+        h = hash_rotate(b, hb_binary(b, HLO_XOR, h, k), 13);
+        h = hb_mul(b, h, hb_splat(b, h->shape, 5));
+        h = hb_add(b, h, hb_splat(b, h->shape, 0xe6546b64));
+    }
+    h = hb_binary(b, HLO_XOR, h, hb_splat(b, h->shape, (double)n));
+    h = hash_mixed(b, hash_mixed(b, h, 16, 0x85ebca6b), 13, 0xc2b2ae35);
+    return hash_mixed(b, h, 16, 1);
+}
+ONNX(murmurhash3) {
+    struct hb *b = &c->b;
+    const struct onnx_val *v = in_any(c, 0);
+    int64_t seed = at_int(c, "seed", 0) & 0xffffffff;
+    hv x = in_val(c, 0), h;
+    if (!v || !hb_ok(b)) return;
+    if (v->text) {
+        hv operands[] = {x, hb_const_i64(b, DT_U32, seed)};
+        h = text_call(c, "hash", shape_with_dtype(c->a, x->shape, DT_U32), operands, 2);
+    } else {
+        h = hash_numbers(c, x, seed);
+    }
+    if (at_int(c, "positive", 1) == 0 && hb_ok(b))
+        h = hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, h->shape, DT_S32), &h, 1, NULL);
+    out_val(c, 0, h);
+}
+
+// How many parts there may be is not known before the run: room for MAX_PARTS, fewer where there
+// are many texts; texts known here say it.
+static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
+    const struct literal *known = in_any(c, 0)->known;
+    int64_t n = shape_elements(x->shape), room = MAX_PARTS, longest = 1;
+    for (int64_t k = 0; known && k < n; k++) {
+        int64_t size = (int64_t)texts_get(c->texts->table, (int32_t)lit_get_i64(known, k)).n + 1;
+        if (size > longest) longest = size;
+    }
+    if (known && longest < room) room = longest;
+    if (most >= 0 && most < room) room = most + 1;
+    while (room > 1 && n * room > MAX_PART_PLACES)
+        room /= 2;
+    return room;
+}
+ONNX(stringsplit) {
+    struct hb *b = &c->b;
+    if (!all_text(c, 1)) return;
+    hv x = in_val(c, 0);
+    int rank = x->shape->rank;
+    int64_t dims[HLO_MAX_RANK], most = at_int(c, "maxsplit", -1);
+    if (rank == HLO_MAX_RANK || !hb_ok(b)) return fail(c, "rank %d", rank);
+    if (most < -1) return fail(c, "maxsplit %lld", (long long)most);
+    for (int d = 0; d < rank; d++)
+        dims[d] = x->shape->dims[d];
+    dims[rank] = room_for_parts(c, x, most);
+    hv operands[] = {x, text_const(c, at_str(c, "delimiter", "")), hb_const_i64(b, DT_S64, most)};
+    const struct shape *s[] = {shape_make(c->a, DT_S32, dims, rank + 1),
+                               shape_with_dtype(c->a, x->shape, DT_S64),
+                               shape_scalar(c->a, DT_S64)};
+    hv r = text_call(c, "split", shape_tuple(c->a, s, 3), operands, 3);
+    hv parts = hb_gte(b, r, 0), counts = hb_gte(b, r, 1), longest = hb_gte(b, r, 2);
+    if (!hb_ok(b)) return;
+    struct onnx_val *o = onnx_dynamic_val(c, parts, longest, rank);
+    o->text = true;
+    out_any(c, 0, o);
+    out_val(c, 1, counts);
+}
+
+void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text) {
+    struct onnx_val *v = in_any(c, 0);
+    hv x = in_val(c, 0);
+    if (!v || !hb_ok(&c->b)) return;
+    if (v->text && to_text) return out_any(c, 0, v);
+    enum dtype number = v->text ? to : x->shape->dtype;
+    if (!dtype_is_float(number) && !dtype_is_int(number))
+        return fail(c, "between text and %s", dtype_name(number));
+    if (v->text)
+        return out_val(c, 0, text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
+    const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
+    out_any(c, 0, onnx_text_val(c, text_call(c, "print", s, &x, 1)));
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of LAPACK that HLO has no operation for, on literals: computed in double whatever the
+// type. Eigenvectors and singular vectors are right up to sign (phase), as LAPACK leaves them free.
+#include "compiler/ops/linalg/lapack_real.h"
+
+#include "compiler/ops/linalg/lapack_cases.h"
+#define T       double complex
+#define NAME(n) n##_c
+#define HALF    float complex
+#define CJ(x)   conj(x)
+#include "compiler/ops/linalg/lapack_cases.h"
+
+// ---- eigenvalues of general matrices
+
+typedef double complex cplx;
+struct eigen {
+    int64_t n;
+    cplx *t, *q, *v; // Schur's form and vectors; eigenvectors
+    double *re, *im; // of a real matrix
+};
+// Of a matrix in columns, which is lost.
+static bool eigen_of(struct eigen *x, cplx *a, bool real, struct arena *tmp) {
+    int64_t n = x->n;
+    x->t = room_c(tmp, n * n);
+    x->q = room_c(tmp, n * n);
+    if (real) {
+        double *h = room_r(tmp, n * n), *v = room_r(tmp, n * n), *tau = room_r(tmp, 2 * n);
+        x->re = room_r(tmp, n);
+        x->im = room_r(tmp, n);
+        for (int64_t k = 0; k < n * n; k++)
+            h[k] = creal(a[k]);
+        hessenberg_r(n, h, tau, tau + n);
+        memcpy(v, h, sizeof *v * (size_t)(n * n));
+        unit_shifted_r(n, v, tau);
+        if (!eigen_r(n, h, v, x->re, x->im)) return false;
+        schur_from_real(n, h, v, x->re, x->im, x->t, x->q);
+        return true;
+    }
+    cplx *tau = room_c(tmp, 2 * n);
+    hessenberg_c(n, a, tau, tau + n);
+    memcpy(x->q, a, sizeof *a * (size_t)(n * n));
+    unit_shifted_c(n, x->q, tau);
+    for (int64_t k = 0; k < n * n; k++)
+        x->t[k] = k % n > k / n + 1 ? 0 : a[k];
+    return schur_c(n, x->t, x->q);
+}
+// Left eigenvectors: columns of the inverse of v^H, of norm 1 with the largest element real.
+static void left_vectors(const struct eigen *x, cplx *to, struct arena *tmp) {
+    int64_t n = x->n;
+    cplx *lu = room_c(tmp, n * n);
+    int32_t *pivot = arena_array(tmp, int32_t, n + 1);
+    for (int64_t k = 0; k < n * n; k++)
+        lu[k] = conj(x->v[k % n * n + k / n]);
+    lu_c(n, n, lu, pivot);
+    for (int64_t j = 0; j < n; j++) {
+        cplx *b = to + j * n;
+        for (int64_t k = 0; k < n; k++)
+            b[k] = k == j;
+        for (int64_t k = 0; k < n; k++) {
+            cplx t = b[k];
+            b[k] = b[pivot[k] - 1], b[pivot[k] - 1] = t;
+        }
+        for (int64_t k = 0; k < n; k++)
+            for (int64_t r = k + 1; r < n; r++)
+                b[r] -= b[k] * lu[k * n + r];
+        for (int64_t k = n; k-- > 0;) {
+            b[k] /= lu[k * n + k];
+            for (int64_t r = 0; r < k; r++)
+                b[r] -= b[k] * lu[k * n + r];
+        }
+        unit_vector(n, b);
+    }
+}
+static void run_eigen(const struct lapack_call *c, int64_t b, struct literal *const *in,
+                      struct literal *const *out, struct arena *tmp) {
+    bool real = !dtype_is_complex(in[0]->shape->dtype);
+    int64_t n = c->n, k = 0;
+    struct eigen x = {.n = n};
+    cplx *a = room_c(tmp, n * n), *w = room_c(tmp, n), *room = room_c(tmp, n);
+    if (real) {
+        double *h = room_r(tmp, n * n);
+        load_r(h, in[0], b * n * n, n, n);
+        for (int64_t e = 0; e < n * n; e++)
+            a[e] = h[e];
+    } else
+        load_c(a, in[0], b * n * n, n, n);
+    bool good = eigen_of(&x, a, real, tmp);
+    for (int64_t e = 0; e < n; e++)
+        w[e] = x.t[e * n + e];
+    if (c->kind == LAPACK_GEES) {
+        store_c(x.t, out[0], b * n * n, n, n);
+        store_c(x.q, out[1], b * n * n, n, n);
+        store_c(w, out[2], b * n, n, 1);
+        lit_set_i64(out[4], b, good ? 0 : 1);
+        return;
+    }
+    if (real) {
+        store_r(x.re, out[k++], b * n, n, 1);
+        store_r(x.im, out[k++], b * n, n, 1);
+    } else
+        store_c(w, out[k++], b * n, n, 1);
+    if (good && (c->left_vectors || c->right_vectors)) {
+        x.v = room_c(tmp, n * n);
+        triangle_vectors(n, x.t, x.q, x.v, room);
+        if (c->right_vectors) store_c(x.v, out[k + 1], b * n * n, n, n);
+        if (c->left_vectors) left_vectors(&x, a, tmp);
+        if (c->left_vectors) store_c(a, out[k], b * n * n, n, n);
+    }
+    lit_set_i64(out[k + 2], b, good ? 0 : 1);
+}
+
+status_t lapack_run(const struct lapack_call *c, struct literal *const *in,
+                    struct literal *const *out) {
+    typedef void (*fn)(const struct lapack_call *, int64_t, struct literal *const *,
+                       struct literal *const *, struct arena *);
+    static const fn all[][2] = {
+        [LAPACK_GETRF] = {run_lu_r, run_lu_c},       [LAPACK_GEQRF] = {run_qr_r, run_qr_c},
+        [LAPACK_GEQP3] = {run_qr_r, run_qr_c},       [LAPACK_ORGQR] = {run_q_r, run_q_c},
+        [LAPACK_ORMQR] = {run_q_r, run_q_c},         [LAPACK_SYEVD] = {run_eigh_r, run_eigh_c},
+        [LAPACK_GESDD] = {run_svd_r, run_svd_c},     [LAPACK_GEEV] = {run_eigen, run_eigen},
+        [LAPACK_GEES] = {run_eigen, run_eigen},      [LAPACK_GEHRD] = {run_forms_r, run_forms_c},
+        [LAPACK_SYTRD] = {run_forms_r, run_forms_c}, [LAPACK_GTSV] = {run_gtsv_r, run_gtsv_c}};
+    size_t k = (size_t)c->kind;
+    fn f = k < sizeof all / sizeof all[0] ? all[k][dtype_is_complex(in[0]->shape->dtype) ? 1 : 0]
+                                          : NULL;
+    if (!f) return st_new(ST_INTERNAL, "no such call of LAPACK");
+    for (int64_t b = 0; b < c->batch; b++) {
+        struct arena tmp = {0};
+        f(c, b, in, out, &tmp);
+        arena_done(&tmp);
+    }
+    return ST_OK;
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of reductions and windows: each is a fold whose step asks the operands at one position
+// and calls the reducer. Windows that all reach to one end (running sums) are a kernel of their own
+// with one step an element.
+#include "compiler/kernel/lower.h"
+#include "compiler/ops/lower/lower_rules.h"
+#include "compiler/ops/rules.h"
+
+// Is the computation one commutative operation of floats on its two parameters? Then its order may
+// change; of a product only where precision is not strict.
+static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
+    struct hlo_instr *r = hlo_root(c);
+    bool product = r->op == HLO_MULTIPLY && lw->prec != PRECISION_STRICT;
+    bool plain = (r->op == HLO_ADD || product) && r->n_operands == 2 &&
+                 r->operands[0]->op == HLO_PARAMETER && r->operands[1]->op == HLO_PARAMETER &&
+                 r->operands[0] != r->operands[1];
+    return plain && dtype_is_float(r->shape->dtype);
+}
+static status_t combine(struct lower *lw, struct lower_fold *f, struct kir_val *const *acc,
+                        struct kir_val *const *x, struct kir_val **out) {
+    const struct hlo_computation *c = f->i->called[0];
+    struct kir_val *args[2 * LOWER_MAX_RESULTS];
+    if (f->n == 1 && plain_sum(lw, c)) { // small floats accumulate in f32, rounded at the end
+        enum kop op = hlo_root(c)->op == HLO_ADD ? K_ADD : K_MUL;
+        *out = kir_flag(&lw->k, op, acc[0], x[0], lower_reassoc(lw));
+        return ST_OK;
+    }
+    memcpy(args, acc, sizeof *acc * (size_t)f->n);
+    memcpy(args + f->n, x, sizeof *x * (size_t)f->n);
+    return lower_call(lw, c, args, 2 * f->n, out);
+}
+static status_t init_values(struct lower *lw, struct lower_fold *f, struct kir_val **acc) {
+    for (int n = 0; n < f->n; n++)
+        RETURN_IF_ERR(lower_operand(lw, f->i, f->n + n, NULL, &acc[n]));
+    return ST_OK;
+}
+static void round_results(struct lower *lw, struct lower_fold *f, struct kir_val **out) {
+    for (int n = 0; n < f->n; n++)
+        out[n] = kir_quant(&lw->k, f->type[n], out[n]);
+}
+
+enum { SHORT = 8 }; // terms of a reduction that are written out
+struct reduce {
+    int64_t dims[HLO_MAX_RANK]; // extents of the reduced dimensions, in the order they are walked
+    int which[HLO_MAX_RANK], n;
+};
+// May the elements be taken in any order: one reducer of one commutative operation?
+static bool any_order(const struct lower *lw, const struct hlo_instr *i) {
+    const struct hlo_instr *r = hlo_root(i->called[0]);
+    if (i->n_operands != 2) return false;
+    if (plain_sum(lw, i->called[0])) return true;
+    bool real = !dtype_is_complex(r->shape->dtype);
+    bool same = r->op == HLO_MAXIMUM || r->op == HLO_MINIMUM || r->op == HLO_AND ||
+                r->op == HLO_OR || r->op == HLO_XOR ||
+                (dtype_is_int(r->shape->dtype) && (r->op == HLO_ADD || r->op == HLO_MULTIPLY));
+    return real && same && r->n_operands == 2 && r->operands[0]->op == HLO_PARAMETER &&
+           r->operands[1]->op == HLO_PARAMETER && r->operands[0] != r->operands[1];
+}
+// The reduced dimensions, outermost first: as they lie in memory where the order is free, so that
+// a reduction of channels last walks neighbours.
+static void reduced_dims(const struct lower *lw, const struct hlo_instr *i, struct reduce *rd) {
+    const struct shape *s = i->operands[0]->shape;
+    struct shape_phys p;
+    int order[HLO_MAX_RANK], n = 0;
+    bool met[HLO_MAX_RANK] = {false};
+    shape_physical(s, &p);
+    for (int d = 0; d < (any_order(lw, i) ? p.rank : 0); d++)
+        if (!met[p.of[d]]) met[order[n++] = p.of[d]] = true;
+    for (int d = 0; d < s->rank; d++)
+        if (!met[d]) order[n++] = d;
+    for (int k = 0; k < n; k++) {
+        if (!i64s_has(HLO_ATTR(i, dims)->dimensions, order[k])) continue;
+        rd->which[rd->n] = order[k];
+        rd->dims[rd->n++] = s->dims[order[k]];
+    }
+}
+static status_t reduce_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+                            struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+    const struct reduce *rd = f->ctx;
+    struct kir_val *at[HLO_MAX_RANK + 1] = {NULL}, *red[HLO_MAX_RANK + 1], *x[LOWER_MAX_RESULTS];
+    int rank = f->i->operands[0]->shape->rank, o = 0;
+    lower_unflatten(lw, r, rd->dims, rd->n, red);
+    for (int q = 0; q < rd->n; q++)
+        at[rd->which[q]] = red[q];
+    for (int d = 0; d < rank; d++)
+        if (!at[d]) at[d] = index[o++];
+    for (int n = 0; n < f->n; n++)
+        RETURN_IF_ERR(lower_operand(lw, f->i, n, at, &x[n]));
+    return combine(lw, f, acc, x, out);
+}
+LOWER(REDUCE) {
+    const struct shape *s = i->operands[0]->shape;
+    struct reduce rd = {.n = 0};
+    enum dtype types[LOWER_MAX_RESULTS];
+    struct lower_fold f = {.i = i,
+                           .n = i->n_operands / 2,
+                           .type = types,
+                           .total = 1,
+                           .ctx = &rd,
+                           .init = init_values,
+                           .step = reduce_step};
+    struct shape_phys p;
+    if (f.n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
+    for (int n = 0; n < f.n; n++)
+        types[n] = i->operands[n]->shape->dtype;
+    reduced_dims(lw, i, &rd);
+    for (int n = 0; n < rd.n; n++)
+        f.total *= rd.dims[n];
+    shape_physical(s, &p);
+    bool row = lw->instr->op == HLO_FUSION &&
+               HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM, // used by all of its row
+        minor = rd.n == 1 && p.rank > 0 && p.of[p.rank - 1] == rd.which[0];
+    f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
+    lw->short_rows |= f.unroll && row && f.total > 1;
+    f.column = p.rank > 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, p.of[p.rank - 1]);
+    RETURN_IF_ERR(lower_fold(lw, &f, index, s->rank - rd.n, out));
+    round_results(lw, &f, out);
+    return ST_OK;
+}
+
+// One position of a window: operand index, and whether it lies on a value.
+static struct kir_val *window_at(struct lower *lw, const struct window_dim *w, int64_t size,
+                                 struct kir_val *o, struct kir_val *pos, struct kir_val **at) {
+    struct kir *k = &lw->k;
+    struct kir_val *p =
+        w->reversal ? kir_idx_add(k, kir_i64(k, w->size - 1), kir_idx_mul(k, pos, -1)) : pos;
+    struct kir_val *x =
+        kir_idx_add(k, kir_idx_mul(k, o, w->stride), kir_idx_mul(k, p, w->window_dilation));
+    int64_t last = (size - 1) * w->base_dilation;
+    x = kir_idx_add(k, x, kir_i64(k, -w->pad_low));
+    struct kir_val *ok = kir_op(k, K_AND, kir_cmp(k, CMP_GE, x, kir_i64(k, 0)),
+                                kir_cmp(k, CMP_LE, x, kir_i64(k, last)), NULL);
+    x = kir_idx_clamp(k, x, 0, last);
+    if (w->base_dilation > 1) {
+        ok = kir_op(k, K_AND, ok,
+                    kir_cmp(k, CMP_EQ, kir_idx_divmod(k, x, 1, w->base_dilation), kir_i64(k, 0)),
+                    NULL);
+        x = kir_idx_divmod(k, x, w->base_dilation, 0);
+    }
+    *at = x;
+    return ok;
+}
+static status_t window_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+                            struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
+    const struct hlo_instr *i = f->i;
+    struct window w = HLO_ATTR(i, window)->window;
+    struct kir *k = &lw->k;
+    int64_t dims[HLO_MAX_RANK];
+    struct kir_val *at[HLO_MAX_RANK + 1], *pos[HLO_MAX_RANK + 1], *x[LOWER_MAX_RESULTS],
+        *ok = kir_int(k, DT_PRED, 1);
+    for (int d = 0; d < w.n; d++)
+        dims[d] = w.v[d].size;
+    lower_unflatten(lw, r, dims, w.n, pos);
+    for (int d = 0; d < w.n; d++)
+        ok = kir_op(
+            k, K_AND, ok,
+            window_at(lw, &w.v[d], i->operands[0]->shape->dims[d], index[d], pos[d], &at[d]), NULL);
+    for (int n = 0; n < f->n; n++)
+        RETURN_IF_ERR(lower_operand(lw, i, n, at, &x[n]));
+    RETURN_IF_ERR(combine(lw, f, acc, x, out));
+    for (int n = 0; n < f->n; n++)
+        out[n] = kir_select(k, ok, out[n], acc[n]);
+    return ST_OK;
+}
+LOWER(REDUCE_WINDOW) {
+    struct window w = HLO_ATTR(i, window)->window;
+    enum dtype types[LOWER_MAX_RESULTS];
+    struct lower_fold f = {.i = i,
+                           .n = i->n_operands / 2,
+                           .type = types,
+                           .total = 1,
+                           .init = init_values,
+                           .step = window_step};
+    if (f.n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
+    if (w.n != i->operands[0]->shape->rank || shape_elements(i->operands[0]->shape) == 0)
+        return lower_no(lw, "a window without values");
+    for (int n = 0; n < f.n; n++)
+        types[n] = i->operands[n]->shape->dtype;
+    for (int d = 0; d < w.n; d++)
+        f.total *= w.v[d].size;
+    f.unroll = f.total <= 32;
+    f.column = true;
+    RETURN_IF_ERR(lower_fold(lw, &f, index, w.n, out));
+    round_results(lw, &f, out);
+    return ST_OK;
+}
+
+// ---- running windows: one pass along the dimension. Along the last one the running values are
+// carried from element to element; along others a unit walks a block of neighbours together, whose
+// running values lie in scratch. Sums and products of f32 run in f64: n of them in order would lose
+// more than windows that are added as trees.
+
+enum { BLOCK = 512 };
+struct running {
+    const struct hlo_instr *i;
+    int n;
+    struct running_window w;
+    bool wide;
+    enum dtype type[LOWER_MAX_RESULTS]; // of the running values
+    int64_t at[LOWER_MAX_RESULTS];      // in scratch
+};
+
+static struct kir_val *running_at(struct lower *lw, const struct running *r, int o,
+                                  struct kir_val *j) {
+    int64_t size = dtype_size(dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]));
+    return kir_idx_add(&lw->k, j, kir_i64(&lw->k, r->at[o] / size));
+}
+static struct kir_val *load_running(struct lower *lw, const struct running *r, int o,
+                                    struct kir_val *j) {
+    enum dtype t = dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]);
+    return kir_load(&lw->k, KIR_SCRATCH, t, running_at(lw, r, o, j), KF_PINNED);
+}
+static void store_running(struct lower *lw, const struct running *r, int o, struct kir_val *j,
+                          struct kir_val *v) {
+    enum dtype t = dtype_is_complex(r->type[o]) ? r->type[o] : kir_type(r->type[o]);
+    kir_store(&lw->k, KIR_SCRATCH, t, running_at(lw, r, o, j), v);
+}
+static status_t running_init(struct lower *lw, const struct running *r, struct kir_val **acc) {
+    for (int o = 0; o < r->n; o++) {
+        RETURN_IF_ERR(lower_operand(lw, r->i, r->n + o, NULL, &acc[o]));
+        if (r->wide) acc[o] = kir_cast(&lw->k, DT_F64, acc[o]);
+    }
+    return ST_OK;
+}
+// Takes in the element at `index` and writes what the values are now (exclusive: were before).
+static status_t running_step(struct lower *lw, const struct running *r, struct kir_val **index,
+                             struct kir_val *const *acc, struct kir_val **out) {
+    struct kir_val *args[2 * LOWER_MAX_RESULTS];
+    struct kir *k = &lw->k;
+    const struct hlo_computation *f = r->i->called[0];
+    for (int o = 0; o < r->n; o++) {
+        args[o] = acc[o];
+        RETURN_IF_ERR(lower_operand(lw, r->i, o, index, &args[r->n + o]));
+    }
+    if (r->wide) {
+        enum kop op = hlo_root(f)->op == HLO_ADD ? K_ADD : K_MUL;
+        out[0] = kir_op(k, op, acc[0], kir_cast(k, DT_F64, args[1]), NULL);
+        lower_put(lw, r->i, 0, index, kir_cast(k, DT_F32, (r->w.exclusive ? acc : out)[0]));
+        return ST_OK;
+    }
+    RETURN_IF_ERR(lower_call(lw, f, args, 2 * r->n, out));
+    for (int o = 0; o < r->n; o++) {
+        out[o] = kir_quant(k, r->type[o], out[o]);
+        lower_put(lw, r->i, o, index, r->w.exclusive ? acc[o] : out[o]);
+    }
+    return ST_OK;
+}
+static struct kir_val *running_position(struct lower *lw, const struct running *r, int64_t n,
+                                        struct kir_val *t) {
+    return r->w.back ? kir_idx_add(&lw->k, kir_i64(&lw->k, n - 1), kir_idx_mul(&lw->k, t, -1)) : t;
+}
+// One line, element after element.
+static status_t running_line(struct lower *lw, const struct running *r, struct kir_val **index) {
+    struct kir *k = &lw->k;
+    int64_t n = r->i->operands[0]->shape->dims[r->w.dim];
+    struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+    RETURN_IF_ERR(running_init(lw, r, acc));
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, acc, r->n);
+    index[r->w.dim] = running_position(lw, r, n, l->var);
+    RETURN_IF_ERR(running_step(lw, r, index, l->carry, next));
+    kir_end(k, l, next);
+    return ST_OK;
+}
+// A block of lines whose elements are neighbours: `inner` dims behind the running one.
+static status_t running_block(struct lower *lw, const struct running *r, struct kir_val **index,
+                              const int64_t *dims, int inner, struct kir_val *begin,
+                              struct kir_val *end, int64_t most) {
+    struct kir *k = &lw->k;
+    int64_t n = r->i->operands[0]->shape->dims[r->w.dim];
+    struct kir_val *acc[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
+    struct kir_val *minus = kir_idx_mul(k, begin, -1);
+    struct kir_loop *l = kir_for(k, begin, end, most, NULL, 0);
+    RETURN_IF_ERR(running_init(lw, r, acc));
+    for (int o = 0; o < r->n; o++)
+        store_running(lw, r, o, kir_idx_add(k, l->var, minus), acc[o]);
+    kir_end(k, l, NULL);
+    struct kir_loop *t = kir_for(k, kir_i64(k, 0), kir_i64(k, n), n, NULL, 0);
+    l = kir_for(k, begin, end, most, NULL, 0);
+    l->vectorize = true;
+    struct kir_val *j = kir_idx_add(k, l->var, minus);
+    index[r->w.dim] = running_position(lw, r, n, t->var);
+    lower_unflatten(lw, l->var, dims, inner, index + r->w.dim + 1);
+    for (int o = 0; o < r->n; o++)
+        acc[o] = load_running(lw, r, o, j);
+    RETURN_IF_ERR(running_step(lw, r, index, acc, next));
+    for (int o = 0; o < r->n; o++)
+        store_running(lw, r, o, j, next[o]);
+    kir_end(k, l, NULL);
+    kir_end(k, t, NULL);
+    return ST_OK;
+}
+WHOLE(REDUCE_WINDOW) {
+    struct running r = {.i = i, .n = i->n_operands / 2};
+    const struct shape *s = i->operands[0]->shape;
+    struct kir *k = &lw->k;
+    struct kir_val *index[HLO_MAX_RANK + 1];
+    int64_t outer = 1, inner = 1, blocks;
+    bool parts = false;
+    if (r.n > LOWER_MAX_RESULTS || !rule_running_window(i, &r.w))
+        return lower_no(lw, "a window of another kind");
+    r.wide = r.n == 1 && s->dtype == DT_F32 && plain_sum(lw, i->called[0]);
+    for (int d = 0; d < s->rank; d++)
+        if (d != r.w.dim) *(d < r.w.dim ? &outer : &inner) *= s->dims[d];
+    for (int o = 0; o < r.n; o++) {
+        r.type[o] = r.wide ? DT_F64 : i->operands[o]->shape->dtype;
+        parts |= dtype_is_complex(r.type[o]);
+    }
+    bool line = inner == 1 && !parts;
+    int64_t most = inner < BLOCK ? inner : BLOCK;
+    blocks = (inner + BLOCK - 1) / BLOCK;
+    for (int o = 0; !line && o < r.n; o++)
+        r.at[o] = lower_take_scratch(lw, r.type[o], most);
+    int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
+    struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
+    if (units) {
+        lower_unflatten(lw, kir_idx_divmod(k, u->var, blocks, 0), s->dims, r.w.dim, index);
+        struct kir_val *begin = kir_idx_mul(k, kir_idx_divmod(k, u->var, 1, blocks), BLOCK);
+        struct kir_val *end =
+            kir_op(k, K_MIN, kir_idx_add(k, begin, kir_i64(k, BLOCK)), kir_i64(k, inner), NULL);
+        for (int d = r.w.dim + 1; d < s->rank; d++)
+            index[d] = kir_i64(k, 0);
+        RETURN_IF_ERR(line ? running_line(lw, &r, index)
+                           : running_block(lw, &r, index, s->dims + r.w.dim + 1,
+                                           s->rank - r.w.dim - 1, begin, end, most));
+    }
+    kir_end(k, u, NULL);
+    return ST_OK;
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of scatter and select-and-scatter: one unit, because updates may meet; the result is
+// filled first, then updated in order, read and written in place.
+#include "compiler/kernel/lower.h"
+#include "compiler/ops/lower/lower_rules.h"
+
+struct nest {
+    struct kir_loop *loop[HLO_MAX_RANK + 1];
+    int n;
+};
+// Nested loops over dims; index[d] is the loop variable.
+static void open_nest(struct lower *lw, const int64_t *dims, int rank, struct nest *nest,
+                      struct kir_val **index) {
+    struct kir *k = &lw->k;
+    nest->n = rank;
+    for (int d = 0; d < rank; d++) {
+        nest->loop[d] = kir_for(k, kir_i64(k, 0), kir_i64(k, dims[d]), dims[d], NULL, 0);
+        index[d] = nest->loop[d]->var;
+    }
+}
+static void close_nest(struct lower *lw, struct nest *nest) {
+    for (int d = nest->n - 1; d >= 0; d--)
+        kir_end(&lw->k, nest->loop[d], NULL);
+}
+static struct kir_val *both(struct kir *k, struct kir_val *x, struct kir_val *y) {
+    return kir_op(k, K_AND, x, y, NULL);
+}
+// Do the computation's parameters have the operands' types? (The evaluator converts, kernels do
+// not.)
+static bool plain_types(const struct hlo_computation *c, enum dtype t) {
+    for (size_t p = 0; p < c->params.n; p++)
+        if (c->params.v[p]->shape->dtype != t) return false;
+    return true;
+}
+
+// The operand position of an update, whether its window fits, and the position to use.
+static status_t position(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *x,
+                         struct kir_val **at, struct kir_val **inside) {
+    const struct hlo_attr_scatter *sc = HLO_ATTR(i, scatter);
+    struct kir *k = &lw->k;
+    int n = i->n_operands / 2, nb = 0, w = 0, b = 0;
+    const struct shape *s = i->operands[0]->shape, *ix = i->operands[n]->shape,
+                       *u = i->operands[n + 1]->shape;
+    struct kir_val *batch[HLO_MAX_RANK + 1], *sel[HLO_MAX_RANK + 1], *v;
+    for (int d = 0; d < u->rank; d++)
+        if (!i64s_has(sc->update_window_dims, d)) batch[nb++] = x[d];
+    for (int d = 0; d < ix->rank; d++)
+        sel[d] = d == sc->index_vector_dim ? kir_i64(k, 0) : batch[b++];
+    for (int d = 0; d < s->rank; d++)
+        at[d] = kir_i64(k, 0);
+    for (int m = 0; m < sc->scatter_dims_to_operand_dims.n; m++) {
+        if (sc->index_vector_dim < ix->rank) sel[sc->index_vector_dim] = kir_i64(k, m);
+        RETURN_IF_ERR(lower_operand(lw, i, n, sel, &v));
+        if (v->type == DT_U64) v = kir_op(k, K_MIN, v, kir_int(k, DT_U64, INT64_MAX), NULL);
+        at[sc->scatter_dims_to_operand_dims.v[m]] = kir_cast(k, DT_S64, v);
+    }
+    for (int m = 0; m < sc->input_batching_dims.n; m++)
+        at[sc->input_batching_dims.v[m]] = sel[sc->scatter_indices_batching_dims.v[m]];
+    *inside = kir_int(k, DT_PRED, 1);
+    for (int d = 0; d < s->rank; d++) {
+        if (i64s_has(sc->input_batching_dims, d)) continue; // as many as the indices have
+        bool window = !i64s_has(sc->inserted_window_dims, d);
+        int64_t from = window ? sc->update_window_dims.v[w++] : 0,
+                size = window ? u->dims[from] : 1;
+        *inside = both(k, *inside, kir_cmp(k, CMP_GE, at[d], kir_i64(k, 0)));
+        *inside = both(k, *inside, kir_cmp(k, CMP_LE, at[d], kir_i64(k, s->dims[d] - size)));
+        at[d] = kir_idx_clamp(k, at[d], 0, s->dims[d] > size ? s->dims[d] - size : 0);
+        if (window) at[d] = kir_idx_add(k, at[d], x[from]);
+    }
+    return ST_OK;
+}
+
+WHOLE(SCATTER) {
+    struct kir *k = &lw->k;
+    int n = i->n_operands / 2;
+    const struct shape *s = i->operands[0]->shape, *u = i->operands[n + 1]->shape;
+    struct kir_val *index[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *inside, *v;
+    struct kir_val *args[2 * LOWER_MAX_RESULTS], *out[LOWER_MAX_RESULTS];
+    struct nest nest;
+    if (n > LOWER_MAX_RESULTS) return lower_no(lw, "too many operands");
+    for (int o = 0; o < n; o++)
+        if (i->called[0]->params.v[o]->shape->dtype != i->operands[o]->shape->dtype ||
+            i->called[0]->params.v[n + o]->shape->dtype != i->operands[n + 1 + o]->shape->dtype)
+            return lower_no(lw, "a computation of other types");
+    k->fn->extent = 1;
+    struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
+    if (shape_elements(s)) {
+        open_nest(lw, s->dims, s->rank, &nest, index);
+        for (int o = 0; o < n; o++) {
+            RETURN_IF_ERR(lower_operand(lw, i, o, index, &v));
+            lower_put(lw, i, o, index, v);
+        }
+        if (nest.n) nest.loop[nest.n - 1]->vectorize = true;
+        close_nest(lw, &nest);
+    }
+    if (shape_elements(s) && shape_elements(u)) {
+        open_nest(lw, u->dims, u->rank, &nest, index);
+        RETURN_IF_ERR(position(lw, i, index, at, &inside));
+        for (int o = 0; o < n; o++) {
+            args[o] = lower_get(lw, i, o, at);
+            RETURN_IF_ERR(lower_operand(lw, i, n + 1 + o, index, &args[n + o]));
+        }
+        RETURN_IF_ERR(lower_call(lw, i->called[0], args, 2 * n, out));
+        for (int o = 0; o < n; o++)
+            lower_put(lw, i, o, at, kir_select(k, inside, out[o], args[o]));
+        close_nest(lw, &nest);
+    }
+    kir_end(k, unit, NULL);
+    return ST_OK;
+}
+
+// One position of a window on the operand: where, and whether it lies on a value.
+static struct kir_val *tap(struct lower *lw, const struct window_dim *w, int64_t size,
+                           struct kir_val *o, struct kir_val *p, struct kir_val **at) {
+    struct kir *k = &lw->k;
+    int64_t last = (size - 1) * w->base_dilation;
+    struct kir_val *x =
+        kir_idx_add(k, kir_idx_mul(k, o, w->stride), kir_idx_mul(k, p, w->window_dilation));
+    x = kir_idx_add(k, x, kir_i64(k, -w->pad_low));
+    struct kir_val *ok =
+        both(k, kir_cmp(k, CMP_GE, x, kir_i64(k, 0)), kir_cmp(k, CMP_LE, x, kir_i64(k, last)));
+    x = kir_idx_clamp(k, x, 0, last);
+    if (w->base_dilation > 1) {
+        ok = both(k, ok,
+                  kir_cmp(k, CMP_EQ, kir_idx_divmod(k, x, 1, w->base_dilation), kir_i64(k, 0)));
+        x = kir_idx_divmod(k, x, w->base_dilation, 0);
+    }
+    *at = x;
+    return ok;
+}
+
+// The first element of the window that `select` keeps: found, its linear position, its value.
+static status_t choose(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *o,
+                       struct kir_val **best) {
+    struct kir *k = &lw->k;
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    const struct shape *s = i->operands[0]->shape;
+    int64_t sizes[HLO_MAX_RANK + 1], total = 1;
+    struct kir_val *pos[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *ok = kir_int(k, DT_PRED, 1), *x,
+                                                                  *keep, *next[3];
+    for (int d = 0; d < w->n; d++)
+        total *= sizes[d] = w->v[d].size;
+    struct kir_val *none[3] = {kir_int(k, DT_PRED, 0), kir_i64(k, 0), kir_zero(k, s->dtype)};
+    struct kir_loop *l = kir_for(k, kir_i64(k, 0), kir_i64(k, total), total, none, 3);
+    lower_unflatten(lw, l->var, sizes, w->n, pos);
+    for (int d = 0; d < w->n; d++)
+        ok = both(k, ok, tap(lw, &w->v[d], s->dims[d], o[d], pos[d], &at[d]));
+    RETURN_IF_ERR(lower_operand(lw, i, 0, at, &x));
+    RETURN_IF_ERR(lower_call(lw, i->called[0], (struct kir_val *[]){l->carry[2], x}, 2, &keep));
+    struct kir_val *no = kir_op(k, K_XOR, both(k, l->carry[0], keep), kir_int(k, DT_PRED, 1), NULL);
+    struct kir_val *take = both(k, ok, no);
+    next[0] = kir_op(k, K_OR, l->carry[0], ok, NULL);
+    next[1] = kir_select(k, take, lower_flatten(lw, at, s->dims, s->rank), l->carry[1]);
+    next[2] = kir_select(k, take, x, l->carry[2]);
+    kir_end(k, l, next);
+    memcpy(best, l->result, sizeof *best * 3);
+    return ST_OK;
+}
+
+WHOLE(SELECT_AND_SCATTER) {
+    struct kir *k = &lw->k;
+    const struct shape *s = i->operands[0]->shape, *u = i->operands[1]->shape;
+    struct kir_val *index[HLO_MAX_RANK + 1], *at[HLO_MAX_RANK + 1], *best[3], *args[2], *v;
+    struct nest nest;
+    if (dtype_is_complex(s->dtype) || !plain_types(i->called[0], s->dtype) ||
+        !plain_types(i->called[1], s->dtype))
+        return lower_no(lw, "a computation of other types");
+    k->fn->extent = shape_elements(s) ? 1 : 0;
+    struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, 1, NULL, 0);
+    if (shape_elements(s)) {
+        open_nest(lw, s->dims, s->rank, &nest, index);
+        RETURN_IF_ERR(lower_operand(lw, i, 2, NULL, &v));
+        lower_put(lw, i, 0, index, v);
+        if (nest.n) nest.loop[nest.n - 1]->vectorize = true;
+        close_nest(lw, &nest);
+    }
+    if (shape_elements(s) && shape_elements(u)) {
+        open_nest(lw, u->dims, u->rank, &nest, index);
+        RETURN_IF_ERR(choose(lw, i, index, best));
+        best[1]->lo = 0;
+        best[1]->hi = shape_elements(s) - 1;
+        lower_unflatten(lw, best[1], s->dims, s->rank, at);
+        args[0] = lower_get(lw, i, 0, at);
+        RETURN_IF_ERR(lower_operand(lw, i, 1, index, &args[1]));
+        RETURN_IF_ERR(lower_call(lw, i->called[1], args, 2, &v));
+        lower_put(lw, i, 0, at, kir_select(k, best[0], v, args[0]));
+        close_nest(lw, &nest);
+    }
+    kir_end(k, unit, NULL);
+    return ST_OK;
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ops/text/text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/ir/literal.h"
+#include "compiler/ops/text/text_match.h"
+#include "compiler/texts.h"
+#include "proto/hlod.pb-c.h"
+
+static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) MUST_CHECK;
+static status_t bad_call(struct hlo_eval *ev, const struct hlo_instr *i) {
+    struct strbuf b = {0};
+    for (int k = 0; k < i->n_operands; k++)
+        strbuf_printf(&b, "%s%s", k ? ", " : "", shape_text(ev->arena, i->operands[k]->shape));
+    status_t st = st_new(ST_INVALID_ARGUMENT, "instruction '%s': " STR_FMT " of (%s) gives %s",
+                         i->name, STR_ARG(HLO_ATTR(i, custom)->custom_call_target), strbuf_cstr(&b),
+                         shape_text(ev->arena, i->shape));
+    strbuf_done(&b);
+    return st;
+}
+// Is there a table, and are there n operands, the first `texts` of them places?
+static status_t begin(struct hlo_eval *ev, const struct hlo_instr *i, int n, int texts) MUST_CHECK;
+static status_t begin(struct hlo_eval *ev, const struct hlo_instr *i, int n, int texts) {
+    if (!ev->texts)
+        return st_new(ST_UNIMPLEMENTED,
+                      "instruction '%s': " STR_FMT " outside of a run that has texts", i->name,
+                      STR_ARG(HLO_ATTR(i, custom)->custom_call_target));
+    bool fit = i->n_operands == n;
+    for (int k = 0; fit && k < n; k++)
+        fit = !shape_is_tuple(i->operands[k]->shape) &&
+              (k >= texts || i->operands[k]->shape->dtype == DT_S32);
+    return fit ? ST_OK : bad_call(ev, i);
+}
+static bool is_scalar(const struct shape *s, enum dtype t) {
+    return s->dtype == t && s->rank == 0;
+}
+static struct str text_of(struct hlo_eval *ev, const struct literal *l, int64_t k) {
+    return texts_get(ev->texts, (int32_t)lit_get_i64(l, k));
+}
+// A compile keeps what it makes in the executable: 8 MiB of EVAL_COMPILE_WORK.
+enum { WORK_OF_BYTE = 8 };
+static status_t put_text(struct hlo_eval *ev, struct literal *l, int64_t k, struct str s) {
+    int32_t place;
+    RETURN_IF_ERR(hlo_eval_spend(ev, (int64_t)s.n * WORK_OF_BYTE));
+    RETURN_IF_ERR(texts_add(ev->texts, s, &place));
+    lit_set_i64(l, k, place);
+    return ST_OK;
+}
+
+status_t hlo_text_concat(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                         struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 2, 2));
+    if (!shape_compatible(in[0]->shape, in[1]->shape) || !shape_compatible(in[0]->shape, i->shape))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    struct strbuf b = {0};
+    status_t st = ST_OK;
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
+        struct str x = text_of(ev, in[0], k), y = text_of(ev, in[1], k);
+        strbuf_clear(&b);
+        strbuf_add(&b, x.p, x.n);
+        strbuf_add(&b, y.p, y.n);
+        st = put_text(ev, *out, k, (struct str){b.p, b.n});
+    }
+    strbuf_done(&b);
+    return st;
+}
+
+static void put_cased(struct strbuf *b, struct str s, bool upper) {
+    char bytes[4];
+    strbuf_clear(b);
+    for (size_t at = 0; at < s.n;) {
+        uint32_t u = text_utf8(s, &at);
+        strbuf_add(b, bytes, (size_t)text_utf8_put(upper ? text_upper(u) : text_lower(u), bytes));
+    }
+}
+static status_t is_stop_word(struct hlo_eval *ev, const struct literal *stop, struct str s,
+                             struct strbuf *x, struct strbuf *y, bool any_case, bool *out) {
+    *out = false;
+    if (any_case) put_cased(x, s, false);
+    for (int64_t k = 0, n = shape_elements(stop->shape); k < n && !*out; k++) {
+        struct str w = text_of(ev, stop, k);
+        RETURN_IF_ERR(hlo_eval_spend(ev, any_case ? (int64_t)w.n + 1 : 1));
+        if (any_case) put_cased(y, w, false);
+        *out = any_case ? str_eq((struct str){x->p, x->n}, (struct str){y->p, y->n}) : str_eq(s, w);
+    }
+    return ST_OK;
+}
+status_t hlo_text_normalize(struct hlo_eval *ev, const struct hlo_instr *i,
+                            struct literal *const *in, struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 3, 3));
+    int64_t n = shape_elements(in[0]->shape), kept = 0, flags;
+    const struct shape *r = i->shape;
+    if (in[0]->shape->rank != 1 || !is_scalar(in[2]->shape, DT_S32) || !shape_is_tuple(r) ||
+        r->n_elems != 2 || r->elems[0]->dtype != DT_S32 || r->elems[0]->rank != 1 ||
+        r->elems[0]->dims[0] != (n ? n : 1) || !is_scalar(r->elems[1], DT_S64))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    flags = lit_get_i64(in[2], 0);
+    struct strbuf x = {0}, y = {0};
+    status_t st = ST_OK;
+    for (int64_t k = 0; k < n && !st; k++) {
+        struct str s = text_of(ev, in[0], k);
+        bool stop;
+        st = is_stop_word(ev, in[1], s, &x, &y, flags & TEXT_ANY_CASE, &stop);
+        if (st || stop) continue;
+        if (flags & (TEXT_LOWER | TEXT_UPPER)) {
+            put_cased(&x, s, flags & TEXT_UPPER);
+            s = (struct str){x.p, x.n};
+        }
+        st = put_text(ev, (*out)->elems[0], kept++, s);
+    }
+    lit_set_i64((*out)->elems[1], 0, kept ? kept : 1);
+    strbuf_done(&x);
+    strbuf_done(&y);
+    return st;
+}
+
+// ---- split
+
+static bool is_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+static void skip_space(struct str *s) {
+    while (s->n && is_space(*s->p)) {
+        s->p++;
+        s->n--;
+    }
+}
+// Takes the next part off s; false when there is none. delimiter "": white space. last: all that is
+// left is one part.
+static bool next_part(struct str *s, struct str delimiter, bool last, bool *done, struct str *out) {
+    if (*done) return false;
+    if (!delimiter.n) {
+        skip_space(s);
+        if (!s->n) return false;
+    }
+    size_t n = 0, skip = delimiter.n;
+    if (delimiter.n) {
+        const char *at = last || !s->n ? NULL : memmem(s->p, s->n, delimiter.p, delimiter.n);
+        *done = !at;
+        n = at ? (size_t)(at - s->p) : s->n;
+        if (!at) skip = 0;
+    } else if (last) {
+        n = s->n;
+        *done = true;
+    } else {
+        while (n < s->n && !is_space(s->p[n]))
+            n++;
+    }
+    *out = (struct str){s->p, n};
+    s->p += n + skip;
+    s->n -= n + skip;
+    return true;
+}
+status_t hlo_text_split(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                        struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 3, 2));
+    const struct shape *x = in[0]->shape, *r = i->shape;
+    if (!is_scalar(in[1]->shape, DT_S32) || !is_scalar(in[2]->shape, DT_S64) ||
+        !shape_is_tuple(r) || r->n_elems != 3 || r->elems[0]->dtype != DT_S32 ||
+        r->elems[0]->rank != x->rank + 1 || r->elems[1]->dtype != DT_S64 ||
+        !shape_same_dims(r->elems[1], x) || !is_scalar(r->elems[2], DT_S64))
+        return bad_call(ev, i);
+    for (int d = 0; d < x->rank; d++)
+        if (r->elems[0]->dims[d] != x->dims[d]) return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    struct str delimiter = text_of(ev, in[1], 0);
+    int64_t most = lit_get_i64(in[2], 0), bound = r->elems[0]->dims[x->rank], longest = 0;
+    for (int64_t k = 0, n = shape_elements(x); k < n; k++) {
+        struct str s = text_of(ev, in[0], k), part;
+        bool done = false;
+        int64_t count = 0;
+        for (; next_part(&s, delimiter, most >= 0 && count >= most, &done, &part); count++) {
+            if (count >= bound)
+                return st_reason(
+                    st_new(ST_OUT_OF_RANGE,
+                           "%s: text %lld has more than %lld parts, which are as many as this "
+                           "program has room for",
+                           i->op_name ? i->op_name : i->name, (long long)k, (long long)bound),
+                    HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+            RETURN_IF_ERR(put_text(ev, (*out)->elems[0], k * bound + count, part));
+        }
+        lit_set_i64((*out)->elems[1], k, count);
+        if (count > longest) longest = count;
+    }
+    lit_set_i64((*out)->elems[2], 0, longest);
+    return ST_OK;
+}
+
+status_t hlo_text_match(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                        struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 2, 2));
+    if (in[1]->shape->rank != 0 || i->shape->dtype != DT_PRED ||
+        !shape_same_dims(i->shape, in[0]->shape))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    struct text_pattern *p;
+    RETURN_IF_ERR(text_pattern_new(text_of(ev, in[1], 0), &p));
+    status_t st = ST_OK;
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
+        struct str s = text_of(ev, in[0], k);
+        st = hlo_eval_spend(ev, (int64_t)s.n * text_pattern_steps(p));
+        if (!st) lit_set_i64(*out, k, text_pattern_matches(p, s, ev->cancel));
+    }
+    if (!st) st = hlo_eval_spend(ev, 0); // cancelled in the last one?
+    text_pattern_free(p);
+    return st;
+}
+
+// ---- hashes
+
+// MurmurHash3_x86_32 (Appleby, SMHasher), by bytes in little-endian order.
+static uint32_t rotate(uint32_t x, int by) {
+    return x << by | x >> (32 - by);
+}
+static uint32_t scramble(uint32_t word) {
+    return rotate(word * 0xcc9e2d51u, 15) * 0x1b873593u;
+}
+static uint32_t hash_text(struct str s, uint32_t seed) {
+    const uint8_t *p = (const uint8_t *)s.p;
+    uint32_t h = seed, word = 0;
+    size_t at = 0;
+    for (; s.n - at >= 4; at += 4) {
+        word = (uint32_t)p[at] | (uint32_t)p[at + 1] << 8 | (uint32_t)p[at + 2] << 16 |
+               (uint32_t)p[at + 3] << 24;
+        h = rotate(h ^ scramble(word), 13) * 5 + 0xe6546b64u;
+    }
+    word = 0;
+    for (size_t k = s.n; k > at; k--)
+        word = word << 8 | p[k - 1];
+    h ^= scramble(word); // of no bytes: 0
+    h ^= (uint32_t)s.n;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+status_t hlo_text_hash(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                       struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 2, 1));
+    if (!is_scalar(in[1]->shape, DT_U32) || i->shape->dtype != DT_U32 ||
+        !shape_same_dims(i->shape, in[0]->shape))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    uint32_t seed = (uint32_t)lit_get_i64(in[1], 0);
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n; k++)
+        lit_set_i64(*out, k, hash_text(text_of(ev, in[0], k), seed));
+    return ST_OK;
+}
+
+// ---- numbers
+
+static bool parse_float(struct str s, double *out) {
+    char text[512], *end;
+    if (s.n == 0 || s.n >= sizeof text) return false;
+    memcpy(text, s.p, s.n);
+    text[s.n] = 0;
+    *out = strtod(text, &end);
+    return end == text + s.n; // also NaN, INF, +INF, -INF in any case
+}
+static bool parse_int(struct str s, enum dtype t, struct literal *out, int64_t k) {
+    bool plus = s.n > 1 && s.p[0] == '+' && s.p[1] != '-' && s.p[1] != '+';
+    int64_t v;
+    uint64_t u;
+    if (plus) s = (struct str){s.p + 1, s.n - 1};
+    if (dtype_class(t) == DC_UNSIGNED && str_to_u64(s, &u)) {
+        lit_set_i64(out, k, (int64_t)u);
+        return (uint64_t)lit_get_i64(out, k) == u;
+    }
+    if (!str_to_i64(s, &v) || (v < 0 && dtype_class(t) == DC_UNSIGNED)) return false;
+    lit_set_i64(out, k, v);
+    return lit_get_i64(out, k) == v;
+}
+status_t hlo_text_parse(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                        struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 1, 1));
+    enum dtype t = i->shape->dtype;
+    if (!shape_same_dims(i->shape, in[0]->shape) || shape_is_tuple(i->shape) ||
+        !(dtype_is_float(t) || dtype_is_int(t)))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n; k++) {
+        struct str all = text_of(ev, in[0], k), s = str_trim(all);
+        double d;
+        bool fine = dtype_is_float(t) ? parse_float(s, &d) : parse_int(s, t, *out, k);
+        if (!fine)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "%s: element %lld, '%.*s', is not a number of %s",
+                                    i->op_name ? i->op_name : i->name, (long long)k,
+                                    all.n > 80 ? 80 : (int)all.n, all.p, dtype_name(t)),
+                             HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
+        if (dtype_is_float(t)) lit_set_f64(*out, k, d);
+    }
+    return ST_OK;
+}
+
+// The fewest digits that give x again in its type, plain or, where the point is far away, with an
+// exponent: as NumPy writes numbers.
+static void print_float(struct strbuf *b, const struct literal *l, int64_t k, struct literal *try) {
+    double x = lit_get_f64(l, k);
+    char text[64];
+    strbuf_clear(b);
+    if (isnan(x) || isinf(x)) {
+        strbuf_puts(b, isnan(x) ? "NaN" : x > 0 ? "INF" : "-INF");
+        return;
+    }
+    int digits = 1;
+    for (; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits - 1, x);
+        lit_set_f64(try, 0, strtod(text, NULL));
+        if (lit_get_f64(try, 0) == x) break;
+    }
+    snprintf(text, sizeof text, "%.*e", digits - 1, x);
+    int exponent = (int)strtol(strchr(text, 'e') + 1, NULL, 10);
+    if (x != 0 && (exponent < -4 || exponent >= 16)) {
+        char *e = strchr(text, 'e');
+        strbuf_printf(b, "%.*se%c%02d", (int)(e - text), text, exponent < 0 ? '-' : '+',
+                      abs(exponent));
+        return;
+    }
+    int decimals = digits - 1 - exponent;
+    strbuf_printf(b, "%.*f", decimals > 0 ? decimals : 1, x);
+}
+status_t hlo_text_print(struct hlo_eval *ev, const struct hlo_instr *i, struct literal *const *in,
+                        struct literal **out) {
+    RETURN_IF_ERR(begin(ev, i, 1, 0));
+    enum dtype t = in[0]->shape->dtype;
+    if (i->shape->dtype != DT_S32 || !shape_same_dims(i->shape, in[0]->shape) ||
+        !(dtype_is_float(t) || dtype_is_int(t)))
+        return bad_call(ev, i);
+    RETURN_IF_ERR(hlo_eval_alloc(ev, i, out));
+    struct literal *try = lit_new(ev->arena, shape_scalar(ev->arena, t));
+    struct strbuf b = {0};
+    status_t st = ST_OK;
+    for (int64_t k = 0, n = shape_elements(i->shape); k < n && !st; k++) {
+        if (dtype_is_float(t)) {
+            print_float(&b, in[0], k, try);
+        } else {
+            strbuf_clear(&b);
+            int64_t v = lit_get_i64(in[0], k);
+            if (dtype_class(t) == DC_UNSIGNED)
+                strbuf_printf(&b, "%" PRIu64, (uint64_t)v);
+            else
+                strbuf_printf(&b, "%" PRId64, v);
+        }
+        st = put_text(ev, *out, k, (struct str){b.p, b.n});
+    }
+    strbuf_done(&b);
+    return st;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// See graph.h. Copies of computations are appended by the ir and moved to where callees belong.
+#include "compiler/passes/control/graph.h"
+
+#include "compiler/ir/build.h"
+
+void computation_move_before(struct hlo_computation *c, struct hlo_computation *pos) {
+    struct hlo_module *m = c->module;
+    if (c == pos || c->next == pos) return;
+    *(c->prev ? &c->prev->next : &m->first) = c->next;
+    *(c->next ? &c->next->prev : &m->last) = c->prev;
+    c->next = pos;
+    c->prev = pos->prev;
+    *(pos->prev ? &pos->prev->next : &m->first) = c;
+    pos->prev = c;
+}
+
+// A copy of f, which stands with the copies of what it calls in front of pos.
+static struct hlo_computation *copy_before(const struct hlo_computation *f,
+                                           struct hlo_computation *pos) {
+    struct hlo_module *m = pos->module;
+    struct hlo_computation *last = m->last, *r = hlo_computation_clone(m, f, f->name);
+    for (struct hlo_computation *c = last->next, *next; c; c = next) {
+        next = c->next;
+        computation_move_before(c, pos);
+    }
+    return r;
+}
+
+void computation_own(struct hlo_instr *i, int k) {
+    const struct hlo_computation *f = i->called[k];
+    int callers = 0;
+    HLO_EACH_COMPUTATION(c, i->parent->module)
+    for (const struct hlo_instr *u = c->first; u; u = u->next)
+        for (int j = 0; j < u->n_called; j++)
+            callers += u->called[j] == f;
+    if (callers > 1) i->called[k] = copy_before(f, i->parent);
+}
+
+struct hlo_instr *graph_inline(struct hlo_instr *at, const struct hlo_computation *f,
+                               struct hlo_instr *const *args) {
+    struct hlo_computation *c = at->parent;
+    struct arena *a = c->module->arena;
+    struct pmap map = {0};
+    for (const struct hlo_instr *i = f->first; i; i = i->next) {
+        if (i->op == HLO_PARAMETER) {
+            pmap_put_ptr(&map, i, args[i->param_number]);
+            continue;
+        }
+        struct hlo_instr **in = arena_array(a, struct hlo_instr *, i->n_operands + 1);
+        for (int k = 0; k < i->n_operands; k++)
+            in[k] = pmap_get_ptr(&map, i->operands[k]);
+        struct hlo_instr *copy = hlo_clone_instr(c, i, in);
+        if (i->op == HLO_FUSION) {
+            copy->called[0] = copy_before(i->called[0], c);
+            copy->called[0]->fusion = copy;
+        }
+        for (size_t k = 0; k < i->control_preds.n; k++) {
+            struct hlo_instr *p = pmap_get_ptr(&map, i->control_preds.v[k]);
+            avec_push(a, &copy->control_preds, p);
+        }
+        hlo_move_before(copy, at);
+        pmap_put_ptr(&map, i, copy);
+    }
+    struct hlo_instr *root = pmap_get_ptr(&map, f->root);
+    pmap_done(&map);
+    return root;
+}
+
+static bool has_effect(const struct hlo_computation *f, struct pmap *seen) {
+    if (pmap_has_ptr(seen, f)) return false; // told once is enough
+    pmap_put_ptr(seen, f, NULL);
+    for (const struct hlo_instr *i = f->first; i; i = i->next) {
+        if (hlo_has_effect(i) || i->op == HLO_CUSTOM_CALL) return true;
+        for (int k = 0; k < i->n_called; k++)
+            if (has_effect(i->called[k], seen)) return true;
+    }
+    return false;
+}
+bool computation_has_effect(const struct hlo_computation *f) {
+    struct pmap seen = {0};
+    bool yes = has_effect(f, &seen);
+    pmap_done(&seen);
+    return yes;
+}
+
+struct hlo_instr *graph_element(struct hlo_instr *tuple, int k, struct hlo_instr *pos) {
+    if (tuple->op == HLO_TUPLE) return tuple->operands[k];
+    struct hb b = hb_begin(pos->parent);
+    struct hlo_instr *e = hb_gte(&b, tuple, k);
+    hlo_move_before(e, pos);
+    st_drop(hb_end(&b)); // an index within the tuple's shape cannot be refused
+    return e;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loop and input fusion: from each elementwise operation, movement or reduction, backwards, take in
+// what computes its elements one by one and has every user inside already: elementwise operations,
+// movements (transpose, slice, reverse, pad, dynamic-slice), a reduction or window whose results
+// are used one by one, and any broadcast or iota (they cost an index, so each fusion may have its
+// own). Chains of operations on bits (random numbers) are long and keep few values at a time: a
+// fusion with more than FLOAT_MEMBERS takes in nothing else. Nothing dear is computed twice: an
+// operation used outside stays outside, and one that a
+// broadcast or a window would repeat stays in memory, as does a reduction whose elements two
+// movements would ask for. A fusion with a reduction is kInput, others are kLoop.
+#include "compiler/ops/rules.h"
+#include "compiler/passes/fusion/fusion.h"
+#include "compiler/passes/fusion/library.h"
+
+enum { MAX_MEMBERS = FUSION_MOST_MEMBERS, FLOAT_MEMBERS = 48 };
+
+static bool plain(const struct hlo_instr *i) {
+    return !shape_is_tuple(i->shape) && i->shape->dtype != DT_TOKEN && !i->control_preds.n;
+}
+static bool elementwise(const struct hlo_instr *i) {
+    return plain(i) && hlo_is_elementwise(i) && i->op != HLO_STOCHASTIC_CONVERT;
+}
+// Each element of the result is one of the operand, or the padding.
+static bool moves(const struct hlo_instr *i) {
+    bool kind = i->op == HLO_TRANSPOSE || i->op == HLO_SLICE || i->op == HLO_REVERSE ||
+                i->op == HLO_PAD || i->op == HLO_DYNAMIC_SLICE;
+    return kind && plain(i);
+}
+// A sum that the library pools stays outside.
+static bool folds(const struct target *t, const struct hlo_instr *i) {
+    if (lib_direct(i)) return plain(i) && !(t->library_accepts && t->library_accepts(t, i));
+    if ((i->op != HLO_REDUCE && i->op != HLO_REDUCE_WINDOW) || i->n_operands != 2 || !plain(i))
+        return false;
+    bool sum = i->called[0]->root->op == HLO_ADD;
+    if (rule_running_window(i, NULL)) return false; // a kernel of its own
+    return !lib_pool(i) || (sum && !(t->library_accepts && t->library_accepts(t, i)));
+}
+static bool free_to_copy(const struct hlo_instr *i) {
+    return plain(i) && (i->op == HLO_BROADCAST || i->op == HLO_IOTA);
+}
+static bool can_root(const struct target *t, const struct hlo_instr *i) {
+    return elementwise(i) || moves(i) || (i->op == HLO_REDUCE && folds(t, i));
+}
+
+// At which elements the fusion computes a member is said by the first operation on its way to the
+// root that is not elementwise (NULL: at the root's own); `several` when there is more than one.
+static const struct hlo_instr several;
+struct ways {
+    const struct hlo_instr *by[MAX_MEMBERS];
+    bool done[MAX_MEMBERS];
+};
+static const struct hlo_instr *way_of(const struct fusion_group *g, const struct hlo_instr *x,
+                                      struct ways *w) {
+    const struct hlo_instr *way = NULL;
+    for (size_t k = 0; k < x->users.n; k++) {
+        const struct hlo_instr *u = x->users.v[k], *by;
+        int at = 0;
+        while (at < g->n && g->v[at] != u)
+            at++;
+        if (at == g->n) return &several;
+        if (!w->done[at]) w->by[at] = at ? way_of(g, u, w) : NULL;
+        w->done[at] = true;
+        by = w->by[at] == &several || elementwise(u) ? w->by[at] : u;
+        if (k && by != way) return &several;
+        way = by;
+    }
+    return way;
+}
+static bool computed_often(const struct fusion_group *g, const struct hlo_instr *p) {
+    struct ways w = {.done = {false}};
+    return way_of(g, p, &w) == &several;
+}
+
+// A transposition that the target is faster with by itself; a reduction may read in any order.
+static bool turned_alone(const struct fusion_group *g, const struct hlo_instr *p) {
+    const struct target *t = g->ctx;
+    bool reduced = true;
+    for (size_t k = 0; k < p->users.n; k++)
+        reduced = reduced && p->users.v[k]->op == HLO_REDUCE;
+    return !reduced && t->library_accepts && t->library_accepts(t, p);
+}
+
+// Why p stays outside; NULL when it may come in.
+static const char *keeps_out(const struct fusion_group *g, const struct hlo_instr *p) {
+    if (free_to_copy(p)) return NULL;
+    if (!elementwise(p) && !moves(p) && !folds(g->ctx, p))
+        return "it is neither elementwise nor a movement nor a reduction";
+    if (p->parent->root == p) return "it is a result of the computation";
+    if (g->n >= FLOAT_MEMBERS && (!elementwise(p) || dtype_is_float(p->shape->dtype)))
+        return "the fusion is full";
+    if (p->op == HLO_TRANSPOSE && turned_alone(g, p)) return "the library runs it";
+    for (size_t k = 0; k < p->users.n; k++) {
+        const struct hlo_instr *u = p->users.v[k];
+        if (!fusion_has(g, u)) return "it has a user outside, and nothing is computed twice";
+        if (u->op == HLO_BROADCAST) return "the broadcast would compute it again for each element";
+        if (u->op == HLO_REDUCE_WINDOW || u->op == HLO_CONVOLUTION)
+            return "each window would compute it again";
+        if (u->op == HLO_REDUCE && u->operands[0] != p)
+            return "it is the reduction's initial value";
+        if (moves(u) && u->operands[0] != p) return "it is an index or the padding";
+        if (folds(g->ctx, p) && !elementwise(u))
+            return "it is a reduction, used elsewhere than it is made";
+    }
+    if (folds(g->ctx, p) && computed_often(g, p))
+        return "it is a reduction that would be made at each use";
+    return NULL;
+}
+
+static bool has_fold(const struct fusion_group *g) {
+    for (int k = 0; k < g->n; k++)
+        if (folds(g->ctx, g->v[k])) return true;
+    return false;
+}
+static status_t fuse(struct hlo_computation *c, struct pass_ctx *p) {
+    const struct target *t = p->target;
+    for (struct hlo_instr *i = c->last, *prev; i; i = prev) {
+        struct fusion_group g = {
+            .v = {i}, .n = 1, .max = MAX_MEMBERS, .keeps_out = keeps_out, .ctx = t};
+        prev = i->prev;
+        if ((!i->users.n && i != c->root) || !can_root(t, i) ||
+            (t->library_accepts && t->library_accepts(t, i)))
+            continue;
+        fusion_grow(&g);
+        fusion_tell(p, &g);
+        if (g.n < 2) continue;
+        RETURN_IF_ERR(fusion_take(&g, has_fold(&g) ? FUSION_INPUT : FUSION_LOOP, &prev));
+        p->changed = true;
+    }
+    return ST_OK;
+}
+
+// Is it called for each element (a reducer, a comparator), and so part of its caller's kernel?
+static bool runs_steps(const struct hlo_instr *i) {
+    return i->op == HLO_WHILE || i->op == HLO_CONDITIONAL || i->op == HLO_CALL;
+}
+static void find_inner(struct hlo_module *m, struct pmap *out) {
+    HLO_EACH_COMPUTATION(c, m)
+    HLO_EACH_INSTR(i, c)
+    for (int k = 0; k < i->n_called && !runs_steps(i); k++)
+        pmap_put_ptr(out, i->called[k], i->called[k]);
+}
+
+status_t pass_fuse_loop(struct hlo_module *m, struct pass_ctx *p) {
+    struct pmap inner = {0};
+    if (!p->target) return ST_OK;
+    find_inner(m, &inner);
+    VEC(struct hlo_computation *)
+    bodies = {0}; // fusing adds computations: the list is taken before
+    HLO_EACH_COMPUTATION(c, m) {
+        bool scalar = c != m->entry; // not worth a fusion
+        for (const struct hlo_instr *i = c->first; i && scalar; i = i->next)
+            scalar = !shape_is_tuple(i->shape) && i->shape->rank == 0;
+        if (!c->fusion && !scalar && !pmap_has_ptr(&inner, c)) avec_push(&p->scratch, &bodies, c);
+    }
+    pmap_done(&inner);
+    for (size_t k = 0; k < bodies.n; k++)
+        RETURN_IF_ERR(fuse(bodies.v[k], p));
+    return ST_OK;
+}

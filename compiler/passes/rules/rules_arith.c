@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of arithmetic. Values stay the same (0 equals -0), but where the table says "not strict".
+#include <math.h>
+
+#include "compiler/passes/rules/rules.h"
+
+#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
+#define UNUSED        (void)r
+
+RULE_FN(add_zero) {
+    UNUSED;
+    double v;
+    struct hlo_instr *x = i->op == HLO_ADD ? match_with_splat(i, &v) : NULL;
+    // x + 0 turns -0 into 0; that one bit is given up, as XLA does, except for strict.
+    return x && v == 0 && (!dtype_is_float(i->shape->dtype) || signbit(v) || !r->strict) ? x : NULL;
+}
+RULE_FN(sub_zero) {
+    double v;
+    bool zero = i->op == HLO_SUBTRACT && match_splat(i->operands[1], &v) && v == 0;
+    // x - (-0) turns -0 into 0, as x + 0 does.
+    return zero && (!dtype_is_float(i->shape->dtype) || !signbit(v) || !r->strict) ? i->operands[0]
+                                                                                   : NULL;
+}
+RULE_FN(mul_one) {
+    UNUSED;
+    double v;
+    struct hlo_instr *x = i->op == HLO_MULTIPLY ? match_with_splat(i, &v) : NULL;
+    return x && v == 1 ? x : NULL;
+}
+RULE_FN(div_one) {
+    UNUSED;
+    return i->op == HLO_DIVIDE && match_splat_is(i->operands[1], 1) ? i->operands[0] : NULL;
+}
+// Is the value rounded soon after? Then the last bit of a quotient decides: values that a quantiser
+// rounds lie on ties by design, so such a division stays a division.
+static bool is_rounded(const struct hlo_instr *x, int depth) {
+    for (size_t k = 0; k < x->users.n; k++) {
+        const struct hlo_instr *u = x->users.v[k];
+        switch (u->op) {
+        case HLO_ROUND_EVEN:
+        case HLO_ROUND_AFZ:
+        case HLO_FLOOR:
+        case HLO_CEIL:
+            return true;
+        case HLO_CONVERT:
+            if (!dtype_is_float(u->shape->dtype) || dtype_size(u->shape->dtype) == 1) return true;
+            break;
+        case HLO_ADD:
+        case HLO_CLAMP:
+        case HLO_RESHAPE:
+            break;
+        default:
+            continue;
+        }
+        if (depth > 0 && is_rounded(u, depth - 1)) return true;
+    }
+    return false;
+}
+RULE_FN(div_by_constant) {
+    double v;
+    int e;
+    if (i->op != HLO_DIVIDE || !dtype_is_float(i->shape->dtype) ||
+        !match_splat(i->operands[1], &v) || v == 0 || !isfinite(v))
+        return NULL;
+    bool exact = fabs(frexp(v, &e)) == 0.5;
+    bool one = shape_elements(i->shape) == 1; // nothing is gained; it may be a quantiser's scale
+    if ((!exact && (r->strict || one || is_rounded(i, 3))) || !isnormal((float)(1 / v)))
+        return NULL;
+    if (i->shape->dtype == DT_F16 && (fabs(v) < 0x1p-14 || fabs(v) > 0x1p14)) return NULL;
+    return hb_mul(&r->b, i->operands[0], hb_splat(&r->b, i->shape, 1 / v));
+}
+RULE_FN(mul_zero_int) {
+    double v;
+    struct hlo_instr *x =
+        i->op == HLO_MULTIPLY && dtype_is_int(i->shape->dtype) ? match_with_splat(i, &v) : NULL;
+    return x && v == 0 ? hb_splat(&r->b, i->shape, 0) : NULL;
+}
+RULE_FN(double_negate) {
+    UNUSED;
+    return i->op == HLO_NEGATE && i->operands[0]->op == HLO_NEGATE ? i->operands[0]->operands[0]
+                                                                   : NULL;
+}
+RULE_FN(not_not) {
+    UNUSED;
+    return i->op == HLO_NOT && i->operands[0]->op == HLO_NOT ? i->operands[0]->operands[0] : NULL;
+}
+RULE_FN(power_two) {
+    double v;
+    if (i->op != HLO_POWER || !match_splat(i->operands[1], &v)) return NULL;
+    return v == 2 ? hb_mul(&r->b, i->operands[0], i->operands[0]) : v == 1 ? i->operands[0] : NULL;
+}
+RULE_FN(power_half) {
+    if (i->op != HLO_POWER || r->strict || !match_splat_is(i->operands[1], 0.5)) return NULL;
+    return hb_unary(&r->b, HLO_SQRT, i->operands[0]);
+}
+RULE_FN(sqrt_rsqrt) {
+    if (i->op != HLO_DIVIDE || r->strict || i->operands[1]->op != HLO_SQRT ||
+        !match_splat_is(i->operands[0], 1))
+        return NULL;
+    return hb_unary(&r->b, HLO_RSQRT, i->operands[1]->operands[0]);
+}
+RULE_FN(max_min_to_clamp) {
+    double lo, hi;
+    if (dtype_is_int(i->shape->dtype)) return NULL; // a bound may not fit a double
+    struct hlo_instr *m = i->op == HLO_MINIMUM ? match_with_splat(i, &hi) : NULL;
+    struct hlo_instr *x =
+        m && m->op == HLO_MAXIMUM && m->users.n == 1 ? match_with_splat(m, &lo) : NULL;
+    if (!x || !(lo <= hi)) return NULL;
+    return hb_clamp(&r->b, hb_const_f64(&r->b, i->shape->dtype, lo), x,
+                    hb_const_f64(&r->b, i->shape->dtype, hi));
+}
+RULE_FN(select_constant) {
+    UNUSED;
+    double v;
+    return i->op == HLO_SELECT && match_splat(i->operands[0], &v) ? i->operands[v != 0 ? 1 : 2]
+                                                                  : NULL;
+}
+RULE_FN(select_same) {
+    UNUSED;
+    return i->op == HLO_SELECT && i->operands[1] == i->operands[2] ? i->operands[1] : NULL;
+}
+
+static bool commutes(enum hlo_op op) {
+    return (hlo_op_info(op)->traits & HLO_T_COMM) != 0;
+}
+RULE_FN(constant_right) {
+    double v;
+    if (!commutes(i->op) || !match_splat(i->operands[0], &v) || match_splat(i->operands[1], &v))
+        return NULL;
+    return hb_binary(&r->b, i->op, i->operands[1], i->operands[0]);
+}
+static struct hlo_instr *spread(struct rule_ctx *r, struct hlo_instr *scalar,
+                                const struct shape *s) {
+    return s->rank ? hb_broadcast(&r->b, scalar, s->dims, s->rank, NULL) : scalar;
+}
+RULE_FN(combine_constants) {
+    double v;
+    bool rounds = i->op == HLO_ADD || i->op == HLO_MULTIPLY;
+    if (!commutes(i->op) || (rounds && !dtype_is_int(i->shape->dtype) && r->strict) ||
+        !match_splat(i->operands[1], &v))
+        return NULL;
+    struct hlo_instr *x = i->operands[0];
+    if (x->op != i->op || x->users.n != 1 || !match_splat(x->operands[1], &v)) return NULL;
+    struct hlo_instr *c =
+        hb_binary(&r->b, i->op, match_scalar(x->operands[1]), match_scalar(i->operands[1]));
+    return hb_binary(&r->b, i->op, x->operands[0], spread(r, c, i->shape));
+}
+RULE_FN(negate_into) {
+    if (i->n_operands != 2) return NULL;
+    struct hlo_instr *x = i->operands[0], *y = i->operands[1];
+    bool nx = x->op == HLO_NEGATE, ny = y->op == HLO_NEGATE;
+    if ((i->op == HLO_MULTIPLY || i->op == HLO_DIVIDE) && nx && ny) {
+        if (i->op == HLO_DIVIDE && !dtype_is_float(i->shape->dtype)) return NULL; // -MIN / -1
+        return hb_binary(&r->b, i->op, x->operands[0], y->operands[0]);
+    }
+    if (i->op == HLO_ADD && ny) return hb_sub(&r->b, x, y->operands[0]);
+    if (i->op == HLO_ADD && nx) return hb_sub(&r->b, y, x->operands[0]);
+    if (i->op == HLO_SUBTRACT && ny) return hb_add(&r->b, x, y->operands[0]);
+    return NULL;
+}
+RULE_FN(sub_self) {
+    bool same = i->op == HLO_SUBTRACT && i->operands[0] == i->operands[1];
+    return same && dtype_is_int(i->shape->dtype) ? hb_splat(&r->b, i->shape, 0) : NULL;
+}
+RULE_FN(same_operands) {
+    UNUSED;
+    bool kind = i->op == HLO_MAXIMUM || i->op == HLO_MINIMUM || i->op == HLO_AND || i->op == HLO_OR;
+    return kind && i->operands[0] == i->operands[1] ? i->operands[0] : NULL;
+}
+RULE_FN(abs_of) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_ABS || !dtype_is_float(x->shape->dtype)) return NULL;
+    if (x->op == HLO_NEGATE) return hb_unary(&r->b, HLO_ABS, x->operands[0]);
+    return x->op == HLO_ABS || (x->op == HLO_MULTIPLY && x->operands[0] == x->operands[1]) ? x
+                                                                                           : NULL;
+}
+RULE_FN(power_integer) {
+    double v;
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_POWER || !dtype_is_float(i->shape->dtype) || !match_splat(i->operands[1], &v))
+        return NULL;
+    if (v == 0) return hb_splat(&r->b, i->shape, 1);
+    if (r->strict) return NULL;
+    if (v == 3) return hb_mul(&r->b, hb_mul(&r->b, x, x), x);
+    if (v == -1) return hb_div(&r->b, hb_splat(&r->b, i->shape, 1), x);
+    return v == -0.5 ? hb_unary(&r->b, HLO_RSQRT, x) : NULL;
+}
+// One division for each element of y instead of each of x: the scale of a layer norm, the sum of a
+// softmax.
+RULE_FN(div_broadcast) {
+    double v;
+    struct hlo_instr *y = i->op == HLO_DIVIDE ? i->operands[1] : NULL;
+    if (!y || r->strict || y->op != HLO_BROADCAST || match_splat(y, &v) ||
+        (i->shape->dtype != DT_F32 && i->shape->dtype != DT_F64) ||
+        shape_elements(y->operands[0]->shape) * 2 > shape_elements(i->shape) || is_rounded(i, 3))
+        return NULL;
+    struct hlo_instr *d = y->operands[0], *one = hb_splat(&r->b, d->shape, 1);
+    return hb_mul(&r->b, i->operands[0],
+                  hb_broadcast(&r->b, hb_div(&r->b, one, d), i->shape->dims, i->shape->rank,
+                               HLO_ATTR(y, dims)->dimensions.v));
+}
+RULE_FN(log_exp) {
+    bool both = i->op == HLO_LOG && i->operands[0]->op == HLO_EXP;
+    return both && !r->strict && dtype_is_float(i->shape->dtype) ? i->operands[0]->operands[0]
+                                                                 : NULL;
+}
+RULE_FN(logistic_form) {
+    double v;
+    if (i->op != HLO_DIVIDE || r->strict || !dtype_is_float(i->shape->dtype) ||
+        !match_splat_is(i->operands[0], 1) || i->operands[1]->op != HLO_ADD)
+        return NULL;
+    struct hlo_instr *e = match_with_splat(i->operands[1], &v);
+    if (!e || v != 1 || e->op != HLO_EXP || e->operands[0]->op != HLO_NEGATE) return NULL;
+    return hb_unary(&r->b, HLO_LOGISTIC, e->operands[0]->operands[0]);
+}
+// x * g + (offset - mean * g) with g = scale / sqrt(variance + epsilon): all but two operations are
+// on vectors, which depend on weights alone.
+RULE_FN(batch_norm_expand) {
+    if (i->op != HLO_BATCH_NORM_INFERENCE || r->strict) return NULL;
+    const struct hlo_attr_batchnorm *a = HLO_ATTR(i, batchnorm);
+    struct hlo_instr *x = i->operands[0], *var = i->operands[4];
+    struct hlo_instr *eps = hb_splat(&r->b, var->shape, (double)a->epsilon),
+                     *g = hb_mul(&r->b, i->operands[1],
+                                 hb_unary(&r->b, HLO_RSQRT, hb_add(&r->b, var, eps))),
+                     *t = hb_sub(&r->b, i->operands[2], hb_mul(&r->b, i->operands[3], g));
+    int64_t d = a->feature_index;
+    return hb_add(&r->b,
+                  hb_mul(&r->b, x, hb_broadcast(&r->b, g, i->shape->dims, i->shape->rank, &d)),
+                  hb_broadcast(&r->b, t, i->shape->dims, i->shape->rank, &d));
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of two movements of data in a row: one is left, or none.
+#include "compiler/passes/rules/rules.h"
+
+#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
+#define UNUSED        (void)r
+
+RULE_FN(copy_copy) {
+    if (i->op != HLO_COPY || i->operands[0]->op != HLO_COPY) return NULL;
+    return hb_op(&r->b, HLO_COPY, i->shape, i->operands[0]->operands, 1, NULL);
+}
+RULE_FN(reverse_reverse) {
+    UNUSED;
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_REVERSE || x->op != HLO_REVERSE) return NULL;
+    struct i64s a = HLO_ATTR(i, dims)->dimensions, b = HLO_ATTR(x, dims)->dimensions;
+    bool same = a.n == b.n;
+    for (int k = 0; k < a.n && same; k++)
+        same = i64s_has(b, a.v[k]);
+    return same ? x->operands[0] : NULL;
+}
+RULE_FN(tuple_of_elements) {
+    UNUSED;
+    if (i->op != HLO_TUPLE || i->operands[0]->op != HLO_GET_TUPLE_ELEMENT) return NULL;
+    struct hlo_instr *t = i->operands[0]->operands[0];
+    if (t->shape->n_elems != i->n_operands) return NULL;
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *e = i->operands[k];
+        if (e->op != HLO_GET_TUPLE_ELEMENT || e->operands[0] != t || HLO_ATTR(e, gte)->index != k)
+            return NULL;
+    }
+    return t;
+}
+// Dims of the broadcast that are not 1 keep their order; those that came from its operand must find
+// their place in the result.
+RULE_FN(reshape_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_RESHAPE || x->op != HLO_BROADCAST) return NULL;
+    int64_t place[HLO_MAX_RANK], map[HLO_MAX_RANK];
+    int k = 0;
+    for (int d = 0; d < x->shape->rank; d++) {
+        place[d] = -1;
+        if (x->shape->dims[d] == 1) continue;
+        while (k < i->shape->rank && i->shape->dims[k] == 1)
+            k++;
+        if (k == i->shape->rank || i->shape->dims[k] != x->shape->dims[d]) return NULL;
+        place[d] = k++;
+    }
+    struct i64s from = HLO_ATTR(x, dims)->dimensions;
+    for (int d = 0; d < from.n; d++)
+        if ((map[d] = place[from.v[d]]) < 0) return NULL;
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
+}
+RULE_FN(transpose_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_BROADCAST) return NULL;
+    struct i64s perm = HLO_ATTR(i, dims)->dimensions, from = HLO_ATTR(x, dims)->dimensions;
+    int64_t map[HLO_MAX_RANK], last = -1;
+    for (int k = 0; k < from.n; k++) {
+        for (int d = 0; d < perm.n; d++)
+            if (perm.v[d] == from.v[k]) map[k] = d;
+        if (map[k] < last) return NULL; // the operand itself would have to be transposed
+        last = map[k];
+    }
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
+}
+RULE_FN(slice_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_BROADCAST) return NULL;
+    struct i64s map = HLO_ATTR(x, dims)->dimensions;
+    for (int k = 0; k < map.n; k++)
+        if (i->shape->dims[map.v[k]] != x->shape->dims[map.v[k]]) return NULL;
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map.v);
+}
+RULE_FN(slice_concat) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_CONCATENATE) return NULL;
+    int64_t d = HLO_ATTR(x, dims)->dimensions.v[0], at = 0;
+    struct ranges s = HLO_ATTR(i, slice)->slice;
+    for (int k = 0; k < x->n_operands; k++) {
+        int64_t n = x->operands[k]->shape->dims[d];
+        if (s.v[d].start >= at && s.v[d].limit <= at + n && s.v[d].limit > s.v[d].start) {
+            struct range v[HLO_MAX_RANK];
+            memcpy(v, s.v, sizeof *v * (size_t)s.n);
+            v[d].start -= at;
+            v[d].limit -= at;
+            return hb_slice(&r->b, x->operands[k], v);
+        }
+        at += n;
+    }
+    return NULL;
+}
+RULE_FN(concat_slices) {
+    if (i->op != HLO_CONCATENATE || i->operands[0]->op != HLO_SLICE || i->n_operands < 2)
+        return NULL;
+    int64_t d = HLO_ATTR(i, dims)->dimensions.v[0];
+    const struct hlo_instr *first = i->operands[0];
+    struct range all[HLO_MAX_RANK];
+    memcpy(all, HLO_ATTR(first, slice)->slice.v, sizeof *all * (size_t)i->shape->rank);
+    for (int k = 0; k < i->n_operands; k++) {
+        const struct hlo_instr *x = i->operands[k];
+        if (x->op != HLO_SLICE || x->operands[0] != first->operands[0]) return NULL;
+        const struct range *v = HLO_ATTR(x, slice)->slice.v;
+        for (int e = 0; e < i->shape->rank; e++) {
+            bool next = e == d && k > 0;
+            if (v[e].stride != (e == d ? 1 : all[e].stride) ||
+                v[e].start != (next ? all[d].limit : all[e].start) ||
+                (e != d && v[e].limit != all[e].limit))
+                return NULL;
+        }
+        all[d].limit = v[d].limit;
+    }
+    return hb_slice(&r->b, first->operands[0], all);
+}
+RULE_FN(concat_concat) {
+    enum { MOST = 64 };
+    struct hlo_instr *in[MOST];
+    int n = 0;
+    bool found = false;
+    if (i->op != HLO_CONCATENATE) return NULL;
+    for (int k = 0; k < i->n_operands; k++) {
+        struct hlo_instr *x = i->operands[k];
+        bool nested = x->op == HLO_CONCATENATE && x->users.n == 1 &&
+                      HLO_ATTR(x, dims)->dimensions.v[0] == HLO_ATTR(i, dims)->dimensions.v[0];
+        int many = nested ? x->n_operands : 1;
+        if (n + many > MOST) return NULL;
+        for (int j = 0; j < many; j++)
+            in[n++] = nested ? x->operands[j] : x;
+        found |= nested;
+    }
+    return found ? hb_concat(&r->b, in, n, HLO_ATTR(i, dims)->dimensions.v[0]) : NULL;
+}
+RULE_FN(dynamic_slice_fixed) {
+    if (i->op != HLO_DYNAMIC_SLICE || i->n_operands != i->shape->rank + 1) return NULL;
+    struct range v[HLO_MAX_RANK];
+    const struct shape *s = i->operands[0]->shape;
+    for (int d = 0; d < s->rank; d++) {
+        const struct hlo_instr *at = i->operands[d + 1];
+        if (at->op != HLO_CONSTANT || at->shape->rank) return NULL;
+        int64_t n = i->shape->dims[d], start = lit_get_start(at->literal, 0), most = s->dims[d] - n;
+        start = start < 0 ? 0 : start > most ? most : start;
+        v[d] = (struct range){start, start + n, 1};
+    }
+    return hb_slice(&r->b, i->operands[0], v);
+}
+RULE_FN(update_all) {
+    UNUSED;
+    bool all =
+        i->op == HLO_DYNAMIC_UPDATE_SLICE && shape_same_dims(i->shape, i->operands[1]->shape);
+    return all ? i->operands[1] : NULL;
+}
+
+// ---- a scatter of one window
+
+// Component k of the one index vector.
+static hv start_at(struct hb *b, hv indices, int64_t k, enum dtype t) {
+    int64_t n = shape_elements(indices->shape);
+    hv flat = hb_reshape(b, indices, &n, 1);
+    if (n > 1) flat = hb_slice(b, flat, &(struct range){k, k + 1, 1});
+    return hb_convert(b, hb_reshape(b, flat, NULL, 0), t);
+}
+// Does the reducer put the new element, or make one operation of the old and the new?
+static bool combines(const struct hlo_computation *f) {
+    enum hlo_op op;
+    if (f->params.n != 2) return false;
+    if (f->root == f->params.v[1]) return true;
+    return match_reducer(f, &op) && (op == HLO_ADD || op == HLO_SUBTRACT || op == HLO_MULTIPLY ||
+                                     op == HLO_DIVIDE || op == HLO_MAXIMUM || op == HLO_MINIMUM ||
+                                     op == HLO_AND || op == HLO_OR || op == HLO_XOR);
+}
+static hv combined(struct hb *b, const struct hlo_computation *f, hv old, hv upd) {
+    if (f->root == f->params.v[1]) return upd;
+    bool turned = f->root->operands[0] == f->params.v[1];
+    return hb_binary(b, f->root->op, turned ? upd : old, turned ? old : upd);
+}
+// A window that does not fit is skipped, where dynamic-update-slice would move it: then the old
+// elements are put back.
+RULE_FN(scatter_one) {
+    struct hb *b = &r->b;
+    const struct hlo_attr_scatter *a = HLO_ATTR(i, scatter);
+    if (i->n_operands != 3 || a->input_batching_dims.n ||
+        shape_elements(i->operands[2]->shape) == 0)
+        return NULL;
+    hv x = i->operands[0], indices = i->operands[1], upd = i->operands[2];
+    const struct shape *s = x->shape;
+    int64_t windows[HLO_MAX_RANK], n = a->scatter_dims_to_operand_dims.n;
+    int w = 0;
+    if (n == 0 || shape_elements(indices->shape) != n || s->dynamic || upd->shape->dynamic ||
+        !combines(i->called[0]))
+        return NULL;
+    // A type that holds the sizes; of 64 bits without a sign, what s64 does not hold is out of
+    // bounds either way.
+    enum dtype t = indices->shape->dtype == DT_S32 ? DT_S32 : DT_S64;
+    for (int d = 0; d < s->rank; d++) {
+        windows[d] = i64s_has(a->inserted_window_dims, d)
+                         ? 1
+                         : upd->shape->dims[a->update_window_dims.v[w++]];
+        if (windows[d] > s->dims[d]) return NULL;
+        if (s->dims[d] > INT32_MAX) t = DT_S64;
+    }
+    hv start[HLO_MAX_RANK + 2], inside = NULL, zero = hb_const_i64(b, t, 0);
+    for (int d = 0; d < s->rank; d++)
+        start[d + 2] = zero;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t d = a->scatter_dims_to_operand_dims.v[k];
+        hv at = start[d + 2] = start_at(b, indices, k, t);
+        hv last = hb_const_i64(b, t, s->dims[d] - windows[d]);
+        hv fits =
+            hb_binary(b, HLO_AND, hb_compare(b, at, zero, CMP_GE), hb_compare(b, at, last, CMP_LE));
+        inside = inside ? hb_binary(b, HLO_AND, inside, fits) : fits;
+    }
+    struct hlo_attr_dynslice sizes = {.dynamic_slice_sizes = {windows, s->rank}};
+    start[1] = x;
+    hv old = hb_op(b, HLO_DYNAMIC_SLICE, NULL, start + 1, s->rank + 1, &sizes);
+    hv put = combined(b, i->called[0], old, hb_reshape(b, upd, windows, s->rank));
+    start[0] = x;
+    start[1] = hb_select(b, hb_broadcast(b, inside, windows, s->rank, NULL), put, old);
+    return hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, i->shape, start, s->rank + 2, NULL);
+}
+RULE_FN(pad_pad) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_PAD || x->op != HLO_PAD || x->users.n != 1) return NULL;
+    const struct hlo_instr *a = i->operands[1], *b = x->operands[1];
+    bool same = a == b || (a->op == HLO_CONSTANT && b->op == HLO_CONSTANT &&
+                           lit_equal(a->literal, b->literal));
+    struct pad_dim v[HLO_MAX_RANK];
+    const struct padding *p = &HLO_ATTR(i, pad)->padding, *q = &HLO_ATTR(x, pad)->padding;
+    for (int d = 0; d < p->n && same; d++) {
+        v[d] = (struct pad_dim){p->v[d].low + q->v[d].low, p->v[d].high + q->v[d].high,
+                                q->v[d].interior};
+        same = p->v[d].low >= 0 && p->v[d].high >= 0 && q->v[d].low >= 0 && q->v[d].high >= 0 &&
+               p->v[d].interior == 0;
+    }
+    return same ? hb_pad(&r->b, x->operands[0], i->operands[1], v) : NULL;
+}
+RULE_FN(pad_negative) {
+    if (i->op != HLO_PAD || !i->shape->rank) return NULL;
+    const struct padding *p = &HLO_ATTR(i, pad)->padding;
+    struct range v[HLO_MAX_RANK];
+    bool less = false;
+    for (int d = 0; d < p->n; d++) {
+        int64_t n = i->operands[0]->shape->dims[d];
+        if (p->v[d].low > 0 || p->v[d].high > 0 || p->v[d].interior ||
+            n + p->v[d].low + p->v[d].high < 0)
+            return NULL;
+        less |= p->v[d].low < 0 || p->v[d].high < 0;
+        v[d] = (struct range){-p->v[d].low, n + p->v[d].high, 1};
+    }
+    return less ? hb_slice(&r->b, i->operands[0], v) : NULL;
+}
+// dot gives [batch, left, right]: the transpose that gives [batch, right, left] is the dot of the
+// operands in the other order. Weights stay on the right, where libraries pack them.
+static bool is_weight(const struct hlo_instr *i) {
+    while (i->n_operands == 1)
+        i = i->operands[0];
+    return i->op == HLO_CONSTANT || (i->op == HLO_PARAMETER && i->param_kind != PARAM_INPUT);
+}
+RULE_FN(transpose_dot) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_DOT || x->users.n != 1 ||
+        (is_weight(x->operands[1]) && !is_weight(x->operands[0])))
+        return NULL;
+    const struct hlo_attr_dot *a = HLO_ATTR(x, dot);
+    struct i64s perm = HLO_ATTR(i, dims)->dimensions;
+    int nb = a->lhs_batch_dims.n,
+        left = x->operands[0]->shape->rank - nb - a->lhs_contracting_dims.n,
+        right = perm.n - nb - left;
+    for (int d = 0; d < perm.n; d++)
+        if (perm.v[d] != (d < nb ? d : d < nb + right ? d + left : d - right)) return NULL;
+    struct hlo_attr_dot swapped = {.lhs_batch_dims = a->rhs_batch_dims,
+                                   .rhs_batch_dims = a->lhs_batch_dims,
+                                   .lhs_contracting_dims = a->rhs_contracting_dims,
+                                   .rhs_contracting_dims = a->lhs_contracting_dims};
+    return hb_op(&r->b, HLO_DOT, i->shape, (hv[]){x->operands[1], x->operands[0]}, 2, &swapped);
+}

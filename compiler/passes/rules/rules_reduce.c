@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of reductions and windows. Those that change the order of a float sum are not strict.
+#include <math.h>
+
+#include "compiler/passes/rules/rules.h"
+
+#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
+#define UNUSED        (void)r
+
+// A reduction of one operand by one operation; may its terms be reordered here?
+static bool simple(const struct rule_ctx *r, const struct hlo_instr *i, enum hlo_op *op) {
+    if (i->op != HLO_REDUCE || i->n_operands != 2 || !match_reducer(i->called[0], op)) return false;
+    bool exact = *op == HLO_MAXIMUM || *op == HLO_MINIMUM || *op == HLO_AND || *op == HLO_OR;
+    bool sum = *op == HLO_ADD || *op == HLO_MULTIPLY;
+    return exact || (sum && (dtype_is_int(i->shape->dtype) || !r->strict));
+}
+static bool same_scalar(const struct hlo_instr *a, const struct hlo_instr *b) {
+    return a == b ||
+           (a->op == HLO_CONSTANT && b->op == HLO_CONSTANT && lit_equal(a->literal, b->literal));
+}
+static bool neutral(enum hlo_op op, const struct hlo_instr *init) {
+    double v;
+    if (!match_splat(init, &v)) return false;
+    return op == HLO_ADD        ? v == 0
+           : op == HLO_MULTIPLY ? v == 1
+           : op == HLO_MAXIMUM  ? isinf(v) && v < 0
+           : op == HLO_MINIMUM  ? isinf(v) && v > 0
+                                : false;
+}
+static struct hlo_instr *reduce(struct rule_ctx *r, const struct hlo_instr *i, struct hlo_instr *x,
+                                int64_t *dims, int n) {
+    return hb_call(&r->b, HLO_REDUCE, i->shape, (hv[]){x, i->operands[1]}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {dims, n}}, i->called, 1);
+}
+
+RULE_FN(reduce_reduce) {
+    enum hlo_op op, inner_op;
+    struct hlo_instr *x = i->operands[0];
+    if (!simple(r, i, &op) || !simple(r, x, &inner_op) || op != inner_op || x->users.n != 1 ||
+        !same_scalar(i->operands[1], x->operands[1]))
+        return NULL;
+    bool idempotent = op == HLO_MAXIMUM || op == HLO_MINIMUM || op == HLO_AND || op == HLO_OR;
+    if (!idempotent && !neutral(op, i->operands[1])) return NULL; // the initial value counts once
+    struct i64s in = HLO_ATTR(x, dims)->dimensions, out = HLO_ATTR(i, dims)->dimensions;
+    int64_t dims[HLO_MAX_RANK];
+    int n = 0, kept = 0;
+    for (int d = 0; d < x->operands[0]->shape->rank; d++) {
+        bool gone = i64s_has(in, d);
+        if (gone || i64s_has(out, kept)) dims[n++] = d;
+        kept += !gone;
+    }
+    return reduce(r, i, x->operands[0], dims, n);
+}
+// Reduced before, then put into another order where the dimensions that are left change places.
+static struct hlo_instr *reduce_first(struct rule_ctx *r, const struct hlo_instr *i,
+                                      const struct hlo_instr *x, int64_t *dims, int n,
+                                      const int64_t *kept) {
+    const struct shape *from = x->operands[0]->shape;
+    int64_t left[HLO_MAX_RANK], order[HLO_MAX_RANK];
+    int rank = i->shape->rank;
+    if (x->users.n != 1 || from->dynamic || i->shape->layout) return NULL;
+    for (int k = 0; k < rank; k++) {
+        int at = 0; // among the kept ones in the operand's order
+        for (int j = 0; j < rank; j++)
+            at += kept[j] < kept[k];
+        left[at] = from->dims[kept[k]];
+        order[k] = at;
+    }
+    const struct shape *s = shape_make(i->parent->module->arena, i->shape->dtype, left, rank);
+    hv y = hb_call(&r->b, HLO_REDUCE, s, (hv[]){x->operands[0], i->operands[1]}, 2,
+                   &(struct hlo_attr_dims){.dimensions = {dims, n}}, i->called, 1);
+    return hb_transpose(&r->b, y, order);
+}
+RULE_FN(reduce_transpose) {
+    enum hlo_op op;
+    struct hlo_instr *x = i->operands[0];
+    if (!simple(r, i, &op) || x->op != HLO_TRANSPOSE) return NULL;
+    struct i64s perm = HLO_ATTR(x, dims)->dimensions, d = HLO_ATTR(i, dims)->dimensions;
+    int64_t dims[HLO_MAX_RANK], kept[HLO_MAX_RANK];
+    int n = 0, n_kept = 0;
+    bool ordered = true;
+    for (int k = 0; k < perm.n; k++) {
+        if (i64s_has(d, k)) {
+            dims[n++] = perm.v[k];
+            continue;
+        }
+        ordered = ordered && (!n_kept || perm.v[k] > kept[n_kept - 1]);
+        kept[n_kept++] = perm.v[k];
+    }
+    for (int k = 1; k < n; k++) // ascending, as the text has them
+        for (int j = k; j > 0 && dims[j] < dims[j - 1]; j--) {
+            int64_t t = dims[j];
+            dims[j] = dims[j - 1];
+            dims[j - 1] = t;
+        }
+    if (!ordered) return reduce_first(r, i, x, dims, n, kept);
+    return reduce(r, i, x->operands[0], dims, n);
+}
+RULE_FN(reduce_broadcast) {
+    enum hlo_op op;
+    double v;
+    struct hlo_instr *x = i->operands[0];
+    if (!simple(r, i, &op) || x->op != HLO_BROADCAST || op == HLO_MULTIPLY ||
+        !match_splat(i->operands[1], &v))
+        return NULL;
+    struct i64s map = HLO_ATTR(x, dims)->dimensions, d = HLO_ATTR(i, dims)->dimensions;
+    int64_t times = 1, to[HLO_MAX_RANK];
+    for (int k = 0; k < d.n; k++) {
+        if (i64s_has(map, d.v[k])) return NULL;
+        times *= x->shape->dims[d.v[k]];
+    }
+    if (times == 0 || times > 1 << 24) return NULL;
+    for (int k = 0; k < map.n; k++) {
+        to[k] = map.v[k];
+        for (int j = 0; j < d.n; j++)
+            to[k] -= d.v[j] < map.v[k];
+    }
+    const struct shape *s = i->shape;
+    struct hlo_instr *y = hb_broadcast(&r->b, x->operands[0], s->dims, s->rank, to);
+    if (op == HLO_ADD) y = hb_mul(&r->b, y, hb_splat(&r->b, s, (double)times));
+    return hb_binary(&r->b, op, y,
+                     s->rank ? hb_broadcast(&r->b, i->operands[1], s->dims, s->rank, NULL)
+                             : i->operands[1]);
+}
+
+// reduce of a concatenate of slices of one, along that dimension: max(a, max(b, c)), where nothing
+// else is reduced.
+RULE_FN(reduce_stack) {
+    enum { MAX = 16 };
+    enum hlo_op op;
+    struct hlo_instr *x = i->operands[0], *y = NULL;
+    const struct shape *s = i->shape;
+    if (!simple(r, i, &op) || x->op != HLO_CONCATENATE || x->users.n != 1 || x->n_operands > MAX)
+        return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    bool sum = op == HLO_ADD || op == HLO_MULTIPLY; // of short floats: rounded once, at the end
+    if (sum && dtype_is_float(s->dtype) && dtype_bits(s->dtype) < 32) return NULL;
+    if (d.n != 1 || d.v[0] != HLO_ATTR(x, dims)->dimensions.v[0] || s->dtype != x->shape->dtype)
+        return NULL;
+    for (int k = 0; k < x->n_operands; k++)
+        if (x->operands[k]->shape->dims[d.v[0]] != 1) return NULL;
+    if (!neutral(op, i->operands[1]))
+        y = hb_broadcast(&r->b, i->operands[1], s->dims, s->rank, NULL);
+    for (int k = 0; k < x->n_operands; k++) {
+        struct hlo_instr *z = hb_reshape(&r->b, x->operands[k], s->dims, s->rank);
+        y = y ? hb_binary(&r->b, op, y, z) : z;
+    }
+    return y;
+}
+
+// Padding inside the window is the initial value: a pad with that value is the window's own. Kept
+// smaller than the window, as libraries want it.
+RULE_FN(pad_into_window) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || x->op != HLO_PAD ||
+        !same_scalar(i->operands[1], x->operands[1]))
+        return NULL;
+    const struct padding *p = &HLO_ATTR(x, pad)->padding;
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    struct window_dim v[HLO_MAX_RANK];
+    if (w->n != p->n) return NULL;
+    for (int d = 0; d < w->n; d++) {
+        v[d] = w->v[d];
+        v[d].pad_low += p->v[d].low;
+        v[d].pad_high += p->v[d].high;
+        bool pads = p->v[d].low || p->v[d].high;
+        if (p->v[d].interior || p->v[d].low < 0 || p->v[d].high < 0 || v[d].base_dilation != 1 ||
+            (pads && (v[d].pad_low >= v[d].size || v[d].pad_high >= v[d].size)))
+            return NULL;
+    }
+    return hb_call(&r->b, HLO_REDUCE_WINDOW, i->shape, (hv[]){x->operands[0], i->operands[1]}, 2,
+                   &(struct hlo_attr_window){.window = {v, w->n}}, i->called, 1);
+}
+RULE_FN(window_of_one) {
+    enum hlo_op op;
+    if (i->op != HLO_REDUCE_WINDOW || i->n_operands != 2 || !match_reducer(i->called[0], &op) ||
+        !neutral(op, i->operands[1]) || !dtype_is_float(i->shape->dtype) ||
+        i->shape->dtype != i->operands[0]->shape->dtype)
+        return NULL;
+    if (op == HLO_ADD && r->strict) return NULL; // 0 + -0
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    const struct shape *s = i->operands[0]->shape;
+    struct range v[HLO_MAX_RANK];
+    for (int d = 0; d < w->n; d++) {
+        if (w->v[d].size != 1 || w->v[d].pad_low || w->v[d].pad_high || w->v[d].base_dilation != 1)
+            return NULL;
+        v[d] = (struct range){0, s->dims[d], w->v[d].stride};
+    }
+    return w->n == s->rank ? hb_slice(&r->b, i->operands[0], v) : NULL;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of operations that move data, and of contractions that can take a movement in.
+#include "compiler/passes/fusion/library.h"
+#include "compiler/passes/rules/rules.h"
+
+#define RULE_FN(name) struct hlo_instr *rule_##name(struct rule_ctx *r, struct hlo_instr *i)
+#define UNUSED        (void)r
+
+RULE_FN(convert_same) {
+    UNUSED;
+    return i->op == HLO_CONVERT && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                                : NULL;
+}
+RULE_FN(copy_same) {
+    UNUSED;
+    return i->op == HLO_COPY && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                             : NULL;
+}
+RULE_FN(reshape_same) {
+    UNUSED;
+    return i->op == HLO_RESHAPE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                                : NULL;
+}
+RULE_FN(reshape_reshape) {
+    if (i->op != HLO_RESHAPE || i->operands[0]->op != HLO_RESHAPE) return NULL;
+    return hb_op(&r->b, HLO_RESHAPE, i->shape, &i->operands[0]->operands[0], 1, NULL);
+}
+RULE_FN(reshape_constant) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_RESHAPE || x->op != HLO_BROADCAST || x->operands[0]->shape->rank) return NULL;
+    return i->shape->rank
+               ? hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, NULL)
+               : x->operands[0];
+}
+RULE_FN(transpose_identity) {
+    UNUSED;
+    return i->op == HLO_TRANSPOSE &&
+                   match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
+               ? i->operands[0]
+               : NULL;
+}
+RULE_FN(transpose_transpose) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_TRANSPOSE || x->op != HLO_TRANSPOSE) return NULL;
+    int64_t perm[HLO_MAX_RANK];
+    for (int d = 0; d < i->shape->rank; d++)
+        perm[d] = HLO_ATTR(x, dims)->dimensions.v[HLO_ATTR(i, dims)->dimensions.v[d]];
+    return hb_transpose(&r->b, x->operands[0], perm);
+}
+RULE_FN(transpose_to_reshape) {
+    if (i->op != HLO_TRANSPOSE) return NULL;
+    int64_t last = -1;
+    for (int d = 0; d < i->shape->rank; d++) { // dims larger than 1 keep their order
+        int64_t from = HLO_ATTR(i, dims)->dimensions.v[d];
+        if (i->shape->dims[d] == 1) continue;
+        if (from < last) return NULL;
+        last = from;
+    }
+    return hb_op(&r->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
+}
+RULE_FN(broadcast_identity) {
+    UNUSED;
+    return i->op == HLO_BROADCAST && shape_equal(i->shape, i->operands[0]->shape) &&
+                   match_identity_dims(HLO_ATTR(i, dims)->dimensions, i->shape->rank)
+               ? i->operands[0]
+               : NULL;
+}
+RULE_FN(broadcast_broadcast) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_BROADCAST || x->op != HLO_BROADCAST) return NULL;
+    int64_t map[HLO_MAX_RANK];
+    for (int k = 0; k < x->operands[0]->shape->rank; k++)
+        map[k] = HLO_ATTR(i, dims)->dimensions.v[HLO_ATTR(x, dims)->dimensions.v[k]];
+    return hb_broadcast(&r->b, x->operands[0], i->shape->dims, i->shape->rank, map);
+}
+// Dims of the operand that are not 1 stand for the same dims of the reshape's operand, in order; 1s
+// may be dropped from the map.
+RULE_FN(broadcast_reshape) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_BROADCAST || x->op != HLO_RESHAPE) return NULL;
+    struct hlo_instr *y = x->operands[0];
+    int64_t map[HLO_MAX_RANK];
+    int k = 0, n = 0;
+    for (int d = 0; d < y->shape->rank; d++) {
+        if (y->shape->dims[d] == 1)
+            return NULL; // a 1 of the source has no place in the map: handled when it is dropped
+                         // first
+        while (k < x->shape->rank && x->shape->dims[k] == 1)
+            k++;
+        if (k == x->shape->rank || x->shape->dims[k] != y->shape->dims[d]) return NULL;
+        map[n++] = HLO_ATTR(i, dims)->dimensions.v[k++];
+    }
+    return hb_broadcast(&r->b, y, i->shape->dims, i->shape->rank, map);
+}
+RULE_FN(slice_full) {
+    UNUSED;
+    return i->op == HLO_SLICE && shape_equal(i->shape, i->operands[0]->shape) ? i->operands[0]
+                                                                              : NULL;
+}
+RULE_FN(slice_slice) {
+    struct hlo_instr *x = i->operands[0];
+    if (i->op != HLO_SLICE || x->op != HLO_SLICE) return NULL;
+    struct range v[HLO_MAX_RANK];
+    for (int d = 0; d < i->shape->rank; d++) {
+        struct range in = HLO_ATTR(x, slice)->slice.v[d], o = HLO_ATTR(i, slice)->slice.v[d];
+        int64_t start = in.start + o.start * in.stride, stride = in.stride * o.stride,
+                n = i->shape->dims[d];
+        v[d] = n ? (struct range){start, start + (n - 1) * stride + 1, stride}
+                 : (struct range){0, 0, 1}; // the start of nothing may lie outside
+    }
+    return hb_slice(&r->b, x->operands[0], v);
+}
+RULE_FN(pad_nothing) {
+    UNUSED;
+    if (i->op != HLO_PAD || !shape_equal(i->shape, i->operands[0]->shape)) return NULL;
+    const struct padding *p = &HLO_ATTR(i, pad)->padding;
+    for (int d = 0; d < p->n; d++)
+        if (p->v[d].low || p->v[d].high || (p->v[d].interior && i->shape->dims[d] > 1)) return NULL;
+    return i->operands[0];
+}
+RULE_FN(concat_one) {
+    UNUSED;
+    return i->op == HLO_CONCATENATE && i->n_operands == 1 ? i->operands[0] : NULL;
+}
+RULE_FN(gte_tuple) {
+    UNUSED;
+    return i->op == HLO_GET_TUPLE_ELEMENT && i->operands[0]->op == HLO_TUPLE
+               ? i->operands[0]->operands[HLO_ATTR(i, gte)->index]
+               : NULL;
+}
+RULE_FN(reverse_ones) {
+    UNUSED;
+    if (i->op != HLO_REVERSE) return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    for (int k = 0; k < d.n; k++)
+        if (i->shape->dims[d.v[k]] != 1) return NULL;
+    return i->operands[0];
+}
+RULE_FN(reduce_nothing) {
+    if (i->op != HLO_REDUCE || i->n_operands != 2) return NULL;
+    struct i64s d = HLO_ATTR(i, dims)->dimensions;
+    const struct hlo_instr *f = i->called[0]->root;
+    bool sum = f->op == HLO_ADD && match_splat_is(i->operands[1], 0);
+    for (int k = 0; k < d.n; k++)
+        if (!sum || i->operands[0]->shape->dims[d.v[k]] != 1) return NULL;
+    if (!sum || f->operands[0]->op != HLO_PARAMETER || f->operands[1]->op != HLO_PARAMETER ||
+        i->shape->dtype != i->operands[0]->shape->dtype)
+        return NULL;
+    return hb_op(&r->b, HLO_RESHAPE, i->shape, i->operands, 1, NULL);
+}
+
+// A dot names its dims, so a transposed operand needs no transpose, as long as the order of the
+// free dims stays, and as long as rows that lie together still do (libraries read them as one dim)
+// and the matrices stay rows or columns.
+RULE_FN(dot_transpose) {
+    if (i->op != HLO_DOT) return NULL;
+    for (int side = 0; side < 2; side++) {
+        struct hlo_instr *t = i->operands[side];
+        if (t->op != HLO_TRANSPOSE) continue;
+        const struct hlo_attr_dot *d = HLO_ATTR(i, dot);
+        struct i64s perm = HLO_ATTR(t, dims)->dimensions,
+                    batch = side ? d->rhs_batch_dims : d->lhs_batch_dims,
+                    contract = side ? d->rhs_contracting_dims : d->lhs_contracting_dims;
+        int64_t nb[HLO_MAX_RANK], nc[HLO_MAX_RANK], last = -1;
+        bool ordered = true;
+        for (int k = 0; k < t->shape->rank; k++) {
+            if (i64s_has(batch, k) || i64s_has(contract, k)) continue;
+            ordered &= perm.v[k] > last;
+            last = perm.v[k];
+        }
+        if (!ordered) continue;
+        for (int k = 0; k < batch.n; k++)
+            nb[k] = perm.v[batch.v[k]];
+        for (int k = 0; k < contract.n; k++)
+            nc[k] = perm.v[contract.v[k]];
+        struct hlo_attr_dot n = *d;
+        *(side ? &n.rhs_batch_dims : &n.lhs_batch_dims) = (struct i64s){nb, batch.n};
+        *(side ? &n.rhs_contracting_dims : &n.lhs_contracting_dims) = (struct i64s){nc, contract.n};
+        struct hlo_instr *x[2] = {i->operands[0], i->operands[1]};
+        x[side] = t->operands[0];
+        struct i64s moved = {nb, batch.n};
+        if (lib_rows_together(t->shape, batch, contract) &&
+            !lib_rows_together(x[side]->shape, moved, (struct i64s){nc, contract.n}))
+            continue;
+        if (lib_rows_or_columns(t->shape, batch) && !lib_rows_or_columns(x[side]->shape, moved))
+            continue;
+        return hb_op(&r->b, HLO_DOT, i->shape, x, 2, &n);
+    }
+    return NULL;
+}
+
+RULE_FN(pad_into_conv) {
+    struct hlo_instr *x = i->operands[0];
+    // Strict: a zero of the pad times an infinite weight is NaN, a window's padding is skipped.
+    if (r->strict || i->op != HLO_CONVOLUTION || x->op != HLO_PAD ||
+        !match_splat_is(x->operands[1], 0) || lib_of_ours(i))
+        return NULL;
+    const struct hlo_attr_conv *c = HLO_ATTR(i, conv);
+    const struct padding *p = &HLO_ATTR(x, pad)->padding;
+    struct hlo_attr_conv n = *c;
+    struct window_dim w[HLO_MAX_RANK];
+    if (c->window.n != c->dim_labels.n_spatial) return NULL;
+    struct pad_dim b = p->v[c->dim_labels.in_batch], f = p->v[c->dim_labels.in_feature];
+    if (b.low || b.high || b.interior || f.low || f.high || f.interior) return NULL;
+    for (int d = 0; d < c->window.n; d++) {
+        struct pad_dim q = p->v[c->dim_labels.in_spatial[d]];
+        w[d] = c->window.v[d];
+        if (q.interior || q.low < 0 || q.high < 0 || w[d].base_dilation != 1) return NULL;
+        w[d].pad_low += q.low;
+        w[d].pad_high += q.high;
+    }
+    if (c->feature_group_count == 1 && c->window.n &&
+        lib_reaches_far(x->shape, c->dim_labels.in_feature, &w[c->window.n - 1]))
+        return NULL;
+    n.window = (struct window){w, c->window.n};
+    return hb_op(&r->b, HLO_CONVOLUTION, i->shape, (hv[]){x->operands[0], i->operands[1]}, 2, &n);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// opt: what hlo-opt does with a module. The command line is in main_opt.c; passes and what they say
+// of themselves in opt_passes.c; the stages behind HLO in opt_stage.c.
+#pragma once
+#include "compiler/ir/text/text.h"
+#include "compiler/target.h"
+
+struct opt_options {
+    const char *path;
+    bool print, canonical, hash, counts, eval, check_passes;
+    bool list_passes, list_rules, strict, explain_fusion, explain_rules;
+    const char *passes, *target;                // comma separated; "cpu-avx512", "cpu-avx2" or NULL
+    const char *disable_passes, *disable_rules; // comma separated or NULL
+    const char *dump_passes; // extended regular expression over pass names, or NULL
+    const char *dump_to;     // folder, or NULL: on stdout
+    const char *stage;       // "hlo", "kir", "llvm", "plan" or NULL
+    const char *to;          // "text", "proto" (HloModuleProto) or NULL
+    const char *bind;        // ONNX: "N=1,S=128", or NULL
+};
+// *out_rc: exit code when the status is OK. Prints on stdout.
+status_t opt_run(const struct opt_options *o, struct str text, int *out_rc) MUST_CHECK;
+
+// opt_passes.c
+status_t opt_run_passes(struct hlo_module *m, const struct opt_options *o) MUST_CHECK;
+void opt_list_passes(void); // on stdout
+void opt_list_rules(void);
+// The target that --target names, the same on every machine; its library takes every f32 call.
+// INVALID_ARGUMENT for other names; NULL name = no target (*out->id NULL).
+status_t opt_target(const char *name, struct target *out) MUST_CHECK;
+
+// opt_check.c: values of every module of the text before and after each pass; *out_rc 1 when some
+// differ. Prints on stdout.
+status_t opt_check_passes(struct str text, int *out_rc) MUST_CHECK;
+
+// opt_stage.c: prints kir, LLVM IR or the plan of the module as it is now.
+status_t opt_print_stage(const struct hlo_module *m, const struct opt_options *o) MUST_CHECK;

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// oneDNN 2.6 behind the implementation list: convolutions, dots, maximum pooling and layout
+// changes. One primitive a step, made at load; buffers are attached at each run; scratchpads are
+// ours. A convolution's kernel is reordered into the form the primitive asked for: once at PREPARE
+// when it is a bound weight, at each run when the program computes it. Everything here is about
+// f32; 8-bit integers: cpu_onednn_int8.c.
+#include "devices/cpu/onednn/cpu_onednn.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { MAX_ARGS = 4 + LIB_MAX_POST, MAX_NDIMS = DNNL_MAX_NDIMS };
+
+struct onednn_arg {
+    int arg;
+    int leaf;
+    dnnl_memory_t mem;
+}; // leaf: index into bufs, or one of
+enum { LEAF_SCRATCH = -1, LEAF_REPACKED = -2 };
+struct onednn_state {
+    dnnl_primitive_t prim;
+    struct onednn_arg args[MAX_ARGS];
+    int n_args;
+    dnnl_memory_desc_t weights_user, weights_packed; // packed == user: not packed
+    dnnl_primitive_t repack; // weights_user -> weights_packed before each run; NULL = not needed
+    dnnl_memory_t repack_from;
+    int repack_leaf;
+    int64_t scratch_bytes; // of the primitive, rounded up; the repacked kernel lies behind
+    int sum_leaf;          // operand that must be in the destination before the call, -1 = none
+    int64_t out_bytes;
+    int out_leaf;
+    struct onednn_short *without; // made where NaN is met first
+};
+// The same call up to its first step that loses NaN.
+struct onednn_short {
+    dnnl_primitive_t prim; // NULL: the library has none that takes the weights as they are packed
+    dnnl_memory_t scratch;
+    void *memory;
+};
+
+static dnnl_engine_t engine;
+static dnnl_stream_t stream;
+status_t onednn_start(void) {
+    if (engine) return ST_OK;
+    // It would look for a profiler's library at the first generated code: a search over the disk.
+    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
+    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
+        return st_new(ST_INTERNAL, "oneDNN does not start");
+    return ST_OK;
+}
+status_t onednn_failed(const char *what, dnnl_status_t rc) {
+    return st_new(ST_INTERNAL, "oneDNN: %s failed (%d)", what, (int)rc);
+}
+dnnl_engine_t onednn_engine(void) {
+    return engine;
+}
+dnnl_stream_t onednn_stream(void) {
+    return stream;
+}
+
+// ---- which instructions
+
+static bool usable(const struct shape *s) {
+    int block;
+    return s->dtype == DT_F32 && s->rank <= 5 && shape_elements(s) > 0 &&
+           lib_form_of(s->layout, s->rank, &block) != FORM_OTHER;
+}
+
+bool onednn_conv_ok(const struct hlo_instr *h) {
+    const struct hlo_attr_conv *c = HLO_ATTR(h, conv);
+    const struct labels *l = &c->dim_labels;
+    int n = l->n_spatial;
+    if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n ||
+        (cpu_gemm_filter(h) && cpu_gemm_accepts(h)))
+        return false;
+    if (l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
+        l->k_out != 0 || l->k_in != 1)
+        return false;
+    for (int d = 0; d < n; d++) {
+        const struct window_dim *w = &c->window.v[d];
+        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2)
+            return false;
+        if (w->base_dilation != 1 || w->reversal || w->pad_low < 0 || w->pad_high < 0) return false;
+    }
+    return true;
+}
+
+// One contracting dim; the free dims of a side lie together. Where a batch dim lies is a matter of
+// strides.
+bool onednn_dot_ok(const struct hlo_instr *h) {
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
+    int nb = d->lhs_batch_dims.n;
+    if (d->lhs_contracting_dims.n != 1 || nb > 4) return false;
+    if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
+        !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
+        return false;
+    if (!lib_rows_or_columns(x, d->lhs_batch_dims) || !lib_rows_or_columns(y, d->rhs_batch_dims))
+        return false;
+    return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
+}
+
+static bool reorder_ok(const struct hlo_instr *i) {
+    return i->op == HLO_COPY && i->shape->rank >= 3 &&
+           !layout_equal(i->shape->layout, i->operands[0]->shape->layout, i->shape->rank);
+}
+
+// A maximum; or a sum, as an average over the whole window (padding counts) times its elements.
+static status_t pool_prim(const struct hlo_instr *i, dnnl_memory_desc_t *src,
+                          dnnl_memory_desc_t *dst, dnnl_primitive_desc_t *pd) {
+    const struct window *w = &HLO_ATTR(i, window)->window;
+    dnnl_dims_t stride, kernel, low, high;
+    dnnl_pooling_desc_t d;
+    dnnl_primitive_attr_t attr;
+    struct lib_call scale = {.hero = i, .n_post = 1, .post = {{.kind = LIB_POST_SCALE}}};
+    bool sum = i->called[0]->root->op == HLO_ADD;
+    onednn_desc_of(i->operands[0]->shape, i->operands[0]->shape->layout, 1, src);
+    onednn_desc_of(i->shape, i->shape->layout, 1, dst);
+    scale.post[0].alpha = 1;
+    for (int k = 0; k < i->shape->rank - 2; k++) {
+        stride[k] = w->v[k + 2].stride;
+        kernel[k] = w->v[k + 2].size;
+        low[k] = w->v[k + 2].pad_low;
+        high[k] = w->v[k + 2].pad_high;
+        scale.post[0].alpha *= (float)kernel[k];
+    }
+    RETURN_IF_ERR(onednn_start());
+    RETURN_IF_ERR(onednn_make_attr(sum ? &scale : NULL, dst, &attr));
+    dnnl_status_t rc = dnnl_pooling_forward_desc_init(
+        &d, dnnl_forward_inference, sum ? dnnl_pooling_avg_include_padding : dnnl_pooling_max, src,
+        dst, stride, kernel, low, high);
+    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return rc != dnnl_success ? onednn_failed("pooling", rc) : ST_OK;
+}
+// Its plain loops, which take images that are no blocks of channels, are slower than a kernel.
+static bool pool_fast(const_dnnl_primitive_desc_t pd) {
+    const char *info = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
+           info && !onednn_is_reference(info);
+}
+static bool pool_ok(const struct hlo_instr *i) {
+    dnnl_memory_desc_t src, dst;
+    dnnl_primitive_desc_t pd = NULL;
+    if (!lib_pool(i)) return false;
+    status_t st = pool_prim(i, &src, &dst, &pd);
+    bool ok = !st && pool_fast(pd);
+    st_drop(st);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return ok;
+}
+
+static bool shapes_ok(const struct hlo_instr *i) {
+    if (shape_is_tuple(i->shape) || !usable(i->shape)) return false;
+    for (int k = 0; k < i->n_operands; k++)
+        if (shape_is_tuple(i->operands[k]->shape) ||
+            (i->operands[k]->shape->rank > 0 && !usable(i->operands[k]->shape)))
+            return false;
+    return true;
+}
+
+// The form in which the library runs it best: blocks of channels; with the input in rows, where
+// that has too few of them to fill a block (images); channels last, which its matrix kernels read
+// whatever the number of channels and groups is. False: rows.
+static bool best_form(const struct target *t, const struct lib_call *c, enum conv_form *in,
+                      enum conv_form *out) {
+    static const enum conv_form forms[][2] = {
+        {FORM_BLOCKED, FORM_BLOCKED}, {FORM_ROWS, FORM_BLOCKED}, {FORM_LAST, FORM_LAST}};
+    const struct shape *x = c->hero->operands[0]->shape;
+    bool few = x->dims[1] <= 4;
+    *in = *out = FORM_BLOCKED;
+    if (cpu_depthwise_takes(t, c)) return true;
+    for (size_t k = few; k < sizeof forms / sizeof forms[0]; k++) {
+        *in = forms[k][0], *out = forms[k][1];
+        if ((*in == FORM_BLOCKED || *out == FORM_BLOCKED) && !t->conv_block) continue;
+        if (onednn_runs(c, lib_layout(*in, x->rank, t->conv_block),
+                        lib_layout(*out, x->rank, t->conv_block)))
+            return true;
+    }
+    return false;
+}
+// ask: whether it has a kernel made for speed. Opening the call shows the same.
+static bool accepts_call(const struct hlo_instr *i, bool ask) {
+    struct lib_call c;
+    if (!shapes_ok(i) || !lib_match(i, &c) || c.hero->shape->dtype != DT_F32) return false;
+    if (c.hero->op == HLO_DOT) return onednn_dot_ok(c.hero);
+    return !lib_direct(c.hero) && onednn_conv_ok(c.hero) &&
+           (!ask || onednn_runs(&c, c.hero->operands[0]->shape->layout, i->shape->layout));
+}
+bool cpu_library_runs(const struct target *t, const struct lib_call *c) {
+    enum conv_form in, out;
+    if (c->hero->shape->dtype != DT_F32) return cpu_thin8_runs(c) || cpu_int8_runs(c);
+    if (cpu_gemm_filter(c->hero) && cpu_gemm_accepts(c->hero)) return false; // without steps
+    if (!shapes_ok(c->hero)) return false;
+    if (c->hero->op == HLO_DOT) return onednn_dot_ok(c->hero) && onednn_runs(c, NULL, NULL);
+    if (lib_direct(c->hero) || !onednn_conv_ok(c->hero)) return false;
+    return best_form(t, c, &in, &out) || onednn_runs(c, NULL, NULL);
+}
+// What the library takes gets no kernel of ours.
+bool cpu_library_accepts(const struct target *t, const struct hlo_instr *i) {
+    (void)t;
+    return cpu_depthwise_accepts(i) || accepts_call(i, true) || cpu_attention_accepts(i) ||
+           cpu_int8_accepts(i) || cpu_gemm_accepts(i) || cpu_sort_accepts(i) ||
+           cpu_fft_accepts(i) || cpu_table_accepts(i) || cpu_channels_accepts(i) ||
+           cpu_transpose_alone(i) || (shapes_ok(i) && (pool_ok(i) || reorder_ok(i)));
+}
+// 8-bit integers: channels last.
+bool cpu_wants_form(const struct target *t, const struct hlo_instr *i, enum conv_form *out_input,
+                    enum conv_form *out_output) {
+    struct lib_call c;
+    *out_input = *out_output = FORM_LAST;
+    if (!lib_match(i, &c) || c.hero->op != HLO_CONVOLUTION) return false;
+    if (c.hero->shape->dtype == DT_S32) return t->conv_block && cpu_int8_accepts(i);
+    if (c.hero->shape->dtype != DT_F32 || lib_direct(c.hero)) return false;
+    return shapes_ok(i) && onednn_conv_ok(c.hero) && best_form(t, &c, out_input, out_output);
+}
+static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "the library has no primitive for it";
+    return accepts_call(i, false) || (shapes_ok(i) && (lib_pool(i) || reorder_ok(i)));
+}
+
+// ---- opening
+
+static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_memory_desc_t *d) {
+    struct onednn_arg *a = &st->args[st->n_args++];
+    *a = (struct onednn_arg){.arg = arg, .leaf = leaf};
+    dnnl_status_t rc = dnnl_memory_create(&a->mem, d, engine, DNNL_MEMORY_NONE);
+    return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
+}
+
+// Scratchpad, weights form, arguments that all calls share.
+static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st,
+                       const_dnnl_primitive_desc_t pd, const struct lib_call *c,
+                       const dnnl_memory_desc_t *result) {
+    const struct hlo_instr *i = s->plan->instr;
+    const char *info = NULL;
+    dnnl_status_t rc = dnnl_primitive_create(&st->prim, pd);
+    if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
+    const dnnl_memory_desc_t *scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    st->scratch_bytes = ((int64_t)dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
+    if (st->scratch_bytes > x->scratch_bytes) x->scratch_bytes = st->scratch_bytes;
+    RETURN_IF_ERR(add_arg(st, DNNL_ARG_SCRATCHPAD, LEAF_SCRATCH, scratch));
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success && info)
+        s->detail = arena_printf(&x->arena, "onednn:%s", info);
+    st->sum_leaf = -1;
+    s->swallows = c && onednn_swallows(c) < c->n_post;
+    st->out_leaf = s->plan->n_in;
+    st->out_bytes = s->plan->out[0].size_bytes;
+    for (int k = 0; c && k < c->n_post; k++) {
+        int leaf = c->post[k].operand ? lib_operand(i, c->post[k].operand) : -1;
+        dnnl_memory_desc_t d;
+        if (onednn_adds_in_place(c, k)) st->sum_leaf = leaf;
+        if (!onednn_post_desc(c, k, result, &d)) continue;
+        RETURN_IF_ERR(
+            add_arg(st, DNNL_ARG_ATTR_MULTIPLE_POST_OP(k - onednn_first_post(c)) | DNNL_ARG_SRC_1,
+                    leaf, &d));
+    }
+    return ST_OK;
+}
+
+static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st, int leaf,
+                       const dnnl_memory_desc_t *wanted) {
+    st->weights_packed = *wanted;
+    if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return;
+    s->packed_in = leaf;
+    s->pack_slot = x->n_packs++;
+}
+
+static status_t make_reorder(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             dnnl_primitive_desc_t *pd) {
+    dnnl_status_t rc = dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL);
+    return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
+}
+// A kernel that the program computes is reordered at each run, behind the scratchpad. Only the
+// plain form's reference implementation would take it as it is, at a hundredth of the speed.
+static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf,
+                            const dnnl_memory_desc_t *wanted) {
+    dnnl_primitive_desc_t pd = NULL;
+    st->weights_packed = *wanted;
+    if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return ST_OK;
+    RETURN_IF_ERR(make_reorder(&st->weights_user, wanted, &pd));
+    dnnl_status_t rc = dnnl_primitive_create(&st->repack, pd);
+    dnnl_primitive_desc_destroy(pd);
+    if (rc == dnnl_success)
+        rc = dnnl_memory_create(&st->repack_from, &st->weights_user, engine, DNNL_MEMORY_NONE);
+    if (rc != dnnl_success) return onednn_failed("reorder", rc);
+    st->repack_leaf = leaf;
+    int64_t total = st->scratch_bytes + (int64_t)dnnl_memory_desc_get_size(wanted);
+    if (total > x->scratch_bytes) x->scratch_bytes = total;
+    return ST_OK;
+}
+
+// ---- convolution and dot
+
+static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct lib_call *c,
+                          struct onednn_state *st) {
+    const struct hlo_instr *i = s->plan->instr;
+    int lhs = lib_operand(i, c->lhs), rhs = lib_operand(i, c->rhs);
+    bool conv = c->hero->op == HLO_CONVOLUTION;
+    bool bound = cpu_is_bound(x, s, rhs) && (conv || HLO_ATTR(c->hero, dot)->lhs_batch_dims.n == 0);
+    struct onednn_ask q = {.in = i->operands[lhs]->shape->layout,
+                           .out = i->shape->layout,
+                           .bound = bound,
+                           .winograd =
+                               conv && bound && !x->strict && onednn_winograd_pays(c->hero)};
+    struct onednn_prim p;
+    status_t status = onednn_prim_of(c, &q, &p);
+    if (conv && (status || !onednn_fast(c, &p))) { // as onednn_runs says it
+        s->declined = true;
+        dnnl_primitive_desc_destroy(p.pd);
+        st_drop(status);
+        return ST_OK;
+    }
+    RETURN_IF_ERR(status);
+    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(p.pd, dnnl_query_weights_md, 0);
+    st->weights_user = p.user;
+    if (bound) set_packed(x, s, st, rhs, wanted);
+    status = finish(x, s, st, p.pd, c, &p.dst);
+    if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
+    if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &p.src);
+    if (!status) status = add_arg(st, DNNL_ARG_WEIGHTS, st->repack ? LEAF_REPACKED : rhs, wanted);
+    if (!status && p.has_bias)
+        status = add_arg(st, DNNL_ARG_BIAS, lib_operand(i, c->post[0].operand), &p.bias);
+    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &p.dst);
+    dnnl_primitive_desc_destroy(p.pd);
+    return status;
+}
+
+// ---- pooling and reorders
+
+static status_t pool_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
+    dnnl_memory_desc_t src, dst;
+    dnnl_primitive_desc_t pd = NULL;
+    RETURN_IF_ERR(pool_prim(s->plan->instr, &src, &dst, &pd));
+    s->declined = !pool_fast(pd); // as pool_ok says it
+    if (s->declined) {
+        dnnl_primitive_desc_destroy(pd);
+        return ST_OK;
+    }
+    status_t status = finish(x, s, st, pd, NULL, NULL);
+    if (!status) status = add_arg(st, DNNL_ARG_SRC, 0, &src);
+    if (!status) status = add_arg(st, DNNL_ARG_DST, s->plan->n_in, &dst);
+    s->swallows = s->plan->instr->called[0]->root->op == HLO_MAXIMUM;
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
+    dnnl_memory_desc_t src, dst;
+    dnnl_primitive_desc_t pd = NULL;
+    const struct shape *from = s->plan->instr->operands[0]->shape, *to = s->plan->instr->shape;
+    onednn_desc_of(from, from->layout, 1, &src);
+    onednn_desc_of(to, to->layout, 1, &dst);
+    RETURN_IF_ERR(make_reorder(&src, &dst, &pd));
+    status_t status = finish(x, s, st, pd, NULL, NULL);
+    if (!status) status = add_arg(st, DNNL_ARG_FROM, 0, &src);
+    if (!status) status = add_arg(st, DNNL_ARG_TO, s->plan->n_in, &dst);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+// ---- the implementation
+
+static void close_short(struct onednn_short *w) {
+    if (!w) return;
+    if (w->prim) dnnl_primitive_destroy(w->prim);
+    if (w->scratch) dnnl_memory_destroy(w->scratch);
+    free(w->memory);
+    free(w);
+}
+static void onednn_close(struct cpu_step *s) {
+    struct onednn_state *st = s->state;
+    if (!st) return;
+    close_short(st->without);
+    for (int k = 0; k < st->n_args; k++)
+        dnnl_memory_destroy(st->args[k].mem);
+    if (st->prim) dnnl_primitive_destroy(st->prim);
+    if (st->repack) dnnl_primitive_destroy(st->repack);
+    if (st->repack_from) dnnl_memory_destroy(st->repack_from);
+}
+int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
+    const struct shape *left = c->hero->operands[0]->shape, *right = c->hero->operands[1]->shape;
+    int64_t each = c->hero->op == HLO_CONVOLUTION
+                       ? shape_elements(right) / right->dims[0]
+                       : left->dims[HLO_ATTR(c->hero, dot)->lhs_contracting_dims.v[0]];
+    return 2 * shape_elements(i->shape) * each;
+}
+static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
+    struct lib_call c;
+    if (lib_pool(s->plan->instr)) return pool_open(x, s, st);
+    if (reorder_ok(s->plan->instr)) return reorder_open(x, s, st);
+    if (!lib_match(s->plan->instr, &c))
+        return st_new(ST_INTERNAL, "accepted a call that does not match");
+    s->flops = onednn_flops(s->plan->instr, &c);
+    s->alone = s->flops < ONEDNN_ALONE_FLOPS;
+    int threads = s->alone ? cpu_use_threads(1) : 0; // the library divides the work here
+    status_t status = open_prim(x, s, &c, st);
+    if (s->alone) cpu_use_threads(threads);
+    return status;
+}
+static status_t onednn_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct onednn_state *st = arena_new_of(&x->arena, struct onednn_state);
+    RETURN_IF_ERR(onednn_start());
+    s->state = st;
+    return open_call(x, s, st);
+}
+// w: instead of the call's own primitive; or NULL.
+static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct onednn_short *w,
+                        void **bufs) {
+    struct onednn_state *st = s->state;
+    dnnl_exec_arg_t args[MAX_ARGS];
+    if (st->sum_leaf >= 0 && bufs[st->sum_leaf] != bufs[st->out_leaf])
+        memcpy(bufs[st->out_leaf], bufs[st->sum_leaf], (size_t)st->out_bytes);
+    for (int k = 0; k < st->n_args; k++) {
+        const struct onednn_arg *a = &st->args[k];
+        if (w && a->leaf == LEAF_SCRATCH) {
+            args[k] = (dnnl_exec_arg_t){a->arg, w->scratch};
+            continue;
+        }
+        void *p = a->leaf == LEAF_SCRATCH    ? x->scratch
+                  : a->leaf == LEAF_REPACKED ? (char *)x->scratch + st->scratch_bytes
+                                             : bufs[a->leaf];
+        dnnl_memory_set_data_handle_v2(a->mem, p, stream);
+        args[k] = (dnnl_exec_arg_t){a->arg, a->mem};
+        if (a->leaf != LEAF_REPACKED) continue;
+        dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], stream);
+        dnnl_exec_arg_t r[] = {{DNNL_ARG_FROM, st->repack_from}, {DNNL_ARG_TO, a->mem}};
+        dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
+        if (rc != dnnl_success) return onednn_failed("reorder", rc);
+    }
+    int threads = s->alone ? cpu_use_threads(1) : 0;
+    dnnl_status_t rc = dnnl_primitive_execute(w ? w->prim : st->prim, stream, st->n_args, args);
+    if (s->alone) cpu_use_threads(threads);
+    return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
+}
+
+// ---- NaN (cpu_nan.c)
+
+int onednn_swallows(const struct lib_call *c) {
+    int k = 0;
+    while (k < c->n_post && c->post[k].kind != LIB_POST_RELU && c->post[k].kind != LIB_POST_CLIP)
+        k++;
+    return k;
+}
+static status_t short_prim(const struct onednn_state *st, const struct cpu_step *s,
+                           const struct lib_call *c, struct onednn_short *w) {
+    const struct hlo_instr *i = s->plan->instr;
+    bool packed = st->weights_packed.ndims > 0;
+    struct onednn_ask q = {.in = i->operands[lib_operand(i, c->lhs)]->shape->layout,
+                           .out = i->shape->layout,
+                           .winograd = s->detail && strstr(s->detail, "wino"),
+                           .weights = packed ? &st->weights_packed : NULL};
+    struct onednn_prim p;
+    status_t status = onednn_prim_of(c, &q, &p);
+    const dnnl_memory_desc_t *scratch =
+        status ? NULL : dnnl_primitive_desc_query_md(p.pd, dnnl_query_scratchpad_md, 0);
+    dnnl_status_t rc = dnnl_success;
+    if (scratch) rc = dnnl_memory_create(&w->scratch, scratch, engine, DNNL_MEMORY_NONE);
+    if (scratch && rc == dnnl_success) {
+        w->memory = cpu_memory((int64_t)dnnl_memory_desc_get_size(scratch) + 64);
+        if (!w->memory) rc = dnnl_out_of_memory;
+    }
+    if (scratch && rc == dnnl_success) {
+        dnnl_memory_set_data_handle_v2(w->scratch, w->memory, stream);
+        rc = dnnl_primitive_create(&w->prim, p.pd);
+    }
+    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    return status ? status : rc == dnnl_success ? ST_OK : onednn_failed("primitive_create", rc);
+}
+// Runs are on the thread that loads, so that primitives are made by one at a time here too.
+static struct onednn_short *short_of(const struct cpu_step *s, const struct lib_call *c) {
+    struct onednn_state *st = s->state;
+    if (st->without) return st->without->prim ? st->without : NULL;
+    st->without = calloc(1, sizeof *st->without);
+    if (!st->without) return NULL;
+    int threads = s->alone ? cpu_use_threads(1) : 0;
+    st_drop(short_prim(st, s, c, st->without));
+    if (s->alone) cpu_use_threads(threads);
+    return st->without->prim ? st->without : NULL;
+}
+static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    struct lib_call c, up_to;
+    if (lib_pool(s->plan->instr)) return cpu_impl_reference.run(x, s, bufs);
+    if (!lib_match(s->plan->instr, &c)) return execute(x, s, NULL, bufs);
+    up_to = c;
+    up_to.n_post = onednn_swallows(&c);
+    const struct onednn_short *w = short_of(s, &up_to);
+    RETURN_IF_ERR(execute(x, s, w, bufs));
+    if (w) onednn_steps(&c, up_to.n_post, s->plan->instr, bufs);
+    return ST_OK;
+}
+static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    if (s->swallows && cpu_meets_nan(x, s, bufs)) return run_with_nan(x, s, bufs);
+    return execute(x, s, NULL, bufs);
+}
+static int64_t onednn_pack_bytes(const struct cpu_step *s) {
+    return (int64_t)dnnl_memory_desc_get_size(
+        &((const struct onednn_state *)s->state)->weights_packed);
+}
+
+// A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
+static _Thread_local struct {
+    void *p;
+    size_t n;
+} bounce;
+void onednn_packed(void) {
+    free(bounce.p);
+    bounce.p = NULL;
+    bounce.n = 0;
+}
+static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
+    size_t n = dnnl_memory_desc_get_size(d), element = d->data_type == dnnl_f32 ? 4 : 1;
+    if ((uintptr_t)*plain % element == 0) return ST_OK;
+    if (n > bounce.n) {
+        onednn_packed();
+        if (!(bounce.p = cpu_memory((int64_t)n)))
+            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
+                          n);
+        bounce.n = n;
+    }
+    *plain = memcpy(bounce.p, *plain, n);
+    return ST_OK;
+}
+// Pieces of the pool pack at the same time, but one makes its primitive at a time (README.md).
+static status_t made_alone(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                           dnnl_primitive_desc_t *pd, dnnl_primitive_t *prim) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&making);
+    status_t status = make_reorder(from, to, pd);
+    dnnl_status_t rc = status ? dnnl_success : dnnl_primitive_create(prim, *pd);
+    pthread_mutex_unlock(&making);
+    return rc == dnnl_success ? status : onednn_failed("packing weights", rc);
+}
+status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
+                             const void *plain, void *packed) {
+    RETURN_IF_ERR(aligned(user, &plain));
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t prim = NULL;
+    dnnl_memory_t from = NULL, to = NULL;
+    status_t status = made_alone(user, wanted, &pd, &prim);
+    dnnl_status_t rc = dnnl_success;
+    if (!status && rc == dnnl_success)
+        rc = dnnl_memory_create(&from, user, engine, (void *)(uintptr_t)plain);
+    if (!status && rc == dnnl_success) rc = dnnl_memory_create(&to, wanted, engine, packed);
+    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    if (!status && rc == dnnl_success) rc = dnnl_primitive_execute(prim, stream, 2, args);
+    if (!status && rc == dnnl_success) rc = dnnl_stream_wait(stream);
+    if (!status && rc != dnnl_success) status = onednn_failed("packing weights", rc);
+    dnnl_memory_destroy(from);
+    dnnl_memory_destroy(to);
+    if (prim) dnnl_primitive_destroy(prim);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
+                            void *packed) {
+    const struct onednn_state *st = s->state;
+    (void)x;
+    return onednn_reorder_once(&st->weights_user, &st->weights_packed, plain, packed);
+}
+static bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct onednn_state *s = a->state, *t = b->state;
+    return dnnl_memory_desc_equal(&s->weights_user, &t->weights_user) &&
+           dnnl_memory_desc_equal(&s->weights_packed, &t->weights_packed);
+}
+const struct cpu_impl cpu_impl_onednn = {"onednn",     onednn_accepts,  onednn_open,
+                                         onednn_close, onednn_run,      onednn_pack_bytes,
+                                         onednn_pack,  onednn_same_pack};

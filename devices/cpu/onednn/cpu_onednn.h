@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_onednn: what the files about oneDNN share: the engine, which forms of convolutions and
+// dots there are primitives for, and how their shapes are told.
+#pragma once
+#include <dnnl.h>
+
+#include "compiler/passes/fusion/library.h"
+#include "devices/cpu/cpu.h"
+
+// Below this a call takes about 15 us on one thread, and waking another costs as much.
+enum { ONEDNN_ALONE_FLOPS = 1000000 };
+
+dnnl_engine_t onednn_engine(void); // after onednn_start
+dnnl_stream_t onednn_stream(void);
+status_t onednn_start(void) MUST_CHECK; // the first call starts the engine
+status_t onednn_failed(const char *what, dnnl_status_t rc) MUST_CHECK;
+
+bool onednn_conv_ok(const struct hlo_instr *h); // forms, not types
+bool onednn_dot_ok(const struct hlo_instr *h);
+// An operand of a dot as [batch..., rows, cols] by strides. Rows collapse into one dimension when
+// they lie together.
+void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
+                   dnnl_dims_t dims, dnnl_dims_t strides);
+
+// ---- a convolution (cpu_onednn_conv.c)
+
+// A convolution in one dimension whose dilation, pads and length have a factor f in common is one
+// in two with its taps in the first: positions [W] as [W/f, f]. Gives f; 1: as it is.
+int64_t onednn_fold(const struct hlo_instr *h);
+// An image's dims, folded so. Gives their number.
+int onednn_fold_dims(const struct shape *s, int64_t fold, dnnl_dims_t dims);
+void onednn_conv_dims(const struct hlo_instr *h, dnnl_dims_t stride, dnnl_dims_t dilate,
+                      dnnl_dims_t low, dnnl_dims_t high); // folded
+// A kernel's dims, folded, with its groups apart, where there are any. Gives their number.
+int onednn_kernel_dims(const struct hlo_instr *h, dnnl_dims_t dims);
+// The implementation that is to run it: *out is the caller's to destroy.
+dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_primitive_attr_t attr,
+                                 dnnl_primitive_desc_t *out);
+
+// ---- a call of f32 as a primitive (cpu_onednn_call.c)
+
+// l: a form of library.h; fold: onednn_fold, 1 for what is no convolution's image.
+dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
+                             dnnl_memory_desc_t *out);
+struct onednn_ask {
+    const struct layout *in, *out; // of a convolution's input and result; a dot's are rows
+    bool bound;                    // the right operand may be packed
+    bool winograd;                 // try it first
+    const dnnl_memory_desc_t *weights; // the packed form that it has; NULL: as the library likes
+};
+struct onednn_prim {
+    dnnl_primitive_desc_t pd; // the caller's to destroy; NULL after an error
+    const char *info;         // the implementation that the library chose; static text
+    bool has_bias;            // the first step is an argument of the primitive
+    dnnl_memory_desc_t src, user, dst, bias; // user: the right operand as the program has it
+};
+status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
+                        struct onednn_prim *out) MUST_CHECK;
+bool onednn_is_reference(const char *info);
+// Is the chosen implementation one made for speed, and right about the call's steps?
+bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p);
+// Would a kernel made for speed run this call in these forms? Same answer every time. Calls of
+// integers have the forms they like: NULL.
+bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out);
+int onednn_first_post(const struct lib_call *c); // first step that is a post-operation: 0 or 1
+bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into the destination
+// The tensor that post-operation k reads; false when it reads none.
+bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
+                      dnnl_memory_desc_t *out);
+// The first step at which the library loses a NaN (its maxima and minima give the constant);
+// c->n_post: none.
+int onednn_swallows(const struct lib_call *c);
+// The steps of `c` from number `from` on, on the result as the call left it, NaN kept: one element
+// after another. i: the instruction; bufs: its operand leaves, then its result.
+void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i, void **bufs);
+// c NULL: no post-operations.
+status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
+                          dnnl_primitive_attr_t *out) MUST_CHECK;
+// Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
+// pays for 3x3 stride 1 with many channels (facts measured offline, version COST_VERSION of
+// cpu_target.c).
+bool onednn_winograd_pays(const struct hlo_instr *h);
+int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
+// Once, at PREPARE. plain may lie unaligned: then it goes by way of memory of the calling thread's,
+// which it keeps until onednn_packed.
+status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             const void *plain, void *packed) MUST_CHECK;
+void onednn_packed(void);
+
+bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c
+// Has the library a kernel for such a call that is not its reference?
+bool cpu_int8_runs(const struct lib_call *call);
+bool cpu_int8_asked(const struct lib_call *call); // the same, of the library itself

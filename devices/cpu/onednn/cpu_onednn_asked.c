@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the library runs a call well, asked once: the compiler asks the same again as it grows
+// epilogues, chooses forms and leaves out kernels, and networks repeat their layers, while an
+// answer costs the library tens of microseconds to a millisecond. The key is all that the answer
+// follows from, compared whole, and the answer to one key is always the same: what is forgotten
+// costs time alone. The table is small; a new answer takes the place of an old one.
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "devices/cpu/onednn/cpu_onednn.h"
+
+enum { KEY_MAX = 96, ANSWERS = 512 };
+struct key {
+    int n;
+    bool whole; // all of it had room
+    int64_t v[KEY_MAX];
+};
+static struct answer {
+    int64_t *key; // [n]
+    int32_t n;    // 0 = none here
+    bool runs;
+} answers[ANSWERS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void put(struct key *k, int64_t v) {
+    if (k->n < KEY_MAX)
+        k->v[k->n++] = v;
+    else
+        k->whole = false;
+}
+static void put_all(struct key *k, const int64_t *v, int n) {
+    put(k, n);
+    for (int i = 0; i < n; i++)
+        put(k, v[i]);
+}
+static void put_shape(struct key *k, const struct shape *s) {
+    put_all(k, s->dims, s->rank);
+}
+static void put_form(struct key *k, const struct layout *l, int rank) {
+    int block = 0;
+    put(k, (int64_t)lib_form_of(l, rank, &block));
+    put(k, block);
+}
+static void put_conv(struct key *k, const struct lib_call *c) {
+    const struct hlo_instr *h = c->hero;
+    dnnl_dims_t stride, dilate, low, high, kernel;
+    int n = onednn_kernel_dims(h, kernel), spatial = HLO_ATTR(h, conv)->window.n;
+    onednn_conv_dims(h, stride, dilate, low, high);
+    put(k, onednn_fold(h));
+    put_all(k, kernel, n);
+    put_all(k, stride, spatial);
+    put_all(k, dilate, spatial);
+    put_all(k, low, spatial);
+    put_all(k, high, spatial);
+}
+static void put_dot(struct key *k, const struct lib_call *c) {
+    const struct hlo_instr *h = c->hero;
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    dnnl_dims_t dims, strides;
+    int n = d->lhs_batch_dims.n + 2;
+    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true,
+                  dims, strides);
+    put_all(k, dims, n);
+    put_all(k, strides, n);
+    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false,
+                  dims, strides);
+    put_all(k, dims, n);
+    put_all(k, strides, n);
+}
+static void put_post(struct key *k, const struct lib_post *p) {
+    int32_t alpha, beta;
+    float scale = p->alpha, offset = p->beta;
+    if (p->kind == LIB_POST_SCALE || p->kind == LIB_POST_QUANTISE)
+        scale = scale == 1, offset = offset == 0; // kernels are told the values, not made for them
+    memcpy(&alpha, &scale, sizeof alpha);
+    memcpy(&beta, &offset, sizeof beta);
+    put(k, (int64_t)p->kind);
+    put(k, alpha);
+    put(k, beta);
+    put(k, p->operand ? (int64_t)p->operand->shape->dtype : -1);
+    if (p->operand) put_shape(k, p->operand->shape);
+}
+static void key_of(const struct lib_call *c, const struct layout *in, const struct layout *out,
+                   struct key *k) {
+    const struct shape *x = c->hero->operands[0]->shape;
+    bool conv = c->hero->op == HLO_CONVOLUTION, integer = c->hero->shape->dtype == DT_S32;
+    k->n = 0;
+    k->whole = true;
+    put(k, (int64_t)c->hero->op);
+    put(k, omp_get_max_threads());
+    put(k, (int64_t)x->dtype);
+    put(k, (int64_t)c->result->dtype);
+    put_shape(k, x);
+    put_shape(k, c->result);
+    if (conv && !integer) {
+        put_form(k, in, x->rank);
+        put_form(k, out, c->result->rank);
+    }
+    if (conv)
+        put_conv(k, c);
+    else
+        put_dot(k, c);
+    put(k, c->n_post);
+    for (int i = 0; i < c->n_post; i++)
+        put_post(k, &c->post[i]);
+}
+
+// Its convolutions by a matrix product read a binary step's operand at the wrong places: right for
+// the first position, not for the others.
+static bool wrong_steps(const struct lib_call *c, const struct onednn_prim *p) {
+    dnnl_memory_desc_t d;
+    if (c->hero->op != HLO_CONVOLUTION || !strstr(p->info, "gemm")) return false;
+    for (int k = 0; k < c->n_post; k++)
+        if (onednn_post_desc(c, k, &p->dst, &d)) return true;
+    return false;
+}
+bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p) {
+    return !onednn_is_reference(p->info) && !wrong_steps(c, p);
+}
+static bool ask(const struct lib_call *c, const struct layout *in, const struct layout *out) {
+    struct onednn_prim p;
+    struct onednn_ask q = {.in = in, .out = out, .bound = true};
+    if (c->hero->shape->dtype == DT_S32) return cpu_int8_asked(c);
+    status_t st = onednn_prim_of(c, &q, &p);
+    bool ok = !st && onednn_fast(c, &p);
+    st_drop(st);
+    if (p.pd) dnnl_primitive_desc_destroy(p.pd);
+    return ok;
+}
+
+bool onednn_runs(const struct lib_call *c, const struct layout *in, const struct layout *out) {
+    struct key k;
+    key_of(c, in, out, &k);
+    if (!k.whole) return ask(c, in, out);
+    size_t bytes = sizeof *k.v * (size_t)k.n;
+    struct answer *a = &answers[hash64(k.v, bytes, 0) % ANSWERS];
+    pthread_mutex_lock(&lock);
+    bool known = a->n == k.n && memcmp(a->key, k.v, bytes) == 0, runs = known && a->runs;
+    pthread_mutex_unlock(&lock);
+    if (known) return runs;
+    runs = ask(c, in, out);
+    int64_t *kept = malloc(bytes);
+    if (!kept) return runs;
+    memcpy(kept, k.v, bytes);
+    pthread_mutex_lock(&lock);
+    free(a->key);
+    *a = (struct answer){.key = kept, .n = k.n, .runs = runs};
+    pthread_mutex_unlock(&lock);
+    return runs;
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution or dot of f32 with its steps as a primitive of oneDNN 2.6: descriptors, attributes,
+// and the question which implementation the library would choose. Whether a form or a chain of
+// steps is fast is not written down here: the library is asked, by the same descriptors that run
+// later, so that compiler and device agree with it by construction (D20). Its implementation `ref`
+// (one element after another, a thousand times slower) is never chosen while another way exists:
+// such a call is refused, and the compiler takes fewer steps or another form.
+#include <string.h>
+
+#include "devices/cpu/onednn/cpu_onednn.h"
+
+dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
+                             dnnl_memory_desc_t *out) {
+    static const dnnl_format_tag_t rows[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde},
+                                   by16[] = {0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
+                                   by8[] = {0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},
+                                   last[] = {0, 0, 0, dnnl_acb, dnnl_acdb, dnnl_acdeb};
+    const dnnl_format_tag_t *tags = rows;
+    int block;
+    switch (lib_form_of(l, s->rank, &block)) {
+    case FORM_BLOCKED:
+        tags = block == 16 ? by16 : by8;
+        break;
+    case FORM_LAST:
+        tags = last;
+        break;
+    default:
+        break;
+    }
+    dnnl_dims_t dims;
+    int rank = onednn_fold_dims(s, fold, dims);
+    return dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32, tags[rank]);
+}
+
+// ---- steps
+
+int onednn_first_post(const struct lib_call *c) {
+    return c->n_post && c->post[0].kind == LIB_POST_BIAS;
+}
+bool onednn_adds_in_place(const struct lib_call *c, int k) {
+    return c->post[k].kind == LIB_POST_SUM && k == onednn_first_post(c);
+}
+// A bias behind other steps: one value per channel, as the primitive's result has it.
+static void channel_desc(const struct lib_call *c, const struct lib_post *p,
+                         const dnnl_memory_desc_t *result, dnnl_memory_desc_t *out) {
+    static const dnnl_format_tag_t rows[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
+                                             dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    int n = result->ndims, channel = c->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
+    dnnl_dims_t dims;
+    for (int k = 0; k < n; k++)
+        dims[k] = k == channel ? p->operand->shape->dims[0] : 1;
+    dnnl_memory_desc_init_by_tag(out, n, dims, dnnl_f32, rows[n]);
+}
+bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
+                      dnnl_memory_desc_t *out) {
+    const struct lib_post *p = &c->post[k];
+    if (k < onednn_first_post(c) || !p->operand || onednn_adds_in_place(c, k)) return false;
+    if (p->kind == LIB_POST_BIAS)
+        channel_desc(c, p, result, out);
+    else
+        *out = *result;
+    return true;
+}
+
+static dnnl_status_t eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t alg, float alpha, float beta) {
+    return dnnl_post_ops_append_eltwise(ops, 1, alg, alpha, beta);
+}
+static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_call *c, int k,
+                              const dnnl_memory_desc_t *result) {
+    const struct lib_post *p = &c->post[k];
+    dnnl_memory_desc_t d;
+    switch (p->kind) {
+    case LIB_POST_BIAS_S32:
+    case LIB_POST_TO_F32: // of 8-bit products: cpu_onednn_int8.c
+    case LIB_POST_CHANNEL_SCALE:
+    case LIB_POST_QUANTISE:
+        break;
+    case LIB_POST_RELU:
+        return eltwise(ops, dnnl_eltwise_relu, 0, 0);
+    case LIB_POST_CLIP:
+        return eltwise(ops, dnnl_eltwise_clip_v2, p->alpha, p->beta);
+    case LIB_POST_LOGISTIC:
+        return eltwise(ops, dnnl_eltwise_logistic, 0, 0);
+    case LIB_POST_TANH:
+        return eltwise(ops, dnnl_eltwise_tanh, 0, 0);
+    case LIB_POST_SCALE:
+        return eltwise(ops, dnnl_eltwise_linear, p->alpha, 0);
+    case LIB_POST_GELU_ERF:
+        return eltwise(ops, dnnl_eltwise_gelu_erf, 0, 0);
+    case LIB_POST_SWISH:
+        return eltwise(ops, dnnl_eltwise_swish, p->alpha, 0);
+    case LIB_POST_SUM:
+        // Into the destination as the first step. Behind another its kernels take no sum, but they
+        // take an addition that reads a tensor of the result's form.
+        if (onednn_adds_in_place(c, k)) return dnnl_post_ops_append_sum(ops, 1);
+        return dnnl_post_ops_append_binary(ops, dnnl_binary_add, result);
+    case LIB_POST_BIAS: // not the first: a broadcast addition
+        channel_desc(c, p, result, &d);
+        return dnnl_post_ops_append_binary(ops, dnnl_binary_add, &d);
+    }
+    return dnnl_invalid_arguments;
+}
+// Post-operations and a scratchpad of ours. The first bias is the primitive's own argument.
+status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
+                          dnnl_primitive_attr_t *out) {
+    dnnl_post_ops_t ops;
+    dnnl_primitive_attr_create(out);
+    dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user);
+    dnnl_post_ops_create(&ops);
+    dnnl_status_t rc = dnnl_success;
+    for (int k = c ? onednn_first_post(c) : 0; c && k < c->n_post && rc == dnnl_success; k++)
+        rc = add_post(ops, c, k, result);
+    if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
+    dnnl_post_ops_destroy(ops);
+    if (rc == dnnl_success) return ST_OK;
+    dnnl_primitive_attr_destroy(*out);
+    return onednn_failed("post-operations", rc);
+}
+
+// ---- convolution
+
+bool onednn_winograd_pays(const struct hlo_instr *h) {
+    const struct window *w = &HLO_ATTR(h, conv)->window;
+    const struct shape *k = h->operands[1]->shape;
+    if (w->n != 2 || HLO_ATTR(h, conv)->feature_group_count != 1) return false;
+    for (int d = 0; d < 2; d++)
+        if (w->v[d].size != 3 || w->v[d].stride != 1 || w->v[d].window_dilation != 1) return false;
+    return k->dims[0] >= 64 && k->dims[1] >= 64 && h->shape->dims[2] >= 7;
+}
+
+static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
+                          struct onednn_prim *p) {
+    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    const struct hlo_instr *h = c->hero;
+    dnnl_dims_t stride, dilate, low, high, wdims;
+    dnnl_memory_desc_t weights;
+    int n = onednn_kernel_dims(h, wdims);
+    onednn_desc_of(h->operands[0]->shape, q->in, onednn_fold(h), &p->src);
+    onednn_desc_of(c->result, q->out, onednn_fold(h), &p->dst);
+    dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, tags[n]);
+    dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
+    if (q->weights) weights = *q->weights;
+    if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
+    onednn_conv_dims(h, stride, dilate, low, high);
+    dnnl_primitive_attr_t attr;
+    RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
+    dnnl_status_t rc = dnnl_unimplemented;
+    const dnnl_alg_kind_t algs[] = {dnnl_convolution_winograd, dnnl_convolution_direct};
+    for (int a = q->winograd ? 0 : 1; a < 2 && rc != dnnl_success; a++) {
+        dnnl_convolution_desc_t d;
+        rc = dnnl_dilated_convolution_forward_desc_init(
+            &d, dnnl_forward_inference, algs[a], &p->src, &weights, p->has_bias ? &p->bias : NULL,
+            &p->dst, stride, dilate, low, high);
+        if (rc == dnnl_success)
+            rc = onednn_conv_choose(&d, attr, &p->pd);
+    }
+    dnnl_primitive_attr_destroy(attr);
+    return rc == dnnl_success ? ST_OK : onednn_failed("convolution", rc);
+}
+
+// ---- dot
+
+// An operand as [batch..., rows, cols] by strides. free_n rows collapse into one when they lie
+// together.
+void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
+                   dnnl_dims_t dims, dnnl_dims_t strides) {
+    int64_t st[HLO_MAX_RANK], rows = 1, row_stride = 1;
+    int n = 0;
+    bool first = true;
+    shape_strides(s, st);
+    for (int k = 0; k < batch.n; k++)
+        dims[n] = s->dims[batch.v[k]], strides[n++] = st[batch.v[k]];
+    for (int d = s->rank - 1; d >= 0; d--) {
+        if (d == contract || i64s_has(batch, d)) continue;
+        if (first) row_stride = st[d];
+        first = first && s->dims[d] == 1; // a single row keeps a stride as long as a row
+        rows *= s->dims[d];
+    }
+    int r = contract_last ? n : n + 1, c = contract_last ? n + 1 : n;
+    dims[r] = rows, strides[r] = row_stride;
+    dims[c] = s->dims[contract], strides[c] = st[contract];
+    // Of one element any stride is right; the library wants one that fits rows or columns.
+    if (dims[c] == 1) strides[c] = !contract_last && row_stride == 1 ? rows : 1;
+}
+
+static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
+                         struct onednn_prim *p) {
+    const struct hlo_instr *h = c->hero;
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    int nb = d->lhs_batch_dims.n, nd = nb + 2;
+    dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
+    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
+                  xs);
+    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
+                  ys);
+    int64_t stride = 1;
+    for (int k = nd - 1; k >= 0; k--) {
+        rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
+        rs[k] = stride;
+        stride *= rd[k];
+        bd[k] = k == nd - 1 ? rd[k] : 1;
+        bs[k] = k == nd - 1 ? 1 : rd[nd - 1];
+    }
+    dnnl_memory_desc_init_by_strides(&p->src, nd, xd, dnnl_f32, xs);
+    dnnl_memory_desc_init_by_strides(&p->user, nd, yd, dnnl_f32, ys);
+    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, dnnl_f32, rs);
+    dnnl_memory_desc_init_by_strides(&p->bias, nd, bd, dnnl_f32, bs);
+    dnnl_memory_desc_t weights = p->user;
+    if (q->bound && nb == 0)
+        dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_f32, dnnl_format_tag_any);
+    if (q->weights) weights = *q->weights;
+    dnnl_primitive_attr_t attr;
+    RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
+    dnnl_matmul_desc_t md;
+    dnnl_status_t rc =
+        dnnl_matmul_desc_init(&md, &p->src, &weights, p->has_bias ? &p->bias : NULL, &p->dst);
+    if (rc == dnnl_success)
+        rc = dnnl_primitive_desc_create(&p->pd, &md, attr, onednn_engine(), NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return rc == dnnl_success ? ST_OK : onednn_failed("matmul", rc);
+}
+
+// ---- the question
+
+status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
+                        struct onednn_prim *p) {
+    const char *info = NULL;
+    *p = (struct onednn_prim){.has_bias = onednn_first_post(c)};
+    RETURN_IF_ERR(onednn_start());
+    RETURN_IF_ERR(c->hero->op == HLO_CONVOLUTION ? conv_prim(c, q, p) : dot_prim(c, q, p));
+    dnnl_status_t rc = dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &info);
+    p->info = rc == dnnl_success && info ? info : "";
+    return ST_OK;
+}
+bool onednn_is_reference(const char *info) {
+    return strncmp(info, "ref", 3) == 0 || strncmp(info, "simple", 6) == 0;
+}

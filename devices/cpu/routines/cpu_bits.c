@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// bits: the call of compiler/calls/bits.h, products of a few rows with weights of 2, 4 or 8 bits,
+// read as they are: a decoder's step runs at the speed of the memory it reads, and f32 would be 4
+// to 16 times as much. Panels of 64 columns hold, word by word, 32 bits of each column; a word is
+// taken apart in registers. A block's sum meets its scale once:
+//     y += scale * (sum of x q - zero * sum of x)
+// Bound weights are packed at PREPARE, others at each run.
+// Does not: many rows; the pass that made the call made those a dot.
+#include "compiler/calls/bits.h"
+#include "devices/cpu/cpu.h"
+
+enum { PANEL = 64, LANES = 16, VECTORS = PANEL / LANES, GROUP = 4, WORD = 32 };
+typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(64)));
+#define UNROLL _Pragma("GCC unroll 16")
+
+struct bits_state {
+    struct bits b;
+    int64_t words; // of a column in a block
+    int64_t wide;  // k, to whole blocks
+    int64_t units, grain, scratch_x;
+    // One panel of `rows` rows: x [rows, wide], sums of x [rows, blocks].
+    void (*panel[GROUP])(const struct bits_state *s, const float *x, const float *sums,
+                         const uint32_t *w, const float *scales, const float *zeros, int64_t stride,
+                         float *out);
+};
+
+// ---- a panel
+
+// scales, zeros: of the panel's columns; stride 0 keeps to one zero for all.
+static inline __attribute__((always_inline)) void panel(const struct bits_state *s, const float *x,
+                                                        const float *sums, const uint32_t *w,
+                                                        const float *scales, const float *zeros,
+                                                        int64_t stride, float *out, int rows,
+                                                        int bits, bool look_up) {
+    vec table, total[GROUP][VECTORS];
+    for (int k = 0; k < LANES; k++)
+        table[k] = (float)(k & ((1 << bits) - 1));
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < VECTORS; v++)
+        total[r][v] = (vec){0};
+    for (int64_t block = 0; block < s->b.blocks; block++) {
+        vec sum[GROUP][VECTORS];
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            UNROLL
+        for (int v = 0; v < VECTORS; v++)
+            sum[r][v] = (vec){0};
+        const float *at = x + block * s->b.block;
+        for (int64_t n = 0; n < s->words; n++, w += PANEL, at += WORD / bits)
+            UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            words word = *(const words *)(w + v * LANES);
+            UNROLL
+            for (int k = 0; k < WORD / bits; k++) {
+                ints q = (ints)(word >> (k * bits));
+                vec value = look_up ? __builtin_shuffle(table, q) // by the lower 4 bits
+                                    : __builtin_convertvector(q & ((1 << bits) - 1), vec);
+                UNROLL
+                for (int r = 0; r < rows; r++)
+                    sum[r][v] += at[r * s->wide + k] * value;
+            }
+        }
+        UNROLL
+        for (int v = 0; v < VECTORS; v++) {
+            vec scale = *(const vec *)(scales + block * s->b.n + v * LANES);
+            vec zero = (vec){0} + zeros[0];
+            if (stride) zero = *(const vec *)(zeros + block * stride + v * LANES);
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                total[r][v] += scale * (sum[r][v] - zero * sums[r * s->b.blocks + block]);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        UNROLL
+    for (int v = 0; v < VECTORS; v++)
+        *(vec *)(out + r * PANEL + v * LANES) = total[r][v];
+}
+enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruction there
+#define PANEL_FN(ISA, TARGET, ROWS, BITS)                                                          \
+    static TARGET void panel_##ISA##_##ROWS##_##BITS(                                              \
+        const struct bits_state *s, const float *x, const float *sums, const uint32_t *w,          \
+        const float *scales, const float *zeros, int64_t stride, float *out) {                     \
+        panel(s, x, sums, w, scales, zeros, stride, out, ROWS, BITS, LOOK_UP_##ISA &&BITS <= 4);   \
+    }
+#define PANEL_FNS(ISA, TARGET, BITS)                                                               \
+    PANEL_FN(ISA, TARGET, 1, BITS)                                                                 \
+    PANEL_FN(ISA, TARGET, 2, BITS)                                                                 \
+    PANEL_FN(ISA, TARGET, 3, BITS) PANEL_FN(ISA, TARGET, 4, BITS)
+#define PANELS(ISA, TARGET)                                                                        \
+    PANEL_FNS(ISA, TARGET, 2) PANEL_FNS(ISA, TARGET, 4) PANEL_FNS(ISA, TARGET, 8)
+#define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
+#define AVX2   __attribute__((target("avx2,fma")))
+PANELS(avx512, AVX512)
+PANELS(avx2, AVX2)
+PANELS(plain, )
+
+static void choose(struct bits_state *s, int vector_bits) {
+#define ROW(ISA, BITS)                                                                             \
+    {panel_##ISA##_1_##BITS, panel_##ISA##_2_##BITS, panel_##ISA##_3_##BITS, panel_##ISA##_4_##BITS}
+#define ROWS(ISA) {ROW(ISA, 2), ROW(ISA, 4), ROW(ISA, 8)}
+    static void (*const all[3][3][GROUP])(const struct bits_state *, const float *, const float *,
+                                          const uint32_t *, const float *, const float *, int64_t,
+                                          float *) = {ROWS(plain), ROWS(avx2), ROWS(avx512)};
+    int isa = vector_bits == 512 ? 2 : vector_bits == 256 ? 1 : 0, bits = s->b.bits / 4;
+    memcpy(s->panel, all[isa][bits], sizeof s->panel);
+}
+
+// ---- running
+
+static int64_t panels(const struct bits_state *s) {
+    return (s->b.n + PANEL - 1) / PANEL;
+}
+static int64_t panel_words(const struct bits_state *s) {
+    return s->b.blocks * s->words * PANEL;
+}
+static int64_t pack_bytes(const struct bits_state *s) {
+    return panels(s) * panel_words(s) * 4;
+}
+static void pack(const struct bits_state *s, const uint8_t *from, uint32_t *to) {
+    int64_t column = s->b.blocks * s->words; // words
+    memset(to, 0, (size_t)pack_bytes(s));
+    for (int64_t c = 0; c < s->b.n; c++) {
+        uint32_t *at = to + c / PANEL * panel_words(s) + c % PANEL;
+        for (int64_t n = 0; n < column; n++)
+            memcpy(at + n * PANEL, from + (c * column + n) * 4, 4);
+    }
+}
+struct bits_run {
+    const struct bits_state *s;
+    const float *x, *sums, *scales, *zeros;
+    const uint32_t *w;
+    float *out;
+};
+// The last panel may reach beyond the columns: its parameters are laid out apart, block by block.
+static void one_panel(const struct bits_run *c, int64_t u, int64_t row, int rows, float *out) {
+    const struct bits_state *s = c->s;
+    int64_t col = u * PANEL, n = s->b.n, stride = s->b.one_zero ? 0 : n;
+    const float *x = c->x + row * s->wide, *sums = c->sums + row * s->b.blocks;
+    const uint32_t *w = c->w + u * panel_words(s);
+    if (col + PANEL <= n) {
+        s->panel[rows - 1](s, x, sums, w, c->scales + col, c->zeros + (s->b.one_zero ? 0 : col),
+                           stride, out);
+        return;
+    }
+    struct bits_state one = *s;
+    float scales[PANEL] = {0}, zeros[PANEL] = {0}, part[GROUP * PANEL], xs[GROUP];
+    one.b.blocks = 1;
+    memset(out, 0, sizeof part);
+    for (int64_t b = 0; b < s->b.blocks; b++) {
+        memcpy(scales, c->scales + b * n + col, (size_t)(n - col) * sizeof *scales);
+        if (!s->b.one_zero) memcpy(zeros, c->zeros + b * n + col, (size_t)(n - col) * 4);
+        for (int r = 0; r < rows; r++)
+            xs[r] = sums[r * s->b.blocks + b];
+        s->panel[rows - 1](&one, x + b * s->b.block, xs, w + b * s->words * PANEL, scales,
+                           s->b.one_zero ? c->zeros : zeros, stride, part);
+        for (int k = 0; k < rows * PANEL; k++)
+            out[k] += part[k];
+    }
+}
+static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct bits_run *c = ctx;
+    const struct bits_state *s = c->s;
+    float out[GROUP * PANEL] __attribute__((aligned(64)));
+    (void)thread;
+    for (int64_t u = begin; u < end; u++)
+        for (int64_t row = 0; row < s->b.rows; row += GROUP) {
+            int rows = (int)(s->b.rows - row < GROUP ? s->b.rows - row : GROUP);
+            int64_t col = u * PANEL, n = s->b.n - col < PANEL ? s->b.n - col : PANEL;
+            one_panel(c, u, row, rows, out);
+            for (int r = 0; r < rows; r++)
+                memcpy(c->out + (row + r) * s->b.n + col, out + r * PANEL, (size_t)n * 4);
+        }
+}
+// x to whole blocks, and the sums of its blocks behind it.
+static const float *spread_x(const struct bits_state *s, const float *from, float *x) {
+    float *sums = x + s->b.rows * s->wide;
+    for (int64_t r = 0; r < s->b.rows; r++) {
+        float *to = x + r * s->wide;
+        memcpy(to, from + r * s->b.k, (size_t)s->b.k * sizeof *to);
+        memset(to + s->b.k, 0, (size_t)(s->wide - s->b.k) * sizeof *to);
+        for (int64_t b = 0; b < s->b.blocks; b++) {
+            float sum = 0;
+            for (int64_t k = 0; k < s->b.block; k++)
+                sum += to[b * s->b.block + k];
+            sums[r * s->b.blocks + b] = sum;
+        }
+    }
+    return sums;
+}
+static status_t bits_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
+    const struct bits_state *s = step->state;
+    float *wide = x->scratch;
+    struct bits_run c = {.s = s,
+                         .x = wide,
+                         .w = bufs[BITS_Q],
+                         .scales = bufs[BITS_SCALES],
+                         .zeros = bufs[BITS_ZEROS],
+                         .out = bufs[step->plan->n_in]};
+    c.sums = spread_x(s, bufs[BITS_X], wide);
+    if (step->packed_in < 0) {
+        uint32_t *packed = (uint32_t *)(void *)((char *)x->scratch + s->scratch_x);
+        pack(s, bufs[BITS_Q], packed);
+        c.w = packed;
+    }
+    cpu_parallel(part, &c, s->units, s->grain);
+    return ST_OK;
+}
+
+// ---- the implementation
+
+static bool bits_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not a product with packed weights";
+    return bits_is(i) && i->operands[BITS_Q]->shape->rank == 3 &&
+           i->operands[BITS_Q]->shape->dims[2] % 4 == 0;
+}
+static status_t bits_open(struct cpu_exe *x, struct cpu_step *step) {
+    struct bits_state *s = arena_new_of(&x->arena, struct bits_state);
+    RETURN_IF_ERR(bits_read(&x->arena, step->plan->instr, &s->b));
+    int vector_bits = cpu_target()->vector_bits;
+    s->words = s->b.block * s->b.bits / WORD;
+    s->wide = s->b.blocks * s->b.block;
+    choose(s, vector_bits);
+    s->scratch_x = (s->b.rows * (s->wide + s->b.blocks) * 4 + 63) / 64 * 64;
+    int64_t scratch = s->scratch_x;
+    if (cpu_is_bound(x, step, BITS_Q)) {
+        step->packed_in = BITS_Q;
+        step->pack_slot = x->n_packs++;
+    } else {
+        scratch += pack_bytes(s);
+    }
+    if (scratch > x->scratch_bytes) x->scratch_bytes = scratch;
+    s->units = panels(s);
+    s->grain = 600000 / (s->b.k * PANEL * (s->b.rows > 4 ? s->b.rows / 2 : 2)) + 1; // 20 us
+    step->flops = 2 * s->b.rows * s->b.n * s->b.k;
+    step->alone = s->units < 2 * s->grain;
+    step->detail = vector_bits == 512 ? "bits:avx512" : vector_bits == 256 ? "bits:avx2" : "bits";
+    step->state = s;
+    return ST_OK;
+}
+static int64_t bits_pack_bytes(const struct cpu_step *step) {
+    return pack_bytes(step->state);
+}
+static status_t bits_pack(struct cpu_exe *x, struct cpu_step *step, const void *plain,
+                          void *packed) {
+    (void)x;
+    pack(step->state, plain, packed);
+    return ST_OK;
+}
+static bool bits_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct bits_state *s = a->state, *t = b->state;
+    return s->b.n == t->b.n && s->b.blocks == t->b.blocks && s->words == t->words;
+}
+const struct cpu_impl cpu_impl_bits = {"bits",   bits_accepts,    bits_open, NULL,
+                                       bits_run, bits_pack_bytes, bits_pack, bits_same_pack};

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft: transforms of lengths whose prime factors are at most 31, in the precision of the type.
+// Lines lie across the lanes of vectors (the first n of each lane are one line), so rounds of any
+// radix are vector code. Lines of real numbers of even length are transformed as half as many
+// complex ones. A long line, or one alone, is n1 n2 (Bailey, "FFTs in external or hierarchical
+// memory", 1990): n2 columns of n1, turned, then n1 rows of n2. Dimensions go one after the other.
+// Does not: other lengths (a generated kernel's), layouts other than row-major.
+#include "devices/cpu/routines/cpu_fft.h"
+
+#include <math.h>
+
+#include "devices/cpu/cpu.h"
+
+#define AVX2      __attribute__((target("avx2,fma")))
+#define AVX512    __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
+#define FFT(name) name##_f32_plain
+#define FFT_ELEM  float
+#define FFT_BYTES 16
+#define FFT_TARGET
+#include "devices/cpu/routines/cpu_fft_body.h"
+#define FFT(name) name##_f64_plain
+#define FFT_ELEM  double
+#define FFT_BYTES 16
+#define FFT_TARGET
+#include "devices/cpu/routines/cpu_fft_body.h"
+#define FFT(name)  name##_f32_avx2
+#define FFT_ELEM   float
+#define FFT_BYTES  32
+#define FFT_TARGET AVX2
+#include "devices/cpu/routines/cpu_fft_body.h"
+#define FFT(name)  name##_f64_avx2
+#define FFT_ELEM   double
+#define FFT_BYTES  32
+#define FFT_TARGET AVX2
+#include "devices/cpu/routines/cpu_fft_body.h"
+#define FFT(name)  name##_f32_avx512
+#define FFT_ELEM   float
+#define FFT_BYTES  64
+#define FFT_TARGET AVX512
+#include "devices/cpu/routines/cpu_fft_body.h"
+#define FFT(name)  name##_f64_avx512
+#define FFT_ELEM   double
+#define FFT_BYTES  64
+#define FFT_TARGET AVX512
+#include "devices/cpu/routines/cpu_fft_body.h"
+
+enum { MAX_LENGTH = 1 << 22, LONG = 4096, LONGEST = 1 << 16 };
+struct step { // one dimension
+    enum fft_kind kind;
+    struct fft_plan plan;          // of the line, or of its columns
+    struct fft_plan rows;          // split: of its rows
+    bool split;                    // n = columns' length times rows' length
+    int64_t n, complex_n;          // numbers of a line; of the transform
+    int64_t lines, inner, in, out; // in, out: numbers of a line of the array
+    const void *half_turns, *turns;
+};
+struct fft_state {
+    const struct fft_loops *loops;
+    struct step step[3];
+    int n_steps, size; // bytes of a real number
+    bool inverse;
+    int64_t lanes_bytes, middle_bytes, whole_bytes; // of a thread; of a split line; of the array
+    int threads;
+};
+
+// ---- which instructions
+
+static bool plain(const struct shape *s) {
+    return !shape_is_tuple(s) && !s->dynamic && layout_is_default(s->layout, s->rank) &&
+           shape_elements(s) > 0;
+}
+// Radices of n: 4 as often as it goes, 2, odd primes. Gives their number, -1 when one is too large.
+static int factors_of(int64_t n, int *out) {
+    int k = 0;
+    for (; n % 4 == 0; n /= 4)
+        out[k++] = 4;
+    for (int p = 2; p <= FFT_MAX_RADIX; p++)
+        for (; n % p == 0; n /= p)
+            out[k++] = p;
+    return n == 1 ? k : -1;
+}
+// The factor of n nearest below its root, made of its radices.
+static int64_t split_of(int64_t n) {
+    int64_t best = 1;
+    for (int64_t d = 2; d * d <= n; d++)
+        if (n % d == 0) best = d;
+    return best;
+}
+// The length of the complex transform of a line of n.
+static int64_t complex_length(enum fft_kind kind, int64_t n) {
+    return kind != FFT_COMPLEX && n % 2 == 0 ? n / 2 : n;
+}
+static enum fft_kind kind_of(const struct hlo_instr *i, int d) {
+    const struct hlo_attr_fft *t = HLO_ATTR(i, fft);
+    if (d + 1 < t->fft_length.n) return FFT_COMPLEX;
+    return t->fft_type == FFT_RFFT    ? FFT_FROM_REAL
+           : t->fft_type == FFT_IRFFT ? FFT_TO_REAL
+                                      : FFT_COMPLEX;
+}
+bool cpu_fft_accepts(const struct hlo_instr *i) {
+    int factors[64];
+    if (i->op != HLO_FFT || !plain(i->shape) || !plain(i->operands[0]->shape)) return false;
+    const struct i64s length = HLO_ATTR(i, fft)->fft_length;
+    if (length.n < 1 || length.n > 3) return false;
+    for (int d = 0; d < length.n; d++) {
+        int64_t n = length.v[d], m = complex_length(kind_of(i, d), n);
+        if (n < 1 || n > MAX_LENGTH || factors_of(m, factors) < 0) return false;
+        if (m > LONGEST && (d + 1 < length.n || m != n || m / split_of(m) > LONGEST)) return false;
+    }
+    return true;
+}
+static bool fft_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    (void)x;
+    *why = "not a transform of lengths with small factors";
+    return cpu_fft_accepts(i);
+}
+
+// ---- tables
+
+static void put(void *to, int size, int64_t at, double v) {
+    if (size == 4)
+        ((float *)to)[at] = (float)v;
+    else
+        ((double *)to)[at] = v;
+}
+// exp(-2 pi i k / n) at place `at`.
+static void put_root(void *to, int size, int64_t at, int64_t k, int64_t n) {
+    double angle = -2 * M_PI * (double)(k % n) / (double)n;
+    put(to, size, 2 * at, cos(angle));
+    put(to, size, 2 * at + 1, sin(angle));
+}
+static void *room(struct cpu_exe *x, int64_t n, int size) {
+    return arena_alloc_aligned(&x->arena, (size_t)(n * size + 64), 64);
+}
+static void plan_of(struct cpu_exe *x, int64_t n, int size, struct fft_plan *p) {
+    *p = (struct fft_plan){.n = n};
+    p->n_factors = factors_of(n, p->radix);
+    for (int k = 0; k < p->n_factors; k++) {
+        int r = p->radix[k];
+        int64_t m = n / r;
+        void *turns = room(x, 2 * m * (r - 1), size), *roots = room(x, 2 * r, size);
+        for (int64_t e = 0; e < m; e++)
+            for (int64_t j = 1; j < r; j++)
+                put_root(turns, size, e * (r - 1) + j - 1, e * j, n);
+        for (int j = 0; j < r; j++)
+            put_root(roots, size, j, j, r);
+        p->turns[k] = turns;
+        p->roots[k] = roots;
+        n = m;
+    }
+}
+// Between columns and rows: by the group of columns, the place in the column, and the lane.
+static void *split_turns(struct cpu_exe *x, const struct step *s, int lanes, int size) {
+    int64_t n1 = s->plan.n, n2 = s->rows.n, groups = (n2 + lanes - 1) / lanes;
+    char *to = room(x, groups * n1 * 2 * lanes, size);
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t k = 0; k < n1; k++)
+            for (int64_t l = 0; l < lanes; l++) {
+                double angle = -2 * M_PI * (double)((g * lanes + l) % n2 * k) / (double)(n1 * n2);
+                int64_t at = (g * n1 + k) * 2 * lanes + l;
+                put(to, size, at, cos(angle));
+                put(to, size, at + lanes, sin(angle));
+            }
+    return to;
+}
+
+// ---- opening
+
+static void open_step(struct cpu_exe *x, struct fft_state *f, struct step *s) {
+    int64_t m = s->complex_n = complex_length(s->kind, s->n), lanes = f->loops->lanes;
+    int64_t n1 = split_of(m);
+    s->split = s->kind == FFT_COMPLEX && s->inner == 1 && (m > LONG || s->lines < lanes) && n1 > 3;
+    plan_of(x, s->split ? n1 : m, f->size, &s->plan);
+    if (s->split) {
+        plan_of(x, m / n1, f->size, &s->rows);
+        s->turns = split_turns(x, s, (int)lanes, f->size);
+        if (2 * m * f->size > f->middle_bytes) f->middle_bytes = 2 * m * f->size;
+    }
+    if (s->kind != FFT_COMPLEX && m < s->n) {
+        void *w = room(x, 2 * (m + 1), f->size);
+        for (int64_t k = 0; k <= m; k++)
+            put_root(w, f->size, k, k, s->n);
+        s->half_turns = w;
+    }
+    int64_t longest = s->split ? m / n1 : m;
+    int64_t bytes = 4 * (longest + 1) * lanes * f->size;
+    if (bytes > f->lanes_bytes) f->lanes_bytes = bytes;
+}
+static status_t fft_open(struct cpu_exe *x, struct cpu_step *step) {
+    static const struct fft_loops *const all[2][3] = {
+        {&loops_f32_plain, &loops_f32_avx2, &loops_f32_avx512},
+        {&loops_f64_plain, &loops_f64_avx2, &loops_f64_avx512}};
+    struct fft_state *f = arena_new_of(&x->arena, struct fft_state);
+    const struct hlo_instr *i = step->plan->instr;
+    const struct hlo_attr_fft *t = HLO_ATTR(i, fft);
+    const struct shape *in = i->operands[0]->shape, *out = i->shape;
+    enum dtype type = dtype_is_complex(in->dtype) ? in->dtype : out->dtype;
+    int bits = cpu_target()->vector_bits, rank = t->fft_length.n, lead = in->rank - rank;
+    bool wide = type == DT_C128;
+    *f = (struct fft_state){.size = wide ? 8 : 4, .threads = cpu_threads(), .n_steps = rank};
+    f->loops = all[wide][bits == 512 ? 2 : bits == 256 ? 1 : 0];
+    f->inverse = t->fft_type == FFT_IFFT || t->fft_type == FFT_IRFFT;
+    // The half spectrum is what the other dimensions run over: it is made first, or used last.
+    const struct shape *half = t->fft_type == FFT_RFFT ? out : in;
+    for (int k = 0; k < rank; k++) {
+        int d = t->fft_type == FFT_IRFFT ? k : rank - 1 - k;
+        struct step *s = &f->step[k];
+        s->kind = kind_of(i, d);
+        s->n = t->fft_length.v[d];
+        s->in = s->kind == FFT_COMPLEX ? s->n : in->dims[lead + d];
+        s->out = s->kind == FFT_COMPLEX ? s->n : out->dims[lead + d];
+        s->inner = s->lines = 1;
+        for (int e = 0; e < in->rank; e++) {
+            if (e > lead + d) s->inner *= half->dims[e];
+            if (e != lead + d) s->lines *= half->dims[e];
+        }
+        open_step(x, f, s);
+    }
+    f->lanes_bytes = (f->lanes_bytes + 63) / 64 * 64;
+    f->middle_bytes = (f->middle_bytes + 63) / 64 * 64;
+    if (t->fft_type == FFT_IRFFT && rank > 1) f->whole_bytes = shape_elements(in) * 2 * f->size;
+    int64_t need = f->lanes_bytes * f->threads + f->middle_bytes + f->whole_bytes;
+    if (need > x->scratch_bytes) x->scratch_bytes = need;
+    step->detail = "fft";
+    step->state = f;
+    return ST_OK;
+}
+
+// ---- running
+
+struct fft_call {
+    const struct fft_state *f;
+    const struct fft_lines *lines;
+    char *scratch;
+};
+static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct fft_call *c = ctx;
+    for (int64_t g = begin; g < end; g++)
+        c->f->loops->group(c->lines, g, c->scratch + thread * c->f->lanes_bytes);
+}
+static void run_lines(const struct fft_state *f, const struct fft_lines *l, char *scratch) {
+    struct fft_call c = {f, l, scratch};
+    int64_t lanes = f->loops->lanes;
+    cpu_parallel(part, &c, (l->lines + lanes - 1) / lanes, 20000 / (l->plan->n * lanes) + 1);
+}
+static void run_split(const struct fft_state *f, const struct step *s, const char *from, char *to,
+                      char *scratch) {
+    char *middle = scratch + f->lanes_bytes * f->threads;
+    int64_t n1 = s->plan.n, n2 = s->rows.n, bytes = 2 * s->n * f->size;
+    for (int64_t line = 0; line < s->lines; line++) {
+        struct fft_lines columns = {.plan = &s->plan,
+                                    .from = from + line * bytes,
+                                    .to = middle,
+                                    .lines = n2,
+                                    .inner = n2,
+                                    .stride_in = n2,
+                                    .stride_out = n2,
+                                    .swap_in = f->inverse,
+                                    .scale = 1,
+                                    .turns = s->turns};
+        struct fft_lines rows = {.plan = &s->rows,
+                                 .from = middle,
+                                 .to = to + line * bytes,
+                                 .lines = n1,
+                                 .inner = 1,
+                                 .outer_in = n2,
+                                 .outer_out = 1,
+                                 .stride_in = 1,
+                                 .stride_out = n1,
+                                 .swap_out = f->inverse,
+                                 .scale = f->inverse ? 1 / (double)s->n : 1};
+        run_lines(f, &columns, scratch);
+        run_lines(f, &rows, scratch);
+    }
+}
+static void run_step(const struct fft_state *f, const struct step *s, const char *from, char *to,
+                     char *scratch) {
+    bool even = s->complex_n < s->n;
+    if (s->split) {
+        run_split(f, s, from, to, scratch);
+        return;
+    }
+    // Even lines of reals count in pairs.
+    int64_t in = even && s->kind == FFT_FROM_REAL ? s->in / 2 : s->in,
+            out = even && s->kind == FFT_TO_REAL ? s->out / 2 : s->out;
+    // Pairing up made it twice as large where the line is half as long.
+    struct fft_lines l = {.plan = &s->plan,
+                          .from = from,
+                          .to = to,
+                          .lines = s->lines,
+                          .inner = s->inner,
+                          .outer_in = in * s->inner,
+                          .outer_out = out * s->inner,
+                          .stride_in = s->inner,
+                          .stride_out = s->inner,
+                          .kind = s->kind,
+                          .even = even,
+                          .swap_in = f->inverse,
+                          .swap_out = f->inverse,
+                          .scale = f->inverse ? 1 / (double)s->n : 1,
+                          .half_turns = s->half_turns};
+    run_lines(f, &l, scratch);
+}
+static status_t fft_run(struct cpu_exe *x, struct cpu_step *step, void **bufs) {
+    const struct fft_state *f = step->state;
+    char *scratch = x->scratch, *out = bufs[1];
+    const char *from = bufs[0];
+    char *whole = scratch + f->lanes_bytes * f->threads + f->middle_bytes;
+    for (int k = 0; k < f->n_steps; k++) {
+        char *to = f->whole_bytes && k + 1 < f->n_steps ? whole : out;
+        run_step(f, &f->step[k], from, to, scratch);
+        from = to;
+    }
+    return ST_OK;
+}
+const struct cpu_impl cpu_impl_fft = {"fft", fft_accepts, fft_open, NULL, fft_run, NULL, NULL,
+                                      NULL};

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// thin: products of a few rows with a matrix, alone or with the post-operations of library.h, in
+// f32: what a recurrent step, a decoder's step or a classifier of one row is made of. Such a
+// product reads each weight once or a few times, so it runs at the speed of the memory it reads;
+// what a library's call costs around that is what it saves. Bound weights are packed at PREPARE in
+// panels that are read from front to end; what the program computes is read as it is.
+// Weights that were f16 or bf16 before the program widened them are packed as such: half the bytes.
+// Does not: other types, rows that do not lie one after the other. Those are the library's.
+#include "devices/cpu/routines/cpu_thin.h"
+
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "devices/cpu/cpu.h"
+
+#define THIN(name) name##_plain
+#define THIN_BYTES 16
+#define THIN_TARGET
+#define THIN_WIDE 2
+#define THIN_DEEP 4
+#define THIN_FROM_F16(h) ((void)(h), (vec_plain){0}) // never used: packed in f32
+#include "devices/cpu/routines/cpu_thin_body.h"
+#include "devices/cpu/routines/cpu_thin_activate.h"
+#define THIN(name) name##_avx2
+#define THIN_BYTES 32
+#define THIN_TARGET __attribute__((target("avx2,fma,f16c")))
+#define THIN_WIDE 2
+#define THIN_DEEP 4
+#define THIN_FROM_F16(h) ((vec_avx2)_mm256_cvtph_ps((__m128i)(h)))
+#include "devices/cpu/routines/cpu_thin_body.h"
+#include "devices/cpu/routines/cpu_thin_activate.h"
+#define THIN(name) name##_avx512
+#define THIN_BYTES 64
+#define THIN_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl")))
+#define THIN_WIDE 4
+#define THIN_DEEP 8
+#define THIN_FROM_F16(h) ((vec_avx512)_mm512_cvtph_ps((__m256i)(h)))
+#include "devices/cpu/routines/cpu_thin_body.h"
+#include "devices/cpu/routines/cpu_thin_activate.h"
+
+enum {
+    MAX_ROWS = 16,
+    CHUNK = 512,       // columns at a time, of one or two rows
+    BLOCK_CHUNK = 128, // of more
+    LINED = 8192,      // floats of a matrix that is laid out in lines for several rows
+    LANES_MAX = 16,    // of a vector on any CPU
+    UNIT = 64          // columns that a thread takes at least; whole panels of every kind
+};
+
+struct thin_state {
+    void (*product)(const struct thin_product *p);
+    thin_activate_fn activate;
+    int x, w; // leaves
+    int64_t batch, rows, cols, k;
+    enum thin_form form;
+    bool by_column; // before packing
+    int64_t panel;  // columns
+    struct lib_post post[LIB_MAX_POST];
+    int leaf[LIB_MAX_POST]; // of the operand, -1 = none
+    int out;                // leaf
+    int n_post;
+    int64_t units, grain;
+};
+
+// ---- which products
+
+struct thin_dims {
+    bool swapped, by_column; // swapped: the left operand is the matrix, the right one the row
+    int64_t batch, rows, cols, k;
+};
+static bool leading(struct i64s dims) {
+    for (int k = 0; k < dims.n; k++)
+        if (dims.v[k] != k) return false;
+    return true;
+}
+static bool row_major_f32(const struct shape *s) {
+    return !shape_is_tuple(s) && s->dtype == DT_F32 && !s->dynamic &&
+           layout_is_default(s->layout, s->rank) && shape_elements(s) > 0;
+}
+static bool form_of(const struct lib_call *c, struct thin_dims *f) {
+    const struct hlo_instr *h = c->hero;
+    if (h->op != HLO_DOT) return false;
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
+    int nb = d->lhs_batch_dims.n;
+    if (d->lhs_contracting_dims.n != 1 || d->rhs_contracting_dims.n != 1 ||
+        !leading(d->lhs_batch_dims) || !leading(d->rhs_batch_dims) || !row_major_f32(x) ||
+        !row_major_f32(y) || !row_major_f32(h->shape) || !row_major_f32(c->result))
+        return false;
+    int64_t xc = d->lhs_contracting_dims.v[0], yc = d->rhs_contracting_dims.v[0];
+    *f = (struct thin_dims){.batch = 1, .k = x->dims[xc]};
+    for (int k = 0; k < nb; k++)
+        f->batch *= x->dims[k];
+    f->rows = shape_elements(x) / f->k / f->batch;
+    f->cols = shape_elements(y) / f->k / f->batch;
+    if (f->cols == 1 && f->rows > 1) {
+        if (xc != nb && xc != x->rank - 1) return false;
+        f->swapped = true;
+        f->cols = f->rows;
+        f->rows = 1;
+        f->by_column = xc == x->rank - 1;
+        return true;
+    }
+    if (xc != x->rank - 1 && f->rows > 1) return false; // rows that do not lie together
+    if (yc != nb && yc != y->rank - 1) return false;
+    f->by_column = yc == y->rank - 1 || f->cols == 1;
+    return true;
+}
+static bool posts_ok(const struct lib_call *c, const struct thin_dims *f) {
+    for (int k = 0; k < c->n_post; k++) {
+        const struct lib_post *p = &c->post[k];
+        if (p->kind > LIB_POST_SWISH) return false;
+        if (p->operand && !row_major_f32(p->operand->shape)) return false;
+        if (p->kind == LIB_POST_BIAS && f->swapped) return false;
+    }
+    return true;
+}
+static bool thin_accepts(const struct cpu_exe *x, const struct hlo_instr *i, const char **why) {
+    struct lib_call c;
+    struct thin_dims f;
+    (void)x;
+    *why = "not a product of few rows";
+    return !shape_is_tuple(i->shape) && lib_match(i, &c) && form_of(&c, &f) && f.rows <= MAX_ROWS &&
+           posts_ok(&c, &f);
+}
+
+// ---- running
+
+static int64_t weight_size(enum thin_form form) {
+    return form < THIN_PANELS_F16 ? 4 : 2;
+}
+static float plain_at(const char *plain, int64_t i) { // weights lie in their file as they may
+    float v;
+    memcpy(&v, plain + i * (int64_t)sizeof v, sizeof v);
+    return v;
+}
+static void put_operand(const struct thin_state *t, int post, void **bufs, int64_t at, int64_t col,
+                        int64_t n, float *line, bool first) {
+    const float *from = bufs[t->leaf[post]];
+    from += t->post[post].kind == LIB_POST_BIAS ? col : at;
+    if (first)
+        memcpy(line, from, (size_t)n * sizeof *line);
+    else
+        for (int64_t k = 0; k < n; k++)
+            line[k] += from[k];
+}
+// A matrix that several rows meet, columns [col, col + n) of batch b, as lines of whole vectors:
+// sums along short columns and what is left beside the last vector would go one by one.
+static bool is_lined(const struct thin_state *t, int64_t n) {
+    int64_t wide = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+    if (t->form > THIN_COLUMNS || t->rows <= 2 || t->k * wide > LINED) return false;
+    return t->form == THIN_COLUMNS ? t->rows > 4 || t->k < 2 * LANES_MAX : n % LANES_MAX != 0;
+}
+static void put_lines(const struct thin_state *t, void **bufs, int64_t b, int64_t col, int64_t n,
+                      float *lines) {
+    const char *w = bufs[t->w];
+    int64_t wide = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX, line = (int64_t)sizeof *lines;
+    if (t->form == THIN_LINES)
+        w += (b * t->k * t->cols + col) * line;
+    else
+        w += (b * t->cols + col) * t->k * line;
+    for (int64_t k = 0; k < t->k; k++, lines += wide) {
+        if (t->form == THIN_LINES)
+            memcpy(lines, w + k * t->cols * line, (size_t)(n * line));
+        else
+            for (int64_t c = 0; c < n; c++)
+                lines[c] = plain_at(w, c * t->k + k);
+        memset(lines + n, 0, (size_t)((wide - n) * line));
+    }
+}
+// Columns [col, col + n) of `rows` rows from `row` on of batch b. lines: the matrix as put_lines
+// leaves it, or NULL.
+static void chunk(const struct thin_state *t, void **bufs, int64_t b, int64_t row, int rows,
+                  int64_t col, int64_t n, const float *lines) {
+    float sums[THIN_ROWS * CHUNK] __attribute__((aligned(64)));
+    float *out = bufs[t->out];
+    int64_t stride = (n + UNIT - 1) / UNIT * UNIT, at = (b * t->rows + row) * t->cols + col;
+    bool add = t->n_post && t->leaf[0] >= 0; // the first addition is where the sums start
+    for (int r = 0; r < rows; r++) {
+        memset(sums + r * stride, 0, (size_t)stride * sizeof *sums);
+        if (add) put_operand(t, 0, bufs, at + r * t->cols, col, n, sums + r * stride, true);
+    }
+    int64_t w = t->form == THIN_LINES ? b * t->k * t->cols + col : (b * t->cols + col) * t->k;
+    struct thin_product p = {.x = (const float *)bufs[t->x] + (b * t->rows + row) * t->k,
+                             .w = (const char *)bufs[t->w] + w * weight_size(t->form),
+                             .out = sums,
+                             .x_stride = t->k,
+                             .w_stride = t->form == THIN_LINES ? t->cols : t->k,
+                             .out_stride = stride,
+                             .k = t->k,
+                             .cols = n,
+                             .rows = rows,
+                             .form = t->form};
+    if (lines) {
+        p.w = lines;
+        p.form = THIN_LINES;
+        p.cols = p.w_stride = (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+    }
+    t->product(&p);
+    for (int r = 0; r < rows; r++) {
+        float *line = sums + r * stride;
+        for (int k = add; k < t->n_post; k++) {
+            const struct lib_post *post = &t->post[k];
+            if (t->leaf[k] >= 0)
+                put_operand(t, k, bufs, at + r * t->cols, col, n, line, false);
+            else
+                t->activate(post->kind, post->alpha, post->beta, line, n);
+        }
+        memcpy(out + at + r * t->cols, line, (size_t)n * sizeof *line);
+    }
+}
+static void columns(const struct thin_state *t, void **bufs, int64_t b, int64_t col, int64_t n) {
+    float lines[LINED] __attribute__((aligned(64)));
+    bool lined = is_lined(t, n);
+    if (lined) put_lines(t, bufs, b, col, n, lines);
+    for (int64_t row = 0; row < t->rows; row += THIN_ROWS)
+        chunk(t, bufs, b, row, (int)(t->rows - row < THIN_ROWS ? t->rows - row : THIN_ROWS), col, n,
+              lined ? lines : NULL);
+}
+struct thin_call {
+    const struct thin_state *t;
+    void **bufs;
+};
+static void part(void *ctx, int64_t begin, int64_t end, int thread) {
+    const struct thin_call *c = ctx;
+    const struct thin_state *t = c->t;
+    int64_t per_batch = t->units / t->batch, most = t->rows <= 2 ? CHUNK : BLOCK_CHUNK;
+    (void)thread;
+    for (int64_t u = begin; u < end;) {
+        int64_t b = u / per_batch, last = (b + 1) * per_batch < end ? (b + 1) * per_batch : end;
+        int64_t from = (u - b * per_batch) * UNIT, to = (last - b * per_batch) * UNIT;
+        if (to > t->cols) to = t->cols;
+        for (int64_t col = from; col < to; col += most)
+            columns(t, c->bufs, b, col, to - col < most ? to - col : most);
+        u = last;
+    }
+}
+static status_t thin_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
+    const struct thin_state *t = s->state;
+    struct thin_call c = {t, bufs};
+    (void)x;
+    cpu_parallel(part, &c, t->units, t->grain);
+    return ST_OK;
+}
+
+// A share below about 20 us does not pay for waking a thread: so many bytes of weights, or so many
+// multiplications. In a loop it is awake behind the first turn.
+static int64_t grain_of(const struct thin_state *t, bool loop) {
+    int64_t per_unit = t->k * UNIT * (t->rows > 4 ? t->rows / 2 : 2);
+    return (loop ? 200000 : 600000) / (per_unit > 0 ? per_unit : 1) + 1;
+}
+// The type that the values of a prepared weight had when they were given, if nothing but movements
+// and one conversion lie between.
+static enum dtype source_type(const struct hlo_instr *i) {
+    const struct hlo_instr *fusion = NULL;
+    for (;;) {
+        switch (i->op) {
+        case HLO_FUSION:
+            if (fusion || shape_is_tuple(i->shape)) return DT_F32;
+            fusion = i;
+            i = i->called[0]->root;
+            break;
+        case HLO_PARAMETER:
+            if (!fusion || i->parent != fusion->called[0]) return DT_F32;
+            i = fusion->operands[i->param_number];
+            fusion = NULL;
+            break;
+        case HLO_COPY:
+        case HLO_BITCAST:
+        case HLO_RESHAPE:
+        case HLO_TRANSPOSE:
+        case HLO_SLICE:
+            i = i->operands[0];
+            break;
+        case HLO_CONVERT:
+            return i->operands[0]->shape->dtype;
+        default:
+            return DT_F32;
+        }
+    }
+}
+static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
+    const struct hlo_instr *all = x->exe->prepare->entry->root;
+    int bound = x->bound[s->plan->in[leaf].index];
+    enum dtype t = all->op == HLO_TUPLE && bound < all->n_operands
+                       ? source_type(all->operands[bound])
+                       : DT_F32;
+    bool vectors = cpu_target()->vector_bits > 128;
+    return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
+}
+thin_activate_fn thin_activate(void) {
+    int bits = cpu_target()->vector_bits;
+    return bits == 512 ? activate_avx512 : bits == 256 ? activate_avx2 : activate_plain;
+}
+static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
+    struct thin_state *t = arena_new_of(&x->arena, struct thin_state);
+    const struct hlo_instr *i = s->plan->instr;
+    struct lib_call c;
+    struct thin_dims f;
+    if (!lib_match(i, &c) || !form_of(&c, &f))
+        return st_new(ST_INTERNAL, "accepted a product that does not match");
+    int bits = cpu_target()->vector_bits;
+    t->product = bits == 512 ? product_avx512 : bits == 256 ? product_avx2 : product_plain;
+    t->activate = thin_activate();
+    s->detail = bits == 512 ? "thin:avx512" : bits == 256 ? "thin:avx2" : "thin:plain";
+    t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);
+    t->w = lib_operand(i, f.swapped ? c.lhs : c.rhs);
+    t->batch = f.batch, t->rows = f.rows, t->cols = f.cols, t->k = f.k;
+    t->by_column = f.by_column;
+    t->form = f.by_column ? THIN_COLUMNS : THIN_LINES;
+    t->panel = bits == 512 ? 64 : bits == 256 ? 16 : 8;
+    if (f.batch == 1 && cpu_is_bound(x, s, t->w)) {
+        t->form = panels_of(x, s, t->w);
+        s->packed_in = t->w;
+        s->pack_slot = x->n_packs++;
+    }
+    t->n_post = c.n_post;
+    for (int k = 0; k < c.n_post; k++) {
+        t->post[k] = c.post[k];
+        t->leaf[k] = c.post[k].operand ? lib_operand(i, c.post[k].operand) : -1;
+    }
+    t->out = s->plan->n_in;
+    t->units = f.batch * ((f.cols + UNIT - 1) / UNIT);
+    t->grain = grain_of(t, x->in_loop > 0);
+    s->flops = 2 * f.batch * f.rows * f.cols * f.k;
+    s->alone = t->units < 2 * t->grain;
+    s->apart = true;
+    s->state = t;
+    return ST_OK;
+}
+static int64_t thin_pack_bytes(const struct cpu_step *s) {
+    const struct thin_state *t = s->state;
+    return (t->cols + t->panel - 1) / t->panel * t->panel * t->k * weight_size(t->form);
+}
+// Exact: the value was one.
+__attribute__((target("f16c"))) static uint16_t narrow_f16(float v) {
+    return _cvtss_sh(v, _MM_FROUND_TO_NEAREST_INT);
+}
+static status_t thin_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
+    const struct thin_state *t = s->state;
+    int64_t by_k = t->by_column ? 1 : t->cols, by_col = t->by_column ? t->k : 1;
+    float *to = packed;
+    uint16_t *half = packed;
+    (void)x;
+    for (int64_t col = 0; col < t->cols; col += t->panel)
+        for (int64_t k = 0; k < t->k; k++)
+            for (int64_t c = col; c < col + t->panel; c++) {
+                float v = c < t->cols ? plain_at(plain, k * by_k + c * by_col) : 0;
+                if (t->form == THIN_PANELS)
+                    *to++ = v;
+                else
+                    *half++ = t->form == THIN_PANELS_F16 ? narrow_f16(v) : f32_to_bf16(v);
+            }
+    return ST_OK;
+}
+static bool thin_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct thin_state *s = a->state, *t = b->state;
+    return s->form == t->form && s->by_column == t->by_column && s->cols == t->cols && s->k == t->k;
+}
+const struct cpu_impl cpu_impl_thin = {"thin", thin_accepts, thin_open, NULL, thin_run,
+                                       thin_pack_bytes, thin_pack, thin_same_pack};

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_thin: what cpu_thin.c, its loops and cpu_thin8.c share.
+#pragma once
+#include "compiler/passes/fusion/library.h"
+
+enum { THIN_ROWS = 4 }; // of one product
+// w[k, c]; w[c, k]; packed, in f32 or as the f16 or bf16 that the values came from
+enum thin_form { THIN_LINES, THIN_COLUMNS, THIN_PANELS, THIN_PANELS_F16, THIN_PANELS_BF16 };
+// out[r, c] += sum over k of x[r, k] * w[k, c]; strides in elements. With panels `out` has room for
+// whole ones.
+struct thin_product {
+    const float *x;
+    const void *w; // f32 unless the form says otherwise
+    float *out;
+    int64_t x_stride, w_stride, out_stride;
+    int64_t k, cols;
+    int rows; // 1 to THIN_ROWS
+    enum thin_form form;
+};
+// Post-operation `kind` on v[n], f32, with room for whole vectors; for this CPU.
+typedef void (*thin_activate_fn)(enum lib_post_kind kind, float alpha, float beta, float *v,
+                                 int64_t n);
+thin_activate_fn thin_activate(void);

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames in, replies out. Two threads share a queue and the socket's sending side, each behind a
+// mutex; everything else belongs to one of them.
+#include "devices/worker/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "compiler/codegen/abi.h"
+#include "devices/worker/sandbox.h"
+#include "devices/worker/worker_calls.h"
+#include "devices/worker/worker_cut.h"
+#include "devices/worker/worker_maps.h"
+
+struct worker {
+    const struct worker_options *opt;
+    bool device_role;
+    struct device *dev;
+    pthread_mutex_t mutex, sending;
+    pthread_cond_t more;
+    struct call *first, *last, *running;
+    struct call *ahead; // the INGEST whose COMPILE is made before it is asked for
+    int64_t ahead_ns;   // since when
+    bool closing;
+    _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which RUN was begun last
+    int statm_fd, peak_fd;   // /proc files, opened before the filter
+    char filter[256];        // "on", "off: why"
+    _Atomic bool lost;
+};
+
+// ---- calls
+
+// Each descriptor is mapped once and whole, however many blobs lie in it.
+static status_t map_fd(struct call *c, uint32_t fd, struct span *out) {
+    struct span *m = &c->maps[fd - 1];
+    if (!m->p) RETURN_IF_ERR(worker_map(c->fds[fd - 1], false, c->id, m, &c->kept[fd - 1]));
+    *out = *m;
+    return ST_OK;
+}
+
+status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) {
+    struct span all = {0};
+    *out = (struct span){0};
+    if (!b || (b->fd == 0 && b->inline_bytes.len == 0)) return ST_OK;
+    if (b->fd == 0) {
+        *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
+        return ST_OK;
+    }
+    if ((int64_t)b->fd > c->n_fds)
+        return st_new(ST_INTERNAL, "a blob names descriptor %u of %d", b->fd, c->n_fds);
+    if (b->size == 0) return ST_OK;
+    RETURN_IF_ERR(map_fd(c, b->fd, &all));
+    if (b->offset > all.n || b->size > all.n - b->offset)
+        return st_new(ST_INTERNAL, "a blob of %llu bytes at %llu in a descriptor of %zu",
+                      (unsigned long long)b->size, (unsigned long long)b->offset, all.n);
+    *out = (struct span){all.p + b->offset, (size_t)b->size};
+    return ST_OK;
+}
+
+status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob **out) {
+    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
+    hlod__wire__blob__init(b);
+    b->size = n;
+    if (n <= 4096) {
+        b->inline_bytes = (ProtobufCBinaryData){n, arena_dup(&c->arena, p, n)};
+        *out = b;
+        return ST_OK;
+    }
+    int fd;
+    uint8_t *map;
+    void *base;
+    size_t bytes;
+    RETURN_IF_ERR(frame_memfd("hlod-reply", (int64_t)n, &fd));
+    status_t st = frame_map(fd, 0, (int64_t)n, true, &map, &base, &bytes);
+    if (st) {
+        close(fd);
+        return st;
+    }
+    memcpy(map, p, n);
+    frame_unmap(base, bytes);
+    c->reply_fds[c->n_reply_fds++] = fd;
+    b->fd = (uint32_t)c->n_reply_fds;
+    *out = b;
+    return ST_OK;
+}
+
+Hlod__Wire__Status *call_status(struct call *c, status_t st) {
+    Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
+    hlod__wire__status__init(s);
+    const char *refused;
+    if (worker_cut_happened()) {
+        st_drop(st);
+        st = st_reason(st_new(ST_DATA_LOSS, "a file was made shorter while it was read"),
+                       HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+    }
+    if (st && sandbox_refused(&refused) > c->refused_before)
+        st = st_note(st, "the worker's filter refused the system call %s", refused);
+    s->code = (int32_t)st_code(st);
+    s->message = arena_strdup(&c->arena, st_message(st));
+    s->reason = st_get_reason(st);
+    if (st_code(st) == ST_UNAVAILABLE) { // device.h: the device is lost
+        c->device_lost = true;
+        s->reason = HLOD__V1__REASON__REASON_WORKER_LOST;
+    }
+    st_drop(st);
+    return s;
+}
+
+static void send_message(struct worker *w, uint32_t type, uint64_t id, const ProtobufCMessage *m,
+                         const int *fds, int n_fds) {
+    pthread_mutex_lock(&w->sending);
+    st_drop(frame_send_msg(w->opt->fd, type, id, m, fds, n_fds,
+                           -1)); // the daemon gone: the loop sees it too
+    pthread_mutex_unlock(&w->sending);
+}
+void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
+    if (m) {
+        send_message(c->worker, type, c->id, m, c->event_fds, c->n_event_fds);
+        return;
+    }
+    pthread_mutex_lock(&c->worker->sending);
+    st_drop(frame_send(c->worker->opt->fd, type, c->id, (struct span){NULL, 0}, NULL, 0, -1));
+    pthread_mutex_unlock(&c->worker->sending);
+}
+
+static void call_free(struct call *c) {
+    if (c->request) protobuf_c_message_free_unpacked(c->request, NULL);
+    for (int k = 0; k < c->n_fds; k++)
+        if (!c->kept[k]) frame_unmap((void *)(uintptr_t)c->maps[k].p, c->maps[k].n);
+    for (int k = 0; k < c->n_fds; k++)
+        if (c->fds[k] >= 0) close(c->fds[k]);
+    for (int k = 0; k < c->n_reply_fds; k++)
+        close(c->reply_fds[k]);
+    arena_done(&c->arena);
+    free(c);
+}
+
+// ---- the run thread
+
+static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
+    switch (c->type) {
+    case HLOD__WIRE__TYPE__TYPE_INGEST:
+        return worker_ingest(c);
+    case HLOD__WIRE__TYPE__TYPE_COMPILE:
+        return worker_compile(c);
+    case HLOD__WIRE__TYPE__TYPE_INSPECT:
+        return worker_inspect(c);
+    case HLOD__WIRE__TYPE__TYPE_TARGET:
+        return worker_target(c);
+    case HLOD__WIRE__TYPE__TYPE_LOAD:
+        return worker_load(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_EXPECT:
+        return worker_expect(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_PREPARE:
+        return worker_prepare(c);
+    case HLOD__WIRE__TYPE__TYPE_RUN:
+        return worker_run(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
+        return worker_unload(c);
+    case HLOD__WIRE__TYPE__TYPE_PUT:
+        return worker_put(c, w->dev);
+    case HLOD__WIRE__TYPE__TYPE_GET:
+        return worker_get(c);
+    case HLOD__WIRE__TYPE__TYPE_FREE:
+        return worker_free(c);
+    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
+        return worker_run_plan(c, w->dev);
+    default:
+        return NULL;
+    }
+}
+
+static void answer_stats(struct worker *w, uint64_t id, bool ending);
+static void give_up_device(struct worker *w) { // a new process has a new one
+    w->lost = true;
+    shutdown(w->opt->fd, SHUT_RDWR); // the loop thread sees the end
+}
+
+static void make_ahead(struct worker *w, struct call *c) {
+    worker_lower_ahead(c, w->dev ? dev_target(w->dev) : NULL);
+    pthread_mutex_lock(&w->mutex);
+    w->ahead = NULL;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+// `c` is w->running already: nobody else calls the device. Frees it.
+static void serve(struct worker *w, struct call *c) {
+    const char *last;
+    c->refused_before = sandbox_refused(&last);
+    if (w->begun && c->type == HLOD__WIRE__TYPE__TYPE_RUN) *w->begun = c->id;
+    ProtobufCMessage *reply = dispatch(w, c);
+    // First, so that nothing is placed here once the reply is known.
+    if (c->device_lost) answer_stats(w, 0, true);
+    if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+    bool lost = c->device_lost;
+    pthread_mutex_lock(&w->mutex);
+    w->running = NULL;
+    if (c->expected && !w->first) w->ahead = c;
+    w->ahead_ns = clock_ns();
+    bool ahead = w->ahead == c;
+    pthread_mutex_unlock(&w->mutex);
+    if (ahead) make_ahead(w, c);
+    call_free(c);
+    if (lost) give_up_device(w);
+}
+
+// Until there is a call, or a tenth of a second has gone by while the device is at work for a run
+// that was cancelled. Under the mutex, so that the loop thread does not use the device meanwhile.
+static void wait_for_call(struct worker *w) {
+    bool busy = false;
+    status_t st = w->dev->vt->idle && !w->lost ? w->dev->vt->idle(w->dev, &busy) : ST_OK;
+    struct timespec until = clock_after(100000000);
+    if (st) give_up_device(w);
+    if (st || !busy)
+        pthread_cond_wait(&w->more, &w->mutex);
+    else
+        pthread_cond_clockwait(&w->more, &w->mutex, CLOCK_MONOTONIC, &until);
+    st_drop(st);
+}
+
+// What was only expected stops for what is there, unless that is what it is made for. Under the
+// mutex.
+static void yield_to(struct worker *w, struct call *next) {
+    if (next && w->running && w->running->type == HLOD__WIRE__TYPE__TYPE_EXPECT)
+        w->running->cancel = true;
+    if (w->ahead && w->first == next && !worker_made_for(w->ahead, next)) w->ahead->cancel = true;
+}
+
+static void *run_thread(void *arg) {
+    struct worker *w = arg;
+    if (w->device_role)
+        worker_device_warm(w->dev); // nothing is resident: the loop thread has no run either
+    else
+        worker_compile_warm(dev_target(w->dev));
+    for (;;) {
+        pthread_mutex_lock(&w->mutex);
+        while (!w->first && !w->closing)
+            wait_for_call(w);
+        struct call *c = w->first;
+        if (c) {
+            w->first = c->next;
+            if (!w->first) w->last = NULL;
+            w->running = c;
+            yield_to(w, w->first);
+        }
+        pthread_mutex_unlock(&w->mutex);
+        if (!c) return NULL;
+        serve(w, c);
+    }
+}
+
+// ---- the loop thread
+
+static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, uint32_t type) {
+    switch (type) {
+    case HLOD__WIRE__TYPE__TYPE_INGEST:
+        return w->device_role ? NULL : &hlod__wire__ingest__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_COMPILE:
+        return w->device_role ? NULL : &hlod__wire__compile__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_INSPECT:
+        return w->device_role ? NULL : &hlod__wire__inspect__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_TARGET:
+        return w->device_role ? NULL : &hlod__wire__target__descriptor;
+    case HLOD__WIRE__TYPE__TYPE_LOAD:
+        return w->device_role ? &hlod__wire__load__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_EXPECT:
+        return w->device_role ? &hlod__wire__expect__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_PREPARE:
+        return w->device_role ? &hlod__wire__prepare__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_RUN:
+        return w->device_role ? &hlod__wire__run__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
+        return w->device_role ? &hlod__wire__unload__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_PUT:
+        return w->device_role ? &hlod__wire__put__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_GET:
+        return w->device_role ? &hlod__wire__get__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_FREE:
+        return w->device_role ? &hlod__wire__free__descriptor : NULL;
+    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
+        return w->device_role ? &hlod__wire__run_plan__descriptor : NULL;
+    default:
+        return NULL;
+    }
+}
+
+// By a descriptor that was opened before the filter.
+static int64_t rss_bytes(const struct worker *w) {
+    char text[128];
+    ssize_t n = pread(w->statm_fd, text, sizeof text - 1, 0);
+    struct str s = {text, n > 0 ? (size_t)n : 0}, field;
+    int64_t pages = 0;
+    str_cut(&s, ' ', &field);
+    str_cut(&s, ' ', &field);
+    return str_to_i64(field, &pages) ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+// The kernel's high-water mark starts again from what is resident now.
+void worker_peak_begin(struct call *c) {
+    if (c->worker->peak_fd >= 0 && write(c->worker->peak_fd, "5", 1) != 1)
+        c->worker->peak_fd = -1; // an old kernel: the mark is that of the whole process
+}
+int64_t worker_peak_bytes(void) {
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (int64_t)u.ru_maxrss * 1024;
+}
+
+static void answer_stats(struct worker *w, uint64_t id, bool ending) {
+    Hlod__Wire__StatsReply r = HLOD__WIRE__STATS_REPLY__INIT;
+    r.ending = ending;
+    Hlod__Wire__Status ok = HLOD__WIRE__STATUS__INIT;
+    r.status = &ok;
+    r.rss_bytes = rss_bytes(w);
+    const char *last;
+    r.refused = sandbox_refused(&last);
+    r.last_refused = (char *)(uintptr_t)last;
+    worker_residents(&r.resident_executables, &r.prepared_bytes);
+    worker_buffers_held(&r.buffers, &r.buffer_bytes);
+    pthread_mutex_lock(&w->mutex);
+    for (struct call *c = w->first; c; c = c->next)
+        r.calls_active++;
+    r.calls_active += w->running != NULL;
+    pthread_mutex_unlock(&w->mutex);
+    send_message(w, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
+}
+
+// A call that waits is answered at once: it must not look as if it hung for what runs before it.
+// The status is field 1 of each reply (wire.proto).
+static void answer_cancelled(struct worker *w, struct call *c) {
+    Hlod__Wire__LoadReply r = HLOD__WIRE__LOAD_REPLY__INIT;
+    const char *last;
+    c->refused_before = sandbox_refused(&last);
+    r.status = call_status(c, st_new(ST_CANCELLED, "the call was cancelled before it began"));
+    send_message(w, c->type + 40, c->id, &r.base, NULL, 0);
+    call_free(c);
+}
+
+// The first behind what is made ahead has begun, as the daemon sees it: who does not end is killed.
+static void cancel_call(struct worker *w, uint64_t id) {
+    struct call *waits = NULL, *before = NULL;
+    pthread_mutex_lock(&w->mutex);
+    for (struct call *c = w->first; c && !waits; before = waits ? before : c, c = c->next)
+        if (c->id == id) waits = c;
+    if (waits && w->ahead && waits == w->first) {
+        waits->cancel = w->ahead->cancel = true;
+        waits = NULL;
+    }
+    if (waits) {
+        *(before ? &before->next : &w->first) = waits->next;
+        if (w->last == waits) w->last = before;
+    }
+    if (w->running && w->running->id == id) w->running->cancel = true;
+    pthread_mutex_unlock(&w->mutex);
+    if (waits) answer_cancelled(w, waits);
+}
+
+static status_t accept_call(struct worker *w, struct frame *f) {
+    const ProtobufCMessageDescriptor *d = descriptor_of(w, f->type);
+    if (!d)
+        return st_new(ST_INTERNAL, "frame type %u is not for a %s worker", f->type, w->opt->role);
+    struct call *c = calloc(1, sizeof *c);
+    if (!c) return st_oom();
+    c->type = f->type;
+    c->id = f->call;
+    c->worker = w;
+    c->request = protobuf_c_message_unpack(d, NULL, f->body.n, f->body.p);
+    for (int k = 0; k < f->n_fds; k++)
+        c->fds[c->n_fds++] = frame_take_fd(f, k);
+    if (!c->request) {
+        call_free(c);
+        return st_new(ST_INTERNAL, "a %s does not parse", d->name);
+    }
+    // Waking the run thread takes longer than a brief run does. While nothing runs, its tables are
+    // this thread's to use.
+    pthread_mutex_lock(&w->mutex);
+    bool here =
+        !w->running && !w->first && c->type == HLOD__WIRE__TYPE__TYPE_RUN && worker_run_is_brief(c);
+    if (here) {
+        w->running = c;
+    } else {
+        *(w->last ? &w->last->next : &w->first) = c;
+        w->last = c;
+        yield_to(w, c);
+        pthread_cond_signal(&w->more);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    if (here) serve(w, c);
+    return ST_OK;
+}
+
+static void say_hello(struct worker *w, const char *error) {
+    Hlod__Wire__Hello h = HLOD__WIRE__HELLO__INIT;
+    Hlod__Wire__Format formats[] = {HLOD__WIRE__FORMAT__INIT, HLOD__WIRE__FORMAT__INIT},
+                       *list[] = {&formats[0], &formats[1]};
+    static const char *const names[][2] = {
+#define FRONTEND(fn, name, media_type) {name, media_type},
+#include "compiler/frontend/frontends.def"
+#undef FRONTEND
+    };
+    for (int k = 0; k < 2; k++) {
+        formats[k].name = (char *)(uintptr_t)names[k][0];
+        formats[k].media_type = (char *)(uintptr_t)names[k][1];
+    }
+    h.protocol = FRAME_PROTOCOL;
+    h.role = (char *)(uintptr_t)w->opt->role;
+    h.pid = (int32_t)getpid();
+    h.build_id = (char *)(uintptr_t)compile_build_id();
+    h.kernel_abi = HLOD_KERNEL_ABI;
+    h.filter = w->filter;
+    h.n_formats = 2;
+    h.formats = list;
+    h.error = (char *)(uintptr_t)error;
+    h.single_use = !w->device_role && w->dev && dev_attributes(w->dev).single_use;
+    if (w->device_role && w->dev) {
+        const struct target *t = dev_target(w->dev);
+        struct dev_attributes at = dev_attributes(w->dev);
+        h.device_kind = (char *)(uintptr_t)t->kind;
+        h.device_name = (char *)(uintptr_t)w->opt->name;
+        h.target_id = (char *)(uintptr_t)t->id;
+        h.description = (char *)(uintptr_t)at.description;
+        h.memory_bytes = at.memory_bytes;
+        h.threads = t->threads;
+    }
+    send_message(w, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
+}
+
+// What is made ahead for nobody yet has so long. Says how long the loop may sleep: while a compile
+// worker is at work it looks again.
+static int watch_ahead(struct worker *w) {
+    enum { AHEAD_MS = 1000, LOOK_MS = 200 };
+    pthread_mutex_lock(&w->mutex);
+    if (w->ahead && !w->first && clock_ns() - w->ahead_ns > AHEAD_MS * INT64_C(1000000))
+        w->ahead->cancel = true;
+    bool busy = !w->device_role && (w->running || w->ahead);
+    pthread_mutex_unlock(&w->mutex);
+    return busy ? LOOK_MS : -1;
+}
+
+static status_t read_frames(struct worker *w) {
+    struct frame_buf *buf = frame_buf_new();
+    status_t st = ST_OK;
+    for (struct frame f = {0}; !st; frame_done(&f)) {
+        st = frame_recv(w->opt->fd, buf, watch_ahead(w), &f);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            st = ST_OK;
+            continue;
+        }
+        if (st || f.type == 0) break;
+        if (f.type == HLOD__WIRE__TYPE__TYPE_STATS) {
+            answer_stats(w, f.call, false);
+        } else if (f.type == HLOD__WIRE__TYPE__TYPE_CANCEL) {
+            cancel_call(w, f.call);
+        } else {
+            st = accept_call(w, &f);
+        }
+    }
+    frame_buf_free(buf);
+    return st;
+}
+
+// Without it a worker still works, and says so.
+static void enter_filter(struct worker *w, bool foreign) {
+    w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    w->peak_fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    bool wanted = w->opt->filter && !foreign;
+    status_t st = wanted ? sandbox_enter() : ST_OK;
+    snprintf(w->filter, sizeof w->filter, "%s%s", wanted && !st ? "on" : "off: ",
+             st               ? st_message(st)
+             : wanted         ? ""
+             : w->opt->filter ? "a plugin needs files"
+                              : "by option");
+    st_drop(st);
+}
+
+// The daemon is gone. True when the run thread was idle and has ended.
+static bool end_run_thread(struct worker *w, pthread_t thread) {
+    pthread_mutex_lock(&w->mutex);
+    bool idle = !w->running && !w->first;
+    w->closing = true;
+    pthread_cond_signal(&w->more);
+    pthread_mutex_unlock(&w->mutex);
+    if (idle) pthread_join(thread, NULL);
+    return idle;
+}
+
+// A plugin's threads may be at work still; its own destructors do not wait for them, or for ever.
+static void end_at_once(int status, void *arg) {
+    (void)arg;
+    _exit(status);
+}
+
+status_t worker_serve(const struct worker_options *o) {
+    // Once in a process. The device is not closed: it lives as long, and a plugin's client may hang
+    // on the way out.
+    static struct worker w;
+    w.opt = o;
+    w.device_role = strcmp(o->role, "device") == 0;
+    pthread_t thread;
+    if (o->state > 0) {
+        uint8_t *p;
+        void *base;
+        size_t bytes;
+        RETURN_IF_ERR(frame_map(o->state, 0, WORKER_STATE_BYTES, true, &p, &base, &bytes));
+        close(o->state);
+        w.begun = (_Atomic uint64_t *)(void *)p;
+    }
+    pthread_mutex_init(&w.mutex, NULL);
+    pthread_mutex_init(&w.sending, NULL);
+    pthread_cond_init(&w.more, NULL);
+    status_t opened = (w.device_role ? dev_open : dev_open_compiler)(o->device, &w.dev);
+    if (opened) {
+        say_hello(&w, st_message(opened));
+        return opened;
+    }
+    if (!w.device_role) worker_compile_for(w.dev);
+    bool foreign = dev_attributes(w.dev).foreign;
+    if (foreign) on_exit(end_at_once, NULL); // before what the plugin registered
+    enter_filter(&w, foreign);
+    if (pthread_create(&thread, NULL, run_thread, &w))
+        return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
+    say_hello(&w, "");
+    status_t st = read_frames(&w);
+    if (!end_run_thread(&w, thread)) { // what still runs has nobody to answer to
+        pthread_detach(thread);
+        _exit(st || w.lost);
+    }
+    if (w.lost) {
+        st_drop(st);
+        return st_new(ST_UNAVAILABLE, "device '%s' is lost", o->name);
+    }
+    return st;
+}

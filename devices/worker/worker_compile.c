@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// INGEST, COMPILE and INSPECT: bytes to program, program to artefact, artefact to text.
+#include <stdio.h>
+#include <unistd.h>
+
+#include "compiler/artifact.h"
+#include "compiler/codegen/abi.h"
+#include "compiler/frontend/hlo/hlo_proto.h"
+#include "compiler/ir/text/text.h"
+#include "compiler/parts.h"
+#include "compiler/plan/plan.h"
+#include "compiler/results.h"
+#include "compiler/texts.h"
+#include "devices/worker/worker_calls.h"
+
+static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
+    Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
+    hlod__v1__tensor_spec__init(s);
+    s->name = arena_strdup(a, t->name);
+    if (t->alias) s->alias = arena_strdup(a, t->alias);
+    s->dtype = (char *)(uintptr_t)(t->text ? "string" : dtype_name(t->dtype));
+    s->unknown_rank = t->rank < 0;
+    s->by_value = t->by_value;
+    s->sequence = t->sequence;
+    s->optional = t->optional;
+    s->n_dims = t->rank > 0 ? (size_t)t->rank : 0;
+    s->dims = arena_array(a, Hlod__V1__Dim *, s->n_dims + 1);
+    for (size_t d = 0; d < s->n_dims; d++) {
+        s->dims[d] = arena_new_of(a, Hlod__V1__Dim);
+        hlod__v1__dim__init(s->dims[d]);
+        s->dims[d]->size = t->dims[d].size;
+        if (t->dims[d].symbol) s->dims[d]->symbol = arena_strdup(a, t->dims[d].symbol);
+        s->dims[d]->usual = t->dims[d].usual;
+    }
+    return s;
+}
+Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s) {
+    Hlod__V1__Signature *w = arena_new_of(a, Hlod__V1__Signature);
+    hlod__v1__signature__init(w);
+    w->n_inputs = (size_t)s->n_in;
+    w->n_outputs = (size_t)s->n_out;
+    w->inputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_in + 1);
+    w->outputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_out + 1);
+    for (int k = 0; k < s->n_in; k++)
+        w->inputs[k] = spec_of(a, &s->in[k]);
+    for (int k = 0; k < s->n_out; k++)
+        w->outputs[k] = spec_of(a, &s->out[k]);
+    return w;
+}
+
+static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
+    return l ? (struct frontend_limits){l->max_program_bytes, l->max_depth, l->max_nodes,
+                                        l->max_tensor_bytes}
+             : (struct frontend_limits){0};
+}
+
+// ---- ingest
+
+static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct program_info *p) {
+    Hlod__V1__ProgramInfo *m = arena_new_of(a, Hlod__V1__ProgramInfo);
+    hlod__v1__program_info__init(m);
+    m->nodes = p->nodes;
+    m->parameters = p->parameters;
+    m->parameter_bytes = p->parameter_bytes;
+    if (p->producer) m->producer = (char *)(uintptr_t)p->producer;
+    m->operators = arena_array(a, Hlod__V1__OperatorCount *, p->ops.n + 1);
+    m->opsets = arena_array(a, Hlod__V1__Opset *, p->opsets.n + 1);
+    for (; m->n_operators < p->ops.n; m->n_operators++) {
+        Hlod__V1__OperatorCount *o = m->operators[m->n_operators] =
+            arena_new_of(a, Hlod__V1__OperatorCount);
+        hlod__v1__operator_count__init(o);
+        o->name = (char *)(uintptr_t)p->ops.v[m->n_operators].name;
+        o->count = p->ops.v[m->n_operators].count;
+    }
+    for (; m->n_opsets < p->opsets.n; m->n_opsets++) {
+        Hlod__V1__Opset *o = m->opsets[m->n_opsets] = arena_new_of(a, Hlod__V1__Opset);
+        hlod__v1__opset__init(o);
+        o->domain = (char *)(uintptr_t)p->opsets.v[m->n_opsets].domain;
+        o->version = p->opsets.v[m->n_opsets].version;
+    }
+    return m;
+}
+
+static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
+    const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
+    struct frontend_limits limits = limits_of(q->limits);
+    struct ingest_result r;
+    struct span source;
+    const char *format = q->format && strchr(q->format, '/')
+                             ? frontend_from_media_type(str_of(q->format))
+                             : q->format;
+    RETURN_IF_ERR(call_blob(c, q->source, &source));
+    RETURN_IF_ERR(
+        frontend_ingest(&c->arena, format && format[0] ? format : NULL, source, &limits, &r));
+    out->format = (char *)(uintptr_t)r.format;
+    out->program_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.program_digest.b, 32)};
+    out->weights_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.weights_digest.b, 32)};
+    RETURN_IF_ERR(call_put_blob(c, r.program.p, r.program.n, &out->program));
+    RETURN_IF_ERR(call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
+    worker_expect_compile(c, &r, &limits);
+    out->signature = wire_signature(&c->arena, &r.sig);
+    out->info = program_info_message(&c->arena, &r.info);
+    out->n_weights = (size_t)r.n_weights;
+    out->weights = arena_array(&c->arena, Hlod__Wire__Weight *, r.n_weights + 1);
+    for (int k = 0; k < r.n_weights; k++) {
+        const struct weight *w = &r.weights[k];
+        Hlod__Wire__Weight *m = out->weights[k] = arena_new_of(&c->arena, Hlod__Wire__Weight);
+        hlod__wire__weight__init(m);
+        m->name = (char *)(uintptr_t)w->name;
+        m->dtype = (char *)(uintptr_t)dtype_name(w->dtype);
+        m->n_dims = (size_t)w->rank;
+        m->dims = w->dims;
+        m->digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, w->digest.b, 32)};
+        m->sidecar = w->sidecar;
+        m->offset = w->offset;
+        m->size = w->size_bytes;
+    }
+    return ST_OK;
+}
+ProtobufCMessage *worker_ingest(struct call *c) {
+    Hlod__Wire__IngestReply *r = arena_new_of(&c->arena, Hlod__Wire__IngestReply);
+    hlod__wire__ingest_reply__init(r);
+    r->status = call_status(c, ingest(c, r));
+    return &r->base;
+}
+
+// ---- compile
+
+// The compile role runs nothing; it has a device of its kind to know the target and, where a plugin
+// is the compiler, to use it.
+static struct device *compiles_for;
+
+void worker_compile_for(struct device *d) {
+    compiles_for = d;
+}
+
+static void on_pass(void *ctx, const struct pass_stat *s) {
+    Hlod__V1__PassStat m;
+    pass_stat_message(&m, s);
+    call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
+}
+
+static status_t lower_request_of(struct call *c, const Hlod__Wire__Compile *q,
+                                 struct lower_request *out) {
+    struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
+    for (size_t k = 0; k < q->n_bindings; k++)
+        b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
+    *out = (struct lower_request){
+        .entry_name = q->entry_name && q->entry_name[0] ? q->entry_name : "main",
+        .limits = limits_of(q->limits),
+        .bindings = b,
+        .n_bindings = (int32_t)q->n_bindings,
+        .cancel = &c->cancel};
+    return call_blob(c, q->program, &out->program);
+}
+static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
+                                const struct compile_observer *obs, struct executable **out) {
+    struct lower_request req;
+    struct compile_options opt;
+    RETURN_IF_ERR(lower_request_of(c, q, &req));
+    RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(q->options), &opt));
+    const struct target *t;
+    RETURN_IF_ERR(dev_find_target(compiles_for, q->target_id, &t));
+    if (c->type != HLOD__WIRE__TYPE__TYPE_COMPILE)
+        return hlo_compile(q->format, &req, &opt, t, obs, out);
+    struct made_ahead made = worker_take_ahead(q->format, &req, &opt, t);
+    req.lowered = made.module;
+    *out = made.exe;
+    if (!made.exe) RETURN_IF_ERR(hlo_compile(q->format, &req, &opt, t, obs, out));
+    struct executable *e = *out;
+    if ((made.exe || made.module) && e->n_passes) { // the first is "lower"
+        e->passes[0].ns += made.lower_ns;
+        e->compile_ns += made.lower_ns;
+    }
+    for (int k = 0; made.exe && obs->on_pass && k < e->n_passes; k++)
+        obs->on_pass(obs->ctx, &e->passes[k]);
+    if (made.exe && obs->on_main) obs->on_main(obs->ctx, e); // loads while this is packed and kept
+    return ST_OK;
+}
+
+static void concrete(struct arena *a, const struct shape *s, int replicas, const char *name,
+                     struct sig_tensor *out) {
+    int lead = replicas > 1; // all replicas' values travel together
+    *out = (struct sig_tensor){.name = name,
+                               .dtype = s->dtype,
+                               .rank = s->rank + lead,
+                               .dims = arena_zarray(a, struct sig_dim, s->rank + lead + 1)};
+    out->dims[0].size = replicas;
+    for (int d = 0; d < s->rank; d++)
+        out->dims[d + lead].size = s->dims[d];
+}
+
+static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executable *e) {
+    const struct emitted *x = &e->emitted;
+    Hlod__V1__DeviceMemory *m = arena_new_of(a, Hlod__V1__DeviceMemory);
+    hlod__v1__device_memory__init(m);
+    m->arguments = x->argument_bytes;
+    m->results = x->output_bytes;
+    m->aliased = x->alias_bytes;
+    m->temporaries = x->temp_bytes;
+    m->code = x->code_bytes;
+    m->peak = x->peak_bytes;
+    m->needed = x->argument_bytes + x->output_bytes - x->alias_bytes + x->temp_bytes;
+    if (m->peak > m->needed) m->needed = m->peak;
+    m->needed += m->code;
+    m->limit = e->memory_bytes;
+    m->fits = m->limit > 0 && m->needed <= m->limit;
+    return m;
+}
+
+static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e,
+                                         struct digest content) {
+    struct arena *a = &c->arena;
+    Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
+    hlod__v1__executable_info__init(i);
+    const struct hlo_computation *m = e->main->entry;
+    struct signature sig = {.in = arena_zarray(a, struct sig_tensor, m->params.n + 1),
+                            .n_out = results_sent(e->main)};
+    sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
+    struct text_layout text;
+    bool texts = texts_of_module(a, e->main, &text);
+    for (size_t k = 0; k < m->params.n; k++)
+        if (m->params.v[k]->param_kind == PARAM_INPUT)
+            concrete(a, m->params.v[k]->shape, e->replicas, m->params.v[k]->name,
+                     &sig.in[sig.n_in++]);
+    const struct shape *root = e->results; // a tuple inside it is a sequence
+    for (int k = 0, leaf = 0; leaf < sig.n_out; k++) {
+        const struct shape *s = shape_is_tuple(root) ? root->elems[k] : root;
+        int n = shape_is_tuple(s) ? shape_leaves(s) : 1;
+        for (int t = 0; t < n; t++, leaf++)
+            concrete(a, shape_leaf(root, leaf), e->replicas,
+                     shape_is_tuple(s) ? arena_printf(a, "result%d[%d]", k, t)
+                                       : arena_printf(a, "result%d", k),
+                     &sig.out[leaf]);
+    }
+    for (int k = 0; texts && k < sig.n_in; k++)
+        sig.in[k].text = text.in[k];
+    for (int k = 0; texts && k < sig.n_out; k++)
+        sig.out[k].text = text.out[k];
+    texts_free(text.table);
+    i->signature = wire_signature(a, &sig);
+    struct part part;
+    if (parts_of(e->main, &part)) {
+        i->part = arena_new_of(a, Hlod__V1__Part);
+        hlod__v1__part__init(i->part);
+        i->part->index = (uint32_t)part.index;
+        i->part->sizes = (uint32_t)part.sizes;
+        i->part->carried = (uint32_t)part.carried;
+    }
+    i->rows_independent = e->rows.independent;
+    if (e->rows.why) i->rows_why = arena_strdup(a, e->rows.why);
+    char constants[65];
+    digest_hex(e->rows.constants, constants);
+    i->constants_digest = arena_strdup(a, constants);
+    i->before = counts_message(a, e->before);
+    i->after = counts_message(a, e->after);
+    i->prepare = counts_message(a, e->prepare_counts);
+    i->n_passes = (size_t)e->n_passes;
+    i->passes = pass_stat_messages(a, e);
+    i->compile_ms = (double)e->compile_ns / 1e6;
+    i->peak_bytes = e->peak_bytes;
+    i->values_bytes = e->values_bytes;
+    i->prepare_bytes = e->prepare_bytes;
+    i->bound_bytes = e->bound_bytes;
+    i->in_place = e->in_place;
+    i->kernels = e->kernels.n;
+    i->options = arena_strdup(a, e->options_text);
+    i->build_id = arena_strdup(a, e->build_id);
+    i->target_id = arena_strdup(a, e->target_id);
+    i->kernel_abi = HLOD_KERNEL_ABI;
+    i->flops = e->cost.flops;
+    i->bytes_accessed = e->cost.bytes;
+    i->replicas = e->replicas;
+    i->compile_peak_rss = worker_peak_bytes();
+    char hex[65];
+    digest_hex(content, hex);
+    i->content_digest = arena_strdup(a, hex);
+    if (e->emitted.code.n) {
+        i->optimized = counts_message(a, e->optimized);
+        i->memory = memory_of(a, e);
+    }
+    return i;
+}
+
+// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is the request's affair.
+static status_t lacking(status_t st) {
+    if (st_code(st) != ST_UNIMPLEMENTED) return st;
+    status_t other =
+        st_reason(st_new(ST_FAILED_PRECONDITION, "%s", st_message(st)),
+                  st_get_reason(st) ? st_get_reason(st) : HLOD__V1__REASON__REASON_COMPILE_FAILED);
+    st_drop(st);
+    return other;
+}
+
+static void free_executable(void *e) {
+    executable_free(e);
+}
+
+// Whoever will load it may begin.
+static void on_main(void *ctx, struct executable *e) {
+    struct call *c = ctx;
+    struct strbuf bytes = {0};
+    Hlod__Wire__Draft m = HLOD__WIRE__DRAFT__INIT;
+    int before = c->n_reply_fds;
+    status_t st = executable_pack_main(e, &bytes);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &m.artifact);
+    if (!st && c->n_reply_fds > before) { // it goes with the event
+        c->event_fds[c->n_event_fds++] = c->reply_fds[--c->n_reply_fds];
+        m.artifact->fd = 1;
+    }
+    if (!st) call_event(c, HLOD__WIRE__TYPE__TYPE_DRAFT, &m.base);
+    while (c->n_event_fds)
+        close(c->event_fds[--c->n_event_fds]);
+    strbuf_done(&bytes);
+    st_drop(st); // the reply brings it again
+}
+
+static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
+    const Hlod__Wire__Compile *q = (const Hlod__Wire__Compile *)c->request;
+    struct compile_observer obs = {
+        .ctx = c, .on_pass = q->quiet ? NULL : on_pass, .cancel = &c->cancel};
+    if (q->draft && compiles_for->vt->begin) obs.on_main = on_main;
+    struct executable *e;
+    struct strbuf bytes = {0};
+    worker_peak_begin(c);
+    RETURN_IF_ERR(compile_request(c, q, &obs, &e));
+    arena_link(&c->arena, free_executable, e); // when the reply is on its way
+    struct digest content;
+    status_t st = executable_pack(e, &bytes, &content);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
+    if (!st) out->info = info_of(c, e, content);
+    strbuf_done(&bytes);
+    return st;
+}
+ProtobufCMessage *worker_compile(struct call *c) {
+    Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
+    hlod__wire__compile_reply__init(r);
+    r->status = call_status(c, lacking(compile(c, r)));
+    return &r->base;
+}
+
+static status_t find_target(struct call *c, Hlod__Wire__TargetReply *out) {
+    const Hlod__Wire__Target *q = (const Hlod__Wire__Target *)c->request;
+    const struct target *t;
+    RETURN_IF_ERR(dev_find_target(compiles_for, q->name, &t));
+    out->target_id = arena_strdup(&c->arena, t->id);
+    out->memory_bytes = t->memory_bytes;
+    out->devices = t->max_replicas ? t->max_replicas : 1;
+    return ST_OK;
+}
+ProtobufCMessage *worker_target(struct call *c) {
+    Hlod__Wire__TargetReply *r = arena_new_of(&c->arena, Hlod__Wire__TargetReply);
+    hlod__wire__target_reply__init(r);
+    r->status = call_status(c, lacking(find_target(c, r)));
+    return &r->base;
+}
+
+// ---- inspect
+
+struct dump {
+    const char *want;
+    struct strbuf *out;
+    bool found;
+};
+static void on_dump(void *ctx, const char *pass, const struct hlo_module *m) {
+    struct dump *d = ctx;
+    if (strcmp(pass, d->want) != 0) return;
+    strbuf_clear(d->out); // the last run of the pass counts
+    hlo_print_module(d->out, m, HLO_PRINT_DEFAULT);
+    d->found = true;
+}
+static void no_event(void *ctx, const struct pass_stat *s) {
+    (void)ctx, (void)s;
+}
+
+static status_t plan_text(struct executable *e, bool costs, struct strbuf *b) {
+    struct dev_exe *x;
+    if (costs && !compiles_for->vt->explain_costs) {
+        executable_free(e);
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "no stage explain: devices of this kind do not say what their "
+                                "steps should take"),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    }
+    RETURN_IF_ERR(dev_load(compiles_for, e, NULL, &x)); // refuses another target
+    if (costs)
+        compiles_for->vt->explain_costs(x, b);
+    else
+        compiles_for->vt->explain(x, b);
+    dev_unload(x);
+    return ST_OK;
+}
+
+// What a plugin's compiler left of main.
+static status_t optimized_text(const struct executable *e, struct strbuf *b) {
+    struct hlo_module *m;
+    if (!e->emitted.optimized.n)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT,
+                   "no stage optimized: %s gives no module back; hlo-after is the last",
+                   e->target_id),
+            HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    status_t st = hlo_proto_read(e->emitted.optimized, NULL, true, &m);
+    if (st) { // a plugin's compiler has rules of its own
+        strbuf_printf(b, "// as %s gives it; this reader refuses it: %s\n", e->target_id,
+                      st_message(st));
+        st_drop(st);
+        return st_note(hlo_proto_raw(e->emitted.optimized, b), "the optimised module");
+    }
+    hlo_print_module(b, m, HLO_PRINT_DEFAULT);
+    hlo_module_free(m);
+    return ST_OK;
+}
+
+// The program as it is lowered, before any pass.
+static status_t before_text(struct call *c, const Hlod__Wire__Compile *q, struct strbuf *b) {
+    struct lower_request req;
+    struct hlo_module *m;
+    RETURN_IF_ERR(lower_request_of(c, q, &req));
+    RETURN_IF_ERR(frontend_lower(q->format, &req, &m));
+    hlo_print_module(b, m, HLO_PRINT_DEFAULT);
+    hlo_module_free(m);
+    return ST_OK;
+}
+static status_t inspect_artifact(struct span bytes, const char *stage, struct strbuf *b) {
+    struct executable *e;
+    RETURN_IF_ERR(executable_unpack(bytes, &e));
+    bool costs = strcmp(stage, "explain") == 0;
+    if (costs || strcmp(stage, "plan") == 0) return plan_text(e, costs, b); // takes e
+    status_t st = ST_OK;
+    if (strcmp(stage, "optimized") == 0)
+        st = optimized_text(e, b);
+    else
+        hlo_print_module(b, strcmp(stage, "prepare") == 0 ? e->prepare : e->main,
+                         HLO_PRINT_DEFAULT);
+    executable_free(e);
+    return st;
+}
+
+static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
+    static const char *const stored[] = {"hlo-after", "prepare", "plan", "explain", "optimized"};
+    struct span bytes;
+    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
+        if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
+    if (strcmp(q->stage, "hlo-before") == 0 && q->compile) return before_text(c, q->compile, b);
+    struct executable *e;
+    struct dump d = {.want = strncmp(q->stage, "pass/", 5) == 0 ? q->stage + 5 : "", .out = b};
+    struct compile_observer obs = {
+        .ctx = &d, .on_dump = on_dump, .on_pass = no_event, .cancel = &c->cancel};
+    bool code = strcmp(q->stage, "kir") == 0 || strcmp(q->stage, "llvm") == 0;
+    if (!q->compile || (!code && !d.want[0]))
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "no stage is called '%s'", q->stage),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    RETURN_IF_ERR(compile_request(c, q->compile, &obs, &e));
+    status_t st = ST_OK;
+    if (code) {
+        struct kernel_set k;
+        struct strbuf kir = {0}, llvm = {0};
+        const struct target *t;
+        struct compile_options own; // the executable's, as it was compiled
+        st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
+        if (!st) st = dev_find_target(compiles_for, e->target_id, &t);
+        if (!st && t->emit)
+            st = st_reason(st_new(ST_INVALID_ARGUMENT,
+                                  "no stage %s: the plugin of %s compiles the program whole",
+                                  q->stage, e->target_id),
+                           HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+        if (!st) st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
+        const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
+        strbuf_add(b, strbuf_cstr(text), text->n);
+        strbuf_done(&kir);
+        strbuf_done(&llvm);
+    } else if (!d.found) {
+        st =
+            st_reason(st_new(ST_INVALID_ARGUMENT, "no pass of this compile is called '%s'", d.want),
+                      HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    }
+    executable_free(e);
+    return st;
+}
+ProtobufCMessage *worker_inspect(struct call *c) {
+    Hlod__Wire__InspectReply *r = arena_new_of(&c->arena, Hlod__Wire__InspectReply);
+    struct strbuf b = {0};
+    hlod__wire__inspect_reply__init(r);
+    status_t st = inspect_text(c, (const Hlod__Wire__Inspect *)c->request, &b);
+    if (!st) st = call_put_blob(c, strbuf_cstr(&b), b.n, &r->text);
+    strbuf_done(&b);
+    r->status = call_status(c, st);
+    return &r->base;
+}

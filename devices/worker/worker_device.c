@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: Apache-2.0
+// LOAD, PREPARE, RUN, UNLOAD: what is resident in this process. Tables are small and belong to the
+// run thread; their sizes are published for STATS. When the table or the device's memory is full,
+// the executable used longest ago goes; the daemon learns of it by NOT_FOUND and brings it again.
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "compiler/results.h"
+#include "devices/text_io.h"
+#include "devices/worker/worker_calls.h"
+#include "devices/worker/worker_maps.h"
+#include "devices/worker/worker_profile.h"
+
+enum { MAX_RESIDENT = 64 };
+static const uint64_t MAX_GATHERED = UINT64_C(16) << 30; // bytes of one input in parts
+struct prepared {
+    struct digest digest;
+    struct dev_weights *w;
+};
+struct resident {
+    struct digest key;
+    struct dev_exe *exe;
+    struct text_io *text; // or NULL
+    VEC(struct prepared) sets;
+    uint64_t used;       // tick of the last call
+    int64_t last_run_ns; // 0 = none yet
+    bool pinned;         // in use by the present call
+};
+static struct resident *residents[MAX_RESIDENT];
+static uint64_t tick;
+static _Atomic int32_t count;
+static _Atomic int64_t prepared_total;
+
+void worker_residents(int32_t *n, int64_t *prepared_bytes) {
+    *n = count;
+    *prepared_bytes = prepared_total;
+}
+
+static bool digest_of(ProtobufCBinaryData b, struct digest *out) {
+    if (b.len != 32) return false;
+    memcpy(out->b, b.data, 32);
+    return true;
+}
+static struct resident **find(struct digest key) {
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k] && digest_eq(residents[k]->key, key)) {
+            residents[k]->used = ++tick;
+            return &residents[k];
+        }
+    return NULL;
+}
+static void drop(struct resident **slot) {
+    struct resident *r = *slot;
+    for (size_t k = 0; k < r->sets.n; k++) {
+        prepared_total -= r->sets.v[k].w->bytes;
+        dev_release(r->sets.v[k].w);
+    }
+    vec_done(&r->sets);
+    dev_unload(r->exe);
+    text_io_free(r->text);
+    free(r);
+    *slot = NULL;
+    count--;
+}
+// Lets go of the executable used longest ago. False when there is none that may go.
+static bool evict(void) {
+    struct resident **oldest = NULL;
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k] && !residents[k]->pinned &&
+            (!oldest || residents[k]->used < (*oldest)->used))
+            oldest = &residents[k];
+    if (oldest) drop(oldest);
+    return oldest != NULL;
+}
+bool worker_make_room(status_t *st) {
+    if (st_code(*st) != ST_RESOURCE_EXHAUSTED || (!worker_begun_drop() && !evict())) return false;
+    st_drop(*st);
+    *st = ST_OK;
+    return true;
+}
+void worker_unpin(void) {
+    for (int k = 0; k < MAX_RESIDENT; k++)
+        if (residents[k]) residents[k]->pinned = false;
+}
+static status_t not_here(const char *what) {
+    return st_reason(st_new(ST_NOT_FOUND, "%s is not resident in this worker", what),
+                     HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+}
+
+// ---- load
+
+static status_t load_bytes(struct call *c, struct device *d, struct digest key, struct span bytes,
+                           struct dev_exe **out, int64_t *out_begun_ns) {
+    struct executable *e;
+    status_t st = ST_OK;
+    *out = NULL;
+    if (worker_begun(key, bytes, &c->cancel, out, out_begun_ns))
+        return *out ? ST_OK : st_new(ST_CANCELLED, "the call was cancelled");
+    do {
+        RETURN_IF_ERR(executable_unpack(bytes, &e));
+        st = dev_load(d, e, &c->cancel, out); // takes e
+    } while (worker_make_room(&st));
+    return st;
+}
+
+static status_t load(struct call *c, struct device *d, int64_t *out_bytes, int64_t *out_begun_ns) {
+    const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
+    struct digest key;
+    struct span bytes;
+    if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
+    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    struct resident **slot = find(key), *r = calloc(1, sizeof *r);
+    if (!r) return st_oom();
+    if (slot) drop(slot);
+    if (count == MAX_RESIDENT) evict();
+    status_t st = load_bytes(c, d, key, bytes, &r->exe, out_begun_ns);
+    if (st) {
+        free(r);
+        return st;
+    }
+    for (slot = residents; *slot;)
+        slot++;
+    r->key = key;
+    r->text = text_io_new(r->exe->exe);
+    r->used = ++tick;
+    *slot = r;
+    count++;
+    *out_bytes = dev_stats(r->exe).arena_bytes;
+    return ST_OK;
+}
+ProtobufCMessage *worker_load(struct call *c, struct device *d) {
+    Hlod__Wire__LoadReply *r = arena_new_of(&c->arena, Hlod__Wire__LoadReply);
+    int64_t start = clock_ns(), begun = 0;
+    hlod__wire__load_reply__init(r);
+    r->status = call_status(c, load(c, d, &r->resident_bytes, &begun));
+    r->ms = (double)(clock_ns() - start + begun) / 1e6;
+    return &r->base;
+}
+
+// ---- prepare
+
+static status_t prepare(struct call *c, int64_t *out_bytes) {
+    const Hlod__Wire__Prepare *q = (const Hlod__Wire__Prepare *)c->request;
+    struct digest key, weights;
+    struct span source, sidecar;
+    struct prepared p;
+    if (!digest_of(q->key, &key) || !digest_of(q->weights_digest, &weights))
+        return st_new(ST_INTERNAL, "key is not a digest");
+    struct resident **slot = find(key);
+    if (!slot) return not_here("the executable");
+    RETURN_IF_ERR(call_blob(c, q->source, &source));
+    RETURN_IF_ERR(call_blob(c, q->sidecar, &sidecar));
+    struct span *spans = arena_zarray(&c->arena, struct span, q->n_weights + 1);
+    for (size_t k = 0; k < q->n_weights; k++) {
+        const Hlod__Wire__Weight *w = q->weights[k];
+        struct span from = w->sidecar ? sidecar : source;
+        if (w->offset < 0 || w->size < 0 || (uint64_t)w->offset > from.n ||
+            (uint64_t)w->size > from.n - (uint64_t)w->offset)
+            return st_new(ST_DATA_LOSS, "weight '%s' lies outside its blob", w->name);
+        spans[k] = (struct span){from.p + w->offset, (size_t)w->size};
+    }
+    p.digest = weights;
+    status_t st;
+    (*slot)->pinned = true;
+    do
+        st = dev_prepare((*slot)->exe, spans, (int)q->n_weights, &c->cancel, &p.w);
+    while (worker_make_room(&st));
+    worker_unpin();
+    RETURN_IF_ERR(st);
+    for (size_t k = 0; k < (*slot)->sets.n; k++)
+        if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
+            prepared_total -= (*slot)->sets.v[k].w->bytes;
+            dev_release((*slot)->sets.v[k].w);
+            (*slot)->sets.v[k] = vec_pop(&(*slot)->sets);
+            break;
+        }
+    vec_push(&(*slot)->sets, p);
+    prepared_total += p.w->bytes;
+    *out_bytes = p.w->bytes;
+    return ST_OK;
+}
+ProtobufCMessage *worker_prepare(struct call *c) {
+    Hlod__Wire__PrepareReply *r = arena_new_of(&c->arena, Hlod__Wire__PrepareReply);
+    int64_t start = clock_ns();
+    hlod__wire__prepare_reply__init(r);
+    r->status = call_status(c, prepare(c, &r->prepared_bytes));
+    r->ms = (double)(clock_ns() - start) / 1e6;
+    return &r->base;
+}
+
+// ---- run
+
+// The bytes of an input: a blob, or the rows of several requests one behind the other, the rest of
+// the shape zero.
+static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, struct span *out) {
+    if (!w->n_parts) return call_blob(c, w->data, out);
+    uint64_t total = w->data ? w->data->size : 0, at = 0;
+    if (total > MAX_GATHERED)
+        return st_new(ST_INTERNAL, "an input of %llu bytes in parts", (unsigned long long)total);
+    uint8_t *p = arena_alloc_aligned(&c->arena, (size_t)total + 64, 64);
+    for (size_t k = 0; k < w->n_parts; k++) {
+        struct span part;
+        RETURN_IF_ERR(call_blob(c, w->parts[k], &part));
+        if (part.n > total - at) return st_new(ST_INTERNAL, "an input's parts exceed its size");
+        if (part.n) memcpy(p + at, part.p, part.n);
+        at += part.n;
+    }
+    memset(p + at, 0, (size_t)(total - at));
+    *out = (struct span){p, (size_t)total};
+    return ST_OK;
+}
+
+const void *worker_align(struct call *c, struct span data) {
+    if ((uintptr_t)data.p % 64 == 0) return data.p;
+    return memcpy(arena_alloc_aligned(&c->arena, data.n + 64, 64), data.p, data.n);
+}
+
+static void free_texts(void *t) {
+    texts_free(t);
+}
+// *texts: the run's table of a program that has texts; the call's.
+static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct resident *r,
+                            const void **in, struct texts **texts) {
+    struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
+    for (size_t k = 0; k < q->n_inputs; k++) {
+        const Hlod__Wire__WireTensor *w = q->inputs[k];
+        t[k] = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
+        RETURN_IF_ERR(input_bytes(c, w, &t[k].data));
+    }
+    if (r->text) {
+        RETURN_IF_ERR(text_io_begin(r->text, &c->arena, t, (int)q->n_inputs, texts));
+        arena_link(&c->arena, free_texts, *texts);
+    }
+    RETURN_IF_ERR(dev_check_inputs(r->exe, t, (int)q->n_inputs));
+    for (size_t k = 0; k < q->n_inputs; k++)
+        in[k] = worker_align(c, t[k].data);
+    return ST_OK;
+}
+
+// The daemon's memory, if it is large enough.
+static status_t given_memory(struct call *c, int fd, int64_t total, struct outputs *o) {
+    struct span all;
+    bool kept;
+    RETURN_IF_ERR(worker_map(fd, true, c->id, &all, &kept));
+    if (!kept) {
+        o->base = (void *)(uintptr_t)all.p;
+        o->base_bytes = all.n;
+    }
+    if ((int64_t)all.n >= total) o->map = (uint8_t *)(uintptr_t)all.p;
+    o->shared = o->map != NULL;
+    return ST_OK;
+}
+
+status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
+                      struct outputs *o) {
+    int64_t total = 0;
+    int fd;
+    o->n = n;
+    o->p = arena_zarray(&c->arena, void *, n + 1);
+    o->offset = arena_zarray(&c->arena, int64_t, n + 1);
+    for (int k = 0; k < n; k++) {
+        o->offset[k] = total;
+        total += (bytes[k] + 127) / 64 * 64;
+    }
+    total += 64;
+    if (total <= RUN_INLINE_BYTES || o->texts) // results of text are laid out when they are known
+        o->map = arena_alloc_aligned(&c->arena, (size_t)total, 64);
+    else if (given && given <= (uint32_t)c->n_fds)
+        st_drop(given_memory(c, c->fds[given - 1], total, o));
+    if (!o->map) { // none was given, or not one of this size
+        frame_unmap(o->base, o->base_bytes);
+        o->base = NULL;
+        o->shared = true;
+        RETURN_IF_ERR(frame_memfd("hlod-out", total, &fd));
+        c->reply_fds[c->n_reply_fds++] = fd;
+        RETURN_IF_ERR(frame_map(fd, 0, total, true, &o->map, &o->base, &o->base_bytes));
+    }
+    for (int k = 0; k < n; k++)
+        o->p[k] = o->map + o->offset[k];
+    return ST_OK;
+}
+
+Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes) {
+    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
+    hlod__wire__blob__init(b);
+    b->size = (uint64_t)bytes;
+    if (!o->shared) {
+        b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[k]};
+    } else {
+        b->fd = 1;
+        b->offset = (uint64_t)o->offset[k];
+    }
+    return b;
+}
+
+static int64_t *with_replicas(struct call *c, int replicas, const int64_t *dims, size_t *n) {
+    int64_t *all = arena_array(&c->arena, int64_t, *n + 1);
+    all[0] = replicas;
+    memcpy(all + 1, dims, *n * sizeof *all);
+    ++*n;
+    return all;
+}
+
+Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
+                                    Hlod__Wire__Blob *data) {
+    Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
+    hlod__wire__wire_tensor__init(t);
+    t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
+    t->n_dims = (size_t)s->rank;
+    t->dims = dims ? dims : arena_dup_array(a, s->dims, s->rank);
+    t->data = data;
+    return t;
+}
+
+static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct executable *e,
+                             const struct outputs *o, Hlod__Wire__RunReply *out) {
+    const struct hlo_module *m = e->main;
+    const struct shape *root = m->entry->root->shape;
+    int sent = results_sent(m);
+    size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
+    int64_t **dims = results_cut_all(&c->arena, m, o->p);
+    out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
+    for (size_t k = 0; k < n; k++) {
+        uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
+        if (leaf >= (uint32_t)sent)
+            return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, sent);
+        const struct shape *s = shape_leaf(root, (int)leaf);
+        Hlod__Wire__WireTensor *t = wire_tensor(&c->arena, s, dims[leaf], NULL);
+        if (e->replicas > 1) t->dims = with_replicas(c, e->replicas, t->dims, &t->n_dims);
+        int64_t bytes = dtype_size(s->dtype);
+        for (size_t d = 0; d < t->n_dims; d++)
+            bytes *= t->dims[d];
+        out->outputs[k] = t; // the message is whole at any time: it is sent also on failure
+        out->n_outputs = k + 1;
+        if (!text_io_is_result(o->text, (int)leaf)) {
+            t->data = outputs_blob(c, o, (int)leaf, bytes);
+            continue;
+        }
+        struct span texts;
+        t->dtype = (char *)(uintptr_t)"string";
+        t->data = outputs_blob(c, o, (int)leaf, 0);
+        RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
+                                    bytes / (int64_t)sizeof(int32_t), &texts));
+        t->data->size = texts.n;
+        t->data->inline_bytes = (ProtobufCBinaryData){texts.n, (uint8_t *)(uintptr_t)texts.p};
+    }
+    return ST_OK;
+}
+
+// What is more than travels inline goes into one memfd.
+static status_t send_in_one(struct call *c, Hlod__Wire__RunReply *out) {
+    int64_t total = 0;
+    uint8_t *map;
+    void *base;
+    size_t base_bytes;
+    int fd;
+    for (size_t k = 0; k < out->n_outputs; k++)
+        total += ((int64_t)out->outputs[k]->data->size + 127) / 64 * 64;
+    if (total <= RUN_INLINE_BYTES) return ST_OK;
+    RETURN_IF_ERR(frame_memfd("hlod-out", total, &fd));
+    c->reply_fds[c->n_reply_fds++] = fd;
+    RETURN_IF_ERR(frame_map(fd, 0, total, true, &map, &base, &base_bytes));
+    total = 0;
+    for (size_t k = 0; k < out->n_outputs; k++) {
+        Hlod__Wire__Blob *b = out->outputs[k]->data;
+        if (b->size) memcpy(map + total, b->inline_bytes.data, b->size);
+        b->inline_bytes = (ProtobufCBinaryData){0, NULL};
+        b->fd = 1;
+        b->offset = (uint64_t)total;
+        total += ((int64_t)b->size + 127) / 64 * 64;
+    }
+    frame_unmap(base, base_bytes);
+    return ST_OK;
+}
+
+static status_t find_pinned(ProtobufCBinaryData key, ProtobufCBinaryData weights,
+                            struct resident **out, struct dev_weights **w) {
+    struct digest k, d;
+    if (!digest_of(key, &k)) return st_new(ST_INTERNAL, "key is not a digest");
+    if (!digest_of(weights, &d)) d = (struct digest){{0}};
+    struct resident **slot = find(k);
+    if (!slot) return not_here("the executable");
+    for (size_t i = 0; i < (*slot)->sets.n; i++) {
+        if (!digest_eq((*slot)->sets.v[i].digest, d)) continue;
+        *out = *slot;
+        *w = (*slot)->sets.v[i].w;
+        (*slot)->pinned = true;
+        return ST_OK;
+    }
+    return not_here("the weight set");
+}
+status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, struct dev_exe **x,
+                         struct dev_weights **w) {
+    struct resident *r;
+    RETURN_IF_ERR(find_pinned(key, weights, &r, w));
+    if (r->text) return st_new(ST_UNIMPLEMENTED, "texts cannot stay on a device");
+    *x = r->exe;
+    return ST_OK;
+}
+
+static status_t make_outputs(struct call *c, const struct resident *r, struct texts *texts,
+                             uint32_t given, struct outputs *o) {
+    const struct executable *e = r->exe->exe;
+    const struct shape *root = e->main->entry->root->shape;
+    int n = shape_leaves(root);
+    int64_t *bytes = arena_array(&c->arena, int64_t, n + 1);
+    for (int k = 0; k < n; k++)
+        bytes[k] = shape_bytes(shape_leaf(root, k)) * e->replicas;
+    *o = (struct outputs){.text = r->text, .texts = texts};
+    return outputs_make(c, bytes, n, given, o);
+}
+
+static status_t run_once(struct resident *res, struct dev_weights *w, const struct dev_run *r) {
+    status_t st;
+    int64_t start = clock_ns();
+    do
+        st = dev_run(res->exe, w, r);
+    while (worker_make_room(&st));
+    res->last_run_ns = clock_ns() - start;
+    return st;
+}
+// The last of the runs that were asked for is profiled, and more behind it on the same inputs.
+static status_t run_all(struct call *c, struct resident *res, struct dev_weights *w,
+                        struct dev_run *r, struct profile_runs *profiles, bool again,
+                        Hlod__Wire__RunReply *out, int64_t *out_last) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    uint32_t repeat = q->repeat > 1 ? (q->repeat < RUN_MAX_REPEAT ? q->repeat : RUN_MAX_REPEAT) : 1;
+    int64_t first = 0;
+    out->run_ms = arena_array(&c->arena, double, repeat);
+    for (uint32_t k = 0; k < repeat; k++) {
+        r->profile = q->profile && k + 1 == repeat ? profile_next(profiles, again, 0) : NULL;
+        *out_last = first = clock_ns();
+        RETURN_IF_ERR(run_once(res, w, r));
+        out->run_ms[out->n_run_ms++] = (double)res->last_run_ns / 1e6;
+    }
+    while (q->profile && (r->profile = profile_next(profiles, again, clock_ns() - first))) {
+        *out_last = clock_ns();
+        RETURN_IF_ERR(run_once(res, w, r));
+    }
+    return ST_OK;
+}
+static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    struct outputs o;
+    struct profile_runs profiles;
+    int64_t begun = clock_ns(), last = begun;
+    struct resident *res;
+    struct dev_weights *w;
+    struct texts *texts = NULL;
+    bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
+    out->peak_ms = q->profile ? (double)(clock_ns() - begun) / 1e6 : 0;
+    begun = clock_ns();
+    RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
+    const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
+    RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
+    RETURN_IF_ERR(make_outputs(c, res, texts, q->output_fd, &o));
+    profile_begin(&profiles, &c->arena, MAX_ROWS);
+    struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel, .texts = o.texts};
+    again = again && !o.texts; // each run would add its own
+    status_t st = run_all(c, res, w, &r, &profiles, again, out, &last);
+    if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
+    if (!st && o.texts) st = send_in_one(c, out);
+    if (!st && q->profile) {
+        struct profile profile;
+        int runs;
+        profile_median(&profiles, &profile, &runs);
+        // Medians together may take longer than the last run did: then so long is what is told,
+        // and it begins so much earlier, among the runs they are of.
+        int64_t all = profile_end(&profile), ns = res->last_run_ns, early = all > ns ? all - ns : 0;
+        if (early > last - begun) early = last - begun;
+        out->profile = worker_profile(&c->arena, d, &profile, runs, (double)(ns + early) / 1e6,
+                                      !q->foreign_names);
+        out->profile->start_ms = (double)(last - begun - early) / 1e6;
+    }
+    out->peak_bytes = dev_stats(res->exe).arena_bytes;
+    out->prepared_bytes = w->bytes;
+    frame_unmap(o.base, o.base_bytes);
+    return st;
+}
+ProtobufCMessage *worker_run(struct call *c, struct device *d) {
+    Hlod__Wire__RunReply *r = arena_new_of(&c->arena, Hlod__Wire__RunReply);
+    hlod__wire__run_reply__init(r);
+    if (!((const Hlod__Wire__Run *)c->request)->quiet)
+        call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
+    r->status = call_status(c, run(c, d, r));
+    worker_unpin();
+    return &r->base;
+}
+
+enum { BRIEF_NS = 50000 };
+bool worker_run_is_brief(const struct call *c) {
+    const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
+    struct digest key;
+    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
+    return slot && !q->profile && q->repeat <= 1 && (*slot)->last_run_ns > 0 &&
+           (*slot)->last_run_ns <= BRIEF_NS && dev_stats((*slot)->exe).one_thread;
+}
+
+ProtobufCMessage *worker_unload(struct call *c) {
+    const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
+    Hlod__Wire__UnloadReply *r = arena_new_of(&c->arena, Hlod__Wire__UnloadReply);
+    struct digest key;
+    hlod__wire__unload_reply__init(r);
+    struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
+    int64_t before = prepared_total;
+    if (slot) drop(slot);
+    r->freed_bytes = before - prepared_total;
+    r->status = call_status(c, slot ? ST_OK : not_here("the executable"));
+    return &r->base;
+}

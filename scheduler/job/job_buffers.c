@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resident buffers at work: the jobs PUT and GET, what a call holds of them while it is on its way,
+// and the table's tie to the workers and the clock.
+//
+//   PUT: a place -> quota -> PUT -> handles        GET: found -> a place where it lies -> GET
+#include "scheduler/job/job_buffers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "proto/weigh.h"
+#include "scheduler/job/job_call.h"
+#include "scheduler/job/job_plan.h"
+#include "scheduler/job/job_run.h"
+#include "scheduler/loop.h"
+#include "scheduler/workers/memfds.h"
+
+// ---- the table, the workers, the clock
+
+int64_t device_memory(const struct worker *w) {
+    return worker_hello(w) ? worker_hello(w)->memory_bytes : 0;
+}
+
+struct buffers *sched_buffers(struct sched *s) {
+    for (int i = 0; i < pool_size(s->pool); i++) {
+        const struct worker *w = pool_worker(s->pool, i);
+        if (pool_place(w).role != ROLE_DEVICE) continue;
+        buffers_worker(s->buffers, i, worker_ready(w) ? worker_epoch(w) : 0, pool_place(w).name);
+    }
+    return s->buffers;
+}
+bool buffer_alive(const struct sched *s, const struct buffer *b) {
+    const struct worker *w = pool_worker(s->pool, b->worker);
+    return b->state == BUFFER_READY && worker_ready(w) && worker_epoch(w) == b->epoch;
+}
+
+void sched_watch_leases(struct sched *s) {
+    int64_t due = buffers_due(s->buffers);
+    if (!due || s->stopping) return;
+    int64_t ms = (due - clock_ns()) / 1000000 + 1;
+    loop_timer_start(s->lease_timer, ms < 1 ? 1 : ms);
+}
+void sched_lease_over(void *arg) {
+    struct sched *s = arg;
+    buffers_expire(sched_buffers(s), clock_ns());
+    sched_watch_leases(s);
+}
+
+static void on_freed(void *ctx, struct frame *f, status_t lost) {
+    (void)ctx, (void)f; // a worker that died does not hold it either
+    st_drop(lost);
+}
+void sched_buffer_dropped(void *ctx, const struct buffer *b) {
+    struct sched *s = ctx;
+    if (s->stopping || !buffer_alive(s, b)) return;
+    Hlod__Wire__Free m = HLOD__WIRE__FREE__INIT;
+    uint64_t id = b->id;
+    m.ids = &id;
+    m.n_ids = 1;
+    pool_call(pool_worker(s->pool, b->worker), HLOD__WIRE__TYPE__TYPE_FREE, &m.base, NULL, 0,
+              on_freed, NULL);
+}
+
+// ---- what a call holds
+
+struct hold *hold_new(struct job *j) {
+    struct hold *h = calloc(1, sizeof *h);
+    if (!h) abort();
+    h->s = j->s;
+    h->job = j->r.id;
+    return h;
+}
+
+void hold_settle(struct hold *h, bool success, const uint64_t *consumed, size_t n_consumed) {
+    bool taken = false;
+    for (size_t i = 0; i < h->held.n; i++)
+        for (size_t k = 0; k < n_consumed; k++)
+            if (h->held.v[i]->id == consumed[k]) buffer_gone(h->held.v[i]);
+    for (size_t i = 0; i < h->lent.n; i++) {
+        taken = success;
+        for (size_t k = 0; k < h->lent.v[i]->n; k++)
+            taken |= h->lent.v[i]->leaf[k]->state == BUFFER_GONE;
+        if (taken)
+            buffers_taken(h->s->buffers, h->lent.v[i], h->job);
+        else
+            buffers_returned(h->lent.v[i]);
+    }
+    h->lent.n = 0;
+    for (size_t i = 0; i < h->made.n && !success; i++)
+        buffer_gone(h->made.v[i]);
+}
+
+void hold_abandon(struct hold *h) {
+    for (size_t i = 0; i < h->made.n; i++)
+        h->made.v[i]->state = BUFFER_READY;
+}
+
+void hold_free(struct hold *h) {
+    if (!h) return;
+    for (size_t i = 0; i < h->held.n; i++)
+        buffer_unref(h->held.v[i]);
+    for (size_t i = 0; i < h->made.n; i++)
+        buffer_unref(h->made.v[i]);
+    vec_done(&h->held);
+    vec_done(&h->made);
+    vec_done(&h->lent);
+    free(h);
+}
+
+// ---- put
+
+static void queue(struct job *j, const char *device, int32_t pinned,
+                  void (*placed)(struct task *)) {
+    job_event_queued(j);
+    j->task = (struct task){.want = {.role = ROLE_DEVICE, .device = device, .pinned = pinned},
+                            .tenant = j->tenant,
+                            .placed = placed,
+                            .failed = job_task_failed,
+                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
+    task_queue(j->s, &j->task);
+}
+
+const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple) {
+    struct handle *h = buffers_name(sched_buffers(j->s), j->tenant->name, b, n, tuple,
+                                    j->spec.lease_ms, clock_ns());
+    return arena_strdup(&j->arena, h->text);
+}
+
+static void name_put(struct job *j, struct hold *h) {
+    size_t n = h->made.n;
+    const char **handles = arena_zarray(&j->arena, const char *, n + 1);
+    if (j->spec.tuple) j->r.tuple = job_handle(j, h->made.v, n, true);
+    for (size_t i = 0; i < n; i++) {
+        vec_push(&j->kept, buffer_ref(h->made.v[i]));
+        if (!j->spec.tuple) handles[i] = job_handle(j, &h->made.v[i], 1, false);
+    }
+    j->r.held = j->kept.v;
+    j->r.n_held = n;
+    j->r.handles = handles;
+    sched_watch_leases(j->s);
+}
+
+static void on_put(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    struct job *j = c->j;
+    status_t st = lost;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_PUT_REPLY) return;
+    if (f) {
+        Hlod__Wire__PutReply *r = weigh_unpack_or_null(&hlod__wire__put_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable put reply");
+        if (r) hlod__wire__put_reply__free_unpacked(r, NULL);
+    }
+    hold_settle(c->hold, !st, NULL, 0);
+    for (size_t i = 0; i < c->hold->made.n && !st && j; i++) {
+        const struct job_input *in = &j->spec.inputs[i];
+        buffer_fill(c->hold->made.v[i], in->name, in->dtype, in->rank, in->dims);
+    }
+    if (!st && !j) hold_abandon(c->hold);
+    if (!st && j) name_put(j, c->hold);
+    j = job_call_ended(c, f, st);
+    if (!j) return;
+    job_timing(j, "put", clock_ns() - j->run_start_ns);
+    job_finish(j, st);
+}
+
+static void put_placed(struct task *t) {
+    struct job *j = job_of_task(t);
+    struct worker *w = t->seat.w;
+    size_t n = j->spec.n_inputs;
+    job_seated(j, t);
+    Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
+    m.ids = arena_array(&j->arena, uint64_t, n + 1);
+    m.tensors = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
+    struct run_call *c = job_call_new(j);
+    c->hold = hold_new(j);
+    for (size_t i = 0; i < n; i++) {
+        struct buffer *x;
+        status_t st =
+            buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(w), j->seat.epoch,
+                            device_memory(w), j->spec.inputs[i].size, 0, &x);
+        if (st) {
+            hold_free(c->hold);
+            free(c);
+            job_finish(j, st);
+            return;
+        }
+        vec_push(&c->hold->made, x);
+        m.ids[m.n_ids++] = x->id;
+        m.tensors[m.n_tensors++] = job_wire_input(j, &j->spec.inputs[i]);
+        c->flight_bytes += j->spec.inputs[i].size;
+    }
+    metric_add(M_DEVICE_BYTES_IN, c->flight_bytes);
+    c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
+    j->run_start_ns = clock_ns();
+    job_call_send(c, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &j->spec.payload_fd,
+                  j->spec.payload_fd >= 0, on_put);
+}
+
+// ---- get
+
+static void get_result(struct job *j) {
+    Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
+    hlod__wire__run_reply__init(r);
+    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->kept.n + 1);
+    Hlod__V1__Signature *names = arena_new_of(&j->arena, Hlod__V1__Signature);
+    hlod__v1__signature__init(names);
+    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, j->kept.n + 1);
+    uint32_t *outputs = arena_array(&j->arena, uint32_t, j->kept.n + 1);
+    for (size_t i = 0; i < j->kept.n; i++) {
+        const struct buffer *b = j->kept.v[i];
+        Hlod__Wire__WireTensor *t = r->outputs[i] = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
+        hlod__wire__wire_tensor__init(t);
+        t->dtype = (char *)(uintptr_t)b->dtype->name;
+        t->dims = b->dims;
+        t->n_dims = (size_t)b->rank;
+        t->data = j->get_reply->data[i];
+        names->outputs[i] = arena_new_of(&j->arena, Hlod__V1__TensorSpec);
+        hlod__v1__tensor_spec__init(names->outputs[i]);
+        names->outputs[i]->name = b->name;
+        outputs[i] = (uint32_t)i;
+        metric_add(M_DEVICE_BYTES_OUT, t->data ? (int64_t)t->data->size : 0);
+    }
+    r->n_outputs = names->n_outputs = j->r.n_outputs = j->kept.n;
+    j->r.run = r;
+    j->r.names = names;
+    j->r.outputs = outputs;
+    j->r.part = j->spec.part_offset || j->spec.part_bytes;
+    j->r.part_bytes =
+        j->spec.part_bytes ? j->spec.part_bytes : j->kept.v[0]->bytes - j->spec.part_offset;
+}
+
+static void on_get(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_GET_REPLY) return;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    status_t st = lost;
+    if (f) {
+        j->get_reply = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
+        st = j->get_reply ? wire_status(j->get_reply->status)
+                          : st_new(ST_INTERNAL, "unreadable get reply");
+        if (!st && j->get_reply->n_data != j->kept.n)
+            st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu",
+                        j->get_reply->n_data, j->kept.n);
+    }
+    job_timing(j, "get", clock_ns() - j->run_start_ns);
+    if (!st) get_result(j);
+    job_finish(j, st);
+}
+
+// Not there any more: the handle says why, as whoever asks next would hear.
+static status_t why_lost(struct job *j) MUST_CHECK;
+static status_t why_lost(struct job *j) {
+    struct handle *h;
+    int leaf;
+    RETURN_IF_ERR(
+        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf));
+    return st_new(ST_INTERNAL, "a buffer is not where its handle says");
+}
+
+static void get_placed(struct task *t) {
+    struct job *j = job_of_task(t);
+    job_seated(j, t);
+    Hlod__Wire__Get m = HLOD__WIRE__GET__INIT;
+    m.offset = (uint64_t)j->spec.part_offset;
+    m.length = (uint64_t)j->spec.part_bytes;
+    m.ids = arena_array(&j->arena, uint64_t, j->kept.n + 1);
+    for (size_t i = 0; i < j->kept.n; i++) {
+        if (!buffer_alive(j->s, j->kept.v[i])) {
+            job_finish(j, why_lost(j));
+            return;
+        }
+        m.ids[m.n_ids++] = j->kept.v[i]->id;
+    }
+    j->run_start_ns = clock_ns();
+    job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_GET, &m.base, NULL, 0, on_get);
+}
+
+static status_t check_part(struct job *j) {
+    int64_t offset = j->spec.part_offset, n = j->spec.part_bytes, all = j->kept.v[0]->bytes;
+    if (!offset && !n) return ST_OK;
+    if (j->kept.n != 1) return st_new(ST_INVALID_ARGUMENT, "parts are of an array, not of a tuple");
+    if (offset < 0 || n < 0 || offset > all || n > all - offset)
+        return st_new(ST_OUT_OF_RANGE, "%lld bytes at %lld of a buffer of %lld", (long long)n,
+                      (long long)offset, (long long)all);
+    return ST_OK;
+}
+
+static void get(struct job *j) {
+    struct handle *h;
+    int leaf;
+    status_t st =
+        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    for (size_t i = 0; i < h->n; i++)
+        if (leaf < 0 || leaf == (int)i) vec_push(&j->kept, buffer_ref(h->leaf[i]));
+    j->r.held = j->kept.v;
+    j->r.n_held = j->kept.n;
+    if (h->tuple && leaf < 0) j->r.tuple = arena_strdup(&j->arena, h->text);
+    sched_watch_leases(j->s);
+    if (!j->kept.n) st = st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
+    if (!st) st = check_part(j);
+    if (st)
+        job_finish(j, st);
+    else
+        queue(j, "", j->kept.v[0]->worker + 1, get_placed);
+}
+
+bool job_lost_buffers(const struct job *j) {
+    for (size_t i = 0; j->spec.kind == JOB_GET && i < j->kept.n; i++)
+        if (!buffer_alive(j->s, j->kept.v[i])) return true;
+    return plan_lost_buffers(j);
+}
+
+void buffers_advance(struct job *j) {
+    if (task_waits(&j->task)) { // woken: what it waits for is gone
+        if (job_lost_buffers(j)) job_finish(j, why_lost(j));
+    } else if (j->spec.kind == JOB_GET)
+        get(j);
+    else
+        queue(j, j->spec.device ? j->spec.device : "", 0, put_placed);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's call of a worker: sent, cancelled with its job, over. See sched.h.
+#include "scheduler/job/job_call.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "scheduler/job/job_buffers.h"
+#include "scheduler/workers/memfds.h"
+
+struct job *job_of_task(struct task *t) {
+    return (struct job *)((char *)t - offsetof(struct job, task));
+}
+
+void job_task_failed(struct task *t, status_t st) {
+    job_finish(job_of_task(t), st);
+}
+
+void job_seated(struct job *j, const struct task *t) {
+    j->seat = t->seat;
+    j->r.device = arena_strdup(&j->arena, worker_hello(t->seat.w)->device_name);
+    job_timing(j, "queue", clock_ns() - t->queued_ns);
+}
+
+struct run_call *job_call_new(struct job *j) {
+    struct run_call *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    *c = (struct run_call){.j = j, .s = j->s, .w = j->seat.w};
+    return c;
+}
+
+void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                   int n_fds, pool_reply_fn fn) {
+    worker_flight(c->w, c->flight_bytes);
+    c->j->call = c;
+    c->id = pool_call(c->w, type, m, fds, n_fds, fn, c);
+}
+
+void job_drop_call(struct job *j) {
+    j->call->j = NULL;
+    j->call->seat = j->seat; // the call holds the place now
+    j->seat = (struct seat){0};
+    pool_cancel(j->call->w, j->call->id);
+    j->call = NULL;
+}
+
+void job_call_running(struct run_call *c) {
+    c->began = true;
+    if (!c->j) return;
+    Hlod__V1__RunningEvent running = HLOD__V1__RUNNING_EVENT__INIT;
+    running.device = worker_hello(c->w)->device_name;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_RUNNING;
+    e.running = &running;
+    job_event(c->j, &e);
+}
+
+struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
+    struct job *j = c->j;
+    struct memfd *out = c->out;
+    struct batch *batch = c->batch;
+    worker_flight(c->w, -c->flight_bytes);
+    memfd_unref(c->in);
+    seat_leave(c->s, &c->seat);
+    hold_free(c->hold);
+    free(c);
+    batch_unref(batch);
+    if (j) {
+        j->call = NULL;
+        j->r.n_fds = f ? f->n_fds : 0;
+        for (int i = 0; i < j->r.n_fds; i++)
+            j->r.fds[i] = frame_take_fd(f, i);
+        if (out && f && f->n_fds == 0) { // the results lie where we said
+            j->out = j->r.memory = out;
+            j->r.fds[0] = memfd_fd(out);
+            j->r.n_fds = 1;
+            return j;
+        }
+    }
+    memfd_unref(out);
+    if (!j) st_drop(st);
+    return j;
+}
+
+void job_call_discard(struct job *j) {
+    memfd_unref(j->out);
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
+}

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+// PLAN jobs. Each step has a job of its own (JOB_STEP) that finds, binds and compiles what the step
+// needs, in the order in which shapes become known; then the plan takes one seat, in the worker
+// that holds its buffers where it has any, has everything prepared there, and is one call:
+//
+//   handles -> steps compiled -> types checked -> seat -> weights prepared -> RUN_PLAN -> handles
+//
+// plan_advance looks at what is missing, as job_advance does.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "scheduler/job/job_call.h"
+#include "scheduler/job/job_plan.h"
+#include "scheduler/loop.h"
+#include "scheduler/workers/memfds.h"
+
+static status_t step_note(const struct job *j, const struct pstep *s, status_t st) {
+    return j->spec.plan->single ? st : st_note(st, "step '%s'", s->spec->name);
+}
+
+// ---- inputs and handles
+
+static int add_held(struct plan_run *p, const struct job_input *given, struct buffer *b) {
+    for (size_t k = 0; k < p->values.n; k++)
+        if (p->values.v[k].held == b) return (int)k; // under two names: one value
+    struct pvalue v = {.held = buffer_ref(b)};
+    v.in = (struct job_input){.name = given->name,
+                              .dtype = b->dtype,
+                              .rank = b->rank,
+                              .dims = b->dims,
+                              .size = b->bytes,
+                              .elements = b->dtype->bytes ? b->bytes / b->dtype->bytes : 0,
+                              .handle = given->handle,
+                              .resident = true};
+    vec_push(&p->values, v);
+    return (int)p->values.n - 1;
+}
+
+static status_t add_handle(struct job *j, const struct job_input *in, struct pinput *out) {
+    struct plan_run *p = j->plan;
+    struct handle *h;
+    int leaf;
+    RETURN_IF_ERR(
+        buffers_find(sched_buffers(j->s), j->tenant->name, in->handle, clock_ns(), &h, &leaf));
+    if (in->donate && leaf >= 0)
+        return st_new(ST_INVALID_ARGUMENT,
+                      "buffer %s: an element is donated with its tuple: donate that", in->handle);
+    out->tuple = h->tuple && leaf < 0;
+    out->n = out->tuple ? h->n : 1;
+    out->values = arena_array(&j->arena, int, out->n + 1);
+    for (size_t k = 0; k < out->n; k++)
+        out->values[k] = add_held(p, in, h->leaf[leaf >= 0 ? leaf : (int)k]);
+    if (!in->donate) return ST_OK;
+    for (size_t k = 0; k < p->lent.n; k++)
+        if (p->lent.v[k] == h) return ST_OK;
+    vec_push(&p->lent, h);
+    return ST_OK;
+}
+
+// Everything that is held must lie in one worker, and in the device that was asked for.
+static status_t find_worker(struct job *j) {
+    struct plan_run *p = j->plan;
+    const struct pvalue *first = NULL;
+    for (size_t k = 0; k < p->values.n; k++) {
+        const struct pvalue *v = &p->values.v[k];
+        if (!v->held) continue;
+        if (!first) first = v;
+        if (v->held->worker == first->held->worker) continue;
+        return st_reason(st_new(ST_FAILED_PRECONDITION,
+                                "buffers %s and %s lie in different devices: %s and %s",
+                                first->in.handle, v->in.handle,
+                                pool_place(pool_worker(j->s->pool, first->held->worker)).name,
+                                pool_place(pool_worker(j->s->pool, v->held->worker)).name),
+                         HLOD__V1__REASON__REASON_BUFFERS_APART);
+    }
+    p->device = j->spec.device ? j->spec.device : "";
+    if (!first) return ST_OK;
+    struct place_worker w = pool_place(pool_worker(j->s->pool, first->held->worker));
+    if (*p->device && strcmp(p->device, w.kind) != 0 && strcmp(p->device, w.name) != 0)
+        return st_reason(st_new(ST_FAILED_PRECONDITION, "buffer %s lies in device %s, not in %s",
+                                first->in.handle, w.name, p->device),
+                         HLOD__V1__REASON__REASON_BUFFERS_APART);
+    p->pinned = first->held->worker + 1;
+    p->device = arena_strdup(&j->arena, w.name);
+    return ST_OK;
+}
+
+// The handle of a buffer that is gone says why.
+static status_t check_held(struct job *j) {
+    struct handle *h;
+    int leaf;
+    for (size_t k = 0; k < j->plan->values.n; k++) {
+        const struct pvalue *v = &j->plan->values.v[k];
+        if (!v->held || buffer_alive(j->s, v->held)) continue;
+        RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, v->in.handle, clock_ns(),
+                                   &h, &leaf));
+        return st_reason(st_new(ST_UNAVAILABLE, "buffer %s was lost with its worker", v->in.handle),
+                         HLOD__V1__REASON__REASON_BUFFER_LOST);
+    }
+    return ST_OK;
+}
+bool plan_lost_buffers(const struct job *j) {
+    for (size_t k = 0; j->plan && k < j->plan->values.n; k++)
+        if (j->plan->values.v[k].held && !buffer_alive(j->s, j->plan->values.v[k].held))
+            return true;
+    return false;
+}
+
+static status_t begin(struct job *j) {
+    const struct plan_spec *spec = j->spec.plan;
+    struct plan_run *p = j->plan = arena_new_of(&j->arena, struct plan_run);
+    p->inputs = arena_zarray(&j->arena, struct pinput, j->spec.n_inputs + 1);
+    p->steps = arena_zarray(&j->arena, struct pstep, spec->n_steps + 1);
+    p->n_steps = spec->n_steps;
+    for (size_t k = 0; k < spec->n_steps; k++)
+        p->steps[k].spec = &spec->steps[k];
+    for (size_t i = 0; i < j->spec.n_inputs; i++) {
+        const struct job_input *in = &j->spec.inputs[i];
+        if (in->handle && *in->handle) {
+            RETURN_IF_ERR(add_handle(j, in, &p->inputs[i]));
+            continue;
+        }
+        p->inputs[i].n = 1;
+        p->inputs[i].values = arena_array(&j->arena, int, 1);
+        p->inputs[i].values[0] = (int)p->values.n;
+        vec_push(&p->values, ((struct pvalue){.in = *in}));
+    }
+    if (p->lent.n && j->spec.repeat > 1)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "donated buffers can be run with only once"),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    sched_watch_leases(j->s);
+    return find_worker(j);
+}
+
+// ---- steps
+
+// Of a compiled step: its output's place and type.
+static status_t find_output(struct job *j, const struct pstep *s, const char *output,
+                            uint32_t *out_leaf) {
+    const Hlod__V1__Signature *names = job_names(s->job);
+    size_t i = 0;
+    while (*output && i < names->n_outputs && strcmp(names->outputs[i]->name, output))
+        i++;
+    if (i == names->n_outputs)
+        return step_note(j, s, key_no_such("output", output, names->outputs, names->n_outputs));
+    if (!*output && names->n_outputs != 1)
+        return st_reason(
+            step_note(j, s,
+                      st_new(ST_INVALID_ARGUMENT, "it has %zu outputs: say which is meant",
+                             names->n_outputs)),
+            HLOD__V1__REASON__REASON_BAD_PLAN);
+    *out_leaf = (uint32_t)i;
+    return ST_OK;
+}
+
+// The type of another step's output, as an input of this one.
+static status_t from_step(struct job *j, const struct pstep *s, struct parg *a,
+                          struct job_input *in) {
+    const struct pstep *from = &j->plan->steps[a->step];
+    RETURN_IF_ERR(find_output(j, from, a->output, &a->leaf));
+    const Hlod__V1__TensorSpec *t = job_names(from->job)->outputs[a->leaf];
+    int64_t *dims = arena_array(&j->arena, int64_t, t->n_dims + 1);
+    *in = (struct job_input){.name = a->name,
+                             .dtype = dtype_find(str_of(t->dtype)),
+                             .rank = (int32_t)t->n_dims,
+                             .dims = dims,
+                             .elements = 1,
+                             .resident = true};
+    bool known = in->dtype && in->dtype->bytes;
+    for (size_t d = 0; d < t->n_dims && known; d++) {
+        dims[d] = t->dims[d]->size;
+        known = dims[d] >= 0 && sz_mul(in->elements, dims[d], &in->elements);
+    }
+    if (!known || !sz_mul(in->elements, in->dtype->bytes, &in->size))
+        return st_reason(
+            step_note(j, s,
+                      st_new(ST_INVALID_ARGUMENT,
+                             "input '%s': output '%s' of step '%s' has a size that only the "
+                             "run knows",
+                             a->name, t->name, from->spec->name)),
+            HLOD__V1__REASON__REASON_BAD_PLAN);
+    return ST_OK;
+}
+
+// The arguments with tuples in their elements.
+static void expand(struct job *j, struct pstep *s) {
+    struct plan_run *p = j->plan;
+    for (size_t k = 0; k < s->spec->n_args; k++) {
+        const struct plan_arg *a = &s->spec->args[k];
+        if (a->from_step >= 0) {
+            struct parg x = {
+                .name = a->name, .value = -1, .step = a->from_step, .output = a->output};
+            avec_push(&j->arena, &s->args, x);
+            continue;
+        }
+        const struct pinput *in = &p->inputs[a->from_input];
+        for (size_t e = 0; e < in->n; e++) {
+            struct parg x = {.name = a->name, .value = in->values[e], .step = -1};
+            if (in->tuple && *a->name) x.name = arena_printf(&j->arena, "%s[%zu]", a->name, e);
+            avec_push(&j->arena, &s->args, x);
+        }
+    }
+}
+
+static void on_step_done(void *ctx, struct job *child, status_t st);
+
+static status_t start_step(struct job *j, struct pstep *s) {
+    expand(j, s);
+    struct job_input *in = arena_zarray(&j->arena, struct job_input, s->args.n + 1);
+    for (size_t k = 0; k < s->args.n; k++) {
+        struct parg *a = &s->args.v[k];
+        if (a->step >= 0) {
+            RETURN_IF_ERR(from_step(j, s, a, &in[k]));
+            continue;
+        }
+        in[k] = j->plan->values.v[a->value].in;
+        in[k].name = a->name;
+    }
+    struct job_spec spec = {.kind = JOB_STEP,
+                            .model = s->spec->model,
+                            .has_weights = s->spec->has_weights,
+                            .weights = s->spec->weights,
+                            .inputs = in,
+                            .n_inputs = s->args.n,
+                            .payload_fd = j->spec.payload_fd,
+                            .payload_bytes = j->spec.payload_bytes,
+                            .options = j->spec.options,
+                            .device = j->plan->device,
+                            .tenant = j->spec.tenant,
+                            .sees_all = j->spec.sees_all,
+                            .priority = j->spec.priority,
+                            .trace = j->spec.trace,
+                            .no_compile = j->spec.no_compile,
+                            .on_done = on_step_done,
+                            .ctx = j};
+    s->inputs = in;
+    s->job = job_start(j->s, &spec);
+    return ST_OK;
+}
+
+static const struct pstep *step_of(const struct job *child) {
+    const struct plan_run *p = child->parent->plan;
+    for (size_t k = 0; k < p->n_steps; k++)
+        if (p->steps[k].job == child) return &p->steps[k];
+    return NULL;
+}
+void plan_step_event(struct job *child, Hlod__V1__Event *e) {
+    struct job *j = child->parent;
+    if (!j->spec.plan->single) e->step = (char *)(uintptr_t)step_of(child)->spec->name;
+    job_event(j, e);
+}
+// Only failures come here: a step that has what it needs waits for its plan.
+static void on_step_done(void *ctx, struct job *child, status_t st) {
+    struct job *j = ctx;
+    job_finish(j, step_note(j, step_of(child), st));
+}
+void plan_step_ready(struct job *child) {
+    plan_advance(child->parent);
+}
+
+// Starts steps whose inputs are known; true when all are compiled.
+static status_t compile_steps(struct job *j, bool *out_all) {
+    struct plan_run *p = j->plan;
+    *out_all = true;
+    for (size_t n = 0; n < p->n_steps; n++) {
+        struct pstep *s = &p->steps[j->spec.plan->order[n]];
+        bool ready = true;
+        for (size_t k = 0; k < s->spec->n_args; k++) {
+            int from = s->spec->args[k].from_step;
+            ready &= from < 0 || (p->steps[from].job && p->steps[from].job->exe);
+        }
+        if (!s->job && ready) RETURN_IF_ERR(start_step(j, s));
+        *out_all &= s->job && s->job->exe;
+    }
+    return ST_OK;
+}
+
+// ---- types, outputs
+
+static status_t order_args(struct job *j, struct pstep *s) {
+    const Hlod__V1__Signature *sig = s->job->exe->info->signature;
+    const struct job_input **in =
+        arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
+    if (job_replicas(s->job) > 1)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "an executable of several replicas cannot be run with resident "
+                                "buffers or in a plan"),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    RETURN_IF_ERR(job_order_inputs(s->job, sig, in));
+    RETURN_IF_ERR(job_pick_weights(s->job));
+    s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
+    s->n_order = sig->n_inputs;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        s->order[i] = (uint32_t)(in[i] - s->job->spec.inputs);
+    return ST_OK;
+}
+
+static bool is_kept(const struct plan_spec *p, const char *name) {
+    for (size_t k = 0; k < p->n_keep; k++)
+        if (!strcmp(p->keep[k], name) || !strcmp(p->keep[k], "*")) return true;
+    return false;
+}
+
+static status_t add_outputs(struct job *j, const struct plan_result *r) {
+    struct plan_run *p = j->plan;
+    const struct pstep *s = &p->steps[r->from_step];
+    const Hlod__V1__Signature *names = job_names(s->job);
+    uint32_t from = 0, to = (uint32_t)names->n_outputs;
+    if (*r->output) {
+        RETURN_IF_ERR(find_output(j, s, r->output, &from));
+        to = from + 1;
+    }
+    for (uint32_t k = from; k < to; k++) {
+        const Hlod__V1__TensorSpec *t = names->outputs[k];
+        const char *name = *r->name && to == from + 1 ? r->name : t->name;
+        struct pout o = {.name = name,
+                         .step = r->from_step,
+                         .leaf = k,
+                         .keep = r->keep || is_kept(j->spec.plan, name),
+                         .type = t};
+        for (size_t i = 0; i < p->outs.n; i++)
+            if (!strcmp(p->outs.v[i].name, name))
+                return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                        "two outputs are called '%s': give one another name", name),
+                                 HLOD__V1__REASON__REASON_BAD_PLAN);
+        avec_push(&j->arena, &p->outs, o);
+    }
+    return ST_OK;
+}
+
+static status_t check_keep(const struct job *j) {
+    const struct plan_spec *spec = j->spec.plan;
+    for (size_t k = 0; k < spec->n_keep; k++) {
+        bool found = !strcmp(spec->keep[k], "*");
+        for (size_t i = 0; i < j->plan->outs.n && !found; i++)
+            found = !strcmp(spec->keep[k], j->plan->outs.v[i].name);
+        if (!found)
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT, "keep: there is no output '%s'", spec->keep[k]),
+                HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+    }
+    return ST_OK;
+}
+
+static status_t check(struct job *j) {
+    struct plan_run *p = j->plan;
+    for (size_t k = 0; k < p->n_steps; k++) {
+        struct pstep *s = &p->steps[k];
+        RETURN_IF_ERR(step_note(j, s, order_args(j, s)));
+        if (strcmp(s->job->device_kind, p->steps[0].job->device_kind) != 0)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "step '%s' is compiled for device kind %s, step '%s' for %s",
+                                    s->spec->name, s->job->device_kind, p->steps[0].spec->name,
+                                    p->steps[0].job->device_kind),
+                             HLOD__V1__REASON__REASON_BAD_PLAN);
+    }
+    p->outs.n = 0;
+    for (size_t r = 0; r < j->spec.plan->n_results; r++)
+        RETURN_IF_ERR(add_outputs(j, &j->spec.plan->results[r]));
+    return check_keep(j);
+}
+
+// ---- a seat, weights
+
+static void placed(struct task *t) {
+    struct job *j = job_of_task(t);
+    job_seated(j, t);
+    plan_advance(j);
+}
+static void find_seat(struct job *j) {
+    struct plan_run *p = j->plan;
+    const struct job *first = p->steps[j->spec.plan->order[0]].job;
+    struct footprint_want plan = {.key = first->key};
+    int64_t expected = 0;
+    for (size_t k = 0; k < p->n_steps; k++) {
+        const struct exe *e = p->steps[k].job->exe;
+        if (!sz_add(plan.resident_bytes, exe_resident_bytes(e), &plan.resident_bytes))
+            plan.resident_bytes = INT64_MAX / 4;
+        if (e->info->prepare_bytes > plan.prepare_bytes)
+            plan.prepare_bytes = e->info->prepare_bytes;
+        expected += e->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
+    }
+    for (size_t k = 0; k < p->values.n; k++)
+        plan.tensor_bytes += p->values.v[k].in.size;
+    job_event_queued(j);
+    j->task = (struct task){.want = {.role = ROLE_DEVICE,
+                                     .device = *p->device ? p->device : first->device_kind,
+                                     .alone = sched_alone(j->s, expected),
+                                     .pinned = p->pinned},
+                            .tenant = j->tenant,
+                            .has_key = true,
+                            .plan = plan,
+                            .weights = first->weights->weights,
+                            .cost_ns = expected,
+                            .placed = placed,
+                            .failed = job_task_failed,
+                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
+    task_queue(j->s, &j->task);
+}
+
+// True when every step has its executable and weights in the worker.
+static bool prepare_steps(struct job *j) {
+    struct plan_run *p = j->plan;
+    bool all = true;
+    if (!p->prepare_ns) p->prepare_ns = clock_ns();
+    for (size_t k = 0; k < p->n_steps && !j->finished; k++) {
+        struct job *c = p->steps[k].job;
+        c->seat = (struct seat){.w = j->seat.w, .epoch = j->seat.epoch};
+        c->prepared |= warm_has_prepared(worker_warm(j->seat.w), c->key, c->weights->weights);
+        if (!c->prepared && !c->op) {
+            p->prepared_some = true;
+            op_prepare_start(c);
+        }
+        all &= c->prepared;
+    }
+    return all;
+}
+
+void plan_unprepare(struct job *j) {
+    for (size_t k = 0; k < j->plan->n_steps; k++)
+        j->plan->steps[k].job->prepared = false;
+    j->plan->prepare_ns = 0;
+}
+
+static void tell_times(struct job *j) {
+    struct plan_run *p = j->plan;
+    bool compiled = false;
+    for (size_t k = 0; k < p->n_steps; k++)
+        compiled |= !p->steps[k].job->r.cache_hit;
+    if (compiled) job_timing(j, "compile", p->compiled_ns - j->start_ns);
+    if (p->prepared_some) job_timing(j, "prepare", clock_ns() - p->prepare_ns);
+}
+
+void plan_advance(struct job *j) {
+    bool all;
+    if (j->finished || j->call) return;
+    status_t st = j->plan ? ST_OK : begin(j);
+    if (!st && task_waits(&j->task)) {
+        st = check_held(j);
+        if (st) job_finish(j, st);
+        return;
+    }
+    if (!st) st = compile_steps(j, &all);
+    if (!st && !all) return;
+    if (!st && !j->plan->compiled_ns) j->plan->compiled_ns = clock_ns();
+    if (!st && !j->checked) st = check(j);
+    if (!st) st = check_held(j);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    j->checked = true;
+    if (!j->seat.w) {
+        find_seat(j);
+        return;
+    }
+    if (!prepare_steps(j) || j->finished) return;
+    tell_times(j);
+    plan_send(j);
+}
+
+// ---- the end
+
+void plan_detach(struct job *j) {
+    for (size_t k = 0; j->plan && k < j->plan->n_steps; k++)
+        if (j->plan->steps[k].job) job_retire(j->plan->steps[k].job);
+}
+
+void plan_done(struct job *j) {
+    struct plan_run *p = j->plan;
+    if (!p) return;
+    for (size_t k = 0; k < p->n_steps; k++)
+        job_free(p->steps[k].job);
+    for (size_t k = 0; k < p->values.n; k++)
+        buffer_unref(p->values.v[k].held);
+    vec_done(&p->values);
+    vec_done(&p->lent);
+}

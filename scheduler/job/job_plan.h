@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// job_plan: the inside of a PLAN job, shared by job_plan.c (up to the call) and job_plan_run.c (the
+// call and what comes of it). Thread: loop.
+#pragma once
+#include "scheduler/job/job_buffers.h"
+#include "scheduler/job/job_run.h"
+#include "scheduler/job/plan.h"
+
+struct pvalue {          // what steps may read: a tensor of the request, or a resident buffer
+    struct job_input in; // a buffer's has its handle
+    struct buffer *held; // a reference, or NULL
+};
+struct pinput { // an input of the request: one value, or a tuple's
+    int *values;
+    size_t n;
+    bool tuple;
+};
+struct parg { // of a step, tuples expanded
+    const char *name;
+    int value;          // or -1
+    int step;           // or -1
+    const char *output; // of that step
+    uint32_t leaf;
+};
+struct pstep {
+    const struct plan_step *spec;
+    struct job *job; // JOB_STEP
+    struct {
+        struct parg *v;
+        size_t n, cap;
+    } args;
+    struct job_input *inputs; // [args.n] what the job was told
+    uint32_t *order;          // [n_order] args in signature order
+    size_t n_order;
+};
+struct pout {
+    const char *name;
+    int step;
+    uint32_t leaf;
+    bool keep;
+    const Hlod__V1__TensorSpec *type;
+};
+struct plan_run {
+    VEC(struct pvalue) values;
+    struct pinput *inputs; // [spec.n_inputs]
+    struct pstep *steps;
+    size_t n_steps;
+    struct {
+        struct pout *v;
+        size_t n, cap;
+    } outs;
+    VEC(struct handle *) lent; // to be donated
+    int32_t pinned;            // 1 + the worker that holds the buffers; 0 = any
+    const char *device;
+    int64_t compiled_ns, prepare_ns;
+    bool prepared_some;
+};
+void plan_send(struct job *j);      // everything is in place
+void plan_unprepare(struct job *j); // the worker, or what it held, is not there any more
+
+// For job.c.
+void plan_advance(struct job *j);
+void plan_detach(struct job *j);                         // the plan is over
+void plan_done(struct job *j);                           // frees it
+void plan_step_ready(struct job *j);                     // a JOB_STEP has what it needs
+void plan_step_event(struct job *j, Hlod__V1__Event *e); // one tells its plan's owner
+bool plan_lost_buffers(const struct job *j);             // something it is to read is gone
+void job_retire(struct job *j); // job.c: a JOB_STEP ends, without a word

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/job/key.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/vec.h"
+
+struct digest key_of(const struct key_parts *p) {
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_str(&s, STR("hlod executable 1"));
+    sha256_add(&s, p->program.b, sizeof p->program.b);
+    sha256_str(&s, str_of(p->bindings));
+    sha256_str(&s, str_of(p->options));
+    sha256_str(&s, str_of(p->target_id));
+    sha256_str(&s, str_of(p->build_id));
+    sha256_u64(&s, p->kernel_abi);
+    return sha256_end(&s);
+}
+
+const char *key_explain(struct arena *a, const struct key_parts *x, const struct key_parts *y,
+                        const char **out_x, const char **out_y) {
+    char hex[2][65];
+    digest_hex(x->program, hex[0]);
+    digest_hex(y->program, hex[1]);
+    const struct {
+        const char *name, *x, *y;
+    } rows[] = {{"program", hex[0], hex[1]},
+                {"bindings", x->bindings, y->bindings},
+                {"options", x->options, y->options},
+                {"target", x->target_id, y->target_id},
+                {"abi", arena_printf(a, "%u", x->kernel_abi), arena_printf(a, "%u", y->kernel_abi)},
+                {"build", x->build_id, y->build_id}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!strcmp(rows[i].x, rows[i].y)) continue;
+        *out_x = arena_strdup(a, rows[i].x);
+        *out_y = arena_strdup(a, rows[i].y);
+        return rows[i].name;
+    }
+    return NULL;
+}
+
+// ---- options
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static status_t add_list(struct arena *a, struct strbuf *b, const char *name, char **v, size_t n) {
+    char **sorted = arena_array(a, char *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        for (const char *p = v[i]; *p; p++)
+            if (!isalnum((unsigned char)*p) && !strchr("-_./", *p))
+                return st_reason(
+                    st_new(ST_INVALID_ARGUMENT, "option %s: '%s' is not a name", name, v[i]),
+                    HLOD__V1__REASON__REASON_BAD_OPTION);
+        sorted[i] = v[i];
+    }
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++) {
+        if (i && !strcmp(sorted[i], sorted[i - 1])) continue;
+        strbuf_printf(b, "%s%s", i ? "," : b->n ? ";" : "", i ? "" : name);
+        strbuf_printf(b, "%s%s", i ? "" : "=", sorted[i]);
+    }
+    return ST_OK;
+}
+
+status_t key_options(struct arena *a, const Hlod__V1__CompileOptions *o, const char **out) {
+    *out = "";
+    if (!o) return ST_OK;
+    struct strbuf b = {0};
+    status_t st = ST_OK;
+    GOTO_IF_ERR(end, add_list(a, &b, "disable_passes", o->disable_passes, o->n_disable_passes));
+    GOTO_IF_ERR(end, add_list(a, &b, "disable_rules", o->disable_rules, o->n_disable_rules));
+    if (!strcmp(o->precision, "strict"))
+        strbuf_printf(&b, "%sprecision=strict", b.n ? ";" : "");
+    else if (*o->precision && strcmp(o->precision, "default")) {
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "precision '%s': expected 'default' or 'strict'",
+                              o->precision),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        goto end;
+    }
+    if (o->replicas < 0 || o->replicas > 1024) {
+        st = st_reason(st_new(ST_INVALID_ARGUMENT, "replicas %d: expected 1 to 1024", o->replicas),
+                       HLOD__V1__REASON__REASON_BAD_OPTION);
+        goto end;
+    }
+    if (o->replicas > 1) strbuf_printf(&b, "%sreplicas=%d", b.n ? ";" : "", o->replicas);
+    if (o->verify_each) strbuf_printf(&b, "%sverify_each=1", b.n ? ";" : "");
+    *out = arena_strdup(a, strbuf_cstr(&b));
+end:
+    strbuf_done(&b);
+    return st;
+}
+
+// ---- bindings
+
+static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
+                         int64_t found) MUST_CHECK;
+static status_t mismatch(int reason, const char *input, size_t dim, int64_t expected,
+                         int64_t found) {
+    return st_reason(st_new(ST_INVALID_ARGUMENT,
+                            "input '%s', dimension %zu: expected %" PRId64 ", found %" PRId64,
+                            input, dim, expected, found),
+                     reason);
+}
+
+struct binder {
+    struct arena *a;
+    struct {
+        Hlod__Wire__Binding **v;
+        size_t n, cap;
+    } bound;
+};
+
+static Hlod__Wire__Binding *lookup(const struct binder *b, const char *symbol) {
+    for (size_t i = 0; i < b->bound.n; i++)
+        if (!strcmp(b->bound.v[i]->symbol, symbol)) return b->bound.v[i];
+    return NULL;
+}
+
+// ---- words about tensors
+
+// "_x_0" stands for a dimension of x that the model gives no name.
+static bool unnamed(const Hlod__V1__TensorSpec *t, const char *symbol) {
+    size_t n = strlen(t->name);
+    return !*symbol || (*symbol == '_' && !strncmp(symbol + 1, t->name, n) && symbol[n + 1] == '_');
+}
+
+void key_spec_text(struct strbuf *b, const Hlod__V1__TensorSpec *t) {
+    strbuf_printf(b, "%s %s[", t->name, t->dtype);
+    for (size_t d = 0; d < t->n_dims; d++) {
+        const Hlod__V1__Dim *x = t->dims[d];
+        if (x->size < 0)
+            strbuf_printf(b, "%s%s", d ? "," : "", unnamed(t, x->symbol) ? "?" : x->symbol);
+        else
+            strbuf_printf(b, "%s%" PRId64, d ? "," : "", x->size);
+    }
+    strbuf_puts(b, t->unknown_rank ? "...]" : "]");
+}
+
+status_t key_wrong_rank(const Hlod__V1__TensorSpec *t, const char *name, int32_t rank) {
+    struct strbuf b = {0};
+    key_spec_text(&b, t);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT,
+                                   "input '%s': expected rank %zu, found %d (it is %s)", name,
+                                   t->n_dims, rank, strbuf_cstr(&b) + strlen(t->name) + 1),
+                            HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    strbuf_done(&b);
+    return st;
+}
+
+status_t key_no_such(const char *what, const char *name, Hlod__V1__TensorSpec *const *v, size_t n) {
+    enum { TOLD = 6 };
+    struct strbuf b = {0};
+    strbuf_limit(&b, 4096);
+    strbuf_printf(&b, "the model has no %s '%s'; it has", what, name);
+    for (size_t i = 0; i < n && i < TOLD; i++) {
+        strbuf_puts(&b, i ? ", " : " ");
+        key_spec_text(&b, v[i]);
+    }
+    if (!n) strbuf_puts(&b, " none");
+    if (n > TOLD) strbuf_printf(&b, " and %zu more", n - TOLD);
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", strbuf_cstr(&b)),
+                            *what == 'i' ? HLOD__V1__REASON__REASON_UNKNOWN_INPUT
+                                         : HLOD__V1__REASON__REASON_UNKNOWN_OUTPUT);
+    strbuf_done(&b);
+    return st;
+}
+
+static status_t bind_input(struct binder *b, const Hlod__V1__TensorSpec *in,
+                           const struct key_shape *s) {
+    if ((size_t)s->rank != in->n_dims) return key_wrong_rank(in, in->name, s->rank);
+    for (size_t d = 0; d < in->n_dims; d++) {
+        const Hlod__V1__Dim *dim = in->dims[d];
+        int64_t found = s->dims[d];
+        if (dim->size >= 0 && dim->size != found)
+            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, dim->size, found);
+        if (dim->size >= 0) continue;
+        if (found < 0)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "input '%s', dimension %zu ('%s'): needs a size", in->name, d,
+                                    dim->symbol),
+                             HLOD__V1__REASON__REASON_UNBOUND_DIM);
+        Hlod__Wire__Binding *old = lookup(b, dim->symbol);
+        if (old && old->size != found)
+            return mismatch(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, in->name, d, old->size, found);
+        if (old) continue;
+        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+        hlod__wire__binding__init(n);
+        n->symbol = arena_strdup(b->a, dim->symbol);
+        n->size = found;
+        avec_push(b->a, &b->bound, n);
+    }
+    return ST_OK;
+}
+
+static status_t bind_values(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+                            const struct key_shape *s) {
+    int64_t want = 1;
+    for (int32_t d = 0; s && d < s->rank; d++)
+        if (!sz_mul(want, s->dims[d], &want)) want = INT64_MAX;
+    if (!s || (!s->values && want > 0))
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "input '%s' decides shapes by its values: give them, or run the "
+                                "model, which compiles for the values it gets",
+                                in->name),
+                         HLOD__V1__REASON__REASON_UNBOUND_VALUE);
+    if (want > KEY_MAX_VALUES || s->n_values != want)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "input '%s' decides shapes by its values: %" PRId64
+                                " elements, %" PRId64 " values given, at most %d",
+                                in->name, want, s->n_values, KEY_MAX_VALUES),
+                         HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
+    for (int64_t k = 0; k < want; k++) {
+        Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+        hlod__wire__binding__init(n);
+        n->symbol = (char *)arena_printf(b->a, "=%zu[%03d]", index, (int)k);
+        n->size = s->values[k];
+        avec_push(b->a, &b->bound, n);
+    }
+    return ST_OK;
+}
+
+// ---- inputs without a rank of their own
+
+bool key_is_loose(const Hlod__V1__TensorSpec *in) {
+    return in->sequence || in->optional || in->unknown_rank;
+}
+const char *key_element_name(struct arena *a, const Hlod__V1__TensorSpec *in, size_t e) {
+    return in->sequence ? arena_printf(a, "%s[%zu]", in->name, e) : in->name;
+}
+static void add(struct binder *b, const char *symbol, int64_t size) {
+    Hlod__Wire__Binding *n = arena_new_of(b->a, Hlod__Wire__Binding);
+    hlod__wire__binding__init(n);
+    n->symbol = (char *)(uintptr_t)symbol;
+    n->size = size;
+    avec_push(b->a, &b->bound, n);
+}
+static const struct key_shape *shape_named(const struct key_shape *s, size_t n, const char *name) {
+    for (size_t k = 0; k < n; k++)
+        if (!strcmp(s[k].input, name)) return &s[k];
+    return NULL;
+}
+
+// *used counts the shapes that belong to the input.
+static status_t bind_loose(struct binder *b, const Hlod__V1__TensorSpec *in, size_t index,
+                           const struct key_shape *shapes, size_t n, bool complete, size_t *used) {
+    size_t count = 0, most = in->sequence ? KEY_MAX_ELEMENTS : 1;
+    for (; count < most; count++) {
+        const struct key_shape *s = shape_named(shapes, n, key_element_name(b->a, in, count));
+        if (!s) break;
+        add(b, arena_printf(b->a, "#%zu[%04zu]", index, count), s->rank);
+        for (int32_t d = 0; d < s->rank; d++) {
+            if (s->dims[d] < 0)
+                return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                        "input '%s': dimension %d needs a size", s->input, d),
+                                 HLOD__V1__REASON__REASON_UNBOUND_DIM);
+            add(b, arena_printf(b->a, "#%zu[%04zu].%d", index, count, d), s->dims[d]);
+        }
+    }
+    *used += count;
+    if (!complete && !count)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT,
+                   "input '%s' has no shape of its own: give it (of a sequence, one for each "
+                   "element: '%s'), or run the model",
+                   in->name, key_element_name(b->a, in, 0)),
+            HLOD__V1__REASON__REASON_UNBOUND_DIM);
+    if (!count && !in->sequence && !in->optional)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is missing", in->name),
+                         HLOD__V1__REASON__REASON_MISSING_INPUT);
+    add(b, arena_printf(b->a, "#%zu", index), (int64_t)count);
+    return ST_OK;
+}
+
+static int by_symbol(const void *x, const void *y) {
+    return strcmp((*(Hlod__Wire__Binding *const *)x)->symbol,
+                  (*(Hlod__Wire__Binding *const *)y)->symbol);
+}
+
+void key_sort_bindings(Hlod__Wire__Binding **b, size_t n) {
+    if (n) qsort(b, n, sizeof *b, by_symbol);
+}
+int64_t key_element(const uint8_t *p, const struct dtype_row *t) {
+    enum number_class c = t->cls;
+    bool is_signed = c == NUM_S4 || c == NUM_S8 || c == NUM_S16 || c == NUM_S32 || c == NUM_S64;
+    uint64_t u = 0;
+    memcpy(&u, p, (size_t)t->bytes);
+    int shift = 64 - 8 * (int)t->bytes;
+    return is_signed ? (int64_t)(u << shift) >> shift : (int64_t)u;
+}
+
+static const Hlod__V1__TensorSpec *input_named(const Hlod__V1__Signature *sig, const char *name) {
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
+    return NULL;
+}
+
+// "NAME[3]" of a sequence NAME
+static bool is_element(struct arena *a, const Hlod__V1__Signature *sig, const char *name) {
+    const char *open = strrchr(name, '[');
+    if (!open) return false;
+    const Hlod__V1__TensorSpec *in =
+        input_named(sig, arena_strndup(a, name, (size_t)(open - name)));
+    return in && in->sequence;
+}
+
+// ---- sizes that the request does not say
+
+// Of a symbol that no shape binds: as the frontend found, or 1 for a leading dimension; 0 = it has
+// to be said.
+static int64_t usual_size(const Hlod__V1__Signature *sig, const Hlod__V1__Dim *dim) {
+    if (dim->usual > 0) return dim->usual;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (sig->inputs[i]->n_dims && sig->inputs[i]->dims[0]->size < 0 &&
+            !strcmp(sig->inputs[i]->dims[0]->symbol, dim->symbol))
+            return 1;
+    return 0;
+}
+
+// " x=1x3x224x224" for each input with a size that is not known, behind `before`. Sizes that nobody
+// knows are examples.
+static void put_shapes(struct strbuf *t, const struct binder *b, const Hlod__V1__Signature *sig,
+                       const char *before) {
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *in = sig->inputs[i];
+        bool open = false;
+        for (size_t d = 0; d < in->n_dims; d++)
+            open |= in->dims[d]->size < 0 && !lookup(b, in->dims[d]->symbol);
+        if (!open) continue;
+        strbuf_printf(t, "%s%s=", before, in->name);
+        for (size_t d = 0; d < in->n_dims; d++) {
+            const Hlod__Wire__Binding *have =
+                in->dims[d]->size < 0 ? lookup(b, in->dims[d]->symbol) : NULL;
+            int64_t size = in->dims[d]->size >= 0 ? in->dims[d]->size
+                           : have                 ? have->size
+                           : in->n_dims == 4      ? 224
+                                                  : 128;
+            strbuf_printf(t, "%s%" PRId64, d ? "x" : "", size);
+        }
+    }
+}
+
+static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) MUST_CHECK;
+static status_t open_dims(struct binder *b, const Hlod__V1__Signature *sig) {
+    struct strbuf t = {0};
+    size_t n = 0;
+    strbuf_limit(&t, 32 * 1024);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
+            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
+            if (dim->size >= 0 || lookup(b, dim->symbol)) continue;
+            n++;
+            strbuf_printf(&t, "\n  input '%s', dimension %zu ('%s')", sig->inputs[i]->name, d,
+                          dim->symbol);
+        }
+    strbuf_puts(&t, "\n  for example: hlo compile MODEL");
+    put_shapes(&t, b, sig, " --shape ");
+    strbuf_puts(&t, "\n  or by HTTP: POST /v1/executables?");
+    size_t at = t.n;
+    put_shapes(&t, b, sig, "&shape=");
+    if (t.n > at && t.p[at] == '&') memmove(t.p + at, t.p + at + 1, t.n-- - at);
+    status_t st =
+        st_reason(st_new(ST_INVALID_ARGUMENT, "%zu symbolic dimension%s without a size:%s", n,
+                         n == 1 ? "" : "s", strbuf_cstr(&t)),
+                  HLOD__V1__REASON__REASON_UNBOUND_DIM);
+    strbuf_done(&t);
+    return st;
+}
+
+static status_t bind_rest(struct binder *b, const Hlod__V1__Signature *sig, bool complete) {
+    size_t open = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0; d < sig->inputs[i]->n_dims; d++) {
+            const Hlod__V1__Dim *dim = sig->inputs[i]->dims[d];
+            if (dim->size >= 0 || lookup(b, dim->symbol)) continue;
+            int64_t size = complete ? 0 : usual_size(sig, dim);
+            if (size > 0)
+                add(b, arena_strdup(b->a, dim->symbol), size);
+            else
+                open++;
+        }
+    return open ? open_dims(b, sig) : ST_OK;
+}
+
+void key_assumed(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                 size_t n, Hlod__Wire__Binding *const *b, size_t n_b, Hlod__V1__ShapeBinding ***out,
+                 size_t *out_n) {
+    struct binder given = {.a = a}, all = {.a = a};
+    for (size_t i = 0; i < n_b; i++)
+        avec_push(a, &all.bound, b[i]);
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        for (size_t d = 0;
+             shape_named(shapes, n, sig->inputs[i]->name) && d < sig->inputs[i]->n_dims; d++)
+            if (sig->inputs[i]->dims[d]->size < 0) add(&given, sig->inputs[i]->dims[d]->symbol, 0);
+    *out = arena_array(a, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
+    *out_n = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const Hlod__V1__TensorSpec *in = sig->inputs[i];
+        Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
+        hlod__v1__shape_binding__init(s);
+        s->input = in->name;
+        s->dims = arena_array(a, int64_t, in->n_dims + 1);
+        bool assumed = false;
+        for (size_t d = 0; d < in->n_dims; d++) {
+            const Hlod__Wire__Binding *x =
+                in->dims[d]->size < 0 ? lookup(&all, in->dims[d]->symbol) : NULL;
+            assumed |= x && !lookup(&given, in->dims[d]->symbol);
+            s->dims[s->n_dims++] = x ? x->size : in->dims[d]->size;
+        }
+        if (assumed) (*out)[(*out_n)++] = s;
+    }
+}
+
+status_t key_bind(struct arena *a, const Hlod__V1__Signature *sig, const struct key_shape *shapes,
+                  size_t n, bool complete, Hlod__Wire__Binding ***out, size_t *out_n) {
+    struct binder b = {.a = a};
+    size_t used = 0, plain = 0;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (key_is_loose(sig->inputs[i]))
+            RETURN_IF_ERR(bind_loose(&b, sig->inputs[i], i, shapes, n, complete, &used));
+    for (size_t i = 0; i < n; i++) {
+        const Hlod__V1__TensorSpec *in = input_named(sig, shapes[i].input);
+        if (in ? key_is_loose(in) && !in->sequence : is_element(a, sig, shapes[i].input)) continue;
+        if (in && in->sequence) in = NULL; // its elements have names of their own
+        plain++;
+        if (!in) return key_no_such("input", shapes[i].input, sig->inputs, sig->n_inputs);
+        RETURN_IF_ERR(bind_input(&b, in, &shapes[i]));
+    }
+    if (used + plain != n)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "the elements of a sequence are not numbered from 0 without gaps"),
+                         HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+    for (size_t i = 0; i < sig->n_inputs; i++) {
+        const struct key_shape *given = NULL;
+        for (size_t k = 0; k < n; k++)
+            if (!strcmp(shapes[k].input, sig->inputs[i]->name)) given = &shapes[k];
+        if (sig->inputs[i]->by_value) RETURN_IF_ERR(bind_values(&b, sig->inputs[i], i, given));
+    }
+    RETURN_IF_ERR(bind_rest(&b, sig, complete));
+    key_sort_bindings(b.bound.v, b.bound.n);
+    *out = b.bound.v;
+    *out_n = b.bound.n;
+    return ST_OK;
+}
+
+// The first n_names of n with the names of others.
+static Hlod__V1__TensorSpec **renamed(struct arena *a, Hlod__V1__TensorSpec **bound,
+                                      Hlod__V1__TensorSpec **names, size_t n_names, size_t n) {
+    Hlod__V1__TensorSpec **out = arena_array(a, Hlod__V1__TensorSpec *, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = i < n_names ? arena_dup(a, bound[i], sizeof *bound[i]) : bound[i];
+        if (i < n_names) out[i]->name = names[i]->name;
+    }
+    return out;
+}
+
+Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableInfo *x,
+                                   const Hlod__V1__Signature *names) {
+    Hlod__V1__Signature *bound = x->signature;
+    size_t carried = x->part ? x->part->carried : 0;
+    bool open = x->part && x->part->sizes;
+    if (!bound || !names || bound->n_inputs != names->n_inputs + carried ||
+        (!open && bound->n_outputs != names->n_outputs))
+        return bound;
+    Hlod__V1__Signature *s = arena_dup(a, bound, sizeof *bound);
+    s->inputs = renamed(a, bound->inputs, names->inputs, names->n_inputs, bound->n_inputs);
+    if (!open)
+        s->outputs = renamed(a, bound->outputs, names->outputs, names->n_outputs, names->n_outputs);
+    return s;
+}
+
+const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n) {
+    struct strbuf t = {0};
+    for (size_t i = 0; i < n; i++)
+        strbuf_printf(&t, "%s%s=%" PRId64, i ? ";" : "", b[i]->symbol, b[i]->size);
+    const char *text = arena_strdup(a, strbuf_cstr(&t));
+    strbuf_done(&t);
+    return text;
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_exe: the executable of a key. Looked up in the store (digest checked; a damaged entry is
+// quarantined there and counts as absent) and the journal; else compiled.
+//
+//   pool: open, check, read record -> hit -> waiters
+//                                  -> miss: queued -> placed: COMPILE -> passes ... -> reply ->
+//                                  pool: store, journal -> waiters
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "proto/weigh.h"
+#include "scheduler/job/ahead.h"
+#include "scheduler/records/artifact.h"
+#include "scheduler/error.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+static struct op *op_of(struct task *t) {
+    return (struct op *)((char *)t - offsetof(struct op, task));
+}
+
+static void give_exe(struct op *op, bool hit) {
+    for (size_t i = 0; i < op->waiters.n; i++) {
+        struct job *j = op->waiters.v[i];
+        j->exe = exe_ref(op->exe);
+        j->r.cache_hit = hit;
+        if (!hit) job_timing(j, "compile", clock_ns() - op->start_ns);
+    }
+}
+
+// ---- look up
+
+static void lookup_work(void *arg) {
+    struct op *op = arg;
+    int fd;
+    int64_t offset, size;
+    status_t st =
+        store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_CHECK, &fd, &offset, &size);
+    struct span rec;
+    if (st_code(st) == ST_NOT_FOUND) { // evicted ones have no record
+        status_t known =
+            journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
+        if (!known) st = st_note(st, "its file was removed");
+        op->damaged = !known;
+        st_drop(known);
+    }
+    if (st) {
+        op->damaged = op->damaged || st_code(st) == ST_DATA_LOSS;
+        op->st = st;
+        return;
+    }
+    close(fd);
+    st = journal_get(op->s->journal, JOURNAL_EXECUTABLE, op->digest, &op->arena, &rec);
+    if (!st) {
+        Hlod__V1__ExecutableInfo *info =
+            weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
+        if (info)
+            op->exe = exe_new(op->digest, info);
+        else
+            st = st_new(ST_NOT_FOUND, "unreadable record");
+    }
+    op->st = st;
+}
+
+static void queue_compile(struct op *op);
+
+static void looked_up(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (!st) {
+        op->exe = exe_ref(sched_keep_exe(op->s, op->exe));
+        metric_add(M_CACHE_HITS, 1);
+        give_exe(op, true);
+        op_end(op, ST_OK);
+        return;
+    }
+    char hex[65];
+    digest_hex(op->digest, hex);
+    if (op->damaged) {
+        metric_add(M_CACHE_QUARANTINED, 1);
+        log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(st));
+    }
+    metric_add(M_CACHE_MISSES, 1);
+    st_drop(st);
+    for (size_t i = 0; i < op->waiters.n;) { // those that will not wait for a compile
+        struct job *j = op->waiters.v[i];
+        if (!j->spec.no_compile) {
+            i++;
+            continue;
+        }
+        job_finish(
+            j, st_reason(st_new(ST_FAILED_PRECONDITION,
+                                "executable %s is not in the cache and no_compile was asked", hex),
+                         HLOD__V1__REASON__REASON_WOULD_COMPILE));
+        i = 0;
+    }
+    if (op->waiters.n == 0)
+        op_end(op, ST_OK);
+    else if ((st = sched_take_compile(op->s)))
+        op_end(op, st);
+    else
+        queue_compile(op);
+}
+
+// ---- compile
+
+static void add_shape(void *ctx, struct digest key, int64_t used_ns) {
+    struct op *op = ctx;
+    struct shape_use u = {key, used_ns};
+    avec_push(&op->arena, &op->shapes, u);
+}
+
+static status_t store_artifact(struct op *op) {
+    Hlod__Wire__CompileReply *r = op->compile;
+    struct span bytes;
+    void *base;
+    size_t base_bytes;
+    RETURN_IF_ERR(blob_map(r->artifact, op->fds, op->n_fds, &bytes, &base, &base_bytes));
+    if (!r->info || !bytes.n) return st_new(ST_INTERNAL, "incomplete compile reply");
+    status_t st =
+        store_put(op->s->store, STORE_EXECUTABLE, op->digest, bytes.p, bytes.n, false);
+    r->info->artifact_bytes = (int64_t)bytes.n;
+    frame_unmap(base, base_bytes);
+    if (st) return st;
+    RETURN_IF_ERR(journal_put_message(op->s->journal, JOURNAL_EXECUTABLE, op->digest,
+                                      op->model->program, &r->info->base));
+    return journal_family(op->s->journal, JOURNAL_EXECUTABLE, op->model->program, add_shape, op);
+}
+
+static void store_work(void *arg) {
+    struct op *op = arg;
+    op->st = error_of_store(store_artifact(op));
+}
+
+// All files are looked at: when nobody waits.
+static void measure_work(void *arg) {
+    struct sched *s = arg;
+    metric_set(M_STORE_BYTES, store_bytes(s->store));
+}
+static void measured(void *arg) {
+    ((struct sched *)arg)->measures = false;
+}
+static void measure(struct sched *s) {
+    if (s->measures) return;
+    s->measures = true;
+    loop_work(s->loop, measure_work, measured, s);
+}
+
+static void stored(void *arg) {
+    struct op *op = arg;
+    struct sched *s = op->s;
+    status_t st = op->st;
+    if (!st) {
+        op->exe = exe_ref(sched_keep_exe(op->s, exe_new(op->digest, op->compile->info)));
+        op->compile->info = NULL;
+        metric_add(M_COMPILES, 1);
+        metric_observe_ns(M_COMPILE_TIME, clock_ns() - op->start_ns);
+        char hex[65];
+        digest_hex(op->digest, hex);
+        log_event(LOG_INFO, "compile.done", "key=%s ms=%.1f entry=%" PRId64 " fusions=%" PRId64,
+                  hex, (double)(clock_ns() - op->start_ns) / 1e6,
+                  op->exe->info->after ? op->exe->info->after->entry : 0,
+                  op->exe->info->after ? op->exe->info->after->fusions : 0);
+        give_exe(op, false);
+        shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
+    }
+    op_end(op, st);
+    measure(s);
+}
+
+// ---- verify
+
+static status_t compare_stored(struct op *op) {
+    struct span made, kept;
+    void *base;
+    size_t bytes;
+    RETURN_IF_ERR(store_read(op->s->store, STORE_EXECUTABLE, op->digest, &op->arena, &kept));
+    RETURN_IF_ERR(blob_map(op->compile->artifact, op->fds, op->n_fds, &made, &base, &bytes));
+    op->differs = artifact_difference(&op->arena, kept, made);
+    frame_unmap(base, bytes);
+    return ST_OK;
+}
+static void compare_work(void *arg) {
+    struct op *op = arg;
+    op->st = compare_stored(op);
+}
+static void compared(void *arg) {
+    struct op *op = arg;
+    for (size_t i = 0; i < op->waiters.n && op->differs; i++) {
+        struct job *j = op->waiters.v[i];
+        j->r.differs = arena_strdup(&j->arena, op->differs);
+        job_timing(j, "compile", clock_ns() - op->start_ns);
+    }
+    op_end(op, op->st);
+}
+
+static void set_str(char **field, const char *text) {
+    if (*field && *field != protobuf_c_empty_string) free(*field);
+    *field = strdup(text);
+    if (!*field) abort();
+}
+static void set_digest(char **field, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    set_str(field, hex);
+}
+
+// What only the daemon knows.
+static void complete_info(struct op *op) {
+    Hlod__V1__ExecutableInfo *x = op->compile->info;
+    if (!x) return;
+    char now[32];
+    clock_wall_text(clock_wall_ns(), now);
+    set_digest(&x->digest, op->digest);
+    set_digest(&x->source_digest, op->model->source);
+    set_digest(&x->program_digest, op->model->program);
+    set_digest(&x->weights_digest, op->model->weights);
+    set_str(&x->format, op->model->rec->format);
+    set_str(&x->device_kind, op->device_kind);
+    set_str(&x->target_id, op->target_id);
+    set_str(&x->options, op->options);
+    set_str(&x->build_id, op->build_id);
+    set_str(&x->created, now);
+    x->kernel_abi = op->kernel_abi;
+    x->weights_bytes = 0;
+    for (size_t i = 0; i < op->model->rec->n_weights; i++)
+        x->weights_bytes += op->model->rec->weights[i]->size;
+    for (size_t i = 0; i < x->n_bindings; i++)
+        free(x->bindings[i]);
+    free(x->bindings);
+    x->n_bindings = op->n_bindings;
+    x->bindings = calloc(op->n_bindings + 1, sizeof *x->bindings);
+    if (!x->bindings) abort();
+    for (size_t i = 0; i < op->n_bindings; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "%.200s=%" PRId64, op->bindings[i]->symbol,
+                 op->bindings[i]->size);
+        x->bindings[i] = strdup(text);
+        if (!x->bindings[i]) abort();
+    }
+}
+
+static void on_reply(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type == HLOD__WIRE__TYPE__TYPE_PASS) {
+        Hlod__V1__PassStat *p = weigh_unpack_or_null(&hlod__v1__pass_stat__descriptor, f->body);
+        if (!p) return;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_PASS;
+        e.pass = p;
+        op_tell(op, &e);
+        hlod__v1__pass_stat__free_unpacked(p, NULL);
+        return;
+    }
+    if (f && f->type == HLOD__WIRE__TYPE__TYPE_DRAFT) ahead_draft(op, f);
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY) return;
+    if (!op_answered(op, f, lost)) return;
+    op->compile = weigh_unpack_or_null(&hlod__wire__compile_reply__descriptor, f->body);
+    status_t st = op->compile ? wire_status(op->compile->status)
+                              : st_new(ST_INTERNAL, "unreadable compile reply");
+    if (st) {
+        op_end(op, st);
+        return;
+    }
+    if (op->verify) {
+        loop_work(op->s->loop, compare_work, compared, op);
+        return;
+    }
+    ahead_whole(op);
+    complete_info(op);
+    loop_work(op->s->loop, store_work, stored, op);
+}
+
+// A frame for each pass wakes us as often, which a short compile feels.
+static bool told(const struct op *op) {
+    for (size_t i = 0; i < op->waiters.n; i++) {
+        const struct job *j = op->waiters.v[i];
+        if (j->parent) j = j->parent;
+        if (j->spec.on_event && !j->spec.quiet) return true;
+    }
+    return false;
+}
+
+static void placed(struct task *t) {
+    struct op *op = op_of(t);
+    op->seat = t->seat;
+    int fd;
+    int64_t offset, size;
+    // Programs have no weights in them: small enough to check here.
+    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
+                                &offset, &size);
+    if (st) { // the source must be read again: the waiters start over without its record
+        st_drop(st);
+        model_unref(smap_del(&op->s->models, digest_str(&op->model->id)));
+        for (size_t i = 0; i < op->waiters.n; i++) {
+            struct job *j = op->waiters.v[i];
+            if (j->retries++ == 0) {
+                j->model = model_unref(j->model);
+                j->bound = false;
+                j->spec.model = op->model->source;
+                j->tried_ingest = true; // do not believe the journal
+            } else {
+                job_finish(j, st_reason(st_new(ST_DATA_LOSS, "the stored program is damaged"),
+                                        HLOD__V1__REASON__REASON_CACHE_DAMAGED));
+                i--;
+            }
+        }
+        op_end(op, ST_OK);
+        return;
+    }
+    op->compiling = true;
+    char hex[65];
+    digest_hex(op->digest, hex);
+    Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
+    compiling.digest = hex;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
+    e.compiling = &compiling;
+    op_tell(op, &e);
+
+    Hlod__Wire__Blob program = HLOD__WIRE__BLOB__INIT;
+    program.fd = 1;
+    program.offset = (uint64_t)offset;
+    program.size = (uint64_t)size;
+    Hlod__Wire__Compile m = HLOD__WIRE__COMPILE__INIT;
+    m.format = op->model->rec->format;
+    m.program = &program;
+    m.bindings = op->bindings;
+    m.n_bindings = op->n_bindings;
+    m.options = (char *)op->options;
+    m.target_id = (char *)op->target_id;
+    m.entry_name = (char *)"main";
+    m.limits = &op->s->cfg.limits;
+    m.quiet = !told(op);
+    m.draft = ahead_wanted(op);
+    op->start_ns = clock_ns();
+    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
+    close(fd);
+}
+
+static void failed(struct task *t, status_t st) {
+    op_end(op_of(t), st);
+}
+
+static void queue_compile(struct op *op) {
+    const struct job *first = op->waiters.v[0]; // on whose account it goes
+    int32_t priority = first->spec.priority;
+    for (size_t i = 1; i < op->waiters.n; i++)
+        if (op->waiters.v[i]->spec.priority > priority) priority = op->waiters.v[i]->spec.priority;
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = op->device_kind},
+                             .tenant = first->tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = priority}};
+    task_queue(op->s, &op->task);
+}
+
+// ---- start
+
+static struct op *new_op(struct job *j, const char *name) {
+    struct op *op = op_new(j->s, OP_EXE, name);
+    op_join(op, j);
+    op->digest = j->key;
+    op->model = model_ref(j->model);
+    // The job may end before the op: copy what is in its arena.
+    op->n_bindings = j->n_bindings;
+    op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->n_bindings + 1);
+    for (size_t i = 0; i < j->n_bindings; i++) {
+        op->bindings[i] = arena_dup(&op->arena, j->bindings[i], sizeof *j->bindings[i]);
+        op->bindings[i]->symbol = arena_strdup(&op->arena, j->bindings[i]->symbol);
+    }
+    op->bindings_text = arena_strdup(&op->arena, j->key_parts.bindings);
+    op->options = arena_strdup(&op->arena, j->key_parts.options);
+    op->target_id = arena_strdup(&op->arena, j->key_parts.target_id);
+    op->build_id = arena_strdup(&op->arena, j->key_parts.build_id);
+    op->device_kind = arena_strdup(&op->arena, j->device_kind);
+    op->kernel_abi = j->key_parts.kernel_abi;
+    return op;
+}
+
+void op_verify_start(struct job *j) {
+    char name[80] = "verify/";
+    digest_hex(j->key, name + strlen(name));
+    struct op *op = op_find(j->s, name);
+    if (op) {
+        op_join(op, j);
+        return;
+    }
+    status_t st = sched_take_compile(j->s);
+    if (st) {
+        job_finish(j, st);
+        return;
+    }
+    op = new_op(j, name);
+    op->verify = true;
+    queue_compile(op);
+}
+
+void op_exe_start(struct job *j) {
+    char name[80] = "exe/";
+    digest_hex(j->key, name + strlen(name));
+    struct op *op = op_find(j->s, name);
+    if (op && !(op->compiling && j->spec.no_compile)) {
+        op_join(op, j);
+        j->r.joined = true;
+        metric_add(M_COMPILE_JOINS, 1);
+        if (!op->compiling) return;
+        Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
+        compiling.digest = name + 4;
+        compiling.joined = true;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
+        e.compiling = &compiling;
+        job_event(j, &e);
+        return;
+    }
+    if (op) {
+        job_finish(j, st_reason(st_new(ST_FAILED_PRECONDITION,
+                                       "the executable is being compiled and no_compile was asked"),
+                                HLOD__V1__REASON__REASON_WOULD_COMPILE));
+        return;
+    }
+    op = new_op(j, name);
+    loop_work(j->s->loop, lookup_work, looked_up, op);
+}

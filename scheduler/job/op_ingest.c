@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_ingest: a source that no record knows is read by a compile worker (INGEST); what it found goes
+// to the store (program, sidecar) and the journal, then to the waiters.
+//
+//   queued -> placed: open source, INGEST -> reply -> pool: store program, store sidecar, journal
+//   -> record in memory -> waiters
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "proto/weigh.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/error.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+// Is there a record of these bytes as another reader understood them? It stays.
+static bool known_otherwise(struct op *op, const char *format) {
+    struct arena a = {0};
+    struct span rec;
+    status_t st = journal_get(op->s->journal, JOURNAL_SOURCE, op->record, &a, &rec);
+    Hlod__Wire__IngestReply *r =
+        st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
+    bool other = r && strcmp(r->format, format) != 0;
+    if (r) hlod__wire__ingest_reply__free_unpacked(r, NULL);
+    st_drop(st);
+    arena_done(&a);
+    return other;
+}
+
+// What the worker calls a program, or its weights, as this tenant's name for it; written back.
+static struct digest own_name(const struct op *op, ProtobufCBinaryData *b) {
+    struct digest d;
+    memcpy(d.b, b->data, sizeof d.b);
+    d = sched_record(op->s, op->tenant->name, d);
+    memcpy(b->data, d.b, sizeof d.b);
+    return d;
+}
+
+// The reply as it is kept: blobs emptied, the sidecar's digest in their place.
+static status_t store_results(struct op *op) {
+    Hlod__Wire__IngestReply *r = op->ingest;
+    if (r->program_digest.len != 32 || r->weights_digest.len != 32 || !r->signature)
+        return st_new(ST_INTERNAL, "incomplete ingest reply");
+    struct digest program = own_name(op, &r->program_digest);
+    own_name(op, &r->weights_digest);
+    struct span bytes;
+    void *base;
+    size_t base_bytes;
+    RETURN_IF_ERR(blob_map(r->program, op->fds, op->n_fds, &bytes, &base, &base_bytes));
+    status_t st = store_put(op->s->store, STORE_PROGRAM, program, bytes.p, bytes.n, false);
+    frame_unmap(base, base_bytes);
+    if (st) return st;
+    RETURN_IF_ERR(blob_map(r->sidecar, op->fds, op->n_fds, &bytes, &base, &base_bytes));
+    if (bytes.n) {
+        struct store_writer *w;
+        struct digest d;
+        st = store_write_begin(op->s->store, STORE_BLOB, &w);
+        if (!st) {
+            st = store_write(w, bytes.p, bytes.n);
+            if (st)
+                store_write_abort(w);
+            else
+                st = store_write_end(w, &d, NULL);
+        }
+        if (!st) {
+            free(r->sidecar_digest.data);
+            r->sidecar_digest = (ProtobufCBinaryData){32, malloc(32)};
+            if (!r->sidecar_digest.data) abort();
+            memcpy(r->sidecar_digest.data, d.b, 32);
+        }
+    }
+    frame_unmap(base, base_bytes);
+    if (st) return st;
+    if (r->program) hlod__wire__blob__free_unpacked(r->program, NULL);
+    if (r->sidecar) hlod__wire__blob__free_unpacked(r->sidecar, NULL);
+    r->program = r->sidecar = NULL;
+    if (*op->format && known_otherwise(op, r->format)) return ST_OK;
+    return journal_put_message(op->s->journal, JOURNAL_SOURCE, op->record, program, &r->base);
+}
+
+static void store_work(void *arg) {
+    struct op *op = arg;
+    op->st = blob_check(op->s->store, NULL, op->digest); // while the worker read them, too
+    if (!op->st) op->st = error_of_store(store_results(op));
+}
+
+static void stored(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    if (!st) {
+        struct model *made = model_new(op->record, op->digest, op->ingest),
+                     *kept = sched_model(op->s, op->record), *m = made;
+        if (!kept || !strcmp(kept->rec->format, made->rec->format)) // else it is these jobs' alone
+            m = model_ref(sched_keep_model(op->s, made));
+        op->ingest = NULL;
+        metric_add(M_INGESTS, 1);
+        char hex[65];
+        digest_hex(op->digest, hex);
+        int64_t weights_bytes = 0;
+        for (size_t i = 0; i < m->rec->n_weights; i++)
+            weights_bytes += m->rec->weights[i]->size;
+        Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
+        ingest.source_digest = hex;
+        ingest.ms = (double)(clock_ns() - op->start_ns) / 1e6;
+        ingest.signature = m->rec->signature;
+        ingest.format = m->rec->format;
+        ingest.weights_bytes = weights_bytes;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
+        e.ingest = &ingest;
+        op_tell(op, &e);
+        for (size_t i = 0; i < op->waiters.n; i++) {
+            struct job *j = op->waiters.v[i];
+            job_set_model(j, m);
+            job_timing(j, "ingest", clock_ns() - op->start_ns);
+        }
+        model_unref(m);
+    }
+    op_end(op, st);
+}
+
+static void on_reply(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INGEST_REPLY) return;
+    if (!op_answered(op, f, lost)) return;
+    op->ingest = weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, f->body);
+    status_t st = op->ingest ? wire_status(op->ingest->status)
+                             : st_new(ST_INTERNAL, "unreadable ingest reply");
+    if (st)
+        op_end(op, st);
+    else
+        loop_work(op->s->loop, store_work, stored, op);
+}
+
+static void placed(struct task *t) {
+    struct op *op = (struct op *)((char *)t - offsetof(struct op, task));
+    op->seat = t->seat;
+    int fd;
+    int64_t offset, size;
+    status_t st =
+        store_open_fd(op->s->store, STORE_BLOB, op->digest, STORE_TRUST, &fd, &offset, &size);
+    if (st) {
+        op_end(op, st);
+        return;
+    }
+    Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT;
+    source.fd = 1;
+    source.offset = (uint64_t)offset;
+    source.size = (uint64_t)size;
+    Hlod__Wire__Ingest m = HLOD__WIRE__INGEST__INIT;
+    m.source = &source;
+    m.format = (char *)op->format;
+    m.limits = &op->s->cfg.limits;
+    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
+    close(fd);
+}
+
+static void failed(struct task *t, status_t st) {
+    op_end((struct op *)((char *)t - offsetof(struct op, task)), st);
+}
+
+// Are the bytes still those that were brought? Before anybody reads them; once a life.
+static void check_work(void *arg) {
+    struct op *op = arg;
+    op->st = blob_check(op->s->store, op->s->journal, op->digest);
+}
+static void checked(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (st || !op->waiters.n) {
+        op_end(op, st);
+        return;
+    }
+    op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = ""},
+                             .tenant = op->tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = op->priority}};
+    task_queue(op->s, &op->task);
+}
+
+// By digest and format: who asks for another reader shares nothing with those who ask for this one.
+void op_ingest_start(struct job *j) {
+    char name[200] = "ingest/";
+    struct digest record = sched_record(j->s, j->tenant->name, j->spec.model);
+    digest_hex(record, name + strlen(name));
+    snprintf(name + strlen(name), sizeof name - strlen(name), "/%.100s",
+             j->spec.format ? j->spec.format : "");
+    struct op *op = op_find(j->s, name);
+    if (op) {
+        op_join(op, j);
+        return;
+    }
+    op = op_new(j->s, OP_INGEST, name);
+    op_join(op, j);
+    op->digest = j->spec.model;
+    op->record = record;
+    op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
+    op->tenant = j->tenant;
+    op->priority = j->spec.priority;
+    loop_work(j->s->loop, check_work, checked, op);
+}

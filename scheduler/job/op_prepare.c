@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_prepare: makes one executable with one weight set resident in one worker: LOAD (unless it is
+// there), then PREPARE. Found by worker, key and weights, so that a burst of requests after a
+// restart loads once. Its waiters hold places in the worker; the op itself holds none. When the
+// last of them goes (its deadline, its client) the worker is told to stop, and the op has the place
+// until it has stopped, or was killed.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "proto/weigh.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+static void prepare(struct op *op);
+
+// The op has no seat: its waiters hold theirs.
+static struct worker *target(const struct op *op) {
+    return pool_worker(op->s->pool, op->target_index);
+}
+
+// What the worker was at work for it goes on the account of the tenant who waits longest.
+static void charge(struct op *op, double ms) {
+    int64_t ns = clock_of_ms(ms), most = clock_ns() - op->start_ns;
+    if (!op->waiters.n) return; // the op has the seat, and its whole time counts
+    struct job *j = op->waiters.v[0];
+    struct seat *x = j->parent ? &j->parent->seat : &j->seat;
+    if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
+}
+
+static status_t check_weights(const struct op *op) MUST_CHECK;
+static void check_again_work(void *arg) {
+    struct op *op = arg;
+    op->st = check_weights(op);
+}
+// The worker read the model's file itself: is it still the one that was checked?
+static void prepared(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    struct worker *w = target(op);
+    if (st) sched_forget_executable(op->s, op->digest); // and what was prepared with it
+    if (!st && worker_epoch(w) == op->epoch) {
+        warm_add_prepared(worker_warm(w), op->digest, op->model->weights);
+        metric_add(M_PREPARES, 1);
+        char hex[65];
+        digest_hex(op->digest, hex);
+        Hlod__V1__PreparedEvent prepared = HLOD__V1__PREPARED_EVENT__INIT;
+        prepared.executable = hex;
+        prepared.ms = (double)(clock_ns() - op->start_ns) / 1e6;
+        prepared.prepared_bytes = op->prepared_bytes;
+        prepared.device = (char *)worker_hello(w)->device_name;
+        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+        e.kind_case = HLOD__V1__EVENT__KIND_PREPARED;
+        e.prepared = &prepared;
+        op_tell(op, &e);
+        for (size_t i = 0; i < op->waiters.n; i++) {
+            op->waiters.v[i]->prepared = true;
+            job_timing(op->waiters.v[i], "prepare", clock_ns() - op->start_ns);
+        }
+    }
+    op_end(op, st);
+}
+
+static void on_prepared(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_PREPARE_REPLY) return;
+    op->call = 0;
+    status_t st = lost;
+    if (f) {
+        Hlod__Wire__PrepareReply *r =
+            weigh_unpack_or_null(&hlod__wire__prepare_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable prepare reply");
+        if (r) op->prepared_bytes = r->prepared_bytes;
+        if (r) charge(op, r->ms);
+        if (r) hlod__wire__prepare_reply__free_unpacked(r, NULL);
+    }
+    if (st)
+        op_end(op, st);
+    else
+        loop_work(op->s->loop, check_again_work, prepared, op);
+}
+
+static void on_loaded(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_LOAD_REPLY) return;
+    op->call = 0;
+    status_t st = lost;
+    if (f) {
+        Hlod__Wire__LoadReply *r =
+            weigh_unpack_or_null(&hlod__wire__load_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable load reply");
+        if (r) charge(op, r->ms);
+        if (r) hlod__wire__load_reply__free_unpacked(r, NULL);
+    }
+    for (size_t i = 0; i < op->waiters.n; i++)
+        job_timing(op->waiters.v[i], "load", clock_ns() - op->start_ns);
+    if (!st && worker_epoch(target(op)) == op->epoch)
+        warm_add_executable(worker_warm(target(op)), op->digest);
+    if (st || !op->waiters.n) {
+        op_end(op, st);
+        return;
+    }
+    op->start_ns = clock_ns();
+    prepare(op);
+}
+
+static status_t blob_of(struct op *op, enum store_kind kind, struct digest d, int *fds, int *n_fds,
+                        Hlod__Wire__Blob *out) {
+    int64_t offset, size;
+    RETURN_IF_ERR(store_open_fd(op->s->store, kind, d, STORE_TRUST, &fds[*n_fds], &offset, &size));
+    out->fd = (uint32_t)++*n_fds;
+    out->offset = (uint64_t)offset;
+    out->size = (uint64_t)size;
+    return ST_OK;
+}
+
+static void prepare(struct op *op) {
+    Hlod__Wire__IngestReply *rec = op->model->rec;
+    Hlod__Wire__Blob source = HLOD__WIRE__BLOB__INIT, sidecar = HLOD__WIRE__BLOB__INIT;
+    int fds[2], n_fds = 0;
+    status_t st = ST_OK;
+    if (rec->n_weights)
+        st = st_note(blob_of(op, STORE_BLOB, op->model->source, fds, &n_fds, &source),
+                     "the model's weights");
+    if (!st && rec->sidecar_digest.len == 32) {
+        struct digest d;
+        memcpy(d.b, rec->sidecar_digest.data, 32);
+        st = st_note(blob_of(op, STORE_BLOB, d, fds, &n_fds, &sidecar),
+                     "the model's decoded weights");
+    }
+    if (!st) {
+        Hlod__Wire__Prepare m = HLOD__WIRE__PREPARE__INIT;
+        m.key = (ProtobufCBinaryData){32, op->digest.b};
+        m.weights_digest = (ProtobufCBinaryData){32, op->model->weights.b};
+        m.source = &source;
+        m.sidecar = &sidecar;
+        m.weights = rec->weights;
+        m.n_weights = rec->n_weights;
+        op->call = pool_call(target(op), HLOD__WIRE__TYPE__TYPE_PREPARE, &m.base, fds, n_fds,
+                             on_prepared, op);
+    }
+    for (int i = 0; i < n_fds; i++)
+        close(fds[i]);
+    if (st) op_end(op, st);
+}
+
+// ---- load
+
+// The weights, before a device gets them; with a model's bytes once a life of the daemon.
+static status_t check_weights(const struct op *op) {
+    const Hlod__Wire__IngestReply *rec = op->model->rec;
+    if (rec->n_weights)
+        RETURN_IF_ERR(
+            st_note(blob_check(op->s->store, NULL, op->model->source), "the model's weights"));
+    if (rec->sidecar_digest.len != 32) return ST_OK;
+    struct digest d;
+    memcpy(d.b, rec->sidecar_digest.data, 32);
+    return st_note(blob_check(op->s->store, NULL, d), "the model's decoded weights");
+}
+static void check_work(void *arg) {
+    struct op *op = arg;
+    op->st = check_weights(op);
+}
+static void checked(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (st || !op->waiters.n)
+        op_end(op, st);
+    else
+        prepare(op);
+}
+
+static void open_work(void *arg) {
+    struct op *op = arg;
+    if ((op->st = check_weights(op))) {
+        op->damaged = true; // what was sent, not what was made of it
+        return;
+    }
+    op->st = store_open_fd(op->s->store, STORE_EXECUTABLE, op->digest, STORE_COPY, &op->fds[0],
+                           &op->artifact_offset, &op->artifact_size);
+    if (!op->st) op->n_fds = 1;
+}
+
+static void opened(void *arg) {
+    struct op *op = arg;
+    status_t st = op->st;
+    op->st = ST_OK;
+    if (!op->damaged &&
+        (st_code(st) == ST_DATA_LOSS ||
+         st_code(st) == ST_NOT_FOUND)) { // gone bad, or evicted: the waiters compile again
+        if (st_code(st) == ST_DATA_LOSS) {
+            metric_add(M_CACHE_QUARANTINED, 1);
+            char hex[65];
+            digest_hex(op->digest, hex);
+            log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(st));
+        }
+        exe_unref(smap_del(&op->s->exes, digest_str(&op->digest)));
+        for (size_t i = 0; i < op->waiters.n; i++) {
+            struct job *j = op->waiters.v[i];
+            if (j->retries++ > 2) continue;
+            j->exe = exe_unref(j->exe);
+        }
+        bool all = true;
+        for (size_t i = 0; i < op->waiters.n; i++)
+            all = all && !op->waiters.v[i]->exe;
+        if (all) {
+            st_drop(st);
+            st = ST_OK;
+        }
+    }
+    if (st || op->n_fds == 0 || !op->waiters.n) {
+        op_end(op, st);
+        return;
+    }
+    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT;
+    artifact.fd = 1;
+    artifact.offset = (uint64_t)op->artifact_offset;
+    artifact.size = (uint64_t)op->artifact_size;
+    Hlod__Wire__Load m = HLOD__WIRE__LOAD__INIT;
+    m.key = (ProtobufCBinaryData){32, op->digest.b};
+    m.artifact = &artifact;
+    op->call =
+        pool_call(target(op), HLOD__WIRE__TYPE__TYPE_LOAD, &m.base, op->fds, 1, on_loaded, op);
+}
+
+void op_prepare_start(struct job *j) {
+    int index = 0;
+    while (pool_worker(j->s->pool, index) != j->seat.w)
+        index++;
+    char name[200], key[65], weights[65];
+    digest_hex(j->key, key);
+    digest_hex(j->weights->weights, weights);
+    snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->seat.epoch,
+             key, weights);
+    struct op *op = op_find(j->s, name);
+    if (op) {
+        op_join(op, j);
+        return;
+    }
+    op = op_new(j->s, OP_PREPARE, name);
+    op_join(op, j);
+    op->target_index = index;
+    op->digest = j->key;
+    op->model = model_ref(j->weights);
+    op->epoch = j->seat.epoch;
+    if (warm_has_executable(worker_warm(j->seat.w), j->key))
+        loop_work(j->s->loop, check_work, checked, op);
+    else
+        loop_work(j->s->loop, open_work, opened, op);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal knows when an executable was last looked up on disk; one that memory holds is hotter
+// than any that it does not, and memory counts each use.
+#include "scheduler/job/shapes.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+
+struct candidate {
+    struct digest key;
+    bool in_memory;
+    int64_t used;
+};
+static int colder_first(const void *a, const void *b) {
+    const struct candidate *x = a, *y = b;
+    if (x->in_memory != y->in_memory) return x->in_memory - y->in_memory;
+    return x->used < y->used ? -1 : x->used > y->used;
+}
+
+struct removal {
+    struct sched *s;
+    size_t n;
+    struct digest keys[];
+};
+static void remove_work(void *arg) {
+    struct removal *r = arg;
+    for (size_t i = 0; i < r->n; i++) { // a leftover does no harm: it is found again next time
+        st_drop(store_remove(r->s->store, STORE_EXECUTABLE, r->keys[i]));
+        st_drop(journal_remove(r->s->journal, JOURNAL_EXECUTABLE, r->keys[i]));
+    }
+}
+static void removed(void *arg) {
+    free(arg);
+}
+
+void shapes_trim(struct sched *s, struct digest just_made, const struct shape_use *all, size_t n) {
+    size_t max = (size_t)s->cfg.max_shapes, n_cold = 0;
+    if (!max || n <= max) return;
+    struct candidate *cold = calloc(n, sizeof *cold);
+    struct removal *r = calloc(1, sizeof *r + n * sizeof *r->keys);
+    if (!cold || !r) abort();
+    for (size_t i = 0; i < n; i++) {
+        const struct exe *e = smap_get(&s->exes, digest_str(&all[i].key));
+        if (digest_eq(all[i].key, just_made) || (e && e->refs > 1) ||
+            store_pinned(s->store, STORE_EXECUTABLE, all[i].key))
+            continue;
+        cold[n_cold++] = (struct candidate){all[i].key, e != NULL, e ? e->used : all[i].used_ns};
+    }
+    if (n_cold) qsort(cold, n_cold, sizeof *cold, colder_first);
+    r->s = s;
+    for (; r->n < n_cold && r->n < n - max; r->n++) {
+        r->keys[r->n] = cold[r->n].key;
+        sched_forget_executable(s, cold[r->n].key);
+        char hex[65];
+        digest_hex(cold[r->n].key, hex);
+        log_event(LOG_INFO, "shape.evicted", "key=%s", hex);
+        metric_add(M_SHAPES_EVICTED, 1);
+    }
+    free(cold);
+    loop_work(s->loop, remove_work, removed, r);
+}

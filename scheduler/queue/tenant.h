@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// tenant: on whose behalf jobs run: the share of the devices' time it has a right to, what it may
+// ask for, and what it has used. Known by name; "default" is everybody's who has no other. A tenant
+// comes into being with its first job and, while there are few, stays for its counters. Limits come
+// from one text (option --tenants) and may change at any time. Thread: loop.
+#pragma once
+#include "base/status.h"
+#include "scheduler/queue/place.h"
+#include "scheduler/queue/queue.h"
+#include "scheduler/queue/quota.h"
+
+struct tenant_limits {
+    int32_t weight;              // share of device time against the others'; 1 to 1000
+    int64_t runs, bytes, places; // runs a minute; bytes of tensors a minute; work on devices and in
+                                 // compilers at once, the rest waits. 0 = no limit
+};
+struct tenant {
+    struct tenant *next; // by name
+    char *name;
+    struct tenant_limits limits;
+    struct queue_lane lanes[2]; // by worker_role
+    struct quota runs, bytes;
+    int32_t jobs, places;        // unfinished; on workers now
+    int64_t total_jobs, refused; // refused: by its quotas or a full queue
+    int64_t used_ns[2];          // of workers, by role
+    int64_t total_bytes;         // tensors in and out
+    int64_t unread_bytes;        // of results that its clients have not taken yet
+};
+struct tenants {
+    struct tenant *first;
+    int n;
+    char *rules; // as configured
+};
+// Reads "NAME[:weight=N][:runs=N][:bytes=SIZE][:places=N],..." ('*': tenants without a rule) and
+// applies it to all that are known. INVALID_ARGUMENT, and nothing changes.
+status_t tenants_set(struct tenants *ts, const char *rules) MUST_CHECK;
+void tenants_done(struct tenants *ts);
+// By name; "" and NULL are "default". Made when it is new. Never NULL.
+struct tenant *tenants_get(struct tenants *ts, const char *name, int64_t now_ns);
+// May it run once more, with so many bytes of input? RESOURCE_EXHAUSTED, REASON_TENANT_QUOTA, with
+// the time to wait.
+status_t tenant_admit(struct tenant *t, int64_t now_ns, int64_t bytes) MUST_CHECK;
+// What tenant_admit took for a run that was refused before it had a place.
+void tenant_return(struct tenant *t, int64_t bytes);
+bool tenant_may_place(const struct tenant *t); // within `places`
+bool tenant_name_fits(const char *name);       // 1 to 64 of A-Z a-z 0-9 . _ -

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/records/blobs.h"
+
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "base/vec.h"
+#include "proto/hlod.pb-c.h"
+#include "proto/journal.pb-c.h"
+#include "proto/weigh.h"
+#include "proto/wire.pb-c.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/suite/journal_jobs.h"
+#include "scheduler/records/owners.h"
+
+status_t blob_own(struct journal *j, const char *tenant, struct digest d) {
+    return owner_write(j, tenant, d, (struct digest){0});
+}
+
+status_t blob_keep_own(struct journal *j, const char *tenant, struct digest d) {
+    struct digest source;
+    status_t st = owner_read(j, tenant, d, &source);
+    if (st_code(st) != ST_NOT_FOUND) return st;
+    st_drop(st);
+    return blob_own(j, tenant, d);
+}
+
+status_t blob_store(struct store *s, struct span bytes, struct digest *out, bool *out_fresh) {
+    struct store_writer *w;
+    RETURN_IF_ERR(store_write_begin(s, STORE_BLOB, &w));
+    status_t st = store_write(w, bytes.p, bytes.n);
+    if (st) {
+        store_write_abort(w);
+        return st;
+    }
+    return store_write_end(w, out, out_fresh);
+}
+status_t blob_put(struct store *s, struct journal *j, const char *tenant, struct span bytes,
+                  struct digest *out) {
+    RETURN_IF_ERR(blob_store(s, bytes, out, NULL));
+    return blob_own(j, tenant, *out);
+}
+
+status_t blob_said(status_t st, struct digest d) {
+    bool gone = st_code(st) == ST_NOT_FOUND;
+    if (!gone && st_code(st) != ST_DATA_LOSS) return st;
+    char hex[65];
+    digest_hex(d, hex);
+    if (gone) {
+        st_drop(st);
+        st = st_new(ST_DATA_LOSS, "blobs %s was removed from the data folder", hex);
+    }
+    metric_add(M_CACHE_QUARANTINED, 1);
+    log_event(LOG_ERROR, gone ? "blob.missing" : "blob.quarantined", "digest=%s why=\"%s\"", hex,
+              st_message(st));
+    return st_reason(st, HLOD__V1__REASON__REASON_CACHE_DAMAGED);
+}
+static status_t open_checked(struct store *s, struct digest d, int *out_fd, int64_t *out_bytes) {
+    int64_t offset;
+    return store_open_fd(s, STORE_BLOB, d, STORE_CHECK_ONCE, out_fd, &offset, out_bytes);
+}
+static void count_owner(void *ctx, struct digest key, int64_t used_ns) {
+    (void)key, (void)used_ns;
+    ++*(int *)ctx;
+}
+status_t blob_check(struct store *s, struct journal *j, struct digest d) {
+    int fd, owners = 0;
+    int64_t bytes;
+    status_t st = open_checked(s, d, &fd, &bytes);
+    if (st_code(st) == ST_NOT_FOUND && j) {
+        struct arena a = {0};
+        struct span rec;
+        st_drop(journal_family(j, JOURNAL_BLOB, d, count_owner, &owners));
+        status_t exe = journal_get(j, JOURNAL_EXECUTABLE, d, &a, &rec);
+        bool never = !owners || !exe; // an executable's owners are there too
+        st_drop(exe);
+        arena_done(&a);
+        if (never) return st;
+    }
+    if (st) return blob_said(st, d);
+    close(fd);
+    return ST_OK;
+}
+
+status_t blob_open(struct store *s, struct journal *j, const char *tenant, struct digest d,
+                   int *out_fd, int64_t *out_bytes) {
+    struct digest source;
+    status_t st = owner_read(j, tenant, d, &source);
+    if (!st) {
+        st = open_checked(s, d, out_fd, out_bytes);
+        bool blob = digest_is_zero(source); // else the row is of an executable
+        if (blob || st_code(st) != ST_NOT_FOUND) return blob_said(st, d);
+    }
+    if (st_code(st) != ST_NOT_FOUND) return st;
+    st_drop(st);
+    char hex[65];
+    digest_hex(d, hex);
+    return st_reason(st_new(ST_NOT_FOUND, "no blob %s here", hex),
+                     HLOD__V1__REASON__REASON_BLOB_NOT_FOUND);
+}
+
+// ---- collection
+
+struct census {
+    struct smap held;     // digest -> something
+    struct smap sidecars; // of a source -> its sidecar, in the arena; and the other way
+    struct arena *a;
+    struct unused_blobs *out;
+    int64_t before_ns;
+};
+static struct str bytes_of(const struct digest *d) {
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
+static void hold(struct census *c, const char *hex) {
+    struct digest d;
+    if (digest_parse(str_of(hex), &d)) smap_put(&c->held, bytes_of(&d), c);
+}
+static void hold_tensors(struct census *c, Hlod__V1__JobTensor *const *v, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        hold(c, v[i]->blob);
+}
+static void in_request(void *ctx, struct span r) {
+    struct census *c = ctx;
+    Hlod__V1__SubmitJobsRequest *q =
+        weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r);
+    if (!q) return;
+    for (size_t i = 0; i < q->n_models; i++)
+        hold(c, q->models[i]->model);
+    for (size_t i = 0; i < q->n_inputs; i++) {
+        hold_tensors(c, q->inputs[i]->inputs, q->inputs[i]->n_inputs);
+        hold_tensors(c, q->inputs[i]->expect, q->inputs[i]->n_expect);
+    }
+    hlod__v1__submit_jobs_request__free_unpacked(q, NULL);
+}
+static void in_result(void *ctx, struct span r) {
+    Hlod__V1__JobOutcome *o = weigh_unpack_or_null(&hlod__v1__job_outcome__descriptor, r);
+    if (!o) return;
+    hold_tensors(ctx, o->outputs, o->n_outputs);
+    hlod__v1__job_outcome__free_unpacked(o, NULL);
+}
+static void named(void *ctx, struct digest key, struct span record) {
+    (void)key;
+    struct census *c = ctx;
+    Hlod__Journal__NamedModel *m =
+        weigh_unpack_or_null(&hlod__journal__named_model__descriptor, record);
+    if (m && m->source.len == sizeof(struct digest))
+        smap_put(&c->held, (struct str){(const char *)m->source.data, m->source.len}, c);
+    if (m) hlod__journal__named_model__free_unpacked(m, NULL);
+}
+static void with_sidecar(void *ctx, struct digest key, struct span record) {
+    struct census *c = ctx;
+    Hlod__Wire__IngestReply *m =
+        weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, record);
+    if (m && m->sidecar_digest.len == sizeof key.b) {
+        struct digest *d = arena_dup(c->a, m->sidecar_digest.data, sizeof *d);
+        smap_put(&c->sidecars, bytes_of(&key), d);
+        smap_put(&c->held, bytes_of(d), c); // it goes with its source
+    }
+    if (m) hlod__wire__ingest_reply__free_unpacked(m, NULL);
+}
+static void look(void *ctx, enum store_kind kind, struct digest key, int64_t bytes, int64_t mtime,
+                 bool pinned) {
+    (void)kind;
+    struct census *c = ctx;
+    if (pinned || mtime >= c->before_ns || smap_has(&c->held, bytes_of(&key))) return;
+    struct unused_blob b = {.digest = key, .bytes = bytes};
+    const struct digest *sidecar = smap_get(&c->sidecars, bytes_of(&key));
+    if (sidecar) b.sidecar = *sidecar;
+    avec_push(c->a, c->out, b);
+}
+
+status_t blobs_unused(struct store *s, struct journal *j, struct journal_jobs *jobs,
+                      int64_t before_ns, struct arena *a, struct unused_blobs *out) {
+    struct census c = {.a = a, .out = out, .before_ns = before_ns};
+    smap_seed_random(&c.held);
+    smap_seed_random(&c.sidecars);
+    status_t st = journal_jobs_contents(jobs, in_request, in_result, &c);
+    if (!st) st = journal_list(j, JOURNAL_MODEL, -1, named, &c);
+    if (!st) st = journal_list(j, JOURNAL_SOURCE, -1, with_sidecar, &c);
+    if (!st) st = store_list(s, STORE_BLOB, look, &c);
+    smap_done(&c.held);
+    smap_done(&c.sidecars);
+    return st;
+}
+
+struct owners {
+    struct digest v[64];
+    size_t n;
+};
+static void add_owner(void *ctx, struct digest key, int64_t used_ns) {
+    (void)used_ns;
+    struct owners *o = ctx;
+    if (o->n < sizeof o->v / sizeof *o->v) o->v[o->n++] = key;
+}
+void blob_remove(struct store *s, struct journal *j, const struct unused_blob *b) {
+    st_drop(journal_remove(j, JOURNAL_SOURCE, b->digest));
+    struct owners o; // before the bytes: whose is what is not there is damage
+    do {
+        o.n = 0;
+        st_drop(journal_family(j, JOURNAL_BLOB, b->digest, add_owner, &o));
+        for (size_t i = 0; i < o.n; i++)
+            st_drop(journal_remove(j, JOURNAL_BLOB, o.v[i]));
+    } while (o.n == sizeof o.v / sizeof *o.v);
+    st_drop(store_remove(s, STORE_BLOB, b->digest));
+    if (!digest_is_zero(b->sidecar)) st_drop(store_remove(s, STORE_BLOB, b->sidecar));
+}

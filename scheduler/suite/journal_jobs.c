@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+// See journal_jobs.h. Rows of a job: its brief (what lists show),
+// its result, its log. `ended` of a suite counts its jobs with a result, so that unfinished suites
+// and those to be removed are found without looking at jobs.
+#include "scheduler/suite/journal_jobs.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "proto/hlod.pb-c.h"
+#include "scheduler/records/journal_db.h"
+
+enum { SCHEMA = 2 }; // 2: two files, sums
+enum statement {
+    S_FIND_KEY,
+    S_ADD_SUITE,
+    S_SUM_SUITE,
+    S_ADD_JOB,
+    S_END_JOB,
+    S_END_SUITE,
+    S_UPDATE_JOB,
+    S_OPEN_SUITES,
+    S_SUITE_JOBS,
+    S_GET,
+    S_LIST,
+    S_REQUESTS,
+    S_RESULTS,
+    S_TOTALS,
+    S_OLDEST,
+    S_REMOVE_JOBS,
+    S_REMOVE_SUITE,
+    STATEMENT_COUNT
+};
+// What is read has a last column that says whether the row is as it was written.
+#define SOUND_SUITE                                                                                \
+    "jdb_sum('suite', suite.id, tenant, key, request, jobs, ended, created, finished, bytes) IS "  \
+    "suite.sum"
+#define SOUND_JOB "jdb_sum('job', job.suite, job.n, brief, result, log) IS job.sum"
+static const char *const texts[] = {
+    [S_FIND_KEY] = "SELECT id, request, jobs, " SOUND_SUITE " FROM suite WHERE key = ?1",
+    [S_ADD_SUITE] = "INSERT INTO suite (id, tenant, key, request, jobs, ended, created, bytes) "
+                    "VALUES (?7, ?1, ?2, ?3, ?4, 0, ?5, ?6)",
+    [S_SUM_SUITE] = "UPDATE suite SET sum = jdb_sum('suite', id, tenant, key, request, jobs, "
+                    "ended, created, finished, bytes) WHERE id = ?1",
+    [S_ADD_JOB] = "INSERT INTO job (suite, n, brief, sum) VALUES (?1, ?2, ?3, jdb_sum('job', ?1, "
+                  "?2, ?3, NULL, NULL))",
+    [S_END_JOB] = "UPDATE job SET brief = ?3, result = ?4, log = ?5, sum = jdb_sum('job', ?1, ?2, "
+                  "?3, ?4, ?5) WHERE suite = ?1 AND n = ?2 AND result IS NULL",
+    [S_END_SUITE] = "UPDATE suite SET ended = ended + 1, finished = ?2, bytes = bytes + ?3 "
+                    "WHERE id = ?1",
+    [S_UPDATE_JOB] = "UPDATE job SET brief = ?3, log = ?4, sum = jdb_sum('job', ?1, ?2, ?3, NULL, "
+                     "?4) WHERE suite = ?1 AND n = ?2 AND result IS NULL",
+    [S_OPEN_SUITES] = "SELECT id, tenant, request, jobs, created, " SOUND_SUITE
+                      " FROM suite WHERE ended < jobs ORDER BY id",
+    [S_SUITE_JOBS] = "SELECT n, brief, log, result IS NOT NULL, " SOUND_JOB
+                     " FROM job WHERE suite = ?1 ORDER BY n",
+    [S_GET] =
+        "SELECT brief, result, log, " SOUND_JOB " FROM job JOIN suite ON suite.id = job.suite "
+        "WHERE suite = ?1 AND n = ?2 AND (?3 IS NULL OR tenant = ?3)",
+    [S_LIST] = "SELECT suite, n, brief, result IS NOT NULL, " SOUND_JOB " FROM job JOIN suite ON "
+               "suite.id = job.suite WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = 0 OR suite = ?2) "
+               "AND (?3 = 0 OR suite < ?3 OR (suite = ?3 AND n > ?4)) "
+               "ORDER BY suite DESC, n LIMIT ?5",
+    [S_REQUESTS] = "SELECT request, " SOUND_SUITE " FROM suite",
+    [S_RESULTS] = "SELECT result, " SOUND_JOB " FROM job WHERE result IS NOT NULL",
+    [S_TOTALS] = "SELECT total(jobs), total(bytes) FROM suite WHERE ended = jobs",
+    [S_OLDEST] = "SELECT id, jobs, bytes, finished FROM suite WHERE ended = jobs "
+                 "ORDER BY finished, id LIMIT 1",
+    [S_REMOVE_JOBS] = "DELETE FROM job WHERE suite = ?1",
+    [S_REMOVE_SUITE] = "DELETE FROM suite WHERE id = ?1",
+};
+#define SUITE_COLUMNS "id, tenant, key, request, jobs, ended, created, finished, bytes"
+#define JOB_COLUMNS   "suite, n, brief, result, log"
+static const struct jdb_table tables[] = {{"suite", SUITE_COLUMNS}, {"job", JOB_COLUMNS}};
+struct journal_jobs {
+    struct jdb *db;
+};
+
+// ---- open
+
+static const char *statement(int i, char buf[600]) {
+    (void)buf;
+    return texts[i];
+}
+static status_t make(sqlite3 *db, int from) {
+    static const char *const create[] = {
+        "CREATE TABLE IF NOT EXISTS suite (id INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT "
+        "NULL, key BLOB UNIQUE, request BLOB NOT NULL, jobs INTEGER NOT NULL, ended INTEGER NOT "
+        "NULL, created INTEGER NOT NULL, finished INTEGER, bytes INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS job (suite INTEGER NOT NULL, n INTEGER NOT NULL, brief BLOB "
+        "NOT NULL, result BLOB, log BLOB, PRIMARY KEY (suite, n)) WITHOUT ROWID",
+        "CREATE INDEX IF NOT EXISTS suite_open ON suite (id) WHERE ended < jobs",
+        "ALTER TABLE suite ADD COLUMN sum BLOB", "ALTER TABLE job ADD COLUMN sum BLOB"};
+    struct jcopy c = {.db = db};
+    (void)from; // 1 lacks the sums alone
+    for (size_t i = 0; i < sizeof create / sizeof *create; i++)
+        if (sqlite3_exec(db, create[i], NULL, NULL, NULL)) return jcopy_status(&c, create[i]);
+    return ST_OK;
+}
+static const struct jdb_spec spec = {
+    .name = "jobs",
+    .at_a_loss = "batch jobs and results that were in neither",
+    .version = SCHEMA,
+    .full_sync = true,
+    .make = make,
+    .tables = tables,
+    .n_tables = 2,
+    .n_statements = STATEMENT_COUNT,
+    .statement = statement,
+    // Suites whose jobs are not all there cannot be run; the count of those that ended follows.
+    .after_salvage =
+        "DELETE FROM suite WHERE jobs != (SELECT count(*) FROM job WHERE suite = id);"
+        "DELETE FROM job WHERE suite NOT IN (SELECT id FROM suite);"
+        "UPDATE suite SET ended = (SELECT count(*) FROM job WHERE suite = id AND result IS NOT "
+        "NULL);"
+        "UPDATE suite SET sum = jdb_sum('suite', " SUITE_COLUMNS ")",
+};
+
+status_t journal_jobs_open(const char *dir, struct journal_jobs **out) {
+    struct journal_jobs *j = calloc(1, sizeof *j);
+    if (!j) return st_oom();
+    status_t st = jdb_open(dir, &spec, &j->db);
+    if (st)
+        free(j);
+    else
+        *out = j;
+    return st;
+}
+void journal_jobs_close(struct journal_jobs *j) {
+    if (!j) return;
+    jdb_close(j->db);
+    free(j);
+}
+status_t journal_jobs_verify(struct journal_jobs *j,
+                             void (*found)(void *ctx, const char *file, const char *why),
+                             void *ctx) {
+    return jdb_verify(j->db, found, ctx);
+}
+bool journal_jobs_alone(const struct journal_jobs *j) {
+    return jdb_alone(j->db);
+}
+status_t journal_jobs_backup(struct journal_jobs *j, const char *dir) {
+    return jdb_backup(j->db, dir);
+}
+
+// ---- statements
+
+static void bind_span(sqlite3_stmt *s, int at, struct span v) {
+    sqlite3_bind_blob64(s, at, v.n ? (const void *)v.p : "", v.n, SQLITE_STATIC);
+}
+static struct span column(sqlite3_stmt *s, int at) {
+    return (struct span){sqlite3_column_blob(s, at), (size_t)sqlite3_column_bytes(s, at)};
+}
+static void bind_tenant(sqlite3_stmt *s, int at, const char *tenant) {
+    if (tenant) sqlite3_bind_text(s, at, tenant, -1, SQLITE_STATIC);
+}
+// The sum of a suite's row as it is now.
+static status_t sum_suite(struct jcopy *c, int64_t id) {
+    sqlite3_bind_int64(c->s[S_SUM_SUITE], 1, id);
+    return jcopy_run(c, S_SUM_SUITE);
+}
+// A row of statement i is sound, or not (its last column); past the rows, the end of them.
+static status_t row_or_end(struct jcopy *c, int i, int code) {
+    if (code == SQLITE_ROW) return jcopy_sound(c, i, sqlite3_column_count(c->s[i]) - 1);
+    return code == SQLITE_DONE ? ST_OK : jcopy_status(c, texts[i]);
+}
+
+// ---- writing
+
+struct add {
+    struct suite_record *r;
+    bool existed;
+};
+static status_t find_key(struct jcopy *c, struct add *q) {
+    struct suite_record *r = q->r;
+    if (digest_is_zero(r->key)) return ST_OK;
+    sqlite3_stmt *s = c->s[S_FIND_KEY];
+    sqlite3_bind_blob(s, 1, r->key.b, sizeof r->key.b, SQLITE_STATIC);
+    int code = sqlite3_step(s);
+    status_t st = row_or_end(c, S_FIND_KEY, code);
+    if (!st && code == SQLITE_ROW) {
+        struct span old = column(s, 1);
+        if (old.n == r->request.n && !memcmp(old.p, r->request.p, old.n)) {
+            r->id = sqlite3_column_int64(s, 0);
+            r->n_jobs = (uint32_t)sqlite3_column_int64(s, 2);
+            q->existed = true;
+        } else
+            st = st_reason(st_new(ST_ALREADY_EXISTS,
+                                  "the idempotency key was used for another suite (%lld)",
+                                  (long long)sqlite3_column_int64(s, 0)),
+                           HLOD__V1__REASON__REASON_KEY_REUSED);
+    }
+    jcopy_reset(c, S_FIND_KEY);
+    return st;
+}
+
+// r->id: 0, or what the other copy gave it.
+static status_t add(struct jcopy *c, struct suite_record *r) {
+    sqlite3_stmt *s = c->s[S_ADD_SUITE];
+    int64_t bytes = (int64_t)r->request.n;
+    for (uint32_t i = 0; i < r->n_jobs; i++)
+        bytes += (int64_t)r->briefs[i].n;
+    sqlite3_bind_text(s, 1, r->tenant, -1, SQLITE_STATIC);
+    if (!digest_is_zero(r->key)) sqlite3_bind_blob(s, 2, r->key.b, sizeof r->key.b, SQLITE_STATIC);
+    bind_span(s, 3, r->request);
+    sqlite3_bind_int64(s, 4, r->n_jobs);
+    sqlite3_bind_int64(s, 5, r->created_ns);
+    sqlite3_bind_int64(s, 6, bytes);
+    if (r->id) sqlite3_bind_int64(s, 7, r->id);
+    RETURN_IF_ERR(jcopy_run(c, S_ADD_SUITE));
+    int64_t id = sqlite3_last_insert_rowid(c->db);
+    RETURN_IF_ERR(sum_suite(c, id));
+    for (uint32_t i = 0; i < r->n_jobs; i++) {
+        if (FAULT("jobs.add")) return st_new(ST_INTERNAL, "jobs.db: add (injected)");
+        s = c->s[S_ADD_JOB];
+        sqlite3_bind_int64(s, 1, id);
+        sqlite3_bind_int64(s, 2, i + 1);
+        bind_span(s, 3, r->briefs[i]);
+        RETURN_IF_ERR(jcopy_run(c, S_ADD_JOB));
+    }
+    r->id = id;
+    return ST_OK;
+}
+static status_t find_or_add(struct jcopy *c, void *arg) {
+    struct add *q = arg;
+    q->existed = false;
+    RETURN_IF_ERR(find_key(c, q));
+    return q->existed ? ST_OK : add(c, q->r);
+}
+
+status_t journal_suite_add(struct journal_jobs *j, struct suite_record *r, bool *out_existed) {
+    struct add q = {.r = r};
+    r->id = 0;
+    RETURN_IF_ERR(jdb_write(j->db, find_or_add, &q));
+    *out_existed = q.existed;
+    return ST_OK;
+}
+
+static status_t write_one(struct jcopy *c, const struct job_record *r, bool *out_kept) {
+    enum statement which = r->result.n ? S_END_JOB : S_UPDATE_JOB;
+    sqlite3_stmt *s = c->s[which];
+    if (FAULT("jobs.write")) return st_new(ST_INTERNAL, "jobs.db: write (injected)");
+    sqlite3_bind_int64(s, 1, r->suite);
+    sqlite3_bind_int64(s, 2, r->n);
+    bind_span(s, 3, r->brief);
+    if (which == S_END_JOB) bind_span(s, 4, r->result);
+    bind_span(s, which == S_END_JOB ? 5 : 4, r->log);
+    RETURN_IF_ERR(jcopy_run(c, (int)which));
+    *out_kept = sqlite3_changes(c->db) == 0;
+    if (*out_kept || which != S_END_JOB) return ST_OK;
+    s = c->s[S_END_SUITE];
+    sqlite3_bind_int64(s, 1, r->suite);
+    sqlite3_bind_int64(s, 2, r->finished_ns);
+    sqlite3_bind_int64(s, 3, (int64_t)(r->result.n + r->log.n));
+    RETURN_IF_ERR(jcopy_run(c, S_END_SUITE));
+    return sum_suite(c, r->suite);
+}
+
+struct write {
+    const struct job_record *r;
+    size_t n;
+    bool *kept;
+};
+static status_t write_all(struct jcopy *c, void *arg) {
+    const struct write *q = arg;
+    for (size_t i = 0; i < q->n; i++)
+        RETURN_IF_ERR(write_one(c, &q->r[i], &q->kept[i]));
+    return ST_OK;
+}
+status_t journal_jobs_write(struct journal_jobs *j, const struct job_record *r, size_t n,
+                            bool *out_kept) {
+    struct write q = {r, n, out_kept};
+    return jdb_write(j->db, write_all, &q);
+}
+
+// ---- reading. What is told through a function cannot be taken back: its rows are looked at
+// before.
+
+static status_t read_jobs(struct jcopy *c, int64_t suite, const struct journal_jobs_reader *r) {
+    sqlite3_stmt *s = c->s[S_SUITE_JOBS];
+    sqlite3_bind_int64(s, 1, suite);
+    int code = SQLITE_ROW;
+    status_t st = ST_OK;
+    while (!st && code == SQLITE_ROW) {
+        code = sqlite3_step(s);
+        st = row_or_end(c, S_SUITE_JOBS, code);
+        if (st || code != SQLITE_ROW || !r) continue;
+        struct job_record x = {.suite = suite,
+                               .n = (uint32_t)sqlite3_column_int64(s, 0),
+                               .brief = column(s, 1),
+                               .log = column(s, 2),
+                               .finished_ns = sqlite3_column_int(s, 3)};
+        r->job(r->ctx, &x);
+    }
+    jcopy_reset(c, S_SUITE_JOBS);
+    return st;
+}
+static status_t read_suites(struct jcopy *c, const struct journal_jobs_reader *r) {
+    sqlite3_stmt *s = c->s[S_OPEN_SUITES];
+    int code = SQLITE_ROW;
+    status_t st = ST_OK;
+    while (!st && code == SQLITE_ROW) {
+        code = sqlite3_step(s);
+        st = row_or_end(c, S_OPEN_SUITES, code);
+        if (st || code != SQLITE_ROW) continue;
+        struct suite_record x = {.id = sqlite3_column_int64(s, 0),
+                                 .tenant = (const char *)sqlite3_column_text(s, 1),
+                                 .request = column(s, 2),
+                                 .n_jobs = (uint32_t)sqlite3_column_int64(s, 3),
+                                 .created_ns = sqlite3_column_int64(s, 4)};
+        if (r) r->suite(r->ctx, &x);
+        st = read_jobs(c, x.id, r);
+    }
+    jcopy_reset(c, S_OPEN_SUITES);
+    return st;
+}
+static status_t unfinished(struct jcopy *c, void *arg) {
+    RETURN_IF_ERR(read_suites(c, NULL));
+    return read_suites(c, *(const struct journal_jobs_reader **)arg);
+}
+status_t journal_jobs_unfinished(struct journal_jobs *j, const struct journal_jobs_reader *r) {
+    return jdb_read(j->db, unfinished, &r);
+}
+
+struct get {
+    const char *tenant;
+    int64_t suite;
+    uint32_t n;
+    enum journal_job_part part;
+    struct arena *a;
+    struct span *out;
+    bool *ended;
+};
+static status_t get(struct jcopy *c, void *arg) {
+    const struct get *q = arg;
+    sqlite3_stmt *s = c->s[S_GET];
+    sqlite3_bind_int64(s, 1, q->suite);
+    sqlite3_bind_int64(s, 2, q->n);
+    bind_tenant(s, 3, q->tenant);
+    int code = sqlite3_step(s);
+    status_t st = row_or_end(c, S_GET, code);
+    if (!st && code == SQLITE_ROW) {
+        struct span v = column(s, (int)q->part);
+        *q->out = (struct span){arena_dup(q->a, v.n ? (const void *)v.p : "", v.n), v.n};
+        *q->ended = sqlite3_column_type(s, JOB_PART_RESULT) != SQLITE_NULL;
+    } else if (!st)
+        st = st_reason(st_new(ST_NOT_FOUND, "no job %lld.%u here", (long long)q->suite, q->n),
+                       HLOD__V1__REASON__REASON_JOB_NOT_FOUND);
+    jcopy_reset(c, S_GET);
+    return st;
+}
+status_t journal_job_get(struct journal_jobs *j, const char *tenant, int64_t suite, uint32_t n,
+                         enum journal_job_part part, struct arena *a, struct span *out,
+                         bool *out_ended) {
+    struct get q = {tenant, suite, n, part, a, out, out_ended};
+    return jdb_read(j->db, get, &q);
+}
+
+struct list {
+    const struct jobs_query *q;
+    void (*fn)(void *, const struct job_record *);
+    void *ctx;
+};
+static status_t list(struct jcopy *c, void *arg) {
+    const struct list *l = arg;
+    sqlite3_stmt *s = c->s[S_LIST];
+    status_t st = ST_OK;
+    for (int pass = 0; pass < 2 && !st; pass++) {
+        bind_tenant(s, 1, l->q->tenant);
+        sqlite3_bind_int64(s, 2, l->q->suite);
+        sqlite3_bind_int64(s, 3, l->q->after_suite);
+        sqlite3_bind_int64(s, 4, l->q->after_n);
+        sqlite3_bind_int64(s, 5, l->q->limit);
+        for (int code = SQLITE_ROW; !st && code == SQLITE_ROW;) {
+            code = sqlite3_step(s);
+            st = row_or_end(c, S_LIST, code);
+            if (st || code != SQLITE_ROW || !pass) continue;
+            struct job_record x = {.suite = sqlite3_column_int64(s, 0),
+                                   .n = (uint32_t)sqlite3_column_int64(s, 1),
+                                   .brief = column(s, 2),
+                                   .finished_ns = sqlite3_column_int(s, 3)};
+            l->fn(l->ctx, &x);
+        }
+        jcopy_reset(c, S_LIST);
+    }
+    return st;
+}
+status_t journal_jobs_list(struct journal_jobs *j, const struct jobs_query *q,
+                           void (*fn)(void *, const struct job_record *), void *ctx) {
+    struct list l = {q, fn, ctx};
+    return jdb_read(j->db, list, &l);
+}
+
+struct contents {
+    void (*request)(void *, struct span), (*result)(void *, struct span);
+    void *ctx;
+};
+static status_t each_row(struct jcopy *c, int which, void (*fn)(void *, struct span), void *ctx) {
+    status_t st = ST_OK;
+    for (int code = SQLITE_ROW; !st && code == SQLITE_ROW;) {
+        code = sqlite3_step(c->s[which]);
+        st = row_or_end(c, which, code);
+        if (!st && code == SQLITE_ROW && fn) fn(ctx, column(c->s[which], 0));
+    }
+    jcopy_reset(c, which);
+    return st;
+}
+static status_t contents(struct jcopy *c, void *arg) {
+    const struct contents *q = arg;
+    RETURN_IF_ERR(each_row(c, S_REQUESTS, NULL, NULL));
+    RETURN_IF_ERR(each_row(c, S_RESULTS, NULL, NULL));
+    RETURN_IF_ERR(each_row(c, S_REQUESTS, q->request, q->ctx));
+    return each_row(c, S_RESULTS, q->result, q->ctx);
+}
+status_t journal_jobs_contents(struct journal_jobs *j, void (*request)(void *, struct span),
+                               void (*result)(void *, struct span), void *ctx) {
+    struct contents q = {request, result, ctx};
+    return jdb_read(j->db, contents, &q);
+}
+
+// ---- removal
+
+struct oldest {
+    int64_t id, jobs, bytes, finished;
+};
+static status_t oldest_ended(struct jcopy *c, struct oldest *out) { // id 0: none
+    sqlite3_stmt *s = c->s[S_OLDEST];
+    int code = sqlite3_step(s);
+    *out = (struct oldest){0};
+    if (code == SQLITE_ROW)
+        *out = (struct oldest){sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1),
+                               sqlite3_column_int64(s, 2), sqlite3_column_int64(s, 3)};
+    status_t st = code == SQLITE_ROW || code == SQLITE_DONE ? ST_OK : jcopy_status(c, "oldest");
+    jcopy_reset(c, S_OLDEST);
+    return st;
+}
+
+struct trim {
+    const struct jobs_retention *keep;
+    int64_t removed;
+};
+static status_t trim(struct jcopy *c, void *arg) {
+    struct trim *q = arg;
+    const struct jobs_retention *keep = q->keep;
+    sqlite3_stmt *s = c->s[S_TOTALS];
+    int64_t jobs = 0, bytes = 0;
+    q->removed = 0;
+    if (sqlite3_step(s) == SQLITE_ROW) {
+        jobs = sqlite3_column_int64(s, 0);
+        bytes = sqlite3_column_int64(s, 1);
+    }
+    jcopy_reset(c, S_TOTALS);
+    for (;;) {
+        struct oldest o;
+        RETURN_IF_ERR(oldest_ended(c, &o));
+        bool over = (keep->jobs && jobs > keep->jobs) || (keep->bytes && bytes > keep->bytes) ||
+                    (keep->before_ns && o.finished < keep->before_ns);
+        if (!o.id || !over) return ST_OK;
+        static const enum statement both[] = {S_REMOVE_JOBS, S_REMOVE_SUITE};
+        for (int i = 0; i < 2; i++) {
+            sqlite3_bind_int64(c->s[both[i]], 1, o.id);
+            RETURN_IF_ERR(jcopy_run(c, (int)both[i]));
+        }
+        jobs -= o.jobs;
+        bytes -= o.bytes;
+        q->removed += o.jobs;
+    }
+}
+
+status_t journal_jobs_trim(struct journal_jobs *j, const struct jobs_retention *keep,
+                           int64_t *out_removed) {
+    struct trim q = {.keep = keep};
+    RETURN_IF_ERR(jdb_write(j->db, trim, &q));
+    *out_removed = q.removed;
+    return ST_OK;
+}

@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+// States of batch jobs: which one is next, what follows an attempt, who is told. Whose turn it is:
+// the suite's priority, then the tenant with the fewest jobs running, then the oldest.
+#include "scheduler/suite/suite.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "proto/weigh.h"
+#include "scheduler/error.h"
+#include "scheduler/job/job.h"
+#include "scheduler/loop.h"
+#include "scheduler/sched.h"
+#include "scheduler/suite/suite_inside.h"
+
+enum { MAX_LOG = 64 << 10 };
+static const struct {
+    uint32_t attempts, backoff_ms, max_backoff_ms;
+} defaults = {3, 500, 30000};
+
+static void *must(void *p) {
+    if (!p) abort();
+    return p;
+}
+
+bool suite_parse_id(const char *text, int64_t *out_suite, uint32_t *out_n) {
+    struct str rest = str_of(text), head;
+    int64_t n = 0;
+    if (!str_cut(&rest, '.', &head) || !str_to_i64(head, out_suite) || *out_suite < 1) return false;
+    if (strchr(text, '.') && (!str_to_i64(rest, &n) || n < 1 || n > SUITE_MAX_JOBS)) return false;
+    *out_n = (uint32_t)n;
+    return true;
+}
+
+Hlod__V1__JobBudget suite_budget(const struct suite_job *j) {
+    Hlod__V1__JobBudget b = HLOD__V1__JOB_BUDGET__INIT;
+    const Hlod__V1__SubmitJobsRequest *q = j->suite->q;
+    if (q->budget) b = *q->budget;
+    const Hlod__V1__JobBudget *own = q->models[j->cell.model]->budget;
+    if (own && own->run_ms != 0) b.run_ms = own->run_ms;
+    if (own && own->compile_ms != 0) b.compile_ms = own->compile_ms;
+    if (own && own->instructions) b.instructions = own->instructions;
+    if (own && own->peak_bytes) b.peak_bytes = own->peak_bytes;
+    return b;
+}
+
+void suite_log(struct suite_job *j, const char *fmt, ...) {
+    char now[32];
+    va_list ap;
+    clock_wall_text(clock_wall_ns(), now);
+    strbuf_printf(&j->log, "%s ", now);
+    va_start(ap, fmt);
+    strbuf_vprintf(&j->log, fmt, ap);
+    va_end(ap);
+    strbuf_putc(&j->log, '\n');
+}
+
+// ---- telling
+
+static void tell(struct suite_job *j) {
+    struct suites *s = j->suite->s;
+    for (struct suite_watch *w = s->watches; w; w = w->next)
+        if (!w->gone && w->suite == j->suite && (!w->n || w->n == j->n))
+            w->changed(w->ctx, j->brief);
+}
+
+static void set_state(struct suite_job *j, enum job_state state, const char *text) {
+    bool idle = j->state == J_QUEUED || j->state == J_WAITING;
+    bool now_idle = state == J_QUEUED || state == J_WAITING;
+    j->suite->n_idle += (uint32_t)now_idle - (uint32_t)idle;
+    j->suite->n_running += (state == J_RUNNING) - (j->state == J_RUNNING);
+    j->state = state;
+    if (text) j->brief->state = (char *)(uintptr_t)text;
+    j->brief->attempts = j->attempts;
+}
+
+void suites_tell_all(struct suite_watch *w) {
+    struct suite *x = w->suite;
+    for (uint32_t i = 0; i < x->n_jobs && !w->gone; i++)
+        if (!w->n || w->n == i + 1) w->changed(w->ctx, x->jobs[i].brief);
+}
+
+static struct suite *find_suite(struct suites *s, int64_t id) {
+    struct suite *x = s->first;
+    while (x && x->id != id)
+        x = x->next;
+    return x;
+}
+// NULL: ended and recorded, or never here.
+static struct suite_job *find_job(struct suites *s, int64_t id, uint32_t n) {
+    struct suite *x = find_suite(s, id);
+    return x && n >= 1 && n <= x->n_jobs && x->jobs[n - 1].state != J_ENDED ? &x->jobs[n - 1]
+                                                                            : NULL;
+}
+
+struct suite_watch *suites_watch(struct suites *s, int64_t suite, uint32_t n,
+                                 void (*changed)(void *, const Hlod__V1__Job *),
+                                 void (*ended)(void *, status_t), void *ctx) {
+    struct suite *x = find_suite(s, suite);
+    if (!x || (n && !find_job(s, suite, n))) return NULL;
+    struct suite_watch *w = must(calloc(1, sizeof *w));
+    *w = (struct suite_watch){s->watches, x, n, changed, ended, ctx, false};
+    s->watches = w;
+    return w;
+}
+
+static void drop_gone(void *arg) {
+    struct suites *s = arg;
+    for (struct suite_watch **at = &s->watches, *w; (w = *at);) {
+        if (!w->gone) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        free(w);
+    }
+}
+void suites_unwatch(struct suite_watch *w) {
+    struct suites *s = w->suite->s;
+    w->gone = true;
+    loop_post(sched_loop(s->sched), drop_gone, s);
+}
+
+// Ends the watches of a job that ended, and of the suite if it was the last.
+static void end_watches(struct suites *s, struct suite *x, uint32_t n) {
+    for (struct suite_watch *w = s->watches; w; w = w->next) {
+        if (w->gone || w->suite != x || (w->n ? w->n != n : x->n_left > 0)) continue;
+        w->gone = true;
+        w->ended(w->ctx, ST_OK);
+    }
+    drop_gone(s);
+}
+
+bool suites_overlay(struct suites *s, int64_t suite, uint32_t n, struct arena *a,
+                    Hlod__V1__Job *brief) {
+    const struct suite_job *j = find_job(s, suite, n);
+    if (!j) return false;
+    brief->state = arena_strdup(a, j->brief->state);
+    brief->attempts = j->attempts;
+    const Hlod__V1__Error *e = j->brief->error;
+    if (!e) return true;
+    brief->error = arena_dup(a, e, sizeof *e);
+    brief->error->code = arena_strdup(a, e->code);
+    brief->error->reason = arena_strdup(a, e->reason);
+    brief->error->message = arena_strdup(a, e->message);
+    brief->error->details = NULL;
+    brief->error->n_details = 0;
+    return true;
+}
+
+const struct strbuf *suites_log(struct suites *s, int64_t suite, uint32_t n) {
+    const struct suite_job *j = find_job(s, suite, n);
+    return j ? &j->log : NULL;
+}
+
+// ---- whose turn it is
+
+static int running_of(const struct suites *s, const char *tenant) {
+    int n = 0;
+    for (const struct suite *x = s->first; x; x = x->next)
+        if (!strcmp(x->tenant, tenant)) n += x->n_running;
+    return n;
+}
+
+static struct suite_job *ready_job(struct suite *x, int64_t now, int64_t *next) {
+    for (uint32_t i = 0; i < x->n_jobs && x->n_idle; i++) {
+        struct suite_job *j = &x->jobs[i];
+        if (j->state == J_QUEUED) return j;
+        if (j->state != J_WAITING) continue;
+        if (j->not_before_ns <= now) return j;
+        if (!*next || j->not_before_ns < *next) *next = j->not_before_ns;
+    }
+    return NULL;
+}
+
+static struct suite_job *next_job(struct suites *s, int64_t *next) {
+    struct suite_job *best = NULL;
+    int best_running = 0;
+    int64_t now = clock_ns();
+    for (struct suite *x = s->first; x; x = x->next) {
+        struct suite_job *j = ready_job(x, now, next);
+        if (!j) continue;
+        int running = running_of(s, x->tenant);
+        int32_t a = x->q->priority, b = best ? best->suite->q->priority : 0;
+        if (best && (a < b || (a == b && running >= best_running))) continue;
+        best = j;
+        best_running = running;
+    }
+    return best;
+}
+
+static void pump(void *arg) {
+    struct suites *s = arg;
+    s->pump_posted = false;
+    int64_t next = 0;
+    while (!s->stopping && s->n_running < s->cfg.parallel) {
+        struct suite_job *j = next_job(s, &next);
+        if (!j) break;
+        s->n_running++;
+        j->attempts++;
+        set_state(j, J_RUNNING, "running");
+        suite_log(j, "attempt %u", j->attempts);
+        suite_run_start(j);
+        tell(j);
+    }
+    if (next && s->n_running < s->cfg.parallel && !s->stopping) {
+        int64_t ms = (next - clock_ns()) / 1000000 + 1;
+        loop_timer_start(s->timer, ms > 0 ? ms : 1);
+    }
+}
+void suites_pump(struct suites *s) {
+    if (s->pump_posted || s->stopping) return;
+    s->pump_posted = true;
+    loop_post(sched_loop(s->sched), pump, s);
+}
+static void on_timer(void *arg) {
+    suites_pump(arg);
+}
+
+// ---- after an attempt
+
+static int64_t backoff_ms(const struct suite_job *j) {
+    const Hlod__V1__RetryPolicy *p = j->suite->q->retry;
+    int64_t ms = p && p->backoff_ms ? p->backoff_ms : defaults.backoff_ms;
+    int64_t max = p && p->max_backoff_ms ? p->max_backoff_ms : defaults.max_backoff_ms;
+    for (uint32_t i = 1; i < j->attempts && ms < max; i++)
+        ms *= 2;
+    return ms < max ? ms : max;
+}
+
+// Refused before anything was tried: waits without costing an attempt.
+static bool not_begun(status_t st) {
+    int r = st_get_reason(st);
+    return r == HLOD__V1__REASON__REASON_QUEUE_FULL || r == HLOD__V1__REASON__REASON_COMPILE_RATE ||
+           r == HLOD__V1__REASON__REASON_TENANT_QUOTA ||
+           r == HLOD__V1__REASON__REASON_SHUTTING_DOWN;
+}
+
+// True: it was put back, to be tried again.
+static bool tries_again(struct suite_job *j, status_t st) {
+    const Hlod__V1__RetryPolicy *p = j->suite->q->retry;
+    uint32_t most = p && p->max_attempts ? p->max_attempts : defaults.attempts;
+    if (not_begun(st)) j->attempts--;
+    if (!st_code_retryable(st_code(st)) || j->attempts >= most) return false;
+    int64_t ms = backoff_ms(j), asked = st_get_retry_ms(st);
+    if (asked > ms) ms = asked;
+    suite_log(j, "%s: %s; again in %" PRId64 " ms", st_code_name(st_code(st)), st_message(st), ms);
+    j->not_before_ns = clock_ns() + ms * 1000000;
+    j->brief->error = error_of(&j->arena, st);
+    set_state(j, J_WAITING, "waiting");
+    metric_add(M_BATCH_RETRIES, 1);
+    return true;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+double suite_median(struct arena *a, const double *v, size_t n) {
+    if (!n) return 0;
+    double *t = arena_dup_array(a, v, n);
+    qsort(t, n, sizeof *t, by_value);
+    return t[n / 2];
+}
+
+void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b) {
+    const Hlod__V1__JobOutcome *o = j->outcome;
+    b->state = o->state;
+    b->error = o->error;
+    b->finished = o->finished;
+    b->run_ms = suite_median(&j->arena, o->run_ms, o->n_run_ms);
+    b->instructions = o->counts ? o->counts->entry : 0;
+    b->fusions = o->counts ? o->counts->fusions : 0;
+}
+
+static void end_job(struct suite_job *j, Hlod__V1__JobOutcome *o) {
+    char now[32];
+    clock_wall_text(clock_wall_ns(), now);
+    o->job = j->brief->id;
+    o->attempts = j->attempts;
+    o->finished = arena_strdup(&j->arena, now);
+    suite_log(j, "%s%s%s", o->state, o->error ? ": " : "", o->error ? o->error->message : "");
+    j->outcome = o;
+    set_state(j, J_ENDING, NULL); // what is shown changes once it is on disk
+    suite_save(j);
+}
+
+void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *o, struct arena *a, status_t st) {
+    struct suites *s = j->suite->s;
+    s->n_running--;
+    j->run = NULL;
+    arena_done(&j->outcome_arena); // of the attempt before
+    j->outcome_arena = *a;
+    *a = (struct arena){0};
+    if (st && st_get_reason(st) == HLOD__V1__REASON__REASON_SHUTTING_DOWN) {
+        j->attempts--;
+        set_state(j, J_QUEUED, "queued"); // the next daemon's
+    } else if (st && tries_again(j, st)) {
+        suite_save(j);
+        tell(j);
+    } else {
+        if (st) {
+            o->state = (char *)(uintptr_t)"error";
+            o->error = error_of(&j->outcome_arena, st);
+        }
+        end_job(j, o);
+    }
+    st_drop(st);
+    suites_pump(s);
+}
+
+void suite_unref(struct suite *x) {
+    if (--x->refs) return;
+    for (uint32_t i = 0; i < x->n_jobs; i++) {
+        strbuf_done(&x->jobs[i].log);
+        arena_done(&x->jobs[i].arena);
+        arena_done(&x->jobs[i].outcome_arena);
+    }
+    hlod__v1__submit_jobs_request__free_unpacked(x->q, NULL);
+    free(x->jobs);
+    free(x->tenant);
+    free(x);
+}
+
+// The outcome is needed for its state alone from here; watchers hear of it, and the last job takes
+// its suite out of memory.
+void suite_job_saved(struct suite_job *j) {
+    struct suite *x = j->suite;
+    struct suites *s = x->s;
+    metric_add(M_BATCH_ENDED, 1);
+    metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) - 1);
+    log_event(LOG_INFO, "batch.job", "job=%s state=%s attempts=%u model=\"%s\" input=\"%s\"",
+              j->brief->id, j->outcome->state, j->attempts, j->brief->model, j->brief->input);
+    set_state(j, J_ENDED, NULL);
+    suite_ended_brief(j, j->brief);
+    strbuf_done(&j->log);
+    x->n_left--;
+    tell(j);
+    end_watches(s, x, j->n);
+    if (x->n_left) return;
+    struct suite **at = &s->first;
+    while (*at != x)
+        at = &(*at)->next;
+    *at = x->next;
+    suite_unref(x);
+}
+
+// ---- cancel
+
+void suites_cancel(struct suites *s, int64_t suite, uint32_t n, void (*done)(void *, uint32_t),
+                   void *ctx) {
+    struct suite *x = find_suite(s, suite);
+    uint32_t cancelled = 0;
+    for (uint32_t i = 0; x && i < x->n_jobs; i++) {
+        struct suite_job *j = &x->jobs[i];
+        if ((n && n != j->n) || j->state == J_ENDED || j->state == J_ENDING) continue;
+        if (j->state == J_RUNNING) {
+            suite_run_cancel(j);
+            j->run = NULL;
+            s->n_running--;
+        }
+        Hlod__V1__JobOutcome *o = arena_new_of(&j->arena, Hlod__V1__JobOutcome);
+        hlod__v1__job_outcome__init(o);
+        o->state = (char *)(uintptr_t)"cancelled";
+        end_job(j, o);
+        cancelled++;
+    }
+    suite_save_then(s, done, ctx, cancelled);
+    suites_pump(s);
+}
+
+// ---- life
+
+static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
+    struct suite *x = must(calloc(1, sizeof *x)), **at = &s->first;
+    x->s = s;
+    x->refs = 1;
+    x->id = r->id;
+    x->tenant = must(strdup(r->tenant));
+    x->q = weigh_unpack_or_null(&hlod__v1__submit_jobs_request__descriptor, r->request);
+    struct arena a = {0};
+    struct suite_cell *cells = NULL;
+    if (x->q) x->n_jobs = (uint32_t)suite_expand(x->q, &a, &cells);
+    if (!x->q || x->n_jobs != r->n_jobs) {
+        log_event(LOG_ERROR, "jobs.read", "suite=%" PRId64 " why=\"unreadable\"", r->id);
+        arena_done(&a);
+        x->n_jobs = 0;
+        if (x->q) hlod__v1__submit_jobs_request__free_unpacked(x->q, NULL);
+        free(x->tenant);
+        free(x);
+        return NULL;
+    }
+    x->jobs = must(calloc(x->n_jobs, sizeof *x->jobs));
+    for (uint32_t i = 0; i < x->n_jobs; i++) {
+        struct suite_job *j = &x->jobs[i];
+        *j = (struct suite_job){
+            .suite = x, .n = i + 1, .cell = cells[i], .state = J_ENDED}; // until it is read
+        strbuf_limit(&j->log, MAX_LOG);
+        j->brief = suite_brief(&j->arena, x->q, &j->cell, x->tenant, r->created_ns);
+        j->brief->suite = arena_printf(&j->arena, "%" PRId64, x->id);
+        j->brief->id = arena_printf(&j->arena, "%" PRId64 ".%u", x->id, j->n);
+    }
+    arena_done(&a);
+    while (*at && (*at)->id < x->id)
+        at = &(*at)->next;
+    x->next = *at;
+    *at = x;
+    return x;
+}
+
+static void enqueue(struct suite_job *j) {
+    set_state(j, J_QUEUED, "queued");
+    j->suite->n_left++;
+    metric_set(M_BATCH_WAITING, metric_get(M_BATCH_WAITING) + 1);
+}
+
+status_t suites_admit(struct suites *s, const struct suite_record *r) {
+    struct suite *x = add_suite(s, r);
+    if (!x) return st_new(ST_INTERNAL, "the suite cannot be read back");
+    for (uint32_t i = 0; i < x->n_jobs; i++)
+        enqueue(&x->jobs[i]);
+    suites_pump(s);
+    return ST_OK;
+}
+
+void suites_doubt(struct suites *s, struct digest key) {
+    if (!digest_is_zero(key)) (void)smap_put(&s->doubtful, digest_str(&key), s);
+}
+bool suites_doubted(struct suites *s, struct digest key) {
+    return smap_del(&s->doubtful, digest_str(&key)) != NULL;
+}
+
+static void read_suite(void *ctx, const struct suite_record *r) {
+    add_suite(ctx, r);
+}
+static void free_brief(void *m) {
+    hlod__v1__job__free_unpacked(m, NULL);
+}
+static void read_job(void *ctx, const struct job_record *r) {
+    struct suites *s = ctx;
+    struct suite *x = find_suite(s, r->suite);
+    if (!x || r->n < 1 || r->n > x->n_jobs) return;
+    struct suite_job *j = &x->jobs[r->n - 1];
+    Hlod__V1__Job *b = weigh_unpack_or_null(&hlod__v1__job__descriptor, r->brief);
+    if (b) { // ids are the row's
+        arena_link(&j->arena, free_brief, b);
+        j->attempts = b->attempts;
+        Hlod__V1__Job *mine = j->brief;
+        mine->attempts = b->attempts;
+        mine->state = b->state;
+        mine->error = b->error;
+        mine->finished = b->finished;
+        mine->run_ms = b->run_ms;
+        mine->instructions = b->instructions;
+        mine->fusions = b->fusions;
+    }
+    if (r->finished_ns) return;
+    strbuf_add(&j->log, r->log.p, r->log.n);
+    suite_log(j, "the daemon was started again");
+    enqueue(j);
+}
+
+status_t suites_new(struct sched *sched, struct journal_jobs *journal,
+                    const struct suites_config *cfg, struct suites **out) {
+    struct suites *s = must(calloc(1, sizeof *s));
+    s->sched = sched;
+    s->journal = journal;
+    s->cfg = *cfg;
+    smap_seed_random(&s->doubtful);
+    s->timer = loop_timer_new(sched_loop(sched), on_timer, s);
+    struct journal_jobs_reader r = {read_suite, read_job, s};
+    status_t st = journal_jobs_unfinished(journal, &r);
+    if (st) {
+        suites_free(s);
+        return st;
+    }
+    *out = s;
+    suite_save_then(s, NULL, NULL, 0); // removes what is too old
+    suites_pump(s);
+    return ST_OK;
+}
+
+void suites_configure(struct suites *s, const struct suites_config *cfg) {
+    s->cfg = *cfg;
+    s->trimmed_ns = 0;
+    suite_save_then(s, NULL, NULL, 0); // by the new bounds
+    suites_pump(s);
+}
+
+void suites_stop(struct suites *s) {
+    s->stopping = true;
+    loop_timer_stop(s->timer);
+    for (struct suite_watch *w = s->watches; w; w = w->next) {
+        if (w->gone) continue;
+        w->gone = true;
+        w->ended(w->ctx, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
+                                   HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+    }
+    drop_gone(s);
+}
+
+void suites_free(struct suites *s) {
+    if (!s) return;
+    while (s->n_runs)
+        loop_turn(sched_loop(s->sched));
+    suite_save_free(s);
+    smap_done(&s->doubtful);
+    loop_timer_free(s->timer);
+    for (struct suite_watch *w = s->watches; w; w = w->next)
+        w->gone = true;
+    drop_gone(s);
+    while (s->first) {
+        struct suite *x = s->first;
+        s->first = x->next;
+        suite_unref(x);
+    }
+    free(s);
+}
+
+struct journal_jobs *suites_journal(struct suites *s) {
+    return s->journal;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// suite: batch jobs, which outlive the request that brought them and the daemon that runs them
+// (D10). A suite is models x targets x inputs, one job each. Here is what memory keeps of suites
+// with jobs that go on; what ended is in the journal alone.
+//
+//   suites_admit (after the journal has it)   suites_new (after a restart)
+//        -> queued -> running -> ended, recorded -> told to watchers
+//              ^--- waiting <---'  a failure that may pass, attempts left
+//
+// A job counts as ended when its result is on disk, not before: what is told is never taken back.
+// Thread: loop, except where said.
+#pragma once
+#include "base/arena.h"
+#include "base/status.h"
+#include "proto/hlod.pb-c.h"
+#include "scheduler/suite/journal_jobs.h"
+
+struct journal;
+struct sched;
+struct store;
+struct suites;
+struct suites_config {
+    int parallel;               // jobs of suites that run at a time
+    struct jobs_retention keep; // before_ns is not used
+    int64_t keep_ns;            // of ended suites; 0 = for ever
+};
+// Reads the journal (blocks) and goes on with what is there.
+status_t suites_new(struct sched *s, struct journal_jobs *journal, const struct suites_config *cfg,
+                    struct suites **out) MUST_CHECK;
+void suites_configure(struct suites *s, const struct suites_config *cfg); // from now on
+void suites_stop(struct suites *s); // starts nothing more; what runs may end
+void suites_free(struct suites *s); // NULL is fine; after sched_stop and a turn of the loop
+struct journal_jobs *suites_journal(struct suites *s);
+
+// "12" or "12.3"; *out_n 0 = all jobs of the suite.
+bool suite_parse_id(const char *text, int64_t *out_suite, uint32_t *out_n);
+
+// ---- submit
+
+enum { SUITE_MAX_JOBS = 10000 };
+// suite_check.c: what is wrong with a request, by itself and by what is in the store (models and
+// blobs of the tenant). Names of models were replaced by digests before. Blocks: on the pool.
+struct suite_checker {
+    struct store *store;
+    struct journal *journal;
+    const char *tenant;
+    bool by_tenant; // models must be the tenant's
+};
+status_t suite_check(const Hlod__V1__SubmitJobsRequest *q,
+                     const struct suite_checker *k) MUST_CHECK;
+struct suite_cell { // one job of the matrix, by index; input -1: compile only
+    int model, target, input;
+};
+// Models outermost. At most SUITE_MAX_JOBS; the real number in any case.
+size_t suite_expand(const Hlod__V1__SubmitJobsRequest *q, struct arena *a, struct suite_cell **out);
+// The job as lists show it: names, state queued.
+Hlod__V1__Job *suite_brief(struct arena *a, const Hlod__V1__SubmitJobsRequest *q,
+                           const struct suite_cell *c, const char *tenant, int64_t created_ns);
+// The journal has it now: r->id is set, r->request its packed form.
+status_t suites_admit(struct suites *s, const struct suite_record *r) MUST_CHECK;
+// A submit that failed after it was written in part: the journal may have it all the same.
+void suites_doubt(struct suites *s, struct digest key);
+// The journal had a suite of this key already: is it one that nobody admitted?
+bool suites_doubted(struct suites *s, struct digest key);
+
+// ---- looking, waiting, ending
+
+// Jobs that go on, filled over the brief that the journal has. False: it is not here.
+bool suites_overlay(struct suites *s, int64_t suite, uint32_t n, struct arena *a,
+                    Hlod__V1__Job *brief);
+// The log so far of a job that goes on, borrowed. NULL: not here.
+const struct strbuf *suites_log(struct suites *s, int64_t suite, uint32_t n);
+
+// Calls `changed` for every change of a job (n 0: of all jobs of the suite) and at last `ended`,
+// once, when none goes on, or (st, taken) when the daemon stops. NULL: nothing of it goes on here.
+struct suite_watch;
+struct suite_watch *suites_watch(struct suites *s, int64_t suite, uint32_t n,
+                                 void (*changed)(void *ctx, const Hlod__V1__Job *j),
+                                 void (*ended)(void *ctx, status_t st), void *ctx);
+// The present state of each watched job, through `changed`, at once.
+void suites_tell_all(struct suite_watch *w);
+void suites_unwatch(struct suite_watch *w); // also from `changed`; not needed after `ended`
+
+// Jobs of the suite (or one) that go on become cancelled. done(ctx, how many) when that is on
+// disk; NULL is fine. NOT_FOUND is the caller's to say.
+void suites_cancel(struct suites *s, int64_t suite, uint32_t n,
+                   void (*done)(void *ctx, uint32_t cancelled), void *ctx);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What suite.c (states), suite_run.c (one attempt) and suite_save.c (the way to the journal) share,
+// and nobody else. Thread: loop, except the work functions.
+#pragma once
+#include "base/map.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "scheduler/suite/suite.h"
+
+struct loop_timer;
+struct suite;
+struct suite_run;
+enum job_state { J_QUEUED, J_RUNNING, J_WAITING, J_ENDING, J_ENDED }; // ENDING: being recorded
+struct suite_job {
+    struct suite *suite;
+    uint32_t n; // from 1
+    struct suite_cell cell;
+    enum job_state state;
+    uint32_t attempts;     // begun, not counting those that a restart cut off
+    int64_t not_before_ns; // J_WAITING
+    struct suite_run *run; // J_RUNNING
+    struct arena arena;    // brief
+    Hlod__V1__Job *brief;
+    Hlod__V1__JobOutcome *outcome; // once ENDING
+    struct arena outcome_arena;
+    struct strbuf log;
+    bool dirty; // in suites.dirty
+};
+struct suite {
+    struct suites *s;
+    struct suite *next;
+    int refs; // the list's, and one a run
+    int64_t id;
+    char *tenant;
+    Hlod__V1__SubmitJobsRequest *q; // owned
+    struct suite_job *jobs;         // [n_jobs]
+    uint32_t n_jobs, n_left;        // left: not ENDED
+    uint32_t n_idle;                // QUEUED or WAITING
+    int n_running;
+};
+struct suite_watch {
+    struct suite_watch *next;
+    struct suite *suite;
+    uint32_t n;
+    void (*changed)(void *ctx, const Hlod__V1__Job *j);
+    void (*ended)(void *ctx, status_t st);
+    void *ctx;
+    bool gone;
+};
+struct save_done { // after everything saved before it
+    void (*fn)(void *ctx, uint32_t n);
+    void *ctx;
+    uint32_t n;
+};
+struct save_batch;
+struct suites {
+    struct sched *sched;
+    struct journal_jobs *journal;
+    struct suites_config cfg;
+    struct suite *first;   // by id
+    int n_running, n_runs; // runs: objects of suite_run.c, also of cancelled jobs
+    bool stopping, pump_posted;
+    struct loop_timer *timer; // the next waiting job
+    struct suite_watch *watches;
+    VEC(struct suite_job *) dirty; // to be written; a job is in it once
+    VEC(struct save_done) dones;
+    struct save_batch *saving;     // the pool's
+    struct loop_timer *save_timer; // after a failed write
+    int64_t trimmed_ns;
+    struct smap doubtful; // keys of suites that may be on disk though their submit failed
+};
+
+// suite.c
+void suite_log(struct suite_job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The run is over: outcome->state says how; or (st) it may be tried again. Takes st, and the arena
+// that the outcome lies in.
+void suite_job_done(struct suite_job *j, Hlod__V1__JobOutcome *outcome, struct arena *a,
+                    status_t st);
+void suite_unref(struct suite *x);
+void suite_ended_brief(struct suite_job *j, Hlod__V1__Job *b);   // what its outcome adds to it
+void suite_job_saved(struct suite_job *j);                       // its result is on disk
+void suites_pump(struct suites *s);                              // posts
+double suite_median(struct arena *a, const double *v, size_t n); // 0 of none
+Hlod__V1__JobBudget suite_budget(const struct suite_job *j);     // the model's over the suite's
+
+// suite_run.c: one attempt. Ends in suite_job_done, never from inside.
+void suite_run_start(struct suite_job *j);
+void suite_run_cancel(struct suite_job *j); // no suite_job_done comes
+
+// suite_save.c
+void suite_save(struct suite_job *j);
+void suite_save_then(struct suites *s, void (*fn)(void *ctx, uint32_t n), void *ctx, uint32_t n);
+void suite_save_free(struct suites *s);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// op_target: what a target's name stands for, asked of a compile worker of its kind once for each
+// life of that worker. The worker is started for it where it is not up: plugins of devices that are
+// not here cost nothing until somebody compiles for them.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/weigh.h"
+#include "scheduler/loop.h"
+#include "scheduler/workers/plugins.h"
+#include "scheduler/sched.h"
+
+static struct op *op_of(struct task *t) {
+    return (struct op *)((char *)t - offsetof(struct op, task));
+}
+
+static void keep(struct op *op, struct worker *w, const Hlod__Wire__TargetReply *r) {
+    struct sched *s = op->s;
+    const char *name = op->name + strlen("target/");
+    struct target_rec *old = smap_del(&s->targets, str_of(name)), *t = calloc(1, sizeof *t);
+    if (!t) abort();
+    free(old);
+    snprintf(t->name, sizeof t->name, "%s", name);
+    snprintf(t->kind, sizeof t->kind, "%s", op->device_kind);
+    snprintf(t->id, sizeof t->id, "%s", r->target_id);
+    t->worker = w;
+    t->epoch = worker_epoch(w);
+    t->memory_bytes = r->memory_bytes;
+    smap_put(&s->targets, str_of(t->name), t);
+}
+
+static void on_reply(void *ctx, struct frame *f, status_t lost) {
+    struct op *op = ctx;
+    struct worker *w = op->seat.w;
+    if (!op_answered(op, f, lost)) return;
+    Hlod__Wire__TargetReply *r =
+        weigh_unpack_or_null(&hlod__wire__target_reply__descriptor, f->body);
+    status_t st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable target reply");
+    if (!st) keep(op, w, r);
+    if (r) hlod__wire__target_reply__free_unpacked(r, NULL);
+    op_end(op, st);
+}
+
+static void placed(struct task *t) {
+    struct op *op = op_of(t);
+    op->seat = t->seat;
+    Hlod__Wire__Target m = HLOD__WIRE__TARGET__INIT;
+    m.name = (char *)(uintptr_t)op->format;
+    op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_TARGET, &m.base, NULL, 0, on_reply, op);
+}
+static void failed(struct task *t, status_t st) {
+    op_end(op_of(t), st);
+}
+
+struct target_rec *sched_target(struct sched *s, const char *name) {
+    struct target_rec *t = smap_get(&s->targets, str_of(name));
+    return t && worker_epoch(t->worker) == t->epoch && worker_hello(t->worker) ? t : NULL;
+}
+
+status_t op_target_start(struct job *j) {
+    const char *kind, *name, *target = j->spec.target;
+    char key[TARGET_NAME_MAX + 8];
+    RETURN_IF_ERR(plugins_target(j->s->cfg.pool.plugins, &j->arena, target, &kind, &name));
+    if (strlen(target) >= TARGET_NAME_MAX)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "a target's name is longer than %d bytes",
+                                TARGET_NAME_MAX - 1),
+                         HLOD__V1__REASON__REASON_BAD_TARGET);
+    snprintf(key, sizeof key, "target/%s", target);
+    struct op *op = op_find(j->s, key);
+    if (op) {
+        op_join(op, j);
+        return ST_OK;
+    }
+    op = op_new(j->s, OP_TARGET, key);
+    op_join(op, j);
+    op->format = arena_strdup(&op->arena, name);
+    op->device_kind = arena_strdup(&op->arena, kind);
+    op->task = (struct task){.want = {ROLE_COMPILE, op->device_kind},
+                             .tenant = j->tenant,
+                             .placed = placed,
+                             .failed = failed,
+                             .item = {.priority = j->spec.priority}};
+    task_queue(j->s, &op->task);
+    return ST_OK;
+}

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: Apache-2.0
+// See pool.h. Life of a slot:
+//
+//   DOWN --spawn--> STARTING --HELLO--> READY --EOF, exit, bad frame, no health, kill--> DOWN --(0,
+//   100 ms, 200 ms, ... 10 s)--> spawn
+//
+// A process is lost when its socket ends, not when it exits: that is seen first, and the exit only
+// reaps it.
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "proto/weigh.h"
+#include "scheduler/loop.h"
+#include "scheduler/workers/memfds.h"
+#include "scheduler/workers/plugins.h"
+#include "scheduler/workers/pool_inside.h"
+#include "scheduler/workers/pool_process.h"
+#include "scheduler/workers/pool_slots.h"
+
+enum {
+    MAX_GROUPS = 1024, // of devices and their compilers
+    HEALTH_EVERY_MS = 1000,
+    AGAIN_AFTER_MS = 5000,
+    PLUGIN_PATIENCE = 6,
+    IDLE_TENANT_MS = 300000
+};
+
+static void start_worker(void *arg);
+static void on_socket(void *arg, int events);
+
+static const char *role_name(const struct worker *w) {
+    return w->role == ROLE_COMPILE ? "compile" : "device";
+}
+static void changed(struct pool *p) {
+    if (p->cfg.on_change && !p->stopping) p->cfg.on_change(p->cfg.ctx);
+}
+
+static void free_pending(struct pending *p) {
+    for (int i = 0; i < p->n_fds; i++)
+        close(p->fds[i]);
+    free(p->body);
+}
+
+// ---- death
+
+static void free_process(uv_handle_t *h) {
+    free(h);
+}
+static void on_exit_cb(uv_process_t *pr, int64_t status, int sig) {
+    struct worker *w = pr->data;
+    if (w) { // still the present process of the slot: say how it ended
+        log_event(LOG_DEBUG, "worker.exit", "worker=%d pid=%d status=%lld signal=%d", w->index,
+                  pr->pid, (long long)status, sig);
+        w->process = NULL;
+    }
+    uv_close((uv_handle_t *)pr, free_process);
+}
+
+static int64_t backoff_ms(int failures) {
+    int64_t ms = failures <= 1 ? 0 : 100ll << (failures - 2 < 7 ? failures - 2 : 7);
+    return ms < 10000 ? ms : 10000;
+}
+
+// Lets go of the process and of what it held.
+static void end_life(struct worker *w) {
+    w->state = w->pool->stopping ? W_STOPPED : W_DOWN;
+    loop_watch_free(w->watch);
+    w->watch = NULL;
+    close(w->sock);
+    w->sock = -1;
+    if (w->process) {
+        if (!w->pool->stopping) uv_process_kill(w->process, SIGKILL);
+        w->process->data = NULL; // reaped by on_exit_cb
+        w->process = NULL;
+    }
+    warm_done(&w->warm);
+    memfds_drop(w->pool->memfds, w->index);
+    w->rss_bytes = w->prepared_bytes = w->buffer_bytes = 0;
+    w->resident = w->buffers = 0;
+    w->refused = 0;
+    for (size_t i = 0; i < w->out.n; i++)
+        free_pending(&w->out.v[i]);
+    w->out.n = 0;
+    w->tenant[0] = 0; // the next process has seen nobody's
+    w->served = false;
+    loop_timer_stop(w->kill);
+    w->kill_ns = 0;
+}
+
+// A compile worker for one compile has done it: the next one gets a new process, which starts now.
+static void renew(struct worker *w) {
+    log_event(LOG_DEBUG, "worker.renewed", "worker=%d pid=%d", w->index, w->pid);
+    end_life(w);
+    loop_timer_start(w->timer, 0);
+}
+
+// The process is gone or given up. Ends its calls, forgets what it held, plans the next life. One
+// that was killed for a request that would not stop says nothing of the device: the next starts at
+// once, or whoever sends such requests would hold the device down.
+static void lose(struct worker *w, const char *why) {
+    if (w->state == W_DOWN || w->state == W_STOPPED) return;
+    bool killed = w->kill_ns && w->kill_ns <= clock_ns();
+    bool was_ready = w->state == W_READY, was_drained = worker_drained(w);
+    snprintf(w->lost, sizeof w->lost, "%s", why);
+    end_life(w);
+    w->spent = false;
+    __typeof__(w->calls) calls = w->calls; // handlers may call again
+    memset(&w->calls, 0, sizeof w->calls);
+    if (!w->pool->stopping) {
+        metric_add(M_WORKER_DEATHS, 1);
+        w->restarts++;
+        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000)) w->failures = 0;
+        w->failures += !killed;
+        w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
+        log_event(LOG_WARN, "worker.lost",
+                  "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
+                  role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
+        if (worker_drained(w) && !was_drained)
+            log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
+                      w->index, w->name, w->failures, why);
+        // One that was asked for and cannot start waits until it is asked for again.
+        if (w->relief)
+            w->spare = true;
+        else if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
+            loop_timer_start(w->timer, backoff_ms(w->failures));
+    }
+    for (size_t i = 0; i < calls.n; i++)
+        calls.v[i].fn(
+            calls.v[i].ctx, NULL,
+            st_reason(st_new(ST_UNAVAILABLE,
+                             "the %s worker was lost (%s); the same request may be sent again",
+                             role_name(w), why),
+                      HLOD__V1__REASON__REASON_WORKER_LOST));
+    vec_done(&calls);
+    changed(w->pool);
+}
+
+// ---- birth
+
+static void on_timer(void *arg) {
+    struct worker *w = arg;
+    if (w->state == W_DOWN && !w->pool->stopping)
+        start_worker(w);
+    else if (w->state == W_STARTING)
+        lose(w, "no handshake in time");
+    else if (w->state == W_READY) {
+        if ((worker_idle(w) || worker_relief_idle(w)) && w->extra &&
+            clock_ns() - w->used_ns > IDLE_TENANT_MS * INT64_C(1000000)) {
+            end_life(w);
+            w->spare = true;
+            return;
+        }
+        if (clock_ns() - w->last_sign_ns > w->pool->cfg.health_ms * 1000000) {
+            lose(w, "no sign of life");
+            return;
+        }
+        Hlod__Wire__Stats s = HLOD__WIRE__STATS__INIT;
+        st_drop(frame_send_msg(w->sock, HLOD__WIRE__TYPE__TYPE_STATS, 0, &s.base, NULL, 0,
+                               0)); // a full socket is no news
+        loop_timer_start(w->timer, HEALTH_EVERY_MS);
+    }
+}
+
+static void watch_cancelled(struct worker *w) {
+    w->kill_ns = worker_first_kill_ns(w);
+    if (w->kill_ns) loop_timer_start(w->kill, (w->kill_ns - clock_ns()) / 1000000 + 1);
+}
+static void on_kill(void *arg) {
+    struct worker *w = arg;
+    watch_cancelled(w);
+    if (w->state == W_READY && w->kill_ns && w->kill_ns <= clock_ns())
+        lose(w, "a cancelled call did not end");
+}
+
+// Of a compiler of our own; 0: no bound.
+static int64_t worker_memory(const struct worker *w) {
+    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
+    return w->role == ROLE_COMPILE && !plugin ? w->pool->cfg.compile_memory : 0;
+}
+static status_t spawn(struct worker *w, int child_fd, int log_fd) {
+    struct pool *p = w->pool;
+    char role[32], device[4096], name[64], fd[] = "--fd=3", state[] = "--state=4",
+                                           filter[] = "--no-filter";
+    snprintf(role, sizeof role, "--role=%s", role_name(w));
+    snprintf(device, sizeof device, "--device=%s", w->spec);
+    snprintf(name, sizeof name, "--name=%s", w->name);
+    char memory[48] = "";
+    if (worker_memory(w))
+        snprintf(memory, sizeof memory, "--memory=%lld", (long long)worker_memory(w));
+    const char *more[2] = {NULL, NULL}; // those that are there come first
+    int n = 0;
+    if (*memory) more[n++] = memory;
+    if (!p->cfg.filter) more[n++] = filter;
+    char *args[] = {(char *)p->cfg.worker_path, role, device, name, fd, state, (char *)more[0],
+                    (char *)more[1],            NULL};
+    uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
+                                  {.flags = UV_IGNORE},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log_fd},
+                                  {.flags = UV_INHERIT_FD, .data.fd = child_fd},
+                                  {.flags = UV_INHERIT_FD, .data.fd = w->page_fd}};
+    *w->page = 0;
+    char spin[PROCESS_TEXT], threads[PROCESS_TEXT],
+        **env = process_env(p->cfg.compute_spin, spin, threads);
+    uv_process_options_t o = {.file = p->cfg.worker_path,
+                              .args = args,
+                              .env = env,
+                              .exit_cb = on_exit_cb,
+                              .stdio = io,
+                              .stdio_count = 5};
+    uv_process_t *pr = calloc(1, sizeof *pr);
+    if (!pr) abort();
+    int err = uv_spawn(loop_uv(p->loop), pr, &o);
+    free(env);
+    if (err) {
+        uv_close((uv_handle_t *)pr, free_process);
+        return st_new(ST_UNAVAILABLE, "cannot start %s: %s", p->cfg.worker_path, uv_strerror(err));
+    }
+    pr->data = w;
+    w->process = pr;
+    w->pid = pr->pid;
+    return ST_OK;
+}
+
+static void start_worker(void *arg) {
+    struct worker *w = arg;
+    int fds[2];
+    status_t st = frame_pair(fds);
+    if (!st) {
+        int log_fd = -1;
+        st = pool_log_new(&w->pool->logs, w->pool->loop, w->index, &log_fd);
+        if (!st) st = spawn(w, fds[1], log_fd);
+        close(fds[1]);
+        if (log_fd >= 0) close(log_fd);
+        if (!st) {
+            w->sock = fds[0];
+            st = loop_watch_new(w->pool->loop, fds[0], on_socket, w, &w->watch);
+        }
+        if (st) close(fds[0]);
+    }
+    if (st) {
+        w->failures++;
+        w->starts_without_hello++;
+        w->spent = false;
+        log_status(LOG_ERROR, "worker.start", st);
+        loop_timer_start(w->timer, backoff_ms(w->failures + 1));
+        changed(w->pool);
+        return;
+    }
+    w->state = W_STARTING;
+    w->epoch++;
+    w->started_ns = w->last_sign_ns = clock_ns();
+    metric_add(M_WORKER_STARTS, 1);
+    loop_watch_set(w->watch, LOOP_READ);
+    // A plugin looks for its hardware first, which takes as long as it takes.
+    bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
+    loop_timer_start(w->timer, w->pool->cfg.hello_ms * (plugin ? PLUGIN_PATIENCE : 1));
+}
+
+static void on_hello(struct worker *w, const struct frame *f) {
+    Hlod__Wire__Hello *h = weigh_unpack_or_null(&hlod__wire__hello__descriptor, f->body);
+    if (!h || h->protocol != FRAME_PROTOCOL || strcmp(h->role, role_name(w))) {
+        if (h) hlod__wire__hello__free_unpacked(h, NULL);
+        lose(w, "bad handshake");
+        return;
+    }
+    free(w->why);
+    w->why = *h->error ? strdup(h->error) : NULL;
+    if (*h->error) {
+        hlod__wire__hello__free_unpacked(h, NULL);
+        lose(w, w->why ? w->why : "cannot open its device");
+        return;
+    }
+    if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
+    w->hello = h;
+    w->spent = w->ending = false;
+    w->state = W_READY;
+    w->ready_ns = w->used_ns = clock_ns();
+    w->starts_without_hello = 0;
+    log_event(LOG_INFO, "worker.ready",
+              "worker=%d role=%s pid=%d device=%s target=\"%s\" start_ms=%.1f", w->index,
+              role_name(w), w->pid, h->device_name, h->target_id,
+              (double)(w->ready_ns - w->started_ns) / 1e6);
+    if (w->pool->cfg.filter && strcmp(h->filter, "on") != 0)
+        log_event(LOG_WARN, "worker.filter", "worker=%d state=\"%s\"", w->index, h->filter);
+    loop_timer_start(w->timer, HEALTH_EVERY_MS);
+    changed(w->pool);
+}
+
+// ---- frames
+
+enum { REPLY = 40 }; // wire.proto: the type of an answer is the request's and this
+static bool is_event(uint32_t type) {
+    return type == HLOD__WIRE__TYPE__TYPE_PASS || type == HLOD__WIRE__TYPE__TYPE_RUNNING ||
+           type == HLOD__WIRE__TYPE__TYPE_STEP || type == HLOD__WIRE__TYPE__TYPE_DRAFT;
+}
+
+static void on_stats(struct worker *w, const struct frame *f) {
+    Hlod__Wire__StatsReply *s = weigh_unpack_or_null(&hlod__wire__stats_reply__descriptor, f->body);
+    if (!s) return;
+    w->rss_bytes = s->rss_bytes;
+    w->resident = s->resident_executables;
+    w->prepared_bytes = s->prepared_bytes;
+    w->buffers = s->buffers;
+    w->buffer_bytes = s->buffer_bytes;
+    w->ending = s->ending;
+    if (s->refused > w->refused) {
+        log_event(LOG_WARN, "worker.refused", "worker=%d role=%s pid=%d calls=%lld last=%s",
+                  w->index, role_name(w), w->pid, (long long)(s->refused - w->refused),
+                  s->last_refused);
+        metric_add(M_WORKER_REFUSED, s->refused - w->refused);
+        w->refused = s->refused;
+    }
+    hlod__wire__stats_reply__free_unpacked(s, NULL);
+}
+
+static void on_frame(struct worker *w, struct frame *f) {
+    w->last_sign_ns = clock_ns();
+    metric_add(M_FRAME_BYTES_IN, (int64_t)f->body.n);
+    if (w->state == W_STARTING) {
+        if (f->type == HLOD__WIRE__TYPE__TYPE_HELLO)
+            on_hello(w, f);
+        else
+            lose(w, "spoke before its handshake");
+        return;
+    }
+    if (f->type == HLOD__WIRE__TYPE__TYPE_STATS_REPLY && f->call == 0) {
+        on_stats(w, f);
+        return;
+    }
+    for (size_t i = 0; i < w->calls.n; i++) {
+        if (w->calls.v[i].id != f->call) continue;
+        struct call c = w->calls.v[i];
+        if (!is_event(f->type) && f->type != c.type + REPLY) {
+            lose(w, "answered with another kind of reply");
+            return;
+        }
+        if (!is_event(f->type)) w->calls.v[i] = w->calls.v[--w->calls.n];
+        w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
+                                             f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
+        c.fn(c.ctx, f, ST_OK);
+        // Nothing was placed behind a cancelled call; now it may be.
+        if (c.kill_at_ns && !is_event(f->type)) changed(w->pool);
+        if (w->spent && !w->calls.n && w->state == W_READY && !w->pool->stopping) renew(w);
+        return;
+    }
+    lose(w, "answered a call that was never made");
+}
+
+static void flush(struct worker *w) {
+    while (w->out.n) {
+        struct pending *p = &w->out.v[0];
+        status_t st = frame_send(w->sock, p->type, p->call, (struct span){p->body, p->n}, p->fds,
+                                 p->n_fds, 0);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            break;
+        }
+        st_drop(st); // a lost peer shows at the next read
+        free_pending(p);
+        memmove(w->out.v, w->out.v + 1, --w->out.n * sizeof *w->out.v);
+    }
+    if (w->watch) loop_watch_set(w->watch, LOOP_READ | (w->out.n ? LOOP_WRITE : 0));
+}
+
+static void on_socket(void *arg, int events) {
+    struct worker *w = arg;
+    if (events & LOOP_WRITE) flush(w);
+    uint64_t epoch = w->epoch;
+    // A bounded batch, so that one chatty worker does not hold the loop.
+    for (int i = 0; i < 32 && w->sock >= 0 && w->epoch == epoch; i++) {
+        struct frame f;
+        status_t st = frame_recv(w->sock, w->pool->buf, 0, &f);
+        if (st_code(st) == ST_DEADLINE_EXCEEDED) {
+            st_drop(st);
+            return;
+        }
+        if (st || f.type == 0) {
+            char how[160];
+            lose(w, st ? "sent a broken frame"
+                       : process_end(w->process ? w->pid : 0, worker_memory(w), how));
+            st_drop(st);
+            return;
+        }
+        on_frame(w, &f);
+        frame_done(&f);
+    }
+}
+
+static void send_or_keep(struct worker *w, uint32_t type, uint64_t call, const ProtobufCMessage *m,
+                         const int *fds, int n_fds) {
+    metric_add(M_FRAME_BYTES_OUT, (int64_t)protobuf_c_message_get_packed_size(m));
+    if (w->out.n == 0) {
+        status_t st = frame_send_msg(w->sock, type, call, m, fds, n_fds, 0);
+        bool full = st_code(st) == ST_DEADLINE_EXCEEDED;
+        if (st && !full)
+            log_status(LOG_WARN, "worker.send", st); // the read side will see the loss
+        else
+            st_drop(st);
+        if (!full) return;
+    }
+    struct pending p = {
+        .type = type, .call = call, .n = protobuf_c_message_get_packed_size(m), .n_fds = n_fds};
+    p.body = malloc(p.n + 1);
+    if (!p.body) abort();
+    protobuf_c_message_pack(m, p.body);
+    for (int i = 0; i < n_fds; i++)
+        p.fds[i] = dup(fds[i]);
+    vec_push(&w->out, p);
+    loop_watch_set(w->watch, LOOP_READ | LOOP_WRITE);
+}
+
+struct late_loss {
+    pool_reply_fn fn;
+    void *ctx;
+};
+static void tell_loss(void *arg) {
+    struct late_loss *l = arg;
+    l->fn(l->ctx, NULL,
+          st_reason(st_new(ST_UNAVAILABLE, "the worker is not up"),
+                    HLOD__V1__REASON__REASON_WORKER_LOST));
+    free(l);
+}
+
+uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, const int *fds,
+                   int n_fds, pool_reply_fn fn, void *ctx) {
+    uint64_t id = ++w->pool->next_call;
+    if (w->state != W_READY) { // lost between placement and call: answer later, as always
+        struct late_loss *l = malloc(sizeof *l);
+        if (!l) abort();
+        *l = (struct late_loss){fn, ctx};
+        loop_post(w->pool->loop, tell_loss, l);
+        return id;
+    }
+    struct call c = {.id = id, .type = type, .fn = fn, .ctx = ctx};
+    vec_push(&w->calls, c);
+    send_or_keep(w, type, id, m, fds, n_fds);
+    return id;
+}
+
+void pool_cancel(struct worker *w, uint64_t call) {
+    for (size_t i = 0; i < w->calls.n; i++) {
+        struct call *c = &w->calls.v[i];
+        if (c->id != call || c->kill_at_ns) continue;
+        c->kill_at_ns = clock_ns() + w->pool->cfg.kill_grace_ms * 1000000;
+        if (!w->kill_ns || c->kill_at_ns < w->kill_ns) watch_cancelled(w);
+        Hlod__Wire__Stats empty = HLOD__WIRE__STATS__INIT; // CANCEL has an empty body
+        send_or_keep(w, HLOD__WIRE__TYPE__TYPE_CANCEL, call, &empty.base, NULL, 0);
+    }
+}
+
+void pool_set_grace(struct pool *p, int64_t ms) {
+    p->cfg.kill_grace_ms = ms;
+}
+
+// ---- the pool
+
+// Device workers of one kind are numbered in the order of the configuration: cpu:0, sim:0, sim:1.
+// Each kind has compile workers of its own: a kind's compiler that crashes or hangs is no other's
+// trouble.
+static struct worker *describe(struct worker *w, enum worker_role role, const char *spec) {
+    struct pool *p = w->pool;
+    int number = 0;
+    w->role = role;
+    snprintf(w->kind, sizeof w->kind, "%.*s", (int)strcspn(spec, ":"), spec);
+    w->spec = role == ROLE_DEVICE ? spec : w->kind;
+    if (p->cfg.plugins) w->spec = plugins_worker_spec(p->cfg.plugins, &p->arena, w->spec);
+    if (role == ROLE_COMPILE) return w;
+    for (const struct worker *o = p->w; o < w; o++)
+        number += o->role == ROLE_DEVICE && !o->extra && strcmp(o->kind, w->kind) == 0;
+    if (w->extra) number--;
+    snprintf(w->name, sizeof w->name, "%s:%d", w->kind, number);
+    int nth = 0; // of those of its device
+    for (const struct worker *o = w; o->extra; o--)
+        nth++;
+    snprintf(w->shown, sizeof w->shown, nth ? "%s/%d" : "%s", w->name, nth);
+    return w;
+}
+
+// The slots: a worker for each device, compile workers for each kind of them, and one that sleeps
+// for each other kind that there is a plugin for, and for the CPU.
+static void fill_slots(struct pool *p) {
+    const struct pool_config *cfg = &p->cfg;
+    const struct plugins *x = cfg->plugins;
+    struct worker *w = p->w;
+    for (int i = 0; i < cfg->n_devices; i++)
+        for (int k = 0; k < pool_of_device(cfg, i); k++, w++) {
+            w->group = i;
+            w->extra = w->spare = k > 0;
+            w->relief = w->extra && !cfg->isolate;
+            describe(w, ROLE_DEVICE, cfg->devices[i]);
+        }
+    for (int i = 0; i < cfg->n_devices; i++)
+        for (int k = pool_serves(cfg, cfg->devices[i], i) ? pool_of_compilers(cfg) : 0;
+             k < pool_of_compilers(cfg); k++, w++) {
+            w->group = i;
+            w->extra = w->spare = k >= cfg->n_compile;
+            describe(w, ROLE_COMPILE, cfg->devices[i]);
+        }
+    for (struct worker *o = w; o < p->w + p->n; o++)
+        o->group = (int)(o - p->w) + MAX_GROUPS;
+    if (!x) return;
+    if (!pool_serves(cfg, "cpu", cfg->n_devices)) describe(w++, ROLE_COMPILE, "cpu")->lazy = true;
+    for (size_t i = 0; i < x->n; i++)
+        if (!pool_serves(cfg, x->v[i].kind, cfg->n_devices))
+            describe(w++, ROLE_COMPILE, x->v[i].kind)->lazy = true;
+}
+
+static void make_page(struct worker *w) {
+    uint8_t *p;
+    void *base;
+    size_t bytes;
+    status_t st = frame_memfd("hlod-worker-state", WORKER_STATE_BYTES, &w->page_fd);
+    if (!st) st = frame_map(w->page_fd, 0, WORKER_STATE_BYTES, true, &p, &base, &bytes);
+    if (st) abort(); // a page
+    w->page = (_Atomic uint64_t *)(void *)p;
+}
+bool worker_began(const struct worker *w, uint64_t call) {
+    return *w->page == call;
+}
+
+status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **out) {
+    if (access(cfg->worker_path, X_OK))
+        return st_note(st_errno(errno, cfg->worker_path), "worker program");
+    struct pool *p = calloc(1, sizeof *p);
+    if (!p) return st_oom();
+    p->loop = l;
+    p->cfg = *cfg;
+    if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
+    if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
+    if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
+    p->n = pool_slots(cfg);
+    if (p->n > POOL_MAX_WORKERS) {
+        status_t st = st_new(ST_INVALID_ARGUMENT, "%d worker processes, at most %d", p->n,
+                             POOL_MAX_WORKERS);
+        free(p);
+        return st;
+    }
+    p->w = calloc((size_t)p->n, sizeof *p->w);
+    p->buf = frame_buf_new();
+    p->memfds = memfds_new(p->n, cfg->keep_bytes);
+    if (!p->w) abort();
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        w->pool = p;
+        w->index = i;
+        w->sock = -1;
+        make_page(w);
+        w->timer = loop_timer_new(l, on_timer, w);
+        w->kill = loop_timer_new(l, on_kill, w);
+        warm_init(&w->warm);
+    }
+    fill_slots(p);
+    for (int i = 0; i < p->n; i++)
+        if (!(p->w[i].sleeps = p->w[i].lazy) && !p->w[i].spare) start_worker(&p->w[i]);
+    *out = p;
+    return ST_OK;
+}
+
+void pool_stop(struct pool *p) {
+    p->stopping = true;
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        uv_process_t *pr = w->process;
+        loop_timer_stop(w->timer);
+        if (w->state == W_DOWN) w->state = W_STOPPED;
+        lose(w, "shutdown");
+        if (pr)
+            uv_process_kill(
+                pr, SIGTERM); // they end on their closed socket anyway; busy ones need the signal
+    }
+}
+
+void pool_free(struct pool *p) {
+    if (!p) return;
+    for (int i = 0; i < p->n; i++) {
+        struct worker *w = &p->w[i];
+        loop_timer_free(w->timer);
+        loop_timer_free(w->kill);
+        if (w->hello) hlod__wire__hello__free_unpacked(w->hello, NULL);
+        vec_done(&w->calls);
+        vec_done(&w->out);
+        smap_done(&w->warm.held);
+        footprint_done(&w->footprint);
+        free(w->why);
+    }
+    pool_logs_done(&p->logs);
+    arena_done(&p->arena);
+    frame_buf_free(p->buf);
+    memfds_free(p->memfds);
+    for (int i = 0; i < p->n; i++) {
+        frame_unmap((void *)p->w[i].page, WORKER_STATE_BYTES);
+        close(p->w[i].page_fd);
+    }
+    free(p->w);
+    free(p);
+}
+
+int pool_size(const struct pool *p) {
+    return p->n;
+}
+struct worker *pool_worker(struct pool *p, int i) {
+    return &p->w[i];
+}
+struct warm *worker_warm(struct worker *w) {
+    return &w->warm;
+}
+struct footprint *worker_footprint(struct worker *w) {
+    return &w->footprint;
+}
+void pool_wake(struct pool *p, const char *kind) {
+    int64_t now = clock_ns();
+    for (int i = 0; i < p->n && !p->stopping; i++) {
+        struct worker *w = &p->w[i];
+        bool gave_up = w->starts_without_hello >= MAX_STARTS_WITHOUT_HELLO;
+        if (w->role != ROLE_COMPILE || strcmp(w->kind, kind) != 0 || w->state != W_DOWN) continue;
+        if (!w->sleeps && !(gave_up && now - w->started_ns > AGAIN_AFTER_MS * INT64_C(1000000)))
+            continue;
+        w->sleeps = false;
+        w->starts_without_hello = w->failures = 0;
+        loop_timer_stop(w->timer);
+        start_worker(w);
+    }
+}
+struct memfds *pool_memfds(struct pool *p) {
+    return p->memfds;
+}
+int pool_input_owner(const struct pool *p) {
+    return p->cfg.n_devices == 1 && !p->cfg.isolate ? 0
+                                                    : MEMFD_NOBODY; // device workers come first
+}
+int worker_index(const struct worker *w) {
+    return w->index;
+}
+void worker_flight(struct worker *w, int64_t bytes) {
+    w->flight_bytes += bytes;
+}
+bool worker_ready(const struct worker *w) {
+    return w->state == W_READY || (w->spent && w->state != W_STOPPED);
+}
+const Hlod__Wire__Hello *worker_hello(const struct worker *w) {
+    return w->hello;
+}
+uint64_t worker_epoch(const struct worker *w) {
+    return w->epoch;
+}
+void worker_take(struct worker *w, bool unknown) {
+    w->unknown += unknown;
+    w->served = true;
+    w->used_ns = clock_ns();
+    if (w->places_taken++ == 0) w->moved_ns = w->used_ns;
+}
+void worker_expect(struct worker *w, int64_t ns) {
+    w->expected_ns += ns;
+}
+void worker_release(struct worker *w, bool unknown) {
+    w->places_taken--;
+    w->unknown -= unknown;
+    w->used_ns = w->moved_ns = clock_ns();
+    changed(w->pool);
+}
+
+void worker_relieve(struct worker *w) {
+    int64_t since = clock_ns() - w->started_ns;
+    if (!w->spare || w->state != W_DOWN || w->pool->stopping) return;
+    if (w->failures && since < backoff_ms(w->failures + 1) * INT64_C(1000000)) return;
+    log_event(LOG_INFO, "worker.relief", "worker=%d device=%s", w->index, w->name);
+    w->spare = false;
+    w->used_ns = clock_ns();
+    loop_timer_start(w->timer, 0);
+}
+
+void worker_give(struct worker *w, const char *tenant) {
+    bool fresh = w->state == W_READY && !*w->tenant;
+    if (w->state == W_READY && *w->tenant) end_life(w);
+    if (!fresh && w->state == W_DOWN) {
+        log_event(LOG_DEBUG, "worker.given", "worker=%d tenant=%s", w->index, tenant);
+        w->spare = w->sleeps = w->spent = false;
+        loop_timer_start(w->timer, 0);
+    }
+    snprintf(w->tenant, sizeof w->tenant, "%s", tenant);
+    w->used_ns = clock_ns();
+}
+

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/workers/pool_process.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+// OpenMP counts the processors that it may run on; of a control group's quota it knows nothing, and
+// threads beyond that only wait for each other.
+static char *threads_by_quota(char text[PROCESS_TEXT]) {
+    int most = limits_here().processors;
+    if (getenv("OMP_NUM_THREADS") || most >= sysconf(_SC_NPROCESSORS_ONLN)) return NULL;
+    snprintf(text, PROCESS_TEXT, "OMP_NUM_THREADS=%d", most);
+    return text;
+}
+char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_TEXT]) {
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **env = calloc(n + 3, sizeof *env);
+    if (!env) abort();
+    memcpy(env, environ, n * sizeof *env);
+    snprintf(spin, PROCESS_TEXT, "GOMP_SPINCOUNT=%lld", (long long)spins);
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) env[n++] = spin;
+    env[n] = threads_by_quota(threads);
+    return env;
+}
+
+enum { OUT_OF_MEMORY = 66 }; // devices/worker/worker.h: WORKER_OUT_OF_MEMORY
+const char *process_end(int pid, int64_t memory, char out[160]) {
+    siginfo_t i = {0};
+    for (int k = 0; k < 20 && pid && !i.si_pid; k++) {
+        if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+        if (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
+    }
+    bool aborted = i.si_code != CLD_EXITED && i.si_status == SIGABRT;
+    if (i.si_pid && memory && (aborted || i.si_status == OUT_OF_MEMORY))
+        snprintf(out, 160,
+                 "its process was out of memory%s: a compile may take compile_memory = %lld bytes",
+                 aborted ? ", or aborted" : "", (long long)memory);
+    else if (!i.si_pid)
+        snprintf(out, 160, "its process ended");
+    else if (i.si_code == CLD_EXITED)
+        snprintf(out, 160, "its process ended with status %d", i.si_status);
+    else
+        snprintf(out, 160, "its process was ended by signal %d (%s)%s", i.si_status,
+                 strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
+    return out;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/api.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "proto/formats/inference.pb-c.h"
+#include "scheduler/records/models.h"
+#include "server/reserve.h"
+
+enum { UNARY = 0, SERVER = 1 };
+struct api_row api_rows[ALL_ROWS] = {
+#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
+    {"hlod.v1.Hlod", #method,     DIALECT_V1,    handler, stream, VERB_##verb,                     \
+     alias,          BODY_##body, SCOPE_##scope, NULL,    NULL},
+#include "server/api/api.def"
+#undef RPC
+#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
+    {"inference.GRPCInferenceService",                                                             \
+     #method,                                                                                      \
+     DIALECT_OIP,                                                                                  \
+     handler,                                                                                      \
+     stream,                                                                                       \
+     VERB_##verb,                                                                                  \
+     alias,                                                                                        \
+     BODY_##body,                                                                                  \
+     SCOPE_##scope,                                                                                \
+     NULL,                                                                                         \
+     NULL},
+#include "server/oip/oip.def"
+#undef RPC
+};
+
+const char *api_version_text(void) {
+    return HLOD_VERSION;
+}
+const char *api_verb_name(enum api_verb v) {
+    static const char *const names[] = {"GET", "POST", "PUT", "DELETE", "GET, POST"};
+    return names[v];
+}
+
+static status_t join(const ProtobufCServiceDescriptor *d, struct api_row *rows, unsigned n) {
+    if (d->n_methods != n)
+        return st_new(ST_INTERNAL, "the table has %u rows, %s %u methods", n, d->name,
+                      d->n_methods);
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(d->methods[i].name, rows[i].method) || strcmp(d->name, rows[i].service))
+            return st_new(ST_INTERNAL, "row %u is %s.%s, the service's method %s.%s", i,
+                          rows[i].service, rows[i].method, d->name, d->methods[i].name);
+        rows[i].input = d->methods[i].input;
+        rows[i].output = d->methods[i].output;
+    }
+    return ST_OK;
+}
+status_t api_init(void) {
+    RETURN_IF_ERR(join(&hlod__v1__hlod__descriptor, api_rows, API_ROWS));
+    return join(&inference__grpcinference_service__descriptor, api_rows + API_ROWS, OIP_ROWS);
+}
+
+char *api_hex(struct arena *a, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return arena_strdup(a, hex);
+}
+
+status_t api_digest(const char *text, const char *what, struct digest *out) {
+    if (!digest_parse(str_of(text), out))
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "%s: expected a digest of 64 hex digits, found '%.80s'", what,
+                                text),
+                         HLOD__V1__REASON__REASON_BAD_DIGEST);
+    return ST_OK;
+}
+
+bool api_sees_all(const struct call *c) {
+    return !c->api->auth || c->principal.scopes & SCOPE_ADMIN;
+}
+const char *api_space(struct call *c, const char *name) {
+    if (!c->api->auth) return MODELS_DEFAULT;
+    struct models *all = sched_models(c->api->sched);
+    const char *own = c->principal.tenant;
+    const struct named_model *x = api_sees_all(c) && !models_find(all, own, name, "")
+                                      ? models_find(all, NULL, name, "")
+                                      : NULL;
+    return x ? arena_strdup(&c->arena, x->tenant) : own; // x may be removed under a run
+}
+bool api_sees(const struct call *c, const struct named_model *x) {
+    return api_sees_all(c) || !strcmp(x->tenant, c->principal.tenant);
+}
+
+// NAME or NAME:VERSION; NULL: there is none.
+static const struct named_model *named(struct call *c, const char *text) {
+    struct models *all = sched_models(c->api->sched);
+    const char *colon = strrchr(text, ':');
+    const struct named_model *x = models_find(all, api_space(c, text), text, "");
+    if (!x && colon) {
+        const char *name = arena_strndup(&c->arena, text, (size_t)(colon - text));
+        x = models_find(all, api_space(c, name), name, colon + 1);
+    }
+    return x;
+}
+
+const char *api_like(struct call *c, const char *name) {
+    enum { ASKED = 1000 }; // names: a comparison takes some microseconds, on the loop
+    const struct named_model *x = models_first(sched_models(c->api->sched));
+    for (int k = 0; x && k < ASKED; x = x->next, k++)
+        if (api_sees(c, x) && strcmp(x->name, name) && str_is_like(str_of(name), str_of(x->name)))
+            return arena_printf(&c->arena, " (did you mean '%s'?)", x->name);
+    return "";
+}
+status_t api_model(struct call *c, const char *text, struct digest *out) {
+    if (digest_parse(str_of(text), out)) return ST_OK;
+    if (!*text)
+        return st_reason(st_new(ST_INVALID_ARGUMENT, "no model: say its name or digest, as "
+                                                     "\"model\": \"NAME\""),
+                         HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+    const struct named_model *x = named(c, text);
+    if (!x)
+        return st_reason(
+            st_new(ST_NOT_FOUND,
+                   "no model is called '%.80s'%s; a model is named by `hlo models set` or by "
+                   "the digest of its bytes, 64 hex digits",
+                   text, api_like(c, text)),
+            HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
+    *out = x->source;
+    return ST_OK;
+}
+
+void api_name(struct call *c, const char *text, struct job_spec *out) {
+    struct digest d;
+    const struct named_model *x = digest_parse(str_of(text), &d) ? NULL : named(c, text);
+    if (!x) return;
+    out->name = arena_strdup(&c->arena, x->name);
+    out->version = x->version;
+    out->space = arena_strdup(&c->arena, x->tenant);
+    out->batching = x->batching;
+}
+
+bool api_is_probe(const struct api_row *r) {
+    return r->handler == api_health || r->handler == api_version || r->handler == oip_live ||
+           r->handler == oip_ready;
+}
+
+status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
+                   const struct credentials *who, struct principal *out) {
+    struct principal p;
+    status_t st = reserve_there() || api_is_probe(row)
+                      ? ST_OK
+                      : st_retry_after(st_reason(st_new(ST_UNAVAILABLE, "memory is short"),
+                                                 HLOD__V1__REASON__REASON_RECEIVE_BUDGET),
+                                       1000);
+    if (st) return st;
+    st = auth_who(api->auth, a, who, row->scope, &p);
+    if (!st) st = auth_may(&p, row->scope, row->method);
+    if (!st)
+        *out = p;
+    else {
+        metric_add(M_AUTH_REFUSED, 1);
+        log_event(LOG_DEBUG, "auth.refused", "method=%s why=\"%s\"", row->method, st_message(st));
+    }
+    return st;
+}
+
+void api_dispatch(struct call *c) {
+    if (!c->principal.name)
+        call_finish(c, NULL, st_new(ST_INTERNAL, "a call that was not admitted"));
+    else if (c->api->draining && !api_is_probe(c->row))
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
+                              HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+    else
+        c->row->handler(c);
+}

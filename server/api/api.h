@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// api: the method table (api.def joined with the service descriptor) and the handlers, one file a
+// noun. Handlers check what the message's types cannot say, start a job or pool work, and answer
+// the call; they decide nothing else. Thread: loop.
+#pragma once
+#include "base/str.h"
+#include "server/call.h"
+
+enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
+enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB, BODY_BYTES };
+enum { API_OPEN_BYTES = 4096 }; // of a request to a row that asks for no scope
+enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH: GET and POST
+struct api_row {
+    const char *service, *method;
+    enum api_dialect dialect;
+    void (*handler)(struct call *c);
+    bool stream;
+    enum api_verb verb;
+    const char *alias; // several, with a space between; "" = none
+    enum api_body body;
+    unsigned scope;                                   // SCOPE_* that the caller must have
+    const ProtobufCMessageDescriptor *input, *output; // from the service
+};
+struct named_model;
+struct api {
+    struct sched *sched;
+    struct suites *suites; // batch jobs
+    struct budget *budget; // for request bodies, of all transports
+    struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
+    int64_t start_ns;
+    bool draining; // readiness is off, new work refused
+    bool trust_tenant_header;
+    bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
+    bool allow_cache_import;     // executables that other daemons compiled
+    struct cache_key *cache_key; // NULL: nothing is signed, nothing is asked of what comes in
+    struct uploads *uploads;     // of models in pieces, at most so many open a tenant
+    int max_uploads;
+    int64_t upload_keep_ms, max_model_bytes, max_message_bytes;
+    struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
+};
+// hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
+#define RPC(method, handler, stream, verb, alias, body, scope) +1
+enum {
+    API_ROWS = 0
+#include "server/api/api.def"
+    ,
+    OIP_ROWS = 0
+#include "server/oip/oip.def"
+    ,
+    ALL_ROWS = API_ROWS + OIP_ROWS
+};
+#undef RPC
+extern struct api_row api_rows[ALL_ROWS];
+// Joins table and descriptor; INTERNAL when they do not agree.
+status_t api_init(void) MUST_CHECK;
+// Who calls, and whether they may: before the body is read, so that nobody uploads in vain. For
+// c->principal, in `a`. UNAUTHENTICATED, PERMISSION_DENIED.
+status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
+                   const struct credentials *who, struct principal *out) MUST_CHECK;
+void api_dispatch(struct call *c);              // row and request are set; answers through the sink
+const char *api_verb_name(enum api_verb v);     // "GET, POST" for BOTH
+const char *api_media_type(const char *format); // "onnx" -> "application/onnx"
+// Messages that rows take and give, each once, with those inside them; vec_done is the caller's.
+struct api_messages {
+    const ProtobufCMessageDescriptor **v;
+    size_t n, cap;
+};
+struct api_messages api_messages_of(int n_rows); // of the first n_rows of api_rows
+void api_messages_add(struct api_messages *s, const ProtobufCMessageDescriptor *d);
+void api_metrics(const struct api *api, struct strbuf *b);  // /metrics
+int64_t api_rss_bytes(void);                                // of this process
+void api_openapi(struct strbuf *b);                         // /v1/openapi.json
+void api_markdown(struct strbuf *b, struct str proto_text); // docs/api.md, comments from hlod.proto
+const char *api_version_text(void);
+
+void api_compile(struct call *c);
+void api_run(struct call *c);
+void api_plan(struct call *c);
+void api_put_buffer(struct call *c);
+void api_list_buffers(struct call *c);
+void api_get_buffer(struct call *c);
+void api_free_buffer(struct call *c);
+void api_renew_buffer(struct call *c);
+void api_make_tuple(struct call *c);
+void api_inspect(struct call *c);
+void api_list(struct call *c);
+void api_get(struct call *c);
+void api_remove(struct call *c);
+void api_explain(struct call *c);
+void api_cache(struct call *c);
+void api_verify(struct call *c);
+void api_pin(struct call *c);
+void api_collect(struct call *c);
+void api_export(struct call *c);
+void api_import(struct call *c);
+void api_devices(struct call *c);
+void api_tenants(struct call *c);
+void api_targets(struct call *c);
+void api_list_runs(struct call *c);
+void api_trace(struct call *c);
+void api_show_model(struct call *c);
+void api_set_model(struct call *c);
+void api_list_models(struct call *c);
+void api_remove_model(struct call *c);
+void api_submit_jobs(struct call *c);
+void api_get_job(struct call *c);
+void api_list_jobs(struct call *c);
+void api_watch_job(struct call *c);
+void api_job_logs(struct call *c);
+void api_cancel_job(struct call *c);
+void api_job_result(struct call *c);
+void api_put_blob(struct call *c);
+void api_get_blob(struct call *c);
+void api_stat_blob(struct call *c);
+void api_start_upload(struct call *c);
+void api_append_upload(struct call *c);
+void api_get_upload(struct call *c);
+void api_finish_upload(struct call *c);
+void api_cancel_upload(struct call *c);
+void api_health(struct call *c);
+void api_version(struct call *c);
+
+// The Open Inference Protocol.
+void oip_live(struct call *c);
+void oip_ready(struct call *c);
+void oip_model_ready(struct call *c);
+void oip_server(struct call *c);
+void oip_model(struct call *c);
+void oip_infer(struct call *c);
+void oip_config(struct call *c);
+void oip_statistics(struct call *c);
+void oip_index(struct call *c);
+void oip_load(struct call *c);
+void oip_unload(struct call *c);
+void oip_shm_status(struct call *c);
+void oip_shm_register(struct call *c);
+void oip_shm_unregister(struct call *c);
+void oip_cuda(struct call *c);
+void oip_trace(struct call *c);
+void oip_log(struct call *c);
+// May be called while the server drains, and answers at once.
+bool api_is_probe(const struct api_row *r);
+
+// For handlers.
+char *api_hex(struct arena *a, struct digest d);
+status_t api_digest(const char *text, const char *what,
+                    struct digest *out) MUST_CHECK; // REASON_BAD_DIGEST
+// The same, or the name of a model: NAME, or NAME:VERSION.
+// " (did you mean 'cats'?)": a model whose name the caller sees and that is much like this one; ""
+// if none is. In c->arena.
+const char *api_like(struct call *c, const char *name);
+status_t api_model(struct call *c, const char *text, struct digest *out) MUST_CHECK;
+// May the caller see what is not its tenant's? Where nobody is asked, and who has the scope admin.
+bool api_sees_all(const struct call *c);
+// Whose names the caller means by `name`: its tenant's; of who sees all, any tenant's that has it.
+const char *api_space(struct call *c, const char *name);
+bool api_sees(const struct call *c, const struct named_model *x); // lists
+// What the name, if it is one, says about how its runs are scheduled.
+void api_name(struct call *c, const char *text, struct job_spec *out);

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cache: list, get, remove, explain, statistics. Store and journal block, so each request is
+// one piece of pool work that fills a reply in the call's arena.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/metrics.h"
+#include "base/vec.h"
+#include "proto/weigh.h"
+#include "scheduler/job/key.h"
+#include "scheduler/loop.h"
+#include "scheduler/records/owners.h"
+#include "server/api/api_cache.h"
+
+static void work(void *arg) {
+    struct cache_work *w = arg;
+    w->work(w);
+}
+static void done(void *arg) {
+    struct cache_work *w = arg;
+    if (!call_goes_on(w->c, w->st)) return;
+    if (w->then)
+        w->then(w);
+    else
+        call_finish(w->c, w->reply, ST_OK);
+}
+struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *)) {
+    struct cache_work *w = arena_new_of(&c->arena, struct cache_work);
+    *w = (struct cache_work){.c = c,
+                             .store = sched_store(c->api->sched),
+                             .journal = sched_journal(c->api->sched),
+                             .owner = api_sees_all(c) ? NULL : c->principal.tenant,
+                             .work = fn};
+    return w;
+}
+void cache_go(struct cache_work *w) {
+    w->c->busy = true;
+    loop_work(sched_loop(w->c->api->sched), work, done, w);
+}
+void cache_go_for(struct cache_work *w, const char *digest) {
+    status_t st = api_digest(digest, "digest", &w->digest);
+    if (st)
+        call_finish(w->c, NULL, st);
+    else
+        cache_go(w);
+}
+
+static void free_info(void *m) {
+    hlod__v1__executable_info__free_unpacked(m, NULL);
+}
+static Hlod__V1__ExecutableInfo *unpack(struct call *c, struct span rec) {
+    Hlod__V1__ExecutableInfo *x = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
+    if (x) arena_link(&c->arena, free_info, x);
+    return x;
+}
+
+// What is shown of an executable: with the names of the model it was first compiled from, or the
+// compiler's own where that is forgotten. Reads the journal: not from inside a journal_list.
+static void free_ingest(void *m) {
+    hlod__wire__ingest_reply__free_unpacked(m, NULL);
+}
+// A tenant's executable came by its own model, whoever compiled the same graph first.
+static void by_own_model(struct cache_work *w, struct digest key, Hlod__V1__ExecutableInfo *x) {
+    struct digest source;
+    status_t st = owner_read(w->journal, w->owner, key, &source);
+    free(x->source_digest);
+    free(x->weights_digest);
+    x->source_digest = x->weights_digest = (char *)protobuf_c_empty_string;
+    char hex[65];
+    digest_hex(source, hex);
+    if (!st && !digest_is_zero(source) && !(x->source_digest = strdup(hex))) abort();
+    st_drop(st);
+}
+struct names { // of the model met last: lists have many of one
+    Hlod__Wire__IngestReply *of;
+    struct digest source;
+};
+static Hlod__V1__ExecutableInfo *named(struct cache_work *w, struct names *n,
+                                       Hlod__V1__ExecutableInfo *x) {
+    struct arena *a = &w->c->arena;
+    struct digest source, key;
+    struct span rec;
+    bool known = digest_parse(str_of(x->digest), &key);
+    x->pinned = known && store_pinned(w->store, STORE_EXECUTABLE, key);
+    if (w->owner && known) by_own_model(w, key, x);
+    if (!digest_parse(str_of(x->source_digest), &source)) return x;
+    if (!n->of || !digest_eq(source, n->source)) {
+        status_t st = journal_get(w->journal, JOURNAL_SOURCE, source, a, &rec);
+        n->of = st ? NULL : weigh_unpack_or_null(&hlod__wire__ingest_reply__descriptor, rec);
+        n->source = source;
+        st_drop(st);
+        if (!n->of) return x;
+        arena_link(a, free_ingest, n->of);
+    }
+    Hlod__V1__ExecutableInfo *shown = arena_dup(a, x, sizeof *x);
+    shown->signature = key_signature(a, x, n->of->signature);
+    return shown;
+}
+
+// ---- list
+
+struct listing {
+    struct cache_work *w;
+    struct {
+        Hlod__V1__ExecutableInfo **v;
+        size_t n, cap;
+    } all;
+};
+static void add_row(void *ctx, struct digest key, struct span rec) {
+    struct listing *l = ctx;
+    if (!store_has(l->w->store, STORE_EXECUTABLE, key))
+        return; // evicted; its record may serve a later compile
+    Hlod__V1__ExecutableInfo *x = unpack(l->w->c, rec);
+    if (!x) return;
+    avec_push(&l->w->c->arena, &l->all, x);
+}
+// Is it the caller's to see? Reads the journal.
+static bool owned(struct cache_work *w, struct digest d) {
+    struct digest source;
+    status_t st = w->owner ? owner_read(w->journal, w->owner, d, &source) : ST_OK;
+    bool yes = !st;
+    st_drop(st);
+    return yes;
+}
+static size_t keep_own(struct cache_work *w, Hlod__V1__ExecutableInfo **v, size_t n, size_t most) {
+    size_t kept = 0;
+    struct digest d;
+    for (size_t i = 0; i < n && kept < most; i++)
+        if (digest_parse(str_of(v[i]->digest), &d) && owned(w, d)) v[kept++] = v[i];
+    return kept;
+}
+static void list_work(struct cache_work *w) {
+    struct listing l = {.w = w};
+    struct names n = {0};
+    uint32_t limit = ((Hlod__V1__ListExecutablesRequest *)w->c->request)->limit;
+    size_t most = limit ? limit : 1000;
+    w->st =
+        journal_list(w->journal, JOURNAL_EXECUTABLE, w->owner ? -1 : (int64_t)most, add_row, &l);
+    if (w->owner) l.all.n = keep_own(w, l.all.v, l.all.n, most);
+    Hlod__V1__ListExecutablesReply *m = arena_new_of(&w->c->arena, Hlod__V1__ListExecutablesReply);
+    hlod__v1__list_executables_reply__init(m);
+    for (size_t i = 0; i < l.all.n; i++)
+        l.all.v[i] = named(w, &n, l.all.v[i]);
+    m->executables = l.all.v;
+    m->n_executables = l.all.n;
+    w->reply = &m->base;
+}
+void api_list(struct call *c) {
+    cache_go(cache_new(c, list_work));
+}
+
+// ---- get, remove
+
+static status_t no_such(struct digest d) MUST_CHECK;
+static status_t no_such(struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return st_reason(st_new(ST_NOT_FOUND, "no executable %s here", hex),
+                     HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
+}
+status_t cache_record(struct cache_work *w, struct digest d, Hlod__V1__ExecutableInfo **out) {
+    struct span rec;
+    status_t st = journal_get(w->journal, JOURNAL_EXECUTABLE, d, &w->c->arena, &rec);
+    if (st && st_code(st) != ST_NOT_FOUND) return st;
+    bool there = !st && store_has(w->store, STORE_EXECUTABLE, d) && owned(w, d);
+    st_drop(st);
+    *out = there ? unpack(w->c, rec) : NULL;
+    return *out ? ST_OK : no_such(d);
+}
+static void get_work(struct cache_work *w) {
+    Hlod__V1__ExecutableInfo *x = NULL;
+    struct names n = {0};
+    w->st = cache_record(w, w->digest, &x);
+    w->reply = x ? &named(w, &n, x)->base : NULL;
+}
+void api_get(struct call *c) {
+    cache_go_for(cache_new(c, get_work), ((Hlod__V1__GetExecutableRequest *)c->request)->digest);
+}
+static void remove_work(struct cache_work *w) {
+    Hlod__V1__RemoveExecutableRequest *q = (Hlod__V1__RemoveExecutableRequest *)w->c->request;
+    if (!store_has(w->store, STORE_EXECUTABLE, w->digest))
+        w->st = no_such(w->digest);
+    else if (store_pinned(w->store, STORE_EXECUTABLE, w->digest))
+        w->st = st_new(ST_FAILED_PRECONDITION, "executable %s is pinned", q->digest);
+    else
+        w->st = store_remove(w->store, STORE_EXECUTABLE, w->digest);
+    if (!w->st) w->st = journal_remove(w->journal, JOURNAL_EXECUTABLE, w->digest);
+    Hlod__V1__RemoveExecutableReply *m =
+        arena_new_of(&w->c->arena, Hlod__V1__RemoveExecutableReply);
+    hlod__v1__remove_executable_reply__init(m);
+    m->digest = q->digest;
+    w->reply = &m->base;
+}
+static void removed(struct cache_work *w) {
+    sched_forget_executable(w->c->api->sched, w->digest);
+    call_finish(w->c, w->reply, ST_OK);
+}
+void api_remove(struct call *c) {
+    struct cache_work *w = cache_new(c, remove_work);
+    w->then = removed;
+    cache_go_for(w, ((Hlod__V1__RemoveExecutableRequest *)c->request)->digest);
+}
+
+// ---- explain
+
+struct key_parts cache_parts(struct arena *a, const Hlod__V1__ExecutableInfo *x) {
+    struct key_parts p = {.options = x->options,
+                          .target_id = x->target_id,
+                          .build_id = x->build_id,
+                          .kernel_abi = x->kernel_abi};
+    (void)digest_parse(str_of(x->program_digest), &p.program);
+    struct strbuf b = {0};
+    for (size_t i = 0; i < x->n_bindings; i++)
+        strbuf_printf(&b, "%s%s", i ? ";" : "", x->bindings[i]);
+    p.bindings = arena_strdup(a, strbuf_cstr(&b));
+    strbuf_done(&b);
+    return p;
+}
+static void explain_work(struct cache_work *w) {
+    Hlod__V1__ExplainCacheRequest *q = (Hlod__V1__ExplainCacheRequest *)w->c->request;
+    struct digest da, db;
+    Hlod__V1__ExecutableInfo *a, *b;
+    w->st = api_digest(q->a, "a", &da);
+    if (!w->st) w->st = api_digest(q->b, "b", &db);
+    if (!w->st) w->st = cache_record(w, da, &a);
+    if (!w->st) w->st = cache_record(w, db, &b);
+    if (w->st) return;
+    Hlod__V1__ExplainCacheReply *m = arena_new_of(&w->c->arena, Hlod__V1__ExplainCacheReply);
+    hlod__v1__explain_cache_reply__init(m);
+    struct key_parts pa = cache_parts(&w->c->arena, a), pb = cache_parts(&w->c->arena, b);
+    const char *va = "", *vb = "", *name = key_explain(&w->c->arena, &pa, &pb, &va, &vb);
+    m->same = !name;
+    m->component = (char *)(name ? name : "");
+    m->a = (char *)va;
+    m->b = (char *)vb;
+    w->reply = &m->base;
+}
+void api_explain(struct call *c) {
+    cache_go(cache_new(c, explain_work));
+}
+
+// ---- statistics
+
+static void count_file(void *ctx, enum store_kind kind, struct digest key, int64_t bytes,
+                       int64_t mtime, bool pinned) {
+    (void)kind, (void)key, (void)bytes, (void)mtime, (void)pinned;
+    ++*(int64_t *)ctx;
+}
+static void stats_work(struct cache_work *w) {
+    Hlod__V1__CacheStatsReply *m = arena_new_of(&w->c->arena, Hlod__V1__CacheStatsReply);
+    hlod__v1__cache_stats_reply__init(m);
+    w->st = store_list(w->store, STORE_EXECUTABLE, count_file, &m->executables);
+    m->bytes = store_bytes(w->store);
+    m->budget_bytes = sched_cfg(w->c->api->sched)->cache_budget_bytes;
+    m->models = journal_count(w->journal, JOURNAL_SOURCE);
+    m->hits = metric_get(M_CACHE_HITS);
+    m->misses = metric_get(M_CACHE_MISSES);
+    m->quarantined = metric_get(M_CACHE_QUARANTINED);
+    m->compiles = metric_get(M_COMPILES);
+    m->joins = metric_get(M_COMPILE_JOINS);
+    w->reply = &m->base;
+}
+void api_cache(struct call *c) {
+    cache_go(cache_new(c, stats_work));
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// api_cache: what the cache's handlers share: one piece of pool work a request, since store and
+// journal block; it fills a reply in the call's arena. Thread: loop; work functions: pool.
+#pragma once
+#include "base/store/store.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/job/key.h"
+#include "server/api/api.h"
+
+struct cache_work {
+    struct call *c;
+    struct store *store;
+    struct journal *journal;
+    const char *owner; // whose it must be; NULL: anybody's
+    void (*work)(struct cache_work *w);
+    void (*then)(struct cache_work *w); // on the loop, after a success: answers; NULL: `reply`
+    struct digest digest;
+    void *own; // the handler's
+    ProtobufCMessage *reply;
+    status_t st;
+};
+struct cache_work *cache_new(struct call *c, void (*fn)(struct cache_work *));
+void cache_go(struct cache_work *w);
+// The same once the request's digest is read.
+void cache_go_for(struct cache_work *w, const char *digest);
+// Of an executable that is here; *out lives as long as the call. NOT_FOUND. Pool.
+status_t cache_record(struct cache_work *w, struct digest d,
+                      Hlod__V1__ExecutableInfo **out) MUST_CHECK;
+struct key_parts cache_parts(struct arena *a, const Hlod__V1__ExecutableInfo *x);

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compile, CompileStream, Inspect.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/store/store.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/job/key.h"
+#include "scheduler/loop.h"
+#include "server/api/api_job.h"
+
+// Within what the request allows? A line for each part that is not, and for what cannot be told.
+static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
+    const Hlod__V1__Budget *b = ((Hlod__V1__CompileRequest *)c->request)->budget;
+    const Hlod__V1__ExecutableInfo *x = m->executable;
+    if (!b) return;
+    const Hlod__V1__Counts *n = x->optimized && x->optimized->entry ? x->optimized : x->after;
+    const struct {
+        const char *what;
+        int64_t most, found; // found -1: not known
+    } rows[] = {{"instructions", b->instructions, n ? n->entry : -1},
+                {"bytes", b->bytes, x->artifact_bytes},
+                {"hbm", b->hbm, x->memory && x->memory->needed ? x->memory->needed : -1}};
+    m->over_budget = arena_array(&c->arena, char *, 3);
+    for (size_t i = 0; i < 3; i++) {
+        if (rows[i].most <= 0 || (rows[i].found >= 0 && rows[i].found <= rows[i].most)) continue;
+        m->over_budget[m->n_over_budget++] =
+            rows[i].found < 0
+                ? arena_printf(&c->arena, "%s: not known for this target", rows[i].what)
+                : arena_printf(&c->arena, "%s: %lld, more than %lld", rows[i].what,
+                               (long long)rows[i].found, (long long)rows[i].most);
+    }
+}
+
+static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                         const ProtobufCMessage **out) {
+    Hlod__V1__CompileReply *m = arena_new_of(&c->arena, Hlod__V1__CompileReply);
+    hlod__v1__compile_reply__init(m);
+    m->digest = r->exe->digest;
+    m->source_digest = api_hex(&c->arena, r->source);
+    m->ingest_hit = r->ingest_hit;
+    m->cache_hit = r->cache_hit;
+    m->joined = r->joined;
+    m->executable = arena_dup(&c->arena, r->exe, sizeof *r->exe);
+    m->executable->signature = key_signature(&c->arena, r->exe, r->model->signature);
+    m->model_signature = r->model->signature;
+    m->job = r->id;
+    m->assumed = r->assumed;
+    m->n_assumed = r->n_assumed;
+    check_budget(c, m);
+    size_t upload = c->upload_ms > 0;
+    m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);
+    if (upload) {
+        Hlod__V1__Timing *t = arena_new_of(&c->arena, Hlod__V1__Timing);
+        hlod__v1__timing__init(t);
+        t->name = (char *)"upload";
+        t->ms = c->upload_ms;
+        m->timings[0] = t;
+    }
+    memcpy(m->timings + upload, r->timings, r->n_timings * sizeof *m->timings);
+    m->n_timings = r->n_timings + upload;
+    c->timings = m->timings;
+    c->n_timings = m->n_timings;
+    result->kind_case = HLOD__V1__EVENT__KIND_COMPILE_RESULT;
+    result->compile_result = m;
+    *out = &m->base;
+    return ST_OK;
+}
+
+static void start(struct call *c) {
+    Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
+    status_t st = call_check_priority(q->priority);
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
+    struct job_spec spec = {.kind = JOB_COMPILE,
+                            .model = c->source,
+                            .format = *q->format ? q->format : c->content_type,
+                            .shapes = q->shapes,
+                            .n_shapes = q->n_shapes,
+                            .payload_fd = -1,
+                            .options = q->options,
+                            .device = q->device,
+                            .target = q->target,
+                            .timeout_ms = q->timeout_ms,
+                            .priority = q->priority};
+    api_start_job(c, &spec, compiled);
+}
+
+// A model inside the message (protobuf or base64): to the store first.
+struct put {
+    struct call *c;
+    struct store *store;
+    struct span bytes;
+    struct digest digest;
+    status_t st;
+};
+static void put_work(void *arg) {
+    struct put *p = arg;
+    p->st = blob_store(p->store, p->bytes, &p->digest, &p->c->source_fresh);
+}
+static void put_done(void *arg) {
+    struct put *p = arg;
+    struct call *c = p->c;
+    if (!call_goes_on(c, p->st)) return;
+    c->has_source = true;
+    c->source = p->digest;
+    start(c);
+}
+
+void api_compile(struct call *c) {
+    Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)c->request;
+    if (*q->target && *q->device) {
+        call_finish(c, NULL,
+                    st_reason(st_new(ST_INVALID_ARGUMENT,
+                                     "device and target contradict each other: name one"),
+                              HLOD__V1__REASON__REASON_BAD_TARGET));
+        return;
+    }
+    int sources = c->has_source + (q->source.len > 0) + (*q->model != 0);
+    if (sources != 1) {
+        call_finish(
+            c, NULL,
+            st_reason(st_new(ST_INVALID_ARGUMENT,
+                             sources ? "the model is given more than once (body, source, model)"
+                                     : "no model: send its bytes, or model=DIGEST"),
+                      HLOD__V1__REASON__REASON_MODEL_NOT_FOUND));
+        return;
+    }
+    if (q->source.len) {
+        struct put *p = arena_new_of(&c->arena, struct put);
+        *p = (struct put){
+            .c = c, .store = sched_store(c->api->sched), .bytes = {q->source.data, q->source.len}};
+        c->busy = true;
+        loop_work(sched_loop(c->api->sched), put_work, put_done, p);
+        return;
+    }
+    if (*q->model) {
+        status_t st = api_model(c, q->model, &c->source);
+        if (st) {
+            call_finish(c, NULL, st);
+            return;
+        }
+    }
+    start(c);
+}
+
+// ---- inspect
+
+static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                          const ProtobufCMessage **out) {
+    (void)result;
+    const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
+    Hlod__V1__InspectReply *m = arena_new_of(&c->arena, Hlod__V1__InspectReply);
+    hlod__v1__inspect_reply__init(m);
+    m->stage = q->stage;
+    *out = &m->base;
+    if (!r->text) return ST_OK;
+    if (r->text->fd == 0) {
+        m->text = arena_strndup(&c->arena, (const char *)r->text->inline_bytes.data,
+                                r->text->inline_bytes.len);
+        return ST_OK;
+    }
+    if (r->text->size == 0) return ST_OK;
+    if (r->text->fd > (uint32_t)r->n_fds || r->text->size > 1u << 30)
+        return st_new(ST_INTERNAL, "a worker's text names no descriptor");
+    uint8_t *p;
+    void *base;
+    size_t n;
+    RETURN_IF_ERR(frame_map(r->fds[r->text->fd - 1], (int64_t)r->text->offset,
+                            (int64_t)r->text->size, false, &p, &base, &n));
+    m->text = arena_strndup(&c->arena, (const char *)p, r->text->size);
+    frame_unmap(base, n);
+    return ST_OK;
+}
+
+static bool stage_known(const char *s) {
+    static const char *const stages[] = {"hlo-before", "hlo-after", "prepare", "kir",
+                                         "llvm",       "plan",      "explain", "optimized"};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (!strcmp(s, stages[i])) return true;
+    return !strncmp(s, "pass/", 5) && s[5];
+}
+
+void api_inspect(struct call *c) {
+    const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
+    struct job_spec spec = {.kind = JOB_INSPECT, .payload_fd = -1, .stage = q->stage};
+    status_t st = api_digest(q->digest, "digest", &spec.model);
+    if (!st && !stage_known(q->stage))
+        st = st_reason(st_new(ST_NOT_FOUND,
+                              "no stage '%.80s': there are hlo-before, hlo-after, prepare, kir, "
+                              "llvm, plan, explain, optimized and pass/NAME",
+                              q->stage),
+                       HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        api_start_job(c, &spec, inspected);
+}

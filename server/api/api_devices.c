@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices, health, version: what the daemon knows without asking anybody.
+#include "base/clock.h"
+#include "server/api/api.h"
+
+void api_devices(struct call *c) {
+    struct pool *p = sched_pool(c->api->sched);
+    Hlod__V1__ListDevicesReply m = HLOD__V1__LIST_DEVICES_REPLY__INIT;
+    m.devices = arena_array(&c->arena, Hlod__V1__Device *, pool_size(p));
+    for (int i = 0; i < pool_size(p); i++) {
+        struct place_worker w = pool_place(pool_worker(p, i));
+        if (w.role != ROLE_DEVICE || w.spare) continue;
+        Hlod__V1__Device *d = arena_new_of(&c->arena, Hlod__V1__Device);
+        worker_describe(pool_worker(p, i), d);
+        m.devices[m.n_devices++] = d;
+    }
+    m.worker_filter = (char *)pool_filter(p);
+    call_finish(c, &m.base, ST_OK);
+}
+
+void api_health(struct call *c) {
+    Hlod__V1__HealthReply m = HLOD__V1__HEALTH_REPLY__INIT;
+    m.live = true;
+    m.ready = !c->api->draining && sched_can_serve(c->api->sched);
+    m.message = (char *)(c->api->draining ? "shutting down"
+                         : m.ready        ? "ready"
+                                          : "workers are starting");
+    m.rss_bytes = api_rss_bytes();
+    m.uptime_s = (double)(clock_ns() - c->api->start_ns) / 1e9;
+    m.jobs_active = sched_active(c->api->sched);
+    call_finish(c, &m.base, ST_OK);
+}
+
+void api_version(struct call *c) {
+    Hlod__V1__VersionReply m = HLOD__V1__VERSION_REPLY__INIT;
+    m.version = (char *)api_version_text();
+    m.api = (char *)"hlod.v1";
+    struct pool *p = sched_pool(c->api->sched);
+    for (int i = 0; i < pool_size(p); i++) {
+        const Hlod__Wire__Hello *h = worker_hello(pool_worker(p, i));
+        if (!h) continue;
+        m.compiler_build_id = h->build_id;
+        m.kernel_abi = h->kernel_abi;
+    }
+    call_finish(c, &m.base, ST_OK);
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api/api_job.h"
+
+#include "base/clock.h"
+#include "proto/frame.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/loop.h"
+#include "server/http/traceparent.h"
+
+struct job_call {
+    struct call *c;
+    bool uploaded; // the model came with the call
+    struct job *job;
+    api_reply_fn reply;
+};
+
+static void on_event(void *ctx, Hlod__V1__Event *e) {
+    struct job_call *jc = ctx;
+    call_event(jc->c, e);
+}
+
+static void on_cancel(struct call *c) {
+    struct job_call *jc = c->handler;
+    job_cancel(jc->job);
+}
+
+static void on_free(struct call *c) {
+    struct job_call *jc = c->handler;
+    if (jc->uploaded) sched_upload_used(c->api->sched, c->source);
+    job_free(jc->job);
+}
+
+// `curl -d @model.onnx` takes line ends out of what it sends.
+static status_t note_form(const struct call *c, status_t st) MUST_CHECK;
+static status_t note_form(const struct call *c, status_t st) {
+    int reason = st_get_reason(st);
+    if (!c->as_form || (reason != HLOD__V1__REASON__REASON_MALFORMED_MODEL &&
+                        reason != HLOD__V1__REASON__REASON_UNSUPPORTED_FORMAT))
+        return st;
+    return st_note(st, "came as a form (curl's -d changes a file, --data-binary @FILE does not)");
+}
+
+static void answer(struct call *c, struct job *j, Hlod__V1__Event *e, const ProtobufCMessage *reply,
+                   status_t st) {
+    if (st) st = note_form(c, st);
+    if (!st && c->row->stream) {
+        e->t_ms = (double)(clock_ns() - job_start_ns(j)) / 1e6;
+        call_event(c, e);
+    }
+    call_finish(c, reply, st);
+}
+
+// A model that came with the call is its tenant's on disk before that is answered: a file whose
+// owner nobody remembers after a restart could go without a word.
+struct keep {
+    struct call *c;
+    struct job *j;
+    Hlod__V1__Event e;
+    const ProtobufCMessage *reply;
+    status_t st;
+};
+static void keep_work(void *arg) {
+    struct keep *k = arg;
+    k->st = blob_keep_own(sched_journal(k->c->api->sched), k->c->principal.tenant, k->c->source);
+}
+static void kept(void *arg) {
+    struct keep *k = arg;
+    if (call_goes_on(k->c, k->st)) answer(k->c, k->j, &k->e, k->reply, ST_OK);
+}
+static void answer_when_kept(struct call *c, struct job *j, const Hlod__V1__Event *e,
+                             const ProtobufCMessage *reply) {
+    struct keep *k = arena_new_of(&c->arena, struct keep);
+    *k = (struct keep){.c = c, .j = j, .e = *e, .reply = reply};
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), keep_work, kept, k);
+}
+
+static void on_done(void *ctx, struct job *j, status_t st) {
+    struct job_call *jc = ctx;
+    struct call *c = jc->c;
+    const struct job_result *r = job_result(j);
+    c->timings = (Hlod__V1__Timing **)r->timings;
+    c->n_timings = r->n_timings;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    const ProtobufCMessage *reply = NULL;
+    if (!st)
+        st = jc->reply(c, r, &e, &reply);
+    else if (jc->uploaded && c->source_fresh && !r->model && st_code(st) == ST_INVALID_ARGUMENT)
+        sched_drop_upload(c->api->sched, c->principal.tenant, c->source); // no reader takes it
+    if (c->busy) return;
+    if (!st && jc->uploaded)
+        answer_when_kept(c, j, &e, reply);
+    else
+        answer(c, j, &e, reply, st);
+}
+
+struct job_spec api_job_spec(const struct call *c, enum job_kind kind) {
+    return (struct job_spec){.kind = kind,
+                             .inputs = c->inputs,
+                             .n_inputs = c->n_inputs,
+                             .payload_fd = c->payload_fd,
+                             .payload = c->payload,
+                             .payload_bytes = c->payload_bytes};
+}
+
+status_t api_run_options(const Hlod__V1__RunOptions *o, struct job_spec *spec) {
+    if (!o) return ST_OK;
+    RETURN_IF_ERR(call_check_priority(o->priority));
+    if (o->repeat > RUN_MAX_REPEAT)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "repeat: at most %d, found %u", RUN_MAX_REPEAT, o->repeat),
+            HLOD__V1__REASON__REASON_BAD_OPTION);
+    spec->options = o->compile;
+    spec->device = o->device;
+    spec->timeout_ms = o->timeout_ms;
+    spec->priority = o->priority;
+    spec->repeat = o->repeat;
+    spec->profile = o->profile;
+    spec->no_compile = o->no_compile;
+    return ST_OK;
+}
+
+void api_start_job(struct call *c, struct job_spec *spec, api_reply_fn reply) {
+    struct job_call *jc = arena_new_of(&c->arena, struct job_call);
+    jc->c = c;
+    jc->reply = reply;
+    spec->on_event = on_event;
+    spec->quiet = !c->row->stream;
+    spec->on_done = on_done;
+    spec->ctx = jc;
+    spec->tenant = c->principal.tenant;
+    spec->sees_all = api_sees_all(c);
+    jc->uploaded = c->has_source;
+    if (jc->uploaded) sched_upload(c->api->sched, spec->tenant, c->source);
+    if (c->trace) spec->trace = c->trace->id;
+    if (!spec->priority) spec->priority = c->priority;
+    if (c->timeout_ms && (!spec->timeout_ms || spec->timeout_ms > c->timeout_ms))
+        spec->timeout_ms = c->timeout_ms;
+    c->handler = jc;
+    c->on_cancel = on_cancel;
+    c->on_free = on_free;
+    jc->job = job_start(c->api->sched, spec);
+}

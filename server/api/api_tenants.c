@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tenants: what each may use, has waiting and has used.
+#include <string.h>
+
+#include "scheduler/queue/tenant.h"
+#include "server/api/api.h"
+
+static Hlod__V1__Tenant *shown(struct arena *a, const struct tenant *t) {
+    Hlod__V1__Tenant *m = arena_new_of(a, Hlod__V1__Tenant);
+    hlod__v1__tenant__init(m);
+    m->name = arena_strdup(a, t->name);
+    m->weight = t->limits.weight;
+    m->runs_a_minute = t->limits.runs;
+    m->bytes_a_minute = t->limits.bytes;
+    m->max_places = t->limits.places;
+    m->jobs = t->jobs;
+    m->waiting = t->lanes[ROLE_DEVICE].n + t->lanes[ROLE_COMPILE].n;
+    m->places = t->places;
+    m->total_jobs = t->total_jobs;
+    m->refused = t->refused;
+    m->device_ms = (double)t->used_ns[ROLE_DEVICE] / 1e6;
+    m->compile_ms = (double)t->used_ns[ROLE_COMPILE] / 1e6;
+    m->total_bytes = t->total_bytes;
+    return m;
+}
+
+void api_tenants(struct call *c) {
+    const struct tenants *all = sched_tenants(c->api->sched);
+    bool every = c->principal.scopes & SCOPE_ADMIN;
+    Hlod__V1__ListTenantsReply m = HLOD__V1__LIST_TENANTS_REPLY__INIT;
+    m.tenants = arena_array(&c->arena, Hlod__V1__Tenant *, all->n + 1);
+    for (const struct tenant *t = all->first; t; t = t->next)
+        if (every || !strcmp(t->name, c->principal.tenant))
+            m.tenants[m.n_tenants++] = shown(&c->arena, t);
+    call_finish(c, &m.base, ST_OK);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Credentials are asked for anew before each handshake, so that certificates can be changed.
+#include "server/grpc/grpc_port.h"
+
+#include <stdlib.h>
+
+#include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+
+#include "base/log.h"
+#include "server/grpc/grpc_gate.h"
+#include "server/last_words.h"
+#include "server/tls.h"
+
+// What the library asks for at a time, and ends the process where it does not get it: what
+// server/reserve.h stands for.
+enum { READ_BYTES = 60 << 10 };
+
+static grpc_server *make_server(struct grpc_port *r, int64_t room) {
+    const struct rpc_config *cfg = r->cfg;
+    int max = cfg->max_message_bytes > INT32_MAX ? INT32_MAX : (int)cfg->max_message_bytes;
+    r->quota = grpc_resource_quota_create("hlod");
+    grpc_resource_quota_resize(r->quota, (size_t)room);
+    grpc_arg args[] = {
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
+         .value.integer = max},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_MAX_SEND_MESSAGE_LENGTH,
+         .value.integer = -1},
+        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE,
+         .value.integer = READ_BYTES},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+         .value.integer = cfg->header_s * 1000},
+        {.type = GRPC_ARG_POINTER,
+         .key = (char *)GRPC_ARG_RESOURCE_QUOTA,
+         .value.pointer = {r->quota, grpc_resource_quota_arg_vtable()}},
+        {.type = GRPC_ARG_INTEGER,
+         .key = (char *)GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION,
+         .value.integer = 0},
+    };
+    grpc_channel_args all = {sizeof args / sizeof *args, args};
+    return grpc_server_create(&all, NULL);
+}
+
+// Asked before each handshake, on a thread of the library's.
+static grpc_ssl_certificate_config_reload_status
+certificates(void *arg, grpc_ssl_server_certificate_config **out) {
+    struct grpc_port *r = arg;
+    struct arena a = {0};
+    struct tls_pem p;
+    tls_pem(r->cfg->tls, &a, &p);
+    bool fresh = atomic_exchange(&r->tls_version, p.version) != p.version;
+    grpc_ssl_pem_key_cert_pair pair = {p.key, p.cert};
+    // Roots must be there (the library ends the process otherwise), though nobody is asked for a
+    // certificate where no CA is named: then our own chain stands in.
+    const char *roots = p.client_ca ? p.client_ca : p.cert;
+    if (fresh) *out = grpc_ssl_server_certificate_config_create(roots, &pair, 1);
+    arena_done(&a);
+    return !fresh ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED
+           : *out ? GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW
+                  : GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
+}
+static grpc_server_credentials *make_credentials(struct grpc_port *r) {
+    if (!r->cfg->tls) return grpc_insecure_server_credentials_create();
+    struct arena a = {0};
+    struct tls_pem p;
+    tls_pem(r->cfg->tls, &a, &p);
+    grpc_ssl_client_certificate_request_type ask =
+        p.client_ca ? GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY
+                    : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
+    arena_done(&a);
+    return grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(ask, certificates, r));
+}
+
+// What the library says before it ends the process goes into the last words.
+static void on_library_log(gpr_log_func_args *args) {
+    last_words(args->message);
+    log_event(LOG_DEBUG, "grpc.error", "why=\"%s\"", args->message);
+}
+static void start_library(void) {
+    grpc_init();
+    gpr_set_log_function(on_library_log);
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+}
+
+status_t grpc_port_open(struct grpc_port *r, int64_t room) {
+    const char *address = r->cfg->address;
+    start_library();
+    r->server = make_server(r, room);
+    r->queue = grpc_completion_queue_create_for_next(NULL);
+    grpc_server_register_completion_queue(r->server, r->queue, NULL);
+    grpc_server_credentials *how = make_credentials(r);
+    gate_listens(true);
+    r->number = how ? grpc_server_add_http2_port(r->server, address, how) : 0;
+    gate_listens(false);
+    if (how) grpc_server_credentials_release(how);
+    if (r->number) return ST_OK;
+    grpc_port_close(r);
+    return st_new(ST_UNAVAILABLE, "gRPC cannot listen on %s: in use, or no address of this machine",
+                  address);
+}
+void grpc_port_close(struct grpc_port *r) {
+    grpc_server_destroy(r->server);
+    grpc_resource_quota_unref(r->quota);
+    grpc_completion_queue_shutdown(r->queue);
+    grpc_completion_queue_destroy(r->queue);
+    grpc_shutdown();
+}
+
+status_t rpc_try(const struct rpc_config *cfg) {
+    struct grpc_port r = {.cfg = cfg};
+    RETURN_IF_ERR(grpc_port_open(&r, cfg->receive_bytes));
+    // One that was never started does not let go of its port.
+    grpc_server_start(r.server);
+    grpc_server_shutdown_and_notify(r.server, r.queue, &r);
+    grpc_completion_queue_next(r.queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+    grpc_port_close(&r);
+    return ST_OK;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// grpc_port: the gRPC library's server as the options want it: limits, credentials, the port, one
+// completion queue. What comes of it is grpc.c's. Thread: loop.
+#pragma once
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <grpc/grpc.h>
+
+#include "server/grpc/grpc.h"
+
+struct grpc_port {
+    const struct rpc_config *cfg; // set by the caller, and stays
+    grpc_server *server;
+    grpc_completion_queue *queue;
+    grpc_resource_quota *quota;
+    atomic_uint tls_version; // that the library has
+    int number;              // bound
+};
+// Listens, but is not started. `room`: bytes that all messages together may take. UNAVAILABLE where
+// it cannot listen: then it is closed.
+status_t grpc_port_open(struct grpc_port *p, int64_t room) MUST_CHECK;
+// Where it was started, after the server was shut down.
+void grpc_port_close(struct grpc_port *p);

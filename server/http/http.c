@@ -1,0 +1,661 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library side of HTTP: one uv watch on its epoll descriptor, one timer for its timeouts, and
+// the handler that takes each request through its life (http_req.h).
+//
+// Leaving clients: while a request is suspended the library does not look at its socket, so we
+// watch a duplicate of it. HUP or ERR means gone: cancel. A mere FIN may be a half-close of a
+// client that still reads, or the whole client gone; only writing tells. So at a FIN we write
+// something harmless (a blank line or empty frame in an open stream, else an interim 102) and look
+// for the reset that a dead peer answers with.
+#include "server/http/http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/store/store.h"
+#include "proto/json.h"
+#include "scheduler/records/journal.h"
+#include "scheduler/suite/journal_jobs.h"
+#include "scheduler/loop.h"
+#include "scheduler/suite/suite.h"
+#include "server/http/cors.h"
+#include "server/http/http_conn.h"
+#include "server/http/http_dashboard.h"
+#include "server/http/http_guard.h"
+#include "server/http/http_read.h"
+#include "server/http/http_req.h"
+#include "server/tls.h"
+
+// ---- driving the library
+
+static void run_library(struct http *h) {
+    if (!h->mhd || h->running) return;
+    h->running = true;
+    http_reads_of(h->conns);
+    MHD_run(h->mhd);
+    http_reads_of(NULL);
+    h->running = false;
+    MHD_UNSIGNED_LONG_LONG ms;
+    if (MHD_get_timeout(h->mhd, &ms) == MHD_YES)
+        loop_timer_start(h->timer, ms < 1000000 ? (int64_t)ms : 1000000);
+    else
+        loop_timer_stop(h->timer);
+}
+static void on_epoll(void *arg, int events) {
+    (void)events;
+    run_library(arg);
+}
+static void on_timer(void *arg) {
+    run_library(arg);
+}
+static void on_kick(void *arg) {
+    struct http *h = arg;
+    h->kicked = false;
+    run_library(h);
+}
+void http_kick(struct http *h) {
+    if (h->kicked) return;
+    h->kicked = true;
+    loop_post(h->loop, on_kick, h);
+}
+
+// ---- watching for a leaving client
+
+static void no_longer_young(struct http_req *r) {
+    struct http *h = r->h;
+    if (!r->young) return;
+    r->young = false;
+    *(r->young_prev ? &r->young_prev->young_next : &h->young_first) = r->young_next;
+    *(r->young_next ? &r->young_next->young_prev : &h->young_last) = r->young_prev;
+    r->young_prev = r->young_next = NULL;
+}
+static void stop_watch(struct http_req *r) {
+    no_longer_young(r);
+    loop_watch_free(r->watch);
+    loop_timer_free(r->gone_timer);
+    r->watch = NULL;
+    r->gone_timer = NULL;
+    if (r->watch_fd >= 0) close(r->watch_fd);
+    r->watch_fd = -1;
+}
+
+static bool peer_dead(const struct http_req *r) {
+    struct pollfd p = {.fd = r->watch_fd, .events = 0};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
+}
+
+static void client_gone(struct http_req *r) {
+    if (r->gone) return;
+    r->gone = true;
+    stop_watch(r);
+    http_leave(r);
+}
+
+void http_leave(struct http_req *r) {
+    if (r->pooled) return; // the pool holds the request: http_body.c comes back here
+    if (r->call && !r->call->finished) call_cancel(r->call);
+    r->stream_ended = true;
+    if (!r->response)
+        http_reply_error(r, st_reason(st_new(ST_CANCELLED, "the client left"),
+                                      HLOD__V1__REASON__REASON_CLIENT_GONE));
+    if (r->suspended) http_resume(r);
+}
+
+// The library's edge-triggered watch can miss an end of file that came together with the last data;
+// taking the connection out and in again shows it.
+static void nudge(void *arg) {
+    struct http_req *r = arg;
+    if (!r->started && !r->suspended) {
+        http_suspend(r);
+        http_resume(r);
+    }
+    loop_timer_start(r->gone_timer, 20);
+}
+
+// Writes something harmless: a dead peer answers with a reset, a half-closed one reads on.
+static void probe(struct http_req *r) {
+    r->probed = true;
+    if (!r->queued) {
+        (void)!send(r->watch_fd, "HTTP/1.1 102 Processing\r\n\r\n", 27,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else if (r->reader_waits) { // an open stream: a blank line or frame may come between two
+                                  // events
+        if (r->route.form == FORM_FRAMES)
+            strbuf_add(&r->out, "\0\0\0", 4);
+        else
+            strbuf_putc(&r->out, '\n');
+        http_resume(r);
+    } else
+        r->probed = false; // its next event will do
+}
+
+static void look_again(void *arg) {
+    struct http_req *r = arg;
+    if (!r->started)
+        nudge(r);
+    else if (peer_dead(r))
+        client_gone(r);
+    else {
+        if (!r->probed) probe(r);
+        loop_timer_start(r->gone_timer, 50);
+    }
+}
+
+static void on_peer(void *arg, int events) {
+    struct http_req *r = arg;
+    (void)events;
+    if (r->started && (r->h->cfg.tls || peer_dead(r))) { // TLS has no half-close worth the name
+        client_gone(r);
+        return;
+    }
+    loop_watch_set(r->watch, 0);
+    if (r->started)
+        probe(r); // in mid-body the library must see it, when it has read what came before
+    r->gone_timer = loop_timer_new(r->h->loop, look_again, r);
+    loop_timer_start(r->gone_timer, 5);
+}
+
+static void watch_peer(struct http_req *r) {
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!i || r->watch || r->watch_fd >= 0) return;
+    r->watch_fd = dup(i->connect_fd);
+    if (r->watch_fd < 0) return;
+    status_t st = loop_watch_new(r->h->loop, r->watch_fd, on_peer, r, &r->watch);
+    if (st)
+        st_drop(st);
+    else
+        loop_watch_set(r->watch, LOOP_HANGUP);
+}
+
+// A watch costs eight system calls, and most requests are answered before anybody leaves: those get
+// one that have lasted from one look to the next.
+enum { LOOK_MS = 10 };
+static void on_look(void *arg) {
+    struct http *h = arg;
+    h->looks++;
+    while (h->young_first && h->young_first->young_since + 1 < h->looks) {
+        struct http_req *r = h->young_first;
+        no_longer_young(r);
+        watch_peer(r);
+    }
+    if (h->young_first) loop_timer_start(h->look, LOOK_MS);
+}
+static void watch_soon(struct http_req *r) {
+    struct http *h = r->h;
+    if (r->young || r->watch) return;
+    if (!h->young_first) loop_timer_start(h->look, LOOK_MS);
+    r->young = true;
+    r->young_since = h->looks;
+    r->young_prev = h->young_last;
+    *(h->young_last ? &h->young_last->young_next : &h->young_first) = r;
+    h->young_last = r;
+}
+
+void http_suspend(struct http_req *r) {
+    if (r->suspended) return;
+    r->suspended = true;
+    MHD_suspend_connection(r->conn);
+}
+void http_resume(struct http_req *r) {
+    if (!r->suspended || r->pooled) return;
+    r->suspended = r->reader_waits = false;
+    MHD_resume_connection(r->conn);
+    http_kick(r->h);
+}
+
+// ---- who calls
+
+// A browser sends what a page of any origin asks for. Such a request says so (Origin); and where
+// nobody is asked for a token, a page whose DNS name was pointed at us has that name in Host.
+static status_t foreign_page(struct http *h, struct MHD_Connection *conn) {
+    const char *origin = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"),
+               *host = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Host");
+    bool named =
+        cors_allows(h->cfg.cors, origin); // by the operator; Host is looked at all the same
+    if (http_same_site(host, named ? NULL : origin, h->cfg.local_only)) return ST_OK;
+    return st_reason(
+        st_new(ST_PERMISSION_DENIED,
+               "refused: from a web page of another origin (Origin '%.100s', Host '%.100s'); "
+               "pages of other origins need --cors-origin, callers by another name --tokens",
+               origin ? origin : "", host ? host : ""),
+        HLOD__V1__REASON__REASON_CROSS_ORIGIN);
+}
+
+static status_t admit(struct http *h, struct MHD_Connection *conn, const struct api_row *row,
+                      struct arena *a, struct principal *out) {
+    struct credentials who = {
+        .authorization = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Authorization")};
+    RETURN_IF_ERR(foreign_page(h, conn));
+    RETURN_IF_ERR(http_conn_names(conn, &who));
+    return api_admit(h->api, row, a, &who, out);
+}
+
+static const char *header(void *conn, const char *name) {
+    return MHD_lookup_connection_value(conn, MHD_HEADER_KIND, name);
+}
+
+// ---- strictness
+
+// What two readers of one request could understand differently is refused by the connection's guard
+// (http_guard.h), before the library sees it. Here is what needs no raw bytes.
+static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) MUST_CHECK;
+static status_t strictly(struct MHD_Connection *conn, bool nul, bool seen) {
+    const char *wish = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Expect");
+    if (!seen) return st_new(ST_INTERNAL, "the request came past its guard");
+    const char *why = nul ? "a NUL, a space or a control character in the path"
+                      : wish && strcasecmp(wish, "100-continue")
+                          ? "an Expect other than 100-continue"
+                          : NULL;
+    return why ? st_reason(st_new(ST_INVALID_ARGUMENT, "%s", why),
+                           HLOD__V1__REASON__REASON_BAD_FRAMING)
+               : ST_OK;
+}
+static char nul_in_path; // its address in a request's slot
+
+// ---- plain routes
+
+static bool plain_route(struct http_req *r, const char *verb, const char *url) {
+    static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/v1/openapi.json"};
+    static const struct api_row metrics = {.method = "/metrics", .scope = SCOPE_READ};
+    bool known = http_dashboard_find(url) != NULL;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        known |= !strcmp(url, paths[i]);
+    if (known) {
+        r->plain = true;
+        snprintf(r->plain_path, sizeof r->plain_path, "%s", url);
+        if (strcmp(verb, "GET") && strcmp(verb, "HEAD")) {
+            r->allow = "GET, HEAD";
+            http_fail(r, st_reason(st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use GET",
+                                          verb),
+                                   HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED));
+        } else if (!strcmp(url, "/metrics")) {
+            struct arena a = {0};
+            struct principal p;
+            status_t st = admit(r->h, r->conn, &metrics, &a, &p);
+            if (st) http_fail(r, st);
+            arena_done(&a);
+        }
+        return true;
+    }
+    return false;
+}
+
+static void plain_reply(struct http_req *r) {
+    struct strbuf b = {0};
+    struct api *api = r->h->api;
+    const struct dashboard_file *file = http_dashboard_find(r->plain_path);
+    const char *accept = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Accept");
+    if (!strcmp(r->plain_path, "/metrics")) {
+        api_metrics(api, &b);
+        http_reply_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
+    } else if (!strcmp(r->plain_path, "/v1/openapi.json")) {
+        api_openapi(&b);
+        http_reply_text(r, 200, "application/json", &b);
+    } else if (!strcmp(r->plain_path, "/") && !strstr(accept ? accept : "", "text/html")) {
+        strbuf_printf(
+            &b, "hlod %s\nAPI: /v1/openapi.json   health: /healthz /readyz   metrics: /metrics\n",
+            api_version_text());
+        http_reply_text(r, 200, "text/plain; charset=utf-8", &b);
+    } else if (file) {
+        http_dashboard_reply(r, file);
+    } else {
+        bool ok =
+            !strcmp(r->plain_path, "/healthz") || (!api->draining && sched_can_serve(api->sched));
+        bool more = ok && strcmp(r->plain_path, "/healthz") != 0;
+        bool full = more && store_free_bytes(sched_store(api->sched)) < STORE_LITTLE;
+        bool alone = more && (journal_alone(sched_journal(api->sched)) ||
+                              journal_jobs_alone(suites_journal(api->suites)));
+        if (full) // it serves what it has
+            strbuf_puts(&b, "ok, but the disk is full: uploads, compiles, names and batch jobs are "
+                            "refused\n");
+        else if (alone)
+            strbuf_puts(&b, "ok, but one of the two files of a database cannot be made again: "
+                            "uploads, compiles, names and batch jobs are refused\n");
+        else
+            strbuf_puts(&b, ok              ? "ok\n"
+                            : api->draining ? "shutting down\n"
+                                            : "workers are starting\n");
+        http_reply_text(r, ok ? 200 : 503, "text/plain; charset=utf-8", &b);
+    }
+}
+
+// ---- a request's life
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
+                         enum MHD_RequestTerminationCode why) {
+    (void)cls, (void)why;
+    struct http_req *r = *con_cls;
+    http_conn_replied(conn);
+    if (!r || *con_cls == &nul_in_path) return;
+    *con_cls = NULL;
+    stop_watch(r);
+    if (r->call && r->started && !r->call->finished) call_cancel(r->call);
+    if (r->response) MHD_destroy_response(r->response);
+    budget_drop(&r->hold);
+    upload_free(r->upload);
+    strbuf_done(&r->text);
+    strbuf_done(&r->out);
+    vec_done(&r->holes);
+    for (struct http_text *t = r->long_text, *next; t; t = next) {
+        next = t->next;
+        http_text_free(t);
+    }
+    st_drop(r->error);
+    if (r->call) call_done(r->call);
+    r->h->open_requests--;
+    free(r);
+}
+
+// A browser shows the reply to the page that asked only if it says so.
+static void cors_headers(struct http_req *r) {
+    const char *list = r->h->cfg.cors,
+               *origin = MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, "Origin");
+    if (!*list || !r->response) return;
+    bool any = cors_any(list);
+    if (!any) MHD_add_response_header(r->response, "Vary", "Origin");
+    if (!cors_allows(list, origin)) return;
+    MHD_add_response_header(r->response, "Access-Control-Allow-Origin", any ? "*" : origin);
+    if (r->preflight) {
+        MHD_add_response_header(r->response, "Access-Control-Allow-Methods", CORS_METHODS);
+        MHD_add_response_header(r->response, "Access-Control-Allow-Headers", CORS_REQUEST_HEADERS);
+        MHD_add_response_header(r->response, "Access-Control-Max-Age", "600");
+    } else
+        MHD_add_response_header(r->response, "Access-Control-Expose-Headers", CORS_REPLY_HEADERS);
+}
+// The question that a browser asks before a page's request: answered without a token, for it has
+// none, and says nothing about who may do what.
+static bool is_preflight(struct http *h, struct MHD_Connection *conn, const char *verb) {
+    return !strcmp(verb, "OPTIONS") &&
+           MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Access-Control-Request-Method") &&
+           cors_allows(h->cfg.cors, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Origin"));
+}
+
+static enum MHD_Result queue_reply(struct http_req *r) {
+    cors_headers(r);
+    r->queued = true;
+    if (!r->stream_open) stop_watch(r); // from here the library sees the socket itself
+    // A request we did not read to its end leaves the connection in an unknown state; the library
+    // closes it then.
+    return MHD_queue_response(r->conn, r->code, r->response);
+}
+
+static enum MHD_Result begin(struct http *h, struct MHD_Connection *conn, const char *url,
+                             const char *verb, void **con_cls) {
+    struct http_req *r = calloc(1, sizeof *r);
+    if (!r) return MHD_NO;
+    status_t bad = strictly(conn, *con_cls == &nul_in_path, http_conn_begun(conn));
+    *con_cls = r;
+    h->open_requests++;
+    *r = (struct http_req){.h = h, .conn = conn, .watch_fd = -1};
+    if (bad) {
+        r->plain = true;
+        http_reply_error(r, bad);
+        return queue_reply(r);
+    }
+    r->preflight = is_preflight(h, conn, verb);
+    if (r->preflight) {
+        struct strbuf none = {0};
+        r->plain = true;
+        http_reply_text(r, 204, "text/plain; charset=utf-8", &none);
+        return queue_reply(r);
+    }
+    if (plain_route(r, verb, url)) {
+        if (!r->error) return MHD_YES;
+        status_t st = r->error;
+        r->error = ST_OK;
+        http_reply_error(r, st);
+        return queue_reply(r);
+    }
+    r->call = malloc(sizeof *r->call);
+    if (!r->call) abort();
+    call_init(r->call, h->api);
+    r->call->sink = &http_sink;
+    r->call->transport = r;
+    const char *codings = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept-Encoding");
+    r->coding = coding_accepted(codings ? codings : "");
+    call_trace(r->call, MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "traceparent"));
+    const char *accept = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Accept");
+    const char *stream = MHD_lookup_connection_value(conn, MHD_GET_ARGUMENT_KIND, "stream");
+    int want = !stream ? -1 : !strcmp(stream, "1") || !strcmp(stream, "true");
+    status_t st =
+        http_route(&r->call->arena, verb, url, accept ? accept : "", want, &r->route, &r->allow);
+    if (!st) {
+        r->call->row = r->route.row;
+        const char *range = MHD_lookup_connection_value(conn, MHD_HEADER_KIND, "Range");
+        r->call->wants_file = r->route.form == FORM_FILE || r->route.form == FORM_BYTES;
+        if (range) r->call->range = arena_strdup(&r->call->arena, range);
+        st = admit(h, conn, r->call->row, &r->call->arena, &r->call->principal);
+        if (!st) st = call_headers(r->call, header, conn);
+    }
+    if (st)
+        http_fail(r, st);
+    else
+        http_body_begin(r);
+    if (!r->error) {
+        if (r->in != IN_NONE) watch_soon(r);
+        return MHD_YES;
+    }
+    // Refused before its body: the library closes the connection after the reply if one follows.
+    metric_add(M_REQUESTS, 1);
+    metric_add(M_REQUEST_ERRORS, 1);
+    st = r->error;
+    r->error = ST_OK;
+    r->call->finished = true;
+    http_reply_error(r, st);
+    return queue_reply(r);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
+                                  const char *verb, const char *version, const char *data,
+                                  size_t *n, void **con_cls) {
+    struct http *h = cls;
+    struct http_req *r = *con_cls;
+    (void)version;
+    if (!r || *con_cls == &nul_in_path) return begin(h, conn, url, verb, con_cls);
+    if (r->plain) {
+        if (*n) {
+            *n = 0;
+            return MHD_YES;
+        }
+        plain_reply(r);
+        return queue_reply(r);
+    }
+    if (*n) {
+        size_t came = *n;
+        http_body_add(r, data, n);
+        http_conn_body(conn, came - *n, *n > 0);
+        return r->error && r->received > 1 << 30 ? MHD_NO : MHD_YES; // enough dropped: cut the line
+    }
+    if (!r->started) {
+        r->started = true;
+        http_conn_whole(conn);
+        http_suspend(r);
+        watch_soon(r);
+        http_body_end(r);
+        return MHD_YES;
+    }
+    if (r->response && !r->queued) return queue_reply(r);
+    if (!r->response) http_suspend(r); // resumed too early
+    return MHD_YES;
+}
+
+static void *on_line(void *cls, const char *uri, struct MHD_Connection *conn) {
+    (void)cls;
+    http_conn_line(conn);
+    for (const char *p = uri; *p; p++) // neither control characters nor spaces
+        if ((unsigned char)*p <= ' ' || *p == 0x7f) return &nul_in_path;
+    return strstr(uri, "%00") ? &nul_in_path : NULL; // the request's slot
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
+                          enum MHD_ConnectionNotificationCode what) {
+    struct http *h = cls;
+    metric_add(M_CONNECTIONS, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
+    if (what != MHD_CONNECTION_NOTIFY_STARTED) {
+        // Where all places were taken, the library looks at the door again in its next turn only.
+        if (h->connections-- >= h->cfg.max_connections) http_kick(h);
+        http_conn_closed(h->conns, ctx);
+        return;
+    }
+    h->connections++;
+    http_conn_opened(h->conns, conn, ctx);
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int one = 1;
+    if (i) setsockopt(i->connect_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+// ---- start and stop
+
+static status_t bind_address(const char *host, uint16_t port, struct sockaddr_storage *out,
+                             socklen_t *out_n) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *res;
+    char text[8];
+    snprintf(text, sizeof text, "%u", port);
+    int err = getaddrinfo(host, text, &hints, &res);
+    if (err) return st_new(ST_INVALID_ARGUMENT, "address '%s': %s", host, gai_strerror(err));
+    memcpy(out, res->ai_addr, res->ai_addrlen);
+    *out_n = res->ai_addrlen;
+    freeaddrinfo(res);
+    return ST_OK;
+}
+
+static status_t listen_on(struct http *h) {
+    struct sockaddr_storage a = {0};
+    socklen_t n;
+    RETURN_IF_ERR(bind_address(h->cfg.host, h->cfg.port, &a, &n));
+    int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+    if (fd < 0) return st_errno(errno, "socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024)) {
+        int err = errno;
+        close(fd);
+        status_t st = st_note(st_errno(err, "listen"), "%s port %u", h->cfg.host, h->cfg.port);
+        errno = err;
+        return st;
+    }
+    n = sizeof a;
+    getsockname(fd, (struct sockaddr *)&a, &n);
+    h->port = ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                            : ((struct sockaddr_in *)&a)->sin_port);
+    h->listen_fd = fd;
+    return ST_OK;
+}
+
+static struct MHD_Daemon *start_library(struct http *h) {
+    struct MHD_OptionItem secure[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)tls_certificate_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0,
+         (void *)(uintptr_t)"NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+        {MHD_OPTION_END, 0, NULL}};
+    struct arena pem = {0};
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    if (h->cfg.tls) {
+        struct tls_pem p;
+        tls_pem(h->cfg.tls, &pem, &p);
+        flags |= MHD_USE_TLS;
+        if (p.client_ca) // that clients are asked for a certificate; tls_peer judges it
+            secure[2] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0,
+                                                (void *)(uintptr_t)p.client_ca};
+    } else
+        secure[0].option = MHD_OPTION_END;
+    struct MHD_Daemon *d = MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, h->listen_fd,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        h, MHD_OPTION_URI_LOG_CALLBACK, on_line, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)h->cfg.max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)h->cfg.max_per_address, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->cfg.idle_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)GUARD_LIBRARY_BYTES, MHD_OPTION_ARRAY, secure,
+        MHD_OPTION_END);
+    arena_done(&pem);
+    return d;
+}
+
+status_t http_start(struct loop *l, struct api *api, const struct http_config *cfg,
+                    struct http **out) {
+    struct http *h = calloc(1, sizeof *h);
+    if (!h) return st_oom();
+    h->loop = l;
+    h->api = api;
+    h->cfg = *cfg;
+    h->listen_fd = -1;
+    status_t st = listen_on(h);
+    if (st) {
+        free(h);
+        return st;
+    }
+    h->timer = loop_timer_new(l, on_timer, h);
+    h->look = loop_timer_new(l, on_look, h);
+    h->conns = http_conns_new(l, cfg);
+    h->mhd = start_library(h);
+    const union MHD_DaemonInfo *info =
+        h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
+    if (!info)
+        st = st_new(ST_INTERNAL, "cannot start the HTTP server");
+    else
+        st = loop_watch_new(l, info->epoll_fd, on_epoll, h, &h->watch);
+    if (st) {
+        loop_timer_free(h->timer);
+        loop_timer_free(h->look);
+        if (h->mhd) MHD_stop_daemon(h->mhd);
+        http_conns_free(h->conns);
+        free(h);
+        return st;
+    }
+    loop_watch_set(h->watch, LOOP_READ);
+    http_kick(h);
+    *out = h;
+    return ST_OK;
+}
+
+status_t http_try(const struct http_config *cfg, bool *out_in_use) {
+    struct http h = {.cfg = *cfg, .listen_fd = -1};
+    status_t st = listen_on(&h);
+    *out_in_use = st && errno == EADDRINUSE;
+    RETURN_IF_ERR(st);
+    h.mhd = start_library(&h);
+    if (h.mhd)
+        MHD_stop_daemon(h.mhd); // closes what it listens on
+    else
+        close(h.listen_fd);
+    return h.mhd ? ST_OK : st_new(ST_INTERNAL, "cannot start the HTTP server");
+}
+
+uint16_t http_port(const struct http *h) {
+    return h->port;
+}
+int http_open_requests(const struct http *h) {
+    return h->open_requests;
+}
+void http_quiesce(struct http *h) {
+    if (h->listen_fd < 0) return;
+    MHD_socket fd = MHD_quiesce_daemon(h->mhd);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+    h->listen_fd = -1;
+}
+void http_stop(struct http *h) {
+    http_quiesce(h);
+    h->stopping = true;
+    while (loop_works(h->loop)) // on requests, which the library frees below
+        loop_turn(h->loop);
+    loop_watch_free(h->watch);
+    loop_timer_free(h->timer);
+    MHD_stop_daemon(h->mhd);
+    http_conns_free(h->conns);
+    loop_timer_free(h->look);
+    h->mhd = NULL; // h itself stays: a posted kick may still come
+}

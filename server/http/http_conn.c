@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times: each connection has its own, and one timer of the loop stands for the earliest of them.
+// Requests move times only; the timer is set again where one comes to stand before it, and looks at
+// all connections when it fires, at most once in SWEEP_MS.
+#include "server/http/http_conn.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "scheduler/loop.h"
+#include "server/tls.h"
+
+enum { SWEEP_MS = 100, LOOK_MS = 1000, PRESSED_MS = 500, PATIENCE_MS = 2000, LITTLE_MS = 250 };
+static const int64_t NEVER = INT64_MAX, SLOW_NS = 15259; // a byte at 64 KiB/s
+enum conn_state { AT_WORK, IN_HEADERS, IN_BODY, IS_IDLE };
+
+struct http_conn {
+    struct http_conns *all;
+    struct http_conn *prev, *next;
+    int fd;           // the library's; -1: not known
+    int64_t until_ns; // headers must be there; NEVER while a request is under way
+    bool line;        // of a request that is on its way
+    enum conn_state state;
+    bool closing;     // we have shut it down
+    int64_t since_ns; // of its state, and as much later as its body's bytes are worth
+    uint64_t address;
+    struct arena arena;
+    struct MHD_Connection *mhd;
+    struct http_guard guard; // of what the library reads
+    uint64_t begun;          // requests
+    unsigned version;        // of the tls that looked at the certificate; 0: not yet
+    const char *const *names;
+    size_t n_names;
+};
+struct http_conns {
+    struct loop *loop;
+    struct loop_timer *timer;
+    struct tls *tls;
+    int64_t header_ns, idle_ns;
+    int64_t sweep_ns; // when the timer fires; NEVER: it does not
+    int n, closing, max;
+    struct http_conn *first;
+    struct http_conn **by_fd;
+    int n_fds;
+};
+
+static struct http_conn *conn_of(struct MHD_Connection *conn) {
+    const union MHD_ConnectionInfo *slot =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return slot ? slot->socket_context : NULL;
+}
+
+static void say_late(const struct http_conn *c) {
+    char body[160], all[320];
+    int n = snprintf(body, sizeof body,
+                     "{\"code\":\"DEADLINE_EXCEEDED\",\"reason\":\"DEADLINE\",\"message\":\"the "
+                     "request's headers took longer than %lld s (header_s)\"}\n",
+                     (long long)(c->all->header_ns / 1000000000));
+    n = snprintf(all, sizeof all,
+                 "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+                 "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+                 n, body);
+    (void)!send(c->fd, all, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+// The library sees the end of its socket and lets the connection go.
+static void close_late(struct http_conn *c) {
+    c->until_ns = NEVER;
+    if (!c->closing) c->all->closing++;
+    c->closing = true;
+    metric_add(M_CONNECTIONS_LATE, 1);
+    if (c->line && !c->all->tls) say_late(c);
+    log_event(LOG_DEBUG, "server.late", "headers=%d state=%d", c->line, (int)c->state);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+static void sweep_at(struct http_conns *all, int64_t ns, int64_t now) {
+    all->sweep_ns = ns;
+    int64_t ms = (ns - now) / 1000000 + 1;
+    loop_timer_start(all->timer, ms > SWEEP_MS ? ms : SWEEP_MS);
+}
+// Who has ended its side in the middle of a request's headers sends no more of them. False: nobody
+// is in the middle.
+static bool close_ended(struct http_conns *all, int64_t now) {
+    size_t n = 0, k = 0;
+    for (const struct http_conn *c = all->first; c; c = c->next)
+        n += c->state == IN_HEADERS;
+    struct pollfd *p = n ? calloc(n, sizeof *p) : NULL;
+    struct http_conn **of = n ? calloc(n, sizeof *of) : NULL;
+    for (struct http_conn *c = all->first; c && p && of; c = c->next)
+        if (c->state == IN_HEADERS) {
+            of[k] = c;
+            p[k++] = (struct pollfd){.fd = c->fd, .events = POLLRDHUP};
+        }
+    if (k && poll(p, k, 0) > 0)
+        for (size_t i = 0; i < k; i++) {
+            int left = 0;
+            if (!(p[i].revents & POLLRDHUP) || of[i]->closing) continue;
+            if (now - of[i]->since_ns < LITTLE_MS * INT64_C(1000000)) continue;
+            if (!ioctl(of[i]->fd, FIONREAD, &left) && !left) close_late(of[i]);
+        }
+    free(p);
+    free(of);
+    return n > 0;
+}
+
+static int margin(const struct http_conns *all) {
+    return all->max / 16 < 1 ? 1 : all->max / 16 > 64 ? 64 : all->max / 16;
+}
+static bool pressed(const struct http_conns *all) {
+    return all->n - all->closing > all->max - margin(all);
+}
+static bool may_go(const struct http_conn *c, int64_t now) {
+    return c->state != AT_WORK && !c->closing && c->fd >= 0 &&
+           now - c->since_ns > PATIENCE_MS * INT64_C(1000000);
+}
+// Of which address are most of those that may go? Counted by a table that may mix a few of them.
+enum { ADDRESSES = 4096 };
+static uint64_t worst_address(const struct http_conns *all, int64_t now) {
+    static int count[ADDRESSES]; // of the loop's thread
+    const struct http_conn *worst = NULL;
+    memset(count, 0, sizeof count);
+    for (const struct http_conn *c = all->first; c; c = c->next) {
+        if (!may_go(c, now)) continue;
+        count[c->address % ADDRESSES]++;
+        if (!worst || count[c->address % ADDRESSES] > count[worst->address % ADDRESSES]) worst = c;
+    }
+    return worst ? worst->address % ADDRESSES : ADDRESSES;
+}
+static void make_places(struct http_conns *all, int64_t now) {
+    while (pressed(all)) {
+        uint64_t of = worst_address(all, now);
+        struct http_conn *go = NULL;
+        for (struct http_conn *c = all->first; c; c = c->next) {
+            if (!may_go(c, now) || c->address % ADDRESSES != of) continue;
+            bool idle = c->state == IS_IDLE, go_idle = go && go->state == IS_IDLE;
+            if (!go || (idle == go_idle ? c->since_ns < go->since_ns : go_idle)) go = c;
+        }
+        if (!go) return;
+        close_late(go);
+    }
+}
+
+static void on_sweep(void *arg) {
+    struct http_conns *all = arg;
+    int64_t now = clock_ns(), next = NEVER;
+    all->sweep_ns = NEVER;
+    for (struct http_conn *c = all->first; c; c = c->next) {
+        if (c->until_ns <= now && c->fd >= 0) close_late(c);
+        if (c->until_ns < next) next = c->until_ns;
+    }
+    int64_t look = close_ended(all, now) ? now + LOOK_MS * INT64_C(1000000) : NEVER;
+    if (pressed(all)) {
+        make_places(all, now);
+        look = now + PRESSED_MS * INT64_C(1000000);
+    }
+    if (look < next) next = look;
+    if (next != NEVER) sweep_at(all, next, now);
+}
+static void sweep_by(struct http_conns *all, int64_t ns, int64_t now) {
+    if (ns < all->sweep_ns) sweep_at(all, ns, now);
+}
+static void expect_within(struct http_conn *c, int64_t ns) {
+    int64_t now = clock_ns();
+    c->until_ns = now + ns;
+    c->since_ns = now;
+    sweep_by(c->all, c->until_ns, now);
+}
+static void enter(struct http_conn *c, enum conn_state s) {
+    c->state = s;
+    int64_t now = clock_ns();
+    c->since_ns = now;
+    if (s == IN_HEADERS) sweep_by(c->all, now + LOOK_MS * INT64_C(1000000), now);
+}
+
+struct http_conns *http_conns_new(struct loop *l, const struct http_config *cfg) {
+    struct http_conns *all = calloc(1, sizeof *all);
+    if (!all) abort();
+    *all = (struct http_conns){.loop = l,
+                               .timer = loop_timer_new(l, on_sweep, all),
+                               .tls = cfg->tls,
+                               .header_ns = cfg->header_s * INT64_C(1000000000),
+                               .idle_ns = cfg->idle_s * INT64_C(1000000000),
+                               .max = cfg->max_connections,
+                               .sweep_ns = NEVER};
+    return all;
+}
+void http_conns_free(struct http_conns *all) {
+    if (!all) return;
+    loop_timer_free(all->timer);
+    free(all->by_fd);
+    free(all);
+}
+
+static uint64_t address_of(struct MHD_Connection *conn) {
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = i ? i->client_addr : NULL;
+    if (a && a->sa_family == AF_INET)
+        return hash64(&((const struct sockaddr_in *)(const void *)a)->sin_addr, 4, 0);
+    if (a && a->sa_family == AF_INET6) // a network of one's own
+        return hash64(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 8, 0);
+    return 0;
+}
+
+static void enter_fd(struct http_conns *all, struct http_conn *c) {
+    if (c->fd < 0) return;
+    if (c->fd >= all->n_fds) {
+        int n = c->fd * 2 + 64;
+        all->by_fd = realloc(all->by_fd, (size_t)n * sizeof *all->by_fd);
+        if (!all->by_fd) abort();
+        memset(all->by_fd + all->n_fds, 0, (size_t)(n - all->n_fds) * sizeof *all->by_fd);
+        all->n_fds = n;
+    }
+    all->by_fd[c->fd] = c;
+}
+struct http_conn *http_conn_of_fd(const struct http_conns *all, int fd) {
+    return fd >= 0 && fd < all->n_fds ? all->by_fd[fd] : NULL;
+}
+struct http_guard *http_conn_guard(struct http_conn *c) {
+    return &c->guard;
+}
+struct MHD_Connection *http_conn_mhd(const struct http_conn *c) {
+    return c->mhd;
+}
+bool http_conns_secure(const struct http_conns *all) {
+    return all->tls != NULL;
+}
+
+void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot) {
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct http_conn *c = calloc(1, sizeof *c);
+    if (!c) abort();
+    *c = (struct http_conn){.all = all, .next = all->first, .fd = i ? i->connect_fd : -1};
+    if (all->first) all->first->prev = c;
+    all->first = c;
+    *slot = c;
+    c->mhd = conn;
+    enter_fd(all, c);
+    c->address = address_of(conn);
+    all->n++;
+    enter(c, IN_HEADERS);
+    expect_within(c, all->header_ns);
+    if (pressed(all)) sweep_by(all, clock_ns() + PRESSED_MS * INT64_C(1000000), clock_ns());
+}
+void http_conn_closed(struct http_conns *all, void **slot) {
+    struct http_conn *c = *slot;
+    *slot = NULL;
+    if (!c) return;
+    *(c->prev ? &c->prev->next : &all->first) = c->next;
+    if (c->next) c->next->prev = c->prev;
+    if (http_conn_of_fd(all, c->fd) == c) all->by_fd[c->fd] = NULL;
+    all->n--;
+    all->closing -= c->closing;
+    arena_done(&c->arena);
+    free(c);
+}
+
+void http_conn_line(struct MHD_Connection *conn) {
+    struct http_conn *c = conn_of(conn);
+    if (!c) return;
+    c->line = true;
+    enter(c, IN_HEADERS);
+    int64_t until = clock_ns() + c->all->header_ns;
+    if (until < c->until_ns) expect_within(c, c->all->header_ns);
+}
+bool http_conn_begun(struct MHD_Connection *conn) {
+    struct http_conn *c = conn_of(conn);
+    if (!c) return false;
+    c->line = false;
+    c->until_ns = NEVER;
+    enter(c, IN_BODY);
+    return ++c->begun <= c->guard.heads;
+}
+void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits) {
+    struct http_conn *c = conn_of(conn);
+    int64_t now = clock_ns(), worth = n < (1 << 30) ? (int64_t)n * SLOW_NS : NEVER;
+    if (!c) return;
+    bool behind = c->state == IN_BODY && worth < now - c->since_ns;
+    c->since_ns = behind ? c->since_ns + worth : now;
+    c->state = waits ? AT_WORK : IN_BODY;
+}
+void http_conn_whole(struct MHD_Connection *conn) {
+    struct http_conn *c = conn_of(conn);
+    if (c) c->state = AT_WORK;
+}
+void http_conn_replied(struct MHD_Connection *conn) {
+    struct http_conn *c = conn_of(conn);
+    if (!c) return;
+    enter(c, IS_IDLE);
+    expect_within(c, c->all->idle_ns);
+}
+
+status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) {
+    struct http_conn *c = conn_of(conn);
+    if (!c || !c->all->tls) return ST_OK;
+    struct tls *tls = c->all->tls;
+    if (c->version != tls_version(tls)) {
+        const union MHD_ConnectionInfo *i =
+            MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        if (!i) return ST_OK;
+        arena_done(&c->arena);
+        c->version = 0;
+        RETURN_IF_ERR(tls_peer(tls, i->tls_session, &c->arena, &c->names, &c->n_names));
+        c->version = tls_version(tls);
+    }
+    who->names = c->names;
+    who->n_names = c->n_names;
+    return ST_OK;
+}

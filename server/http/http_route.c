@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/http_route.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/vec.h"
+#include "proto/json.h"
+#include "scheduler/error.h"
+
+static bool accepts(const char *accept, const char *type) {
+    return strstr(accept, type) != NULL;
+}
+
+// Matches a path against an alias with {fields}. `out` gets the values.
+static bool match_one(const char *alias, const char *end, struct str path, struct route *out) {
+    out->n_params = 0;
+    size_t i = 0;
+    while (alias < end) {
+        if (*alias != '{') {
+            if (i >= path.n || path.p[i++] != *alias++) return false;
+            continue;
+        }
+        const char *close = strchr(alias, '}');
+        bool rest = close[-1] == '*';
+        size_t start = i;
+        while (i < path.n && (rest || path.p[i] != '/'))
+            i++;
+        if (i == start) return false;
+        out->params[out->n_params].field =
+            (struct str){alias + 1, (size_t)(close - alias - 1 - rest)};
+        out->params[out->n_params++].value = (struct str){path.p + start, i - start};
+        alias = close + 1;
+    }
+    return i == path.n;
+}
+// Any of the row's aliases; the one with the fewest fields is meant.
+static bool match(const char *aliases, struct str path, struct route *out) {
+    struct str all = str_of(aliases), one;
+    struct route r = {0};
+    bool found = false;
+    while (str_cut(&all, ' ', &one)) {
+        if (!match_one(one.p, one.p + one.n, path, &r) || (found && r.n_params >= out->n_params))
+            continue;
+        *out = r;
+        found = true;
+    }
+    return found;
+}
+
+static bool ends_with(const char *path, const char *end) {
+    size_t n = strlen(path), k = strlen(end);
+    return n >= k && !strcmp(path + n - k, end);
+}
+static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
+    if (row->dialect == DIALECT_OIP) return FORM_OIP;
+    if (row->stream)
+        return accepts(accept, "application/x-protobuf-stream") ? FORM_FRAMES : FORM_NDJSON;
+    if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
+    if (row->handler == api_get_buffer && !rpc && accepts(accept, "application/octet-stream"))
+        return FORM_BYTES;
+    if (call_has_outputs(row->output) && accepts(accept, "application/octet-stream"))
+        return FORM_BINARY;
+    if (row->handler == api_inspect && !rpc && !accepts(accept, "application/json"))
+        return FORM_TEXT;
+    if (row->handler == api_get_blob && !rpc && !accepts(accept, "application/json"))
+        return FORM_FILE;
+    return FORM_JSON;
+}
+
+static status_t no_route(const char *path) MUST_CHECK;
+static status_t no_route(const char *path) {
+    return st_reason(st_new(ST_NOT_FOUND, "nothing at '%.200s'; see /v1/openapi.json", path),
+                     HLOD__V1__REASON__REASON_NO_ROUTE);
+}
+
+// /package.Service/Method. NULL: the path is not of that form, or of a service not here.
+static const char *rpc_method(const char *path, const char **out_service) {
+    static const char *const services[] = {"hlod.v1.Hlod", "inference.GRPCInferenceService"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = strlen(services[i]);
+        if (path[0] != '/' || strncmp(path + 1, services[i], n) || path[n + 1] != '/') continue;
+        *out_service = services[i];
+        return path + n + 2;
+    }
+    return NULL;
+}
+static status_t rpc_route(struct arena *a, const char *verb, const char *service,
+                          const char *method, const char *accept, struct route *out,
+                          const char **out_allow) {
+    for (int i = 0; i < ALL_ROWS; i++) {
+        const struct api_row *row = &api_rows[i];
+        if (strcmp(row->method, method) || strcmp(row->service, service)) continue;
+        if (strcmp(verb, "POST")) {
+            *out_allow = arena_strdup(a, "POST");
+            return st_reason(st_new(ST_INVALID_ARGUMENT, "%s is not allowed here; use POST", verb),
+                             HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+        }
+        if (row->stream && row->dialect == DIALECT_OIP) break; // takes a stream: gRPC only
+        *out = (struct route){.row = row, .rpc = true, .form = form_of(row, true, accept)};
+        return ST_OK;
+    }
+    return st_reason(st_new(ST_UNIMPLEMENTED, "%s has no method '%.80s' here", service, method),
+                     HLOD__V1__REASON__REASON_NO_ROUTE);
+}
+
+status_t http_route(struct arena *a, const char *verb, const char *path, const char *accept,
+                    int stream, struct route *out, const char **out_allow) {
+    *out_allow = NULL;
+    if (!strcmp(verb, "HEAD")) verb = "GET"; // the library leaves the body out
+    const char *service, *method = rpc_method(path, &service);
+    if (method) return rpc_route(a, verb, service, method, accept, out, out_allow);
+    bool want_stream = stream >= 0 ? stream
+                                   : accepts(accept, "application/x-ndjson") ||
+                                         accepts(accept, "application/x-protobuf-stream");
+    bool want_unary = stream >= 0 ? !stream
+                                  : !want_stream && (accepts(accept, "application/json") ||
+                                                     accepts(accept, "application/octet-stream") ||
+                                                     accepts(accept, "application/x-protobuf"));
+    struct strbuf allow = {0};
+    const struct api_row *found = NULL;
+    struct route r = {0}, best = {0};
+    for (int i = 0; i < ALL_ROWS; i++) {
+        const struct api_row *row = &api_rows[i];
+        if (!match(row->alias, str_of(path), &r)) continue;
+        if (row->verb == VERB_BOTH ? strcmp(verb, "GET") && strcmp(verb, "POST")
+                                   : strcmp(api_verb_name(row->verb), verb)) {
+            if (!strstr(strbuf_cstr(&allow), api_verb_name(row->verb)))
+                strbuf_printf(&allow, "%s%s", allow.n ? ", " : "", api_verb_name(row->verb));
+            continue;
+        }
+        // Fewer fields is the closer match. Among equals the first row is the default; the other
+        // one is taken when asked for.
+        bool closer = found && r.n_params < best.n_params;
+        if (found && !closer &&
+            !((want_stream && row->stream) || (want_unary && !row->stream && found->stream)))
+            continue;
+        found = row;
+        best = r;
+    }
+    status_t st = ST_OK;
+    if (found) {
+        best.row = found;
+        best.rpc = false;
+        best.form = form_of(found, false, accept);
+        if (best.form == FORM_OIP && ends_with(path, "/generate")) best.form = FORM_GENERATE;
+        if (best.form == FORM_OIP && ends_with(path, "/generate_stream"))
+            best.form = FORM_GENERATE_STREAM;
+        *out = best;
+    } else if (allow.n) {
+        *out_allow = arena_strdup(a, strbuf_cstr(&allow));
+        st = st_reason(
+            st_new(ST_INVALID_ARGUMENT, "%.20s is not allowed here; use %s", verb, *out_allow),
+            HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED);
+    } else
+        st = no_route(path);
+    strbuf_done(&allow);
+    return st;
+}
+
+status_t http_route_params(struct arena *a, const struct route *r, ProtobufCMessage *m) {
+    for (int i = 0; i < r->n_params; i++)
+        RETURN_IF_ERR(json_set_text(a, m, r->params[i].field, r->params[i].value));
+    return ST_OK;
+}
+
+// ---- query
+
+static status_t bad_shape(const char *value) MUST_CHECK;
+static status_t bad_shape(const char *value) {
+    return st_reason(
+        st_new(ST_INVALID_ARGUMENT, "shape '%.100s': expected NAME=1x3x224x224", value),
+        HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
+static status_t add_shape(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
+    const char *eq = strrchr(value, '='); // names may contain '='
+    if (!eq || eq == value) return bad_shape(value);
+    Hlod__V1__ShapeBinding *s = arena_new_of(a, Hlod__V1__ShapeBinding);
+    hlod__v1__shape_binding__init(s);
+    s->input = arena_strndup(a, value, (size_t)(eq - value));
+    struct {
+        int64_t *v;
+        size_t n, cap;
+    } dims = {0};
+    struct str text = str_of(eq + 1), part;
+    while (text.n && str_cut(&text, 'x', &part)) {
+        int64_t d;
+        if (!str_to_i64(part, &d) || d < 0 || dims.n >= 64) return bad_shape(value);
+        avec_push(a, &dims, d);
+    }
+    if (eq[1] && eq[strlen(eq) - 1] == 'x') return bad_shape(value);
+    s->dims = dims.v;
+    s->n_dims = dims.n;
+    struct {
+        Hlod__V1__ShapeBinding **v;
+        size_t n, cap;
+    } all = {q->shapes, q->n_shapes, q->n_shapes};
+    avec_push(a, &all, s);
+    q->shapes = all.v;
+    q->n_shapes = all.n;
+    return ST_OK;
+}
+
+static Hlod__V1__CompileOptions *compile_options(struct arena *a, Hlod__V1__CompileOptions **at) {
+    if (!*at) {
+        *at = arena_new_of(a, Hlod__V1__CompileOptions);
+        hlod__v1__compile_options__init(*at);
+    }
+    return *at;
+}
+
+// "instructions=N,bytes=SIZE,hbm=SIZE", any of them.
+static status_t set_budget(struct arena *a, Hlod__V1__CompileRequest *q, const char *value) {
+    struct str rest = str_of(value), item, key = {0};
+    q->budget = arena_new_of(a, Hlod__V1__Budget);
+    hlod__v1__budget__init(q->budget);
+    while (rest.n && str_cut(&rest, ',', &item)) {
+        key = (struct str){0};
+        str_cut(&item, '=', &key);
+        int64_t *field = str_is(key, "instructions") ? &q->budget->instructions
+                         : str_is(key, "bytes")      ? &q->budget->bytes
+                         : str_is(key, "hbm")        ? &q->budget->hbm
+                                                     : NULL;
+        if (!field || !str_to_bytes(item, field) || *field < 0)
+            return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                    "budget '%.100s': expected instructions=N,bytes=SIZE,hbm=SIZE",
+                                    value),
+                             HLOD__V1__REASON__REASON_BAD_OPTION);
+    }
+    return ST_OK;
+}
+
+static Hlod__V1__RunOptions *run_options(struct arena *a, Hlod__V1__RunOptions **at) {
+    if (!*at) {
+        *at = arena_new_of(a, Hlod__V1__RunOptions);
+        hlod__v1__run_options__init(*at);
+    }
+    return *at;
+}
+
+status_t http_query(struct arena *a, ProtobufCMessage *m, const char *key, const char *value) {
+    if (!strcmp(key, "stream")) return ST_OK; // chose the row
+    ProtobufCMessage *levels[3] = {m, NULL, NULL};
+    if (m->descriptor == &hlod__v1__compile_request__descriptor) {
+        Hlod__V1__CompileRequest *q = (Hlod__V1__CompileRequest *)m;
+        if (!strcmp(key, "shape")) return add_shape(a, q, value);
+        if (!strcmp(key, "budget")) return set_budget(a, q, value);
+        levels[1] = &compile_options(a, &q->options)->base;
+    } else if (m->descriptor == &hlod__v1__run_request__descriptor) {
+        Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)m;
+        levels[1] = &run_options(a, &q->options)->base;
+        levels[2] = &compile_options(a, &q->options->compile)->base;
+    } else if (m->descriptor == &hlod__v1__run_plan_request__descriptor) {
+        Hlod__V1__RunPlanRequest *q = (Hlod__V1__RunPlanRequest *)m;
+        levels[1] = &run_options(a, &q->options)->base;
+        levels[2] = &compile_options(a, &q->options->compile)->base;
+    }
+    for (int i = 0; i < 3 && levels[i]; i++) {
+        const ProtobufCFieldDescriptor *f = json_field(levels[i]->descriptor, str_of(key));
+        if (f && f->type != PROTOBUF_C_TYPE_MESSAGE && f->type != PROTOBUF_C_TYPE_BYTES)
+            return json_set_text(a, levels[i], str_of(key), str_of(value));
+    }
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "no query parameter '%.80s' here", key),
+                     HLOD__V1__REASON__REASON_BAD_OPTION);
+}
+
+// ---- web pages
+
+static bool local_name(const char *host) {
+    size_t n = strcspn(host, ":");
+    if (*host == '[') return true; // a numeric address
+    if (n >= 9 && !strncasecmp(host + n - 9, "localhost", 9) && (n == 9 || host[n - 10] == '.'))
+        return true;
+    return n && strspn(host, "0123456789.") == n;
+}
+bool http_same_site(const char *host, const char *origin, bool local) {
+    if (local && host && !local_name(host)) return false;
+    if (!origin) return true;
+    const char *authority = strstr(origin, "://");
+    return authority && host && !strcasecmp(authority + 3, host);
+}
+
+// ---- errors
+
+unsigned http_code(status_t st) {
+    switch (st_get_reason(st)) {
+    case HLOD__V1__REASON__REASON_METHOD_NOT_ALLOWED:
+        return 405;
+    case HLOD__V1__REASON__REASON_BODY_TOO_LARGE:
+        return 413;
+    case HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE:
+        return 415;
+    case HLOD__V1__REASON__REASON_BAD_RANGE:
+        return 416;
+    case HLOD__V1__REASON__REASON_STORE_FULL:
+        return 507;
+    default:
+        return (unsigned)st_code_http(st_code(st));
+    }
+}
+
+void http_error_oip(struct strbuf *b, status_t st) {
+    strbuf_puts(b, "{\"error\":");
+    strbuf_json_str(b, str_of(st_message(st)));
+    strbuf_puts(b, "}");
+}
+
+void http_error_json(struct strbuf *b, status_t st) {
+    struct arena a = {0};
+    json_print(b, &error_of(&a, st)->base);
+    arena_done(&a);
+}

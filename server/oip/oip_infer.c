@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelInfer: the same run job as hlod.v1's; the model by its name. The reply is the message
+// without tensor data; each transport puts the call's outputs where they belong.
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/vec.h"
+#include "scheduler/loop.h"
+#include "server/oip/oip.h"
+#include "server/http/tensors.h"
+
+struct infer { // c->state
+    struct oip_model model;
+    int64_t version;          // of the name, as it was found
+    struct batching batching; // the same
+    int64_t timeout_ms;
+    int32_t priority;
+    const Hlod__V1__Signature *signature; // of a whole body
+    status_t st;                          // of the pool work
+    const struct job_result *r;           // when it is done
+};
+
+// The entries of the parameters' maps are types of their own, all of one shape: hence by
+// descriptor.
+const Inference__InferParameter *oip_parameter(const ProtobufCMessage *m, const char *key) {
+    const uint8_t *base = (const uint8_t *)m;
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "parameters");
+    const ProtobufCMessageDescriptor *entry = f->descriptor;
+    const uint8_t *const *v = *(const uint8_t *const *const *)(const void *)(base + f->offset);
+    size_t n = *(const size_t *)(const void *)(base + f->quantifier_offset);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(*(char *const *)(const void *)(v[i] + entry->fields[0].offset), key))
+            return *(Inference__InferParameter *const *)(const void *)(v[i] +
+                                                                       entry->fields[1].offset);
+    return NULL;
+}
+bool oip_integer(const Inference__InferParameter *p, int64_t *out) {
+    if (!p) return false;
+    if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_INT64_PARAM)
+        *out = p->int64_param;
+    else if (p->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_UINT64_PARAM)
+        *out = p->uint64_param > INT64_MAX ? INT64_MAX : (int64_t)p->uint64_param;
+    else
+        return false;
+    return true;
+}
+int oip_flag(const Inference__InferParameter *p) { // -1: not given
+    if (!p || p->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_BOOL_PARAM)
+        return -1;
+    return p->bool_param;
+}
+
+// ---- inputs
+
+struct tensor_desc *tensors_of_infer(struct call *c, int from) {
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    struct tensor_desc *t = arena_array(&c->arena, struct tensor_desc, q->n_inputs + 1);
+    for (size_t i = 0; i < q->n_inputs; i++) {
+        const Inference__ModelInferRequest__InferInputTensor *x = q->inputs[i];
+        t[i] = (struct tensor_desc){.name = x->name,
+                                    .type = x->datatype,
+                                    .dims = x->shape,
+                                    .rank = x->n_shape,
+                                    .given = -1};
+        t[i].elsewhere = oip_in_region(&x->base);
+        if (t[i].elsewhere) // its size is checked when it is read
+            oip_integer(oip_parameter(&x->base, "shared_memory_byte_size"), &t[i].given);
+        else if (from == TENSORS_RAW)
+            t[i].given = c->given[i];
+        else if (!oip_integer(oip_parameter(&x->base, "binary_data_size"), &t[i].given))
+            t[i].in_json = true;
+        if (from == TENSORS_JSON && x->contents && x->contents->n_bytes_contents) {
+            t[i].given = 0;
+            for (size_t k = 0; k < x->contents->n_bytes_contents; k++)
+                t[i].given += 4 + (int64_t)x->contents->bytes_contents[k].len;
+        }
+    }
+    c->n_inputs = q->n_inputs;
+    return t;
+}
+
+Inference__InferParameter *oip_add_parameter(struct arena *a, Inference__ModelInferResponse *m,
+                                             const char *key) {
+    typedef Inference__ModelInferResponse__ParametersEntry entry;
+    struct {
+        entry **v;
+        size_t n, cap;
+    } all = {m->parameters, m->n_parameters, m->n_parameters};
+    entry *e = arena_new_of(a, entry);
+    inference__model_infer_response__parameters_entry__init(e);
+    e->key = (char *)key;
+    e->value = arena_new_of(a, Inference__InferParameter);
+    inference__infer_parameter__init(e->value);
+    avec_push(a, &all, e);
+    m->parameters = all.v;
+    m->n_parameters = all.n;
+    return e->value;
+}
+
+// "queue=0.012 run=3.100 total=3.400" in ms, under the key of the request.
+static void put_timing(struct call *c, Inference__ModelInferResponse *m) {
+    struct strbuf b = {0};
+    for (size_t i = 0; i < c->n_timings; i++)
+        strbuf_printf(&b, "%s%s=%.3f", i ? " " : "", c->timings[i]->name, c->timings[i]->ms);
+    Inference__InferParameter *p = oip_add_parameter(&c->arena, m, "hlod_timing");
+    p->parameter_choice_case = INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM;
+    p->string_param = arena_strdup(&c->arena, strbuf_cstr(&b));
+    strbuf_done(&b);
+}
+
+// The name's row; it may be gone meanwhile.
+static struct named_model *named(struct call *c) {
+    const struct infer *f = c->state;
+    if (!f->model.named) return NULL;
+    return models_find(sched_models(c->api->sched), api_space(c, f->model.name), f->model.name,
+                       f->model.version);
+}
+
+static status_t inferred(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
+                         const ProtobufCMessage **out) {
+    (void)result;
+    typedef Inference__ModelInferResponse__InferOutputTensor output;
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    struct infer *f = c->state;
+    f->r = r;
+    RETURN_IF_ERR(api_take_outputs(c, r));
+    RETURN_IF_ERR(oip_classify(c, named(c)));
+    RETURN_IF_ERR(oip_outputs_to_regions(c));
+    Inference__ModelInferResponse *m = arena_new_of(&c->arena, Inference__ModelInferResponse);
+    inference__model_infer_response__init(m);
+    m->model_name = q->model_name;
+    m->model_version = (char *)f->model.version;
+    m->id = q->id;
+    m->outputs = arena_array(&c->arena, output *, c->n_outputs + 1);
+    for (; m->n_outputs < c->n_outputs; m->n_outputs++) {
+        const struct call_output *o = &c->outputs[m->n_outputs];
+        output *t = m->outputs[m->n_outputs] = arena_new_of(&c->arena, output);
+        inference__model_infer_response__infer_output_tensor__init(t);
+        t->name = (char *)o->name;
+        t->datatype = (char *)(o->dtype->oip ? o->dtype->oip : o->dtype->name);
+        t->shape = (int64_t *)o->dims;
+        t->n_shape = (size_t)o->rank;
+    }
+    if (oip_flag(oip_parameter(&q->base, "hlod_timing")) == 1) put_timing(c, m);
+    *out = &m->base;
+    return ST_OK;
+}
+
+static void count(struct model_times *t, uint64_t ns) {
+    t->n++;
+    t->ns += ns;
+}
+static void finished(struct call *c, bool ok) {
+    const struct infer *f = c->state;
+    if (!f->model.named) return;
+    struct named_model *x = named(c);
+    if (!x) return;
+    count(ok ? &x->success : &x->fail, (uint64_t)(clock_ns() - c->start_ns));
+    if (!ok || !f->r) return;
+    if (!f->r->batch_rows) { // else the scheduler counts
+        x->inferences++;
+        x->executions++;
+    }
+    x->last_ms = (uint64_t)(clock_wall_ns() / 1000000);
+    if (f->r->run) x->prepared_bytes = f->r->run->prepared_bytes;
+    snprintf(x->device, sizeof x->device, "%.*s", (int)strcspn(f->r->device, ":"), f->r->device);
+    for (size_t i = 0; i < f->r->n_timings; i++) {
+        uint64_t ns = (uint64_t)(f->r->timings[i]->ms * 1e6);
+        if (!strcmp(f->r->timings[i]->name, "queue")) count(&x->queue, ns);
+        if (!strcmp(f->r->timings[i]->name, "run")) count(&x->infer, ns);
+    }
+}
+
+// ---- start
+
+static void run(struct call *c) {
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    const struct infer *f = c->state;
+    struct job_spec spec = api_job_spec(c, JOB_RUN);
+    spec.model = f->model.source;
+    spec.timeout_ms = f->timeout_ms;
+    spec.priority = f->priority;
+    if (f->model.named) {
+        spec.name = f->model.name;
+        spec.version = f->version;
+        spec.space = api_space(c, f->model.name);
+        spec.batching = f->batching;
+    }
+    spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
+    for (; spec.n_outputs < q->n_outputs; spec.n_outputs++)
+        spec.outputs[spec.n_outputs] = q->outputs[spec.n_outputs]->name;
+    api_start_job(c, &spec, inferred);
+}
+
+// Inputs that are not yet in the payload: a whole body, shared memory. On the pool.
+static void fill_work(void *arg) {
+    struct call *c = arg;
+    struct infer *f = c->state;
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    if (f->signature) f->st = oip_whole(c, f->signature);
+    for (size_t i = 0; !f->st && i < q->n_inputs; i++)
+        if (oip_in_region(&q->inputs[i]->base))
+            f->st = oip_region_read(c, &q->inputs[i]->base, &c->inputs[i]);
+}
+static void filled(void *arg) {
+    struct call *c = arg;
+    struct infer *f = c->state;
+    status_t st = f->st;
+    f->st = ST_OK;
+    if (call_goes_on(c, st)) run(c);
+}
+static void fill(struct call *c) {
+    c->busy = true;
+    loop_work(sched_loop(c->api->sched), fill_work, filled, c);
+}
+
+// The signature first; then what the whole body means is known.
+static void free_job(void *j) {
+    job_free(j);
+}
+static void on_signature(void *ctx, struct job *j, status_t st) {
+    struct call *c = ctx;
+    struct infer *f = c->state;
+    c->on_cancel = NULL;
+    f->signature = st ? NULL : job_result(j)->model->signature;
+    if (st)
+        call_finish(c, NULL, st);
+    else
+        fill(c);
+}
+static void stop_looking(struct call *c) {
+    job_cancel(c->handler);
+}
+static void look_up(struct call *c) {
+    const struct infer *f = c->state;
+    struct job_spec spec = {.kind = JOB_INGEST,
+                            .model = f->model.source,
+                            .payload_fd = -1,
+                            .tenant = c->principal.tenant,
+                            .sees_all = api_sees_all(c),
+                            .on_done = on_signature,
+                            .ctx = c};
+    struct job *j = job_start(c->api->sched, &spec);
+    arena_link(&c->arena, free_job, j);
+    c->handler = j;
+    c->on_cancel = stop_looking;
+}
+
+// What is asked for and not offered.
+static status_t check(const Inference__ModelInferRequest *q, struct infer *f) {
+    int64_t level = 0, sequence = 0, timeout_us = 0;
+    const Inference__InferParameter *id = oip_parameter(&q->base, "sequence_id");
+    bool in_sequence =
+        id && id->parameter_choice_case == INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM
+            ? *id->string_param
+            : oip_integer(id, &sequence) && sequence;
+    if (in_sequence || oip_flag(oip_parameter(&q->base, "sequence_start")) == 1 ||
+        oip_flag(oip_parameter(&q->base, "sequence_end")) == 1)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "sequences are not supported: models here keep no state between "
+                                "requests; pass it as inputs and outputs"),
+                         HLOD__V1__REASON__REASON_BAD_OPTION);
+    oip_integer(oip_parameter(&q->base, "timeout"), &timeout_us);
+    f->timeout_ms = timeout_us > 0 ? timeout_us / 1000 + 1 : 0;
+    // There 1 is the highest and 0 the default; here the default is below all that is asked for.
+    oip_integer(oip_parameter(&q->base, "priority"), &level);
+    if (level < 0 || level > CALL_MAX_PRIORITY)
+        return st_reason(
+            st_new(ST_INVALID_ARGUMENT, "priority: expected 0 to %d", CALL_MAX_PRIORITY),
+            HLOD__V1__REASON__REASON_BAD_OPTION);
+    f->priority = level ? (int32_t)(CALL_MAX_PRIORITY + 1 - level) : 0;
+    return ST_OK;
+}
+
+void oip_infer(struct call *c) {
+    const Inference__ModelInferRequest *q = (const Inference__ModelInferRequest *)c->request;
+    struct infer *f = arena_new_of(&c->arena, struct infer);
+    status_t st = oip_find(c, q->model_name, q->model_version, &f->model);
+    if (!st) st = check(q, f);
+    if (st) {
+        call_finish(c, NULL, st);
+        return;
+    }
+    if (f->model.named) {
+        f->version = f->model.named->version;
+        f->batching = f->model.named->batching;
+    }
+    c->state = f;
+    c->on_finished = finished;
+    bool elsewhere = false;
+    for (size_t i = 0; i < q->n_inputs; i++)
+        elsewhere = elsewhere || oip_in_region(&q->inputs[i]->base);
+    if (c->whole)
+        look_up(c);
+    else if (elsewhere)
+        fill(c);
+    else
+        run(c);
+}

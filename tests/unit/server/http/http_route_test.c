@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing as data: which row and reply form a request gets, path and query parameters, errors as
+// JSON. And the cut of tensor data out of a JSON body.
+#include "server/http/http_route.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "proto/json.h"
+#include "server/http/tensors.h"
+
+static struct arena a;
+
+static void goes(const char *verb, const char *path, const char *accept, int stream,
+                 const char *method, enum reply_form form) {
+    struct route r;
+    const char *allow;
+    status_t st = http_route(&a, verb, path, accept, stream, &r, &allow);
+    if (st) fail_msg("%s %s: %s", verb, path, st_message(st));
+    assert_string_equal(r.row->method, method);
+    assert_int_equal(r.form, form);
+}
+
+static void rows(void **state) {
+    (void)state;
+    assert_null(api_init());
+    goes("POST", "/v1/executables", "", -1, "Compile", FORM_JSON);
+    goes("POST", "/v1/executables", "*/*", 1, "CompileStream", FORM_NDJSON);
+    goes("POST", "/v1/executables", "application/x-ndjson", -1, "CompileStream", FORM_NDJSON);
+    goes("POST", "/v1/run", "*/*", -1, "Run", FORM_NDJSON);
+    goes("POST", "/v1/run", "application/json", -1, "RunUnary", FORM_JSON);
+    goes("POST", "/v1/run", "application/octet-stream", -1, "RunUnary", FORM_BINARY);
+    goes("POST", "/v1/run", "application/x-ndjson, application/json", -1, "Run", FORM_NDJSON);
+    goes("POST", "/v1/run", "", 0, "RunUnary", FORM_JSON);
+    goes("GET", "/v1/executables", "", -1, "ListExecutables", FORM_JSON);
+    goes("GET", "/v1/executables/abc", "", -1, "GetExecutable", FORM_JSON);
+    goes("DELETE", "/v1/executables/abc", "", -1, "RemoveExecutable", FORM_JSON);
+    goes("GET", "/v1/executables/abc/stage/pass/dce", "", -1, "Inspect", FORM_TEXT);
+    goes("GET", "/v1/executables/abc/stage/kir", "application/json", -1, "Inspect", FORM_JSON);
+    goes("POST", "/hlod.v1.Hlod/RunUnary", "application/x-protobuf", -1, "RunUnary", FORM_PROTO);
+}
+
+static void refused(const char *verb, const char *path, unsigned code, const char *allow_words) {
+    struct route r;
+    const char *allow;
+    status_t st = http_route(&a, verb, path, "", -1, &r, &allow);
+    assert_int_equal(http_code(st), code);
+    if (allow_words) assert_string_equal(allow, allow_words);
+    st_drop(st);
+}
+
+static void refusals(void **state) {
+    (void)state;
+    refused("GET", "/v1", 404, NULL);
+    refused("GET", "/v1/executables/", 404, NULL);
+    refused("GET", "/v1/executables/a/b", 404, NULL);
+    refused("PATCH", "/v1/executables", 405, "POST, GET");
+    refused("POST", "/v1/executables/abc", 405, "GET, DELETE");
+    refused("GET", "/hlod.v1.Hlod/Run", 405, "POST");
+    refused("POST", "/hlod.v1.Hlod/Run2", 501, NULL);
+    struct strbuf b = {0};
+    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "two nodes\nnode \"a\"\nnode b"),
+                            HLOD__V1__REASON__REASON_UNSUPPORTED_OP);
+    http_error_json(&b, st);
+    assert_string_equal(b.p,
+                        "{\"code\":\"INVALID_ARGUMENT\",\"reason\":\"UNSUPPORTED_OP\",\"message\":"
+                        "\"two nodes\",\"details\":[\"node \\\"a\\\"\",\"node b\"]}");
+    st_drop(st);
+    strbuf_done(&b);
+}
+
+static void parameters(void **state) {
+    (void)state;
+    struct route r;
+    const char *allow;
+    assert_null(http_route(&a, "GET", "/v1/executables/abc/stage/pass/dce", "", -1, &r, &allow));
+    Hlod__V1__InspectRequest q = HLOD__V1__INSPECT_REQUEST__INIT;
+    assert_null(http_route_params(&a, &r, &q.base));
+    assert_string_equal(q.digest, "abc");
+    assert_string_equal(q.stage, "pass/dce");
+    Hlod__V1__CompileRequest c = HLOD__V1__COMPILE_REQUEST__INIT;
+    assert_null(http_query(&a, &c.base, "shape", "in=put=1x3"));
+    assert_null(http_query(&a, &c.base, "shape", "s="));
+    assert_null(http_query(&a, &c.base, "precision", "strict"));
+    assert_null(http_query(&a, &c.base, "timeout_ms", "5"));
+    assert_int_equal(c.n_shapes, 2);
+    assert_string_equal(c.shapes[0]->input, "in=put");
+    assert_int_equal(c.shapes[0]->dims[1], 3);
+    assert_int_equal(c.shapes[1]->n_dims, 0);
+    assert_string_equal(c.options->precision, "strict");
+    assert_int_equal(c.timeout_ms, 5);
+    const char *bad[][2] = {{"shape", "x"},    {"shape", "=1"},   {"shape", "x=1xx2"},
+                            {"shape", "x=1x"}, {"shape", "x=-1"}, {"timeout_ms", "x"},
+                            {"nope", "1"},     {"options", "1"},  {"source", "aaaa"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        status_t st = http_query(&a, &c.base, bad[i][0], bad[i][1]);
+        if (!st) fail_msg("%s=%s was taken", bad[i][0], bad[i][1]);
+        st_drop(st);
+    }
+}
+
+static void splits(const char *in, const char *reduced, size_t n, const char *first) {
+    struct strbuf b = {0};
+    struct tensors_spans s = {0};
+    bool ok = tensors_split(str_of(in), &b, &s);
+    assert_int_equal(ok, reduced != NULL);
+    if (ok) {
+        assert_string_equal(strbuf_cstr(&b), reduced);
+        assert_int_equal(s.n, n);
+        if (first) assert_true(str_is(s.v[0], first));
+    }
+    strbuf_done(&b);
+    vec_done(&s);
+}
+
+static void cut(void **state) {
+    (void)state;
+    splits("{}", "{}", 0, NULL);
+    splits("{\"inputs\":[{\"name\":\"a\\\"]\",\"data\": [[1,2],[3]] ,\"shape\":[3]}]}",
+           "{\"inputs\":[{\"name\":\"a\\\"]\",\"raw\": null ,\"shape\":[3]}]}", 1, "[[1,2],[3]]");
+    splits("{\"data\":[1],\"inputs\":[{},{\"data\":7}]}",
+           "{\"data\":[1],\"inputs\":[{},{\"raw\":null}]}", 2, NULL);
+    splits("{\"inputs\":[{\"data\":[1],\"data\":[2]}]}", NULL, 0, NULL);
+    splits("{\"inputs\":[{\"data\":[1}]}", NULL, 0, NULL);
+    splits("{\"inputs\":[{\"data\":\"a]}", NULL, 0, NULL);
+    splits("{\"inputs\":[{\"data\":[1]}]} x", NULL, 0, NULL);
+    splits("[1]", NULL, 0, NULL);
+    splits("", NULL, 0, NULL);
+}
+
+static void web_pages(void **state) {
+    (void)state;
+    assert_true(http_same_site("127.0.0.1:8000", NULL, true));
+    assert_true(http_same_site("[::1]:8000", NULL, true));
+    assert_true(http_same_site("localhost", NULL, true));
+    assert_true(http_same_site("a.localhost:80", NULL, true));
+    assert_true(http_same_site(NULL, NULL, true));
+    assert_true(http_same_site("localhost:8000", "http://localhost:8000", true));
+    assert_false(http_same_site("localhost:8000", "http://localhost:8001", true));
+    assert_false(http_same_site("localhost:8000", "null", true));
+    assert_false(http_same_site("localhost:8000", "https://evil.example", false));
+    assert_false(http_same_site("evil.example:8000", NULL, true)); // a name pointed at us
+    assert_false(http_same_site("evil.example", "http://evil.example", true));
+    assert_false(http_same_site("notlocalhost:1", NULL, true));
+    assert_false(http_same_site("127.0.0.1.evil.example", NULL, true));
+    assert_true(http_same_site("hlod.example", "https://hlod.example", false));
+}
+
+int main(void) {
+    const struct CMUnitTest t[] = {cmocka_unit_test(rows), cmocka_unit_test(refusals),
+                                   cmocka_unit_test(web_pages), cmocka_unit_test(parameters),
+                                   cmocka_unit_test(cut)};
+    int bad = cmocka_run_group_tests(t, NULL, NULL);
+    arena_done(&a);
+    return bad;
+}
