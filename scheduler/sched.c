@@ -291,11 +291,12 @@ static void take_fds(struct op *op, struct frame *f) {
     op->n_fds = f->n_fds;
 }
 bool op_answered(struct op *op, struct frame *f, status_t lost) {
+    struct worker *w = op->seat.w;
     op->call = 0;
     seat_leave(op->s, &op->seat);
     if (f)
         take_fds(op, f);
-    else
+    else if (!op->waiters.n || !task_moved(&op->task, w, lost))
         op_end(op, lost);
     return f != NULL;
 }

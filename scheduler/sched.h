@@ -105,7 +105,7 @@ void op_leave(struct op *op,
 void op_end(struct op *op, status_t st); // takes st; wakes the waiters and frees the op
 void op_tell(struct op *op, Hlod__V1__Event *e); // to every waiter
 // The last frame of op's call came, or its worker was lost: the worker's place is free again; takes
-// the frame's descriptors. False: the op has ended with `lost`.
+// the frame's descriptors. False: the op has ended with `lost`, or waits for another worker.
 bool op_answered(struct op *op, struct frame *f, status_t lost);
 status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
                   void **out_base, size_t *out_base_bytes) MUST_CHECK;

@@ -486,6 +486,7 @@ static status_t start(struct daemon *d) {
                                    .flight_bytes = c->flight_bytes,
                                    .device_calls = (int)c->device_calls,
                                    .relief_ns = c->relief_ms * 1000000,
+                                   .compile_relief_ns = c->compile_relief_ms * 1000000,
                                    .isolate = *c->isolate ? (int)c->isolate_workers : 0,
                                    .device_memory = c->device_memory};
     RETURN_IF_ERR(sched_new(d->loop, d->store, d->journal, &sc, &d->sched));

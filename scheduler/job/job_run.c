@@ -524,8 +524,11 @@ void job_run(struct job *j) {
 static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
+    struct worker *w = c->w;
     struct job *j = job_call_ended(c, f, lost);
     if (!j) return;
+    seat_leave(j->s, &j->seat);
+    if (!f && task_moved(&j->task, w, lost)) return;
     status_t st = lost;
     if (f) {
         j->inspect = weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);

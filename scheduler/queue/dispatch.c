@@ -67,14 +67,22 @@ static void refuse(struct task *t) {
 void sched_relief_due(void *s) {
     sched_dispatch(s);
 }
-// Brief work waits: if it is for workers that are stuck, a relief starts; if they may become so,
-// this is asked again.
+// So long something may wait for workers that are held; 0: a relief never comes.
+static int64_t relief_ns(const struct sched *s, enum worker_role role) {
+    if (s->cfg.pool.isolate) return 0;
+    return role == ROLE_COMPILE ? s->cfg.pool.compile_relief_ns : s->cfg.pool.relief_ns;
+}
+static struct place_want wanted(const struct sched *s, const struct task *t) {
+    struct place_want want = t->want;
+    want.relief_ns = relief_ns(s, want.role);
+    if (s->cfg.pool.isolate) want.tenant = t->tenant->name;
+    return want;
+}
+// Work waits: if it is brief, and for workers that are stuck, a relief comes.
 static void relieve(struct sched *s, const struct place_want *want, struct place_worker *view,
                     int n) {
-    if (!place_is_brief(want) || s->stopping) return;
     int i = place_relief(want, view, n);
-    if (i >= 0) worker_relieve(pool_worker(s->pool, i));
-    loop_timer_start(s->relief_timer, RELIEF_MS);
+    if (i >= 0 && !s->stopping) worker_relieve(pool_worker(s->pool, i));
 }
 // The processes of a device have one memory.
 static void share_memory(struct place_worker *w, int n) {
@@ -100,15 +108,13 @@ static int place_task(struct sched *s, const struct task *t) {
         view[i].needed_bytes = footprint_needs(worker_footprint(w), &t->plan) + more;
         view[i].alone_bytes = t->plan.resident_bytes + t->plan.tensor_bytes + more;
     }
-    struct place_want want = t->want;
+    struct place_want want = wanted(s, t);
     if (!s->cfg.pool.isolate) {
-        want.relief_ns = s->cfg.pool.relief_ns;
         share_memory(view, n);
         int chosen = place_choose(&want, view, n);
         if (chosen == PLACE_WAIT) relieve(s, &want, view, n);
         return chosen;
     }
-    want.tenant = t->tenant->name;
     place_group(view, n);
     return place_choose(&want, view, n);
 }
@@ -133,9 +139,8 @@ static void huge(struct task *t) {
                                "device%s%s here has",
                                (long long)(t->plan.resident_bytes + t->plan.tensor_bytes +
                                            t->plan.prepare_bytes),
-                               (long long)t->plan.resident_bytes,
-                               (long long)t->plan.tensor_bytes, prepare,
-                               *t->want.device ? " " : "", t->want.device),
+                               (long long)t->plan.resident_bytes, (long long)t->plan.tensor_bytes,
+                               prepare, *t->want.device ? " " : "", t->want.device),
                         HLOD__V1__REASON__REASON_DEVICE_MEMORY));
 }
 
@@ -169,6 +174,15 @@ void task_drop(struct task *t) {
 }
 bool task_waits(const struct task *t) {
     return t->item.lane != NULL;
+}
+
+bool task_moved(struct task *t, const struct worker *w, status_t lost) {
+    struct place_worker v = pool_place(w);
+    if (t->s->stopping || v.role != ROLE_COMPILE || !v.relief) return false;
+    st_drop(lost);
+    t->want.moved = true;
+    task_queue(t->s, t);
+    return true;
 }
 
 // ---- seats
@@ -265,8 +279,8 @@ static bool dispatch_one(struct sched *s, enum worker_role role) {
             next = queue_next_lane(it);
             continue;
         }
-        int64_t relief = s->cfg.pool.relief_ns;
-        const char **full = &busy[!relief || !t->want.expected_ns || t->want.expected_ns > relief];
+        struct place_want want = wanted(s, t);
+        const char **full = &busy[!place_is_brief(&want)];
         if (*full && !strcmp(*full, t->want.device)) continue;
         int i = place_task(s, t);
         if (i == PLACE_WAIT && !t->want.alone) *full = t->want.device;
@@ -295,9 +309,12 @@ void sched_dispatch(struct sched *s) {
         queue_remove(&s->refused, it);
         refuse(it->owner);
     }
-    for (int role = ROLE_COMPILE; role <= ROLE_DEVICE; role++)
+    for (int role = ROLE_COMPILE; role <= ROLE_DEVICE; role++) {
         while (s->queue[role].n && worth_looking(s, role) && dispatch_one(s, role))
             ;
+        // Workers that are held may become stuck without a word.
+        if (s->queue[role].n && relief_ns(s, role)) loop_timer_start(s->relief_timer, RELIEF_MS);
+    }
     s->dispatching = false;
     show_queued(s);
 }

@@ -62,7 +62,9 @@ static int64_t could_be_mine(const struct place_want *want, const struct place_w
 }
 
 bool place_is_brief(const struct place_want *want) {
-    return want->expected_ns > 0 && want->expected_ns <= want->relief_ns && !want->pinned;
+    if (!want->relief_ns || want->pinned) return false;
+    if (want->role == ROLE_COMPILE) return !want->moved;
+    return want->expected_ns > 0 && want->expected_ns <= want->relief_ns;
 }
 // One that runs, or could be started, and has the memory.
 static bool relieves(const struct place_want *want, const struct place_worker *w) {
@@ -82,14 +84,15 @@ static bool needs_relief(const struct place_want *want, const struct place_worke
     return true;
 }
 int place_relief(const struct place_want *want, const struct place_worker *w, int n) {
-    int found = -1;
+    int spare = -1, stuck = -1;
     if (!place_is_brief(want)) return -1;
     for (int i = 0; i < n; i++) {
         if (!place_matches(want, &w[i]) || w[i].hopeless) continue;
-        if (w[i].spare && relieves(want, &w[i])) found = i;
         if (!w[i].spare && !w[i].stuck) return -1;
+        if (!relieves(want, &w[i])) continue;
+        *(w[i].spare ? &spare : &stuck) = i;
     }
-    return found;
+    return spare < 0 && want->role == ROLE_COMPILE ? stuck : spare;
 }
 // May this worker take it at all, busy or not?
 static bool eligible(const struct place_want *want, const struct place_worker *w, bool sound,

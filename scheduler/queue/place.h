@@ -4,7 +4,9 @@
 // executable, then the least busy, then the first; never one that is held, while another will do.
 // Never waits for a warm worker while a cold one is free: a load costs milliseconds, a queue may
 // cost more. Work that is known to be brief does not go behind a worker that is held where its
-// device has a *relief*: a second process that takes nothing else. Thread: any.
+// device has a *relief*: a second process that takes nothing else. How long a compile takes nobody
+// knows: each may go to a compilers' relief once; what that gave up (moved) waits for the others.
+// Thread: any.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,6 +18,7 @@ struct place_want {
     bool alone;          // long work: never behind other work in a worker
     int64_t expected_ns; // what it takes; 0 = not known
     int64_t relief_ns;   // work that takes no longer is brief: a relief may take it; 0 = none is
+    bool moved;          // a compilers' relief gave it up: it is not brief
     int32_t pinned;      // 1 + index of the only worker that will do; 0 = any
     const char *tenant;  // whose it is, where workers belong to tenants; else NULL
 };
@@ -60,7 +63,8 @@ void place_group(struct place_worker *w, int n);
 // caller gives it a new process first: place_is_mine is false) a spare one, else an idle one of
 // another tenant.
 bool place_is_mine(const struct place_want *want, const struct place_worker *w);
-// Brief work that waits only for workers that are stuck: the relief to start for it, or -1.
+// Brief work that waits only for workers that are stuck: the relief to start for it; or the one of
+// compilers that is stuck itself, which is to give up what it does; or -1.
 int place_relief(const struct place_want *want, const struct place_worker *w, int n);
 bool place_is_brief(const struct place_want *want);
 int place_choose(const struct place_want *want, const struct place_worker *w, int n);

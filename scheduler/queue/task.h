@@ -23,7 +23,7 @@ struct seat { // a place in a worker, held for one piece of work; all zero: none
     uint64_t epoch;     // of the worker when it was taken
     int64_t charged_ns; // in advance
     int64_t since_ns;
-    int64_t used_ns; // of the worker, where it said so; 0: the whole time counts
+    int64_t used_ns;   // of the worker, where it said so; 0: the whole time counts
     int64_t before_ns; // beside used_ns: loading, preparing
 };
 void seat_leave(struct sched *s, struct seat *x); // and forgets it; none is fine
@@ -47,3 +47,6 @@ struct task {
 void task_queue(struct sched *s, struct task *t); // may answer `failed` at once
 void task_drop(struct task *t);
 bool task_waits(const struct task *t);
+// The worker was lost with what the task stood for. True: it was a compilers' relief, and the task
+// waits for another worker now; takes `lost`.
+bool task_moved(struct task *t, const struct worker *w, status_t lost);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "proto/weigh.h"
@@ -31,7 +32,8 @@ enum {
     HEALTH_EVERY_MS = 1000,
     AGAIN_AFTER_MS = 5000,
     PLUGIN_PATIENCE = 6,
-    IDLE_TENANT_MS = 300000
+    IDLE_TENANT_MS = 300000,
+    RELIEF_PART = 4 // of a compile worker's memory: what needs more is moved
 };
 
 static void start_worker(void *arg);
@@ -87,6 +89,7 @@ static void end_life(struct worker *w) {
     w->rss_bytes = w->prepared_bytes = w->buffer_bytes = 0;
     w->resident = w->buffers = 0;
     w->refused = 0;
+    w->moves = false;
     for (size_t i = 0; i < w->out.n; i++)
         free_pending(&w->out.v[i]);
     w->out.n = 0;
@@ -103,6 +106,20 @@ static void renew(struct worker *w) {
     loop_timer_start(w->timer, 0);
 }
 
+static void end_calls(struct worker *w, const char *why) {
+    __typeof__(w->calls) calls = w->calls; // handlers may call again
+    memset(&w->calls, 0, sizeof w->calls);
+    for (size_t i = 0; i < calls.n; i++)
+        calls.v[i].fn(
+            calls.v[i].ctx, NULL,
+            st_reason(st_new(ST_UNAVAILABLE,
+                             "the %s worker was lost (%s); the same request may be sent again",
+                             role_name(w), why),
+                      HLOD__V1__REASON__REASON_WORKER_LOST));
+    vec_done(&calls);
+    changed(w->pool);
+}
+
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life. One
 // that was killed for a request that would not stop says nothing of the device: the next starts at
 // once, or whoever sends such requests would hold the device down.
@@ -113,8 +130,6 @@ static void lose(struct worker *w, const char *why) {
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
     w->spent = false;
-    __typeof__(w->calls) calls = w->calls; // handlers may call again
-    memset(&w->calls, 0, sizeof w->calls);
     if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
@@ -123,7 +138,7 @@ static void lose(struct worker *w, const char *why) {
         w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
-                  role_name(w), w->pid, calls.n, why, (long long)backoff_ms(w->failures));
+                  role_name(w), w->pid, w->calls.n, why, (long long)backoff_ms(w->failures));
         if (worker_drained(w) && !was_drained)
             log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
                       w->index, w->name, w->failures, why);
@@ -133,15 +148,20 @@ static void lose(struct worker *w, const char *why) {
         else if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
             loop_timer_start(w->timer, backoff_ms(w->failures));
     }
-    for (size_t i = 0; i < calls.n; i++)
-        calls.v[i].fn(
-            calls.v[i].ctx, NULL,
-            st_reason(st_new(ST_UNAVAILABLE,
-                             "the %s worker was lost (%s); the same request may be sent again",
-                             role_name(w), why),
-                      HLOD__V1__REASON__REASON_WORKER_LOST));
-    vec_done(&calls);
-    changed(w->pool);
+    end_calls(w, why);
+}
+
+// A compilers' relief that is stuck, and is waited for: what it does is done elsewhere
+// (task_moved).
+static void move_work(struct worker *w) {
+    w->moves = false;
+    if (w->state != W_READY || !worker_stuck(w)) return;
+    log_event(LOG_INFO, "worker.moved", "worker=%d role=%s pid=%d calls=%zu", w->index,
+              role_name(w), w->pid, w->calls.n);
+    metric_add(M_COMPILES_MOVED, 1);
+    end_life(w);
+    loop_timer_start(w->timer, 0);
+    end_calls(w, "it was needed for others");
 }
 
 // ---- birth
@@ -176,6 +196,7 @@ static void watch_cancelled(struct worker *w) {
 }
 static void on_kill(void *arg) {
     struct worker *w = arg;
+    if (w->moves) move_work(w);
     watch_cancelled(w);
     if (w->state == W_READY && w->kill_ns && w->kill_ns <= clock_ns())
         lose(w, "a cancelled call did not end");
@@ -184,7 +205,8 @@ static void on_kill(void *arg) {
 // Of a compiler of our own; 0: no bound.
 static int64_t worker_memory(const struct worker *w) {
     bool plugin = strncmp(w->spec, "pjrt", 4) == 0;
-    return w->role == ROLE_COMPILE && !plugin ? w->pool->cfg.compile_memory : 0;
+    int64_t bytes = w->role == ROLE_COMPILE && !plugin ? w->pool->cfg.compile_memory : 0;
+    return w->relief && bytes > RELIEF_PART ? bytes / RELIEF_PART : bytes;
 }
 static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     struct pool *p = w->pool;
@@ -499,10 +521,11 @@ static void fill_slots(struct pool *p) {
             describe(w, ROLE_DEVICE, cfg->devices[i]);
         }
     for (int i = 0; i < cfg->n_devices; i++)
-        for (int k = pool_serves(cfg, cfg->devices[i], i) ? pool_of_compilers(cfg) : 0;
-             k < pool_of_compilers(cfg); k++, w++) {
+        for (int k = 0, n = pool_of_compilers(cfg, cfg->devices[i]);
+             k < n && !pool_serves(cfg, cfg->devices[i], i); k++, w++) {
             w->group = i;
             w->extra = w->spare = k >= cfg->n_compile;
+            w->relief = w->extra && !cfg->isolate;
             describe(w, ROLE_COMPILE, cfg->devices[i]);
         }
     for (struct worker *o = w; o < p->w + p->n; o++)
@@ -537,10 +560,14 @@ status_t pool_new(struct loop *l, const struct pool_config *cfg, struct pool **o
     if (!p->cfg.hello_ms) p->cfg.hello_ms = 30000;
     if (!p->cfg.health_ms) p->cfg.health_ms = 10000;
     if (!p->cfg.kill_grace_ms) p->cfg.kill_grace_ms = 2000;
+    p->cfg.compile_memory = pool_compile_memory(cfg, limits_memory());
+    if (p->cfg.compile_memory < cfg->compile_memory)
+        log_event(LOG_INFO, "worker.memory", "compile_memory=%lld lowered_to=%lld",
+                  (long long)cfg->compile_memory, (long long)p->cfg.compile_memory);
     p->n = pool_slots(cfg);
     if (p->n > POOL_MAX_WORKERS) {
-        status_t st = st_new(ST_INVALID_ARGUMENT, "%d worker processes, at most %d", p->n,
-                             POOL_MAX_WORKERS);
+        status_t st =
+            st_new(ST_INVALID_ARGUMENT, "%d worker processes, at most %d", p->n, POOL_MAX_WORKERS);
         free(p);
         return st;
     }
@@ -634,8 +661,7 @@ struct memfds *pool_memfds(struct pool *p) {
     return p->memfds;
 }
 int pool_input_owner(const struct pool *p) {
-    return p->cfg.n_devices == 1 && !p->cfg.isolate ? 0
-                                                    : MEMFD_NOBODY; // device workers come first
+    return p->cfg.n_devices == 1 && !p->cfg.isolate ? 0 : MEMFD_NOBODY; // device workers come first
 }
 int worker_index(const struct worker *w) {
     return w->index;
@@ -670,9 +696,15 @@ void worker_release(struct worker *w, bool unknown) {
 
 void worker_relieve(struct worker *w) {
     int64_t since = clock_ns() - w->started_ns;
+    if (w->role == ROLE_COMPILE && w->state == W_READY && !w->moves) { // not in mid-dispatch
+        w->moves = true;
+        loop_timer_start(w->kill, 0);
+    }
     if (!w->spare || w->state != W_DOWN || w->pool->stopping) return;
     if (w->failures && since < backoff_ms(w->failures + 1) * INT64_C(1000000)) return;
-    log_event(LOG_INFO, "worker.relief", "worker=%d device=%s", w->index, w->name);
+    log_event(LOG_INFO, "worker.relief", "worker=%d role=%s kind=%s", w->index, role_name(w),
+              w->kind);
+    metric_add(M_WORKER_RELIEFS, 1);
     w->spare = false;
     w->used_ns = clock_ns();
     loop_timer_start(w->timer, 0);
@@ -689,4 +721,3 @@ void worker_give(struct worker *w, const char *tenant) {
     snprintf(w->tenant, sizeof w->tenant, "%s", tenant);
     w->used_ns = clock_ns();
 }
-

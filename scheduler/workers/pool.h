@@ -26,7 +26,8 @@ struct pool_config {
     const char *worker_path;    // hlod-worker
     const char *const *devices; // one device worker each: KIND[:OPTIONS]
     int n_devices, n_compile;
-    int64_t compile_memory; // that a compile worker may take, but a plugin's; 0 = no bound
+    int64_t compile_memory; // that a compile worker may take, but a plugin's; 0 = no bound; less
+                            // where the machine, or a control group, has less (pool_slots.h)
     const struct plugins *plugins; // PJRT plugins by name; each that no device here uses has a
                                    // compile worker that starts when it is asked for
     bool filter;                   // system call filter in the workers
@@ -37,6 +38,8 @@ struct pool_config {
     int64_t device_memory; // that work under way may plan in a device; 0 = what it says it has
     int64_t relief_ns; // brief work that waits so long behind a device worker that is held gets
                        // another process of the device, which takes nothing else; 0 = never
+    int64_t compile_relief_ns; // work that waits so long behind compile workers that are held gets
+                               // another one of the kind, for a while; 0 = never
     int isolate; // processes of a device, and of compilers of a kind, each for one tenant at a
                  // time; 0 = one serves all
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
@@ -59,7 +62,8 @@ struct place_worker pool_place(const struct worker *w);
 // Where workers belong to tenants. Binds a worker that is nobody's yet to this one; one that is
 // another's, or has no process, gets a new one first, and is ready when that has said hello.
 void worker_give(struct worker *w, const char *tenant);
-// Starts a relief, unless it was lost a moment ago.
+// Starts a relief, unless it was lost a moment ago. One of compilers that is up gives up what it
+// does, if it is stuck: its calls are answered as lost.
 void worker_relieve(struct worker *w);
 struct warm *worker_warm(struct worker *w);
 struct footprint *worker_footprint(struct worker *w);

@@ -75,6 +75,7 @@ struct worker {
     char tenant[72], shown[64];
     bool extra;  // not the first of its group: goes when it is idle for long
     bool relief; // an extra one where workers do not belong to tenants (place.h)
+    bool moves;  // is to give up what it does
     bool spare, served;
     int64_t used_ns;
 };
@@ -94,4 +95,5 @@ struct pool {
 bool worker_drained(const struct worker *w);
 bool worker_idle(const struct worker *w);
 bool worker_relief_idle(const struct worker *w);
+bool worker_stuck(const struct worker *w);
 int64_t worker_first_kill_ns(const struct worker *w); // 0: no call was cancelled

@@ -41,10 +41,13 @@ bool worker_relief_idle(const struct worker *w) {
 
 // Behind what is under way there is no saying when it is one's turn.
 static bool held(const struct worker *w) {
-    return w->places_taken && (w->unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
+    bool unknown = w->unknown && w->role == ROLE_DEVICE; // of compiles it always is
+    return w->places_taken && (unknown || clock_ns() - w->moved_ns > HELD_MS * INT64_C(1000000));
 }
-static bool stuck(const struct worker *w) {
-    return w->places_taken && clock_ns() - w->moved_ns >= w->pool->cfg.relief_ns;
+bool worker_stuck(const struct worker *w) {
+    const struct pool_config *cfg = &w->pool->cfg;
+    int64_t after = w->role == ROLE_COMPILE ? cfg->compile_relief_ns : cfg->relief_ns;
+    return w->places_taken && clock_ns() - w->moved_ns >= after;
 }
 
 struct place_worker pool_place(const struct worker *w) {
@@ -59,7 +62,7 @@ struct place_worker pool_place(const struct worker *w) {
                                  .calls = w->places_taken,
                                  .expected_ns = w->expected_ns,
                                  .held = held(w),
-                                 .stuck = stuck(w),
+                                 .stuck = worker_stuck(w),
                                  .relief = w->relief,
                                  .max_calls = w->role == ROLE_DEVICE ? w->pool->cfg.device_calls
                                               : w->pool->cfg.isolate ? w->pool->cfg.n_compile

@@ -97,6 +97,26 @@ def single_flight(d):
     assert sum(bool(r.get("joined")) for _, r in replies) == 7
     assert metric(d, "hlod_compiles_total") == before + 1
 
+def long_compiles(d):
+    """Who comes while a compile, or the reading of a model, takes long is served by a relief; of two that are long the second begins again where the first was, and ends."""
+    for step in "compile", "ingest":
+        compile = lambda *lines: d.json("POST", "/v1/executables?shape=x=1x4", model(*lines))
+        long = []
+        for k in range(2):
+            long.append(in_thread(compile, f"{step}_ms 2000", f"# {step} {k}"))
+            time.sleep(0.4)
+        for k in range(2):
+            start = time.monotonic()
+            assert compile(f"# brief {step} {k}")[0] == 200
+            took = time.monotonic() - start
+            assert took < 1, f"a brief compile waited {took:.2f} s"
+        for t, out in long:
+            t.join()
+            assert out[0][0] == 200, out
+    assert metric(d, "hlod_compiles_moved_total") == 2 and metric(d, "hlod_worker_reliefs_total") == 1 and metric(d, "hlod_worker_deaths_total") == 0
+    run_ok(d, put(d)[0])
+long_compiles.args = ("--compile-relief-ms", "150")
+
 def deadline(d):
     slow, _ = put(d, "run_ms 5000")
     t = time.monotonic()
@@ -559,7 +579,7 @@ def many_clients(d):
 
 warm_restart.ends = drain.ends = True
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":

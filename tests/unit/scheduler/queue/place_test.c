@@ -84,6 +84,40 @@ static void relieved(void **state) {
     assert_int_equal(place_choose(&any, w, 2), 0); // a drained one, where there is no other
 }
 
+// Of compiles nobody knows how long they take: each may go to the relief, what that gave up may
+// not.
+static void compiles_relieved(void **state) {
+    (void)state;
+    struct place_worker w[2] = {cpu(), cpu()};
+    struct place_want first = {.role = ROLE_COMPILE, .device = "cpu", .relief_ns = 1000}, moved;
+    moved = first, moved.moved = true;
+    for (int i = 0; i < 2; i++)
+        w[i].role = ROLE_COMPILE, w[i].max_calls = 1;
+    w[1].relief = w[1].spare = true, w[1].ready = false;
+    w[0].calls = 1, w[0].held = true;
+    assert_int_equal(place_choose(&first, w, 2), PLACE_WAIT);
+    assert_int_equal(place_relief(&first, w, 2), -1);
+    w[0].stuck = true;
+    assert_int_equal(place_relief(&first, w, 2), 1);
+    assert_int_equal(place_relief(&moved, w, 2), -1);
+    w[1].spare = false, w[1].ready = true;
+    assert_int_equal(place_choose(&first, w, 2), 1);
+    assert_int_equal(place_choose(&moved, w, 2), PLACE_WAIT);
+    w[1].calls = 1;
+    assert_int_equal(place_relief(&first, w, 2), -1); // busy, for a moment
+    w[1].stuck = true;
+    assert_int_equal(place_relief(&first, w, 2), 1); // is to give up what it does
+    assert_int_equal(place_relief(&moved, w, 2), -1);
+    w[0].stuck = false; // began another piece of work: soon done, perhaps
+    assert_int_equal(place_relief(&first, w, 2), -1);
+    w[0].calls = 0, w[0].held = false;
+    assert_int_equal(place_choose(&moved, w, 2), 0);
+    first.relief_ns = 0;
+    w[0].calls = 1;
+    w[1].calls = 0;
+    assert_int_equal(place_choose(&first, w, 2), PLACE_WAIT);
+}
+
 // Workers of tenants: one's own, nobody's, a spare one, the one that was idle for longest.
 static void by_tenant(void **state) {
     (void)state;
@@ -209,9 +243,13 @@ static void pinned(void **state) {
 
 int main(void) {
     const struct CMUnitTest t[] = {cmocka_unit_test(prefers),
-        cmocka_unit_test(relieved), cmocka_unit_test(waits_or_never),
+                                   cmocka_unit_test(relieved),
+                                   cmocka_unit_test(compiles_relieved),
+                                   cmocka_unit_test(waits_or_never),
                                    cmocka_unit_test(by_tenant),
-                                   cmocka_unit_test(alone),   cmocka_unit_test(brief),
-                                   cmocka_unit_test(memory),  cmocka_unit_test(pinned)};
+                                   cmocka_unit_test(alone),
+                                   cmocka_unit_test(brief),
+                                   cmocka_unit_test(memory),
+                                   cmocka_unit_test(pinned)};
     return cmocka_run_group_tests(t, NULL, NULL);
 }
