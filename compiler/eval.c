@@ -52,8 +52,7 @@ status_t hlo_eval_alloc_each(struct hlo_eval *ev, const struct hlo_instr *i, int
     return ST_OK;
 }
 
-status_t hlo_eval_supports(const struct hlo_instr *i) {
-    if (i->op == HLO_CUSTOM_CALL) return custom_call_supports(i);
+status_t hlo_eval_has_rule(const struct hlo_instr *i) {
     if (hlo_op_info(i->op)->eval || i->op == HLO_PARAMETER) return ST_OK;
     return st_new(ST_UNIMPLEMENTED,
                   "instruction '%s': %s exchanges data with a host program or another device; a "
@@ -88,7 +87,7 @@ static status_t eval_instr(struct hlo_eval *ev, const struct hlo_instr *i,
                            struct literal *const *values, struct literal **out) {
     hlo_eval_fn fn = hlo_op_info(i->op)->eval;
     struct literal *in[16], **args = in;
-    if (!fn) return hlo_eval_supports(i);
+    if (!fn) return hlo_eval_has_rule(i);
     RETURN_IF_ERR(admit(ev, i));
     if (i->n_operands > 16) args = arena_array(ev->arena, struct literal *, i->n_operands);
     for (int k = 0; k < i->n_operands; k++)
@@ -168,7 +167,7 @@ status_t hlo_eval_value(struct hlo_eval *ev, const struct hlo_instr *i, struct l
         else if (hlo_has_effect(x))
             st = st_new(ST_UNIMPLEMENTED, "'%s' has no value before the run", x->name);
         else if (!fn)
-            st = hlo_eval_supports(x);
+            st = hlo_eval_has_rule(x);
         else if (!(st = admit(ev, x)))
             st = fn(ev, x, in, &v);
         if (!st) pmap_put_ptr(&done, x, v);

@@ -60,7 +60,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  vad 'build/venv/bin/python tests/models/vad.py $(BUILD) --quick' \
 	  deploy '$(MAKE) -s check-deploy' \
 	  bundle '$(MAKE) -s check-bundle' \
-	  lint 'sh tests/meta/lint.sh' \
+	  lint 'sh tests/meta/lint.sh $(BUILD)' \
 	  pjrt 'sh tests/conform/pjrt/run.sh $(BUILD)' \
 	  layers '$(MAKE) -s layers'
 check-quick: units ## unit tests and operator cases
@@ -75,8 +75,8 @@ check-aot-nightly: all ## VGG19 with batch 100 for a TPU and two GPUs (minutes)
 .PHONY: conform-hlo
 conform-hlo: $(BUILD)/hlo-opt ## the modules of XLA's own tests: text, HloModuleProto and values against XLA
 	$(Q)build/venv/bin/python tests/conform/hlo_corpus.py $(BUILD)
-lint: ## the house rules
-	$(Q)sh tests/meta/lint.sh
+lint: $(LIBS) ## the house rules
+	$(Q)sh tests/meta/lint.sh $(BUILD)
 # The whole archive of a folder links with those below it and nothing else; every header compiles alone.
 layer_link = $(CC) $(SANFLAGS) -shared -Wl,-z,$(if $(SAN),undefs,defs) -o /dev/null -Wl,--whole-archive $(BUILD)/lib$(1).a -Wl,--no-whole-archive $(foreach l,$(wordlist 2,9,$(L_$(1))),$(BUILD)/lib$(l).a) $(foreach l,$(L_$(1)),$(SYS_$(l)))
 HEADERS := $(shell git ls-files '*.h' 2>/dev/null)

@@ -70,11 +70,6 @@ static void merge_to(struct x86_gen *g, const struct x86_home *h, const struct k
             x86_r(r));
     if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, to, x86_m(x86_slot(h)));
 }
-int32_t x86_frame_slot(struct x86_gen *g) {
-    int32_t slot = (g->p->frame + 63) / 64 * 64;
-    g->p->frame = slot + 64;
-    return slot;
-}
 static struct x86_home *extra_slot(struct x86_gen *g, const struct x86_home *like) {
     struct x86_home *h = arena_new_of(g->p->a, struct x86_home);
     *h = (struct x86_home){.slot = x86_frame_slot(g), .reg = -1, .class = like->class};

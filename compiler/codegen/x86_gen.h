@@ -18,61 +18,67 @@ struct x86_gen {
     const char *why;      // something that is not written: static text
 };
 
-// Where v is now: accumulators have copies.
-struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
 static inline struct x86_mem x86_slot(const struct x86_home *h) {
     return x86_at(RSP, h->slot);
 }
 static inline bool x86_integer_type(enum dtype t) {
     return dtype_is_int(t);
 }
+static inline int x86_log_size(enum dtype t) {
+    return __builtin_ctz((unsigned)dtype_size(t));
+}
 
-// x86_index.c: class G. A register with v in it (`temp` if it has none of its own); v made in RAX
-// goes home.
+// x86_home.c. Where v is now: accumulators have copies.
+struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
+int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer
+enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
+// Class G. A register with v in it (`temp` if it has none of its own); v made in RAX goes home.
 int x86_int(struct x86_gen *g, const struct kir_val *v, int temp);
 void x86_int_put(struct x86_gen *g, const struct kir_val *v, int reg);
-void x86_index_value(struct x86_gen *g, const struct kir_val *v);
-// Lanes of a value of class G from its home, if someone wants them.
-void x86_spread(struct x86_gen *g, const struct kir_val *v);
-void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k);
-
-// x86_lanes.c: classes V and K.
-enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
-// v as the last operand, in lanes of 64 (wide) or 32 bits; conversions go to `temp`.
+// Classes V and K. v as the last operand, in lanes of 64 (wide) or 32 bits; conversions go to
+// `temp`.
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
+int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp);
 int x86_lane_dst(struct x86_gen *g, const struct kir_val *v); // a register to make v in
 void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg);
 int x86_mask_reg(struct x86_gen *g, const struct kir_val *v);
 int x86_mask_dst(struct x86_gen *g, const struct kir_val *v);
 void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k);
-void x86_lane_value(struct x86_gen *g, const struct kir_val *v);
-void x86_mask_value(struct x86_gen *g, const struct kir_val *v);
-// dst = x op y, for sums, products, bounds and bits of type t; may use TMP2, TMP3 and K_TMP.
-void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
-                 int x, struct x86_arg y);
+void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k);
+// Constants of the pool, read into all lanes.
+struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide);
 struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits);
 struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits);
 void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y);
 void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x86_arg y);
 void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
               int imm);
+// dst = x shifted; how: 6 left, 2 right, 4 signed.
+void x86_lane_shift(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how, int n);
+// Types of 8 and 16 bits lie extended in 32.
 void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src);
+
+// x86_index.c
+void x86_index_value(struct x86_gen *g, const struct kir_val *v);
+// Lanes of a value of class G from its home, if someone wants them.
+void x86_spread(struct x86_gen *g, const struct kir_val *v);
+
+// x86_lanes.c
+void x86_lane_value(struct x86_gen *g, const struct kir_val *v);
+void x86_mask_value(struct x86_gen *g, const struct kir_val *v);
+// dst = x op y, for sums, products, bounds and bits of type t; may use TMP2, TMP3 and K_TMP.
+void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
+                 int x, struct x86_arg y);
 // x86_cast.c
 void x86_cast(struct x86_gen *g, const struct kir_val *v);
 void x86_quant(struct x86_gen *g, const struct kir_val *v);
 void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x); // codes, in 32 bits
 void x86_cast_index(struct x86_gen *g, const struct kir_val *v);       // to class G, from another
 
-// x86_direct.c: 64 more bytes of the frame, from the stack pointer.
-int32_t x86_frame_slot(struct x86_gen *g);
-
 // x86_memory.c
 void x86_load_value(struct x86_gen *g, const struct kir_val *v);
 void x86_store_value(struct x86_gen *g, const struct kir_val *v);
-static inline int x86_log_size(enum dtype t) {
-    return __builtin_ctz((unsigned)dtype_size(t));
-}
 // The register with the start of a load's or store's buffer, or of a table; `temp` if none has it.
 int x86_base(struct x86_gen *g, const struct kir_val *v, int temp);
 // Of lane 0. Uses RDX and RCX.

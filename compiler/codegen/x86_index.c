@@ -6,28 +6,6 @@
 static bool brief(int64_t v) {
     return v >= INT32_MIN && v <= INT32_MAX;
 }
-int x86_int(struct x86_gen *g, const struct kir_val *v, int temp) {
-    if (v->op == K_CONST) {
-        x86_mov_imm(&g->as, temp, v->imm_i);
-        return temp;
-    }
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0) return h->reg;
-    x86_load(&g->as, temp, x86_slot(h));
-    return temp;
-}
-void x86_int_put(struct x86_gen *g, const struct kir_val *v, int reg) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0)
-        x86_mov(&g->as, h->reg, reg);
-    else
-        x86_store(&g->as, x86_slot(h), reg, 8);
-}
-void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k) {
-    x86_setcc(&g->as, cc, RAX);
-    x86_unary(&g->as, UN_NEG, RAX, true);
-    x86_mask_from(&g->as, k, RAX);
-}
 
 void x86_spread(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);

@@ -6,16 +6,6 @@
 enum { ROUND_NEAREST = 8, ROUND_DOWN, ROUND_UP, ROUND_ZERO }; // 8: no exceptions
 enum { UNORDERED = 3, ORDERED = 7, GREATER = 0x1e };
 
-void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
-              int imm) {
-    x86_vec(&g->as, (struct x86_v){.op = op, .len = len, .dst = dst, .src = x, .imm = imm}, y);
-}
-void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y) {
-    x86_op3i(g, op, len, dst, x, y, -1);
-}
-void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x86_arg y) {
-    x86_op3i(g, op, len, dst, 0, y, -1);
-}
 static void masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x,
                    struct x86_arg y, int k, bool zero) {
     x86_vec(
@@ -24,141 +14,18 @@ static void masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, in
             .op = op, .len = len, .dst = dst, .src = x, .k = (uint8_t)k, .zero = zero, .imm = -1},
         y);
 }
-struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits) {
-    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 4)));
-    r.each = true;
-    return r;
-}
-struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits) {
-    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 8)));
-    r.each = true;
-    return r;
-}
 
-enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
-    return s != SHAPE_SAME && g->vec && g->vec->lanes == 8 && !wide ? L256 : L512;
-}
 static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, bool wide) {
     return x86_length(g, x86_of(v)->shape, wide);
-}
-struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
-    if (v->op == K_CARRY && g->copy && g->vec && g->vec->l == v->loop)
-        return g->vec->more[v->imm_i][g->copy];
-    return x86_of(v)->home;
-}
-
-// ---- arguments and results
-
-static struct x86_arg constant(struct x86_gen *g, const struct kir_val *v, bool wide) {
-    if (v->type == DT_F64) {
-        uint64_t bits;
-        memcpy(&bits, &v->imm_f, sizeof bits);
-        return x86_each64(g, bits);
-    }
-    if (v->type == DT_F32) {
-        float f = (float)v->imm_f;
-        uint32_t bits;
-        memcpy(&bits, &f, sizeof bits);
-        return x86_each32(g, bits);
-    }
-    return wide ? x86_each64(g, (uint64_t)v->imm_i) : x86_each32(g, (uint32_t)v->imm_i);
-}
-static bool own_wide(const struct kir_val *v) {
-    return x86_of(v)->wide;
-}
-static struct x86_arg place(const struct x86_home *h) {
-    return h->reg >= 0 ? x86_r(h->reg) : x86_m(x86_slot(h));
-}
-struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
-    if (v->op == K_CONST) {
-        const struct x86_home *h = x86_of(v)->home;
-        return h && h->reg >= 0 ? x86_r(h->reg) : constant(g, v, wide);
-    }
-    const struct x86_home *h = x86_class(v) == CLASS_G ? x86_of(v)->lanes : x86_home_of(g, v);
-    if (!h) {
-        g->why = "lanes of a value that has none";
-        return x86_r(temp);
-    }
-    struct x86_arg a = place(h);
-    if (own_wide(v) == wide) return a;
-    if (wide) {
-        x86_op2(g, v->type == DT_U32 ? EV_ZXDQ : EV_SXDQ, L512, temp, a);
-        return x86_r(temp);
-    }
-    if (a.mem) {
-        x86_op2(g, EV_MOVUPS, L512, temp, a);
-        a = x86_r(temp);
-    }
-    x86_op2(g, EV_NARROWQD, L512, a.reg, x86_r(temp)); // the source is the register operand
-    if (x86_of(v)->shape == SHAPE_SAME) x86_op2(g, EV_EACHSS, L512, temp, x86_r(temp));
-    return x86_r(temp);
-}
-static int in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp) {
-    if (!a.mem) return a.reg;
-    bool each = a.each;
-    a.each = false;
-    x86_op2(g, each ? wide ? EV_EACHSD : EV_EACHSS : EV_MOVUPS, each ? L512 : len, temp, a);
-    return temp;
-}
-int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp) {
-    return in_register(g, x86_lane_arg(g, v, wide, temp), wide, L512, temp);
-}
-int x86_lane_dst(struct x86_gen *g, const struct kir_val *v) {
-    const struct x86_home *h = x86_home_of(g, v);
-    return h->reg >= 0 ? h->reg : TMP3;
-}
-void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg < 0)
-        x86_op2(g, EV_STOREUPS, L512, reg, x86_m(x86_slot(h)));
-    else if (h->reg != reg)
-        x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(reg));
-}
-int x86_mask_reg(struct x86_gen *g, const struct kir_val *v) {
-    if (v->op == K_CONST) {
-        x86_mask3(&g->as, v->imm_i ? 0x46 : 0x47, K_TMP, K_TMP, K_TMP);
-        return K_TMP;
-    }
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0) return h->reg;
-    x86_mask_load(&g->as, K_TMP, x86_slot(h));
-    return K_TMP;
-}
-int x86_mask_dst(struct x86_gen *g, const struct kir_val *v) {
-    const struct x86_home *h = x86_home_of(g, v);
-    return h->reg >= 0 ? h->reg : K_TMP;
-}
-void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg < 0)
-        x86_mask_store(&g->as, x86_slot(h), k);
-    else if (h->reg != k)
-        x86_mask2(&g->as, 0x90, h->reg, k);
 }
 
 // ---- arithmetic
 
-// dst = x shifted; how: 6 left, 2 right, 4 signed.
-static void shift_imm(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how,
-                      int n) {
-    uint32_t op = wide ? how == 4 ? EV_SHIFT | EV_W : EV_SHIFTQ : EV_SHIFT;
-    x86_op3i(g, op, len, how, dst, x86_r(x), n);
-}
-// Types of 8 and 16 bits lie extended in 32.
-void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src) {
-    int bits = dtype_bits(t);
-    if (dtype_class(t) == DC_SIGNED) {
-        shift_imm(g, false, len, dst, src, 6, 32 - bits);
-        shift_imm(g, false, len, dst, dst, 4, 32 - bits);
-    } else {
-        x86_op3(g, EV_AND, len, dst, src, x86_each32(g, (1u << bits) - 1));
-    }
-}
 // minimum and maximum: NaN wins, -0 < +0.
 static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, int dst, int x,
                      struct x86_arg y) {
     uint32_t w = wide ? EV_W : 0;
-    int k = K_TMP, yr = in_register(g, y, wide, len, TMP2);
+    int k = K_TMP, yr = x86_in_register(g, y, wide, len, TMP2);
     x86_vec(&g->as,
             (struct x86_v){.op = EV_CMPPS + (wide ? EV_PD | EV_W : 0),
                            .len = len,
@@ -242,7 +109,8 @@ static bool constant_bound(struct x86_gen *g, const struct kir_val *v, enum x86_
     int b = x86_lane_reg(g, bound, wide, TMP0);
     x86_op3(g, (v->op == K_MAX ? EV_MAXPS : EV_MINPS) + w, len, dst, b,
             x86_lane_arg(g, x, wide, TMP1));
-    if (zero && v->op == K_MAX) x86_op3(g, EV_ADDPS + w, len, dst, dst, constant(g, bound, wide));
+    if (zero && v->op == K_MAX)
+        x86_op3(g, EV_ADDPS + w, len, dst, dst, x86_lane_const(g, bound, wide));
     return true;
 }
 static bool commutes(enum kop op) {
@@ -282,7 +150,7 @@ static void multiply_add(struct x86_gen *g, enum x86_len len, bool wide, const s
     } else if (x == dst || y.mem || y.reg != dst) { // dst is not y: it may become x
         int d = !z.mem && z.reg == dst ? TMP3 : dst;
         if (y.mem && z.mem) {
-            int t = in_register(g, y, wide, len, TMP1);
+            int t = x86_in_register(g, y, wide, len, TMP1);
             y = x86_r(t);
         }
         if (d != x) x86_op2(g, EV_MOVAPS, len, d, x86_r(x));
@@ -316,16 +184,16 @@ static void divide(struct x86_gen *g, int64_t s, enum x86_len len, int dst, int 
     uint64_t reciprocal = (uint64_t)(((__int128)1 << (31 + bits)) / s + 1);
     struct x86_arg m = x86_each64(g, reciprocal);
     x86_op3(g, EV_MULUDQ, len, TMP1, x, m);
-    shift_imm(g, true, len, TMP2, x, 2, 32);
+    x86_lane_shift(g, true, len, TMP2, x, 2, 32);
     x86_op3(g, EV_MULUDQ, len, TMP2, TMP2, m);
-    shift_imm(g, true, len, TMP1, TMP1, 2, 31 + bits);
-    shift_imm(g, true, len, TMP2, TMP2, 2, 31 + bits);
-    shift_imm(g, true, len, TMP2, TMP2, 6, 32);
+    x86_lane_shift(g, true, len, TMP1, TMP1, 2, 31 + bits);
+    x86_lane_shift(g, true, len, TMP2, TMP2, 2, 31 + bits);
+    x86_lane_shift(g, true, len, TMP2, TMP2, 6, 32);
     x86_op3(g, EV_OR, len, dst, TMP1, x86_r(TMP2));
 }
 static void quotient(struct x86_gen *g, int64_t s, bool wide, enum x86_len len, int dst, int x) {
     if ((s & (s - 1)) == 0)
-        shift_imm(g, wide, len, dst, x, 2, __builtin_ctzll((uint64_t)s));
+        x86_lane_shift(g, wide, len, dst, x, 2, __builtin_ctzll((uint64_t)s));
     else if (!wide && s <= INT32_MAX)
         divide(g, s, len, dst, x);
     else if (!wide)
@@ -368,7 +236,7 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
     int x;
     switch (v->op) {
     case K_NEG:
-        x = in_register(g, y, wide, len, TMP0);
+        x = x86_in_register(g, y, wide, len, TMP0);
         if (is_float) {
             x86_op3(g, EV_XOR | w, len, dst, x,
                     wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
@@ -379,7 +247,7 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
         if (dtype_bits(v->type) < 32) x86_normal(g, v->type, len, dst, dst);
         break;
     case K_ABS:
-        x = in_register(g, y, wide, len, TMP0);
+        x = x86_in_register(g, y, wide, len, TMP0);
         if (is_float)
             x86_op3(g, EV_AND | w, len, dst, x,
                     wide ? x86_each64(g, sign - 1) : x86_each32(g, (uint32_t)sign - 1));
@@ -405,7 +273,7 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
         uint32_t narrow = 0;
         memcpy(&bits, &half_wide, 8);
         memcpy(&narrow, &half, 4);
-        x = in_register(g, y, wide, len, TMP0);
+        x = x86_in_register(g, y, wide, len, TMP0);
         x86_op3(g, EV_AND | w, len, TMP1, x,
                 wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
         x86_op3(g, EV_OR | w, len, TMP1, TMP1, wide ? x86_each64(g, bits) : x86_each32(g, narrow));

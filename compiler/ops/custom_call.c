@@ -185,7 +185,7 @@ static status_t lapack(struct hlo_eval *ev, const struct hlo_instr *i, struct li
     struct lapack_call c;
     struct hlo_instr as = *i;
     struct literal *e[2];
-    if (!lapack_read(i, &c)) return custom_call_supports(i);
+    if (!lapack_read(i, &c)) return hlo_eval_supports(i);
     if (c.kind != LAPACK_TRSM && c.kind != LAPACK_POTRF) {
         struct literal **each;
         bool tuple = shape_is_tuple(i->shape);
@@ -221,7 +221,7 @@ static target_fn find(const struct hlo_instr *i) {
     return NULL;
 }
 
-status_t custom_call_supports(const struct hlo_instr *i) {
+static status_t custom_call_supports(const struct hlo_instr *i) {
     struct str name = HLO_ATTR(i, custom)->custom_call_target;
     if (find(i)) return ST_OK;
     if (memmem(name.p, name.n, "python", 6) && memmem(name.p, name.n, "callback", 8))
@@ -239,6 +239,9 @@ status_t custom_call_supports(const struct hlo_instr *i) {
                   "complex numbers, gehrd, sytrd and hetrd of the lower half, gtsv), "
                   "hlod.refuse, hlod.trees.*, hlod.bits.*, hlod.nms, hlod.text.*",
                   i->name, STR_ARG(name));
+}
+status_t hlo_eval_supports(const struct hlo_instr *i) {
+    return i->op == HLO_CUSTOM_CALL ? custom_call_supports(i) : hlo_eval_has_rule(i);
 }
 EVAL(CUSTOM_CALL) {
     target_fn fn = find(i);

@@ -20,20 +20,6 @@ struct cpu_device {
 
 // ---- addresses and running
 
-void *cpu_address(const struct cpu_plan *p, const struct cpu_frame *f, const struct slice *s) {
-    switch (s->where) {
-    case SLICE_PARAM:
-        return (void *)(uintptr_t)f->params[s->index];
-    case SLICE_CONST:
-        return p->plan->consts[s->index]->data;
-    case SLICE_ARENA:
-        if (s->result && f->results && f->results[s->result - 1]) return f->results[s->result - 1];
-        return f->memory + s->offset;
-    default:
-        return NULL;
-    }
-}
-
 // A result of a loop's body that is a parameter, but not its own: the parameter's place may be
 // overwritten before it is read.
 static bool moves(const struct cpu_plan *p, int k) {
@@ -143,10 +129,6 @@ static void add_row(struct profile *p, const struct cpu_step *s, int64_t start, 
                                            .depth = p->depth};
 }
 
-status_t cpu_cancelled(void) {
-    return st_new(ST_CANCELLED, "the call was cancelled");
-}
-
 enum { MAX_BUFS = 256 };
 status_t cpu_run_step(struct cpu_exe *x, const struct cpu_plan *p, const struct cpu_frame *f,
                       struct cpu_step *s) {
@@ -231,11 +213,6 @@ static int64_t step_bytes(const struct plan_step *s) {
     for (int k = 0; k < s->n_out; k++)
         n += s->out[k].size_bytes;
     return n;
-}
-
-bool cpu_is_bound(const struct cpu_exe *x, const struct cpu_step *s, int leaf) {
-    const struct slice *in = &s->plan->in[leaf];
-    return in->where == SLICE_PARAM && x->bound[in->index] >= 0;
 }
 
 // Steps that read one weight in the same form read one copy: the turns of an unrolled loop, layers

@@ -20,6 +20,13 @@ static bool takes_nothing(const struct target *t, const struct hlo_instr *i) {
     return false;
 }
 
+bool cpu_has_int8(void) {
+    const char *forced = getenv("HLOD_CPU_ISA");
+    __builtin_cpu_init();
+    return !forced && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
 const struct target *cpu_target(void) {
     static struct target t;
     static char id[256];

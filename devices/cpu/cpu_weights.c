@@ -5,14 +5,12 @@
 // (which takes the memory) and then done by all threads, the largest first.
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/onednn/cpu_onednn.h"
 #include "devices/cpu/cpu_pool.h"
 
 enum {
-    HUGE_PAGE = 2 << 20,
     COPY_PIECE = 4 << 20,
     ALONE_BYTES = 256 << 10 // less is done before the other threads are awake
 };
@@ -33,15 +31,6 @@ struct keeping {
     _Atomic bool failed;
     status_t st; // of the thread that set `failed`
 };
-
-void *cpu_memory(int64_t n) {
-    void *p = NULL;
-    size_t bytes = (size_t)n + 64;
-    bool huge = bytes >= 2 * HUGE_PAGE;
-    if (posix_memalign(&p, huge ? HUGE_PAGE : 64, bytes)) return NULL;
-    if (huge) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); // or small ones
-    return p;
-}
 
 void cpu_release(struct dev_weights *base) {
     struct cpu_weights *w = (struct cpu_weights *)base;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames in, replies out. Two threads share a queue and the socket's sending side, each behind a
-// mutex; everything else belongs to one of them.
+// Frames in, replies out. Two threads share a queue and the socket's sending side (worker_call.c),
+// each behind a mutex; everything else belongs to one of them.
 #include "devices/worker/worker.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,135 +16,27 @@
 #include "compiler/codegen/abi.h"
 #include "devices/worker/sandbox.h"
 #include "devices/worker/worker_calls.h"
-#include "devices/worker/worker_cut.h"
-#include "devices/worker/worker_maps.h"
 
 struct worker {
     const struct worker_options *opt;
     bool device_role;
     struct device *dev;
-    pthread_mutex_t mutex, sending;
+    pthread_mutex_t mutex;
+    struct worker_socket socket;
     pthread_cond_t more;
-    struct call *first, *last, *running;
-    struct call *ahead; // the INGEST whose COMPILE is made before it is asked for
-    int64_t ahead_ns;   // since when
+    struct worker_call *first, *last, *running;
+    struct worker_call *ahead; // the INGEST whose COMPILE is made before it is asked for
+    int64_t ahead_ns;          // since when
     bool closing;
     _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which RUN was begun last
-    int statm_fd, peak_fd;   // /proc files, opened before the filter
+    int statm_fd;            // a file of /proc, opened before the filter
     char filter[256];        // "on", "off: why"
     _Atomic bool lost;
 };
 
-// ---- calls
-
-// Each descriptor is mapped once and whole, however many blobs lie in it.
-static status_t map_fd(struct call *c, uint32_t fd, struct span *out) {
-    struct span *m = &c->maps[fd - 1];
-    if (!m->p) RETURN_IF_ERR(worker_map(c->fds[fd - 1], false, c->id, m, &c->kept[fd - 1]));
-    *out = *m;
-    return ST_OK;
-}
-
-status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) {
-    struct span all = {0};
-    *out = (struct span){0};
-    if (!b || (b->fd == 0 && b->inline_bytes.len == 0)) return ST_OK;
-    if (b->fd == 0) {
-        *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
-        return ST_OK;
-    }
-    if ((int64_t)b->fd > c->n_fds)
-        return st_new(ST_INTERNAL, "a blob names descriptor %u of %d", b->fd, c->n_fds);
-    if (b->size == 0) return ST_OK;
-    RETURN_IF_ERR(map_fd(c, b->fd, &all));
-    if (b->offset > all.n || b->size > all.n - b->offset)
-        return st_new(ST_INTERNAL, "a blob of %llu bytes at %llu in a descriptor of %zu",
-                      (unsigned long long)b->size, (unsigned long long)b->offset, all.n);
-    *out = (struct span){all.p + b->offset, (size_t)b->size};
-    return ST_OK;
-}
-
-status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob **out) {
-    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
-    hlod__wire__blob__init(b);
-    b->size = n;
-    if (n <= 4096) {
-        b->inline_bytes = (ProtobufCBinaryData){n, arena_dup(&c->arena, p, n)};
-        *out = b;
-        return ST_OK;
-    }
-    int fd;
-    uint8_t *map;
-    void *base;
-    size_t bytes;
-    RETURN_IF_ERR(frame_memfd("hlod-reply", (int64_t)n, &fd));
-    status_t st = frame_map(fd, 0, (int64_t)n, true, &map, &base, &bytes);
-    if (st) {
-        close(fd);
-        return st;
-    }
-    memcpy(map, p, n);
-    frame_unmap(base, bytes);
-    c->reply_fds[c->n_reply_fds++] = fd;
-    b->fd = (uint32_t)c->n_reply_fds;
-    *out = b;
-    return ST_OK;
-}
-
-Hlod__Wire__Status *call_status(struct call *c, status_t st) {
-    Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
-    hlod__wire__status__init(s);
-    const char *refused;
-    if (worker_cut_happened()) {
-        st_drop(st);
-        st = st_reason(st_new(ST_DATA_LOSS, "a file was made shorter while it was read"),
-                       HLOD__V1__REASON__REASON_CACHE_DAMAGED);
-    }
-    if (st && sandbox_refused(&refused) > c->refused_before)
-        st = st_note(st, "the worker's filter refused the system call %s", refused);
-    s->code = (int32_t)st_code(st);
-    s->message = arena_strdup(&c->arena, st_message(st));
-    s->reason = st_get_reason(st);
-    if (st_code(st) == ST_UNAVAILABLE) { // device.h: the device is lost
-        c->device_lost = true;
-        s->reason = HLOD__V1__REASON__REASON_WORKER_LOST;
-    }
-    st_drop(st);
-    return s;
-}
-
-static void send_message(struct worker *w, uint32_t type, uint64_t id, const ProtobufCMessage *m,
-                         const int *fds, int n_fds) {
-    pthread_mutex_lock(&w->sending);
-    st_drop(frame_send_msg(w->opt->fd, type, id, m, fds, n_fds,
-                           -1)); // the daemon gone: the loop sees it too
-    pthread_mutex_unlock(&w->sending);
-}
-void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m) {
-    if (m) {
-        send_message(c->worker, type, c->id, m, c->event_fds, c->n_event_fds);
-        return;
-    }
-    pthread_mutex_lock(&c->worker->sending);
-    st_drop(frame_send(c->worker->opt->fd, type, c->id, (struct span){NULL, 0}, NULL, 0, -1));
-    pthread_mutex_unlock(&c->worker->sending);
-}
-
-static void call_free(struct call *c) {
-    if (c->request) protobuf_c_message_free_unpacked(c->request, NULL);
-    for (int k = 0; k < c->n_fds; k++)
-        if (!c->kept[k]) frame_unmap((void *)(uintptr_t)c->maps[k].p, c->maps[k].n);
-    for (int k = 0; k < c->n_fds; k++)
-        if (c->fds[k] >= 0) close(c->fds[k]);
-    for (int k = 0; k < c->n_reply_fds; k++)
-        close(c->reply_fds[k]);
-    arena_done(&c->arena);
-    free(c);
-}
-
 // ---- the run thread
 
-static ProtobufCMessage *dispatch(struct worker *w, struct call *c) {
+static ProtobufCMessage *dispatch(struct worker *w, struct worker_call *c) {
     switch (c->type) {
     case HLOD__WIRE__TYPE__TYPE_INGEST:
         return worker_ingest(c);
@@ -184,7 +75,7 @@ static void give_up_device(struct worker *w) { // a new process has a new one
     shutdown(w->opt->fd, SHUT_RDWR); // the loop thread sees the end
 }
 
-static void make_ahead(struct worker *w, struct call *c) {
+static void make_ahead(struct worker *w, struct worker_call *c) {
     worker_lower_ahead(c, w->dev ? dev_target(w->dev) : NULL);
     pthread_mutex_lock(&w->mutex);
     w->ahead = NULL;
@@ -192,14 +83,14 @@ static void make_ahead(struct worker *w, struct call *c) {
 }
 
 // `c` is w->running already: nobody else calls the device. Frees it.
-static void serve(struct worker *w, struct call *c) {
+static void serve(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);
     if (w->begun && c->type == HLOD__WIRE__TYPE__TYPE_RUN) *w->begun = c->id;
     ProtobufCMessage *reply = dispatch(w, c);
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);
-    if (reply) send_message(w, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
+    if (reply) worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
     bool lost = c->device_lost;
     pthread_mutex_lock(&w->mutex);
     w->running = NULL;
@@ -208,7 +99,7 @@ static void serve(struct worker *w, struct call *c) {
     bool ahead = w->ahead == c;
     pthread_mutex_unlock(&w->mutex);
     if (ahead) make_ahead(w, c);
-    call_free(c);
+    worker_call_free(c);
     if (lost) give_up_device(w);
 }
 
@@ -228,7 +119,7 @@ static void wait_for_call(struct worker *w) {
 
 // What was only expected stops for what is there, unless that is what it is made for. Under the
 // mutex.
-static void yield_to(struct worker *w, struct call *next) {
+static void yield_to(struct worker *w, struct worker_call *next) {
     if (next && w->running && w->running->type == HLOD__WIRE__TYPE__TYPE_EXPECT)
         w->running->cancel = true;
     if (w->ahead && w->first == next && !worker_made_for(w->ahead, next)) w->ahead->cancel = true;
@@ -244,7 +135,7 @@ static void *run_thread(void *arg) {
         pthread_mutex_lock(&w->mutex);
         while (!w->first && !w->closing)
             wait_for_call(w);
-        struct call *c = w->first;
+        struct worker_call *c = w->first;
         if (c) {
             w->first = c->next;
             if (!w->first) w->last = NULL;
@@ -303,16 +194,6 @@ static int64_t rss_bytes(const struct worker *w) {
     return str_to_i64(field, &pages) ? pages * sysconf(_SC_PAGESIZE) : 0;
 }
 
-// The kernel's high-water mark starts again from what is resident now.
-void worker_peak_begin(struct call *c) {
-    if (c->worker->peak_fd >= 0 && write(c->worker->peak_fd, "5", 1) != 1)
-        c->worker->peak_fd = -1; // an old kernel: the mark is that of the whole process
-}
-int64_t worker_peak_bytes(void) {
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) ? 0 : (int64_t)u.ru_maxrss * 1024;
-}
-
 static void answer_stats(struct worker *w, uint64_t id, bool ending) {
     Hlod__Wire__StatsReply r = HLOD__WIRE__STATS_REPLY__INIT;
     r.ending = ending;
@@ -325,29 +206,30 @@ static void answer_stats(struct worker *w, uint64_t id, bool ending) {
     worker_residents(&r.resident_executables, &r.prepared_bytes);
     worker_buffers_held(&r.buffers, &r.buffer_bytes);
     pthread_mutex_lock(&w->mutex);
-    for (struct call *c = w->first; c; c = c->next)
+    for (struct worker_call *c = w->first; c; c = c->next)
         r.calls_active++;
     r.calls_active += w->running != NULL;
     pthread_mutex_unlock(&w->mutex);
-    send_message(w, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
+    worker_send(&w->socket, HLOD__WIRE__TYPE__TYPE_STATS_REPLY, id, &r.base, NULL, 0);
 }
 
 // A call that waits is answered at once: it must not look as if it hung for what runs before it.
 // The status is field 1 of each reply (wire.proto).
-static void answer_cancelled(struct worker *w, struct call *c) {
+static void answer_cancelled(struct worker *w, struct worker_call *c) {
     Hlod__Wire__LoadReply r = HLOD__WIRE__LOAD_REPLY__INIT;
     const char *last;
     c->refused_before = sandbox_refused(&last);
-    r.status = call_status(c, st_new(ST_CANCELLED, "the call was cancelled before it began"));
-    send_message(w, c->type + 40, c->id, &r.base, NULL, 0);
-    call_free(c);
+    r.status =
+        worker_call_status(c, st_new(ST_CANCELLED, "the call was cancelled before it began"));
+    worker_send(&w->socket, c->type + 40, c->id, &r.base, NULL, 0);
+    worker_call_free(c);
 }
 
 // The first behind what is made ahead has begun, as the daemon sees it: who does not end is killed.
 static void cancel_call(struct worker *w, uint64_t id) {
-    struct call *waits = NULL, *before = NULL;
+    struct worker_call *waits = NULL, *before = NULL;
     pthread_mutex_lock(&w->mutex);
-    for (struct call *c = w->first; c && !waits; before = waits ? before : c, c = c->next)
+    for (struct worker_call *c = w->first; c && !waits; before = waits ? before : c, c = c->next)
         if (c->id == id) waits = c;
     if (waits && w->ahead && waits == w->first) {
         waits->cancel = w->ahead->cancel = true;
@@ -366,16 +248,16 @@ static status_t accept_call(struct worker *w, struct frame *f) {
     const ProtobufCMessageDescriptor *d = descriptor_of(w, f->type);
     if (!d)
         return st_new(ST_INTERNAL, "frame type %u is not for a %s worker", f->type, w->opt->role);
-    struct call *c = calloc(1, sizeof *c);
+    struct worker_call *c = calloc(1, sizeof *c);
     if (!c) return st_oom();
     c->type = f->type;
     c->id = f->call;
-    c->worker = w;
+    c->socket = &w->socket;
     c->request = protobuf_c_message_unpack(d, NULL, f->body.n, f->body.p);
     for (int k = 0; k < f->n_fds; k++)
         c->fds[c->n_fds++] = frame_take_fd(f, k);
     if (!c->request) {
-        call_free(c);
+        worker_call_free(c);
         return st_new(ST_INTERNAL, "a %s does not parse", d->name);
     }
     // Waking the run thread takes longer than a brief run does. While nothing runs, its tables are
@@ -429,7 +311,7 @@ static void say_hello(struct worker *w, const char *error) {
         h.memory_bytes = at.memory_bytes;
         h.threads = t->threads;
     }
-    send_message(w, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
+    worker_send(&w->socket, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
 }
 
 // What is made ahead for nobody yet has so long. Says how long the loop may sleep: while a compile
@@ -470,7 +352,7 @@ static status_t read_frames(struct worker *w) {
 // Without it a worker still works, and says so.
 static void enter_filter(struct worker *w, bool foreign) {
     w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    w->peak_fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    worker_peak_open();
     bool wanted = w->opt->filter && !foreign;
     status_t st = wanted ? sandbox_enter() : ST_OK;
     snprintf(w->filter, sizeof w->filter, "%s%s", wanted && !st ? "on" : "off: ",
@@ -514,7 +396,8 @@ status_t worker_serve(const struct worker_options *o) {
         w.begun = (_Atomic uint64_t *)(void *)p;
     }
     pthread_mutex_init(&w.mutex, NULL);
-    pthread_mutex_init(&w.sending, NULL);
+    w.socket.fd = o->fd;
+    pthread_mutex_init(&w.socket.mutex, NULL);
     pthread_cond_init(&w.more, NULL);
     status_t opened = (w.device_role ? dev_open : dev_open_compiler)(o->device, &w.dev);
     if (opened) {

@@ -13,7 +13,7 @@
 enum { MAX_BEGUN = 4 };
 struct begun {
     struct digest key;
-    struct dev_exe *x; // NULL: free
+    struct dev_exe *x;    // NULL: free
     struct executable *e; // x's
     uint8_t *bytes;       // that e was unpacked from
     size_t n;
@@ -52,8 +52,7 @@ static struct begun *oldest(void) {
 // What the draft lacks, from a whole artefact. False: it is of another program.
 static status_t complete(struct begun *b, struct span bytes, bool *out_same) {
     *out_same = true;
-    if (!b->whole)
-        return executable_complete(b->e, (struct span){b->bytes, b->n}, bytes, out_same);
+    if (!b->whole) return executable_complete(b->e, (struct span){b->bytes, b->n}, bytes, out_same);
     *out_same = bytes.n == b->n && memcmp(bytes.p, b->bytes, b->n) == 0;
     return ST_OK;
 }
@@ -100,7 +99,7 @@ static status_t go_on(struct begun *b, uint8_t *bytes, size_t n, bool *out_same)
 }
 
 // Takes bytes.
-static status_t expect(struct call *c, struct device *d, struct digest key, uint8_t *bytes,
+static status_t expect(struct worker_call *c, struct device *d, struct digest key, uint8_t *bytes,
                        size_t n, bool whole) {
     struct begun *b = find(key);
     bool same = false;
@@ -125,14 +124,14 @@ static status_t expect(struct call *c, struct device *d, struct digest key, uint
     return st;
 }
 
-static status_t serve(struct call *c, struct device *d) {
+static status_t serve(struct worker_call *c, struct device *d) {
     const Hlod__Wire__Expect *q = (const Hlod__Wire__Expect *)c->request;
     struct digest key;
     struct span bytes;
     if (!d->vt->begin || c->cancel) return ST_OK;
     if (q->key.len != sizeof key.b) return st_new(ST_INTERNAL, "key is not a digest");
     memcpy(key.b, q->key.data, sizeof key.b);
-    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     if (!bytes.n) return st_new(ST_INTERNAL, "an EXPECT without an artefact");
     uint8_t *own = malloc(bytes.n); // nobody can change it while it is read
     if (!own) return st_oom();
@@ -143,11 +142,11 @@ static status_t serve(struct call *c, struct device *d) {
     if (b) b->ns += clock_ns() - start;
     return st;
 }
-ProtobufCMessage *worker_expect(struct call *c, struct device *d) {
+ProtobufCMessage *worker_expect(struct worker_call *c, struct device *d) {
     Hlod__Wire__ExpectReply *r = arena_new_of(&c->arena, Hlod__Wire__ExpectReply);
     int64_t start = clock_ns();
     hlod__wire__expect_reply__init(r);
-    r->status = call_status(c, serve(c, d));
+    r->status = worker_call_status(c, serve(c, d));
     r->ms = (double)(clock_ns() - start) / 1e6;
     return &r->base;
 }

@@ -49,12 +49,12 @@ static status_t shape_of(struct arena *a, const Hlod__Wire__WireTensor *t,
     return ST_OK;
 }
 
-static status_t put_one(struct call *c, struct device *d, const Hlod__Wire__WireTensor *t,
+static status_t put_one(struct worker_call *c, struct device *d, const Hlod__Wire__WireTensor *t,
                         struct dev_buffer **out) {
     const struct shape *s = NULL;
     struct span data;
     RETURN_IF_ERR(shape_of(&c->arena, t, &s));
-    RETURN_IF_ERR(call_blob(c, t->data, &data));
+    RETURN_IF_ERR(worker_call_blob(c, t->data, &data));
     if ((int64_t)data.n != shape_bytes(s))
         return st_reason(st_new(ST_INVALID_ARGUMENT, "%zu bytes for a value of %lld", data.n,
                                 (long long)shape_bytes(s)),
@@ -66,7 +66,7 @@ static status_t put_one(struct call *c, struct device *d, const Hlod__Wire__Wire
     return st;
 }
 
-static status_t put(struct call *c, struct device *d) {
+static status_t put(struct worker_call *c, struct device *d) {
     const Hlod__Wire__Put *q = (const Hlod__Wire__Put *)c->request;
     if (q->n_ids != q->n_tensors) return st_new(ST_INTERNAL, "as many ids as tensors are needed");
     struct dev_buffer **b = arena_zarray(&c->arena, struct dev_buffer *, q->n_ids + 1);
@@ -83,10 +83,10 @@ static status_t put(struct call *c, struct device *d) {
             worker_buffer_keep(q->ids[k], b[k]);
     return st;
 }
-ProtobufCMessage *worker_put(struct call *c, struct device *d) {
+ProtobufCMessage *worker_put(struct worker_call *c, struct device *d) {
     Hlod__Wire__PutReply *r = arena_new_of(&c->arena, Hlod__Wire__PutReply);
     hlod__wire__put_reply__init(r);
-    r->status = call_status(c, put(c, d));
+    r->status = worker_call_status(c, put(c, d));
     return &r->base;
 }
 
@@ -99,7 +99,7 @@ static status_t not_here(uint64_t id) {
         HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND);
 }
 
-static status_t get(struct call *c, Hlod__Wire__GetReply *out) {
+static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
     const Hlod__Wire__Get *q = (const Hlod__Wire__Get *)c->request;
     struct outputs o = {0};
     int n = (int)q->n_ids;
@@ -125,16 +125,16 @@ static status_t get(struct call *c, Hlod__Wire__GetReply *out) {
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_get(struct call *c) {
+ProtobufCMessage *worker_get(struct worker_call *c) {
     Hlod__Wire__GetReply *r = arena_new_of(&c->arena, Hlod__Wire__GetReply);
     hlod__wire__get_reply__init(r);
-    r->status = call_status(c, get(c, r));
+    r->status = worker_call_status(c, get(c, r));
     return &r->base;
 }
 
 // ---- free
 
-ProtobufCMessage *worker_free(struct call *c) {
+ProtobufCMessage *worker_free(struct worker_call *c) {
     const Hlod__Wire__Free *q = (const Hlod__Wire__Free *)c->request;
     Hlod__Wire__FreeReply *r = arena_new_of(&c->arena, Hlod__Wire__FreeReply);
     hlod__wire__free_reply__init(r);
@@ -142,6 +142,6 @@ ProtobufCMessage *worker_free(struct call *c) {
     for (size_t k = 0; k < q->n_ids; k++)
         worker_buffer_drop(q->ids[k]);
     r->freed_bytes = before - total;
-    r->status = call_status(c, ST_OK);
+    r->status = worker_call_status(c, ST_OK);
     return &r->base;
 }

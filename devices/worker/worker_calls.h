@@ -3,13 +3,19 @@
 // request from the frame and fills a reply message in the call's arena; descriptors for the reply
 // go into `fds`.
 #pragma once
+#include <pthread.h>
+
 #include "devices/device.h"
 #include "proto/frame.h"
 #include "proto/wire.pb-c.h"
 
-struct worker;
-struct call {
-    struct call *next;
+// The sending side of the socket to the daemon. Thread: any.
+struct worker_socket {
+    int fd;
+    pthread_mutex_t mutex;
+};
+struct worker_call {
+    struct worker_call *next;
     uint32_t type;
     uint64_t id;
     _Atomic bool cancel;
@@ -23,7 +29,7 @@ struct call {
     int n_reply_fds;
     int event_fds[1]; // closed by who sends the event
     int n_event_fds;
-    struct worker *worker;
+    struct worker_socket *socket;
     int64_t refused_before; // system calls, when it began
     bool device_lost;       // the reply is the last thing this process does
     // Of an INGEST: what a COMPILE will probably ask to be lowered (worker_lowered.c), or NULL.
@@ -32,28 +38,34 @@ struct call {
     bool expected_small;
 };
 // Bytes of a blob: inline, or mapped read-only until the call ends.
-status_t call_blob(struct call *c, const Hlod__Wire__Blob *b, struct span *out) MUST_CHECK;
+status_t worker_call_blob(struct worker_call *c, const Hlod__Wire__Blob *b,
+                          struct span *out) MUST_CHECK;
 // Puts bytes into a reply: inline when small, else into a memfd.
-status_t call_put_blob(struct call *c, const void *p, size_t n, Hlod__Wire__Blob **out) MUST_CHECK;
-// m NULL: an event without a body.
-void call_event(struct call *c, uint32_t type, const ProtobufCMessage *m);
-Hlod__Wire__Status *call_status(struct call *c, status_t st); // takes st; NULL gives code 0
+status_t worker_call_put_blob(struct worker_call *c, const void *p, size_t n,
+                              Hlod__Wire__Blob **out) MUST_CHECK;
+// m NULL: no body. What cannot be sent is left out: the loop thread sees that the daemon is gone.
+void worker_send(struct worker_socket *s, uint32_t type, uint64_t id, const ProtobufCMessage *m,
+                 const int *fds, int n_fds);
+void worker_call_event(struct worker_call *c, uint32_t type, const ProtobufCMessage *m);
+Hlod__Wire__Status *worker_call_status(struct worker_call *c,
+                                       status_t st); // takes st; NULL gives code 0
+void worker_call_free(struct worker_call *c);
 
 // Each makes the reply message, also on failure (its status says so).
-ProtobufCMessage *worker_ingest(struct call *c);
+ProtobufCMessage *worker_ingest(struct worker_call *c);
 void worker_compile_for(struct device *d); // before the first compile; borrowed
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
 void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
 // worker_lowered.c; run thread. After an ingest: remembers in c what a COMPILE of its result asks
 // to be lowered.
-void worker_expect_compile(struct call *c, const struct ingest_result *r,
+void worker_expect_compile(struct worker_call *c, const struct ingest_result *r,
                            const struct frontend_limits *limits);
 // Once the reply is sent and while no call waits: lowers that, and compiles it for t (or NULL) by
 // the default options if it is small.
-void worker_lower_ahead(struct call *c, const struct target *t);
+void worker_lower_ahead(struct worker_call *c, const struct target *t);
 // Is `next` a COMPILE of what an INGEST found? Reads its program; while the run thread works ahead.
-bool worker_made_for(const struct call *from, struct call *next);
+bool worker_made_for(const struct worker_call *from, struct worker_call *next);
 // What a COMPILE asks for, as far as it was made ahead, to own; what it did not ask for is gone.
 struct made_ahead {
     struct executable *exe;    // or NULL
@@ -62,31 +74,32 @@ struct made_ahead {
 };
 struct made_ahead worker_take_ahead(const char *format, const struct lower_request *req,
                                     const struct compile_options *opt, const struct target *t);
-ProtobufCMessage *worker_compile(struct call *c);
-ProtobufCMessage *worker_target(struct call *c);
-ProtobufCMessage *worker_inspect(struct call *c);
-ProtobufCMessage *worker_load(struct call *c, struct device *d);
-ProtobufCMessage *worker_prepare(struct call *c);
+ProtobufCMessage *worker_compile(struct worker_call *c);
+ProtobufCMessage *worker_target(struct worker_call *c);
+ProtobufCMessage *worker_inspect(struct worker_call *c);
+ProtobufCMessage *worker_load(struct worker_call *c, struct device *d);
+ProtobufCMessage *worker_prepare(struct worker_call *c);
 // worker_ahead.c: what may be loaded soon. *out_ns: how long it was worked at so far. False:
 // nothing is begun that these bytes can use. True with *out: it is loaded; *out NULL: cancelled.
-ProtobufCMessage *worker_expect(struct call *c, struct device *d);
+ProtobufCMessage *worker_expect(struct worker_call *c, struct device *d);
 bool worker_begun(struct digest key, struct span artifact, const _Atomic bool *cancel,
                   struct dev_exe **out, int64_t *out_ns);
 bool worker_begun_drop(void); // frees what is begun; was there any?
-ProtobufCMessage *worker_run(struct call *c, struct device *d);
+ProtobufCMessage *worker_run(struct worker_call *c, struct device *d);
 // Will this RUN be over before another thread could be woken for it? By what is resident and how
 // long it took last. While nothing runs.
-bool worker_run_is_brief(const struct call *c);
-ProtobufCMessage *worker_unload(struct call *c);
+bool worker_run_is_brief(const struct worker_call *c);
+ProtobufCMessage *worker_unload(struct worker_call *c);
 void worker_residents(int32_t *n, int64_t *prepared_bytes); // any thread
 // Most memory that the process held since worker_peak_begin (where the kernel allows that; else
 // since its start).
-void worker_peak_begin(struct call *c);
+void worker_peak_open(void); // before the filter
+void worker_peak_begin(void);
 int64_t worker_peak_bytes(void);
-ProtobufCMessage *worker_run_plan(struct call *c, struct device *d);
-ProtobufCMessage *worker_put(struct call *c, struct device *d);
-ProtobufCMessage *worker_get(struct call *c);
-ProtobufCMessage *worker_free(struct call *c);
+ProtobufCMessage *worker_run_plan(struct worker_call *c, struct device *d);
+ProtobufCMessage *worker_put(struct worker_call *c, struct device *d);
+ProtobufCMessage *worker_get(struct worker_call *c);
+ProtobufCMessage *worker_free(struct worker_call *c);
 void worker_buffers_held(int32_t *n, int64_t *bytes); // any thread
 
 // ---- for calls that run or hold something on the device; run thread
@@ -100,7 +113,7 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
 bool worker_make_room(status_t *st);
 void worker_unpin(void); // the call is over
 // Libraries want aligned data; what lies in the body of a frame need not be.
-const void *worker_align(struct call *c, struct span data);
+const void *worker_align(struct worker_call *c, struct span data);
 struct dev_buffer *worker_buffer(uint64_t id);              // borrowed; NULL if there is none
 void worker_buffer_keep(uint64_t id, struct dev_buffer *b); // takes the reference
 void worker_buffer_drop(uint64_t id);                       // none is fine
@@ -120,9 +133,10 @@ struct outputs {
     const struct text_io *text; // of the executable; or NULL
     struct texts *texts;        // of the run: its results are laid out when they are known
 };
-status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
+status_t outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
                       struct outputs *o) MUST_CHECK;
-Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes);
+Hlod__Wire__Blob *outputs_blob(struct worker_call *c, const struct outputs *o, int k,
+                               int64_t bytes);
 // dims NULL: those of s. data NULL: none.
 Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
                                     Hlod__Wire__Blob *data);

@@ -81,7 +81,7 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
     return m;
 }
 
-static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
+static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
     const Hlod__Wire__Ingest *q = (const Hlod__Wire__Ingest *)c->request;
     struct frontend_limits limits = limits_of(q->limits);
     struct ingest_result r;
@@ -89,14 +89,14 @@ static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
     const char *format = q->format && strchr(q->format, '/')
                              ? frontend_from_media_type(str_of(q->format))
                              : q->format;
-    RETURN_IF_ERR(call_blob(c, q->source, &source));
+    RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
     RETURN_IF_ERR(
         frontend_ingest(&c->arena, format && format[0] ? format : NULL, source, &limits, &r));
     out->format = (char *)(uintptr_t)r.format;
     out->program_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.program_digest.b, 32)};
     out->weights_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.weights_digest.b, 32)};
-    RETURN_IF_ERR(call_put_blob(c, r.program.p, r.program.n, &out->program));
-    RETURN_IF_ERR(call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
+    RETURN_IF_ERR(worker_call_put_blob(c, r.program.p, r.program.n, &out->program));
+    RETURN_IF_ERR(worker_call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
     worker_expect_compile(c, &r, &limits);
     out->signature = wire_signature(&c->arena, &r.sig);
     out->info = program_info_message(&c->arena, &r.info);
@@ -117,10 +117,10 @@ static status_t ingest(struct call *c, Hlod__Wire__IngestReply *out) {
     }
     return ST_OK;
 }
-ProtobufCMessage *worker_ingest(struct call *c) {
+ProtobufCMessage *worker_ingest(struct worker_call *c) {
     Hlod__Wire__IngestReply *r = arena_new_of(&c->arena, Hlod__Wire__IngestReply);
     hlod__wire__ingest_reply__init(r);
-    r->status = call_status(c, ingest(c, r));
+    r->status = worker_call_status(c, ingest(c, r));
     return &r->base;
 }
 
@@ -137,23 +137,23 @@ void worker_compile_for(struct device *d) {
 static void on_pass(void *ctx, const struct pass_stat *s) {
     Hlod__V1__PassStat m;
     pass_stat_message(&m, s);
-    call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
+    worker_call_event(ctx, HLOD__WIRE__TYPE__TYPE_PASS, &m.base);
 }
 
-static status_t lower_request_of(struct call *c, const Hlod__Wire__Compile *q,
+static status_t lower_request_of(struct worker_call *c, const Hlod__Wire__Compile *q,
                                  struct lower_request *out) {
     struct dim_binding *b = arena_zarray(&c->arena, struct dim_binding, q->n_bindings + 1);
     for (size_t k = 0; k < q->n_bindings; k++)
         b[k] = (struct dim_binding){q->bindings[k]->symbol, q->bindings[k]->size};
-    *out = (struct lower_request){
-        .entry_name = q->entry_name && q->entry_name[0] ? q->entry_name : "main",
-        .limits = limits_of(q->limits),
-        .bindings = b,
-        .n_bindings = (int32_t)q->n_bindings,
-        .cancel = &c->cancel};
-    return call_blob(c, q->program, &out->program);
+    *out = (struct lower_request){.entry_name =
+                                      q->entry_name && q->entry_name[0] ? q->entry_name : "main",
+                                  .limits = limits_of(q->limits),
+                                  .bindings = b,
+                                  .n_bindings = (int32_t)q->n_bindings,
+                                  .cancel = &c->cancel};
+    return worker_call_blob(c, q->program, &out->program);
 }
-static status_t compile_request(struct call *c, const Hlod__Wire__Compile *q,
+static status_t compile_request(struct worker_call *c, const Hlod__Wire__Compile *q,
                                 const struct compile_observer *obs, struct executable **out) {
     struct lower_request req;
     struct compile_options opt;
@@ -208,7 +208,7 @@ static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executabl
     return m;
 }
 
-static Hlod__V1__ExecutableInfo *info_of(struct call *c, const struct executable *e,
+static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct executable *e,
                                          struct digest content) {
     struct arena *a = &c->arena;
     Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
@@ -298,48 +298,48 @@ static void free_executable(void *e) {
 
 // Whoever will load it may begin.
 static void on_main(void *ctx, struct executable *e) {
-    struct call *c = ctx;
+    struct worker_call *c = ctx;
     struct strbuf bytes = {0};
     Hlod__Wire__Draft m = HLOD__WIRE__DRAFT__INIT;
     int before = c->n_reply_fds;
     status_t st = executable_pack_main(e, &bytes);
-    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &m.artifact);
+    if (!st) st = worker_call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &m.artifact);
     if (!st && c->n_reply_fds > before) { // it goes with the event
         c->event_fds[c->n_event_fds++] = c->reply_fds[--c->n_reply_fds];
         m.artifact->fd = 1;
     }
-    if (!st) call_event(c, HLOD__WIRE__TYPE__TYPE_DRAFT, &m.base);
+    if (!st) worker_call_event(c, HLOD__WIRE__TYPE__TYPE_DRAFT, &m.base);
     while (c->n_event_fds)
         close(c->event_fds[--c->n_event_fds]);
     strbuf_done(&bytes);
     st_drop(st); // the reply brings it again
 }
 
-static status_t compile(struct call *c, Hlod__Wire__CompileReply *out) {
+static status_t compile(struct worker_call *c, Hlod__Wire__CompileReply *out) {
     const Hlod__Wire__Compile *q = (const Hlod__Wire__Compile *)c->request;
     struct compile_observer obs = {
         .ctx = c, .on_pass = q->quiet ? NULL : on_pass, .cancel = &c->cancel};
     if (q->draft && compiles_for->vt->begin) obs.on_main = on_main;
     struct executable *e;
     struct strbuf bytes = {0};
-    worker_peak_begin(c);
+    worker_peak_begin();
     RETURN_IF_ERR(compile_request(c, q, &obs, &e));
     arena_link(&c->arena, free_executable, e); // when the reply is on its way
     struct digest content;
     status_t st = executable_pack(e, &bytes, &content);
-    if (!st) st = call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
+    if (!st) st = worker_call_put_blob(c, strbuf_cstr(&bytes), bytes.n, &out->artifact);
     if (!st) out->info = info_of(c, e, content);
     strbuf_done(&bytes);
     return st;
 }
-ProtobufCMessage *worker_compile(struct call *c) {
+ProtobufCMessage *worker_compile(struct worker_call *c) {
     Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
     hlod__wire__compile_reply__init(r);
-    r->status = call_status(c, lacking(compile(c, r)));
+    r->status = worker_call_status(c, lacking(compile(c, r)));
     return &r->base;
 }
 
-static status_t find_target(struct call *c, Hlod__Wire__TargetReply *out) {
+static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out) {
     const Hlod__Wire__Target *q = (const Hlod__Wire__Target *)c->request;
     const struct target *t;
     RETURN_IF_ERR(dev_find_target(compiles_for, q->name, &t));
@@ -348,10 +348,10 @@ static status_t find_target(struct call *c, Hlod__Wire__TargetReply *out) {
     out->devices = t->max_replicas ? t->max_replicas : 1;
     return ST_OK;
 }
-ProtobufCMessage *worker_target(struct call *c) {
+ProtobufCMessage *worker_target(struct worker_call *c) {
     Hlod__Wire__TargetReply *r = arena_new_of(&c->arena, Hlod__Wire__TargetReply);
     hlod__wire__target_reply__init(r);
-    r->status = call_status(c, lacking(find_target(c, r)));
+    r->status = worker_call_status(c, lacking(find_target(c, r)));
     return &r->base;
 }
 
@@ -413,7 +413,7 @@ static status_t optimized_text(const struct executable *e, struct strbuf *b) {
 }
 
 // The program as it is lowered, before any pass.
-static status_t before_text(struct call *c, const Hlod__Wire__Compile *q, struct strbuf *b) {
+static status_t before_text(struct worker_call *c, const Hlod__Wire__Compile *q, struct strbuf *b) {
     struct lower_request req;
     struct hlo_module *m;
     RETURN_IF_ERR(lower_request_of(c, q, &req));
@@ -437,10 +437,11 @@ static status_t inspect_artifact(struct span bytes, const char *stage, struct st
     return st;
 }
 
-static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struct strbuf *b) {
+static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q,
+                             struct strbuf *b) {
     static const char *const stored[] = {"hlo-after", "prepare", "plan", "explain", "optimized"};
     struct span bytes;
-    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     for (size_t k = 0; k < sizeof stored / sizeof stored[0]; k++)
         if (strcmp(q->stage, stored[k]) == 0) return inspect_artifact(bytes, q->stage, b);
     if (strcmp(q->stage, "hlo-before") == 0 && q->compile) return before_text(c, q->compile, b);
@@ -479,13 +480,13 @@ static status_t inspect_text(struct call *c, const Hlod__Wire__Inspect *q, struc
     executable_free(e);
     return st;
 }
-ProtobufCMessage *worker_inspect(struct call *c) {
+ProtobufCMessage *worker_inspect(struct worker_call *c) {
     Hlod__Wire__InspectReply *r = arena_new_of(&c->arena, Hlod__Wire__InspectReply);
     struct strbuf b = {0};
     hlod__wire__inspect_reply__init(r);
     status_t st = inspect_text(c, (const Hlod__Wire__Inspect *)c->request, &b);
-    if (!st) st = call_put_blob(c, strbuf_cstr(&b), b.n, &r->text);
+    if (!st) st = worker_call_put_blob(c, strbuf_cstr(&b), b.n, &r->text);
     strbuf_done(&b);
-    r->status = call_status(c, st);
+    r->status = worker_call_status(c, st);
     return &r->base;
 }

@@ -92,8 +92,8 @@ static status_t not_here(const char *what) {
 
 // ---- load
 
-static status_t load_bytes(struct call *c, struct device *d, struct digest key, struct span bytes,
-                           struct dev_exe **out, int64_t *out_begun_ns) {
+static status_t load_bytes(struct worker_call *c, struct device *d, struct digest key,
+                           struct span bytes, struct dev_exe **out, int64_t *out_begun_ns) {
     struct executable *e;
     status_t st = ST_OK;
     *out = NULL;
@@ -106,12 +106,13 @@ static status_t load_bytes(struct call *c, struct device *d, struct digest key, 
     return st;
 }
 
-static status_t load(struct call *c, struct device *d, int64_t *out_bytes, int64_t *out_begun_ns) {
+static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes,
+                     int64_t *out_begun_ns) {
     const Hlod__Wire__Load *q = (const Hlod__Wire__Load *)c->request;
     struct digest key;
     struct span bytes;
     if (!digest_of(q->key, &key)) return st_new(ST_INTERNAL, "key is not a digest");
-    RETURN_IF_ERR(call_blob(c, q->artifact, &bytes));
+    RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     struct resident **slot = find(key), *r = calloc(1, sizeof *r);
     if (!r) return st_oom();
     if (slot) drop(slot);
@@ -131,18 +132,18 @@ static status_t load(struct call *c, struct device *d, int64_t *out_bytes, int64
     *out_bytes = dev_stats(r->exe).arena_bytes;
     return ST_OK;
 }
-ProtobufCMessage *worker_load(struct call *c, struct device *d) {
+ProtobufCMessage *worker_load(struct worker_call *c, struct device *d) {
     Hlod__Wire__LoadReply *r = arena_new_of(&c->arena, Hlod__Wire__LoadReply);
     int64_t start = clock_ns(), begun = 0;
     hlod__wire__load_reply__init(r);
-    r->status = call_status(c, load(c, d, &r->resident_bytes, &begun));
+    r->status = worker_call_status(c, load(c, d, &r->resident_bytes, &begun));
     r->ms = (double)(clock_ns() - start + begun) / 1e6;
     return &r->base;
 }
 
 // ---- prepare
 
-static status_t prepare(struct call *c, int64_t *out_bytes) {
+static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     const Hlod__Wire__Prepare *q = (const Hlod__Wire__Prepare *)c->request;
     struct digest key, weights;
     struct span source, sidecar;
@@ -151,8 +152,8 @@ static status_t prepare(struct call *c, int64_t *out_bytes) {
         return st_new(ST_INTERNAL, "key is not a digest");
     struct resident **slot = find(key);
     if (!slot) return not_here("the executable");
-    RETURN_IF_ERR(call_blob(c, q->source, &source));
-    RETURN_IF_ERR(call_blob(c, q->sidecar, &sidecar));
+    RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
+    RETURN_IF_ERR(worker_call_blob(c, q->sidecar, &sidecar));
     struct span *spans = arena_zarray(&c->arena, struct span, q->n_weights + 1);
     for (size_t k = 0; k < q->n_weights; k++) {
         const Hlod__Wire__Weight *w = q->weights[k];
@@ -182,11 +183,11 @@ static status_t prepare(struct call *c, int64_t *out_bytes) {
     *out_bytes = p.w->bytes;
     return ST_OK;
 }
-ProtobufCMessage *worker_prepare(struct call *c) {
+ProtobufCMessage *worker_prepare(struct worker_call *c) {
     Hlod__Wire__PrepareReply *r = arena_new_of(&c->arena, Hlod__Wire__PrepareReply);
     int64_t start = clock_ns();
     hlod__wire__prepare_reply__init(r);
-    r->status = call_status(c, prepare(c, &r->prepared_bytes));
+    r->status = worker_call_status(c, prepare(c, &r->prepared_bytes));
     r->ms = (double)(clock_ns() - start) / 1e6;
     return &r->base;
 }
@@ -195,15 +196,16 @@ ProtobufCMessage *worker_prepare(struct call *c) {
 
 // The bytes of an input: a blob, or the rows of several requests one behind the other, the rest of
 // the shape zero.
-static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, struct span *out) {
-    if (!w->n_parts) return call_blob(c, w->data, out);
+static status_t input_bytes(struct worker_call *c, const Hlod__Wire__WireTensor *w,
+                            struct span *out) {
+    if (!w->n_parts) return worker_call_blob(c, w->data, out);
     uint64_t total = w->data ? w->data->size : 0, at = 0;
     if (total > MAX_GATHERED)
         return st_new(ST_INTERNAL, "an input of %llu bytes in parts", (unsigned long long)total);
     uint8_t *p = arena_alloc_aligned(&c->arena, (size_t)total + 64, 64);
     for (size_t k = 0; k < w->n_parts; k++) {
         struct span part;
-        RETURN_IF_ERR(call_blob(c, w->parts[k], &part));
+        RETURN_IF_ERR(worker_call_blob(c, w->parts[k], &part));
         if (part.n > total - at) return st_new(ST_INTERNAL, "an input's parts exceed its size");
         if (part.n) memcpy(p + at, part.p, part.n);
         at += part.n;
@@ -213,7 +215,7 @@ static status_t input_bytes(struct call *c, const Hlod__Wire__WireTensor *w, str
     return ST_OK;
 }
 
-const void *worker_align(struct call *c, struct span data) {
+const void *worker_align(struct worker_call *c, struct span data) {
     if ((uintptr_t)data.p % 64 == 0) return data.p;
     return memcpy(arena_alloc_aligned(&c->arena, data.n + 64, 64), data.p, data.n);
 }
@@ -222,8 +224,8 @@ static void free_texts(void *t) {
     texts_free(t);
 }
 // *texts: the run's table of a program that has texts; the call's.
-static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const struct resident *r,
-                            const void **in, struct texts **texts) {
+static status_t bind_inputs(struct worker_call *c, const Hlod__Wire__Run *q,
+                            const struct resident *r, const void **in, struct texts **texts) {
     struct dev_tensor *t = arena_zarray(&c->arena, struct dev_tensor, q->n_inputs + 1);
     for (size_t k = 0; k < q->n_inputs; k++) {
         const Hlod__Wire__WireTensor *w = q->inputs[k];
@@ -241,7 +243,7 @@ static status_t bind_inputs(struct call *c, const Hlod__Wire__Run *q, const stru
 }
 
 // The daemon's memory, if it is large enough.
-static status_t given_memory(struct call *c, int fd, int64_t total, struct outputs *o) {
+static status_t given_memory(struct worker_call *c, int fd, int64_t total, struct outputs *o) {
     struct span all;
     bool kept;
     RETURN_IF_ERR(worker_map(fd, true, c->id, &all, &kept));
@@ -254,7 +256,7 @@ static status_t given_memory(struct call *c, int fd, int64_t total, struct outpu
     return ST_OK;
 }
 
-status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t given,
+status_t outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
                       struct outputs *o) {
     int64_t total = 0;
     int fd;
@@ -283,7 +285,8 @@ status_t outputs_make(struct call *c, const int64_t *bytes, int n, uint32_t give
     return ST_OK;
 }
 
-Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, int64_t bytes) {
+Hlod__Wire__Blob *outputs_blob(struct worker_call *c, const struct outputs *o, int k,
+                               int64_t bytes) {
     Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
     hlod__wire__blob__init(b);
     b->size = (uint64_t)bytes;
@@ -296,7 +299,7 @@ Hlod__Wire__Blob *outputs_blob(struct call *c, const struct outputs *o, int k, i
     return b;
 }
 
-static int64_t *with_replicas(struct call *c, int replicas, const int64_t *dims, size_t *n) {
+static int64_t *with_replicas(struct worker_call *c, int replicas, const int64_t *dims, size_t *n) {
     int64_t *all = arena_array(&c->arena, int64_t, *n + 1);
     all[0] = replicas;
     memcpy(all + 1, dims, *n * sizeof *all);
@@ -315,8 +318,9 @@ Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int6
     return t;
 }
 
-static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const struct executable *e,
-                             const struct outputs *o, Hlod__Wire__RunReply *out) {
+static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
+                             const struct executable *e, const struct outputs *o,
+                             Hlod__Wire__RunReply *out) {
     const struct hlo_module *m = e->main;
     const struct shape *root = m->entry->root->shape;
     int sent = results_sent(m);
@@ -351,7 +355,7 @@ static status_t send_outputs(struct call *c, const Hlod__Wire__Run *q, const str
 }
 
 // What is more than travels inline goes into one memfd.
-static status_t send_in_one(struct call *c, Hlod__Wire__RunReply *out) {
+static status_t send_in_one(struct worker_call *c, Hlod__Wire__RunReply *out) {
     int64_t total = 0;
     uint8_t *map;
     void *base;
@@ -401,7 +405,7 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
     return ST_OK;
 }
 
-static status_t make_outputs(struct call *c, const struct resident *r, struct texts *texts,
+static status_t make_outputs(struct worker_call *c, const struct resident *r, struct texts *texts,
                              uint32_t given, struct outputs *o) {
     const struct executable *e = r->exe->exe;
     const struct shape *root = e->main->entry->root->shape;
@@ -423,7 +427,7 @@ static status_t run_once(struct resident *res, struct dev_weights *w, const stru
     return st;
 }
 // The last of the runs that were asked for is profiled, and more behind it on the same inputs.
-static status_t run_all(struct call *c, struct resident *res, struct dev_weights *w,
+static status_t run_all(struct worker_call *c, struct resident *res, struct dev_weights *w,
                         struct dev_run *r, struct profile_runs *profiles, bool again,
                         Hlod__Wire__RunReply *out, int64_t *out_last) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
@@ -442,7 +446,7 @@ static status_t run_all(struct call *c, struct resident *res, struct dev_weights
     }
     return ST_OK;
 }
-static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out) {
+static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunReply *out) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct outputs o;
     struct profile_runs profiles;
@@ -480,18 +484,18 @@ static status_t run(struct call *c, struct device *d, Hlod__Wire__RunReply *out)
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_run(struct call *c, struct device *d) {
+ProtobufCMessage *worker_run(struct worker_call *c, struct device *d) {
     Hlod__Wire__RunReply *r = arena_new_of(&c->arena, Hlod__Wire__RunReply);
     hlod__wire__run_reply__init(r);
     if (!((const Hlod__Wire__Run *)c->request)->quiet)
-        call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
-    r->status = call_status(c, run(c, d, r));
+        worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
+    r->status = worker_call_status(c, run(c, d, r));
     worker_unpin();
     return &r->base;
 }
 
 enum { BRIEF_NS = 50000 };
-bool worker_run_is_brief(const struct call *c) {
+bool worker_run_is_brief(const struct worker_call *c) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
     struct digest key;
     struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
@@ -499,7 +503,7 @@ bool worker_run_is_brief(const struct call *c) {
            (*slot)->last_run_ns <= BRIEF_NS && dev_stats((*slot)->exe).one_thread;
 }
 
-ProtobufCMessage *worker_unload(struct call *c) {
+ProtobufCMessage *worker_unload(struct worker_call *c) {
     const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
     Hlod__Wire__UnloadReply *r = arena_new_of(&c->arena, Hlod__Wire__UnloadReply);
     struct digest key;
@@ -508,6 +512,6 @@ ProtobufCMessage *worker_unload(struct call *c) {
     int64_t before = prepared_total;
     if (slot) drop(slot);
     r->freed_bytes = before - prepared_total;
-    r->status = call_status(c, slot ? ST_OK : not_here("the executable"));
+    r->status = worker_call_status(c, slot ? ST_OK : not_here("the executable"));
     return &r->base;
 }

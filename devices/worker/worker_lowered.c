@@ -52,7 +52,7 @@ static bool usual_sizes(const struct signature *sig, struct dim_binding b[MAX_SY
     return true;
 }
 
-void worker_expect_compile(struct call *c, const struct ingest_result *r,
+void worker_expect_compile(struct worker_call *c, const struct ingest_result *r,
                            const struct frontend_limits *limits) {
     struct dim_binding b[MAX_SYMBOLS];
     int n = 0;
@@ -78,16 +78,17 @@ static void compile_ahead(const struct lower_request *q, const struct target *t)
     st_drop(hlo_compile(ahead.format, &lowered, &opt, t, &obs, &ahead.exe));
 }
 
-bool worker_made_for(const struct call *from, struct call *next) {
+bool worker_made_for(const struct worker_call *from, struct worker_call *next) {
     if (next->type != HLOD__WIRE__TYPE__TYPE_COMPILE) return false;
     struct span program, made = from->expected->program;
-    status_t st = call_blob(next, ((const Hlod__Wire__Compile *)next->request)->program, &program);
+    status_t st =
+        worker_call_blob(next, ((const Hlod__Wire__Compile *)next->request)->program, &program);
     bool same = !st && program.n == made.n && memcmp(program.p, made.p, made.n) == 0;
     st_drop(st);
     return same;
 }
 
-void worker_lower_ahead(struct call *c, const struct target *t) {
+void worker_lower_ahead(struct worker_call *c, const struct target *t) {
     if (!c->expected) return;
     struct hlo_module *m = NULL;
     struct lower_request bounded = *c->expected;

@@ -30,7 +30,7 @@ struct step {
     Hlod__Wire__StepReply *reply;
 };
 struct plan_run {
-    struct call *c;
+    struct worker_call *c;
     struct device *d;
     const Hlod__Wire__RunPlan *q;
     Hlod__Wire__RunPlanReply *reply;
@@ -65,7 +65,7 @@ static status_t read_input(struct plan_run *p, size_t k) {
     const Hlod__Wire__WireTensor *w = q->tensor;
     if (!w) return st_new(ST_INTERNAL, "a plan's input without a value");
     v->t = (struct dev_tensor){.dtype = w->dtype, .rank = (int32_t)w->n_dims, .dims = w->dims};
-    RETURN_IF_ERR(call_blob(p->c, w->data, &v->t.data));
+    RETURN_IF_ERR(worker_call_blob(p->c, w->data, &v->t.data));
     v->t.data.p = worker_align(p->c, v->t.data);
     return ST_OK;
 }
@@ -308,7 +308,7 @@ static status_t run_step(struct plan_run *p, size_t k) {
     Hlod__Wire__StepDone done = HLOD__WIRE__STEP_DONE__INIT;
     done.step = (uint32_t)k + 1;
     done.ms = ms;
-    if (p->last) call_event(p->c, HLOD__WIRE__TYPE__TYPE_STEP, &done.base);
+    if (p->last) worker_call_event(p->c, HLOD__WIRE__TYPE__TYPE_STEP, &done.base);
     return ST_OK;
 }
 
@@ -346,7 +346,7 @@ static void answer(struct plan_run *p) {
     }
 }
 
-static status_t run_plan(struct call *c, struct device *d, Hlod__Wire__RunPlanReply *reply) {
+static status_t run_plan(struct worker_call *c, struct device *d, Hlod__Wire__RunPlanReply *reply) {
     struct plan_run p = {.c = c,
                          .d = d,
                          .q = (const Hlod__Wire__RunPlan *)c->request,
@@ -367,11 +367,11 @@ static status_t run_plan(struct call *c, struct device *d, Hlod__Wire__RunPlanRe
     frame_unmap(p.out.base, p.out.base_bytes);
     return st;
 }
-ProtobufCMessage *worker_run_plan(struct call *c, struct device *d) {
+ProtobufCMessage *worker_run_plan(struct worker_call *c, struct device *d) {
     Hlod__Wire__RunPlanReply *r = arena_new_of(&c->arena, Hlod__Wire__RunPlanReply);
     hlod__wire__run_plan_reply__init(r);
-    call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
-    r->status = call_status(c, run_plan(c, d, r));
+    worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
+    r->status = worker_call_status(c, run_plan(c, d, r));
     worker_unpin();
     return &r->base;
 }

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # House rules that a grep can hold: who includes whom, banned functions, control-flow macros, SPDX lines, READMEs, a case file for every op, what nobody uses.
+# Who calls whom is read from object files. Usage: lint.sh [BUILD]
+build=${1:-build/release}
 status=0
 check() { # name, offenders
     if [ -z "$2" ]; then echo "PASS $1"; else echo "$2" | head -20; echo "FAIL $1"; status=1; fi
@@ -35,6 +37,7 @@ check "every pass has a golden" "$(sed -nE 's/^PASS\([a-z_]+, *"([^"]+)".*/\1/p'
 dnnl_omp() { nm -D --undefined-only "$(cc -print-file-name=libdnnl.so)" 2>/dev/null | grep -oE '(GOMP|omp|__kmpc)_[A-Za-z_]+'; }
 check "oneDNN calls of OpenMP what cpu_omp.c knows" "$(dnnl_omp | grep -vxE 'GOMP_parallel|GOMP_barrier|omp_get_(max_threads|num_threads|thread_num)|omp_in_parallel')"
 check "a function that a header declares is called" "$(sh tests/meta/declared.sh)"
+check "no circle of calls between more than three .c files" "$(python3 tests/meta/circles.py --large "$build" 2>&1)"
 check "decisions have numbers of their own" "$(git ls-files docs/decisions | sed 's,.*/\([0-9]*\)-.*,\1,' | sort | uniq -d)"
 check "what a Python test imports it uses" "$(git ls-files '*.py' | xargs python3 tests/meta/imports.py)"
 python3 tests/meta/ops_table.py --check docs/ops.md || status=1

@@ -203,13 +203,6 @@ static hv row_of(struct onnx_ctx *c, const struct loop *l, size_t k, hv x, hv i)
                  rank + 1, &at);
     return hb_reshape(&c->b, y, rest, n);
 }
-// Result of one iteration as a row of a stacked array: its dims with a 1 at the axis.
-static hv as_row(struct onnx_ctx *c, hv x, int64_t axis) {
-    int64_t dims[HLO_MAX_RANK];
-    for (int d = 0, k = 0; d <= x->shape->rank; d++)
-        dims[d] = d == axis ? 1 : x->shape->dims[k++];
-    return hb_reshape(&c->b, x, dims, x->shape->rank + 1);
-}
 static bool row_axis(struct onnx_ctx *c, struct loop *l, size_t k, const struct onnx_val *row) {
     if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK) {
         fail(c, "result %zu of an iteration is not a tensor that can be stacked", k);
@@ -217,16 +210,6 @@ static bool row_axis(struct onnx_ctx *c, struct loop *l, size_t k, const struct 
     }
     l->out_axis[k] = axis_of(c, l->out_axis[k], row->v->shape->rank + 1);
     return hb_ok(&c->b);
-}
-
-void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f) {
-    const struct onnx_value *number = &g->inputs.v[0], *cond = &g->inputs.v[1];
-    hv go = hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, 1));
-    int64_t one = 1;
-    f[0] = onnx_tensor_val(c, number->has_shape ? hb_reshape(&c->b, i, &one, number->rank) : i);
-    f[1] = onnx_tensor_val(c, cond->has_shape && cond->rank ? hb_reshape(&c->b, go, &one, 1) : go);
-    for (int k = 0; k < 2; k++) // a reshaped constant is known too
-        if (i->op == HLO_CONSTANT || k) onnx_fold_value(c, f[k]);
 }
 
 // The values an iteration begins with: number, condition, carried, rows.
@@ -243,40 +226,6 @@ static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv
     for (size_t k = 0; k < l->n_rows_in; k++)
         f[at++] = onnx_tensor_val(c, row_of(c, l, k, rows[k], i));
     return f;
-}
-
-struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *rows,
-                                  const struct onnx_value *like) {
-    size_t n = rows->n;
-    if (!n) {
-        int64_t dims[HLO_MAX_RANK] = {0};
-        enum dtype type = onnx_dtype_of(like);
-        if (!like->has_shape || like->rank + 1 > HLO_MAX_RANK || type == DT_INVALID) {
-            fail(c, "no iteration tells the shape of a stacked result");
-            return NULL;
-        }
-        int axis = (int)rows->axis + (rows->axis < 0 ? like->rank + 1 : 0);
-        for (int d = 0, i = 0; d <= like->rank; d++)
-            if (d != axis) dims[d] = like->dims[i].size > 0 ? like->dims[i].size : 0, i++;
-        return onnx_tensor_val(
-            c, hb_constant(&c->b, lit_new(c->a, shape_make(c->a, type, dims, like->rank + 1))));
-    }
-    hv *v = arena_array(c->a, hv, n);
-    for (size_t i = 0; i < n; i++) {
-        const struct onnx_val *row = rows->v[rows->reversed ? n - 1 - i : i];
-        if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK)
-            fail(c, "a result of an iteration is not a tensor that can be stacked");
-        else if (row->size)
-            fail(c, "a stacked result has rows of a size that only the run knows");
-        else if (row->text != rows->v[0]->text)
-            fail(c, "a stacked result is text at times");
-        if (!hb_ok(&c->b)) return NULL;
-        v[i] = as_row(c, row->v, axis_of(c, rows->axis, row->v->shape->rank + 1));
-    }
-    struct onnx_val *all = onnx_tensor_val(
-        c, n == 1 ? v[0] : hb_concat(&c->b, v, (int)n, axis_of(c, rows->axis, v[0]->shape->rank)));
-    all->text = rows->v[0]->text;
-    return all;
 }
 
 // One iteration after another in place. The condition must be known each time.
@@ -384,7 +333,7 @@ static void stack_rows(struct onnx_ctx *c, struct loop *l, struct body *b) {
     for (size_t k = 0; k < l->n_rows_out; k++) {
         const struct onnx_val *row = b->outs[l->is_loop + l->n_carried + k];
         if (!row_axis(c, l, k, row)) return;
-        hv r = as_row(in, row->v, l->out_axis[k]);
+        hv r = onnx_turn_row(in, row->v, l->out_axis[k]);
         int64_t dims[HLO_MAX_RANK];
         memcpy(dims, r->shape->dims, sizeof(int64_t) * (size_t)r->shape->rank);
         dims[l->out_axis[k]] = l->count;
@@ -690,7 +639,7 @@ ONNX(scan8) {
             const struct onnx_val *v =
                 k < l.n_carried ? one.carried[k] : one.rows_out[k - l.n_carried];
             if (!v->v) return fail(c, "output %zu is not a tensor", k);
-            avec_push(c->a, &outs[k], as_row(c, v->v, 0));
+            avec_push(c->a, &outs[k], onnx_turn_row(c, v->v, 0));
         }
     }
     for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)

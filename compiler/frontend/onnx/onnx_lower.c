@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of operators and what their functions call: inputs, attributes, outputs, errors.
+// The table of operators and what their functions call: inputs, attributes, outputs, values,
+// errors.
 #include "compiler/frontend/onnx/onnx_scope.h"
 
 #include <pthread.h>
@@ -9,6 +10,7 @@
 
 #include "base/hash.h"
 #include "compiler/ir/text/text.h"
+#include "compiler/texts.h"
 
 static const struct onnx_op table[] = {
 #define ONNX_OP(name, since, until, min, max, shapes, fn, arg)                                     \
@@ -184,4 +186,44 @@ hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op
     for (int d = 0; d < x->shape->rank; d++)
         dims[d] = i64s_has((struct i64s){(int64_t *)(uintptr_t)axes, n}, d) ? 1 : x->shape->dims[d];
     return hb_reshape(&c->b, r, dims, x->shape->rank);
+}
+
+// ---- values of tensors and of string tensors
+
+struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v) {
+    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
+    o->v = v;
+    if (v->op == HLO_CONSTANT) o->known = v->literal;
+    return o;
+}
+
+struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places) {
+    struct onnx_val *o = onnx_tensor_val(c, places);
+    o->text = true;
+    return o;
+}
+
+int32_t onnx_text_place(struct onnx_ctx *c, struct str s) {
+    int32_t place = 0;
+    status_t st = texts_add(c->texts->table, s, &place);
+    if (st) hb_fail(&c->b, st);
+    return place;
+}
+
+struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n) {
+    struct literal *l = lit_new(c->a, shape_make(c->a, DT_S32, (int64_t[]){(int64_t)n}, 1));
+    for (size_t k = 0; k < n; k++)
+        lit_set_i64(l, (int64_t)k, onnx_text_place(c, v[k]));
+    return l;
+}
+
+status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t, struct literal **out) {
+    const struct shape *s = shape_make(c->a, DT_S32, t->dims, t->rank);
+    RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
+    if (shape_elements(s) != (int64_t)t->strings.n)
+        return st_new(ST_INVALID_ARGUMENT, "tensor '" STR_FMT "': %zu texts, its shape has %lld",
+                      STR_ARG(t->name), t->strings.n, (long long)shape_elements(s));
+    *out = lit_new(c->a, s);
+    memcpy((*out)->data, onnx_text_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
+    return hb_end(&c->b);
 }

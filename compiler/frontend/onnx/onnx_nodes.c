@@ -1,122 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowers the nodes of a graph in order, each through its row of onnx_ops.def. A node whose inputs
-// are all known at compile time is evaluated at once by the reference evaluator, so that shape
-// arithmetic folds as it goes.
-#include "compiler/eval.h"
-#include "compiler/frontend/onnx/onnx_dynamic.h"
+// Lowers the nodes of a graph in order, each through its row of onnx_ops.def or, of a model-local
+// function, through the function's body. A node whose inputs are all known at compile time is
+// evaluated at once (onnx_fold.c).
 #include "compiler/frontend/onnx/onnx_parts.h"
-
-enum { MAX_FOLD_BYTES = 1 << 20, MAX_SPLAT = 256 };
-
-static struct onnx_val *weight_val(struct onnx_ctx *c, const struct onnx_tensor *t) {
-    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
-    o->v = pmap_get(c->weights, (uint64_t)t->weight);
-    o->weight = true;
-    return o;
-}
-
-// One value many times stays a broadcast: it would be printed, hashed and kept element by element.
-static hv folded(struct onnx_ctx *c, struct literal *l) {
-    size_t n = (size_t)shape_elements(l->shape), size = (size_t)dtype_size(l->shape->dtype);
-    bool splat = n > MAX_SPLAT;
-    for (size_t k = 1; k < n && splat; k++)
-        splat = memcmp((char *)l->data + k * size, l->data, size) == 0;
-    if (!splat) return hb_constant(&c->b, l);
-    struct literal *one = lit_new(c->a, shape_make(c->a, l->shape->dtype, NULL, 0));
-    memcpy(one->data, l->data, size);
-    return hb_broadcast(&c->b, hb_constant(&c->b, one), l->shape->dims, l->shape->rank, NULL);
-}
-
-status_t onnx_add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) {
-    for (size_t k = 0; k < g->inits.n; k++) {
-        const struct onnx_tensor *t = &g->inits.v[k];
-        struct onnx_val *o;
-        struct literal *l;
-        if (t->weight) {
-            o = weight_val(c, t);
-        } else if (t->data_type == ONNX_STRING) {
-            RETURN_IF_ERR(onnx_text_literal(c, t, &l));
-            o = onnx_text_val(c, hb_constant(&c->b, l));
-        } else {
-            RETURN_IF_ERR(onnx_tensor_literal(c->a, t, &l));
-            l = lit_clone(c->a, l); // the program's bytes may go away
-            o = onnx_tensor_val(c, folded(c, l));
-            o->known = l;
-        }
-        smap_put(&c->values, t->name, o);
-    }
-    return ST_OK;
-}
-
-// ---- folding
-
-static status_t fold(struct onnx_ctx *c, struct onnx_val *o) {
-    if (!o || !o->v || o->known || shape_is_tuple(o->v->shape) ||
-        shape_bytes(o->v->shape) > MAX_FOLD_BYTES)
-        return ST_OK;
-    struct arena tmp = {0};
-    struct literal *l = NULL;
-    struct hlo_eval ev = hlo_eval_at_compile(&tmp, *c->folding, c->cancel);
-    ev.texts = c->texts->table;
-    status_t st = hlo_eval_value(&ev, o->v, &l);
-    *c->folding -= ev.work;
-    if (!st) {
-        o->known = lit_clone(c->a, l);
-        o->v = folded(c, o->known);
-    }
-    arena_done(&tmp);
-    // What cannot be evaluated here, or takes too much, the run computes.
-    if (st_code(st) != ST_UNIMPLEMENTED && st_code(st) != ST_RESOURCE_EXHAUSTED) return st;
-    st_drop(st);
-    return ST_OK;
-}
-void onnx_fold_value(struct onnx_ctx *c, struct onnx_val *v) {
-    status_t st = fold(c, v);
-    if (st) hb_fail(&c->b, st);
-}
-
-static bool known(const struct onnx_val *v) {
-    if (!v) return false;
-    for (size_t k = 0; v->list && k < v->list->n; k++)
-        if (!known(v->list->v[k])) return false;
-    return !v->v || v->known;
-}
-static bool has_weights(const struct onnx_graph *g) {
-    for (size_t k = 0; k < g->inits.n; k++)
-        if (g->inits.v[k].weight) return true;
-    for (size_t k = 0; k < g->nodes.n; k++)
-        for (size_t i = 0; i < g->nodes.v[k].attrs.n; i++) {
-            const struct onnx_attr *at = &g->nodes.v[k].attrs.v[i];
-            if ((at->t && at->t->weight) || (at->graph && has_weights(at->graph))) return true;
-        }
-    return false;
-}
-
-// Replaces outputs that depend on known values alone by constants.
-static status_t fold_outputs(struct onnx_ctx *c) {
-    const struct onnx_node *n = c->n;
-    for (size_t k = 0; k < n->in.n; k++)
-        if (n->in.v[k].n && !known(in_any(c, k))) return ST_OK;
-    for (size_t k = 0; k < n->captures.n; k++)
-        if (!known(smap_get(&c->values, n->captures.v[k]))) return ST_OK;
-    for (size_t k = 0; k < n->attrs.n; k++)
-        if (n->attrs.v[k].graph && has_weights(n->attrs.v[k].graph)) return ST_OK;
-    for (size_t k = 0; k < n->out.n; k++) {
-        struct onnx_val *o = smap_get(&c->values, n->out.v[k]);
-        if (o && o->size) { // known after all
-            struct onnx_val size = {.v = o->size};
-            RETURN_IF_ERR(fold(c, &size));
-            bool text = o->text;
-            o = onnx_dynamic_val(c, o->v, size.v, o->size_dim);
-            o->text = text;
-            out_any(c, k, o);
-        }
-        for (size_t i = 0; o && o->list && i < o->list->n; i++)
-            RETURN_IF_ERR(fold(c, o->list->v[i]));
-        RETURN_IF_ERR(fold(c, o));
-    }
-    return ST_OK;
-}
 
 // ---- nodes
 
@@ -138,6 +24,25 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
     return hb_end(&c->b);
 }
 
+static status_t call_function(struct onnx_ctx *c, const struct onnx_function *f) {
+    const struct onnx_node *call = c->n;
+    if (call->in.n > f->inputs.n || call->out.n > f->outputs.n)
+        return st_new(ST_INVALID_ARGUMENT, "%zu inputs and %zu outputs, the function has %zu, %zu",
+                      call->in.n, call->out.n, f->inputs.n, f->outputs.n);
+    struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
+                    **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
+    for (size_t k = 0; k < call->in.n; k++)
+        formals[k] = in_any(c, k);
+    struct onnx_ctx *child = onnx_child(c, NULL);
+    child->opset = f->opset;
+    status_t st = onnx_lower_body(child, onnx_function_body(c, f), formals, outs);
+    onnx_child_end(c, child);
+    RETURN_IF_ERR(st_note(st, "function '" STR_FMT "'", STR_ARG(f->name)));
+    for (size_t k = 0; k < call->out.n; k++)
+        if (outs[k]) out_any(c, k, outs[k]);
+    return ST_OK;
+}
+
 static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
     const struct onnx_function *f = onnx_function_find(c->m, n->domain, n->op);
     c->n = n;
@@ -152,15 +57,15 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
                       "more than %lld nodes, counting those of unrolled loops and functions",
                       (long long)c->m->limits.max_nodes);
     if (n->attrs.n && n->attrs.v[0].t && n->attrs.v[0].t->weight) { // a constant kept as a weight
-        out_any(c, 0, weight_val(c, n->attrs.v[0].t));
+        out_any(c, 0, onnx_weight_val(c, n->attrs.v[0].t));
         return ST_OK;
     }
-    RETURN_IF_ERR(f ? onnx_call_function(c, f) : lower_op(c, n));
+    RETURN_IF_ERR(f ? call_function(c, f) : lower_op(c, n));
     c->n = n;
     for (size_t k = 0; k < n->out.n; k++)
         if (n->out.v[k].n && !smap_get(&c->values, n->out.v[k]))
             return st_new(ST_INVALID_ARGUMENT, "output %zu is not supported", k);
-    return fold_outputs(c);
+    return onnx_fold_outputs(c);
 }
 
 // ---- refusals: every node of the main graph that can be tried is, so that one error lists all
@@ -282,4 +187,24 @@ status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) {
         todo = w.left;
     }
     return st;
+}
+
+// ---- bodies
+
+status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
+                         struct onnx_val *const *formals, struct onnx_val **outs) {
+    if (child->depth > child->m->limits.max_depth)
+        return st_new(ST_RESOURCE_EXHAUSTED, "graphs and functions are nested deeper than %d",
+                      child->m->limits.max_depth);
+    for (size_t k = 0; k < g->inputs.n; k++)
+        if (formals[k]) smap_put(&child->values, g->inputs.v[k].name, formals[k]);
+    RETURN_IF_ERR(onnx_lower_nodes(child, g));
+    for (size_t k = 0; k < g->outputs.n; k++) {
+        struct str name = g->outputs.v[k].name;
+        outs[k] = smap_get(&child->values, name);
+        if (!outs[k])
+            return st_new(ST_INVALID_ARGUMENT,
+                          "output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
+    }
+    return ST_OK;
 }

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Child contexts, captures, bodies; model-local functions, which are bodies with attributes put in.
+// Child contexts and captures; the bodies of model-local functions with attributes put in.
 #include "compiler/frontend/onnx/onnx_scope.h"
-
-struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v) {
-    struct onnx_val *o = arena_new_of(c->a, struct onnx_val);
-    o->v = v;
-    if (v->op == HLO_CONSTANT) o->known = v->literal;
-    return o;
-}
 
 void onnx_leaves_add(struct onnx_ctx *c, const struct onnx_val *v, bool known_too,
                      struct onnx_leaves *out) {
@@ -132,24 +125,6 @@ struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name) {
     return comp;
 }
 
-status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
-                         struct onnx_val *const *formals, struct onnx_val **outs) {
-    if (child->depth > child->m->limits.max_depth)
-        return st_new(ST_RESOURCE_EXHAUSTED, "graphs and functions are nested deeper than %d",
-                      child->m->limits.max_depth);
-    for (size_t k = 0; k < g->inputs.n; k++)
-        if (formals[k]) smap_put(&child->values, g->inputs.v[k].name, formals[k]);
-    RETURN_IF_ERR(onnx_lower_nodes(child, g));
-    for (size_t k = 0; k < g->outputs.n; k++) {
-        struct str name = g->outputs.v[k].name;
-        outs[k] = smap_get(&child->values, name);
-        if (!outs[k])
-            return st_new(ST_INVALID_ARGUMENT,
-                          "output '" STR_FMT "' of the subgraph is not defined", STR_ARG(name));
-    }
-    return ST_OK;
-}
-
 // ---- model-local functions: inlined
 
 // The body's node with the calling node's attributes in the place of references.
@@ -198,21 +173,3 @@ const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onn
     return body;
 }
 
-status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) {
-    const struct onnx_node *call = c->n;
-    if (call->in.n > f->inputs.n || call->out.n > f->outputs.n)
-        return st_new(ST_INVALID_ARGUMENT, "%zu inputs and %zu outputs, the function has %zu, %zu",
-                      call->in.n, call->out.n, f->inputs.n, f->outputs.n);
-    struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
-                    **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
-    for (size_t k = 0; k < call->in.n; k++)
-        formals[k] = in_any(c, k);
-    struct onnx_ctx *child = onnx_child(c, NULL);
-    child->opset = f->opset;
-    status_t st = onnx_lower_body(child, onnx_function_body(c, f), formals, outs);
-    onnx_child_end(c, child);
-    RETURN_IF_ERR(st_note(st, "function '" STR_FMT "'", STR_ARG(f->name)));
-    for (size_t k = 0; k < call->out.n; k++)
-        if (outs[k]) out_any(c, k, outs[k]);
-    return ST_OK;
-}

@@ -27,15 +27,20 @@ void onnx_child_end(struct onnx_ctx *c, struct onnx_ctx *child);
 // inlined.
 void onnx_captures_take(struct onnx_ctx *c, struct onnx_ctx *child, const struct onnx_graph *g,
                         hv const *from, size_t *at);
-// formals[i] = input i of g; outs[i] set for output i.
-status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
-                         struct onnx_val *const *formals, struct onnx_val **outs) MUST_CHECK;
-// The same in c's own computation; errors go to c's builder.
+// onnx_lower_body in c's own computation; errors go to c's builder (onnx_control.c).
 void onnx_inline(struct onnx_ctx *c, const struct onnx_graph *g, struct onnx_val *const *formals,
                  struct onnx_val **outs);
 struct hlo_computation *onnx_computation(struct onnx_ctx *c, const char *name);
 
+// onnx_lower.c
 struct onnx_val *onnx_tensor_val(struct onnx_ctx *c, hv v); // known if v is a constant
+struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places);
+int32_t onnx_text_place(struct onnx_ctx *c, struct str s); // in the table of texts
+// n texts as a vector of places.
+struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n);
+// The texts of a tensor as places, in the module's arena; copied.
+status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
+                           struct literal **out) MUST_CHECK;
 struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any kind; NULL if missing
 void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
@@ -47,18 +52,18 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn); // onnx_val's bound, of
 // onnx_text.c
 bool onnx_has_text(struct onnx_ctx *c);              // of the node's inputs
 void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn); // lowers a node that has such inputs
-struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places);
-// The texts of a tensor as places, in the module's arena; copied.
-status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
-                           struct literal **out) MUST_CHECK;
 // Cast where text is on one side or both.
 void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text);
-// n texts as a vector of places.
-struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n);
 
-// driver
+// onnx_fold.c
 status_t onnx_add_initializers(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
+struct onnx_val *onnx_weight_val(struct onnx_ctx *c, const struct onnx_tensor *t);
+// Replaces outputs of c->n that depend on known values alone by constants.
+status_t onnx_fold_outputs(struct onnx_ctx *c) MUST_CHECK;
+
+// onnx_nodes.c. formals[i] = input i of g; outs[i] set for output i.
+status_t onnx_lower_body(struct onnx_ctx *child, const struct onnx_graph *g,
+                         struct onnx_val *const *formals, struct onnx_val **outs) MUST_CHECK;
 status_t onnx_lower_nodes(struct onnx_ctx *c, const struct onnx_graph *g) MUST_CHECK;
 // The body of f as node c->n calls it: with that node's attributes in the place of references.
 const struct onnx_graph *onnx_function_body(struct onnx_ctx *c, const struct onnx_function *f);
-status_t onnx_call_function(struct onnx_ctx *c, const struct onnx_function *f) MUST_CHECK;

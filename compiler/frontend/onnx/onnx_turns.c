@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a Loop turns when its condition follows from what is known at compile time: counters
-// that start at a constant, the lengths they are compared with (as TensorFlow's while loops come).
-// Only what the condition needs is evaluated, turn by turn, within the budget of folding.
-// Does not: conditions on tensors, or on values that only the run knows; these stay conditions.
+// Turns of a Loop: what those that are lowered one after the other begin and end with; and how
+// often it turns when its condition follows from what is known at compile time: counters that start
+// at a constant, the lengths they are compared with (as TensorFlow's while loops come). Only what
+// the condition needs is evaluated, turn by turn, within the budget of folding. Does not:
+// conditions on tensors, or on values that only the run knows; these stay conditions.
 #include "compiler/eval.h"
 #include "compiler/frontend/onnx/onnx_turns.h"
 
@@ -109,4 +110,57 @@ int64_t onnx_known_turns(struct onnx_ctx *c, hv param, hv const *init, hv const 
     known &= !st && (!more || n == most);
     st_drop(st);
     return known ? n : -1;
+}
+
+// ---- turns that are lowered one after the other
+
+hv onnx_turn_row(struct onnx_ctx *c, hv x, int64_t axis) {
+    int64_t dims[HLO_MAX_RANK];
+    for (int d = 0, k = 0; d <= x->shape->rank; d++)
+        dims[d] = d == axis ? 1 : x->shape->dims[k++];
+    return hb_reshape(&c->b, x, dims, x->shape->rank + 1);
+}
+
+void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f) {
+    const struct onnx_value *number = &g->inputs.v[0], *cond = &g->inputs.v[1];
+    hv go = hb_constant(&c->b, lit_scalar_i64(c->a, DT_PRED, 1));
+    int64_t one = 1;
+    f[0] = onnx_tensor_val(c, number->has_shape ? hb_reshape(&c->b, i, &one, number->rank) : i);
+    f[1] = onnx_tensor_val(c, cond->has_shape && cond->rank ? hb_reshape(&c->b, go, &one, 1) : go);
+    for (int k = 0; k < 2; k++) // a reshaped constant is known too
+        if (i->op == HLO_CONSTANT || k) onnx_fold_value(c, f[k]);
+}
+
+struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *rows,
+                                  const struct onnx_value *like) {
+    size_t n = rows->n;
+    if (!n) {
+        int64_t dims[HLO_MAX_RANK] = {0};
+        enum dtype type = onnx_dtype_of(like);
+        if (!like->has_shape || like->rank + 1 > HLO_MAX_RANK || type == DT_INVALID) {
+            fail(c, "no iteration tells the shape of a stacked result");
+            return NULL;
+        }
+        int axis = (int)rows->axis + (rows->axis < 0 ? like->rank + 1 : 0);
+        for (int d = 0, i = 0; d <= like->rank; d++)
+            if (d != axis) dims[d] = like->dims[i].size > 0 ? like->dims[i].size : 0, i++;
+        return onnx_tensor_val(
+            c, hb_constant(&c->b, lit_new(c->a, shape_make(c->a, type, dims, like->rank + 1))));
+    }
+    hv *v = arena_array(c->a, hv, n);
+    for (size_t i = 0; i < n; i++) {
+        const struct onnx_val *row = rows->v[rows->reversed ? n - 1 - i : i];
+        if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK)
+            fail(c, "a result of an iteration is not a tensor that can be stacked");
+        else if (row->size)
+            fail(c, "a stacked result has rows of a size that only the run knows");
+        else if (row->text != rows->v[0]->text)
+            fail(c, "a stacked result is text at times");
+        if (!hb_ok(&c->b)) return NULL;
+        v[i] = onnx_turn_row(c, row->v, axis_of(c, rows->axis, row->v->shape->rank + 1));
+    }
+    struct onnx_val *all = onnx_tensor_val(
+        c, n == 1 ? v[0] : hb_concat(&c->b, v, (int)n, axis_of(c, rows->axis, v[0]->shape->rank)));
+    all->text = rows->v[0]->text;
+    return all;
 }

@@ -2,7 +2,7 @@
 // onnx_turns: the number of a Loop's turns, where its condition is known at compile time, and what
 // turns that are lowered one after the other begin and end with (onnx_control.c).
 #pragma once
-#include "compiler/frontend/onnx/onnx_lower.h"
+#include "compiler/frontend/onnx/onnx_scope.h"
 
 // A loop whose body reads its state from the tuple `param`: init[e] and next[e] are the values of
 // element e in front of the loop and after a turn (NULL: not asked), `go` the body's condition;
@@ -11,6 +11,8 @@
 int64_t onnx_known_turns(struct onnx_ctx *c, hv param, hv const *init, hv const *next, hv go,
                          int64_t most);
 
+// Result of one iteration as a row of a stacked array: its dims with a 1 at the axis.
+hv onnx_turn_row(struct onnx_ctx *c, hv x, int64_t axis);
 // What a turn of a Loop begins with: f[0] its number i, f[1] the condition, which is true then.
 void onnx_turn_number(struct onnx_ctx *c, const struct onnx_graph *g, hv i, struct onnx_val **f);
 

@@ -13,35 +13,8 @@
 
 enum { MAX_TEXTS = 1 << 20, MAX_PARTS = 1024, MAX_PART_PLACES = 1 << 24 };
 
-struct onnx_val *onnx_text_val(struct onnx_ctx *c, hv places) {
-    struct onnx_val *o = onnx_tensor_val(c, places);
-    o->text = true;
-    return o;
-}
-static int32_t place_of(struct onnx_ctx *c, struct str s) {
-    int32_t place = 0;
-    status_t st = texts_add(c->texts->table, s, &place);
-    if (st) hb_fail(&c->b, st);
-    return place;
-}
-struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n) {
-    struct literal *l = lit_new(c->a, shape_make(c->a, DT_S32, (int64_t[]){(int64_t)n}, 1));
-    for (size_t k = 0; k < n; k++)
-        lit_set_i64(l, (int64_t)k, place_of(c, v[k]));
-    return l;
-}
-status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t, struct literal **out) {
-    const struct shape *s = shape_make(c->a, DT_S32, t->dims, t->rank);
-    RETURN_IF_ERR(st_note(shape_check(s, 0), "tensor '" STR_FMT "'", STR_ARG(t->name)));
-    if (shape_elements(s) != (int64_t)t->strings.n)
-        return st_new(ST_INVALID_ARGUMENT, "tensor '" STR_FMT "': %zu texts, its shape has %lld",
-                      STR_ARG(t->name), t->strings.n, (long long)shape_elements(s));
-    *out = lit_new(c->a, s);
-    memcpy((*out)->data, onnx_text_list(c, t->strings.v, t->strings.n)->data, (*out)->size_bytes);
-    return hb_end(&c->b);
-}
 static hv text_const(struct onnx_ctx *c, struct str s) {
-    return hb_const_i64(&c->b, DT_S32, place_of(c, s));
+    return hb_const_i64(&c->b, DT_S32, onnx_text_place(c, s));
 }
 
 // ---- which operators take text

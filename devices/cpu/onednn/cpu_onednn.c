@@ -6,7 +6,6 @@
 // f32; 8-bit integers: cpu_onednn_int8.c.
 #include "devices/cpu/onednn/cpu_onednn.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 enum { MAX_ARGS = 4 + LIB_MAX_POST, MAX_NDIMS = DNNL_MAX_NDIMS };
@@ -38,67 +37,12 @@ struct onednn_short {
     void *memory;
 };
 
-static dnnl_engine_t engine;
-static dnnl_stream_t stream;
-status_t onednn_start(void) {
-    if (engine) return ST_OK;
-    // It would look for a profiler's library at the first generated code: a search over the disk.
-    dnnl_set_jit_profiling_flags(DNNL_JIT_PROFILE_NONE);
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
-        return st_new(ST_INTERNAL, "oneDNN does not start");
-    return ST_OK;
-}
-status_t onednn_failed(const char *what, dnnl_status_t rc) {
-    return st_new(ST_INTERNAL, "oneDNN: %s failed (%d)", what, (int)rc);
-}
-dnnl_engine_t onednn_engine(void) {
-    return engine;
-}
-dnnl_stream_t onednn_stream(void) {
-    return stream;
-}
-
 // ---- which instructions
 
 static bool usable(const struct shape *s) {
     int block;
     return s->dtype == DT_F32 && s->rank <= 5 && shape_elements(s) > 0 &&
            lib_form_of(s->layout, s->rank, &block) != FORM_OTHER;
-}
-
-bool onednn_conv_ok(const struct hlo_instr *h) {
-    const struct hlo_attr_conv *c = HLO_ATTR(h, conv);
-    const struct labels *l = &c->dim_labels;
-    int n = l->n_spatial;
-    if (n < 1 || n > 3 || c->batch_group_count != 1 || c->window.n != n ||
-        (cpu_gemm_filter(h) && cpu_gemm_accepts(h)))
-        return false;
-    if (l->in_batch != 0 || l->in_feature != 1 || l->out_batch != 0 || l->out_feature != 1 ||
-        l->k_out != 0 || l->k_in != 1)
-        return false;
-    for (int d = 0; d < n; d++) {
-        const struct window_dim *w = &c->window.v[d];
-        if (l->in_spatial[d] != d + 2 || l->out_spatial[d] != d + 2 || l->k_spatial[d] != d + 2)
-            return false;
-        if (w->base_dilation != 1 || w->reversal || w->pad_low < 0 || w->pad_high < 0) return false;
-    }
-    return true;
-}
-
-// One contracting dim; the free dims of a side lie together. Where a batch dim lies is a matter of
-// strides.
-bool onednn_dot_ok(const struct hlo_instr *h) {
-    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
-    int nb = d->lhs_batch_dims.n;
-    if (d->lhs_contracting_dims.n != 1 || nb > 4) return false;
-    if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
-        !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
-        return false;
-    if (!lib_rows_or_columns(x, d->lhs_batch_dims) || !lib_rows_or_columns(y, d->rhs_batch_dims))
-        return false;
-    return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
 }
 
 static bool reorder_ok(const struct hlo_instr *i) {
@@ -130,7 +74,7 @@ static status_t pool_prim(const struct hlo_instr *i, dnnl_memory_desc_t *src,
     dnnl_status_t rc = dnnl_pooling_forward_desc_init(
         &d, dnnl_forward_inference, sum ? dnnl_pooling_avg_include_padding : dnnl_pooling_max, src,
         dst, stride, kernel, low, high);
-    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(pd, &d, attr, engine, NULL);
+    if (rc == dnnl_success) rc = dnnl_primitive_desc_create(pd, &d, attr, onednn_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
     return rc != dnnl_success ? onednn_failed("pooling", rc) : ST_OK;
 }
@@ -226,7 +170,7 @@ static bool onednn_accepts(const struct cpu_exe *x, const struct hlo_instr *i, c
 static status_t add_arg(struct onednn_state *st, int arg, int leaf, const dnnl_memory_desc_t *d) {
     struct onednn_arg *a = &st->args[st->n_args++];
     *a = (struct onednn_arg){.arg = arg, .leaf = leaf};
-    dnnl_status_t rc = dnnl_memory_create(&a->mem, d, engine, DNNL_MEMORY_NONE);
+    dnnl_status_t rc = dnnl_memory_create(&a->mem, d, onednn_engine(), DNNL_MEMORY_NONE);
     return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
 }
 
@@ -269,11 +213,6 @@ static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     s->pack_slot = x->n_packs++;
 }
 
-static status_t make_reorder(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                             dnnl_primitive_desc_t *pd) {
-    dnnl_status_t rc = dnnl_reorder_primitive_desc_create(pd, from, engine, to, engine, NULL);
-    return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
-}
 // A kernel that the program computes is reordered at each run, behind the scratchpad. Only the
 // plain form's reference implementation would take it as it is, at a hundredth of the speed.
 static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf,
@@ -281,11 +220,12 @@ static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf
     dnnl_primitive_desc_t pd = NULL;
     st->weights_packed = *wanted;
     if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return ST_OK;
-    RETURN_IF_ERR(make_reorder(&st->weights_user, wanted, &pd));
+    RETURN_IF_ERR(onednn_reorder_desc(&st->weights_user, wanted, &pd));
     dnnl_status_t rc = dnnl_primitive_create(&st->repack, pd);
     dnnl_primitive_desc_destroy(pd);
     if (rc == dnnl_success)
-        rc = dnnl_memory_create(&st->repack_from, &st->weights_user, engine, DNNL_MEMORY_NONE);
+        rc = dnnl_memory_create(&st->repack_from, &st->weights_user, onednn_engine(),
+                                DNNL_MEMORY_NONE);
     if (rc != dnnl_success) return onednn_failed("reorder", rc);
     st->repack_leaf = leaf;
     int64_t total = st->scratch_bytes + (int64_t)dnnl_memory_desc_get_size(wanted);
@@ -354,7 +294,7 @@ static status_t reorder_open(struct cpu_exe *x, struct cpu_step *s, struct onedn
     const struct shape *from = s->plan->instr->operands[0]->shape, *to = s->plan->instr->shape;
     onednn_desc_of(from, from->layout, 1, &src);
     onednn_desc_of(to, to->layout, 1, &dst);
-    RETURN_IF_ERR(make_reorder(&src, &dst, &pd));
+    RETURN_IF_ERR(onednn_reorder_desc(&src, &dst, &pd));
     status_t status = finish(x, s, st, pd, NULL, NULL);
     if (!status) status = add_arg(st, DNNL_ARG_FROM, 0, &src);
     if (!status) status = add_arg(st, DNNL_ARG_TO, s->plan->n_in, &dst);
@@ -380,13 +320,6 @@ static void onednn_close(struct cpu_step *s) {
     if (st->prim) dnnl_primitive_destroy(st->prim);
     if (st->repack) dnnl_primitive_destroy(st->repack);
     if (st->repack_from) dnnl_memory_destroy(st->repack_from);
-}
-int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
-    const struct shape *left = c->hero->operands[0]->shape, *right = c->hero->operands[1]->shape;
-    int64_t each = c->hero->op == HLO_CONVOLUTION
-                       ? shape_elements(right) / right->dims[0]
-                       : left->dims[HLO_ATTR(c->hero, dot)->lhs_contracting_dims.v[0]];
-    return 2 * shape_elements(i->shape) * each;
 }
 static status_t open_call(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st) {
     struct lib_call c;
@@ -423,16 +356,17 @@ static status_t execute(struct cpu_exe *x, struct cpu_step *s, const struct oned
         void *p = a->leaf == LEAF_SCRATCH    ? x->scratch
                   : a->leaf == LEAF_REPACKED ? (char *)x->scratch + st->scratch_bytes
                                              : bufs[a->leaf];
-        dnnl_memory_set_data_handle_v2(a->mem, p, stream);
+        dnnl_memory_set_data_handle_v2(a->mem, p, onednn_stream());
         args[k] = (dnnl_exec_arg_t){a->arg, a->mem};
         if (a->leaf != LEAF_REPACKED) continue;
-        dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], stream);
+        dnnl_memory_set_data_handle_v2(st->repack_from, bufs[st->repack_leaf], onednn_stream());
         dnnl_exec_arg_t r[] = {{DNNL_ARG_FROM, st->repack_from}, {DNNL_ARG_TO, a->mem}};
-        dnnl_status_t rc = dnnl_primitive_execute(st->repack, stream, 2, r);
+        dnnl_status_t rc = dnnl_primitive_execute(st->repack, onednn_stream(), 2, r);
         if (rc != dnnl_success) return onednn_failed("reorder", rc);
     }
     int threads = s->alone ? cpu_use_threads(1) : 0;
-    dnnl_status_t rc = dnnl_primitive_execute(w ? w->prim : st->prim, stream, st->n_args, args);
+    dnnl_status_t rc =
+        dnnl_primitive_execute(w ? w->prim : st->prim, onednn_stream(), st->n_args, args);
     if (s->alone) cpu_use_threads(threads);
     return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
 }
@@ -458,13 +392,13 @@ static status_t short_prim(const struct onednn_state *st, const struct cpu_step 
     const dnnl_memory_desc_t *scratch =
         status ? NULL : dnnl_primitive_desc_query_md(p.pd, dnnl_query_scratchpad_md, 0);
     dnnl_status_t rc = dnnl_success;
-    if (scratch) rc = dnnl_memory_create(&w->scratch, scratch, engine, DNNL_MEMORY_NONE);
+    if (scratch) rc = dnnl_memory_create(&w->scratch, scratch, onednn_engine(), DNNL_MEMORY_NONE);
     if (scratch && rc == dnnl_success) {
         w->memory = cpu_memory((int64_t)dnnl_memory_desc_get_size(scratch) + 64);
         if (!w->memory) rc = dnnl_out_of_memory;
     }
     if (scratch && rc == dnnl_success) {
-        dnnl_memory_set_data_handle_v2(w->scratch, w->memory, stream);
+        dnnl_memory_set_data_handle_v2(w->scratch, w->memory, onednn_stream());
         rc = dnnl_primitive_create(&w->prim, p.pd);
     }
     if (p.pd) dnnl_primitive_desc_destroy(p.pd);
@@ -501,60 +435,6 @@ static int64_t onednn_pack_bytes(const struct cpu_step *s) {
         &((const struct onednn_state *)s->state)->weights_packed);
 }
 
-// A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
-static _Thread_local struct {
-    void *p;
-    size_t n;
-} bounce;
-void onednn_packed(void) {
-    free(bounce.p);
-    bounce.p = NULL;
-    bounce.n = 0;
-}
-static status_t aligned(const dnnl_memory_desc_t *d, const void **plain) {
-    size_t n = dnnl_memory_desc_get_size(d), element = d->data_type == dnnl_f32 ? 4 : 1;
-    if ((uintptr_t)*plain % element == 0) return ST_OK;
-    if (n > bounce.n) {
-        onednn_packed();
-        if (!(bounce.p = cpu_memory((int64_t)n)))
-            return st_new(ST_RESOURCE_EXHAUSTED, "no memory for %zu bytes while preparing weights",
-                          n);
-        bounce.n = n;
-    }
-    *plain = memcpy(bounce.p, *plain, n);
-    return ST_OK;
-}
-// Pieces of the pool pack at the same time, but one makes its primitive at a time (README.md).
-static status_t made_alone(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                           dnnl_primitive_desc_t *pd, dnnl_primitive_t *prim) {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&making);
-    status_t status = make_reorder(from, to, pd);
-    dnnl_status_t rc = status ? dnnl_success : dnnl_primitive_create(prim, *pd);
-    pthread_mutex_unlock(&making);
-    return rc == dnnl_success ? status : onednn_failed("packing weights", rc);
-}
-status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_desc_t *wanted,
-                             const void *plain, void *packed) {
-    RETURN_IF_ERR(aligned(user, &plain));
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_t prim = NULL;
-    dnnl_memory_t from = NULL, to = NULL;
-    status_t status = made_alone(user, wanted, &pd, &prim);
-    dnnl_status_t rc = dnnl_success;
-    if (!status && rc == dnnl_success)
-        rc = dnnl_memory_create(&from, user, engine, (void *)(uintptr_t)plain);
-    if (!status && rc == dnnl_success) rc = dnnl_memory_create(&to, wanted, engine, packed);
-    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    if (!status && rc == dnnl_success) rc = dnnl_primitive_execute(prim, stream, 2, args);
-    if (!status && rc == dnnl_success) rc = dnnl_stream_wait(stream);
-    if (!status && rc != dnnl_success) status = onednn_failed("packing weights", rc);
-    dnnl_memory_destroy(from);
-    dnnl_memory_destroy(to);
-    if (prim) dnnl_primitive_destroy(prim);
-    if (pd) dnnl_primitive_desc_destroy(pd);
-    return status;
-}
 static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
                             void *packed) {
     const struct onednn_state *st = s->state;

@@ -14,9 +14,16 @@ dnnl_engine_t onednn_engine(void); // after onednn_start
 dnnl_stream_t onednn_stream(void);
 status_t onednn_start(void) MUST_CHECK; // the first call starts the engine
 status_t onednn_failed(const char *what, dnnl_status_t rc) MUST_CHECK;
+status_t onednn_reorder_desc(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             dnnl_primitive_desc_t *pd) MUST_CHECK; // the caller's to destroy
+// Once, at PREPARE. plain may lie unaligned: then it goes by way of memory of the calling thread's,
+// which it keeps until onednn_packed.
+status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             const void *plain, void *packed) MUST_CHECK;
+void onednn_packed(void);
 
-bool onednn_conv_ok(const struct hlo_instr *h); // forms, not types
-bool onednn_dot_ok(const struct hlo_instr *h);
+bool onednn_conv_ok(const struct hlo_instr *h); // forms, not types (cpu_onednn_conv.c)
+bool onednn_dot_ok(const struct hlo_instr *h);  // the same of a dot (cpu_onednn_call.c)
 // An operand of a dot as [batch..., rows, cols] by strides. Rows collapse into one dimension when
 // they lie together.
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
@@ -81,11 +88,6 @@ status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *re
 // cpu_target.c).
 bool onednn_winograd_pays(const struct hlo_instr *h);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
-// Once, at PREPARE. plain may lie unaligned: then it goes by way of memory of the calling thread's,
-// which it keeps until onednn_packed.
-status_t onednn_reorder_once(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
-                             const void *plain, void *packed) MUST_CHECK;
-void onednn_packed(void);
 
 bool cpu_int8_accepts(const struct hlo_instr *i); // cpu_onednn_int8.c
 // Has the library a kernel for such a call that is not its reference?

@@ -235,3 +235,26 @@ status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
 bool onednn_is_reference(const char *info) {
     return strncmp(info, "ref", 3) == 0 || strncmp(info, "simple", 6) == 0;
 }
+
+// One contracting dim; the free dims of a side lie together. Where a batch dim lies is a matter of
+// strides.
+bool onednn_dot_ok(const struct hlo_instr *h) {
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;
+    int nb = d->lhs_batch_dims.n;
+    if (d->lhs_contracting_dims.n != 1 || nb > 4) return false;
+    if (!lib_rows_together(x, d->lhs_batch_dims, d->lhs_contracting_dims) ||
+        !lib_rows_together(y, d->rhs_batch_dims, d->rhs_contracting_dims))
+        return false;
+    if (!lib_rows_or_columns(x, d->lhs_batch_dims) || !lib_rows_or_columns(y, d->rhs_batch_dims))
+        return false;
+    return layout_is_default(x->layout, x->rank) && layout_is_default(y->layout, y->rank);
+}
+
+int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c) {
+    const struct shape *left = c->hero->operands[0]->shape, *right = c->hero->operands[1]->shape;
+    int64_t each = c->hero->op == HLO_CONVOLUTION
+                       ? shape_elements(right) / right->dims[0]
+                       : left->dims[HLO_ATTR(c->hero, dot)->lhs_contracting_dims.v[0]];
+    return 2 * shape_elements(i->shape) * each;
+}

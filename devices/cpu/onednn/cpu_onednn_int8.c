@@ -31,13 +31,6 @@ struct int8_state {
     int64_t scratch_bytes;
 };
 
-bool cpu_has_int8(void) {
-    const char *forced = getenv("HLOD_CPU_ISA");
-    __builtin_cpu_init();
-    return !forced && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
-}
-
 static bool plain(const struct shape *s) {
     return !shape_is_tuple(s) && s->rank <= 5 && shape_elements(s) > 0 &&
            layout_is_default(s->layout, s->rank);

@@ -14,7 +14,7 @@ static const char text[] = "HloModule m\nENTRY e {\n  x = f32[2,3] parameter(0)\
                            "  y = f32[2,3] tanh(x)\n  ROOT r = f32[2,3] add(x, y)\n}\n";
 static const struct frontend_limits limits = {.max_depth = 50};
 
-static void ingest(struct call *c, struct ingest_result *r) {
+static void ingest(struct worker_call *c, struct ingest_result *r) {
     struct span source = {(const uint8_t *)text, sizeof text - 1};
     assert_null(frontend_ingest(&c->arena, "hlo-text", source, &limits, r));
     worker_expect_compile(c, r, &limits);
@@ -31,7 +31,7 @@ static struct lower_request request_of(const struct ingest_result *r) {
 }
 
 static void test_same(void **state) {
-    struct call c = {.type = 0};
+    struct worker_call c = {.type = 0};
     struct ingest_result r;
     struct strbuf a = {0}, b = {0};
     (void)state;
@@ -58,7 +58,7 @@ static void test_other(void **state) {
     struct dim_binding size = {"N", 1};
     (void)state;
     for (int k = 0; k < 4; k++) {
-        struct call c = {.type = 0};
+        struct worker_call c = {.type = 0};
         struct ingest_result r;
         ingest(&c, &r);
         worker_lower_ahead(&c, NULL);
@@ -81,7 +81,7 @@ static void test_compiled(void **state) {
         .disable_passes = "", .disable_rules = "", .precision = PRECISION_STRICT};
     (void)state;
     for (int k = 0; k < 3; k++) {
-        struct call c = {.type = 0};
+        struct worker_call c = {.type = 0};
         struct ingest_result r;
         ingest(&c, &r);
         worker_lower_ahead(&c, &t);
@@ -100,7 +100,7 @@ static void test_compiled(void **state) {
 
 // A request has to say the sizes: nothing is lowered before it does.
 static void test_open(void **state) {
-    struct call c = {.type = 0};
+    struct worker_call c = {.type = 0};
     struct ingest_result r;
     (void)state;
     ingest(&c, &r);
