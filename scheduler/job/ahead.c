@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "proto/weigh.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
 
 enum { PATIENCE_MS = 3000 };

@@ -11,16 +11,16 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "proto/frame.h"
+#include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
-#include "scheduler/workers/memfds.h"
 #include "scheduler/records/models.h"
-#include "scheduler/sched.h"
+#include "scheduler/workers/memfds.h"
 
 enum { MAX_SOURCES = FRAME_MAX_FDS - 2 }; // descriptors of members; the results' and one of ours
 
 struct member {
     struct job *j; // NULL: left
-    int64_t row, rows;
+    int64_t row, rows, joined_ns;
     // What it brought, kept while the leader needs it, whether the member stays or not.
     const struct job_input *inputs; // in the signature's order, with offsets into:
     struct span bytes;              // or
@@ -124,11 +124,11 @@ int64_t batch_bucket(int64_t rows, int64_t max) {
     return n < max ? n : max;
 }
 
-bool batch_wants(struct job *j) {
+static bool wants(struct job *j) {
     const struct job_spec *p = &j->spec;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     if (p->kind != JOB_RUN || p->batching.max <= 1 || p->repeat > 1 || p->no_compile || p->leads ||
-        j->bound || p->n_inputs != sig->n_inputs || !p->n_inputs || job_replicas(j) > 1)
+        job_has(j, ROW_KEY) || p->n_inputs != sig->n_inputs || !p->n_inputs || job_replicas(j) > 1)
         return false;
     int64_t rows = p->inputs[0].rank ? p->inputs[0].dims[0] : 0;
     for (size_t i = 0; i < p->n_inputs; i++)
@@ -219,7 +219,6 @@ static void fail_all(struct batch *b, status_t st) {
         struct job *j = b->members.v[i].j;
         b->members.v[i].j = NULL;
         if (!j) continue;
-        j->waits_for_batch = false;
         job_finish(j, st_copy(st));
     }
     st_drop(st);
@@ -227,9 +226,8 @@ static void fail_all(struct batch *b, status_t st) {
 }
 
 void batch_leave(struct job *j) {
-    struct batch *b = j->batch;
-    if (!b || !j->waits_for_batch) return;
-    j->waits_for_batch = false;
+    struct batch *b = j->run.batch;
+    if (b->over) return;
     bool any = false;
     for (size_t i = 0; i < b->members.n; i++) {
         struct member *m = &b->members.v[i];
@@ -247,27 +245,36 @@ void batch_leave(struct job *j) {
 
 // ---- results
 
-static Hlod__Wire__Blob *rows_of(struct arena *a, const Hlod__Wire__Blob *all, int64_t row,
-                                 int64_t rows, int64_t of) {
+// The member's rows of one result of the bucket: a view.
+static Hlod__Wire__WireTensor *rows_of(struct arena *a, const Hlod__Wire__WireTensor *all,
+                                       const struct member *m, int64_t bucket) {
+    Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
     Hlod__Wire__Blob *b = arena_new_of(a, Hlod__Wire__Blob);
+    hlod__wire__wire_tensor__init(t);
     hlod__wire__blob__init(b);
-    uint64_t each = all->size / (uint64_t)of, at = each * (uint64_t)row;
-    b->size = each * (uint64_t)rows;
-    b->fd = all->fd;
-    b->offset = all->offset + at;
-    if (!all->fd && at + b->size <= all->inline_bytes.len)
-        b->inline_bytes = (ProtobufCBinaryData){b->size, all->inline_bytes.data + at};
-    return b;
+    t->dtype = all->dtype;
+    t->n_dims = all->n_dims;
+    t->dims = arena_dup(a, all->dims, all->n_dims * sizeof *all->dims);
+    t->dims[0] = m->rows;
+    t->data = b;
+
+    const Hlod__Wire__Blob *from = all->data;
+    uint64_t each = from->size / (uint64_t)bucket, at = each * (uint64_t)m->row;
+    b->size = each * (uint64_t)m->rows;
+    b->fd = from->fd;
+    b->offset = from->offset + at;
+    if (!from->fd && at + b->size <= from->inline_bytes.len)
+        b->inline_bytes = (ProtobufCBinaryData){b->size, from->inline_bytes.data + at};
+    return t;
 }
 
 static status_t give_rows(struct batch *b, const struct member *m, int64_t bucket) {
     struct job *j = m->j;
     const struct job_result *from = &b->leader->r;
-    j->exe = exe_ref(b->leader->exe);
-    j->key = b->leader->key;
-    j->r.exe = j->exe->info;
+    struct delivery all = {.key = &b->leader->key, .exe = b->leader->exe, .hit = from->cache_hit};
+    job_deliver(j, ROW_KEY, &all);
+    job_deliver(j, ROW_EXECUTABLE, &all);
     j->r.device = from->device ? arena_strdup(&j->arena, from->device) : NULL;
-    j->r.cache_hit = from->cache_hit;
     j->r.batch_rows = b->rows;
     j->r.rows = m->rows;
     for (size_t i = 0; i + 1 < from->n_timings; i++) { // the last is its total
@@ -275,7 +282,8 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
         job_timing_to(j, t->name, clock_of_ms(t->ms),
                       b->leader->start_ns + clock_of_ms(t->start_ms + t->ms));
     }
-    RETURN_IF_ERR(job_order_outputs(j));
+    RETURN_IF_ERR(job_order_outputs(j, &all));
+    job_deliver(j, ROW_CHECKED, &all);
     j->r.n_fds = from->n_fds;
     memcpy(j->r.fds, from->fds, sizeof from->fds);
     Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
@@ -283,21 +291,15 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->r.n_outputs + 1);
     for (r->n_outputs = 0; r->n_outputs < j->r.n_outputs; r->n_outputs++) {
         uint32_t k = j->r.outputs[r->n_outputs];
-        const Hlod__Wire__WireTensor *all = k < from->run->n_outputs ? from->run->outputs[k] : NULL;
-        if (!all || !all->data || !all->n_dims || all->dims[0] != bucket ||
-            all->data->size % (uint64_t)bucket)
+        const Hlod__Wire__WireTensor *t = k < from->run->n_outputs ? from->run->outputs[k] : NULL;
+        if (!t || !t->data || !t->n_dims || t->dims[0] != bucket ||
+            t->data->size % (uint64_t)bucket)
             return st_new(ST_INTERNAL, "an output of the batch of %" PRId64 " has no such rows",
                           bucket);
-        Hlod__Wire__WireTensor *t = r->outputs[r->n_outputs] =
-            arena_new_of(&j->arena, Hlod__Wire__WireTensor);
-        hlod__wire__wire_tensor__init(t);
-        t->dtype = all->dtype;
-        t->n_dims = all->n_dims;
-        t->dims = arena_dup(&j->arena, all->dims, all->n_dims * sizeof *all->dims);
-        t->dims[0] = m->rows;
-        t->data = rows_of(&j->arena, all->data, m->row, m->rows, bucket);
+        r->outputs[r->n_outputs] = rows_of(&j->arena, t, m, bucket);
     }
     j->r.run = r;
+    job_deliver(j, ROW_REPLY, &(struct delivery){0}); // the message is the leader's
     return ST_OK;
 }
 
@@ -313,10 +315,10 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
         const struct job *j = b->members.v[i].j;
         if (!j || !j->spec.name) continue;
         models_count_batch(b->s->names, j->spec.space, j->spec.name, j->spec.version, b->rows,
-                           (uint64_t)(clock_ns() - leader->run_start_ns));
+                           (uint64_t)(clock_ns() - leader->sent_ns));
         break;
     }
-    leader->model->batch_plan = job_plan(leader);
+    leader->model->batch_plan = job_footprint(leader);
     leader->model->batch_ns = leader->exe->run_ns;
     int64_t bucket = b->inputs[0].dims[0];
     b->refs++;
@@ -325,10 +327,12 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
         struct member *m = &b->members.v[i];
         struct job *j = m->j;
         if (!j) continue;
-        j->waits_for_batch = false;
         status_t own = give_rows(b, m, bucket);
         m->j = NULL;
-        job_finish(j, own);
+        if (own)
+            job_finish(j, own);
+        else
+            job_advance(j);
     }
     batch_unref(b);
 }
@@ -449,8 +453,7 @@ static void start_leader(struct batch *b, const struct seat *seat) {
                             .on_done = on_done,
                             .ctx = b};
     b->leader = job_start(b->s, &spec);
-    b->leader->seat = *seat;
-    b->leader->r.device = arena_strdup(&b->leader->arena, worker_hello(seat->w)->device_name);
+    job_deliver(b->leader, ROW_SLOT, &(struct delivery){.seat = seat});
 }
 
 static void placed(struct task *t) {
@@ -467,7 +470,7 @@ static void placed(struct task *t) {
         struct member *m = &b->members.v[i];
         m->row = b->rows;
         b->rows += m->rows;
-        job_timing(m->j, "queue", now - m->j->joined_ns);
+        job_timing(m->j, "queue", now - m->joined_ns);
     }
     make_inputs(b, &b->members.v[0], batch_bucket(b->rows, b->how.max));
     status_t st = keep_sources(b);
@@ -546,20 +549,23 @@ static struct batch *open_one(struct job *j, struct strbuf *key) {
     return b;
 }
 
-void batch_join(struct job *j) {
-    if (!j->weights) j->weights = model_ref(j->model);
+status_t batch_start(struct job *j, bool *later) {
+    if (!wants(j)) {
+        job_deliver(j, ROW_JOINED, &(struct delivery){0});
+        return ST_OK;
+    }
     const struct job_input *in = ordered(j);
     struct strbuf key = {0};
     put_key(j, in, &key);
     struct batch *b = open_one(j, &key);
-    struct member m = {.j = j, .rows = in[0].dims[0], .inputs = in, .fd = -1};
+    struct member m = {
+        .j = j, .rows = in[0].dims[0], .joined_ns = clock_ns(), .inputs = in, .fd = -1};
     vec_push(&b->members, m);
     b->rows += m.rows;
     b->sources += j->spec.payload_fd >= 0;
-    b->refs++;
-    j->batch = b;
-    j->waits_for_batch = true;
-    j->joined_ns = clock_ns();
+    j->run.batch = batch_ref(b);
+    *later = true;
     job_event_queued(j);
     if (b->rows == b->how.max && !task_waits(&b->ticket)) queue_ticket(b);
+    return ST_OK;
 }

@@ -39,10 +39,9 @@ status_t batch_check_outputs(const Hlod__V1__ExecutableInfo *x, int64_t bucket) 
 status_t batch_check_rows(const Hlod__V1__ExecutableInfo *x, const char *constants) MUST_CHECK;
 int64_t batch_bucket(int64_t rows, int64_t max); // the size that runs so many
 
-// May this run wait for others? Its inputs are checked then.
-bool batch_wants(struct job *j);
-void batch_join(struct job *j);           // its end comes by job_finish
-void batch_leave(struct job *j);          // it ends otherwise; none is fine
+// ROW_JOINED of a run (job_table.c): it goes alone, or later its rows come as its REPLY.
+status_t batch_start(struct job *j, bool *later) MUST_CHECK;
+void batch_leave(struct job *j);          // it ends otherwise, or has ended
 struct batch *batch_ref(struct batch *b); // NULL is fine
 void batch_unref(struct batch *b);        // its results are no longer looked at; NULL is fine
 bool batch_runs(const struct batch *b);

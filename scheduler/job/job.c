@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's life: start, what is missing next, events and timings, the one end. See sched.h for the
-// picture.
-#include "scheduler/job/job.h"
+// A job's life: start, events and timings, the one end. What it does in between is job_table.c.
+#include "scheduler/job/job_inside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,11 +14,10 @@
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_parts.h"
 #include "scheduler/job/job_plan.h"
-#include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
-#include "scheduler/workers/memfds.h"
 #include "scheduler/records/models.h"
 #include "scheduler/records/recent.h"
+#include "scheduler/workers/memfds.h"
 
 const struct job_result *job_result(const struct job *j) {
     return &j->r;
@@ -51,20 +49,59 @@ void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns) 
     j->r.timings[j->r.n_timings++] = t;
 }
 
-static void leave_seat(struct job *j) {
-    if (j->parent) // it sits in its parent's
-        j->seat = (struct seat){0};
-    seat_leave(j->s, &j->seat);
+void job_event_queued(struct job *j) {
+    Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
+    queued.job = j->r.id;
+    queued.position = (uint32_t)j->s->queue[ROLE_DEVICE].n;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
+    e.queued = &queued;
+    job_event(j, &e);
+}
+
+// ---- what others tell it
+
+void job_hold(struct job *j) {
+    j->held = true;
+}
+bool job_held_no_more(struct job *j) {
+    bool goes_on = !j->finished;
+    j->held = false;
+    if (j->free_later) job_free(j);
+    return goes_on;
+}
+void job_wait_op(struct job *j, struct op *op) {
+    j->op = op;
+}
+void job_wait_worker(struct job *j) {
+    j->waits_for_worker = true;
+}
+void job_choose_device(struct job *j, const char *kind) {
+    j->spec.device = kind;
+}
+void job_count_out(struct job *j, int64_t bytes) {
+    metric_add(M_DEVICE_BYTES_OUT, bytes);
+    j->tenant->total_bytes += bytes;
+    quota_charge(&j->tenant->bytes, bytes);
+}
+struct seat *job_seat(struct job *j) {
+    return j->parent ? &j->parent->seat : &j->seat;
+}
+
+// ---- the end
+
+static bool is_batched(const struct job *j) {
+    return j->spec.kind == JOB_RUN && j->run.batch;
 }
 
 // Lets go of everything in flight. The job's results stay.
 static void detach(struct job *j) {
     task_drop(&j->task);
-    batch_leave(j);
+    if (is_batched(j)) batch_leave(j);
     if (j->op) op_leave(j->op, j);
     if (j->call) job_drop_call(j);
-    plan_detach(j);
-    leave_seat(j);
+    if (j->spec.kind == JOB_PLAN) plan_detach(j);
+    job_leave_slot(j);
     j->tenant->jobs--;
     loop_timer_free(j->deadline);
     j->deadline = NULL;
@@ -73,9 +110,6 @@ static void detach(struct job *j) {
     if (j->next) j->next->prev = j->prev;
     metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
 }
-
-static const char *const kinds[] = {"compile", "run",  "inspect", "ingest", "warm",
-                                    "verify",  "plan", "put",     "get",    "step"};
 
 // What GET /v1/runs shows of the job. Looking at an executable or a model is
 // none of it.
@@ -86,7 +120,7 @@ static void remember(struct job *j, const char *key, const char *code) {
     digest_hex(j->r.source, source);
     clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
     m.job = j->r.id;
-    m.kind = (char *)kinds[j->spec.kind];
+    m.kind = (char *)job_kind_name(j);
     m.code = (char *)code;
     m.started = started;
     m.model = source;
@@ -139,11 +173,7 @@ static status_t at_assumed_sizes(const struct job *j, status_t st) {
 static int64_t result_bytes(const struct job *j) {
     int64_t bytes = 0;
     struct stat s;
-    if (j->batch) {
-        for (size_t i = 0; j->run && i < j->run->n_outputs; i++)
-            bytes += j->run->outputs[i]->data ? (int64_t)j->run->outputs[i]->data->size : 0;
-        return bytes;
-    }
+    if (is_batched(j)) return 0; // its leader's
     for (int i = 0; i < j->r.n_fds; i++)
         if (j->r.fds[i] >= 0 && !fstat(j->r.fds[i], &s)) bytes += s.st_size;
     return bytes;
@@ -169,7 +199,7 @@ void job_finish(struct job *j, status_t st) {
         return;
     }
     char key[65] = "";
-    if (!digest_is_zero(j->key)) digest_hex(j->key, key);
+    if (!digest_is_zero(j->key.digest)) digest_hex(j->key.digest, key);
     const char *code = st ? st_code_name(st_code(st)) : "OK";
     remember(j, key, code);
     struct strbuf times = {0};
@@ -181,9 +211,9 @@ void job_finish(struct job *j, status_t st) {
                  (j->spec.kind == JOB_RUN || (j->spec.kind == JOB_INGEST && j->r.ingest_hit));
     log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
               "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
-              j->tenant->name, kinds[j->spec.kind], *key ? key : "-",
-              j->r.device ? j->r.device : "-", strbuf_cstr(&times), code,
-              j->spec.trace ? " trace=" : "", j->spec.trace ? j->spec.trace : "");
+              j->tenant->name, job_kind_name(j), *key ? key : "-", j->r.device ? j->r.device : "-",
+              strbuf_cstr(&times), code, j->spec.trace ? " trace=" : "",
+              j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);
     j->spec.on_done(j->spec.ctx, j, st);
 }
@@ -206,27 +236,36 @@ void job_cancel(struct job *j) {
 // The arena may still be used by pool work of a resolve: then that frees the job.
 void job_free(struct job *j) {
     if (!j) return;
-    if (j->resolving) {
+    if (j->held) {
         j->free_later = true;
         return;
     }
     if (j->unread_bytes) sched_unread(j->s, j->tenant, -j->unread_bytes);
-    plan_done(j);
-    for (size_t i = 0; i < j->kept.n; i++)
-        buffer_unref(j->kept.v[i]);
-    vec_done(&j->kept);
-    if (j->plan_reply) hlod__wire__run_plan_reply__free_unpacked(j->plan_reply, NULL);
-    if (j->get_reply) hlod__wire__get_reply__free_unpacked(j->get_reply, NULL);
+    bool batched = is_batched(j);
+    for (int i = 0; i < j->r.n_fds; i++)
+        if (j->r.fds[i] >= 0 && !j->out && !batched) close(j->r.fds[i]);
+    switch (j->spec.kind) {
+    case JOB_RUN:
+        job_drop_parts(j);
+        batch_unref(j->run.batch);
+        break;
+    case JOB_PLAN:
+        plan_done(j);
+        break;
+    case JOB_PUT:
+    case JOB_GET:
+        for (size_t i = 0; i < j->kept.n; i++)
+            buffer_unref(j->kept.v[i]);
+        vec_done(&j->kept);
+        break;
+    default:
+        break;
+    }
+    if (j->reply.any) protobuf_c_message_free_unpacked(j->reply.any, NULL);
     model_unref(j->model);
     model_unref(j->weights);
     exe_unref(j->exe);
-    if (j->run) hlod__wire__run_reply__free_unpacked(j->run, NULL);
-    job_drop_parts(j);
-    if (j->inspect) hlod__wire__inspect_reply__free_unpacked(j->inspect, NULL);
-    for (int i = 0; i < j->r.n_fds; i++)
-        if (j->r.fds[i] >= 0 && !j->out && !j->batch) close(j->r.fds[i]);
     memfd_unref(j->out);
-    batch_unref(j->batch);
     st_drop(j->refused);
     arena_done(&j->arena);
     free(j);
@@ -234,29 +273,15 @@ void job_free(struct job *j) {
 
 static void on_deadline(void *arg) {
     struct job *j = arg;
-    bool in_batch = j->waits_for_batch;
-    job_finish(j,
-               st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
-                                (long long)j->spec.timeout_ms,
-                                in_batch && !batch_runs(j->batch)   ? "waiting for a batch"
-                                : j->call || in_batch               ? "running"
-                                : task_waits(&j->task)              ? "waiting for a device worker"
-                                : j->op && task_waits(&j->op->task) ? "waiting for a compile worker"
-                                : j->op && j->op->kind == OP_INGEST ? "reading the model"
-                                : j->op && j->op->kind == OP_PREPARE ? "preparing weights"
-                                : j->op                              ? "compiling"
-                                                                     : "starting"),
-                         HLOD__V1__REASON__REASON_DEADLINE));
+    job_finish(j, st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
+                                   (long long)j->spec.timeout_ms, job_doing(j)),
+                            HLOD__V1__REASON__REASON_DEADLINE));
 }
 
 static void first_step(void *arg) {
     struct job *j = arg;
-    j->resolving = false;
-    if (j->free_later)
-        job_free(j);
-    else if (j->finished)
-        return;
-    else if (j->refused) {
+    if (!job_held_no_more(j)) return;
+    if (j->refused) {
         status_t st = j->refused;
         j->refused = ST_OK;
         job_finish(j, st);
@@ -303,181 +328,7 @@ struct job *job_start(struct sched *s, const struct job_spec *spec) {
     if (j->next) j->next->prev = j;
     s->jobs = j;
     metric_set(M_JOBS_ACTIVE, ++s->n_jobs);
-    j->resolving = true; // a posted step holds it, see job_free
+    job_hold(j); // for the posted step
     loop_post(s->loop, first_step, j);
     return j;
-}
-
-static void emit_compiled(struct job *j) {
-    char hex[65];
-    digest_hex(j->key, hex);
-    Hlod__V1__CompiledEvent compiled = HLOD__V1__COMPILED_EVENT__INIT;
-    compiled.digest = hex;
-    compiled.cache_hit = j->r.cache_hit;
-    compiled.ms = j->exe->info->compile_ms;
-    compiled.before = j->exe->info->before;
-    compiled.after = j->exe->info->after;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.kind_case = HLOD__V1__EVENT__KIND_COMPILED;
-    e.compiled = &compiled;
-    job_event(j, &e);
-}
-
-// Dimensions from `from` on that only a request fixes.
-static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
-    for (size_t i = 0; i < s->n_inputs; i++)
-        for (size_t d = from; d < s->inputs[i]->n_dims; d++)
-            if (s->inputs[i]->dims[d]->size < 0) return true;
-    return false;
-}
-
-// Of the bucket just compiled; one of a single row shows nothing about rows, unless it is to be
-// compared with the only other. False: the job has ended.
-static bool rows_fit(struct job *j) {
-    const struct batching *b = &j->spec.batching;
-    if (b->max <= 1 || (b->unchecked && !j->exe->info->part)) return true;
-    status_t st = ST_OK;
-    if (j->exe->info->part)
-        st = st_reason(st_new(ST_INVALID_ARGUMENT,
-                              "sizes in this model come from values that only a run has: runs of "
-                              "it cannot be joined"),
-                       HLOD__V1__REASON__REASON_BAD_OPTION);
-    else if (j->n_warm > 1) {
-        int64_t bucket = batch_bucket(INT64_C(1) << (j->n_warm - 1), b->max);
-        st = batch_check_rows(j->exe->info, j->constants);
-        if (!st) st = batch_check_outputs(j->exe->info, bucket);
-    }
-    if (j->n_warm > 1 || b->max == 2)
-        j->constants = arena_strdup(&j->arena, j->exe->info->constants_digest);
-    if (st) job_finish(j, st);
-    return !st;
-}
-
-// A model whose runs will be joined is compiled for one bucket after the other. False: all done.
-static bool warm_next_bucket(struct job *j) {
-    const Hlod__V1__Signature *sig = j->model->rec->signature;
-    int64_t max = j->spec.batching.max, bucket = batch_bucket(INT64_C(1) << j->n_warm, max);
-    if (max <= 1 || (j->n_warm && batch_bucket(INT64_C(1) << (j->n_warm - 1), max) == max))
-        return false;
-    j->n_warm++;
-    Hlod__V1__ShapeBinding **v =
-        arena_array(&j->arena, Hlod__V1__ShapeBinding *, sig->n_inputs + 1);
-    for (size_t i = 0; i < sig->n_inputs; i++) {
-        v[i] = arena_new_of(&j->arena, Hlod__V1__ShapeBinding);
-        hlod__v1__shape_binding__init(v[i]);
-        v[i]->input = sig->inputs[i]->name;
-        v[i]->n_dims = sig->inputs[i]->n_dims;
-        v[i]->dims = arena_array(&j->arena, int64_t, v[i]->n_dims + 1);
-        for (size_t d = 0; d < v[i]->n_dims; d++)
-            v[i]->dims[d] = d ? sig->inputs[i]->dims[d]->size : bucket;
-    }
-    j->spec.shapes = v;
-    j->spec.n_shapes = sig->n_inputs;
-    j->exe = exe_unref(j->exe);
-    j->bound = false;
-    return true;
-}
-
-void job_advance(struct job *j) {
-    if (j->finished) return;
-    if (j->s->stopping) {
-        job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
-                                HLOD__V1__REASON__REASON_SHUTTING_DOWN));
-        return;
-    }
-    if (j->spec.kind == JOB_PLAN || j->spec.kind == JOB_PUT || j->spec.kind == JOB_GET) {
-        (j->spec.kind == JOB_PLAN ? plan_advance : buffers_advance)(j);
-        return;
-    }
-    if (!j->model) {
-        job_resolve(j);
-        return;
-    }
-    j->r.model = j->model->rec;
-    j->r.source = j->model->source;
-    bool batched = j->spec.kind == JOB_WARM && j->spec.batching.max > 1;
-    if (batched && !j->n_warm) {
-        status_t st = batch_check(&j->spec.batching, j->model->rec->signature);
-        if (!st && !j->spec.batching.unchecked && has_open_dims(j->model->rec->signature, 1))
-            st = st_reason(
-                st_new(ST_INVALID_ARGUMENT,
-                       "only dimension 0 may be open where the compiler shall show that rows are "
-                       "independent; if they are, say batching.unchecked"),
-                HLOD__V1__REASON__REASON_BAD_OPTION);
-        if (st) {
-            job_finish(j, st);
-            return;
-        }
-    }
-    if (j->spec.kind == JOB_INGEST ||
-        (j->spec.kind == JOB_WARM && has_open_dims(j->model->rec->signature, batched))) {
-        job_finish(j, ST_OK);
-        return;
-    }
-    if (batched && !j->n_warm) warm_next_bucket(j);
-    if (batch_wants(j)) {
-        batch_join(j);
-        return;
-    }
-    if (!j->bound) {
-        bool wait = false;
-        status_t st = job_bind(j, &wait);
-        if (st) job_finish(j, st);
-        if (st || wait) return;
-        j->bound = true;
-    }
-    if (!j->exe) {
-        struct exe *e = sched_exe(j->s, j->key);
-        if (!e) {
-            j->told_compiled = false;
-            leave_seat(j); // a compile may take long: let others have the place
-            op_exe_start(j);
-            return;
-        }
-        j->exe = exe_ref(e);
-        j->r.cache_hit = true;
-        metric_add(M_CACHE_HITS, 1);
-    }
-    j->r.exe = j->exe->info;
-    if (!j->told_compiled) {
-        j->told_compiled = true;
-        emit_compiled(j);
-    }
-    switch (j->spec.kind) {
-    case JOB_WARM:
-        if (!rows_fit(j)) return;
-        if (warm_next_bucket(j))
-            job_advance(j);
-        else
-            job_finish(j, ST_OK);
-        return;
-    case JOB_COMPILE:
-        job_finish(j, ST_OK);
-        return;
-    case JOB_VERIFY:
-        if (j->r.differs)
-            job_finish(j, ST_OK);
-        else
-            op_verify_start(j);
-        return;
-    case JOB_RUN:
-        job_run(j);
-        return;
-    case JOB_INSPECT:
-        job_inspect(j);
-        return;
-    case JOB_STEP: {
-        status_t st = job_check_part(j);
-        if (st)
-            job_finish(j, st);
-        else
-            plan_step_ready(j);
-        return;
-    }
-    case JOB_INGEST: // ended above
-    case JOB_PLAN:   // have nothing of this
-    case JOB_PUT:
-    case JOB_GET:
-        return;
-    }
 }

@@ -12,7 +12,6 @@
 #include "base/metrics.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
-#include "scheduler/job/job_plan.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
@@ -111,17 +110,6 @@ void hold_free(struct hold *h) {
 
 // ---- put
 
-static void queue(struct job *j, const char *device, int32_t pinned,
-                  void (*placed)(struct task *)) {
-    job_event_queued(j);
-    j->task = (struct task){.want = {.role = ROLE_DEVICE, .device = device, .pinned = pinned},
-                            .tenant = j->tenant,
-                            .placed = placed,
-                            .failed = job_task_failed,
-                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
-    task_queue(j->s, &j->task);
-}
-
 const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple) {
     struct handle *h = buffers_name(sched_buffers(j->s), j->tenant->name, b, n, tuple,
                                     j->spec.lease_ms, clock_ns());
@@ -161,15 +149,18 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
     if (!st && j) name_put(j, c->hold);
     j = job_call_ended(c, f, st);
     if (!j) return;
-    job_timing(j, "put", clock_ns() - j->run_start_ns);
+    job_timing(j, "put", clock_ns() - j->sent_ns);
     job_finish(j, st);
 }
 
-static void put_placed(struct task *t) {
-    struct job *j = job_of_task(t);
-    struct worker *w = t->seat.w;
+status_t put_want(const struct job *j, struct task *t) {
+    t->want.device = j->spec.device ? j->spec.device : "";
+    return ST_OK;
+}
+
+status_t put_send(struct job *j) {
+    struct worker *w = j->seat.w;
     size_t n = j->spec.n_inputs;
-    job_seated(j, t);
     Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
     m.ids = arena_array(&j->arena, uint64_t, n + 1);
     m.tensors = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
@@ -183,8 +174,7 @@ static void put_placed(struct task *t) {
         if (st) {
             hold_free(c->hold);
             free(c);
-            job_finish(j, st);
-            return;
+            return st;
         }
         vec_push(&c->hold->made, x);
         m.ids[m.n_ids++] = x->id;
@@ -193,9 +183,9 @@ static void put_placed(struct task *t) {
     }
     metric_add(M_DEVICE_BYTES_IN, c->flight_bytes);
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
-    j->run_start_ns = clock_ns();
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &j->spec.payload_fd,
                   j->spec.payload_fd >= 0, on_put);
+    return ST_OK;
 }
 
 // ---- get
@@ -215,7 +205,7 @@ static void get_result(struct job *j) {
         t->dtype = (char *)(uintptr_t)b->dtype->name;
         t->dims = b->dims;
         t->n_dims = (size_t)b->rank;
-        t->data = j->get_reply->data[i];
+        t->data = j->reply.get->data[i];
         names->outputs[i] = arena_new_of(&j->arena, Hlod__V1__TensorSpec);
         hlod__v1__tensor_spec__init(names->outputs[i]);
         names->outputs[i]->name = b->name;
@@ -238,21 +228,21 @@ static void on_get(void *ctx, struct frame *f, status_t lost) {
     if (!j) return;
     status_t st = lost;
     if (f) {
-        j->get_reply = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
-        st = j->get_reply ? wire_status(j->get_reply->status)
-                          : st_new(ST_INTERNAL, "unreadable get reply");
-        if (!st && j->get_reply->n_data != j->kept.n)
-            st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu",
-                        j->get_reply->n_data, j->kept.n);
+        Hlod__Wire__GetReply *r = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable get reply");
+        if (!st && r->n_data != j->kept.n)
+            st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu", r->n_data,
+                        j->kept.n);
+        if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     }
-    job_timing(j, "get", clock_ns() - j->run_start_ns);
+    job_timing(j, "get", clock_ns() - j->sent_ns);
     if (!st) get_result(j);
     job_finish(j, st);
 }
 
 // Not there any more: the handle says why, as whoever asks next would hear.
-static status_t why_lost(struct job *j) MUST_CHECK;
-static status_t why_lost(struct job *j) {
+static status_t why_lost(const struct job *j) MUST_CHECK;
+static status_t why_lost(const struct job *j) {
     struct handle *h;
     int leaf;
     RETURN_IF_ERR(
@@ -260,22 +250,28 @@ static status_t why_lost(struct job *j) {
     return st_new(ST_INTERNAL, "a buffer is not where its handle says");
 }
 
-static void get_placed(struct task *t) {
-    struct job *j = job_of_task(t);
-    job_seated(j, t);
+status_t get_lost_buffers(const struct job *j) {
+    for (size_t i = 0; i < j->kept.n; i++)
+        if (!buffer_alive(j->s, j->kept.v[i])) return why_lost(j);
+    return ST_OK;
+}
+
+status_t get_want(const struct job *j, struct task *t) {
+    t->want.device = "";
+    t->want.pinned = j->kept.v[0]->worker + 1;
+    return ST_OK;
+}
+
+status_t get_send(struct job *j) {
+    RETURN_IF_ERR(get_lost_buffers(j));
     Hlod__Wire__Get m = HLOD__WIRE__GET__INIT;
     m.offset = (uint64_t)j->spec.part_offset;
     m.length = (uint64_t)j->spec.part_bytes;
     m.ids = arena_array(&j->arena, uint64_t, j->kept.n + 1);
-    for (size_t i = 0; i < j->kept.n; i++) {
-        if (!buffer_alive(j->s, j->kept.v[i])) {
-            job_finish(j, why_lost(j));
-            return;
-        }
+    for (size_t i = 0; i < j->kept.n; i++)
         m.ids[m.n_ids++] = j->kept.v[i]->id;
-    }
-    j->run_start_ns = clock_ns();
     job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_GET, &m.base, NULL, 0, on_get);
+    return ST_OK;
 }
 
 static status_t check_part(struct job *j) {
@@ -288,40 +284,20 @@ static status_t check_part(struct job *j) {
     return ST_OK;
 }
 
-static void get(struct job *j) {
+status_t get_start(struct job *j, bool *later) {
     struct handle *h;
     int leaf;
-    status_t st =
-        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf);
-    if (st) {
-        job_finish(j, st);
-        return;
-    }
+    (void)later;
+    RETURN_IF_ERR(
+        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf));
     for (size_t i = 0; i < h->n; i++)
         if (leaf < 0 || leaf == (int)i) vec_push(&j->kept, buffer_ref(h->leaf[i]));
     j->r.held = j->kept.v;
     j->r.n_held = j->kept.n;
     if (h->tuple && leaf < 0) j->r.tuple = arena_strdup(&j->arena, h->text);
     sched_watch_leases(j->s);
-    if (!j->kept.n) st = st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
-    if (!st) st = check_part(j);
-    if (st)
-        job_finish(j, st);
-    else
-        queue(j, "", j->kept.v[0]->worker + 1, get_placed);
-}
-
-bool job_lost_buffers(const struct job *j) {
-    for (size_t i = 0; j->spec.kind == JOB_GET && i < j->kept.n; i++)
-        if (!buffer_alive(j->s, j->kept.v[i])) return true;
-    return plan_lost_buffers(j);
-}
-
-void buffers_advance(struct job *j) {
-    if (task_waits(&j->task)) { // woken: what it waits for is gone
-        if (job_lost_buffers(j)) job_finish(j, why_lost(j));
-    } else if (j->spec.kind == JOB_GET)
-        get(j);
-    else
-        queue(j, j->spec.device ? j->spec.device : "", 0, put_placed);
+    if (!j->kept.n) return st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
+    RETURN_IF_ERR(check_part(j));
+    job_deliver(j, ROW_BUFFERS, &(struct delivery){0});
+    return ST_OK;
 }

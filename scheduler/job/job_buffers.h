@@ -2,7 +2,7 @@
 // job_buffers: resident buffers inside the scheduler: what a call holds of them, the PUT and GET
 // jobs, the table's tie to workers and clock. Thread: loop.
 #pragma once
-#include "scheduler/sched.h"
+#include "scheduler/job/job_inside.h"
 
 // Resident buffers that a call reads, makes and takes (job_buffers.c).
 struct hold {
@@ -21,8 +21,14 @@ void hold_free(struct hold *h); // what was made and has no handle goes; NULL is
 
 // A handle for n buffers, or a tuple of them, in the job's tenant and with its lease.
 const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple);
-bool job_lost_buffers(const struct job *j);                       // the same of any job
-void buffers_advance(struct job *j);                              // PUT, GET
+// Rows of the table (job_table.c).
+status_t put_want(const struct job *j, struct task *t) MUST_CHECK;
+status_t put_send(struct job *j) MUST_CHECK;
+status_t get_start(struct job *j, bool *later) MUST_CHECK; // BUFFERS
+status_t get_want(const struct job *j, struct task *t) MUST_CHECK;
+status_t get_send(struct job *j) MUST_CHECK;
+status_t get_lost_buffers(const struct job *j) MUST_CHECK; // one of them is gone
+
 bool buffer_alive(const struct sched *s, const struct buffer *b); // its worker still has it
 int64_t device_memory(const struct worker *w);
 void sched_lease_over(void *arg);                             // the lease timer's

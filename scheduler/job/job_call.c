@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's call of a worker: sent, cancelled with its job, over. See sched.h.
+// A job's call of a worker: sent, cancelled with its job, over.
 #include "scheduler/job/job_call.h"
 
 #include <stdlib.h>
@@ -8,20 +8,6 @@
 #include "base/clock.h"
 #include "scheduler/job/job_buffers.h"
 #include "scheduler/workers/memfds.h"
-
-struct job *job_of_task(struct task *t) {
-    return (struct job *)((char *)t - offsetof(struct job, task));
-}
-
-void job_task_failed(struct task *t, status_t st) {
-    job_finish(job_of_task(t), st);
-}
-
-void job_seated(struct job *j, const struct task *t) {
-    j->seat = t->seat;
-    j->r.device = arena_strdup(&j->arena, worker_hello(t->seat.w)->device_name);
-    job_timing(j, "queue", clock_ns() - t->queued_ns);
-}
 
 struct run_call *job_call_new(struct job *j) {
     struct run_call *c = calloc(1, sizeof *c);
@@ -34,6 +20,7 @@ void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m,
                    int n_fds, pool_reply_fn fn) {
     worker_flight(c->w, c->flight_bytes);
     c->j->call = c;
+    c->j->sent_ns = clock_ns();
     c->id = pool_call(c->w, type, m, fds, n_fds, fn, c);
 }
 
@@ -84,7 +71,18 @@ struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
 }
 
 void job_call_discard(struct job *j) {
+    for (int i = 0; i < j->r.n_fds && !j->out; i++)
+        close(j->r.fds[i]);
     memfd_unref(j->out);
     j->out = j->r.memory = NULL;
     j->r.n_fds = 0;
+}
+Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory) {
+    Hlod__Wire__RunReply *r = j->reply.run;
+    if (j->r.n_fds) *fd = j->r.fds[0];
+    if (j->out) *memory = j->out;
+    j->reply.any = NULL;
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
+    return r;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_call: a job's place in a worker and its call there: sent, given up with its job, over.
+// job_call: a job's call of the worker it has a place in: sent, given up with its job, over.
 // Thread: loop.
 #pragma once
-#include "scheduler/sched.h"
+#include "scheduler/job/job_inside.h"
 
 struct hold; // job_buffers.h
 // A call of a job's. It outlives a cancelled job: its reply frees the worker's place.
@@ -18,9 +18,6 @@ struct run_call {
     struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
     struct hold *hold;      // resident buffers that the call is about; or NULL
 };
-struct job *job_of_task(struct task *t);              // whose own task it is
-void job_task_failed(struct task *t, status_t st);    // the job ends with it; takes st
-void job_seated(struct job *j, const struct task *t); // placed: the seat is the job's
 
 struct run_call *job_call_new(struct job *j); // in the job's seat; not sent yet
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
@@ -31,6 +28,9 @@ void job_call_running(struct run_call *c);
 // too). NULL when nobody waits any more: then `st`, how it ended, is dropped. The hold is the
 // caller's to settle, before.
 struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st);
+// The reply with its memory, which then is not the job's any more. *fd and *memory stay as they are
+// where it has none.
+Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory);
 // A reply's descriptors and memory, of which nothing is used.
 void job_call_discard(struct job *j);
 void job_drop_call(struct job *j); // nobody waits for the call any more

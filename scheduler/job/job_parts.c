@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/workers/memfds.h"
 
@@ -21,6 +22,9 @@ struct job_parts {
 };
 enum { MAX_PARTS = 64, MAX_ELEMENTS = 4096 }; // the compiler's limits are lower
 
+static struct job_parts *parts_of(const struct job *j) {
+    return j->spec.kind == JOB_RUN ? j->run.parts : NULL;
+}
 static void let_go(struct job_parts *p) {
     if (p->fd >= 0 && !p->memory) close(p->fd);
     memfd_unref(p->memory);
@@ -28,18 +32,19 @@ static void let_go(struct job_parts *p) {
     p->fd = -1;
 }
 void job_drop_parts(struct job *j) {
-    struct job_parts *p = j->parts;
+    struct job_parts *p = parts_of(j);
     if (!p) return;
     let_go(p);
     for (size_t k = 0; k < p->n; k++) {
         hlod__wire__run_reply__free_unpacked(p->replies[k], NULL);
         exe_unref(p->exes[k]);
     }
-    j->parts = NULL;
+    j->run.parts = NULL;
 }
 
-status_t job_check_part(struct job *j) {
+status_t job_check_part(struct job *j, struct delivery *d) {
     const Hlod__V1__Part *p = j->exe->info->part;
+    (void)d;
     const char *with = j->spec.leads              ? "batching"
                        : job_replicas(j) > 1      ? "replicas"
                        : j->spec.kind == JOB_STEP ? "plans and resident buffers"
@@ -51,7 +56,7 @@ status_t job_check_part(struct job *j) {
                                 "runs in parts: that does not go with %s",
                                 with),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
-    size_t over = j->parts ? j->parts->n : 0;
+    size_t over = parts_of(j) ? parts_of(j)->n : 0;
     if (p->index == over && p->carried == job_carried(j)) return ST_OK;
     return st_reason(st_new(ST_FAILED_PRECONDITION,
                             "executable %s goes on with what an earlier part of a run found: run "
@@ -95,7 +100,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
     for (int64_t k = 0; k < n; k++, ++*at) {
         Hlod__Wire__Binding *b = arena_new_of(&j->arena, Hlod__Wire__Binding);
         hlod__wire__binding__init(b);
-        b->symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->parts->n, *at);
+        b->symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run.parts->n, *at);
         b->size = key_element(bytes + k * type->bytes, type);
         avec_push(&j->arena, all, b);
     }
@@ -105,16 +110,16 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
 // ---- from one part to the next
 
 static void keep_step(struct job *j) {
-    struct job_parts *p = j->parts;
+    struct job_parts *p = parts_of(j);
     Hlod__Wire__StepReply *r = arena_new_of(&j->arena, Hlod__Wire__StepReply);
     hlod__wire__step_reply__init(r);
-    r->run_ms = arena_array(&j->arena, double, j->run->n_run_ms + 1);
-    r->n_run_ms = j->run->n_run_ms;
+    r->run_ms = arena_array(&j->arena, double, j->reply.run->n_run_ms + 1);
+    r->n_run_ms = j->reply.run->n_run_ms;
     for (size_t k = 0; k < r->n_run_ms; k++)
-        r->run_ms[k] = j->run->run_ms[k];
-    r->profile = j->run->profile;
-    r->peak_bytes = j->run->peak_bytes;
-    r->prepared_bytes = j->run->prepared_bytes;
+        r->run_ms[k] = j->reply.run->run_ms[k];
+    r->profile = j->reply.run->profile;
+    r->peak_bytes = j->reply.run->peak_bytes;
+    r->prepared_bytes = j->reply.run->prepared_bytes;
     p->steps[p->n] = (struct job_step_result){
         .name = arena_printf(&j->arena, "part %zu", p->n + 1),
         .exe = j->exe->info,
@@ -127,51 +132,47 @@ status_t job_next_part(struct job *j) {
     const Hlod__V1__Part *is = j->exe->info->part;
     struct found all = {0};
     size_t at = 0;
-    if (!j->parts) {
-        struct job_parts *p = j->parts = arena_new_of(&j->arena, struct job_parts);
+    if (!j->run.parts) {
+        struct job_parts *p = j->run.parts = arena_new_of(&j->arena, struct job_parts);
         p->fd = -1;
         p->replies = arena_zarray(&j->arena, Hlod__Wire__RunReply *, MAX_PARTS + 1);
         p->exes = arena_zarray(&j->arena, struct exe *, MAX_PARTS + 1);
         p->steps = arena_zarray(&j->arena, struct job_step_result, MAX_PARTS + 1);
     }
-    struct job_parts *p = j->parts;
-    if (p->n + 1 >= MAX_PARTS || is->sizes > j->run->n_outputs || j->r.n_fds > 1)
+    struct job_parts *p = parts_of(j);
+    if (p->n + 1 >= MAX_PARTS || is->sizes > j->reply.run->n_outputs || j->r.n_fds > 1)
         return st_new(ST_INTERNAL, "a part of a program has an unexpected result");
-    for (size_t k = 0; k < j->n_bindings; k++)
-        avec_push(&j->arena, &all, j->bindings[k]);
+    for (size_t k = 0; k < j->key.n_bindings; k++)
+        avec_push(&j->arena, &all, j->key.bindings[k]);
     for (size_t k = 0; k < is->sizes; k++)
-        RETURN_IF_ERR(bind_found(j, j->run->outputs[k], &at, &all));
+        RETURN_IF_ERR(bind_found(j, j->reply.run->outputs[k], &at, &all));
     keep_step(j);
     let_go(p);
-    p->fd = j->r.n_fds ? j->r.fds[0] : -1;
-    p->memory = j->out;
     p->sizes = is->sizes;
-    p->replies[p->n] = j->run;
-    p->exes[p->n++] = j->exe;
-    j->run = NULL;
-    j->out = j->r.memory = NULL;
-    j->r.n_fds = 0;
+    p->exes[p->n] = exe_ref(j->exe);
+    p->fd = -1;
+    p->replies[p->n++] = job_take_reply(j, &p->fd, &p->memory);
+
+    struct job_key k = j->key;
     key_sort_bindings(all.v, all.n);
-    j->bindings = all.v;
-    j->n_bindings = all.n;
-    j->key_parts.bindings = key_bindings_text(&j->arena, all.v, all.n);
-    j->key = key_of(&j->key_parts);
+    k.bindings = all.v;
+    k.n_bindings = all.n;
+    k.parts.bindings = key_bindings_text(&j->arena, all.v, all.n);
+    k.digest = key_of(&k.parts);
     job_own_executable(j);
-    j->exe = NULL;
-    j->prepared = j->checked = j->told_compiled = false;
-    j->retries = 0;
-    seat_leave(j->s, &j->seat);
+    job_repeat(j, ROW_KEY);
+    job_deliver(j, ROW_KEY, &(struct delivery){.key = &k});
     return ST_OK;
 }
 
 // ---- what the next one takes
 
 size_t job_carried(const struct job *j) {
-    const struct job_parts *p = j->parts;
+    const struct job_parts *p = parts_of(j);
     return p ? p->replies[p->n - 1]->n_outputs - p->sizes : 0;
 }
 int64_t job_carried_bytes(const struct job *j) {
-    const struct job_parts *p = j->parts;
+    const struct job_parts *p = parts_of(j);
     int64_t bytes = 0;
     for (size_t k = 0, n = job_carried(j); k < n; k++) {
         const Hlod__Wire__Blob *b = p->replies[p->n - 1]->outputs[p->sizes + k]->data;
@@ -180,10 +181,10 @@ int64_t job_carried_bytes(const struct job *j) {
     return bytes;
 }
 int job_parts_fd(const struct job *j) {
-    return j->parts ? j->parts->fd : -1;
+    return parts_of(j) ? parts_of(j)->fd : -1;
 }
 void job_carry(struct job *j, uint32_t fd, Hlod__Wire__WireTensor **to) {
-    const struct job_parts *p = j->parts;
+    const struct job_parts *p = parts_of(j);
     for (size_t k = 0, n = job_carried(j); k < n; k++) {
         const Hlod__Wire__WireTensor *from = p->replies[p->n - 1]->outputs[p->sizes + k];
         to[k] = arena_dup(&j->arena, from, sizeof *from);
@@ -196,7 +197,7 @@ void job_carry(struct job *j, uint32_t fd, Hlod__Wire__WireTensor **to) {
 // ---- the end
 
 void job_tell_parts(struct job *j) {
-    struct job_parts *p = j->parts;
+    struct job_parts *p = parts_of(j);
     if (!p) return;
     keep_step(j);
     j->r.steps = p->steps;
@@ -205,17 +206,17 @@ void job_tell_parts(struct job *j) {
     for (size_t k = 0; k < p->n; k++)
         for (size_t i = 0; i < p->steps[k].reply->n_run_ms; i++)
             before += p->steps[k].reply->run_ms[i];
-    for (size_t i = 0; i < j->run->n_run_ms; i++)
-        j->run->run_ms[i] += before;
+    for (size_t i = 0; i < j->reply.run->n_run_ms; i++)
+        j->reply.run->run_ms[i] += before;
 }
 
 status_t job_note_parts(const struct job *j, status_t st) {
-    if (!st || !j->parts || j->exe) return st;
+    if (!st || !parts_of(j) || j->exe) return st;
     struct strbuf t = {0};
     size_t shown = 0;
-    for (size_t k = 0; k < j->n_bindings && shown < 8; k++)
-        if (j->bindings[k]->symbol[0] == '@')
-            strbuf_printf(&t, "%s%" PRId64, shown++ ? ", " : "", j->bindings[k]->size);
+    for (size_t k = 0; k < j->key.n_bindings && shown < 8; k++)
+        if (j->key.bindings[k]->symbol[0] == '@')
+            strbuf_printf(&t, "%s%" PRId64, shown++ ? ", " : "", j->key.bindings[k]->size);
     st = st_note(st, "compiled for sizes that the run found (%s)", strbuf_cstr(&t));
     strbuf_done(&t);
     return st;

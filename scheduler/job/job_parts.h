@@ -4,15 +4,15 @@
 // the values of an input and make the next part's key; the others are its last inputs. Thread:
 // loop.
 #pragma once
-#include "scheduler/sched.h"
+#include "scheduler/job/job_inside.h"
 
 // The part after which another comes.
 static inline bool exe_is_open(const Hlod__V1__ExecutableInfo *x) {
     return x->part && x->part->sizes > 0;
 }
 // Refuses what does not go with parts: batches, replicas, plans, a later part by itself.
-status_t job_check_part(struct job *j) MUST_CHECK;
-// j->run is the reply of an open part, its memory j->r's: takes both, and the job goes on to the
+status_t job_check_part(struct job *j, struct delivery *d) MUST_CHECK;
+// The job has the reply of an open part: takes it with its memory, and the job goes back to the
 // next part's key. INTERNAL: a reply that does not fit.
 status_t job_next_part(struct job *j) MUST_CHECK;
 // What the part before left: how many tensors, their bytes; into `to` as wire tensors of descriptor

@@ -5,7 +5,7 @@
 //
 //   handles -> steps compiled -> types checked -> seat -> weights prepared -> RUN_PLAN -> handles
 //
-// plan_advance looks at what is missing, as job_advance does.
+// They are rows of the plan (job_table.c), and each step has rows of its own.
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +88,8 @@ static status_t find_worker(struct job *j) {
 }
 
 // The handle of a buffer that is gone says why.
-static status_t check_held(struct job *j) {
+static status_t check_held(const struct job *j) MUST_CHECK;
+static status_t check_held(const struct job *j) {
     struct handle *h;
     int leaf;
     for (size_t k = 0; k < j->plan->values.n; k++) {
@@ -101,11 +102,8 @@ static status_t check_held(struct job *j) {
     }
     return ST_OK;
 }
-bool plan_lost_buffers(const struct job *j) {
-    for (size_t k = 0; j->plan && k < j->plan->values.n; k++)
-        if (j->plan->values.v[k].held && !buffer_alive(j->s, j->plan->values.v[k].held))
-            return true;
-    return false;
+status_t plan_lost_buffers(const struct job *j) {
+    return check_held(j);
 }
 
 static status_t begin(struct job *j) {
@@ -256,24 +254,30 @@ static void on_step_done(void *ctx, struct job *child, status_t st) {
     struct job *j = ctx;
     job_finish(j, step_note(j, step_of(child), st));
 }
-void plan_step_ready(struct job *child) {
-    plan_advance(child->parent);
+// The plan looks at its steps again where it waits for them.
+void plan_step_ready(struct job *step) {
+    struct job *j = step->parent;
+    if ((j->at == ROW_STEPS || j->at == ROW_PREPARED) && !j->plan->seating) job_advance(j);
 }
 
-// Starts steps whose inputs are known; true when all are compiled.
-static status_t compile_steps(struct job *j, bool *out_all) {
+// Starts steps whose inputs are known.
+status_t plan_start(struct job *j, bool *later) {
+    if (!j->plan) RETURN_IF_ERR(begin(j));
     struct plan_run *p = j->plan;
-    *out_all = true;
     for (size_t n = 0; n < p->n_steps; n++) {
         struct pstep *s = &p->steps[j->spec.plan->order[n]];
         bool ready = true;
         for (size_t k = 0; k < s->spec->n_args; k++) {
             int from = s->spec->args[k].from_step;
-            ready &= from < 0 || (p->steps[from].job && p->steps[from].job->exe);
+            ready &=
+                from < 0 || (p->steps[from].job && job_has(p->steps[from].job, ROW_EXECUTABLE));
         }
         if (!s->job && ready) RETURN_IF_ERR(start_step(j, s));
-        *out_all &= s->job && s->job->exe;
+        *later |= !s->job || !job_has(s->job, ROW_CHECKED);
     }
+    if (*later) return ST_OK;
+    p->compiled_ns = clock_ns();
+    job_deliver(j, ROW_STEPS, &(struct delivery){0});
     return ST_OK;
 }
 
@@ -288,8 +292,8 @@ static status_t order_args(struct job *j, struct pstep *s) {
                                 "an executable of several replicas cannot be run with resident "
                                 "buffers or in a plan"),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
-    RETURN_IF_ERR(job_order_inputs(s->job, sig, in));
-    RETURN_IF_ERR(job_pick_weights(s->job));
+    RETURN_IF_ERR(job_order_inputs(s->job, s->job->spec.inputs, sig, in));
+    RETURN_IF_ERR(job_check_weights(s->job));
     s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
     s->n_order = sig->n_inputs;
     for (size_t i = 0; i < sig->n_inputs; i++)
@@ -344,121 +348,81 @@ static status_t check_keep(const struct job *j) {
     return ST_OK;
 }
 
-static status_t check(struct job *j) {
+status_t plan_check(struct job *j, struct delivery *d) {
     struct plan_run *p = j->plan;
+    (void)d;
     for (size_t k = 0; k < p->n_steps; k++) {
         struct pstep *s = &p->steps[k];
         RETURN_IF_ERR(step_note(j, s, order_args(j, s)));
-        if (strcmp(s->job->device_kind, p->steps[0].job->device_kind) != 0)
+        if (strcmp(s->job->key.device_kind, p->steps[0].job->key.device_kind) != 0)
             return st_reason(st_new(ST_INVALID_ARGUMENT,
                                     "step '%s' is compiled for device kind %s, step '%s' for %s",
-                                    s->spec->name, s->job->device_kind, p->steps[0].spec->name,
-                                    p->steps[0].job->device_kind),
+                                    s->spec->name, s->job->key.device_kind, p->steps[0].spec->name,
+                                    p->steps[0].job->key.device_kind),
                              HLOD__V1__REASON__REASON_BAD_PLAN);
     }
     p->outs.n = 0;
     for (size_t r = 0; r < j->spec.plan->n_results; r++)
         RETURN_IF_ERR(add_outputs(j, &j->spec.plan->results[r]));
-    return check_keep(j);
+    RETURN_IF_ERR(check_keep(j));
+    return check_held(j);
 }
 
 // ---- a seat, weights
 
-static void placed(struct task *t) {
-    struct job *j = job_of_task(t);
-    job_seated(j, t);
-    plan_advance(j);
-}
-static void find_seat(struct job *j) {
-    struct plan_run *p = j->plan;
+status_t plan_want(const struct job *j, struct task *t) {
+    const struct plan_run *p = j->plan;
     const struct job *first = p->steps[j->spec.plan->order[0]].job;
-    struct footprint_want plan = {.key = first->key};
     int64_t expected = 0;
+    t->plan.key = first->key.digest;
     for (size_t k = 0; k < p->n_steps; k++) {
         const struct exe *e = p->steps[k].job->exe;
-        if (!sz_add(plan.resident_bytes, exe_resident_bytes(e), &plan.resident_bytes))
-            plan.resident_bytes = INT64_MAX / 4;
-        if (e->info->prepare_bytes > plan.prepare_bytes)
-            plan.prepare_bytes = e->info->prepare_bytes;
+        if (!sz_add(t->plan.resident_bytes, exe_resident_bytes(e), &t->plan.resident_bytes))
+            t->plan.resident_bytes = INT64_MAX / 4;
+        if (e->info->prepare_bytes > t->plan.prepare_bytes)
+            t->plan.prepare_bytes = e->info->prepare_bytes;
         expected += e->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     }
     for (size_t k = 0; k < p->values.n; k++)
-        plan.tensor_bytes += p->values.v[k].in.size;
-    job_event_queued(j);
-    j->task = (struct task){.want = {.role = ROLE_DEVICE,
-                                     .device = *p->device ? p->device : first->device_kind,
-                                     .alone = sched_alone(j->s, expected),
-                                     .pinned = p->pinned},
-                            .tenant = j->tenant,
-                            .has_key = true,
-                            .plan = plan,
-                            .weights = first->weights->weights,
-                            .cost_ns = expected,
-                            .placed = placed,
-                            .failed = job_task_failed,
-                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
-    task_queue(j->s, &j->task);
+        t->plan.tensor_bytes += p->values.v[k].in.size;
+    t->want.device = *p->device ? p->device : first->key.device_kind;
+    t->want.alone = sched_alone(j->s, expected);
+    t->want.pinned = p->pinned;
+    t->has_key = true;
+    t->weights = first->weights->weights;
+    t->cost_ns = expected;
+    return ST_OK;
 }
 
-// True when every step has its executable and weights in the worker.
-static bool prepare_steps(struct job *j) {
+// Each step gets the plan's place, and has its executable and weights brought there.
+status_t plan_prepare(struct job *j, bool *later) {
     struct plan_run *p = j->plan;
-    bool all = true;
+    struct delivery slot = {.seat = &(struct seat){.w = j->seat.w, .epoch = j->seat.epoch}};
+    RETURN_IF_ERR(check_held(j));
     if (!p->prepare_ns) p->prepare_ns = clock_ns();
-    for (size_t k = 0; k < p->n_steps && !j->finished; k++) {
+    p->seating = true;
+    for (size_t k = 0; k < p->n_steps; k++) {
         struct job *c = p->steps[k].job;
-        c->seat = (struct seat){.w = j->seat.w, .epoch = j->seat.epoch};
-        c->prepared |= warm_has_prepared(worker_warm(j->seat.w), c->key, c->weights->weights);
-        if (!c->prepared && !c->op) {
-            p->prepared_some = true;
-            op_prepare_start(c);
+        if (job_has(c, ROW_CHECKED) && !job_has(c, ROW_SLOT)) {
+            job_deliver(c, ROW_SLOT, &slot);
+            job_advance(c);
+            p->prepared_some |= c->op != NULL;
         }
-        all &= c->prepared;
+        *later |= !job_has(c, ROW_PREPARED);
     }
-    return all;
+    p->seating = false;
+    if (!*later) job_deliver(j, ROW_PREPARED, &(struct delivery){0});
+    return ST_OK;
 }
 
 void plan_unprepare(struct job *j) {
     for (size_t k = 0; k < j->plan->n_steps; k++)
-        j->plan->steps[k].job->prepared = false;
+        job_repeat(j->plan->steps[k].job, ROW_SLOT);
     j->plan->prepare_ns = 0;
 }
-
-static void tell_times(struct job *j) {
-    struct plan_run *p = j->plan;
-    bool compiled = false;
-    for (size_t k = 0; k < p->n_steps; k++)
-        compiled |= !p->steps[k].job->r.cache_hit;
-    if (compiled) job_timing(j, "compile", p->compiled_ns - j->start_ns);
-    if (p->prepared_some) job_timing(j, "prepare", clock_ns() - p->prepare_ns);
-}
-
-void plan_advance(struct job *j) {
-    bool all;
-    if (j->finished || j->call) return;
-    status_t st = j->plan ? ST_OK : begin(j);
-    if (!st && task_waits(&j->task)) {
-        st = check_held(j);
-        if (st) job_finish(j, st);
-        return;
-    }
-    if (!st) st = compile_steps(j, &all);
-    if (!st && !all) return;
-    if (!st && !j->plan->compiled_ns) j->plan->compiled_ns = clock_ns();
-    if (!st && !j->checked) st = check(j);
-    if (!st) st = check_held(j);
-    if (st) {
-        job_finish(j, st);
-        return;
-    }
-    j->checked = true;
-    if (!j->seat.w) {
-        find_seat(j);
-        return;
-    }
-    if (!prepare_steps(j) || j->finished) return;
-    tell_times(j);
-    plan_send(j);
+void plan_forget_warm(const struct job *j, struct warm *w) {
+    for (size_t k = 0; k < j->plan->n_steps; k++)
+        warm_forget(w, j->plan->steps[k].job->key.digest);
 }
 
 // ---- the end

@@ -54,15 +54,19 @@ struct plan_run {
     const char *device;
     int64_t compiled_ns, prepare_ns;
     bool prepared_some;
+    bool seating; // plan_prepare is at it
 };
-void plan_send(struct job *j);      // everything is in place
-void plan_unprepare(struct job *j); // the worker, or what it held, is not there any more
+// Rows of the table (job_table.c).
+status_t plan_start(struct job *j, bool *later) MUST_CHECK; // STEPS: has each step compiled
+status_t plan_check(struct job *j, struct delivery *d) MUST_CHECK;
+status_t plan_want(const struct job *j, struct task *t) MUST_CHECK;
+status_t plan_prepare(struct job *j, bool *later) MUST_CHECK;
+status_t plan_send(struct job *j) MUST_CHECK;
+status_t plan_lost_buffers(const struct job *j) MUST_CHECK; // something that it is to read is gone
+void plan_unprepare(struct job *j);                         // its steps have no place any more
+void plan_forget_warm(const struct job *j, struct warm *w); // the worker has let go of them
+void plan_step_ready(struct job *step);                     // a JOB_STEP waits for its plan
 
-// For job.c.
-void plan_advance(struct job *j);
 void plan_detach(struct job *j);                         // the plan is over
 void plan_done(struct job *j);                           // frees it
-void plan_step_ready(struct job *j);                     // a JOB_STEP has what it needs
 void plan_step_event(struct job *j, Hlod__V1__Event *e); // one tells its plan's owner
-bool plan_lost_buffers(const struct job *j);             // something it is to read is gone
-void job_retire(struct job *j); // job.c: a JOB_STEP ends, without a word

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan's one call: what it holds, the frame, the reply's way into the job's result.
+// A plan's REPLY: its one call, what that holds, the reply's way into the job's result.
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static Hlod__Wire__PlanStep *wire_step(struct job *j, const struct pstep *s, con
     hlod__wire__plan_step__init(m);
     m->name = (char *)(uintptr_t)s->spec->name;
     m->foreign_names = job_foreign_names(s->job);
-    m->key = (ProtobufCBinaryData){32, s->job->key.b};
+    m->key = (ProtobufCBinaryData){32, s->job->key.digest.b};
     m->weights_digest = (ProtobufCBinaryData){32, s->job->weights->weights.b};
     m->args = arena_array(&j->arena, Hlod__Wire__PlanArg *, s->n_order + 1);
     for (; m->n_args < s->n_order; m->n_args++) {
@@ -116,10 +116,21 @@ static void give_output_memory(struct job *j, struct run_call *c) {
         st_drop(memfds_take(pool_memfds(j->s->pool), worker_index(c->w), 0, total, &c->out));
 }
 
+static void tell_times(struct job *j) {
+    struct plan_run *p = j->plan;
+    bool compiled = false;
+    for (size_t k = 0; k < p->n_steps; k++)
+        compiled |= !p->steps[k].job->r.cache_hit;
+    if (compiled) job_timing(j, "compile", p->compiled_ns - j->start_ns);
+    if (p->prepared_some) job_timing(j, "prepare", clock_ns() - p->prepare_ns);
+}
+
 static void on_plan(void *ctx, struct frame *f, status_t lost);
 
-void plan_send(struct job *j) {
+status_t plan_send(struct job *j) {
     Hlod__Wire__RunPlan m;
+    RETURN_IF_ERR(plan_lost_buffers(j));
+    tell_times(j);
     struct run_call *c = job_call_new(j);
     c->hold = hold_new(j);
     describe(j, &m);
@@ -128,8 +139,7 @@ void plan_send(struct job *j) {
         hold_settle(c->hold, false, NULL, 0);
         hold_free(c->hold);
         free(c);
-        job_finish(j, st);
-        return;
+        return st;
     }
     int fds[2], n_fds = 0;
     for (size_t k = 0; k < j->plan->values.n; k++)
@@ -142,8 +152,8 @@ void plan_send(struct job *j) {
         m.output_fd = (uint32_t)n_fds;
     }
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
-    j->run_start_ns = clock_ns();
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN_PLAN, &m.base, fds, n_fds, on_plan);
+    return ST_OK;
 }
 
 // ---- the reply
@@ -205,15 +215,13 @@ static void measure(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     for (size_t n = 0; n < r->n_steps; n++) {
         struct exe *e = j->plan->steps[j->spec.plan->order[n]].job->exe;
         used_ns += exe_measured(e, r->steps[n]->run_ms, r->steps[n]->n_run_ms,
-                                clock_ns() - j->run_start_ns - used_ns);
+                                clock_ns() - j->sent_ns - used_ns);
     }
     for (size_t k = 0; k < r->n_outputs; k++)
         out += r->outputs[k]->data ? (int64_t)r->outputs[k]->data->size : 0;
-    j->seat.used_ns = used_ns;
-    metric_add(M_DEVICE_BYTES_OUT, out);
-    j->tenant->total_bytes += out;
-    quota_charge(&j->tenant->bytes, out);
-    int64_t carried_ns = clock_ns() - j->run_start_ns - used_ns - clock_of_ms(r->peak_ms);
+    job_seat(j)->used_ns = used_ns;
+    job_count_out(j, out);
+    int64_t carried_ns = clock_ns() - j->sent_ns - used_ns - clock_of_ms(r->peak_ms);
     if (carried_ns > 0) job_timing(j, "transfer", carried_ns);
 }
 
@@ -260,20 +268,6 @@ static void make_result(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     j->r.n_outputs = p->outs.n;
 }
 
-// The plan goes on from an earlier point: another worker, or the same one that lost an executable.
-static bool try_again(struct job *j, status_t st, bool lost, bool began) {
-    bool evicted = st_code(st) == ST_NOT_FOUND &&
-                   st_get_reason(st) == HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND;
-    if (!(lost && !began) && !evicted) return false;
-    if (j->retries++ >= 2) return false;
-    for (size_t k = 0; k < j->plan->n_steps && evicted; k++)
-        if (worker_epoch(j->seat.w) == j->seat.epoch)
-            warm_forget(worker_warm(j->seat.w), j->plan->steps[k].job->key);
-    if (lost) seat_leave(j->s, &j->seat);
-    plan_unprepare(j);
-    return true;
-}
-
 static void on_plan(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_PLAN_REPLY) {
@@ -296,19 +290,13 @@ static void on_plan(void *ctx, struct frame *f, status_t lost) {
         if (r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
         return;
     }
-    j->plan_reply = r;
-    if (try_again(j, st, is_lost, began)) {
-        st_drop(st);
-        if (r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
-        j->plan_reply = NULL;
-        job_call_discard(j);
-        plan_advance(j);
-        return;
-    }
-    job_timing(j, "run", clock_ns() - j->run_start_ns);
+    if (st && r) hlod__wire__run_plan_reply__free_unpacked(r, NULL);
+    if (st && job_call_again(j, st, is_lost, began)) return;
+    if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+    job_timing(j, "run", clock_ns() - j->sent_ns);
     if (!st) measure(j, r);
     metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
-    metric_observe_ns(M_RUN_TIME, clock_ns() - j->run_start_ns);
+    metric_observe_ns(M_RUN_TIME, clock_ns() - j->sent_ns);
     if (!st) make_result(j, r);
     job_finish(j, st);
 }

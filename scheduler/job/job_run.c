@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a RUN job: inputs put in the signature's order, a place in a device worker, weights
-// prepared there, the RUN call; and INSPECT, which wants a compile worker.
-//
-//   job_run -> queued -> placed -> (op_prepare ->) RUN -> reply -> done       NOT_FOUND from the
-//   worker: it evicted the executable; forget, prepare again, once
-#include "scheduler/job/job_parts.h"
+// A RUN job's own rows (job_table.c): inputs put in the signature's order, the place that it wants
+// in a device worker, the RUN call and what its reply means.
 #include "scheduler/job/job_run.h"
 
 #include <inttypes.h>
@@ -14,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/metrics.h"
-#include "base/store/store.h"
 #include "proto/weigh.h"
+#include "scheduler/job/batch.h"
 #include "scheduler/job/job_call.h"
-#include "scheduler/loop.h"
+#include "scheduler/job/job_parts.h"
 #include "scheduler/workers/memfds.h"
 
 // ---- sequences and optionals, flattened
@@ -106,17 +102,17 @@ const Hlod__V1__Signature *job_names(struct job *j) {
 static status_t missing(const Hlod__V1__TensorSpec *t) {
     struct strbuf b = {0};
     key_spec_text(&b, t);
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is missing (%s)", t->name,
-                                   strbuf_cstr(&b)),
-                            HLOD__V1__REASON__REASON_MISSING_INPUT);
+    status_t st = st_reason(
+        st_new(ST_INVALID_ARGUMENT, "input '%s' is missing (%s)", t->name, strbuf_cstr(&b)),
+        HLOD__V1__REASON__REASON_MISSING_INPUT);
     strbuf_done(&b);
     return st;
 }
 
 // The given inputs in signature order. Names are of the model that was asked for; shapes are of
 // `sig`, the executable's or the model's own (whose symbols fit any size).
-status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
-                          const struct job_input **out) {
+status_t job_order_inputs(struct job *j, const struct job_input *given,
+                          const Hlod__V1__Signature *sig, const struct job_input **out) {
     const Hlod__V1__Signature *names = job_names(j);
     size_t n = names->n_inputs; // behind them: what an earlier part left
     if (!sig || (sig->n_inputs != n && sig->n_inputs != n + job_carried(j)))
@@ -124,16 +120,16 @@ status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
     for (size_t i = 0; i < n; i++)
         out[i] = NULL;
     for (size_t k = 0; k < j->spec.n_inputs; k++) {
-        const struct job_input *in = &j->spec.inputs[k];
+        const struct job_input *in = &given[k];
         size_t i = *in->name ? 0 : k;
         while (*in->name && i < names->n_inputs && strcmp(names->inputs[i]->name, in->name))
             i++;
         if (i >= names->n_inputs)
             return key_no_such("input", in->name, names->inputs, names->n_inputs);
         if (out[i])
-            return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s' is given twice",
-                                    names->inputs[i]->name),
-                             HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
+            return st_reason(
+                st_new(ST_INVALID_ARGUMENT, "input '%s' is given twice", names->inputs[i]->name),
+                HLOD__V1__REASON__REASON_UNKNOWN_INPUT);
         out[i] = in;
     }
     for (size_t i = 0; i < n; i++) {
@@ -145,8 +141,7 @@ status_t job_order_inputs(struct job *j, const Hlod__V1__Signature *sig,
             return st_reason(st_new(ST_INVALID_ARGUMENT, "input '%s': expected %s, found %s", name,
                                     want->dtype, in->dtype->name),
                              HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
-        if ((size_t)in->rank != want->n_dims)
-            return key_wrong_rank(want, name, in->rank);
+        if ((size_t)in->rank != want->n_dims) return key_wrong_rank(want, name, in->rank);
         for (size_t d = 0; d < want->n_dims; d++)
             if (want->dims[d]->size >= 0 && want->dims[d]->size != in->dims[d])
                 return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -191,21 +186,19 @@ bool job_takes_inputs(const struct job *j) {
 }
 
 status_t job_check_inputs(struct job *j) {
-    const struct job_input *given = j->spec.inputs;
-    RETURN_IF_ERR(job_one_replica(j, &j->spec.inputs));
+    const struct job_input *given;
+    RETURN_IF_ERR(job_one_replica(j, &given));
     const Hlod__V1__Signature *sig = job_names(j);
     const struct job_input **in =
         arena_array(&j->arena, const struct job_input *, sig->n_inputs + 1);
-    status_t st = job_order_inputs(j, sig, in);
-    j->spec.inputs = given;
-    return st;
+    return job_order_inputs(j, given, sig, in);
 }
 
-status_t job_order_outputs(struct job *j) {
+status_t job_order_outputs(struct job *j, struct delivery *d) {
     const Hlod__V1__Signature *names = job_names(j);
-    j->r.names = names;
+    d->names = names;
     if (exe_is_open(j->exe->info)) { // all it has; nobody is sent any
-        j->r.n_outputs = j->exe->info->signature->n_outputs;
+        d->n_outputs = j->exe->info->signature->n_outputs;
         return ST_OK;
     }
     size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
@@ -219,12 +212,10 @@ status_t job_order_outputs(struct job *j) {
             return key_no_such("output", j->spec.outputs[k], names->outputs, names->n_outputs);
         v[k] = (uint32_t)i;
     }
-    j->r.outputs = v;
-    j->r.n_outputs = n;
+    d->outputs = v;
+    d->n_outputs = n;
     return ST_OK;
 }
-
-static void send_run(struct job *j);
 
 int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most_ns) {
     double ms = 0;
@@ -240,21 +231,32 @@ int64_t exe_measured(struct exe *e, const double *run_ms, size_t n, int64_t most
 
 // What the run took on the device: for the account, and for what is expected of the next one.
 static void measure(struct job *j) {
-    int64_t ns =
-        exe_measured(j->exe, j->run->run_ms, j->run->n_run_ms, clock_ns() - j->run_start_ns);
+    const Hlod__Wire__RunReply *r = j->reply.run;
+    int64_t ns = exe_measured(j->exe, r->run_ms, r->n_run_ms, clock_ns() - j->sent_ns);
     if (ns <= 0) return;
-    j->seat.used_ns = ns;
+    job_seat(j)->used_ns = ns;
     // A run by an executable's digest had no choice, and a part is not the work.
-    if (!digest_is_zero(j->work) && !j->exe->info->part)
-        history_note(&j->s->history, j->work, j->exe->info->target_id,
-                     ns / (int64_t)j->run->n_run_ms,
-                     j->exe->info->flops + j->exe->info->bytes_accessed);
+    if (!digest_is_zero(j->key.work) && !j->exe->info->part)
+        history_note(&j->s->history, j->key.work, j->exe->info->target_id,
+                     ns / (int64_t)r->n_run_ms, j->exe->info->flops + j->exe->info->bytes_accessed);
     int64_t out = 0;
-    for (size_t i = 0; i < j->run->n_outputs; i++)
-        out += (int64_t)(j->run->outputs[i]->data ? j->run->outputs[i]->data->size : 0);
-    metric_add(M_DEVICE_BYTES_OUT, out);
-    j->tenant->total_bytes += out;
-    quota_charge(&j->tenant->bytes, out);
+    for (size_t i = 0; i < r->n_outputs; i++)
+        out += (int64_t)(r->outputs[i]->data ? r->outputs[i]->data->size : 0);
+    job_count_out(j, out);
+}
+
+static void tell_times(struct job *j, bool ok) {
+    int64_t end_ns = clock_ns(), ran_ns = end_ns - j->sent_ns, carried_ns = ran_ns;
+    job_timing_to(j, "run", ran_ns, end_ns);
+    metric_add(ok ? M_RUNS : M_RUN_ERRORS, 1);
+    metric_observe_ns(M_RUN_TIME, ran_ns);
+    if (!ok) return;
+    double at_work_ms = j->reply.run->peak_ms;
+    for (size_t i = 0; i < j->reply.run->n_run_ms; i++)
+        at_work_ms += j->reply.run->run_ms[i];
+    carried_ns -= clock_of_ms(at_work_ms);
+    if (carried_ns > 0) // a part of run: frames, tensors to the worker and back
+        job_timing_to(j, "transfer", carried_ns, end_ns);
 }
 
 static void on_run(void *ctx, struct frame *f, status_t lost) {
@@ -264,57 +266,43 @@ static void on_run(void *ctx, struct frame *f, status_t lost) {
         return;
     }
     if (f && f->type != HLOD__WIRE__TYPE__TYPE_RUN_REPLY) return;
-    struct worker *w = c->w;
-    bool began = c->began || (lost && worker_began(w, c->id));
+    bool began = c->began || (lost && worker_began(c->w, c->id)), is_lost = lost != NULL;
     struct job *j = job_call_ended(c, f, lost);
     if (!j) return;
+
     status_t st = lost;
-    if (lost && !began &&
-        j->retries++ < 2) { // it only waited there: another worker, or the next life
-        st_drop(lost);
-        seat_leave(j->s, &j->seat);
-        j->prepared = false;
-        job_advance(j);
-        return;
-    }
+    Hlod__Wire__RunReply *r = NULL;
     if (f) {
-        j->run = weigh_unpack_or_null(&hlod__wire__run_reply__descriptor, f->body);
-        st = j->run ? wire_status(j->run->status) : st_new(ST_INTERNAL, "unreadable run reply");
+        r = weigh_unpack_or_null(&hlod__wire__run_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable run reply");
     }
-    if (st_code(st) == ST_NOT_FOUND &&
-        st_get_reason(st) == HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND && j->retries++ < 2) {
-        st_drop(st);
-        hlod__wire__run_reply__free_unpacked(j->run, NULL);
-        j->run = NULL;
-        job_call_discard(j);
-        if (worker_epoch(w) == j->seat.epoch) warm_forget(worker_warm(w), j->key);
-        j->prepared = false;
-        job_advance(j); // still has its place
-        return;
-    }
-    if (!st && j->run->n_outputs != j->r.n_outputs)
-        st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", j->run->n_outputs,
+    if (!st && r->n_outputs != j->r.n_outputs)
+        st = st_new(ST_INTERNAL, "the worker sent %zu outputs, expected %zu", r->n_outputs,
                     j->r.n_outputs);
+    if (st && r) hlod__wire__run_reply__free_unpacked(r, NULL);
+    if (st && job_call_again(j, st, is_lost, began)) return;
+    if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     if (!st) measure(j);
-    int64_t end_ns = clock_ns(), ran_ns = end_ns - j->run_start_ns, carried_ns = ran_ns;
-    job_timing_to(j, "run", ran_ns, end_ns);
-    double at_work_ms = st ? 0 : j->run->peak_ms;
-    for (size_t i = 0; !st && i < j->run->n_run_ms; i++)
-        at_work_ms += j->run->run_ms[i];
-    carried_ns -= clock_of_ms(at_work_ms);
-    if (!st && carried_ns > 0) // a part of run: frames, tensors to the worker and back
-        job_timing_to(j, "transfer", carried_ns, end_ns);
-    metric_add(st ? M_RUN_ERRORS : M_RUNS, 1);
-    metric_observe_ns(M_RUN_TIME, ran_ns);
-    if (!st && exe_is_open(j->exe->info)) {
+    tell_times(j, !st);
+    if (st)
+        job_finish(j, st);
+    else
+        job_advance(j);
+}
+
+void run_end(struct job *j) {
+    bool own = j->reply.any; // else a batch's leader has it
+    status_t st = ST_OK;
+    if (own && exe_is_open(j->exe->info)) {
         st = job_next_part(j);
         if (!st) {
             job_advance(j);
             return;
         }
+    } else if (own) {
+        job_tell_parts(j);
+        j->r.run = j->reply.run;
     }
-    if (!st) job_tell_parts(j);
-    j->r.run = st ? NULL : j->run;
     job_finish(j, st);
 }
 
@@ -347,8 +335,8 @@ int64_t exe_resident_bytes(const struct exe *e) {
     return sz_add(e->info->peak_bytes, kept > came ? kept : came, &all) ? all : INT64_MAX / 4;
 }
 
-struct footprint_want job_plan(const struct job *j) {
-    return (struct footprint_want){.key = j->key,
+struct footprint_want job_footprint(const struct job *j) {
+    return (struct footprint_want){.key = j->key.digest,
                                    .resident_bytes = exe_resident_bytes(j->exe),
                                    .tensor_bytes = tensor_bytes(j),
                                    .prepare_bytes = j->exe->info->prepare_bytes};
@@ -392,40 +380,67 @@ bool job_foreign_names(const struct job *j) {
     return strcmp(source, j->exe->info->source_digest) != 0;
 }
 
-// What was sent and asked for, in the executable's order. `out`: an array in the job's arena.
-static status_t order(struct job *j, const struct job_input ***out) MUST_CHECK;
-static status_t order(struct job *j, const struct job_input ***out) {
-    *out = arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
-    RETURN_IF_ERR(job_check_part(j));
-    RETURN_IF_ERR(job_order_inputs(j, j->exe->info->signature, *out));
-    return job_order_outputs(j);
+// ---- rows
+
+status_t job_check_weights(const struct job *j) {
+    if (digest_eq(j->weights->program, j->model->program)) return ST_OK;
+    return st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
+                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
 }
 
-static void send_run(struct job *j) {
-    const struct job_input **in;
-    status_t st = order(j, &in);
-    if (st) {
-        job_finish(j, st);
-        return;
+// What was sent and asked for, in the executable's order: refused before any waiting.
+status_t run_check(struct job *j, struct delivery *d) {
+    d->order = arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+    RETURN_IF_ERR(job_check_weights(j));
+    RETURN_IF_ERR(job_check_part(j, d));
+    RETURN_IF_ERR(job_order_inputs(j, j->spec.inputs, j->exe->info->signature, d->order));
+    return job_order_outputs(j, d);
+}
+
+status_t run_want(const struct job *j, struct task *t) {
+    int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
+    t->want.device = j->spec.device && *j->spec.device ? j->spec.device : j->key.device_kind;
+    t->want.alone = sched_alone(j->s, expected);
+    t->want.expected_ns = expected;
+    t->has_key = true;
+    t->plan = job_footprint(j);
+    t->weights = j->weights->weights;
+    t->cost_ns = expected;
+    return ST_OK;
+}
+
+status_t run_prepare(struct job *j, bool *later) {
+    if (warm_has_prepared(worker_warm(j->seat.w), j->key.digest, j->weights->weights)) {
+        job_deliver(j, ROW_PREPARED, &(struct delivery){0});
+        return ST_OK;
     }
+    *later = true;
+    op_prepare_start(j);
+    return ST_OK;
+}
+
+// The inputs as they travel, with what an earlier part left behind them.
+static status_t wire_inputs(struct job *j, Hlod__Wire__Run *m, int *fds, int *n_fds) {
+    const struct job_input **in = j->run.order;
     size_t n = job_names(j)->n_inputs;
+    if (j->spec.payload_fd >= 0) fds[(*n_fds)++] = j->spec.payload_fd;
+    m->n_inputs = n + job_carried(j);
+    m->inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, m->n_inputs + 1);
+    if (job_parts_fd(j) >= 0) fds[(*n_fds)++] = job_parts_fd(j);
+    job_carry(j, (uint32_t)*n_fds, m->inputs + n);
+    for (size_t i = 0; i < n; i++) {
+        m->inputs[i] = job_wire_input(j, in[i]);
+        if (j->spec.leads) RETURN_IF_ERR(batch_gather(j->spec.leads, i, m->inputs[i], fds, n_fds));
+    }
+    return ST_OK;
+}
+
+status_t run_send(struct job *j) {
     int fds[FRAME_MAX_FDS], n_fds = 0;
     bool open = exe_is_open(j->exe->info);
-    if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
     Hlod__Wire__Run m = HLOD__WIRE__RUN__INIT;
-    m.n_inputs = n + job_carried(j);
-    m.inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, m.n_inputs + 1);
-    if (job_parts_fd(j) >= 0) fds[n_fds++] = job_parts_fd(j);
-    job_carry(j, (uint32_t)n_fds, m.inputs + n);
-    for (size_t i = 0; i < n && !st; i++) {
-        m.inputs[i] = job_wire_input(j, in[i]);
-        if (j->spec.leads) st = batch_gather(j->spec.leads, i, m.inputs[i], fds, &n_fds);
-    }
-    if (st) {
-        job_finish(j, st);
-        return;
-    }
-    m.key = (ProtobufCBinaryData){32, j->key.b};
+    RETURN_IF_ERR(wire_inputs(j, &m, fds, &n_fds));
+    m.key = (ProtobufCBinaryData){32, j->key.digest.b};
     m.weights_digest = (ProtobufCBinaryData){32, j->weights->weights.b};
     if (j->spec.n_outputs && !open) {
         m.outputs = (uint32_t *)j->r.outputs;
@@ -438,6 +453,7 @@ static void send_run(struct job *j) {
     m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
                        ? (uint32_t)j->spec.timeout_ms
                        : 0;
+
     struct run_call *c = job_call_new(j);
     give_output_memory(j, c);
     if (c->out) {
@@ -447,153 +463,10 @@ static void send_run(struct job *j) {
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
     c->batch = batch_ref(j->spec.leads);
     c->flight_bytes += job_carried_bytes(j);
-    for (size_t i = 0; i < n; i++)
-        c->flight_bytes += in[i]->size;
-    for (size_t i = 0; i < n; i++)
-        metric_add(M_DEVICE_BYTES_IN, in[i]->size);
-    j->run_start_ns = clock_ns();
+    for (size_t i = 0, n = job_names(j)->n_inputs; i < n; i++) {
+        c->flight_bytes += j->run.order[i]->size;
+        metric_add(M_DEVICE_BYTES_IN, j->run.order[i]->size);
+    }
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run);
-}
-
-static void placed(struct task *t) {
-    struct job *j = job_of_task(t);
-    job_seated(j, t);
-    j->prepared = warm_has_prepared(worker_warm(t->seat.w), j->key, j->weights->weights);
-    job_advance(j);
-}
-
-status_t job_pick_weights(struct job *j) {
-    if (!j->weights) j->weights = model_ref(j->model);
-    if (digest_eq(j->weights->program, j->model->program)) return ST_OK;
-    return st_reason(st_new(ST_INVALID_ARGUMENT, "the weights belong to another program"),
-                     HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
-}
-
-void job_event_queued(struct job *j) {
-    Hlod__V1__QueuedEvent queued = HLOD__V1__QUEUED_EVENT__INIT;
-    queued.job = j->r.id;
-    queued.position = (uint32_t)j->s->queue[ROLE_DEVICE].n;
-    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-    e.kind_case = HLOD__V1__EVENT__KIND_QUEUED;
-    e.queued = &queued;
-    job_event(j, &e);
-}
-
-void job_run(struct job *j) {
-    status_t picked = job_pick_weights(j);
-    if (picked) {
-        job_finish(j, picked);
-        return;
-    }
-    if (j->seat.w && worker_epoch(j->seat.w) != j->seat.epoch) seat_leave(j->s, &j->seat);
-    if (j->seat.w) {
-        if (j->prepared || warm_has_prepared(worker_warm(j->seat.w), j->key, j->weights->weights))
-            send_run(j);
-        else
-            op_prepare_start(j);
-        return;
-    }
-    if (!j->checked) { // refuse before any waiting
-        const struct job_input **in;
-        status_t st = order(j, &in);
-        if (st) {
-            job_finish(j, st);
-            return;
-        }
-        j->checked = true;
-    }
-    job_event_queued(j);
-    const char *device = j->spec.device && *j->spec.device ? j->spec.device : j->device_kind;
-    int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
-    bool alone = sched_alone(j->s, expected);
-    j->task = (struct task){
-        .want = {.role = ROLE_DEVICE, .device = device, .alone = alone, .expected_ns = expected},
-        .tenant = j->tenant,
-        .has_key = true,
-        .plan = job_plan(j),
-        .weights = j->weights->weights,
-        .cost_ns = expected,
-        .placed = placed,
-        .failed = job_task_failed,
-        .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
-    task_queue(j->s, &j->task);
-}
-
-// ---- inspect
-
-static void on_inspect(void *ctx, struct frame *f, status_t lost) {
-    struct run_call *c = ctx;
-    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
-    struct worker *w = c->w;
-    struct job *j = job_call_ended(c, f, lost);
-    if (!j) return;
-    seat_leave(j->s, &j->seat);
-    if (!f && task_moved(&j->task, w, lost)) return;
-    status_t st = lost;
-    if (f) {
-        j->inspect = weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);
-        st = j->inspect ? wire_status(j->inspect->status)
-                        : st_new(ST_INTERNAL, "unreadable inspect reply");
-        if (!st) j->r.text = j->inspect->text;
-    }
-    job_finish(j, st);
-}
-
-static void inspect_placed(struct task *t) {
-    struct job *j = job_of_task(t);
-    j->seat = t->seat;
-    int fds[2], n = 0;
-    int64_t offset, size;
-    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT, program = HLOD__WIRE__BLOB__INIT;
-    const struct {
-        enum store_kind kind;
-        struct digest d;
-        Hlod__Wire__Blob *b;
-    } parts[] = {{STORE_EXECUTABLE, j->key, &artifact},
-                 {STORE_PROGRAM, j->model->program, &program}};
-    status_t st = ST_OK;
-    for (int i = 0; i < 2 && !st; i++) {
-        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_COPY, &fds[n], &offset,
-                           &size);
-        if (st) break;
-        n++;
-        parts[i].b->fd = (uint32_t)n;
-        parts[i].b->offset = (uint64_t)offset;
-        parts[i].b->size = (uint64_t)size;
-    }
-    if (!st) {
-        Hlod__Wire__Compile how = HLOD__WIRE__COMPILE__INIT;
-        how.format = j->model->rec->format;
-        how.program = &program;
-        how.bindings = j->bindings;
-        how.n_bindings = j->n_bindings;
-        how.options = (char *)j->key_parts.options;
-        how.target_id = (char *)j->key_parts.target_id;
-        how.entry_name = (char *)"main";
-        how.limits = &j->s->cfg.limits;
-        Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
-        m.stage = (char *)j->spec.stage;
-        m.artifact = &artifact;
-        m.compile = &how;
-        job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
-    }
-    for (int i = 0; i < n; i++)
-        close(fds[i]);
-    if (st) job_finish(j, st);
-}
-
-void job_inspect(struct job *j) {
-    const char *stage = j->spec.stage; // these are not in the artefact: the worker compiles again
-    bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
-    status_t st = again ? sched_take_compile(j->s) : ST_OK;
-    if (st) {
-        job_finish(j, st);
-        return;
-    }
-    j->task = (struct task){.want = {.role = ROLE_COMPILE, .device = j->device_kind},
-                            .tenant = j->tenant,
-                            .placed = inspect_placed,
-                            .failed = job_task_failed,
-                            .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
-    task_queue(j->s, &j->task);
+    return ST_OK;
 }

@@ -16,24 +16,23 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "proto/weigh.h"
-#include "scheduler/job/ahead.h"
-#include "scheduler/records/artifact.h"
 #include "scheduler/error.h"
-#include "scheduler/records/journal.h"
+#include "scheduler/job/ahead.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/records/artifact.h"
+#include "scheduler/records/journal.h"
 
 static struct op *op_of(struct task *t) {
     return (struct op *)((char *)t - offsetof(struct op, task));
 }
 
 static void give_exe(struct op *op, bool hit) {
-    for (size_t i = 0; i < op->waiters.n; i++) {
-        struct job *j = op->waiters.v[i];
-        j->exe = exe_ref(op->exe);
-        j->r.cache_hit = hit;
-        if (!hit) job_timing(j, "compile", clock_ns() - op->start_ns);
-    }
+    op_deliver(op, ROW_EXECUTABLE,
+               &(struct delivery){.exe = op->exe,
+                                  .hit = hit,
+                                  .timing = hit ? NULL : "compile",
+                                  .since_ns = op->start_ns});
 }
 
 // ---- look up
@@ -126,8 +125,7 @@ static status_t store_artifact(struct op *op) {
     size_t base_bytes;
     RETURN_IF_ERR(blob_map(r->artifact, op->fds, op->n_fds, &bytes, &base, &base_bytes));
     if (!r->info || !bytes.n) return st_new(ST_INTERNAL, "incomplete compile reply");
-    status_t st =
-        store_put(op->s->store, STORE_EXECUTABLE, op->digest, bytes.p, bytes.n, false);
+    status_t st = store_put(op->s->store, STORE_EXECUTABLE, op->digest, bytes.p, bytes.n, false);
     r->info->artifact_bytes = (int64_t)bytes.n;
     frame_unmap(base, base_bytes);
     if (st) return st;
@@ -195,11 +193,10 @@ static void compare_work(void *arg) {
 }
 static void compared(void *arg) {
     struct op *op = arg;
-    for (size_t i = 0; i < op->waiters.n && op->differs; i++) {
-        struct job *j = op->waiters.v[i];
-        j->r.differs = arena_strdup(&j->arena, op->differs);
-        job_timing(j, "compile", clock_ns() - op->start_ns);
-    }
+    if (op->differs)
+        op_deliver(op, ROW_COMPARED,
+                   &(struct delivery){
+                       .differs = op->differs, .timing = "compile", .since_ns = op->start_ns});
     op_end(op, op->st);
 }
 
@@ -290,34 +287,7 @@ static bool told(const struct op *op) {
     return false;
 }
 
-static void placed(struct task *t) {
-    struct op *op = op_of(t);
-    op->seat = t->seat;
-    int fd;
-    int64_t offset, size;
-    // Programs have no weights in them: small enough to check here.
-    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
-                                &offset, &size);
-    if (st) { // the source must be read again: the waiters start over without its record
-        st_drop(st);
-        model_unref(smap_del(&op->s->models, digest_str(&op->model->id)));
-        for (size_t i = 0; i < op->waiters.n; i++) {
-            struct job *j = op->waiters.v[i];
-            if (j->retries++ == 0) {
-                j->model = model_unref(j->model);
-                j->bound = false;
-                j->spec.model = op->model->source;
-                j->tried_ingest = true; // do not believe the journal
-            } else {
-                job_finish(j, st_reason(st_new(ST_DATA_LOSS, "the stored program is damaged"),
-                                        HLOD__V1__REASON__REASON_CACHE_DAMAGED));
-                i--;
-            }
-        }
-        op_end(op, ST_OK);
-        return;
-    }
-    op->compiling = true;
+static void tell_compiling(struct op *op) {
     char hex[65];
     digest_hex(op->digest, hex);
     Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
@@ -326,6 +296,36 @@ static void placed(struct task *t) {
     e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
     e.compiling = &compiling;
     op_tell(op, &e);
+}
+
+// The source must be read again: the waiters start over without its record.
+static void forget_program(struct op *op) {
+    model_unref(smap_del(&op->s->models, digest_str(&op->model->id)));
+    for (size_t i = 0; i < op->waiters.n; i++) {
+        struct job *j = op->waiters.v[i];
+        if (job_invalidate(j, ROW_MODEL)) continue;
+        job_finish(j, st_reason(st_new(ST_DATA_LOSS, "the stored program is damaged"),
+                                HLOD__V1__REASON__REASON_CACHE_DAMAGED));
+        i--;
+    }
+    op_end(op, ST_OK);
+}
+
+static void placed(struct task *t) {
+    struct op *op = op_of(t);
+    op->seat = t->seat;
+    int fd;
+    int64_t offset, size;
+    // Programs have no weights in them: small enough to check here.
+    status_t st = store_open_fd(op->s->store, STORE_PROGRAM, op->model->program, STORE_COPY, &fd,
+                                &offset, &size);
+    if (st) {
+        st_drop(st);
+        forget_program(op);
+        return;
+    }
+    op->compiling = true;
+    tell_compiling(op);
 
     Hlod__Wire__Blob program = HLOD__WIRE__BLOB__INIT;
     program.fd = 1;
@@ -369,66 +369,65 @@ static void queue_compile(struct op *op) {
 static struct op *new_op(struct job *j, const char *name) {
     struct op *op = op_new(j->s, OP_EXE, name);
     op_join(op, j);
-    op->digest = j->key;
+    op->digest = j->key.digest;
     op->model = model_ref(j->model);
     // The job may end before the op: copy what is in its arena.
-    op->n_bindings = j->n_bindings;
-    op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->n_bindings + 1);
-    for (size_t i = 0; i < j->n_bindings; i++) {
-        op->bindings[i] = arena_dup(&op->arena, j->bindings[i], sizeof *j->bindings[i]);
-        op->bindings[i]->symbol = arena_strdup(&op->arena, j->bindings[i]->symbol);
+    op->n_bindings = j->key.n_bindings;
+    op->bindings = arena_array(&op->arena, Hlod__Wire__Binding *, j->key.n_bindings + 1);
+    for (size_t i = 0; i < j->key.n_bindings; i++) {
+        op->bindings[i] = arena_dup(&op->arena, j->key.bindings[i], sizeof *j->key.bindings[i]);
+        op->bindings[i]->symbol = arena_strdup(&op->arena, j->key.bindings[i]->symbol);
     }
-    op->bindings_text = arena_strdup(&op->arena, j->key_parts.bindings);
-    op->options = arena_strdup(&op->arena, j->key_parts.options);
-    op->target_id = arena_strdup(&op->arena, j->key_parts.target_id);
-    op->build_id = arena_strdup(&op->arena, j->key_parts.build_id);
-    op->device_kind = arena_strdup(&op->arena, j->device_kind);
-    op->kernel_abi = j->key_parts.kernel_abi;
+    op->bindings_text = arena_strdup(&op->arena, j->key.parts.bindings);
+    op->options = arena_strdup(&op->arena, j->key.parts.options);
+    op->target_id = arena_strdup(&op->arena, j->key.parts.target_id);
+    op->build_id = arena_strdup(&op->arena, j->key.parts.build_id);
+    op->device_kind = arena_strdup(&op->arena, j->key.device_kind);
+    op->kernel_abi = j->key.parts.kernel_abi;
     return op;
 }
 
-void op_verify_start(struct job *j) {
+status_t op_verify_start(struct job *j) {
     char name[80] = "verify/";
-    digest_hex(j->key, name + strlen(name));
+    digest_hex(j->key.digest, name + strlen(name));
     struct op *op = op_find(j->s, name);
     if (op) {
         op_join(op, j);
-        return;
+        return ST_OK;
     }
-    status_t st = sched_take_compile(j->s);
-    if (st) {
-        job_finish(j, st);
-        return;
-    }
+    RETURN_IF_ERR(sched_take_compile(j->s));
     op = new_op(j, name);
     op->verify = true;
     queue_compile(op);
+    return ST_OK;
 }
 
-void op_exe_start(struct job *j) {
+static void tell_joined(struct job *j, const char *digest) {
+    Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
+    compiling.digest = (char *)(uintptr_t)digest;
+    compiling.joined = true;
+    Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
+    e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
+    e.compiling = &compiling;
+    job_event(j, &e);
+}
+
+status_t op_exe_start(struct job *j) {
     char name[80] = "exe/";
-    digest_hex(j->key, name + strlen(name));
+    digest_hex(j->key.digest, name + strlen(name));
     struct op *op = op_find(j->s, name);
-    if (op && !(op->compiling && j->spec.no_compile)) {
-        op_join(op, j);
-        j->r.joined = true;
-        metric_add(M_COMPILE_JOINS, 1);
-        if (!op->compiling) return;
-        Hlod__V1__CompilingEvent compiling = HLOD__V1__COMPILING_EVENT__INIT;
-        compiling.digest = name + 4;
-        compiling.joined = true;
-        Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
-        e.kind_case = HLOD__V1__EVENT__KIND_COMPILING;
-        e.compiling = &compiling;
-        job_event(j, &e);
-        return;
+    if (!op) {
+        op = new_op(j, name);
+        loop_work(j->s->loop, lookup_work, looked_up, op);
+        return ST_OK;
     }
-    if (op) {
-        job_finish(j, st_reason(st_new(ST_FAILED_PRECONDITION,
-                                       "the executable is being compiled and no_compile was asked"),
-                                HLOD__V1__REASON__REASON_WOULD_COMPILE));
-        return;
-    }
-    op = new_op(j, name);
-    loop_work(j->s->loop, lookup_work, looked_up, op);
+    if (op->compiling && j->spec.no_compile)
+        return st_reason(st_new(ST_FAILED_PRECONDITION,
+                                "the executable is being compiled and no_compile was asked"),
+                         HLOD__V1__REASON__REASON_WOULD_COMPILE);
+    op_join(op, j);
+    j->r.joined = true;
+    metric_add(M_COMPILE_JOINS, 1);
+    if (op->compiling) tell_joined(j, name + 4);
+    return ST_OK;
 }

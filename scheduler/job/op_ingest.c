@@ -13,11 +13,11 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "proto/weigh.h"
-#include "scheduler/records/blobs.h"
 #include "scheduler/error.h"
-#include "scheduler/records/journal.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/records/blobs.h"
+#include "scheduler/records/journal.h"
 
 // Is there a record of these bytes as another reader understood them? It stays.
 static bool known_otherwise(struct op *op, const char *format) {
@@ -115,11 +115,8 @@ static void stored(void *arg) {
         e.kind_case = HLOD__V1__EVENT__KIND_INGEST;
         e.ingest = &ingest;
         op_tell(op, &e);
-        for (size_t i = 0; i < op->waiters.n; i++) {
-            struct job *j = op->waiters.v[i];
-            job_set_model(j, m);
-            job_timing(j, "ingest", clock_ns() - op->start_ns);
-        }
+        op_deliver(op, ROW_MODEL,
+                   &(struct delivery){.model = m, .timing = "ingest", .since_ns = op->start_ns});
         model_unref(m);
     }
     op_end(op, st);

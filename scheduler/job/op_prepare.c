@@ -13,9 +13,9 @@
 #include "base/metrics.h"
 #include "base/store/store.h"
 #include "proto/weigh.h"
-#include "scheduler/records/blobs.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/records/blobs.h"
 
 static void prepare(struct op *op);
 
@@ -29,7 +29,7 @@ static void charge(struct op *op, double ms) {
     int64_t ns = clock_of_ms(ms), most = clock_ns() - op->start_ns;
     if (!op->waiters.n) return; // the op has the seat, and its whole time counts
     struct job *j = op->waiters.v[0];
-    struct seat *x = j->parent ? &j->parent->seat : &j->seat;
+    struct seat *x = job_seat(j);
     if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
 }
 
@@ -59,10 +59,8 @@ static void prepared(void *arg) {
         e.kind_case = HLOD__V1__EVENT__KIND_PREPARED;
         e.prepared = &prepared;
         op_tell(op, &e);
-        for (size_t i = 0; i < op->waiters.n; i++) {
-            op->waiters.v[i]->prepared = true;
-            job_timing(op->waiters.v[i], "prepare", clock_ns() - op->start_ns);
-        }
+        op_deliver(op, ROW_PREPARED,
+                   &(struct delivery){.timing = "prepare", .since_ns = op->start_ns});
     }
     op_end(op, st);
 }
@@ -202,14 +200,9 @@ static void opened(void *arg) {
             log_event(LOG_WARN, "cache.quarantined", "key=%s why=\"%s\"", hex, st_message(st));
         }
         exe_unref(smap_del(&op->s->exes, digest_str(&op->digest)));
-        for (size_t i = 0; i < op->waiters.n; i++) {
-            struct job *j = op->waiters.v[i];
-            if (j->retries++ > 2) continue;
-            j->exe = exe_unref(j->exe);
-        }
         bool all = true;
         for (size_t i = 0; i < op->waiters.n; i++)
-            all = all && !op->waiters.v[i]->exe;
+            all &= job_invalidate(op->waiters.v[i], ROW_EXECUTABLE);
         if (all) {
             st_drop(st);
             st = ST_OK;
@@ -235,7 +228,7 @@ void op_prepare_start(struct job *j) {
     while (pool_worker(j->s->pool, index) != j->seat.w)
         index++;
     char name[200], key[65], weights[65];
-    digest_hex(j->key, key);
+    digest_hex(j->key.digest, key);
     digest_hex(j->weights->weights, weights);
     snprintf(name, sizeof name, "prepare/%d/%llu/%s/%s", index, (unsigned long long)j->seat.epoch,
              key, weights);
@@ -247,10 +240,10 @@ void op_prepare_start(struct job *j) {
     op = op_new(j->s, OP_PREPARE, name);
     op_join(op, j);
     op->target_index = index;
-    op->digest = j->key;
+    op->digest = j->key.digest;
     op->model = model_ref(j->weights);
     op->epoch = j->seat.epoch;
-    if (warm_has_executable(worker_warm(j->seat.w), j->key))
+    if (warm_has_executable(worker_warm(j->seat.w), j->key.digest))
         loop_work(j->s->loop, check_work, checked, op);
     else
         loop_work(j->s->loop, open_work, opened, op);

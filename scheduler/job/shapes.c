@@ -10,7 +10,7 @@
 #include "base/store/store.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/sched_inside.h"
 
 struct candidate {
     struct digest key;

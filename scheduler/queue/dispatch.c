@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/sched_inside.h"
 
 enum { MEMORY_PATIENCE_MS = 1000, MIXED_MS = 60000, GUESS_NS = 1000000, RELIEF_MS = 10 };
 

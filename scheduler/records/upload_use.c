@@ -9,7 +9,7 @@
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/sched_inside.h"
 
 static void count(struct sched *s, struct digest d, intptr_t by) {
     intptr_t n = (intptr_t)smap_get(&s->uploads, digest_str(&d)) + by;

@@ -15,7 +15,7 @@
 #include "scheduler/error.h"
 #include "scheduler/job/job.h"
 #include "scheduler/loop.h"
-#include "scheduler/sched.h"
+#include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
 enum { MAX_LOG = 64 << 10 };

@@ -17,7 +17,9 @@
 #include "scheduler/suite/compare.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
-#include "scheduler/sched.h"
+#include "scheduler/job/job.h"
+#include "scheduler/job/op.h"
+#include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 
 enum { INLINE_BYTES = 64 << 10, ALIGN = 64, BEHIND = 1000 };

@@ -9,7 +9,7 @@
 #include "proto/weigh.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/plugins.h"
-#include "scheduler/sched.h"
+#include "scheduler/job/job_inside.h"
 
 static struct op *op_of(struct task *t) {
     return (struct op *)((char *)t - offsetof(struct op, task));

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// INSPECT jobs: a stage of an executable, read in a compile worker out of its artefact or made
+// again from its program.
+#include <string.h>
+#include <unistd.h>
+
+#include "base/store/store.h"
+#include "proto/weigh.h"
+#include "scheduler/job/job_call.h"
+#include "scheduler/job/job_run.h"
+
+static void on_inspect(void *ctx, struct frame *f, status_t lost) {
+    struct run_call *c = ctx;
+    if (f && f->type != HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY) return;
+    struct worker *w = c->w;
+    struct job *j = job_call_ended(c, f, lost);
+    if (!j) return;
+    if (!f && job_call_moved(j, w, lost)) return;
+    status_t st = lost;
+    if (f) {
+        Hlod__Wire__InspectReply *r =
+            weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);
+        st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable inspect reply");
+        if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
+        if (!st) j->r.text = r->text;
+    }
+    job_finish(j, st);
+}
+
+status_t inspect_send(struct job *j) {
+    int fds[2], n = 0;
+    int64_t offset, size;
+    Hlod__Wire__Blob artifact = HLOD__WIRE__BLOB__INIT, program = HLOD__WIRE__BLOB__INIT;
+    const struct {
+        enum store_kind kind;
+        struct digest d;
+        Hlod__Wire__Blob *b;
+    } parts[] = {{STORE_EXECUTABLE, j->key.digest, &artifact},
+                 {STORE_PROGRAM, j->model->program, &program}};
+    status_t st = ST_OK;
+    for (int i = 0; i < 2 && !st; i++) {
+        st = store_open_fd(j->s->store, parts[i].kind, parts[i].d, STORE_COPY, &fds[n], &offset,
+                           &size);
+        if (st) break;
+        n++;
+        parts[i].b->fd = (uint32_t)n;
+        parts[i].b->offset = (uint64_t)offset;
+        parts[i].b->size = (uint64_t)size;
+    }
+    if (!st) {
+        Hlod__Wire__Compile how = HLOD__WIRE__COMPILE__INIT;
+        how.format = j->model->rec->format;
+        how.program = &program;
+        how.bindings = j->key.bindings;
+        how.n_bindings = j->key.n_bindings;
+        how.options = (char *)j->key.parts.options;
+        how.target_id = (char *)j->key.parts.target_id;
+        how.entry_name = (char *)"main";
+        how.limits = &j->s->cfg.limits;
+        Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
+        m.stage = (char *)j->spec.stage;
+        m.artifact = &artifact;
+        m.compile = &how;
+        job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
+    }
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+    return st;
+}
+
+status_t inspect_want(const struct job *j, struct task *t) {
+    const char *stage = j->spec.stage; // these are not in the artefact: the worker compiles again
+    bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
+    t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
+    return again ? sched_take_compile(j->s) : ST_OK;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who waits for an op, what it says to them, its end.
+#include "scheduler/job/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "scheduler/job/job_inside.h"
+
+struct op *op_find(struct sched *s, const char *name) {
+    return smap_get(&s->ops, str_of(name));
+}
+
+struct op *op_new(struct sched *s, enum op_kind kind, const char *name) {
+    struct op *op = calloc(1, sizeof *op);
+    if (!op) abort();
+    op->kind = kind;
+    op->s = s;
+    op->start_ns = clock_ns();
+    op->listed = true;
+    memcpy(op->name, name, strlen(name) + 1);
+    smap_put(&s->ops, str_of(op->name), op);
+    return op;
+}
+
+static void unlist(struct op *op) {
+    if (op->listed) smap_del(&op->s->ops, str_of(op->name));
+    op->listed = false;
+}
+
+void op_join(struct op *op, struct job *j) {
+    vec_push(&op->waiters, j);
+    job_wait_op(j, op);
+}
+
+// One that prepares sits where its waiters do. The last of them leaves it the place: it is taken,
+// and the tenant pays, until the worker is done.
+static struct worker *op_worker(const struct op *op) {
+    return op->kind == OP_PREPARE ? pool_worker(op->s->pool, op->target_index) : op->seat.w;
+}
+static void op_take_seat(struct op *op, struct job *j) {
+    struct seat *from = job_seat(j);
+    op->seat = *from;
+    *from = (struct seat){0};
+}
+
+void op_leave(struct op *op, struct job *j) {
+    for (size_t i = 0; i < op->waiters.n; i++)
+        if (op->waiters.v[i] == j) {
+            memmove(op->waiters.v + i, op->waiters.v + i + 1,
+                    (--op->waiters.n - i) * sizeof *op->waiters.v);
+            break;
+        }
+    job_wait_op(j, NULL);
+    if (op->waiters.n || op->ending) return;
+    if (op->call) { // stop the worker; the reply, or the loss, ends the op
+        unlist(op);
+        if (op->kind == OP_PREPARE) op_take_seat(op, j);
+        pool_cancel(op_worker(op), op->call);
+    } else if (task_waits(&op->task)) {
+        task_drop(&op->task);
+        op_end(op, ST_OK);
+    }
+}
+
+void op_end(struct op *op, status_t st) {
+    unlist(op);
+    seat_leave(op->s, &op->seat);
+    op->ending = true;
+    while (op->waiters.n) { // one at a time: waking one may make others leave
+        struct job *j = op->waiters.v[0];
+        memmove(op->waiters.v, op->waiters.v + 1, --op->waiters.n * sizeof *op->waiters.v);
+        job_wait_op(j, NULL);
+        if (st)
+            job_finish(j, st_copy(st));
+        else
+            job_advance(j);
+    }
+    st_drop(st);
+    for (int i = 0; i < op->n_fds; i++)
+        close(op->fds[i]);
+    if (op->ingest) hlod__wire__ingest_reply__free_unpacked(op->ingest, NULL);
+    if (op->compile) hlod__wire__compile_reply__free_unpacked(op->compile, NULL);
+    model_unref(op->model);
+    exe_unref(op->exe);
+    vec_done(&op->waiters);
+    arena_done(&op->arena);
+    free(op);
+}
+
+void op_tell(struct op *op, Hlod__V1__Event *e) {
+    for (size_t i = 0; i < op->waiters.n; i++)
+        job_event(op->waiters.v[i], e);
+}
+
+void op_deliver(struct op *op, enum job_row row, const struct delivery *d) {
+    for (size_t i = 0; i < op->waiters.n; i++)
+        job_deliver(op->waiters.v[i], row, d);
+}
+
+static void take_fds(struct op *op, struct frame *f) {
+    for (int i = 0; i < f->n_fds; i++)
+        op->fds[i] = frame_take_fd(f, i);
+    op->n_fds = f->n_fds;
+}
+bool op_answered(struct op *op, struct frame *f, status_t lost) {
+    struct worker *w = op->seat.w;
+    op->call = 0;
+    seat_leave(op->s, &op->seat);
+    if (f)
+        take_fds(op, f);
+    else if (!op->waiters.n || !task_moved(&op->task, w, lost))
+        op_end(op, lost);
+    return f != NULL;
+}
+
+status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct span *out,
+                  void **out_base, size_t *out_base_bytes) {
+    *out_base = NULL;
+    *out_base_bytes = 0;
+    if (!b || (b->fd == 0 && b->inline_bytes.len == 0) || (b->fd && b->size == 0)) {
+        *out = (struct span){0};
+        return ST_OK;
+    }
+    if (b->fd == 0) {
+        *out = (struct span){b->inline_bytes.data, b->inline_bytes.len};
+        return ST_OK;
+    }
+    if (b->fd > (uint32_t)n_fds || b->offset > INT64_MAX || b->size > INT64_MAX)
+        return st_new(ST_INTERNAL, "a worker's blob names no descriptor");
+    uint8_t *p;
+    RETURN_IF_ERR(st_note(frame_map(fds[b->fd - 1], (int64_t)b->offset, (int64_t)b->size, false, &p,
+                                    out_base, out_base_bytes),
+                          "a worker's blob"));
+    *out = (struct span){p, b->size};
+    return ST_OK;
+}
