@@ -59,9 +59,14 @@ endef
 $(eval $(call bundle_rule,hlod,server/main_hlod.c,server))
 $(eval $(call bundle_rule,hlod-worker,devices/main_worker.c,devices))
 $(eval $(call bundle_rule,hlo,client/main_hlo.c,client))
-$(BUNDLE)/libhlod.so: $(BUILD)/libhlod.o
-	$(Q)mkdir -p $(@D) && $(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0,--disable-new-dtags,-rpath,'$$ORIGIN',-z,defs -o $@ $< $(LIBHLOD_LIBS)
-$(BUNDLE)/.done: $(addprefix $(BUNDLE)/linked/,hlod hlod-worker hlo) $(BUNDLE)/libhlod.so deploy/bundle/bundle.sh deploy/bundle/nointerp.sh
+# Up to glibc 2.33 threads, dlopen and the resolver are libraries of their own: whatever is loaded with libhlod_older.so.0 has them.
+$(BUNDLE)/libhlod_older.so.0: deploy/bundle/older.c
+	$(Q)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 $(WARN) $(DEFS) -fvisibility=hidden -fPIC -shared $(LDFLAGS) -Wl,-soname,$(@F),--disable-new-dtags,-rpath,'$$ORIGIN',-z,defs -o $@ $< \
+	  $(shell $(CC) -print-file-name=libstdc++.so) -Wl,--no-as-needed $(addprefix -l:,libpthread.so.0 libdl.so.2 libresolv.so.2)
+# $$ORIGIN/hlod: loaded by the link in the tarball's lib.
+$(BUNDLE)/libhlod.so: $(BUILD)/libhlod.o $(BUNDLE)/libhlod_older.so.0
+	$(Q)$(CC) -shared $(LDFLAGS) -Wl,-soname,libhlod.so.0,--disable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/hlod',-z,defs -o $@ $< $(LIBHLOD_LIBS) -Wl,--no-as-needed $(word 2,$^)
+$(BUNDLE)/.done: $(addprefix $(BUNDLE)/linked/,hlod hlod-worker hlo) $(BUNDLE)/libhlod.so $(addprefix deploy/bundle/,bundle.sh nointerp.sh older.py)
 	$(Q)rm -rf $(BUNDLE)/tree && mkdir -p $(BUNDLE)/tree && cp -r $(BUNDLE)/linked $(BUNDLE)/tree/bin && sh deploy/bundle/bundle.sh $(BUNDLE)/tree $(BUNDLE)/libhlod.so && touch $@
 .PHONY: bundle
 bundle: $(BUNDLE)/.done ## programs and their libraries in build/release/bundle/tree, to run on any x86-64 Linux

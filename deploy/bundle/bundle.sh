@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes programs linked by deploy.mk a tree that runs on any x86-64 Linux: bundle.sh DIR LIBHLOD. DIR/bin has the programs; they are stripped, the libraries that they load go to
 # DIR/lib/hlod, the C library's own and its loader to DIR/lib/hlod/c, and start.c brings them together. libhlod.so.0 goes beside them, for programs of others: it finds the libraries,
-# but not our C library, since those programs have theirs; DIR/lib/hlod/libhlod.glibc says which is the oldest that will do.
+# but not our C library, since those programs have theirs, maybe an older one (older.py); DIR/lib/hlod/libhlod.glibc says which is the oldest that will do.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1
@@ -10,6 +10,7 @@ lib=$dir/lib/hlod
 rm -rf "$dir/lib" "$dir/share"
 mkdir -p "$lib/c" "$dir/share/licenses/hlod"
 cp "$2" "$lib/libhlod.so.0"
+cp "$(dirname "$2")/libhlod_older.so.0" "$lib"
 # Lines of ldd: NAME => PATH (ADDRESS), and the loader's PATH (ADDRESS).
 for f in "$dir"/bin/* "$lib/libhlod.so.0"; do ldd "$f"; done | awk '/not found/ {print > "/dev/stderr"; exit 1} /=> \// {print $3} /^\t\// {print $1}' | sort -u >"$dir/closure"
 while read -r f; do
@@ -26,10 +27,10 @@ while read -r f; do
     package=$(printf '%s' "$package" | head -n 1 | cut -d: -f1)
     [ -z "$package" ] || [ ! -f "/usr/share/doc/$package/copyright" ] || cp -L "/usr/share/doc/$package/copyright" "$dir/share/licenses/hlod/$package"
 done <"$dir/closure"
-strip --strip-unneeded "$lib/libhlod.so.0"
+strip --strip-unneeded "$lib/libhlod.so.0" "$lib/libhlod_older.so.0"
 for f in "$dir"/bin/*; do
     strip "$f"
     sh "$here/nointerp.sh" "$f"
 done
-for f in "$lib"/lib*.so*; do objdump -T "$f"; done | sed -n 's/.*[( ]GLIBC_\(2\.[0-9]*\).*/\1/p' | sort -u -t. -k2n | tail -n 1 >"$lib/libhlod.glibc"
+python3 "$here/older.py" "$lib" >"$lib/libhlod.glibc"
 rm "$dir/closure"
