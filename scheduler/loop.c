@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // See loop.h. Functions posted by other threads wait in a list under a mutex; the async handle
-// wakes the loop, which takes the whole list at once. Those that the loop posts itself cost no
-// system call: they wait in a list of its own, which is run after the events of each turn.
-// libuv's timers count milliseconds; the finer ones wait in a list in their order, and one
-// descriptor of the kernel's (timerfd) fires for the first.
+// wakes the loop, which takes the whole list at once and runs a while of it each turn. Those that
+// the loop posts itself cost no system call: they wait in a list of its own, which is run after the
+// events of each turn. libuv's timers count milliseconds; the finer ones wait in a list in their
+// order, and one descriptor of the kernel's (timerfd) fires for the first.
 #include "scheduler/loop.h"
 
 #include <pthread.h>
@@ -29,7 +29,9 @@ struct loop {
     uv_check_t after;
     uv_idle_t awake;
     uv_mutex_t lock;
-    posts others;     // under lock
+    posts others; // under lock
+    posts taken;  // of those; from taken_at on they have not run
+    size_t taken_at;
     bool stopped;     // under lock
     posts own, spare; // spare: an empty list's memory
     pthread_t thread;
@@ -52,18 +54,31 @@ static void stir(struct loop *l) {
     l->waits = false;
 }
 
+// In their order, but not so many at once that what comes by sockets would wait: some thousand may
+// be there, where a connection with as many calls ends.
 static void on_wake(uv_async_t *a) {
+    enum { LONG_NS = 500 * 1000, LOOK = 8 };
     struct loop *l = a->data;
     stir(l);
     uv_mutex_lock(&l->lock);
-    posts taken = l->others;
-    l->others = (posts){0};
-    bool stopped = l->stopped;
+    if (l->taken_at == l->taken.n) {
+        posts done = l->taken;
+        l->taken = l->others;
+        l->others = done;
+        l->others.n = l->taken_at = 0;
+    }
+    bool stopped = l->stopped, more = l->others.n > 0;
     uv_mutex_unlock(&l->lock);
-    for (size_t i = 0; i < taken.n; i++)
-        taken.v[i].fn(taken.v[i].arg);
-    vec_done(&taken);
-    if (stopped) uv_stop(&l->uv);
+    int64_t begun = clock_ns();
+    while (l->taken_at < l->taken.n) {
+        struct post p = l->taken.v[l->taken_at++];
+        p.fn(p.arg);
+        if (l->taken_at % LOOK == 0 && !stopped && clock_ns() - begun > LONG_NS) break;
+    }
+    if (more || l->taken_at < l->taken.n)
+        uv_async_send(a);
+    else if (stopped)
+        uv_stop(&l->uv);
 }
 
 static void nothing(uv_idle_t *i) {
@@ -130,6 +145,7 @@ void loop_free(struct loop *l) {
     uv_loop_close(&l->uv);
     uv_mutex_destroy(&l->lock);
     vec_done(&l->others);
+    vec_done(&l->taken);
     vec_done(&l->own);
     vec_done(&l->spare);
     free(l);

@@ -25,7 +25,7 @@ struct share {
 struct budget {
     struct loop_timer *timer;
     int64_t max, used, wait_ns;
-    bool by_tenant;
+    bool by_tenant, of_bodies;
     struct share *shares;
     struct budget_hold *head, *tail, *holders;
 };
@@ -79,7 +79,7 @@ static void add(struct budget *b, struct budget_hold *h, int64_t n) {
     b->used += n;
     share_of(b, h)->used += n;
     if (before != (h->held > 0)) (before ? hold_off : hold_on)(b, h);
-    metric_set(M_RECEIVE_BYTES, b->used);
+    if (b->of_bodies) metric_set(M_RECEIVE_BYTES, b->used);
 }
 
 static void leave(struct budget_hold *h) {
@@ -91,7 +91,7 @@ static void leave(struct budget_hold *h) {
 }
 
 static status_t no_room(const struct budget *b, int64_t n) {
-    metric_add(M_RECEIVE_REFUSED, 1);
+    if (b->of_bodies) metric_add(M_RECEIVE_REFUSED, 1);
     status_t st = st_new(ST_UNAVAILABLE,
                          "no room for %lld bytes of request: the requests under way hold %lld of "
                          "%lld%s",
@@ -139,10 +139,14 @@ static void serve_soon(struct budget *b) {
     if (b->head) loop_timer_start(b->timer, 0);
 }
 
-struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant) {
+struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant,
+                          bool of_bodies) {
     struct budget *b = calloc(1, sizeof *b);
     if (!b) abort();
-    *b = (struct budget){.max = max_bytes, .wait_ns = wait_ms * 1000000, .by_tenant = by_tenant};
+    *b = (struct budget){.max = max_bytes,
+                         .wait_ns = wait_ms * 1000000,
+                         .by_tenant = by_tenant,
+                         .of_bodies = of_bodies};
     b->timer = loop_timer_new(l, serve, b);
     return b;
 }

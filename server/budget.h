@@ -31,8 +31,9 @@ struct budget_hold { // zero-initialise; embedded in the request
     void (*ready)(void *ctx, status_t st); // takes st; fires once for each wait, never from inside
     void *ctx;
 };
-// by_tenant: false: one share, of all.
-struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant);
+// by_tenant: false: one share, of all. of_bodies: the metrics of received bodies tell of it.
+struct budget *budget_new(struct loop *l, int64_t max_bytes, int64_t wait_ms, bool by_tenant,
+                          bool of_bodies);
 void budget_free(struct budget *b); // nothing may be held. NULL is fine
 // True: n bytes more are held. False: waits; `ready` follows. One wait at a time.
 bool budget_take(struct budget *b, struct budget_hold *h, int64_t n,

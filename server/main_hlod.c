@@ -498,7 +498,7 @@ static status_t start(struct daemon *d) {
                           .cache_key = d->api.cache_key,
                           .regions = c->allow_shared_memory ? oip_regions_new() : NULL,
                           .budget = budget_new(d->loop, c->receive_bytes, c->receive_wait_ms,
-                                               *c->tokens || c->trust_tenant_header),
+                                               *c->tokens || c->trust_tenant_header, true),
                           .uploads = uploads_new(),
                           .max_model_bytes = c->max_model_bytes,
                           .max_message_bytes = c->max_message_bytes,

@@ -29,9 +29,11 @@
 #include "base/tsan.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
+#include "server/budget.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_gate.h"
 #include "server/grpc/grpc_port.h"
+#include "server/grpc/grpc_trailer.h"
 #include "server/reserve.h"
 
 struct tag {
@@ -40,8 +42,8 @@ struct tag {
     void (*fn)(struct tag *t);
     bool pending, ok;
 };
-enum { GATE_MS = 50 };
-enum { ACCEPTS = 4 };          // requests asked for at a time
+enum { GATE_NS = 50 * 1000 * 1000 };
+enum { ACCEPTS = 16 };         // requests asked for at a time
 enum { MAX_STRANGERS = 1024 }; // calls that were not admitted, at a time: then the oldest are ended
 enum { OPEN_ROOM = 128 << 20 }; // for all messages while nobody is there who may send more
 enum { OWN_BYTES = 64 << 10 };  // a larger message of our own we ask for ourselves
@@ -71,6 +73,8 @@ struct rpc_call {
     int64_t open_until_ns;            // its first message must be there; 0: no matter
     struct rpc_call *older, *younger; // of the strangers' list
     bool stranger, listed;            // counted there; in the list
+    struct budget_hold place;         // of the tenant's calls
+    struct gate_call of_gate;         // of the connection's
     bool admitted, had_message;
     bool has_room; // counted in n_messages
     bool head_sent, receive_wanted, ending, status_sent, cancelled, is_closed, in_callback,
@@ -89,9 +93,12 @@ struct rpc {
     int64_t open_bytes;       // of memory, when last measured
     int64_t open_measured_ns; // 0: not yet
     pthread_t thread;
-    bool thread_runs, quiesced, stopped;
+    bool thread_runs, quiesced;
+    atomic_bool stopped;
     struct rpc_call *calls;
     struct rpc_call *waiting[ACCEPTS];  // armed for the next requests
+    grpc_call *asked[ACCEPTS];          // where the library puts them; NULL: it has none left over
+    struct budget *places;              // for calls of tenants
     struct rpc_call *oldest, *youngest; // strangers: calls that were not admitted
     int n_listed, n_strangers; // in the list; with those that were ended and are not free yet
     struct loop_timer *gate_timer;
@@ -162,15 +169,21 @@ static void enter_strangers(struct rpc_call *c) {
                                      "too many calls of clients without credentials", NULL);
     }
 }
-// Lets the gate's next turn begin where all calls that the library has made were taken: one that
-// was asked for has not come. (The library writes `call` before it says so.)
+// Has the library made calls that were not asked for? Not while one that was asked for has not
+// come. Thread: any.
+static bool keeps_up(void *arg) {
+    struct rpc *r = arg;
+    bool place = atomic_load(&r->stopped);
+    for (int i = 0; i < ACCEPTS && !place; i++)
+        place = !__atomic_load_n(&r->asked[i], __ATOMIC_SEQ_CST);
+    return place;
+}
+// Lets the gate's next turn begin where all calls that the library has made were taken.
 static void let_read(struct rpc *r) {
-    bool place = false;
-    if (!gate_holds() || r->stopped) return;
-    for (int i = 0; i < ACCEPTS; i++)
-        place |= r->waiting[i] && !__atomic_load_n(&r->waiting[i]->call, __ATOMIC_RELAXED);
-    if (place && r->n_strangers <= MAX_STRANGERS + MAX_STRANGERS / 2) gate_turn();
-    if (gate_holds()) loop_timer_start(r->gate_timer, GATE_MS);
+    int64_t pause = 0;
+    if (!gate_waits() || r->stopped) return;
+    if (keeps_up(r)) pause = gate_turn(r->n_strangers <= MAX_STRANGERS + MAX_STRANGERS / 2);
+    if (gate_waits()) loop_timer_start_ns(r->gate_timer, pause ? pause : GATE_NS);
 }
 static void on_gate_timer(void *arg) { // what was let in may not have come
     let_read(arg);
@@ -202,6 +215,8 @@ static void free_call(struct rpc_call *c) {
     struct rpc *r = c->r;
     make_room(c, true);
     leave_strangers(c);
+    budget_drop(&c->place);
+    gate_ended(&c->of_gate);
     while (c->out) {
         struct outgoing *o = c->out;
         c->out = o->next;
@@ -337,6 +352,7 @@ static void on_accepted(struct tag *t) {
     while (*place != c)
         place++;
     *place = NULL;
+    c->call = r->asked[place - r->waiting];
     if (!t->ok) { // the server shuts down
         c->call = NULL;
         free_call(c);
@@ -376,48 +392,14 @@ static void accept_next(struct rpc *r, struct rpc_call **place) {
     *place = c;
     arm(&c->accepted, on_accepted);
     grpc_completion_queue *q = r->port.queue;
-    if (grpc_server_request_call(r->port.server, &c->call, &c->details, &c->headers, q, q,
+    grpc_call **asked = &r->asked[place - r->waiting];
+    __atomic_store_n(asked, NULL, __ATOMIC_SEQ_CST);
+    if (grpc_server_request_call(r->port.server, asked, &c->details, &c->headers, q, q,
                                  &c->accepted) != GRPC_CALL_OK)
         abort();
 }
 
 // ---- sending
-
-enum { MAX_STATUS_TEXT = 4000 }; // clients refuse trailers beyond 8 KiB: a head must do
-struct trailer {
-    grpc_metadata v[3];
-    size_t n;
-    grpc_slice text;
-};
-static void trailer_add(struct trailer *t, const char *key, const char *value) {
-    t->v[t->n++] = (grpc_metadata){.key = grpc_slice_from_static_string(key),
-                                   .value = grpc_slice_from_copied_string(value)};
-}
-static void trailer_init(struct trailer *t, const struct rpc_call *c, grpc_op *op) {
-    status_t st = c->end;
-    const ProtobufCEnumValue *reason =
-        protobuf_c_enum_descriptor_get_value(&hlod__v1__reason__descriptor, st_get_reason(st));
-    *t = (struct trailer){.text = grpc_slice_from_copied_buffer(
-                              st_message(st), strnlen(st_message(st), MAX_STATUS_TEXT))};
-    if (st_get_reason(st) && reason)
-        trailer_add(t, "hlod-reason", reason->name + strlen("REASON_"));
-    if (st_get_retry_ms(st)) {
-        char ms[24];
-        snprintf(ms, sizeof ms, "%lld", (long long)st_get_retry_ms(st));
-        trailer_add(t, "hlod-retry-after-ms", ms);
-    }
-    if (c->tail.value) trailer_add(t, c->tail.key, c->tail.value);
-    op->op = GRPC_OP_SEND_STATUS_FROM_SERVER;
-    op->data.send_status_from_server.status = (grpc_status_code)st_code(st);
-    op->data.send_status_from_server.trailing_metadata = t->v;
-    op->data.send_status_from_server.trailing_metadata_count = t->n;
-    op->data.send_status_from_server.status_details = &t->text;
-}
-static void trailer_done(struct trailer *t) {
-    for (size_t i = 0; i < t->n; i++)
-        grpc_slice_unref(t->v[i].value);
-    grpc_slice_unref(t->text);
-}
 
 // The next batch: head, a message, or the status when all messages have gone.
 static void pump(struct rpc_call *c) {
@@ -443,14 +425,14 @@ static void pump(struct rpc_call *c) {
     }
     if (!c->out && c->ending) {
         struct trailer t;
-        trailer_init(&t, c, &ops[n++]);
+        trailer_status(&t, c->end, c->tail.key, c->tail.value, &ops[n++]);
         c->status_sent = true;
+        gate_ended(&c->of_gate);
         start(c, ops, n, &c->sent, on_sent);
         trailer_done(&t);
     } else
         start(c, ops, n, &c->sent, on_sent);
-    for (size_t k = 0; k < head.n; k++)
-        grpc_slice_unref(head.v[k].value);
+    trailer_done(&head);
     if (o) {
         grpc_byte_buffer_destroy(o->bytes);
         free(o);
@@ -659,6 +641,10 @@ size_t rpc_peer_names(struct rpc_call *c, struct arena *a, const char *const **o
 
 // ---- memory
 
+static int max_calls(const struct rpc_config *cfg) { // a request each, as on HTTP
+    enum { MANY = 4096 };
+    return cfg->max_connections ? cfg->max_connections : MANY;
+}
 // The library assembles a message whole before it looks at its length, for everybody. What all
 // messages together may take is little, and as much more as those who may send more wait for or
 // have here.
@@ -676,14 +662,34 @@ static void make_room(struct rpc_call *c, bool over) {
     r->n_messages += has ? 1 : -1;
     if (room(r) != before) grpc_resource_quota_resize(r->port.quota, (size_t)room(r));
 }
-void rpc_admitted(struct rpc_call *c) {
+static status_t too_many(const char *whose, int max) MUST_CHECK;
+static status_t too_many(const char *whose, int max) {
+    status_t st = st_new(ST_RESOURCE_EXHAUSTED, "too many calls at a time: %s %d", whose, max);
+    return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_LIMIT_EXCEEDED), 1000);
+}
+static status_t take_place(struct rpc_call *c, const char *tenant, const char *peer) MUST_CHECK;
+static status_t take_place(struct rpc_call *c, const char *tenant, const char *peer) {
+    struct rpc *r = c->r;
+    c->place.tenant = tenant;
+    status_t st = budget_try(r->places, &c->place, 1);
+    c->place.tenant = NULL; // borrowed until here
+    if (st) {
+        st_drop(st);
+        return too_many("your tenant has its share of", max_calls(&r->cfg));
+    }
+    return gate_admit(peer, &c->of_gate) ? ST_OK
+                                         : too_many("the connection has", GRPC_PORT_MAX_CALLS);
+}
+status_t rpc_admitted(struct rpc_call *c, const char *tenant) {
+    char *peer = grpc_call_get_peer(c->call);
+    status_t st = take_place(c, tenant, peer);
+    if (st) gate_doubt(peer);
+    gpr_free(peer);
+    if (st) return st;
     c->admitted = true;
     make_room(c, false);
     leave_strangers(c);
-    if (!gate_strangers()) return;
-    char *peer = grpc_call_get_peer(c->call);
-    gate_admit(peer);
-    gpr_free(peer);
+    return ST_OK;
 }
 
 // ---- start and stop
@@ -707,7 +713,12 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
         r->cfg.receive_bytes = half;
     }
     r->port.cfg = &r->cfg;
-    struct gate_config gc = {cfg->max_connections, cfg->max_per_address, on_held, r};
+    struct gate_config gc = {.max_connections = cfg->max_connections,
+                             .max_per_address = cfg->max_per_address,
+                             .max_calls = GRPC_PORT_MAX_CALLS,
+                             .held = on_held,
+                             .keeps_up = keeps_up,
+                             .ctx = r};
     gate_start(&gc);
     status_t st = grpc_port_open(&r->port, room(r));
     if (st) {
@@ -716,6 +727,7 @@ status_t rpc_start(struct loop *l, struct api *api, const struct rpc_config *cfg
         return st;
     }
     r->gate_timer = loop_timer_new(l, on_gate_timer, r);
+    r->places = budget_new(l, max_calls(cfg), 0, api->auth != NULL, false);
     grpc_server_start(r->port.server);
     for (int i = 0; i < ACCEPTS; i++)
         accept_next(r, &r->waiting[i]);
@@ -739,7 +751,9 @@ int rpc_open_calls(const struct rpc *r) {
 // Also ends the armed accepts. Calls under way go on until rpc_stop.
 void rpc_quiesce(struct rpc *r) {
     if (r->quiesced) return;
-    r->quiesced = r->stopped = true;
+    r->quiesced = true;
+    atomic_store(&r->stopped, true);
+    gate_open();
     arm(&r->shut, on_shut);
     grpc_server_shutdown_and_notify(r->port.server, r->port.queue, &r->shut);
 }
@@ -766,6 +780,7 @@ void rpc_free(struct rpc *r) {
     grpc_completion_queue_shutdown(r->port.queue);
     if (r->thread_runs) pthread_join(r->thread, NULL);
     grpc_port_close(&r->port);
+    budget_free(r->places);
     rpc_health_free(r);
     free(r);
 }

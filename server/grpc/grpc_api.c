@@ -230,8 +230,7 @@ status_t api_request_admit(struct rpc_call *rc, const struct api_row *row, struc
     who.n_names = rpc_peer_names(rc, a, &who.names);
     struct api *api = rpc_api(rpc_of(rc));
     RETURN_IF_ERR(api_admit(api, row, a, &who, out));
-    if (!api->auth || !out->anonymous) rpc_admitted(rc);
-    return ST_OK;
+    return !api->auth || !out->anonymous ? rpc_admitted(rc, out->tenant) : ST_OK;
 }
 
 struct metadata {

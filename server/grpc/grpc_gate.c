@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -28,23 +29,30 @@
 #include "base/metrics.h"
 
 // A client's first call takes some hundred bytes, a TLS handshake up to 3 KiB.
-enum { TURN_BYTES = 16 << 10, SHARE_BYTES = 2 << 10, FIRST_BYTES = 8 << 10 };
+enum { TURN_BYTES = 4 << 10, SHARE_BYTES = 2 << 10, FIRST_BYTES = 8 << 10 };
+// What an admitted connection reads at a time, from the least on, twice as much each time.
+enum { LEAST_BYTES = 1 << 10, MOST_BYTES = 1 << 20 };
+enum { RELEASES = 4 }; // admitted connections that read next, at a time
+// Between turns as long as the last one took, but not longer than this.
+enum { PAUSE_NS = 10 * 1000 * 1000 };
 // So many connections come in a turn; many more do whose client has gone, which cost little.
 enum { TURN_ACCEPTS = 32, GONE_ACCEPTS = 256 };
 enum { SLACK = 16 }; // connections that were told to end and have not yet
 enum { MAX_FDS = 1 << 17, MAX_LISTENERS = 16, BUCKETS = 1024, PIECES = 16 };
 
+enum kind { STRANGE, ADMITTED, KINDS };
+// Strangers that wait: who has read little and may be about to show who it is, and who has not.
+enum { NEW, OLD, VOUCHED, QUEUES };
 struct address { // of IPv4 in its mapped form; of IPv6 the network: one's own has 2^64 addresses
     uint8_t key[16];
     struct address *next; // in its bucket
     int n;                // connections
-    // Those that wait: who has read little and may be about to show who it is, and who has not.
     struct queue {
         struct conn *first, **end;
-    } held[2];
+    } held[QUEUES];
     unsigned turns;
-    struct address *ring; // the next one of which some are held
-    bool in_ring;
+    struct address *ring[KINDS]; // the next one of which some are held
+    bool in_ring[KINDS];
 };
 struct watch { // how the library waits for a descriptor
     int fd, epoll;
@@ -63,7 +71,9 @@ struct conn {
     size_t used; // of its bytes in `turn`
     uint64_t turn, bytes, number;
     bool ending;
+    int calls; // admitted
     atomic_bool admitted;
+    atomic_size_t most; // that it reads at a time, once it is admitted
 };
 static struct {
     pthread_mutex_t lock;
@@ -73,17 +83,24 @@ static struct {
     struct watch listeners[MAX_LISTENERS];
     atomic_int n_listeners;
     bool listeners_wait;
-    int accepts; // left in this turn
+    atomic_bool full; // no descriptors were left
+    int64_t full_ns;  // since then
+    int accepts;      // left in this turn
     _Atomic(struct conn *) of_fd[MAX_FDS];
     struct conn *by_port[BUCKETS];
     struct address *addresses[BUCKETS];
-    struct address *ring, **ring_end;
+    struct {
+        struct address *first, **end;
+    } ring[KINDS];
+    struct conn *last; // admitted, that read last
     atomic_int n_strange;
     int n, n_ending;
     uint64_t turn, count;
     size_t left, promised; // of the turn's bytes: to nobody yet; to some who have not read them yet
     uint64_t epoch;
     int64_t epoch_ns;
+    atomic_bool in_turn; // strangers have read since it was last seen that all calls were taken
+    int64_t turn_ns, next_ns; // when they did first; before then they do not again
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Thread_local bool listening;
 
@@ -171,36 +188,38 @@ static bool parse_peer(const char *peer, uint8_t address[16], uint16_t *port) {
 
 // ---- who waits. With the lock
 
-static void enter_ring(struct address *a) {
-    if (a->in_ring) return;
-    a->in_ring = true;
-    a->ring = NULL;
-    *gate.ring_end = a;
-    gate.ring_end = &a->ring;
+static void enter_ring(struct address *a, enum kind k) {
+    if (a->in_ring[k]) return;
+    a->in_ring[k] = true;
+    a->ring[k] = NULL;
+    *gate.ring[k].end = a;
+    gate.ring[k].end = &a->ring[k];
 }
-static struct address *leave_ring(void) {
-    struct address *a = gate.ring;
-    gate.ring = a->ring;
-    if (!gate.ring) gate.ring_end = &gate.ring;
-    a->in_ring = false;
-    return a;
+static void out_of_ring(struct address *a, enum kind k) {
+    struct address **p = &gate.ring[k].first;
+    if (!a->in_ring[k]) return;
+    while (*p != a)
+        p = &(*p)->ring[k];
+    *p = a->ring[k];
+    if (!*p) gate.ring[k].end = p;
+    a->in_ring[k] = false;
 }
 static void say_held(void) {
     if (!atomic_exchange(&gate.holds, true) && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
 }
 // Those who wait may be next as soon as those before them have read.
 static void say_over(void) {
-    bool waits = gate.ring ? !gate.promised : gate.listeners_wait;
+    bool waits = gate.ring[STRANGE].first ? !gate.promised : gate.listeners_wait;
     if (waits && gate.cfg.held) gate.cfg.held(gate.cfg.ctx);
 }
-static void hold(struct conn *c) {
+static void hold(struct conn *c, int in) {
     if (c->held_in) return;
-    struct queue *q = &c->of->held[c->bytes > FIRST_BYTES];
+    struct queue *q = &c->of->held[in];
     c->held_in = q;
     c->held_next = NULL;
     *q->end = c;
     q->end = &c->held_next;
-    enter_ring(c->of);
+    enter_ring(c->of, in == VOUCHED ? ADMITTED : STRANGE);
     say_held();
 }
 static void drop_held(struct conn *c) {
@@ -214,10 +233,23 @@ static void drop_held(struct conn *c) {
     c->held_in = NULL;
 }
 // The next one of an address; the older ones now and then. NULL: they have gone.
-static struct conn *next_held(struct address *a) {
-    bool old = !a->held[0].first || (++a->turns % 4 == 0 && a->held[1].first);
-    struct conn *c = a->held[old].first;
+static struct conn *next_of(struct address *a, enum kind k) {
+    int in = VOUCHED;
+    if (k == STRANGE) in = !a->held[NEW].first || (++a->turns % 4 == 0 && a->held[OLD].first);
+    struct conn *c = a->held[in].first;
     if (c) drop_held(c);
+    return c;
+}
+// The next one of the next address; NULL: nobody waits.
+static struct conn *next_held(enum kind k) {
+    struct conn *c = NULL;
+    for (struct address *a; !c && (a = gate.ring[k].first);) {
+        out_of_ring(a, k);
+        c = next_of(a, k);
+        bool more = k == ADMITTED ? a->held[VOUCHED].first != NULL
+                                  : a->held[NEW].first || a->held[OLD].first;
+        if (more) enter_ring(a, k);
+    }
     return c;
 }
 static void look_again(struct watch *w) {
@@ -225,6 +257,7 @@ static void look_again(struct watch *w) {
 }
 static void accept_again(void) {
     gate.listeners_wait = false;
+    atomic_store(&gate.full, false);
     for (int i = 0; i < atomic_load(&gate.n_listeners); i++)
         look_again(&gate.listeners[i]);
 }
@@ -261,6 +294,8 @@ static void give_back_share(struct conn *c) {
 }
 // A promise that was not taken up (the library reads of others first, or not at all) lasts so long.
 enum { EPOCH_NS = 100 * 1000 * 1000 };
+// Where no descriptor was left, one may be free by now, closed by who does not come by here.
+enum { FULL_NS = 20 * 1000 * 1000 };
 static void next_turn(void) {
     int64_t now = clock_ns();
     if (now - gate.epoch_ns > EPOCH_NS) {
@@ -270,25 +305,30 @@ static void next_turn(void) {
     }
     gate.left = TURN_BYTES - gate.promised;
     gate.turn++;
-    while (gate.left && gate.ring) {
-        struct address *a = leave_ring();
-        struct conn *c = next_held(a);
-        if (a->held[0].first || a->held[1].first) enter_ring(a);
-        if (!c) continue;
+    for (struct conn *c; gate.left && (c = next_held(STRANGE));) {
         // Where there is nothing to read, what comes will wake the library by itself.
         if (!client_has_gone(c->watch.fd) && has_bytes(c)) take_share(c);
         look_again(&c->watch);
     }
     gate.accepts = TURN_ACCEPTS;
-    if (gate.listeners_wait && gate.n_ending < SLACK) accept_again();
-    atomic_store(&gate.holds, gate.ring || gate.listeners_wait);
+    bool full = atomic_load(&gate.full) && now - gate.full_ns < FULL_NS;
+    if (gate.listeners_wait && gate.n_ending < SLACK && !full) accept_again();
+}
+// Nanoseconds until strangers may read again: they have as much of the time as they leave.
+static int64_t pause_left(void) {
+    int64_t now = clock_ns(), took = now - gate.turn_ns;
+    if (atomic_exchange(&gate.in_turn, false))
+        gate.next_ns = now + (took < PAUSE_NS ? took : PAUSE_NS);
+    return gate.next_ns > now ? gate.next_ns - now : 0;
+}
+static void release_admitted(int n) {
+    for (struct conn *c; n > 0 && (c = next_held(ADMITTED)); n--)
+        look_again(&c->watch);
 }
 static void open_wide(void) {
-    while (gate.ring) {
-        struct address *a = leave_ring();
-        for (struct conn *c; (c = next_held(a));)
-            look_again(&c->watch);
-    }
+    release_admitted(INT_MAX);
+    for (struct conn *c; (c = next_held(STRANGE));)
+        look_again(&c->watch);
     accept_again();
     atomic_store(&gate.holds, false);
 }
@@ -325,7 +365,7 @@ static struct address *make_address(const uint8_t key[16]) {
     struct address **p = place_of(key), *a = *p ? *p : calloc(1, sizeof *a);
     if (*p || !a) return a;
     memcpy(a->key, key, 16);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < QUEUES; i++)
         a->held[i].end = &a->held[i].first;
     return *p = a;
 }
@@ -347,7 +387,8 @@ static bool enter(int fd) {
         gate.n++;
         atomic_fetch_add(&gate.n_strange, 1);
         c->watch = (struct watch){.fd = fd, .epoll = -1};
-        c->number = gate.count++;
+        atomic_store(&c->most, LEAST_BYTES);
+        c->number = ++gate.count;
         c->next = *q;
         *q = c;
         atomic_store(&gate.of_fd[fd], c);
@@ -363,13 +404,8 @@ static bool enter(int fd) {
 }
 static void forget_address(struct address *a) {
     if (a->n) return;
-    if (a->in_ring) {
-        struct address **p = &gate.ring;
-        while (*p != a)
-            p = &(*p)->ring;
-        *p = a->ring;
-        if (!*p) gate.ring_end = p;
-    }
+    for (int k = 0; k < KINDS; k++)
+        out_of_ring(a, (enum kind)k);
     struct address **p = place_of(a->key);
     *p = a->next;
     free(a);
@@ -385,6 +421,7 @@ static void leave(int fd) {
         *p = c->next;
         give_back_share(c);
         if (!atomic_load(&c->admitted)) atomic_fetch_sub(&gate.n_strange, 1);
+        if (gate.last == c) gate.last = NULL;
         gate.n--;
         gate.n_ending -= c->ending;
         c->of->n--;
@@ -423,7 +460,7 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
     if (client_has_gone(c->watch.fd)) return 0; // nobody waits for an answer
     pthread_mutex_lock(&gate.lock);
     if (!has_share(c) && !take_share(c)) {
-        hold(c);
+        hold(c, c->bytes > FIRST_BYTES ? OLD : NEW);
         pthread_mutex_unlock(&gate.lock);
         errno = EAGAIN;
         return -1;
@@ -432,6 +469,7 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
     ssize_t got = read_at_most(c->watch.fd, m, c->share, flags, &given);
     int error = errno;
     if (got > 0) {
+        if (!atomic_exchange(&gate.in_turn, true)) gate.turn_ns = clock_ns();
         c->share -= (size_t)got;
         c->used += (size_t)got;
         c->bytes += (uint64_t)got;
@@ -445,6 +483,36 @@ static ssize_t read_share(struct conn *c, struct msghdr *m, int flags) {
     return got;
 }
 
+// Of a connection that somebody vouched for. While calls wait in the library it is held too, and
+// who has filled it reads little at a time for a while.
+static ssize_t read_vouched(struct conn *c, struct msghdr *m, int flags) {
+    pthread_mutex_lock(&gate.lock);
+    struct conn *last = gate.last;
+    bool keeps_up = gate.cfg.keeps_up(gate.cfg.ctx);
+    if (!keeps_up) {
+        if (last) atomic_store(&last->most, LEAST_BYTES);
+        gate.last = NULL;
+        hold(c, VOUCHED);
+        keeps_up = gate.cfg.keeps_up(gate.cfg.ctx); // whoever may say so has looked before
+        if (keeps_up) drop_held(c);
+    }
+    if (keeps_up) {
+        gate.last = c;
+        release_admitted(1); // the next one, meanwhile
+    }
+    pthread_mutex_unlock(&gate.lock);
+    if (!keeps_up) {
+        errno = EAGAIN;
+        return -1;
+    }
+    size_t most = atomic_load(&c->most);
+    if (most < MOST_BYTES) atomic_store(&c->most, 2 * most);
+    struct msghdr given;
+    ssize_t got = read_at_most(c->watch.fd, m, most, flags, &given);
+    *m = given;
+    return got;
+}
+
 // ---- what the daemon asks
 
 void gate_start(const struct gate_config *cfg) {
@@ -453,7 +521,8 @@ void gate_start(const struct gate_config *cfg) {
     gate.process = getpid();
     gate.left = TURN_BYTES;
     gate.accepts = TURN_ACCEPTS;
-    gate.ring_end = &gate.ring;
+    for (int k = 0; k < KINDS; k++)
+        gate.ring[k].end = &gate.ring[k].first;
     gate.epoch = gate.turn = 1;
     pthread_mutex_unlock(&gate.lock);
     atomic_store(&gate.on, true);
@@ -469,31 +538,72 @@ void gate_stop(void) {
 void gate_listens(bool on) {
     listening = on;
 }
-bool gate_holds(void) {
-    return atomic_load(&gate.holds);
+bool gate_waits(void) {
+    return atomic_load(&gate.holds) || atomic_load(&gate.in_turn);
 }
-bool gate_strangers(void) {
-    return atomic_load(&gate.n_strange) > 0;
-}
-void gate_turn(void) {
+int64_t gate_turn(bool strangers) {
     pthread_mutex_lock(&gate.lock);
-    next_turn();
+    release_admitted(RELEASES);
+    int64_t pause = pause_left();
+    if (strangers && !pause) next_turn();
+    bool held = gate.ring[STRANGE].first || gate.ring[ADMITTED].first || gate.listeners_wait;
+    atomic_store(&gate.holds, held);
+    pthread_mutex_unlock(&gate.lock);
+    return pause;
+}
+void gate_open(void) {
+    pthread_mutex_lock(&gate.lock);
+    release_admitted(INT_MAX);
     pthread_mutex_unlock(&gate.lock);
 }
-void gate_admit(const char *peer) {
+static struct conn *conn_of_peer(const char *peer) {
     uint8_t address[16];
     uint16_t port;
-    if (!parse_peer(peer, address, &port)) return;
-    pthread_mutex_lock(&gate.lock);
+    if (!parse_peer(peer, address, &port)) return NULL;
     struct conn *c = gate.by_port[port % BUCKETS];
     while (c && (c->port != port || memcmp(c->address, address, 16) != 0))
         c = c->next;
-    if (c && !atomic_exchange(&c->admitted, true)) {
-        atomic_fetch_sub(&gate.n_strange, 1);
-        bool waited = c->held_in;
-        give_back_share(c);
-        drop_held(c);
-        if (waited) look_again(&c->watch);
+    return c;
+}
+static void wake_held(struct conn *c) {
+    bool waited = c->held_in;
+    drop_held(c);
+    if (waited) look_again(&c->watch);
+}
+bool gate_admit(const char *peer, struct gate_call *out) {
+    *out = (struct gate_call){0};
+    pthread_mutex_lock(&gate.lock);
+    struct conn *c = conn_of_peer(peer);
+    bool room = !c || !gate.cfg.max_calls || c->calls < gate.cfg.max_calls;
+    if (c && room) {
+        *out = (struct gate_call){.connection = c->number, .port = c->port};
+        c->calls++;
+        if (!atomic_exchange(&c->admitted, true)) {
+            atomic_fetch_sub(&gate.n_strange, 1);
+            give_back_share(c);
+            wake_held(c);
+        }
+    }
+    pthread_mutex_unlock(&gate.lock);
+    return room;
+}
+void gate_ended(struct gate_call *call) {
+    if (!call->connection) return;
+    pthread_mutex_lock(&gate.lock);
+    struct conn *c = gate.by_port[call->port % BUCKETS];
+    while (c && c->number != call->connection)
+        c = c->next;
+    if (c) c->calls--;
+    pthread_mutex_unlock(&gate.lock);
+    *call = (struct gate_call){0};
+}
+void gate_doubt(const char *peer) {
+    pthread_mutex_lock(&gate.lock);
+    struct conn *c = conn_of_peer(peer);
+    if (c && atomic_exchange(&c->admitted, false)) {
+        atomic_fetch_add(&gate.n_strange, 1);
+        if (gate.last == c) gate.last = NULL;
+        wake_held(c);
     }
     pthread_mutex_unlock(&gate.lock);
 }
@@ -521,6 +631,15 @@ static void stop_accepting(void) {
     say_held();
     pthread_mutex_unlock(&gate.lock);
 }
+// Until a descriptor is closed, or for a while.
+static void wait_for_descriptors(void) {
+    pthread_mutex_lock(&gate.lock);
+    gate.full_ns = clock_ns();
+    atomic_store(&gate.full, true);
+    gate.listeners_wait = true;
+    say_held();
+    pthread_mutex_unlock(&gate.lock);
+}
 static bool may_accept(void) {
     pthread_mutex_lock(&gate.lock);
     bool yes = gate.accepts > 0 && gate.n_ending < SLACK;
@@ -541,6 +660,7 @@ OURS int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags) {
         if (got < 0) {
             bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
             bool over = errno == EINVAL || errno == EBADF; // it was shut down
+            if (full) wait_for_descriptors();
             if (full) errno = EAGAIN;
             if (errno != EAGAIN && !over) errno = EINTR;
             return -1;
@@ -563,13 +683,19 @@ OURS int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
     }
     return own_epoll_ctl(epoll, op, fd, event);
 }
+static void free_descriptor(void) {
+    pthread_mutex_lock(&gate.lock);
+    if (atomic_exchange(&gate.full, false)) say_over();
+    pthread_mutex_unlock(&gate.lock);
+}
 OURS ssize_t recvmsg(int fd, struct msghdr *m, int flags) {
     struct conn *c = conn_of(fd);
-    if (!c || flags || atomic_load(&c->admitted) || !atomic_load(&gate.on))
-        return own_recvmsg(fd, m, flags);
-    return read_share(c, m, flags);
+    if (!c || flags || !atomic_load(&gate.on)) return own_recvmsg(fd, m, flags);
+    return atomic_load(&c->admitted) ? read_vouched(c, m, flags) : read_share(c, m, flags);
 }
 OURS int close(int fd) {
     if (conn_of(fd) && getpid() == gate.process) leave(fd);
-    return own_close(fd);
+    int rc = own_close(fd);
+    if (atomic_load(&gate.full) && getpid() == gate.process) free_descriptor();
+    return rc;
 }

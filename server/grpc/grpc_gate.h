@@ -7,18 +7,25 @@
 //   A connection is strange until one of its calls was admitted. Strange connections together may
 //   read TURN_BYTES; then they wait, in the kernel, until all calls that came of it have been taken
 //   by the daemon: that is a turn. In the next one, addresses take turns, and the connections of
-//   each. One whose client has gone meanwhile is read no more.
+//   each, and there is a pause before it as long as the last one took. One whose client has gone
+//   meanwhile is read no more.
+//   An admitted connection reads while no call waits in the library; else it waits too, as the
+//   others of its address and other addresses do, in turn. Its first read, and those after it has
+//   filled the library, are small: then they grow.
 //
 // Also the number of connections, together and of one address, is bounded here. What is encrypted
 // is counted as it comes: nothing here looks into bytes.
 // One gate in a process. Thread: any, except where it says so.
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 struct gate_config {
     int max_connections, max_per_address; // 0: no bound
+    int max_calls;                        // of a connection, admitted and not ended; the same
     void (*held)(
         void *ctx); // somebody waits, and a turn may begin: any thread, with the gate's lock
+    bool (*keeps_up)(void *ctx); // no call waits in the library: the same
     void *ctx;
 };
 void gate_start(const struct gate_config *cfg);
@@ -27,9 +34,17 @@ void gate_stop(void); // `held` is called no more; what is read is bounded no mo
 // the library makes its own.
 void gate_listens(bool on);
 
-bool gate_holds(void); // somebody waits
-// All calls that came of what was read have been taken: the next turn.
-void gate_turn(void);
+bool gate_waits(void); // somebody waits, or has read: gate_turn wants to be told
+// All calls that came of what was read have been taken: the next turn, of strangers only if they
+// may. Nanoseconds until those may read again; 0: it is not time that they wait for.
+int64_t gate_turn(bool strangers);
+void gate_open(void); // the daemon takes no more calls: `keeps_up` says yes from now on
 // A call of this peer, as the library writes it, was admitted: its connection is no stranger.
-void gate_admit(const char *peer);
-bool gate_strangers(void); // there are some
+// False: it has too many. *out is for gate_ended, once.
+struct gate_call {
+    uint64_t connection; // 0: none
+    uint16_t port;
+};
+bool gate_admit(const char *peer, struct gate_call *out);
+void gate_ended(struct gate_call *call); // or is about to: its client cannot know yet
+void gate_doubt(const char *peer);       // one was refused: it is a stranger again

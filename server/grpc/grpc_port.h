@@ -9,6 +9,10 @@
 
 #include "server/grpc/grpc.h"
 
+// Calls of a connection at a time. A client that keeps to it waits with more; the library closes
+// the connection of one that has acknowledged it and sends more. Who has not acknowledged it, or
+// has given up calls that still end here, may have a few more before they are refused.
+enum { GRPC_PORT_STREAMS = 512, GRPC_PORT_MAX_CALLS = 768 };
 struct grpc_port {
     const struct rpc_config *cfg; // set by the caller, and stays
     grpc_server *server;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floods of the gRPC port by clients that show no token, from another address than the honest client's. By itself: floods.py HOST PORT NAME SECONDS sends one. Standard library only."""
+"""Floods of the gRPC port, from another address than the honest client's, by clients that show no token and by some that do. By itself: floods.py HOST PORT NAME SECONDS [TOKEN MODEL] sends one. Standard library only."""
 import os, socket, struct, subprocess, sys, time
 from common import MB, address, run_message
 from h2 import DATA, H2, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal
@@ -9,8 +9,8 @@ PRIORITY, CONTINUATION, CHECK = 2, 9, "/grpc.health.v1.Health/Check"
 STRANGER = "127.0.0.2"
 EMPTY = b"\0\0\0\0\0"
 
-def head(path=CHECK):
-    return b"".join(literal(*h) for h in ((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers")))
+def head(path=CHECK, *more):
+    return b"".join(literal(*h) for h in ((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers"), *more))
 
 def calls(n, path=CHECK, behind=lambda stream: b""):
     return b"".join(frame(HEADERS, 4, 1 + 2 * i, head(path)) + behind(1 + 2 * i) for i in range(n))
@@ -55,6 +55,50 @@ FLOODS = {  # bytes, connections at a time, seconds for which they stay
     "silent": (b"", 1000, 2),
 }
 
+RUN, STREAM = "/hlod.v1.Hlod/RunUnary", "/inference.GRPCInferenceService/ModelStreamInfer"
+
+def with_token(name, token, model):
+    """(bytes, connections at a time, seconds) of a flood whose connections first run the model with a token"""
+    auth, run = ("authorization", "Bearer " + token), run_message(model, 1, 2, 3, 4)
+    whole = lambda m: lambda stream: frame(DATA, 1, stream, b"\0" + struct.pack(">I", len(m)) + m)
+    begun = lambda path: b"".join(frame(HEADERS, 4, 3 + 2 * i, head(path, auth)) for i in range(3000))
+    kept = ((":path", RUN), (":authority", "x"), ("content-type", "application/grpc"), ("te", "trailers"), auth)
+    table = b"\x83\x86" + b"".join(b"\x40" + literal(*h)[1:] for h in kept)
+    indexed = frame(HEADERS, 4, 3, table) + b"".join(frame(HEADERS, 4, 5 + 2 * i, b"\x83\x86\xc2\xc1\xc0\xbf\xbe") for i in range(6000))
+    first = PREFACE + frame(HEADERS, 4, 1, head(RUN, auth)) + whole(run)(1)
+    return first, {
+        "unfinished": (begun(RUN), 5, .05),
+        "unfinished_indexed": (indexed, 5, .05),
+        "unfinished_stay": (begun(RUN), 30, 1),
+        "streams": (b"".join(frame(HEADERS, 4, 3 + 2 * i, head(STREAM, auth)) + frame(DATA, 0, 3 + 2 * i, EMPTY) for i in range(3000)), 10, .3),
+        "whole_unread": (frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + b"".join(frame(HEADERS, 4, 3 + 2 * i, head(RUN, auth)) + whole(run)(3 + 2 * i) for i in range(2000)), 10, .3),
+    }[name]
+TOKEN_FLOODS = "unfinished", "unfinished_indexed", "unfinished_stay", "streams", "whole_unread"
+
+def flood_with_token(host, port, name, seconds, token, model):
+    first, (data, n, stay) = with_token(name, token, model)
+    until, connections = time.monotonic() + float(seconds), 0
+    while time.monotonic() < until:
+        sockets = []
+        for _ in range(n):
+            try:
+                s = socket.create_connection((host, int(port)), timeout=.5, source_address=(STRANGER, 0))
+                sockets.append(s)
+                s.settimeout(.3)
+                s.sendall(first)
+                s.recv(1000)
+                time.sleep(.02)
+                s.sendall(data)
+            except OSError:
+                pass
+            if time.monotonic() > until:
+                break
+        time.sleep(min(stay, max(0, until - time.monotonic())))
+        connections += len(sockets)
+        for s in sockets:
+            s.close()
+    print(connections)
+
 def flood(host, port, name, seconds):
     data, n, stay = FLOODS[name]
     until, connections = time.monotonic() + float(seconds), 0
@@ -94,9 +138,9 @@ def honest_calls(d, seconds):
         time.sleep(.01)
     return times
 
-def beside(d, names, seconds=2):
+def beside(d, names, seconds=2, *token):
     for name in names:
-        p = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, address(d)), name, str(seconds)], stdout=subprocess.DEVNULL) for _ in range(2)]
+        p = [subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, address(d)), name, str(seconds), *token], stdout=subprocess.DEVNULL) for _ in range(2)]
         try:
             times = honest_calls(d, seconds)
         finally:
@@ -122,5 +166,9 @@ def connections_without_end(d):
     beside(d, ("silent", "half", "handshakes"), 3)
 connections_without_end.options = ["--max-connections", "1500"]
 
+def calls_with_token(d):
+    """gRPC calls with a token, by the thousand on connections that ran something before: without a message, in tables, left or kept open, streams, their answers not read: what they take is bounded as if they had none."""
+    beside(d, TOKEN_FLOODS, 3, d.tokens["b"], d.model)
+
 if __name__ == "__main__":
-    flood(*sys.argv[1:])
+    (flood if len(sys.argv) < 6 else flood_with_token)(*sys.argv[1:])

@@ -16,6 +16,7 @@ class H2:
         """window: what each call may be sent before it is read; such data is kept. None: HTTP/2's 64 KiB, never raised"""
         self.s = socket.create_connection(address)
         self.s.settimeout(20)
+        self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, window) if window else b"") + (frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", window - 65535)) if window else b""))
         self.data = {} if window else None
         self.window = self.initial = 65535

@@ -70,6 +70,42 @@ static void timers_before_posts(void **state) {
     loop_free(l);
 }
 
+enum { SLOW_POSTS = 200, SLOW_US = 100 };
+static int n_slow;
+static void on_slow(void *arg) {
+    (void)arg;
+    int64_t end = clock_ns() + SLOW_US * 1000;
+    while (clock_ns() < end)
+        continue;
+    if (++n_slow == SLOW_POSTS) loop_stop(l);
+}
+static void *post_slow(void *arg) {
+    (void)arg;
+    for (int k = 0; k < SLOW_POSTS; k++)
+        loop_post(l, on_slow, NULL);
+    return NULL;
+}
+static void on_between(void *arg) {
+    *(int *)arg = n_slow;
+}
+// Many at once do not keep what else the loop does waiting.
+static void many_posts(void **state) {
+    (void)state;
+    pthread_t thread;
+    int between = -1;
+    n_slow = 0;
+    assert_int_equal(loop_new(&l), ST_OK);
+    assert_int_equal(pthread_create(&thread, NULL, post_slow, NULL), 0);
+    pthread_join(thread, NULL);
+    struct loop_timer *t = loop_timer_new(l, on_between, &between);
+    loop_timer_start(t, 1);
+    loop_run(l);
+    assert_int_equal(n_slow, SLOW_POSTS);
+    assert_true(between >= 0 && between < SLOW_POSTS);
+    loop_timer_free(t);
+    loop_free(l);
+}
+
 enum { FINE = 8 };
 static struct loop_timer *fine[FINE];
 static int64_t began, fired_at[FINE];
@@ -108,6 +144,6 @@ static void fine_timers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(posts),
                                        cmocka_unit_test(timers_before_posts),
-                                       cmocka_unit_test(fine_timers)};
+                                       cmocka_unit_test(many_posts), cmocka_unit_test(fine_timers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
