@@ -27,6 +27,7 @@ void pass_stat_message(Hlod__V1__PassStat *m, const struct pass_stat *s) {
     m->before = s->instrs_before;
     m->after = s->instrs_after;
     m->changed = s->changed;
+    m->begins = s->begins;
 }
 Hlod__V1__PassStat **pass_stat_messages(struct arena *a, const struct executable *e) {
     Hlod__V1__PassStat **m = arena_array(a, Hlod__V1__PassStat *, e->n_passes + 1);
@@ -226,7 +227,7 @@ static status_t fill_rest(struct executable *e, const Hlod__Artifact__Artifact *
     for (size_t k = 0; k < m->n_passes; k++)
         e->passes[k] = (struct pass_stat){arena_strdup(a, m->passes[k]->name),
                                           (int64_t)(m->passes[k]->ms * 1e6), m->passes[k]->before,
-                                          m->passes[k]->after, m->passes[k]->changed};
+                                          m->passes[k]->after, m->passes[k]->changed, false};
     kernels_in(a, m->kernels, &e->kernels);
     kernels_in(a, m->prepare_kernels, &e->prepare_kernels);
     e->compile_ns = m->compile_ns;

@@ -24,9 +24,10 @@ void executable_free(struct executable *e) {
     arena_free(e->arena); // e itself lies in it
 }
 
-static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, const struct hlo_module *m) {
-    int64_t n = hlo_total(m);
-    struct pass_stat s = {.name = name, .ns = ns, .instrs_before = n, .instrs_after = n};
+static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, int64_t before,
+                     int64_t after) {
+    struct pass_stat s = {
+        .name = name, .ns = ns, .instrs_before = before, .instrs_after = after};
     avec_push(p->keep, &p->stats, s);
     if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
 }
@@ -60,15 +61,19 @@ static status_t measure_emitted(struct executable *e) {
 
 // Both modules by the target's own compiler; what it plans is its own too.
 static status_t emit_code(struct executable *e, const struct target *t, struct pass_ctx *p) {
-    int64_t start = clock_ns();
+    int64_t start = clock_ns(), before = hlo_total(e->main);
+    struct pass_stat s = {.name = "plugin", .begins = true, .instrs_before = before};
     int n = e->replicas;
+    if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
     RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->main, n, &e->emitted), "main"));
     if (e->prepare->entry->root->shape->n_elems)
         RETURN_IF_ERR(st_note(t->emit(t, e->arena, e->prepare, n, &e->emitted_prepare), "prepare"));
-    add_stat(p, "emit", clock_ns() - start, e->main);
     e->peak_bytes = e->emitted.temp_bytes;
     e->prepare_bytes = e->emitted_prepare.temp_bytes;
-    return measure_emitted(e);
+    RETURN_IF_ERR(measure_emitted(e));
+    add_stat(p, s.name, clock_ns() - start, before,
+             e->optimized.total ? e->optimized.total : before);
+    return ST_OK;
 }
 
 static status_t make_code(struct executable *e, const struct target *t,
@@ -82,7 +87,8 @@ static status_t make_code(struct executable *e, const struct target *t,
     if (once.little_work) once.little_work = once.less_work = ONCE_WORK;
     RETURN_IF_ERR(codegen_module(e->arena, e->prepare, &once, opt->precision, NULL, NULL,
                                  &e->prepare_kernels));
-    add_stat(p, "codegen", clock_ns() - start, e->main);
+    int64_t n = hlo_total(e->main);
+    add_stat(p, "codegen", clock_ns() - start, n, n);
     RETURN_IF_ERR(plan_make(e->arena, e->main->entry, &plan));
     e->peak_bytes = plan->arena_bytes;
     e->values_bytes = plan->values_bytes;
@@ -193,7 +199,8 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     e->rows = rows_check(e->arena, m);
     int64_t start = clock_ns();
     RETURN_IF_ERR(hoist_split(m, &e->prepare));
-    add_stat(p, "hoist", clock_ns() - start, e->main);
+    int64_t n = hlo_total(e->main);
+    add_stat(p, "hoist", clock_ns() - start, n, n);
     e->results = e->main->entry->root->shape; // in the arena of main
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_prepare)(e->prepare, p));
     RETURN_IF_ERR((t->emit ? pipeline_portable : pipeline_main)(e->main, p));

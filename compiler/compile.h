@@ -20,6 +20,7 @@ struct pass_stat {
     int64_t ns;
     int64_t instrs_before, instrs_after;
     bool changed;
+    bool begins; // on_pass only, of a pass that may take long: it starts now, its end is told too
 };
 // Progress and cancellation during a compile; both optional. `pass` NULL when a phase is meant
 // ("lower", "codegen").

@@ -28,7 +28,10 @@ static void on_event(void *ctx, struct str line) {
     if (!j) return;
     json_t *pass = json_object_get(j, "pass"), *r = json_object_get(j, "compileResult"),
            *err = json_object_get(j, "error");
-    if (pass) progress_pass(&w->progress, text_at(pass, "name"), number_at(pass, "ms"));
+    if (json_is_true(json_object_get(pass, "begins")))
+        progress_begins(&w->progress, text_at(pass, "name"));
+    else if (pass)
+        progress_pass(&w->progress, text_at(pass, "name"), number_at(pass, "ms"));
     if (r) w->result = json_incref(r);
     if (err) w->error = json_incref(err);
     json_decref(j);
@@ -39,7 +42,7 @@ static bool on_bytes(void *ctx, struct span piece) {
 }
 static void on_upload(void *ctx, int64_t sent, int64_t total) {
     struct watch *w = ctx;
-    if (w->progress.passes)
+    if (sent >= total)
         progress_tick(&w->progress);
     else
         progress_bytes(&w->progress, "uploading", sent, total);

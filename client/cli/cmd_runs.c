@@ -84,18 +84,19 @@ static int list(struct hlo *h) {
     if (rc) return rc;
     if (list_begin(h, j, "runs", "nothing ran yet",
                    "     JOB  STARTED                  KIND     CODE                     TOTAL     "
-                   "DEVICE   EXECUTABLE"))
+                   "DEVICE   EXECUTABLE    MESSAGE"))
         json_array_foreach(json_object_get(j, "runs"), k, r) {
             const json_t *t, *list = json_object_get(r, "timings");
             size_t i;
             double total = 0;
             json_array_foreach(list, i, t) if (!strcmp(text_at(t, "name"), "total")) total =
                 number_at(t, "ms");
-            printf("%8.0f  %-24s %-8s %-19s %10.3f ms  %-8s %.12s%s%s\n", number_at(r, "job"),
+            printf("%8.0f  %-24s %-8s %-19s %10.3f ms  %-8s %.12s%s%s%s%s\n", number_at(r, "job"),
                    text_at(r, "started"), text_at(r, "kind"), text_at(r, "code"), total,
                    text_at(r, "device"), text_at(r, "executable"),
                    json_is_true(json_object_get(r, "compiled")) ? "  compiled" : "",
-                   json_is_true(json_object_get(r, "profiled")) ? "  profiled" : "");
+                   json_is_true(json_object_get(r, "profiled")) ? "  profiled" : "",
+                   text_at(r, "message")[0] ? "  " : "", text_at(r, "message"));
         }
     json_decref(j);
     return 0;

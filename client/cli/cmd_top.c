@@ -136,12 +136,12 @@ static void print_devices(const struct top *t) {
 static void print_runs(const struct top *t) {
     const json_t *r;
     size_t k;
-    printf("\n%-8s %-8s %-19s %-14s %9s %9s  %s\n", "JOB", "KIND", "CODE", "DEVICE", "TOTAL ms",
-           "RUN ms", "EXECUTABLE");
+    printf("\n%-8s %-8s %-19s %-14s %9s %9s  %-16s  %s\n", "JOB", "KIND", "CODE", "DEVICE",
+           "TOTAL ms", "RUN ms", "EXECUTABLE", "MESSAGE");
     json_array_foreach(json_object_get(t->runs, "runs"), k, r)
-        printf("%-8.0f %-8s %-19s %-14.14s %9.2f %9.2f  %.16s\n", number_at(r, "job"),
+        printf("%-8.0f %-8s %-19s %-14.14s %9.2f %9.2f  %-16.16s  %s\n", number_at(r, "job"),
                text_at(r, "kind"), text_at(r, "code"), text_at(r, "device"), timing(r, "total"),
-               timing(r, "run"), text_at(r, "executable"));
+               timing(r, "run"), text_at(r, "executable"), text_at(r, "message"));
 }
 // Over the interval, or over all while nothing came in it.
 static void print_mean(const char *what, double sum, double was_sum, double n, double was_n) {

@@ -3,6 +3,7 @@
 #include "client/cli/progress.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "client/cli/hlo.h"
@@ -34,15 +35,29 @@ void progress_bytes(struct progress *p, const char *what, int64_t done, int64_t 
             (int)((double)done / (double)total * 100), mb, (double)total / 1e6, s > 0 ? mb / s : 0);
 }
 
+static void draw_passes(const struct progress *p) {
+    double s = (double)(p->drawn_ns - p->start_ns) / 1e9;
+    if (p->pass[0])
+        fprintf(stderr, "\r\033[Kcompiling for %.1f s: %lld pass%s done, %s", s,
+                (long long)p->passes, p->passes == 1 ? "" : "es", p->pass);
+    else
+        fprintf(stderr, "\r\033[Kcompiling for %.1f s: the compiler has not begun yet", s);
+}
+void progress_begins(struct progress *p, const char *name) {
+    bool plugin = strcmp(name, "plugin") == 0;
+    snprintf(p->pass, sizeof p->pass, "now %s", plugin ? "the plugin's compiler" : name);
+    if (draw_now(p, false)) draw_passes(p);
+}
 void progress_pass(struct progress *p, const char *name, double ms) {
     p->passes++;
-    snprintf(p->pass, sizeof p->pass, "%s, %.1f ms", name, ms);
+    if (ms < 10000)
+        snprintf(p->pass, sizeof p->pass, "the last was %s, %.1f ms", name, ms);
+    else
+        snprintf(p->pass, sizeof p->pass, "the last was %s, %.1f s", name, ms / 1e3);
     progress_tick(p);
 }
 void progress_tick(struct progress *p) {
-    if (p->passes && draw_now(p, false))
-        fprintf(stderr, "\r\033[Kcompiling for %.1f s: %lld passes done, the last was %s",
-                (double)(p->drawn_ns - p->start_ns) / 1e9, (long long)p->passes, p->pass);
+    if (draw_now(p, false)) draw_passes(p);
 }
 
 void progress_end(struct progress *p) {

@@ -91,10 +91,11 @@ void wire_executable(struct arena *a, const Hlod__V1__ExecutableInfo *x,
         out->entry_before = x->before->entry;
         out->total_before = x->before->total;
     }
-    if (x->after) {
-        out->entry_after = x->after->entry;
-        out->total_after = x->after->total;
-        out->fusions = x->after->fusions;
+    const Hlod__V1__Counts *n = x->optimized && x->optimized->entry ? x->optimized : x->after;
+    if (n) { // a plugin's compiler made more of it than is left by ours
+        out->entry_after = n->entry;
+        out->total_after = n->total;
+        out->fusions = n->fusions;
     }
     out->peak_bytes = x->peak_bytes;
     out->weights_bytes = x->weights_bytes;

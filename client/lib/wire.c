@@ -148,6 +148,7 @@ static bool tell(const struct wire_request *w, const Hlod__V1__Event *e) {
         p.hit = e->compiling->joined;
         break;
     case HLOD__V1__EVENT__KIND_PASS:
+        if (e->pass->begins) return true; // struct hlod_event tells of those that ended
         p.kind = HLOD_EVENT_PASS;
         p.name = e->pass->name;
         p.ms = e->pass->ms;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/text.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_parts.h"
 #include "scheduler/job/job_plan.h"
@@ -111,9 +112,27 @@ static void detach(struct job *j) {
     metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
 }
 
+// The beginning of why it failed, in the job's arena: messages name what the client sent.
+static char *failure_text(struct job *j, status_t st) {
+    enum { MOST = 500 };
+    struct str all = str_of(st_message(st)), rest = all;
+    struct strbuf shown = {0};
+    uint32_t code;
+    while (rest.n) {
+        size_t n = text_first(rest, &code);
+        if ((size_t)(rest.p - all.p) + n > MOST) break;
+        rest = (struct str){rest.p + n, rest.n - n};
+    }
+    text_show(&shown, (struct str){all.p, all.n - rest.n}, "");
+    if (rest.n) strbuf_puts(&shown, " ...");
+    char *text = arena_strdup(&j->arena, strbuf_cstr(&shown));
+    strbuf_done(&shown);
+    return text;
+}
+
 // What GET /v1/runs shows of the job. Looking at an executable or a model is
 // none of it.
-static void remember(struct job *j, const char *key, const char *code) {
+static void remember(struct job *j, const char *key, status_t st) {
     if (j->spec.kind == JOB_INSPECT || (j->spec.kind == JOB_INGEST && j->r.ingest_hit)) return;
     Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
     char source[65], started[32];
@@ -121,7 +140,8 @@ static void remember(struct job *j, const char *key, const char *code) {
     clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
     m.job = j->r.id;
     m.kind = (char *)job_kind_name(j);
-    m.code = (char *)code;
+    m.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
+    m.message = failure_text(j, st);
     m.started = started;
     m.model = source;
     m.executable = (char *)key;
@@ -201,7 +221,7 @@ void job_finish(struct job *j, status_t st) {
     char key[65] = "";
     if (!digest_is_zero(j->key.digest)) digest_hex(j->key.digest, key);
     const char *code = st ? st_code_name(st_code(st)) : "OK";
-    remember(j, key, code);
+    remember(j, key, st);
     struct strbuf times = {0};
     for (size_t i = 0; i < j->r.n_timings; i++)
         strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);

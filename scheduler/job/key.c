@@ -460,6 +460,10 @@ static Hlod__V1__TensorSpec **renamed(struct arena *a, Hlod__V1__TensorSpec **bo
     return out;
 }
 
+const Hlod__V1__Counts *key_counts(const Hlod__V1__ExecutableInfo *info) {
+    return info->optimized && info->optimized->entry ? info->optimized : info->after;
+}
+
 Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                                    const Hlod__V1__Signature *names) {
     Hlod__V1__Signature *bound = x->signature;

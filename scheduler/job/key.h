@@ -74,4 +74,6 @@ enum { KEY_MAX_ELEMENTS = 1024 }; // of one sequence
 // program hand over has no names.
 Hlod__V1__Signature *key_signature(struct arena *a, const Hlod__V1__ExecutableInfo *x,
                                    const Hlod__V1__Signature *names);
+// Of the code that runs: main as a plugin's compiler left it, else as ours did. NULL: not known.
+const Hlod__V1__Counts *key_counts(const Hlod__V1__ExecutableInfo *info);
 const char *key_bindings_text(struct arena *a, Hlod__Wire__Binding *const *b, size_t n);

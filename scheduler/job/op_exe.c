@@ -164,10 +164,10 @@ static void stored(void *arg) {
         metric_observe_ns(M_COMPILE_TIME, clock_ns() - op->start_ns);
         char hex[65];
         digest_hex(op->digest, hex);
+        const Hlod__V1__Counts *n = key_counts(op->exe->info);
         log_event(LOG_INFO, "compile.done", "key=%s ms=%.1f entry=%" PRId64 " fusions=%" PRId64,
-                  hex, (double)(clock_ns() - op->start_ns) / 1e6,
-                  op->exe->info->after ? op->exe->info->after->entry : 0,
-                  op->exe->info->after ? op->exe->info->after->fusions : 0);
+                  hex, (double)(clock_ns() - op->start_ns) / 1e6, n ? n->entry : 0,
+                  n ? n->fusions : 0);
         give_exe(op, false);
         shapes_trim(op->s, op->digest, op->shapes.v, op->shapes.n);
     }

@@ -371,9 +371,7 @@ static void take_result(struct suite_run *r, const struct job_result *x) {
         o->executable = arena_strdup(a, x->exe->digest);
         o->compile_ms = x->exe->compile_ms;
         o->peak_bytes = x->exe->peak_bytes;
-        const Hlod__V1__Counts *counts = x->exe->optimized && x->exe->optimized->entry
-                                             ? x->exe->optimized // as a plugin's compiler left it
-                                             : x->exe->after;
+        const Hlod__V1__Counts *counts = key_counts(x->exe);
         if (counts) o->counts = arena_dup(a, counts, sizeof *counts);
     }
     o->timings = arena_array(a, Hlod__V1__Timing *, x->n_timings + 1);

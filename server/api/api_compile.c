@@ -14,7 +14,7 @@ static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
     const Hlod__V1__Budget *b = ((Hlod__V1__CompileRequest *)c->request)->budget;
     const Hlod__V1__ExecutableInfo *x = m->executable;
     if (!b) return;
-    const Hlod__V1__Counts *n = x->optimized && x->optimized->entry ? x->optimized : x->after;
+    const Hlod__V1__Counts *n = key_counts(x);
     const struct {
         const char *what;
         int64_t most, found; // found -1: not known
@@ -27,8 +27,12 @@ static void check_budget(struct call *c, Hlod__V1__CompileReply *m) {
         m->over_budget[m->n_over_budget++] =
             rows[i].found < 0
                 ? arena_printf(&c->arena, "%s: not known for this target", rows[i].what)
-                : arena_printf(&c->arena, "%s: %lld, more than %lld", rows[i].what,
-                               (long long)rows[i].found, (long long)rows[i].most);
+            : i == 0
+                ? arena_printf(&c->arena, "%s: %lld, more than %lld", rows[i].what,
+                               (long long)rows[i].found, (long long)rows[i].most)
+                : arena_printf(&c->arena, "%s: %.4g MB (%lld bytes), more than %.4g MB (%lld)",
+                               rows[i].what, (double)rows[i].found / 1e6, (long long)rows[i].found,
+                               (double)rows[i].most / 1e6, (long long)rows[i].most);
     }
 }
 

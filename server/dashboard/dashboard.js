@@ -134,7 +134,8 @@ const runColumns = [
   ["Run", r => link("#/runs/" + r.job, "#" + r.job)],
   ["Kind", r => [r.kind, r.compiled && h("span", { class: "dim extra" }, " · compiled"), r.profiled && h("span", { class: "dim extra" }, " · profiled")], "nowrap"],
   ["Model", r => modelNames[r.model] ? nameCell(modelNames[r.model]) : h("code", null, short(r.model))],
-  ["Result", r => state(r.code, r.code === "OK")],
+  ["Result", r => h("span", { title: r.message }, state(r.code, r.code === "OK"))],
+  ["Message", r => r.message && h("span", { class: "clamp dim", title: r.message }, r.message), "wide"],
   ["Executable", r => r.executable ? link("#/executables/" + r.executable, short(r.executable), "mono") : "", "wide"],
   ["Device", r => r.device || "", "wide"],
   ["Time", r => ms(total(r)), "num"],
@@ -204,6 +205,8 @@ async function overview() {
 
 // ---- executables
 
+// Of the code that runs: as a plugin's compiler left it, else as ours did.
+const countsOf = e => e.optimized && number(e.optimized.entry) ? e.optimized : e.after || {};
 async function executables() {
   const [list] = await Promise.all([api("/v1/executables?limit=500"), loadModels()]), names = modelNames;
   const most = Math.max(1, ...(list.executables || []).map(e => number((e.before || {}).entry)));
@@ -211,8 +214,8 @@ async function executables() {
     h("section", { class: "card" }, table("Executables", [
       ["Executable", e => [link("#/executables/" + e.digest, short(e.digest), "mono"), names[e.sourceDigest] && [" ", nameCell(names[e.sourceDigest])]]],
       ["Inputs", e => h("code", null, ((e.signature || {}).inputs || []).map(shapeText).slice(0, 2).join(" ") + (((e.signature || {}).inputs || []).length > 2 ? " …" : "")), "wide"],
-      ["Instructions", e => h("div", { class: "pair" }, h("span", { class: "nowrap" }, h("span", { class: "dim" }, count((e.before || {}).entry) + " → "), h("b", null, count((e.after || {}).entry))), meter(number((e.before || {}).entry) / most, "before"), meter(number((e.after || {}).entry) / most))],
-      ["Fusions", e => count((e.after || {}).fusions), "num"],
+      ["Instructions", e => h("div", { class: "pair" }, h("span", { class: "nowrap" }, h("span", { class: "dim" }, count((e.before || {}).entry) + " → "), h("b", null, count(countsOf(e).entry))), meter(number((e.before || {}).entry) / most, "before"), meter(number(countsOf(e).entry) / most))],
+      ["Fusions", e => count(countsOf(e).fusions), "num"],
       ["Kernels", e => count(e.kernels), "num wide"],
       ["Reference", e => number(e.referenceSteps) ? state(count(e.referenceSteps), false, true) : "0", "num wide"],
       ["Working memory", e => bytes(e.peakBytes), "num wide"],
@@ -223,10 +226,10 @@ async function executables() {
 }
 
 function countsCard(e) {
-  const b = number((e.before || {}).entry), a = number((e.after || {}).entry), p = number((e.prepare || {}).entry), most = Math.max(a, b, p, 1);
+  const after = countsOf(e), b = number((e.before || {}).entry), a = number(after.entry), p = number((e.prepare || {}).entry), most = Math.max(a, b, p, 1);
   const row = (label, v, cls) => h("div", { class: "row" }, h("span", { class: "dim" }, label), meter(v / most, cls), h("span", null, count(v)));
   return card("Instructions", h("span", { class: "dim" }, "of the entry computation"), h("div", { class: "body counts" }, row("before", b, "before"), row("after", a), row("prepare", p, "before"),
-    h("p", { class: "dim" }, `In all computations ${count((e.before || {}).total)} before, ${count((e.after || {}).total)} after; ${count((e.after || {}).fusions)} fusions. Prepare runs once for a set of weights.`)));
+    h("p", { class: "dim" }, `In all computations ${count((e.before || {}).total)} before, ${count(after.total)} after${after === e.optimized ? " the plugin's compiler" : ""}; ${count(after.fusions)} fusions. Prepare runs once for a set of weights.`)));
 }
 
 function passesCard(e) {
@@ -453,7 +456,7 @@ function timeline(trace) {
       y += (Math.max(...mine.map(l => l.depth)) + 1) * rowH + 14;
     }
     const ticks = [], unit = 10 ** Math.floor(Math.log10(width / 5)), step = [1, 2, 5, 10].map(k => k * unit).find(k => width / k <= (w > 800 ? 10 : 5));
-    for (let t = 0; t <= width; t += step) ticks.push(s("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: 22, y2: y }), s("text", { class: "tick", x: left + t * scale + 4, y: 16 }, t ? ms(t / 1000) : "0"));
+    for (let t = 0; t <= width; t += step) ticks.push(s("line", { class: "grid", x1: left + t * scale, x2: left + t * scale, y1: 22, y2: y }), s("text", { class: "tick", y: 16, ...left + t * scale + 60 > w ? { x: left + t * scale - 4, "text-anchor": "end" } : { x: left + t * scale + 4 } }, t ? ms(t / 1000) : "0"));
     host.replaceChildren(s("svg", { width: w, height: y + 4 }, ticks, labels, rows));
   };
   const zoom = f => { pixels = Math.min(64, Math.max(1, pixels * f)); const mid = (host.scrollLeft + host.clientWidth / 2) / host.scrollWidth; draw(); host.scrollLeft = mid * host.scrollWidth - host.clientWidth / 2; };
@@ -474,6 +477,7 @@ async function run(job) {
   };
   return [h("div", { class: "head" }, h("h1", null, `${r.kind} #${job}`), state(r.code, r.code === "OK"), h("span", { class: "dim" }, `${ms(total(r))}, ${ago(r.started)}`), h("span", { class: "grow" }), h("button", { type: "button", title: "For ui.perfetto.dev or chrome://tracing", onclick: save }, "Save the trace")),
     h("section", { class: "card" }, h("div", { class: "body" }, h("dl", { class: "facts" },
+      r.message && [h("dt", null, "Message"), h("dd", { id: "why" }, r.message)],
       r.executable && [h("dt", null, "Executable"), h("dd", null, link("#/executables/" + r.executable, r.executable, "mono"))], r.device && [h("dt", null, "Device"), h("dd", null, r.device)],
       r.traceId && [h("dt", null, "Trace"), h("dd", { class: "mono" }, r.traceId)],
       h("dt", null, "Time went to"), h("dd", null, (r.timings || []).filter(t => t.name !== "total").map(t => `${t.name} ${ms(t.ms)}`).join(" · ") || "nothing: it was refused before any work")))),

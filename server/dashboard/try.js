@@ -74,7 +74,7 @@ async function tryPage() {
       const c = await api(path, { method: "POST", body, headers: { "Content-Type": "application/octet-stream" } }), e = c.executable, again = (c.assumed || []).length > 0;
       model = c.sourceDigest;
       rows = ((e.signature || {}).inputs || []).map(inputRow);
-      fill(about, h("p", null, link("#/executables/" + c.digest, short(c.digest), "mono"), ` ${count((e.before || {}).entry)} → ${count((e.after || {}).entry)} instructions, ${count((e.after || {}).fusions)} fusions, ${c.cacheHit ? "from the cache" : "compiled in " + ms(e.compileMs)}`),
+      fill(about, h("p", null, link("#/executables/" + c.digest, short(c.digest), "mono"), ` ${count((e.before || {}).entry)} → ${count(countsOf(e).entry)} instructions, ${count(countsOf(e).fusions)} fusions, ${c.cacheHit ? "from the cache" : "compiled in " + ms(e.compileMs)}`),
         again && h("p", { class: "dim" }, "Open dimensions have their usual sizes; change a shape below for others."));
       fill(inputs, rows.map(r => r.node));
       go.disabled = false;

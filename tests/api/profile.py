@@ -149,6 +149,15 @@ try:
     runs = json.loads(p.stdout)["runs"]
     jobs = [r["job"] for r in runs]
     result("hlo runs: the newest first, no steps in the list", jobs == sorted(jobs, reverse=True) and len(jobs) >= 6 and any(r.get("profiled") for r in runs) and not any("profile" in r for r in runs), runs)
+    status, e = d.json("POST", "/v1/run", {"model": c["sourceDigest"], "inputs": [{"name": "a\u202eb" + "\u00e9" * 400, "dtype": "f32", "shape": [1], "data": [1]}]})
+    failed = d.json("GET", "/v1/runs?limit=1")[1]["runs"][0]
+    result("a failed run's message is kept with it", status >= 400 and failed["code"] == e["code"] != "OK" and
+           failed["message"].startswith(e["message"].split("\u202e")[0] + "\\u202eb\u00e9") and failed["message"].endswith("\u00e9 ...") and 490 < len(failed["message"].encode()) < 515, (e, failed))
+    result("those that went well have none", not any(r.get("message") for r in d.json("GET", "/v1/runs")[1]["runs"] if r["code"] == "OK"))
+    p = subprocess.run([build + "/hlo", "runs"], env=env, capture_output=True, text=True, timeout=60)
+    result("and in hlo runs", failed["message"] in p.stdout.splitlines()[0], p.stdout)
+    p = subprocess.run([build + "/hlo", "top", "--once", "--interval", "0.05"], env=env, capture_output=True, text=True, timeout=60)
+    result("and in hlo top", failed["message"] in p.stdout, p.stdout)
     p = subprocess.run([build + "/hlo", "runs", "trace", "123456"], env=env, capture_output=True, text=True, timeout=60)
     result("hlo runs trace: no such run", p.returncode == 3 and "123456" in p.stderr, p.stderr)
 

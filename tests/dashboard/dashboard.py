@@ -212,7 +212,18 @@ try:
     result("a span tells about itself", "nodes:" in b.js("return document.querySelector('.detail').innerText") or "GB/s" in b.js("return document.querySelector('.detail').innerText"), b.js("return document.querySelector('.detail').innerText"))
     result("run: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))
     b.resize(1400, 1000); b.shot("run-light")
+    for zoom in range(4):
+        b.js("document.querySelector('button[aria-label=\"Zoom in\"]').click()")
+        out = b.js("const e = document.querySelector('.tick').closest('svg').getBoundingClientRect(); return [...document.querySelectorAll('.tick')].filter(t => t.getBoundingClientRect().right > e.right + .5).map(t => t.textContent)")
+        result(f"no time of the axis is cut, zoom {zoom + 1}", not out, out)
 
+    d.json("POST", "/v1/run", {"model": "two", "inputs": [{"name": "<img src=y>", "dtype": "f32", "shape": [1], "data": [1]}]})
+    failed = d.json("GET", "/v1/runs?limit=1")[1]["runs"][0]
+    b.page(f"#/runs/{failed['job']}")
+    why = b.js("return (document.getElementById('why') || {}).textContent")
+    result("a failed run's page says why, as text", failed["message"] == why and "<img src=y>" in why and not b.js("return document.querySelectorAll('main img').length"), (failed, why))
+    b.page("#/runs")
+    result("and the page of runs", b.js("return [...document.querySelectorAll('td .clamp')].map(e => e.textContent)")[:1] == [why])
     for page in ("#/", "#/executables", "#/runs", "#/jobs"):
         b.page(page)
         result(f"{page}: for screen readers", b.js(ACCESSIBLE) == [], b.js(ACCESSIBLE))

@@ -77,6 +77,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         3: ('before', 'i', ''),
         4: ('after', 'i', ''),
         5: ('changed', '?', ''),
+        6: ('begins', '?', ''),
     },
     'Timing': {
         1: ('name', 's', ''),
@@ -555,6 +556,7 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
         13: ('passes', 'm*', 'PassStat'),
         14: ('profile', 'm', 'Profile'),
         15: ('tenant', 's', ''),
+        16: ('message', 's', ''),
     },
     'ListRunsRequest': {
         1: ('limit', 'u', ''),

@@ -56,6 +56,9 @@ def ahead_of_time(data):
         e = c["executable"]
         ok = not c.get("cacheHit") and not c.get("overBudget") and e["optimized"]["entry"] > 0 and e["flops"] > 2 * 4 * 784 * 10 and e["compilePeakRss"] > 1 << 20 and e["memory"]["arguments"] > 0
         report(ok, "a target without a device", "entry %s of %s, %s flops, peak %s" % (e["optimized"]["entry"], e["after"]["entry"], e["flops"], e["compilePeakRss"]))
+        stream = d.raw("POST", "/v1/executables?target=cpu:plugin=xla", SUMS, {"Content-Type": "text/x-hlo", "Accept": "application/x-ndjson"})[2]
+        passes = [p for p in (json.loads(l).get("pass") for l in stream.splitlines() if l.strip()) if p and p["name"] == "plugin"]
+        report(len(passes) == 2 and passes[0].get("begins") and not passes[1].get("begins") and passes[1]["ms"] > 0, "a stream says when the plugin's compiler begins", str(passes))
         over = d.compile(path, {"x": x.shape}, target="cpu:plugin=xla", budget="instructions=1,bytes=1K,hbm=16").get("overBudget", [])
         report(len(over) == 3 and over[0].startswith("instructions: "), "over budget", str(over))
         p = hlo(d, "compile", path, "--shape", "x=4x784", "--target", "xla", "--budget", "instructions=1")
