@@ -14,6 +14,7 @@
 #include "base/store/store.h"
 #include "proto/numbers.h"
 #include "scheduler/records/blobs.h"
+#include "scheduler/job/key.h"
 #include "scheduler/suite/compare.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
