@@ -42,6 +42,8 @@ void sched_stop(struct sched *s); // ends all jobs with UNAVAILABLE, stops the w
 void sched_free(struct sched *s);
 int sched_active(const struct sched *s); // jobs not yet finished
 bool sched_can_serve(struct sched *s);   // a worker of each role is up
+// Does work of the tenant wait for a place because its clients have not taken results?
+bool sched_waits_for_reply(const struct sched *s, const char *tenant);
 struct pool *sched_pool(struct sched *s);
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);

@@ -34,6 +34,9 @@ static status_t read_head(struct arena *a, const char *path, const json_t *j, st
         (uint64_t)model != rest.n - (uint64_t)bundle)
         return damaged(path, "the file is cut short, or longer than it says");
     char hex[65];
+    struct digest is;
+    if (!digest_parse(str_of(text_at(j, "executable")), &is))
+        return st_new(ST_INVALID_ARGUMENT, "%s: its executable is no digest", path);
     digest_hex(sha256_of(rest.p, (size_t)bundle), hex);
     if (strcmp(hex, text_at(j, "bundleSha256")) != 0)
         return damaged(path, "the executable in it does not have its digest");

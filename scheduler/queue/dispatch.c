@@ -227,11 +227,20 @@ void sched_unread(struct sched *s, struct tenant *t, int64_t bytes) {
     t->unread_bytes += bytes;
     if (bytes < 0 && !s->stopping) dispatch_soon(s);
 }
-static bool may_place(const struct sched *s, const struct tenant *t, enum worker_role role) {
+static bool has_reply_room(const struct sched *s, const struct tenant *t) {
     int64_t most = s->cfg.reply_bytes;
-    if (!tenant_may_place(t)) return false;
-    return role != ROLE_DEVICE || !most || !t->unread_bytes ||
-           t->unread_bytes <= most - s->unread_bytes;
+    return !most || !t->unread_bytes || t->unread_bytes <= most - s->unread_bytes;
+}
+static bool may_place(const struct sched *s, const struct tenant *t, enum worker_role role) {
+    return tenant_may_place(t) && (role != ROLE_DEVICE || has_reply_room(s, t));
+}
+bool sched_waits_for_reply(const struct sched *s, const char *tenant) {
+    const struct queue_lane *l = s->queue[ROLE_DEVICE].first;
+    for (; l; l = l->next) {
+        const struct tenant *t = ((const struct task *)l->head->owner)->tenant;
+        if (!strcmp(t->name, tenant)) return !has_reply_room(s, t);
+    }
+    return false;
 }
 
 // ---- dispatch

@@ -13,9 +13,14 @@
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
 
-enum { MAX_DEAD = 4096 };
+// MAX_PLACES of all tenants: an array takes one, and each that a handle names one more.
+enum { MAX_DEAD = 4096, MAX_PLACES = 65536 };
+struct holder { // a tenant
+    int places;
+    char name[];
+};
 struct buffer_use { // of a tenant on a worker
-    const char *tenant;
+    const char *tenant; // a holder's name
     int worker, n;
     int64_t bytes;
 };
@@ -25,14 +30,14 @@ struct list {
 };
 struct buffers {
     struct buffers_config cfg;
-    struct smap by_text, tenants; // tenants: name -> the same name, kept
+    struct smap by_text, tenants; // tenants: name -> struct holder
     struct list live, dead;
     VEC(struct buffer_use *) use;
     VEC(uint64_t) epochs; // by worker
     uint64_t next_id;
     int64_t due_ns;
     int64_t bytes;
-    int arrays;
+    int arrays, places;
 };
 
 static void *must(void *p) {
@@ -67,22 +72,41 @@ void buffers_configure(struct buffers *b, int64_t lease_ms, int64_t quota_bytes)
 
 // ---- buffers
 
+static struct holder *holder_of(struct buffers *b, const char *tenant) {
+    struct holder *x = smap_get(&b->tenants, str_of(tenant));
+    if (x) return x;
+    size_t n = strlen(tenant) + 1;
+    x = must(calloc(1, sizeof *x + n));
+    memcpy(x->name, tenant, n);
+    smap_put(&b->tenants, str_of(tenant), x);
+    return x;
+}
+static void take_places(struct buffers *b, const char *tenant, int n) {
+    holder_of(b, tenant)->places += n;
+    b->places += n;
+}
+status_t buffers_room(struct buffers *b, const char *tenant, size_t n) {
+    int mine = holder_of(b, tenant)->places, left = MAX_PLACES - b->places;
+    if ((int64_t)n <= (int64_t)left - mine) return ST_OK;
+    return st_reason(st_new(ST_RESOURCE_EXHAUSTED,
+                            "resident buffers: %zu more, and this tenant holds %d already (arrays, "
+                            "and those that handles name); it may have as many as it leaves of %d",
+                            n, mine, MAX_PLACES),
+                     HLOD__V1__REASON__REASON_BUFFER_QUOTA);
+}
+
 static void count(struct buffers *b, struct buffer_use *u, int n, int64_t bytes) {
     u->n += n;
     u->bytes += bytes;
     b->arrays += n;
     b->bytes += bytes;
+    take_places(b, u->tenant, n);
     metric_set(M_BUFFERS, b->arrays);
     metric_set(M_BUFFER_BYTES, b->bytes);
 }
 
-static const char *keep_tenant(struct buffers *b, const char *tenant) {
-    char *kept = smap_get(&b->tenants, str_of(tenant));
-    if (!kept) smap_put(&b->tenants, str_of(tenant), kept = must(strdup(tenant)));
-    return kept;
-}
 static struct buffer_use *use_of(struct buffers *b, const char *tenant, int worker) {
-    const char *kept = keep_tenant(b, tenant);
+    const char *kept = holder_of(b, tenant)->name;
     for (size_t k = 0; k < b->use.n; k++)
         if (b->use.v[k]->tenant == kept && b->use.v[k]->worker == worker) return b->use.v[k];
     struct buffer_use *u = must(calloc(1, sizeof *u));
@@ -116,6 +140,7 @@ status_t buffers_reserve(struct buffers *b, const char *tenant, int worker, uint
                 "device",
                 (long long)bytes, (long long)u->bytes, (long long)quota),
             HLOD__V1__REASON__REASON_BUFFER_QUOTA);
+    RETURN_IF_ERR(buffers_room(b, tenant, 1));
     struct buffer *x = must(calloc(1, sizeof *x));
     *x = (struct buffer){.refs = 1,
                          .id = ++b->next_id,
@@ -166,6 +191,7 @@ void buffer_unref(struct buffer *x) {
 // ---- handles
 
 static void drop_leaves(struct handle *h) {
+    if (h->n) take_places(h->leaf[0]->owner, h->tenant, -(int)h->n);
     for (size_t k = 0; k < h->n; k++)
         buffer_unref(h->leaf[k]);
     h->n = 0;
@@ -198,10 +224,11 @@ struct handle *buffers_name(struct buffers *b, const char *tenant, struct buffer
         if (getrandom(&number, sizeof number, 0) != sizeof number) abort();
         snprintf(h->text, sizeof h->text, "b%016llx", (unsigned long long)number);
     } while (smap_has(&b->by_text, str_of(h->text)));
-    h->tenant = keep_tenant(b, tenant);
+    h->tenant = holder_of(b, tenant)->name;
     h->leaf = must(calloc(n + 1, sizeof *leaf));
     for (; h->n < n; h->n++)
         h->leaf[h->n] = buffer_ref(leaf[h->n]);
+    take_places(b, tenant, (int)n);
     h->tuple = tuple;
     set_lease(b, h, lease_ms);
     use(b, h, now_ns);

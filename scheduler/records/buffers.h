@@ -52,6 +52,10 @@ struct buffers *buffers_new(const struct buffers_config *cfg);
 void buffers_configure(struct buffers *b, int64_t lease_ms, int64_t quota_bytes); // from now on
 void buffers_done(struct buffers *b); // NULL is fine; no buffer may be held any more
 
+// May the tenant hold n more arrays, or names of them in handles? RESOURCE_EXHAUSTED,
+// REASON_BUFFER_QUOTA: it has as many as it leaves to the others. Handles of small arrays take more
+// memory than those.
+status_t buffers_room(struct buffers *b, const char *tenant, size_t n) MUST_CHECK;
 // A buffer to be, charged to the tenant: one reference. credit: bytes that the same call gives
 // back. RESOURCE_EXHAUSTED, REASON_BUFFER_QUOTA.
 status_t buffers_reserve(struct buffers *b, const char *tenant, int worker, uint64_t epoch,

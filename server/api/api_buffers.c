@@ -231,6 +231,7 @@ static status_t make_tuple(struct call *c, const Hlod__V1__MakeTupleRequest *q,
                 st_new(ST_FAILED_PRECONDITION, "the elements lie in different devices"),
                 HLOD__V1__REASON__REASON_BUFFERS_APART);
     if (!n) return st_new(ST_INVALID_ARGUMENT, "elements: a tuple of nothing");
+    RETURN_IF_ERR(buffers_room(table(c), c->principal.tenant, n));
     *out = buffers_name(table(c), c->principal.tenant, v, n, true, q->lease_ms, clock_ns());
     sched_watch_leases(c->api->sched);
     return ST_OK;

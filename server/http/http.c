@@ -301,8 +301,9 @@ static void plain_reply(struct http_req *r) {
         api_metrics(api, &b);
         http_reply_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", &b);
     } else if (!strcmp(r->plain_path, "/v1/openapi.json")) {
-        api_openapi(&b);
-        http_reply_text(r, 200, "application/json", &b);
+        static struct strbuf all; // the same for as long as the daemon lives, of the loop's thread
+        if (!all.n) api_openapi(&all);
+        http_reply_bytes(r, "application/json", all.p, all.n);
     } else if (!strcmp(r->plain_path, "/") && !strstr(accept ? accept : "", "text/html")) {
         strbuf_printf(
             &b, "hlod %s\nAPI: /v1/openapi.json   health: /healthz /readyz   metrics: /metrics\n",
@@ -385,6 +386,7 @@ static bool is_preflight(struct http *h, struct MHD_Connection *conn, const char
 static enum MHD_Result queue_reply(struct http_req *r) {
     cors_headers(r);
     r->queued = true;
+    http_conn_replies(r->conn, r->call);
     if (!r->stream_open) stop_watch(r); // from here the library sees the socket itself
     // A request we did not read to its end leaves the connection in an unknown state; the library
     // closes it then.
@@ -513,8 +515,11 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **ctx,
     http_conn_opened(h->conns, conn, ctx);
     const union MHD_ConnectionInfo *i =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-    int one = 1;
-    if (i) setsockopt(i->connect_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    // The kernel keeps little for who does not read: it would let a socket have megabytes.
+    int one = 1, unsent = 256 << 10;
+    if (!i) return;
+    setsockopt(i->connect_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(i->connect_fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 }
 
 // ---- start and stop
@@ -600,7 +605,7 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     }
     h->timer = loop_timer_new(l, on_timer, h);
     h->look = loop_timer_new(l, on_look, h);
-    h->conns = http_conns_new(l, cfg);
+    h->conns = http_conns_new(api->sched, cfg);
     h->mhd = start_library(h);
     const union MHD_DaemonInfo *info =
         h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;

@@ -4,6 +4,8 @@
 // all connections when it fires, at most once in SWEEP_MS.
 #include "server/http/http_conn.h"
 
+#include <linux/sockios.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,6 +19,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "scheduler/loop.h"
+#include "scheduler/sched.h"
+#include "server/call.h"
 #include "server/tls.h"
 
 enum { SWEEP_MS = 100, LOOK_MS = 1000, PRESSED_MS = 500, PATIENCE_MS = 2000, LITTLE_MS = 250 };
@@ -31,7 +35,11 @@ struct http_conn {
     bool line;        // of a request that is on its way
     enum conn_state state;
     bool closing;     // we have shut it down
-    int64_t since_ns; // of its state, and as much later as its body's bytes are worth
+    int64_t since_ns; // of its state, and as much later as its body's, or reply's, bytes are worth
+    const struct call *call; // whose reply is being sent; NULL: none
+    int64_t looked_ns;       // at what its client has taken of that
+    uint64_t taken;          // bytes of the connection, then
+    bool unread;             // and some lie in the socket
     uint64_t address;
     struct arena arena;
     struct MHD_Connection *mhd;
@@ -42,6 +50,7 @@ struct http_conn {
     size_t n_names;
 };
 struct http_conns {
+    struct sched *sched;
     struct loop *loop;
     struct loop_timer *timer;
     struct tls *tls;
@@ -119,8 +128,39 @@ static bool pressed(const struct http_conns *all) {
     return all->n - all->closing > all->max - margin(all);
 }
 static bool may_go(const struct http_conn *c, int64_t now) {
-    return c->state != AT_WORK && !c->closing && c->fd >= 0 &&
+    return (c->state != AT_WORK || c->unread) && !c->closing && c->fd >= 0 &&
            now - c->since_ns > PATIENCE_MS * INT64_C(1000000);
+}
+// What the kernel holds for the client of a reply, and how much it has taken since the last look:
+// that is worth its time, as a body's bytes are. Who has left nothing there waits for us.
+static void look_at_reader(struct http_conn *c, int64_t now) {
+    struct tcp_info i = {0};
+    socklen_t n = sizeof i;
+    int left = 0;
+    c->unread = false;
+    if (c->state != AT_WORK || c->fd < 0) return;
+    if (ioctl(c->fd, SIOCOUTQ, &left) || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &i, &n)) return;
+    bool again = now - c->looked_ns < 4 * PRESSED_MS * INT64_C(1000000);
+    uint64_t taken = i.tcpi_bytes_acked, more = again ? taken - c->taken : 0;
+    int64_t worth = more < 1 << 30 ? (int64_t)more * SLOW_NS : NEVER;
+    bool behind = left && again && worth < now - c->since_ns;
+    c->since_ns = behind ? c->since_ns + worth : now;
+    c->unread = left > 0;
+    c->taken = taken;
+    c->looked_ns = now;
+}
+// Of tenants whose work waits until results are taken, who does not take them. False: no reply with
+// results is on its way.
+static bool close_unread(struct http_conns *all, int64_t now) {
+    bool any = false;
+    for (struct http_conn *c = all->first; c; c = c->next) {
+        if (!c->call || !c->call->n_outputs || c->state != AT_WORK || c->closing) continue;
+        any = true;
+        if (!sched_waits_for_reply(all->sched, c->call->principal.tenant)) continue;
+        look_at_reader(c, now);
+        if (may_go(c, now)) close_late(c);
+    }
+    return any;
 }
 // Of which address are most of those that may go? Counted by a table that may mix a few of them.
 enum { ADDRESSES = 4096 };
@@ -158,10 +198,13 @@ static void on_sweep(void *arg) {
         if (c->until_ns < next) next = c->until_ns;
     }
     int64_t look = close_ended(all, now) ? now + LOOK_MS * INT64_C(1000000) : NEVER;
-    if (pressed(all)) {
+    bool replies = close_unread(all, now), press = pressed(all);
+    if (press) {
+        for (struct http_conn *c = all->first; c; c = c->next)
+            look_at_reader(c, now);
         make_places(all, now);
-        look = now + PRESSED_MS * INT64_C(1000000);
     }
+    if (press || replies) look = now + PRESSED_MS * INT64_C(1000000);
     if (look < next) next = look;
     if (next != NEVER) sweep_at(all, next, now);
 }
@@ -181,10 +224,12 @@ static void enter(struct http_conn *c, enum conn_state s) {
     if (s == IN_HEADERS) sweep_by(c->all, now + LOOK_MS * INT64_C(1000000), now);
 }
 
-struct http_conns *http_conns_new(struct loop *l, const struct http_config *cfg) {
+struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg) {
     struct http_conns *all = calloc(1, sizeof *all);
+    struct loop *l = sched_loop(s);
     if (!all) abort();
-    *all = (struct http_conns){.loop = l,
+    *all = (struct http_conns){.sched = s,
+                               .loop = l,
                                .timer = loop_timer_new(l, on_sweep, all),
                                .tls = cfg->tls,
                                .header_ns = cfg->header_s * INT64_C(1000000000),
@@ -293,9 +338,20 @@ void http_conn_whole(struct MHD_Connection *conn) {
     struct http_conn *c = conn_of(conn);
     if (c) c->state = AT_WORK;
 }
+void http_conn_replies(struct MHD_Connection *conn, const struct call *call) {
+    struct http_conn *c = conn_of(conn);
+    int64_t now = clock_ns();
+    if (!c) return;
+    c->state = AT_WORK;
+    c->unread = false;
+    c->call = call;
+    if (call) sweep_by(c->all, now + PRESSED_MS * INT64_C(1000000), now);
+}
 void http_conn_replied(struct MHD_Connection *conn) {
     struct http_conn *c = conn_of(conn);
     if (!c) return;
+    c->call = NULL;
+    c->unread = false;
     enter(c, IS_IDLE);
     expect_within(c, c->all->idle_ns);
 }

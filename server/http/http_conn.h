@@ -8,7 +8,9 @@
 //
 // Bodies may take their time, while there are places. Where few are left, those who wait for the
 // rest of a request (headers first or body, idle ones last) lose theirs: of the address that has
-// most of them, who is farthest behind 64 KiB/s. Thread: loop.
+// most of them, who is farthest behind 64 KiB/s. So do those who do not read the reply that is
+// there for them. And where work of a tenant waits because its clients have not taken results
+// (--reply-bytes), those of them go who are behind so. Thread: loop.
 #pragma once
 #include <microhttpd.h>
 
@@ -18,7 +20,9 @@
 
 struct http_conn;
 struct http_conns; // all of one server's
-struct http_conns *http_conns_new(struct loop *l, const struct http_config *cfg);
+struct call;
+struct sched;
+struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg);
 void http_conns_free(struct http_conns *all); // after the library has closed each; NULL is fine
 // For MHD_OPTION_NOTIFY_CONNECTION: into and out of the library's slot of the connection.
 void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot);
@@ -30,6 +34,8 @@ bool http_conn_begun(struct MHD_Connection *conn) MUST_CHECK;
 // So many bytes of its body were taken; more are there, and it is we who make it wait.
 void http_conn_body(struct MHD_Connection *conn, size_t n, bool waits);
 void http_conn_whole(struct MHD_Connection *conn);   // its body is there: it is at work
+// The call's reply is on its way; borrowed until http_conn_replied.
+void http_conn_replies(struct MHD_Connection *conn, const struct call *call);
 void http_conn_replied(struct MHD_Connection *conn); // it waits for the next request
 // The names in its verified certificate, if it showed one, into *who.
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) MUST_CHECK;

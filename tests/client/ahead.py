@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An executable as a file: `hlo compile -o m.hlox` on one server, `hlo run m.hlox`, `hlo show`, `hlo models set` on others: one that takes executables of others runs it
 without compiling, one that does not compiles the model inside; damaged files are refused.   ahead.py BUILD"""
-import os, subprocess, sys
+import os, re, subprocess, sys
 import numpy as np
 import onnx
 from onnx import TensorProto as T, helper as oh, numpy_helper as nh
@@ -48,7 +48,7 @@ def main():
         data = open(out, "rb").read()
         at = data.index(b"}\n") + 2
         for what, bad, says in (("cut short", data[:-5], "cut short"), ("longer", data + b"x", "longer than it says"), ("a changed executable", data[:at + 9] + b"~" + data[at + 10:], "does not have its digest"),
-                                ("no head", b"hlox 1\n" + b"x" * 50, "head cannot be read"), ("head without sizes", b"hlox 1\n{}\nabc", "cut short")):
+                                ("no head", b"hlox 1\n" + b"x" * 50, "head cannot be read"), ("an executable that is a path", re.sub(rb'"executable":"[0-9a-f]+"', b'"executable":"../models"', data[:at]) + data[at:], "no digest"), ("head without sizes", b"hlox 1\n{}\nabc", "cut short")):
             open(os.path.join(here.dir, "bad.hlox"), "wb").write(bad)
             result.command("damaged: " + what, hlo(taking, "run", os.path.join(here.dir, "bad.hlox"), *give), 2, err=says)
         unsigned = os.path.join(here.dir, "u.hlox")
