@@ -128,9 +128,53 @@ static double log2_of(double n) {
     return k;
 }
 
+// Moves of elements, which compute nothing but where an element comes from. False: i is none.
+static bool add_move(const struct hlo_instr *i, struct step_work *w) {
+    double n = elements(i->shape);
+    switch (i->op) {
+    case HLO_TRANSPOSE:
+    case HLO_COPY:
+        w->moved += reordered(i);
+        return true;
+    case HLO_REVERSE:
+        w->moved += n;
+        return true;
+    case HLO_GATHER:
+        w->moved += gathered(i);
+        return true;
+    case HLO_SCATTER:
+        w->moved += 2 * elements(i->operands[i->n_operands - 1]->shape);
+        return true;
+    case HLO_SELECT_AND_SCATTER:
+        w->moved += elements(i->operands[0]->shape) * 4;
+        return true;
+    case HLO_PAD:
+    case HLO_SLICE:
+    case HLO_DYNAMIC_SLICE:
+    case HLO_IOTA:
+        w->simple += n * 3;
+        return true;
+    case HLO_CONCATENATE:
+        w->simple += n * (2 * i->n_operands);
+        return true;
+    case HLO_DYNAMIC_UPDATE_SLICE:
+        w->simple += 3 * elements(i->operands[1]->shape);
+        return true;
+    default:
+        return false;
+    }
+}
+static void add_elementwise(const struct hlo_instr *i, struct step_work *w) {
+    double n = elements(i->shape), each = width(i->shape),
+           hard = hardness(i->op, i->shape->dtype == DT_F64) * each;
+    *(hard > 0 ? &w->hard : &w->simple) += n * (hard > 0 ? hard : each);
+}
+
 static void add_body(const struct hlo_computation *c, struct step_work *w);
 static void add_instr(const struct hlo_instr *i, struct step_work *w) {
     double n = elements(i->shape), in = i->n_operands ? elements(i->operands[0]->shape) : 0;
+    if (add_move(i, w)) return;
+
     switch (i->op) {
     case HLO_DOT:
         add_dot(i, w);
@@ -151,20 +195,6 @@ static void add_instr(const struct hlo_instr *i, struct step_work *w) {
     case HLO_MAP:
         w->simple += (double)hlo_flops(i) * width(i->operands[0]->shape);
         return;
-    case HLO_SELECT_AND_SCATTER:
-        w->moved += in * 4;
-        return;
-    case HLO_TRANSPOSE:
-    case HLO_COPY:
-    case HLO_REVERSE:
-        w->moved += i->op == HLO_REVERSE ? n : reordered(i);
-        return;
-    case HLO_GATHER:
-        w->moved += gathered(i);
-        return;
-    case HLO_SCATTER:
-        w->moved += 2 * elements(i->operands[i->n_operands - 1]->shape);
-        return;
     case HLO_SORT:
     case HLO_TOPK:
         w->serial += in * log2_of(in);
@@ -179,23 +209,11 @@ static void add_instr(const struct hlo_instr *i, struct step_work *w) {
     case HLO_RNG_BIT_GENERATOR:
         w->serial += (double)hlo_work(i);
         return;
-    case HLO_PAD:
-    case HLO_CONCATENATE:
-    case HLO_SLICE:
-    case HLO_DYNAMIC_SLICE:
-    case HLO_IOTA: // where an element comes from
-        w->simple += n * (i->op == HLO_CONCATENATE ? 2 * i->n_operands : 3);
-        return;
-    case HLO_DYNAMIC_UPDATE_SLICE:
-        w->simple += 3 * elements(i->operands[1]->shape);
-        return;
     case HLO_RNG:
         w->hard += 30 * n;
         return;
     default:
-        if (!hlo_is_elementwise(i)) return;
-        double each = hardness(i->op, i->shape->dtype == DT_F64) * width(i->shape);
-        *(each > 0 ? &w->hard : &w->simple) += n * (each > 0 ? each : width(i->shape));
+        if (hlo_is_elementwise(i)) add_elementwise(i, w);
     }
 }
 static void add_body(const struct hlo_computation *c, struct step_work *w) {

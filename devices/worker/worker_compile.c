@@ -208,21 +208,17 @@ static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executabl
     return m;
 }
 
-static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct executable *e,
-                                         struct digest content) {
-    struct arena *a = &c->arena;
-    Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
-    hlod__v1__executable_info__init(i);
+// What a run takes and gives, with the sizes that were compiled for.
+static Hlod__V1__Signature *signature_of(struct arena *a, const struct executable *e) {
     const struct hlo_computation *m = e->main->entry;
     struct signature sig = {.in = arena_zarray(a, struct sig_tensor, m->params.n + 1),
                             .n_out = results_sent(e->main)};
     sig.out = arena_zarray(a, struct sig_tensor, sig.n_out + 1);
-    struct text_layout text;
-    bool texts = texts_of_module(a, e->main, &text);
     for (size_t k = 0; k < m->params.n; k++)
         if (m->params.v[k]->param_kind == PARAM_INPUT)
             concrete(a, m->params.v[k]->shape, e->replicas, m->params.v[k]->name,
                      &sig.in[sig.n_in++]);
+
     const struct shape *root = e->results; // a tuple inside it is a sequence
     for (int k = 0, leaf = 0; leaf < sig.n_out; k++) {
         const struct shape *s = shape_is_tuple(root) ? root->elems[k] : root;
@@ -233,48 +229,69 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
                                        : arena_printf(a, "result%d", k),
                      &sig.out[leaf]);
     }
+
+    struct text_layout text;
+    bool texts = texts_of_module(a, e->main, &text);
     for (int k = 0; texts && k < sig.n_in; k++)
         sig.in[k].text = text.in[k];
     for (int k = 0; texts && k < sig.n_out; k++)
         sig.out[k].text = text.out[k];
     texts_free(text.table);
-    i->signature = wire_signature(a, &sig);
+    return wire_signature(a, &sig);
+}
+
+// NULL: the program has one part.
+static Hlod__V1__Part *part_of(struct arena *a, const struct executable *e) {
     struct part part;
-    if (parts_of(e->main, &part)) {
-        i->part = arena_new_of(a, Hlod__V1__Part);
-        hlod__v1__part__init(i->part);
-        i->part->index = (uint32_t)part.index;
-        i->part->sizes = (uint32_t)part.sizes;
-        i->part->carried = (uint32_t)part.carried;
-    }
+    if (!parts_of(e->main, &part)) return NULL;
+    Hlod__V1__Part *m = arena_new_of(a, Hlod__V1__Part);
+    hlod__v1__part__init(m);
+    m->index = (uint32_t)part.index;
+    m->sizes = (uint32_t)part.sizes;
+    m->carried = (uint32_t)part.carried;
+    return m;
+}
+
+static char *digest_text(struct arena *a, struct digest d) {
+    char hex[65];
+    digest_hex(d, hex);
+    return arena_strdup(a, hex);
+}
+
+static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct executable *e,
+                                         struct digest content) {
+    struct arena *a = &c->arena;
+    Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
+    hlod__v1__executable_info__init(i);
+    i->signature = signature_of(a, e);
+    i->part = part_of(a, e);
     i->rows_independent = e->rows.independent;
     if (e->rows.why) i->rows_why = arena_strdup(a, e->rows.why);
-    char constants[65];
-    digest_hex(e->rows.constants, constants);
-    i->constants_digest = arena_strdup(a, constants);
+    i->replicas = e->replicas;
+
+    i->constants_digest = digest_text(a, e->rows.constants);
+    i->content_digest = digest_text(a, content);
+    i->options = arena_strdup(a, e->options_text);
+    i->build_id = arena_strdup(a, e->build_id);
+    i->target_id = arena_strdup(a, e->target_id);
+    i->kernel_abi = HLOD_KERNEL_ABI;
+
     i->before = counts_message(a, e->before);
     i->after = counts_message(a, e->after);
     i->prepare = counts_message(a, e->prepare_counts);
     i->n_passes = (size_t)e->n_passes;
     i->passes = pass_stat_messages(a, e);
+    i->kernels = e->kernels.n;
     i->compile_ms = (double)e->compile_ns / 1e6;
+    i->compile_peak_rss = worker_peak_bytes();
+
     i->peak_bytes = e->peak_bytes;
     i->values_bytes = e->values_bytes;
     i->prepare_bytes = e->prepare_bytes;
     i->bound_bytes = e->bound_bytes;
     i->in_place = e->in_place;
-    i->kernels = e->kernels.n;
-    i->options = arena_strdup(a, e->options_text);
-    i->build_id = arena_strdup(a, e->build_id);
-    i->target_id = arena_strdup(a, e->target_id);
-    i->kernel_abi = HLOD_KERNEL_ABI;
     i->flops = e->cost.flops;
     i->bytes_accessed = e->cost.bytes;
-    i->replicas = e->replicas;
-    i->compile_peak_rss = worker_peak_bytes();
-    char hex[65];
-    digest_hex(content, hex);
-    i->content_digest = arena_strdup(a, hex);
     if (e->emitted.code.n) {
         i->optimized = counts_message(a, e->optimized);
         i->memory = memory_of(a, e);
