@@ -13,30 +13,30 @@
 #include "compiler/calls/trees.h"
 
 enum kind { NO_ROWS, HAS_ROWS, MIXED };
-struct place {
+struct row_place {
     enum kind kind;
     int d;
     int64_t k;
 };
 struct walk {
     struct arena *a;
-    struct place *at; // by instruction id
+    struct row_place *at; // by instruction id
     int64_t n;        // rows
     int looks;        // of `uniform`, which walks a graph as a tree
 };
 enum { MAX_LOOKS = 100000 };
-static const struct place none = {NO_ROWS, 0, 0}, mixed = {MIXED, 0, 0};
+static const struct row_place none = {NO_ROWS, 0, 0}, mixed = {MIXED, 0, 0};
 
-static struct place rows_at(int d, int64_t k) {
-    return (struct place){HAS_ROWS, d, k};
+static struct row_place rows_at(int d, int64_t k) {
+    return (struct row_place){HAS_ROWS, d, k};
 }
-static struct place of(struct walk *w, const struct hlo_instr *i) {
+static struct row_place of(struct walk *w, const struct hlo_instr *i) {
     return w->at[i->id];
 }
-static struct place of_operand(struct walk *w, const struct hlo_instr *i, int k) {
+static struct row_place of_operand(struct walk *w, const struct hlo_instr *i, int k) {
     return of(w, i->operands[k]);
 }
-static bool same(struct place a, struct place b) {
+static bool same(struct row_place a, struct row_place b) {
     return a.kind == b.kind && a.d == b.d && a.k == b.k;
 }
 static int64_t product(const struct shape *s, int from, int to) {
@@ -59,7 +59,7 @@ static int below(struct i64s v, int64_t x) { // how many are smaller
 
 // The same elements in order under another shape.
 static bool reshaped(struct walk *w, const struct shape *from, const struct shape *to,
-                     struct place p, struct place *out) {
+                     struct row_place p, struct row_place *out) {
     int64_t pre = product(from, 0, p.d), inner = p.k * product(from, p.d + 1, from->rank);
     for (int d = 0; d < to->rank; d++) {
         int64_t after = product(to, d + 1, to->rank);
@@ -72,8 +72,8 @@ static bool reshaped(struct walk *w, const struct shape *from, const struct shap
 }
 
 // Is a value that no input reaches the same for each row, if rows lie at p?
-static bool uniform(struct walk *w, const struct hlo_instr *i, struct place p, int depth) {
-    struct place q;
+static bool uniform(struct walk *w, const struct hlo_instr *i, struct row_place p, int depth) {
+    struct row_place q;
     if (i->shape->rank == 0) return true;
     if (depth > 64 || ++w->looks > MAX_LOOKS || shape_is_tuple(i->shape)) return false;
     if (hlo_is_elementwise(i) || i->op == HLO_COPY) {
@@ -104,10 +104,10 @@ static bool uniform(struct walk *w, const struct hlo_instr *i, struct place p, i
 }
 
 // Operands [from, to) of one shape side by side: where their rows all lie.
-static struct place together(struct walk *w, const struct hlo_instr *i, int from, int to) {
-    struct place p = none;
+static struct row_place together(struct walk *w, const struct hlo_instr *i, int from, int to) {
+    struct row_place p = none;
     for (int k = from; k < to; k++) {
-        struct place q = of_operand(w, i, k);
+        struct row_place q = of_operand(w, i, k);
         if (q.kind == MIXED || (q.kind && p.kind && !same(p, q))) return mixed;
         if (q.kind) p = q;
     }
@@ -123,11 +123,11 @@ static bool no_rows(struct walk *w, const struct hlo_instr *i, int from, int to)
 
 // ---- operators that have rows among their operands
 
-static struct place dot(struct walk *w, const struct hlo_instr *i) {
+static struct row_place dot(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_dot *a = HLO_ATTR(i, dot);
     struct i64s batch[2] = {a->lhs_batch_dims, a->rhs_batch_dims},
                 contract[2] = {a->lhs_contracting_dims, a->rhs_contracting_dims};
-    struct place p[2] = {of_operand(w, i, 0), of_operand(w, i, 1)};
+    struct row_place p[2] = {of_operand(w, i, 0), of_operand(w, i, 1)};
     if (p[0].kind == MIXED || p[1].kind == MIXED) return mixed;
     int in_batch[2] = {-1, -1};
     for (int s = 0; s < 2; s++)
@@ -138,7 +138,7 @@ static struct place dot(struct walk *w, const struct hlo_instr *i) {
                    : mixed;
     int s = p[1].kind == HAS_ROWS;
     if (in_batch[s] >= 0) {
-        struct place other = rows_at((int)batch[!s].v[in_batch[s]], p[s].k);
+        struct row_place other = rows_at((int)batch[!s].v[in_batch[s]], p[s].k);
         return uniform(w, i->operands[!s], other, 0) ? rows_at(in_batch[s], p[s].k) : mixed;
     }
     if (index_of(contract[s], p[s].d) >= 0) return mixed;
@@ -147,18 +147,18 @@ static struct place dot(struct walk *w, const struct hlo_instr *i) {
     return rows_at(batch[0].n + (s ? left : 0) + free, p[s].k);
 }
 
-static struct place convolution(struct walk *w, const struct hlo_instr *i) {
+static struct row_place convolution(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
-    struct place p = of_operand(w, i, 0);
+    struct row_place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS || of_operand(w, i, 1).kind || p.d != a->dim_labels.in_batch ||
         a->batch_group_count != 1)
         return mixed;
     return rows_at(a->dim_labels.out_batch, p.k);
 }
 
-static struct place gather(struct walk *w, const struct hlo_instr *i) {
+static struct row_place gather(struct walk *w, const struct hlo_instr *i) {
     const struct hlo_attr_gather *a = HLO_ATTR(i, gather);
-    struct place x = of_operand(w, i, 0), ids = of_operand(w, i, 1);
+    struct row_place x = of_operand(w, i, 0), ids = of_operand(w, i, 1);
     if (x.kind == MIXED || ids.kind == MIXED) return mixed;
     int batch[HLO_MAX_RANK], n_batch = 0; // dimensions of the result that come from the indices
     for (int d = 0; d < i->shape->rank; d++)
@@ -182,18 +182,18 @@ static struct place gather(struct walk *w, const struct hlo_instr *i) {
     return rows_at((int)a->offset_dims.v[kept], x.k);
 }
 
-static struct place reduce(struct walk *w, const struct hlo_instr *i) {
+static struct row_place reduce(struct walk *w, const struct hlo_instr *i) {
     int n = i->n_operands / 2;
     struct i64s dims = HLO_ATTR(i, dims)->dimensions;
-    struct place p = together(w, i, 0, n);
+    struct row_place p = together(w, i, 0, n);
     if (p.kind != HAS_ROWS || index_of(dims, p.d) >= 0 || !no_rows(w, i, n, 2 * n)) return mixed;
     return rows_at(p.d - below(dims, p.d), p.k);
 }
 
-static struct place reduce_window(struct walk *w, const struct hlo_instr *i) {
+static struct row_place reduce_window(struct walk *w, const struct hlo_instr *i) {
     int n = i->n_operands / 2;
     struct window win = HLO_ATTR(i, window)->window;
-    struct place p = together(w, i, 0, n);
+    struct row_place p = together(w, i, 0, n);
     if (p.kind != HAS_ROWS || !no_rows(w, i, n, 2 * n)) return mixed;
     if (!win.n) return p;
     const struct window_dim *d = &win.v[p.d];
@@ -203,8 +203,8 @@ static struct place reduce_window(struct walk *w, const struct hlo_instr *i) {
 }
 
 // Parts of dimensions: rows must be taken whole.
-static struct place part(struct walk *w, const struct hlo_instr *i) {
-    struct place p = of_operand(w, i, 0);
+static struct row_place part(struct walk *w, const struct hlo_instr *i) {
+    struct row_place p = of_operand(w, i, 0);
     if (p.kind != HAS_ROWS) return mixed;
     bool whole = i->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
     if (i->op == HLO_PAD) {
@@ -215,19 +215,19 @@ static struct place part(struct walk *w, const struct hlo_instr *i) {
     return whole && no_rows(w, i, 1, i->n_operands) ? p : mixed;
 }
 
-static struct place update(struct walk *w, const struct hlo_instr *i) {
-    struct place p = together(w, i, 0, 2);
+static struct row_place update(struct walk *w, const struct hlo_instr *i) {
+    struct row_place p = together(w, i, 0, 2);
     bool whole =
         p.kind == HAS_ROWS && i->operands[1]->shape->dims[p.d] == i->operands[0]->shape->dims[p.d];
     return whole && no_rows(w, i, 2, i->n_operands) ? p : mixed;
 }
 
-static struct place unless(struct place p, bool mixes) {
+static struct row_place unless(struct row_place p, bool mixes) {
     return mixes ? mixed : p;
 }
 
-static struct place moved(struct walk *w, const struct hlo_instr *i) {
-    struct place p = of_operand(w, i, 0), q;
+static struct row_place moved(struct walk *w, const struct hlo_instr *i) {
+    struct row_place p = of_operand(w, i, 0), q;
     if (i->op == HLO_RESHAPE)
         return reshaped(w, i->operands[0]->shape, i->shape, p, &q) ? q : mixed;
     struct i64s dims = HLO_ATTR(i, dims)->dimensions;
@@ -235,8 +235,8 @@ static struct place moved(struct walk *w, const struct hlo_instr *i) {
     return rows_at(index_of(dims, p.d), p.k); // transpose
 }
 
-static struct place through(struct walk *w, const struct hlo_instr *i) {
-    struct place p = i->n_operands ? of_operand(w, i, 0) : none;
+static struct row_place through(struct walk *w, const struct hlo_instr *i) {
+    struct row_place p = i->n_operands ? of_operand(w, i, 0) : none;
     switch (i->op) {
     case HLO_COPY:
     case HLO_OPT_BARRIER:
@@ -287,7 +287,7 @@ static struct place through(struct walk *w, const struct hlo_instr *i) {
     }
 }
 
-static struct place place_of(struct walk *w, const struct hlo_instr *i) {
+static struct row_place place_of(struct walk *w, const struct hlo_instr *i) {
     if (i->op == HLO_PARAMETER && i->param_kind == PARAM_INPUT)
         return !shape_is_tuple(i->shape) && i->shape->rank && i->shape->dims[0] == w->n &&
                        !i->shape->dynamic
@@ -348,7 +348,7 @@ static const char *check(struct walk *w, const struct hlo_module *m) {
 
 struct row_check rows_check(struct arena *a, const struct hlo_module *m) {
     struct row_check out = {.why = "no input has rows"};
-    struct walk w = {a, arena_zarray(a, struct place, m->next_id + 1), 0, 0};
+    struct walk w = {a, arena_zarray(a, struct row_place, m->next_id + 1), 0, 0};
     for (size_t k = 0; k < m->entry->params.n; k++) {
         const struct hlo_instr *p = m->entry->params.v[k];
         if (p->param_kind == PARAM_INPUT && !shape_is_tuple(p->shape) && p->shape->rank && !w.n)

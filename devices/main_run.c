@@ -92,7 +92,7 @@ static status_t open_program(const struct args *a, struct loaded *l) {
     l->req.entry_name = "main";
     RETURN_IF_ERR(file_map(&l->arena, a->path, &l->file));
     RETURN_IF_ERR(frontend_ingest(&l->arena, NULL, l->file, NULL, &l->src));
-    RETURN_IF_ERR(bindings_parse(&l->arena, a->bind, &l->req));
+    RETURN_IF_ERR(frontend_bindings_parse(&l->arena, a->bind, &l->req));
     l->req.program = l->src.program;
     l->spans = arena_zarray(&l->arena, struct span, l->src.n_weights + 1);
     for (int k = 0; k < l->src.n_weights; k++) {

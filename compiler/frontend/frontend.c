@@ -90,8 +90,8 @@ status_t frontend_lower(const char *format, const struct lower_request *req,
 
 // ---- what is told of a program
 
-void program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
-                        struct str name) {
+void frontend_program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
+                                 struct str name) {
     size_t at = (size_t)(uintptr_t)smap_get(seen, name);
     p->nodes++;
     if (at) {
@@ -107,11 +107,11 @@ static int most_first(const void *x, const void *y) {
     return a->count != b->count ? (a->count < b->count) - (a->count > b->count)
                                 : strcmp(a->name, b->name);
 }
-void program_info_sort(struct program_info *p) {
+void frontend_program_info_sort(struct program_info *p) {
     if (p->ops.n) qsort(p->ops.v, p->ops.n, sizeof *p->ops.v, most_first);
 }
 
-status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) {
+status_t frontend_bindings_parse(struct arena *a, const char *text, struct lower_request *req) {
     struct str all = str_of(text), item;
     VEC(struct dim_binding) v = {0};
     while (text && str_cut(&all, ',', &item)) {

@@ -57,9 +57,9 @@ struct program_info {         // what there is to tell about a source
 };
 // One more operator called `name`; program_info_sort once all are counted. `seen` is the caller's,
 // from name to its place.
-void program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
-                        struct str name);
-void program_info_sort(struct program_info *p);
+void frontend_program_info_count(struct arena *a, struct program_info *p, struct smap *seen,
+                                 struct str name);
+void frontend_program_info_sort(struct program_info *p);
 
 struct ingest_result {
     struct digest program_digest; // canonical graph: names, metadata and weight values removed;
@@ -115,7 +115,8 @@ status_t frontend_ingest(struct arena *a, const char *format, struct span source
 status_t frontend_lower(const char *format, const struct lower_request *req,
                         struct hlo_module **out) MUST_CHECK;
 // "N=1,S=128" into req->bindings; texts and array lie in `a`. NULL = none. INVALID_ARGUMENT.
-status_t bindings_parse(struct arena *a, const char *text, struct lower_request *req) MUST_CHECK;
+status_t frontend_bindings_parse(struct arena *a, const char *text,
+                                 struct lower_request *req) MUST_CHECK;
 
 struct frontend {
     const char *name, *media_type;

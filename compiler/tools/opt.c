@@ -37,7 +37,7 @@ static status_t read_module(const struct opt_options *o, struct str text, struct
     struct ingest_result r;
     struct lower_request req = {.entry_name = "main"};
     status_t st = frontend_ingest(&a, format, bytes, NULL, &r);
-    if (!st) st = bindings_parse(&a, o->bind, &req);
+    if (!st) st = frontend_bindings_parse(&a, o->bind, &req);
     req.program = r.program;
     if (!st) st = frontend_lower(format, &req, out);
     arena_done(&a);

@@ -272,7 +272,7 @@ static status_t depthwise_open(struct cpu_exe *x, struct cpu_step *s) {
     t->channels = i->shape->dims[1];
     t->blocks = (t->channels + LANES - 1) / LANES;
     t->rows = i->shape->dims[0] * t->blocks * t->axis[0].out * t->axis[1].out;
-    t->activate = thin_activate();
+    t->activate = cpu_thin_activate();
     t->n_post = c.n_post;
     for (int k = 0; k < c.n_post; k++) {
         t->post[k] = c.post[k];

@@ -101,7 +101,7 @@ static status_t not_here(uint64_t id) {
 
 static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
     const Hlod__Wire__Get *q = (const Hlod__Wire__Get *)c->request;
-    struct outputs o = {0};
+    struct worker_outputs o = {0};
     int n = (int)q->n_ids;
     int64_t *bytes = arena_zarray(&c->arena, int64_t, q->n_ids + 1);
     if (q->n_ids != 1 && (q->offset || q->length))
@@ -115,12 +115,12 @@ static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
                           (long long)b->bytes);
         bytes[k] = q->length ? (int64_t)q->length : b->bytes - (int64_t)q->offset;
     }
-    RETURN_IF_ERR(outputs_make(c, bytes, n, 0, &o));
+    RETURN_IF_ERR(worker_outputs_make(c, bytes, n, 0, &o));
     out->data = arena_array(&c->arena, Hlod__Wire__Blob *, n + 1);
     status_t st = ST_OK;
     for (int k = 0; k < n && !st; k++) {
         st = dev_get(worker_buffer(q->ids[k]), (int64_t)q->offset, bytes[k], o.p[k]);
-        out->data[out->n_data++] = outputs_blob(c, &o, k, bytes[k]);
+        out->data[out->n_data++] = worker_outputs_blob(c, &o, k, bytes[k]);
     }
     frame_unmap(o.base, o.base_bytes);
     return st;

@@ -122,7 +122,7 @@ void worker_buffer_drop(uint64_t id);                       // none is fine
 // of 64 bytes; the daemon's (`given`, from 1) if it gave one that fits. Begins zeroed.
 struct text_io;
 struct texts;
-struct outputs {
+struct worker_outputs {
     void **p; // [n]
     int64_t *offset;
     int n;
@@ -133,14 +133,14 @@ struct outputs {
     const struct text_io *text; // of the executable; or NULL
     struct texts *texts;        // of the run: its results are laid out when they are known
 };
-status_t outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
-                      struct outputs *o) MUST_CHECK;
-Hlod__Wire__Blob *outputs_blob(struct worker_call *c, const struct outputs *o, int k,
-                               int64_t bytes);
+status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
+                             struct worker_outputs *o) MUST_CHECK;
+Hlod__Wire__Blob *worker_outputs_blob(struct worker_call *c, const struct worker_outputs *o, int k,
+                                      int64_t bytes);
 // dims NULL: those of s. data NULL: none.
-Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
-                                    Hlod__Wire__Blob *data);
+Hlod__Wire__WireTensor *worker_tensor(struct arena *a, const struct shape *s, int64_t *dims,
+                                      Hlod__Wire__Blob *data);
 enum { MAX_ROWS = 8192 }; // of a profile
 
 // proto <-> compiler types
-Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s);
+Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s);

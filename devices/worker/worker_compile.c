@@ -34,7 +34,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     }
     return s;
 }
-Hlod__V1__Signature *wire_signature(struct arena *a, const struct signature *s) {
+Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s) {
     Hlod__V1__Signature *w = arena_new_of(a, Hlod__V1__Signature);
     hlod__v1__signature__init(w);
     w->n_inputs = (size_t)s->n_in;
@@ -98,7 +98,7 @@ static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
     RETURN_IF_ERR(worker_call_put_blob(c, r.program.p, r.program.n, &out->program));
     RETURN_IF_ERR(worker_call_put_blob(c, r.sidecar.p, r.sidecar.n, &out->sidecar));
     worker_expect_compile(c, &r, &limits);
-    out->signature = wire_signature(&c->arena, &r.sig);
+    out->signature = worker_signature(&c->arena, &r.sig);
     out->info = program_info_message(&c->arena, &r.info);
     out->n_weights = (size_t)r.n_weights;
     out->weights = arena_array(&c->arena, Hlod__Wire__Weight *, r.n_weights + 1);
@@ -237,7 +237,7 @@ static Hlod__V1__Signature *signature_of(struct arena *a, const struct executabl
     for (int k = 0; texts && k < sig.n_out; k++)
         sig.out[k].text = text.out[k];
     texts_free(text.table);
-    return wire_signature(a, &sig);
+    return worker_signature(a, &sig);
 }
 
 // NULL: the program has one part.

@@ -243,7 +243,8 @@ static status_t bind_inputs(struct worker_call *c, const Hlod__Wire__Run *q,
 }
 
 // The daemon's memory, if it is large enough.
-static status_t given_memory(struct worker_call *c, int fd, int64_t total, struct outputs *o) {
+static status_t given_memory(struct worker_call *c, int fd, int64_t total,
+                             struct worker_outputs *o) {
     struct span all;
     bool kept;
     RETURN_IF_ERR(worker_map(fd, true, c->id, &all, &kept));
@@ -256,8 +257,8 @@ static status_t given_memory(struct worker_call *c, int fd, int64_t total, struc
     return ST_OK;
 }
 
-status_t outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
-                      struct outputs *o) {
+status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32_t given,
+                             struct worker_outputs *o) {
     int64_t total = 0;
     int fd;
     o->n = n;
@@ -285,8 +286,8 @@ status_t outputs_make(struct worker_call *c, const int64_t *bytes, int n, uint32
     return ST_OK;
 }
 
-Hlod__Wire__Blob *outputs_blob(struct worker_call *c, const struct outputs *o, int k,
-                               int64_t bytes) {
+Hlod__Wire__Blob *worker_outputs_blob(struct worker_call *c, const struct worker_outputs *o, int k,
+                                      int64_t bytes) {
     Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
     hlod__wire__blob__init(b);
     b->size = (uint64_t)bytes;
@@ -307,8 +308,8 @@ static int64_t *with_replicas(struct worker_call *c, int replicas, const int64_t
     return all;
 }
 
-Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int64_t *dims,
-                                    Hlod__Wire__Blob *data) {
+Hlod__Wire__WireTensor *worker_tensor(struct arena *a, const struct shape *s, int64_t *dims,
+                                      Hlod__Wire__Blob *data) {
     Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
     hlod__wire__wire_tensor__init(t);
     t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
@@ -319,7 +320,7 @@ Hlod__Wire__WireTensor *wire_tensor(struct arena *a, const struct shape *s, int6
 }
 
 static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
-                             const struct executable *e, const struct outputs *o,
+                             const struct executable *e, const struct worker_outputs *o,
                              Hlod__Wire__RunReply *out) {
     const struct hlo_module *m = e->main;
     const struct shape *root = m->entry->root->shape;
@@ -332,7 +333,7 @@ static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
         if (leaf >= (uint32_t)sent)
             return st_new(ST_INVALID_ARGUMENT, "output %u of %d", leaf, sent);
         const struct shape *s = shape_leaf(root, (int)leaf);
-        Hlod__Wire__WireTensor *t = wire_tensor(&c->arena, s, dims[leaf], NULL);
+        Hlod__Wire__WireTensor *t = worker_tensor(&c->arena, s, dims[leaf], NULL);
         if (e->replicas > 1) t->dims = with_replicas(c, e->replicas, t->dims, &t->n_dims);
         int64_t bytes = dtype_size(s->dtype);
         for (size_t d = 0; d < t->n_dims; d++)
@@ -340,12 +341,12 @@ static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
         out->outputs[k] = t; // the message is whole at any time: it is sent also on failure
         out->n_outputs = k + 1;
         if (!text_io_is_result(o->text, (int)leaf)) {
-            t->data = outputs_blob(c, o, (int)leaf, bytes);
+            t->data = worker_outputs_blob(c, o, (int)leaf, bytes);
             continue;
         }
         struct span texts;
         t->dtype = (char *)(uintptr_t)"string";
-        t->data = outputs_blob(c, o, (int)leaf, 0);
+        t->data = worker_outputs_blob(c, o, (int)leaf, 0);
         RETURN_IF_ERR(text_io_texts(o->texts, &c->arena, o->p[leaf],
                                     bytes / (int64_t)sizeof(int32_t), &texts));
         t->data->size = texts.n;
@@ -406,15 +407,15 @@ status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, s
 }
 
 static status_t make_outputs(struct worker_call *c, const struct resident *r, struct texts *texts,
-                             uint32_t given, struct outputs *o) {
+                             uint32_t given, struct worker_outputs *o) {
     const struct executable *e = r->exe->exe;
     const struct shape *root = e->main->entry->root->shape;
     int n = shape_leaves(root);
     int64_t *bytes = arena_array(&c->arena, int64_t, n + 1);
     for (int k = 0; k < n; k++)
         bytes[k] = shape_bytes(shape_leaf(root, k)) * e->replicas;
-    *o = (struct outputs){.text = r->text, .texts = texts};
-    return outputs_make(c, bytes, n, given, o);
+    *o = (struct worker_outputs){.text = r->text, .texts = texts};
+    return worker_outputs_make(c, bytes, n, given, o);
 }
 
 static status_t run_once(struct resident *res, struct dev_weights *w, const struct dev_run *r) {
@@ -448,7 +449,7 @@ static status_t run_all(struct worker_call *c, struct resident *res, struct dev_
 }
 static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunReply *out) {
     const Hlod__Wire__Run *q = (const Hlod__Wire__Run *)c->request;
-    struct outputs o;
+    struct worker_outputs o;
     struct profile_runs profiles;
     int64_t begun = clock_ns(), last = begun;
     struct resident *res;

@@ -36,7 +36,7 @@ struct plan_run {
     Hlod__Wire__RunPlanReply *reply;
     struct value *inputs;
     struct step *steps;
-    struct outputs out;
+    struct worker_outputs out;
     int *slot;                // [results] place in out, -1 = kept
     int64_t **dims;           // [results] true ones, or NULL
     struct dev_buffer **kept; // [results]
@@ -132,7 +132,7 @@ static status_t read_results(struct plan_run *p) {
             v->slot = -1;
         v->wanted = true;
     }
-    return outputs_make(p->c, bytes, sent, p->q->output_fd, &p->out);
+    return worker_outputs_make(p->c, bytes, sent, p->q->output_fd, &p->out);
 }
 
 static status_t read_plan(struct plan_run *p) {
@@ -333,7 +333,7 @@ static void answer(struct plan_run *p) {
         const Hlod__Wire__PlanResult *q = p->q->results[r];
         const struct step *s = &p->steps[q->step - 1];
         const struct shape *leaf = shape_leaf(s->root, (int)q->index);
-        Hlod__Wire__WireTensor *t = wire_tensor(a, leaf, p->dims[r], NULL);
+        Hlod__Wire__WireTensor *t = worker_tensor(a, leaf, p->dims[r], NULL);
         int64_t bytes = dtype_size(leaf->dtype);
         for (int d = 0; d < leaf->rank; d++)
             bytes *= t->dims[d];
@@ -341,7 +341,7 @@ static void answer(struct plan_run *p) {
             worker_buffer_keep(q->keep, p->kept[r]);
             p->kept[r] = NULL;
         } else
-            t->data = outputs_blob(p->c, &p->out, p->slot[r], bytes);
+            t->data = worker_outputs_blob(p->c, &p->out, p->slot[r], bytes);
         out->outputs[out->n_outputs++] = t;
     }
 }

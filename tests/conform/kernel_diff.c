@@ -260,7 +260,7 @@ static status_t file(const char *path, const char *bind) {
     struct lower_request req = {.entry_name = "main"};
     struct compile_options opt = {.disable_passes = "", .disable_rules = ""};
     RETURN_IF_ERR(frontend_ingest(&a, NULL, f, NULL, &src));
-    RETURN_IF_ERR(bindings_parse(&a, bind, &req));
+    RETURN_IF_ERR(frontend_bindings_parse(&a, bind, &req));
     req.program = src.program;
     RETURN_IF_ERR(hlo_compile(src.format, &req, &opt, cpu_target(), NULL, &e));
     status_t st = module(e->main, PRECISION_DEFAULT, true);

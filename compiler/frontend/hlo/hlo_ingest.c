@@ -53,8 +53,8 @@ static void count_ops(struct arena *a, const struct hlo_module *m, struct progra
     struct smap seen = {0};
     HLO_EACH_COMPUTATION(c, m)
     for (const struct hlo_instr *i = c->first; i; i = i->next)
-        program_info_count(a, out, &seen, str_of(hlo_op_name(i->op)));
-    program_info_sort(out);
+        frontend_program_info_count(a, out, &seen, str_of(hlo_op_name(i->op)));
+    frontend_program_info_sort(out);
     smap_done(&seen);
 }
 

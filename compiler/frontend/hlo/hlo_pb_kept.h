@@ -10,9 +10,10 @@ struct pb_kept {
     void (*get)(struct strbuf *b, enum hlo_op op, const Xla__HloInstructionProto *p);
 };
 // How a put and a get function begin.
-#define PUT(name) bool row_put_##name(struct arena *a, struct str text, Xla__HloInstructionProto *p)
+#define PUT(name)                                                                                  \
+    bool pb_row_put_##name(struct arena *a, struct str text, Xla__HloInstructionProto *p)
 #define GET(name)                                                                                  \
-    void row_get_##name(struct strbuf *b, enum hlo_op op, const Xla__HloInstructionProto *p)
+    void pb_row_get_##name(struct strbuf *b, enum hlo_op op, const Xla__HloInstructionProto *p)
 
 static inline struct cursor over(struct str s) {
     return (struct cursor){s.p, s.p + s.n};

@@ -477,7 +477,7 @@ static GET(outfeed_shape) {
     if (p->outfeed_shape) pb_shape_text(b, p->outfeed_shape);
 }
 
-#define ROW(name) {#name, row_put_##name, row_get_##name}
+#define ROW(name) {#name, pb_row_put_##name, pb_row_get_##name}
 const struct pb_kept pb_kept_rows[] = {ROW(sharding),
                                        ROW(domain),
                                        ROW(replica_groups),

@@ -15,12 +15,12 @@
 
 static const struct onnx_graph *graph_attr(struct onnx_ctx *c, const char *name) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
-    if (!a || !a->graph) fail(c, "there is no graph '%s'", name);
+    if (!a || !a->graph) onnx_fail(c, "there is no graph '%s'", name);
     return a ? a->graph : NULL;
 }
 static hv scalar(struct onnx_ctx *c, hv x) {
     if (x->shape->rank && shape_elements(x->shape) != 1)
-        fail(c, "%s where one element is expected", shape_text(c->a, x->shape));
+        onnx_fail(c, "%s where one element is expected", shape_text(c->a, x->shape));
     return hb_ok(&c->b) ? hb_reshape(&c->b, x, NULL, 0) : x;
 }
 static hv tuple_param(struct onnx_ctx *c, struct hlo_computation *comp, hv const *v, size_t n) {
@@ -132,43 +132,45 @@ void onnx_inline(struct onnx_ctx *c, const struct onnx_graph *g, struct onnx_val
 ONNX(if) {
     struct branch yes = {.g = graph_attr(c, "then_branch")},
                   no = {.g = graph_attr(c, "else_branch")};
-    struct onnx_val *cond = in_any(c, 0);
+    struct onnx_val *cond = onnx_in_any(c, 0);
     if (!hb_ok(&c->b)) return;
-    if (!cond || !cond->v) return fail(c, "the condition is missing");
-    if (yes.g->inputs.n || no.g->inputs.n) return fail(c, "a branch has inputs");
+    if (!cond || !cond->v) return onnx_fail(c, "the condition is missing");
+    if (yes.g->inputs.n || no.g->inputs.n) return onnx_fail(c, "a branch has inputs");
     if (cond->known) {
         const struct onnx_graph *g = lit_get_i64(cond->known, 0) ? yes.g : no.g;
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, g->outputs.n + 1);
-        if (shape_elements(cond->known->shape) != 1) return fail(c, "the condition is not scalar");
+        if (shape_elements(cond->known->shape) != 1)
+            return onnx_fail(c, "the condition is not scalar");
         onnx_inline(c, g, NULL, outs);
         for (size_t k = 0; hb_ok(&c->b) && k < g->outputs.n; k++)
-            out_any(c, k, outs[k]);
+            onnx_out_any(c, k, outs[k]);
         return;
     }
     lower_branches(c, &yes, &no);
     if (!hb_ok(&c->b)) return;
     if (yes.g->outputs.n != no.g->outputs.n)
-        return fail(c, "the branches have %zu and %zu outputs", yes.g->outputs.n, no.g->outputs.n);
+        return onnx_fail(c, "the branches have %zu and %zu outputs", yes.g->outputs.n,
+                         no.g->outputs.n);
     for (size_t k = 0; k < yes.g->outputs.n; k++)
         if (!same_structure(yes.outs[k], no.outs[k]))
-            return fail(c,
-                        "output %zu: the branches give sequences or optionals of different "
-                        "structure, and which is taken depends on the request's data",
-                        k);
+            return onnx_fail(c,
+                             "output %zu: the branches give sequences or optionals of different "
+                             "structure, and which is taken depends on the request's data",
+                             k);
     for (size_t k = 0; k < yes.leaves.n; k++)
         if (!shape_compatible(yes.leaves.v[k]->shape, no.leaves.v[k]->shape))
-            return fail(c,
-                        "the branches give %s and %s, and which is taken depends on the "
-                        "request's data",
-                        shape_text(c->a, yes.leaves.v[k]->shape),
-                        shape_text(c->a, no.leaves.v[k]->shape));
+            return onnx_fail(c,
+                             "the branches give %s and %s, and which is taken depends on the "
+                             "request's data",
+                             shape_text(c->a, yes.leaves.v[k]->shape),
+                             shape_text(c->a, no.leaves.v[k]->shape));
     hv operands[] = {scalar(c, cond->v), yes.operand, no.operand};
     hv r = hb_call(&c->b, HLO_CONDITIONAL, yes.comp->root->shape, operands, 3, NULL,
                    (struct hlo_computation *[]){yes.comp, no.comp}, 2);
     hv *leaf = elements(c, r, yes.leaves.n);
     size_t at = 0;
     for (size_t k = 0; hb_ok(&c->b) && k < yes.g->outputs.n; k++)
-        out_any(c, k, onnx_leaves_take(c, yes.outs[k], true, leaf, &at));
+        onnx_out_any(c, k, onnx_leaves_take(c, yes.outs[k], true, leaf, &at));
 }
 
 // ---- loops
@@ -205,10 +207,10 @@ static hv row_of(struct onnx_ctx *c, const struct loop *l, size_t k, hv x, hv i)
 }
 static bool row_axis(struct onnx_ctx *c, struct loop *l, size_t k, const struct onnx_val *row) {
     if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK) {
-        fail(c, "result %zu of an iteration is not a tensor that can be stacked", k);
+        onnx_fail(c, "result %zu of an iteration is not a tensor that can be stacked", k);
         return false;
     }
-    l->out_axis[k] = axis_of(c, l->out_axis[k], row->v->shape->rank + 1);
+    l->out_axis[k] = onnx_axis_of(c, l->out_axis[k], row->v->shape->rank + 1);
     return hb_ok(&c->b);
 }
 
@@ -232,12 +234,13 @@ static struct onnx_val **formals_of(struct onnx_ctx *c, const struct loop *l, hv
 static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
     struct onnx_row *rows = arena_zarray(c->a, struct onnx_row, l->n_rows_out + 1);
     int64_t n = 0;
-    if (l->count < 0 && !l->is_loop) return fail(c, "the length is not known");
+    if (l->count < 0 && !l->is_loop) return onnx_fail(c, "the length is not known");
     if (l->limit && l->count < 0)
-        return fail(c,
-                    "%s, so the trip count must be known at compile time, but it depends on the "
-                    "request's data",
-                    why);
+        return onnx_fail(
+            c,
+            "%s, so the trip count must be known at compile time, but it depends on the "
+            "request's data",
+            why);
     for (bool go = true; go && (l->count < 0 || n < l->count) && hb_ok(&c->b); n++) {
         struct onnx_val **outs = arena_zarray(c->a, struct onnx_val *, l->g->outputs.n + 1);
         hv i = hb_const_i64(&c->b, DT_S64, n);
@@ -246,10 +249,11 @@ static void unroll(struct onnx_ctx *c, struct loop *l, const char *why) {
         size_t at = l->is_loop;
         if (l->is_loop) {
             if (!outs[0]->known)
-                return fail(c,
-                            "%s, so its condition must be known at compile time, but it depends "
-                            "on the request's data",
-                            why);
+                return onnx_fail(
+                    c,
+                    "%s, so its condition must be known at compile time, but it depends "
+                    "on the request's data",
+                    why);
             go = lit_get_i64(outs[0]->known, 0) != 0;
         }
         for (size_t k = 0; k < l->n_carried; k++)
@@ -467,7 +471,7 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
     for (size_t k = 0; k < l->n_carried; k++)
         lists |= !l->carried[k] || !l->carried[k]->v;
     for (size_t k = 0; k < l->n_carried; k++)
-        if (!l->carried[k]) return fail(c, "carried value %zu is missing", k);
+        if (!l->carried[k]) return onnx_fail(c, "carried value %zu is missing", k);
     l->rows_out = arena_zarray(c->a, struct onnx_val *, l->n_rows_out + 1);
     if (lists || (l->count == 1 && !l->go)) return unroll(c, l, why);
     bool ok = lower_iteration(c, l, &b, &why);
@@ -477,12 +481,13 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
         if (b.early) count_turns(c, l, &b);
         for (size_t k = 0; k < l->n_rows_out; k++)
             if (l->out_reversed[k] || b.outs[l->n_carried + 1 + k]->size)
-                fail(c, "stacked result %zu has rows of a size that only the run knows", k);
+                onnx_fail(c, "stacked result %zu has rows of a size that only the run knows", k);
         ok = hb_ok(&c->b);
     }
     if (ok && l->n_rows_out && l->count < 0) {
-        fail(c, "the trip count must be known at compile time (it is the length of the stacked "
-                "results), but it depends on the request's data");
+        onnx_fail(c,
+                  "the trip count must be known at compile time (it is the length of the stacked "
+                  "results), but it depends on the request's data");
         ok = false;
     }
     if (ok && l->count == 0) {
@@ -505,21 +510,21 @@ static void run_loop(struct onnx_ctx *c, struct loop *l) {
 ONNX(loop) {
     const struct onnx_graph *g = graph_attr(c, "body");
     struct loop l = {.g = g, .is_loop = true, .count = -1};
-    struct onnx_val *m = in_any(c, 0), *go = in_any(c, 1);
+    struct onnx_val *m = onnx_in_any(c, 0), *go = onnx_in_any(c, 1);
     if (!hb_ok(&c->b)) return;
     if (g->inputs.n < 2 || g->outputs.n < g->inputs.n - 1 || c->n->in.n < 2 ||
         c->n->in.n - 2 != g->inputs.n - 2)
-        return fail(c, "%zu inputs for a body of %zu inputs and %zu outputs", c->n->in.n,
-                    g->inputs.n, g->outputs.n);
-    if ((in_has(c, 0) && (!m || !m->v)) || (in_has(c, 1) && (!go || !go->v)))
-        return fail(c, "trip count or condition is not a tensor");
+        return onnx_fail(c, "%zu inputs for a body of %zu inputs and %zu outputs", c->n->in.n,
+                         g->inputs.n, g->outputs.n);
+    if ((onnx_in_has(c, 0) && (!m || !m->v)) || (onnx_in_has(c, 1) && (!go || !go->v)))
+        return onnx_fail(c, "trip count or condition is not a tensor");
     l.n_carried = g->inputs.n - 2;
     l.n_rows_out = g->outputs.n - 1 - l.n_carried;
     l.carried = arena_zarray(c->a, struct onnx_val *, l.n_carried + 1);
     l.out_axis = arena_zarray(c->a, int64_t, l.n_rows_out + 1);
     l.out_reversed = arena_zarray(c->a, bool, l.n_rows_out + 1);
     for (size_t k = 0; k < l.n_carried; k++)
-        l.carried[k] = in_any(c, k + 2);
+        l.carried[k] = onnx_in_any(c, k + 2);
     if (m) l.limit = hb_convert(&c->b, scalar(c, m->v), DT_S64);
     if (m && m->known) l.count = lit_get_i64(m->known, 0) > 0 ? lit_get_i64(m->known, 0) : 0;
     if (go && go->known && shape_elements(go->known->shape) == 1) {
@@ -530,7 +535,7 @@ ONNX(loop) {
     if (!hb_ok(&c->b)) return;
     run_loop(c, &l);
     for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
-        out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
+        onnx_out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
 }
 
 // ---- Scan
@@ -539,9 +544,9 @@ static void scan_ints(struct onnx_ctx *c, const char *name, int64_t *v, size_t n
     int got;
     for (size_t k = 0; k < n; k++)
         v[k] = 0;
-    if (n > 1024) return fail(c, "%zu scan values", n);
-    if (at_ints(c, name, v, (int)n, &got) && got != (int)n)
-        fail(c, "%s has %d values for %zu", name, got, n);
+    if (n > 1024) return onnx_fail(c, "%zu scan values", n);
+    if (onnx_at_ints(c, name, v, (int)n, &got) && got != (int)n)
+        onnx_fail(c, "%s has %d values for %zu", name, got, n);
 }
 static bool *directions(struct onnx_ctx *c, const char *name, size_t n) {
     int64_t *v = arena_zarray(c->a, int64_t, n + 1);
@@ -554,13 +559,14 @@ static bool *directions(struct onnx_ctx *c, const char *name, size_t n) {
 
 // first: of the inputs behind an opset 8 Scan's sequence_lens.
 static bool scan_of(struct onnx_ctx *c, size_t first, struct loop *l) {
-    int64_t rows = at_int(c, "num_scan_inputs", 0);
+    int64_t rows = onnx_at_int(c, "num_scan_inputs", 0);
     l->g = graph_attr(c, "body");
     if (!hb_ok(&c->b)) return false;
     size_t n = c->n->in.n - first;
     if (rows < 1 || (size_t)rows > n || l->g->inputs.n != n || l->g->outputs.n < n - (size_t)rows) {
-        fail(c, "%zu inputs of which %lld are scanned, for a body of %zu inputs and %zu outputs", n,
-             (long long)rows, l->g->inputs.n, l->g->outputs.n);
+        onnx_fail(c,
+                  "%zu inputs of which %lld are scanned, for a body of %zu inputs and %zu outputs",
+                  n, (long long)rows, l->g->inputs.n, l->g->outputs.n);
         return false;
     }
     l->n_rows_in = (size_t)rows;
@@ -579,11 +585,11 @@ static bool scan_of(struct onnx_ctx *c, size_t first, struct loop *l) {
 static bool scan_length(struct onnx_ctx *c, struct loop *l) {
     for (size_t k = 0; k < l->n_rows_in && hb_ok(&c->b); k++) {
         const struct shape *s = l->rows_in[k]->shape;
-        l->in_axis[k] = axis_of(c, l->in_axis[k], s->rank);
+        l->in_axis[k] = onnx_axis_of(c, l->in_axis[k], s->rank);
         if (!hb_ok(&c->b)) break;
         if (k && s->dims[l->in_axis[k]] != l->count)
-            fail(c, "scanned inputs have lengths %lld and %lld", (long long)l->count,
-                 (long long)s->dims[l->in_axis[k]]);
+            onnx_fail(c, "scanned inputs have lengths %lld and %lld", (long long)l->count,
+                      (long long)s->dims[l->in_axis[k]]);
         l->count = s->dims[l->in_axis[k]];
     }
     l->limit = hb_const_i64(&c->b, DT_S64, l->count);
@@ -594,13 +600,13 @@ ONNX(scan) {
     struct loop l = {.count = -1};
     if (!scan_of(c, 0, &l)) return;
     for (size_t k = 0; k < l.n_carried; k++)
-        l.carried[k] = in_any(c, k);
+        l.carried[k] = onnx_in_any(c, k);
     for (size_t k = 0; k < l.n_rows_in; k++)
-        l.rows_in[k] = in_val(c, l.n_carried + k);
+        l.rows_in[k] = onnx_in_val(c, l.n_carried + k);
     if (!scan_length(c, &l)) return;
     run_loop(c, &l);
     for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
-        out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
+        onnx_out_any(c, k, k < l.n_carried ? l.carried[k] : l.rows_out[k - l.n_carried]);
 }
 
 // Element b of a batch, without the batch dimension.
@@ -615,36 +621,37 @@ static hv batch_at(struct onnx_ctx *c, hv x, int64_t b) {
 // whose elements are scanned one by one.
 ONNX(scan8) {
     struct loop l = {.count = -1};
-    if (c->n->in.n < 2) return fail(c, "%zu inputs", c->n->in.n);
-    if (in_has(c, 0)) return fail(c, "sequence_lens is not supported: sequences of one length are");
+    if (c->n->in.n < 2) return onnx_fail(c, "%zu inputs", c->n->in.n);
+    if (onnx_in_has(c, 0))
+        return onnx_fail(c, "sequence_lens is not supported: sequences of one length are");
     if (!scan_of(c, 1, &l)) return;
-    hv any = in_val(c, l.n_carried + 1);
-    if (!any->shape->rank) return fail(c, "a scanned input has no batch dimension");
+    hv any = onnx_in_val(c, l.n_carried + 1);
+    if (!any->shape->rank) return onnx_fail(c, "a scanned input has no batch dimension");
     int64_t batch = any->shape->dims[0];
     for (size_t k = 1; k < c->n->in.n; k++)
-        if (!in_val(c, k)->shape->rank || in_val(c, k)->shape->dims[0] != batch)
-            return fail(c, "input %zu is %s, expected a batch of %lld", k,
-                        shape_text(c->a, in_val(c, k)->shape), (long long)batch);
-    if (batch < 1 || batch > 4096) return fail(c, "a batch of %lld", (long long)batch);
+        if (!onnx_in_val(c, k)->shape->rank || onnx_in_val(c, k)->shape->dims[0] != batch)
+            return onnx_fail(c, "input %zu is %s, expected a batch of %lld", k,
+                             shape_text(c->a, onnx_in_val(c, k)->shape), (long long)batch);
+    if (batch < 1 || batch > 4096) return onnx_fail(c, "a batch of %lld", (long long)batch);
     struct onnx_leaves *outs = arena_zarray(c->a, struct onnx_leaves, c->n->out.n + 1);
     for (int64_t b = 0; b < batch && hb_ok(&c->b); b++) {
         struct loop one = l;
         for (size_t k = 0; k < l.n_carried; k++)
-            one.carried[k] = onnx_tensor_val(c, batch_at(c, in_val(c, k + 1), b));
+            one.carried[k] = onnx_tensor_val(c, batch_at(c, onnx_in_val(c, k + 1), b));
         for (size_t k = 0; k < l.n_rows_in; k++)
-            one.rows_in[k] = batch_at(c, in_val(c, l.n_carried + 1 + k), b);
+            one.rows_in[k] = batch_at(c, onnx_in_val(c, l.n_carried + 1 + k), b);
         if (!scan_length(c, &one)) return;
         run_loop(c, &one);
         for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++) {
             const struct onnx_val *v =
                 k < l.n_carried ? one.carried[k] : one.rows_out[k - l.n_carried];
-            if (!v->v) return fail(c, "output %zu is not a tensor", k);
+            if (!v->v) return onnx_fail(c, "output %zu is not a tensor", k);
             avec_push(c->a, &outs[k], onnx_turn_row(c, v->v, 0));
         }
     }
     for (size_t k = 0; hb_ok(&c->b) && k < c->n->out.n; k++)
-        out_any(c, k,
-                onnx_tensor_val(c, outs[k].n == 1
-                                       ? outs[k].v[0]
-                                       : hb_concat(&c->b, outs[k].v, (int)outs[k].n, 0)));
+        onnx_out_any(c, k,
+                     onnx_tensor_val(c, outs[k].n == 1
+                                            ? outs[k].v[0]
+                                            : hb_concat(&c->b, outs[k].v, (int)outs[k].n, 0)));
 }

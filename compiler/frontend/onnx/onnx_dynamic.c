@@ -10,7 +10,7 @@ struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
     if (v->shape->dims[dim] == 0) return o;
     if (s.v->op == HLO_CONSTANT) {
         int64_t n = lit_get_i64(s.v->literal, 0), bound = v->shape->dims[dim];
-        return onnx_tensor_val(c, part(c, v, dim, 0, n < 0 ? 0 : n > bound ? bound : n));
+        return onnx_tensor_val(c, onnx_part(c, v, dim, 0, n < 0 ? 0 : n > bound ? bound : n));
     }
     o->known = NULL;
     o->size = s.v;
@@ -18,7 +18,7 @@ struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim) {
     return o;
 }
 
-hv true_positions(struct onnx_ctx *c, hv mask, hv *count) {
+hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count) {
     struct hb *b = &c->b;
     const struct shape *s = shape_with_dtype(c->a, mask->shape, DT_S64);
     hv pos = hb_iota(b, s, 0), n = hb_splat(b, s, (double)s->dims[0]), axis_less = NULL;
@@ -40,7 +40,7 @@ hv true_positions(struct onnx_ctx *c, hv mask, hv *count) {
     return hb_select(b, hb_compare(b, key, n, CMP_LT), key, hb_sub(b, key, n));
 }
 static hv truth(struct onnx_ctx *c, hv x) {
-    return x->shape->dtype == DT_PRED ? x : hb_compare(&c->b, x, splat_like(c, x, 0), CMP_NE);
+    return x->shape->dtype == DT_PRED ? x : hb_compare(&c->b, x, onnx_splat_like(c, x, 0), CMP_NE);
 }
 
 // Reducers of one step that do the same.
@@ -96,19 +96,19 @@ static hv positions_in(struct onnx_ctx *c, hv of, hv mask, hv *count) {
             alike(c->chosen[k].of, of, &left))
             return *count = c->chosen[k].count, c->chosen[k].at;
     }
-    hv at = true_positions(c, mask, count);
+    hv at = onnx_true_positions(c, mask, count);
     if (hb_ok(&c->b)) c->chosen[c->n_chosen++ % room] = (struct onnx_chosen){of, at, *count};
     return at;
 }
 ONNX(nonzero) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), count;
+    hv x = onnx_in_val(c, 0), count;
     int rank = x->shape->rank;
     int64_t n = shape_elements(x->shape), row[] = {1, n};
     if (!hb_ok(b)) return;
     if (n == 0 || rank == 0) {
-        if (rank == 0) return fail(c, "of a scalar");
-        return out_val(
+        if (rank == 0) return onnx_fail(c, "of a scalar");
+        return onnx_out_val(
             c, 0, hb_constant(b, lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){rank, 0}, 2))));
     }
     hv at = positions_in(c, x, truth(c, hb_reshape(b, x, &n, 1)), &count);
@@ -120,23 +120,24 @@ ONNX(nonzero) {
         r = hb_binary(b, HLO_REMAINDER, r, hb_splat(b, at->shape, (double)x->shape->dims[d]));
         rows[d] = hb_reshape(b, r, row, 2);
     }
-    out_any(c, 0, onnx_dynamic_val(c, rank == 1 ? rows[0] : hb_concat(b, rows, rank, 0), count, 1));
+    onnx_out_any(c, 0,
+                 onnx_dynamic_val(c, rank == 1 ? rows[0] : hb_concat(b, rows, rank, 0), count, 1));
 }
 
 ONNX(compress) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), cond = in_val(c, 1), count;
+    hv x = onnx_in_val(c, 0), cond = onnx_in_val(c, 1), count;
     int64_t axis = 0, n = shape_elements(x->shape);
     if (!hb_ok(b)) return;
     if (onnx_attr(c->n, "axis"))
-        axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+        axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
     else
         x = hb_reshape(b, x, &n, 1);
     if (cond->shape->rank != 1 || x->shape->rank == 0)
-        return fail(c, "a condition of %s", shape_text(c->a, cond->shape));
+        return onnx_fail(c, "a condition of %s", shape_text(c->a, cond->shape));
     if (!hb_ok(b)) return;
     n = cond->shape->dims[0] < x->shape->dims[axis] ? cond->shape->dims[0] : x->shape->dims[axis];
-    if (n == 0) return out_val(c, 0, part(c, x, axis, 0, 0));
-    hv at = positions_in(c, cond, truth(c, part(c, cond, 0, 0, n)), &count);
-    out_any(c, 0, onnx_dynamic_val(c, take(c, x, at, axis), count, (int)axis));
+    if (n == 0) return onnx_out_val(c, 0, onnx_part(c, x, axis, 0, 0));
+    hv at = positions_in(c, cond, truth(c, onnx_part(c, cond, 0, 0, n)), &count);
+    onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, x, at, axis), count, (int)axis));
 }

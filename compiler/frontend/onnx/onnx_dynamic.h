@@ -8,4 +8,4 @@
 // v of which `size` (an integer scalar) counts in dimension dim; a plain value when size is known.
 struct onnx_val *onnx_dynamic_val(struct onnx_ctx *c, hv v, hv size, int dim);
 // The positions at which mask [n > 0] holds, in order, then the others; *count of them hold.
-hv true_positions(struct onnx_ctx *c, hv mask, hv *count);
+hv onnx_true_positions(struct onnx_ctx *c, hv mask, hv *count);

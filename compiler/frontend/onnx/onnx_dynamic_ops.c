@@ -34,11 +34,11 @@ static bool listed(struct str op, const char *const *names, size_t n) {
 #define LISTED(op, names) listed(op, names, sizeof names / sizeof names[0])
 
 static hv valid_part(struct onnx_ctx *c, const struct onnx_val *v) {
-    hv at = index_along(c, v->v->shape, DT_S64, v->size_dim);
-    return hb_compare(&c->b, at, spread(c, v->size, at->shape), CMP_LT);
+    hv at = onnx_index_along(c, v->v->shape, DT_S64, v->size_dim);
+    return hb_compare(&c->b, at, onnx_spread(c, v->size, at->shape), CMP_LT);
 }
 static hv masked(struct onnx_ctx *c, const struct onnx_val *v, double with) {
-    return hb_select(&c->b, valid_part(c, v), v->v, splat_like(c, v->v, with));
+    return hb_select(&c->b, valid_part(c, v), v->v, onnx_splat_like(c, v->v, with));
 }
 
 // Input k as fn is to see it: padded, or one element longer.
@@ -48,7 +48,7 @@ static hv seen(struct pass *p, int k, bool longer) {
     if (!v || !v->v) return NULL;
     if (v->size) {
         hv x = p->masked[k] ? p->masked[k] : v->v;
-        return longer ? pad_axis(c, x, v->size_dim, 0, 1, 0) : x;
+        return longer ? onnx_pad_axis(c, x, v->size_dim, 0, 1, 0) : x;
     }
     if (!v->known && v->bound[0] && p->op && (p->op->shape_inputs >> (k < 31 ? k : 31) & 1))
         return hb_constant(&c->b, lit_clone(c->a, v->bound[longer]));
@@ -94,16 +94,17 @@ static void refuse(struct pass *p) {
     const struct onnx_val *x = p->x;
     if (!hb_ok(&c->b)) return;
     if (x)
-        fail(c,
-             "dimension %d of an input, %s, has a size that only the run knows; the operator "
-             "needs it before",
-             x->size_dim, shape_text(c->a, x->v->shape));
+        onnx_fail(c,
+                  "dimension %d of an input, %s, has a size that only the run knows; the operator "
+                  "needs it before",
+                  x->size_dim, shape_text(c->a, x->v->shape));
     else
-        fail(c, "a shape that only the run knows in more than one dimension");
+        onnx_fail(c, "a shape that only the run knows in more than one dimension");
 }
 static void give(struct pass *p, int k, hv size, int dim) {
     struct onnx_val *y = result(p, k);
-    if (y && hb_ok(&p->c->b)) out_any(p->c, (size_t)k, onnx_dynamic_val(p->c, y->v, size, dim));
+    if (y && hb_ok(&p->c->b))
+        onnx_out_any(p->c, (size_t)k, onnx_dynamic_val(p->c, y->v, size, dim));
 }
 // All results, of which the one dimension that grows with the inputs' has their size, or a multiple
 // of it.
@@ -117,7 +118,7 @@ static void give_all(struct pass *p, const struct onnx_val *x) {
         if (dim < 0 || have * (n + 1) != p->dims[k][dim] * n) return refuse(p);
         hv size = x->size;
         if (have != n) // a reshape: whole multiples or parts
-            size = hb_div(b, mul_k(p->c, size, (double)(have > n ? have / n : 1)),
+            size = hb_div(b, onnx_mul_k(p->c, size, (double)(have > n ? have / n : 1)),
                           hb_const_i64(b, DT_S64, have > n ? 1 : n / have));
         give(p, k, size, dim);
     }
@@ -165,7 +166,8 @@ static bool sizes_agree(struct pass *p, int rank, bool ones) {
         int d = dim - rank + v->v->shape->rank;
         if (v->size ? v->size != p->x->size || v->size_dim != d
                     : !ones || (d >= 0 && v->v->shape->dims[d] != 1))
-            return fail(p->c, "inputs of different sizes in a dimension that only the run knows"),
+            return onnx_fail(p->c,
+                             "inputs of different sizes in a dimension that only the run knows"),
                    false;
     }
     return true;
@@ -182,16 +184,17 @@ static void pass_neutral(struct pass *p, const struct neutral *how) {
     struct onnx_ctx *c = p->c;
     enum dtype t = p->x->v->shape->dtype;
     if (p->x != p->in[0]) return refuse(p);
-    p->masked[0] = masked(c, p->x, how->kind == LOWEST    ? lowest_of(t)
-                                   : how->kind == HIGHEST ? highest_of(t)
-                                                          : how->number);
+    p->masked[0] = masked(c, p->x,
+                          how->kind == LOWEST    ? onnx_lowest_of(t)
+                          : how->kind == HIGHEST ? onnx_highest_of(t)
+                                                 : how->number);
     if (!run_both(p)) return;
     if (node_is(c, "ReduceMean") && changed_dim(p, 0) == -1) { // of all; of those that count
         struct onnx_val *y = result(p, 0);
         hv n = hb_max(&c->b, p->x->size, hb_const_i64(&c->b, DT_S64, 1)); // of none: 0
         n = hb_convert(&c->b, n, t);
-        hv all = mul_k(c, y->v, (double)p->x->v->shape->dims[p->x->size_dim]);
-        return out_val(c, 0, hb_div(&c->b, all, spread(c, n, all->shape)));
+        hv all = onnx_mul_k(c, y->v, (double)p->x->v->shape->dims[p->x->size_dim]);
+        return onnx_out_val(c, 0, hb_div(&c->b, all, onnx_spread(c, n, all->shape)));
     }
     give_all(p, p->x);
 }
@@ -200,7 +203,7 @@ static hv size_at(struct onnx_ctx *c, const struct onnx_val *v, int64_t k) {
     if (v->bound_of && lit_get_i64(v->bound[0], k) != lit_get_i64(v->bound[1], k))
         return v->bound_of;
     int64_t n = shape_elements(v->v->shape);
-    hv x = part(c, hb_reshape(&c->b, v->v, &n, 1), 0, k, k + 1);
+    hv x = onnx_part(c, hb_reshape(&c->b, v->v, &n, 1), 0, k, k + 1);
     return hb_convert(&c->b, hb_reshape(&c->b, x, NULL, 0), DT_S64);
 }
 // The K largest of fewer are all of them.
@@ -209,16 +212,17 @@ static void pass_topk(struct pass *p) {
     struct hb *b = &c->b;
     const struct onnx_val *k = p->in[1];
     if (p->x && p->x != p->in[0]) return refuse(p);
-    int64_t axis = axis_of(c, at_int(c, "axis", -1), p->in[0]->v->shape->rank);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -1), p->in[0]->v->shape->rank);
     enum dtype t = p->in[0]->v->shape->dtype;
     if (!hb_ok(b)) return;
     if (p->x)
-        p->masked[0] = masked(c, p->x, at_int(c, "largest", 1) ? lowest_of(t) : highest_of(t));
+        p->masked[0] =
+            masked(c, p->x, onnx_at_int(c, "largest", 1) ? onnx_lowest_of(t) : onnx_highest_of(t));
     bool along_it = p->x && p->x->size_dim == axis;
     if (p->x && !along_it && k && k->known) return pass_plain(p);
     if ((p->x && !along_it) || !k || shape_elements(k->v->shape) != 1) return refuse(p);
     // K may exceed the padded size only where a run would be refused.
-    hv want = k->known ? hb_convert(b, scalar_in(c, 1), DT_S64) : size_at(c, k, 0);
+    hv want = k->known ? hb_convert(b, onnx_scalar_in(c, 1), DT_S64) : size_at(c, k, 0);
     run_on(p, false);
     if (p->x && want != p->x->size) want = hb_min(b, want, p->x->size);
     for (int o = 0; o < 2; o++)
@@ -226,7 +230,7 @@ static void pass_topk(struct pass *p) {
 }
 static void pass_concat(struct pass *p) {
     struct onnx_ctx *c = p->c;
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), p->x->v->shape->rank);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), p->x->v->shape->rank);
     hv marks[MAX_IN], count;
     if (!hb_ok(&c->b)) return;
     if (axis != p->x->size_dim) {
@@ -239,15 +243,15 @@ static void pass_concat(struct pass *p) {
         const struct shape *row = shape_make(c->a, DT_S64, &v->v->shape->dims[axis], 1);
         hv at = hb_iota(&c->b, row, 0);
         marks[k] = hb_compare(&c->b, at,
-                              v->size ? spread(c, v->size, row)
+                              v->size ? onnx_spread(c, v->size, row)
                                       : hb_splat(&c->b, row, (double)row->dims[0]),
                               CMP_LT);
     }
     run_on(p, false);
     struct onnx_val *y = result(p, 0);
     if (!y || !hb_ok(&c->b)) return;
-    hv at = true_positions(c, hb_concat(&c->b, marks, p->n_in, 0), &count);
-    out_any(c, 0, onnx_dynamic_val(c, take(c, y->v, at, axis), count, (int)axis));
+    hv at = onnx_true_positions(c, hb_concat(&c->b, marks, p->n_in, 0), &count);
+    onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, y->v, at, axis), count, (int)axis));
 }
 // Reshape, Flatten: valid elements stay in front where nothing but ones lies before the dimension,
 // or the dimension and what lies before it stay as they are.
@@ -281,19 +285,20 @@ static void pass_slice(struct pass *p) {
     int n, m, n_ends = 0, rank = x->v->shape->rank, moved = -1;
     bool inputs = c->opset >= 10, given;
     if (p->x && p->x != x) return refuse(p);
-    if (!(inputs ? in_ints(c, 1, starts, HLO_MAX_RANK, &n)
-                 : at_ints(c, "starts", starts, HLO_MAX_RANK, &n)))
+    if (!(inputs ? onnx_in_ints(c, 1, starts, HLO_MAX_RANK, &n)
+                 : onnx_at_ints(c, "starts", starts, HLO_MAX_RANK, &n)))
         return refuse(p);
     const struct onnx_val *e = inputs ? p->in[2] : NULL;
     bool run_time = e && !e->known;
     if (run_time && !e->bound[0]) return refuse(p);
-    if (!run_time && !(inputs ? in_ints(c, 2, ends, HLO_MAX_RANK, &n_ends)
-                              : at_ints(c, "ends", ends, HLO_MAX_RANK, &n_ends)))
+    if (!run_time && !(inputs ? onnx_in_ints(c, 2, ends, HLO_MAX_RANK, &n_ends)
+                              : onnx_at_ints(c, "ends", ends, HLO_MAX_RANK, &n_ends)))
         return refuse(p);
-    axes_of(c, 3, rank, axes, &m, &given);
+    onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(b) || (given ? m != n : n > rank)) return refuse(p);
     if (run_time ? shape_elements(e->v->shape) != n : n_ends != n) return refuse(p);
-    bool stepped = inputs && p->n_in > 4 && in_has(c, 4) && in_ints(c, 4, steps, HLO_MAX_RANK, &m);
+    bool stepped =
+        inputs && p->n_in > 4 && onnx_in_has(c, 4) && onnx_in_ints(c, 4, steps, HLO_MAX_RANK, &m);
     if (stepped && m != n) return refuse(p);
     hv size = NULL;
     for (int k = 0; k < n && hb_ok(b); k++) {
@@ -321,7 +326,7 @@ static void pass_slice(struct pass *p) {
 }
 static void pass_split(struct pass *p) {
     struct onnx_ctx *c = p->c;
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), p->x->v->shape->rank);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), p->x->v->shape->rank);
     if (p->x != p->in[0] || axis == p->x->size_dim) return refuse(p);
     pass_plain(p);
 }
@@ -340,15 +345,15 @@ static void pass_product(struct pass *p) {
 static hv index_from_end(struct onnx_ctx *c, hv idx, hv size) {
     struct hb *b = &c->b;
     idx = hb_convert(b, idx, DT_S64);
-    hv back = hb_add(b, idx, spread(c, size, idx->shape));
-    return hb_select(b, hb_compare(b, idx, splat_like(c, idx, 0), CMP_LT), back, idx);
+    hv back = hb_add(b, idx, onnx_spread(c, size, idx->shape));
+    return hb_select(b, hb_compare(b, idx, onnx_splat_like(c, idx, 0), CMP_LT), back, idx);
 }
 static void pass_gather(struct pass *p) {
     struct onnx_ctx *c = p->c;
     struct onnx_val *x = p->in[0], *idx = p->in[1];
     if (!x || !idx || !x->v || !idx->v) return refuse(p);
     bool elements = node_is(c, "GatherElements");
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->v->shape->rank);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->v->shape->rank);
     if (!hb_ok(&c->b)) return;
     if (x->size && x->size_dim == axis) // negative indices count from the true end
         p->masked[1] = index_from_end(c, idx->v, x->size);
@@ -360,7 +365,7 @@ static void pass_gather(struct pass *p) {
 }
 static void pass_points(struct pass *p) { // GatherND at points of which the run knows how many
     const struct onnx_val *x = p->in[0], *at = p->in[1];
-    if (!at || !at->size || (x && x->size) || at_int(p->c, "batch_dims", 0) ||
+    if (!at || !at->size || (x && x->size) || onnx_at_int(p->c, "batch_dims", 0) ||
         at->size_dim >= at->v->shape->rank - 1)
         return refuse(p);
     if (run_both(p)) give_all(p, at);
@@ -377,8 +382,8 @@ static void pass_scatter_into(struct pass *p) {
                        upd->v->shape->dims[idx->size_dim] != idx->v->shape->dims[idx->size_dim])))
         return refuse(p);
     hv at = hb_convert(b, idx->v, DT_S64);
-    hv here = hb_compare(b, index_along(c, at->shape, DT_S64, last),
-                         splat_like(c, at, (double)x->size_dim), CMP_EQ);
+    hv here = hb_compare(b, onnx_index_along(c, at->shape, DT_S64, last),
+                         onnx_splat_like(c, at, (double)x->size_dim), CMP_EQ);
     struct onnx_val fixed = *idx;
     fixed.v = hb_select(b, here, index_from_end(c, at, x->size), at);
     if (idx->size && upd->size && upd->size != idx->size)
@@ -416,7 +421,7 @@ static void pass_maker(struct pass *p) {
         if (!scores || scores->size_dim != 2 || !scores->size ||
             (boxes->size && boxes->size != scores->size))
             return refuse(p);
-        p->masked[1] = masked(c, scores, lowest_of(scores->v->shape->dtype));
+        p->masked[1] = masked(c, scores, onnx_lowest_of(scores->v->shape->dtype));
     }
     run_on(p, false);
 }
@@ -424,7 +429,8 @@ static void pass_roialign(struct pass *p) {
     if (p->in[0]->size || !p->in[1]->size || !p->in[2]->size ||
         p->in[1]->size != p->in[2]->size || p->in[1]->size_dim != 0)
         return refuse(p);
-    if (at_int(p->c, "sampling_ratio", 0) < 1) // no region that does not count asks for samples
+    if (onnx_at_int(p->c, "sampling_ratio", 0) <
+        1) // no region that does not count asks for samples
         p->masked[1] = masked(p->c, p->in[1], 0);
     pass_plain(p);
 }
@@ -435,7 +441,7 @@ static void pass_shape(struct pass *p) {
     struct onnx_ctx *c = p->c;
     const struct onnx_val *x = p->x;
     int rank = x->v->shape->rank, n = 0;
-    int64_t from = at_int(c, "start", 0), to = at_int(c, "end", rank), one = 1;
+    int64_t from = onnx_at_int(c, "start", 0), to = onnx_at_int(c, "end", rank), one = 1;
     hv parts[HLO_MAX_RANK];
     from = from < 0 ? from + rank : from;
     to = to < 0 ? to + rank : to > rank ? rank : to;
@@ -443,7 +449,7 @@ static void pass_shape(struct pass *p) {
     for (int64_t d = from; d < to; d++)
         parts[n++] = d == x->size_dim ? hb_reshape(&c->b, x->size, &one, 1)
                                       : hb_const_s64s(&c->b, &x->v->shape->dims[d], 1);
-    if (!n) return out_val(c, 0, hb_const_s64s(&c->b, &one, 0));
+    if (!n) return onnx_out_val(c, 0, hb_const_s64s(&c->b, &one, 0));
     struct onnx_val *y =
         onnx_tensor_val(c, n == 1 ? parts[0] : hb_concat(&c->b, parts, n, 0));
     int64_t count = n;
@@ -454,14 +460,14 @@ static void pass_shape(struct pass *p) {
                         x->v->shape->dims[from + d] + (t && from + d == x->size_dim));
     }
     y->bound_of = y->known ? NULL : x->size;
-    out_any(c, 0, y);
+    onnx_out_any(c, 0, y);
 }
 static void pass_size(struct pass *p) {
     int64_t others = 1;
     const struct shape *s = p->x->v->shape;
     for (int d = 0; d < s->rank; d++)
         others *= d == p->x->size_dim ? 1 : s->dims[d];
-    out_val(p->c, 0, mul_k(p->c, p->x->size, (double)others));
+    onnx_out_val(p->c, 0, onnx_mul_k(p->c, p->x->size, (double)others));
 }
 // Expand, Tile, ConstantOfShape, Range: the size is an element of the operand that has a bound.
 static void pass_sized(struct pass *p, int operand) {
@@ -478,7 +484,8 @@ static void pass_sized(struct pass *p, int operand) {
     int64_t have = y->v->shape->dims[dim];
     hv size;
     if (node_is(c, "Range")) {
-        const struct literal *from = in_known(c, 0), *by = in_has(c, 2) ? in_known(c, 2) : NULL;
+        const struct literal *from = onnx_in_known(c, 0),
+                             *by = onnx_in_has(c, 2) ? onnx_in_known(c, 2) : NULL;
         if (!from || !dtype_is_int(from->shape->dtype) || (by && lit_get_i64(by, 0) != 1))
             return refuse(p);
         size = size_at(c, to, 0);
@@ -498,7 +505,7 @@ static void pass_sized(struct pass *p, int operand) {
 bool onnx_has_dynamic(struct onnx_ctx *c) {
     const struct onnx_op *op = onnx_op_find(c->n, c->opset);
     for (size_t k = 0; k < c->n->in.n; k++) {
-        const struct onnx_val *v = in_any(c, k);
+        const struct onnx_val *v = onnx_in_any(c, k);
         if (v && v->size) return true;
         if (v && v->v && !v->known && v->bound[0] && op &&
             (op->shape_inputs >> (k < 31 ? k : 31) & 1))
@@ -556,12 +563,13 @@ static void dispatch(struct pass *p) {
 void onnx_pass_dynamic(struct onnx_ctx *c, onnx_fn fn) {
     struct pass p = {.c = c, .fn = fn, .op = onnx_op_find(c->n, c->opset)};
     if (c->n->in.n > MAX_IN || c->n->out.n > MAX_OUT)
-        return fail(c, "more than %d inputs where one has a size that only the run knows", MAX_IN);
+        return onnx_fail(c, "more than %d inputs where one has a size that only the run knows",
+                         MAX_IN);
     p.n_in = (int)c->n->in.n;
     p.n_out = (int)c->n->out.n;
     bool tensors = true;
     for (int k = p.n_in; k-- > 0;) {
-        p.in[k] = in_any(c, (size_t)k);
+        p.in[k] = onnx_in_any(c, (size_t)k);
         if (p.in[k] && p.in[k]->size) p.x = p.in[k];
         tensors = tensors && (!p.in[k] || p.in[k]->v);
     }
@@ -608,7 +616,7 @@ static bool known_equal(struct pass *p) {
         if (varies && to >= 0 && to <= at) return false;
         lit_set_i64(l, e, !varies && at == to);
     }
-    out_val(c, 0, hb_constant(&c->b, l));
+    onnx_out_val(c, 0, hb_constant(&c->b, l));
     return true;
 }
 // A node whose inputs are known or have bounds: its result at those bounds.
@@ -621,7 +629,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
         (!dtype_is_int(y->v->shape->dtype) && !truth) || shape_elements(y->v->shape) > MAX_BOUND)
         return;
     for (int k = 0; k < p.n_in; k++) {
-        p.in[k] = in_any(c, (size_t)k);
+        p.in[k] = onnx_in_any(c, (size_t)k);
         if (!p.in[k]) continue;
         if (!p.in[k]->v || p.in[k]->size || (!p.in[k]->known && !p.in[k]->bound[0])) return;
         any = any || !p.in[k]->known;
@@ -640,7 +648,7 @@ void onnx_bound_outputs(struct onnx_ctx *c, onnx_fn fn) {
         if (!r || !hb_ok(&c->b)) return;
         at[t] = (struct onnx_val){.v = r->v, .known = r->known};
         onnx_fold_value(c, &at[t]);
-        out_any(c, 0, y);
+        onnx_out_any(c, 0, y);
     }
     if (!at[0].known || !at[1].known) return;
     y->bound[0] = at[0].known, y->bound[1] = at[1].known;

@@ -97,7 +97,7 @@ static bool has_weights(const struct onnx_graph *g) {
 status_t onnx_fold_outputs(struct onnx_ctx *c) {
     const struct onnx_node *n = c->n;
     for (size_t k = 0; k < n->in.n; k++)
-        if (n->in.v[k].n && !known(in_any(c, k))) return ST_OK;
+        if (n->in.v[k].n && !known(onnx_in_any(c, k))) return ST_OK;
     for (size_t k = 0; k < n->captures.n; k++)
         if (!known(smap_get(&c->values, n->captures.v[k]))) return ST_OK;
     for (size_t k = 0; k < n->attrs.n; k++)
@@ -110,7 +110,7 @@ status_t onnx_fold_outputs(struct onnx_ctx *c) {
             bool text = o->text;
             o = onnx_dynamic_val(c, o->v, size.v, o->size_dim);
             o->text = text;
-            out_any(c, k, o);
+            onnx_out_any(c, k, o);
         }
         for (size_t i = 0; o && o->list && i < o->list->n; i++)
             RETURN_IF_ERR(fold(c, o->list->v[i]));

@@ -35,7 +35,7 @@ static void count(struct arena *a, const struct onnx_graph *g, struct smap *seen
             own ? arena_printf(a, STR_FMT, STR_ARG(n->op))
                 : arena_printf(a, STR_FMT "." STR_FMT, STR_ARG(n->domain), STR_ARG(n->op));
         if (out->ops.n < MAX_OPERATORS || smap_has(seen, str_of(name)))
-            program_info_count(a, out, seen, str_of(name));
+            frontend_program_info_count(a, out, seen, str_of(name));
         else
             out->nodes++;
         for (size_t i = 0; i < n->attrs.n; i++)
@@ -49,7 +49,7 @@ void onnx_info(struct arena *a, const struct onnx_model *m, struct program_info 
     count(a, &m->main, &seen, out);
     for (size_t k = 0; k < m->functions.n; k++)
         count(a, &m->functions.v[k].body, &seen, out);
-    program_info_sort(out);
+    frontend_program_info_sort(out);
     smap_done(&seen);
     for (size_t k = 0; k < m->opsets.n; k++)
         avec_push(a, &out->opsets, m->opsets.v[k]);

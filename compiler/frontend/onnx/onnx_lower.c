@@ -53,7 +53,7 @@ const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset) {
 
 // ---- what operator functions call
 
-void fail(struct onnx_ctx *c, const char *fmt, ...) {
+void onnx_fail(struct onnx_ctx *c, const char *fmt, ...) {
     char text[400];
     va_list ap;
     va_start(ap, fmt);
@@ -61,49 +61,51 @@ void fail(struct onnx_ctx *c, const char *fmt, ...) {
     va_end(ap);
     hb_fail(&c->b, st_new(ST_INVALID_ARGUMENT, "%s", text));
 }
-int op_arg(const struct onnx_ctx *c) {
+int onnx_op_arg(const struct onnx_ctx *c) {
     return onnx_op_find(c->n, c->opset)->arg;
 }
 
-bool in_has(const struct onnx_ctx *c, size_t k) {
+bool onnx_in_has(const struct onnx_ctx *c, size_t k) {
     return k < c->n->in.n && c->n->in.v[k].n > 0;
 }
-struct onnx_val *in_any(struct onnx_ctx *c, size_t k) {
-    return in_has(c, k) ? smap_get(&c->values, c->n->in.v[k]) : NULL;
+struct onnx_val *onnx_in_any(struct onnx_ctx *c, size_t k) {
+    return onnx_in_has(c, k) ? smap_get(&c->values, c->n->in.v[k]) : NULL;
 }
 
-hv in_val(struct onnx_ctx *c, size_t k) {
-    struct onnx_val *v = in_any(c, k);
-    if (v && v->size && !c->dynamic_ok) fail(c, "input %zu has a size that only the run knows", k);
+hv onnx_in_val(struct onnx_ctx *c, size_t k) {
+    struct onnx_val *v = onnx_in_any(c, k);
+    if (v && v->size && !c->dynamic_ok)
+        onnx_fail(c, "input %zu has a size that only the run knows", k);
     if (v && v->text && !c->text_ok)
-        fail(c, "input %zu is text, a tensor of numbers is expected", k);
+        onnx_fail(c, "input %zu is text, a tensor of numbers is expected", k);
     if (!v || !v->v)
-        fail(c,
-             v && v->list ? "input %zu is a sequence, a tensor is expected"
-             : v          ? "input %zu is an absent optional, a tensor is expected"
-                          : "input %zu is missing",
-             k);
+        onnx_fail(c,
+                  v && v->list ? "input %zu is a sequence, a tensor is expected"
+                  : v          ? "input %zu is an absent optional, a tensor is expected"
+                               : "input %zu is missing",
+                  k);
     return v && v->v ? v->v : hb_const_f64(&c->b, DT_F32, 0);
 }
-const struct literal *in_known(struct onnx_ctx *c, size_t k) {
-    struct onnx_val *v = in_any(c, k);
-    if (v && v->text && !c->text_ok) fail(c, "input %zu is text, numbers are expected", k);
+const struct literal *onnx_in_known(struct onnx_ctx *c, size_t k) {
+    struct onnx_val *v = onnx_in_any(c, k);
+    if (v && v->text && !c->text_ok) onnx_fail(c, "input %zu is text, numbers are expected", k);
     if (v && !v->known && k < 32) c->wanted |= UINT32_C(1) << k;
     if (!v || !v->known)
-        fail(c,
-             "input %zu must be known at compile time (it decides a shape), but it depends on the "
-             "request's data",
-             k);
+        onnx_fail(
+            c,
+            "input %zu must be known at compile time (it decides a shape), but it depends on the "
+            "request's data",
+            k);
     return v ? v->known : NULL;
 }
-bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
-    const struct literal *l = in_known(c, k);
+bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
+    const struct literal *l = onnx_in_known(c, k);
     *n = 0;
     if (!l) return false;
     int64_t count = shape_elements(l->shape);
     if (count > max || !dtype_is_int(l->shape->dtype)) {
-        fail(c, "input %zu is %s, expected at most %d integers", k, shape_text(c->a, l->shape),
-             max);
+        onnx_fail(c, "input %zu is %s, expected at most %d integers", k, shape_text(c->a, l->shape),
+                  max);
         return false;
     }
     for (int64_t i = 0; i < count; i++)
@@ -111,56 +113,56 @@ bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n) {
     *n = (int)count;
     return true;
 }
-void out_val(struct onnx_ctx *c, size_t k, hv v) {
-    out_any(c, k, onnx_tensor_val(c, v));
+void onnx_out_val(struct onnx_ctx *c, size_t k, hv v) {
+    onnx_out_any(c, k, onnx_tensor_val(c, v));
 }
-void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {
+void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v) {
     if (k < c->n->out.n && c->n->out.v[k].n) smap_put(&c->values, c->n->out.v[k], v);
 }
-int64_t at_int(const struct onnx_ctx *c, const char *name, int64_t def) {
+int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     return a ? a->i : def;
 }
-float at_float(const struct onnx_ctx *c, const char *name, float def) {
+float onnx_at_float(const struct onnx_ctx *c, const char *name, float def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     return a ? a->f : def;
 }
-struct str at_str(const struct onnx_ctx *c, const char *name, const char *def) {
+struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     return a ? a->s : str_of(def);
 }
-bool at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max, int *n) {
+bool onnx_at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max, int *n) {
     const struct onnx_attr *a = onnx_attr(c->n, name);
     *n = 0;
     if (!a) return false;
     if ((int64_t)a->ints.n > max) {
-        fail(c, "attribute %s has %zu values, at most %d make sense", name, a->ints.n, max);
+        onnx_fail(c, "attribute %s has %zu values, at most %d make sense", name, a->ints.n, max);
         return false;
     }
     for (size_t k = 0; k < a->ints.n; k++)
         v[(*n)++] = a->ints.v[k];
     return true;
 }
-int64_t axis_of(struct onnx_ctx *c, int64_t axis, int rank) {
+int64_t onnx_axis_of(struct onnx_ctx *c, int64_t axis, int rank) {
     int64_t a = axis < 0 ? axis + rank : axis;
     if (a >= 0 && a < rank) return a;
-    fail(c, "axis %lld of rank %d", (long long)axis, rank);
+    onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank);
     return 0;
 }
-void axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
-    *given = in_has(c, k) ? in_ints(c, k, axes, HLO_MAX_RANK, n)
-                          : at_ints(c, "axes", axes, HLO_MAX_RANK, n);
+void onnx_axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given) {
+    *given = onnx_in_has(c, k) ? onnx_in_ints(c, k, axes, HLO_MAX_RANK, n)
+                               : onnx_at_ints(c, "axes", axes, HLO_MAX_RANK, n);
     for (int i = 0; i < *n; i++) {
-        axes[i] = axis_of(c, axes[i], rank);
+        axes[i] = onnx_axis_of(c, axes[i], rank);
         for (int j = 0; j < i; j++)
-            if (axes[j] == axes[i]) fail(c, "axis %lld is there twice", (long long)axes[i]);
+            if (axes[j] == axes[i]) onnx_fail(c, "axis %lld is there twice", (long long)axes[i]);
     }
 }
-hv splat_like(struct onnx_ctx *c, hv x, double v) {
+hv onnx_splat_like(struct onnx_ctx *c, hv x, double v) {
     return hb_splat(&c->b, x->shape, v);
 }
 
-hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped, int n) {
+hv onnx_back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped, int n) {
     int64_t map[HLO_MAX_RANK];
     int k = 0;
     for (int d = 0; d < s->rank; d++)
@@ -177,7 +179,8 @@ static double reduce_init(enum hlo_op op, enum dtype t) {
     if (op == HLO_MINIMUM) return dtype_is_float(t) ? (double)__builtin_inf() : 1.9e19;
     return 0;
 }
-hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op, bool keep) {
+hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
+                    bool keep) {
     hv r =
         hb_reduce(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, reduce_init(op, x->shape->dtype)),
                   axes, n, op);

@@ -72,31 +72,31 @@ struct onnx_op {
 const struct onnx_op *onnx_op_find(const struct onnx_node *n, int64_t opset);
 #define ONNX(fn) void onnx_##fn(struct onnx_ctx *c)
 
-bool in_has(const struct onnx_ctx *c, size_t k);
-hv in_val(struct onnx_ctx *c, size_t k); // fails when missing
-const struct literal *in_known(struct onnx_ctx *c,
-                               size_t k); // fails when not known at compile time; NULL then
-bool in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); // from a known input
-void out_val(struct onnx_ctx *c, size_t k, hv v);
+bool onnx_in_has(const struct onnx_ctx *c, size_t k);
+hv onnx_in_val(struct onnx_ctx *c, size_t k); // fails when missing
+const struct literal *onnx_in_known(struct onnx_ctx *c,
+                                    size_t k); // fails when not known at compile time; NULL then
+bool onnx_in_ints(struct onnx_ctx *c, size_t k, int64_t *v, int max, int *n); // from a known input
+void onnx_out_val(struct onnx_ctx *c, size_t k, hv v);
 void onnx_fold_value(struct onnx_ctx *c,
                      struct onnx_val *v); // evaluates a tensor that depends on constants alone
-int64_t at_int(const struct onnx_ctx *c, const char *name, int64_t def);
-float at_float(const struct onnx_ctx *c, const char *name, float def);
-struct str at_str(const struct onnx_ctx *c, const char *name, const char *def);
-bool at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max,
-             int *n); // false when absent
-void fail(struct onnx_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int64_t axis_of(struct onnx_ctx *c, int64_t axis,
-                int rank); // negative counts from the end; fails out of range (inclusive of rank
-                           // only if `rank` says so)
-int op_arg(const struct onnx_ctx *c);
+int64_t onnx_at_int(const struct onnx_ctx *c, const char *name, int64_t def);
+float onnx_at_float(const struct onnx_ctx *c, const char *name, float def);
+struct str onnx_at_str(const struct onnx_ctx *c, const char *name, const char *def);
+bool onnx_at_ints(struct onnx_ctx *c, const char *name, int64_t *v, int max,
+                  int *n); // false when absent
+void onnx_fail(struct onnx_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int64_t onnx_axis_of(struct onnx_ctx *c, int64_t axis,
+                     int rank); // negative counts from the end; fails out of range (inclusive of
+                                // rank only if `rank` says so)
+int onnx_op_arg(const struct onnx_ctx *c);
 // Axes from input k (newer opsets) or attribute "axes"; *given false when neither.
-void axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given);
-hv splat_like(struct onnx_ctx *c, hv x, double v);
-hv reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
-               bool keep); // with init of the op
-hv back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped,
-           int n); // broadcast of a reduced value over the dropped dims
+void onnx_axes_of(struct onnx_ctx *c, size_t k, int rank, int64_t *axes, int *n, bool *given);
+hv onnx_splat_like(struct onnx_ctx *c, hv x, double v);
+hv onnx_reduce_keep(struct onnx_ctx *c, hv x, const int64_t *axes, int n, enum hlo_op op,
+                    bool keep); // with init of the op
+hv onnx_back_to(struct onnx_ctx *c, hv x, const struct shape *s, const int64_t *dropped,
+                int n); // broadcast of a reduced value over the dropped dims
 
 #define ONNX_OP(name, since, until, min, max, shapes, fn, arg) ONNX(fn);
 #include "compiler/frontend/onnx/onnx_ops.def"

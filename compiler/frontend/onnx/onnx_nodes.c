@@ -13,7 +13,7 @@ static status_t lower_op(struct onnx_ctx *c, const struct onnx_node *n) {
         return st_new(ST_INVALID_ARGUMENT, "%zu inputs, expected %d to %d", n->in.n, op->min_in,
                       op->max_in);
     for (int k = 0; k < op->min_in; k++)
-        if (!in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
+        if (!onnx_in_has(c, (size_t)k)) return st_new(ST_INVALID_ARGUMENT, "input %d is empty", k);
     if (onnx_has_text(c))
         onnx_pass_text(c, op->fn);
     else if (onnx_has_dynamic(c))
@@ -32,14 +32,14 @@ static status_t call_function(struct onnx_ctx *c, const struct onnx_function *f)
     struct onnx_val **formals = arena_zarray(c->a, struct onnx_val *, f->inputs.n + 1),
                     **outs = arena_zarray(c->a, struct onnx_val *, f->outputs.n + 1);
     for (size_t k = 0; k < call->in.n; k++)
-        formals[k] = in_any(c, k);
+        formals[k] = onnx_in_any(c, k);
     struct onnx_ctx *child = onnx_child(c, NULL);
     child->opset = f->opset;
     status_t st = onnx_lower_body(child, onnx_function_body(c, f), formals, outs);
     onnx_child_end(c, child);
     RETURN_IF_ERR(st_note(st, "function '" STR_FMT "'", STR_ARG(f->name)));
     for (size_t k = 0; k < call->out.n; k++)
-        if (outs[k]) out_any(c, k, outs[k]);
+        if (outs[k]) onnx_out_any(c, k, outs[k]);
     return ST_OK;
 }
 
@@ -57,7 +57,7 @@ static status_t lower_node(struct onnx_ctx *c, const struct onnx_node *n) {
                       "more than %lld nodes, counting those of unrolled loops and functions",
                       (long long)c->m->limits.max_nodes);
     if (n->attrs.n && n->attrs.v[0].t && n->attrs.v[0].t->weight) { // a constant kept as a weight
-        out_any(c, 0, onnx_weight_val(c, n->attrs.v[0].t));
+        onnx_out_any(c, 0, onnx_weight_val(c, n->attrs.v[0].t));
         return ST_OK;
     }
     RETURN_IF_ERR(f ? call_function(c, f) : lower_op(c, n));

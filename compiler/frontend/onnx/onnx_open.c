@@ -67,14 +67,14 @@ static bool open_function(struct onnx_ctx *c, const struct onnx_function *f, str
         add_turn(o, arena_printf(c->a, "function '" STR_FMT "': ", STR_ARG(f->name)));
     in->opset = f->opset;
     for (size_t k = 0; k < c->n->in.n; k++) {
-        struct onnx_val *v = in_any(c, k);
+        struct onnx_val *v = onnx_in_any(c, k);
         if (v) smap_put(&in->values, o->g->inputs.v[k].name, v);
     }
     return opens(o, in, to);
 }
 
 static bool open_if(struct onnx_ctx *c, struct onnx_todo *to) {
-    const struct onnx_val *cond = in_any(c, 0);
+    const struct onnx_val *cond = onnx_in_any(c, 0);
     if (!cond || !cond->known || shape_elements(cond->known->shape) != 1) return false;
     const char *which = lit_get_i64(cond->known, 0) ? "then_branch" : "else_branch";
     const struct onnx_attr *a = onnx_attr(c->n, which);
@@ -92,15 +92,15 @@ static bool add_loop_turn(struct onnx_opened *o, struct onnx_todo *to) {
 }
 static bool open_loop(struct onnx_ctx *c, struct onnx_todo *to) {
     const struct onnx_attr *a = onnx_attr(c->n, "body");
-    const struct onnx_val *m = in_any(c, 0), *go = in_any(c, 1);
+    const struct onnx_val *m = onnx_in_any(c, 0), *go = onnx_in_any(c, 1);
     if (!a || !a->graph || c->n->in.n < 2 || a->graph->inputs.n != c->n->in.n ||
         a->graph->outputs.n < c->n->in.n - 1 || a->graph->outputs.n - 1 < c->n->out.n)
         return false;
-    if ((in_has(c, 0) && (!m || !m->known || shape_elements(m->known->shape) != 1)) ||
-        (in_has(c, 1) && (!go || !go->known || shape_elements(go->known->shape) != 1)))
+    if ((onnx_in_has(c, 0) && (!m || !m->known || shape_elements(m->known->shape) != 1)) ||
+        (onnx_in_has(c, 1) && (!go || !go->known || shape_elements(go->known->shape) != 1)))
         return false;
     for (size_t k = 2; k < c->n->in.n; k++)
-        if (!in_any(c, k)) return false;
+        if (!onnx_in_any(c, k)) return false;
     int64_t count = m ? lit_get_i64(m->known, 0) : -1;
     if ((m && count <= 0) || (go && !lit_get_i64(go->known, 0))) return false;
     return add_loop_turn(opened(c, a->graph, count), to);

@@ -41,8 +41,8 @@ struct literal *onnx_text_list(struct onnx_ctx *c, const struct str *v, size_t n
 // The texts of a tensor as places, in the module's arena; copied.
 status_t onnx_text_literal(struct onnx_ctx *c, const struct onnx_tensor *t,
                            struct literal **out) MUST_CHECK;
-struct onnx_val *in_any(struct onnx_ctx *c, size_t k);      // a value of any kind; NULL if missing
-void out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
+struct onnx_val *onnx_in_any(struct onnx_ctx *c, size_t k); // a value of any kind; NULL if missing
+void onnx_out_any(struct onnx_ctx *c, size_t k, struct onnx_val *v);
 
 // onnx_dynamic_ops.c
 bool onnx_has_dynamic(struct onnx_ctx *c);               // of the node's inputs

@@ -7,71 +7,71 @@
 #include <math.h>
 #include <string.h>
 
-hv add_k(struct onnx_ctx *c, hv x, double k) {
-    return k == 0 ? x : hb_add(&c->b, x, splat_like(c, x, k));
+hv onnx_add_k(struct onnx_ctx *c, hv x, double k) {
+    return k == 0 ? x : hb_add(&c->b, x, onnx_splat_like(c, x, k));
 }
-hv mul_k(struct onnx_ctx *c, hv x, double k) {
-    return k == 1 ? x : hb_mul(&c->b, x, splat_like(c, x, k));
+hv onnx_mul_k(struct onnx_ctx *c, hv x, double k) {
+    return k == 1 ? x : hb_mul(&c->b, x, onnx_splat_like(c, x, k));
 }
-hv scalar_in(struct onnx_ctx *c, size_t k) {
-    hv x = in_val(c, k);
+hv onnx_scalar_in(struct onnx_ctx *c, size_t k) {
+    hv x = onnx_in_val(c, k);
     if (shape_elements(x->shape) != 1)
-        fail(c, "input %zu is %s, expected one element", k, shape_text(c->a, x->shape));
+        onnx_fail(c, "input %zu is %s, expected one element", k, shape_text(c->a, x->shape));
     return hb_reshape(&c->b, x, NULL, 0);
 }
-hv spread(struct onnx_ctx *c, hv scalar, const struct shape *like) {
+hv onnx_spread(struct onnx_ctx *c, hv scalar, const struct shape *like) {
     return like->rank ? hb_broadcast(&c->b, scalar, like->dims, like->rank, NULL) : scalar;
 }
-hv along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis) {
+hv onnx_along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis) {
     return hb_broadcast(&c->b, vector, like->dims, like->rank, &axis);
 }
-hv index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis) {
+hv onnx_index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis) {
     return hb_iota(&c->b, shape_make(c->a, t, like->dims, like->rank), axis);
 }
 
-hv lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank) {
+hv onnx_lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank) {
     struct literal *l = lit_new(c->a, shape_make(c->a, t, dims, rank));
     for (int64_t k = 0, n = shape_elements(l->shape); k < n; k++)
         lit_set_f64(l, k, v[k]);
     return hb_constant(&c->b, l);
 }
-hv lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank) {
+hv onnx_lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank) {
     struct literal *l = lit_new(c->a, shape_make(c->a, DT_S64, dims, rank));
     for (int64_t k = 0, n = shape_elements(l->shape); k < n; k++)
         lit_set_i64(l, k, v[k]);
     return hb_constant(&c->b, l);
 }
 
-hv part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to) {
+hv onnx_part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to) {
     struct range r[HLO_MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
-    if (axis >= x->shape->rank) return fail(c, "axis of a scalar"), x;
+    if (axis >= x->shape->rank) return onnx_fail(c, "axis of a scalar"), x;
     if (from == 0 && to == x->shape->dims[axis]) return x;
     r[axis] = (struct range){from, to, 1};
     return hb_slice(&c->b, x, r);
 }
-hv row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k) {
+hv onnx_row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k) {
     int64_t dims[HLO_MAX_RANK];
     int n = 0;
     for (int d = 0; d < x->shape->rank; d++)
         if (d != axis) dims[n++] = x->shape->dims[d];
-    return hb_reshape(&c->b, part(c, x, axis, k, k + 1), dims, n);
+    return hb_reshape(&c->b, onnx_part(c, x, axis, k, k + 1), dims, n);
 }
-hv add_axis(struct onnx_ctx *c, hv x, int64_t axis) {
+hv onnx_add_axis(struct onnx_ctx *c, hv x, int64_t axis) {
     int64_t dims[HLO_MAX_RANK + 1];
-    if (x->shape->rank == HLO_MAX_RANK) return fail(c, "rank above %d", HLO_MAX_RANK), x;
+    if (x->shape->rank == HLO_MAX_RANK) return onnx_fail(c, "rank above %d", HLO_MAX_RANK), x;
     for (int d = 0, k = 0; d <= x->shape->rank; d++)
         dims[d] = d == axis ? 1 : x->shape->dims[k++];
     return hb_reshape(&c->b, x, dims, x->shape->rank + 1);
 }
-hv swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q) {
+hv onnx_swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q) {
     int64_t perm[HLO_MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++)
         perm[d] = d == p ? q : d == q ? p : d;
     return hb_transpose(&c->b, x, perm);
 }
-hv pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value) {
+hv onnx_pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value) {
     struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
     if (low == 0 && high == 0) return x;
     p[axis] = (struct pad_dim){low, high, 0};
@@ -80,25 +80,25 @@ hv pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, d
 
 // ---- indices
 
-hv wrapped(struct onnx_ctx *c, hv idx, int64_t size) {
+hv onnx_wrapped(struct onnx_ctx *c, hv idx, int64_t size) {
     struct hb *b = &c->b;
     if (dtype_class(idx->shape->dtype) == DC_UNSIGNED) return idx;
-    hv negative = hb_compare(b, idx, splat_like(c, idx, 0), CMP_LT);
-    return hb_select(b, negative, add_k(c, idx, (double)size), idx);
+    hv negative = hb_compare(b, idx, onnx_splat_like(c, idx, 0), CMP_LT);
+    return hb_select(b, negative, onnx_add_k(c, idx, (double)size), idx);
 }
 // x with an element to point at in dimensions [from, from + n) that have none, where no index
 // points at one: there are none, or none that counts.
 static hv never_empty(struct onnx_ctx *c, hv x, hv idx, int from, int n) {
     for (int d = from; d < from + n; d++)
         if (x->shape->dims[d] == 0 && (c->dynamic_ok || shape_elements(idx->shape) == 0))
-            x = pad_axis(c, x, d, 0, 1, 0);
+            x = onnx_pad_axis(c, x, d, 0, 1, 0);
     return x;
 }
-hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
+hv onnx_take(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
     int rank = x->shape->rank, n = idx->shape->rank, k = 0;
     int64_t offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK];
     if (axis >= rank || rank - 1 + n > HLO_MAX_RANK)
-        return fail(c, "the result has rank %d", rank - 1 + n), x;
+        return onnx_fail(c, "the result has rank %d", rank - 1 + n), x;
     x = never_empty(c, x, idx, (int)axis, 1);
     for (int d = 0; d < rank; d++) {
         sizes[d] = d == axis ? 1 : x->shape->dims[d];
@@ -111,12 +111,12 @@ hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
                                 .slice_sizes = {sizes, rank}};
     return hb_gather(&c->b, x, idx, &g);
 }
-hv take_points(struct onnx_ctx *c, hv x, hv idx, int n) {
+hv onnx_take_points(struct onnx_ctx *c, hv x, hv idx, int n) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t offsets[HLO_MAX_RANK], sizes[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0 || batch + rank - n > HLO_MAX_RANK)
-        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
-                    shape_text(c->a, x->shape)),
+        return onnx_fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
+                         shape_text(c->a, x->shape)),
                x;
     x = never_empty(c, x, idx, 0, n);
     for (int d = 0; d < rank; d++) {
@@ -152,12 +152,12 @@ static hv put(struct onnx_ctx *c, hv x, hv idx, hv upd, const struct hlo_attr_sc
     struct hlo_computation *f = op == HLO_COPY ? assigner(c, t) : hb_reducer(c->b.c->module, op, t);
     return hb_call(&c->b, HLO_SCATTER, NULL, (hv[]){x, idx, upd}, 3, s, &f, 1);
 }
-hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
+hv onnx_put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
     int rank = x->shape->rank, batch = idx->shape->rank - 1, k = 0;
     int64_t windows[HLO_MAX_RANK], first[HLO_MAX_RANK];
     if (n > rank || batch < 0)
-        return fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
-                    shape_text(c->a, x->shape)),
+        return onnx_fail(c, "indices %s on %s", shape_text(c->a, idx->shape),
+                         shape_text(c->a, x->shape)),
                x;
     for (int d = 0; d < rank; d++)
         if (d < n)
@@ -170,18 +170,18 @@ hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op) {
                                  .index_vector_dim = batch};
     return put(c, x, idx, upd, &s, op);
 }
-hv stack_last(struct onnx_ctx *c, hv const *xs, int n) {
+hv onnx_stack_last(struct onnx_ctx *c, hv const *xs, int n) {
     hv wide[HLO_MAX_RANK];
     for (int k = 0; k < n; k++)
-        wide[k] = add_axis(c, xs[k], xs[k]->shape->rank);
+        wide[k] = onnx_add_axis(c, xs[k], xs[k]->shape->rank);
     return hb_concat(&c->b, wide, n, xs[0]->shape->rank);
 }
-hv element_points(struct onnx_ctx *c, hv idx, int64_t axis) {
+hv onnx_element_points(struct onnx_ctx *c, hv idx, int64_t axis) {
     hv at[HLO_MAX_RANK];
     int rank = idx->shape->rank;
     for (int d = 0; d < rank; d++)
-        at[d] = d == axis ? idx : index_along(c, idx->shape, idx->shape->dtype, d);
-    return rank ? stack_last(c, at, rank) : idx;
+        at[d] = d == axis ? idx : onnx_index_along(c, idx->shape, idx->shape->dtype, d);
+    return rank ? onnx_stack_last(c, at, rank) : idx;
 }
 
 // Dimensions other than the axis: the batching ones of a gather or scatter. Gives how many; -1: the
@@ -198,10 +198,10 @@ static int beside(hv x, hv idx, int64_t axis, int64_t *dims) {
     }
     return n;
 }
-hv take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
+hv onnx_take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
     int64_t dims[HLO_MAX_RANK], ones[HLO_MAX_RANK];
     int rank = x->shape->rank, n = beside(x, idx, axis, dims);
-    if (n < 0) return take_points(c, x, element_points(c, idx, axis), rank);
+    if (n < 0) return onnx_take_points(c, x, onnx_element_points(c, idx, axis), rank);
     for (int d = 0; d < rank; d++)
         ones[d] = 1;
     struct hlo_attr_gather g = {.collapsed_slice_dims = {&axis, 1},
@@ -212,10 +212,10 @@ hv take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis) {
                                 .slice_sizes = {ones, rank}};
     return hb_gather(&c->b, x, idx, &g);
 }
-hv put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op) {
+hv onnx_put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op) {
     int64_t dims[HLO_MAX_RANK];
     int rank = x->shape->rank, n = beside(x, idx, axis, dims);
-    if (n < 0) return put_points(c, x, element_points(c, idx, axis), rank, upd, op);
+    if (n < 0) return onnx_put_points(c, x, onnx_element_points(c, idx, axis), rank, upd, op);
     struct hlo_attr_scatter s = {.inserted_window_dims = {&axis, 1},
                                  .scatter_dims_to_operand_dims = {&axis, 1},
                                  .input_batching_dims = {dims, n},
@@ -226,33 +226,33 @@ hv put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo
 
 // ---- small formulas
 
-hv mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep) {
+hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep) {
     double count = 1;
     for (int k = 0; k < n; k++)
         count *= (double)x->shape->dims[axes[k]];
-    return mul_k(c, reduce_keep(c, x, axes, n, HLO_ADD, keep), 1 / count);
+    return onnx_mul_k(c, onnx_reduce_keep(c, x, axes, n, HLO_ADD, keep), 1 / count);
 }
-hv and_(struct onnx_ctx *c, hv x, hv y) {
+hv onnx_and(struct onnx_ctx *c, hv x, hv y) {
     return hb_binary(&c->b, HLO_AND, x, y);
 }
-hv within(struct onnx_ctx *c, hv x, double lo, double hi) {
-    return and_(c, hb_compare(&c->b, x, splat_like(c, x, lo), CMP_GE),
-                hb_compare(&c->b, x, splat_like(c, x, hi), CMP_LE));
+hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi) {
+    return onnx_and(c, hb_compare(&c->b, x, onnx_splat_like(c, x, lo), CMP_GE),
+                    hb_compare(&c->b, x, onnx_splat_like(c, x, hi), CMP_LE));
 }
-double lowest_of(enum dtype t) {
+double onnx_lowest_of(enum dtype t) {
     if (dtype_is_float(t)) return -(double)INFINITY;
     return dtype_class(t) == DC_SIGNED ? -ldexp(1, dtype_bits(t) - 1) : 0;
 }
-double highest_of(enum dtype t) {
+double onnx_highest_of(enum dtype t) {
     if (dtype_is_float(t)) return (double)INFINITY;
     return ldexp(1, dtype_bits(t) - (dtype_class(t) == DC_SIGNED)); // saturates to the largest
 }
-enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
-    int64_t code = at_int(c, name, 0);
+enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
+    int64_t code = onnx_at_int(c, name, 0);
     if (!onnx_attr(c->n, name) || (code == 0 && def != DT_INVALID)) return def; // 0: undefined
     enum dtype t = dtype_from_onnx((int)code);
     if (t != DT_INVALID) return t;
-    fail(c, "attribute %s: element type %lld is not supported", name, (long long)code);
+    onnx_fail(c, "attribute %s: element type %lld is not supported", name, (long long)code);
     return def;
 }
 
@@ -261,29 +261,29 @@ enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def) {
 hv onnx_result(struct onnx_ctx *c, size_t k) {
     struct onnx_val *v = k < c->n->out.n ? smap_get(&c->values, c->n->out.v[k]) : NULL;
     if (v && v->v) return v->v;
-    fail(c, "result %zu is missing", k);
+    onnx_fail(c, "result %zu is missing", k);
     return hb_const_f64(&c->b, DT_F32, 0);
 }
 void onnx_with_input(struct onnx_ctx *c, size_t k, hv v, onnx_fn fn) {
-    struct onnx_val *old = in_any(c, k);
+    struct onnx_val *old = onnx_in_any(c, k);
     if (!old || !hb_ok(&c->b)) return;
     smap_put(&c->values, c->n->in.v[k], onnx_tensor_val(c, v));
     fn(c);
     smap_put(&c->values, c->n->in.v[k], old);
 }
 void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
     int64_t there[HLO_MAX_RANK] = {0}, back[HLO_MAX_RANK] = {0};
-    if (rank < 3) return fail(c, "input %s", shape_text(c->a, x->shape));
+    if (rank < 3) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
     there[1] = rank - 1, back[rank - 1] = 1;
     for (int d = 2; d < rank; d++)
         there[d] = d - 1, back[d - 1] = d;
     onnx_with_input(c, 0, hb_transpose(&c->b, x, there), fn);
     if (!hb_ok(&c->b)) return;
     hv y = onnx_result(c, 0);
-    if (y->shape->rank != rank) return fail(c, "result %s", shape_text(c->a, y->shape));
-    out_val(c, 0, hb_transpose(&c->b, y, back));
+    if (y->shape->rank != rank) return onnx_fail(c, "result %s", shape_text(c->a, y->shape));
+    onnx_out_val(c, 0, hb_transpose(&c->b, y, back));
 }
 
 // ---- loops
@@ -303,9 +303,9 @@ static hv pack_state(struct onnx_ctx *c, hv turn, hv const *v, int nv) {
         if (v[k]) all[n++] = v[k];
     return hb_tuple(&c->b, all, n);
 }
-void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user) {
+void onnx_loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user) {
     hv start, in[MAX_REPEATED];
-    if (nv > MAX_REPEATED) return fail(c, "%d values in a loop", nv);
+    if (nv > MAX_REPEATED) return onnx_fail(c, "%d values in a loop", nv);
     start = pack_state(c, hb_const_i64(&c->b, DT_S64, 0), v, nv);
     if (!hb_ok(&c->b)) return;
     struct hb outer = c->b;

@@ -4,46 +4,49 @@
 #pragma once
 #include "compiler/frontend/onnx/onnx_lower.h"
 
-hv add_k(struct onnx_ctx *c, hv x, double k); // x + k
-hv mul_k(struct onnx_ctx *c, hv x, double k); // x * k
-hv scalar_in(struct onnx_ctx *c, size_t k);   // input k, which has one element, as a scalar
-hv spread(struct onnx_ctx *c, hv scalar, const struct shape *like); // a scalar over like's dims
-hv along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis);
-hv index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t, int64_t axis); // iota
-hv lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank);
-hv lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank);
-hv part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to); // slice of one axis
-hv row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k);                 // part without the axis
-hv add_axis(struct onnx_ctx *c, hv x, int64_t axis);                       // a dimension of 1
-hv swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q);
-hv pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value);
-hv wrapped(struct onnx_ctx *c, hv idx, int64_t size); // negative indices count from the end
+hv onnx_add_k(struct onnx_ctx *c, hv x, double k); // x + k
+hv onnx_mul_k(struct onnx_ctx *c, hv x, double k); // x * k
+hv onnx_scalar_in(struct onnx_ctx *c, size_t k);   // input k, which has one element, as a scalar
+hv onnx_spread(struct onnx_ctx *c, hv scalar,
+               const struct shape *like); // a scalar over like's dims
+hv onnx_along(struct onnx_ctx *c, hv vector, const struct shape *like, int64_t axis);
+hv onnx_index_along(struct onnx_ctx *c, const struct shape *like, enum dtype t,
+                    int64_t axis); // iota
+hv onnx_lit_f64s(struct onnx_ctx *c, enum dtype t, const double *v, const int64_t *dims, int rank);
+hv onnx_lit_s64s(struct onnx_ctx *c, const int64_t *v, const int64_t *dims, int rank);
+hv onnx_part(struct onnx_ctx *c, hv x, int64_t axis, int64_t from, int64_t to); // slice of one axis
+hv onnx_row(struct onnx_ctx *c, hv x, int64_t axis, int64_t k); // part without the axis
+hv onnx_add_axis(struct onnx_ctx *c, hv x, int64_t axis);       // a dimension of 1
+hv onnx_swap_axes(struct onnx_ctx *c, hv x, int64_t p, int64_t q);
+hv onnx_pad_axis(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int64_t high, double value);
+hv onnx_wrapped(struct onnx_ctx *c, hv idx, int64_t size); // negative indices count from the end
 // x[..., idx, ...] along an axis (idx within bounds); the result has idx's dims in place of the
 // axis.
-hv take(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
+hv onnx_take(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
 // The elements of x at positions idx[..., n]: component j indexes dimension j of the first n; the
 // dimensions behind them are taken whole. No component is negative; what is out of bounds clamps.
-hv take_points(struct onnx_ctx *c, hv x, hv idx, int n);
+hv onnx_take_points(struct onnx_ctx *c, hv x, hv idx, int n);
 // x with upd put (op HLO_COPY) or combined (add, multiply, maximum, minimum) at idx[..., n].
-hv put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op);
+hv onnx_put_points(struct onnx_ctx *c, hv x, hv idx, int n, hv upd, enum hlo_op op);
 // Index vectors [dims(idx)..., rank]: idx along `axis`, the position itself along the others.
-hv element_points(struct onnx_ctx *c, hv idx, int64_t axis);
+hv onnx_element_points(struct onnx_ctx *c, hv idx, int64_t axis);
 // x[.., idx[p], ..] along the axis for each position p of idx, and x with upd put there. Index and
 // data side by side in all other dimensions where those agree, else by element_points.
-hv take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
-hv put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op);
-hv stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n]
-hv mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
-hv and_(struct onnx_ctx *c, hv x, hv y);
-hv within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
-double lowest_of(enum dtype t);                            // the identity of max
-double highest_of(enum dtype t);                           // the identity of min
-enum dtype attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
+hv onnx_take_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis);
+hv onnx_put_elements(struct onnx_ctx *c, hv x, hv idx, int64_t axis, hv upd, enum hlo_op op);
+hv onnx_stack_last(struct onnx_ctx *c, hv const *xs, int n); // [...] each -> [..., n]
+hv onnx_mean_of(struct onnx_ctx *c, hv x, const int64_t *axes, int n, bool keep);
+hv onnx_and(struct onnx_ctx *c, hv x, hv y);
+hv onnx_within(struct onnx_ctx *c, hv x, double lo, double hi); // lo <= x <= hi
+double onnx_lowest_of(enum dtype t);                            // the identity of max
+double onnx_highest_of(enum dtype t);                           // the identity of min
+enum dtype onnx_attr_dtype(struct onnx_ctx *c, const char *name, enum dtype def);
 // onnx_extreme.c: s64 positions of the largest (smallest) elements along an axis, of equal ones the
 // first (last); always within the axis, which must not be empty.
-hv place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last, bool keep);
+hv onnx_place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last,
+                         bool keep);
 // Into an 8-bit float, what is out of range becomes the largest finite value if asked.
-hv saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
+hv onnx_saturating_convert(struct onnx_ctx *c, hv x, enum dtype t, bool saturate);
 hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh); // onnx_math.c; tanh: by its approximation
 // onnx_nn.c: the convolution of a node with the attributes of Conv.
 hv onnx_convolve(struct onnx_ctx *c, hv x, hv w);
@@ -72,8 +75,8 @@ void onnx_channels_first(struct onnx_ctx *c, onnx_fn fn);
 // while; n < 0: as often as v[0], an s64, says. step sees v as values of the loop's body and
 // nothing else of outside but constants.
 typedef void (*repeat_fn)(struct onnx_ctx *c, hv i, hv *v, void *user);
-void loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user);
+void onnx_loop_times(struct onnx_ctx *c, int64_t n, hv *v, int nv, repeat_fn step, void *user);
 // The functions of RNN cells and of operators of the same name.
-hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);
+hv onnx_activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta);
 // onnx_inverse.c: determinants of m [batch, n, n], [batch], by a loop; batch and n above 0.
-hv det_by_loop(struct onnx_ctx *c, hv m);
+hv onnx_det_by_loop(struct onnx_ctx *c, hv m);

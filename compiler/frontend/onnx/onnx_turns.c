@@ -138,7 +138,7 @@ struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *row
         int64_t dims[HLO_MAX_RANK] = {0};
         enum dtype type = onnx_dtype_of(like);
         if (!like->has_shape || like->rank + 1 > HLO_MAX_RANK || type == DT_INVALID) {
-            fail(c, "no iteration tells the shape of a stacked result");
+            onnx_fail(c, "no iteration tells the shape of a stacked result");
             return NULL;
         }
         int axis = (int)rows->axis + (rows->axis < 0 ? like->rank + 1 : 0);
@@ -151,16 +151,17 @@ struct onnx_val *onnx_stack_turns(struct onnx_ctx *c, const struct onnx_row *row
     for (size_t i = 0; i < n; i++) {
         const struct onnx_val *row = rows->v[rows->reversed ? n - 1 - i : i];
         if (!row->v || row->v->shape->rank + 1 > HLO_MAX_RANK)
-            fail(c, "a result of an iteration is not a tensor that can be stacked");
+            onnx_fail(c, "a result of an iteration is not a tensor that can be stacked");
         else if (row->size)
-            fail(c, "a stacked result has rows of a size that only the run knows");
+            onnx_fail(c, "a stacked result has rows of a size that only the run knows");
         else if (row->text != rows->v[0]->text)
-            fail(c, "a stacked result is text at times");
+            onnx_fail(c, "a stacked result is text at times");
         if (!hb_ok(&c->b)) return NULL;
-        v[i] = onnx_turn_row(c, row->v, axis_of(c, rows->axis, row->v->shape->rank + 1));
+        v[i] = onnx_turn_row(c, row->v, onnx_axis_of(c, rows->axis, row->v->shape->rank + 1));
     }
     struct onnx_val *all = onnx_tensor_val(
-        c, n == 1 ? v[0] : hb_concat(&c->b, v, (int)n, axis_of(c, rows->axis, v[0]->shape->rank)));
+        c, n == 1 ? v[0]
+                  : hb_concat(&c->b, v, (int)n, onnx_axis_of(c, rows->axis, v[0]->shape->rank)));
     all->text = rows->v[0]->text;
     return all;
 }

@@ -15,40 +15,42 @@ struct attention {
     enum dtype type;
 };
 
-hv split_heads(struct onnx_ctx *c, hv x, int64_t heads) {
+hv onnx_split_heads(struct onnx_ctx *c, hv x, int64_t heads) {
     const int64_t *d = x->shape->dims;
     if (x->shape->rank == 4) return x;
     if (x->shape->rank != 3 || heads < 1 || d[2] % heads)
-        return fail(c, "input %s with %lld heads", shape_text(c->a, x->shape), (long long)heads), x;
+        return onnx_fail(c, "input %s with %lld heads", shape_text(c->a, x->shape),
+                         (long long)heads),
+               x;
     x = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], heads, d[2] / heads}, 4);
-    return swap_axes(c, x, 1, 2);
+    return onnx_swap_axes(c, x, 1, 2);
 }
 
 static bool attention_inputs(struct onnx_ctx *c, struct attention *a) {
-    int64_t qh = at_int(c, "q_num_heads", 0), kvh = at_int(c, "kv_num_heads", 0);
-    a->q = split_heads(c, in_val(c, 0), qh);
-    a->k = split_heads(c, in_val(c, 1), kvh);
-    a->v = split_heads(c, in_val(c, 2), kvh);
+    int64_t qh = onnx_at_int(c, "q_num_heads", 0), kvh = onnx_at_int(c, "kv_num_heads", 0);
+    a->q = onnx_split_heads(c, onnx_in_val(c, 0), qh);
+    a->k = onnx_split_heads(c, onnx_in_val(c, 1), kvh);
+    a->v = onnx_split_heads(c, onnx_in_val(c, 2), kvh);
     if (!hb_ok(&c->b)) return false;
-    if (in_has(c, 4)) {
-        hv past = in_val(c, 4);
-        if (past->shape->rank != 4) return fail(c, "past_key must have 4 dimensions"), false;
+    if (onnx_in_has(c, 4)) {
+        hv past = onnx_in_val(c, 4);
+        if (past->shape->rank != 4) return onnx_fail(c, "past_key must have 4 dimensions"), false;
         a->past = past->shape->dims[2];
         a->k = hb_concat(&c->b, (hv[]){past, a->k}, 2, 2);
     }
-    if (in_has(c, 5)) a->v = hb_concat(&c->b, (hv[]){in_val(c, 5), a->v}, 2, 2);
+    if (onnx_in_has(c, 5)) a->v = hb_concat(&c->b, (hv[]){onnx_in_val(c, 5), a->v}, 2, 2);
     if (!hb_ok(&c->b)) return false;
     const int64_t *q = a->q->shape->dims, *k = a->k->shape->dims, *v = a->v->shape->dims;
     a->b = q[0], a->heads = q[1], a->kv = k[1], a->s = q[2], a->t = k[2];
     a->type = a->q->shape->dtype;
     if (a->kv < 1 || a->heads % a->kv || v[1] != a->kv || k[3] != q[3] || v[2] != a->t)
-        return fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
-                    shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
+        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
+                         shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
                false;
     return true;
 }
 
-hv batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
+hv onnx_batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
     int64_t batch[2] = {0, 1}, last = 3, over = transposed ? 3 : 2;
     return hb_dot(&c->b, x, y,
                   &(struct hlo_attr_dot){.lhs_batch_dims = {batch, 2},
@@ -61,43 +63,45 @@ hv batch_dot(struct onnx_ctx *c, hv x, hv y, bool transposed) {
 static hv attention_mask(struct onnx_ctx *c, const struct attention *a, hv scores) {
     struct hb *b = &c->b;
     const struct shape *s = scores->shape;
-    hv hidden = splat_like(c, scores, -(double)INFINITY);
-    if (in_has(c, 3)) {
-        hv m = in_val(c, 3);
+    hv hidden = onnx_splat_like(c, scores, -(double)INFINITY);
+    if (onnx_in_has(c, 3)) {
+        hv m = onnx_in_val(c, 3);
         bool seen = m->shape->dtype == DT_PRED;
         int last = m->shape->rank - 1;
         if (last >= 1 && m->shape->dims[last] < a->t && m->shape->dims[last] > 1)
-            m = pad_axis(c, m, last, 0, a->t - m->shape->dims[last], seen ? 0 : -(double)INFINITY);
+            m = onnx_pad_axis(c, m, last, 0, a->t - m->shape->dims[last],
+                              seen ? 0 : -(double)INFINITY);
         m = hb_broadcast_numpy(b, m, s->dims, s->rank);
         if (!hb_ok(b)) return scores;
         scores =
             seen ? hb_select(b, m, scores, hidden) : hb_add(b, scores, hb_convert(b, m, s->dtype));
     }
-    hv q = index_along(c, s, DT_S64, 2), k = index_along(c, s, DT_S64, 3);
-    hv lens = in_has(c, 6) ? hb_convert(b, in_val(c, 6), DT_S64) : NULL; // valid keys of each batch
+    hv q = onnx_index_along(c, s, DT_S64, 2), k = onnx_index_along(c, s, DT_S64, 3);
+    hv lens = onnx_in_has(c, 6) ? hb_convert(b, onnx_in_val(c, 6), DT_S64)
+                                : NULL; // valid keys of each batch
     if (lens) {
-        hv n = along(c, lens, s, 0);
+        hv n = onnx_along(c, lens, s, 0);
         scores = hb_select(b, hb_compare(b, k, n, CMP_LT), scores, hidden);
-        q = in_has(c, 4) ? q : hb_add(b, q, add_k(c, n, -(double)a->s));
+        q = onnx_in_has(c, 4) ? q : hb_add(b, q, onnx_add_k(c, n, -(double)a->s));
     }
-    if (at_int(c, "is_causal", 0)) {
-        q = add_k(c, q, (double)a->past);
+    if (onnx_at_int(c, "is_causal", 0)) {
+        q = onnx_add_k(c, q, (double)a->past);
         scores = hb_select(b, hb_compare(b, k, q, CMP_LE), scores, hidden);
     }
     return scores;
 }
-hv masked_softmax(struct onnx_ctx *c, hv x, hv sink) {
+hv onnx_masked_softmax(struct onnx_ctx *c, hv x, hv sink) {
     struct hb *b = &c->b;
     int64_t last = 3;
-    hv m = reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
+    hv m = onnx_reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
     if (sink) m = hb_max(b, m, sink);
-    hv none = hb_compare(b, m, splat_like(c, m, -(double)INFINITY), CMP_EQ);
-    m = hb_select(b, none, splat_like(c, m, 0), m); // then exp gives 0 and the sum is 0
-    hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, &last, 1)));
-    hv sum = reduce_keep(c, e, &last, 1, HLO_ADD, false);
+    hv none = hb_compare(b, m, onnx_splat_like(c, m, -(double)INFINITY), CMP_EQ);
+    m = hb_select(b, none, onnx_splat_like(c, m, 0), m); // then exp gives 0 and the sum is 0
+    hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, &last, 1)));
+    hv sum = onnx_reduce_keep(c, e, &last, 1, HLO_ADD, false);
     if (sink) sum = hb_add(b, sum, hb_unary(b, HLO_EXP, hb_sub(b, sink, m)));
-    sum = hb_select(b, none, splat_like(c, sum, 1), sum);
-    return hb_div(b, e, back_to(c, sum, x->shape, &last, 1));
+    sum = hb_select(b, none, onnx_splat_like(c, sum, 1), sum);
+    return hb_div(b, e, onnx_back_to(c, sum, x->shape, &last, 1));
 }
 
 ONNX(attention) {
@@ -105,29 +109,31 @@ ONNX(attention) {
     struct attention a = {.past = 0};
     if (!attention_inputs(c, &a)) return;
     const int64_t size = a.q->shape->dims[3], vsize = a.v->shape->dims[3];
-    int64_t mode = at_int(c, "qk_matmul_output_mode", 0), rep = a.heads / a.kv;
-    double scale = (double)at_float(c, "scale", 0), cap = (double)at_float(c, "softcap", 0);
+    int64_t mode = onnx_at_int(c, "qk_matmul_output_mode", 0), rep = a.heads / a.kv;
+    double scale = (double)onnx_at_float(c, "scale", 0),
+           cap = (double)onnx_at_float(c, "softcap", 0);
     if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)size);
     // The queries of a group stand one after another, so they are rows of one product.
-    hv q = hb_reshape(b, mul_k(c, a.q, scale), (int64_t[]){a.b, a.kv, rep * a.s, size}, 4);
-    hv x = batch_dot(c, q, a.k, true), shown;
+    hv q = hb_reshape(b, onnx_mul_k(c, a.q, scale), (int64_t[]){a.b, a.kv, rep * a.s, size}, 4);
+    hv x = onnx_batch_dot(c, q, a.k, true), shown;
     x = hb_reshape(b, x, (int64_t[]){a.b, a.heads, a.s, a.t}, 4);
     shown = x;
-    if (cap > 0) x = mul_k(c, hb_unary(b, HLO_TANH, mul_k(c, x, 1 / cap)), cap);
+    if (cap > 0) x = onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, 1 / cap)), cap);
     if (mode == 1) shown = x;
     x = attention_mask(c, &a, x);
     if (mode == 2) shown = x;
-    x = masked_softmax(c, hb_convert(b, x, attr_dtype(c, "softmax_precision", a.type)), NULL);
+    x = onnx_masked_softmax(c, hb_convert(b, x, onnx_attr_dtype(c, "softmax_precision", a.type)),
+                            NULL);
     if (mode == 3) shown = x;
     hv p = hb_reshape(b, hb_convert(b, x, a.type), (int64_t[]){a.b, a.kv, rep * a.s, a.t}, 4);
-    hv y = batch_dot(c, p, a.v, false);
+    hv y = onnx_batch_dot(c, p, a.v, false);
     y = hb_reshape(b, y, (int64_t[]){a.b, a.heads, a.s, vsize}, 4);
-    if (in_val(c, 0)->shape->rank == 3)
-        y = hb_reshape(b, swap_axes(c, y, 1, 2), (int64_t[]){a.b, a.s, a.heads * vsize}, 3);
-    out_val(c, 0, y);
-    out_val(c, 1, a.k);
-    out_val(c, 2, a.v);
-    out_val(c, 3, hb_convert(b, shown, a.type));
+    if (onnx_in_val(c, 0)->shape->rank == 3)
+        y = hb_reshape(b, onnx_swap_axes(c, y, 1, 2), (int64_t[]){a.b, a.s, a.heads * vsize}, 3);
+    onnx_out_val(c, 0, y);
+    onnx_out_val(c, 1, a.k);
+    onnx_out_val(c, 2, a.v);
+    onnx_out_val(c, 3, hb_convert(b, shown, a.type));
 }
 
 // ---- FlexAttention: graphs of the node's own change the scores and the probabilities
@@ -137,38 +143,38 @@ static hv modified(struct onnx_ctx *c, const char *name, hv x) {
     struct onnx_val *in = onnx_tensor_val(c, x), *out = NULL;
     if (!a || !a->graph || !hb_ok(&c->b)) return x;
     if (a->graph->inputs.n != 1 || a->graph->outputs.n != 1)
-        return fail(c, "%s must have one input and one output", name), x;
+        return onnx_fail(c, "%s must have one input and one output", name), x;
     onnx_inline(c, a->graph, &in, &out);
     if (!hb_ok(&c->b)) return x;
     if (!out || !out->v || out->size || !shape_compatible(out->v->shape, x->shape))
-        return fail(c, "%s must give %s", name, shape_text(c->a, x->shape)), x;
+        return onnx_fail(c, "%s must give %s", name, shape_text(c->a, x->shape)), x;
     return out->v;
 }
 ONNX(flexattention) {
     struct hb *b = &c->b;
-    hv q = in_val(c, 0), k = in_val(c, 1), v = in_val(c, 2);
+    hv q = onnx_in_val(c, 0), k = onnx_in_val(c, 1), v = onnx_in_val(c, 2);
     const int64_t *qd = q->shape->dims, *kd = k->shape->dims, *vd = v->shape->dims;
     if (q->shape->rank != 4 || k->shape->rank != 4 || v->shape->rank != 4 || kd[1] < 1 ||
         qd[1] % kd[1] || vd[1] != kd[1] || vd[2] != kd[2] || qd[3] != kd[3])
-        return fail(c, "query %s, key %s, value %s", shape_text(c->a, q->shape),
-                    shape_text(c->a, k->shape), shape_text(c->a, v->shape));
+        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, q->shape),
+                         shape_text(c->a, k->shape), shape_text(c->a, v->shape));
     enum dtype t = q->shape->dtype;
-    enum dtype work = attr_dtype(c, "softmax_precision", t == DT_F64 ? DT_F64 : DT_F32);
+    enum dtype work = onnx_attr_dtype(c, "softmax_precision", t == DT_F64 ? DT_F64 : DT_F32);
     int64_t rows = qd[1] / kd[1] * qd[2], all[4] = {qd[0], qd[1], qd[2], kd[2]}, last = 3;
-    double scale = (double)at_float(c, "scale", 0);
+    double scale = (double)onnx_at_float(c, "scale", 0);
     if (!onnx_attr(c->n, "scale")) scale = 1 / sqrt((double)qd[3]);
-    q = hb_reshape(b, mul_k(c, q, scale), (int64_t[]){qd[0], kd[1], rows, qd[3]}, 4);
-    hv x = hb_convert(b, hb_reshape(b, batch_dot(c, q, k, true), all, 4), work);
+    q = hb_reshape(b, onnx_mul_k(c, q, scale), (int64_t[]){qd[0], kd[1], rows, qd[3]}, 4);
+    hv x = hb_convert(b, hb_reshape(b, onnx_batch_dot(c, q, k, true), all, 4), work);
     x = modified(c, "score_mod", x);
     if (!hb_ok(b)) return;
-    hv m = reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
-    x = hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, &last, 1)));
-    hv sum = reduce_keep(c, x, &last, 1, HLO_ADD, false);
-    x = modified(c, "prob_mod", hb_div(b, x, back_to(c, sum, x->shape, &last, 1)));
+    hv m = onnx_reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false);
+    x = hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, &last, 1)));
+    hv sum = onnx_reduce_keep(c, x, &last, 1, HLO_ADD, false);
+    x = modified(c, "prob_mod", hb_div(b, x, onnx_back_to(c, sum, x->shape, &last, 1)));
     x = hb_reshape(b, x, (int64_t[]){qd[0], kd[1], rows, kd[2]}, 4);
-    x = batch_dot(c, x, hb_convert(b, v, work), false);
+    x = onnx_batch_dot(c, x, hb_convert(b, v, work), false);
     x = hb_reshape(b, x, (int64_t[]){qd[0], qd[1], qd[2], vd[3]}, 4);
-    out_val(c, 0, hb_convert(b, x, v->shape->dtype));
+    onnx_out_val(c, 0, hb_convert(b, x, v->shape->dtype));
 }
 
 // ---- RotaryEmbedding
@@ -184,50 +190,52 @@ static hv every_other(struct onnx_ctx *c, hv x, int64_t first) {
 // cos or sin [batch or 1, sequence, d] as [batch, sequence, heads, d].
 static hv rotation(struct onnx_ctx *c, hv t, const struct shape *like) {
     if (t->shape->rank != 3 || t->shape->dims[2] < like->dims[3])
-        return fail(c, "cos or sin is %s", shape_text(c->a, t->shape)), t;
-    t = add_axis(c, part(c, t, 2, 0, like->dims[3]), 2);
+        return onnx_fail(c, "cos or sin is %s", shape_text(c->a, t->shape)), t;
+    t = onnx_add_axis(c, onnx_part(c, t, 2, 0, like->dims[3]), 2);
     return hb_broadcast_numpy(&c->b, t, like->dims, 4);
 }
-hv rotate(struct onnx_ctx *c, hv x, hv cosine, hv sine, int64_t dim, bool inter) {
+hv onnx_rotate(struct onnx_ctx *c, hv x, hv cosine, hv sine, int64_t dim, bool inter) {
     struct hb *b = &c->b;
     int64_t size = x->shape->dims[3];
     if (dim == 0) dim = size;
     if (dim < 0 || dim > size || dim % 2)
-        return fail(c, "rotary_embedding_dim %lld of %lld", (long long)dim, (long long)size), x;
-    hv turned = part(c, x, 3, 0, dim), y;
-    hv p = inter ? every_other(c, turned, 0) : part(c, turned, 3, 0, dim / 2);
-    hv q = inter ? every_other(c, turned, 1) : part(c, turned, 3, dim / 2, dim);
+        return onnx_fail(c, "rotary_embedding_dim %lld of %lld", (long long)dim, (long long)size),
+               x;
+    hv turned = onnx_part(c, x, 3, 0, dim), y;
+    hv p = inter ? every_other(c, turned, 0) : onnx_part(c, turned, 3, 0, dim / 2);
+    hv q = inter ? every_other(c, turned, 1) : onnx_part(c, turned, 3, dim / 2, dim);
     cosine = rotation(c, cosine, p->shape), sine = rotation(c, sine, p->shape);
     if (!hb_ok(b)) return x;
     hv re = hb_sub(b, hb_mul(b, cosine, p), hb_mul(b, sine, q));
     hv im = hb_add(b, hb_mul(b, sine, p), hb_mul(b, cosine, q));
     if (inter)
-        y = hb_reshape(b, stack_last(c, (hv[]){re, im}, 2), turned->shape->dims, 4);
+        y = hb_reshape(b, onnx_stack_last(c, (hv[]){re, im}, 2), turned->shape->dims, 4);
     else
         y = hb_concat(b, (hv[]){re, im}, 2, 3);
-    return dim < size ? hb_concat(b, (hv[]){y, part(c, x, 3, dim, size)}, 2, 3) : y;
+    return dim < size ? hb_concat(b, (hv[]){y, onnx_part(c, x, 3, dim, size)}, 2, 3) : y;
 }
 // Arg 1: com.microsoft's, whose positions come second: one, from which it counts, or all.
 ONNX(rotary) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), y;
+    hv x = onnx_in_val(c, 0), y;
     const struct shape *s = x->shape;
-    bool own = op_arg(c) != 0, flat = s->rank == 3;
-    int64_t heads = at_int(c, "num_heads", 0), dim = at_int(c, "rotary_embedding_dim", 0);
-    hv cosine = in_val(c, own ? 2 : 1), sine = in_val(c, own ? 3 : 2);
-    hv at = own ? in_val(c, 1) : in_has(c, 3) ? in_val(c, 3) : NULL;
+    bool own = onnx_op_arg(c) != 0, flat = s->rank == 3;
+    int64_t heads = onnx_at_int(c, "num_heads", 0), dim = onnx_at_int(c, "rotary_embedding_dim", 0);
+    hv cosine = onnx_in_val(c, own ? 2 : 1), sine = onnx_in_val(c, own ? 3 : 2);
+    hv at = own ? onnx_in_val(c, 1) : onnx_in_has(c, 3) ? onnx_in_val(c, 3) : NULL;
     if (own && flat && heads == 0 && cosine->shape->rank == 2 && cosine->shape->dims[1] > 0)
         heads = s->dims[2] / (2 * cosine->shape->dims[1]);
     if ((s->rank != 3 && s->rank != 4) || (flat && (heads < 1 || s->dims[2] % heads)))
-        return fail(c, "input %s with %lld heads", shape_text(c->a, s), (long long)heads);
+        return onnx_fail(c, "input %s with %lld heads", shape_text(c->a, s), (long long)heads);
     x = flat ? hb_reshape(b, x, (int64_t[]){s->dims[0], s->dims[1], heads, s->dims[2] / heads}, 4)
-             : swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
+             : onnx_swap_axes(c, x, 1, 2); // [batch, sequence, heads, size]
     if (own && shape_elements(at->shape) == 1) {
         const struct shape *rows = shape_make(c->a, at->shape->dtype, x->shape->dims, 2);
-        at = hb_add(b, spread(c, hb_reshape(b, at, NULL, 0), rows), hb_iota(b, rows, 1));
+        at = hb_add(b, onnx_spread(c, hb_reshape(b, at, NULL, 0), rows), hb_iota(b, rows, 1));
     }
-    if (at) cosine = take(c, cosine, at, 0), sine = take(c, sine, at, 0);
+    if (at) cosine = onnx_take(c, cosine, at, 0), sine = onnx_take(c, sine, at, 0);
     if (!hb_ok(b)) return;
-    y = rotate(c, x, cosine, sine, dim, at_int(c, "interleaved", 0) != 0);
-    if (hb_ok(b)) out_val(c, 0, flat ? hb_reshape(b, y, s->dims, 3) : swap_axes(c, y, 1, 2));
+    y = onnx_rotate(c, x, cosine, sine, dim, onnx_at_int(c, "interleaved", 0) != 0);
+    if (hb_ok(b))
+        onnx_out_val(c, 0, flat ? hb_reshape(b, y, s->dims, 3) : onnx_swap_axes(c, y, 1, 2));
 }

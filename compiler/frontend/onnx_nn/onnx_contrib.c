@@ -11,20 +11,21 @@
 
 ONNX(biasgelu) { // arg: by tanh
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    if (in_has(c, 1))
-        x = hb_add(b, x, hb_broadcast_numpy(b, in_val(c, 1), x->shape->dims, x->shape->rank));
-    out_val(c, 0, onnx_gelu(c, x, op_arg(c) != 0));
+    hv x = onnx_in_val(c, 0);
+    if (onnx_in_has(c, 1))
+        x = hb_add(b, x, hb_broadcast_numpy(b, onnx_in_val(c, 1), x->shape->dims, x->shape->rank));
+    onnx_out_val(c, 0, onnx_gelu(c, x, onnx_op_arg(c) != 0));
 }
 ONNX(quickgelu) {
-    hv x = in_val(c, 0);
-    hv s = hb_unary(&c->b, HLO_LOGISTIC, mul_k(c, x, (double)at_float(c, "alpha", 1.702f)));
-    out_val(c, 0, hb_mul(&c->b, x, s));
+    hv x = onnx_in_val(c, 0);
+    hv s =
+        hb_unary(&c->b, HLO_LOGISTIC, onnx_mul_k(c, x, (double)onnx_at_float(c, "alpha", 1.702f)));
+    onnx_out_val(c, 0, hb_mul(&c->b, x, s));
 }
 // The activation that a fused operator names; its numbers from attributes or from a list.
 static hv fused(struct onnx_ctx *c, hv x) {
     struct hb *b = &c->b;
-    struct str name = at_str(c, "activation", "");
+    struct str name = onnx_at_str(c, "activation", "");
     const struct onnx_attr *list = onnx_attr(c->n, "activation_params");
     static const struct {
         const char *name;
@@ -40,46 +41,48 @@ static hv fused(struct onnx_ctx *c, hv x) {
         u++;
     bool selu = str_is(name, "Selu");
     double p[2] = {
-        (double)at_float(c, "activation_alpha", usual[u].alpha),
-        (double)at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
+        (double)onnx_at_float(c, "activation_alpha", usual[u].alpha),
+        (double)onnx_at_float(c, selu ? "activation_gamma" : "activation_beta", usual[u].beta)};
     for (size_t k = 0; list && k < 2 && k < list->floats.n; k++)
         p[k] = (double)list->floats.v[k];
     if (!name.n || str_is(name, "Identity") || !hb_ok(b)) return x;
-    if (str_is(name, "Clip")) return hb_clamp(b, splat_like(c, x, p[0]), x, splat_like(c, x, p[1]));
+    if (str_is(name, "Clip"))
+        return hb_clamp(b, onnx_splat_like(c, x, p[0]), x, onnx_splat_like(c, x, p[1]));
     if (str_is(name, "HardSwish")) {
-        hv g = add_k(c, mul_k(c, x, 1.0 / 6), 0.5);
-        return hb_mul(b, x, hb_clamp(b, splat_like(c, x, 0), g, splat_like(c, x, 1)));
+        hv g = onnx_add_k(c, onnx_mul_k(c, x, 1.0 / 6), 0.5);
+        return hb_mul(b, x, hb_clamp(b, onnx_splat_like(c, x, 0), g, onnx_splat_like(c, x, 1)));
     }
-    if (selu) return mul_k(c, activate(c, STR("Elu"), x, p[0], 0), p[1]);
+    if (selu) return onnx_mul_k(c, onnx_activate(c, STR("Elu"), x, p[0], 0), p[1]);
     if (str_is(name, "Celu"))
-        return mul_k(c, activate(c, STR("Elu"), mul_k(c, x, 1 / p[0]), 1, 0), p[0]);
-    return activate(c, name, x, p[0], p[1]);
+        return onnx_mul_k(c, onnx_activate(c, STR("Elu"), onnx_mul_k(c, x, 1 / p[0]), 1, 0), p[0]);
+    return onnx_activate(c, name, x, p[0], p[1]);
 }
 ONNX(affine) { // y = alpha x + beta, and its kin of the first drafts
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), y = x;
+    hv x = onnx_in_val(c, 0), y = x;
     struct str op = c->n->op;
-    double alpha = (double)at_float(c, "alpha", 1), beta = (double)at_float(c, "beta", 0);
+    double alpha = (double)onnx_at_float(c, "alpha", 1), beta = (double)onnx_at_float(c, "beta", 0);
     const struct onnx_attr *bias = onnx_attr(c->n, "bias");
     if (str_is(op, "ScaledTanh")) {
-        y = mul_k(c, hb_unary(b, HLO_TANH, mul_k(c, x, beta)), alpha);
+        y = onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, beta)), alpha);
     } else if (str_is(op, "ParametricSoftplus")) {
-        y = mul_k(c, activate(c, STR("Softplus"), mul_k(c, x, beta), 0, 0), alpha);
+        y = onnx_mul_k(c, onnx_activate(c, STR("Softplus"), onnx_mul_k(c, x, beta), 0, 0), alpha);
     } else if (str_is(op, "Affine")) {
-        y = add_k(c, mul_k(c, x, alpha), beta);
+        y = onnx_add_k(c, onnx_mul_k(c, x, alpha), beta);
     } else { // Scale, ImageScaler
-        y = mul_k(c, x, (double)at_float(c, "scale", 1));
+        y = onnx_mul_k(c, x, (double)onnx_at_float(c, "scale", 1));
     }
     if (bias && bias->floats.n) {
         int64_t n = (int64_t)bias->floats.n;
         double *v = arena_array(c->a, double, n);
         if (x->shape->rank != 4 || x->shape->dims[1] != n)
-            return fail(c, "%lld values of bias for %s", (long long)n, shape_text(c->a, x->shape));
+            return onnx_fail(c, "%lld values of bias for %s", (long long)n,
+                             shape_text(c->a, x->shape));
         for (int64_t k = 0; k < n; k++)
             v[k] = (double)bias->floats.v[k];
-        y = hb_add(b, y, along(c, lit_f64s(c, x->shape->dtype, v, &n, 1), x->shape, 1));
+        y = hb_add(b, y, onnx_along(c, onnx_lit_f64s(c, x->shape->dtype, v, &n, 1), x->shape, 1));
     }
-    out_val(c, 0, y);
+    onnx_out_val(c, 0, y);
 }
 
 // ---- products and convolutions
@@ -97,27 +100,30 @@ static hv turned(struct onnx_ctx *c, hv x, bool batch, bool last) {
         perm[rank - 2] = 0;
     }
     x = hb_transpose(&c->b, x, perm);
-    return last ? swap_axes(c, x, rank - 2, rank - 1) : x;
+    return last ? onnx_swap_axes(c, x, rank - 2, rank - 1) : x;
 }
 ONNX(fusedmatmul) {
-    hv x = turned(c, in_val(c, 0), at_int(c, "transBatchA", 0) != 0, at_int(c, "transA", 0) != 0);
-    hv y = turned(c, in_val(c, 1), at_int(c, "transBatchB", 0) != 0, at_int(c, "transB", 0) != 0);
-    out_val(c, 0, mul_k(c, hb_matmul(&c->b, x, y), (double)at_float(c, "alpha", 1)));
+    hv x = turned(c, onnx_in_val(c, 0), onnx_at_int(c, "transBatchA", 0) != 0,
+                  onnx_at_int(c, "transA", 0) != 0);
+    hv y = turned(c, onnx_in_val(c, 1), onnx_at_int(c, "transBatchB", 0) != 0,
+                  onnx_at_int(c, "transB", 0) != 0);
+    onnx_out_val(c, 0, onnx_mul_k(c, hb_matmul(&c->b, x, y), (double)onnx_at_float(c, "alpha", 1)));
 }
 ONNX(matmulinteger16) {
-    hv x = hb_convert(&c->b, in_val(c, 0), DT_S32), y = hb_convert(&c->b, in_val(c, 1), DT_S32);
-    out_val(c, 0, hb_matmul(&c->b, x, y));
+    hv x = hb_convert(&c->b, onnx_in_val(c, 0), DT_S32),
+       y = hb_convert(&c->b, onnx_in_val(c, 1), DT_S32);
+    onnx_out_val(c, 0, hb_matmul(&c->b, x, y));
 }
 ONNX(fusedgemm) {
     onnx_gemm(c);
-    if (hb_ok(&c->b)) out_val(c, 0, fused(c, onnx_result(c, 0)));
+    if (hb_ok(&c->b)) onnx_out_val(c, 0, fused(c, onnx_result(c, 0)));
 }
 ONNX(fusedconv) { // x, w, bias, and a sum before the activation
     onnx_conv(c);
     if (!hb_ok(&c->b)) return;
     hv y = onnx_result(c, 0);
-    if (in_has(c, 3)) y = hb_add(&c->b, y, in_val(c, 3));
-    out_val(c, 0, fused(c, y));
+    if (onnx_in_has(c, 3)) y = hb_add(&c->b, y, onnx_in_val(c, 3));
+    onnx_out_val(c, 0, fused(c, y));
 }
 ONNX(nhwcmaxpool) {
     onnx_channels_first(c, onnx_pool);
@@ -128,26 +134,27 @@ ONNX(nhwcmaxpool) {
 ONNX(expanddims) {
     int64_t axis;
     int n;
-    hv x = in_val(c, 0);
-    if (!in_ints(c, 1, &axis, 1, &n) || n != 1) return;
-    axis = axis_of(c, axis, x->shape->rank + 1);
-    if (hb_ok(&c->b)) out_val(c, 0, add_axis(c, x, axis));
+    hv x = onnx_in_val(c, 0);
+    if (!onnx_in_ints(c, 1, &axis, 1, &n) || n != 1) return;
+    axis = onnx_axis_of(c, axis, x->shape->rank + 1);
+    if (hb_ok(&c->b)) onnx_out_val(c, 0, onnx_add_axis(c, x, axis));
 }
 ONNX(unfoldtensor) { // windows of the axis, in a new last dimension
-    hv x = in_val(c, 0), parts[1024];
-    int64_t axis = axis_of(c, at_int(c, "dim", -1), x->shape->rank), size = at_int(c, "size", 0),
-            step = at_int(c, "step", 1);
+    hv x = onnx_in_val(c, 0), parts[1024];
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "dim", -1), x->shape->rank),
+            size = onnx_at_int(c, "size", 0), step = onnx_at_int(c, "step", 1);
     if (!hb_ok(&c->b)) return;
     int64_t in = x->shape->dims[axis],
             n = step < 1 || size < 1 || size > in ? 0 : (in - size) / step + 1;
-    if (n < 1 || size > 1024) return fail(c, "%lld windows of %lld", (long long)n, (long long)size);
+    if (n < 1 || size > 1024)
+        return onnx_fail(c, "%lld windows of %lld", (long long)n, (long long)size);
     struct range r[HLO_MAX_RANK];
     for (int d = 0; d < x->shape->rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
     for (int64_t k = 0; k < size; k++) {
         r[axis] = (struct range){k, k + (n - 1) * step + 1, step};
         hv v = hb_slice(&c->b, x, r);
-        parts[k] = add_axis(c, v, v->shape->rank);
+        parts[k] = onnx_add_axis(c, v, v->shape->rank);
     }
-    out_val(c, 0, hb_concat(&c->b, parts, (int)size, x->shape->rank));
+    onnx_out_val(c, 0, hb_concat(&c->b, parts, (int)size, x->shape->rank));
 }

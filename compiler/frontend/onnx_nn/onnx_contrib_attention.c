@@ -19,35 +19,36 @@ struct attend {
 };
 
 static hv over_scores(struct onnx_ctx *c, hv x, const struct shape *s) {
-    if (x->shape->rank != 4) return fail(c, "bias or mask %s", shape_text(c->a, x->shape)), x;
+    if (x->shape->rank != 4) return onnx_fail(c, "bias or mask %s", shape_text(c->a, x->shape)), x;
     return hb_broadcast_numpy(&c->b, x, s->dims, 4);
 }
 static bool attend(struct onnx_ctx *c, struct attend *a) {
     struct hb *b = &c->b;
     if (!hb_ok(b)) return false;
     if (a->q->shape->rank != 4 || a->k->shape->rank != 4 || a->v->shape->rank != 4)
-        return fail(c, "query, key and value must have 4 dimensions here"), false;
+        return onnx_fail(c, "query, key and value must have 4 dimensions here"), false;
     const int64_t *q = a->q->shape->dims, *k = a->k->shape->dims, *v = a->v->shape->dims;
     if (k[1] < 1 || q[1] % k[1] || v[1] != k[1] || v[2] != k[2] || q[3] != k[3] || q[0] != k[0])
-        return fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
-                    shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
+        return onnx_fail(c, "query %s, key %s, value %s", shape_text(c->a, a->q->shape),
+                         shape_text(c->a, a->k->shape), shape_text(c->a, a->v->shape)),
                false;
     enum dtype t = a->q->shape->dtype, work = dtype_size(t) < 4 ? DT_F32 : t;
     int64_t rows = q[1] / k[1] * q[2], all[4] = {q[0], q[1], q[2], k[2]};
     if (a->scale == 0) a->scale = 1 / sqrt((double)q[3]);
-    hv x = hb_reshape(b, mul_k(c, a->q, a->scale), (int64_t[]){q[0], k[1], rows, q[3]}, 4);
-    x = hb_convert(b, hb_reshape(b, batch_dot(c, x, a->k, true), all, 4), work);
-    if (a->cap > 0) x = mul_k(c, hb_unary(b, HLO_TANH, mul_k(c, x, 1 / a->cap)), a->cap);
+    hv x = hb_reshape(b, onnx_mul_k(c, a->q, a->scale), (int64_t[]){q[0], k[1], rows, q[3]}, 4);
+    x = hb_convert(b, hb_reshape(b, onnx_batch_dot(c, x, a->k, true), all, 4), work);
+    if (a->cap > 0) x = onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, 1 / a->cap)), a->cap);
     if (a->add) x = hb_add(b, x, hb_convert(b, over_scores(c, a->add, x->shape), work));
     if (a->seen)
-        x = hb_select(b, over_scores(c, a->seen, x->shape), x, splat_like(c, x, -(double)INFINITY));
+        x = hb_select(b, over_scores(c, a->seen, x->shape), x,
+                      onnx_splat_like(c, x, -(double)INFINITY));
     if (!hb_ok(b)) return false;
     a->scores = x;
     hv sink =
         a->sink ? hb_broadcast(b, hb_convert(b, a->sink, work), all, 3, (int64_t[]){1}) : NULL;
-    a->probs = x = masked_softmax(c, x, sink);
+    a->probs = x = onnx_masked_softmax(c, x, sink);
     x = hb_reshape(b, hb_convert(b, x, t), (int64_t[]){q[0], k[1], rows, k[2]}, 4);
-    x = batch_dot(c, x, a->v, false);
+    x = onnx_batch_dot(c, x, a->v, false);
     a->y = hb_reshape(b, x, (int64_t[]){q[0], q[1], q[2], v[3]}, 4);
     return hb_ok(b);
 }
@@ -55,7 +56,7 @@ static bool attend(struct onnx_ctx *c, struct attend *a) {
 static hv join_heads(struct onnx_ctx *c, hv x) {
     const int64_t *d = x->shape->dims;
     int64_t flat[3] = {d[0], d[2], d[1] * d[3]};
-    return hb_reshape(&c->b, swap_axes(c, x, 1, 2), flat, 3);
+    return hb_reshape(&c->b, onnx_swap_axes(c, x, 1, 2), flat, 3);
 }
 
 // ---- masks
@@ -63,47 +64,48 @@ static hv join_heads(struct onnx_ctx *c, hv x) {
 // The mask of input k for t keys: how much each hides, [batch, 1, 1 or s, t].
 static hv padding_mask(struct onnx_ctx *c, size_t k, int64_t batch, int64_t t) {
     struct hb *b = &c->b;
-    hv m = in_val(c, k), seen;
+    hv m = onnx_in_val(c, k), seen;
     const struct shape *s = m->shape;
     int64_t n = s->rank ? s->dims[0] : 0, dims[4] = {batch, 1, 1, t};
     const struct shape *wide = shape_make(c->a, s->dtype, dims, 4);
     if (s->rank == 1 && (n == batch || n == 2 * batch)) { // ends, and behind them starts
         hv at = hb_iota(b, wide, 3);
-        seen = hb_compare(b, at, along(c, part(c, m, 0, 0, batch), wide, 0), CMP_LT);
+        seen = hb_compare(b, at, onnx_along(c, onnx_part(c, m, 0, 0, batch), wide, 0), CMP_LT);
         if (n == 2 * batch)
-            seen = and_(c, seen,
-                        hb_compare(b, at, along(c, part(c, m, 0, batch, n), wide, 0), CMP_GE));
+            seen = onnx_and(
+                c, seen,
+                hb_compare(b, at, onnx_along(c, onnx_part(c, m, 0, batch, n), wide, 0), CMP_GE));
     } else if ((s->rank == 2 || s->rank == 3) && n == batch && s->dims[s->rank - 1] == t) {
         if (s->rank == 3) dims[2] = s->dims[1];
         seen = hb_reshape(b, m, dims, 4);
-        seen = hb_compare(b, seen, splat_like(c, seen, 0), CMP_GT);
+        seen = hb_compare(b, seen, onnx_splat_like(c, seen, 0), CMP_GT);
     } else {
-        return fail(c, "mask %s for a batch of %lld and %lld keys is not supported",
-                    shape_text(c->a, s), (long long)batch, (long long)t),
+        return onnx_fail(c, "mask %s for a batch of %lld and %lld keys is not supported",
+                         shape_text(c->a, s), (long long)batch, (long long)t),
                m;
     }
     const struct shape *f = shape_with_dtype(c->a, seen->shape, DT_F32);
-    double hidden = (double)at_float(c, "mask_filter_value", -10000.0f);
+    double hidden = (double)onnx_at_float(c, "mask_filter_value", -10000.0f);
     return hb_select(b, seen, hb_splat(b, f, 0), hb_splat(b, f, hidden));
 }
 // Keys up to each query's own position, the last query being the last key: [1, 1, s, t].
 static hv causal_mask(struct onnx_ctx *c, int64_t s, int64_t t) {
     const struct shape *wide = shape_make(c->a, DT_S64, (int64_t[]){1, 1, s, t}, 4);
-    hv q = add_k(c, hb_iota(&c->b, wide, 2), (double)(t - s));
+    hv q = onnx_add_k(c, hb_iota(&c->b, wide, 2), (double)(t - s));
     return hb_compare(&c->b, hb_iota(&c->b, wide, 3), q, CMP_LE);
 }
 static void add_masks(struct onnx_ctx *c, struct attend *a, size_t mask, size_t bias) {
     int64_t t = a->k->shape->dims[2], s = a->q->shape->dims[2];
-    if (in_has(c, mask)) a->add = padding_mask(c, mask, a->q->shape->dims[0], t);
-    if (in_has(c, bias) && hb_ok(&c->b)) {
-        hv more = hb_convert(&c->b, in_val(c, bias), DT_F32);
+    if (onnx_in_has(c, mask)) a->add = padding_mask(c, mask, a->q->shape->dims[0], t);
+    if (onnx_in_has(c, bias) && hb_ok(&c->b)) {
+        hv more = hb_convert(&c->b, onnx_in_val(c, bias), DT_F32);
         if (a->add) hb_numpy_pair(&c->b, &a->add, &more);
         a->add = a->add ? hb_add(&c->b, a->add, more) : more;
     }
-    if (at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t);
+    if (onnx_at_int(c, "unidirectional", 0)) a->seen = causal_mask(c, s, t);
 }
 static void join_past(struct onnx_ctx *c, hv *x, hv past) {
-    if (past->shape->rank != 4) return fail(c, "past %s", shape_text(c->a, past->shape));
+    if (past->shape->rank != 4) return onnx_fail(c, "past %s", shape_text(c->a, past->shape));
     *x = hb_concat(&c->b, (hv[]){past, *x}, 2, 2);
 }
 
@@ -112,57 +114,59 @@ static void join_past(struct onnx_ctx *c, hv *x, hv past) {
 // qkv [batch, sequence, sizes of q, k and v together]; past and present [2, batch, heads, t, size].
 static void projected(struct onnx_ctx *c, hv qkv, size_t mask, size_t past, size_t bias) {
     struct hb *b = &c->b;
-    int64_t heads = at_int(c, "num_heads", 0), sizes[3], at = 0;
+    int64_t heads = onnx_at_int(c, "num_heads", 0), sizes[3], at = 0;
     int n;
-    struct attend a = {.scale = (double)at_float(c, "scale", 0)};
+    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0)};
     hv *parts[3] = {&a.q, &a.k, &a.v};
     if (!hb_ok(b)) return;
-    if (!at_ints(c, "qkv_hidden_sizes", sizes, 3, &n) || n != 3)
+    if (!onnx_at_ints(c, "qkv_hidden_sizes", sizes, 3, &n) || n != 3)
         sizes[0] = sizes[1] = sizes[2] = qkv->shape->dims[2] / 3;
-    if (at_int(c, "do_rotary", 0)) return fail(c, "do_rotary is not supported");
-    if (at_int(c, "past_present_share_buffer", 0))
-        return fail(c, "past_present_share_buffer is not supported");
+    if (onnx_at_int(c, "do_rotary", 0)) return onnx_fail(c, "do_rotary is not supported");
+    if (onnx_at_int(c, "past_present_share_buffer", 0))
+        return onnx_fail(c, "past_present_share_buffer is not supported");
     if (sizes[0] < 1 || sizes[1] < 1 || sizes[2] < 1 ||
         sizes[0] + sizes[1] + sizes[2] != qkv->shape->dims[2])
-        return fail(c, "weights for %lld columns", (long long)qkv->shape->dims[2]);
+        return onnx_fail(c, "weights for %lld columns", (long long)qkv->shape->dims[2]);
     for (int k = 0; k < 3; at += sizes[k++])
-        *parts[k] = split_heads(c, part(c, qkv, 2, at, at + sizes[k]), heads);
+        *parts[k] = onnx_split_heads(c, onnx_part(c, qkv, 2, at, at + sizes[k]), heads);
     if (!hb_ok(b)) return;
-    if (in_has(c, past)) {
-        hv p = in_val(c, past);
+    if (onnx_in_has(c, past)) {
+        hv p = onnx_in_val(c, past);
         if (p->shape->rank != 5 || p->shape->dims[0] != 2)
-            return fail(c, "past %s", shape_text(c->a, p->shape));
-        join_past(c, &a.k, row(c, p, 0, 0));
-        join_past(c, &a.v, row(c, p, 0, 1));
+            return onnx_fail(c, "past %s", shape_text(c->a, p->shape));
+        join_past(c, &a.k, onnx_row(c, p, 0, 0));
+        join_past(c, &a.v, onnx_row(c, p, 0, 1));
     }
     if (!hb_ok(b)) return;
     add_masks(c, &a, mask, bias);
     if (!attend(c, &a)) return;
-    out_val(c, 0, join_heads(c, a.y));
+    onnx_out_val(c, 0, join_heads(c, a.y));
     if (c->n->out.n > 1)
-        out_val(c, 1, hb_concat(b, (hv[]){add_axis(c, a.k, 0), add_axis(c, a.v, 0)}, 2, 0));
+        onnx_out_val(
+            c, 1, hb_concat(b, (hv[]){onnx_add_axis(c, a.k, 0), onnx_add_axis(c, a.v, 0)}, 2, 0));
 }
 static bool projects(struct onnx_ctx *c) {
-    const struct shape *x = in_val(c, 0)->shape, *w = in_val(c, 1)->shape;
+    const struct shape *x = onnx_in_val(c, 0)->shape, *w = onnx_in_val(c, 1)->shape;
     if (x->rank == 3 && w->rank == 2 && x->dims[2] == w->dims[0]) return true;
-    fail(c, "input %s with weights %s", shape_text(c->a, x), shape_text(c->a, w));
+    onnx_fail(c, "input %s with weights %s", shape_text(c->a, x), shape_text(c->a, w));
     return false;
 }
 ONNX(msattention) {
     if (!projects(c)) return;
-    hv y = hb_matmul(&c->b, in_val(c, 0), in_val(c, 1));
-    if (in_has(c, 2) && hb_ok(&c->b)) y = hb_add(&c->b, y, along(c, in_val(c, 2), y->shape, 2));
+    hv y = hb_matmul(&c->b, onnx_in_val(c, 0), onnx_in_val(c, 1));
+    if (onnx_in_has(c, 2) && hb_ok(&c->b))
+        y = hb_add(&c->b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 2));
     projected(c, y, 3, 4, 5);
 }
 ONNX(qattention) { // input, weight, bias, scales, mask, zero points, past
     struct hb *b = &c->b;
     if (!projects(c)) return;
-    hv y = hb_matmul(b, matrix_centred(c, 0, 6, false), matrix_centred(c, 1, 7, true));
+    hv y = hb_matmul(b, onnx_matrix_centred(c, 0, 6, false), onnx_matrix_centred(c, 1, 7, true));
     y = hb_convert(b, y, DT_F32);
     if (!hb_ok(b)) return;
-    y = hb_mul(b, y, matrix_param(c, in_val(c, 3), y, false));
-    y = hb_mul(b, y, matrix_param(c, in_val(c, 4), y, true));
-    projected(c, hb_add(b, y, along(c, in_val(c, 2), y->shape, 2)), 5, 8, 64);
+    y = hb_mul(b, y, onnx_matrix_param(c, onnx_in_val(c, 3), y, false));
+    y = hb_mul(b, y, onnx_matrix_param(c, onnx_in_val(c, 4), y, true));
+    projected(c, hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), y->shape, 2)), 5, 8, 64);
 }
 
 // ---- MultiHeadAttention
@@ -170,58 +174,62 @@ ONNX(qattention) { // input, weight, bias, scales, mask, zero points, past
 enum { MH_BIAS = 3, MH_MASK, MH_ADDED, MH_PAST, MH_SHARED = 8, MH_BEAMS };
 // Part k of three of the vector `bias` added to x [batch, sequence, size].
 static hv with_bias(struct onnx_ctx *c, hv x, size_t bias, int64_t from) {
-    if (!in_has(c, bias) || x->shape->rank != 3 || !hb_ok(&c->b)) return x;
-    hv v = in_val(c, bias);
+    if (!onnx_in_has(c, bias) || x->shape->rank != 3 || !hb_ok(&c->b)) return x;
+    hv v = onnx_in_val(c, bias);
     int64_t n = x->shape->dims[2];
     if (v->shape->rank != 1 || v->shape->dims[0] < from + n)
-        return fail(c, "bias %s", shape_text(c->a, v->shape)), x;
-    return hb_add(&c->b, x, along(c, part(c, v, 0, from, from + n), x->shape, 2));
+        return onnx_fail(c, "bias %s", shape_text(c->a, v->shape)), x;
+    return hb_add(&c->b, x, onnx_along(c, onnx_part(c, v, 0, from, from + n), x->shape, 2));
 }
 // Packed [batch, sequence, heads, parts, size]: part k as [batch, heads, sequence, size].
 static hv unpacked(struct onnx_ctx *c, hv x, int64_t k) {
-    return swap_axes(c, row(c, x, 3, k), 1, 2);
+    return onnx_swap_axes(c, onnx_row(c, x, 3, k), 1, 2);
 }
 static bool read_heads(struct onnx_ctx *c, struct attend *a) {
-    int64_t heads = at_int(c, "num_heads", 0);
-    hv q = in_val(c, 0), k = in_has(c, 1) ? in_val(c, 1) : NULL,
-       v = in_has(c, 2) ? in_val(c, 2) : NULL;
+    int64_t heads = onnx_at_int(c, "num_heads", 0);
+    hv q = onnx_in_val(c, 0), k = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : NULL,
+       v = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
     if (q->shape->rank == 5) {
-        if (q->shape->dims[3] != 3) return fail(c, "query %s", shape_text(c->a, q->shape)), false;
-        if (in_has(c, MH_BIAS)) return fail(c, "bias of packed heads is not supported"), false;
+        if (q->shape->dims[3] != 3)
+            return onnx_fail(c, "query %s", shape_text(c->a, q->shape)), false;
+        if (onnx_in_has(c, MH_BIAS))
+            return onnx_fail(c, "bias of packed heads is not supported"), false;
         a->q = unpacked(c, q, 0), a->k = unpacked(c, q, 1), a->v = unpacked(c, q, 2);
         return hb_ok(&c->b);
     }
     if (q->shape->rank == 3 && !k) { // side by side
         int64_t n = q->shape->dims[2] / 3;
-        v = part(c, q, 2, 2 * n, 3 * n), k = part(c, q, 2, n, 2 * n), q = part(c, q, 2, 0, n);
+        v = onnx_part(c, q, 2, 2 * n, 3 * n), k = onnx_part(c, q, 2, n, 2 * n),
+        q = onnx_part(c, q, 2, 0, n);
     }
     if (!k || q->shape->rank != 3)
-        return fail(c, "query %s without key", shape_text(c->a, q->shape)), false;
+        return onnx_fail(c, "query %s without key", shape_text(c->a, q->shape)), false;
     int64_t size = q->shape->dims[2];
-    a->q = split_heads(c, with_bias(c, q, MH_BIAS, 0), heads);
+    a->q = onnx_split_heads(c, with_bias(c, q, MH_BIAS, 0), heads);
     if (k->shape->rank == 5 && k->shape->dims[3] == 2) {
         a->k = unpacked(c, k, 0), a->v = unpacked(c, k, 1);
         return hb_ok(&c->b);
     }
-    if (!v) return fail(c, "value is missing"), false;
-    a->k = split_heads(c, with_bias(c, k, MH_BIAS, size), heads);
-    a->v = split_heads(c, with_bias(c, v, MH_BIAS, 2 * size), heads);
+    if (!v) return onnx_fail(c, "value is missing"), false;
+    a->k = onnx_split_heads(c, with_bias(c, k, MH_BIAS, size), heads);
+    a->v = onnx_split_heads(c, with_bias(c, v, MH_BIAS, 2 * size), heads);
     return hb_ok(&c->b);
 }
 ONNX(multihead) {
-    struct attend a = {.scale = (double)at_float(c, "scale", 0)};
-    if (in_has(c, MH_SHARED) || in_has(c, MH_BEAMS) || at_int(c, "past_present_share_buffer", 0))
-        return fail(c, "buffers shared between past and present are not supported");
+    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0)};
+    if (onnx_in_has(c, MH_SHARED) || onnx_in_has(c, MH_BEAMS) ||
+        onnx_at_int(c, "past_present_share_buffer", 0))
+        return onnx_fail(c, "buffers shared between past and present are not supported");
     if (!read_heads(c, &a)) return;
-    if (in_has(c, MH_PAST)) join_past(c, &a.k, in_val(c, MH_PAST));
-    if (in_has(c, MH_PAST + 1)) join_past(c, &a.v, in_val(c, MH_PAST + 1));
+    if (onnx_in_has(c, MH_PAST)) join_past(c, &a.k, onnx_in_val(c, MH_PAST));
+    if (onnx_in_has(c, MH_PAST + 1)) join_past(c, &a.v, onnx_in_val(c, MH_PAST + 1));
     if (!hb_ok(&c->b)) return;
     add_masks(c, &a, MH_MASK, MH_ADDED);
     if (!attend(c, &a)) return;
-    out_val(c, 0, join_heads(c, a.y));
-    out_val(c, 1, a.k);
-    out_val(c, 2, a.v);
-    out_val(c, 3, hb_convert(&c->b, a.scores, a.q->shape->dtype));
+    onnx_out_val(c, 0, join_heads(c, a.y));
+    onnx_out_val(c, 1, a.k);
+    onnx_out_val(c, 2, a.v);
+    onnx_out_val(c, 3, hb_convert(&c->b, a.scores, a.q->shape->dtype));
 }
 
 // ---- GroupQueryAttention: query, key, value, past_key, past_value, seqlens_k,
@@ -236,80 +244,84 @@ struct group {
 
 static bool read_group(struct onnx_ctx *c, struct group *g, struct attend *a) {
     struct hb *b = &c->b;
-    hv q = in_val(c, 0), k = in_has(c, 1) ? in_val(c, 1) : NULL,
-       v = in_has(c, 2) ? in_val(c, 2) : NULL;
+    hv q = onnx_in_val(c, 0), k = onnx_in_has(c, 1) ? onnx_in_val(c, 1) : NULL,
+       v = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
     int n;
-    g->heads = at_int(c, "num_heads", 0), g->kv = at_int(c, "kv_num_heads", 0);
+    g->heads = onnx_at_int(c, "num_heads", 0), g->kv = onnx_at_int(c, "kv_num_heads", 0);
     for (size_t i = GQ_QUANT; i < c->n->in.n; i++)
-        if (in_has(c, i))
-            return fail(c, "input %zu (a quantised cache, norms of heads) is not supported", i),
+        if (onnx_in_has(c, i))
+            return onnx_fail(c, "input %zu (a quantised cache, norms of heads) is not supported",
+                             i),
                    false;
-    if (at_int(c, "sliding_window_cache", 0))
-        return fail(c, "sliding_window_cache is not supported"), false;
-    if (!in_ints(c, GQ_TOTAL, &g->total, 1, &n) || n != 1) return false;
+    if (onnx_at_int(c, "sliding_window_cache", 0))
+        return onnx_fail(c, "sliding_window_cache is not supported"), false;
+    if (!onnx_in_ints(c, GQ_TOTAL, &g->total, 1, &n) || n != 1) return false;
     if (q->shape->rank != 3 || g->heads < 1 || g->kv < 1 || g->heads % g->kv || !k != !v)
-        return fail(c, "query %s, %lld and %lld heads", shape_text(c->a, q->shape),
-                    (long long)g->heads, (long long)g->kv),
+        return onnx_fail(c, "query %s, %lld and %lld heads", shape_text(c->a, q->shape),
+                         (long long)g->heads, (long long)g->kv),
                false;
     if (!k) {
         int64_t size = q->shape->dims[2] / (g->heads + 2 * g->kv), at = g->heads * size;
-        v = part(c, q, 2, at + g->kv * size, at + 2 * g->kv * size);
-        k = part(c, q, 2, at, at + g->kv * size);
-        q = part(c, q, 2, 0, at);
+        v = onnx_part(c, q, 2, at + g->kv * size, at + 2 * g->kv * size);
+        k = onnx_part(c, q, 2, at, at + g->kv * size);
+        q = onnx_part(c, q, 2, 0, at);
     }
     g->batch = q->shape->dims[0], g->s = q->shape->dims[1];
     g->prompt = g->total == g->s;
-    a->q = split_heads(c, q, g->heads), a->k = split_heads(c, k, g->kv);
-    a->v = split_heads(c, v, g->kv);
+    a->q = onnx_split_heads(c, q, g->heads), a->k = onnx_split_heads(c, k, g->kv);
+    a->v = onnx_split_heads(c, v, g->kv);
     g->t = g->total;
-    if (in_has(c, GQ_PAST) && in_val(c, GQ_PAST)->shape->rank == 4 &&
-        in_val(c, GQ_PAST)->shape->dims[2] > g->t)
-        g->t = in_val(c, GQ_PAST)->shape->dims[2];
-    hv lens = hb_convert(b, in_val(c, GQ_LENS), DT_S64);
+    if (onnx_in_has(c, GQ_PAST) && onnx_in_val(c, GQ_PAST)->shape->rank == 4 &&
+        onnx_in_val(c, GQ_PAST)->shape->dims[2] > g->t)
+        g->t = onnx_in_val(c, GQ_PAST)->shape->dims[2];
+    hv lens = hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64);
     if (shape_elements(lens->shape) != g->batch || g->total < g->s)
-        return fail(c, "seqlens_k %s, total_sequence_length %lld", shape_text(c->a, lens->shape),
-                    (long long)g->total),
+        return onnx_fail(c, "seqlens_k %s, total_sequence_length %lld",
+                         shape_text(c->a, lens->shape), (long long)g->total),
                false;
     lens = hb_reshape(b, lens, &g->batch, 1);
-    g->past = g->prompt ? splat_like(c, lens, 0) : add_k(c, lens, (double)(1 - g->s));
+    g->past = g->prompt ? onnx_splat_like(c, lens, 0) : onnx_add_k(c, lens, (double)(1 - g->s));
     return hb_ok(b);
 }
 static void turn_heads(struct onnx_ctx *c, const struct group *g, struct attend *a) {
     struct hb *b = &c->b;
     const struct shape *rows = shape_make(c->a, DT_S64, (int64_t[]){g->batch, g->s}, 2);
-    hv at = hb_add(b, along(c, g->past, rows, 0), hb_iota(b, rows, 1));
-    bool inter = at_int(c, "rotary_interleaved", 0) != 0;
-    if (in_has(c, GQ_PLACES)) {
-        hv given = hb_convert(b, in_val(c, GQ_PLACES), DT_S64);
+    hv at = hb_add(b, onnx_along(c, g->past, rows, 0), hb_iota(b, rows, 1));
+    bool inter = onnx_at_int(c, "rotary_interleaved", 0) != 0;
+    if (onnx_in_has(c, GQ_PLACES)) {
+        hv given = hb_convert(b, onnx_in_val(c, GQ_PLACES), DT_S64);
         if (given->shape->rank != 2)
-            return fail(c, "position_ids %s", shape_text(c->a, given->shape));
+            return onnx_fail(c, "position_ids %s", shape_text(c->a, given->shape));
         if (g->prompt) { // counted from the first
-            given = hb_reshape(b, part(c, part(c, given, 0, 0, 1), 1, 0, 1), NULL, 0);
-            at = hb_add(b, hb_iota(b, rows, 1), spread(c, given, rows));
+            given = hb_reshape(b, onnx_part(c, onnx_part(c, given, 0, 0, 1), 1, 0, 1), NULL, 0);
+            at = hb_add(b, hb_iota(b, rows, 1), onnx_spread(c, given, rows));
         } else {
             at = hb_broadcast_numpy(b, given, rows->dims, 2);
         }
     }
-    hv cosine = take(c, in_val(c, GQ_COS), at, 0), sine = take(c, in_val(c, GQ_SIN), at, 0);
+    hv cosine = onnx_take(c, onnx_in_val(c, GQ_COS), at, 0),
+       sine = onnx_take(c, onnx_in_val(c, GQ_SIN), at, 0);
     if (!hb_ok(b)) return;
     int64_t dim = 2 * cosine->shape->dims[2];
-    a->q = swap_axes(c, rotate(c, swap_axes(c, a->q, 1, 2), cosine, sine, dim, inter), 1, 2);
-    a->k = swap_axes(c, rotate(c, swap_axes(c, a->k, 1, 2), cosine, sine, dim, inter), 1, 2);
+    a->q = onnx_swap_axes(
+        c, onnx_rotate(c, onnx_swap_axes(c, a->q, 1, 2), cosine, sine, dim, inter), 1, 2);
+    a->k = onnx_swap_axes(
+        c, onnx_rotate(c, onnx_swap_axes(c, a->k, 1, 2), cosine, sine, dim, inter), 1, 2);
 }
 // The present: the past with the new rows at their places, t rows long.
 static hv present(struct onnx_ctx *c, const struct group *g, hv x, size_t past) {
     struct hb *b = &c->b;
-    if (!in_has(c, past)) return pad_axis(c, x, 2, 0, g->t - x->shape->dims[2], 0);
-    hv old = in_val(c, past);
+    if (!onnx_in_has(c, past)) return onnx_pad_axis(c, x, 2, 0, g->t - x->shape->dims[2], 0);
+    hv old = onnx_in_val(c, past);
     if (old->shape->rank != 4 || old->shape->dims[0] != g->batch || old->shape->dims[1] != g->kv ||
         old->shape->dims[3] != x->shape->dims[3])
-        return fail(c, "past %s", shape_text(c->a, old->shape)), x;
-    old = pad_axis(c, old, 2, 0, g->t - old->shape->dims[2], 0);
+        return onnx_fail(c, "past %s", shape_text(c->a, old->shape)), x;
+    old = onnx_pad_axis(c, old, 2, 0, g->t - old->shape->dims[2], 0);
     hv zero = hb_const_i64(b, DT_S64, 0);
     for (int64_t k = 0; k < g->batch && hb_ok(b); k++)
         old = hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, NULL,
-                    (hv[]){old, part(c, x, 0, k, k + 1), hb_const_i64(b, DT_S64, k), zero,
-                           row(c, g->past, 0, k), zero},
+                    (hv[]){old, onnx_part(c, x, 0, k, k + 1), hb_const_i64(b, DT_S64, k), zero,
+                           onnx_row(c, g->past, 0, k), zero},
                     6, NULL);
     return old;
 }
@@ -317,42 +329,43 @@ static hv present(struct onnx_ctx *c, const struct group *g, hv x, size_t past) 
 static hv group_mask(struct onnx_ctx *c, const struct group *g) {
     struct hb *b = &c->b;
     const struct shape *wide = shape_make(c->a, DT_S64, (int64_t[]){g->batch, 1, g->s, g->t}, 4);
-    hv k = hb_iota(b, wide, 3), lens = hb_convert(b, in_val(c, GQ_LENS), DT_S64);
-    hv seen = hb_compare(b, k, along(c, hb_reshape(b, lens, &g->batch, 1), wide, 0), CMP_LE);
-    if (!at_int(c, "causal", 1)) return seen;
-    hv q = hb_add(b, hb_iota(b, wide, 2), along(c, g->past, wide, 0));
-    int64_t window = at_int(c, "local_window_size", -1);
-    seen = and_(c, seen, hb_compare(b, k, q, CMP_LE));
-    if (window > 0) seen = and_(c, seen, hb_compare(b, k, add_k(c, q, -(double)window), CMP_GT));
+    hv k = hb_iota(b, wide, 3), lens = hb_convert(b, onnx_in_val(c, GQ_LENS), DT_S64);
+    hv seen = hb_compare(b, k, onnx_along(c, hb_reshape(b, lens, &g->batch, 1), wide, 0), CMP_LE);
+    if (!onnx_at_int(c, "causal", 1)) return seen;
+    hv q = hb_add(b, hb_iota(b, wide, 2), onnx_along(c, g->past, wide, 0));
+    int64_t window = onnx_at_int(c, "local_window_size", -1);
+    seen = onnx_and(c, seen, hb_compare(b, k, q, CMP_LE));
+    if (window > 0)
+        seen = onnx_and(c, seen, hb_compare(b, k, onnx_add_k(c, q, -(double)window), CMP_GT));
     return seen;
 }
 ONNX(groupquery) {
     enum { MAX_BATCH = 256 };
     struct hb *b = &c->b;
     struct group g;
-    struct attend a = {.scale = (double)at_float(c, "scale", 0),
-                       .cap = (double)at_float(c, "softcap", 0)};
+    struct attend a = {.scale = (double)onnx_at_float(c, "scale", 0),
+                       .cap = (double)onnx_at_float(c, "softcap", 0)};
     if (!read_group(c, &g, &a)) return;
-    if (g.batch > MAX_BATCH) return fail(c, "a batch of %lld", (long long)g.batch);
-    if (at_int(c, "do_rotary", 0)) turn_heads(c, &g, &a);
+    if (g.batch > MAX_BATCH) return onnx_fail(c, "a batch of %lld", (long long)g.batch);
+    if (onnx_at_int(c, "do_rotary", 0)) turn_heads(c, &g, &a);
     if (!hb_ok(b)) return;
     a.k = present(c, &g, a.k, GQ_PAST), a.v = present(c, &g, a.v, GQ_PAST + 1);
     if (!hb_ok(b)) return;
     a.seen = group_mask(c, &g);
-    if (in_has(c, GQ_BIAS)) {
-        a.add = in_val(c, GQ_BIAS);
+    if (onnx_in_has(c, GQ_BIAS)) {
+        a.add = onnx_in_val(c, GQ_BIAS);
         if (a.add->shape->rank != 4 || a.add->shape->dims[3] > g.t)
-            return fail(c, "attention_bias %s", shape_text(c->a, a.add->shape));
-        a.add = pad_axis(c, a.add, 3, 0, g.t - a.add->shape->dims[3], 0);
+            return onnx_fail(c, "attention_bias %s", shape_text(c->a, a.add->shape));
+        a.add = onnx_pad_axis(c, a.add, 3, 0, g.t - a.add->shape->dims[3], 0);
     }
-    if (in_has(c, GQ_SINK))
-        a.sink = in_val(c, GQ_SINK);
-    else if (at_int(c, "smooth_softmax", 0) > 0)
+    if (onnx_in_has(c, GQ_SINK))
+        a.sink = onnx_in_val(c, GQ_SINK);
+    else if (onnx_at_int(c, "smooth_softmax", 0) > 0)
         a.sink = hb_splat(b, shape_make(c->a, DT_F32, &g.heads, 1), 0);
     if (!attend(c, &a)) return;
-    out_val(c, 0, join_heads(c, a.y));
-    out_val(c, 1, a.k);
-    out_val(c, 2, a.v);
-    hv shown = at_int(c, "qk_output", 0) == 2 ? a.probs : a.scores;
-    out_val(c, 3, hb_convert(b, part(c, shown, 3, 0, g.total), a.q->shape->dtype));
+    onnx_out_val(c, 0, join_heads(c, a.y));
+    onnx_out_val(c, 1, a.k);
+    onnx_out_val(c, 2, a.v);
+    hv shown = onnx_at_int(c, "qk_output", 0) == 2 ? a.probs : a.scores;
+    onnx_out_val(c, 3, hb_convert(b, onnx_part(c, shown, 3, 0, g.total), a.q->shape->dtype));
 }

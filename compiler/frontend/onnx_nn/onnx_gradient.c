@@ -24,11 +24,11 @@ static void give(struct tape *t, hv x, hv d) {
     pmap_put_ptr(&t->sums, x, sum ? hb_add(t->b, sum, d) : d);
 }
 static hv one_minus(struct tape *t, hv x) {
-    return add_k(t->c, hb_unary(t->b, HLO_NEGATE, x), 1);
+    return onnx_add_k(t->c, hb_unary(t->b, HLO_NEGATE, x), 1);
 }
 // d where the predicate holds, zero elsewhere.
 static hv where(struct tape *t, hv p, hv d) {
-    return hb_select(t->b, p, d, splat_like(t->c, d, 0));
+    return hb_select(t->b, p, d, onnx_splat_like(t->c, d, 0));
 }
 
 // d times the derivative of a unary function at x, whose value is y. NULL: no rule.
@@ -42,25 +42,25 @@ static hv derivative(struct tape *t, const struct hlo_instr *i, hv d) {
     case HLO_EXP:
         return hb_mul(b, d, y);
     case HLO_EXPM1:
-        return hb_mul(b, d, add_k(c, y, 1));
+        return hb_mul(b, d, onnx_add_k(c, y, 1));
     case HLO_LOG:
         return hb_div(b, d, x);
     case HLO_LOG1P:
-        return hb_div(b, d, add_k(c, x, 1));
+        return hb_div(b, d, onnx_add_k(c, x, 1));
     case HLO_TANH:
         return hb_mul(b, d, one_minus(t, hb_mul(b, y, y)));
     case HLO_LOGISTIC:
         return hb_mul(b, d, hb_mul(b, y, one_minus(t, y)));
     case HLO_SQRT:
-        return hb_div(b, mul_k(c, d, 0.5), y);
+        return hb_div(b, onnx_mul_k(c, d, 0.5), y);
     case HLO_RSQRT:
-        return hb_mul(b, mul_k(c, d, -0.5), hb_div(b, y, x));
+        return hb_mul(b, onnx_mul_k(c, d, -0.5), hb_div(b, y, x));
     case HLO_SIN:
         return hb_mul(b, d, hb_unary(b, HLO_COS, x));
     case HLO_COS:
         return hb_mul(b, d, hb_unary(b, HLO_NEGATE, hb_unary(b, HLO_SIN, x)));
     case HLO_TAN:
-        return hb_mul(b, d, add_k(c, hb_mul(b, y, y), 1));
+        return hb_mul(b, d, onnx_add_k(c, hb_mul(b, y, y), 1));
     case HLO_SINH:
         return hb_mul(b, d, hb_unary(b, HLO_COSH, x));
     case HLO_COSH:
@@ -69,7 +69,7 @@ static hv derivative(struct tape *t, const struct hlo_instr *i, hv d) {
         return hb_mul(b, d, hb_unary(b, HLO_SIGN, x));
     case HLO_ERF:
         r = hb_unary(b, HLO_EXP, hb_unary(b, HLO_NEGATE, hb_mul(b, x, x)));
-        return hb_mul(b, d, mul_k(c, r, 2 / sqrt(acos(-1.0))));
+        return hb_mul(b, d, onnx_mul_k(c, r, 2 / sqrt(acos(-1.0))));
     case HLO_COPY:
         return d;
     case HLO_CONVERT:
@@ -89,7 +89,7 @@ static bool unary(struct tape *t, const struct hlo_instr *i, hv d) {
 // Of a maximum or minimum: all to the one that is the result, halves where both are.
 static void corner(struct tape *t, const struct hlo_instr *i, hv d) {
     struct hb *b = t->b;
-    hv x = i->operands[0], y = i->operands[1], half = mul_k(t->c, d, 0.5);
+    hv x = i->operands[0], y = i->operands[1], half = onnx_mul_k(t->c, d, 0.5);
     hv equal = hb_compare(b, x, y, CMP_EQ);
     enum cmp_direction first = i->op == HLO_MAXIMUM ? CMP_GT : CMP_LT;
     give(t, x, hb_select(b, equal, half, where(t, hb_compare(b, x, y, first), d)));
@@ -121,10 +121,11 @@ static bool binary(struct tape *t, const struct hlo_instr *i, hv d) {
         corner(t, i, d);
         return true;
     case HLO_POWER: // y x^(y-1); x^y log x, nothing where x is 0
-        r = hb_mul(b, y, hb_binary(b, HLO_POWER, x, add_k(t->c, y, -1)));
+        r = hb_mul(b, y, hb_binary(b, HLO_POWER, x, onnx_add_k(t->c, y, -1)));
         give(t, x, hb_mul(b, d, r));
         r = hb_mul(b, (hv)i, hb_unary(b, HLO_LOG, x));
-        give(t, y, hb_mul(b, d, where(t, hb_compare(b, x, splat_like(t->c, x, 0), CMP_NE), r)));
+        give(t, y,
+             hb_mul(b, d, where(t, hb_compare(b, x, onnx_splat_like(t->c, x, 0), CMP_NE), r)));
         return true;
     default:
         return false;
@@ -138,10 +139,11 @@ static void by_broadcast(struct tape *t, const struct hlo_instr *i, hv d) {
     int64_t gone[HLO_MAX_RANK];
     int n = 0, rank = i->shape->rank;
     for (int k = 1; k < map.n; k++)
-        if (map.v[k] < map.v[k - 1]) return fail(t->c, "Gradient through a broadcast that turns");
+        if (map.v[k] < map.v[k - 1])
+            return onnx_fail(t->c, "Gradient through a broadcast that turns");
     for (int64_t k = 0; k < rank; k++)
         if (!i64s_has(map, k)) gone[n++] = k;
-    give(t, i->operands[0], reduce_keep(t->c, d, gone, n, HLO_ADD, false));
+    give(t, i->operands[0], onnx_reduce_keep(t->c, d, gone, n, HLO_ADD, false));
 }
 static void by_transpose(struct tape *t, const struct hlo_instr *i, hv d) {
     struct i64s perm = HLO_ATTR(i, dims)->dimensions;
@@ -177,7 +179,7 @@ static void by_concat(struct tape *t, const struct hlo_instr *i, hv d) {
     for (int k = 0; k < i->n_operands; k++) {
         int64_t n = i->operands[k]->shape->dims[dim];
         if (pmap_has_ptr(&t->active, i->operands[k]))
-            give(t, i->operands[k], part(t->c, d, dim, at, at + n));
+            give(t, i->operands[k], onnx_part(t->c, d, dim, at, at + n));
         at += n;
     }
 }
@@ -191,12 +193,12 @@ static bool by_reduce(struct tape *t, const struct hlo_instr *i, hv d) {
     if (i->n_operands != 2 || (!sum && !edge) || i->called[0]->n_instrs != 3 ||
         pmap_has_ptr(&t->active, i->operands[1]))
         return false;
-    hv wide = back_to(t->c, d, x->shape, dims.v, dims.n);
+    hv wide = onnx_back_to(t->c, d, x->shape, dims.v, dims.n);
     if (edge) {
-        hv is = hb_compare(b, x, back_to(t->c, (hv)i, x->shape, dims.v, dims.n), CMP_EQ);
-        hv n =
-            reduce_keep(t->c, hb_convert(b, is, d->shape->dtype), dims.v, dims.n, HLO_ADD, false);
-        wide = where(t, is, hb_div(b, wide, back_to(t->c, n, x->shape, dims.v, dims.n)));
+        hv is = hb_compare(b, x, onnx_back_to(t->c, (hv)i, x->shape, dims.v, dims.n), CMP_EQ);
+        hv n = onnx_reduce_keep(t->c, hb_convert(b, is, d->shape->dtype), dims.v, dims.n, HLO_ADD,
+                                false);
+        wide = where(t, is, hb_div(b, wide, onnx_back_to(t->c, n, x->shape, dims.v, dims.n)));
     }
     give(t, x, wide);
     return true;
@@ -277,7 +279,7 @@ static bool pass_on(struct tape *t, const struct hlo_instr *i, hv d) {
         return true;
     case HLO_SELECT:
         give(t, i->operands[1], where(t, i->operands[0], d));
-        give(t, i->operands[2], hb_select(b, i->operands[0], splat_like(t->c, d, 0), d));
+        give(t, i->operands[2], hb_select(b, i->operands[0], onnx_splat_like(t->c, d, 0), d));
         return true;
     case HLO_CLAMP: {
         hv x = i->operands[1];
@@ -308,15 +310,15 @@ static void mark_active(struct tape *t, hv last) {
 }
 
 static void walk(struct tape *t, hv y) {
-    pmap_put_ptr(&t->sums, y, splat_like(t->c, y, 1));
+    pmap_put_ptr(&t->sums, y, onnx_splat_like(t->c, y, 1));
     for (struct hlo_instr *i = y; i && hb_ok(t->b); i = i->prev) {
         hv d = pmap_has_ptr(&t->active, i) ? pmap_get_ptr(&t->sums, i) : NULL;
         bool on = false; // does anything before it want the derivative?
         for (int k = 0; k < i->n_operands; k++)
             on = on || pmap_has_ptr(&t->active, i->operands[k]);
         if (d && on && !pass_on(t, i, d))
-            fail(t->c, "the derivative of %s%s%s is not supported", hlo_op_name(i->op),
-                 i->op_type ? ", which is part of " : "", i->op_type ? i->op_type : "");
+            onnx_fail(t->c, "the derivative of %s%s%s is not supported", hlo_op_name(i->op),
+                      i->op_type ? ", which is part of " : "", i->op_type ? i->op_type : "");
     }
 }
 
@@ -327,8 +329,8 @@ static bool names_inputs(struct onnx_ctx *c, const char *attr, size_t first, siz
     *n = a ? a->strings.n : 0;
     for (size_t k = 0; k < *n; k++)
         if (first + k >= c->n->in.n || !str_eq(a->strings.v[k], c->n->in.v[first + k])) {
-            fail(c, "%s names '" STR_FMT "', input %zu is another value", attr,
-                 STR_ARG(a->strings.v[k]), first + k);
+            onnx_fail(c, "%s names '" STR_FMT "', input %zu is another value", attr,
+                      STR_ARG(a->strings.v[k]), first + k);
             return false;
         }
     return true;
@@ -338,16 +340,17 @@ ONNX(gradient) {
     struct tape t = {.c = c, .b = &c->b};
     size_t n, rest;
     if (c->b.c != c->b.c->module->entry)
-        return fail(c, "in the body of a branch or a loop, which does not see how y came about");
+        return onnx_fail(c,
+                         "in the body of a branch or a loop, which does not see how y came about");
     if (!names_inputs(c, "xs", 0, &n) || !names_inputs(c, "zs", n, &rest)) return;
-    const struct onnx_val *y = smap_get(&c->values, at_str(c, "y", ""));
+    const struct onnx_val *y = smap_get(&c->values, onnx_at_str(c, "y", ""));
     if (!n || !y || !y->v || y->size || !dtype_is_float(y->v->shape->dtype))
-        return fail(c, "y is not a tensor of numbers that the graph has");
+        return onnx_fail(c, "y is not a tensor of numbers that the graph has");
     for (size_t k = 0; k < n; k++) {
-        const struct onnx_val *x = in_any(c, k);
-        if (!x || !x->v || x->known || !dtype_is_float(in_val(c, k)->shape->dtype)) {
+        const struct onnx_val *x = onnx_in_any(c, k);
+        if (!x || !x->v || x->known || !dtype_is_float(onnx_in_val(c, k)->shape->dtype)) {
             pmap_done(&t.active);
-            return fail(c, "input %zu is not a tensor of numbers that a request brings", k);
+            return onnx_fail(c, "input %zu is not a tensor of numbers that a request brings", k);
         }
         pmap_put_ptr(&t.active, x->v, NULL);
     }
@@ -355,8 +358,8 @@ ONNX(gradient) {
     mark_active(&t, y->v);
     walk(&t, y->v);
     for (size_t k = 0; k < n && hb_ok(&c->b); k++) {
-        hv x = in_val(c, k), d = pmap_get_ptr(&t.sums, x);
-        out_val(c, k, d ? d : splat_like(c, x, 0));
+        hv x = onnx_in_val(c, k), d = pmap_get_ptr(&t.sums, x);
+        onnx_out_val(c, k, d ? d : onnx_splat_like(c, x, 0));
     }
     pmap_done(&t.active);
     pmap_done(&t.sums);

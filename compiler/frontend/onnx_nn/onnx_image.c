@@ -33,8 +33,8 @@ static struct image image_of(struct onnx_ctx *c, hv x) {
 static hv pick(struct onnx_ctx *c, const struct image *m, hv at) {
     int64_t map[2] = {0, 2}, offset = 1, sizes[3] = {1, m->pixels->shape->dims[1], 1};
     const struct shape *s = shape_make(c->a, DT_S64, at->shape->dims, 2);
-    hv of = m->from ? along(c, m->from, s, 0) : hb_iota(&c->b, s, 0);
-    hv idx = stack_last(c, (hv[]){of, at}, 2);
+    hv of = m->from ? onnx_along(c, m->from, s, 0) : hb_iota(&c->b, s, 0);
+    hv idx = onnx_stack_last(c, (hv[]){of, at}, 2);
     struct hlo_attr_gather g = {.offset_dims = {&offset, 1},
                                 .collapsed_slice_dims = {map, 2},
                                 .start_index_map = {map, 2},
@@ -48,7 +48,7 @@ static hv tap(struct onnx_ctx *c, const struct image *m, const struct taps *t, c
     hv at = NULL, w = NULL;
     for (int d = 0; d < m->n; d++) {
         hv a = t[d].at[which[d]], v = t[d].weight[which[d]];
-        at = at ? hb_add(b, mul_k(c, at, (double)m->dims[d]), a) : a;
+        at = at ? hb_add(b, onnx_mul_k(c, at, (double)m->dims[d]), a) : a;
         if (v) w = w ? hb_mul(b, w, v) : v;
     }
     hv x = pick(c, m, at);
@@ -81,18 +81,18 @@ struct grid {
 static hv reflected(struct onnx_ctx *c, hv x, int64_t size, bool corners) {
     struct hb *b = &c->b;
     double lo = corners ? 0 : -0.5, hi = corners ? (double)size - 1 : (double)size - 0.5;
-    if (hi <= lo) return splat_like(c, x, 0);
+    if (hi <= lo) return onnx_splat_like(c, x, 0);
     double span = hi - lo;
-    hv d = hb_unary(b, HLO_ABS, add_k(c, x, -lo));
-    d = hb_binary(b, HLO_REMAINDER, d, splat_like(c, d, 2 * span));
-    hv back = hb_sub(b, splat_like(c, d, 2 * span), d);
-    d = hb_select(b, hb_compare(b, d, splat_like(c, d, span), CMP_GT), back, d);
-    return hb_select(b, within(c, x, lo, hi), x, add_k(c, d, lo));
+    hv d = hb_unary(b, HLO_ABS, onnx_add_k(c, x, -lo));
+    d = hb_binary(b, HLO_REMAINDER, d, onnx_splat_like(c, d, 2 * span));
+    hv back = hb_sub(b, onnx_splat_like(c, d, 2 * span), d);
+    d = hb_select(b, hb_compare(b, d, onnx_splat_like(c, d, span), CMP_GT), back, d);
+    return hb_select(b, onnx_within(c, x, lo, hi), x, onnx_add_k(c, d, lo));
 }
 // A whole position (as a float) as an index, and 0 in *inside where it counts as empty.
 static hv settle(struct onnx_ctx *c, const struct grid *g, hv x, int64_t size, hv *inside) {
     struct hb *b = &c->b;
-    *inside = g->padding == PADDING_ZEROS ? within(c, x, 0, (double)size - 1) : NULL;
+    *inside = g->padding == PADDING_ZEROS ? onnx_within(c, x, 0, (double)size - 1) : NULL;
     if (g->padding == PADDING_REFLECTION) x = reflected(c, x, size, g->corners);
     x = hb_clamp(b, hb_const_f64(b, x->shape->dtype, 0), x,
                  hb_const_f64(b, x->shape->dtype, (double)size - 1));
@@ -102,12 +102,12 @@ static hv cubic_weight(struct onnx_ctx *c, hv d, bool near) { // Keys, a = -0.75
     struct hb *b = &c->b;
     const double a = -0.75;
     if (near) { // |d| <= 1
-        hv r = add_k(c, mul_k(c, d, a + 2), -(a + 3));
-        return add_k(c, hb_mul(b, hb_mul(b, r, d), d), 1);
+        hv r = onnx_add_k(c, onnx_mul_k(c, d, a + 2), -(a + 3));
+        return onnx_add_k(c, hb_mul(b, hb_mul(b, r, d), d), 1);
     }
-    hv r = add_k(c, mul_k(c, d, a), -5 * a);
-    r = add_k(c, hb_mul(b, r, d), 8 * a);
-    return add_k(c, hb_mul(b, r, d), -4 * a);
+    hv r = onnx_add_k(c, onnx_mul_k(c, d, a), -5 * a);
+    r = onnx_add_k(c, hb_mul(b, r, d), 8 * a);
+    return onnx_add_k(c, hb_mul(b, r, d), -4 * a);
 }
 static struct taps grid_taps(struct onnx_ctx *c, const struct grid *g, hv x, int64_t size,
                              enum dtype t) {
@@ -122,13 +122,15 @@ static struct taps grid_taps(struct onnx_ctx *c, const struct grid *g, hv x, int
     for (int k = 0; k < g->order; k++) {
         int offset = g->order == 4 ? k - 1 : k;
         hv inside, w = NULL;
-        r.at[k] = settle(c, g, add_k(c, low, offset), size, &inside);
-        if (g->order == 2) w = k ? f : hb_sub(b, splat_like(c, f, 1), f);
+        r.at[k] = settle(c, g, onnx_add_k(c, low, offset), size, &inside);
+        if (g->order == 2) w = k ? f : hb_sub(b, onnx_splat_like(c, f, 1), f);
         if (g->order == 4) {
-            hv d = offset <= 0 ? add_k(c, f, -offset) : hb_sub(b, splat_like(c, f, offset), f);
+            hv d = offset <= 0 ? onnx_add_k(c, f, -offset)
+                               : hb_sub(b, onnx_splat_like(c, f, offset), f);
             w = cubic_weight(c, d, k == 1 || k == 2);
         }
-        if (inside) w = w ? hb_select(b, inside, w, splat_like(c, w, 0)) : hb_convert(b, inside, t);
+        if (inside)
+            w = w ? hb_select(b, inside, w, onnx_splat_like(c, w, 0)) : hb_convert(b, inside, t);
         r.weight[k] = w ? hb_convert(b, w, t) : NULL;
     }
     return r;
@@ -136,11 +138,12 @@ static struct taps grid_taps(struct onnx_ctx *c, const struct grid *g, hv x, int
 
 ONNX(gridsample) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), grid = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), grid = onnx_in_val(c, 1);
     int n = x->shape->rank - 2;
     int64_t dims[HLO_MAX_RANK], points = 1;
-    struct str mode = at_str(c, "mode", "linear"), pad = at_str(c, "padding_mode", "zeros");
-    struct grid g = {.corners = at_int(c, "align_corners", 0) != 0};
+    struct str mode = onnx_at_str(c, "mode", "linear"),
+               pad = onnx_at_str(c, "padding_mode", "zeros");
+    struct grid g = {.corners = onnx_at_int(c, "align_corners", 0) != 0};
     struct taps t[MAX_DIMS];
     g.order = str_is(mode, "nearest")                            ? 1
               : str_is(mode, "cubic") || str_is(mode, "bicubic") ? 4
@@ -150,42 +153,42 @@ ONNX(gridsample) {
                                             : PADDING_ZEROS;
     if (n < 1 || n > MAX_DIMS || grid->shape->rank != n + 2 || grid->shape->dims[n + 1] != n ||
         grid->shape->dims[0] != x->shape->dims[0])
-        return fail(c, "input %s with grid %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, grid->shape));
+        return onnx_fail(c, "input %s with grid %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, grid->shape));
     for (int d = 0; d < n; d++)
         points *= grid->shape->dims[d + 1];
     struct image m = image_of(c, x);
-    if (shape_elements(x->shape) == 0) return fail(c, "an image without pixels");
+    if (shape_elements(x->shape) == 0) return onnx_fail(c, "an image without pixels");
     grid = hb_reshape(b, grid, (int64_t[]){x->shape->dims[0], points, n}, 3);
     for (int d = 0; d < n; d++) { // the grid's last component is the first dimension
         double size = (double)m.dims[d];
-        hv v = row(c, grid, 2, n - 1 - d);
-        v = add_k(c, v, 1);
-        v = g.corners ? mul_k(c, v, (size - 1) / 2)
-                      : mul_k(c, add_k(c, mul_k(c, v, size), -1), 0.5);
+        hv v = onnx_row(c, grid, 2, n - 1 - d);
+        v = onnx_add_k(c, v, 1);
+        v = g.corners ? onnx_mul_k(c, v, (size - 1) / 2)
+                      : onnx_mul_k(c, onnx_add_k(c, onnx_mul_k(c, v, size), -1), 0.5);
         t[d] = grid_taps(c, &g, v, m.dims[d], x->shape->dtype);
     }
     hv y = all_taps(c, &m, t, hb_add);
     dims[0] = x->shape->dims[0], dims[1] = x->shape->dims[1];
     for (int d = 0; d < n; d++)
-        dims[d + 2] = in_val(c, 1)->shape->dims[d + 1];
-    out_val(c, 0, hb_reshape(b, y, dims, n + 2));
+        dims[d + 2] = onnx_in_val(c, 1)->shape->dims[d + 1];
+    onnx_out_val(c, 0, hb_reshape(b, y, dims, n + 2));
 }
 
 ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of every point
     struct hb *b = &c->b;
-    hv theta = in_val(c, 0);
+    hv theta = onnx_in_val(c, 0);
     int64_t size[HLO_MAX_RANK], dims[HLO_MAX_RANK], points = 1, two = 2, one = 1;
     int rank, n;
-    bool corners = at_int(c, "align_corners", 0) != 0;
-    if (!in_ints(c, 1, size, HLO_MAX_RANK, &rank)) return;
+    bool corners = onnx_at_int(c, "align_corners", 0) != 0;
+    if (!onnx_in_ints(c, 1, size, HLO_MAX_RANK, &rank)) return;
     n = rank - 2;
     if (n < 2 || n > 3 || theta->shape->rank != 3 || theta->shape->dims[1] != n ||
         theta->shape->dims[2] != n + 1)
-        return fail(c, "theta %s for %d dimensions", shape_text(c->a, theta->shape), rank);
+        return onnx_fail(c, "theta %s for %d dimensions", shape_text(c->a, theta->shape), rank);
     for (int d = 0; d < n; d++)
         if (size[d + 2] < 1 || !sz_mul(points, size[d + 2], &points) || points > 1 << 26)
-            return fail(c, "size %lld", (long long)size[d + 2]);
+            return onnx_fail(c, "size %lld", (long long)size[d + 2]);
     double *v = arena_array(c->a, double, points *(n + 1));
     for (int64_t p = 0; p < points; p++) {
         int64_t rest = p;
@@ -197,14 +200,14 @@ ONNX(affinegrid) { // theta [N, n, n+1] times the homogeneous coordinates of eve
         }
         v[p * (n + 1) + n] = 1;
     }
-    hv base = lit_f64s(c, theta->shape->dtype, v, (int64_t[]){points, n + 1}, 2);
+    hv base = onnx_lit_f64s(c, theta->shape->dtype, v, (int64_t[]){points, n + 1}, 2);
     hv y = hb_dot(b, theta, base, // [N, n, points]
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
                                          .rhs_contracting_dims = {&one, 1}});
     dims[0] = theta->shape->dims[0], dims[n + 1] = n;
     for (int d = 0; d < n; d++)
         dims[d + 1] = size[d + 2];
-    out_val(c, 0, hb_reshape(b, hb_transpose(b, y, (int64_t[]){0, 2, 1}), dims, n + 2));
+    onnx_out_val(c, 0, hb_reshape(b, hb_transpose(b, y, (int64_t[]){0, 2, 1}), dims, n + 2));
 }
 
 // ---- regions
@@ -215,12 +218,12 @@ static struct taps roi_taps(struct onnx_ctx *c, hv x, int64_t size) {
     double last = (double)size - 1;
     struct taps r = {.n = 2};
     hv zero = hb_const_f64(b, x->shape->dtype, 0), end = hb_const_f64(b, x->shape->dtype, last);
-    hv inside = within(c, x, -1, (double)size), none = splat_like(c, x, 0);
+    hv inside = onnx_within(c, x, -1, (double)size), none = onnx_splat_like(c, x, 0);
     x = hb_clamp(b, zero, x, end);
     hv low = hb_unary(b, HLO_FLOOR, x), f = hb_sub(b, x, low);
     r.at[0] = hb_convert(b, low, DT_S64);
-    r.at[1] = hb_convert(b, hb_clamp(b, zero, add_k(c, low, 1), end), DT_S64);
-    r.weight[0] = hb_select(b, inside, hb_sub(b, splat_like(c, f, 1), f), none);
+    r.at[1] = hb_convert(b, hb_clamp(b, zero, onnx_add_k(c, low, 1), end), DT_S64);
+    r.weight[0] = hb_select(b, inside, hb_sub(b, onnx_splat_like(c, f, 1), f), none);
     r.weight[1] = hb_select(b, inside, f, none);
     return r;
 }
@@ -231,8 +234,8 @@ static hv roi_positions(struct onnx_ctx *c, hv from, hv size, int64_t bins, int6
     for (int64_t k = 0; k < n; k++)
         v[k] = ((double)k + 0.5) / (double)samples;
     const struct shape *s = shape_make(c->a, from->shape->dtype, dims, 2);
-    hv at = along(c, lit_f64s(c, from->shape->dtype, v, &n, 1), s, 1);
-    return hb_add(&c->b, along(c, from, s, 0), hb_mul(&c->b, at, along(c, size, s, 0)));
+    hv at = onnx_along(c, onnx_lit_f64s(c, from->shape->dtype, v, &n, 1), s, 1);
+    return hb_add(&c->b, onnx_along(c, from, s, 0), hb_mul(&c->b, at, onnx_along(c, size, s, 0)));
 }
 // [rois, p] and [rois, q] over all pairs, [rois, p*q].
 static hv pairs(struct onnx_ctx *c, hv x, int64_t p, int64_t q, bool first) {
@@ -260,17 +263,18 @@ static hv roi_sample_at(struct onnx_ctx *c, hv const *v, int d, hv k, int64_t bi
     struct hb *b = &c->b;
     enum dtype t = v[ROI_BIN]->shape->dtype;
     const struct shape *s = shape_make(c->a, t, (int64_t[]){v[ROI_BIN]->shape->dims[0], bins}, 2);
-    hv bin = along(c, v[ROI_BIN + d], s, 0), n = along(c, hb_convert(b, v[ROI_GRID + d], t), s, 0);
-    hv at = hb_add(b, along(c, v[ROI_FROM + d], s, 0),
-                   hb_mul(b, hb_convert(b, index_along(c, s, DT_S64, 1), t), bin));
-    hv part = add_k(c, along(c, hb_convert(b, k, t), s, 0), 0.5);
+    hv bin = onnx_along(c, v[ROI_BIN + d], s, 0),
+       n = onnx_along(c, hb_convert(b, v[ROI_GRID + d], t), s, 0);
+    hv at = hb_add(b, onnx_along(c, v[ROI_FROM + d], s, 0),
+                   hb_mul(b, hb_convert(b, onnx_index_along(c, s, DT_S64, 1), t), bin));
+    hv part = onnx_add_k(c, onnx_along(c, hb_convert(b, k, t), s, 0), 0.5);
     return hb_add(b, at, hb_div(b, hb_mul(b, part, bin), n));
 }
 static void roi_sample(struct onnx_ctx *c, hv turn, hv *v, void *user) {
     const struct roi_samples *r = user;
     struct hb *b = &c->b;
     struct taps t[2];
-    hv now = spread(c, turn, v[ROI_GRID]->shape), y = hb_div(b, now, v[ROI_GRID + 1]);
+    hv now = onnx_spread(c, turn, v[ROI_GRID]->shape), y = hb_div(b, now, v[ROI_GRID + 1]);
     hv at[2] = {y, hb_sub(b, now, hb_mul(b, y, v[ROI_GRID + 1]))};
     hv valid = hb_compare(b, y, v[ROI_GRID], CMP_LT);
     for (int d = 0; d < 2; d++) {
@@ -296,60 +300,63 @@ static hv roi_adaptive(struct onnx_ctx *c, hv x, hv batch, hv const *from, hv co
     int64_t n = batch->shape->dims[0], axis = 0,
             dims[3] = {n, x->shape->dims[1], r->out[0] * r->out[1]};
     for (int d = 0; d < 2; d++) {
-        hv bin = v[ROI_BIN + d] = mul_k(c, size[d], 1 / (double)r->out[d]);
+        hv bin = v[ROI_BIN + d] = onnx_mul_k(c, size[d], 1 / (double)r->out[d]);
         hv grid = hb_clamp(b, hb_const_f64(b, t, 0), hb_unary(b, HLO_CEIL, bin),
                            hb_const_f64(b, t, 32768));
-        hv some = hb_compare(b, grid, splat_like(c, grid, 0), CMP_GT);
+        hv some = hb_compare(b, grid, onnx_splat_like(c, grid, 0), CMP_GT);
         v[ROI_FROM + d] = from[d];
-        v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, splat_like(c, grid, 1)), DT_S64);
-        any = any ? and_(c, any, some) : some;
+        v[ROI_GRID + d] = hb_convert(b, hb_max(b, grid, onnx_splat_like(c, grid, 1)), DT_S64);
+        any = any ? onnx_and(c, any, some) : some;
         all = all ? hb_mul(b, all, v[ROI_GRID + d]) : v[ROI_GRID + d];
     }
-    hv count = hb_select(b, any, all, splat_like(c, all, 0));
+    hv count = hb_select(b, any, all, onnx_splat_like(c, all, 0));
     v[ROI_LIMIT] =
-        n ? reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
-    v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? lowest_of(t) : 0);
-    loop_times(c, -1, v, ROI_N, roi_sample, r);
+        n ? onnx_reduce_keep(c, count, &axis, 1, HLO_MAXIMUM, false) : hb_const_i64(b, DT_S64, 0);
+    v[ROI_SUM] = hb_splat(b, shape_make(c->a, t, dims, 3), r->max ? onnx_lowest_of(t) : 0);
+    onnx_loop_times(c, -1, v, ROI_N, roi_sample, r);
     if (!hb_ok(b)) return x;
     hv some = hb_broadcast(b, any, dims, 3, (int64_t[]){0}), sum = v[ROI_SUM];
     hv each = hb_broadcast(b, hb_convert(b, all, t), dims, 3, (int64_t[]){0});
-    return hb_select(b, some, r->max ? sum : hb_div(b, sum, each), splat_like(c, sum, 0));
+    return hb_select(b, some, r->max ? sum : hb_div(b, sum, each), onnx_splat_like(c, sum, 0));
 }
 ONNX(roialign) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), rois = in_val(c, 1), batch = hb_convert(b, in_val(c, 2), DT_S64);
-    int64_t out[2] = {at_int(c, "output_height", 1), at_int(c, "output_width", 1)},
-            samples = at_int(c, "sampling_ratio", 0), span[2];
-    double scale = (double)at_float(c, "spatial_scale", 1);
-    struct str way = at_str(c, "coordinate_transformation_mode",
-                            c->opset >= 16 ? "half_pixel" : "output_half_pixel");
-    bool half = str_is(way, "half_pixel"), max = str_is(at_str(c, "mode", "avg"), "max");
+    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1),
+       batch = hb_convert(b, onnx_in_val(c, 2), DT_S64);
+    int64_t out[2] = {onnx_at_int(c, "output_height", 1), onnx_at_int(c, "output_width", 1)},
+            samples = onnx_at_int(c, "sampling_ratio", 0), span[2];
+    double scale = (double)onnx_at_float(c, "spatial_scale", 1);
+    struct str way = onnx_at_str(c, "coordinate_transformation_mode",
+                                 c->opset >= 16 ? "half_pixel" : "output_half_pixel");
+    bool half = str_is(way, "half_pixel"), max = str_is(onnx_at_str(c, "mode", "avg"), "max");
     struct taps t[2];
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         batch->shape->rank != 1 || out[0] < 1 || out[1] < 1 || out[0] > 4096 || out[1] > 4096 ||
         samples > 256 || shape_elements(x->shape) == 0)
-        return fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, rois->shape));
+        return onnx_fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, rois->shape));
     if (batch->shape->dims[0] != rois->shape->dims[0])
-        return fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
-                    (long long)batch->shape->dims[0]);
+        return onnx_fail(c, "%lld rois of %lld images", (long long)rois->shape->dims[0],
+                         (long long)batch->shape->dims[0]);
     int64_t n = rois->shape->dims[0], ch = x->shape->dims[1];
-    rois = add_k(c, mul_k(c, hb_convert(b, rois, x->shape->dtype), scale), half ? -0.5 : 0);
+    rois =
+        onnx_add_k(c, onnx_mul_k(c, hb_convert(b, rois, x->shape->dtype), scale), half ? -0.5 : 0);
     hv from[2], size[2];
     for (int d = 0; d < 2; d++) { // rois are x1, y1, x2, y2
-        from[d] = row(c, rois, 1, 1 - d);
-        size[d] = hb_sub(b, row(c, rois, 1, 3 - d), from[d]);
-        if (!half) size[d] = hb_max(b, size[d], splat_like(c, size[d], 1));
+        from[d] = onnx_row(c, rois, 1, 1 - d);
+        size[d] = hb_sub(b, onnx_row(c, rois, 1, 3 - d), from[d]);
+        if (!half) size[d] = hb_max(b, size[d], onnx_splat_like(c, size[d], 1));
     }
     if (!hb_ok(b)) return;
     if (samples < 1) {
         struct roi_samples r = {{out[0], out[1]}, {x->shape->dims[2], x->shape->dims[3]}, max};
         hv all = roi_adaptive(c, x, batch, from, size, &r);
-        return out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
+        return onnx_out_val(c, 0, hb_reshape(b, all, (int64_t[]){n, ch, out[0], out[1]}, 4));
     }
     for (int d = 0; d < 2; d++) {
         span[d] = out[d] * samples;
-        hv at = roi_positions(c, from[d], mul_k(c, size[d], 1 / (double)out[d]), out[d], samples);
+        hv at =
+            roi_positions(c, from[d], onnx_mul_k(c, size[d], 1 / (double)out[d]), out[d], samples);
         t[d] = roi_taps(c, at, x->shape->dims[d + 2]);
     }
     for (int d = 0; d < 2; d++)
@@ -362,8 +369,9 @@ ONNX(roialign) {
     hv y = all_taps(c, &m, t, max ? hb_max : hb_add); // max: of the weighted corners
     y = hb_reshape(b, y, (int64_t[]){n, ch, out[0], samples, out[1], samples}, 6);
     int64_t axes[2] = {3, 5};
-    out_val(c, 0,
-            max ? reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false) : mean_of(c, y, axes, 2, false));
+    onnx_out_val(c, 0,
+                 max ? onnx_reduce_keep(c, y, axes, 2, HLO_MAXIMUM, false)
+                     : onnx_mean_of(c, y, axes, 2, false));
 }
 
 // Positions [rois, n] along one side: from the first to the last of the box's, both exactly.
@@ -372,14 +380,14 @@ static hv crop_positions(struct onnx_ctx *c, hv from, hv to, int64_t n, int64_t 
     double last = (double)(size - 1);
     const struct shape *s =
         shape_make(c->a, from->shape->dtype, (int64_t[]){from->shape->dims[0], n}, 2);
-    if (n == 1) return hb_reshape(b, mul_k(c, hb_add(b, from, to), 0.5 * last), s->dims, 2);
-    hv start = mul_k(c, from, last), end = mul_k(c, to, last);
+    if (n == 1) return hb_reshape(b, onnx_mul_k(c, hb_add(b, from, to), 0.5 * last), s->dims, 2);
+    hv start = onnx_mul_k(c, from, last), end = onnx_mul_k(c, to, last);
     hv step = hb_sub(b, to, from);
-    step = hb_div(b, mul_k(c, step, last), splat_like(c, step, (double)(n - 1)));
-    hv k = index_along(c, s, DT_S64, 1), at = hb_convert(b, k, s->dtype);
-    at = hb_add(b, along(c, start, s, 0), hb_mul(b, at, along(c, step, s, 0)));
-    hv ends = hb_compare(b, k, splat_like(c, k, (double)(n - 1)), CMP_EQ);
-    return hb_select(b, ends, along(c, end, s, 0), at);
+    step = hb_div(b, onnx_mul_k(c, step, last), onnx_splat_like(c, step, (double)(n - 1)));
+    hv k = onnx_index_along(c, s, DT_S64, 1), at = hb_convert(b, k, s->dtype);
+    at = hb_add(b, onnx_along(c, start, s, 0), hb_mul(b, at, onnx_along(c, step, s, 0)));
+    hv ends = hb_compare(b, k, onnx_splat_like(c, k, (double)(n - 1)), CMP_EQ);
+    return hb_select(b, ends, onnx_along(c, end, s, 0), at);
 }
 // The taps at positions that lie inside the image.
 static struct taps crop_taps(struct onnx_ctx *c, hv x, int64_t size, bool nearest) {
@@ -392,34 +400,36 @@ static struct taps crop_taps(struct onnx_ctx *c, hv x, int64_t size, bool neares
     if (nearest) return r;
     hv f = hb_sub(b, x, low);
     r.at[1] = hb_convert(b, hb_unary(b, HLO_CEIL, x), DT_S64);
-    r.weight[0] = hb_sub(b, splat_like(c, f, 1), f);
+    r.weight[0] = hb_sub(b, onnx_splat_like(c, f, 1), f);
     r.weight[1] = f;
     return r;
 }
 ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their images, the size
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), rois = in_val(c, 1), which = in_val(c, 2), inside = NULL;
+    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1), which = onnx_in_val(c, 2), inside = NULL;
     int64_t out[2];
     int n;
-    struct str mode = at_str(c, "mode", "bilinear");
+    struct str mode = onnx_at_str(c, "mode", "bilinear");
     bool nearest = str_is(mode, "nearest");
     struct taps t[2];
-    if (!in_ints(c, 3, out, 2, &n)) return;
-    if (!nearest && !str_is(mode, "bilinear")) return fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
+    if (!onnx_in_ints(c, 3, out, 2, &n)) return;
+    if (!nearest && !str_is(mode, "bilinear"))
+        return onnx_fail(c, "mode \"%.*s\"", (int)mode.n, mode.p);
     if (n != 2 || out[0] < 1 || out[1] < 1 || out[0] > 1 << 15 || out[1] > 1 << 15)
-        return fail(c, "crop_size: expected two positive numbers");
+        return onnx_fail(c, "crop_size: expected two positive numbers");
     if (x->shape->rank != 4 || rois->shape->rank != 2 || rois->shape->dims[1] != 4 ||
         which->shape->rank != 1 || which->shape->dims[0] != rois->shape->dims[0] ||
         !dtype_is_float(x->shape->dtype) || shape_elements(x->shape) == 0)
-        return fail(c, "input %s, rois %s, batch_indices %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, rois->shape), shape_text(c->a, which->shape));
+        return onnx_fail(c, "input %s, rois %s, batch_indices %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, rois->shape), shape_text(c->a, which->shape));
     rois = hb_convert(b, rois, x->shape->dtype);
     for (int d = 0; d < 2; d++) {
         int64_t size = x->shape->dims[d + 2];
-        hv at = crop_positions(c, row(c, rois, 1, d), row(c, rois, 1, d + 2), out[d], size);
+        hv at =
+            crop_positions(c, onnx_row(c, rois, 1, d), onnx_row(c, rois, 1, d + 2), out[d], size);
         at = pairs(c, at, out[0], out[1], d == 0);
-        hv in = within(c, at, 0, (double)(size - 1));
-        inside = inside ? and_(c, inside, in) : in;
+        hv in = onnx_within(c, at, 0, (double)(size - 1));
+        inside = inside ? onnx_and(c, inside, in) : in;
         t[d] = crop_taps(c, at, size, nearest);
     }
     struct image m = image_of(c, x);
@@ -427,23 +437,26 @@ ONNX(cropandresize) { // x, boxes y1 x1 y2 x2 in parts of the image, their image
     hv y = all_taps(c, &m, t, hb_add); // [rois, channels, points]
     if (!hb_ok(b)) return;
     inside = hb_broadcast(b, inside, y->shape->dims, 3, (int64_t[]){0, 2});
-    y = hb_select(b, inside, y, splat_like(c, y, (double)at_float(c, "extrapolation_value", 0)));
-    out_val(c, 0,
-            hb_reshape(b, y, (int64_t[]){y->shape->dims[0], y->shape->dims[1], out[0], out[1]}, 4));
+    y = hb_select(b, inside, y,
+                  onnx_splat_like(c, y, (double)onnx_at_float(c, "extrapolation_value", 0)));
+    onnx_out_val(
+        c, 0,
+        hb_reshape(b, y, (int64_t[]){y->shape->dims[0], y->shape->dims[1], out[0], out[1]}, 4));
 }
 
 // Which of `size` positions lie in bin k of a region: pred[rois, bins, size].
 static hv roi_bins(struct onnx_ctx *c, hv from, hv to, int64_t bins, int64_t size) {
     struct hb *b = &c->b;
-    hv len = hb_max(b, add_k(c, hb_sub(b, to, from), 1), splat_like(c, from, 1));
+    hv len = hb_max(b, onnx_add_k(c, hb_sub(b, to, from), 1), onnx_splat_like(c, from, 1));
     int64_t dims[3] = {from->shape->dims[0], bins, size};
     const struct shape *s = shape_make(c->a, from->shape->dtype, dims, 3);
-    hv each = along(c, mul_k(c, len, 1 / (double)bins), s, 0), start = along(c, from, s, 0);
-    hv k = hb_convert(b, index_along(c, s, DT_S32, 1), s->dtype);
-    hv at = hb_convert(b, index_along(c, s, DT_S32, 2), s->dtype);
+    hv each = onnx_along(c, onnx_mul_k(c, len, 1 / (double)bins), s, 0),
+       start = onnx_along(c, from, s, 0);
+    hv k = hb_convert(b, onnx_index_along(c, s, DT_S32, 1), s->dtype);
+    hv at = hb_convert(b, onnx_index_along(c, s, DT_S32, 2), s->dtype);
     hv lo = hb_add(b, hb_unary(b, HLO_FLOOR, hb_mul(b, k, each)), start);
-    hv hi = hb_add(b, hb_unary(b, HLO_CEIL, hb_mul(b, add_k(c, k, 1), each)), start);
-    return and_(c, hb_compare(b, at, lo, CMP_GE), hb_compare(b, at, hi, CMP_LT));
+    hv hi = hb_add(b, hb_unary(b, HLO_CEIL, hb_mul(b, onnx_add_k(c, k, 1), each)), start);
+    return onnx_and(c, hb_compare(b, at, lo, CMP_GE), hb_compare(b, at, hi, CMP_LT));
 }
 // x [rois, channels, ..] reduced along `axis` by each bin; a new dimension of bins takes its place.
 static hv bin_maximum(struct onnx_ctx *c, hv x, hv in, int64_t axis) {
@@ -456,27 +469,27 @@ static hv bin_maximum(struct onnx_ctx *c, hv x, hv in, int64_t axis) {
     dims[axis] = in->shape->dims[1];
     x = hb_broadcast(b, x, dims, 5, map);
     in = hb_broadcast(b, in, dims, 5, (int64_t[]){0, axis, over});
-    hv none = splat_like(c, x, lowest_of(x->shape->dtype));
-    return reduce_keep(c, hb_select(b, in, x, none), &over, 1, HLO_MAXIMUM, false);
+    hv none = onnx_splat_like(c, x, onnx_lowest_of(x->shape->dtype));
+    return onnx_reduce_keep(c, hb_select(b, in, x, none), &over, 1, HLO_MAXIMUM, false);
 }
 ONNX(maxroipool) { // rois: batch, x1, y1, x2, y2, rounded to pixels; an empty bin gives 0
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), rois = in_val(c, 1), in[2];
+    hv x = onnx_in_val(c, 0), rois = onnx_in_val(c, 1), in[2];
     int64_t out[2];
     int n;
-    if (!at_ints(c, "pooled_shape", out, 2, &n) || n != 2 || x->shape->rank != 4 ||
+    if (!onnx_at_ints(c, "pooled_shape", out, 2, &n) || n != 2 || x->shape->rank != 4 ||
         rois->shape->rank != 2 || rois->shape->dims[1] != 5 || out[0] < 1 || out[1] < 1)
-        return fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, rois->shape));
-    hv at = mul_k(c, rois, (double)at_float(c, "spatial_scale", 1));
+        return onnx_fail(c, "input %s, rois %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, rois->shape));
+    hv at = onnx_mul_k(c, rois, (double)onnx_at_float(c, "spatial_scale", 1));
     at = hb_unary(b, HLO_ROUND_AFZ, at);
     for (int d = 0; d < 2; d++)
-        in[d] =
-            roi_bins(c, row(c, at, 1, 2 - d), row(c, at, 1, 4 - d), out[d], x->shape->dims[d + 2]);
-    x = take(c, x, hb_convert(b, row(c, rois, 1, 0), DT_S64), 0);
+        in[d] = roi_bins(c, onnx_row(c, at, 1, 2 - d), onnx_row(c, at, 1, 4 - d), out[d],
+                         x->shape->dims[d + 2]);
+    x = onnx_take(c, x, hb_convert(b, onnx_row(c, rois, 1, 0), DT_S64), 0);
     hv y = bin_maximum(c, bin_maximum(c, x, in[0], 2), in[1], 3);
-    hv none = hb_compare(b, y, splat_like(c, y, lowest_of(y->shape->dtype)), CMP_EQ);
-    out_val(c, 0, hb_select(b, none, splat_like(c, y, 0), y));
+    hv none = hb_compare(b, y, onnx_splat_like(c, y, onnx_lowest_of(y->shape->dtype)), CMP_EQ);
+    onnx_out_val(c, 0, hb_select(b, none, onnx_splat_like(c, y, 0), y));
 }
 
 // ---- deformable convolution
@@ -491,28 +504,28 @@ static hv displaced(struct onnx_ctx *c, hv offset, const struct spatial *s, int 
             int64_t tap = d ? i % kw : i / kw, at = d ? o % ow : o / ow;
             v[k] = (double)(at * s->stride[d] - s->low[d] + tap * s->dilation[d]);
         }
-    hv move = row(c, offset, 2, d); // [batch*groups, kernel, outputs]
+    hv move = onnx_row(c, offset, 2, d); // [batch*groups, kernel, outputs]
     move = hb_reshape(&c->b, move, (int64_t[]){move->shape->dims[0], n}, 2);
-    hv base = lit_f64s(c, move->shape->dtype, v, &n, 1);
-    return hb_add(&c->b, move, along(c, base, move->shape, 1));
+    hv base = onnx_lit_f64s(c, move->shape->dtype, v, &n, 1);
+    return hb_add(&c->b, move, onnx_along(c, base, move->shape, 1));
 }
 ONNX(deformconv) { // x, weights, offset, bias, mask
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), w = in_val(c, 1), off = in_val(c, 2);
-    int64_t group = at_int(c, "group", 1), og = at_int(c, "offset_group", 1);
+    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1), off = onnx_in_val(c, 2);
+    int64_t group = onnx_at_int(c, "group", 1), og = onnx_at_int(c, "offset_group", 1);
     struct spatial s;
     struct taps t[2];
     struct grid g = {.padding = PADDING_ZEROS, .order = 2};
     if (x->shape->rank != 4 || w->shape->rank != 4 || off->shape->rank != 4)
-        return fail(c, "only images of two dimensions are supported");
-    if (!spatial_of(c, x, w->shape->dims + 2, 2, &s)) return;
+        return onnx_fail(c, "only images of two dimensions are supported");
+    if (!onnx_spatial_of(c, x, w->shape->dims + 2, 2, &s)) return;
     int64_t n = x->shape->dims[0], ch = x->shape->dims[1], outc = w->shape->dims[0],
             k = s.kernel[0] * s.kernel[1], oh = off->shape->dims[2], ow = off->shape->dims[3];
     if (group < 1 || og < 1 || ch % group || ch % og || outc % group ||
         w->shape->dims[1] != ch / group || off->shape->dims[1] != og * k * 2 ||
         off->shape->dims[0] != n || shape_elements(x->shape) == 0)
-        return fail(c, "input %s, weights %s, offset %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, w->shape), shape_text(c->a, off->shape));
+        return onnx_fail(c, "input %s, weights %s, offset %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, w->shape), shape_text(c->a, off->shape));
     off = hb_reshape(b, off, (int64_t[]){n * og, k, 2, oh * ow}, 4);
     for (int d = 0; d < 2; d++)
         t[d] = grid_taps(c, &g, displaced(c, off, &s, d, oh, ow), x->shape->dims[d + 2],
@@ -521,8 +534,8 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
     m.pixels =
         hb_reshape(b, x, (int64_t[]){n * og, ch / og, x->shape->dims[2] * x->shape->dims[3]}, 3);
     hv y = all_taps(c, &m, t, hb_add); // [batch*groups, channels/groups, kernel*outputs]
-    if (in_has(c, 4)) {
-        hv mask = hb_reshape(b, in_val(c, 4), (int64_t[]){n * og, k * oh * ow}, 2);
+    if (onnx_in_has(c, 4)) {
+        hv mask = hb_reshape(b, onnx_in_val(c, 4), (int64_t[]){n * og, k * oh * ow}, 2);
         y = hb_mul(b, y, hb_broadcast(b, mask, y->shape->dims, 3, (int64_t[]){0, 2}));
     }
     int64_t zero = 0, one = 1, two = 2;
@@ -535,6 +548,6 @@ ONNX(deformconv) { // x, weights, offset, bias, mask
                                       .rhs_contracting_dims = {&two, 1}});
     y = hb_transpose(b, y, (int64_t[]){2, 0, 1, 3});
     y = hb_reshape(b, y, (int64_t[]){n, outc, oh, ow}, 4);
-    if (in_has(c, 3)) y = hb_add(b, y, along(c, in_val(c, 3), y->shape, 1));
-    out_val(c, 0, y);
+    if (onnx_in_has(c, 3)) y = hb_add(b, y, onnx_along(c, onnx_in_val(c, 3), y->shape, 1));
+    onnx_out_val(c, 0, y);
 }

@@ -17,10 +17,10 @@ struct moe {
 static hv soft(struct onnx_ctx *c, hv s) { // along the last of two dimensions
     struct hb *b = &c->b;
     int64_t last = 1;
-    hv top = reduce_keep(c, s, &last, 1, HLO_MAXIMUM, false);
-    s = hb_unary(b, HLO_EXP, hb_sub(b, s, back_to(c, top, s->shape, &last, 1)));
-    hv sum = reduce_keep(c, s, &last, 1, HLO_ADD, false);
-    return hb_div(b, s, back_to(c, sum, s->shape, &last, 1));
+    hv top = onnx_reduce_keep(c, s, &last, 1, HLO_MAXIMUM, false);
+    s = hb_unary(b, HLO_EXP, hb_sub(b, s, onnx_back_to(c, top, s->shape, &last, 1)));
+    hv sum = onnx_reduce_keep(c, s, &last, 1, HLO_ADD, false);
+    return hb_div(b, s, onnx_back_to(c, sum, s->shape, &last, 1));
 }
 // The k largest of each row of scores, of equal ones the last.
 static void choose(struct onnx_ctx *c, struct moe *m, hv scores) {
@@ -32,35 +32,36 @@ static void choose(struct onnx_ctx *c, struct moe *m, hv scores) {
     if (!hb_ok(b)) return;
     m->scale = hb_gte(b, r, 0);
     m->at = hb_convert(b, hb_gte(b, r, 1), DT_S64);
-    m->at = hb_sub(b, splat_like(c, m->at, (double)(m->experts - 1)), m->at);
+    m->at = hb_sub(b, onnx_splat_like(c, m->at, (double)(m->experts - 1)), m->at);
 }
 static void normalise(struct onnx_ctx *c, struct moe *m) {
     int64_t last = 1;
-    if (!hb_ok(&c->b) || at_int(c, "normalize_routing_weights", 0) != 1) return;
-    hv sum = reduce_keep(c, m->scale, &last, 1, HLO_ADD, false);
-    m->scale = hb_div(&c->b, m->scale, back_to(c, sum, m->scale->shape, &last, 1));
+    if (!hb_ok(&c->b) || onnx_at_int(c, "normalize_routing_weights", 0) != 1) return;
+    hv sum = onnx_reduce_keep(c, m->scale, &last, 1, HLO_ADD, false);
+    m->scale = hb_div(&c->b, m->scale, onnx_back_to(c, sum, m->scale->shape, &last, 1));
 }
 // Gates and values in turn, [rows, n, 2 * inter] -> [rows, n, inter].
 static hv swiglu(struct onnx_ctx *c, hv h, int64_t inter) {
     struct hb *b = &c->b;
     int64_t dims[4] = {h->shape->dims[0], h->shape->dims[1], inter, 2};
     h = hb_reshape(b, h, dims, 4);
-    hv gate = row(c, h, 3, 0), value = row(c, h, 3, 1);
+    hv gate = onnx_row(c, h, 3, 0), value = onnx_row(c, h, 3, 1);
     if (onnx_attr(c->n, "swiglu_limit")) {
-        hv hi = splat_like(c, gate, (double)at_float(c, "swiglu_limit", 0));
+        hv hi = onnx_splat_like(c, gate, (double)onnx_at_float(c, "swiglu_limit", 0));
         gate = hb_min(b, gate, hi);
         value = hb_clamp(b, hb_unary(b, HLO_NEGATE, hi), value, hi);
     }
-    hv s = hb_unary(b, HLO_LOGISTIC, mul_k(c, gate, (double)at_float(c, "activation_alpha", 1)));
-    value = add_k(c, value, (double)at_float(c, "activation_beta", 0));
+    hv s = hb_unary(b, HLO_LOGISTIC,
+                    onnx_mul_k(c, gate, (double)onnx_at_float(c, "activation_alpha", 1)));
+    value = onnx_add_k(c, value, (double)onnx_at_float(c, "activation_beta", 0));
     return hb_mul(b, hb_mul(b, gate, s), value);
 }
 static hv moe_activation(struct onnx_ctx *c, const struct moe *m, hv h) {
-    struct str how = at_str(c, "activation_type", "relu");
+    struct str how = onnx_at_str(c, "activation_type", "relu");
     if (str_is(how, "swiglu")) return swiglu(c, h, m->inter);
     if (str_is(how, "gelu")) return onnx_gelu(c, h, true);
     if (str_is(how, "silu")) return hb_mul(&c->b, h, hb_unary(&c->b, HLO_LOGISTIC, h));
-    if (str_is(how, "relu")) return hb_max(&c->b, h, splat_like(c, h, 0));
+    if (str_is(how, "relu")) return hb_max(&c->b, h, onnx_splat_like(c, h, 0));
     return h;
 }
 // h [rows, n, wide] of n experts with their scales [rows, n], up to what the second product takes.
@@ -72,7 +73,7 @@ static hv between(struct onnx_ctx *c, const struct moe *m, hv h, hv bias, hv sca
     h = moe_activation(c, m, h);
     if (!hb_ok(b)) return h;
     scale = hb_broadcast(b, scale, h->shape->dims, 3, (int64_t[]){0, 1});
-    hv none = splat_like(c, h, 0); // an expert that was not chosen is not asked
+    hv none = onnx_splat_like(c, h, 0); // an expert that was not chosen is not asked
     h = hb_select(b, hb_compare(b, scale, none, CMP_GT), hb_mul(b, h, scale), none);
     return hb_convert(b, h, t);
 }
@@ -84,8 +85,9 @@ static hv all_experts(struct onnx_ctx *c, const struct moe *m) {
     hv hit = hb_compare(b, hb_broadcast(b, m->at, pick, 3, (int64_t[]){0, 1}), hb_iota(b, s, 2),
                         CMP_EQ);
     hv scale = hb_broadcast(b, m->scale, pick, 3, (int64_t[]){0, 1});
-    scale = reduce_keep(c, hb_select(b, hit, scale, splat_like(c, scale, 0)), &one, 1, HLO_ADD,
-                        false); // [rows, experts]
+    scale = onnx_reduce_keep(c, hb_select(b, hit, scale, onnx_splat_like(c, scale, 0)), &one, 1,
+                             HLO_ADD,
+                             false); // [rows, experts]
     hv h = hb_dot(b, m->x, m->w1,
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
                                          .rhs_contracting_dims = {&two, 1}});
@@ -101,7 +103,7 @@ static hv all_experts(struct onnx_ctx *c, const struct moe *m) {
 // Weights [experts, out, in] of the chosen as [chosen, in, out]: turned before they are gathered,
 // which is done once.
 static hv weights_of(struct onnx_ctx *c, hv w, hv at) {
-    return take(c, swap_axes(c, w, 1, 2), at, 0);
+    return onnx_take(c, onnx_swap_axes(c, w, 1, 2), at, 0);
 }
 static hv chosen_experts(struct onnx_ctx *c, const struct moe *m) {
     struct hb *b = &c->b;
@@ -111,38 +113,38 @@ static hv chosen_experts(struct onnx_ctx *c, const struct moe *m) {
     hv h = hb_matmul(b, hb_reshape(b, x, (int64_t[]){all, 1, m->hidden}, 3),
                      weights_of(c, m->w1, at)); // [chosen, 1, wide]
     h = hb_reshape(b, h, (int64_t[]){m->rows, m->k, m->wide}, 3);
-    h = between(c, m, h, m->b1 ? take(c, m->b1, m->at, 0) : NULL, m->scale);
+    h = between(c, m, h, m->b1 ? onnx_take(c, m->b1, m->at, 0) : NULL, m->scale);
     hv y = hb_matmul(b, hb_reshape(b, h, (int64_t[]){all, 1, m->inter}, 3),
                      weights_of(c, m->w2, at));
     y = hb_convert(b, hb_reshape(b, y, wide, 3), DT_F32); // [rows, k, hidden]
     if (m->b2 && hb_ok(b)) {
-        hv bias = hb_convert(b, take(c, m->b2, m->at, 0), DT_F32);
+        hv bias = hb_convert(b, onnx_take(c, m->b2, m->at, 0), DT_F32);
         y = hb_add(b, y, hb_mul(b, bias, hb_broadcast(b, m->scale, wide, 3, (int64_t[]){0, 1})));
     }
-    return reduce_keep(c, y, &one, 1, HLO_ADD, false);
+    return onnx_reduce_keep(c, y, &one, 1, HLO_ADD, false);
 }
 
 static void out_experts(struct onnx_ctx *c, const struct moe *m) {
     struct hb *b = &c->b;
-    const struct shape *s = in_val(c, 0)->shape;
+    const struct shape *s = onnx_in_val(c, 0)->shape;
     bool few = m->rows <= m->experts / m->k / 3; // gathered, weights are read, written, read again
     hv y = few ? chosen_experts(c, m) : all_experts(c, m);
-    out_val(c, 0, hb_reshape(b, hb_convert(b, y, s->dtype), s->dims, s->rank));
+    onnx_out_val(c, 0, hb_reshape(b, hb_convert(b, y, s->dtype), s->dims, s->rank));
 }
 
 static bool moe_attributes(struct onnx_ctx *c) {
     static const char *const known[] = {"relu", "gelu", "silu", "identity", "swiglu"};
-    struct str how = at_str(c, "activation_type", "relu");
+    struct str how = onnx_at_str(c, "activation_type", "relu");
     bool found = false;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         found |= str_is(how, known[k]);
-    if (!found) return fail(c, "activation_type \"%.*s\"", (int)how.n, how.p), false;
-    if (str_is(how, "swiglu") && at_int(c, "swiglu_fusion", 0) != 1)
-        return fail(c, "swiglu_fusion %lld: only 1, gates and values in turn",
-                    (long long)at_int(c, "swiglu_fusion", 0)),
+    if (!found) return onnx_fail(c, "activation_type \"%.*s\"", (int)how.n, how.p), false;
+    if (str_is(how, "swiglu") && onnx_at_int(c, "swiglu_fusion", 0) != 1)
+        return onnx_fail(c, "swiglu_fusion %lld: only 1, gates and values in turn",
+                         (long long)onnx_at_int(c, "swiglu_fusion", 0)),
                false;
-    if (at_int(c, "use_sparse_mixer", 0) == 1 && at_int(c, "k", 1) != 2)
-        return fail(c, "use_sparse_mixer takes k of 2"), false;
+    if (onnx_at_int(c, "use_sparse_mixer", 0) == 1 && onnx_at_int(c, "k", 1) != 2)
+        return onnx_fail(c, "use_sparse_mixer takes k of 2"), false;
     return true;
 }
 // Sizes by the router's and the second weights' shapes, of which an element holds `packed` numbers.
@@ -151,37 +153,37 @@ static bool moe_sizes(struct onnx_ctx *c, struct moe *m, hv x, hv scores, hv w2,
     if ((s->rank != 2 && s->rank != 3) || r->rank != 2 || w->rank != 3 ||
         s->dims[s->rank - 1] < 1 || r->dims[1] < 1 || w->dims[0] != r->dims[1] ||
         !dtype_is_float(s->dtype))
-        return fail(c, "input %s, router_probs %s, fc2 %s", shape_text(c->a, s),
-                    shape_text(c->a, r), shape_text(c->a, w)),
+        return onnx_fail(c, "input %s, router_probs %s, fc2 %s", shape_text(c->a, s),
+                         shape_text(c->a, r), shape_text(c->a, w)),
                false;
-    m->hidden = s->dims[s->rank - 1], m->experts = r->dims[1], m->k = at_int(c, "k", 1);
+    m->hidden = s->dims[s->rank - 1], m->experts = r->dims[1], m->k = onnx_at_int(c, "k", 1);
     m->rows = shape_elements(s) / m->hidden;
     m->inter = shape_elements(w) / m->experts * packed / m->hidden;
-    m->wide = str_is(at_str(c, "activation_type", "relu"), "swiglu") ? 2 * m->inter : m->inter;
+    m->wide = str_is(onnx_at_str(c, "activation_type", "relu"), "swiglu") ? 2 * m->inter : m->inter;
     if (r->dims[0] != m->rows || m->k < 1 || m->k > m->experts || m->inter < 1)
-        return fail(c, "k %lld of router_probs %s for %lld rows", (long long)m->k,
-                    shape_text(c->a, r), (long long)m->rows),
+        return onnx_fail(c, "k %lld of router_probs %s for %lld rows", (long long)m->k,
+                         shape_text(c->a, r), (long long)m->rows),
                false;
     return true;
 }
 // An input as [experts, out] or [experts, out, in], in rows of `out` whatever its own shape.
 static hv of_experts(struct onnx_ctx *c, size_t k, const int64_t *dims, int rank) {
     int64_t all = 1;
-    if (!in_has(c, k)) return NULL;
-    hv v = in_val(c, k);
+    if (!onnx_in_has(c, k)) return NULL;
+    hv v = onnx_in_val(c, k);
     for (int d = 0; d < rank; d++)
         if (!sz_mul(all, dims[d], &all)) all = -1;
     if (shape_elements(v->shape) != all)
-        return fail(c, "input %zu: %s", k, shape_text(c->a, v->shape)), NULL;
+        return onnx_fail(c, "input %zu: %s", k, shape_text(c->a, v->shape)), NULL;
     return hb_reshape(&c->b, v, dims, rank);
 }
 ONNX(moe) { // x, router_probs, fc1 and its bias, fc2 and its bias, fc3 and its bias
     struct hb *b = &c->b;
     struct moe m = {.rows = 0};
-    hv x = in_val(c, 0), scores = in_val(c, 1), w2 = in_val(c, 4);
-    if (in_has(c, 6) || in_has(c, 7)) return fail(c, "fc3 is not supported");
+    hv x = onnx_in_val(c, 0), scores = onnx_in_val(c, 1), w2 = onnx_in_val(c, 4);
+    if (onnx_in_has(c, 6) || onnx_in_has(c, 7)) return onnx_fail(c, "fc3 is not supported");
     if (!hb_ok(b) || !moe_attributes(c) || !moe_sizes(c, &m, x, scores, w2, 1)) return;
-    if (m.rows == 0) return out_val(c, 0, x);
+    if (m.rows == 0) return onnx_out_val(c, 0, x);
     m.x = hb_reshape(b, x, (int64_t[]){m.rows, m.hidden}, 2);
     m.w1 = of_experts(c, 2, (int64_t[]){m.experts, m.wide, m.hidden}, 3);
     m.b1 = of_experts(c, 3, (int64_t[]){m.experts, m.wide}, 2);
@@ -198,15 +200,16 @@ ONNX(moe) { // x, router_probs, fc1 and its bias, fc2 and its bias, fc3 and its 
 
 // Bits of every weight: the widths of single products may only say the same.
 static int64_t moe_bits(struct onnx_ctx *c) {
-    int64_t bits = at_int(c, "expert_weight_bits", 4), fc1 = at_int(c, "fc1_expert_weight_bits", 0),
-            fc2 = at_int(c, "fc2_expert_weight_bits", 0);
-    struct str type = at_str(c, "quant_type", "int");
+    int64_t bits = onnx_at_int(c, "expert_weight_bits", 4),
+            fc1 = onnx_at_int(c, "fc1_expert_weight_bits", 0),
+            fc2 = onnx_at_int(c, "fc2_expert_weight_bits", 0);
+    struct str type = onnx_at_str(c, "quant_type", "int");
     if (bits != 2 && bits != 4 && bits != 8)
-        fail(c, "expert_weight_bits %lld", (long long)bits);
+        onnx_fail(c, "expert_weight_bits %lld", (long long)bits);
     else if ((fc1 && fc1 != bits) || (fc2 && fc2 != bits))
-        fail(c, "expert weights of different widths");
+        onnx_fail(c, "expert weights of different widths");
     else if (!str_is(type, "int"))
-        fail(c, "quant_type \"%.*s\": only int", (int)type.n, type.p);
+        onnx_fail(c, "quant_type \"%.*s\": only int", (int)type.n, type.p);
     return bits;
 }
 // Zero points [experts, out, blocks]: packed along the blocks, or along `out` where a row has one.
@@ -218,8 +221,8 @@ static hv expert_zeros(struct onnx_ctx *c, size_t k, const int64_t *dims, int64_
     packed[2] = bytes, flat[2] = bytes * 8 / bits;
     hv z = of_experts(c, k, packed, 3);
     if (!z) return NULL;
-    if (z->shape->dtype != DT_U8) return fail(c, "input %zu: expected bytes", k), NULL;
-    z = part(c, hb_reshape(b, unpack_bits(c, z, bits), flat, 3), 2, 0, n);
+    if (z->shape->dtype != DT_U8) return onnx_fail(c, "input %zu: expected bytes", k), NULL;
+    z = onnx_part(c, hb_reshape(b, onnx_unpack_bits(c, z, bits), flat, 3), 2, 0, n);
     return hb_reshape(b, hb_convert(b, z, DT_F32), dims, 3);
 }
 // A value [experts, out, blocks] for each weight [experts, out, in]; the last block may be part.
@@ -229,19 +232,19 @@ static hv each_weight(struct onnx_ctx *c, hv v, const int64_t *dims, int64_t blo
     const int64_t *n = v->shape->dims;
     v = hb_broadcast(b, v, (int64_t[]){n[0], n[1], n[2], block}, 4, (int64_t[]){0, 1, 2});
     v = hb_reshape(b, v, (int64_t[]){dims[0], dims[1], n[2] * block}, 3);
-    return part(c, v, 2, 0, dims[2]);
+    return onnx_part(c, v, 2, 0, dims[2]);
 }
 // Input k, packed [experts, out, in], as f32: (q - zero) * scale, of each block of a row or of the
 // row; scales are the input behind it, zero points input z.
 static hv expert_weights(struct onnx_ctx *c, size_t k, size_t z, const int64_t *dims) {
     struct hb *b = &c->b;
-    int64_t bits = moe_bits(c), block = at_int(c, "block_size", 0), bytes = dims[2] * bits / 8;
+    int64_t bits = moe_bits(c), block = onnx_at_int(c, "block_size", 0), bytes = dims[2] * bits / 8;
     bool whole = block < 1;
     if (whole) block = dims[2];
     if (!hb_ok(b)) return NULL;
     if (block > 1 << 20 || dims[2] * bits % 8)
-        return fail(c, "rows of %lld weights in blocks of %lld", (long long)dims[2],
-                    (long long)block),
+        return onnx_fail(c, "rows of %lld weights in blocks of %lld", (long long)dims[2],
+                         (long long)block),
                NULL;
     int64_t blocks[3] = {dims[0], dims[1], (dims[2] + block - 1) / block};
     hv q = of_experts(c, k, (int64_t[]){dims[0], dims[1], bytes}, 3);
@@ -249,12 +252,12 @@ static hv expert_weights(struct onnx_ctx *c, size_t k, size_t z, const int64_t *
     hv zero = hb_ok(b) ? expert_zeros(c, z, blocks, bits, whole) : NULL;
     if (!hb_ok(b)) return NULL;
     if (!q || !scale || q->shape->dtype != DT_U8)
-        return fail(c, "input %zu: expected bytes and their scales", k), NULL;
-    q = hb_convert(b, unpack_bits(c, q, bits), DT_F32);
+        return onnx_fail(c, "input %zu: expected bytes and their scales", k), NULL;
+    q = hb_convert(b, onnx_unpack_bits(c, q, bits), DT_F32);
     if (zero)
         q = hb_sub(b, q, each_weight(c, zero, dims, block));
     else
-        q = add_k(c, q, -(double)(1 << (bits - 1)));
+        q = onnx_add_k(c, q, -(double)(1 << (bits - 1)));
     return hb_mul(b, q, each_weight(c, hb_convert(b, scale, DT_F32), dims, block));
 }
 // The scales: a softmax of the chosen scores, or what router_weights has for the chosen.
@@ -262,27 +265,27 @@ static void quantised_route(struct onnx_ctx *c, struct moe *m, hv scores) {
     struct hb *b = &c->b;
     choose(c, m, hb_convert(b, scores, DT_F32));
     if (!hb_ok(b)) return;
-    if (!in_has(c, 14)) {
+    if (!onnx_in_has(c, 14)) {
         m->scale = soft(c, m->scale);
         return;
     }
     hv w = of_experts(c, 14, (int64_t[]){m->rows, m->experts}, 2);
     if (!hb_ok(b)) return;
-    m->scale = take_points(c, hb_convert(b, w, DT_F32), element_points(c, m->at, 1), 2);
+    m->scale = onnx_take_points(c, hb_convert(b, w, DT_F32), onnx_element_points(c, m->at, 1), 2);
     normalise(c, m);
     if (!hb_ok(b)) return;
-    m->scale = hb_max(b, m->scale, splat_like(c, m->scale, 0)); // such experts are not asked
+    m->scale = hb_max(b, m->scale, onnx_splat_like(c, m->scale, 0)); // such experts are not asked
 }
 ONNX(qmoe) { // x, router_probs, (weights, scales, bias) of fc1, fc2, fc3, zero points, ...
     struct hb *b = &c->b;
     struct moe m = {.rows = 0};
-    hv x = in_val(c, 0), scores = in_val(c, 1), w2 = in_val(c, 5);
+    hv x = onnx_in_val(c, 0), scores = onnx_in_val(c, 1), w2 = onnx_in_val(c, 5);
     int64_t bits = moe_bits(c);
     for (size_t k = 8; k < 21; k++)
-        if (in_has(c, k) && k != 11 && k != 12 && k != 14)
-            return fail(c, "input %zu is not supported", k);
+        if (onnx_in_has(c, k) && k != 11 && k != 12 && k != 14)
+            return onnx_fail(c, "input %zu is not supported", k);
     if (!hb_ok(b) || !moe_attributes(c) || !moe_sizes(c, &m, x, scores, w2, 8 / bits)) return;
-    if (m.rows == 0) return out_val(c, 0, x);
+    if (m.rows == 0) return onnx_out_val(c, 0, x);
     m.x = hb_reshape(b, hb_convert(b, x, DT_F32), (int64_t[]){m.rows, m.hidden}, 2);
     m.w1 = expert_weights(c, 2, 11, (int64_t[]){m.experts, m.wide, m.hidden});
     m.w2 = expert_weights(c, 5, 12, (int64_t[]){m.experts, m.hidden, m.inter});

@@ -5,30 +5,32 @@
 
 #include "compiler/frontend/onnx_nn/onnx_spatial.h"
 
-bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel, struct spatial *s) {
+bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel,
+                     struct spatial *s) {
     int n = x->shape->rank - 2, k;
     int64_t pads[2 * HLO_MAX_RANK];
     *s = (struct spatial){.n = n};
     if (n < 1 || n_kernel != n)
-        return fail(c, "kernel of %d dimensions for an input of rank %d", n_kernel, x->shape->rank),
+        return onnx_fail(c, "kernel of %d dimensions for an input of rank %d", n_kernel,
+                         x->shape->rank),
                false;
     for (int d = 0; d < n; d++)
         s->kernel[d] = kernel[d], s->stride[d] = s->dilation[d] = 1;
-    if (at_ints(c, "strides", s->stride, n, &k) && k != n)
-        return fail(c, "strides has %d values, expected %d", k, n), false;
-    if (at_ints(c, "dilations", s->dilation, n, &k) && k != n)
-        return fail(c, "dilations has %d values, expected %d", k, n), false;
-    if (at_ints(c, "pads", pads, 2 * n, &k)) {
-        if (k != 2 * n) return fail(c, "pads has %d values, expected %d", k, 2 * n), false;
+    if (onnx_at_ints(c, "strides", s->stride, n, &k) && k != n)
+        return onnx_fail(c, "strides has %d values, expected %d", k, n), false;
+    if (onnx_at_ints(c, "dilations", s->dilation, n, &k) && k != n)
+        return onnx_fail(c, "dilations has %d values, expected %d", k, n), false;
+    if (onnx_at_ints(c, "pads", pads, 2 * n, &k)) {
+        if (k != 2 * n) return onnx_fail(c, "pads has %d values, expected %d", k, 2 * n), false;
         for (int d = 0; d < n; d++)
             s->low[d] = pads[d], s->high[d] = pads[n + d];
     }
     for (int d = 0; d < n; d++)
         if (s->kernel[d] < 1 || s->stride[d] < 1 || s->dilation[d] < 1 || s->low[d] < 0 ||
             s->high[d] < 0)
-            return fail(c, "kernel, strides, dilations and pads must not be negative or zero"),
+            return onnx_fail(c, "kernel, strides, dilations and pads must not be negative or zero"),
                    false;
-    struct str mode = at_str(c, "auto_pad", "NOTSET");
+    struct str mode = onnx_at_str(c, "auto_pad", "NOTSET");
     bool upper = str_is(mode, "SAME_UPPER"), lower = str_is(mode, "SAME_LOWER");
     for (int d = 0; d < n && (upper || lower); d++) {
         int64_t in = x->shape->dims[d + 2], out = (in + s->stride[d] - 1) / s->stride[d];
@@ -40,7 +42,7 @@ bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel, s
     return hb_ok(&c->b);
 }
 
-struct window_dim window_of(const struct spatial *s, int d) {
+struct window_dim onnx_window_of(const struct spatial *s, int d) {
     return (struct window_dim){s->kernel[d],   s->stride[d], s->low[d], s->high[d], 1,
                                s->dilation[d], false};
 }
@@ -55,25 +57,26 @@ hv onnx_convolve(struct onnx_ctx *c, hv x, hv w) {
     struct spatial s;
     struct window_dim dims[HLO_MAX_RANK];
     if (w->shape->rank != x->shape->rank || x->shape->rank < 3)
-        return fail(c, "input %s with weights %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, w->shape)),
+        return onnx_fail(c, "input %s with weights %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, w->shape)),
                x;
-    if (!spatial_of(c, x, w->shape->dims + 2, w->shape->rank - 2, &s)) return x;
+    if (!onnx_spatial_of(c, x, w->shape->dims + 2, w->shape->rank - 2, &s)) return x;
     struct hlo_attr_conv a = {.window = {dims, s.n},
-                              .feature_group_count = at_int(c, "group", 1),
+                              .feature_group_count = onnx_at_int(c, "group", 1),
                               .batch_group_count = 1};
     a.dim_labels =
         (struct labels){.n_spatial = s.n, .in_feature = 1, .k_in = 1, .k_out = 0, .out_feature = 1};
     for (int d = 0; d < s.n; d++) {
-        dims[d] = window_of(&s, d);
+        dims[d] = onnx_window_of(&s, d);
         a.dim_labels.in_spatial[d] = a.dim_labels.k_spatial[d] = a.dim_labels.out_spatial[d] =
             d + 2;
     }
     return hb_conv(&c->b, x, w, &a);
 }
 ONNX(conv) {
-    hv y = onnx_convolve(c, in_val(c, 0), in_val(c, 1));
-    if (hb_ok(&c->b)) out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
+    hv y = onnx_convolve(c, onnx_in_val(c, 0), onnx_in_val(c, 1));
+    if (hb_ok(&c->b))
+        onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);
 }
 
 // What each output element receives, read backwards: a convolution over the input with its elements
@@ -81,18 +84,18 @@ ONNX(conv) {
 static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, int64_t *extra) {
     int64_t want[HLO_MAX_RANK];
     int n, k, m;
-    struct str mode = at_str(c, "auto_pad", "NOTSET");
+    struct str mode = onnx_at_str(c, "auto_pad", "NOTSET");
     bool same = str_is(mode, "SAME_UPPER") || str_is(mode, "SAME_LOWER");
     for (n = 0; n < s->n; n++)
         extra[n] = 0;
-    if (at_ints(c, "output_padding", extra, HLO_MAX_RANK, &k) && k != n)
-        return fail(c, "output_padding has %d values, expected %d", k, n), false;
-    bool given = at_ints(c, "output_shape", want, HLO_MAX_RANK, &m);
+    if (onnx_at_ints(c, "output_padding", extra, HLO_MAX_RANK, &k) && k != n)
+        return onnx_fail(c, "output_padding has %d values, expected %d", k, n), false;
+    bool given = onnx_at_ints(c, "output_shape", want, HLO_MAX_RANK, &m);
     if (given && m == n + 2) // some exporters write all dimensions
         for (int d = 0; d < n; d++)
             want[d] = want[d + 2];
     else if (given && m != n)
-        return fail(c, "output_shape has %d values, expected %d", m, n), false;
+        return onnx_fail(c, "output_shape has %d values, expected %d", m, n), false;
     for (int d = 0; d < n; d++) {
         int64_t in = x->shape->dims[d + 2], win = (w->shape->dims[d + 2] - 1) * s->dilation[d] + 1;
         if (!given && !same) continue;
@@ -106,21 +109,21 @@ static bool transposed_pads(struct onnx_ctx *c, hv x, hv w, struct spatial *s, i
 }
 ONNX(convtranspose) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), w = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1);
     int rank = x->shape->rank;
-    int64_t group = at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
+    int64_t group = onnx_at_int(c, "group", 1), extra[HLO_MAX_RANK], dims[HLO_MAX_RANK + 1];
     struct spatial s;
     struct window_dim win[HLO_MAX_RANK];
     if (w->shape->rank != rank || rank < 3 || rank == HLO_MAX_RANK || group < 1 ||
         w->shape->dims[0] % group)
-        return fail(c, "input %s with weights %s in %lld groups", shape_text(c->a, x->shape),
-                    shape_text(c->a, w->shape), (long long)group);
-    if (!spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
+        return onnx_fail(c, "input %s with weights %s in %lld groups", shape_text(c->a, x->shape),
+                         shape_text(c->a, w->shape), (long long)group);
+    if (!onnx_spatial_of(c, x, w->shape->dims + 2, rank - 2, &s)) return;
     if (!transposed_pads(c, x, w, &s, extra)) return;
     // [C, M/group, k...] -> [C/group, M, k...]
     memcpy(dims + 1, w->shape->dims, sizeof *dims * (size_t)rank);
     dims[0] = group, dims[1] /= group;
-    w = swap_axes(c, hb_reshape(b, w, dims, rank + 1), 0, 1);
+    w = onnx_swap_axes(c, hb_reshape(b, w, dims, rank + 1), 0, 1);
     dims[0] = dims[1], dims[1] = group * dims[2];
     memmove(dims + 2, dims + 3, sizeof *dims * (size_t)(rank - 2));
     w = hb_reshape(b, w, dims, rank);
@@ -137,34 +140,35 @@ ONNX(convtranspose) {
             d + 2;
     }
     hv y = hb_conv(b, x, w, &a);
-    if (hb_ok(b)) out_val(c, 0, in_has(c, 2) ? add_channel_bias(c, y, in_val(c, 2)) : y);
+    if (hb_ok(b))
+        onnx_out_val(c, 0, onnx_in_has(c, 2) ? add_channel_bias(c, y, onnx_in_val(c, 2)) : y);
 }
 
 ONNX(gemm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), y = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
     if (x->shape->rank != 2 || y->shape->rank != 2) {
         int64_t flat[2] = {x->shape->rank ? x->shape->dims[0] : 1,
                            0}; // opsets below 7 flattened the first input
         if (c->opset >= 7 || y->shape->rank != 2 || flat[0] < 1)
-            return fail(c, "inputs %s and %s, expected matrices", shape_text(c->a, x->shape),
-                        shape_text(c->a, y->shape));
+            return onnx_fail(c, "inputs %s and %s, expected matrices", shape_text(c->a, x->shape),
+                             shape_text(c->a, y->shape));
         flat[1] = shape_elements(x->shape) / flat[0];
         x = hb_reshape(b, x, flat, 2);
     }
-    int64_t lc = at_int(c, "transA", 0) ? 0 : 1, rc = at_int(c, "transB", 0) ? 1 : 0;
-    double alpha = (double)at_float(c, "alpha", 1), beta = (double)at_float(c, "beta", 1);
+    int64_t lc = onnx_at_int(c, "transA", 0) ? 0 : 1, rc = onnx_at_int(c, "transB", 0) ? 1 : 0;
+    double alpha = (double)onnx_at_float(c, "alpha", 1), beta = (double)onnx_at_float(c, "beta", 1);
     hv r = hb_dot(
         b, x, y,
         &(struct hlo_attr_dot){.lhs_contracting_dims = {&lc, 1}, .rhs_contracting_dims = {&rc, 1}});
-    if (alpha != 1) r = hb_mul(b, r, splat_like(c, r, alpha));
-    if (in_has(c, 2) && beta != 0) {
-        hv bias = in_val(c, 2);
-        if (beta != 1) bias = hb_mul(b, bias, splat_like(c, bias, beta));
+    if (alpha != 1) r = hb_mul(b, r, onnx_splat_like(c, r, alpha));
+    if (onnx_in_has(c, 2) && beta != 0) {
+        hv bias = onnx_in_val(c, 2);
+        if (beta != 1) bias = hb_mul(b, bias, onnx_splat_like(c, bias, beta));
         r = hb_add(b, r, hb_broadcast_numpy(b, bias, r->shape->dims, 2));
     }
-    out_val(c, 0, r);
+    onnx_out_val(c, 0, r);
 }
 ONNX(matmul) {
-    out_val(c, 0, hb_matmul(&c->b, in_val(c, 0), in_val(c, 1)));
+    onnx_out_val(c, 0, hb_matmul(&c->b, onnx_in_val(c, 0), onnx_in_val(c, 1)));
 }

@@ -4,7 +4,7 @@
 #include "compiler/frontend/onnx/onnx_tools.h"
 
 static enum dtype stash_dtype(struct onnx_ctx *c, hv x) {
-    enum dtype t = attr_dtype(c, "stash_type", DT_F32);
+    enum dtype t = onnx_attr_dtype(c, "stash_type", DT_F32);
     return dtype_size(x->shape->dtype) < dtype_size(t) ? t : x->shape->dtype;
 }
 static hv keep_dims(struct onnx_ctx *c, hv x, const struct shape *like) {
@@ -16,15 +16,15 @@ struct normal {
 static struct normal normalise(struct onnx_ctx *c, hv x, const int64_t *axes, int n, double eps) {
     struct hb *b = &c->b;
     struct normal r;
-    r.mean = mean_of(c, x, axes, n, true);
+    r.mean = onnx_mean_of(c, x, axes, n, true);
     hv d = hb_sub(b, x, keep_dims(c, r.mean, x->shape));
-    hv var = mean_of(c, hb_mul(b, d, d), axes, n, true);
-    r.inv = hb_unary(b, HLO_RSQRT, add_k(c, var, eps));
+    hv var = onnx_mean_of(c, hb_mul(b, d, d), axes, n, true);
+    r.inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, eps));
     r.y = hb_mul(b, d, keep_dims(c, r.inv, x->shape));
     return r;
 }
 static int axes_from(struct onnx_ctx *c, hv x, int64_t def, int64_t *axes) {
-    int64_t first = axis_of(c, at_int(c, "axis", def), x->shape->rank);
+    int64_t first = onnx_axis_of(c, onnx_at_int(c, "axis", def), x->shape->rank);
     int n = 0;
     for (int64_t d = first; d < x->shape->rank; d++)
         axes[n++] = d;
@@ -33,180 +33,182 @@ static int axes_from(struct onnx_ctx *c, hv x, int64_t def, int64_t *axes) {
 
 ONNX(layernorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     enum dtype t = x->shape->dtype, stash = stash_dtype(c, x);
     int n = axes_from(c, x, -1, axes);
     if (!hb_ok(b)) return;
     struct normal r =
-        normalise(c, hb_convert(b, x, stash), axes, n, (double)at_float(c, "epsilon", 1e-5f));
-    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, in_val(c, 1), x->shape));
-    if (in_has(c, 2)) y = hb_add(b, y, keep_dims(c, in_val(c, 2), x->shape));
-    out_val(c, 0, y);
-    out_val(c, 1, r.mean);
-    out_val(c, 2, r.inv);
+        normalise(c, hb_convert(b, x, stash), axes, n, (double)onnx_at_float(c, "epsilon", 1e-5f));
+    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 1), x->shape));
+    if (onnx_in_has(c, 2)) y = hb_add(b, y, keep_dims(c, onnx_in_val(c, 2), x->shape));
+    onnx_out_val(c, 0, y);
+    onnx_out_val(c, 1, r.mean);
+    onnx_out_val(c, 2, r.inv);
 }
 ONNX(rmsnorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), w = hb_convert(b, x, stash_dtype(c, x));
+    hv x = onnx_in_val(c, 0), w = hb_convert(b, x, stash_dtype(c, x));
     int64_t axes[HLO_MAX_RANK];
     int n = axes_from(c, x, -1, axes);
     if (!hb_ok(b)) return;
-    hv sq = mean_of(c, hb_mul(b, w, w), axes, n, true);
-    hv inv = hb_unary(b, HLO_RSQRT, add_k(c, sq, (double)at_float(c, "epsilon", 1e-5f)));
+    hv sq = onnx_mean_of(c, hb_mul(b, w, w), axes, n, true);
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, sq, (double)onnx_at_float(c, "epsilon", 1e-5f)));
     hv y = hb_convert(b, hb_mul(b, w, keep_dims(c, inv, x->shape)), x->shape->dtype);
-    hv scale = hb_convert(b, in_val(c, 1), x->shape->dtype);
-    out_val(c, 0, hb_mul(b, y, keep_dims(c, scale, x->shape)));
-    out_val(c, 1, inv);
+    hv scale = hb_convert(b, onnx_in_val(c, 1), x->shape->dtype);
+    onnx_out_val(c, 0, hb_mul(b, y, keep_dims(c, scale, x->shape)));
+    onnx_out_val(c, 1, inv);
 }
 // The same of com.microsoft over a sum, which is a result, too: x + skip + bias, then layer (1) or
 // RMS (0) normalisation along the last dimension.
 ONNX(skipnorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), skip = keep_dims(c, in_val(c, 1), x->shape);
+    hv x = onnx_in_val(c, 0), skip = keep_dims(c, onnx_in_val(c, 1), x->shape);
     const struct shape *s = x->shape;
     int64_t last = s->rank - 1;
-    bool layer = op_arg(c) != 0;
+    bool layer = onnx_op_arg(c) != 0;
     size_t bias = layer ? 4 : 3;
-    double eps = (double)at_float(c, "epsilon", 1e-12f);
-    if (last < 0 || !hb_ok(b)) return fail(c, "a scalar has no rows");
+    double eps = (double)onnx_at_float(c, "epsilon", 1e-12f);
+    if (last < 0 || !hb_ok(b)) return onnx_fail(c, "a scalar has no rows");
     x = hb_add(b, x, skip);
-    if (in_has(c, bias)) x = hb_add(b, x, keep_dims(c, in_val(c, bias), s));
+    if (onnx_in_has(c, bias)) x = hb_add(b, x, keep_dims(c, onnx_in_val(c, bias), s));
     hv wide = hb_convert(b, x, dtype_size(s->dtype) < 4 ? DT_F32 : s->dtype), y;
     struct normal r = {.mean = NULL};
     if (layer) {
         r = normalise(c, wide, &last, 1, eps);
     } else {
-        r.inv = add_k(c, mean_of(c, hb_mul(b, wide, wide), &last, 1, true), eps);
+        r.inv = onnx_add_k(c, onnx_mean_of(c, hb_mul(b, wide, wide), &last, 1, true), eps);
         r.inv = hb_unary(b, HLO_RSQRT, r.inv);
         r.y = hb_mul(b, wide, keep_dims(c, r.inv, s));
     }
-    y = hb_mul(b, hb_convert(b, r.y, s->dtype), keep_dims(c, in_val(c, 2), s));
-    if (layer && in_has(c, 3)) y = hb_add(b, y, keep_dims(c, in_val(c, 3), s));
-    out_val(c, 0, y);
-    if (r.mean) out_val(c, 1, r.mean);
-    out_val(c, 2, r.inv);
-    out_val(c, 3, x);
+    y = hb_mul(b, hb_convert(b, r.y, s->dtype), keep_dims(c, onnx_in_val(c, 2), s));
+    if (layer && onnx_in_has(c, 3)) y = hb_add(b, y, keep_dims(c, onnx_in_val(c, 3), s));
+    onnx_out_val(c, 0, y);
+    if (r.mean) onnx_out_val(c, 1, r.mean);
+    onnx_out_val(c, 2, r.inv);
+    onnx_out_val(c, 3, x);
 }
 // Words, positions and segments looked up, summed and normalised; the mask's length besides.
 ONNX(embedlayernorm) {
     struct hb *b = &c->b;
-    hv ids = in_val(c, 0), words = in_val(c, 2), places = in_val(c, 3), sum, at;
+    hv ids = onnx_in_val(c, 0), words = onnx_in_val(c, 2), places = onnx_in_val(c, 3), sum, at;
     const struct shape *s = ids->shape;
     int64_t last = 2, one = 1;
     if (s->rank != 2 || words->shape->rank != 2 || places->shape->rank != 2)
-        return fail(c, "input_ids %s", shape_text(c->a, s));
-    sum = take(c, words, ids, 0);
-    if (in_has(c, 8)) {
-        at = hb_broadcast_numpy(b, in_val(c, 8), s->dims, 2);
-        at = take(c, places, at, 0);
+        return onnx_fail(c, "input_ids %s", shape_text(c->a, s));
+    sum = onnx_take(c, words, ids, 0);
+    if (onnx_in_has(c, 8)) {
+        at = hb_broadcast_numpy(b, onnx_in_val(c, 8), s->dims, 2);
+        at = onnx_take(c, places, at, 0);
     } else {
         if (places->shape->dims[0] < s->dims[1])
-            return fail(c, "%lld positions for %s", (long long)places->shape->dims[0],
-                        shape_text(c->a, s));
-        at = part(c, places, 0, 0, s->dims[1]);
+            return onnx_fail(c, "%lld positions for %s", (long long)places->shape->dims[0],
+                             shape_text(c->a, s));
+        at = onnx_part(c, places, 0, 0, s->dims[1]);
     }
     sum = hb_add(b, sum, hb_broadcast_numpy(b, at, sum->shape->dims, 3));
-    if (in_has(c, 4) && in_has(c, 1)) sum = hb_add(b, sum, take(c, in_val(c, 4), in_val(c, 1), 0));
+    if (onnx_in_has(c, 4) && onnx_in_has(c, 1))
+        sum = hb_add(b, sum, onnx_take(c, onnx_in_val(c, 4), onnx_in_val(c, 1), 0));
     if (!hb_ok(b)) return;
     enum dtype t = sum->shape->dtype;
     struct normal r = normalise(c, hb_convert(b, sum, dtype_size(t) < 4 ? DT_F32 : t), &last, 1,
-                                (double)at_float(c, "epsilon", 1e-12f));
-    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, in_val(c, 5), sum->shape));
-    out_val(c, 0, hb_add(b, y, keep_dims(c, in_val(c, 6), sum->shape)));
+                                (double)onnx_at_float(c, "epsilon", 1e-12f));
+    hv y = hb_mul(b, hb_convert(b, r.y, t), keep_dims(c, onnx_in_val(c, 5), sum->shape));
+    onnx_out_val(c, 0, hb_add(b, y, keep_dims(c, onnx_in_val(c, 6), sum->shape)));
     hv mask = hb_splat(b, shape_make(c->a, DT_S32, s->dims, 1), 0);
-    if (in_has(c, 7)) {
-        mask = hb_compare(b, in_val(c, 7), splat_like(c, in_val(c, 7), 1), CMP_EQ);
-        mask = reduce_keep(c, hb_convert(b, mask, DT_S32), &one, 1, HLO_ADD, false);
+    if (onnx_in_has(c, 7)) {
+        mask = hb_compare(b, onnx_in_val(c, 7), onnx_splat_like(c, onnx_in_val(c, 7), 1), CMP_EQ);
+        mask = onnx_reduce_keep(c, hb_convert(b, mask, DT_S32), &one, 1, HLO_ADD, false);
     }
-    out_val(c, 1, mask);
-    out_val(c, 2, sum);
+    onnx_out_val(c, 1, mask);
+    onnx_out_val(c, 2, sum);
 }
 
 // Per sample and channel, over the spatial dimensions.
 ONNX(instancenorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n = 0;
-    if (x->shape->rank < 3) return fail(c, "input %s", shape_text(c->a, x->shape));
+    if (x->shape->rank < 3) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
     for (int d = 2; d < x->shape->rank; d++)
         axes[n++] = d;
-    struct normal r = normalise(c, x, axes, n, (double)at_float(c, "epsilon", 1e-5f));
-    hv y = hb_mul(b, r.y, along(c, in_val(c, 1), x->shape, 1));
-    out_val(c, 0, hb_add(b, y, along(c, in_val(c, 2), x->shape, 1)));
+    struct normal r = normalise(c, x, axes, n, (double)onnx_at_float(c, "epsilon", 1e-5f));
+    hv y = hb_mul(b, r.y, onnx_along(c, onnx_in_val(c, 1), x->shape, 1));
+    onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, onnx_in_val(c, 2), x->shape, 1)));
 }
 // Before opset 21 scale and bias are per group, then per channel.
 ONNX(groupnorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), p[2] = {in_val(c, 1), in_val(c, 2)};
+    hv x = onnx_in_val(c, 0), p[2] = {onnx_in_val(c, 1), onnx_in_val(c, 2)};
     const struct shape *s = x->shape;
-    int64_t groups = at_int(c, "num_groups", 0), last = 2;
+    int64_t groups = onnx_at_int(c, "num_groups", 0), last = 2;
     if (s->rank < 2 || groups < 1 || s->dims[1] % groups || s->dims[0] * groups == 0)
-        return fail(c, "%lld groups on %s", (long long)groups, shape_text(c->a, s));
+        return onnx_fail(c, "%lld groups on %s", (long long)groups, shape_text(c->a, s));
     int64_t each = s->dims[1] / groups;
     int64_t split[3] = {s->dims[0], groups, shape_elements(s) / (s->dims[0] * groups)};
     hv w = hb_reshape(b, hb_convert(b, x, stash_dtype(c, x)), split, 3);
-    hv y = normalise(c, w, &last, 1, (double)at_float(c, "epsilon", 1e-5f)).y;
+    hv y = normalise(c, w, &last, 1, (double)onnx_at_float(c, "epsilon", 1e-5f)).y;
     y = hb_convert(b, hb_reshape(b, y, s->dims, s->rank), s->dtype);
     for (int k = 0; k < 2; k++) {
-        if (p[k]->shape->rank != 1) return fail(c, "scale or bias is not a vector");
+        if (p[k]->shape->rank != 1) return onnx_fail(c, "scale or bias is not a vector");
         if (p[k]->shape->dims[0] == groups && each > 1) {
             hv wide = hb_broadcast(b, p[k], (int64_t[]){groups, each}, 2, (int64_t[]){0});
             p[k] = hb_reshape(b, wide, &s->dims[1], 1);
         }
-        y = hb_binary(b, k ? HLO_ADD : HLO_MULTIPLY, y, along(c, p[k], s, 1));
+        y = hb_binary(b, k ? HLO_ADD : HLO_MULTIPLY, y, onnx_along(c, p[k], s, 1));
     }
-    out_val(c, 0, y);
+    onnx_out_val(c, 0, y);
 }
 ONNX(mvn) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK] = {0, 2, 3};
     int n;
-    if (!at_ints(c, "axes", axes, HLO_MAX_RANK, &n)) n = 3;
+    if (!onnx_at_ints(c, "axes", axes, HLO_MAX_RANK, &n)) n = 3;
     for (int k = 0; k < n; k++)
-        axes[k] = axis_of(c, axes[k], x->shape->rank);
+        axes[k] = onnx_axis_of(c, axes[k], x->shape->rank);
     if (!hb_ok(b)) return;
-    hv d = hb_sub(b, x, keep_dims(c, mean_of(c, x, axes, n, true), x->shape));
-    hv dev = hb_unary(b, HLO_SQRT, mean_of(c, hb_mul(b, d, d), axes, n, true));
-    out_val(c, 0, hb_div(b, d, keep_dims(c, add_k(c, dev, 1e-9), x->shape)));
+    hv d = hb_sub(b, x, keep_dims(c, onnx_mean_of(c, x, axes, n, true), x->shape));
+    hv dev = hb_unary(b, HLO_SQRT, onnx_mean_of(c, hb_mul(b, d, d), axes, n, true));
+    onnx_out_val(c, 0, hb_div(b, d, keep_dims(c, onnx_add_k(c, dev, 1e-9), x->shape)));
 }
 ONNX(lpnorm) { // where the norm is 0 the result is 0
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), a = hb_unary(b, HLO_ABS, x);
-    int64_t axis = axis_of(c, at_int(c, "axis", -1), x->shape->rank), p = at_int(c, "p", 2);
+    hv x = onnx_in_val(c, 0), a = hb_unary(b, HLO_ABS, x);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", -1), x->shape->rank),
+            p = onnx_at_int(c, "p", 2);
     if (!hb_ok(b)) return;
-    if (p != 1 && p != 2) return fail(c, "p is %lld, expected 1 or 2", (long long)p);
-    hv norm = reduce_keep(c, p == 2 ? hb_mul(b, x, x) : a, &axis, 1, HLO_ADD, true);
+    if (p != 1 && p != 2) return onnx_fail(c, "p is %lld, expected 1 or 2", (long long)p);
+    hv norm = onnx_reduce_keep(c, p == 2 ? hb_mul(b, x, x) : a, &axis, 1, HLO_ADD, true);
     if (p == 2) norm = hb_unary(b, HLO_SQRT, norm);
-    norm = hb_select(b, hb_compare(b, norm, splat_like(c, norm, 0), CMP_EQ), splat_like(c, norm, 1),
-                     norm);
-    out_val(c, 0, hb_div(b, x, keep_dims(c, norm, x->shape)));
+    norm = hb_select(b, hb_compare(b, norm, onnx_splat_like(c, norm, 0), CMP_EQ),
+                     onnx_splat_like(c, norm, 1), norm);
+    onnx_out_val(c, 0, hb_div(b, x, keep_dims(c, norm, x->shape)));
 }
 
 // Training mode: the batch's own statistics, and the running ones moved towards them.
 static void batchnorm_training(struct onnx_ctx *c) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n = 0;
-    double m = (double)at_float(c, "momentum", 0.9f);
+    double m = (double)onnx_at_float(c, "momentum", 0.9f);
     for (int d = 0; d < x->shape->rank; d++)
         if (d != 1) axes[n++] = d;
-    hv mean = mean_of(c, x, axes, n, false);
-    hv d = hb_sub(b, x, along(c, mean, x->shape, 1));
-    hv var = mean_of(c, hb_mul(b, d, d), axes, n, false);
-    hv inv = hb_unary(b, HLO_RSQRT, add_k(c, var, (double)at_float(c, "epsilon", 1e-5f)));
-    hv scale = hb_mul(b, hb_convert(b, in_val(c, 1), x->shape->dtype), inv);
-    hv y = hb_mul(b, d, along(c, scale, x->shape, 1));
-    hv bias = hb_convert(b, in_val(c, 2), x->shape->dtype);
-    out_val(c, 0, hb_add(b, y, along(c, bias, x->shape, 1)));
+    hv mean = onnx_mean_of(c, x, axes, n, false);
+    hv d = hb_sub(b, x, onnx_along(c, mean, x->shape, 1));
+    hv var = onnx_mean_of(c, hb_mul(b, d, d), axes, n, false);
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, (double)onnx_at_float(c, "epsilon", 1e-5f)));
+    hv scale = hb_mul(b, hb_convert(b, onnx_in_val(c, 1), x->shape->dtype), inv);
+    hv y = hb_mul(b, d, onnx_along(c, scale, x->shape, 1));
+    hv bias = hb_convert(b, onnx_in_val(c, 2), x->shape->dtype);
+    onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, bias, x->shape, 1)));
     for (size_t k = 3; k < c->n->out.n && k <= 4; k++) // before opset 14: the batch's own
-        out_val(c, k, k == 3 ? mean : var);
+        onnx_out_val(c, k, k == 3 ? mean : var);
     for (size_t k = 1; k <= 2; k++) {
-        hv old = in_val(c, k + 2), now = hb_convert(b, k == 1 ? mean : var, old->shape->dtype);
-        out_val(c, k, hb_add(b, mul_k(c, old, m), mul_k(c, now, 1 - m)));
+        hv old = onnx_in_val(c, k + 2), now = hb_convert(b, k == 1 ? mean : var, old->shape->dtype);
+        onnx_out_val(c, k, hb_add(b, onnx_mul_k(c, old, m), onnx_mul_k(c, now, 1 - m)));
     }
 }
 
@@ -214,20 +216,21 @@ static void batchnorm_training(struct onnx_ctx *c) {
 // alone, so that they can be prepared once.
 ONNX(batchnorm) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), scale = in_val(c, 1), bias = in_val(c, 2), mean = in_val(c, 3),
-       var = in_val(c, 4);
+    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1), bias = onnx_in_val(c, 2),
+       mean = onnx_in_val(c, 3), var = onnx_in_val(c, 4);
     enum dtype t = x->shape->dtype;
     int64_t channel = 1;
-    if (c->opset < 9 && !at_int(c, "spatial", 1))
-        return fail(c, "statistics for each place (spatial 0) are not supported");
-    if (c->opset >= 14 ? at_int(c, "training_mode", 0) : c->n->out.n > 1) { // by the outputs once
-        if (x->shape->rank < 2) return fail(c, "input %s", shape_text(c->a, x->shape));
+    if (c->opset < 9 && !onnx_at_int(c, "spatial", 1))
+        return onnx_fail(c, "statistics for each place (spatial 0) are not supported");
+    if (c->opset >= 14 ? onnx_at_int(c, "training_mode", 0)
+                       : c->n->out.n > 1) { // by the outputs once
+        if (x->shape->rank < 2) return onnx_fail(c, "input %s", shape_text(c->a, x->shape));
         return batchnorm_training(c);
     }
     if (x->shape->rank < 2) channel = 0;
-    hv inv = hb_unary(b, HLO_RSQRT, add_k(c, var, (double)at_float(c, "epsilon", 1e-5f)));
+    hv inv = hb_unary(b, HLO_RSQRT, onnx_add_k(c, var, (double)onnx_at_float(c, "epsilon", 1e-5f)));
     hv s = hb_mul(b, hb_convert(b, scale, inv->shape->dtype), inv);
     hv off = hb_sub(b, hb_convert(b, bias, s->shape->dtype), hb_mul(b, mean, s));
-    hv y = hb_mul(b, x, along(c, hb_convert(b, s, t), x->shape, channel));
-    out_val(c, 0, hb_add(b, y, along(c, hb_convert(b, off, t), x->shape, channel)));
+    hv y = hb_mul(b, x, onnx_along(c, hb_convert(b, s, t), x->shape, channel));
+    onnx_out_val(c, 0, hb_add(b, y, onnx_along(c, hb_convert(b, off, t), x->shape, channel)));
 }

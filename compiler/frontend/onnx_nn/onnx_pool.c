@@ -10,7 +10,7 @@ static hv window_reduce(struct onnx_ctx *c, hv x, const struct spatial *s, enum 
                         double init) {
     struct window_dim w[HLO_MAX_RANK] = {{1, 1, 0, 0, 1, 1, false}, {1, 1, 0, 0, 1, 1, false}};
     for (int d = 0; d < s->n; d++)
-        w[d + 2] = window_of(s, d);
+        w[d + 2] = onnx_window_of(s, d);
     return hb_reduce_window(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, init),
                             &(struct window){w, s->n + 2}, op);
 }
@@ -31,11 +31,11 @@ static void ceil_mode(const struct shape *x, struct spatial *s) {
 static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spatial *declared) {
     int64_t kernel[HLO_MAX_RANK];
     int n;
-    if (!at_ints(c, "kernel_shape", kernel, HLO_MAX_RANK - 2, &n))
-        return fail(c, "kernel_shape is missing"), false;
-    if (!spatial_of(c, x, kernel, n, s)) return false;
+    if (!onnx_at_ints(c, "kernel_shape", kernel, HLO_MAX_RANK - 2, &n))
+        return onnx_fail(c, "kernel_shape is missing"), false;
+    if (!onnx_spatial_of(c, x, kernel, n, s)) return false;
     *declared = *s;
-    if (at_int(c, "ceil_mode", 0)) ceil_mode(x->shape, s);
+    if (onnx_at_int(c, "ceil_mode", 0)) ceil_mode(x->shape, s);
     return true;
 }
 
@@ -43,12 +43,12 @@ static bool pool_window(struct onnx_ctx *c, hv x, struct spatial *s, struct spat
 // first one fastest.
 static hv numbers(struct onnx_ctx *c, const struct shape *x) {
     const struct shape *s = shape_make(c->a, DT_S64, x->dims, x->rank);
-    bool columns = at_int(c, "storage_order", 0) != 0;
+    bool columns = onnx_at_int(c, "storage_order", 0) != 0;
     int64_t step = 1;
     hv sum = NULL;
     for (int k = x->rank - 1; k >= 0; k--) {
         int d = columns && k >= 2 ? x->rank + 1 - k : k;
-        hv at = mul_k(c, hb_iota(&c->b, s, d), (double)step);
+        hv at = onnx_mul_k(c, hb_iota(&c->b, s, d), (double)step);
         sum = sum ? hb_add(&c->b, sum, at) : at;
         step *= x->dims[d];
     }
@@ -66,12 +66,13 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         pads[d + 2] = (struct pad_dim){s->low[d], s->high[d], 0};
         int64_t win = (s->kernel[d] - 1) * s->dilation[d] + 1,
                 room = x->shape->dims[d + 2] + s->low[d] + s->high[d] - win;
-        if (room < 0) return fail(c, "the window is larger than the padded input");
+        if (room < 0) return onnx_fail(c, "the window is larger than the padded input");
         out[d] = room / s->stride[d] + 1;
         if (s->kernel[d] > MAX_OFFSETS || (count *= s->kernel[d]) > MAX_OFFSETS)
-            return fail(c, "Indices of windows above %d elements are not supported", MAX_OFFSETS);
+            return onnx_fail(c, "Indices of windows above %d elements are not supported",
+                             MAX_OFFSETS);
     }
-    double low = lowest_of(x->shape->dtype);
+    double low = onnx_lowest_of(x->shape->dtype);
     hv values = hb_pad(b, x, hb_const_f64(b, x->shape->dtype, low), pads);
     hv index = hb_pad(b, numbers(c, x->shape), hb_const_i64(b, DT_S64, -1), pads);
     r[0] = (struct range){0, x->shape->dims[0], 1};
@@ -83,7 +84,7 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         }
         hv v = hb_slice(b, values, r), i = hb_slice(b, index, r);
         if (best) {
-            hv none = hb_compare(b, where, splat_like(c, where, 0), CMP_LT);
+            hv none = hb_compare(b, where, onnx_splat_like(c, where, 0), CMP_LT);
             hv better = hb_binary(b, HLO_OR, hb_compare(b, v, best, CMP_GT), none);
             best = hb_select(b, better, v, best);
             where = hb_select(b, better, i, where);
@@ -93,8 +94,8 @@ static void max_with_indices(struct onnx_ctx *c, hv x, const struct spatial *s) 
         for (int d = s->n - 1; d >= 0 && ++at[d] == s->kernel[d]; d--)
             at[d] = 0;
     }
-    out_val(c, 0, best);
-    out_val(c, 1, where);
+    onnx_out_val(c, 0, best);
+    onnx_out_val(c, 1, where);
 }
 
 // Elements under each window: ones over the input (and its declared padding), summed the same way.
@@ -111,48 +112,50 @@ static hv window_counts(struct onnx_ctx *c, hv x, struct spatial s, const struct
 }
 ONNX(pool) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     struct spatial s, declared;
     if (!pool_window(c, x, &s, &declared)) return;
-    if (op_arg(c) == HLO_MAXIMUM) {
+    if (onnx_op_arg(c) == HLO_MAXIMUM) {
         if (c->n->out.n > 1 && c->n->out.v[1].n) return max_with_indices(c, x, &s);
-        return out_val(c, 0, window_reduce(c, x, &s, HLO_MAXIMUM, lowest_of(x->shape->dtype)));
+        return onnx_out_val(c, 0,
+                            window_reduce(c, x, &s, HLO_MAXIMUM, onnx_lowest_of(x->shape->dtype)));
     }
     hv sum = window_reduce(c, x, &s, HLO_ADD, 0);
-    bool padded = false, grown = false, with_pads = at_int(c, "count_include_pad", 0) != 0;
+    bool padded = false, grown = false, with_pads = onnx_at_int(c, "count_include_pad", 0) != 0;
     double area = 1;
     for (int d = 0; d < s.n; d++) {
         padded |= s.low[d] || s.high[d];
         grown |= s.high[d] != declared.high[d];
         area *= (double)s.kernel[d];
     }
-    if (!padded || (with_pads && !grown)) return out_val(c, 0, mul_k(c, sum, 1 / area));
+    if (!padded || (with_pads && !grown)) return onnx_out_val(c, 0, onnx_mul_k(c, sum, 1 / area));
     hv count = window_counts(c, x, s, &declared, with_pads);
-    out_val(c, 0, hb_div(b, sum, hb_broadcast_numpy(b, count, sum->shape->dims, sum->shape->rank)));
+    onnx_out_val(c, 0,
+                 hb_div(b, sum, hb_broadcast_numpy(b, count, sum->shape->dims, sum->shape->rank)));
 }
 
 // ---- p-norms
 
 static double norm_p(struct onnx_ctx *c) { // an integer from opset 2 on
-    return c->opset >= 2 ? (double)at_int(c, "p", 2) : (double)at_float(c, "p", 2);
+    return c->opset >= 2 ? (double)onnx_at_int(c, "p", 2) : (double)onnx_at_float(c, "p", 2);
 }
 static hv powers(struct onnx_ctx *c, hv x, double p) {
     if (p == 2) return hb_mul(&c->b, x, x);
     x = hb_unary(&c->b, HLO_ABS, x);
-    return p == 1 ? x : hb_binary(&c->b, HLO_POWER, x, splat_like(c, x, p));
+    return p == 1 ? x : hb_binary(&c->b, HLO_POWER, x, onnx_splat_like(c, x, p));
 }
 static hv root(struct onnx_ctx *c, hv x, double p) {
     if (p == 1) return x;
     if (p == 2) return hb_unary(&c->b, HLO_SQRT, x);
-    return hb_binary(&c->b, HLO_POWER, x, splat_like(c, x, 1 / p));
+    return hb_binary(&c->b, HLO_POWER, x, onnx_splat_like(c, x, 1 / p));
 }
 ONNX(lppool) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     struct spatial s, declared;
     double p = norm_p(c);
-    if (p <= 0) return fail(c, "p is %g", p);
+    if (p <= 0) return onnx_fail(c, "p is %g", p);
     if (!pool_window(c, x, &s, &declared)) return;
-    out_val(c, 0, root(c, window_reduce(c, powers(c, x, p), &s, HLO_ADD, 0), p));
+    onnx_out_val(c, 0, root(c, window_reduce(c, powers(c, x, p), &s, HLO_ADD, 0), p));
 }
 
 static int spatial_axes(hv x, int64_t *axes) {
@@ -162,20 +165,21 @@ static int spatial_axes(hv x, int64_t *axes) {
     return n;
 }
 ONNX(globalpool) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n = spatial_axes(x, axes);
-    enum hlo_op op = (enum hlo_op)op_arg(c);
-    out_val(c, 0,
-            op == HLO_ADD ? mean_of(c, x, axes, n, true) : reduce_keep(c, x, axes, n, op, true));
+    enum hlo_op op = (enum hlo_op)onnx_op_arg(c);
+    onnx_out_val(c, 0,
+                 op == HLO_ADD ? onnx_mean_of(c, x, axes, n, true)
+                               : onnx_reduce_keep(c, x, axes, n, op, true));
 }
 ONNX(globallppool) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n = spatial_axes(x, axes);
     double p = norm_p(c);
-    if (p <= 0) return fail(c, "p is %g", p);
-    out_val(c, 0, root(c, reduce_keep(c, powers(c, x, p), axes, n, HLO_ADD, true), p));
+    if (p <= 0) return onnx_fail(c, "p is %g", p);
+    onnx_out_val(c, 0, root(c, onnx_reduce_keep(c, powers(c, x, p), axes, n, HLO_ADD, true), p));
 }
 
 // ---- inverses
@@ -184,7 +188,7 @@ ONNX(globallppool) {
 // behind.
 ONNX(maxunpool) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), idx = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
     struct spatial s, declared;
     int64_t dims[HLO_MAX_RANK], want[HLO_MAX_RANK], total, count = shape_elements(x->shape);
     struct pad_dim grow[HLO_MAX_RANK] = {{0, 0, 0}};
@@ -200,48 +204,49 @@ ONNX(maxunpool) {
     total = shape_elements(out);
     hv flat = hb_splat(b, shape_make(c->a, x->shape->dtype, &total, 1), 0);
     hv at = hb_reshape(b, hb_convert(b, idx, DT_S64), (int64_t[]){count, 1}, 2);
-    hv y = put_points(c, flat, at, 1, hb_reshape(b, x, &count, 1), HLO_COPY);
+    hv y = onnx_put_points(c, flat, at, 1, hb_reshape(b, x, &count, 1), HLO_COPY);
     y = hb_reshape(b, y, dims, rank);
-    if (in_has(c, 2)) {
-        if (!in_ints(c, 2, want, HLO_MAX_RANK, &n)) return;
-        if (n != rank) return fail(c, "output_shape has %d dimensions, expected %d", n, rank);
+    if (onnx_in_has(c, 2)) {
+        if (!onnx_in_ints(c, 2, want, HLO_MAX_RANK, &n)) return;
+        if (n != rank) return onnx_fail(c, "output_shape has %d dimensions, expected %d", n, rank);
         for (int d = 0; d < rank; d++)
             grow[d].high = want[d] - dims[d];
         y = hb_pad(b, y, hb_const_f64(b, x->shape->dtype, 0), grow);
     }
-    out_val(c, 0, y);
+    onnx_out_val(c, 0, y);
 }
 
 // Columns of blocks back to an image, overlapping elements summed: each position in the block is a
 // strided image of its own.
 ONNX(col2im) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), sum = NULL;
+    hv x = onnx_in_val(c, 0), sum = NULL;
     int64_t image[HLO_MAX_RANK], block[HLO_MAX_RANK], dims[HLO_MAX_RANK], at[HLO_MAX_RANK] = {0},
                                                                           count = 1, blocks = 1;
     struct spatial s;
     int n, m;
-    if (!in_ints(c, 1, image, HLO_MAX_RANK - 3, &n) || !in_ints(c, 2, block, HLO_MAX_RANK - 3, &m))
+    if (!onnx_in_ints(c, 1, image, HLO_MAX_RANK - 3, &n) ||
+        !onnx_in_ints(c, 2, block, HLO_MAX_RANK - 3, &m))
         return;
     if (n != m || n < 1 || x->shape->rank != 3)
-        return fail(c, "image of %d, block of %d dimensions, input %s", n, m,
-                    shape_text(c->a, x->shape));
+        return onnx_fail(c, "image of %d, block of %d dimensions, input %s", n, m,
+                         shape_text(c->a, x->shape));
     dims[0] = dims[1] = 1;
     for (int d = 0; d < n; d++)
         dims[d + 2] = image[d];
     hv like = hb_splat(b, shape_make(c->a, x->shape->dtype, dims, n + 2), 0);
-    if (!spatial_of(c, like, block, n, &s)) return;
+    if (!onnx_spatial_of(c, like, block, n, &s)) return;
     dims[0] = x->shape->dims[0];
     for (int d = 0; d < n; d++) {
         int64_t room = image[d] + s.low[d] + s.high[d] - (block[d] - 1) * s.dilation[d] - 1;
         if (room < 0 || block[d] > MAX_OFFSETS || (count *= block[d]) > MAX_OFFSETS)
-            return fail(c, "blocks of this size are not supported");
+            return onnx_fail(c, "blocks of this size are not supported");
         dims[d + 2] = room / s.stride[d] + 1;
-        if (!sz_mul(blocks, dims[d + 2], &blocks)) return fail(c, "too many blocks");
+        if (!sz_mul(blocks, dims[d + 2], &blocks)) return onnx_fail(c, "too many blocks");
     }
     if (x->shape->dims[1] % count || x->shape->dims[2] != blocks)
-        return fail(c, "input %s for %lld blocks of %lld elements", shape_text(c->a, x->shape),
-                    (long long)blocks, (long long)count);
+        return onnx_fail(c, "input %s for %lld blocks of %lld elements", shape_text(c->a, x->shape),
+                         (long long)blocks, (long long)count);
     dims[1] = x->shape->dims[1] / count;
     x = hb_reshape(b, x, (int64_t[]){dims[0], dims[1], count, blocks}, 4);
     for (int64_t k = 0; k < count && hb_ok(b); k++) {
@@ -251,33 +256,34 @@ ONNX(col2im) {
                     span = (dims[d + 2] - 1) * s.stride[d] + 1;
             p[d + 2] = (struct pad_dim){first, image[d] - first - span, s.stride[d] - 1};
         }
-        hv one = hb_pad(b, hb_reshape(b, row(c, x, 2, k), dims, n + 2),
+        hv one = hb_pad(b, hb_reshape(b, onnx_row(c, x, 2, k), dims, n + 2),
                         hb_const_f64(b, x->shape->dtype, 0), p);
         sum = sum ? hb_add(b, sum, one) : one;
         for (int d = n - 1; d >= 0 && ++at[d] == block[d]; d--)
             at[d] = 0;
     }
-    out_val(c, 0, sum);
+    onnx_out_val(c, 0, sum);
 }
 
 // x / (bias + alpha/size * sum of squares over `size` channels around)^beta
 ONNX(lrn) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    int64_t size = at_int(c, "size", 0);
+    hv x = onnx_in_val(c, 0);
+    int64_t size = onnx_at_int(c, "size", 0);
     struct window_dim w[HLO_MAX_RANK];
     if (x->shape->rank < 2 || size < 1)
-        return fail(c, "size %lld on %s", (long long)size, shape_text(c->a, x->shape));
+        return onnx_fail(c, "size %lld on %s", (long long)size, shape_text(c->a, x->shape));
     for (int d = 0; d < x->shape->rank; d++)
         w[d] = (struct window_dim){1, 1, 0, 0, 1, 1, false};
     w[1] = (struct window_dim){size, 1, (size - 1) / 2, size / 2, 1, 1, false};
     hv sq = hb_reduce_window(b, hb_mul(b, x, x), hb_const_f64(b, x->shape->dtype, 0),
                              &(struct window){w, x->shape->rank}, HLO_ADD);
-    hv base =
-        hb_add(b, splat_like(c, x, (double)at_float(c, "bias", 1)),
-               hb_mul(b, sq, splat_like(c, x, (double)at_float(c, "alpha", 1e-4f) / (double)size)));
-    out_val(c, 0,
-            hb_div(b, x,
-                   hb_binary(b, HLO_POWER, base,
-                             splat_like(c, x, (double)at_float(c, "beta", 0.75f)))));
+    hv base = hb_add(
+        b, onnx_splat_like(c, x, (double)onnx_at_float(c, "bias", 1)),
+        hb_mul(b, sq,
+               onnx_splat_like(c, x, (double)onnx_at_float(c, "alpha", 1e-4f) / (double)size)));
+    onnx_out_val(c, 0,
+                 hb_div(b, x,
+                        hb_binary(b, HLO_POWER, base,
+                                  onnx_splat_like(c, x, (double)onnx_at_float(c, "beta", 0.75f)))));
 }

@@ -6,150 +6,158 @@
 #include "compiler/frontend/onnx_nn/onnx_quant.h"
 
 // A parameter of quantisation over the whole of `like`.
-hv spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t axis) {
+hv onnx_spread_param(struct onnx_ctx *c, hv p, const struct shape *like, int64_t axis) {
     struct hb *b = &c->b;
-    if (shape_elements(p->shape) == 1) return spread(c, hb_reshape(b, p, NULL, 0), like);
+    if (shape_elements(p->shape) == 1) return onnx_spread(c, hb_reshape(b, p, NULL, 0), like);
     int64_t dims[HLO_MAX_RANK], map[HLO_MAX_RANK], wide[HLO_MAX_RANK + 1];
     int rank = like->rank;
-    if (axis < 0 || axis >= rank) return fail(c, "axis %lld of rank %d", (long long)axis, rank), p;
-    if (p->shape->rank == 1) return along(c, p, like, axis);
-    int64_t block = at_int(c, "block_size", 0),
+    if (axis < 0 || axis >= rank)
+        return onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank), p;
+    if (p->shape->rank == 1) return onnx_along(c, p, like, axis);
+    int64_t block = onnx_at_int(c, "block_size", 0),
             blocks = p->shape->rank == rank ? p->shape->dims[axis] : 0;
     if (blocks < 1 || rank == HLO_MAX_RANK)
-        return fail(c, "scale %s for %s", shape_text(c->a, p->shape), shape_text(c->a, like)), p;
+        return onnx_fail(c, "scale %s for %s", shape_text(c->a, p->shape), shape_text(c->a, like)),
+               p;
     if (block < 1) block = (like->dims[axis] + blocks - 1) / blocks;
     for (int d = 0; d < rank; d++) {
         map[d] = d <= axis ? d : d + 1;
         dims[d] = wide[map[d]] = p->shape->dims[d];
     }
     if (!sz_mul(blocks, block, &dims[axis]) || dims[axis] < like->dims[axis])
-        return fail(c, "blocks of %lld do not cover the axis", (long long)block), p;
+        return onnx_fail(c, "blocks of %lld do not cover the axis", (long long)block), p;
     wide[axis + 1] = block;
     p = hb_reshape(b, hb_broadcast(b, p, wide, rank + 1, map), dims, rank);
-    return part(c, p, axis, 0, like->dims[axis]); // the last block may be shorter
+    return onnx_part(c, p, axis, 0, like->dims[axis]); // the last block may be shorter
 }
 
 // x (f32, rounded already where it must be) plus the zero point, saturated into t.
-hv quant_saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
+hv onnx_quant_saturate(struct onnx_ctx *c, hv x, hv zero, enum dtype t) {
     struct hb *b = &c->b;
     if (dtype_is_float(t)) {
         if (zero) x = hb_add(b, x, hb_convert(b, zero, DT_F32));
-        return saturating_convert(c, x, t, at_int(c, "saturate", 1) != 0);
+        return onnx_saturating_convert(c, x, t, onnx_at_int(c, "saturate", 1) != 0);
     }
     x = hb_unary(b, HLO_ROUND_EVEN, x);
     if (zero) x = hb_add(b, x, hb_convert(b, zero, DT_F32));
-    double lo = lowest_of(t), hi = highest_of(t) - 1;
+    double lo = onnx_lowest_of(t), hi = onnx_highest_of(t) - 1;
     x = hb_clamp(b, hb_const_f64(b, DT_F32, lo), x, hb_const_f64(b, DT_F32, hi));
     return hb_convert(b, x, t);
 }
 
 ONNX(quantizelinear) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), scale = in_val(c, 1), zero = in_has(c, 2) ? in_val(c, 2) : NULL;
-    int64_t axis = at_int(c, "axis", 1);
-    enum dtype t = attr_dtype(c, "output_dtype", zero ? zero->shape->dtype : DT_U8);
+    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1),
+       zero = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+    int64_t axis = onnx_at_int(c, "axis", 1);
+    enum dtype t = onnx_attr_dtype(c, "output_dtype", zero ? zero->shape->dtype : DT_U8);
     if (zero) t = zero->shape->dtype;
-    enum dtype work = attr_dtype(c, "precision", scale->shape->dtype);
+    enum dtype work = onnx_attr_dtype(c, "precision", scale->shape->dtype);
     if (axis < 0) axis += x->shape->rank;
     hv q = hb_convert(b, x, work);
-    q = hb_div(b, q, spread_param(c, hb_convert(b, scale, work), q->shape, axis));
+    q = hb_div(b, q, onnx_spread_param(c, hb_convert(b, scale, work), q->shape, axis));
     q = hb_convert(b, q, DT_F32);
-    if (zero) zero = spread_param(c, hb_convert(b, zero, DT_F32), q->shape, axis);
-    out_val(c, 0, quant_saturate(c, q, zero, t));
+    if (zero) zero = onnx_spread_param(c, hb_convert(b, zero, DT_F32), q->shape, axis);
+    onnx_out_val(c, 0, onnx_quant_saturate(c, q, zero, t));
 }
 
 // Integers less their zero point, as s32; floats as f32.
-hv centred(struct onnx_ctx *c, hv x, hv zero, int64_t axis) {
+hv onnx_centred(struct onnx_ctx *c, hv x, hv zero, int64_t axis) {
     struct hb *b = &c->b;
     enum dtype t = dtype_is_float(x->shape->dtype) ? DT_F32 : DT_S32;
     x = hb_convert(b, x, t);
     if (!zero) return x;
-    return hb_sub(b, x, spread_param(c, hb_convert(b, zero, t), x->shape, axis));
+    return hb_sub(b, x, onnx_spread_param(c, hb_convert(b, zero, t), x->shape, axis));
 }
 ONNX(dequantizelinear) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), scale = in_val(c, 1), zero = in_has(c, 2) ? in_val(c, 2) : NULL;
-    int64_t axis = at_int(c, "axis", 1);
-    enum dtype st = scale->shape->dtype, t = attr_dtype(c, "output_dtype", st);
+    hv x = onnx_in_val(c, 0), scale = onnx_in_val(c, 1),
+       zero = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
+    int64_t axis = onnx_at_int(c, "axis", 1);
+    enum dtype st = scale->shape->dtype, t = onnx_attr_dtype(c, "output_dtype", st);
     enum dtype work = dtype_size(st) < 4 ? DT_F32 : st;
     if (axis < 0) axis += x->shape->rank;
-    hv v = hb_convert(b, centred(c, x, zero, axis), work);
-    v = hb_mul(b, v, spread_param(c, hb_convert(b, scale, work), x->shape, axis));
-    out_val(c, 0, hb_convert(b, v, t));
+    hv v = hb_convert(b, onnx_centred(c, x, zero, axis), work);
+    v = hb_mul(b, v, onnx_spread_param(c, hb_convert(b, scale, work), x->shape, axis));
+    onnx_out_val(c, 0, hb_convert(b, v, t));
 }
-hv quant_dynamic(struct onnx_ctx *c, hv x, hv *scale_out, hv *zero_out) {
+hv onnx_quant_dynamic(struct onnx_ctx *c, hv x, hv *scale_out, hv *zero_out) {
     struct hb *b = &c->b;
     hv zero = hb_const_f64(b, DT_F32, 0);
     int64_t all[HLO_MAX_RANK];
     int n = x->shape->rank;
     for (int d = 0; d < n; d++)
         all[d] = d;
-    hv top = hb_max(b, reduce_keep(c, x, all, n, HLO_MAXIMUM, false), zero);
-    hv low = hb_min(b, reduce_keep(c, x, all, n, HLO_MINIMUM, false), zero);
+    hv top = hb_max(b, onnx_reduce_keep(c, x, all, n, HLO_MAXIMUM, false), zero);
+    hv low = hb_min(b, onnx_reduce_keep(c, x, all, n, HLO_MINIMUM, false), zero);
     hv scale = hb_div(b, hb_sub(b, top, low), hb_const_f64(b, DT_F32, 255));
     scale = hb_select(b, hb_compare(b, scale, zero, CMP_EQ), hb_const_f64(b, DT_F32, 1), scale);
     hv point = hb_div(b, hb_unary(b, HLO_NEGATE, low), scale);
-    hv zp = quant_saturate(c, point, NULL, DT_U8);
+    hv zp = onnx_quant_saturate(c, point, NULL, DT_U8);
     *scale_out = scale, *zero_out = zp;
-    x = hb_div(b, x, spread(c, scale, x->shape));
-    return quant_saturate(c, x, spread(c, zp, x->shape), DT_U8);
+    x = hb_div(b, x, onnx_spread(c, scale, x->shape));
+    return onnx_quant_saturate(c, x, onnx_spread(c, zp, x->shape), DT_U8);
 }
 ONNX(dynamicquantize) {
     hv scale, zero;
-    out_val(c, 0, quant_dynamic(c, in_val(c, 0), &scale, &zero));
-    out_val(c, 1, scale);
-    out_val(c, 2, zero);
+    onnx_out_val(c, 0, onnx_quant_dynamic(c, onnx_in_val(c, 0), &scale, &zero));
+    onnx_out_val(c, 1, scale);
+    onnx_out_val(c, 2, zero);
 }
 
 // ---- products
 
 // Rows of the left operand or columns of the right may have a parameter each, as a vector or with
 // a 1 in the contracted dimension.
-hv matrix_param(struct onnx_ctx *c, hv p, hv x, bool right) {
+hv onnx_matrix_param(struct onnx_ctx *c, hv p, hv x, bool right) {
     struct hb *b = &c->b;
     int rank = x->shape->rank;
-    if (shape_elements(p->shape) == 1) return spread(c, hb_reshape(b, p, NULL, 0), x->shape);
-    if (p->shape->rank == 1 && rank > 1) return along(c, p, x->shape, right ? rank - 1 : rank - 2);
+    if (shape_elements(p->shape) == 1) return onnx_spread(c, hb_reshape(b, p, NULL, 0), x->shape);
+    if (p->shape->rank == 1 && rank > 1)
+        return onnx_along(c, p, x->shape, right ? rank - 1 : rank - 2);
     return hb_broadcast_numpy(b, p, x->shape->dims, rank);
 }
-hv matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right) {
+hv onnx_matrix_centred(struct onnx_ctx *c, size_t x, size_t zero, bool right) {
     struct hb *b = &c->b;
-    hv v = hb_convert(b, in_val(c, x), DT_S32);
-    if (!in_has(c, zero)) return v;
-    return hb_sub(b, v, matrix_param(c, hb_convert(b, in_val(c, zero), DT_S32), v, right));
+    hv v = hb_convert(b, onnx_in_val(c, x), DT_S32);
+    if (!onnx_in_has(c, zero)) return v;
+    return hb_sub(b, v,
+                  onnx_matrix_param(c, hb_convert(b, onnx_in_val(c, zero), DT_S32), v, right));
 }
 ONNX(matmulinteger) {
-    hv x = matrix_centred(c, 0, 2, false), y = matrix_centred(c, 1, 3, true);
-    out_val(c, 0, hb_matmul(&c->b, x, y));
+    hv x = onnx_matrix_centred(c, 0, 2, false), y = onnx_matrix_centred(c, 1, 3, true);
+    onnx_out_val(c, 0, hb_matmul(&c->b, x, y));
 }
 ONNX(qlinearmatmul) { // a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero
     struct hb *b = &c->b;
-    hv x = matrix_centred(c, 0, 2, false), y = matrix_centred(c, 3, 5, true), zero = in_val(c, 7);
+    hv x = onnx_matrix_centred(c, 0, 2, false), y = onnx_matrix_centred(c, 3, 5, true),
+       zero = onnx_in_val(c, 7);
     hv r = hb_convert(b, hb_matmul(b, x, y), DT_F32);
-    if (!hb_ok(b) || r->shape->rank < 1) return fail(c, "operands must be matrices");
+    if (!hb_ok(b) || r->shape->rank < 1) return onnx_fail(c, "operands must be matrices");
     for (size_t k = 1; k <= 4; k += 3)
-        r = hb_mul(b, r, matrix_param(c, hb_convert(b, in_val(c, k), DT_F32), r, k == 4));
-    r = hb_div(b, r, matrix_param(c, hb_convert(b, in_val(c, 6), DT_F32), r, false));
-    hv wide = matrix_param(c, hb_convert(b, zero, DT_F32), r, false);
-    out_val(c, 0, quant_saturate(c, r, wide, zero->shape->dtype));
+        r = hb_mul(b, r, onnx_matrix_param(c, hb_convert(b, onnx_in_val(c, k), DT_F32), r, k == 4));
+    r = hb_div(b, r, onnx_matrix_param(c, hb_convert(b, onnx_in_val(c, 6), DT_F32), r, false));
+    hv wide = onnx_matrix_param(c, hb_convert(b, zero, DT_F32), r, false);
+    onnx_out_val(c, 0, onnx_quant_saturate(c, r, wide, zero->shape->dtype));
 }
 
 ONNX(convinteger) {
-    hv x = in_val(c, 0), w = in_val(c, 1);
-    x = centred(c, x, in_has(c, 2) ? in_val(c, 2) : NULL, 1);
-    w = centred(c, w, in_has(c, 3) ? in_val(c, 3) : NULL, 0);
-    out_val(c, 0, onnx_convolve(c, x, w));
+    hv x = onnx_in_val(c, 0), w = onnx_in_val(c, 1);
+    x = onnx_centred(c, x, onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL, 1);
+    w = onnx_centred(c, w, onnx_in_has(c, 3) ? onnx_in_val(c, 3) : NULL, 0);
+    onnx_out_val(c, 0, onnx_convolve(c, x, w));
 }
 ONNX(qlinearconv) { // x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias
     struct hb *b = &c->b;
-    hv x = centred(c, in_val(c, 0), in_val(c, 2), 1), w = centred(c, in_val(c, 3), in_val(c, 5), 0);
-    hv r = onnx_convolve(c, x, w), zero = in_val(c, 7);
+    hv x = onnx_centred(c, onnx_in_val(c, 0), onnx_in_val(c, 2), 1),
+       w = onnx_centred(c, onnx_in_val(c, 3), onnx_in_val(c, 5), 0);
+    hv r = onnx_convolve(c, x, w), zero = onnx_in_val(c, 7);
     if (!hb_ok(b)) return;
-    if (in_has(c, 8)) r = hb_add(b, r, along(c, in_val(c, 8), r->shape, 1));
+    if (onnx_in_has(c, 8)) r = hb_add(b, r, onnx_along(c, onnx_in_val(c, 8), r->shape, 1));
     r = hb_convert(b, r, DT_F32);
-    r = hb_mul(b, r, spread_param(c, in_val(c, 1), r->shape, 1));
-    r = hb_mul(b, r, spread_param(c, in_val(c, 4), r->shape, 1));
-    r = hb_div(b, r, spread_param(c, in_val(c, 6), r->shape, 1));
-    hv wide = spread_param(c, hb_convert(b, zero, DT_F32), r->shape, 1);
-    out_val(c, 0, quant_saturate(c, r, wide, zero->shape->dtype));
+    r = hb_mul(b, r, onnx_spread_param(c, onnx_in_val(c, 1), r->shape, 1));
+    r = hb_mul(b, r, onnx_spread_param(c, onnx_in_val(c, 4), r->shape, 1));
+    r = hb_div(b, r, onnx_spread_param(c, onnx_in_val(c, 6), r->shape, 1));
+    hv wide = onnx_spread_param(c, hb_convert(b, zero, DT_F32), r->shape, 1);
+    onnx_out_val(c, 0, onnx_quant_saturate(c, r, wide, zero->shape->dtype));
 }

@@ -162,10 +162,10 @@ static hv widen(struct onnx_ctx *c, hv x, int64_t axis, int64_t before, int64_t 
     int n = 0;
     int64_t in = x->shape->dims[axis];
     for (int64_t k = 0; k < before; k++)
-        all[n++] = part(c, x, axis, 0, 1);
+        all[n++] = onnx_part(c, x, axis, 0, 1);
     all[n++] = x;
     for (int64_t k = 0; k < behind; k++)
-        all[n++] = part(c, x, axis, in - 1, in);
+        all[n++] = onnx_part(c, x, axis, in - 1, in);
     return n > 1 ? hb_concat(&c->b, all, n, axis) : x;
 }
 static hv by_phases(struct onnx_ctx *c, hv x, int64_t axis, int64_t taps, const struct phases *f) {
@@ -179,15 +179,15 @@ static hv by_phases(struct onnx_ctx *c, hv x, int64_t axis, int64_t taps, const 
     dims[axis + 1] = f->s;
     out[axis] *= f->s;
     hv wide = widen(c, x, axis, -f->low, f->high), sum = NULL;
-    hv upper = hb_broadcast(b, lit_f64s(c, DT_PRED, f->upper, &f->s, 1), dims, rank + 1,
+    hv upper = hb_broadcast(b, onnx_lit_f64s(c, DT_PRED, f->upper, &f->s, 1), dims, rank + 1,
                             (int64_t[]){axis + 1});
     for (int64_t j = 0; j < taps && hb_ok(b); j++) {
-        hv y = hb_broadcast(b, part(c, wide, axis, j, j + in), dims, rank + 1, map);
+        hv y = hb_broadcast(b, onnx_part(c, wide, axis, j, j + in), dims, rank + 1, map);
         if (f->both) {
-            hv next = part(c, wide, axis, j + 1, j + 1 + in);
+            hv next = onnx_part(c, wide, axis, j + 1, j + 1 + in);
             y = hb_select(b, upper, hb_broadcast(b, next, dims, rank + 1, map), y);
         }
-        hv w = lit_f64s(c, x->shape->dtype, f->weight + j * f->s, &f->s, 1);
+        hv w = onnx_lit_f64s(c, x->shape->dtype, f->weight + j * f->s, &f->s, 1);
         y = hb_mul(b, y, hb_broadcast(b, w, dims, rank + 1, (int64_t[]){axis + 1}));
         sum = sum ? hb_add(b, sum, y) : y;
     }
@@ -198,7 +198,7 @@ static hv resize_axis(struct onnx_ctx *c, hv x, const struct resize *r, int k) {
     struct hb *b = &c->b;
     int64_t axis = r->axes[k], in = x->shape->dims[axis], out = r->size[k], tap = axis + 1;
     if (in < 1 || out > MAX_TAPS || (double)out * (1 + 4 / fmin(1, r->scale[k])) > MAX_TAPS)
-        return fail(c, "from %lld to %lld elements", (long long)in, (long long)out), x;
+        return onnx_fail(c, "from %lld to %lld elements", (long long)in, (long long)out), x;
     struct taps t = taps_of(c, r, k, in);
     struct phases f;
     if (is_repeat(&t, in, out)) {
@@ -207,24 +207,24 @@ static hv resize_axis(struct onnx_ctx *c, hv x, const struct resize *r, int k) {
         x = by_phases(c, x, axis, t.n, &f);
     } else {
         int64_t dims[2] = {out, t.n};
-        hv y = take(c, x, lit_s64s(c, t.at, dims, t.n > 1 ? 2 : 1), axis);
+        hv y = onnx_take(c, x, onnx_lit_s64s(c, t.at, dims, t.n > 1 ? 2 : 1), axis);
         if (t.n > 1 && hb_ok(b)) {
-            hv w = lit_f64s(c, x->shape->dtype, t.weight, dims, 2);
+            hv w = onnx_lit_f64s(c, x->shape->dtype, t.weight, dims, 2);
             w = hb_broadcast(b, w, y->shape->dims, y->shape->rank, (int64_t[]){axis, tap});
-            y = reduce_keep(c, hb_mul(b, y, w), &tap, 1, HLO_ADD, false);
+            y = onnx_reduce_keep(c, hb_mul(b, y, w), &tap, 1, HLO_ADD, false);
         }
         x = y;
     }
     if (t.all_inside || !hb_ok(b)) return x;
-    hv inside = along(c, lit_f64s(c, DT_PRED, t.inside, &out, 1), x->shape, axis);
-    return hb_select(b, inside, x, splat_like(c, x, r->extrapolation));
+    hv inside = onnx_along(c, onnx_lit_f64s(c, DT_PRED, t.inside, &out, 1), x->shape, axis);
+    return hb_select(b, inside, x, onnx_splat_like(c, x, r->extrapolation));
 }
 
 // ---- the operators
 
 // Sizes with the ratio of the axes kept, if asked for.
 static void keep_ratio(struct onnx_ctx *c, struct resize *r, const struct shape *s) {
-    struct str policy = at_str(c, "keep_aspect_ratio_policy", "stretch");
+    struct str policy = onnx_at_str(c, "keep_aspect_ratio_policy", "stretch");
     if (str_is(policy, "stretch") || r->n == 0) return;
     double scale = r->scale[0];
     for (int k = 1; k < r->n; k++)
@@ -236,26 +236,27 @@ static void keep_ratio(struct onnx_ctx *c, struct resize *r, const struct shape 
 }
 
 static bool scales_from(struct onnx_ctx *c, struct resize *r, const struct shape *s, size_t input) {
-    const struct literal *l = in_known(c, input);
+    const struct literal *l = onnx_in_known(c, input);
     if (!l) return false;
     if (shape_elements(l->shape) != r->n)
-        return fail(c, "%lld scales for %d axes", (long long)shape_elements(l->shape), r->n), false;
+        return onnx_fail(c, "%lld scales for %d axes", (long long)shape_elements(l->shape), r->n),
+               false;
     for (int k = 0; k < r->n; k++) {
         r->scale[k] = lit_get_f64(l, k);
         double size = floor((double)((float)r->scale[k] * (float)s->dims[r->axes[k]]));
-        if (!(r->scale[k] > 0) || size > 1e9) return fail(c, "scale %g", r->scale[k]), false;
+        if (!(r->scale[k] > 0) || size > 1e9) return onnx_fail(c, "scale %g", r->scale[k]), false;
         r->size[k] = (int64_t)size;
     }
     return true;
 }
 static bool sizes_from(struct onnx_ctx *c, struct resize *r, const struct shape *s, size_t input) {
     int n;
-    if (!in_ints(c, input, r->size, HLO_MAX_RANK, &n)) return false;
-    if (n != r->n) return fail(c, "%d sizes for %d axes", n, r->n), false;
+    if (!onnx_in_ints(c, input, r->size, HLO_MAX_RANK, &n)) return false;
+    if (n != r->n) return onnx_fail(c, "%d sizes for %d axes", n, r->n), false;
     for (int k = 0; k < n; k++) {
         int64_t in = s->dims[r->axes[k]];
         if (r->size[k] < 0 || (in == 0 && r->size[k]))
-            return fail(c, "size %lld", (long long)r->size[k]), false;
+            return onnx_fail(c, "size %lld", (long long)r->size[k]), false;
         r->scale[k] = in ? (double)r->size[k] / (double)in : 1;
     }
     keep_ratio(c, r, s);
@@ -265,9 +266,10 @@ static bool roi_from(struct onnx_ctx *c, struct resize *r) {
     for (int k = 0; k < r->n; k++)
         r->roi_from[k] = 0, r->roi_to[k] = 1;
     if (!str_is(r->coordinates, "tf_crop_and_resize")) return true;
-    const struct literal *l = in_known(c, 1);
+    const struct literal *l = onnx_in_known(c, 1);
     if (!l) return false;
-    if (shape_elements(l->shape) != 2 * r->n) return fail(c, "roi does not fit the axes"), false;
+    if (shape_elements(l->shape) != 2 * r->n)
+        return onnx_fail(c, "roi does not fit the axes"), false;
     for (int k = 0; k < r->n; k++) {
         r->roi_from[k] = lit_get_f64(l, k);
         r->roi_to[k] = lit_get_f64(l, r->n + k);
@@ -279,14 +281,14 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
     enum dtype t = x->shape->dtype;
     bool crop = str_is(r->coordinates, "tf_crop_and_resize");
     bool wide = r->mode != RESIZE_NEAREST && dtype_size(t) < 4;
-    if (x->shape->rank == HLO_MAX_RANK) return fail(c, "rank %d", x->shape->rank);
+    if (x->shape->rank == HLO_MAX_RANK) return onnx_fail(c, "rank %d", x->shape->rank);
     if (shape_elements(x->shape) == 0) {
         int64_t dims[HLO_MAX_RANK];
         for (int d = 0; d < x->shape->rank; d++)
             dims[d] = x->shape->dims[d];
         for (int k = 0; k < r->n; k++)
             dims[r->axes[k]] = r->size[k];
-        return out_val(c, 0, hb_splat(&c->b, shape_make(c->a, t, dims, x->shape->rank), 0));
+        return onnx_out_val(c, 0, hb_splat(&c->b, shape_make(c->a, t, dims, x->shape->rank), 0));
     }
     if (wide || (r->mode != RESIZE_NEAREST && !dtype_is_float(t))) x = hb_convert(&c->b, x, DT_F32);
     for (int n = 0; n < r->n && hb_ok(&c->b); n++) {
@@ -294,51 +296,53 @@ static void resize_all(struct onnx_ctx *c, hv x, const struct resize *r) {
         bool same = r->size[k] == x->shape->dims[r->axes[k]] && r->scale[k] == 1;
         if (!same || crop) x = resize_axis(c, x, r, k);
     }
-    out_val(c, 0, hb_convert(&c->b, x, t));
+    onnx_out_val(c, 0, hb_convert(&c->b, x, t));
 }
 static bool mode_of(struct onnx_ctx *c, struct resize *r) {
-    struct str mode = at_str(c, "mode", "nearest");
+    struct str mode = onnx_at_str(c, "mode", "nearest");
     r->mode = str_is(mode, "cubic")                                ? RESIZE_CUBIC
               : str_is(mode, "linear") || str_is(mode, "bilinear") ? RESIZE_LINEAR
                                                                    : RESIZE_NEAREST;
     if (r->mode == RESIZE_NEAREST && !str_is(mode, "nearest"))
-        return fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode)), false;
+        return onnx_fail(c, "mode '" STR_FMT "' is not supported", STR_ARG(mode)), false;
     return true;
 }
 
 ONNX(resize) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
     bool old = c->opset < 11;
-    struct resize r = {.coordinates = at_str(c, "coordinate_transformation_mode",
-                                             old ? "asymmetric" : "half_pixel"),
-                       .rounding = at_str(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
-                       .antialias = at_int(c, "antialias", 0) != 0,
-                       .exclude_outside = at_int(c, "exclude_outside", 0) != 0,
-                       .cubic_a = (double)at_float(c, "cubic_coeff_a", -0.75f),
-                       .extrapolation = (double)at_float(c, "extrapolation_value", 0)};
+    struct resize r = {
+        .coordinates =
+            onnx_at_str(c, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
+        .rounding = onnx_at_str(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
+        .antialias = onnx_at_int(c, "antialias", 0) != 0,
+        .exclude_outside = onnx_at_int(c, "exclude_outside", 0) != 0,
+        .cubic_a = (double)onnx_at_float(c, "cubic_coeff_a", -0.75f),
+        .extrapolation = (double)onnx_at_float(c, "extrapolation_value", 0)};
     if (!mode_of(c, &r)) return;
-    if (at_ints(c, "axes", r.axes, HLO_MAX_RANK, &r.n)) {
+    if (onnx_at_ints(c, "axes", r.axes, HLO_MAX_RANK, &r.n)) {
         for (int k = 0; k < r.n; k++)
-            r.axes[k] = axis_of(c, r.axes[k], rank);
+            r.axes[k] = onnx_axis_of(c, r.axes[k], rank);
     } else {
         for (r.n = 0; r.n < rank; r.n++)
             r.axes[r.n] = r.n;
     }
     if (!hb_ok(&c->b) || !roi_from(c, &r)) return;
-    bool sizes = !old && in_has(c, 3);
-    if (sizes && in_has(c, 2)) { // an empty tensor stands for "not given"
-        const struct literal *l = in_known(c, 2);
+    bool sizes = !old && onnx_in_has(c, 3);
+    if (sizes && onnx_in_has(c, 2)) { // an empty tensor stands for "not given"
+        const struct literal *l = onnx_in_known(c, 2);
         if (!l) return;
-        if (shape_elements(l->shape)) return fail(c, "both scales and sizes are given");
+        if (shape_elements(l->shape)) return onnx_fail(c, "both scales and sizes are given");
     }
-    if (!sizes && !in_has(c, old ? 1 : 2)) return fail(c, "neither scales nor sizes are given");
+    if (!sizes && !onnx_in_has(c, old ? 1 : 2))
+        return onnx_fail(c, "neither scales nor sizes are given");
     if (sizes ? sizes_from(c, &r, x->shape, 3) : scales_from(c, &r, x->shape, old ? 1 : 2))
         resize_all(c, x, &r);
 }
 
 ONNX(upsample) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
     const struct onnx_attr *a = onnx_attr(c->n, "scales");
     struct resize r = {.coordinates = STR("asymmetric"), .rounding = STR("floor"), .n = rank};
@@ -346,16 +350,16 @@ ONNX(upsample) {
     for (int k = 0; k < rank; k++)
         r.axes[k] = k;
     if (c->opset >= 9) {
-        if (!in_has(c, 1)) return fail(c, "scales are missing");
+        if (!onnx_in_has(c, 1)) return onnx_fail(c, "scales are missing");
         if (!scales_from(c, &r, x->shape, 1)) return;
     } else {
-        if (a && (int)a->floats.n != rank) return fail(c, "scales do not fit rank %d", rank);
+        if (a && (int)a->floats.n != rank) return onnx_fail(c, "scales do not fit rank %d", rank);
         for (int k = 0; k < rank; k++) {
-            double old = k == rank - 1   ? (double)at_float(c, "width_scale", 1)
-                         : k == rank - 2 ? (double)at_float(c, "height_scale", 1)
+            double old = k == rank - 1   ? (double)onnx_at_float(c, "width_scale", 1)
+                         : k == rank - 2 ? (double)onnx_at_float(c, "height_scale", 1)
                                          : 1;
             r.scale[k] = a ? (double)a->floats.v[k] : old;
-            if (!(r.scale[k] >= 1) || r.scale[k] > 1e6) return fail(c, "scale %g", r.scale[k]);
+            if (!(r.scale[k] >= 1) || r.scale[k] > 1e6) return onnx_fail(c, "scale %g", r.scale[k]);
             r.size[k] = (int64_t)floor(r.scale[k] * (double)x->shape->dims[k]);
         }
     }
@@ -364,23 +368,23 @@ ONNX(upsample) {
 
 // Each axis cut or filled with zeros on both sides; the odd element goes to the end.
 ONNX(centercroppad) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t size[HLO_MAX_RANK], axes[HLO_MAX_RANK];
     int n, m, rank = x->shape->rank;
-    if (!in_ints(c, 1, size, HLO_MAX_RANK, &n)) return;
-    if (!at_ints(c, "axes", axes, HLO_MAX_RANK, &m))
+    if (!onnx_in_ints(c, 1, size, HLO_MAX_RANK, &n)) return;
+    if (!onnx_at_ints(c, "axes", axes, HLO_MAX_RANK, &m))
         for (m = 0; m < rank; m++)
             axes[m] = m;
-    if (m != n) return fail(c, "%d sizes for %d axes", n, m);
+    if (m != n) return onnx_fail(c, "%d sizes for %d axes", n, m);
     for (int k = 0; k < n; k++) {
-        int64_t d = axis_of(c, axes[k], rank);
+        int64_t d = onnx_axis_of(c, axes[k], rank);
         if (!hb_ok(&c->b)) return;
         int64_t have = x->shape->dims[d], low = llabs(size[k] - have) / 2;
-        if (size[k] < 0) return fail(c, "size %lld", (long long)size[k]);
+        if (size[k] < 0) return onnx_fail(c, "size %lld", (long long)size[k]);
         if (size[k] <= have)
-            x = part(c, x, d, low, low + size[k]);
+            x = onnx_part(c, x, d, low, low + size[k]);
         else
-            x = pad_axis(c, x, d, low, size[k] - have - low, 0);
+            x = onnx_pad_axis(c, x, d, low, size[k] - have - low, 0);
     }
-    out_val(c, 0, x);
+    onnx_out_val(c, 0, x);
 }

@@ -37,30 +37,31 @@ static void cell_values(struct cell *k, hv **v) {
     memcpy(v, all, sizeof all);
 }
 
-hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta) {
+hv onnx_activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta) {
     struct hb *b = &c->b;
-    hv zero = splat_like(c, x, 0);
+    hv zero = onnx_splat_like(c, x, 0);
     if (str_is(name, "Tanh")) return hb_unary(b, HLO_TANH, x);
     if (str_is(name, "Sigmoid")) return hb_unary(b, HLO_LOGISTIC, x);
     if (str_is(name, "Relu")) return hb_max(b, x, zero);
-    if (str_is(name, "Affine")) return add_k(c, mul_k(c, x, alpha), beta);
+    if (str_is(name, "Affine")) return onnx_add_k(c, onnx_mul_k(c, x, alpha), beta);
     if (str_is(name, "LeakyRelu"))
-        return hb_select(b, hb_compare(b, x, zero, CMP_GE), x, mul_k(c, x, alpha));
+        return hb_select(b, hb_compare(b, x, zero, CMP_GE), x, onnx_mul_k(c, x, alpha));
     if (str_is(name, "ThresholdedRelu"))
-        return hb_select(b, hb_compare(b, x, splat_like(c, x, alpha), CMP_GT), x, zero);
+        return hb_select(b, hb_compare(b, x, onnx_splat_like(c, x, alpha), CMP_GT), x, zero);
     if (str_is(name, "ScaledTanh"))
-        return mul_k(c, hb_unary(b, HLO_TANH, mul_k(c, x, beta)), alpha);
+        return onnx_mul_k(c, hb_unary(b, HLO_TANH, onnx_mul_k(c, x, beta)), alpha);
     if (str_is(name, "HardSigmoid"))
-        return hb_clamp(b, zero, add_k(c, mul_k(c, x, alpha), beta), splat_like(c, x, 1));
+        return hb_clamp(b, zero, onnx_add_k(c, onnx_mul_k(c, x, alpha), beta),
+                        onnx_splat_like(c, x, 1));
     if (str_is(name, "Elu"))
         return hb_select(b, hb_compare(b, x, zero, CMP_GT), x,
-                         mul_k(c, hb_unary(b, HLO_EXPM1, x), alpha));
-    if (str_is(name, "Softsign")) return hb_div(b, x, add_k(c, hb_unary(b, HLO_ABS, x), 1));
+                         onnx_mul_k(c, hb_unary(b, HLO_EXPM1, x), alpha));
+    if (str_is(name, "Softsign")) return hb_div(b, x, onnx_add_k(c, hb_unary(b, HLO_ABS, x), 1));
     if (str_is(name, "Softplus")) {
         hv e = hb_unary(b, HLO_EXP, hb_unary(b, HLO_NEGATE, hb_unary(b, HLO_ABS, x)));
         return hb_add(b, hb_max(b, x, zero), hb_unary(b, HLO_LOG1P, e));
     }
-    fail(c, "activation '" STR_FMT "' is not known", STR_ARG(name));
+    onnx_fail(c, "activation '" STR_FMT "' is not known", STR_ARG(name));
     return x;
 }
 
@@ -68,80 +69,81 @@ hv activate(struct onnx_ctx *c, struct str name, hv x, double alpha, double beta
 
 static hv act(struct onnx_ctx *c, const struct cell *k, int which, hv x) {
     const struct activation *a = &k->act[which];
-    if (k->clip > 0) x = hb_clamp(&c->b, splat_like(c, x, -k->clip), x, splat_like(c, x, k->clip));
-    return activate(c, a->name, x, a->alpha, a->beta);
+    if (k->clip > 0)
+        x = hb_clamp(&c->b, onnx_splat_like(c, x, -k->clip), x, onnx_splat_like(c, x, k->clip));
+    return onnx_activate(c, a->name, x, a->alpha, a->beta);
 }
 // A scalar, or one value for each index of the last dimension, over s.
 static hv over_columns(struct onnx_ctx *c, hv v, const struct shape *s) {
-    return v->shape->rank ? along(c, v, s, s->rank - 1) : spread(c, v, s);
+    return v->shape->rank ? onnx_along(c, v, s, s->rank - 1) : onnx_spread(c, v, s);
 }
 // x [..., depth] times 8-bit w [depth, columns], x rounded to u8 by its own range as
 // DynamicQuantizeLinear does it: the product of the integers is exact (also in f32 up to 2^24), and
 // the pass int8 makes it one of 8-bit integers.
 static hv times_8bit(struct onnx_ctx *c, hv x, hv w, hv scale, hv zero) {
     struct hb *b = &c->b;
-    hv xs, xz, q = quant_dynamic(c, x, &xs, &xz);
+    hv xs, xz, q = onnx_quant_dynamic(c, x, &xs, &xz);
     int64_t last = x->shape->rank - 1, first = 0;
     q = hb_convert(b, q, DT_S32);
-    q = hb_sub(b, q, spread(c, hb_convert(b, xz, DT_S32), q->shape));
+    q = hb_sub(b, q, onnx_spread(c, hb_convert(b, xz, DT_S32), q->shape));
     w = hb_convert(b, w, DT_S32);
     if (zero) w = hb_sub(b, w, over_columns(c, zero, w->shape));
     hv y = hb_dot(b, hb_convert(b, q, DT_F32), hb_convert(b, w, DT_F32),
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
                                          .rhs_contracting_dims = {&first, 1}});
     if (!hb_ok(b)) return y;
-    scale = hb_mul(b, spread(c, xs, scale->shape), scale);
+    scale = hb_mul(b, onnx_spread(c, xs, scale->shape), scale);
     return hb_mul(b, y, over_columns(c, scale, y->shape));
 }
 // h [batch, hidden] times columns [from, to) of r.
 static hv times_r(struct onnx_ctx *c, const struct cell *k, hv h, int64_t from, int64_t to) {
     int64_t one = 1, zero = 0;
     if (k->rs) return times_8bit(c, h, k->r, k->rs, k->rz); // LSTM: all of it
-    hv r = part(c, k->r, 1, from * k->hidden, to * k->hidden);
+    hv r = onnx_part(c, k->r, 1, from * k->hidden, to * k->hidden);
     return hb_dot(&c->b, h, r,
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
                                          .rhs_contracting_dims = {&zero, 1}});
 }
 static hv gate(struct onnx_ctx *c, const struct cell *k, hv x, int64_t n) {
-    return part(c, x, 1, n * k->hidden, (n + 1) * k->hidden);
+    return onnx_part(c, x, 1, n * k->hidden, (n + 1) * k->hidden);
 }
 static hv peephole(struct onnx_ctx *c, const struct cell *k, int n, hv x, hv state) {
     if (!k->peep[n]) return x;
-    return hb_add(&c->b, x, hb_mul(&c->b, along(c, k->peep[n], state->shape, 1), state));
+    return hb_add(&c->b, x, hb_mul(&c->b, onnx_along(c, k->peep[n], state->shape, 1), state));
 }
 
 static void lstm_step(struct onnx_ctx *c, const struct cell *k, hv x, hv *h, hv *state) {
     struct hb *b = &c->b;
     hv g = hb_add(b, x, times_r(c, k, *h, 0, 4)); // input, output, forget, cell
     hv i = act(c, k, 0, peephole(c, k, 0, gate(c, k, g, 0), *state));
-    hv f = k->input_forget ? hb_sub(b, splat_like(c, i, 1), i)
+    hv f = k->input_forget ? hb_sub(b, onnx_splat_like(c, i, 1), i)
                            : act(c, k, 0, peephole(c, k, 2, gate(c, k, g, 2), *state));
     hv now = act(c, k, 1, gate(c, k, g, 3));
     *state = hb_add(b, hb_mul(b, f, *state), hb_mul(b, i, now));
     hv o = act(c, k, 0, peephole(c, k, 1, gate(c, k, g, 1), *state));
     const struct activation *a = &k->act[2];
-    *h = hb_mul(b, o, activate(c, a->name, *state, a->alpha, a->beta));
+    *h = hb_mul(b, o, onnx_activate(c, a->name, *state, a->alpha, a->beta));
 }
 static void gru_step(struct onnx_ctx *c, const struct cell *k, hv x, hv *h) {
     struct hb *b = &c->b;
-    hv zr = hb_add(b, part(c, x, 1, 0, 2 * k->hidden), times_r(c, k, *h, 0, 2)), hr;
+    hv zr = hb_add(b, onnx_part(c, x, 1, 0, 2 * k->hidden), times_r(c, k, *h, 0, 2)), hr;
     hv z = act(c, k, 0, gate(c, k, zr, 0)), r = act(c, k, 0, gate(c, k, zr, 1));
-    hv bias = k->rb ? along(c, k->rb, (*h)->shape, 1) : splat_like(c, *h, 0);
+    hv bias = k->rb ? onnx_along(c, k->rb, (*h)->shape, 1) : onnx_splat_like(c, *h, 0);
     if (k->linear_before_reset)
         hr = hb_mul(b, r, hb_add(b, times_r(c, k, *h, 2, 3), bias));
     else
         hr = hb_add(b, times_r(c, k, hb_mul(b, r, *h), 2, 3), bias);
     hv now = act(c, k, 1, hb_add(b, gate(c, k, x, 2), hr));
-    *h = hb_add(b, hb_mul(b, hb_sub(b, splat_like(c, z, 1), z), now), hb_mul(b, z, *h));
+    *h = hb_add(b, hb_mul(b, hb_sub(b, onnx_splat_like(c, z, 1), z), now), hb_mul(b, z, *h));
 }
 // The state that a quantised step rounds: rows whose sequence has ended do not widen the range, as
 // in ONNX Runtime, which has 0 for them from the second step behind the end on.
 static hv range_of_state(struct onnx_ctx *c, const struct cell *k, hv t) {
     struct hb *b = &c->b;
     if (!k->quantised || !k->lens || k->reverse) return k->h;
-    hv on = hb_compare(b, spread(c, t, k->lens->shape), k->lens, CMP_LE);
+    hv on = hb_compare(b, onnx_spread(c, t, k->lens->shape), k->lens, CMP_LE);
     on = hb_broadcast(b, on, k->h->shape->dims, 2, (int64_t[]){0});
-    return hb_select(b, on, k->h, splat_like(c, k->h, 0));
+    return hb_select(b, on, k->h, onnx_splat_like(c, k->h, 0));
 }
 // Moves the state; gives y [batch, hidden] of step t (a number or a scalar): 0 behind a sequence's
 // end, where the state stays.
@@ -155,11 +157,11 @@ static hv cell_step(struct onnx_ctx *c, struct cell *k, hv x, hv t) {
     else
         h = act(c, k, 0, hb_add(b, x, times_r(c, k, h, 0, 1)));
     if (!k->lens) return k->c = state, k->h = h;
-    hv on = hb_compare(b, spread(c, t, k->lens->shape), k->lens, CMP_LT);
+    hv on = hb_compare(b, onnx_spread(c, t, k->lens->shape), k->lens, CMP_LT);
     on = hb_broadcast(b, on, h->shape->dims, 2, (int64_t[]){0});
     k->h = hb_select(b, on, h, k->h);
     if (state) k->c = hb_select(b, on, state, k->c);
-    return hb_select(b, on, h, splat_like(c, h, 0));
+    return hb_select(b, on, h, onnx_splat_like(c, h, 0));
 }
 
 // ---- all steps: y [steps, batch, hidden]
@@ -168,8 +170,8 @@ static hv unrolled(struct onnx_ctx *c, struct cell *k) {
     hv y[UNROLLED_STEPS];
     for (int64_t n = 0; n < k->steps; n++) {
         int64_t t = k->reverse ? k->steps - 1 - n : n;
-        hv one = cell_step(c, k, row(c, k->xw, 0, t), hb_const_i64(&c->b, DT_S64, t));
-        y[t] = add_axis(c, one, 0);
+        hv one = cell_step(c, k, onnx_row(c, k->xw, 0, t), hb_const_i64(&c->b, DT_S64, t));
+        y[t] = onnx_add_axis(c, one, 0);
     }
     return hb_concat(&c->b, y, (int)k->steps, 0);
 }
@@ -202,7 +204,7 @@ static void body_of(struct onnx_ctx *c, struct cell k, const struct shape *s) {
     hv x = hb_op(b, HLO_DYNAMIC_SLICE, NULL, (hv[]){k.xw, t, zero, zero}, 4,
                  &(struct hlo_attr_dynslice){.dynamic_slice_sizes = {size, 3}});
     hv one = cell_step(c, &k, hb_reshape(b, x, size + 1, 2), t);
-    hv put[5] = {y, add_axis(c, one, 0), t, zero, zero};
+    hv put[5] = {y, onnx_add_axis(c, one, 0), t, zero, zero};
     y = hb_op(b, HLO_DYNAMIC_UPDATE_SLICE, NULL, put, 5, NULL);
     hv root = pack(c, &k, hb_add(b, turn, hb_const_i64(b, DT_S64, 1)), y);
     if (hb_ok(b)) hlo_set_root(b->c, root);
@@ -256,7 +258,7 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
                            *beta = onnx_attr(c->n, "activation_beta");
     size_t na = 0, nb = 0, first = (size_t)(direction * n);
     if (names && names->strings.n && names->strings.n < first + (size_t)n)
-        return fail(c, "%zu activations", names->strings.n), false;
+        return onnx_fail(c, "%zu activations", names->strings.n), false;
     for (size_t j = 0; j < first + (size_t)n; j++) {
         struct activation a = {.name = names && names->strings.n
                                            ? names->strings.v[j]
@@ -277,14 +279,15 @@ static bool read_activations(struct onnx_ctx *c, struct cell *k, int direction, 
 
 // State input k of one direction, [batch, hidden]; zeros when it is not given.
 static hv initial(struct onnx_ctx *c, const struct cell *k, size_t input, int direction, hv x) {
-    int64_t axis = at_int(c, "layout", 0) ? 1 : 0, dims[2] = {k->batch, k->hidden};
-    if (!in_has(c, input)) return hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, 2), 0);
-    hv v = in_val(c, input);
-    if (v->shape->rank != 3) return fail(c, "input %zu must have 3 dimensions", input), v;
-    v = row(c, v, axis, direction);
+    int64_t axis = onnx_at_int(c, "layout", 0) ? 1 : 0, dims[2] = {k->batch, k->hidden};
+    if (!onnx_in_has(c, input))
+        return hb_splat(&c->b, shape_make(c->a, x->shape->dtype, dims, 2), 0);
+    hv v = onnx_in_val(c, input);
+    if (v->shape->rank != 3) return onnx_fail(c, "input %zu must have 3 dimensions", input), v;
+    v = onnx_row(c, v, axis, direction);
     if (!hb_ok(&c->b)) return v;
     if (v->shape->dims[0] != k->batch || v->shape->dims[1] != k->hidden)
-        fail(c, "input %zu does not fit the batch and hidden_size", input);
+        onnx_fail(c, "input %zu does not fit the batch and hidden_size", input);
     return v;
 }
 
@@ -292,18 +295,18 @@ static hv initial(struct onnx_ctx *c, const struct cell *k, size_t input, int di
 // state's, but for the GRU's last gate, which multiplies it.
 static void add_bias(struct onnx_ctx *c, struct cell *k, int gates, int direction) {
     struct hb *b = &c->b;
-    if (!in_has(c, 3)) return;
+    if (!onnx_in_has(c, 3)) return;
     int64_t n = gates * k->hidden;
-    hv all = in_val(c, 3);
+    hv all = onnx_in_val(c, 3);
     if (all->shape->rank != 2 || all->shape->dims[1] != 2 * n)
-        return fail(c, "bias %s", shape_text(c->a, all->shape));
-    all = row(c, all, 0, direction);
-    hv wb = part(c, all, 0, 0, n), rb = part(c, all, 0, n, 2 * n);
+        return onnx_fail(c, "bias %s", shape_text(c->a, all->shape));
+    all = onnx_row(c, all, 0, direction);
+    hv wb = onnx_part(c, all, 0, 0, n), rb = onnx_part(c, all, 0, n, 2 * n);
     if (k->kind == CELL_GRU) {
-        k->rb = part(c, rb, 0, 2 * k->hidden, n);
-        rb = pad_axis(c, part(c, rb, 0, 0, 2 * k->hidden), 0, 0, k->hidden, 0);
+        k->rb = onnx_part(c, rb, 0, 2 * k->hidden, n);
+        rb = onnx_pad_axis(c, onnx_part(c, rb, 0, 0, 2 * k->hidden), 0, 0, k->hidden, 0);
     }
-    k->xw = hb_add(b, k->xw, along(c, hb_add(b, wb, rb), k->xw->shape, 2));
+    k->xw = hb_add(b, k->xw, onnx_along(c, hb_add(b, wb, rb), k->xw->shape, 2));
 }
 
 static bool constant_zero(hv v) {
@@ -313,47 +316,47 @@ static bool constant_zero(hv v) {
 }
 // Row `direction` of a scale or zero point: one value a column, or a scalar.
 static hv param_row(struct onnx_ctx *c, size_t k, const struct shape *w, int direction) {
-    hv p = in_val(c, k);
+    hv p = onnx_in_val(c, k);
     const struct shape *s = p->shape;
     bool wide = s->rank == 2 && s->dims[1] == w->dims[2];
     bool each = s->rank == 1 || (s->rank == 2 && s->dims[1] == 1);
     if (!hb_ok(&c->b) || (!wide && !each) || s->dims[0] != w->dims[0])
-        return fail(c, "scale or zero point %s of weights %s", shape_text(c->a, s),
-                    shape_text(c->a, w)),
+        return onnx_fail(c, "scale or zero point %s of weights %s", shape_text(c->a, s),
+                         shape_text(c->a, w)),
                p;
-    p = row(c, p, 0, direction);
+    p = onnx_row(c, p, 0, direction);
     return wide ? p : hb_reshape(&c->b, p, NULL, 0);
 }
 // 8-bit weights of one direction as s8 [depth, gates*hidden], their scale (f32) and zero point (s32
 // or NULL), whose inputs are `scale` and the next; each a scalar or one a column.
 static hv weights_8bit(struct onnx_ctx *c, size_t w, size_t scale, int direction, hv *rs, hv *rz) {
     struct hb *b = &c->b;
-    hv v = in_val(c, w);
+    hv v = onnx_in_val(c, w);
     enum dtype t = v->shape->dtype;
-    if (!in_has(c, scale)) return fail(c, "input %zu, the scale, is missing", scale), v;
-    if (t != DT_S8 && t != DT_U8) return fail(c, "input %zu is not of 8-bit integers", w), v;
+    if (!onnx_in_has(c, scale)) return onnx_fail(c, "input %zu, the scale, is missing", scale), v;
+    if (t != DT_S8 && t != DT_U8) return onnx_fail(c, "input %zu is not of 8-bit integers", w), v;
     *rs = hb_convert(b, param_row(c, scale, v->shape, direction), DT_F32);
     *rz = NULL;
-    if (in_has(c, scale + 1) && !(t == DT_S8 && constant_zero(in_val(c, scale + 1))))
+    if (onnx_in_has(c, scale + 1) && !(t == DT_S8 && constant_zero(onnx_in_val(c, scale + 1))))
         *rz = hb_convert(b, param_row(c, scale + 1, v->shape, direction), DT_S32);
-    v = row(c, v, 0, direction);
+    v = onnx_row(c, v, 0, direction);
     if (t == DT_S8) return v;
-    hv top = splat_like(c, v, 128), z = *rz ? *rz : hb_const_i64(b, DT_S32, 0);
-    *rz = hb_sub(b, z, splat_like(c, z, 128));
+    hv top = onnx_splat_like(c, v, 128), z = *rz ? *rz : hb_const_i64(b, DT_S32, 0);
+    *rz = hb_sub(b, z, onnx_splat_like(c, z, 128));
     return hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, v->shape, DT_S8),
                  (hv[]){hb_binary(b, HLO_XOR, v, top)}, 1, NULL);
 }
 // As ONNX Runtime: the range of x is that of the steps that any sequence has.
 static hv steps_in_use(struct onnx_ctx *c, hv x) {
     struct hb *b = &c->b;
-    if (!in_has(c, 4)) return x;
-    hv lens = hb_convert(b, in_val(c, 4), DT_S64);
+    if (!onnx_in_has(c, 4)) return x;
+    hv lens = hb_convert(b, onnx_in_val(c, 4), DT_S64);
     if (!hb_ok(b) || lens->shape->rank != 1) return x;
     int64_t first = 0;
-    hv longest = reduce_keep(c, lens, &first, 1, HLO_MAXIMUM, false);
-    hv t = index_along(c, x->shape, DT_S64, 0);
-    return hb_select(b, hb_compare(b, t, spread(c, longest, t->shape), CMP_LT), x,
-                     splat_like(c, x, 0));
+    hv longest = onnx_reduce_keep(c, lens, &first, 1, HLO_MAXIMUM, false);
+    hv t = onnx_index_along(c, x->shape, DT_S64, 0);
+    return hb_select(b, hb_compare(b, t, onnx_spread(c, longest, t->shape), CMP_LT), x,
+                     onnx_splat_like(c, x, 0));
 }
 // The products of all steps' inputs, and what the state will be multiplied with.
 static void read_weights(struct onnx_ctx *c, struct cell *k, hv x, int direction) {
@@ -365,8 +368,9 @@ static void read_weights(struct onnx_ctx *c, struct cell *k, hv x, int direction
         if (hb_ok(b)) k->xw = times_8bit(c, steps_in_use(c, x), w, scale, zero);
         return;
     }
-    hv w = row(c, in_val(c, 1), 0, direction);
-    k->r = swap_axes(c, row(c, in_val(c, 2), 0, direction), 0, 1); // a step reads whole lines
+    hv w = onnx_row(c, onnx_in_val(c, 1), 0, direction);
+    k->r = onnx_swap_axes(c, onnx_row(c, onnx_in_val(c, 2), 0, direction), 0,
+                          1); // a step reads whole lines
     k->xw = hb_dot(b, x, w,
                    &(struct hlo_attr_dot){.lhs_contracting_dims = {&two, 1},
                                           .rhs_contracting_dims = {&one, 1}});
@@ -380,11 +384,11 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
     k->h = initial(c, k, 5, direction, x);
     if (k->kind == CELL_LSTM) {
         k->c = initial(c, k, 6, direction, x);
-        for (int n = 0; n < 3 && in_has(c, 7); n++)
-            k->peep[n] =
-                part(c, row(c, in_val(c, 7), 0, direction), 0, n * k->hidden, (n + 1) * k->hidden);
+        for (int n = 0; n < 3 && onnx_in_has(c, 7); n++)
+            k->peep[n] = onnx_part(c, onnx_row(c, onnx_in_val(c, 7), 0, direction), 0,
+                                   n * k->hidden, (n + 1) * k->hidden);
     }
-    if (in_has(c, 4)) k->lens = hb_convert(b, in_val(c, 4), DT_S64);
+    if (onnx_in_has(c, 4)) k->lens = hb_convert(b, onnx_in_val(c, 4), DT_S64);
     if (!hb_ok(b)) return x;
     return k->steps <= UNROLLED_STEPS ? unrolled(c, k) : looped(c, k);
 }
@@ -393,36 +397,37 @@ static hv run_direction(struct onnx_ctx *c, struct cell *k, hv x, int gates, int
 static hv beside(struct onnx_ctx *c, hv const *v, int n, int64_t axis) {
     hv wide[2];
     for (int d = 0; d < n; d++)
-        wide[d] = add_axis(c, v[d], axis);
+        wide[d] = onnx_add_axis(c, v[d], axis);
     return hb_concat(&c->b, wide, n, axis);
 }
 // Weights are [directions, gates*hidden, depth]; quantised ones the other way round.
 static bool rnn_shapes(struct onnx_ctx *c, hv x, int gates, int directions, int64_t hidden,
                        bool quantised) {
-    const struct shape *s = x->shape, *w = in_val(c, 1)->shape, *r = in_val(c, 2)->shape;
+    const struct shape *s = x->shape, *w = onnx_in_val(c, 1)->shape, *r = onnx_in_val(c, 2)->shape;
     int deep = quantised ? 1 : 2, wide = 3 - deep;
     if (s->rank == 3 && w->rank == 3 && r->rank == 3 && hidden > 0 && s->dims[0] > 0 &&
         w->dims[0] == directions && r->dims[0] == directions && w->dims[wide] == gates * hidden &&
         r->dims[wide] == gates * hidden && w->dims[deep] == s->dims[2] && r->dims[deep] == hidden)
         return true;
-    fail(c, "input %s, weights %s and %s, hidden_size %lld, %d directions", shape_text(c->a, s),
-         shape_text(c->a, w), shape_text(c->a, r), (long long)hidden, directions);
+    onnx_fail(c, "input %s, weights %s and %s, hidden_size %lld, %d directions",
+              shape_text(c->a, s), shape_text(c->a, w), shape_text(c->a, r), (long long)hidden,
+              directions);
     return false;
 }
 ONNX(rnn) {
-    enum cell_kind kind = (enum cell_kind)op_arg(c);
+    enum cell_kind kind = (enum cell_kind)onnx_op_arg(c);
     static const int gate_count[] = {1, 3, 4}, activations[] = {1, 2, 3};
     int gates = gate_count[kind];
-    struct str way = at_str(c, "direction", "forward");
+    struct str way = onnx_at_str(c, "direction", "forward");
     int directions = str_is(way, "bidirectional") ? 2 : 1;
-    bool batch_first = at_int(c, "layout", 0) != 0;
-    hv x = in_val(c, 0), r = in_val(c, 2), y[2], h[2], state[2];
+    bool batch_first = onnx_at_int(c, "layout", 0) != 0;
+    hv x = onnx_in_val(c, 0), r = onnx_in_val(c, 2), y[2], h[2], state[2];
     if (x->shape->rank != 3 || r->shape->rank != 3)
-        return fail(c, "input %s, weights %s", shape_text(c->a, x->shape),
-                    shape_text(c->a, r->shape));
-    if (batch_first) x = swap_axes(c, x, 0, 1);
+        return onnx_fail(c, "input %s, weights %s", shape_text(c->a, x->shape),
+                         shape_text(c->a, r->shape));
+    if (batch_first) x = onnx_swap_axes(c, x, 0, 1);
     bool quantised = str_is(c->n->op, "DynamicQuantizeLSTM");
-    int64_t hidden = at_int(c, "hidden_size", r->shape->dims[quantised ? 1 : 2]);
+    int64_t hidden = onnx_at_int(c, "hidden_size", r->shape->dims[quantised ? 1 : 2]);
     if (!rnn_shapes(c, x, gates, directions, hidden, quantised)) return;
     for (int d = 0; d < directions; d++) {
         struct cell k = {.kind = kind,
@@ -431,9 +436,9 @@ ONNX(rnn) {
                          .hidden = hidden,
                          .quantised = quantised,
                          .reverse = d == 1 || str_is(way, "reverse"),
-                         .input_forget = at_int(c, "input_forget", 0) != 0,
-                         .linear_before_reset = at_int(c, "linear_before_reset", 0) != 0,
-                         .clip = (double)at_float(c, "clip", 0)};
+                         .input_forget = onnx_at_int(c, "input_forget", 0) != 0,
+                         .linear_before_reset = onnx_at_int(c, "linear_before_reset", 0) != 0,
+                         .clip = (double)onnx_at_float(c, "clip", 0)};
         if (!read_activations(c, &k, d, activations[kind])) return;
         y[d] = run_direction(c, &k, x, gates, d);
         if (!hb_ok(&c->b)) return;
@@ -441,7 +446,7 @@ ONNX(rnn) {
     }
     hv all = beside(c, y, directions, 1); // [steps, directions, batch, hidden]
     if (batch_first) all = hb_transpose(&c->b, all, (int64_t[]){2, 0, 1, 3});
-    out_val(c, 0, all);
-    out_val(c, 1, beside(c, h, directions, batch_first));
-    if (kind == CELL_LSTM) out_val(c, 2, beside(c, state, directions, batch_first));
+    onnx_out_val(c, 0, all);
+    onnx_out_val(c, 1, beside(c, h, directions, batch_first));
+    if (kind == CELL_LSTM) onnx_out_val(c, 2, beside(c, state, directions, batch_first));
 }

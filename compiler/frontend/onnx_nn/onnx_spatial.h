@@ -11,5 +11,6 @@ struct spatial {
         high[HLO_MAX_RANK];
 };
 // False after a failure. kernel: [n_kernel].
-bool spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel, struct spatial *s);
-struct window_dim window_of(const struct spatial *s, int d);
+bool onnx_spatial_of(struct onnx_ctx *c, hv x, const int64_t *kernel, int n_kernel,
+                     struct spatial *s);
+struct window_dim onnx_window_of(const struct spatial *s, int d);

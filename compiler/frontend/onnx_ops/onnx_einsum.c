@@ -45,11 +45,11 @@ static bool read_term(struct onnx_ctx *c, const struct einsum *e, struct str ter
                    out->n < HLO_MAX_RANK) {
             out->v[out->n++] = ch;
         } else {
-            return fail(c, "equation: '%c' is not understood", ch), false;
+            return onnx_fail(c, "equation: '%c' is not understood", ch), false;
         }
     }
     if (rank >= 0 && out->n != rank)
-        return fail(c, "equation: '" STR_FMT "' for an input of rank %d", STR_ARG(term), rank),
+        return onnx_fail(c, "equation: '" STR_FMT "' for an input of rank %d", STR_ARG(term), rank),
                false;
     return true;
 }
@@ -62,7 +62,7 @@ static bool next_term(struct str *left, bool *more, struct str *term) {
     return had;
 }
 static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
-    struct str all = at_str(c, "equation", ""), left = all, right = {NULL, 0}, term;
+    struct str all = onnx_at_str(c, "equation", ""), left = all, right = {NULL, 0}, term;
     bool more = true;
     for (size_t k = 0; k + 1 < all.n && !e->arrow; k++)
         if (all.p[k] == '-' && all.p[k + 1] == '>') {
@@ -70,24 +70,24 @@ static bool read_equation(struct onnx_ctx *c, struct einsum *e) {
             right = (struct str){all.p + k + 2, all.n - k - 2};
             e->arrow = true;
         }
-    if (c->n->in.n > MAX_TERMS) return fail(c, "more than %d inputs", MAX_TERMS), false;
+    if (c->n->in.n > MAX_TERMS) return onnx_fail(c, "more than %d inputs", MAX_TERMS), false;
     while (e->terms < (int)c->n->in.n && next_term(&left, &more, &term)) {
-        const struct shape *s = in_val(c, (size_t)e->terms)->shape;
+        const struct shape *s = onnx_in_val(c, (size_t)e->terms)->shape;
         struct labels_of *l = &e->in[e->terms++];
         if (!read_term(c, e, term, s->rank, l)) return false;
         for (int d = 0; d < l->n; d++) {
             int64_t *size = &e->size[l->v[d]];
             if (e->count[l->v[d]]++ == 0 || *size == 1) *size = s->dims[d];
             if (s->dims[d] != *size && s->dims[d] != 1)
-                return fail(c, "equation: sizes %lld and %lld under one letter",
-                            (long long)s->dims[d], (long long)*size),
+                return onnx_fail(c, "equation: sizes %lld and %lld under one letter",
+                                 (long long)s->dims[d], (long long)*size),
                        false;
             if (l->v[d] >= ELLIPSIS && l->v[d] - ELLIPSIS >= e->ellipsis)
                 e->ellipsis = l->v[d] - ELLIPSIS + 1;
         }
     }
     if (e->terms != (int)c->n->in.n || more)
-        return fail(c, "equation: terms do not match the inputs"), false;
+        return onnx_fail(c, "equation: terms do not match the inputs"), false;
     if (e->arrow) return read_term(c, e, right, -1, &e->out);
     for (int d = e->ellipsis; d > 0; d--) // implicit: "...", then letters that stand once, sorted
         e->out.v[e->out.n++] = ELLIPSIS + d - 1;
@@ -103,13 +103,13 @@ static hv tidy(struct onnx_ctx *c, const struct einsum *e, hv x, struct labels_o
         int first = find(l, l->v[d]);
         if (!broadcast && first == d) continue;
         if (!broadcast) {
-            hv same = hb_compare(&c->b, index_along(c, x->shape, DT_S64, first),
-                                 index_along(c, x->shape, DT_S64, d), CMP_EQ);
-            x = hb_select(&c->b, same, x, splat_like(c, x, 0));
+            hv same = hb_compare(&c->b, onnx_index_along(c, x->shape, DT_S64, first),
+                                 onnx_index_along(c, x->shape, DT_S64, d), CMP_EQ);
+            x = hb_select(&c->b, same, x, onnx_splat_like(c, x, 0));
             int64_t axis = d;
-            x = reduce_keep(c, x, &axis, 1, HLO_ADD, false);
+            x = onnx_reduce_keep(c, x, &axis, 1, HLO_ADD, false);
         } else {
-            x = row(c, x, d, 0);
+            x = onnx_row(c, x, d, 0);
         }
         memmove(l->v + d, l->v + d + 1, sizeof *l->v * (size_t)(l->n - d - 1));
         l->n--, d--;
@@ -133,7 +133,7 @@ static hv sum_alone(struct onnx_ctx *c, const struct einsum *e, hv x, struct lab
         else
             l->v[kept++] = l->v[d];
     l->n = kept;
-    return n ? reduce_keep(c, x, axes, n, HLO_ADD, false) : x;
+    return n ? onnx_reduce_keep(c, x, axes, n, HLO_ADD, false) : x;
 }
 static hv contract(struct onnx_ctx *c, const struct einsum *e, hv x, struct labels_of *l, hv y,
                    const struct labels_of *r, int next) {
@@ -152,7 +152,8 @@ static hv contract(struct onnx_ctx *c, const struct einsum *e, hv x, struct labe
         if (find(r, l->v[d]) < 0 && out.n < HLO_MAX_RANK) out.v[out.n++] = l->v[d];
     for (int d = 0; d < r->n; d++)
         if (find(l, r->v[d]) < 0) {
-            if (out.n == HLO_MAX_RANK) return fail(c, "the rank grows above %d", HLO_MAX_RANK), x;
+            if (out.n == HLO_MAX_RANK)
+                return onnx_fail(c, "the rank grows above %d", HLO_MAX_RANK), x;
             out.v[out.n++] = r->v[d];
         }
     *l = out;
@@ -170,12 +171,13 @@ ONNX(einsum) {
     if (!read_equation(c, e)) return;
     for (int d = 0; d < e->out.n; d++)
         if (!e->count[e->out.v[d]] || find(&e->out, e->out.v[d]) != d)
-            return fail(c, "equation: the result's dimensions must each stand in an input, once");
+            return onnx_fail(c,
+                             "equation: the result's dimensions must each stand in an input, once");
     struct labels_of l = e->in[0];
-    hv x = tidy(c, e, in_val(c, 0), &l);
+    hv x = tidy(c, e, onnx_in_val(c, 0), &l);
     for (int k = 1; k < e->terms && hb_ok(&c->b); k++) {
         struct labels_of r = e->in[k];
-        hv y = tidy(c, e, in_val(c, (size_t)k), &r);
+        hv y = tidy(c, e, onnx_in_val(c, (size_t)k), &r);
         x = sum_alone(c, e, x, &l, &r, k + 1);
         y = sum_alone(c, e, y, &r, &l, k + 1);
         x = contract(c, e, x, &l, y, &r, k + 1);
@@ -184,7 +186,7 @@ ONNX(einsum) {
     if (!hb_ok(&c->b)) return;
     for (int d = 0; d < e->out.n; d++)
         perm[d] = find(&l, e->out.v[d]);
-    out_val(c, 0, hb_transpose(&c->b, x, perm));
+    onnx_out_val(c, 0, hb_transpose(&c->b, x, perm));
 }
 
 // ---- determinant: elimination with the largest pivot of each column, unrolled over a matrix that
@@ -193,43 +195,46 @@ ONNX(einsum) {
 enum { MAX_UNROLLED = 64 };
 ONNX(det) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), det = NULL;
+    hv x = onnx_in_val(c, 0), det = NULL;
     int rank = x->shape->rank;
     int64_t n = rank < 2 ? 0 : x->shape->dims[rank - 1], axis = 1, batch = 1;
     if (rank < 2 || x->shape->dims[rank - 2] != n || n < 1)
-        return fail(c, "input %s: expected square matrices", shape_text(c->a, x->shape));
+        return onnx_fail(c, "input %s: expected square matrices", shape_text(c->a, x->shape));
     for (int d = 0; d < rank - 2; d++)
         batch *= x->shape->dims[d];
     hv m = hb_reshape(b, x, (int64_t[]){batch, n, n}, 3);
     if (n > MAX_UNROLLED && batch > 0) {
-        det = det_by_loop(c, m);
-        return out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
+        det = onnx_det_by_loop(c, m);
+        return onnx_out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
     }
     for (int64_t k = n; k > 0 && hb_ok(b); k--) {
         const struct shape *s = shape_make(c->a, DT_S64, (int64_t[]){batch, k}, 2);
-        hv column = row(c, m, 2, 0), size = hb_unary(b, HLO_ABS, column);
-        hv first = place_of_extreme(c, size, axis, true, false, false); // [batch]
+        hv column = onnx_row(c, m, 2, 0), size = hb_unary(b, HLO_ABS, column);
+        hv first = onnx_place_of_extreme(c, size, axis, true, false, false); // [batch]
         hv at = hb_iota(b, s, 1);
-        hv here = hb_compare(b, at, back_to(c, first, s, &axis, 1), CMP_EQ);
+        hv here = hb_compare(b, at, onnx_back_to(c, first, s, &axis, 1), CMP_EQ);
         hv wide = hb_broadcast(b, here, (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 1});
-        hv pivots = hb_select(b, wide, m, splat_like(c, m, 0));
-        pivots = reduce_keep(c, pivots, &axis, 1, HLO_ADD, false); // the pivot's row, [batch, k]
-        hv pivot = row(c, pivots, 1, 0);
-        hv moved = hb_compare(b, first, splat_like(c, first, 0), CMP_NE);
+        hv pivots = hb_select(b, wide, m, onnx_splat_like(c, m, 0));
+        pivots =
+            onnx_reduce_keep(c, pivots, &axis, 1, HLO_ADD, false); // the pivot's row, [batch, k]
+        hv pivot = onnx_row(c, pivots, 1, 0);
+        hv moved = hb_compare(b, first, onnx_splat_like(c, first, 0), CMP_NE);
         hv factor = hb_select(b, moved, hb_unary(b, HLO_NEGATE, pivot), pivot);
         det = det ? hb_mul(b, det, factor) : factor;
         if (k == 1) break;
         // The first row takes the pivot's place; then the first column is cleared.
-        hv top = hb_broadcast(b, row(c, m, 1, 0), (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 2});
-        m = part(c, hb_select(b, wide, top, m), 1, 1, k);
-        hv safe = hb_select(b, hb_compare(b, pivot, splat_like(c, pivot, 0), CMP_EQ),
-                            splat_like(c, pivot, 1), pivot);
+        hv top =
+            hb_broadcast(b, onnx_row(c, m, 1, 0), (int64_t[]){batch, k, k}, 3, (int64_t[]){0, 2});
+        m = onnx_part(c, hb_select(b, wide, top, m), 1, 1, k);
+        hv safe = hb_select(b, hb_compare(b, pivot, onnx_splat_like(c, pivot, 0), CMP_EQ),
+                            onnx_splat_like(c, pivot, 1), pivot);
         int64_t dims[3] = {batch, k - 1, k - 1};
-        hv ratio = row(c, m, 2, 0); // [batch, k-1]
+        hv ratio = onnx_row(c, m, 2, 0); // [batch, k-1]
         ratio = hb_div(b, ratio, hb_broadcast(b, safe, dims, 2, (int64_t[]){0}));
-        hv minus = hb_mul(b, hb_broadcast(b, ratio, dims, 3, (int64_t[]){0, 1}),
-                          hb_broadcast(b, part(c, pivots, 1, 1, k), dims, 3, (int64_t[]){0, 2}));
-        m = hb_sub(b, part(c, m, 2, 1, k), minus);
+        hv minus =
+            hb_mul(b, hb_broadcast(b, ratio, dims, 3, (int64_t[]){0, 1}),
+                   hb_broadcast(b, onnx_part(c, pivots, 1, 1, k), dims, 3, (int64_t[]){0, 2}));
+        m = hb_sub(b, onnx_part(c, m, 2, 1, k), minus);
     }
-    out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
+    onnx_out_val(c, 0, hb_reshape(b, det, x->shape->dims, rank - 2));
 }

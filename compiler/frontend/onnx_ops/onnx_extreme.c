@@ -19,13 +19,13 @@ struct extreme {
 static hv order_of(struct onnx_ctx *c, hv x, bool largest) {
     struct hb *b = &c->b;
     if (!dtype_is_float(x->shape->dtype))
-        return add_k(c, hb_convert(b, x, DT_S64), x->shape->dtype == DT_U32 ? -0x1p31 : 0);
-    hv f = hb_convert(b, x, DT_F32), zero = splat_like(c, f, 0);
+        return onnx_add_k(c, hb_convert(b, x, DT_S64), x->shape->dtype == DT_U32 ? -0x1p31 : 0);
+    hv f = hb_convert(b, x, DT_F32), zero = onnx_splat_like(c, f, 0);
     f = hb_select(b, hb_compare(b, f, zero, CMP_EQ), zero, f);
     const struct shape *s = shape_with_dtype(c->a, f->shape, DT_S32);
     hv bits = hb_op(b, HLO_BITCAST_CONVERT, s, &f, 1, NULL);
     hv sign = hb_binary(b, HLO_SHIFT_RIGHT_ARITH, bits, hb_splat(b, s, 31));
-    hv order = hb_binary(b, HLO_XOR, bits, and_(c, sign, hb_splat(b, s, INT32_MAX)));
+    hv order = hb_binary(b, HLO_XOR, bits, onnx_and(c, sign, hb_splat(b, s, INT32_MAX)));
     hv nan = hb_splat(b, s, largest ? INT32_MAX : INT32_MIN);
     order = hb_select(b, hb_compare(b, f, f, CMP_NE), nan, order);
     return hb_convert(b, order, DT_S64);
@@ -34,12 +34,12 @@ static hv by_key(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool 
     struct hb *b = &c->b;
     int64_t n = x->shape->dims[axis];
     bool back = e.largest != e.last; // the larger position below wins: count from the end
-    hv pos = index_along(c, x->shape, DT_S64, axis);
-    if (back) pos = hb_sub(b, splat_like(c, pos, (double)(n - 1)), pos);
-    hv key = hb_add(b, mul_k(c, order_of(c, x, e.largest), 0x1p32), pos);
-    hv r = reduce_keep(c, key, &axis, 1, e.largest ? HLO_MAXIMUM : HLO_MINIMUM, keep);
-    r = and_(c, r, splat_like(c, r, 0x1p32 - 1));
-    return back ? hb_sub(b, splat_like(c, r, (double)(n - 1)), r) : r;
+    hv pos = onnx_index_along(c, x->shape, DT_S64, axis);
+    if (back) pos = hb_sub(b, onnx_splat_like(c, pos, (double)(n - 1)), pos);
+    hv key = hb_add(b, onnx_mul_k(c, order_of(c, x, e.largest), 0x1p32), pos);
+    hv r = onnx_reduce_keep(c, key, &axis, 1, e.largest ? HLO_MAXIMUM : HLO_MINIMUM, keep);
+    r = onnx_and(c, r, onnx_splat_like(c, r, 0x1p32 - 1));
+    return back ? hb_sub(b, onnx_splat_like(c, r, (double)(n - 1)), r) : r;
 }
 
 // (value, position), (value, position) -> the more extreme of both.
@@ -69,8 +69,8 @@ static hv by_pair(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool
     enum dtype t = x->shape->dtype;
     struct hlo_computation *f = picker(c, t, e);
     struct hlo_attr_dims d = {.dimensions = {&axis, 1}};
-    hv in[] = {x, index_along(c, x->shape, DT_S64, axis),
-               hb_const_f64(b, t, e.largest ? lowest_of(t) : highest_of(t)),
+    hv in[] = {x, onnx_index_along(c, x->shape, DT_S64, axis),
+               hb_const_f64(b, t, e.largest ? onnx_lowest_of(t) : onnx_highest_of(t)),
                hb_const_i64(b, DT_S64, e.last ? -1 : INT64_MAX)};
     int64_t dims[HLO_MAX_RANK];
     int rank = 0;
@@ -81,34 +81,36 @@ static hv by_pair(struct onnx_ctx *c, hv x, int64_t axis, struct extreme e, bool
     hv r = hb_call(b, HLO_REDUCE, shape_tuple(c->a, s, 2), in, 4, &d, &f, 1);
     if (!hb_ok(b)) return r;
     r = hb_gte(b, r, 1);
-    return keep ? add_axis(c, r, axis) : r;
+    return keep ? onnx_add_axis(c, r, axis) : r;
 }
 
-hv place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last, bool keep) {
+hv onnx_place_of_extreme(struct onnx_ctx *c, hv x, int64_t axis, bool largest, bool last,
+                         bool keep) {
     struct extreme e = {largest, last};
     int64_t n = x->shape->dims[axis];
-    if (n == 0) fail(c, "axis %lld of %s is empty", (long long)axis, shape_text(c->a, x->shape));
+    if (n == 0)
+        onnx_fail(c, "axis %lld of %s is empty", (long long)axis, shape_text(c->a, x->shape));
     if (!hb_ok(&c->b)) return x;
     bool narrow = dtype_bits(x->shape->dtype) <= 32 && n < INT32_MAX;
     return narrow ? by_key(c, x, axis, e, keep) : by_pair(c, x, axis, e, keep);
 }
 
 ONNX(argminmax) {
-    hv x = in_val(c, 0);
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+    hv x = onnx_in_val(c, 0);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
     if (!hb_ok(&c->b)) return;
-    out_val(c, 0,
-            place_of_extreme(c, x, axis, op_arg(c) == HLO_MAXIMUM,
-                             at_int(c, "select_last_index", 0) != 0,
-                             at_int(c, "keepdims", 1) != 0));
+    onnx_out_val(c, 0,
+                 onnx_place_of_extreme(c, x, axis, onnx_op_arg(c) == HLO_MAXIMUM,
+                                       onnx_at_int(c, "select_last_index", 0) != 0,
+                                       onnx_at_int(c, "keepdims", 1) != 0));
 }
 
 // One in the place of the first largest element. Until opset 12 over the dimensions from axis on.
 ONNX(hardmax) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     const struct shape *s = x->shape;
-    int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank),
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", c->opset >= 13 ? -1 : 1), s->rank),
             flat[2] = {1, 1};
     if (!hb_ok(b)) return;
     if (c->opset < 13) {
@@ -117,10 +119,10 @@ ONNX(hardmax) {
         x = hb_reshape(b, x, flat, 2);
         axis = 1;
     }
-    if (shape_elements(s) == 0) return out_val(c, 0, hb_splat(b, s, 0));
-    hv first = place_of_extreme(c, x, axis, true, false, false);
+    if (shape_elements(s) == 0) return onnx_out_val(c, 0, hb_splat(b, s, 0));
+    hv first = onnx_place_of_extreme(c, x, axis, true, false, false);
     if (!hb_ok(b)) return;
-    hv pos = index_along(c, x->shape, DT_S64, axis);
-    hv r = hb_compare(b, pos, back_to(c, first, x->shape, &axis, 1), CMP_EQ);
-    out_val(c, 0, hb_reshape(b, hb_convert(b, r, s->dtype), s->dims, s->rank));
+    hv pos = onnx_index_along(c, x->shape, DT_S64, axis);
+    hv r = hb_compare(b, pos, onnx_back_to(c, first, x->shape, &axis, 1), CMP_EQ);
+    onnx_out_val(c, 0, hb_reshape(b, hb_convert(b, r, s->dtype), s->dims, s->rank));
 }

@@ -10,21 +10,21 @@ static hv scalar_like(struct onnx_ctx *c, hv x, double v) {
 }
 
 ONNX(unary) {
-    out_val(c, 0, hb_unary(&c->b, (enum hlo_op)op_arg(c), in_val(c, 0)));
+    onnx_out_val(c, 0, hb_unary(&c->b, (enum hlo_op)onnx_op_arg(c), onnx_in_val(c, 0)));
 }
 
 // Before opset 7 broadcasting was an attribute: the second input aligned at `axis` of the first.
 static void align_old_broadcast(struct onnx_ctx *c, hv x, hv *y) {
-    int64_t axis = at_int(c, "axis", -1), dims[HLO_MAX_RANK];
+    int64_t axis = onnx_at_int(c, "axis", -1), dims[HLO_MAX_RANK];
     int rank = x->shape->rank, yr = (*y)->shape->rank;
-    if (c->opset >= 7 || !at_int(c, "broadcast", 0) || axis < 0 || axis + yr > rank) return;
+    if (c->opset >= 7 || !onnx_at_int(c, "broadcast", 0) || axis < 0 || axis + yr > rank) return;
     for (int d = 0; d < rank - axis; d++)
         dims[d] = d < yr ? (*y)->shape->dims[d] : 1;
     *y = hb_reshape(&c->b, *y, dims, rank - (int)axis);
 }
 static void two(struct onnx_ctx *c, hv *x, hv *y) {
-    *x = in_val(c, 0);
-    *y = in_val(c, 1);
+    *x = onnx_in_val(c, 0);
+    *y = onnx_in_val(c, 1);
     align_old_broadcast(c, *x, y);
     hb_numpy_pair(&c->b, x, y);
 }
@@ -33,15 +33,15 @@ static void two(struct onnx_ctx *c, hv *x, hv *y) {
 ONNX(binary) {
     hv x, y;
     two(c, &x, &y);
-    out_val(c, 0, hb_binary(&c->b, (enum hlo_op)op_arg(c), x, y));
+    onnx_out_val(c, 0, hb_binary(&c->b, (enum hlo_op)onnx_op_arg(c), x, y));
 }
 ONNX(compare) {
     hv x, y;
     two(c, &x, &y);
-    out_val(c, 0, hb_compare(&c->b, x, y, (enum cmp_direction)op_arg(c)));
+    onnx_out_val(c, 0, hb_compare(&c->b, x, y, (enum cmp_direction)onnx_op_arg(c)));
 }
 ONNX(pow) {
-    hv x = in_val(c, 0), y = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), y = onnx_in_val(c, 1);
     align_old_broadcast(c, x, &y);
     enum dtype t = x->shape->dtype;
     if (y->shape->dtype != t && dtype_is_float(y->shape->dtype) && !dtype_is_float(t))
@@ -49,64 +49,64 @@ ONNX(pow) {
     else
         y = hb_convert(&c->b, y, x->shape->dtype);
     hb_numpy_pair(&c->b, &x, &y);
-    out_val(c, 0, hb_convert(&c->b, hb_binary(&c->b, HLO_POWER, x, y), t));
+    onnx_out_val(c, 0, hb_convert(&c->b, hb_binary(&c->b, HLO_POWER, x, y), t));
 }
 ONNX(variadic) {
-    hv r = in_val(c, 0);
-    enum hlo_op op = (enum hlo_op)op_arg(c);
+    hv r = onnx_in_val(c, 0);
+    enum hlo_op op = (enum hlo_op)onnx_op_arg(c);
     bool mean = op == HLO_DIVIDE;
     for (size_t k = 1; k < c->n->in.n; k++) {
-        hv y = in_val(c, k);
+        hv y = onnx_in_val(c, k);
         hb_numpy_pair(&c->b, &r, &y);
         r = hb_binary(&c->b, mean ? HLO_ADD : op, r, y);
     }
     if (mean) r = hb_div(&c->b, r, scalar_like(c, r, (double)c->n->in.n));
-    out_val(c, 0, r);
+    onnx_out_val(c, 0, r);
 }
 ONNX(where) {
-    hv p = in_val(c, 0), x = in_val(c, 1), y = in_val(c, 2);
+    hv p = onnx_in_val(c, 0), x = onnx_in_val(c, 1), y = onnx_in_val(c, 2);
     hb_numpy_pair(&c->b, &x, &y);
     hb_numpy_pair(&c->b, &p, &x);
     hb_numpy_pair(&c->b, &p, &y);
     hb_numpy_pair(&c->b, &x, &y);
-    out_val(c, 0, hb_select(&c->b, p, x, y));
+    onnx_out_val(c, 0, hb_select(&c->b, p, x, y));
 }
 ONNX(isnan) {
-    hv x = in_val(c, 0);
-    out_val(c, 0, hb_compare(&c->b, x, x, CMP_NE));
+    hv x = onnx_in_val(c, 0);
+    onnx_out_val(c, 0, hb_compare(&c->b, x, x, CMP_NE));
 }
 ONNX(reciprocal) {
-    hv x = in_val(c, 0);
-    out_val(c, 0, hb_div(&c->b, scalar_like(c, x, 1), x));
+    hv x = onnx_in_val(c, 0);
+    onnx_out_val(c, 0, hb_div(&c->b, scalar_like(c, x, 1), x));
 }
 ONNX(acos) { // atan2(sqrt((1-x)(1+x)), x)
-    hv x = in_val(c, 0), one = scalar_like(c, x, 1);
+    hv x = onnx_in_val(c, 0), one = scalar_like(c, x, 1);
     hv s = hb_unary(&c->b, HLO_SQRT, hb_mul(&c->b, hb_sub(&c->b, one, x), hb_add(&c->b, one, x)));
-    out_val(c, 0, hb_binary(&c->b, HLO_ATAN2, s, x));
+    onnx_out_val(c, 0, hb_binary(&c->b, HLO_ATAN2, s, x));
 }
 ONNX(prelu) {
-    hv x = in_val(c, 0), s = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), s = onnx_in_val(c, 1);
     s = hb_broadcast_numpy(&c->b, s, x->shape->dims, x->shape->rank);
     hv pos = hb_compare(&c->b, x, scalar_like(c, x, 0), CMP_GE);
-    out_val(c, 0, hb_select(&c->b, pos, x, hb_mul(&c->b, x, s)));
+    onnx_out_val(c, 0, hb_select(&c->b, pos, x, hb_mul(&c->b, x, s)));
 }
 
 ONNX(clip) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     if (c->opset < 11) {
         if (onnx_attr(c->n, "min"))
-            x = hb_max(&c->b, x, scalar_like(c, x, (double)at_float(c, "min", 0)));
+            x = hb_max(&c->b, x, scalar_like(c, x, (double)onnx_at_float(c, "min", 0)));
         if (onnx_attr(c->n, "max"))
-            x = hb_min(&c->b, x, scalar_like(c, x, (double)at_float(c, "max", 0)));
+            x = hb_min(&c->b, x, scalar_like(c, x, (double)onnx_at_float(c, "max", 0)));
     } else {
         for (size_t k = 1; k <= 2; k++) {
-            if (!in_has(c, k)) continue;
-            hv limit = hb_broadcast(&c->b, hb_reshape(&c->b, in_val(c, k), NULL, 0), x->shape->dims,
-                                    x->shape->rank, NULL);
+            if (!onnx_in_has(c, k)) continue;
+            hv limit = hb_broadcast(&c->b, hb_reshape(&c->b, onnx_in_val(c, k), NULL, 0),
+                                    x->shape->dims, x->shape->rank, NULL);
             x = hb_binary(&c->b, k == 1 ? HLO_MAXIMUM : HLO_MINIMUM, x, limit);
         }
     }
-    out_val(c, 0, x);
+    onnx_out_val(c, 0, x);
 }
 
 static hv elu_like(struct onnx_ctx *c, hv x, double alpha, double inner) {
@@ -135,29 +135,30 @@ hv onnx_gelu(struct onnx_ctx *c, hv x, bool tanh) {
 
 ONNX(activation) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), zero = scalar_like(c, x, 0), one = scalar_like(c, x, 1), r = x;
+    hv x = onnx_in_val(c, 0), zero = scalar_like(c, x, 0), one = scalar_like(c, x, 1), r = x;
     struct str op = c->n->op;
     if (str_is(op, "Relu")) {
         r = hb_max(b, x, zero);
     } else if (str_is(op, "LeakyRelu")) {
         r = hb_select(b, hb_compare(b, x, zero, CMP_GE), x,
-                      hb_mul(b, x, scalar_like(c, x, (double)at_float(c, "alpha", 0.01f))));
+                      hb_mul(b, x, scalar_like(c, x, (double)onnx_at_float(c, "alpha", 0.01f))));
     } else if (str_is(op, "ThresholdedRelu")) {
-        r = hb_select(b,
-                      hb_compare(b, x, scalar_like(c, x, (double)at_float(c, "alpha", 1)), CMP_GT),
-                      x, zero);
+        r = hb_select(
+            b, hb_compare(b, x, scalar_like(c, x, (double)onnx_at_float(c, "alpha", 1)), CMP_GT), x,
+            zero);
     } else if (str_is(op, "Elu")) {
-        r = elu_like(c, x, (double)at_float(c, "alpha", 1), 1);
+        r = elu_like(c, x, (double)onnx_at_float(c, "alpha", 1), 1);
     } else if (str_is(op, "Celu")) {
-        double alpha = (double)at_float(c, "alpha", 1);
+        double alpha = (double)onnx_at_float(c, "alpha", 1);
         r = elu_like(c, x, alpha, alpha);
     } else if (str_is(op, "Selu")) {
-        r = hb_mul(b, scalar_like(c, x, (double)at_float(c, "gamma", 1.05070102214813232421875f)),
-                   elu_like(c, x, (double)at_float(c, "alpha", 1.67326319217681884765625f), 1));
+        r = hb_mul(
+            b, scalar_like(c, x, (double)onnx_at_float(c, "gamma", 1.05070102214813232421875f)),
+            elu_like(c, x, (double)onnx_at_float(c, "alpha", 1.67326319217681884765625f), 1));
     } else if (str_is(op, "HardSigmoid") || str_is(op, "HardSwish")) {
         bool swish = str_is(op, "HardSwish");
-        double alpha = swish ? 1.0 / 6 : (double)at_float(c, "alpha", 0.2f),
-               beta = swish ? 0.5 : (double)at_float(c, "beta", 0.5f);
+        double alpha = swish ? 1.0 / 6 : (double)onnx_at_float(c, "alpha", 0.2f),
+               beta = swish ? 0.5 : (double)onnx_at_float(c, "beta", 0.5f);
         r = hb_clamp(b, zero,
                      hb_add(b, hb_mul(b, x, scalar_like(c, x, alpha)), scalar_like(c, x, beta)),
                      one);
@@ -169,24 +170,24 @@ ONNX(activation) {
     } else if (str_is(op, "Softsign")) {
         r = hb_div(b, x, hb_add(b, one, hb_unary(b, HLO_ABS, x)));
     } else if (str_is(op, "Gelu")) {
-        r = onnx_gelu(c, x, str_is(at_str(c, "approximate", "none"), "tanh"));
+        r = onnx_gelu(c, x, str_is(onnx_at_str(c, "approximate", "none"), "tanh"));
     }
-    out_val(c, 0, r);
+    onnx_out_val(c, 0, r);
 }
 
 // ---- reductions
 
 ONNX(reduce) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
-    bool given, keep = at_int(c, "keepdims", 1) != 0;
+    bool given, keep = onnx_at_int(c, "keepdims", 1) != 0;
     struct str op = {c->n->op.p + 6, c->n->op.n - 6}; // behind "Reduce"
-    axes_of(c, 1, rank, axes, &n, &given);
+    onnx_axes_of(c, 1, rank, axes, &n, &given);
     if (!hb_ok(&c->b)) return;
     if (n == 0) {
-        if (at_int(c, "noop_with_empty_axes", 0)) return out_val(c, 0, x);
+        if (onnx_at_int(c, "noop_with_empty_axes", 0)) return onnx_out_val(c, 0, x);
         for (n = 0; n < rank; n++)
             axes[n] = n;
     }
@@ -197,66 +198,70 @@ ONNX(reduce) {
     count = count > 0 ? count : 1; // the mean of none is 0, as in ONNX Runtime
     if (str_is(op, "Max") || str_is(op, "Min")) {
         if (t == DT_PRED) x = hb_convert(b, x, DT_U8);
-        x = reduce_keep(c, x, axes, n, str_is(op, "Max") ? HLO_MAXIMUM : HLO_MINIMUM, keep);
-        return out_val(c, 0, hb_convert(b, x, t));
+        x = onnx_reduce_keep(c, x, axes, n, str_is(op, "Max") ? HLO_MAXIMUM : HLO_MINIMUM, keep);
+        return onnx_out_val(c, 0, hb_convert(b, x, t));
     }
-    if (str_is(op, "Prod")) return out_val(c, 0, reduce_keep(c, x, axes, n, HLO_MULTIPLY, keep));
+    if (str_is(op, "Prod"))
+        return onnx_out_val(c, 0, onnx_reduce_keep(c, x, axes, n, HLO_MULTIPLY, keep));
     if (str_is(op,
                "LogSumExp")) { // shifted by the maximum, which is taken as 0 where it is not finite
-        hv m = reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
+        hv m = onnx_reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
         m = hb_select(b, hb_unary(b, HLO_IS_FINITE, m), m, scalar_like(c, m, 0));
-        hv s = reduce_keep(c, hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, axes, n))),
-                           axes, n, HLO_ADD, false);
+        hv s = onnx_reduce_keep(
+            c, hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, axes, n))), axes, n,
+            HLO_ADD, false);
         hv r = hb_add(b, hb_unary(b, HLO_LOG, s), m);
         int64_t dims[HLO_MAX_RANK];
         for (int d = 0; d < rank; d++)
             dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[d];
-        return out_val(c, 0, keep ? hb_reshape(b, r, dims, rank) : r);
+        return onnx_out_val(c, 0, keep ? hb_reshape(b, r, dims, rank) : r);
     }
     if (str_is(op, "L1")) x = hb_unary(b, HLO_ABS, x);
     if (str_is(op, "L2") || str_is(op, "SumSquare")) x = hb_mul(b, x, x);
-    hv r = reduce_keep(c, x, axes, n, HLO_ADD, keep);
+    hv r = onnx_reduce_keep(c, x, axes, n, HLO_ADD, keep);
     if (str_is(op, "Mean"))
         r = dtype_is_float(t) ? hb_mul(b, r, scalar_like(c, r, 1 / count))
                               : hb_div(b, r, scalar_like(c, r, count));
     if (str_is(op, "L2")) r = hb_unary(b, HLO_SQRT, r);
     if (str_is(op, "LogSum")) r = hb_unary(b, HLO_LOG, r);
-    out_val(c, 0, r);
+    onnx_out_val(c, 0, r);
 }
 
 // Until opset 12 the input is seen as a matrix [dims before axis, dims from axis on]; from 13 along
 // one axis.
 ONNX(softmax) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank, n = 1;
     int64_t axes[HLO_MAX_RANK];
-    int64_t axis = axis_of(c, at_int(c, "axis", c->opset >= 13 ? -1 : 1), rank);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", c->opset >= 13 ? -1 : 1), rank);
     if (!hb_ok(&c->b)) return;
     axes[0] = axis;
     if (c->opset < 13)
         for (n = 0; axis + n < rank; n++)
             axes[n] = axis + n;
-    hv m = reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
-    hv d = hb_sub(b, x, back_to(c, m, x->shape, axes, n));
+    hv m = onnx_reduce_keep(c, x, axes, n, HLO_MAXIMUM, false);
+    hv d = hb_sub(b, x, onnx_back_to(c, m, x->shape, axes, n));
     hv e = hb_unary(b, HLO_EXP, d);
-    hv s = reduce_keep(c, e, axes, n, HLO_ADD, false);
-    if (op_arg(c))
-        out_val(c, 0, hb_sub(b, d, back_to(c, hb_unary(b, HLO_LOG, s), x->shape, axes, n)));
+    hv s = onnx_reduce_keep(c, e, axes, n, HLO_ADD, false);
+    if (onnx_op_arg(c))
+        onnx_out_val(c, 0,
+                     hb_sub(b, d, onnx_back_to(c, hb_unary(b, HLO_LOG, s), x->shape, axes, n)));
     else
-        out_val(c, 0, hb_div(b, e, back_to(c, s, x->shape, axes, n)));
+        onnx_out_val(c, 0, hb_div(b, e, onnx_back_to(c, s, x->shape, axes, n)));
 }
 
 // Sum or product over a growing window: reduce-window with padding on one side.
 ONNX(cumulative) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axis;
     int n;
-    if (!in_ints(c, 1, &axis, 1, &n) || n != 1) return;
-    axis = axis_of(c, axis, x->shape->rank);
+    if (!onnx_in_ints(c, 1, &axis, 1, &n) || n != 1) return;
+    axis = onnx_axis_of(c, axis, x->shape->rank);
     if (!hb_ok(&c->b)) return;
-    bool exclusive = at_int(c, "exclusive", 0) != 0, reverse = at_int(c, "reverse", 0) != 0;
-    enum hlo_op op = (enum hlo_op)op_arg(c);
+    bool exclusive = onnx_at_int(c, "exclusive", 0) != 0,
+         reverse = onnx_at_int(c, "reverse", 0) != 0;
+    enum hlo_op op = (enum hlo_op)onnx_op_arg(c);
     struct window_dim w[HLO_MAX_RANK];
     int64_t size = x->shape->dims[axis];
     for (int d = 0; d < x->shape->rank; d++)
@@ -264,7 +269,8 @@ ONNX(cumulative) {
     w[axis].size = size > 0 ? size : 1;
     w[axis].pad_low = reverse ? -(int64_t)exclusive : size - 1 + exclusive;
     w[axis].pad_high = reverse ? size - 1 + exclusive : -(int64_t)exclusive;
-    out_val(c, 0,
-            hb_reduce_window(&c->b, x, hb_const_f64(&c->b, x->shape->dtype, op == HLO_MULTIPLY),
-                             &(struct window){w, x->shape->rank}, op));
+    onnx_out_val(c, 0,
+                 hb_reduce_window(&c->b, x,
+                                  hb_const_f64(&c->b, x->shape->dtype, op == HLO_MULTIPLY),
+                                  &(struct window){w, x->shape->rank}, op));
 }

@@ -23,78 +23,80 @@ static hv along_features(struct onnx_ctx *c, const char *name, hv x, float def) 
     const float *v;
     size_t n = floats_of(c, name, &v);
     int last = x->shape->rank - 1;
-    if (n == 0) return splat_like(c, x, (double)def);
-    if (n == 1) return splat_like(c, x, (double)v[0]);
+    if (n == 0) return onnx_splat_like(c, x, (double)def);
+    if (n == 1) return onnx_splat_like(c, x, (double)v[0]);
     if (last < 0 || (int64_t)n != x->shape->dims[last])
-        return fail(c, "%s has %zu values for %s", name, n, shape_text(c->a, x->shape)), x;
-    return along(c, float_vector(c, v, n), x->shape, last);
+        return onnx_fail(c, "%s has %zu values for %s", name, n, shape_text(c->a, x->shape)), x;
+    return onnx_along(c, float_vector(c, v, n), x->shape, last);
 }
 
 ONNX(binarizer) {
-    hv x = in_val(c, 0), limit = splat_like(c, x, (double)at_float(c, "threshold", 0));
-    out_val(c, 0, hb_convert(&c->b, hb_compare(&c->b, x, limit, CMP_GT), x->shape->dtype));
+    hv x = onnx_in_val(c, 0),
+       limit = onnx_splat_like(c, x, (double)onnx_at_float(c, "threshold", 0));
+    onnx_out_val(c, 0, hb_convert(&c->b, hb_compare(&c->b, x, limit, CMP_GT), x->shape->dtype));
 }
 ONNX(scaler) { // (x - offset) * scale
     struct hb *b = &c->b;
-    hv x = hb_convert(b, in_val(c, 0), DT_F32);
+    hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32);
     x = hb_sub(b, x, along_features(c, "offset", x, 0));
-    out_val(c, 0, hb_mul(b, x, along_features(c, "scale", x, 1)));
+    onnx_out_val(c, 0, hb_mul(b, x, along_features(c, "scale", x, 1)));
 }
 ONNX(mlnormalizer) { // each row by its largest magnitude, sum of magnitudes, or length
     struct hb *b = &c->b;
-    hv x = hb_convert(b, in_val(c, 0), DT_F32), a = hb_unary(b, HLO_ABS, x);
-    struct str norm = at_str(c, "norm", "MAX");
+    hv x = hb_convert(b, onnx_in_val(c, 0), DT_F32), a = hb_unary(b, HLO_ABS, x);
+    struct str norm = onnx_at_str(c, "norm", "MAX");
     int64_t last = x->shape->rank - 1;
-    if (last < 0) return fail(c, "a scalar has no rows");
+    if (last < 0) return onnx_fail(c, "a scalar has no rows");
     bool l1 = str_is(norm, "L1"), l2 = str_is(norm, "L2");
-    hv n = l2 ? hb_unary(b, HLO_SQRT, reduce_keep(c, hb_mul(b, x, x), &last, 1, HLO_ADD, true))
-              : reduce_keep(c, l1 ? a : x, &last, 1, l1 ? HLO_ADD : HLO_MAXIMUM, true);
-    n = hb_select(b, hb_compare(b, n, splat_like(c, n, 0), CMP_EQ), splat_like(c, n, 1), n);
-    out_val(c, 0, hb_div(b, x, hb_broadcast_numpy(b, n, x->shape->dims, x->shape->rank)));
+    hv n = l2 ? hb_unary(b, HLO_SQRT, onnx_reduce_keep(c, hb_mul(b, x, x), &last, 1, HLO_ADD, true))
+              : onnx_reduce_keep(c, l1 ? a : x, &last, 1, l1 ? HLO_ADD : HLO_MAXIMUM, true);
+    n = hb_select(b, hb_compare(b, n, onnx_splat_like(c, n, 0), CMP_EQ), onnx_splat_like(c, n, 1),
+                  n);
+    onnx_out_val(c, 0, hb_div(b, x, hb_broadcast_numpy(b, n, x->shape->dims, x->shape->rank)));
 }
 ONNX(imputer) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), fill, missing;
+    hv x = onnx_in_val(c, 0), fill, missing;
     const struct onnx_attr *ints = onnx_attr(c->n, "imputed_value_int64s");
     if (dtype_is_float(x->shape->dtype)) {
-        double old = (double)at_float(c, "replaced_value_float", 0);
+        double old = (double)onnx_at_float(c, "replaced_value_float", 0);
         fill = hb_convert(b, along_features(c, "imputed_value_floats", hb_convert(b, x, DT_F32), 0),
                           x->shape->dtype);
         missing = isnan(old) ? hb_compare(b, x, x, CMP_NE)
-                             : hb_compare(b, x, splat_like(c, x, old), CMP_EQ);
+                             : hb_compare(b, x, onnx_splat_like(c, x, old), CMP_EQ);
     } else {
         int64_t n = ints ? (int64_t)ints->ints.n : 0, last = x->shape->rank - 1;
         if (n < 1 || (n > 1 && (last < 0 || n != x->shape->dims[last])))
-            return fail(c, "imputed_value_int64s has %lld values", (long long)n);
-        hv v = hb_convert(b, lit_s64s(c, ints->ints.v, &n, 1), x->shape->dtype);
-        fill =
-            n == 1 ? spread(c, hb_reshape(b, v, NULL, 0), x->shape) : along(c, v, x->shape, last);
-        hv old = hb_const_i64(b, x->shape->dtype, at_int(c, "replaced_value_int64", 0));
-        missing = hb_compare(b, x, spread(c, old, x->shape), CMP_EQ);
+            return onnx_fail(c, "imputed_value_int64s has %lld values", (long long)n);
+        hv v = hb_convert(b, onnx_lit_s64s(c, ints->ints.v, &n, 1), x->shape->dtype);
+        fill = n == 1 ? onnx_spread(c, hb_reshape(b, v, NULL, 0), x->shape)
+                      : onnx_along(c, v, x->shape, last);
+        hv old = hb_const_i64(b, x->shape->dtype, onnx_at_int(c, "replaced_value_int64", 0));
+        missing = hb_compare(b, x, onnx_spread(c, old, x->shape), CMP_EQ);
     }
-    out_val(c, 0, hb_select(b, missing, fill, x));
+    onnx_out_val(c, 0, hb_select(b, missing, fill, x));
 }
 ONNX(arrayfeature) { // columns of the last dimension
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), idx = in_val(c, 1);
+    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
     int64_t n = shape_elements(idx->shape), dims[2] = {1, 0};
     int rank = x->shape->rank;
-    if (rank < 1) return fail(c, "a scalar has no features");
-    hv y = take(c, x, hb_reshape(b, idx, &n, 1), rank - 1);
+    if (rank < 1) return onnx_fail(c, "a scalar has no features");
+    hv y = onnx_take(c, x, hb_reshape(b, idx, &n, 1), rank - 1);
     dims[1] = n;
-    out_val(c, 0, rank == 1 ? hb_reshape(b, y, dims, 2) : y);
+    onnx_out_val(c, 0, rank == 1 ? hb_reshape(b, y, dims, 2) : y);
 }
 ONNX(featurevectorizer) { // inputs side by side as f32, one row a sample
     hv all[64];
     size_t n = c->n->in.n;
-    if (n > 64) return fail(c, "%zu inputs", n);
+    if (n > 64) return onnx_fail(c, "%zu inputs", n);
     for (size_t k = 0; k < n; k++) {
-        hv x = hb_convert(&c->b, in_val(c, k), DT_F32);
+        hv x = hb_convert(&c->b, onnx_in_val(c, k), DT_F32);
         int64_t rows = x->shape->rank > 1 ? x->shape->dims[0] : 1;
         int64_t dims[2] = {rows, rows ? shape_elements(x->shape) / rows : 0};
         all[k] = hb_reshape(&c->b, x, dims, 2);
     }
-    out_val(c, 0, hb_concat(&c->b, all, (int)n, 1));
+    onnx_out_val(c, 0, hb_concat(&c->b, all, (int)n, 1));
 }
 // A list of one type: a tensor, integers, floats, or texts as their places; NULL when there is
 // none.
@@ -122,23 +124,23 @@ static const struct literal *label_list(struct onnx_ctx *c, const char *tensor, 
 }
 ONNX(onehotencoder) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0);
-    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    hv x = onnx_in_val(c, 0);
+    bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     const struct literal *cats =
         label_list(c, "", text ? "" : "cats_int64s", "", text ? "cats_strings" : "");
     int64_t n = cats ? shape_elements(cats->shape) : 0, dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int rank = x->shape->rank;
-    if (n < 1) return fail(c, "categories of %s are missing", text ? "text" : "numbers");
-    if (rank == HLO_MAX_RANK) return fail(c, "rank %d", rank);
+    if (n < 1) return onnx_fail(c, "categories of %s are missing", text ? "text" : "numbers");
+    if (rank == HLO_MAX_RANK) return onnx_fail(c, "rank %d", rank);
     for (int d = 0; d < rank; d++)
         map[d] = d, dims[d] = x->shape->dims[d];
     dims[rank] = n;
     x = hb_broadcast(b, hb_convert(b, x, DT_S64), dims, rank + 1, map);
     hv same = hb_compare(
         b, x,
-        along(c, hb_convert(b, hb_constant(b, lit_clone(c->a, cats)), DT_S64), x->shape, rank),
+        onnx_along(c, hb_convert(b, hb_constant(b, lit_clone(c->a, cats)), DT_S64), x->shape, rank),
         CMP_EQ);
-    out_val(c, 0, hb_convert(b, same, DT_F32));
+    onnx_out_val(c, 0, hb_convert(b, same, DT_F32));
 }
 
 // ---- LabelEncoder: a table from keys to values, the default where no key fits
@@ -157,11 +159,12 @@ static const struct literal *label_default(struct onnx_ctx *c, enum dtype t, boo
         return lit_scalar_f64(c->a, t, shape_elements(l->shape) ? lit_get_f64(l, 0) : 0);
     }
     if (text) {
-        struct str s = at_str(c, "default_string", "_Unused");
+        struct str s = onnx_at_str(c, "default_string", "_Unused");
         return onnx_text_list(c, &s, 1);
     }
-    if (dtype_is_float(t)) return lit_scalar_f64(c->a, t, (double)at_float(c, "default_float", 0));
-    return lit_scalar_i64(c->a, t, at_int(c, "default_int64", -1));
+    if (dtype_is_float(t))
+        return lit_scalar_f64(c->a, t, (double)onnx_at_float(c, "default_float", 0));
+    return lit_scalar_i64(c->a, t, onnx_at_int(c, "default_int64", -1));
 }
 // values[k] of the first key k that equals the element; `other` (one element) where none does. NaN
 // equals NaN.
@@ -171,39 +174,39 @@ static hv by_table(struct onnx_ctx *c, hv x, const struct literal *keys,
     int64_t n = shape_elements(keys->shape), dims[HLO_MAX_RANK], map[HLO_MAX_RANK];
     int rank = x->shape->rank;
     if (n != shape_elements(values->shape) || n > 1 << 16 || rank == HLO_MAX_RANK)
-        return fail(c, "%lld keys for %lld values", (long long)n,
-                    (long long)shape_elements(values->shape)),
+        return onnx_fail(c, "%lld keys for %lld values", (long long)n,
+                         (long long)shape_elements(values->shape)),
                x;
     if (keys->shape->dtype != x->shape->dtype)
-        return fail(c, "keys of %s for an input of %s", dtype_name(keys->shape->dtype),
-                    dtype_name(x->shape->dtype)),
+        return onnx_fail(c, "keys of %s for an input of %s", dtype_name(keys->shape->dtype),
+                         dtype_name(x->shape->dtype)),
                x;
     for (int d = 0; d < rank; d++)
         map[d] = d, dims[d] = x->shape->dims[d];
     dims[rank] = n;
     hv k = hb_reshape(b, hb_constant(b, lit_clone(c->a, keys)), &n, 1);
     hv v = hb_reshape(b, hb_constant(b, lit_clone(c->a, values)), &n, 1);
-    hv wide = hb_broadcast(b, x, dims, rank + 1, map), key = along(c, k, wide->shape, rank);
+    hv wide = hb_broadcast(b, x, dims, rank + 1, map), key = onnx_along(c, k, wide->shape, rank);
     hv same = hb_compare(b, wide, key, CMP_EQ);
     if (dtype_is_float(x->shape->dtype))
-        same =
-            hb_binary(b, HLO_OR, same,
-                      and_(c, hb_compare(b, wide, wide, CMP_NE), hb_compare(b, key, key, CMP_NE)));
-    hv pos = index_along(c, wide->shape, DT_S64, rank);
+        same = hb_binary(
+            b, HLO_OR, same,
+            onnx_and(c, hb_compare(b, wide, wide, CMP_NE), hb_compare(b, key, key, CMP_NE)));
+    hv pos = onnx_index_along(c, wide->shape, DT_S64, rank);
     int64_t last = rank;
-    pos = hb_select(b, same, pos, splat_like(c, pos, (double)n));
-    pos = reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
+    pos = hb_select(b, same, pos, onnx_splat_like(c, pos, (double)n));
+    pos = onnx_reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false);
     hv rest = hb_constant(b, lit_clone(c->a, other));
     v = hb_concat(b, (hv[]){v, hb_reshape(b, rest, (int64_t[]){1}, 1)}, 2, 0);
-    return take(c, v, pos, 0);
+    return onnx_take(c, v, pos, 0);
 }
 static void out_label(struct onnx_ctx *c, hv y, bool text) {
     if (!hb_ok(&c->b)) return;
-    out_any(c, 0, text ? onnx_text_val(c, y) : onnx_tensor_val(c, y));
+    onnx_out_any(c, 0, text ? onnx_text_val(c, y) : onnx_tensor_val(c, y));
 }
 ONNX(labelencoder) {
-    hv x = in_val(c, 0);
-    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    hv x = onnx_in_val(c, 0);
+    bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     bool from = holds_text(c, "keys_tensor", "keys_strings"),
          to = holds_text(c, "values_tensor", "values_strings");
     if (onnx_attr(c->n, "classes_strings")) // version 1: a text's number or a number's text
@@ -223,18 +226,18 @@ ONNX(labelencoder) {
         values = label_list(c, "values_tensor", "values_int64s", "values_floats", "values_strings");
     }
     if (!hb_ok(&c->b)) return;
-    if (!keys || !values) return fail(c, "keys or values are missing");
-    if (from != text) return fail(c, "keys of %s", from ? "text" : "numbers");
+    if (!keys || !values) return onnx_fail(c, "keys or values are missing");
+    if (from != text) return onnx_fail(c, "keys of %s", from ? "text" : "numbers");
     const struct literal *other = label_default(c, values->shape->dtype, to);
     if (other) out_label(c, by_table(c, x, keys, values, other), to);
 }
 ONNX(categorymapper) { // a text's number, or a number's text
-    hv x = in_val(c, 0);
-    bool text = in_any(c, 0) && in_any(c, 0)->text;
+    hv x = onnx_in_val(c, 0);
+    bool text = onnx_in_any(c, 0) && onnx_in_any(c, 0)->text;
     const struct literal *numbers = label_list(c, "", "cats_int64s", "", ""),
                          *texts = label_list(c, "", "", "", "cats_strings");
     if (!hb_ok(&c->b)) return;
-    if (!numbers || !texts) return fail(c, "cats_int64s or cats_strings is missing");
+    if (!numbers || !texts) return onnx_fail(c, "cats_int64s or cats_strings is missing");
     const struct literal *other = label_default(c, text ? DT_S64 : DT_S32, !text);
     if (!other) return;
     out_label(c, by_table(c, x, text ? texts : numbers, text ? numbers : texts, other), !text);
@@ -244,11 +247,11 @@ ONNX(categorymapper) { // a text's number, or a number's text
 // columns are in the order of the labels.
 ONNX(zipmap) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings");
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
     if (x->shape->rank < 1 || x->shape->rank > 2 || x->shape->dims[x->shape->rank - 1] != n)
-        return fail(c, "%lld labels for %s", (long long)n, shape_text(c->a, x->shape));
-    out_val(c, 0, x);
+        return onnx_fail(c, "%lld labels for %s", (long long)n, shape_text(c->a, x->shape));
+    onnx_out_val(c, 0, x);
 }
 
 // ---- linear models
@@ -258,13 +261,13 @@ ONNX(zipmap) {
 static hv probit(struct onnx_ctx *c, hv x) {
     struct hb *b = &c->b;
     const double a = 0.147, pi = 3.14159;
-    hv y = add_k(c, mul_k(c, x, 2), -1);
-    hv squares = hb_mul(b, add_k(c, hb_unary(b, HLO_NEGATE, y), 1), add_k(c, y, 1));
+    hv y = onnx_add_k(c, onnx_mul_k(c, x, 2), -1);
+    hv squares = hb_mul(b, onnx_add_k(c, hb_unary(b, HLO_NEGATE, y), 1), onnx_add_k(c, y, 1));
     hv log = hb_unary(b, HLO_LOG, squares);
-    hv v = add_k(c, mul_k(c, log, 0.5), 2 / (pi * a));
-    hv root = hb_unary(b, HLO_SQRT, hb_sub(b, hb_mul(b, v, v), mul_k(c, log, 1 / a)));
-    hv size = mul_k(c, hb_unary(b, HLO_SQRT, hb_sub(b, root, v)), 1.41421356);
-    hv below = hb_compare(b, y, splat_like(c, y, 0), CMP_LT);
+    hv v = onnx_add_k(c, onnx_mul_k(c, log, 0.5), 2 / (pi * a));
+    hv root = hb_unary(b, HLO_SQRT, hb_sub(b, hb_mul(b, v, v), onnx_mul_k(c, log, 1 / a)));
+    hv size = onnx_mul_k(c, hb_unary(b, HLO_SQRT, hb_sub(b, root, v)), 1.41421356);
+    hv below = hb_compare(b, y, onnx_splat_like(c, y, 0), CMP_LT);
     return hb_select(b, below, hb_unary(b, HLO_NEGATE, size), size);
 }
 hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
@@ -275,13 +278,13 @@ hv onnx_ml_post_transform(struct onnx_ctx *c, hv x, struct str how) {
     if (str_is(how, "PROBIT")) return probit(c, x);
     bool keep_zero = str_is(how, "SOFTMAX_ZERO");
     if (!str_is(how, "SOFTMAX") && !keep_zero)
-        return fail(c, "post_transform '" STR_FMT "' is not supported", STR_ARG(how)), x;
-    hv m = reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false), zero = splat_like(c, x, 0);
-    hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, back_to(c, m, x->shape, &last, 1)));
+        return onnx_fail(c, "post_transform '" STR_FMT "' is not supported", STR_ARG(how)), x;
+    hv m = onnx_reduce_keep(c, x, &last, 1, HLO_MAXIMUM, false), zero = onnx_splat_like(c, x, 0);
+    hv e = hb_unary(b, HLO_EXP, hb_sub(b, x, onnx_back_to(c, m, x->shape, &last, 1)));
     hv on = hb_compare(b, x, zero, CMP_NE);
     if (keep_zero) e = hb_select(b, on, e, zero);
-    hv sum = reduce_keep(c, e, &last, 1, HLO_ADD, false);
-    return hb_div(b, e, back_to(c, sum, x->shape, &last, 1));
+    hv sum = onnx_reduce_keep(c, e, &last, 1, HLO_ADD, false);
+    return hb_div(b, e, onnx_back_to(c, sum, x->shape, &last, 1));
 }
 // x [n, features] times coefficients [outputs, features], plus intercepts.
 static hv linear(struct onnx_ctx *c, hv x, int64_t outputs) {
@@ -290,17 +293,18 @@ static hv linear(struct onnx_ctx *c, hv x, int64_t outputs) {
     size_t n = floats_of(c, "coefficients", &k), m = floats_of(c, "intercepts", &bias);
     int64_t one = 1, features = x->shape->rank == 2 ? x->shape->dims[1] : 0;
     if (features < 1 || (int64_t)n != outputs * features || (m && (int64_t)m != outputs))
-        return fail(c, "%zu coefficients, %zu intercepts for %s", n, m, shape_text(c->a, x->shape)),
+        return onnx_fail(c, "%zu coefficients, %zu intercepts for %s", n, m,
+                         shape_text(c->a, x->shape)),
                x;
     hv w = hb_reshape(b, float_vector(c, k, n), (int64_t[]){outputs, features}, 2);
     hv y = hb_dot(b, hb_convert(b, x, DT_F32), w,
                   &(struct hlo_attr_dot){.lhs_contracting_dims = {&one, 1},
                                          .rhs_contracting_dims = {&one, 1}});
-    return m ? hb_add(b, y, along(c, float_vector(c, bias, m), y->shape, 1)) : y;
+    return m ? hb_add(b, y, onnx_along(c, float_vector(c, bias, m), y->shape, 1)) : y;
 }
 ONNX(linearregressor) {
-    hv y = linear(c, in_val(c, 0), at_int(c, "targets", 1));
-    out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
+    hv y = linear(c, onnx_in_val(c, 0), onnx_at_int(c, "targets", 1));
+    onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
 }
 // The list of labels that a classifier has: integers or texts.
 const struct onnx_attr *onnx_ml_labels(struct onnx_ctx *c, const char *ints, const char *texts) {
@@ -311,8 +315,8 @@ void onnx_ml_label_at(struct onnx_ctx *c, hv pos, const struct onnx_attr *labels
     bool text = labels->strings.n != 0;
     int64_t n = (int64_t)(text ? labels->strings.n : labels->ints.n);
     hv names = text ? hb_constant(&c->b, onnx_text_list(c, labels->strings.v, (size_t)n))
-                    : lit_s64s(c, labels->ints.v, &n, 1);
-    out_label(c, take(c, names, pos, 0), text);
+                    : onnx_lit_s64s(c, labels->ints.v, &n, 1);
+    out_label(c, onnx_take(c, names, pos, 0), text);
 }
 // The label of the first largest score; NaN exceeds nothing and nothing exceeds it, as in a loop
 // that starts from the first score and moves on where another is larger.
@@ -322,22 +326,25 @@ void onnx_ml_label(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels
     const struct shape *s = scores->shape;
     if (dtype_is_float(s->dtype)) {
         hv number = hb_compare(b, scores, scores, CMP_EQ);
-        hv first = and_(c, hb_unary(b, HLO_NOT, number),
-                        hb_compare(b, index_along(c, s, DT_S64, 1),
-                                   hb_splat(b, shape_make(c->a, DT_S64, s->dims, 2), 0), CMP_EQ));
-        scores = hb_select(b, number, scores, splat_like(c, scores, -INFINITY));
-        scores = hb_select(b, first, splat_like(c, scores, INFINITY), scores);
+        hv first =
+            onnx_and(c, hb_unary(b, HLO_NOT, number),
+                     hb_compare(b, onnx_index_along(c, s, DT_S64, 1),
+                                hb_splat(b, shape_make(c->a, DT_S64, s->dims, 2), 0), CMP_EQ));
+        scores = hb_select(b, number, scores, onnx_splat_like(c, scores, -INFINITY));
+        scores = hb_select(b, first, onnx_splat_like(c, scores, INFINITY), scores);
     }
-    hv best = back_to(c, reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
-    hv pos = index_along(c, s, DT_S64, 1);
-    pos = hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, splat_like(c, pos, (double)n));
-    onnx_ml_label_at(c, reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false), labels);
+    hv best =
+        onnx_back_to(c, onnx_reduce_keep(c, scores, &last, 1, HLO_MAXIMUM, false), s, &last, 1);
+    hv pos = onnx_index_along(c, s, DT_S64, 1);
+    pos =
+        hb_select(b, hb_compare(b, scores, best, CMP_EQ), pos, onnx_splat_like(c, pos, (double)n));
+    onnx_ml_label_at(c, onnx_reduce_keep(c, pos, &last, 1, HLO_MINIMUM, false), labels);
 }
 void onnx_ml_classify(struct onnx_ctx *c, hv scores, const struct onnx_attr *labels,
                       struct str post) {
     if (!hb_ok(&c->b)) return;
     onnx_ml_label(c, scores, labels);
-    out_val(c, 1, onnx_ml_post_transform(c, scores, post));
+    onnx_out_val(c, 1, onnx_ml_post_transform(c, scores, post));
 }
 hv onnx_ml_two_scores(struct onnx_ctx *c, hv score, bool chance, struct str post) {
     struct hb *b = &c->b;
@@ -346,7 +353,7 @@ hv onnx_ml_two_scores(struct onnx_ctx *c, hv score, bool chance, struct str post
     if (str_is(post, "LOGISTIC")) {
         score = hb_unary(b, HLO_LOGISTIC, score), other = hb_unary(b, HLO_LOGISTIC, other);
     } else if (chance) {
-        other = add_k(c, other, 1);
+        other = onnx_add_k(c, other, 1);
     }
     return hb_concat(b, (hv[]){other, score}, 2, 1);
 }
@@ -354,22 +361,22 @@ void onnx_ml_classify_two(struct onnx_ctx *c, hv score, const struct onnx_attr *
                           double limit, bool chance, struct str post) {
     struct hb *b = &c->b;
     if (!hb_ok(b)) return;
-    hv second = hb_compare(b, score, splat_like(c, score, limit), CMP_GT);
+    hv second = hb_compare(b, score, onnx_splat_like(c, score, limit), CMP_GT);
     hv pos = hb_convert(b, hb_reshape(b, second, score->shape->dims, 1), DT_S64);
     onnx_ml_label_at(c, pos, labels);
-    out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
+    onnx_out_val(c, 1, onnx_ml_two_scores(c, score, chance, post));
 }
 ONNX(linearclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_ints", "classlabels_strings");
     int64_t n = labels ? (int64_t)(labels->ints.n + labels->strings.n) : 0;
-    if (n < 2) return fail(c, "%lld labels", (long long)n);
+    if (n < 2) return onnx_fail(c, "%lld labels", (long long)n);
     const float *bias;
     size_t outputs = floats_of(c, "intercepts", &bias);
     if (outputs == 1 && n == 2)
-        return onnx_ml_classify_two(c, linear(c, in_val(c, 0), 1), labels, 0, true,
-                                    at_str(c, "post_transform", "NONE"));
+        return onnx_ml_classify_two(c, linear(c, onnx_in_val(c, 0), 1), labels, 0, true,
+                                    onnx_at_str(c, "post_transform", "NONE"));
     if (outputs && (int64_t)outputs != n)
-        return fail(c, "%zu intercepts for %lld labels", outputs, (long long)n);
-    hv y = linear(c, in_val(c, 0), n);
-    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, at_str(c, "post_transform", "NONE"));
+        return onnx_fail(c, "%zu intercepts for %lld labels", outputs, (long long)n);
+    hv y = linear(c, onnx_in_val(c, 0), n);
+    if (hb_ok(&c->b)) onnx_ml_classify(c, y, labels, onnx_at_str(c, "post_transform", "NONE"));
 }

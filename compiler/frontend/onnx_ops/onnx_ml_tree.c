@@ -75,8 +75,8 @@ static int64_t number_leaves(struct onnx_ctx *c, struct forest *f, int64_t featu
             t[TREE_KIND] = TREE_LEAF;
         } else if (t[TREE_FEATURE] < 0 || t[TREE_FEATURE] >= features || t[TREE_YES] < 0 ||
                    t[TREE_YES] >= f->n || t[TREE_NO] < 0 || t[TREE_NO] >= f->n) {
-            return fail(c, "node %lld: feature %d of %lld, links %d and %d", (long long)k,
-                        t[TREE_FEATURE], (long long)features, t[TREE_YES], t[TREE_NO]),
+            return onnx_fail(c, "node %lld: feature %d of %lld, links %d and %d", (long long)k,
+                             t[TREE_FEATURE], (long long)features, t[TREE_YES], t[TREE_NO]),
                    -1;
         }
     }
@@ -105,12 +105,13 @@ static hv leaf_table(struct onnx_ctx *c, struct forest *f, int64_t leaves, enum 
     int64_t n = leaves > 0 ? leaves : 1, dims[2] = {n, f->targets};
     for (int64_t k = 0; k < f->weights; k++)
         if (f->leaf[k] < 0 || f->leaf[k] >= f->n || f->target[k] < 0 || f->target[k] >= f->targets)
-            return fail(c, "weight %lld belongs to no leaf or target", (long long)k), NULL;
+            return onnx_fail(c, "weight %lld belongs to no leaf or target", (long long)k), NULL;
     if (op == HLO_ADD && f->targets >= 1 && one_target(c, f, leaves)) dims[1] = 1;
     if (dims[1] < 1 || dims[1] > MAX_WEIGHTS / n)
-        return fail(c, "%lld leaves, %lld targets", (long long)leaves, (long long)f->targets), NULL;
+        return onnx_fail(c, "%lld leaves, %lld targets", (long long)leaves, (long long)f->targets),
+               NULL;
     struct literal *w = lit_new(c->a, shape_make(c->a, t, dims, 2));
-    double none = op == HLO_MINIMUM ? highest_of(t) : lowest_of(t);
+    double none = op == HLO_MINIMUM ? onnx_highest_of(t) : onnx_lowest_of(t);
     for (int64_t k = 0; k < n * dims[1] && op != HLO_ADD; k++)
         lit_set_f64(w, k, none);
     for (int64_t k = 0; k < f->weights; k++) {
@@ -128,26 +129,26 @@ static hv scores(struct onnx_ctx *c, struct forest *f, hv x) {
     struct hb *b = &c->b;
     int64_t dims[2] = {f->n, TREE_COLUMNS};
     if (x->shape->rank != 2 || f->n < 1 || x->shape->dims[1] < 1)
-        return fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)f->n), x;
+        return onnx_fail(c, "input %s, %lld nodes", shape_text(c->a, x->shape), (long long)f->n), x;
     enum dtype t = x->shape->dtype == DT_F64 ? DT_F64 : DT_F32;
     enum hlo_op op = f->how == AGG_MIN ? HLO_MINIMUM : f->how == AGG_MAX ? HLO_MAXIMUM : HLO_ADD;
     int64_t leaves = number_leaves(c, f, x->shape->dims[1]);
     if (leaves < 0) return x;
     if (trees_heights(c->a, (const int32_t(*)[TREE_COLUMNS])f->node, f->n, f->root, f->roots,
                       NULL) < 0)
-        return fail(c, "the nodes do not make trees"), x;
+        return onnx_fail(c, "the nodes do not make trees"), x;
     hv values = leaf_table(c, f, leaves, t, op);
     if (!values) return x;
     struct hlo_attr_custom call = {.custom_call_target = str_of(names[f->how])};
     const struct shape *flat = shape_make(c->a, t, dims, 1);
     hv node = hb_constant(b, lit_borrow(c->a, shape_make(c->a, DT_S32, dims, 2), f->node)),
        split = t == DT_F64 ? hb_constant(b, lit_borrow(c->a, flat, f->split))
-                           : lit_f64s(c, t, f->split, dims, 1),
+                           : onnx_lit_f64s(c, t, f->split, dims, 1),
        root = hb_constant(b, lit_borrow(c->a, shape_make(c->a, DT_S32, &f->roots, 1), f->root));
     hv in[5] = {hb_convert(b, x, t), node, split, root, values};
     int64_t size[2] = {x->shape->dims[0], f->targets};
     hv r = hb_op(b, HLO_CUSTOM_CALL, shape_make(c->a, t, size, 2), in, 5, &call);
-    return f->how == AGG_AVERAGE ? mul_k(c, r, 1 / (double)f->roots) : r;
+    return f->how == AGG_AVERAGE ? onnx_mul_k(c, r, 1 / (double)f->roots) : r;
 }
 
 // Does every row come to a weight of every target? So it is where some tree has one in each leaf.
@@ -198,8 +199,8 @@ static hv where_reached(struct onnx_ctx *c, const struct forest *f, hv x, hv y) 
         counts.weight[k] = 1;
     hv n = scores(c, &counts, x);
     if (!hb_ok(&c->b)) return y;
-    return hb_select(&c->b, hb_compare(&c->b, n, splat_like(c, n, 0), CMP_GT), y,
-                     splat_like(c, y, 0));
+    return hb_select(&c->b, hb_compare(&c->b, n, onnx_splat_like(c, n, 0), CMP_GT), y,
+                     onnx_splat_like(c, y, 0));
 }
 
 // ---- TreeEnsemble: links go to nodes or, where marked, to leaves
@@ -223,7 +224,7 @@ static size_t add_members(struct onnx_ctx *c, struct forest *f, int64_t k, const
         last = f->n;
         add_node(f, feature, yes, no, kind, v);
     }
-    if (last < 0) fail(c, "membership_values are missing");
+    if (last < 0) onnx_fail(c, "membership_values are missing");
     return at + 1;
 }
 // Nodes, then leaves, then what sets are spelled out in.
@@ -238,7 +239,7 @@ static void read_links(struct onnx_ctx *c, struct forest *f, const struct litera
     for (int64_t k = 0; k < n; k++) {
         int64_t m = lit_get_i64(mode, k),
                 to[2] = {int_at(yes, (size_t)k, -1), int_at(no, (size_t)k, -1)};
-        if (m < 0 || m > TREE_MEMBER) return fail(c, "mode %lld", (long long)m);
+        if (m < 0 || m > TREE_MEMBER) return onnx_fail(c, "mode %lld", (long long)m);
         bool leaf[2] = {int_at(yes_leaf, (size_t)k, 0) != 0, int_at(no_leaf, (size_t)k, 0) != 0};
         for (int side = 0; side < 2; side++) { // a leaf's number counts from the last node on
             bool there = to[side] >= 0 && to[side] < (leaf[side] ? leaves : n);
@@ -252,12 +253,12 @@ static void read_links(struct onnx_ctx *c, struct forest *f, const struct litera
         add_node(f, 0, 0, 0, TREE_LEAF, 0);
 }
 ONNX(treeensemble) {
-    struct forest f = {.targets = at_int(c, "n_targets", 1),
-                       .how = (enum aggregate)at_int(c, "aggregate_function", AGG_SUM)};
+    struct forest f = {.targets = onnx_at_int(c, "n_targets", 1),
+                       .how = (enum aggregate)onnx_at_int(c, "aggregate_function", AGG_SUM)};
     const struct onnx_attr *feature = list(c, "nodes_featureids"), *roots = list(c, "tree_roots"),
                            *targets = list(c, "leaf_targetids");
     static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
-    int64_t post = at_int(c, "post_transform", 0);
+    int64_t post = onnx_at_int(c, "post_transform", 0);
     const struct literal *split = numbers_of(c, "nodes_splits", NULL),
                          *mode = numbers_of(c, "nodes_modes", NULL),
                          *weight = numbers_of(c, "leaf_weights", NULL),
@@ -271,7 +272,7 @@ ONNX(treeensemble) {
         f.how > AGG_MAX || (int64_t)n != shape_elements(split->shape) ||
         (int64_t)n != shape_elements(mode->shape) ||
         (int64_t)leaves != shape_elements(weight->shape))
-        return fail(c, "attributes of %zu nodes and %zu leaves do not match", n, leaves);
+        return onnx_fail(c, "attributes of %zu nodes and %zu leaves do not match", n, leaves);
     forest_room(c, &f, (int64_t)(n + leaves) + sets, (int64_t)roots->ints.n, (int64_t)leaves);
     read_links(c, &f, split, mode, (int64_t)leaves);
     for (size_t k = 0; k < n && hb_ok(&c->b); k++)
@@ -286,9 +287,9 @@ ONNX(treeensemble) {
     for (size_t k = 0; k < roots->ints.n; k++)
         f.root[f.roots++] = narrow(roots->ints.v[k]);
     if (!hb_ok(&c->b)) return;
-    hv y = where_reached(c, &f, in_val(c, 0), scores(c, &f, in_val(c, 0)));
+    hv y = where_reached(c, &f, onnx_in_val(c, 0), scores(c, &f, onnx_in_val(c, 0)));
     y = onnx_ml_post_transform(c, y, str_of(posts[post]));
-    out_val(c, 0, hb_convert(&c->b, y, in_val(c, 0)->shape->dtype));
+    onnx_out_val(c, 0, hb_convert(&c->b, y, onnx_in_val(c, 0)->shape->dtype));
 }
 
 // ---- TreeEnsembleRegressor, TreeEnsembleClassifier: nodes named by tree and number
@@ -360,7 +361,7 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
     if (!hb_ok(&c->b)) return false;
     if (!tree || tree->ints.n != n || !mode || mode->strings.n != n || n > MAX_NODES ||
         shape_elements(split->shape) < (int64_t)n || shape_elements(w->shape) < (int64_t)m)
-        return fail(c, "attributes of %zu nodes do not match", n), false;
+        return onnx_fail(c, "attributes of %zu nodes do not match", n), false;
     struct node_key *keys = arena_array(c->a, struct node_key, n + 1);
     bool *child = arena_zarray(c->a, bool, n + 1);
     for (size_t k = 0; k < n; k++)
@@ -371,7 +372,8 @@ static bool read_forest(struct onnx_ctx *c, struct forest *f, struct node_ids *i
         enum tree_mode kind = mode_named(mode->strings.v[k]);
         bool leaf = kind == TREE_LEAF;
         if (kind == TREE_MEMBER)
-            return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode->strings.v[k])), false;
+            return onnx_fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode->strings.v[k])),
+                   false;
         int64_t to[2] = {leaf ? 0 : node_number(ids, keys[k].tree, int_at(yes, k, -1)),
                          leaf ? 0 : node_number(ids, keys[k].tree, int_at(no, k, -1))};
         for (int side = 0; side < 2 && !leaf; side++)
@@ -394,13 +396,13 @@ static hv add_base(struct onnx_ctx *c, hv y) {
     const struct literal *base = numbers_of(c, "base_values_as_tensor", "base_values");
     int64_t n = shape_elements(base->shape);
     if (n == 0 || !hb_ok(&c->b)) return y;
-    if (n != y->shape->dims[1]) return fail(c, "%lld base_values", (long long)n), y;
+    if (n != y->shape->dims[1]) return onnx_fail(c, "%lld base_values", (long long)n), y;
     hv v = hb_convert(&c->b, hb_constant(&c->b, lit_clone(c->a, base)), y->shape->dtype);
-    return hb_add(&c->b, y, along(c, hb_reshape(&c->b, v, &n, 1), y->shape, 1));
+    return hb_add(&c->b, y, onnx_along(c, hb_reshape(&c->b, v, &n, 1), y->shape, 1));
 }
 // Scores without base values, in the type that the comparisons have.
 static hv rows_in_floats(struct onnx_ctx *c) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     return dtype_is_float(x->shape->dtype) ? x : hb_convert(&c->b, x, DT_F32);
 }
 static hv named_forest(struct onnx_ctx *c, struct forest *f, const char *role) {
@@ -415,15 +417,15 @@ static hv with_base(struct onnx_ctx *c, hv y) {
     return hb_ok(&c->b) ? hb_convert(&c->b, add_base(c, y), DT_F32) : y;
 }
 ONNX(treeregressor) {
-    struct str how = at_str(c, "aggregate_function", "SUM");
-    struct forest f = {.targets = at_int(c, "n_targets", 1),
+    struct str how = onnx_at_str(c, "aggregate_function", "SUM");
+    struct forest f = {.targets = onnx_at_int(c, "n_targets", 1),
                        .how = str_is(how, "AVERAGE") ? AGG_AVERAGE
                               : str_is(how, "MIN")   ? AGG_MIN
                               : str_is(how, "MAX")   ? AGG_MAX
                                                      : AGG_SUM};
     hv y = with_base(c, named_forest(c, &f, "target"));
     y = where_reached(c, &f, rows_in_floats(c), y);
-    out_val(c, 0, onnx_ml_post_transform(c, y, at_str(c, "post_transform", "NONE")));
+    onnx_out_val(c, 0, onnx_ml_post_transform(c, y, onnx_at_str(c, "post_transform", "NONE")));
 }
 // Two classes of which one has weights, by the rules of ONNX Runtime: the standard has none. With
 // weights of class 0 and no base value or one, its sum s is the second class's score and the first
@@ -438,18 +440,18 @@ static void one_weight(struct onnx_ctx *c, struct forest *f, int64_t with,
     f->targets = 2;
     hv s = named_forest(c, f, "class");
     if (!hb_ok(b)) return;
-    if (nb > 2) return fail(c, "%lld base_values", (long long)nb);
+    if (nb > 2) return onnx_fail(c, "%lld base_values", (long long)nb);
     for (int64_t k = 0; k < f->weights; k++)
         positive &= f->weight[k] >= 0;
-    s = hb_convert(b, part(c, s, 1, with, with + 1), DT_F32);
-    if (with == 0 && nb) s = add_k(c, s, lit_get_f64(base, 0));
-    if (with == 1 && nb == 2) s = splat_like(c, s, lit_get_f64(base, 1));
-    hv second = hb_compare(b, s, splat_like(c, s, positive ? 0.5 : 0), CMP_GT);
+    s = hb_convert(b, onnx_part(c, s, 1, with, with + 1), DT_F32);
+    if (with == 0 && nb) s = onnx_add_k(c, s, lit_get_f64(base, 0));
+    if (with == 1 && nb == 2) s = onnx_splat_like(c, s, lit_get_f64(base, 1));
+    hv second = hb_compare(b, s, onnx_splat_like(c, s, positive ? 0.5 : 0), CMP_GT);
     int64_t rows = s->shape->dims[0];
     onnx_ml_label_at(c, hb_convert(b, hb_reshape(b, second, &rows, 1), DT_S64), labels);
-    if (with == 0 && nb < 2) return out_val(c, 1, onnx_ml_two_scores(c, s, positive, post));
-    hv zero = splat_like(c, s, 0), pair[2] = {with ? zero : s, with ? s : zero};
-    out_val(c, 1, onnx_ml_post_transform(c, hb_concat(b, pair, 2, 1), post));
+    if (with == 0 && nb < 2) return onnx_out_val(c, 1, onnx_ml_two_scores(c, s, positive, post));
+    hv zero = onnx_splat_like(c, s, 0), pair[2] = {with ? zero : s, with ? s : zero};
+    onnx_out_val(c, 1, onnx_ml_post_transform(c, hb_concat(b, pair, 2, 1), post));
 }
 // One class (a forest that saw one): as ONNX Runtime has it, the label is 1 where the sum is above
 // 0 and 0 elsewhere, whatever the class is called, and the score is the sum. It has no answer for a
@@ -461,22 +463,22 @@ static void one_class(struct onnx_ctx *c, struct forest *f, const struct onnx_at
     hv s = with_base(c, named_forest(c, f, "class"));
     if (!hb_ok(b)) return;
     int64_t rows = s->shape->dims[0];
-    hv above = hb_compare(b, s, splat_like(c, s, 0), CMP_GT);
+    hv above = hb_compare(b, s, onnx_splat_like(c, s, 0), CMP_GT);
     hv label = hb_convert(b, hb_reshape(b, above, &rows, 1), DT_S64);
     if (labels->strings.n)
-        onnx_ml_label_at(c, splat_like(c, label, 0), labels);
+        onnx_ml_label_at(c, onnx_splat_like(c, label, 0), labels);
     else
-        out_val(c, 0, label);
-    out_val(c, 1, str_is(post, "PROBIT") ? onnx_ml_post_transform(c, s, post) : s);
+        onnx_out_val(c, 0, label);
+    onnx_out_val(c, 1, str_is(post, "PROBIT") ? onnx_ml_post_transform(c, s, post) : s);
 }
 ONNX(treeclassifier) {
     const struct onnx_attr *labels = onnx_ml_labels(c, "classlabels_int64s", "classlabels_strings"),
                            *ids = list(c, "class_ids");
-    struct str post = at_str(c, "post_transform", "NONE");
+    struct str post = onnx_at_str(c, "post_transform", "NONE");
     struct forest f = {.how = AGG_SUM};
     bool several = false;
     size_t n = labels ? labels->ints.n + labels->strings.n : 0;
-    if (n < 1 || !ids || !ids->ints.n) return fail(c, "%zu labels", n);
+    if (n < 1 || !ids || !ids->ints.n) return onnx_fail(c, "%zu labels", n);
     if (n == 1) return one_class(c, &f, labels, post);
     for (size_t k = 0; k < ids->ints.n; k++)
         several |= ids->ints.v[k] != ids->ints.v[0];

@@ -19,8 +19,8 @@ static hv flat_places(struct onnx_ctx *c, const struct onnx_tensor *t, const str
     int per = l->shape->rank == 2 ? dense->rank : 1;
     if (l->shape->dtype != DT_S64 || l->shape->rank < 1 || l->shape->rank > 2 ||
         (l->shape->rank == 2 && l->shape->dims[1] != per))
-        return fail(c, "indices %s of a sparse tensor %s", shape_text(c->a, l->shape),
-                    shape_text(c->a, dense)),
+        return onnx_fail(c, "indices %s of a sparse tensor %s", shape_text(c->a, l->shape),
+                         shape_text(c->a, dense)),
                NULL;
     int64_t n = l->shape->dims[0];
     flat = lit_new(c->a, shape_make(c->a, DT_S64, (int64_t[]){n, 1}, 2));
@@ -30,8 +30,8 @@ static hv flat_places(struct onnx_ctx *c, const struct onnx_tensor *t, const str
             int64_t size = l->shape->rank == 1 ? shape_elements(dense) : dense->dims[d],
                     i = lit_get_i64(l, k * per + d);
             if (i < 0 || i >= size)
-                return fail(c, "index %lld of a sparse tensor is not below %lld", (long long)i,
-                            (long long)size),
+                return onnx_fail(c, "index %lld of a sparse tensor is not below %lld", (long long)i,
+                                 (long long)size),
                        NULL;
             at = at * size + i;
         }
@@ -52,57 +52,58 @@ static void sparse_constant(struct onnx_ctx *c, const struct onnx_sparse *s) {
     hv places = flat_places(c, &s->indices, dense);
     if (!places) return;
     if (values->shape->rank != 1 || values->shape->dims[0] != places->shape->dims[0])
-        return fail(c, "values %s at indices %s", shape_text(c->a, values->shape),
-                    shape_text(c->a, places->shape));
+        return onnx_fail(c, "values %s at indices %s", shape_text(c->a, values->shape),
+                         shape_text(c->a, places->shape));
     hv zeros = hb_broadcast(&c->b, hb_const_i64(&c->b, dense->dtype, 0), &n, 1, NULL);
-    hv y = put_points(c, zeros, places, 1, hb_constant(&c->b, lit_clone(c->a, values)), HLO_COPY);
-    out_val(c, 0, hb_reshape(&c->b, y, dense->dims, dense->rank));
+    hv y =
+        onnx_put_points(c, zeros, places, 1, hb_constant(&c->b, lit_clone(c->a, values)), HLO_COPY);
+    onnx_out_val(c, 0, hb_reshape(&c->b, y, dense->dims, dense->rank));
 }
 ONNX(constant) {
     const struct onnx_attr *a = c->n->attrs.n ? &c->n->attrs.v[0] : NULL;
     struct literal *l = NULL;
-    if (!a) return fail(c, "no value");
+    if (!a) return onnx_fail(c, "no value");
     if (str_is(a->name, "sparse_value") && a->sparse) return sparse_constant(c, a->sparse);
     if (str_is(a->name, "value") && a->t && a->t->data_type == ONNX_STRING) {
         status_t st = onnx_text_literal(c, a->t, &l);
         if (st) return hb_fail(&c->b, st);
-        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
+        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
     } else if (str_is(a->name, "value") && a->t) {
         status_t st = onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
         l = lit_clone(c->a, l);
     } else if (str_is(a->name, "value_string")) {
-        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
+        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, text_scalar(c, a->s))));
     } else if (str_is(a->name, "value_strings")) {
         l = onnx_text_list(c, a->strings.v, a->strings.n);
-        return out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
+        return onnx_out_any(c, 0, onnx_text_val(c, hb_constant(&c->b, l)));
     } else if (str_is(a->name, "value_float")) {
         l = lit_scalar_f64(c->a, DT_F32, (double)a->f);
     } else if (str_is(a->name, "value_int")) {
         l = lit_scalar_i64(c->a, DT_S64, a->i);
     } else if (str_is(a->name, "value_ints")) {
-        return out_val(c, 0, hb_const_s64s(&c->b, a->ints.v, (int)a->ints.n));
+        return onnx_out_val(c, 0, hb_const_s64s(&c->b, a->ints.v, (int)a->ints.n));
     } else if (str_is(a->name, "value_floats")) {
         l = lit_new(c->a, shape_make(c->a, DT_F32, (int64_t[]){(int64_t)a->floats.n}, 1));
         for (size_t k = 0; k < a->floats.n; k++)
             lit_set_f64(l, (int64_t)k, (double)a->floats.v[k]);
     } else {
-        return fail(c, "attribute '" STR_FMT "' is not supported", STR_ARG(a->name));
+        return onnx_fail(c, "attribute '" STR_FMT "' is not supported", STR_ARG(a->name));
     }
-    out_val(c, 0, hb_constant(&c->b, l));
+    onnx_out_val(c, 0, hb_constant(&c->b, l));
 }
 
 ONNX(shape) {
-    const struct shape *s = in_val(c, 0)->shape;
-    int64_t from = at_int(c, "start", 0), to = at_int(c, "end", s->rank);
+    const struct shape *s = onnx_in_val(c, 0)->shape;
+    int64_t from = onnx_at_int(c, "start", 0), to = onnx_at_int(c, "end", s->rank);
     from = from < 0 ? from + s->rank : from;
     to = to < 0 ? to + s->rank : to;
     from = from < 0 ? 0 : from > s->rank ? s->rank : from;
     to = to < from ? from : to > s->rank ? s->rank : to;
-    out_val(c, 0, hb_const_s64s(&c->b, s->dims + from, (int)(to - from)));
+    onnx_out_val(c, 0, hb_const_s64s(&c->b, s->dims + from, (int)(to - from)));
 }
 ONNX(size) {
-    out_val(c, 0, hb_const_i64(&c->b, DT_S64, shape_elements(in_val(c, 0)->shape)));
+    onnx_out_val(c, 0, hb_const_i64(&c->b, DT_S64, shape_elements(onnx_in_val(c, 0)->shape)));
 }
 
 ONNX(constantofshape) {
@@ -111,7 +112,7 @@ ONNX(constantofshape) {
     const struct onnx_attr *a = onnx_attr(c->n, "value");
     struct literal *l = lit_scalar_f64(c->a, DT_F32, 0);
     bool text = a && a->t && a->t->data_type == ONNX_STRING;
-    if (!in_ints(c, 0, dims, HLO_MAX_RANK, &n)) return;
+    if (!onnx_in_ints(c, 0, dims, HLO_MAX_RANK, &n)) return;
     if (a && a->t) {
         status_t st = text ? onnx_text_literal(c, a->t, &l) : onnx_tensor_literal(c->a, a->t, &l);
         if (st) return hb_fail(&c->b, st);
@@ -121,19 +122,19 @@ ONNX(constantofshape) {
     if (st) return hb_fail(&c->b, st);
     hv v = hb_reshape(&c->b, hb_constant(&c->b, l), NULL, 0);
     v = n ? hb_broadcast(&c->b, v, dims, n, NULL) : v;
-    out_any(c, 0, text ? onnx_text_val(c, v) : onnx_tensor_val(c, v));
+    onnx_out_any(c, 0, text ? onnx_text_val(c, v) : onnx_tensor_val(c, v));
 }
 
 ONNX(range) {
-    const struct literal *from = in_known(c, 0), *to = in_known(c, 1), *by = NULL;
+    const struct literal *from = onnx_in_known(c, 0), *to = onnx_in_known(c, 1), *by = NULL;
     if (!from || !to) return;
     enum dtype t = from->shape->dtype;
-    by = in_has(c, 2) ? in_known(c, 2) : lit_scalar_f64(c->a, t, 1);
+    by = onnx_in_has(c, 2) ? onnx_in_known(c, 2) : lit_scalar_f64(c->a, t, 1);
     if (!by) return;
     double start = lit_get_f64(from, 0), step = lit_get_f64(by, 0),
            n = ceil((lit_get_f64(to, 0) - start) / step);
     if (!(n >= 0)) n = 0;
-    if (n > 1e8) return fail(c, "%g elements", n);
+    if (n > 1e8) return onnx_fail(c, "%g elements", n);
     int64_t count = (int64_t)n;
     struct literal *l = lit_new(c->a, shape_make(c->a, t, &count, 1));
     for (int64_t k = 0; k < count; k++) {
@@ -142,158 +143,161 @@ ONNX(range) {
         else
             lit_set_f64(l, k, start + (double)k * step);
     }
-    out_val(c, 0, hb_constant(&c->b, l));
+    onnx_out_val(c, 0, hb_constant(&c->b, l));
 }
 
 ONNX(reshape) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t dims[HLO_MAX_RANK], known = 1, total = shape_elements(x->shape);
     int n, hole = -1;
-    if (!(in_has(c, 1) ? in_ints(c, 1, dims, HLO_MAX_RANK, &n)
-                       : at_ints(c, "shape", dims, HLO_MAX_RANK, &n)))
-        return fail(c, "no shape");
+    if (!(onnx_in_has(c, 1) ? onnx_in_ints(c, 1, dims, HLO_MAX_RANK, &n)
+                            : onnx_at_ints(c, "shape", dims, HLO_MAX_RANK, &n)))
+        return onnx_fail(c, "no shape");
     for (int d = 0; d < n; d++) {
-        if (dims[d] == 0 && !at_int(c, "allowzero", 0)) {
+        if (dims[d] == 0 && !onnx_at_int(c, "allowzero", 0)) {
             if (d >= x->shape->rank)
-                return fail(c, "0 in dimension %d of the new shape, the input has rank %d", d,
-                            x->shape->rank);
+                return onnx_fail(c, "0 in dimension %d of the new shape, the input has rank %d", d,
+                                 x->shape->rank);
             dims[d] = x->shape->dims[d];
         }
         if (dims[d] == -1) {
-            if (hole >= 0) return fail(c, "more than one -1 in the new shape");
+            if (hole >= 0) return onnx_fail(c, "more than one -1 in the new shape");
             hole = d;
         } else if (!sz_mul(known, dims[d], &known)) {
-            return fail(c, "dimension %lld in the new shape", (long long)dims[d]);
+            return onnx_fail(c, "dimension %lld in the new shape", (long long)dims[d]);
         }
     }
     if (hole >= 0) {
         if (known == 0 || total % known)
-            return fail(c, "%s does not divide into the new shape", shape_text(c->a, x->shape));
+            return onnx_fail(c, "%s does not divide into the new shape",
+                             shape_text(c->a, x->shape));
         dims[hole] = total / known;
     }
-    out_val(c, 0, hb_reshape(&c->b, x, dims, n));
+    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, n));
 }
 ONNX(flatten) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
-    int64_t axis = at_int(c, "axis", 1), dims[2] = {1, 1};
+    int64_t axis = onnx_at_int(c, "axis", 1), dims[2] = {1, 1};
     if (axis < 0) axis += rank;
-    if (axis < 0 || axis > rank) return fail(c, "axis %lld of rank %d", (long long)axis, rank);
+    if (axis < 0 || axis > rank) return onnx_fail(c, "axis %lld of rank %d", (long long)axis, rank);
     for (int d = 0; d < rank; d++)
         dims[d >= axis] *= x->shape->dims[d];
-    out_val(c, 0, hb_reshape(&c->b, x, dims, 2));
+    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, 2));
 }
 ONNX(squeeze) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t axes[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, rank = 0;
     bool given;
-    axes_of(c, 1, x->shape->rank, axes, &n, &given);
+    onnx_axes_of(c, 1, x->shape->rank, axes, &n, &given);
     if (!hb_ok(&c->b)) return;
     for (int d = 0; d < x->shape->rank; d++) {
         bool drop = given ? i64s_has((struct i64s){axes, n}, d) : x->shape->dims[d] == 1;
         if (drop && x->shape->dims[d] != 1)
-            return fail(c, "dimension %d of %s is not 1", d, shape_text(c->a, x->shape));
+            return onnx_fail(c, "dimension %d of %s is not 1", d, shape_text(c->a, x->shape));
         if (!drop) dims[rank++] = x->shape->dims[d];
     }
-    out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
 }
 ONNX(unsqueeze) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t raw[HLO_MAX_RANK], axes[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, from = 0;
     bool given;
     // The axes count in the result, whose rank needs their number first.
-    if (in_has(c, 1) ? !in_ints(c, 1, raw, HLO_MAX_RANK, &n)
-                     : !at_ints(c, "axes", raw, HLO_MAX_RANK, &n))
-        return fail(c, "no axes");
+    if (onnx_in_has(c, 1) ? !onnx_in_ints(c, 1, raw, HLO_MAX_RANK, &n)
+                          : !onnx_at_ints(c, "axes", raw, HLO_MAX_RANK, &n))
+        return onnx_fail(c, "no axes");
     int rank = x->shape->rank + n;
-    if (rank > HLO_MAX_RANK) return fail(c, "the result has rank %d", rank);
-    axes_of(c, 1, rank, axes, &n, &given);
+    if (rank > HLO_MAX_RANK) return onnx_fail(c, "the result has rank %d", rank);
+    onnx_axes_of(c, 1, rank, axes, &n, &given);
     if (!hb_ok(&c->b)) return;
     for (int d = 0; d < rank; d++)
         dims[d] = i64s_has((struct i64s){axes, n}, d) ? 1 : x->shape->dims[from++];
-    out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_reshape(&c->b, x, dims, rank));
 }
 ONNX(transpose) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t perm[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
-    if (!at_ints(c, "perm", perm, HLO_MAX_RANK, &n))
+    if (!onnx_at_ints(c, "perm", perm, HLO_MAX_RANK, &n))
         for (n = 0; n < rank; n++)
             perm[n] = rank - 1 - n;
-    if (n != rank) return fail(c, "perm has %d values for rank %d", n, rank);
+    if (n != rank) return onnx_fail(c, "perm has %d values for rank %d", n, rank);
     for (int d = 0; d < n; d++)
-        perm[d] = axis_of(c, perm[d], rank);
-    if (hb_ok(&c->b)) out_val(c, 0, hb_transpose(&c->b, x, perm));
+        perm[d] = onnx_axis_of(c, perm[d], rank);
+    if (hb_ok(&c->b)) onnx_out_val(c, 0, hb_transpose(&c->b, x, perm));
 }
 ONNX(concat) {
-    hv first = in_val(c, 0), *xs = arena_array(c->a, hv, c->n->in.n);
+    hv first = onnx_in_val(c, 0), *xs = arena_array(c->a, hv, c->n->in.n);
     for (size_t k = 0; k < c->n->in.n; k++)
-        xs[k] = in_val(c, k);
-    out_val(c, 0,
-            hb_concat(&c->b, xs, (int)c->n->in.n,
-                      axis_of(c, at_int(c, "axis", 1), first->shape->rank)));
+        xs[k] = onnx_in_val(c, k);
+    onnx_out_val(c, 0,
+                 hb_concat(&c->b, xs, (int)c->n->in.n,
+                           onnx_axis_of(c, onnx_at_int(c, "axis", 1), first->shape->rank)));
 }
 ONNX(split) {
-    hv x = in_val(c, 0);
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank), sizes[1024],
+    hv x = onnx_in_val(c, 0);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank), sizes[1024],
             size = x->shape->rank ? x->shape->dims[axis] : 0, at = 0;
     int n, outs = (int)c->n->out.n;
-    bool given =
-        in_has(c, 1) ? in_ints(c, 1, sizes, 1024, &n) : at_ints(c, "split", sizes, 1024, &n);
-    if (outs > 1024) return fail(c, "%d outputs", outs);
+    bool given = onnx_in_has(c, 1) ? onnx_in_ints(c, 1, sizes, 1024, &n)
+                                   : onnx_at_ints(c, "split", sizes, 1024, &n);
+    if (outs > 1024) return onnx_fail(c, "%d outputs", outs);
     if (!given)
         for (n = 0; n < outs; n++) {
             int64_t each = (size + outs - 1) / outs;
             sizes[n] =
                 n < outs - 1 ? each : size - each * (outs - 1); // the last one may be smaller
         }
-    if (n != outs || !hb_ok(&c->b)) return fail(c, "%d sizes for %d outputs", n, outs);
+    if (n != outs || !hb_ok(&c->b)) return onnx_fail(c, "%d sizes for %d outputs", n, outs);
     for (int k = 0; k < n; k++) {
         struct range r[HLO_MAX_RANK];
         for (int d = 0; d < x->shape->rank; d++)
             r[d] = (struct range){0, x->shape->dims[d], 1};
         if (sizes[k] < 0 || at + sizes[k] > size)
-            return fail(c, "sizes do not sum to %lld", (long long)size);
+            return onnx_fail(c, "sizes do not sum to %lld", (long long)size);
         r[axis] = (struct range){at, at + sizes[k], 1};
         at += sizes[k];
-        out_val(c, (size_t)k, hb_slice(&c->b, x, r));
+        onnx_out_val(c, (size_t)k, hb_slice(&c->b, x, r));
     }
     if (at != size)
-        fail(c, "sizes sum to %lld, the dimension is %lld", (long long)at, (long long)size);
+        onnx_fail(c, "sizes sum to %lld, the dimension is %lld", (long long)at, (long long)size);
 }
 
 static int64_t clamp64(int64_t v, int64_t lo, int64_t hi) {
     return v < lo ? lo : v > hi ? hi : v;
 }
 ONNX(slice) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank, n, m, reversed = 0;
     int64_t starts[HLO_MAX_RANK], ends[HLO_MAX_RANK], axes[HLO_MAX_RANK], steps[HLO_MAX_RANK],
         rev[HLO_MAX_RANK];
     struct range r[HLO_MAX_RANK];
     bool inputs = c->opset >= 10, given;
-    if (!(inputs ? in_ints(c, 1, starts, HLO_MAX_RANK, &n) && in_ints(c, 2, ends, HLO_MAX_RANK, &m)
-                 : at_ints(c, "starts", starts, HLO_MAX_RANK, &n) &&
-                       at_ints(c, "ends", ends, HLO_MAX_RANK, &m)) ||
+    if (!(inputs ? onnx_in_ints(c, 1, starts, HLO_MAX_RANK, &n) &&
+                       onnx_in_ints(c, 2, ends, HLO_MAX_RANK, &m)
+                 : onnx_at_ints(c, "starts", starts, HLO_MAX_RANK, &n) &&
+                       onnx_at_ints(c, "ends", ends, HLO_MAX_RANK, &m)) ||
         n != m)
-        return fail(c, "starts and ends do not match");
-    axes_of(c, 3, rank, axes, &m, &given);
+        return onnx_fail(c, "starts and ends do not match");
+    onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(&c->b)) return;
     for (int k = 0; k < n && !given; k++)
         axes[k] = k;
-    if ((given && m != n) || (!given && n > rank)) return fail(c, "%d axes for %d starts", m, n);
+    if ((given && m != n) || (!given && n > rank))
+        return onnx_fail(c, "%d axes for %d starts", m, n);
     for (int k = 0; k < n; k++)
         steps[k] = 1;
-    if (inputs && in_has(c, 4) && (!in_ints(c, 4, steps, HLO_MAX_RANK, &m) || m != n))
-        return fail(c, "%d steps for %d starts", m, n);
+    if (inputs && onnx_in_has(c, 4) && (!onnx_in_ints(c, 4, steps, HLO_MAX_RANK, &m) || m != n))
+        return onnx_fail(c, "%d steps for %d starts", m, n);
     for (int d = 0; d < rank; d++)
         r[d] = (struct range){0, x->shape->dims[d], 1};
     for (int k = 0; k < n && hb_ok(&c->b); k++) {
         int64_t size = x->shape->dims[axes[k]], s = starts[k], e = ends[k];
         if (steps[k] == 0 || steps[k] == INT64_MIN)
-            return fail(c, "step %lld", (long long)steps[k]);
+            return onnx_fail(c, "step %lld", (long long)steps[k]);
         if (s < 0) s = s < -size ? (steps[k] > 0 ? 0 : -1) : s + size;
         if (e < 0) e = e < -size ? -1 : e + size;
         if (steps[k] > 0) {
@@ -309,44 +313,45 @@ ONNX(slice) {
         rev[reversed++] = axes[k];
     }
     if (reversed) x = hb_reverse(&c->b, x, rev, reversed);
-    out_val(c, 0, hb_slice(&c->b, x, r));
+    onnx_out_val(c, 0, hb_slice(&c->b, x, r));
 }
 
 ONNX(gather) {
-    hv x = in_val(c, 0), idx = in_val(c, 1);
-    int64_t axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+    hv x = onnx_in_val(c, 0), idx = onnx_in_val(c, 1);
+    int64_t axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
     if (!hb_ok(&c->b)) return;
-    out_val(c, 0, take(c, x, wrapped(c, idx, x->shape->dims[axis]), axis));
+    onnx_out_val(c, 0, onnx_take(c, x, onnx_wrapped(c, idx, x->shape->dims[axis]), axis));
 }
 
 ONNX(expand) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t want[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n;
-    if (!in_ints(c, 1, want, HLO_MAX_RANK, &n)) return;
+    if (!onnx_in_ints(c, 1, want, HLO_MAX_RANK, &n)) return;
     int rank = n > x->shape->rank ? n : x->shape->rank;
     for (int k = 1; k <= rank; k++) { // both ways: a 1 in the wanted shape keeps the input's size
         int64_t p = k <= x->shape->rank ? x->shape->dims[x->shape->rank - k] : 1,
                 q = k <= n ? want[n - k] : 1;
         dims[rank - k] = q == 1 ? p : q;
-        if (dims[rank - k] < 0) return fail(c, "dimension %lld", (long long)q);
+        if (dims[rank - k] < 0) return onnx_fail(c, "dimension %lld", (long long)q);
     }
-    out_val(c, 0, hb_broadcast_numpy(&c->b, x, dims, rank));
+    onnx_out_val(c, 0, hb_broadcast_numpy(&c->b, x, dims, rank));
 }
 ONNX(tile) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int64_t reps[HLO_MAX_RANK], wide[HLO_MAX_RANK], map[HLO_MAX_RANK], dims[HLO_MAX_RANK];
     int n, rank = x->shape->rank;
-    if (!in_ints(c, 1, reps, HLO_MAX_RANK, &n)) return;
-    if (n != rank || 2 * rank > HLO_MAX_RANK) return fail(c, "%d repeats for rank %d", n, rank);
+    if (!onnx_in_ints(c, 1, reps, HLO_MAX_RANK, &n)) return;
+    if (n != rank || 2 * rank > HLO_MAX_RANK)
+        return onnx_fail(c, "%d repeats for rank %d", n, rank);
     for (int d = 0; d < rank; d++) {
         wide[2 * d] = reps[d];
         wide[2 * d + 1] = x->shape->dims[d];
         map[d] = 2 * d + 1;
         if (!sz_mul(reps[d], x->shape->dims[d], &dims[d]))
-            return fail(c, "repeat %lld", (long long)reps[d]);
+            return onnx_fail(c, "repeat %lld", (long long)reps[d]);
     }
-    out_val(c, 0, hb_reshape(&c->b, hb_broadcast(&c->b, x, wide, 2 * rank, map), dims, rank));
+    onnx_out_val(c, 0, hb_reshape(&c->b, hb_broadcast(&c->b, x, wide, 2 * rank, map), dims, rank));
 }
 // Which of n elements stands at position p when the others are repeated beyond the ends.
 static int64_t repeated(struct str mode, int64_t p, int64_t n) {
@@ -364,14 +369,14 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
     int64_t n = x->shape->dims[axis], lo = low < 0 ? low : 0, hi = high < 0 ? high : 0, end;
     bool fits = lo >= -n && hi >= -n - lo;
     if (fits && (lo || hi)) {
-        x = part(c, x, axis, -lo, n + hi);
+        x = onnx_part(c, x, axis, -lo, n + hi);
         low -= lo, high -= hi, n += lo + hi;
         if (low == 0 && high == 0) return x;
     }
     int64_t p = -low;
     if (!fits || !sz_add(n, high, &end) || !sz_add(end, low, &(int64_t){0}) || n == 0) {
-        fail(c, "pads %lld and %lld of a dimension of %lld", (long long)low, (long long)high,
-             (long long)n);
+        onnx_fail(c, "pads %lld and %lld of a dimension of %lld", (long long)low, (long long)high,
+                  (long long)n);
         return x;
     }
     struct {
@@ -386,7 +391,7 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
             step = by;
             last = next;
         }
-        hv run = part(c, x, axis, from < last ? from : last, (from < last ? last : from) + 1);
+        hv run = onnx_part(c, x, axis, from < last ? from : last, (from < last ? last : from) + 1);
         if (step < 0) run = hb_reverse(&c->b, run, &axis, 1);
         if (step == 0 && len > 1) {
             int64_t dims[HLO_MAX_RANK];
@@ -395,65 +400,67 @@ static hv pad_repeated(struct onnx_ctx *c, hv x, int64_t axis, int64_t low, int6
             run = hb_broadcast_numpy(&c->b, run, dims, x->shape->rank);
         }
         avec_push(c->a, &runs, run);
-        if (runs.n > MAX_RUNS) fail(c, "a pad that repeats a small dimension too often");
+        if (runs.n > MAX_RUNS) onnx_fail(c, "a pad that repeats a small dimension too often");
     }
     if (!hb_ok(&c->b)) return x;
-    if (runs.n == 0) return part(c, x, axis, 0, 0);
+    if (runs.n == 0) return onnx_part(c, x, axis, 0, 0);
     return runs.n == 1 ? runs.v[0] : hb_concat(&c->b, runs.v, (int)runs.n, axis);
 }
 
 ONNX(pad) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), value;
+    hv x = onnx_in_val(c, 0), value;
     int64_t pads[2 * HLO_MAX_RANK], axes[HLO_MAX_RANK];
     int n, m = 0, rank = x->shape->rank;
     bool given = false;
     struct pad_dim p[HLO_MAX_RANK] = {{0, 0, 0}};
-    struct str mode = at_str(c, "mode", "constant");
+    struct str mode = onnx_at_str(c, "mode", "constant");
     bool by_input = c->opset >= 11 || c->n->domain.n; // com.microsoft always had inputs
-    if (!(by_input ? in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
-                   : at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
-                         at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
-        return fail(c, "no pads");
-    if (in_has(c, 3)) axes_of(c, 3, rank, axes, &m, &given);
+    if (!(by_input ? onnx_in_ints(c, 1, pads, 2 * HLO_MAX_RANK, &n)
+                   : onnx_at_ints(c, "pads", pads, 2 * HLO_MAX_RANK, &n) ||
+                         onnx_at_ints(c, "paddings", pads, 2 * HLO_MAX_RANK, &n)))
+        return onnx_fail(c, "no pads");
+    if (onnx_in_has(c, 3)) onnx_axes_of(c, 3, rank, axes, &m, &given);
     if (!hb_ok(&c->b)) return;
     for (int k = 0; k < rank && !given; k++)
         axes[m++] = k;
-    if (n != 2 * m) return fail(c, "%d pads for %d axes", n, m);
+    if (n != 2 * m) return onnx_fail(c, "%d pads for %d axes", n, m);
     if (str_is(mode, "edge") || str_is(mode, "reflect") || str_is(mode, "wrap")) {
         for (int k = 0; k < m && hb_ok(b); k++)
             if (pads[k] || pads[m + k]) x = pad_repeated(c, x, axes[k], pads[k], pads[m + k], mode);
-        return out_val(c, 0, x);
+        return onnx_out_val(c, 0, x);
     }
-    if (!str_is(mode, "constant")) return fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
+    if (!str_is(mode, "constant"))
+        return onnx_fail(c, "mode '" STR_FMT "' is not known", STR_ARG(mode));
     for (int k = 0; k < m && hb_ok(b); k++)
         p[axes[k]] = (struct pad_dim){pads[k], pads[m + k], 0};
-    if (by_input && in_has(c, 2))
-        value = hb_reshape(b, in_val(c, 2), NULL, 0);
+    if (by_input && onnx_in_has(c, 2))
+        value = hb_reshape(b, onnx_in_val(c, 2), NULL, 0);
     else
-        value = hb_const_f64(b, x->shape->dtype, (double)at_float(c, "value", 0));
-    out_val(c, 0, hb_pad(b, x, value, p));
+        value = hb_const_f64(b, x->shape->dtype, (double)onnx_at_float(c, "value", 0));
+    onnx_out_val(c, 0, hb_pad(b, x, value, p));
 }
 
 // [N, C, H, W] <-> blocks: one reshape, one transpose, one reshape.
 ONNX(depthtospace) {
-    hv x = in_val(c, 0);
-    int64_t k = at_int(c, "blocksize", 0), *d = x->shape->dims;
+    hv x = onnx_in_val(c, 0);
+    int64_t k = onnx_at_int(c, "blocksize", 0), *d = x->shape->dims;
     if (x->shape->rank != 4 || k < 1 || d[1] % (k * k))
-        return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
-    bool crd = str_is(at_str(c, "mode", "DCR"), "CRD");
+        return onnx_fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
+    bool crd = str_is(onnx_at_str(c, "mode", "DCR"), "CRD");
     int64_t ch = d[1] / (k * k), dcr[6] = {d[0], k, k, ch, d[2], d[3]},
             other[6] = {d[0], ch, k, k, d[2], d[3]};
     hv y = hb_reshape(&c->b, x, crd ? other : dcr, 6);
     y = hb_transpose(&c->b, y, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
-    out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], ch, d[2] * k, d[3] * k}, 4));
+    onnx_out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], ch, d[2] * k, d[3] * k}, 4));
 }
 ONNX(spacetodepth) {
-    hv x = in_val(c, 0);
-    int64_t k = at_int(c, "blocksize", 0), *d = x->shape->dims;
+    hv x = onnx_in_val(c, 0);
+    int64_t k = onnx_at_int(c, "blocksize", 0), *d = x->shape->dims;
     if (x->shape->rank != 4 || k < 1 || d[2] % k || d[3] % k)
-        return fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
+        return onnx_fail(c, "blocksize %lld on %s", (long long)k, shape_text(c->a, x->shape));
     hv y = hb_reshape(&c->b, x, (int64_t[]){d[0], d[1], d[2] / k, k, d[3] / k, k}, 6);
     y = hb_transpose(&c->b, y, (int64_t[]){0, 3, 5, 1, 2, 4});
-    out_val(c, 0, hb_reshape(&c->b, y, (int64_t[]){d[0], d[1] * k * k, d[2] / k, d[3] / k}, 4));
+    onnx_out_val(c, 0,
+                 hb_reshape(&c->b, y, (int64_t[]){d[0], d[1] * k * k, d[2] / k, d[3] / k}, 4));
 }

@@ -38,7 +38,7 @@ static hv dft_matrix(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool inv
         dims[d] = x->shape->dims[d];
     dims[rank - 2] = n * parts;
     x = hb_reshape(b, x, dims, rank - 1);
-    x = hb_dot(b, x, lit_f64s(c, x->shape->dtype, m, size, 2),
+    x = hb_dot(b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2),
                &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
                                       .rhs_contracting_dims = {&zero, 1}});
     dims[rank - 2] = bins, dims[rank - 1] = 2;
@@ -48,21 +48,21 @@ static hv dft_fft(struct onnx_ctx *c, hv x, int64_t n, int64_t bins, bool invers
     struct hb *b = &c->b;
     int rank = x->shape->rank;
     enum dtype t = x->shape->dtype;
-    hv re = row(c, x, rank - 1, 0);
-    hv im = x->shape->dims[rank - 1] == 2 ? row(c, x, rank - 1, 1) : splat_like(c, re, 0);
+    hv re = onnx_row(c, x, rank - 1, 0);
+    hv im = x->shape->dims[rank - 1] == 2 ? onnx_row(c, x, rank - 1, 1) : onnx_splat_like(c, re, 0);
     if (t != DT_F32 && t != DT_F64) re = hb_convert(b, re, DT_F32), im = hb_convert(b, im, DT_F32);
     hv z = hb_binary(b, HLO_COMPLEX, re, im);
     struct hlo_attr_fft a = {.fft_type = inverse ? FFT_IFFT : FFT_FFT, .fft_length = {&n, 1}};
-    z = part(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 2, 0, bins);
+    z = onnx_part(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 2, 0, bins);
     hv both[2] = {hb_unary(b, HLO_REAL, z), hb_unary(b, HLO_IMAG, z)};
-    return hb_convert(b, stack_last(c, both, 2), t);
+    return hb_convert(b, onnx_stack_last(c, both, 2), t);
 }
 static hv dft(struct onnx_ctx *c, hv x, bool inverse, bool onesided) {
     int rank = x->shape->rank;
     int64_t n = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1];
     int64_t bins = onesided ? n / 2 + 1 : n;
     if (n < 1 || (parts != 1 && parts != 2))
-        return fail(c, "signal %s", shape_text(c->a, x->shape)), x;
+        return onnx_fail(c, "signal %s", shape_text(c->a, x->shape)), x;
     bool small = n <= MAX_MATRIX / (2 * bins * parts);
     return small ? dft_matrix(c, x, n, bins, inverse) : dft_fft(c, x, n, bins, inverse);
 }
@@ -88,10 +88,10 @@ static hv dft_real_matrix(struct onnx_ctx *c, hv x, int64_t n) {
         dims[d] = x->shape->dims[d];
     dims[rank - 2] = bins * parts;
     x = hb_reshape(&c->b, x, dims, rank - 1);
-    x = hb_dot(&c->b, x, lit_f64s(c, x->shape->dtype, m, size, 2),
+    x = hb_dot(&c->b, x, onnx_lit_f64s(c, x->shape->dtype, m, size, 2),
                &(struct hlo_attr_dot){.lhs_contracting_dims = {&last, 1},
                                       .rhs_contracting_dims = {&zero, 1}});
-    return add_axis(c, x, rank - 1);
+    return onnx_add_axis(c, x, rank - 1);
 }
 static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
     struct hb *b = &c->b;
@@ -99,88 +99,94 @@ static hv dft_real(struct onnx_ctx *c, hv x, int64_t n) {
     int64_t bins = n / 2 + 1, have = x->shape->dims[rank - 2], parts = x->shape->dims[rank - 1];
     enum dtype t = x->shape->dtype;
     if (n < 1 || have < 1 || (parts != 1 && parts != 2))
-        return fail(c, "spectrum %s for %lld values", shape_text(c->a, x->shape), (long long)n), x;
-    x = have > bins ? part(c, x, rank - 2, 0, bins) : pad_axis(c, x, rank - 2, 0, bins - have, 0);
+        return onnx_fail(c, "spectrum %s for %lld values", shape_text(c->a, x->shape),
+                         (long long)n),
+               x;
+    x = have > bins ? onnx_part(c, x, rank - 2, 0, bins)
+                    : onnx_pad_axis(c, x, rank - 2, 0, bins - have, 0);
     if (n <= MAX_MATRIX / (bins * parts)) return dft_real_matrix(c, x, n);
-    hv re = row(c, x, rank - 1, 0);
-    hv im = parts == 2 ? row(c, x, rank - 1, 1) : splat_like(c, re, 0);
+    hv re = onnx_row(c, x, rank - 1, 0);
+    hv im = parts == 2 ? onnx_row(c, x, rank - 1, 1) : onnx_splat_like(c, re, 0);
     if (t != DT_F32 && t != DT_F64) re = hb_convert(b, re, DT_F32), im = hb_convert(b, im, DT_F32);
     hv z = hb_binary(b, HLO_COMPLEX, re, im);
     struct hlo_attr_fft a = {.fft_type = FFT_IRFFT, .fft_length = {&n, 1}};
-    return hb_convert(b, add_axis(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 1), t);
+    return hb_convert(b, onnx_add_axis(c, hb_op(b, HLO_FFT, NULL, &z, 1, &a), rank - 1), t);
 }
 
 ONNX(dft) {
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank, n;
-    int64_t axis = c->opset >= 20 ? -2 : at_int(c, "axis", 1), length;
-    bool onesided = at_int(c, "onesided", 0) != 0, inverse = at_int(c, "inverse", 0) != 0;
-    if (rank < 2) return fail(c, "signal %s", shape_text(c->a, x->shape));
-    if (c->opset >= 20 && in_has(c, 2) && (!in_ints(c, 2, &axis, 1, &n) || n != 1)) return;
-    axis = axis_of(c, axis, rank);
+    int64_t axis = c->opset >= 20 ? -2 : onnx_at_int(c, "axis", 1), length;
+    bool onesided = onnx_at_int(c, "onesided", 0) != 0, inverse = onnx_at_int(c, "inverse", 0) != 0;
+    if (rank < 2) return onnx_fail(c, "signal %s", shape_text(c->a, x->shape));
+    if (c->opset >= 20 && onnx_in_has(c, 2) && (!onnx_in_ints(c, 2, &axis, 1, &n) || n != 1))
+        return;
+    axis = onnx_axis_of(c, axis, rank);
     if (!hb_ok(&c->b)) return;
-    if (axis == rank - 1) return fail(c, "the last dimension holds real and imaginary parts");
+    if (axis == rank - 1) return onnx_fail(c, "the last dimension holds real and imaginary parts");
     bool to_real = inverse && onesided;
     length = to_real ? 2 * (x->shape->dims[axis] - 1) : x->shape->dims[axis];
-    if (in_has(c, 1) && (!in_ints(c, 1, &length, 1, &n) || n != 1 || length < 1))
-        return fail(c, "dft_length must be one positive number");
+    if (onnx_in_has(c, 1) && (!onnx_in_ints(c, 1, &length, 1, &n) || n != 1 || length < 1))
+        return onnx_fail(c, "dft_length must be one positive number");
     if (to_real)
-        return out_val(
+        return onnx_out_val(
             c, 0,
-            swap_axes(c, dft_real(c, swap_axes(c, x, axis, rank - 2), length), axis, rank - 2));
+            onnx_swap_axes(c, dft_real(c, onnx_swap_axes(c, x, axis, rank - 2), length), axis,
+                           rank - 2));
     if (length < x->shape->dims[axis])
-        x = part(c, x, axis, 0, length);
+        x = onnx_part(c, x, axis, 0, length);
     else
-        x = pad_axis(c, x, axis, 0, length - x->shape->dims[axis], 0);
-    out_val(
-        c, 0,
-        swap_axes(c, dft(c, swap_axes(c, x, axis, rank - 2), inverse, onesided), axis, rank - 2));
+        x = onnx_pad_axis(c, x, axis, 0, length - x->shape->dims[axis], 0);
+    onnx_out_val(c, 0,
+                 onnx_swap_axes(c, dft(c, onnx_swap_axes(c, x, axis, rank - 2), inverse, onesided),
+                                axis, rank - 2));
 }
 
 ONNX(stft) { // signal [batch, n, 1 or 2], step, window, length
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), window = in_has(c, 2) ? in_val(c, 2) : NULL;
+    hv x = onnx_in_val(c, 0), window = onnx_in_has(c, 2) ? onnx_in_val(c, 2) : NULL;
     int64_t step, length = window && window->shape->rank == 1 ? window->shape->dims[0] : 0,
                   from = 0;
     int n;
-    if (!in_ints(c, 1, &step, 1, &n) || n != 1) return;
-    if (in_has(c, 3) && (!in_ints(c, 3, &length, 1, &n) || n != 1)) return;
-    if (x->shape->rank == 2) x = add_axis(c, x, 2);
+    if (!onnx_in_ints(c, 1, &step, 1, &n) || n != 1) return;
+    if (onnx_in_has(c, 3) && (!onnx_in_ints(c, 3, &length, 1, &n) || n != 1)) return;
+    if (x->shape->rank == 2) x = onnx_add_axis(c, x, 2);
     if (x->shape->rank != 3 || step < 1 || length < 1 || length > x->shape->dims[1] ||
         (window && (window->shape->rank != 1 || window->shape->dims[0] > length)))
-        return fail(c, "signal %s, frames of %lld every %lld", shape_text(c->a, x->shape),
-                    (long long)length, (long long)step);
+        return onnx_fail(c, "signal %s, frames of %lld every %lld", shape_text(c->a, x->shape),
+                         (long long)length, (long long)step);
     int64_t frames = (x->shape->dims[1] - length) / step + 1, dims[2] = {frames, length};
-    if (frames > MAX_WINDOW / length) return fail(c, "%lld frames", (long long)frames);
+    if (frames > MAX_WINDOW / length) return onnx_fail(c, "%lld frames", (long long)frames);
     int64_t *at = arena_array(c->a, int64_t, frames *length + 1);
     for (int64_t f = 0; f < frames; f++)
         for (int64_t k = 0; k < length; k++)
             at[f * length + k] = f * step + k;
-    hv y = take(c, x, lit_s64s(c, at, dims, 2), 1); // [batch, frames, length, parts]
+    hv y = onnx_take(c, x, onnx_lit_s64s(c, at, dims, 2), 1); // [batch, frames, length, parts]
     if (window) {                                   // shorter than the frame: in its middle
         from = (length - window->shape->dims[0]) / 2;
-        window = pad_axis(c, window, 0, from, length - from - window->shape->dims[0], 0);
-        y = hb_mul(b, y, along(c, window, y->shape, 2));
+        window = onnx_pad_axis(c, window, 0, from, length - from - window->shape->dims[0], 0);
+        y = hb_mul(b, y, onnx_along(c, window, y->shape, 2));
     }
-    if (hb_ok(b)) out_val(c, 0, dft(c, y, false, at_int(c, "onesided", 1) != 0));
+    if (hb_ok(b)) onnx_out_val(c, 0, dft(c, y, false, onnx_at_int(c, "onesided", 1) != 0));
 }
 
 // ---- tables
 
 ONNX(window) { // a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N one less when not periodic
     static const double a[][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
-    const double *k = a[op_arg(c)];
+    const double *k = a[onnx_op_arg(c)];
     int64_t size;
     int n;
-    if (!in_ints(c, 0, &size, 1, &n)) return;
-    if (n != 1 || size < 0 || size > MAX_WINDOW) return fail(c, "size %lld", (long long)size);
+    if (!onnx_in_ints(c, 0, &size, 1, &n)) return;
+    if (n != 1 || size < 0 || size > MAX_WINDOW) return onnx_fail(c, "size %lld", (long long)size);
     double *v = arena_array(c->a, double, size + 1),
-           period = (double)(at_int(c, "periodic", 1) ? size : size - 1);
+           period = (double)(onnx_at_int(c, "periodic", 1) ? size : size - 1);
     for (int64_t i = 0; i < size; i++) {
         double w = 2 * M_PI * (double)i / period;
         v[i] = period == 0 ? 1 : k[0] - k[1] * cos(w) + k[2] * cos(2 * w);
     }
-    out_val(c, 0, lit_f64s(c, attr_dtype(c, "output_datatype", DT_F32), v, &size, 1));
+    onnx_out_val(c, 0,
+                 onnx_lit_f64s(c, onnx_attr_dtype(c, "output_datatype", DT_F32), v, &size, 1));
 }
 
 static double hertz_to_mel(double f) {
@@ -190,21 +196,21 @@ static double hertz_to_mel(double f) {
 ONNX(melweights) {
     int64_t mels, length, rate;
     int n;
-    const struct literal *lo = in_known(c, 3), *hi = in_known(c, 4);
-    if (!lo || !hi || !in_ints(c, 0, &mels, 1, &n) || !in_ints(c, 1, &length, 1, &n) ||
-        !in_ints(c, 2, &rate, 1, &n))
+    const struct literal *lo = onnx_in_known(c, 3), *hi = onnx_in_known(c, 4);
+    if (!lo || !hi || !onnx_in_ints(c, 0, &mels, 1, &n) || !onnx_in_ints(c, 1, &length, 1, &n) ||
+        !onnx_in_ints(c, 2, &rate, 1, &n))
         return;
     double from = hertz_to_mel(lit_get_f64(lo, 0)), to = hertz_to_mel(lit_get_f64(hi, 0));
     int64_t bins = length / 2 + 1, dims[2] = {bins, mels};
     if (mels < 1 || length < 1 || rate < 1 || mels > 1 << 16 || length > MAX_WINDOW / mels)
-        return fail(c, "%lld mels over %lld points", (long long)mels, (long long)length);
+        return onnx_fail(c, "%lld mels over %lld points", (long long)mels, (long long)length);
     double *m = arena_zarray(c->a, double, bins *mels + 1), step = (to - from) / (double)(mels + 2);
     int64_t *corner = arena_array(c->a, int64_t, mels + 2);
     for (int64_t k = 0; k < mels + 2; k++) {
         double f = 700 * (pow(10, ((double)k * step + from) / 2595) - 1);
         corner[k] = (int64_t)floor((double)(length + 1) * f / (double)rate);
         if (corner[k] < 0 || corner[k] >= bins)
-            return fail(c, "mel %lld lies outside the spectrum", (long long)k);
+            return onnx_fail(c, "mel %lld lies outside the spectrum", (long long)k);
     }
     for (int64_t i = 0; i < mels; i++) {
         int64_t left = corner[i], mid = corner[i + 1], right = corner[i + 2];
@@ -214,5 +220,5 @@ ONNX(melweights) {
         for (int64_t j = mid; j < right; j++)
             m[j * mels + i] = (double)(right - j) / (double)(right - mid);
     }
-    out_val(c, 0, lit_f64s(c, attr_dtype(c, "output_datatype", DT_F32), m, dims, 2));
+    onnx_out_val(c, 0, onnx_lit_f64s(c, onnx_attr_dtype(c, "output_datatype", DT_F32), m, dims, 2));
 }

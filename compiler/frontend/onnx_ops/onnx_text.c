@@ -77,7 +77,7 @@ enum { N_RULES = sizeof rules / sizeof rules[0] };
 
 bool onnx_has_text(struct onnx_ctx *c) {
     for (size_t k = 0; k < c->n->in.n; k++) {
-        const struct onnx_val *v = in_any(c, k);
+        const struct onnx_val *v = onnx_in_any(c, k);
         if (v && (v->text || (v->list && v->list->text))) return true;
     }
     return false;
@@ -97,25 +97,27 @@ static int rule_of(const struct onnx_node *n) {
 // Each input is text where the rule says so, and nowhere else.
 static bool inputs_fit(struct onnx_ctx *c, uint32_t mask) {
     for (size_t k = 0; k < c->n->in.n; k++) {
-        const struct onnx_val *v = in_any(c, k);
+        const struct onnx_val *v = onnx_in_any(c, k);
         bool want = mask >> (k < 31 ? k : 31) & 1;
         if (!v || !v->v || v->text == want) continue;
-        fail(c, want ? "input %zu is numbers where others are text" : "input %zu is text", k);
+        onnx_fail(c, want ? "input %zu is numbers where others are text" : "input %zu is text", k);
         return false;
     }
     return true;
 }
 void onnx_pass_text(struct onnx_ctx *c, onnx_fn fn) {
     int r = rule_of(c->n);
-    struct str reduction = at_str(c, "reduction", "none");
+    struct str reduction = onnx_at_str(c, "reduction", "none");
     if (r < 0) {
         for (size_t k = 0; k < c->n->in.n; k++)
-            if (in_any(c, k) && in_any(c, k)->text)
-                return fail(c, "input %zu is text, which this operator has no meaning for here", k);
-        return fail(c, "a sequence of texts is nothing this operator takes");
+            if (onnx_in_any(c, k) && onnx_in_any(c, k)->text)
+                return onnx_fail(
+                    c, "input %zu is text, which this operator has no meaning for here", k);
+        return onnx_fail(c, "a sequence of texts is nothing this operator takes");
     }
     if (rules[r].kind != OWN && !inputs_fit(c, rules[r].in)) return;
-    if (!str_is(reduction, "none")) return fail(c, "texts have no " STR_FMT, STR_ARG(reduction));
+    if (!str_is(reduction, "none"))
+        return onnx_fail(c, "texts have no " STR_FMT, STR_ARG(reduction));
     bool control = rules[r].kind == OWN && !rules[r].in &&
                    (str_is(c->n->op, "If") || str_is(c->n->op, "Loop") || str_is(c->n->op, "Scan"));
     c->text_ok = !control; // bodies lower nodes of their own
@@ -140,8 +142,8 @@ static hv text_call(struct onnx_ctx *c, const char *name, const struct shape *s,
 }
 static bool all_text(struct onnx_ctx *c, size_t n) {
     for (size_t k = 0; k < n; k++)
-        if (!in_any(c, k) || !in_any(c, k)->text) {
-            fail(c, "input %zu is not text", k);
+        if (!onnx_in_any(c, k) || !onnx_in_any(c, k)->text) {
+            onnx_fail(c, "input %zu is not text", k);
             return false;
         }
     return true;
@@ -149,43 +151,44 @@ static bool all_text(struct onnx_ctx *c, size_t n) {
 
 ONNX(stringconcat) {
     if (!all_text(c, 2)) return;
-    hv x[] = {in_val(c, 0), in_val(c, 1)};
+    hv x[] = {onnx_in_val(c, 0), onnx_in_val(c, 1)};
     hb_numpy_pair(&c->b, &x[0], &x[1]);
     if (!hb_ok(&c->b)) return;
-    out_val(c, 0, text_call(c, "concat", x[0]->shape, x, 2));
+    onnx_out_val(c, 0, text_call(c, "concat", x[0]->shape, x, 2));
 }
 
 ONNX(regexfullmatch) {
     if (!all_text(c, 1)) return;
-    struct str pattern = at_str(c, "pattern", "");
+    struct str pattern = onnx_at_str(c, "pattern", "");
     struct text_pattern *p;
     status_t st = text_pattern_new(pattern, &p);
     if (st) return hb_fail(&c->b, st);
     text_pattern_free(p);
-    hv x[] = {in_val(c, 0), text_const(c, pattern)};
-    out_val(c, 0, text_call(c, "match", shape_with_dtype(c->a, x[0]->shape, DT_PRED), x, 2));
+    hv x[] = {onnx_in_val(c, 0), text_const(c, pattern)};
+    onnx_out_val(c, 0, text_call(c, "match", shape_with_dtype(c->a, x[0]->shape, DT_PRED), x, 2));
 }
 
 // [n] or [1, n]; what is left after the stop words are taken out, or one empty text.
 ONNX(stringnormalizer) {
     struct hb *b = &c->b;
     if (!all_text(c, 1)) return;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     const struct onnx_attr *stop = onnx_attr(c->n, "stopwords");
-    struct str change = at_str(c, "case_change_action", "NONE"), locale = at_str(c, "locale", "");
-    bool flat = x->shape->rank == 1, sensitive = at_int(c, "is_case_sensitive", 0) != 0;
+    struct str change = onnx_at_str(c, "case_change_action", "NONE"),
+               locale = onnx_at_str(c, "locale", "");
+    bool flat = x->shape->rank == 1, sensitive = onnx_at_int(c, "is_case_sensitive", 0) != 0;
     if (!flat && (x->shape->rank != 2 || x->shape->dims[0] != 1))
-        return fail(c, "texts of %s, expected [n] or [1, n]", shape_text(c->a, x->shape));
+        return onnx_fail(c, "texts of %s, expected [n] or [1, n]", shape_text(c->a, x->shape));
     if (str_starts(locale, "tr") || str_starts(locale, "az") || str_starts(locale, "lt"))
-        return fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
-                    STR_ARG(locale));
+        return onnx_fail(c, "letters' cases of the locale '" STR_FMT "' are not supported",
+                         STR_ARG(locale));
     int64_t n = shape_elements(x->shape), bound = n ? n : 1, flags = sensitive ? 0 : TEXT_ANY_CASE;
     if (str_is(change, "LOWER"))
         flags |= TEXT_LOWER;
     else if (str_is(change, "UPPER"))
         flags |= TEXT_UPPER;
     else if (!str_is(change, "NONE"))
-        return fail(c, "case_change_action '" STR_FMT "'", STR_ARG(change));
+        return onnx_fail(c, "case_change_action '" STR_FMT "'", STR_ARG(change));
     if (!stop || !stop->strings.n) flags &= ~TEXT_ANY_CASE;
     struct literal *words =
         onnx_text_list(c, stop ? stop->strings.v : NULL, stop ? stop->strings.n : 0);
@@ -197,8 +200,8 @@ ONNX(stringnormalizer) {
     if (!hb_ok(b)) return;
     if (!flat) kept = hb_reshape(b, kept, (int64_t[]){1, bound}, 2);
     if (!(flags & TEXT_ANY_CASE) && (!stop || !stop->strings.n) && n)
-        return out_val(c, 0, kept); // all are kept
-    out_any(c, 0, onnx_dynamic_val(c, kept, count, flat ? 0 : 1));
+        return onnx_out_val(c, 0, kept); // all are kept
+    onnx_out_any(c, 0, onnx_dynamic_val(c, kept, count, flat ? 0 : 1));
 }
 
 // MurmurHash3_x86_32 of each element's bytes; numbers have one or two words of 32 bits.
@@ -216,14 +219,15 @@ static hv hash_numbers(struct onnx_ctx *c, hv x, int64_t seed) {
     struct hb *b = &c->b;
     int64_t dims[HLO_MAX_RANK], n = dtype_size(x->shape->dtype);
     int rank = x->shape->rank;
-    if ((n != 4 && n != 8) || rank == HLO_MAX_RANK) return fail(c, "numbers of other sizes"), x;
+    if ((n != 4 && n != 8) || rank == HLO_MAX_RANK)
+        return onnx_fail(c, "numbers of other sizes"), x;
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
     dims[rank] = n / 4;
     const struct shape *s = shape_make(c->a, DT_U32, dims, rank + (n == 8));
     hv words = hb_op(b, HLO_BITCAST_CONVERT, s, &x, 1, NULL), h = NULL;
     for (int64_t w = 0; w < n / 4 && hb_ok(b); w++) {
-        hv k = n == 4 ? words : row(c, words, rank, w);
+        hv k = n == 4 ? words : onnx_row(c, words, rank, w);
         if (!h) h = hb_splat(b, k->shape, (double)seed);
         k = hb_mul(b, k, hb_splat(b, k->shape, 0xcc9e2d51));
         k = hb_mul(b, hash_rotate(b, k, 15), hb_splat(b, k->shape, 0x1b873593));
@@ -237,9 +241,9 @@ static hv hash_numbers(struct onnx_ctx *c, hv x, int64_t seed) {
 }
 ONNX(murmurhash3) {
     struct hb *b = &c->b;
-    const struct onnx_val *v = in_any(c, 0);
-    int64_t seed = at_int(c, "seed", 0) & 0xffffffff;
-    hv x = in_val(c, 0), h;
+    const struct onnx_val *v = onnx_in_any(c, 0);
+    int64_t seed = onnx_at_int(c, "seed", 0) & 0xffffffff;
+    hv x = onnx_in_val(c, 0), h;
     if (!v || !hb_ok(b)) return;
     if (v->text) {
         hv operands[] = {x, hb_const_i64(b, DT_U32, seed)};
@@ -247,15 +251,15 @@ ONNX(murmurhash3) {
     } else {
         h = hash_numbers(c, x, seed);
     }
-    if (at_int(c, "positive", 1) == 0 && hb_ok(b))
+    if (onnx_at_int(c, "positive", 1) == 0 && hb_ok(b))
         h = hb_op(b, HLO_BITCAST_CONVERT, shape_with_dtype(c->a, h->shape, DT_S32), &h, 1, NULL);
-    out_val(c, 0, h);
+    onnx_out_val(c, 0, h);
 }
 
 // How many parts there may be is not known before the run: room for MAX_PARTS, fewer where there
 // are many texts; texts known here say it.
 static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
-    const struct literal *known = in_any(c, 0)->known;
+    const struct literal *known = onnx_in_any(c, 0)->known;
     int64_t n = shape_elements(x->shape), room = MAX_PARTS, longest = 1;
     for (int64_t k = 0; known && k < n; k++) {
         int64_t size = (int64_t)texts_get(c->texts->table, (int32_t)lit_get_i64(known, k)).n + 1;
@@ -270,15 +274,16 @@ static int64_t room_for_parts(struct onnx_ctx *c, hv x, int64_t most) {
 ONNX(stringsplit) {
     struct hb *b = &c->b;
     if (!all_text(c, 1)) return;
-    hv x = in_val(c, 0);
+    hv x = onnx_in_val(c, 0);
     int rank = x->shape->rank;
-    int64_t dims[HLO_MAX_RANK], most = at_int(c, "maxsplit", -1);
-    if (rank == HLO_MAX_RANK || !hb_ok(b)) return fail(c, "rank %d", rank);
-    if (most < -1) return fail(c, "maxsplit %lld", (long long)most);
+    int64_t dims[HLO_MAX_RANK], most = onnx_at_int(c, "maxsplit", -1);
+    if (rank == HLO_MAX_RANK || !hb_ok(b)) return onnx_fail(c, "rank %d", rank);
+    if (most < -1) return onnx_fail(c, "maxsplit %lld", (long long)most);
     for (int d = 0; d < rank; d++)
         dims[d] = x->shape->dims[d];
     dims[rank] = room_for_parts(c, x, most);
-    hv operands[] = {x, text_const(c, at_str(c, "delimiter", "")), hb_const_i64(b, DT_S64, most)};
+    hv operands[] = {x, text_const(c, onnx_at_str(c, "delimiter", "")),
+                     hb_const_i64(b, DT_S64, most)};
     const struct shape *s[] = {shape_make(c->a, DT_S32, dims, rank + 1),
                                shape_with_dtype(c->a, x->shape, DT_S64),
                                shape_scalar(c->a, DT_S64)};
@@ -287,20 +292,21 @@ ONNX(stringsplit) {
     if (!hb_ok(b)) return;
     struct onnx_val *o = onnx_dynamic_val(c, parts, longest, rank);
     o->text = true;
-    out_any(c, 0, o);
-    out_val(c, 1, counts);
+    onnx_out_any(c, 0, o);
+    onnx_out_val(c, 1, counts);
 }
 
 void onnx_text_cast(struct onnx_ctx *c, enum dtype to, bool to_text) {
-    struct onnx_val *v = in_any(c, 0);
-    hv x = in_val(c, 0);
+    struct onnx_val *v = onnx_in_any(c, 0);
+    hv x = onnx_in_val(c, 0);
     if (!v || !hb_ok(&c->b)) return;
-    if (v->text && to_text) return out_any(c, 0, v);
+    if (v->text && to_text) return onnx_out_any(c, 0, v);
     enum dtype number = v->text ? to : x->shape->dtype;
     if (!dtype_is_float(number) && !dtype_is_int(number))
-        return fail(c, "between text and %s", dtype_name(number));
+        return onnx_fail(c, "between text and %s", dtype_name(number));
     if (v->text)
-        return out_val(c, 0, text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
+        return onnx_out_val(c, 0,
+                            text_call(c, "parse", shape_with_dtype(c->a, x->shape, to), &x, 1));
     const struct shape *s = shape_with_dtype(c->a, x->shape, DT_S32);
-    out_any(c, 0, onnx_text_val(c, text_call(c, "print", s, &x, 1)));
+    onnx_out_any(c, 0, onnx_text_val(c, text_call(c, "print", s, &x, 1)));
 }

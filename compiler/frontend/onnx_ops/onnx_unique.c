@@ -39,8 +39,8 @@ static hv begins(struct onnx_ctx *c, hv const *keys, int m, int64_t n) {
     int64_t one = 1;
     hv first = hb_broadcast(b, hb_const_i64(b, DT_PRED, 1), &one, 1, NULL), rest = NULL;
     for (int k = 0; k < m && n > 1; k++) {
-        hv differs =
-            hb_compare(b, part(c, keys[k], 0, 1, n), part(c, keys[k], 0, 0, n - 1), CMP_NE);
+        hv differs = hb_compare(b, onnx_part(c, keys[k], 0, 1, n),
+                                onnx_part(c, keys[k], 0, 0, n - 1), CMP_NE);
         rest = rest ? hb_binary(b, HLO_OR, rest, differs) : differs;
     }
     return rest ? hb_concat(b, (hv[]){first, rest}, 2, 0) : first;
@@ -66,9 +66,9 @@ static void by_occurrence(struct onnx_ctx *c, struct groups *g, int64_t n) {
     sort_by(c, v, 1, 1); // v[1]: which group comes k-th
     hv back[] = {v[1], place};
     sort_by(c, back, 1, 1); // back[1]: as which the group comes
-    g->at = take(c, g->at, v[1], 0);
-    g->number = take(c, g->number, v[1], 0);
-    g->inverse = take(c, back[1], g->inverse, 0);
+    g->at = onnx_take(c, g->at, v[1], 0);
+    g->number = onnx_take(c, g->number, v[1], 0);
+    g->inverse = onnx_take(c, back[1], g->inverse, 0);
 }
 
 static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
@@ -79,14 +79,16 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
     keys[m] = hb_iota(b, s, 0);
     sort_by(c, keys, m, 1);
     hv first = begins(c, keys, m, n);
-    hv at = true_positions(c, first, &g.count);
+    hv at = onnx_true_positions(c, first, &g.count);
     hv which = hb_sub(b, running_sum(b, hb_convert(b, first, DT_S64), n), one);
     hv back[] = {keys[m], which}; // sorted by the original place
     sort_by(c, back, 1, 1);
     g.inverse = back[1];
-    g.at = take(c, keys[m], at, 0);
+    g.at = onnx_take(c, keys[m], at, 0);
     // A group ends where the next begins; the last one at the end.
-    hv next = n > 1 ? hb_concat(b, (hv[]){part(c, at, 0, 1, n), part(c, end, 0, 0, 1)}, 2, 0) : end;
+    hv next =
+        n > 1 ? hb_concat(b, (hv[]){onnx_part(c, at, 0, 1, n), onnx_part(c, end, 0, 0, 1)}, 2, 0)
+              : end;
     hv last = hb_broadcast(b, hb_sub(b, g.count, hb_const_i64(b, DT_S64, 1)), &n, 1, NULL);
     next = hb_select(b, hb_compare(b, hb_iota(b, s, 0), last, CMP_LT), next, end);
     g.number = hb_sub(b, next, at);
@@ -95,30 +97,30 @@ static struct groups group(struct onnx_ctx *c, hv *keys, int m, int64_t n) {
 
 ONNX(unique) {
     struct hb *b = &c->b;
-    hv x = in_val(c, 0), rows = x;
+    hv x = onnx_in_val(c, 0), rows = x;
     int64_t n = shape_elements(x->shape), axis = 0, m = 1;
     if (!hb_ok(b)) return;
     if (onnx_attr(c->n, "axis"))
-        axis = axis_of(c, at_int(c, "axis", 0), x->shape->rank);
+        axis = onnx_axis_of(c, onnx_at_int(c, "axis", 0), x->shape->rank);
     else
         x = rows = hb_reshape(b, x, &n, 1);
     if (!hb_ok(b)) return;
     n = x->shape->dims[axis];
     m = n ? shape_elements(x->shape) / n : 0;
     if (n == 0 || m == 0 || m > MAX_KEYS)
-        return fail(c, "%lld slices of %lld elements", (long long)n, (long long)m);
+        return onnx_fail(c, "%lld slices of %lld elements", (long long)n, (long long)m);
     int64_t perm[HLO_MAX_RANK] = {axis};
     for (int d = 0, k = 1; d < x->shape->rank; d++)
         if (d != axis) perm[k++] = d;
     rows = hb_reshape(b, hb_transpose(b, x, perm), (int64_t[]){n, m}, 2);
     hv *keys = arena_array(c->a, hv, m + 1);
     for (int64_t k = 0; k < m; k++)
-        keys[k] = row(c, rows, 1, k);
+        keys[k] = onnx_row(c, rows, 1, k);
     if (!hb_ok(b)) return;
     struct groups g = group(c, keys, (int)m, n);
-    if (!at_int(c, "sorted", 1)) by_occurrence(c, &g, n);
-    out_any(c, 0, onnx_dynamic_val(c, take(c, x, g.at, axis), g.count, (int)axis));
-    out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
-    out_val(c, 2, g.inverse);
-    out_any(c, 3, onnx_dynamic_val(c, g.number, g.count, 0));
+    if (!onnx_at_int(c, "sorted", 1)) by_occurrence(c, &g, n);
+    onnx_out_any(c, 0, onnx_dynamic_val(c, onnx_take(c, x, g.at, axis), g.count, (int)axis));
+    onnx_out_any(c, 1, onnx_dynamic_val(c, g.at, g.count, 0));
+    onnx_out_val(c, 2, g.inverse);
+    onnx_out_any(c, 3, onnx_dynamic_val(c, g.number, g.count, 0));
 }

@@ -542,11 +542,11 @@ void text_pattern_free(struct text_pattern *p) {
 
 // ---- running
 
-struct place { // between two code points
+struct text_place { // between two code points
     bool begin, end;
     uint32_t before, after;
 };
-static bool holds(enum assertion a, const struct place *x) {
+static bool holds(enum assertion a, const struct text_place *x) {
     bool word = (!x->begin && word_char(x->before)) != (!x->end && word_char(x->after));
     switch (a) {
     case AT_BEGIN:
@@ -566,7 +566,8 @@ static bool holds(enum assertion a, const struct place *x) {
 }
 // Adds `from` and all that it leads to without a character. Each place is added once a step, and
 // pushes at most two.
-static int add(struct text_pattern *p, int32_t from, const struct place *x, int32_t *set, int n) {
+static int add(struct text_pattern *p, int32_t from, const struct text_place *x, int32_t *set,
+               int n) {
     int top = 0;
     p->stack[top++] = from;
     while (top) {
@@ -605,14 +606,14 @@ int64_t text_pattern_steps(const struct text_pattern *p) {
 bool text_pattern_matches(struct text_pattern *p, struct str text, const _Atomic bool *cancel) {
     enum { LOOK = 1024 }; // characters between two looks at cancel
     size_t at = 0;
-    struct place x = {.begin = true, .end = text.n == 0};
+    struct text_place x = {.begin = true, .end = text.n == 0};
     if (text.n) x.after = text_utf8(text, &at);
     p->step++;
     int n = add(p, 0, &x, p->now, 0);
     while (!x.end && n) {
         int m = 0;
         if (cancel && p->step % LOOK == 0 && *cancel) return false;
-        x = (struct place){.before = x.after, .end = at >= text.n};
+        x = (struct text_place){.before = x.after, .end = at >= text.n};
         if (!x.end) x.after = text_utf8(text, &at);
         p->step++;
         for (int k = 0; k < n; k++) {

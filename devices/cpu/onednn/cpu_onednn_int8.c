@@ -10,13 +10,13 @@
 #include "devices/cpu/onednn/cpu_onednn.h"
 
 enum { MAX_CALLS = 4, MAX_ARGS = 7 + LIB_MAX_POST };
-struct place { // of a memory: an operand or result, or, leaf -1, behind the scratchpad's begin
+struct int8_place { // of a memory: an operand or result, or, leaf -1, behind the scratchpad's begin
     int leaf;
     int64_t offset;
 };
 struct argument {
     int arg;
-    struct place at;
+    struct int8_place at;
     dnnl_memory_t mem;
 };
 struct primitive {
@@ -91,7 +91,7 @@ static dnnl_data_type_t type_of(const struct shape *s) {
            : s->dtype == DT_F32 ? dnnl_f32
                                 : dnnl_s32;
 }
-static status_t add_arg(struct primitive *c, int arg, struct place at,
+static status_t add_arg(struct primitive *c, int arg, struct int8_place at,
                         const dnnl_memory_desc_t *d) {
     struct argument *a = &c->args[c->n++];
     *a = (struct argument){.arg = arg, .at = at};
@@ -99,17 +99,17 @@ static status_t add_arg(struct primitive *c, int arg, struct place at,
     return rc == dnnl_success ? ST_OK : onednn_failed("memory_create", rc);
 }
 // Room behind what the calls hold already.
-static struct place reserve(struct int8_state *st, const dnnl_memory_desc_t *d) {
-    struct place at = {.leaf = -1, .offset = st->scratch_bytes};
+static struct int8_place reserve(struct int8_state *st, const dnnl_memory_desc_t *d) {
+    struct int8_place at = {.leaf = -1, .offset = st->scratch_bytes};
     st->scratch_bytes += ((int64_t)dnnl_memory_desc_get_size(d) + 63) / 64 * 64;
     return at;
 }
 // `from` at a place in the form of `to`: there, or a new place that a call fills.
 static status_t in_form(struct int8_state *st, const dnnl_memory_desc_t *from,
-                        const dnnl_memory_desc_t *to, struct place *at) {
+                        const dnnl_memory_desc_t *to, struct int8_place *at) {
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_memory_desc_equal(from, to)) return ST_OK;
-    struct place there = reserve(st, to);
+    struct int8_place there = reserve(st, to);
     struct primitive *c = &st->calls[st->n++];
     dnnl_status_t rc =
         dnnl_reorder_primitive_desc_create(&pd, from, onednn_engine(), to, onednn_engine(), NULL);
@@ -191,12 +191,12 @@ static status_t add_vectors(const struct hlo_instr *i, const struct product *p,
     int op = 0; // of the post-operations
     if (has_bias(p->call))
         RETURN_IF_ERR(add_arg(c, DNNL_ARG_BIAS,
-                              (struct place){.leaf = lib_operand(i, p->call->post[0].operand)},
+                              (struct int8_place){.leaf = lib_operand(i, p->call->post[0].operand)},
                               &p->bias));
     for (int k = has_bias(p->call); k < p->call->n_post; k++) {
         const struct lib_post *post = &p->call->post[k];
         if (post->operand) {
-            struct place at = {.leaf = lib_operand(i, post->operand)};
+            struct int8_place at = {.leaf = lib_operand(i, post->operand)};
             channel_desc(p, post->operand->shape, true, dnnl_f32, &d);
             RETURN_IF_ERR(add_arg(c, DNNL_ARG_ATTR_MULTIPLE_POST_OP(op) | DNNL_ARG_SRC_1, at, &d));
         }
@@ -303,7 +303,8 @@ static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_stat
                              *dst = dnnl_primitive_desc_query_md(p->pd, dnnl_query_dst_md, 0),
                              *scratch =
                                  dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0);
-    struct place from = {.leaf = p->lhs}, kernel = {.leaf = p->rhs}, to = {.leaf = s->plan->n_in};
+    struct int8_place from = {.leaf = p->lhs}, kernel = {.leaf = p->rhs},
+                      to = {.leaf = s->plan->n_in};
     const char *info = NULL;
     st->packed = *dnnl_primitive_desc_query_md(p->pd, dnnl_query_weights_md, 0);
     RETURN_IF_ERR(in_form(st, &p->src, src, &from));
@@ -314,7 +315,7 @@ static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_stat
         s->pack_slot = x->n_packs++;
     }
     bool turned = !dnnl_memory_desc_equal(&p->dst, dst);
-    struct place result = turned ? reserve(st, dst) : to;
+    struct int8_place result = turned ? reserve(st, dst) : to;
     struct primitive *c = &st->calls[st->n++];
     dnnl_status_t rc = dnnl_primitive_create(&c->prim, p->pd);
     if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
@@ -394,7 +395,7 @@ static status_t int8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
         const struct primitive *c = &st->calls[k];
         dnnl_exec_arg_t args[MAX_ARGS];
         for (int a = 0; a < c->n; a++) {
-            struct place at = c->args[a].at;
+            struct int8_place at = c->args[a].at;
             void *p = at.leaf < 0 ? (char *)x->scratch + at.offset : bufs[at.leaf];
             dnnl_memory_set_data_handle_v2(c->args[a].mem, p, onednn_stream());
             args[a] = (dnnl_exec_arg_t){c->args[a].arg, c->args[a].mem};

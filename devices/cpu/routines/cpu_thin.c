@@ -289,7 +289,7 @@ static enum thin_form panels_of(const struct cpu_exe *x, const struct cpu_step *
     bool vectors = cpu_target()->vector_bits > 128;
     return t == DT_BF16 ? THIN_PANELS_BF16 : t == DT_F16 && vectors ? THIN_PANELS_F16 : THIN_PANELS;
 }
-thin_activate_fn thin_activate(void) {
+thin_activate_fn cpu_thin_activate(void) {
     int bits = cpu_target()->vector_bits;
     return bits == 512 ? activate_avx512 : bits == 256 ? activate_avx2 : activate_plain;
 }
@@ -302,7 +302,7 @@ static status_t thin_open(struct cpu_exe *x, struct cpu_step *s) {
         return st_new(ST_INTERNAL, "accepted a product that does not match");
     int bits = cpu_target()->vector_bits;
     t->product = bits == 512 ? product_avx512 : bits == 256 ? product_avx2 : product_plain;
-    t->activate = thin_activate();
+    t->activate = cpu_thin_activate();
     s->detail = bits == 512 ? "thin:avx512" : bits == 256 ? "thin:avx2" : "thin:plain";
     t->x = lib_operand(i, f.swapped ? c.rhs : c.lhs);
     t->w = lib_operand(i, f.swapped ? c.lhs : c.rhs);

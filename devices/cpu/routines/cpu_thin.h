@@ -20,4 +20,4 @@ struct thin_product {
 // Post-operation `kind` on v[n], f32, with room for whole vectors; for this CPU.
 typedef void (*thin_activate_fn)(enum lib_post_kind kind, float alpha, float beta, float *v,
                                  int64_t n);
-thin_activate_fn thin_activate(void);
+thin_activate_fn cpu_thin_activate(void);
