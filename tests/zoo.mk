@@ -3,6 +3,9 @@
 .PHONY: conform-zoo
 conform-zoo: all ## values of every model of the zoo against ONNX Runtime; PASS, FAIL or REFUSED each
 	$(Q)$(PYTHON) tests/zoo/conform.py $(BUILD) $(ARGS)
+.PHONY: check-zoo-untold
+check-zoo-untold: all ## twelve models of others by hlo show, compile and run with no option
+	$(Q)$(PYTHON) tests/zoo/untold.py $(BUILD) $(ARGS)
 .PHONY: bench-zoo
 bench-zoo: all ## latency, compile time and memory of every model of the zoo beside ONNX Runtime
 	$(Q)$(PYTHON) tests/zoo/bench.py $(BUILD) --json $(BUILD)/bench-zoo.json $(ARGS)

@@ -93,11 +93,25 @@ enum { LOOK_UP_avx512 = 1, LOOK_UP_avx2 = 0, LOOK_UP_plain = 0 }; // one instruc
     PANEL_FN(ISA, TARGET, 3, BITS) PANEL_FN(ISA, TARGET, 4, BITS)
 #define PANELS(ISA, TARGET)                                                                        \
     PANEL_FNS(ISA, TARGET, 2) PANEL_FNS(ISA, TARGET, 4) PANEL_FNS(ISA, TARGET, 8)
+// Registers of 128 bits hold no more than a row: several are taken one by one.
+#define ROW_BY_ROW(ROWS, BITS)                                                                     \
+    static void panel_plain_##ROWS##_##BITS(                                                       \
+        const struct bits_state *s, const float *x, const float *sums, const uint32_t *w,          \
+        const float *scales, const float *zeros, int64_t stride, float *out) {                     \
+        for (int r = 0; r < ROWS; r++)                                                             \
+            panel_plain_1_##BITS(s, x + r * s->wide, sums + r * s->b.blocks, w, scales, zeros,     \
+                                 stride, out + r * PANEL);                                         \
+    }
+#define PLAIN_PANELS(BITS)                                                                         \
+    PANEL_FN(plain, , 1, BITS)                                                                     \
+    ROW_BY_ROW(2, BITS) ROW_BY_ROW(3, BITS) ROW_BY_ROW(4, BITS)
 #define AVX512 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
 #define AVX2   __attribute__((target("avx2,fma")))
 PANELS(avx512, AVX512)
 PANELS(avx2, AVX2)
-PANELS(plain, )
+PLAIN_PANELS(2)
+PLAIN_PANELS(4)
+PLAIN_PANELS(8)
 
 static void choose(struct bits_state *s, int vector_bits) {
 #define ROW(ISA, BITS)                                                                             \
