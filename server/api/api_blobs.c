@@ -132,6 +132,7 @@ static status_t read_piece(struct blob_work *w, int fd, int64_t total) {
     return ST_OK;
 }
 // A small one as a copy: what the disk does to the file while it is sent does not reach the answer.
+// A large one is hashed once more by HTTP as it goes out (server/http/http_file.h).
 enum { COPY_BYTES = 256 << 10 };
 static status_t open_to_send(struct blob_work *w, int *out_fd, int64_t *out_bytes) {
     int64_t offset;

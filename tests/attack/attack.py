@@ -12,7 +12,7 @@ from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import calls_of_gone_clients, calls_with_token, calls_without_end, connections_without_end, frames_without_end
 from h2 import H2
 from names import names_flood, names_unseen
-from readers import handles_flood, readers_of_all_places, readers_of_results, readers_without_token
+from readers import blob_changed_while_sent, handles_flood, readers_of_all_places, readers_of_results, readers_without_token
 from replies import frames_of_large_results, packed_answers
 from harness import Daemon, Results, chosen, in_thread, until
 
@@ -713,7 +713,7 @@ def ambiguous_http(d):
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
     assert b" 200 " in sent(d, LARGEST_HEAD)[:20]
 
-ATTACKS = [readers_of_all_places, readers_without_token, readers_of_results, handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end, connections_without_end, work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
+ATTACKS = [blob_changed_while_sent, readers_of_all_places, readers_without_token, readers_of_results, handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end, connections_without_end, work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

@@ -2,6 +2,7 @@
 """Attacks by clients that ask and do not read, and by what stays behind a request: handles."""
 import os, socket, time
 from common import MB, ask, filled
+from harness import until
 
 def deaf(d, request, n):
     """n connections with these requests and little room for what comes back, of which nothing is read"""
@@ -77,6 +78,32 @@ def readers_of_results(d):
             s.close()
 readers_of_results.credentials = readers_of_results.real = readers_of_results.own = True
 readers_of_results.options = ["--reply-bytes", "32M"]
+
+def blob_changed_while_sent(d):
+    """A bit of a blob flips, behind what has been sent of it, while a client reads: it never has all the bytes that were announced, and the blob is not given again."""
+    data = os.urandom(16 * MB)
+    digest = d.by("b", "PUT", "/v1/blobs", data)[1]["digest"]
+    path = os.path.join(d.dir, "data", "blobs", digest[:2], digest)
+    for flipped in False, True:
+        s = deaf(d, get(d, "/v1/blobs/" + digest, "b"), 1)[0]
+        got = s.recv(1000)
+        time.sleep(.3)
+        if flipped:
+            is_ = os.stat(path)
+            with open(path, "r+b") as f:
+                f.seek(15 * MB)
+                f.write(bytes([data[15 * MB] ^ 1]))
+            os.utime(path, ns=(is_.st_atime_ns, is_.st_mtime_ns))
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        head, _, got = got.partition(b"\r\n\r\n")
+        assert b"Content-Length: %d" % len(data) in head, head
+        while len(got) < len(data) and (piece := s.recv(1 << 20)):
+            got += piece
+        s.close()
+        assert (len(got) < len(data)) if flipped else got == data, (flipped, len(got))
+    until("it is quarantined", 5, lambda: "ev=blob.quarantined" in d.logs())
+    assert "ev=blob.changed" in d.logs() and d.call("GET", "/v1/blobs/" + digest, None, {"Authorization": "Bearer " + d.tokens["b"]})[0] in (404, 500)
+blob_changed_while_sent.credentials = True
 
 def handles_flood(d):
     """Resident arrays of one byte, and tuples of them, until they are refused: others still put theirs, and the list comes at once."""
