@@ -294,6 +294,17 @@ def errors(h):
     raises(hlod.HlodError, lambda: h.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)), "UNSUPPORTED_OP", "NoSuchOp")
 
 
+def strangers(h):
+    """What newcomers write first: answered by what is meant, not by Python's insides."""
+    double = "HloModule d\nENTRY m { x = bf16[4] parameter(0) ROOT y = bf16[4] add(x, x) }\n"
+    assert h.run(double, {"x": [1, 2, 3, 4]}).output.tolist() == [2, 4, 6, 8], "a module's text"
+    raises(hlod.InvalidArgument, lambda: h.run(double, {"x": np.ones(4, np.float32)}), "hint: array.astype(ml_dtypes.bfloat16)")
+    raises(hlod.InvalidArgument, lambda: h.compile(double, {"x": (1, "a")}), "shapes['x']: expected a sequence of integers")
+    raises(hlod.InvalidArgument, lambda: h.call("ListJob"), "did you mean 'ListJobs'?")
+    raises(hlod.InvalidArgument, lambda: hlod.connect("https://127.0.0.1:1", ca="/no/such.pem"), "/no/such.pem", "No such file")
+    assert h.models() == h.models.list()
+
+
 def events(h):
     seen = [e.kind for e in h.compile_events(copy_of("f32", f"{random.randint(2, 10 ** 6)}"))]
     assert seen.count("pass") > 5 and seen[-2:] == ["compile_result", "done"], seen
@@ -413,9 +424,20 @@ def deadlines(h):
     assert time.monotonic() - start < 15
 
 
-EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, events, buffers, plans, threads, arrays, asynchronous, deadlines]
+EACH = [runs, types, texts, onnx_models, jax_models, uploads, external, errors, strangers, events, buffers, plans, threads, arrays, asynchronous, deadlines]
 
 # ---- servers of their own
+
+
+def too_large(build):
+    """A body that the server refuses and closes on while it is sent: the refusal, not a broken pipe."""
+    d = Daemon(build + "/hlod", build + "/hlod-worker", args=("--max-message-bytes", "1M"))
+    try:
+        with hlod.connect("%s:%d" % d.addr) as h:
+            big = "HloModule d\nENTRY m { x = f32[16777216] parameter(0) ROOT y = f32[16777216] negate(x) }\n"
+            raises(hlod.InvalidArgument, lambda: h.run(big, {"x": np.zeros(1 << 24, np.float32)}), "BODY_TOO_LARGE", "--max-message-bytes")
+    finally:
+        d.stop()
 
 
 def reconnects(build):
@@ -551,7 +573,7 @@ def main():
                     case(f"python client over {h.transport}: {fn.__name__}", fn, h)
     finally:
         d.stop()
-    for fn in (reconnects, defaults, secure, serves, readme):
+    for fn in (too_large, reconnects, defaults, secure, serves, readme):
         case(f"python client: {fn.__name__}", fn, build)
     return results.code()
 

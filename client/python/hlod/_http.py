@@ -17,7 +17,7 @@ from urllib.parse import quote
 from . import _wire
 from ._schema import METHODS
 from ._where import Where
-from .errors import FailedPrecondition, HlodError, Unavailable, make
+from .errors import FailedPrecondition, HlodError, InvalidArgument, Unavailable, make
 
 _TENSORS = {"Run": "/v1/run", "RunUnary": "/v1/run", "RunPlan": "/v1/plan", "RunPlanUnary": "/v1/plan", "PutBuffer": "/v1/buffers"}
 _CONNECT_S, _GRACE_S = 5.0, 5.0
@@ -52,9 +52,15 @@ class HttpTransport:
         self.address = where.text if "://" in where.text else f"{'https' if where.tls else 'http'}://{where.host}:{where.port}"
         self._context: Optional[ssl.SSLContext] = None
         if where.tls:
-            self._context = ssl.create_default_context(cafile=where.ca)
-            if where.cert:
-                self._context.load_cert_chain(where.cert, where.key)
+            try:
+                self._context = ssl.create_default_context(cafile=where.ca)
+            except OSError as e:
+                raise InvalidArgument(f"ca {where.ca!r}: {e.strerror or e}", hint="a file of certificates in PEM") from None
+            try:
+                if where.cert:
+                    self._context.load_cert_chain(where.cert, where.key)
+            except OSError as e:
+                raise InvalidArgument(f"cert {where.cert!r}, key {where.key or where.cert!r}: {e.strerror or e}", hint="files in PEM, the key that of the certificate") from None
         self._idle: List[http.client.HTTPConnection] = []
         self._closed = False
         self._lock = threading.Lock()
@@ -91,9 +97,24 @@ class HttpTransport:
         c.putheader("Content-Length", str(sum(len(p) for p in parts)))
         c.endheaders(parts[0] if len(parts) == 1 and len(parts[0]) < 1 << 16 else None)
         if not (len(parts) == 1 and len(parts[0]) < 1 << 16):
-            for p in parts:
-                c.send(p)
+            try:
+                for p in parts:
+                    c.send(p)
+            except ConnectionError:
+                refused = self._refused_early(c)
+                if refused is None:
+                    raise
+                return refused
         return c.getresponse()
+
+    @staticmethod
+    def _refused_early(c: http.client.HTTPConnection) -> Optional[http.client.HTTPResponse]:
+        """What the server answered before it closed on a body that it does not want (too large, no token); None: nothing."""
+        try:
+            r = c.getresponse()
+        except (OSError, http.client.HTTPException):
+            return None
+        return r if r.status >= 400 else None
 
     def _exchange(self, verb: str, path: str, headers: Dict[str, str], parts: List[Any], timeout: Optional[float], again: bool) -> "tuple[http.client.HTTPConnection, http.client.HTTPResponse]":
         """The reply's headers have come. A kept connection that turns out to be closed is replaced once, where sending again does no harm."""

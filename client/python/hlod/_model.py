@@ -188,6 +188,8 @@ def source(model: Any) -> Source:
     """InvalidArgument for what is no model."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Source(data=model)
+    if isinstance(model, str) and "\n" in model:  # the text of an HLO module; no path or name has lines
+        return Source(data=model.encode())
     if hasattr(model, "SerializeToString"):  # onnx.ModelProto and other messages
         return Source(data=model.SerializeToString())
     if hasattr(model, "as_text") and hasattr(model, "compiler_ir"):  # jax.stages.Lowered

@@ -5,6 +5,7 @@ Models are given as a path, bytes, an object that becomes bytes (onnx.ModelProto
 server once: what it knows by its digest is not sent again. A Client may be used by any number of threads."""
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -13,6 +14,7 @@ import numpy as np
 from . import _where, dtypes
 from ._http import HttpTransport
 from ._model import Source, jax_leaves, jax_result, source
+from ._schema import METHODS
 from .errors import FailedPrecondition, HlodError, InvalidArgument, NotFound, PermissionDenied, Unavailable, make
 from .results import Event, Message, Result, TensorSpec
 
@@ -153,6 +155,10 @@ class Models:
         """version 0: all of them. How many there were."""
         return int(self._client.call("RemoveModel", {"name": name, "version": version}).get("removed", 0))
 
+    def __call__(self) -> List[Message]:
+        """As list()."""
+        return self.list()
+
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(m.get("name", "") for m in self.list()))
 
@@ -185,6 +191,9 @@ class Client:
 
     def call(self, method: str, request: Optional[Message] = None, timeout: Optional[float] = None) -> Message:
         """Any unary method of hlod.v1.Hlod by its name, with messages as dicts that have the field names of proto/hlod.proto."""
+        if method not in METHODS:
+            like = difflib.get_close_matches(method, METHODS, 1)
+            raise InvalidArgument(f"no method is called {method!r}" + (f": did you mean {like[0]!r}?" if like else ""))
         reply: Message = self._t.call(method, request or {}, self._timeout(timeout))
         return reply
 
@@ -464,7 +473,12 @@ def _ms(seconds: Optional[float]) -> int:
 
 def _compile_request(shapes: Optional[Shapes], timeout: Optional[float], values: Optional[Mapping[str, Any]] = None, device: str = "", target: str = "", precision: str = "",
                      replicas: int = 0, budget: Optional[Mapping[str, int]] = None) -> Message:
-    bound: Dict[str, Message] = {n: {"input": n, "dims": [int(d) for d in dims]} for n, dims in (shapes or {}).items()}
+    bound: Dict[str, Message] = {}
+    for n, dims in (shapes or {}).items():
+        try:
+            bound[n] = {"input": n, "dims": [int(d) for d in dims]}
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"shapes[{n!r}]: expected a sequence of integers, found {dims!r}") from None
     for n, v in (values or {}).items():
         a = np.asarray(v)
         bits = a.astype(np.float32).view(np.int32) if a.dtype.kind == "f" and a.dtype.itemsize != 8 or isinstance(v, float) else a

@@ -108,6 +108,7 @@ _HINTS = {
     "UNBOUND_VALUE": "compile with the input's elements, values={'NAME': [...]}, or run the model itself",
     "DTYPE_MISMATCH": "array.astype(...) of the type that the message expects",
     "NO_CREDENTIALS": "hlod.connect(..., token=...), or HLOD_TOKEN in the environment",
+    "BODY_TOO_LARGE": "hlod --max-message-bytes, or smaller pieces",
     "BUFFER_LOST": "its worker died: put it again",
 }
 
@@ -117,7 +118,13 @@ def _type_hint(message: str) -> str:
     from . import dtypes
 
     found = re.search(r"expected (\w+), found \w+", message)
-    return f"array.astype(numpy.{dtypes.to_numpy(found[1])})" if found and dtypes.is_numpys(found[1]) else ""
+    if not found or found[1] == "string":
+        return ""
+    try:
+        known = dtypes.to_numpy(found[1])
+    except HlodError:  # no such type, or ml_dtypes is not installed
+        return ""
+    return f"array.astype({'numpy' if dtypes.is_numpys(found[1]) else 'ml_dtypes'}.{known})"
 
 
 def make(code: str, message: str, **rest: object) -> HlodError:
