@@ -479,6 +479,7 @@ static void all_back(void *arg) {
 }
 static void one_back(void *arg) {
     struct lent *l = arg;
+    tsan_acquire(l);
     if (atomic_fetch_sub(&l->n, 1) == 1) loop_post(l->r->loop, all_back, l);
 }
 void rpc_send_lent(struct rpc_call *c, const struct span *v, size_t n, void (*done)(void *arg),
@@ -498,6 +499,7 @@ void rpc_send_lent(struct rpc_call *c, const struct span *v, size_t n, void (*do
         s[i] = grpc_slice_new_with_user_data((void *)(uintptr_t)v[i].p, v[i].n, one_back, l);
         bytes += v[i].n;
     }
+    tsan_release(l);
     queue_slices(c, s, n, bytes);
     free(s);
     pump(c);
