@@ -7,7 +7,9 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/hlod.pb-c.h"
@@ -505,13 +507,35 @@ static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor
     return ST_OK;
 }
 
+// jansson 2.14 does not look whether the text of a value could grow: where memory was short it goes
+// on without the bytes, and nothing says so but its allocator.
+static _Thread_local bool short_of_memory;
+static void *noting_alloc(size_t n) {
+    void *p = malloc(n);
+    if (!p) short_of_memory = true;
+    return p;
+}
+static void note_memory(void) {
+    json_set_alloc_funcs(noting_alloc, free);
+}
+// Not complete where short_of_memory says so; NULL then, or as well when it is no JSON.
+static json_t *load_noting(struct str text, json_error_t *e) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, note_memory);
+    short_of_memory = false;
+    json_t *j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, e);
+    if (!short_of_memory) return j;
+    json_decref(j);
+    return NULL;
+}
+
 static status_t parse_text(struct arena *a, const ProtobufCMessageDescriptor *d, struct str text,
                            int dialect, ProtobufCMessage **out) {
     json_error_t e;
     if (text.n == 0) text = STR("{}");
     RETURN_IF_ERR(weigh_check(weigh_json(d, text), text.n));
-    json_t *j = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES, &e);
-    if (!j && json_error_code(&e) == json_error_out_of_memory) return st_oom();
+    json_t *j = load_noting(text, &e);
+    if (short_of_memory) return st_oom();
     if (!j)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
                                 "request body is not JSON: line %d, column %d: %s", e.line,

@@ -3,6 +3,9 @@
 // tables that grow by doubling count with their older half.
 #include "proto/weigh.h"
 
+#include <stdlib.h>
+
+#include "base/arena.h"
 #include "proto/hlod.pb-c.h"
 
 enum { ITEM = 16, UNKNOWN = 40 };
@@ -116,17 +119,37 @@ int64_t weigh_message(const ProtobufCMessageDescriptor *d, struct span bytes) {
     return sum < 0 ? -1 : sum + marks;
 }
 
+// malloc, which notes that there was no memory: the library says only that it did not unpack.
+static void *noting_alloc(void *ctx, size_t n) {
+    void *p = malloc(n);
+    if (!p) *(bool *)ctx = true;
+    return p;
+}
+static void plain_free(void *ctx, void *p) {
+    (void)ctx;
+    free(p);
+}
+// What is our own is not taken for unreadable because memory is short: a record that keeps a blob
+// from being collected is one of them.
+static void *must_alloc(void *ctx, size_t n) {
+    (void)ctx;
+    return arena_must_realloc(NULL, n);
+}
 status_t weigh_unpack(const ProtobufCMessageDescriptor *d, struct span bytes,
                       ProtobufCMessage **out) {
     int64_t weight = weigh_message(d, bytes);
     if (weight >= 0) RETURN_IF_ERR(weigh_check(weight, bytes.n));
-    *out = weight < 0 ? NULL : protobuf_c_message_unpack(d, NULL, bytes.n, bytes.p);
+    bool short_of = false;
+    ProtobufCAllocator memory = {noting_alloc, plain_free, &short_of};
+    *out = weight < 0 ? NULL : protobuf_c_message_unpack(d, &memory, bytes.n, bytes.p);
+    if (short_of) return st_oom();
     return *out ? ST_OK : st_new(ST_INVALID_ARGUMENT, "the body is not a %s", d->name);
 }
 void *weigh_unpack_or_null(const ProtobufCMessageDescriptor *d, struct span bytes) {
     int64_t weight = weigh_message(d, bytes);
     bool fits = weight >= 0 && weight <= OWN_FREE + (int64_t)bytes.n * OWN_TIMES;
-    return fits ? protobuf_c_message_unpack(d, NULL, bytes.n, bytes.p) : NULL;
+    ProtobufCAllocator memory = {must_alloc, plain_free, NULL};
+    return fits ? protobuf_c_message_unpack(d, &memory, bytes.n, bytes.p) : NULL;
 }
 
 // ---- JSON
