@@ -29,11 +29,23 @@ void arena_unguard(struct arena *a, struct arena_guard *g) {
 }
 
 void (*arena_out_of_memory)(size_t n);
-static void *or_die(void *p, size_t n) {
+void (*arena_free_spare)(void);
+
+void *arena_must_realloc(void *old, size_t n) {
+    void *p = realloc(old, n);
+    if (!p && arena_free_spare) {
+        arena_free_spare();
+        p = realloc(old, n);
+    }
     if (p) return p;
     if (arena_out_of_memory) arena_out_of_memory(n);
     fprintf(stderr, "lvl=error ev=oom bytes=%zu\n", n);
     abort();
+}
+void *arena_must_calloc(size_t n, size_t size) {
+    void *p = calloc(n, size);
+    size_t bytes = n > PTRDIFF_MAX / size ? PTRDIFF_MAX : n * size; // which nobody has
+    return p ? p : memset(arena_must_realloc(NULL, bytes), 0, bytes);
 }
 
 void arena_init(struct arena *a) {
@@ -82,7 +94,7 @@ void arena_reset(struct arena *a) {
 }
 
 struct arena *arena_new(void) {
-    return or_die(calloc(1, sizeof(struct arena)), sizeof(struct arena));
+    return arena_must_calloc(1, sizeof(struct arena));
 }
 void arena_free(struct arena *a) {
     arena_done(a);
@@ -91,10 +103,11 @@ void arena_free(struct arena *a) {
 
 // least: what will do where memory is short.
 static struct arena_block *add_block(struct arena *a, size_t size, size_t least) {
-    struct arena_block *b = size > SIZE_MAX - sizeof *b ? NULL : malloc(sizeof *b + size);
-    if (!b && !a->guard && least < size) b = malloc(sizeof *b + (size = least));
+    size_t header = sizeof(struct arena_block);
+    struct arena_block *b = size > SIZE_MAX - header ? NULL : malloc(header + size);
     if (!b && a->guard) longjmp(a->guard->place, 1);
-    or_die(b, size);
+    if (!b && least < size) b = malloc(header + (size = least));
+    if (!b) b = arena_must_realloc(NULL, size > SIZE_MAX - header ? size : header + size);
     b->size = size;
     b->next = a->head;
     a->head = b;
@@ -120,7 +133,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
     if (block > MAX_BLOCK) block = MAX_BLOCK;
     if (n > block / 2) { // its own block, behind the current one, which stays in use
         if (n > SIZE_MAX - 2 * align && a->guard) longjmp(a->guard->place, 1);
-        if (n > SIZE_MAX - 2 * align) or_die(NULL, n);
+        if (n > SIZE_MAX - 2 * align) n = SIZE_MAX - 2 * align; // which nobody has
         struct arena_block *head = a->head, *big = add_block(a, n + align, SIZE_MAX);
         if (head) {
             a->head = head;

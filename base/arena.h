@@ -50,6 +50,13 @@ void arena_link(struct arena *a, void (*fn)(void *obj), void *obj);
 // Where memory runs out and no guard stands: told before the process is aborted, or instead of it
 // if fn does not return. Set once, at start; NULL: nothing is told but a line on stderr.
 extern void (*arena_out_of_memory)(size_t n);
+// Asked where memory runs out and nobody can be refused: no guard stands, or a text, array or map
+// grows. It frees what was put aside for that, if there is any; then the allocation is tried once
+// more. Set once, at start; NULL: there is nothing. Thread: any.
+extern void (*arena_free_spare)(void);
+// realloc and calloc that end the process where memory runs out in spite of it.
+void *arena_must_realloc(void *old, size_t n) __attribute__((returns_nonnull));
+void *arena_must_calloc(size_t n, size_t size) __attribute__((returns_nonnull));
 
 // A guard stands between what comes from outside and the end of the process: where memory runs out,
 // ARENA_GUARD is false the second time it is seen. What lies in the arena stays in it; what was

@@ -3,20 +3,11 @@
 // tombstones.
 #include "base/map.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/arena.h"
 #include "base/hash.h"
-
-static void *zeroed(size_t n, size_t size) {
-    void *p = calloc(n, size);
-    if (!p) {
-        fprintf(stderr, "lvl=error ev=oom what=map\n");
-        abort();
-    }
-    return p;
-}
 
 // ---- text keys
 
@@ -35,7 +26,7 @@ static void smap_grow(struct smap *m) {
     size_t old_cap = m->cap;
     struct smap_slot *old = m->slots;
     m->cap = old_cap ? old_cap * 2 : 16;
-    m->slots = zeroed(m->cap, sizeof *m->slots);
+    m->slots = arena_must_calloc(m->cap, sizeof *m->slots);
     for (size_t k = 0; k < old_cap; k++) {
         if (!old[k].used) continue;
         size_t i = old[k].hash & (m->cap - 1);
@@ -67,7 +58,7 @@ void *smap_put(struct smap *m, struct str key, void *val) {
         s->val = val;
         return was;
     }
-    char *own = m->borrows ? (char *)(uintptr_t)key.p : zeroed(key.n + 1, 1);
+    char *own = m->borrows ? (char *)(uintptr_t)key.p : arena_must_calloc(key.n + 1, 1);
     if (!m->borrows && key.n) memcpy(own, key.p, key.n);
     *s = (struct smap_slot){own, (uint32_t)key.n, 1, h, val};
     m->n++;
@@ -141,7 +132,7 @@ void pmap_done(struct pmap *m) {
 void *pmap_put(struct pmap *m, uint64_t key, void *val) {
     if ((m->n + 1) * 4 > m->cap * 3) {
         struct pmap bigger = {.cap = m->cap ? m->cap * 2 : 16, .n = m->n};
-        bigger.slots = zeroed(bigger.cap, sizeof *bigger.slots);
+        bigger.slots = arena_must_calloc(bigger.cap, sizeof *bigger.slots);
         for (size_t k = 0; k < m->cap; k++)
             if (m->slots[k].used) bigger.slots[pmap_find(&bigger, m->slots[k].key)] = m->slots[k];
         free(m->slots);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/text.h"
 
 void strbuf_done(struct strbuf *b) {
@@ -26,24 +27,28 @@ void strbuf_limit(struct strbuf *b, size_t max_bytes) {
     b->limit = max_bytes;
 }
 
+static size_t cap_for(const struct strbuf *b, size_t n) {
+    size_t cap = b->cap ? b->cap : 64;
+    while (cap < b->n + n + 1)
+        cap = cap > SIZE_MAX / 2 ? SIZE_MAX : cap * 2;
+    return cap;
+}
 // Room for n more bytes and the NUL; less when the limit says so. Gives how many may be added.
 static size_t reserve(struct strbuf *b, size_t n) {
     if (b->limit && n > b->limit - (b->n < b->limit ? b->n : b->limit)) {
         n = b->limit > b->n ? b->limit - b->n : 0;
         b->truncated = true;
     }
-    if (!strbuf_room(b, n)) {
-        fprintf(stderr, "lvl=error ev=oom what=strbuf bytes=%zu\n", n);
-        abort();
+    if (b->n + n + 1 > b->cap) {
+        b->cap = cap_for(b, n);
+        b->p = arena_must_realloc(b->p, b->cap);
     }
     return n;
 }
 bool strbuf_room(struct strbuf *b, size_t n) {
     if (n > SIZE_MAX / 4) return false;
     if (b->n + n + 1 <= b->cap) return true;
-    size_t cap = b->cap ? b->cap : 64;
-    while (cap < b->n + n + 1)
-        cap *= 2;
+    size_t cap = cap_for(b, n);
     char *p = realloc(b->p, cap);
     if (!p) return false;
     b->p = p;
@@ -90,8 +95,7 @@ void strbuf_vprintf(struct strbuf *b, const char *fmt, va_list ap) {
     if (n >= 0 && (size_t)n < sizeof small) {
         strbuf_add(b, small, (size_t)n);
     } else if (n >= 0) {
-        char *big = malloc((size_t)n + 1);
-        if (!big) abort();
+        char *big = arena_must_realloc(NULL, (size_t)n + 1);
         vsnprintf(big, (size_t)n + 1, fmt, again);
         strbuf_add(b, big, (size_t)n);
         free(big);

@@ -18,12 +18,7 @@ static size_t next_cap(size_t cap, size_t elem) {
 void vec_grow_(void **v, size_t n, size_t *cap, size_t elem) {
     if (n < *cap) return;
     size_t want = next_cap(*cap, elem);
-    void *p = realloc(*v, want * elem);
-    if (!p) {
-        fprintf(stderr, "lvl=error ev=oom what=vec\n");
-        abort();
-    }
-    *v = p;
+    *v = arena_must_realloc(*v, want * elem);
     *cap = want;
 }
 

@@ -4,6 +4,7 @@
 #include "server/reserve.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/limits.h"
 
 enum { RESERVE = 48 << 20, LEAST = 3 << 20 };
@@ -28,7 +30,16 @@ static struct kept *put_aside(size_t bytes) {
     k->bytes = bytes;
     return k;
 }
+// Who comes second waits until the first has given it back: then there is memory for both.
+static void let_go(void) {
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    struct kept *k = atomic_exchange(&kept, NULL);
+    if (k) munmap(k, k->bytes);
+    pthread_mutex_unlock(&one);
+}
 void reserve_make(void) {
+    arena_free_spare = let_go;
     atomic_store(&wanted, true);
     atomic_store(&kept, put_aside(RESERVE));
 }
@@ -69,29 +80,31 @@ int64_t reserve_spare_bytes(void) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__GLIBC__)
-static bool let_go(void) {
-    struct kept *k = atomic_exchange(&kept, NULL);
-    return k && munmap(k, k->bytes) == 0;
-}
 
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t each);
 void *__libc_realloc(void *p, size_t n);
 #define OURS __attribute__((visibility("default")))
-// Only for what is small: who asks for much has a way to fail (arena.h's guard, strbuf_room), and
-// would leave nothing for those who have none.
-enum { SMALL = 64 << 10 };
+// Only for what is small, what gRPC reads into (64 KiB and a header) with it: who asks for much has
+// a way to fail (arena.h's guard, strbuf_room) or asks for the reserve (arena_free_spare), and
+// would leave nothing for those who have neither.
+enum { SMALL = 128 << 10 };
 OURS void *malloc(size_t n) {
     void *p = __libc_malloc(n);
-    return p || n > SMALL || !let_go() ? p : __libc_malloc(n);
+    if (p || n > SMALL) return p;
+    let_go();
+    return __libc_malloc(n);
 }
 OURS void *calloc(size_t n, size_t each) {
     void *p = __libc_calloc(n, each);
-    if (p || (each && n > SMALL / each) || !let_go()) return p;
+    if (p || (each && n > SMALL / each)) return p;
+    let_go();
     return __libc_calloc(n, each);
 }
 OURS void *realloc(void *old, size_t n) {
     void *p = __libc_realloc(old, n);
-    return p || n == 0 || n > SMALL || !let_go() ? p : __libc_realloc(old, n);
+    if (p || n == 0 || n > SMALL) return p;
+    let_go();
+    return __libc_realloc(old, n);
 }
 #endif

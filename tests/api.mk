@@ -41,6 +41,14 @@ soak-disk: $(BUILD)/hlod $(BUILD)/hlod-worker ## five minutes (SECS=) of a bad d
 	$(Q)$(PYTHON) tests/sched/disk.py --build $(BUILD) --seconds $(if $(filter command%,$(origin SECS)),$(SECS),300) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 check-soak-disk: $(BUILD)/hlod $(BUILD)/hlod-worker ## the same for 20 s
 	$(Q)$(PYTHON) tests/sched/disk.py --build $(BUILD) --seconds 20 $(if $(filter command%,$(origin SEED)),--seed $(SEED))
+# Allocations of the daemon that fail (tests/sched/memory.py). Not under sanitizers, which have an allocator of their own.
+FAILING_MALLOC := $(BUILD)/tests/failing_malloc.so
+$(FAILING_MALLOC): tests/sched/failing_malloc.c
+	$(call say,link failing_malloc)
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -fvisibility=default -shared -o $@ $<
+.PHONY: check-memory
+check-memory: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAILING_MALLOC) ## allocations that fail at random under load for SECS=10: requests fail, the daemon serves on; SEED=n
+	$(Q)$(PYTHON) tests/sched/memory.py --build $(BUILD) --shim $(FAILING_MALLOC) --seconds $(if $(filter command%,$(origin SECS)),$(SECS),10) $(if $(filter command%,$(origin SEED)),--seed $(SEED))
 # What the daemon hears from outside, at random: HTTP, gRPC, workers gone wrong (tests/fuzz/daemon.py). SECS each, RANDOM_SEED= to repeat one.
 .PHONY: fuzz-daemon
 fuzz-daemon: $(BUILD)/hlod $(BUILD)/hlod-worker $(FAKE_WORKER) ## hostile requests, messages, HTTP/2 frames and workers for SECS seconds each (RANDOM_SEED=1)

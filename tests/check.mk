@@ -34,6 +34,7 @@ check: all units $(FAKE_WORKER) $(BUILD)/device_test ## all tests; prints "N pas
 	  sim '$(MAKE) -s check-sim' \
 	  soak '$(MAKE) -s check-soak' \
 	  disk '$(MAKE) -s check-soak-disk' \
+	  memory '$(MAKE) -s check-memory' \
 	  onnx 'build/venv/bin/python tests/conform/run_onnx.py $(BUILD) --list tests/conform/onnx_cases.txt' \
 	  onnx-variants 'build/venv/bin/python tests/conform/onnx_variants.py $(BUILD)' \
 	  trees 'build/venv/bin/python tests/conform/trees.py $(BUILD)' \

@@ -79,6 +79,7 @@ status_t jcopy_status(const struct jcopy *c, const char *what) {
     const char *file = sqlite3_db_filename(c->db, "main"), *name = file ? strrchr(file, '/') : NULL;
     enum status_code code = is_full(c->db)                               ? ST_RESOURCE_EXHAUSTED
                             : is_damage(sqlite3_extended_errcode(c->db)) ? ST_DATA_LOSS
+                            : sqlite3_errcode(c->db) == SQLITE_NOMEM     ? ST_UNAVAILABLE
                                                                          : ST_INTERNAL;
     return error_of_store(
         st_new(code, "%s: %.100s: %s", name ? name + 1 : "journal", what, sqlite3_errmsg(c->db)));

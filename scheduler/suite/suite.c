@@ -395,7 +395,7 @@ static struct suite *add_suite(struct suites *s, const struct suite_record *r) {
         free(x);
         return NULL;
     }
-    x->jobs = must(calloc(x->n_jobs, sizeof *x->jobs));
+    x->jobs = arena_must_calloc(x->n_jobs, sizeof *x->jobs);
     for (uint32_t i = 0; i < x->n_jobs; i++) {
         struct suite_job *j = &x->jobs[i];
         *j = (struct suite_job){

@@ -153,10 +153,11 @@ static void upload_ready(void *ctx) {
 
 void http_body_begin(struct http_req *r) {
     status_t st = choose(r);
-    if (st)
-        http_fail(r, st);
-    else if (r->in == IN_MODEL)
+    if (!st && r->in == IN_MODEL) {
         r->upload = upload_new(r->h->loop, sched_store(r->h->api->sched), upload_ready, r);
+        if (!r->upload) st = st_oom();
+    }
+    if (st) http_fail(r, st);
 }
 
 // The JSON in front of raw tensors is complete: now their places are known.

@@ -25,21 +25,23 @@ struct upload {
     status_t st; // first error; what comes after is dropped
 };
 
-struct upload *upload_new(struct loop *l, struct store *s, void (*ready)(void *), void *ctx) {
-    struct upload *u = calloc(1, sizeof *u);
-    if (!u) abort();
-    *u = (struct upload){.loop = l, .store = s, .ready = ready, .ctx = ctx};
-    for (int i = 0; i < 2; i++)
-        if (!(u->buf[i] = malloc(UPLOAD_BUFFER_BYTES))) abort();
-    return u;
-}
-
 static void destroy(struct upload *u) {
     store_write_abort(u->w);
     st_drop(u->st);
     free(u->buf[0]);
     free(u->buf[1]);
     free(u);
+}
+
+struct upload *upload_new(struct loop *l, struct store *s, void (*ready)(void *), void *ctx) {
+    struct upload *u = calloc(1, sizeof *u);
+    if (!u) return NULL;
+    *u = (struct upload){.loop = l, .store = s, .ready = ready, .ctx = ctx};
+    for (int i = 0; i < 2; i++)
+        u->buf[i] = malloc(UPLOAD_BUFFER_BYTES);
+    if (u->buf[0] && u->buf[1]) return u;
+    destroy(u);
+    return NULL;
 }
 
 static void write_work(void *arg) {

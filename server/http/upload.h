@@ -12,7 +12,8 @@ struct loop;
 struct store;
 struct upload;
 enum { UPLOAD_BUFFER_BYTES = 1 << 20 };
-// ready(ctx): room again, or, after upload_end, all is stored. Never fires from inside.
+// ready(ctx): room again, or, after upload_end, all is stored. Never fires from inside. NULL:
+// no memory.
 struct upload *upload_new(struct loop *l, struct store *s, void (*ready)(void *ctx), void *ctx);
 size_t upload_add(struct upload *u, const void *p,
                   size_t n); // how much was taken; less than n: wait for ready
