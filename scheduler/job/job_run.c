@@ -235,10 +235,12 @@ static void measure(struct job *j) {
     int64_t ns = exe_measured(j->exe, r->run_ms, r->n_run_ms, clock_ns() - j->sent_ns);
     if (ns <= 0) return;
     job_seat(j)->used_ns = ns;
+    const Hlod__V1__ExecutableInfo *info = j->exe->info;
+    int64_t size; // 0: not known, or below zero or beyond all bounds, as a broken worker may say
+    if (!sz_add(info->flops, info->bytes_accessed, &size)) size = 0;
     // A run by an executable's digest had no choice, and a part is not the work.
-    if (!digest_is_zero(j->key.work) && !j->exe->info->part)
-        history_note(&j->s->history, j->key.work, j->exe->info->target_id,
-                     ns / (int64_t)r->n_run_ms, j->exe->info->flops + j->exe->info->bytes_accessed);
+    if (!digest_is_zero(j->key.work) && !info->part)
+        history_note(&j->s->history, j->key.work, info->target_id, ns / (int64_t)r->n_run_ms, size);
     int64_t out = 0;
     for (size_t i = 0; i < r->n_outputs; i++)
         out += (int64_t)(r->outputs[i]->data ? r->outputs[i]->data->size : 0);

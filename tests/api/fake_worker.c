@@ -7,6 +7,7 @@
 //   meanwhile) crash ingest|compile|expect|prepare|run   die by SIGKILL there, half way hang run
 //   ignore CANCEL too fail ingest|compile|expect|prepare|run    answer INVALID_ARGUMENT
 //   draft 1                                              a compile sends a DRAFT first
+//   work N                               operations, and bytes, of the executable, as it says
 // A run's outputs are its first input's bytes, each f32 plus one. FAKE_WORKER_SEED: much of what it
 // says is wrong (tests/fuzz/mutate.h).
 #include <poll.h>
@@ -266,6 +267,7 @@ static void do_compile(struct frame *f) {
         for (size_t i = 0; i < x.signature->n_outputs; i++)
             x.signature->outputs[i]->name = (char *)"out.0";
         x.compile_ms = (double)number(script, "compile_ms");
+        x.flops = x.bytes_accessed = number(script, "work");
         // By descriptor, to test that way.
         if (frame_memfd("artifact", (int64_t)strlen(script), &fd) ||
             pwrite(fd, script, strlen(script), 0) < 0)

@@ -54,6 +54,13 @@ def crash_in_compile(d):
         assert (status, r["reason"]) == (503, "WORKER_LOST"), r
         put(d)
 
+def work_beyond_bounds(d):
+    """What a worker says of an executable's work is no number of operations: the account does without."""
+    for n in -2**63, -1, 2**63 - 1:
+        digest, _ = put(d, f"work {n}")
+        run_ok(d, digest)
+        run_ok(d, digest)
+
 def crash_in_prepare(d):
     bad, _ = put(d, "crash prepare")
     assert d.json("POST", "/v1/run", request(bad))[0] == 503
@@ -579,7 +586,7 @@ def many_clients(d):
 
 warm_restart.ends = drain.ends = True
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, expected, crash_storm, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds, expected, crash_storm, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":
