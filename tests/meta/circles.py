@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the circles of calls between .c files: sets of files, each of which calls every other, if only by way of a third.
+"""Prints the circles of calls between .c files: sets of files, each of which calls every other, if
+only by way of a third.
 
-A call is the relocation of a call or jump in an object file.  So a function whose address stands in a table (ops.def) or is handed
-over as a callback draws no edge, nor does an inline function of a header.  A circle of more than SMALL files fails, but for those
-listed in KNOWN, which may only shrink.
+A call is the relocation of a call or jump in an object file.  So a function whose address stands in
+a table (ops.def) or is handed over as a callback draws no edge, nor does an inline function of a
+header.  A circle of more than SMALL files fails, but for those listed in KNOWN, which may only
+shrink.
 
-Usage: circles.py [--large] BUILD [FOLDER...]    --large: only those that fail; exit status 1 if there is one
+Usage: circles.py [--large] BUILD [FOLDER...]
+--large: only those that fail; exit status 1 if there is one
 """
 import collections
 import os
@@ -14,25 +17,29 @@ import sys
 
 FOLDERS = ("base", "proto", "compiler", "devices", "scheduler", "server", "client")
 SMALL = 3
-KNOWN = {"scheduler": [19], "server": [5, 5, 4], "client": [4]}  # top folder: files in its circles, largest first
+# Top folder: files in its circles, largest first.
+KNOWN = {"scheduler": [19], "server": [5, 5, 4], "client": [4]}
 CALLS = ("R_X86_64_PLT32", "R_AARCH64_CALL26", "R_AARCH64_JUMP26")
 
 
 def objects(build, folders):
     """The object files of the sources that git knows, as {source: object}."""
-    sources = subprocess.run(["git", "ls-files", *(f"{f}/*.c" for f in folders)], capture_output=True, text=True, check=True)
-    found = {s: os.path.join(build, s[:-2] + ".o") for s in sources.stdout.split() if not s.startswith("client/examples/")}
+    listed = ["git", "ls-files", *(f"{f}/*.c" for f in folders)]
+    sources = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+    sources = [s for s in sources if not s.startswith("client/examples/")]
+    found = {s: os.path.join(build, s[:-2] + ".o") for s in sources}
     missing = [o for o in found.values() if not os.path.exists(o)]
     if missing:
-        sys.exit(f"circles.py: {len(missing)} objects are missing, {missing[0]} first: build with `make` before")
+        sys.exit(f"circles.py: {len(missing)} objects are missing, first {missing[0]}: run `make`")
     return found
 
 
 def read(paths):
-    """Yields (object, line) for each line of readelf over the objects: their symbols and relocations."""
-    out = subprocess.run(["readelf", "-W", "-s", "-r", *paths], capture_output=True, text=True, check=True).stdout
+    """Yields (object, line) for each line of readelf: symbols and relocations of the objects."""
+    command = ["readelf", "-W", "-s", "-r", *paths]
+    out = subprocess.run(command, capture_output=True, text=True, check=True)
     path = paths[0]
-    for line in out.splitlines():
+    for line in out.stdout.splitlines():
         if line.startswith("File: "):
             path = line[6:]
         else:
