@@ -18,6 +18,7 @@
 #include "base/vec.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/tenant.h"
 #include "scheduler/records/models.h"
 #include "scheduler/workers/plugins.h"
 #include "scheduler/suite/suite.h"
@@ -435,6 +436,23 @@ static status_t try_listeners(struct daemon *d, const char *host, uint16_t port,
     return rpc_try(&rc);
 }
 
+// --check-config: the data folder, or where it would be made, takes files.
+static status_t try_folder(const char *dir) {
+    char at[4096];
+    struct stat sb;
+    if (snprintf(at, sizeof at, "%s", dir) >= (int)sizeof at)
+        return st_new(ST_INVALID_ARGUMENT, "data folder %.80s...: the name is too long", dir);
+    while (stat(at, &sb)) {
+        char *slash = strrchr(at, '/');
+        if (errno != ENOENT) return st_note(st_errno(errno, at), "data folder %s", dir);
+        snprintf(slash ? slash + (slash == at) : at, 2, "%s", slash ? "" : ".");
+    }
+    if (!S_ISDIR(sb.st_mode))
+        return st_new(ST_INVALID_ARGUMENT, "data folder %s: %s is no folder", dir, at);
+    if (access(at, W_OK | X_OK)) return st_note(st_errno(errno, at), "data folder %s", dir);
+    return ST_OK;
+}
+
 static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host = "";
@@ -456,7 +474,13 @@ static status_t start(struct daemon *d) {
     if (devices.n == 0 || devices.n > MAX_DEVICES)
         return st_new(ST_INVALID_ARGUMENT, "device: expected 1 to %d devices", MAX_DEVICES);
     d->max_connections = allowed_connections(c);
-    if (c->check) return try_listeners(d, host, port, grpc_host, grpc_port);
+    if (c->check) {
+        RETURN_IF_ERR(tenants_check(c->tenants));
+        RETURN_IF_ERR(try_folder(dir));
+        if (access(worker_path(d), X_OK))
+            return st_note(st_errno(errno, worker_path(d)), "worker program");
+        return try_listeners(d, host, port, grpc_host, grpc_port);
+    }
 
     RETURN_IF_ERR(make_parents(dir));
     RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));

@@ -73,9 +73,12 @@ static void apply(struct tenant *t, const char *rules) {
     quota_set(&t->bytes, t->limits.bytes);
 }
 
-status_t tenants_set(struct tenants *ts, const char *rules) {
+status_t tenants_check(const char *rules) {
     struct tenant_limits l;
-    RETURN_IF_ERR(read_rules(rules, NULL, &l));
+    return read_rules(rules, NULL, &l);
+}
+status_t tenants_set(struct tenants *ts, const char *rules) {
+    RETURN_IF_ERR(tenants_check(rules));
     free(ts->rules);
     ts->rules = strdup(rules);
     if (!ts->rules) abort();

@@ -33,6 +33,7 @@ struct tenants {
 };
 // Reads "NAME[:weight=N][:runs=N][:bytes=SIZE][:places=N],..." ('*': tenants without a rule) and
 // applies it to all that are known. INVALID_ARGUMENT, and nothing changes.
+status_t tenants_check(const char *rules) MUST_CHECK; // are they rules?
 status_t tenants_set(struct tenants *ts, const char *rules) MUST_CHECK;
 void tenants_done(struct tenants *ts);
 // By name; "" and NULL are "default". Made when it is new. Never NULL.

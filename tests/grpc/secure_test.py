@@ -438,6 +438,10 @@ def starts(o, folder):
     check(2, "is not the key", "--tls-cert", cert, "--tls-key", pki.path("ca.key"))
     check(2, "no certificate chain", "--tls-cert", key, "--tls-key", key)
     check(1, "No such file", "--tokens", "/nonexistent")
+    check(2, "'weight=a' of tenant 'x'", "--tenants", "x:weight=a")
+    check(1, "worker program: /nonexistent: No such file", "--worker", "/nonexistent")
+    check(2, "is no folder", "--data", tokens)
+    check(0, "", "--data", folder + "/new/inside")
     os.chmod(tokens, 0o666)
     check(1, "may be written by others", "--tokens", tokens)
 
