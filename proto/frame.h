@@ -25,7 +25,7 @@ enum {
     FRAME_MAX_BODY = 256 << 20, // of a body in a memfd
     FRAME_PROTOCOL = 1,
     WORKER_STATE_BYTES = 4096, // the page behind hlod-worker --state; its first 8 bytes: the id of
-                               // the RUN begun last
+                               // the call begun last
 };
 
 struct frame {

@@ -17,6 +17,7 @@
 #include "scheduler/job/job_buffers.h"
 #include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/records/models.h"
 
@@ -240,6 +241,7 @@ status_t sched_new(struct loop *l, struct store *store, struct journal *journal,
     smap_seed_random(&s->targets);
     history_init(&s->history);
     s->cfg.pool.on_change = on_pool_change;
+    s->cfg.pool.on_fault = sched_blame;
     s->cfg.pool.ctx = s;
     s->recent = recent_new();
     s->buffers = buffers_new(&(struct buffers_config){.drop = sched_buffer_dropped, .ctx = s});
@@ -302,6 +304,7 @@ void sched_free(struct sched *s) {
     smap_done(&s->exes);
     smap_done(&s->ops);
     smap_done(&s->batches);
+    blames_done(&s->blames);
     pool_free(s->pool);
     models_free(s->names);
     owners_free(s->owners);
@@ -320,6 +323,9 @@ bool sched_can_serve(struct sched *s) {
         if (worker_ready(pool_worker(s->pool, i)))
             up[pool_place(pool_worker(s->pool, i)).role] = true;
     return up[ROLE_COMPILE] && up[ROLE_DEVICE] && !s->stopping;
+}
+struct blames *sched_blames(struct sched *s) {
+    return &s->blames;
 }
 struct pool *sched_pool(struct sched *s) {
     return s->pool;

@@ -7,6 +7,7 @@
 #include "proto/wire.pb-c.h"
 #include "scheduler/workers/pool.h"
 
+struct blames;
 struct buffers;
 struct journal;
 struct loop;
@@ -45,6 +46,7 @@ bool sched_can_serve(struct sched *s);   // a worker of each role is up
 // Does work of the tenant wait for a place because its clients have not taken results?
 bool sched_waits_for_reply(const struct sched *s, const char *tenant);
 struct pool *sched_pool(struct sched *s);
+struct blames *sched_blames(struct sched *s); // work that is put aside (workers/blame.h)
 struct store *sched_store(struct sched *s);
 struct journal *sched_journal(struct sched *s);
 struct models *sched_models(struct sched *s);

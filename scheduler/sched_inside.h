@@ -15,6 +15,7 @@
 #include "scheduler/records/buffers.h"
 #include "scheduler/records/owners.h"
 #include "scheduler/sched.h"
+#include "scheduler/workers/blame.h"
 
 struct aheads;
 struct job;
@@ -74,6 +75,7 @@ struct sched {
     struct queue queue[2];         // by worker_role
     struct queue refused;          // had to leave a full queue, do not know it yet
     struct queue_lane refused_lane;
+    struct blames blames; // work that ended its workers (queue/aside.h)
     const struct tenant *last_tenant; // whose job came last; only compared
     int64_t mixed_ns;    // when one came of another tenant than the one before; 0 = never
     int64_t usual_ns[2]; // that a piece of work holds a worker, by role

@@ -28,7 +28,7 @@ struct worker {
     struct worker_call *ahead; // the INGEST whose COMPILE is made before it is asked for
     int64_t ahead_ns;          // since when
     bool closing;
-    _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which RUN was begun last
+    _Atomic uint64_t *begun; // the daemon's page, or NULL: tells which call was begun last
     int statm_fd;            // a file of /proc, opened before the filter
     char filter[256];        // "on", "off: why"
     _Atomic bool lost;
@@ -86,7 +86,7 @@ static void make_ahead(struct worker *w, struct worker_call *c) {
 static void serve(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);
-    if (w->begun && c->type == HLOD__WIRE__TYPE__TYPE_RUN) *w->begun = c->id;
+    if (w->begun) *w->begun = c->id;
     ProtobufCMessage *reply = dispatch(w, c);
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
 
 enum { PATIENCE_MS = 3000 };
@@ -128,6 +129,7 @@ static void send(struct op *op, struct worker *w, Hlod__Wire__Blob *blob, const 
                         .start_ns = clock_ns()};
     op->s->aheads->first = a;
     a->call = pool_call(w, HLOD__WIRE__TYPE__TYPE_EXPECT, &m.base, &fd, fd >= 0, on_expected, a);
+    sched_charge(w, a->call, a->tenant, "run", op->digest);
     loop_timer_start(op->s->aheads->timer, PATIENCE_MS);
     if (fd >= 0) close(fd);
 }

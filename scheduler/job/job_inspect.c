@@ -8,6 +8,7 @@
 #include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_run.h"
+#include "scheduler/queue/aside.h"
 
 static void on_inspect(void *ctx, struct frame *f, status_t lost) {
     struct run_call *c = ctx;
@@ -61,7 +62,9 @@ status_t inspect_send(struct job *j) {
         m.stage = (char *)j->spec.stage;
         m.artifact = &artifact;
         m.compile = &how;
-        job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
+        struct run_call *c = job_call_new(j);
+        job_call_send(c, HLOD__WIRE__TYPE__TYPE_INSPECT, &m.base, fds, n, on_inspect);
+        sched_charge(c->w, c->id, j->tenant, "inspect", j->key.digest);
     }
     for (int i = 0; i < n; i++)
         close(fds[i]);
@@ -71,6 +74,7 @@ status_t inspect_send(struct job *j) {
 status_t inspect_want(const struct job *j, struct task *t) {
     const char *stage = j->spec.stage; // these are not in the artefact: the worker compiles again
     bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};
     return again ? sched_take_compile(j->s) : ST_OK;
 }

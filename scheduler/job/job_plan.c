@@ -13,6 +13,7 @@
 #include "base/metrics.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_plan.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
 
@@ -370,8 +371,19 @@ status_t plan_check(struct job *j, struct delivery *d) {
 
 // ---- a seat, weights
 
+struct digest plan_work(const struct job *j) {
+    struct sha256 h;
+    sha256_init(&h);
+    for (size_t k = 0; k < j->plan->n_steps; k++) {
+        struct digest key = j->plan->steps[j->spec.plan->order[k]].job->key.digest;
+        sha256_add(&h, key.b, sizeof key.b);
+    }
+    return sha256_end(&h);
+}
+
 status_t plan_want(const struct job *j, struct task *t) {
     const struct plan_run *p = j->plan;
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "plan", plan_work(j)));
     const struct job *first = p->steps[j->spec.plan->order[0]].job;
     int64_t expected = 0;
     t->plan.key = first->key.digest;

@@ -63,6 +63,7 @@ status_t plan_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t plan_prepare(struct job *j, bool *later) MUST_CHECK;
 status_t plan_send(struct job *j) MUST_CHECK;
 status_t plan_lost_buffers(const struct job *j) MUST_CHECK; // something that it is to read is gone
+struct digest plan_work(const struct job *j);               // of its steps' keys, in order
 void plan_unprepare(struct job *j);                         // its steps have no place any more
 void plan_forget_warm(const struct job *j, struct warm *w); // the worker has let go of them
 void plan_step_ready(struct job *step);                     // a JOB_STEP waits for its plan

@@ -8,6 +8,7 @@
 #include "proto/weigh.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_plan.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/workers/memfds.h"
 
 // ---- the call
@@ -153,6 +154,7 @@ status_t plan_send(struct job *j) {
     }
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN_PLAN, &m.base, fds, n_fds, on_plan);
+    sched_charge(c->w, c->id, j->tenant, "plan", plan_work(j));
     return ST_OK;
 }
 

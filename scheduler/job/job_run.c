@@ -14,6 +14,7 @@
 #include "scheduler/job/batch.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_parts.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/workers/memfds.h"
 
 // ---- sequences and optionals, flattened
@@ -400,6 +401,7 @@ status_t run_check(struct job *j, struct delivery *d) {
 }
 
 status_t run_want(const struct job *j, struct task *t) {
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "run", j->key.digest));
     int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
     t->want.device = j->spec.device && *j->spec.device ? j->spec.device : j->key.device_kind;
     t->want.alone = sched_alone(j->s, expected);
@@ -412,6 +414,7 @@ status_t run_want(const struct job *j, struct task *t) {
 }
 
 status_t run_prepare(struct job *j, bool *later) {
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "run", j->key.digest)); // a leader, a plan's step
     if (warm_has_prepared(worker_warm(j->seat.w), j->key.digest, j->weights->weights)) {
         job_deliver(j, ROW_PREPARED, &(struct delivery){0});
         return ST_OK;
@@ -470,5 +473,6 @@ status_t run_send(struct job *j) {
         metric_add(M_DEVICE_BYTES_IN, j->run.order[i]->size);
     }
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run);
+    sched_charge(c->w, c->id, j->tenant, "run", j->key.digest);
     return ST_OK;
 }

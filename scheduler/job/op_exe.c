@@ -19,6 +19,7 @@
 #include "scheduler/error.h"
 #include "scheduler/job/ahead.h"
 #include "scheduler/job/job_inside.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/artifact.h"
 #include "scheduler/records/journal.h"
@@ -104,7 +105,8 @@ static void looked_up(void *arg) {
     }
     if (op->waiters.n == 0)
         op_end(op, ST_OK);
-    else if ((st = sched_take_compile(op->s)))
+    else if ((st = sched_aside(op->s, op->waiters.v[0]->tenant, "compile", op->digest)) ||
+             (st = sched_take_compile(op->s)))
         op_end(op, st);
     else
         queue_compile(op);
@@ -344,6 +346,7 @@ static void placed(struct task *t) {
     m.draft = ahead_wanted(op);
     op->start_ns = clock_ns();
     op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_COMPILE, &m.base, &fd, 1, on_reply, op);
+    sched_charge(op->seat.w, op->call, op->task.tenant, "compile", op->digest);
     close(fd);
 }
 
@@ -395,6 +398,7 @@ status_t op_verify_start(struct job *j) {
         op_join(op, j);
         return ST_OK;
     }
+    RETURN_IF_ERR(sched_aside(j->s, j->tenant, "compile", j->key.digest));
     RETURN_IF_ERR(sched_take_compile(j->s));
     op = new_op(j, name);
     op->verify = true;

@@ -15,6 +15,7 @@
 #include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/job/job_inside.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
@@ -155,6 +156,7 @@ static void placed(struct task *t) {
     m.format = (char *)op->format;
     m.limits = &op->s->cfg.limits;
     op->call = pool_call(op->seat.w, HLOD__WIRE__TYPE__TYPE_INGEST, &m.base, &fd, 1, on_reply, op);
+    sched_charge(op->seat.w, op->call, op->tenant, "ingest", op->record);
     close(fd);
 }
 
@@ -171,6 +173,7 @@ static void checked(void *arg) {
     struct op *op = arg;
     status_t st = op->st;
     op->st = ST_OK;
+    if (!st) st = sched_aside(op->s, op->tenant, "ingest", op->record);
     if (st || !op->waiters.n) {
         op_end(op, st);
         return;

@@ -14,6 +14,7 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/blobs.h"
 
@@ -31,6 +32,12 @@ static void charge(struct op *op, double ms) {
     struct job *j = op->waiters.v[0];
     struct seat *x = job_seat(j);
     if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
+}
+
+// The run that it is for is blamed for its end.
+static void charge_call(struct op *op) {
+    if (op->waiters.n)
+        sched_charge(target(op), op->call, op->waiters.v[0]->tenant, "run", op->digest);
 }
 
 static status_t check_weights(const struct op *op) MUST_CHECK;
@@ -142,6 +149,7 @@ static void prepare(struct op *op) {
         m.n_weights = rec->n_weights;
         op->call = pool_call(target(op), HLOD__WIRE__TYPE__TYPE_PREPARE, &m.base, fds, n_fds,
                              on_prepared, op);
+        charge_call(op);
     }
     for (int i = 0; i < n_fds; i++)
         close(fds[i]);
@@ -221,6 +229,7 @@ static void opened(void *arg) {
     m.artifact = &artifact;
     op->call =
         pool_call(target(op), HLOD__WIRE__TYPE__TYPE_LOAD, &m.base, op->fds, 1, on_loaded, op);
+    charge_call(op);
 }
 
 void op_prepare_start(struct job *j) {

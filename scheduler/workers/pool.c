@@ -120,25 +120,47 @@ static void end_calls(struct worker *w, const char *why) {
     changed(w->pool);
 }
 
+// The call that the process had begun last, if it was at it or had just answered it; or NULL.
+static const struct call *last_begun(const struct worker *w) {
+    uint64_t at = *w->page;
+    for (size_t i = 0; i < w->calls.n; i++)
+        if (w->calls.v[i].id == at) return &w->calls.v[i];
+    bool soon = clock_ns() - w->last_ns < AFTER_CALL_MS * INT64_C(1000000);
+    return at && w->last.id == at && soon ? &w->last : NULL;
+}
+// A fault of the process's own is charged to what it was at. What a relief does is done once more
+// elsewhere.
+static void blame(const struct worker *w, const char *why) {
+    const struct call *c = last_begun(w);
+    bool again = w->relief && w->role == ROLE_COMPILE;
+    if (!c || !c->of.step || w->ending || again || w->pool->stopping) return;
+    struct charge of = c->of;
+    if (w->pool->cfg.on_fault) w->pool->cfg.on_fault(w->pool->cfg.ctx, &of, why);
+}
+
 // The process is gone or given up. Ends its calls, forgets what it held, plans the next life. One
-// that was killed for a request that would not stop says nothing of the device: the next starts at
-// once, or whoever sends such requests would hold the device down.
-static void lose(struct worker *w, const char *why) {
+// that was killed for a request that would not stop, or died at work, says nothing of the next: it
+// starts at once, or whoever sends such requests would hold the device down.
+static void lose_by(struct worker *w, const char *why, bool fault) {
     if (w->state == W_DOWN || w->state == W_STOPPED) return;
     bool killed = w->kill_ns && w->kill_ns <= clock_ns();
     bool was_ready = w->state == W_READY, was_drained = worker_drained(w);
+    bool at_work = was_ready && (w->calls.n || last_begun(w));
+    if (fault && was_ready && !killed) blame(w, why);
     snprintf(w->lost, sizeof w->lost, "%s", why);
     end_life(w);
     w->spent = false;
     if (!w->pool->stopping) {
         metric_add(M_WORKER_DEATHS, 1);
         w->restarts++;
-        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000)) w->failures = 0;
+        if (was_ready && clock_ns() - w->ready_ns > STEADY_MS * INT64_C(1000000))
+            w->failures = w->bad_starts = 0;
         w->failures += !killed;
+        w->bad_starts += !killed && !at_work;
         w->starts_without_hello = was_ready ? 0 : w->starts_without_hello + 1;
         log_event(LOG_WARN, "worker.lost",
                   "worker=%d role=%s pid=%d calls=%zu why=\"%s\" restart_ms=%lld", w->index,
-                  role_name(w), w->pid, w->calls.n, why, (long long)backoff_ms(w->failures));
+                  role_name(w), w->pid, w->calls.n, why, (long long)backoff_ms(w->bad_starts));
         if (worker_drained(w) && !was_drained)
             log_event(LOG_ERROR, "device.drained", "worker=%d device=%s failures=%d why=\"%s\"",
                       w->index, w->name, w->failures, why);
@@ -146,9 +168,12 @@ static void lose(struct worker *w, const char *why) {
         if (w->relief)
             w->spare = true;
         else if (!w->lazy || w->starts_without_hello < MAX_STARTS_WITHOUT_HELLO)
-            loop_timer_start(w->timer, backoff_ms(w->failures));
+            loop_timer_start(w->timer, backoff_ms(w->bad_starts));
     }
     end_calls(w, why);
+}
+static void lose(struct worker *w, const char *why) {
+    lose_by(w, why, false);
 }
 
 // A compilers' relief that is stuck, and is waited for: what it does is done elsewhere
@@ -222,8 +247,15 @@ static status_t spawn(struct worker *w, int child_fd, int log_fd) {
     int n = 0;
     if (*memory) more[n++] = memory;
     if (!p->cfg.filter) more[n++] = filter;
-    char *args[] = {(char *)p->cfg.worker_path, role, device, name, fd, state, (char *)more[0],
-                    (char *)more[1],            NULL};
+    char *args[] = {(char *)p->cfg.worker_path,
+                    role,
+                    device,
+                    name,
+                    fd,
+                    state,
+                    (char *)more[0],
+                    (char *)more[1],
+                    NULL};
     uv_stdio_container_t io[5] = {{.flags = UV_IGNORE},
                                   {.flags = UV_IGNORE},
                                   {.flags = UV_INHERIT_FD, .data.fd = log_fd},
@@ -270,10 +302,11 @@ static void start_worker(void *arg) {
     }
     if (st) {
         w->failures++;
+        w->bad_starts++;
         w->starts_without_hello++;
         w->spent = false;
         log_status(LOG_ERROR, "worker.start", st);
-        loop_timer_start(w->timer, backoff_ms(w->failures + 1));
+        loop_timer_start(w->timer, backoff_ms(w->bad_starts + 1));
         changed(w->pool);
         return;
     }
@@ -365,7 +398,11 @@ static void on_frame(struct worker *w, struct frame *f) {
             lose(w, "answered with another kind of reply");
             return;
         }
-        if (!is_event(f->type)) w->calls.v[i] = w->calls.v[--w->calls.n];
+        if (!is_event(f->type)) {
+            w->calls.v[i] = w->calls.v[--w->calls.n];
+            w->last = c;
+            w->last_ns = w->last_sign_ns;
+        }
         w->spent |= w->hello->single_use && (f->type == HLOD__WIRE__TYPE__TYPE_COMPILE_REPLY ||
                                              f->type == HLOD__WIRE__TYPE__TYPE_INSPECT_REPLY);
         c.fn(c.ctx, f, ST_OK);
@@ -406,9 +443,11 @@ static void on_socket(void *arg, int events) {
             return;
         }
         if (st || f.type == 0) {
-            char how[160];
-            lose(w, st ? "sent a broken frame"
-                       : process_end(w->process ? w->pid : 0, worker_memory(w), how));
+            char how[PROCESS_END];
+            bool fault = true;
+            const char *why = "sent a broken frame";
+            if (!st) why = process_end(w->process ? w->pid : 0, worker_memory(w), how, &fault);
+            lose_by(w, why, fault);
             st_drop(st);
             return;
         }
@@ -466,6 +505,11 @@ uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, c
     vec_push(&w->calls, c);
     send_or_keep(w, type, id, m, fds, n_fds);
     return id;
+}
+
+void worker_charge(struct worker *w, uint64_t call, const struct charge *of) {
+    for (size_t i = 0; i < w->calls.n; i++)
+        if (w->calls.v[i].id == call) w->calls.v[i].of = *of;
 }
 
 void pool_cancel(struct worker *w, uint64_t call) {
@@ -652,7 +696,7 @@ void pool_wake(struct pool *p, const char *kind) {
         if (!w->sleeps && !(gave_up && now - w->started_ns > AGAIN_AFTER_MS * INT64_C(1000000)))
             continue;
         w->sleeps = false;
-        w->starts_without_hello = w->failures = 0;
+        w->starts_without_hello = w->failures = w->bad_starts = 0;
         loop_timer_stop(w->timer);
         start_worker(w);
     }
@@ -701,7 +745,7 @@ void worker_relieve(struct worker *w) {
         loop_timer_start(w->kill, 0);
     }
     if (!w->spare || w->state != W_DOWN || w->pool->stopping) return;
-    if (w->failures && since < backoff_ms(w->failures + 1) * INT64_C(1000000)) return;
+    if (w->bad_starts && since < backoff_ms(w->bad_starts + 1) * INT64_C(1000000)) return;
     log_event(LOG_INFO, "worker.relief", "worker=%d role=%s kind=%s", w->index, role_name(w),
               w->kind);
     metric_add(M_WORKER_RELIEFS, 1);

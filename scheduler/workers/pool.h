@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool: the worker processes. Spawns them early (a fork from a small process is cheap), shakes
-// hands, probes their health, restarts the dead (the first time at once, then with growing delay),
+// hands, probes their health, restarts the dead (who died at work at once; who died at the start or
+// idle the first time at once, then with growing delay),
 // and carries calls: one request frame, any events, one reply. A worker's death ends all its calls
 // with UNAVAILABLE; the daemon is unharmed. One whose compiles depend on what it compiled before is
 // replaced after each. A cancelled call that does not end within the grace
@@ -13,6 +14,7 @@
 #include "proto/wire.pb-c.h"
 #include "scheduler/queue/footprint.h"
 #include "scheduler/queue/place.h"
+#include "scheduler/workers/blame.h"
 #include "scheduler/workers/warm.h"
 
 struct loop;
@@ -36,14 +38,16 @@ struct pool_config {
     int64_t flight_bytes;  // tensors in flight in a device worker; 0 = no bound
     int device_calls;      // calls in flight a device worker: 2 keeps it busy while a reply travels
     int64_t device_memory; // that work under way may plan in a device; 0 = what it says it has
-    int64_t relief_ns; // brief work that waits so long behind a device worker that is held gets
-                       // another process of the device, which takes nothing else; 0 = never
+    int64_t relief_ns;     // brief work that waits so long behind a device worker that is held gets
+                           // another process of the device, which takes nothing else; 0 = never
     int64_t compile_relief_ns; // work that waits so long behind compile workers that are held gets
                                // another one of the kind, for a while; 0 = never
     int isolate; // processes of a device, and of compilers of a kind, each for one tenant at a
                  // time; 0 = one serves all
     int64_t hello_ms, health_ms, kill_grace_ms; // 0 = 30 s, 10 s, 2 s
     void (*on_change)(void *ctx);               // a worker became ready, free, or was lost
+    // A process ended by a fault of its own in a call that was charged, or just after it.
+    void (*on_fault)(void *ctx, const struct charge *of, const char *why);
     void *ctx;
 };
 status_t pool_new(struct loop *l, const struct pool_config *cfg,
@@ -100,6 +104,8 @@ uint64_t worker_epoch(const struct worker *w); // counts its lives
 typedef void (*pool_reply_fn)(void *ctx, struct frame *f, status_t lost);
 uint64_t pool_call(struct worker *w, uint32_t type, const ProtobufCMessage *m, const int *fds,
                    int n_fds, pool_reply_fn fn, void *ctx);
+// What the call, just made, is for: told to on_fault.
+void worker_charge(struct worker *w, uint64_t call, const struct charge *of);
 // Asks the worker to stop the call; fn still gets its reply. Kills the worker when none comes
 // within the grace.
 void pool_cancel(struct worker *w, uint64_t call);

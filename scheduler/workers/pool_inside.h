@@ -13,6 +13,7 @@ enum {
     DRAIN_FAILURES = 3,
     MAX_STARTS_WITHOUT_HELLO = 6,
     GIVEN_MS = 2000,
+    AFTER_CALL_MS = 2000,
     HELD_MS = 50
 };
 enum worker_state { W_DOWN, W_STARTING, W_READY, W_STOPPED };
@@ -23,6 +24,7 @@ struct call {
     pool_reply_fn fn;
     void *ctx;
     int64_t kill_at_ns; // 0 = not cancelled
+    struct charge of;
 };
 struct pending { // a frame the socket had no room for
     uint32_t type;
@@ -52,13 +54,16 @@ struct worker {
     uv_process_t *process;
     int pid;
     uint64_t epoch;
-    int failures; // starts in a row that did not last
+    int failures;   // lives in a row that did not last
+    int bad_starts; // of these, that no call was in
     int starts_without_hello;
     bool ending; // has lost its device: its process ends by itself (StatsReply.ending)
     bool spent;  // has compiled, and says that it is for one compile only (hello.single_use)
     int64_t started_ns, ready_ns, last_sign_ns;
     Hlod__Wire__Hello *hello;
     VEC(struct call) calls;
+    struct call last; // that was answered, and when; its end may still be the process's
+    int64_t last_ns;
     VEC(struct pending) out;
     int places_taken, unknown, restarts; // unknown: of the places, by who nobody knows how long
     int64_t moved_ns;                    // a piece of work began alone, or ended

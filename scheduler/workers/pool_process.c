@@ -34,23 +34,29 @@ char **process_env(int64_t spins, char spin[PROCESS_TEXT], char threads[PROCESS_
 }
 
 enum { OUT_OF_MEMORY = 66 }; // devices/worker/worker.h: WORKER_OUT_OF_MEMORY
-const char *process_end(int pid, int64_t memory, char out[160]) {
+static bool is_fault(const siginfo_t *i) {
+    if (i->si_code == CLD_EXITED) return i->si_status != 0;
+    return i->si_status != SIGKILL && i->si_status != SIGTERM && i->si_status != SIGINT &&
+           i->si_status != SIGHUP;
+}
+const char *process_end(int pid, int64_t memory, char out[PROCESS_END], bool *out_fault) {
     siginfo_t i = {0};
     for (int k = 0; k < 20 && pid && !i.si_pid; k++) {
         if (k) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
         if (waitid(P_PID, (id_t)pid, &i, WEXITED | WNOHANG | WNOWAIT)) break;
     }
+    *out_fault = i.si_pid && is_fault(&i);
     bool aborted = i.si_code != CLD_EXITED && i.si_status == SIGABRT;
     if (i.si_pid && memory && (aborted || i.si_status == OUT_OF_MEMORY))
-        snprintf(out, 160,
+        snprintf(out, PROCESS_END,
                  "its process was out of memory%s: a compile may take compile_memory = %lld bytes",
                  aborted ? ", or aborted" : "", (long long)memory);
     else if (!i.si_pid)
-        snprintf(out, 160, "its process ended");
+        snprintf(out, PROCESS_END, "its process ended");
     else if (i.si_code == CLD_EXITED)
-        snprintf(out, 160, "its process ended with status %d", i.si_status);
+        snprintf(out, PROCESS_END, "its process ended with status %d", i.si_status);
     else
-        snprintf(out, 160, "its process was ended by signal %d (%s)%s", i.si_status,
+        snprintf(out, PROCESS_END, "its process was ended by signal %d (%s)%s", i.si_status,
                  strsignal(i.si_status), i.si_status == SIGKILL ? ": out of memory?" : "");
     return out;
 }

@@ -96,6 +96,8 @@ void api_import(struct call *c);
 void api_devices(struct call *c);
 void api_tenants(struct call *c);
 void api_targets(struct call *c);
+void api_list_aside(struct call *c);
+void api_lift_aside(struct call *c);
 void api_list_runs(struct call *c);
 void api_trace(struct call *c);
 void api_show_model(struct call *c);

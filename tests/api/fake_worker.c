@@ -4,7 +4,8 @@
 // NAME DTYPE DIM,DIM  ·  out NAME DTYPE DIM,DIM  (a DIM is a number or a symbol)  ·  weight BYTES
 // ·  key VALUE, with keys
 //   ingest_ms compile_ms prepare_ms run_ms    take so long (CANCEL and STATS are answered
-//   meanwhile) crash ingest|compile|expect|prepare|run   die by SIGKILL there, half way hang run
+//   meanwhile) crash ingest|compile|expect|prepare|run   die by SIGKILL there, half way
+//   fault ingest|compile|expect|prepare|run              die by SIGSEGV there   hang run
 //   ignore CANCEL too fail ingest|compile|expect|prepare|run    answer INVALID_ARGUMENT
 //   draft 1                                              a compile sends a DRAFT first
 //   work N                               operations, and bytes, of the executable, as it says
@@ -26,6 +27,7 @@
 #include "tests/fuzz/mutate.h"
 
 static int sock;
+static _Atomic uint64_t *begun; // the daemon's page
 static bool hostile;
 static struct frame_buf *buf;
 static uint64_t cancelled; // the call named by the last CANCEL
@@ -95,6 +97,7 @@ static bool work(const char *script, const char *step, uint64_t call) {
     for (;;) {
         int64_t now = clock_ns();
         if (crash && now >= half) raise(SIGKILL);
+        if (!strcmp(value(script, "fault"), step)) raise(SIGSEGV);
         if (now >= end && !hang) return true;
         int ms = hang ? 1000 : (int)((end - now) / 1000000) + 1;
         struct frame f;
@@ -397,6 +400,7 @@ static void do_buffers(struct frame *f) {
 }
 
 static void handle(struct frame *f) {
+    if (begun) *begun = f->call;
     switch (f->type) {
     case HLOD__WIRE__TYPE__TYPE_INGEST:
         do_ingest(f);
@@ -437,6 +441,12 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (!strncmp(argv[i], "--role=", 7)) role = argv[i] + 7;
         if (!strncmp(argv[i], "--fd=", 5)) sock = argv[i][5] - '0';
+        uint8_t *page;
+        void *base;
+        size_t bytes;
+        if (!strncmp(argv[i], "--state=", 8) &&
+            !frame_map(argv[i][8] - '0', 0, WORKER_STATE_BYTES, true, &page, &base, &bytes))
+            begun = (_Atomic uint64_t *)(void *)page;
     }
     buf = frame_buf_new();
     const char *seed = getenv("FAKE_WORKER_SEED"); // a worker gone wrong, each its own way

@@ -94,6 +94,43 @@ def crash_storm(d):
         assert d.json("POST", "/v1/run", request(bad))[0] == 503
     run_ok(d, put(d)[0])
 
+def put_aside(d):
+    """Work that ended its worker twice is refused, to its tenant alone; others' is served at once all the while; an operator sees it and lifts it."""
+    def of(tenant):
+        def ask(verb, path, body=None):
+            return d.json(verb, path, body, {"Hlod-Tenant": tenant})
+        return ask
+    a, b = of("a"), of("b")
+    compile = lambda who, *lines: who("POST", "/v1/executables?shape=x=1x4", model(*lines))
+    honest = compile(b)[1]["sourceDigest"]
+    def others_go_on(k):
+        start = time.monotonic()
+        status, r = b("POST", "/v1/run", request(honest))
+        assert status == 200 and compile(b, f"# honest {k}")[0] == 200, r
+        assert time.monotonic() - start < 1, "others waited"
+    def dies_twice(step, ask):
+        for k in range(2):
+            status, r = ask(a)
+            assert (status, r["reason"]) == (503, "WORKER_LOST"), (step, r)
+            others_go_on(f"{step} {k}")
+        deaths = metric(d, "hlod_worker_deaths_total")
+        status, r = ask(a)
+        assert (status, r["reason"]) == (400, "PUT_ASIDE") and "ended its worker 2 times" in r["message"], (step, r)
+        assert metric(d, "hlod_worker_deaths_total") == deaths
+    for step in "ingest", "compile":
+        dies_twice(step, lambda who: compile(who, "fault " + step))
+    for step in "prepare", "run":
+        bad = compile(a, "fault " + step)[1]["sourceDigest"]
+        dies_twice("run", lambda who: who("POST", "/v1/run", request(bad)))
+    assert compile(b, "fault run")[0] == 200 and b("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST", "it is another's"
+    rows = a("GET", "/v1/aside")[1]["aside"]
+    assert [(x["tenant"], x["step"], x["deaths"]) for x in rows] == [("a", s, 2) for s in ("ingest", "compile", "run", "run")], rows
+    assert all(50 < x["seconds"] <= 60 and "its process" in x["why"] for x in rows), rows
+    assert a("DELETE", "/v1/aside/" + rows[3]["digest"])[1]["lifted"] == 1 and a("POST", "/v1/run", request(bad))[1]["reason"] == "WORKER_LOST"
+    assert a("DELETE", "/v1/aside")[1]["lifted"] == 3 and not a("GET", "/v1/aside")[1].get("aside")
+    assert set(re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())) == {"0"} and metric(d, "hlod_work_aside_total") == 4
+put_aside.args = ("--trust-tenant-header",)
+
 def single_flight(d):
     before = metric(d, "hlod_compiles_total")
     body = model("compile_ms 300", "# single flight")
@@ -586,7 +623,7 @@ def many_clients(d):
 
 warm_restart.ends = drain.ends = True
 kills_are_no_failures.args = ("--cancel-grace-ms", "100")
-SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds, expected, crash_storm, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
+SCENARIOS = [crash_in_run, kill_in_run, crash_in_compile, crash_in_prepare, work_beyond_bounds, expected, crash_storm, put_aside, single_flight, long_compiles, deadline, hang_is_killed, kills_are_no_failures, grace_is_an_option, client_leaves, half_close, half_headers, ended_headers, stalled_bodies, per_address,
              warm_restart, two_daemons, bad_starts, full_disk, few_files, drain, hostile_framing, compressed_bodies, big_tensors, upload_memory, receive_budget, many_clients]
 
 if __name__ == "__main__":

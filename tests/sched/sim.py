@@ -64,12 +64,17 @@ def third_run_kills(d):
 
 def backoff(d):
     """sim:crash=run
-    A device that dies at every run is restarted at once the first time, then with a delay that doubles."""
+    A device that dies at work is started again at once; one that dies with nothing to do at once the first time, then with a delay that doubles."""
     m = put(d)
     for _ in range(5):
         bad(run(d, m), 503, "WORKER_LOST")
+    for _ in range(4):
+        until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
+        pid = device(d, "sim:0")["workerPid"]
+        os.kill(pid, signal.SIGKILL)
+        until("gone", 3, lambda: device(d, "sim:0")["state"] != "ready" or device(d, "sim:0")["workerPid"] != pid)
     delays = [int(x) for x in re.findall(r"ev=worker\.lost.*restart_ms=(\d+)", d.logs())]
-    assert delays == [0, 100, 200, 400, 800], delays
+    assert delays == [0] * 5 + [0, 100, 200, 400], delays
     until("back", 3, lambda: device(d, "sim:0")["state"] == "ready")
     assert d.call("GET", "/readyz")[0] == 200
 

@@ -847,6 +847,25 @@ MESSAGES: Dict[str, Dict[int, Tuple[str, str, str]]] = {
     'ListTargetsReply': {
         1: ('targets', 'm*', 'Target'),
     },
+    'ListAsideRequest': {
+    },
+    'Aside': {
+        1: ('tenant', 's', ''),
+        2: ('step', 's', ''),
+        3: ('digest', 's', ''),
+        4: ('deaths', 'i', ''),
+        5: ('seconds', 'd', ''),
+        6: ('why', 's', ''),
+    },
+    'ListAsideReply': {
+        1: ('aside', 'm*', 'Aside'),
+    },
+    'LiftAsideRequest': {
+        1: ('digest', 's', ''),
+    },
+    'LiftAsideReply': {
+        1: ('lifted', 'i', ''),
+    },
     'HealthRequest': {
     },
     'HealthReply': {
@@ -920,6 +939,7 @@ ENUMS: Dict[str, Dict[int, str]] = {
         54: 'REASON_EXPIRED_CREDENTIALS',
         53: 'REASON_CROSS_ORIGIN',
         60: 'REASON_WORKER_LOST',
+        59: 'REASON_PUT_ASIDE',
         61: 'REASON_NO_WORKER',
         62: 'REASON_QUEUE_FULL',
         63: 'REASON_DEADLINE',
@@ -985,6 +1005,8 @@ METHODS: Dict[str, Tuple[str, str]] = {
     'ListDevices': ('ListDevicesRequest', 'ListDevicesReply'),
     'ListTenants': ('ListTenantsRequest', 'ListTenantsReply'),
     'ListTargets': ('ListTargetsRequest', 'ListTargetsReply'),
+    'ListAside': ('ListAsideRequest', 'ListAsideReply'),
+    'LiftAside': ('LiftAsideRequest', 'LiftAsideReply'),
     'ListRuns': ('ListRunsRequest', 'ListRunsReply'),
     'GetTrace': ('GetTraceRequest', 'Trace'),
     'SubmitJobs': ('SubmitJobsRequest', 'SubmitJobsReply'),
