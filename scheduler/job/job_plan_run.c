@@ -253,7 +253,7 @@ static void make_result(struct job *j, const Hlod__Wire__RunPlanReply *r) {
         steps[n] = (struct job_step_result){s->spec->name, s->job->exe->info, s->job->r.cache_hit,
                                             r->steps[n]};
         j->r.cache_hit &= s->job->r.cache_hit;
-        run->prepared_bytes += r->steps[n]->prepared_bytes;
+        sz_sum(&run->prepared_bytes, r->steps[n]->prepared_bytes);
         if (r->steps[n]->peak_bytes > run->peak_bytes) run->peak_bytes = r->steps[n]->peak_bytes;
     }
     if (j->spec.plan->single) {

@@ -232,7 +232,7 @@ static void complete_info(struct op *op) {
     x->kernel_abi = op->kernel_abi;
     x->weights_bytes = 0;
     for (size_t i = 0; i < op->model->rec->n_weights; i++)
-        x->weights_bytes += op->model->rec->weights[i]->size;
+        sz_sum(&x->weights_bytes, op->model->rec->weights[i]->size);
     for (size_t i = 0; i < x->n_bindings; i++)
         free(x->bindings[i]);
     free(x->bindings);

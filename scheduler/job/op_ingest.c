@@ -105,7 +105,7 @@ static void stored(void *arg) {
         digest_hex(op->digest, hex);
         int64_t weights_bytes = 0;
         for (size_t i = 0; i < m->rec->n_weights; i++)
-            weights_bytes += m->rec->weights[i]->size;
+            sz_sum(&weights_bytes, m->rec->weights[i]->size);
         Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
         ingest.source_digest = hex;
         ingest.ms = (double)(clock_ns() - op->start_ns) / 1e6;
