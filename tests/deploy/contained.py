@@ -4,10 +4,12 @@
 another (`--user`). Its health check, its answers, how it ends by SIGTERM, and what it says of a data folder that its user may not write.
 
 Limits of memory are tests/unit's (base/limits): they need a control group of the test's own.  Usage: contained.py ROOT   (root; a tree that has /usr/bin/hlod)"""
-import os, re, signal, subprocess, sys, time
+import json, os, re, signal, subprocess, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import Results
 
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+HEALTH = json.loads(re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", open(os.path.join(ROOT, "Dockerfile")).read(), re.M).group(1))
 IMAGE_USER, OTHER = 65532, 12345
 LOOPBACK = "import sys; sys.path.insert(0, sys.argv[1]); import harness; harness.loopback_up()"
 DOUBLE = "HloModule double\n\nENTRY main {\n  x = f32[2,3] parameter(0)\n  ROOT y = f32[2,3] add(x, x)\n}\n"
@@ -18,7 +20,7 @@ class Contained:
     """hlod in namespaces of its own. owner: of the data folder."""
 
     def __init__(self, root, user, owner, **env):
-        data, tests = os.path.join(root, "var/lib/hlod"), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+        data, tests = os.path.join(root, "var/lib/hlod"), os.path.join(ROOT, "tests")
         script = f'''mount --make-rprivate / && mount --bind "{root}" "{root}" && mount -o remount,bind,ro "{root}" && mount -t proc proc "{root}/proc" && mount --rbind /dev "{root}/dev" &&
 mount -t tmpfs -o uid={owner},gid={owner},mode=700 tmpfs "{data}" && "{sys.executable}" -c "{LOOPBACK}" "{tests}" && exec chroot --userspec={user}:{user} "{root}" /usr/bin/hlod'''
         self.user = user
@@ -33,14 +35,14 @@ mount -t tmpfs -o uid={owner},gid={owner},mode=700 tmpfs "{data}" && "{sys.execu
         with open(f"/proc/{pid}/comm") as f:
             return pid if f.read() == "hlod\n" else 0
 
-    def hlo(self, *words):
+    def inside(self, *words):
         """As an engine's `exec`: in the same namespaces, on the same root, as the same user."""
-        return subprocess.run(["nsenter", "-t", str(self.pid()), "-m", "-n", "-p", "-r", "-w", "-S", str(self.user), "-G", str(self.user), "/usr/bin/hlo", *words], env=ENV, capture_output=True, text=True, timeout=60)
+        return subprocess.run(["nsenter", "-t", str(self.pid()), "-m", "-n", "-p", "-r", "-w", "-S", str(self.user), "-G", str(self.user), *words], env=ENV, capture_output=True, text=True, timeout=60)
 
     def healthy(self):
         end = time.monotonic() + 60
         while self.p.poll() is None and time.monotonic() < end:
-            if self.pid() and self.hlo("health").returncode == 0:
+            if self.pid() and self.inside(*HEALTH).returncode == 0:
                 return True
             time.sleep(0.2)
         return False
@@ -70,7 +72,7 @@ def runs(results, root, name, user):
     results(f"{name}: on a root that is read-only it becomes healthy, by the image's own check", healthy)
     if healthy:
         results(f"{name}: it and its workers are nobody else", identities(c.pid()) == {str(user)}, identities(c.pid()))
-        p = c.hlo("run", "/double.hlo", "-i", "x=2x3xf32=1,2,3,4,5,6")
+        p = c.inside("/usr/bin/hlo", "run", "/double.hlo", "-i", "x=2x3xf32=1,2,3,4,5,6")
         results(f"{name}: a model runs", p.returncode == 0 and re.search(r"2\b.*4\b.*12\b", p.stdout, re.S), p.stdout + p.stderr)
     status, seconds, said = c.end()
     results(f"{name}: as process 1 it ends by SIGTERM, status 0", status == 0 and seconds < 20, (status, seconds, said[-900:]))
