@@ -194,8 +194,8 @@ void batch_unref(struct batch *b) {
     free(b);
 }
 
-bool batch_runs(const struct batch *b) {
-    return b->leader != NULL;
+const char *batch_doing(const struct job *j) {
+    return j->at == ROW_JOINED && j->run.batch && j->run.batch->leader ? "running" : NULL;
 }
 
 static void close_to_others(struct batch *b) {
@@ -227,7 +227,7 @@ static void fail_all(struct batch *b, status_t st) {
 
 void batch_leave(struct job *j) {
     struct batch *b = j->run.batch;
-    if (b->over) return;
+    if (!b || b->over) return;
     bool any = false;
     for (size_t i = 0; i < b->members.n; i++) {
         struct member *m = &b->members.v[i];

@@ -41,10 +41,10 @@ int64_t batch_bucket(int64_t rows, int64_t max); // the size that runs so many
 
 // ROW_JOINED of a run (job_table.c): it goes alone, or later its rows come as its REPLY.
 status_t batch_start(struct job *j, bool *later) MUST_CHECK;
-void batch_leave(struct job *j);          // it ends otherwise, or has ended
+void batch_leave(struct job *j);          // it ends otherwise; none is fine
 struct batch *batch_ref(struct batch *b); // NULL is fine
 void batch_unref(struct batch *b);        // its results are no longer looked at; NULL is fine
-bool batch_runs(const struct batch *b);
+const char *batch_doing(const struct job *j); // a member whose rows are running
 // For the leader: input i of the RUN frame out of the members' memory. Descriptors are borrowed.
 status_t batch_gather(struct batch *b, size_t i, Hlod__Wire__WireTensor *t, int *fds,
                       int *n_fds) MUST_CHECK;

@@ -13,8 +13,6 @@
 #include "base/metrics.h"
 #include "base/text.h"
 #include "scheduler/job/job_call.h"
-#include "scheduler/job/job_parts.h"
-#include "scheduler/job/job_plan.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/models.h"
 #include "scheduler/records/recent.h"
@@ -28,7 +26,7 @@ int64_t job_start_ns(const struct job *j) {
 }
 
 void job_event(struct job *j, Hlod__V1__Event *e) {
-    if (j->parent && !j->finished) plan_step_event(j, e);
+    if (!j->finished && job_kind(j)->tell) job_kind(j)->tell(j, e);
     if (j->finished || !j->spec.on_event) return;
     e->t_ms = (double)(clock_ns() - j->start_ns) / 1e6;
     j->spec.on_event(j->spec.ctx, e);
@@ -85,8 +83,61 @@ void job_count_out(struct job *j, int64_t bytes) {
     j->tenant->total_bytes += bytes;
     quota_charge(&j->tenant->bytes, bytes);
 }
+void job_drop_result(struct job *j) {
+    for (int i = 0; i < j->r.n_fds && !j->out; i++)
+        close(j->r.fds[i]);
+    memfd_unref(j->out);
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
+}
 struct seat *job_seat(struct job *j) {
     return j->parent ? &j->parent->seat : &j->seat;
+}
+
+// ---- its inputs
+
+int job_replicas(const struct job *j) {
+    const Hlod__V1__CompileOptions *o = j->spec.options;
+    int n = j->exe ? j->exe->info->replicas : o ? o->replicas : 1;
+    return n > 1 ? n : 1;
+}
+
+const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name) {
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
+    return NULL;
+}
+
+// The model's name of the input that is given as `name`; `name` itself where that is one, or none.
+static const char *name_of_alias(const Hlod__V1__Signature *sig, const char *name) {
+    if (!*name || job_signature_input(sig, name)) return name;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        if (*sig->inputs[i]->alias && !strcmp(sig->inputs[i]->alias, name))
+            return sig->inputs[i]->name;
+    return name;
+}
+
+void job_rename_inputs(struct job *j) {
+    const Hlod__V1__Signature *sig = j->model->rec->signature;
+    bool any = false;
+    for (size_t i = 0; i < sig->n_inputs; i++)
+        any |= *sig->inputs[i]->alias != 0;
+    if (!any) return;
+    struct job_spec *spec = &j->spec;
+    if (spec->n_inputs) {
+        struct job_input *in =
+            arena_dup(&j->arena, spec->inputs, spec->n_inputs * sizeof *spec->inputs);
+        for (size_t k = 0; k < spec->n_inputs; k++)
+            in[k].name = name_of_alias(sig, in[k].name);
+        spec->inputs = in;
+    }
+    Hlod__V1__ShapeBinding **shapes =
+        arena_array(&j->arena, Hlod__V1__ShapeBinding *, spec->n_shapes + 1);
+    for (size_t k = 0; k < spec->n_shapes; k++) {
+        shapes[k] = arena_dup(&j->arena, spec->shapes[k], sizeof *shapes[k]);
+        shapes[k]->input = (char *)(uintptr_t)name_of_alias(sig, shapes[k]->input);
+    }
+    spec->shapes = shapes;
 }
 
 // ---- the end
@@ -95,13 +146,21 @@ static bool is_batched(const struct job *j) {
     return j->spec.kind == JOB_RUN && j->run.batch;
 }
 
+// Nobody waits for the call any more: it holds the place now.
+static void drop_call(struct job *j) {
+    j->call->j = NULL;
+    j->call->seat = j->seat;
+    j->seat = (struct seat){0};
+    pool_cancel(j->call->w, j->call->id);
+    j->call = NULL;
+}
+
 // Lets go of everything in flight. The job's results stay.
 static void detach(struct job *j) {
     task_drop(&j->task);
-    if (is_batched(j)) batch_leave(j);
     if (j->op) op_leave(j->op, j);
-    if (j->call) job_drop_call(j);
-    if (j->spec.kind == JOB_PLAN) plan_detach(j);
+    if (j->call) drop_call(j);
+    if (job_kind(j)->detach) job_kind(j)->detach(j);
     job_leave_slot(j);
     j->tenant->jobs--;
     loop_timer_free(j->deadline);
@@ -139,7 +198,7 @@ static void remember(struct job *j, const char *key, status_t st) {
     digest_hex(j->r.source, source);
     clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
     m.job = j->r.id;
-    m.kind = (char *)job_kind_name(j);
+    m.kind = (char *)job_kind(j)->name;
     m.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
     m.message = failure_text(j, st);
     m.started = started;
@@ -204,7 +263,8 @@ void job_finish(struct job *j, status_t st) {
         st_drop(st);
         return;
     }
-    st = job_note_parts(j, at_assumed_sizes(j, st));
+    st = at_assumed_sizes(j, st);
+    if (job_kind(j)->note) st = job_kind(j)->note(j, st);
     if (!st) job_own_executable(j);
     // Refused for want of room, not tried: it does not count.
     bool refused = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_RESOURCE_EXHAUSTED;
@@ -231,7 +291,7 @@ void job_finish(struct job *j, status_t st) {
                  (j->spec.kind == JOB_RUN || (j->spec.kind == JOB_INGEST && j->r.ingest_hit));
     log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
               "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
-              j->tenant->name, job_kind_name(j), *key ? key : "-", j->r.device ? j->r.device : "-",
+              j->tenant->name, job_kind(j)->name, *key ? key : "-", j->r.device ? j->r.device : "-",
               strbuf_cstr(&times), code, j->spec.trace ? " trace=" : "",
               j->spec.trace ? j->spec.trace : "");
     strbuf_done(&times);
@@ -261,26 +321,9 @@ void job_free(struct job *j) {
         return;
     }
     if (j->unread_bytes) sched_unread(j->s, j->tenant, -j->unread_bytes);
-    bool batched = is_batched(j);
     for (int i = 0; i < j->r.n_fds; i++)
-        if (j->r.fds[i] >= 0 && !j->out && !batched) close(j->r.fds[i]);
-    switch (j->spec.kind) {
-    case JOB_RUN:
-        job_drop_parts(j);
-        batch_unref(j->run.batch);
-        break;
-    case JOB_PLAN:
-        plan_done(j);
-        break;
-    case JOB_PUT:
-    case JOB_GET:
-        for (size_t i = 0; i < j->kept.n; i++)
-            buffer_unref(j->kept.v[i]);
-        vec_done(&j->kept);
-        break;
-    default:
-        break;
-    }
+        if (j->r.fds[i] >= 0 && !j->out && !is_batched(j)) close(j->r.fds[i]);
+    if (job_kind(j)->free) job_kind(j)->free(j);
     if (j->reply.any) protobuf_c_message_free_unpacked(j->reply.any, NULL);
     model_unref(j->model);
     model_unref(j->weights);

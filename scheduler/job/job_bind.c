@@ -78,10 +78,6 @@ status_t job_same_values(struct job *j, const struct job_key *k) {
 
 // ---- devices
 
-bool job_wants_auto(const struct job *j) {
-    return j->spec.device && !strcmp(j->spec.device, "auto");
-}
-
 // What history knows a run by: all that decides its executable but the device.
 static struct digest work_of(const struct job *j, const struct key_parts *parts) {
     struct key_parts k = *parts;

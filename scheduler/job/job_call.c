@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "scheduler/job/job_buffers.h"
+#include "scheduler/job/hold.h"
 #include "scheduler/workers/memfds.h"
 
 struct run_call *job_call_new(struct job *j) {
@@ -24,14 +24,6 @@ void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m,
     c->id = pool_call(c->w, type, m, fds, n_fds, fn, c);
 }
 
-void job_drop_call(struct job *j) {
-    j->call->j = NULL;
-    j->call->seat = j->seat; // the call holds the place now
-    j->seat = (struct seat){0};
-    pool_cancel(j->call->w, j->call->id);
-    j->call = NULL;
-}
-
 void job_call_running(struct run_call *c) {
     c->began = true;
     if (!c->j) return;
@@ -46,13 +38,13 @@ void job_call_running(struct run_call *c) {
 struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
     struct job *j = c->j;
     struct memfd *out = c->out;
-    struct batch *batch = c->batch;
+    struct run_call was = *c;
     worker_flight(c->w, -c->flight_bytes);
     memfd_unref(c->in);
     seat_leave(c->s, &c->seat);
     hold_free(c->hold);
     free(c);
-    batch_unref(batch);
+    if (was.let_go) was.let_go(was.batch);
     if (j) {
         j->call = NULL;
         j->r.n_fds = f ? f->n_fds : 0;
@@ -70,13 +62,6 @@ struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
     return j;
 }
 
-void job_call_discard(struct job *j) {
-    for (int i = 0; i < j->r.n_fds && !j->out; i++)
-        close(j->r.fds[i]);
-    memfd_unref(j->out);
-    j->out = j->r.memory = NULL;
-    j->r.n_fds = 0;
-}
 Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory) {
     Hlod__Wire__RunReply *r = j->reply.run;
     if (j->r.n_fds) *fd = j->r.fds[0];

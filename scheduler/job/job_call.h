@@ -4,7 +4,7 @@
 #pragma once
 #include "scheduler/job/job_inside.h"
 
-struct hold; // job_buffers.h
+struct hold; // hold.h
 // A call of a job's. It outlives a cancelled job: its reply frees the worker's place.
 struct run_call {
     struct job *j; // NULL when nobody waits any more
@@ -14,7 +14,8 @@ struct run_call {
     uint64_t id;
     bool began; // the worker said that it runs
     int64_t flight_bytes;
-    struct batch *batch;    // whose members' memory it reads; or NULL
+    struct batch *batch;             // whose members' memory it reads; or NULL
+    void (*let_go)(struct batch *b); // then
     struct memfd *in, *out; // what the worker may read and write until the call ends; or NULL
     struct hold *hold;      // resident buffers that the call is about; or NULL
 };
@@ -31,6 +32,3 @@ struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st);
 // The reply with its memory, which then is not the job's any more. *fd and *memory stay as they are
 // where it has none.
 Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory);
-// A reply's descriptors and memory, of which nothing is used.
-void job_call_discard(struct job *j);
-void job_drop_call(struct job *j); // nobody waits for the call any more

@@ -4,6 +4,8 @@
 // read it and hand over what they found by job_deliver; a kind's own files fill its part of the
 // union and its fields of the result. Thread: loop.
 #pragma once
+#include <string.h>
+
 #include "base/arena.h"
 #include "scheduler/job/job.h"
 #include "scheduler/job/key.h"
@@ -116,6 +118,24 @@ struct delivery {                  // of one row; what it has no use for is zero
 // The job has this row now. Whoever delivers wakes it by job_advance, unless a row's `start` does
 // it.
 void job_deliver(struct job *j, enum job_row row, const struct delivery *d);
+struct kind { // what it goes through, and what is its own of that; NULL where there is nothing
+    const char *name;                                      // "run"
+    uint32_t rows;                                         // bits
+    status_t (*check)(struct job *j, struct delivery *d);  // CHECKED
+    status_t (*want)(const struct job *j, struct task *t); // SLOT: what place, beside whose
+    status_t (*prepare)(struct job *j, bool *later);       // PREPARED
+    status_t (*send)(struct job *j);                       // REPLY
+    void (*end)(struct job *j);                            // it has its last row; NULL: it is over
+    void (*unprepare)(struct job *j);                      // PREPARED is given up
+    void (*evicted)(struct job *j);                  // its worker has let go of what it was to run
+    status_t (*lost)(const struct job *j);           // buffers that it waits with are gone
+    const char *(*doing)(const struct job *j);       // NULL: as the row says
+    void (*tell)(struct job *j, Hlod__V1__Event *e); // who hears of events beside its owner
+    status_t (*note)(const struct job *j, status_t st); // to how it ended; takes st
+    void (*detach)(struct job *j);                      // it ends: what is under way goes
+    void (*free)(struct job *j);
+};
+const struct kind *job_kind(const struct job *j);
 void op_deliver(struct op *op, enum job_row row, const struct delivery *d); // to every waiter
 void job_advance(struct job *j); // starts the first row that it lacks, or ends it
 bool job_has(const struct job *j, enum job_row row);
@@ -131,10 +151,9 @@ bool job_call_again(struct job *j, status_t st, bool lost, bool began) MUST_CHEC
 // Its call was lost with a compilers' relief, and it waits for another worker: not a retry. True:
 // takes `lost`.
 bool job_call_moved(struct job *j, const struct worker *w, status_t lost) MUST_CHECK;
-void job_leave_slot(struct job *j);
-const char *job_doing(const struct job *j);     // for an error
-const char *job_kind_name(const struct job *j); // "run"
-void jobs_wake(struct sched *s);                // a worker came, went or became free
+void job_leave_slot(struct job *j);         // and what was prepared there
+const char *job_doing(const struct job *j); // for an error
+void jobs_wake(struct sched *s);            // a worker came, went or became free
 
 // ---- job.c
 
@@ -151,7 +170,12 @@ void job_wait_op(struct job *j, struct op *op); // NULL: it does not any more
 void job_wait_worker(struct job *j);
 void job_choose_device(struct job *j, const char *kind); // for "auto"
 void job_count_out(struct job *j, int64_t bytes);        // a device gave so many
-struct seat *job_seat(struct job *j);                    // where it works: its own or its plan's
+void job_drop_result(struct job *j);                     // a reply's descriptors and memory
+int job_replicas(const struct job *j); // 1 and up
+// The job's inputs, and shapes, that are called by an alias get the model's own names.
+void job_rename_inputs(struct job *j);
+const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name);
+struct seat *job_seat(struct job *j); // where it works: its own or its plan's
 
 // ---- job_resolve.c, job_bind.c
 
@@ -159,12 +183,12 @@ status_t job_resolve(struct job *j, bool *later) MUST_CHECK; // digest -> model,
 status_t job_bind(struct job *j, bool *later) MUST_CHECK;    // shapes -> key
 // A run by an executable's key: the values it was made for must be those given.
 status_t job_same_values(struct job *j, const struct job_key *k) MUST_CHECK;
-// The job's inputs, and shapes, that are called by an alias get the model's own names.
-void job_rename_inputs(struct job *j);
-const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name);
 // Kind of the devices that its key would be made for; NULL = none has said hello.
 const char *job_device_kind(struct job *j);
-bool job_wants_auto(const struct job *j); // "auto", and no kind was chosen yet
+// "auto", and no kind was chosen yet.
+static inline bool job_wants_auto(const struct job *j) {
+    return j->spec.device && !strcmp(j->spec.device, "auto");
+}
 // The kind that history finds best for it with so many rows in dimension 0 of each input; "": none
 // is up, any will do.
 const char *job_auto_device(struct job *j, int64_t rows);

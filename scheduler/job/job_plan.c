@@ -432,9 +432,9 @@ void plan_unprepare(struct job *j) {
         job_repeat(j->plan->steps[k].job, ROW_SLOT);
     j->plan->prepare_ns = 0;
 }
-void plan_forget_warm(const struct job *j, struct warm *w) {
+void plan_evicted(struct job *j) {
     for (size_t k = 0; k < j->plan->n_steps; k++)
-        warm_forget(w, j->plan->steps[k].job->key.digest);
+        warm_forget(worker_warm(j->seat.w), j->plan->steps[k].job->key.digest);
 }
 
 // ---- the end
@@ -444,7 +444,7 @@ void plan_detach(struct job *j) {
         if (j->plan->steps[k].job) job_retire(j->plan->steps[k].job);
 }
 
-void plan_done(struct job *j) {
+void plan_free(struct job *j) {
     struct plan_run *p = j->plan;
     if (!p) return;
     for (size_t k = 0; k < p->n_steps; k++)

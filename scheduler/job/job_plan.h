@@ -65,9 +65,9 @@ status_t plan_send(struct job *j) MUST_CHECK;
 status_t plan_lost_buffers(const struct job *j) MUST_CHECK; // something that it is to read is gone
 struct digest plan_work(const struct job *j);               // of its steps' keys, in order
 void plan_unprepare(struct job *j);                         // its steps have no place any more
-void plan_forget_warm(const struct job *j, struct warm *w); // the worker has let go of them
+void plan_evicted(struct job *j);                           // the worker has let go of them
 void plan_step_ready(struct job *step);                     // a JOB_STEP waits for its plan
 
-void plan_detach(struct job *j);                         // the plan is over
-void plan_done(struct job *j);                           // frees it
+void plan_detach(struct job *j); // the plan is over
+void plan_free(struct job *j);
 void plan_step_event(struct job *j, Hlod__V1__Event *e); // one tells its plan's owner

@@ -104,12 +104,6 @@ static status_t not_found(struct digest d) {
                      HLOD__V1__REASON__REASON_MODEL_NOT_FOUND);
 }
 
-const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name) {
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (!strcmp(sig->inputs[i]->name, name)) return sig->inputs[i];
-    return NULL;
-}
-
 // The job was for an executable: its key and how it was made come from its record.
 static status_t adopt_exe(struct job *j, struct exe *e) {
     const Hlod__V1__ExecutableInfo *x = e->info;
@@ -135,38 +129,6 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
     job_deliver(j, ROW_EXECUTABLE, &(struct delivery){.exe = e, .hit = true});
     metric_add(M_CACHE_HITS, 1);
     return job_same_values(j, &k);
-}
-
-// The model's name of the input that is given as `name`; `name` itself where that is one, or none.
-static const char *name_of_alias(const Hlod__V1__Signature *sig, const char *name) {
-    if (!*name || job_signature_input(sig, name)) return name;
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        if (*sig->inputs[i]->alias && !strcmp(sig->inputs[i]->alias, name))
-            return sig->inputs[i]->name;
-    return name;
-}
-
-void job_rename_inputs(struct job *j) {
-    const Hlod__V1__Signature *sig = j->model->rec->signature;
-    bool any = false;
-    for (size_t i = 0; i < sig->n_inputs; i++)
-        any |= *sig->inputs[i]->alias != 0;
-    if (!any) return;
-    struct job_spec *spec = &j->spec;
-    if (spec->n_inputs) {
-        struct job_input *in =
-            arena_dup(&j->arena, spec->inputs, spec->n_inputs * sizeof *spec->inputs);
-        for (size_t k = 0; k < spec->n_inputs; k++)
-            in[k].name = name_of_alias(sig, in[k].name);
-        spec->inputs = in;
-    }
-    Hlod__V1__ShapeBinding **shapes =
-        arena_array(&j->arena, Hlod__V1__ShapeBinding *, spec->n_shapes + 1);
-    for (size_t k = 0; k < spec->n_shapes; k++) {
-        shapes[k] = arena_dup(&j->arena, spec->shapes[k], sizeof *shapes[k]);
-        shapes[k]->input = (char *)(uintptr_t)name_of_alias(sig, shapes[k]->input);
-    }
-    spec->shapes = shapes;
 }
 
 static void tell_hit(struct job *j) {

@@ -154,12 +154,6 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
     return ST_OK;
 }
 
-int job_replicas(const struct job *j) {
-    const Hlod__V1__CompileOptions *o = j->spec.options;
-    int n = j->exe ? j->exe->info->replicas : o ? o->replicas : 1;
-    return n > 1 ? n : 1;
-}
-
 status_t job_one_replica(struct job *j, const struct job_input **out) {
     int all = job_replicas(j);
     *out = j->spec.inputs;
@@ -424,6 +418,14 @@ status_t run_prepare(struct job *j, bool *later) {
     return ST_OK;
 }
 
+void run_evicted(struct job *j) {
+    warm_forget(worker_warm(j->seat.w), j->key.digest);
+}
+void run_free(struct job *j) {
+    job_drop_parts(j);
+    batch_unref(j->run.batch);
+}
+
 // The inputs as they travel, with what an earlier part left behind them.
 static status_t wire_inputs(struct job *j, Hlod__Wire__Run *m, int *fds, int *n_fds) {
     const struct job_input **in = j->run.order;
@@ -467,6 +469,7 @@ status_t run_send(struct job *j) {
     }
     c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
     c->batch = batch_ref(j->spec.leads);
+    c->let_go = batch_unref;
     c->flight_bytes += job_carried_bytes(j);
     for (size_t i = 0, n = job_names(j)->n_inputs; i < n; i++) {
         c->flight_bytes += j->run.order[i]->size;

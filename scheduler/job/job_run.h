@@ -10,6 +10,8 @@ status_t run_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t run_prepare(struct job *j, bool *later) MUST_CHECK; // and a STEP's
 status_t run_send(struct job *j) MUST_CHECK;
 void run_end(struct job *j);
+void run_evicted(struct job *j);
+void run_free(struct job *j);
 status_t inspect_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t inspect_send(struct job *j) MUST_CHECK;
 
@@ -22,7 +24,6 @@ status_t job_check_inputs(struct job *j) MUST_CHECK; // against the model's, bef
 // Which outputs are wanted, and their names.
 status_t job_order_outputs(struct job *j, struct delivery *d) MUST_CHECK;
 status_t job_check_weights(const struct job *j) MUST_CHECK; // they are of the model's program
-int job_replicas(const struct job *j);                      // 1 and up
 // A run's inputs as one replica sees them: without the first dimension where there are several.
 status_t job_one_replica(struct job *j, const struct job_input **out) MUST_CHECK;
 // The memory that results take, laid out as the worker does; 0 = only the run knows.

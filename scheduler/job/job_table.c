@@ -22,29 +22,17 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/metrics.h"
 #include "scheduler/job/batch.h"
-#include "scheduler/job/job_call.h"
+#include "scheduler/job/job_buffers.h"
 #include "scheduler/job/job_parts.h"
 #include "scheduler/job/job_plan.h"
 #include "scheduler/job/job_run.h"
 #include "scheduler/job/job_warm.h"
-#include "scheduler/workers/memfds.h"
 
 #define BIT(row) (1u << (row))
 
 static void forget_from(struct job *j, enum job_row first);
 
-struct kind {
-    const char *name;
-    uint32_t rows;
-    status_t (*check)(struct job *j, struct delivery *d);  // CHECKED
-    status_t (*want)(const struct job *j, struct task *t); // SLOT: what place, beside whose
-    status_t (*prepare)(struct job *j, bool *later);       // PREPARED
-    status_t (*send)(struct job *j);                       // REPLY
-    void (*end)(struct job *j);                            // it has its last row; NULL: it is over
-    status_t (*lost)(const struct job *j);                 // buffers that it waits with; or NULL
-};
 enum {
     TO_EXECUTABLE = BIT(ROW_MODEL) | BIT(ROW_KEY) | BIT(ROW_EXECUTABLE) | BIT(ROW_CHECKED),
     TO_REPLY = BIT(ROW_SLOT) | BIT(ROW_REPLY)
@@ -52,25 +40,26 @@ enum {
 static const struct kind kinds[] = {
     [JOB_COMPILE] = {"compile", TO_EXECUTABLE},
     [JOB_RUN] = {"run", TO_EXECUTABLE | BIT(ROW_JOINED) | BIT(ROW_PREPARED) | TO_REPLY, run_check,
-                 run_want, run_prepare, run_send, run_end},
+                 run_want, run_prepare, run_send, run_end, .evicted = run_evicted,
+                 .doing = batch_doing, .note = job_note_parts, .detach = batch_leave,
+                 .free = run_free},
     [JOB_INSPECT] = {"inspect", TO_EXECUTABLE | TO_REPLY, .want = inspect_want,
                      .send = inspect_send},
     [JOB_INGEST] = {"ingest", BIT(ROW_MODEL)},
     [JOB_WARM] = {"warm", TO_EXECUTABLE | BIT(ROW_BUCKET), .check = warm_check, .end = warm_end},
     [JOB_VERIFY] = {"verify", TO_EXECUTABLE | BIT(ROW_COMPARED)},
     [JOB_PLAN] = {"plan", BIT(ROW_STEPS) | BIT(ROW_CHECKED) | BIT(ROW_PREPARED) | TO_REPLY,
-                  plan_check, plan_want, plan_prepare, plan_send, .lost = plan_lost_buffers},
-    [JOB_PUT] = {"put", TO_REPLY, .want = put_want, .send = put_send},
+                  plan_check, plan_want, plan_prepare, plan_send, .unprepare = plan_unprepare,
+                  .evicted = plan_evicted, .lost = plan_lost_buffers, .detach = plan_detach,
+                  .free = plan_free},
+    [JOB_PUT] = {"put", TO_REPLY, .want = put_want, .send = put_send, .free = kept_free},
     [JOB_GET] = {"get", TO_REPLY | BIT(ROW_BUFFERS), .want = get_want, .send = get_send,
-                 .lost = get_lost_buffers},
+                 .lost = get_lost_buffers, .free = kept_free},
     [JOB_STEP] = {"step", TO_EXECUTABLE | BIT(ROW_SLOT) | BIT(ROW_PREPARED), job_check_part,
-                  .prepare = run_prepare, .end = plan_step_ready},
+                  .prepare = run_prepare, .end = plan_step_ready, .tell = plan_step_event},
 };
-static const struct kind *kind_of(const struct job *j) {
+const struct kind *job_kind(const struct job *j) {
     return &kinds[j->spec.kind];
-}
-const char *job_kind_name(const struct job *j) {
-    return kind_of(j)->name;
 }
 
 // ---- what rows are given up
@@ -85,34 +74,25 @@ static void forget_executable(struct job *j) {
     j->exe = exe_unref(j->exe);
     j->r.exe = NULL;
 }
-void job_leave_slot(struct job *j) {
+static void forget_slot(struct job *j) {
     if (j->parent) // it sits in its parent's
         j->seat = (struct seat){0};
     seat_leave(j->s, &j->seat);
 }
+void job_leave_slot(struct job *j) {
+    forget_slot(j);
+    j->has &= ~(BIT(ROW_SLOT) | BIT(ROW_PREPARED));
+}
 static void forget_prepared(struct job *j) {
-    if (j->spec.kind == JOB_PLAN) plan_unprepare(j);
+    if (job_kind(j)->unprepare) job_kind(j)->unprepare(j);
 }
 static void forget_reply(struct job *j) {
     if (j->reply.any) protobuf_c_message_free_unpacked(j->reply.any, NULL);
     j->reply.any = NULL;
-    job_call_discard(j);
+    job_drop_result(j);
 }
 
 // ---- how they are had
-
-static status_t start_executable(struct job *j, bool *later) {
-    struct exe *e = sched_exe(j->s, j->key.digest);
-    if (e) {
-        metric_add(M_CACHE_HITS, 1);
-        job_deliver(j, ROW_EXECUTABLE, &(struct delivery){.exe = e, .hit = true});
-        return ST_OK;
-    }
-    job_leave_slot(j); // a compile may take long: let others have the place
-    j->has &= ~(BIT(ROW_SLOT) | BIT(ROW_PREPARED));
-    *later = true;
-    return op_exe_start(j);
-}
 
 static void tell_compiled(struct job *j) {
     char hex[65];
@@ -133,14 +113,9 @@ static status_t start_checked(struct job *j, bool *later) {
     struct delivery d = {0};
     (void)later;
     if (j->exe) tell_compiled(j);
-    if (kind_of(j)->check) RETURN_IF_ERR(kind_of(j)->check(j, &d));
+    if (job_kind(j)->check) RETURN_IF_ERR(job_kind(j)->check(j, &d));
     job_deliver(j, ROW_CHECKED, &d);
     return ST_OK;
-}
-
-static status_t start_compared(struct job *j, bool *later) {
-    *later = true;
-    return op_verify_start(j);
 }
 
 static struct job *of_task(struct task *t) {
@@ -159,8 +134,8 @@ static void placed(struct task *t) {
 }
 static status_t start_slot(struct job *j, bool *later) {
     *later = true;
-    if (j->parent) {
-        plan_step_ready(j);
+    if (j->parent) { // its plan gives it, when all steps are here
+        job_kind(j)->end(j);
         return ST_OK;
     }
     forget_from(j, ROW_SLOT); // one of a worker that has died
@@ -169,17 +144,17 @@ static status_t start_slot(struct job *j, bool *later) {
                             .placed = placed,
                             .failed = no_slot,
                             .item = {.priority = j->spec.priority, .deadline_ns = j->deadline_ns}};
-    RETURN_IF_ERR(kind_of(j)->want(j, &j->task));
+    RETURN_IF_ERR(job_kind(j)->want(j, &j->task));
     if (j->task.want.role == ROLE_DEVICE) job_event_queued(j);
     task_queue(j->s, &j->task);
     return ST_OK;
 }
 static status_t start_prepared(struct job *j, bool *later) {
-    return kind_of(j)->prepare(j, later);
+    return job_kind(j)->prepare(j, later);
 }
 static status_t start_reply(struct job *j, bool *later) {
     *later = true;
-    return kind_of(j)->send(j);
+    return job_kind(j)->send(j);
 }
 
 // ---- the table
@@ -204,18 +179,18 @@ static const struct row rows[ROWS] = {
     [ROW_JOINED] = {NULL, batch_start, NULL, "waiting for a batch", 0},
     [ROW_BUCKET] = {NULL, warm_start, NULL, "starting", 0},
     [ROW_KEY] = {NULL, job_bind, NULL, "starting", 0},
-    [ROW_EXECUTABLE] = {NULL, start_executable, forget_executable, "compiling", 3},
+    [ROW_EXECUTABLE] = {NULL, op_exe_start, forget_executable, "compiling", 3},
     [ROW_STEPS] = {NULL, plan_start, NULL, "compiling", 0},
     [ROW_BUFFERS] = {NULL, get_start, NULL, "starting", 0},
     [ROW_CHECKED] = {NULL, start_checked, NULL, "starting", 0},
-    [ROW_COMPARED] = {NULL, start_compared, NULL, "compiling", 0},
-    [ROW_SLOT] = {have_slot, start_slot, job_leave_slot, "waiting for a device worker", 2},
+    [ROW_COMPARED] = {NULL, op_verify_start, NULL, "compiling", 0},
+    [ROW_SLOT] = {have_slot, start_slot, forget_slot, "waiting for a device worker", 2},
     [ROW_PREPARED] = {NULL, start_prepared, forget_prepared, "preparing weights", 2},
     [ROW_REPLY] = {NULL, start_reply, forget_reply, "running", 0},
 };
 
 static bool of_kind(const struct job *j, int row) {
-    return kind_of(j)->rows & BIT(row);
+    return job_kind(j)->rows & BIT(row);
 }
 static enum job_row last_row(const struct job *j) {
     int row = ROWS - 1;
@@ -233,8 +208,8 @@ void job_advance(struct job *j) {
             return;
         }
         if (job_has(j, last_row(j))) {
-            if (kind_of(j)->end)
-                kind_of(j)->end(j);
+            if (job_kind(j)->end)
+                job_kind(j)->end(j);
             else
                 job_finish(j, ST_OK);
             return;
@@ -251,9 +226,9 @@ void job_advance(struct job *j) {
 
 const char *job_doing(const struct job *j) {
     if (j->op && task_waits(&j->op->task)) return "waiting for a compile worker";
-    if (j->at == ROW_JOINED && batch_runs(j->run.batch)) return rows[ROW_REPLY].doing;
     if (j->at == ROW_MODEL && !j->op) return "starting";
-    return rows[j->at].doing;
+    const char *own = job_kind(j)->doing ? job_kind(j)->doing(j) : NULL;
+    return own ? own : rows[j->at].doing;
 }
 
 void job_deliver(struct job *j, enum job_row row, const struct delivery *d) {
@@ -320,15 +295,6 @@ void job_repeat(struct job *j, enum job_row row) {
     forget_from(j, row);
 }
 
-// The worker had let go of what it was to run.
-static void forget_warm(struct job *j) {
-    struct worker *w = j->seat.w;
-    if (worker_epoch(w) != j->seat.epoch) return;
-    if (j->spec.kind == JOB_PLAN)
-        plan_forget_warm(j, worker_warm(w));
-    else
-        warm_forget(worker_warm(w), j->key.digest);
-}
 bool job_call_again(struct job *j, status_t st, bool lost, bool began) {
     bool waited = lost && !began; // it only waited there: another worker, or the next life
     bool evicted = st_code(st) == ST_NOT_FOUND &&
@@ -336,8 +302,8 @@ bool job_call_again(struct job *j, status_t st, bool lost, bool began) {
     if (!waited && !evicted) return false;
     if (!job_invalidate(j, waited ? ROW_SLOT : ROW_PREPARED)) return false;
     st_drop(st);
-    if (evicted) forget_warm(j);
-    job_call_discard(j);
+    if (evicted && worker_epoch(j->seat.w) == j->seat.epoch) job_kind(j)->evicted(j);
+    job_drop_result(j);
     job_advance(j);
     return true;
 }
@@ -349,7 +315,7 @@ bool job_call_moved(struct job *j, const struct worker *w, status_t lost) {
 
 void jobs_wake(struct sched *s) {
     for (struct job *j = s->jobs; j; j = j->next)
-        j->woken = j->waits_for_worker || (task_waits(&j->task) && kind_of(j)->lost);
+        j->woken = j->waits_for_worker || (task_waits(&j->task) && job_kind(j)->lost);
     for (struct job *j = s->jobs; j && !s->stopping;) {
         if (!j->woken) {
             j = j->next;
@@ -361,7 +327,7 @@ void jobs_wake(struct sched *s) {
             j->has &= ~BIT(ROW_JOINED); // there may be a device to wait with others for
             job_advance(j);
         } else {
-            status_t st = kind_of(j)->lost(j);
+            status_t st = job_kind(j)->lost(j);
             if (!st) continue;
             job_finish(j, st);
         }

@@ -62,7 +62,8 @@ status_t blob_map(const Hlod__Wire__Blob *b, const int *fds, int n_fds, struct s
 // The job's target: sched_target has it once the op ends well. INVALID_ARGUMENT at once for a name
 // that means nothing here.
 status_t op_target_start(struct job *j) MUST_CHECK;
-void op_ingest_start(struct job *j);                // the job's source
-status_t op_exe_start(struct job *j) MUST_CHECK;    // the job's key
-status_t op_verify_start(struct job *j) MUST_CHECK; // the job's executable, made anew
-void op_prepare_start(struct job *j);               // the job's exe and weights in the job's worker
+void op_ingest_start(struct job *j); // the job's source
+// Rows of the table (job_table.c).
+status_t op_exe_start(struct job *j, bool *later) MUST_CHECK;    // the job's key
+status_t op_verify_start(struct job *j, bool *later) MUST_CHECK; // the executable, made anew
+void op_prepare_start(struct job *j); // the job's exe and weights in the job's worker

@@ -390,8 +390,9 @@ static struct op *new_op(struct job *j, const char *name) {
     return op;
 }
 
-status_t op_verify_start(struct job *j) {
+status_t op_verify_start(struct job *j, bool *later) {
     char name[80] = "verify/";
+    *later = true;
     digest_hex(j->key.digest, name + strlen(name));
     struct op *op = op_find(j->s, name);
     if (op) {
@@ -416,8 +417,16 @@ static void tell_joined(struct job *j, const char *digest) {
     job_event(j, &e);
 }
 
-status_t op_exe_start(struct job *j) {
+status_t op_exe_start(struct job *j, bool *later) {
     char name[80] = "exe/";
+    struct exe *e = sched_exe(j->s, j->key.digest);
+    if (e) {
+        metric_add(M_CACHE_HITS, 1);
+        job_deliver(j, ROW_EXECUTABLE, &(struct delivery){.exe = e, .hit = true});
+        return ST_OK;
+    }
+    job_leave_slot(j); // a compile may take long: let others have the place
+    *later = true;
     digest_hex(j->key.digest, name + strlen(name));
     struct op *op = op_find(j->s, name);
     if (!op) {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records in memory of sources and executables (sched_inside.h): counted, the least recently used
+// go.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/metrics.h"
+#include "scheduler/sched_inside.h"
+
+static void *must(void *p) {
+    if (!p) abort(); // small fixed sizes only
+    return p;
+}
+enum { MAX_RECORDS = 2048 };
+
+struct str digest_str(const struct digest *d) {
+    return (struct str){(const char *)d->b, sizeof d->b};
+}
+
+// ---- records
+
+struct model *model_new(struct digest id, struct digest source, Hlod__Wire__IngestReply *rec) {
+    struct model *m = must(calloc(1, sizeof *m));
+    m->refs = 1;
+    m->id = id;
+    m->source = source;
+    m->rec = rec;
+    memcpy(m->program.b, rec->program_digest.data, sizeof m->program.b);
+    memcpy(m->weights.b, rec->weights_digest.data, sizeof m->weights.b);
+    return m;
+}
+struct model *model_ref(struct model *m) {
+    if (m) m->refs++;
+    return m;
+}
+struct model *model_unref(struct model *m) {
+    if (m && --m->refs == 0) {
+        hlod__wire__ingest_reply__free_unpacked(m->rec, NULL);
+        free(m);
+    }
+    return NULL;
+}
+struct exe *exe_new(struct digest key, Hlod__V1__ExecutableInfo *info) {
+    struct exe *e = must(calloc(1, sizeof *e));
+    e->refs = 1;
+    e->key = key;
+    e->info = info;
+    return e;
+}
+struct exe *exe_ref(struct exe *e) {
+    if (e) e->refs++;
+    return e;
+}
+struct exe *exe_unref(struct exe *e) {
+    if (e && --e->refs == 0) {
+        hlod__v1__executable_info__free_unpacked(e->info, NULL);
+        free(e);
+    }
+    return NULL;
+}
+
+struct digest sched_record(const struct sched *s, const char *tenant, struct digest d) {
+    struct sha256 h;
+    if (!s->cfg.pool.isolate) return d;
+    sha256_init(&h);
+    sha256_add(&h, "hlod tenant", 12); // with its 0, as the name
+    sha256_add(&h, tenant, strlen(tenant) + 1);
+    sha256_add(&h, d.b, sizeof d.b);
+    return sha256_end(&h);
+}
+
+struct model *sched_model(struct sched *s, struct digest id) {
+    struct model *m = smap_get(&s->models, digest_str(&id));
+    if (m) m->used = (int64_t)++s->tick;
+    return m;
+}
+struct exe *sched_exe(struct sched *s, struct digest key) {
+    struct exe *e = smap_get(&s->exes, digest_str(&key));
+    if (e) e->used = (int64_t)++s->tick;
+    return e;
+}
+struct model *sched_keep_model(struct sched *s, struct model *m) {
+    struct model *old = sched_model(s, m->id);
+    if (old) {
+        model_unref(m);
+        return old;
+    }
+    if (s->models.n >= MAX_RECORDS) { // everything here can be read again from the journal
+        struct model *victim = NULL;
+        struct str k;
+        void *v;
+        for (size_t i = 0; smap_next(&s->models, &i, &k, &v);) {
+            struct model *x = v;
+            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
+        }
+        if (victim) model_unref(smap_del(&s->models, digest_str(&victim->id)));
+    }
+    m->used = (int64_t)++s->tick;
+    smap_put(&s->models, digest_str(&m->id), m);
+    return m;
+}
+struct exe *sched_keep_exe(struct sched *s, struct exe *e) {
+    struct exe *old = sched_exe(s, e->key);
+    if (old) {
+        exe_unref(e);
+        return old;
+    }
+    if (s->exes.n >= MAX_RECORDS) {
+        struct exe *victim = NULL;
+        struct str k;
+        void *v;
+        for (size_t i = 0; smap_next(&s->exes, &i, &k, &v);) {
+            struct exe *x = v;
+            if (x->refs == 1 && (!victim || x->used < victim->used)) victim = x;
+        }
+        if (victim) exe_unref(smap_del(&s->exes, digest_str(&victim->key)));
+    }
+    e->used = (int64_t)++s->tick;
+    smap_put(&s->exes, digest_str(&e->key), e);
+    return e;
+}
+static void on_unloaded(void *ctx, struct frame *f, status_t lost) {
+    (void)ctx, (void)f; // a worker that had dropped it already, or died, does not hold it either
+    st_drop(lost);
+}
+bool sched_remembers(struct sched *s, struct digest source) {
+    struct str k;
+    void *v;
+    if (!s->cfg.pool.isolate) return smap_has(&s->models, digest_str(&source));
+    for (size_t i = 0; smap_next(&s->models, &i, &k, &v);)
+        if (digest_eq(((const struct model *)v)->source, source)) return true;
+    return false;
+}
+bool sched_loaded(struct sched *s, struct digest key) {
+    for (int i = 0; i < pool_size(s->pool); i++)
+        if (warm_has_executable(worker_warm(pool_worker(s->pool, i)), key)) return true;
+    return false;
+}
+void sched_forget_executable(struct sched *s, struct digest key) {
+    exe_unref(smap_del(&s->exes, digest_str(&key)));
+    Hlod__Wire__Unload m = HLOD__WIRE__UNLOAD__INIT;
+    m.key = (ProtobufCBinaryData){sizeof key.b, key.b};
+    for (int i = 0; i < pool_size(s->pool); i++) {
+        struct worker *w = pool_worker(s->pool, i);
+        if (!warm_has_executable(worker_warm(w), key)) continue;
+        warm_forget(worker_warm(w), key);
+        if (worker_ready(w))
+            pool_call(w, HLOD__WIRE__TYPE__TYPE_UNLOAD, &m.base, NULL, 0, on_unloaded, NULL);
+    }
+}
+
+status_t sched_take_compile(struct sched *s) {
+    int64_t wait_ms;
+    if (quota_take(&s->compiles, clock_ns(), 1, &wait_ms)) return ST_OK;
+    metric_add(M_COMPILES_REFUSED, 1);
+    status_t st = st_new(ST_RESOURCE_EXHAUSTED,
+                         "more than %lld compiles a minute; the next may begin in %.1f s",
+                         (long long)s->compiles.per_minute, (double)wait_ms / 1e3);
+    return st_retry_after(st_reason(st, HLOD__V1__REASON__REASON_COMPILE_RATE), wait_ms);
+}
