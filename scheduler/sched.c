@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store/store.h"
-#include "scheduler/job/ahead.h"
+#include "scheduler/op/ahead.h"
 #include "scheduler/job/hold.h"
 #include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sched_inside: the scheduler's inside, for files of this folder only. A *record* is what memory
 // keeps of a source (model) or executable (exe), counted, found by digest. Jobs are
-// job/job_inside.h, work that several jobs share job/op.h, the queue queue/task.h. Thread: loop,
+// job/job_inside.h, work that several jobs share op/op.h, the queue queue/task.h. Thread: loop,
 // except *_work functions (pool), which touch only the object they are given.
 #pragma once
 #include "base/map.h"
 #include "base/vec.h"
-#include "scheduler/job/shapes.h"
+#include "scheduler/op/shapes.h"
 #include "scheduler/queue/footprint.h"
 #include "scheduler/queue/history.h"
 #include "scheduler/queue/queue.h"

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "scheduler/job/job.h"
 #include "scheduler/job/key.h"
-#include "scheduler/job/op.h"
+#include "scheduler/op/op.h"
 
 enum job_row { // in the order in which a job has them; job_table.c
     ROW_MODEL,

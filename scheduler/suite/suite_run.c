@@ -19,7 +19,7 @@
 #include "scheduler/loop.h"
 #include "scheduler/workers/memfds.h"
 #include "scheduler/job/job.h"
-#include "scheduler/job/op.h"
+#include "scheduler/op/op.h"
 #include "scheduler/sched_inside.h"
 #include "scheduler/suite/suite_inside.h"
 

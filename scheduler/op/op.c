@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who waits for an op, what it says to them, its end.
-#include "scheduler/job/op.h"
+#include "scheduler/op/op.h"
 
 #include <stdlib.h>
 #include <string.h>

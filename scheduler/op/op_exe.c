@@ -17,7 +17,7 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/error.h"
-#include "scheduler/job/ahead.h"
+#include "scheduler/op/ahead.h"
 #include "scheduler/job/job_inside.h"
 #include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"

@@ -6,7 +6,7 @@
 // the worker stops it for any other call; one that does not stop costs the worker its life. Thread:
 // loop.
 #pragma once
-#include "scheduler/job/op.h"
+#include "scheduler/op/op.h"
 
 struct aheads; // those under way
 struct aheads *aheads_new(struct loop *l);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See ahead.h.
-#include "scheduler/job/ahead.h"
+#include "scheduler/op/ahead.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal knows when an executable was last looked up on disk; one that memory holds is hotter
 // than any that it does not, and memory counts each use.
-#include "scheduler/job/shapes.h"
+#include "scheduler/op/shapes.h"
 
 #include <stdlib.h>
 
