@@ -13,7 +13,7 @@
 #include "scheduler/workers/memfds.h"
 #include "scheduler/queue/tenant.h"
 #include "server/api/api.h"
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 void call_init(struct call *c, struct api *api) {
     *c = (struct call){.api = api,

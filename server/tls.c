@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/store/file.h"
 #include "base/vec.h"
 #include "proto/hlod.pb-c.h"
@@ -254,20 +255,38 @@ void tls_send(void *session, const char *p, size_t n) {
     (void)!gnutls_record_send((gnutls_session_t)session, p, n);
 }
 
-// Stands before GnuTLS's own in every library of the process (as server/reserve.c's functions do).
-typedef ssize_t (*record_recv)(gnutls_session_t session, void *data, size_t n);
-__attribute__((visibility("default"))) ssize_t gnutls_record_recv(gnutls_session_t session,
-                                                                  void *data, size_t n) {
-    static _Atomic(record_recv) theirs;
-    record_recv f = theirs;
-    if (!f) {
-        void *p = dlsym(RTLD_NEXT, "gnutls_record_recv");
-        if (!p) abort();
-        memcpy(&f, &p, sizeof f);
-        theirs = f;
-    }
+// These stand before GnuTLS's own in every library of the process (as server/reserve.c's functions
+// do).
+typedef void (*function)(void);
+static function theirs(_Atomic(function) *known, const char *name) {
+    function f = *known;
+    if (f) return f;
+    void *p = dlsym(RTLD_NEXT, name);
+    if (!p) abort();
+    memcpy(&f, &p, sizeof f);
+    return *known = f;
+}
+#define OURS __attribute__((visibility("default")))
+OURS ssize_t gnutls_record_recv(gnutls_session_t session, void *data, size_t n) {
+    typedef ssize_t (*record_recv)(gnutls_session_t session, void *data, size_t n);
+    static _Atomic(function) known;
+    record_recv f = (record_recv)theirs(&known, "gnutls_record_recv");
     int fd = reader ? gnutls_transport_get_int(session) : -1;
     if (reader && reader->over(fd)) return 0;
     ssize_t got = f(session, data, n);
     return reader && got > 0 ? (ssize_t)reader->take(fd, data, (size_t)got) : got;
+}
+OURS int gnutls_handshake(gnutls_session_t session) {
+    static _Atomic(function) known;
+    int (*f)(gnutls_session_t session) =
+        (int (*)(gnutls_session_t session))theirs(&known, "gnutls_handshake");
+    int fd = reader ? gnutls_transport_get_int(session) : -1;
+    if (!reader) return f(session);
+    int may = reader->may_step(fd);
+    if (may <= 0) return may ? GNUTLS_E_PREMATURE_TERMINATION : GNUTLS_E_AGAIN;
+    int64_t begun = clock_ns();
+    int rc = f(session);
+    reader->stepped(fd, clock_ns() - begun, rc == GNUTLS_E_AGAIN,
+                    gnutls_record_get_direction(session) == 1);
+    return rc;
 }

@@ -5,6 +5,7 @@
 // TLS; gRPC brings its own and takes the PEM texts). One tls a process. Thread: loop, but tls_pem.
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/status.h"
@@ -41,6 +42,9 @@ status_t tls_peer(const struct tls *t, void *session, struct arena *a, const cha
 struct tls_reader {
     bool (*over)(int fd); // is nothing more to be read of this one?
     size_t (*take)(int fd, const char *p, size_t n);
+    // Of its handshake: > 0: now, 0: later, < 0: its client has left, and it is over.
+    int (*may_step)(int fd);
+    void (*stepped)(int fd, int64_t ns, bool again, bool write); // again: it waits for the client
 };
 void tls_read_through(const struct tls_reader *r); // NULL: nobody. Thread: the calling one's reads
 void tls_send(void *session, const char *p, size_t n); // what goes at once

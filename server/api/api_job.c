@@ -5,7 +5,7 @@
 #include "proto/frame.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/loop.h"
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 struct job_call {
     struct call *c;

@@ -12,7 +12,7 @@
 #include "server/oip/oip.h"
 #include "server/pieces.h"
 #include "server/http/tensors.h"
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 enum { SMALL = 64 << 10 }; // below: unpacked where it is; above: on the pool
 

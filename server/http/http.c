@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store/store.h"
@@ -39,11 +40,17 @@
 
 // ---- driving the library
 
+enum { SERIES = 10, SERIES_NS = 1000 * 1000 };
 static void run_library(struct http *h) {
     if (!h->mhd || h->running) return;
     h->running = true;
     http_reads_of(h->conns);
-    MHD_run(h->mhd);
+    int64_t begun = clock_ns();
+    uint64_t before;
+    do { // it takes so many new connections at a time; where more wait, others wait behind them
+        before = http_conns_opened(h->conns);
+        MHD_run(h->mhd);
+    } while (http_conns_opened(h->conns) - before >= SERIES && clock_ns() - begun < SERIES_NS);
     http_reads_of(NULL);
     h->running = false;
     MHD_UNSIGNED_LONG_LONG ms;
@@ -68,6 +75,9 @@ void http_kick(struct http *h) {
     if (h->kicked) return;
     h->kicked = true;
     loop_post(h->loop, on_kick, h);
+}
+static void on_resumed(void *arg) {
+    http_kick(arg);
 }
 
 // ---- watching for a leaving client
@@ -538,6 +548,8 @@ static status_t bind_address(const char *host, uint16_t port, struct sockaddr_st
     return ST_OK;
 }
 
+// Who finds no place there comes again after a second, then two, then four.
+enum { BACKLOG = 4096 };
 static status_t listen_on(struct http *h) {
     struct sockaddr_storage a = {0};
     socklen_t n;
@@ -545,7 +557,7 @@ static status_t listen_on(struct http *h) {
     int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
     if (fd < 0) return st_errno(errno, "socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024)) {
+    if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, BACKLOG)) {
         int err = errno;
         close(fd);
         status_t st = st_note(st_errno(err, "listen"), "%s port %u", h->cfg.host, h->cfg.port);
@@ -605,8 +617,8 @@ status_t http_start(struct loop *l, struct api *api, const struct http_config *c
     }
     h->timer = loop_timer_new(l, on_timer, h);
     h->look = loop_timer_new(l, on_look, h);
-    h->conns = http_conns_new(api->sched, cfg);
-    h->mhd = start_library(h);
+    h->conns = http_conns_new(api->sched, cfg, on_resumed, h);
+    h->mhd = h->conns ? start_library(h) : NULL;
     const union MHD_DaemonInfo *info =
         h->mhd ? MHD_get_daemon_info(h->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (!info)
@@ -659,6 +671,7 @@ void http_stop(struct http *h) {
         loop_turn(h->loop);
     loop_watch_free(h->watch);
     loop_timer_free(h->timer);
+    http_conns_stop(h->conns);
     MHD_stop_daemon(h->mhd);
     http_conns_free(h->conns);
     loop_timer_free(h->look);

@@ -44,6 +44,7 @@ struct http_conn {
     struct arena arena;
     struct MHD_Connection *mhd;
     struct http_guard guard; // of what the library reads
+    struct http_handshake handshake;
     uint64_t begun;          // requests
     unsigned version;        // of the tls that looked at the certificate; 0: not yet
     const char *const *names;
@@ -54,9 +55,11 @@ struct http_conns {
     struct loop *loop;
     struct loop_timer *timer;
     struct tls *tls;
+    struct http_handshakes *handshakes; // with TLS
     int64_t header_ns, idle_ns;
     int64_t sweep_ns; // when the timer fires; NEVER: it does not
     int n, closing, max;
+    uint64_t opened;
     struct http_conn *first;
     struct http_conn **by_fd;
     int n_fds;
@@ -89,6 +92,7 @@ static void close_late(struct http_conn *c) {
     if (c->line && !c->all->tls) say_late(c);
     log_event(LOG_DEBUG, "server.late", "headers=%d state=%d", c->line, (int)c->state);
     shutdown(c->fd, SHUT_RDWR);
+    if (c->all->handshakes) http_handshake_hurry(&c->handshake);
 }
 
 static void sweep_at(struct http_conns *all, int64_t ns, int64_t now) {
@@ -224,7 +228,8 @@ static void enter(struct http_conn *c, enum conn_state s) {
     if (s == IN_HEADERS) sweep_by(c->all, now + LOOK_MS * INT64_C(1000000), now);
 }
 
-struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg) {
+struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg,
+                                  void (*resumed)(void *arg), void *arg) {
     struct http_conns *all = calloc(1, sizeof *all);
     struct loop *l = sched_loop(s);
     if (!all) abort();
@@ -236,11 +241,19 @@ struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg
                                .idle_ns = cfg->idle_s * INT64_C(1000000000),
                                .max = cfg->max_connections,
                                .sweep_ns = NEVER};
+    if (cfg->tls && !(all->handshakes = http_handshakes_new(l, resumed, arg))) {
+        http_conns_free(all);
+        return NULL;
+    }
     return all;
+}
+void http_conns_stop(struct http_conns *all) {
+    http_handshakes_stop(all->handshakes);
 }
 void http_conns_free(struct http_conns *all) {
     if (!all) return;
     loop_timer_free(all->timer);
+    http_handshakes_free(all->handshakes);
     free(all->by_fd);
     free(all);
 }
@@ -273,8 +286,14 @@ struct http_conn *http_conn_of_fd(const struct http_conns *all, int fd) {
 struct http_guard *http_conn_guard(struct http_conn *c) {
     return &c->guard;
 }
+struct http_handshake *http_conn_handshake(struct http_conn *c) {
+    return &c->handshake;
+}
 struct MHD_Connection *http_conn_mhd(const struct http_conn *c) {
     return c->mhd;
+}
+uint64_t http_conns_opened(const struct http_conns *all) {
+    return all->opened;
 }
 bool http_conns_secure(const struct http_conns *all) {
     return all->tls != NULL;
@@ -292,7 +311,10 @@ void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void 
     c->mhd = conn;
     enter_fd(all, c);
     c->address = address_of(conn);
+    c->handshake = (struct http_handshake){
+        .all = all->handshakes, .mhd = conn, .fd = c->fd, .address = c->address};
     all->n++;
+    all->opened++;
     enter(c, IN_HEADERS);
     expect_within(c, all->header_ns);
     if (pressed(all)) sweep_by(all, clock_ns() + PRESSED_MS * INT64_C(1000000), clock_ns());
@@ -304,6 +326,7 @@ void http_conn_closed(struct http_conns *all, void **slot) {
     *(c->prev ? &c->prev->next : &all->first) = c->next;
     if (c->next) c->next->prev = c->prev;
     if (http_conn_of_fd(all, c->fd) == c) all->by_fd[c->fd] = NULL;
+    if (all->handshakes) http_handshake_gone(&c->handshake);
     all->n--;
     all->closing -= c->closing;
     arena_done(&c->arena);

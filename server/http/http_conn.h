@@ -17,12 +17,16 @@
 #include "server/auth.h"
 #include "server/http/http.h"
 #include "server/http/http_guard.h"
+#include "server/http/http_handshake.h"
 
 struct http_conn;
 struct http_conns; // all of one server's
 struct call;
 struct sched;
-struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg);
+// resumed(arg): the library has something to do. NULL: no descriptors are left.
+struct http_conns *http_conns_new(struct sched *s, const struct http_config *cfg,
+                                  void (*resumed)(void *arg), void *arg);
+void http_conns_stop(struct http_conns *all); // before the library closes them
 void http_conns_free(struct http_conns *all); // after the library has closed each; NULL is fine
 // For MHD_OPTION_NOTIFY_CONNECTION: into and out of the library's slot of the connection.
 void http_conn_opened(struct http_conns *all, struct MHD_Connection *conn, void **slot);
@@ -40,8 +44,11 @@ void http_conn_replied(struct MHD_Connection *conn); // it waits for the next re
 // The names in its verified certificate, if it showed one, into *who.
 status_t http_conn_names(struct MHD_Connection *conn, struct credentials *who) MUST_CHECK;
 
+uint64_t http_conns_opened(const struct http_conns *all); // so many ever
+
 // For http_read.c.
 struct http_conn *http_conn_of_fd(const struct http_conns *all, int fd); // NULL: none of theirs
 struct http_guard *http_conn_guard(struct http_conn *c);
+struct http_handshake *http_conn_handshake(struct http_conn *c);
 struct MHD_Connection *http_conn_mhd(const struct http_conn *c);
 bool http_conns_secure(const struct http_conns *all); // TLS

@@ -23,8 +23,8 @@ static const char *phrase(int status) {
 }
 static void reply(const struct http_guard *g, struct strbuf *out) {
     struct strbuf body = {0};
-    status_t st = st_reason(st_new(ST_INVALID_ARGUMENT, "%s", g->why),
-                            HLOD__V1__REASON__REASON_BAD_FRAMING);
+    status_t st =
+        st_reason(st_new(ST_INVALID_ARGUMENT, "%s", g->why), HLOD__V1__REASON__REASON_BAD_FRAMING);
     http_error_json(&body, st);
     st_drop(st);
     strbuf_printf(out,
@@ -78,8 +78,21 @@ static size_t take(int fd, const char *p, size_t n) {
     return good;
 }
 
+static int may_step(int fd) {
+    struct http_conn *c = reading ? http_conn_of_fd(reading, fd) : NULL;
+    return c ? http_handshake_may(http_conn_handshake(c)) : HANDSHAKE_GO;
+}
+static void stepped(int fd, int64_t ns, bool again, bool write) {
+    struct http_conn *c = reading ? http_conn_of_fd(reading, fd) : NULL;
+    if (c)
+        http_handshake_took(http_conn_handshake(c), ns,
+                            !again  ? HANDSHAKE_WANTS_NOTHING
+                            : write ? HANDSHAKE_WANTS_WRITE
+                                    : HANDSHAKE_WANTS_READ);
+}
+
 void http_reads_of(struct http_conns *all) {
-    static const struct tls_reader through = {over, take};
+    static const struct tls_reader through = {over, take, may_step, stepped};
     reading = all;
     tls_read_through(all && http_conns_secure(all) ? &through : NULL);
 }

@@ -14,7 +14,7 @@
 #include "server/http/http_req.h"
 #include "server/oip/oip.h"
 #include "server/pieces.h"
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 static void add_header(struct http_req *r, const char *name, const char *value) {
     MHD_add_response_header(r->response, name, value);

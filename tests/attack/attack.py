@@ -4,13 +4,14 @@
 bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
 others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
-import argparse, hashlib, http.client, json, os, re, shutil, socket, struct, subprocess, sys, tempfile, threading, time, zlib
+import argparse, hashlib, http.client, json, os, re, shutil, socket, ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 from compiles import texts_made_by_the_compile, work_made_ahead
 from common import JSON, MB, PROTO, address, ask, filled, refused, zipped
 from floods import calls_of_gone_clients, calls_with_token, calls_without_end, connections_without_end, frames_without_end
 from h2 import H2
+from handshakes import certificate, handshakes_at_once, handshakes_at_once_grpc
 from names import names_flood, names_unseen
 from readers import blob_changed_while_sent, handles_flood, readers_of_all_places, readers_of_results, readers_without_token
 from replies import frames_of_large_results, packed_answers
@@ -19,6 +20,11 @@ from harness import Daemon, Results, chosen, in_thread, until
 MODEL = b"FAKE\nin x f32 N,4\nout y f32 N,4\nweight 4\n"
 HLO = b"HloModule secret\n\nENTRY e {\n  x = f32[1,4] parameter(0)\n  one = f32[] constant(1)\n  b = f32[1,4] broadcast(one), dimensions={}\n  ROOT y = f32[1,4] add(x, b)\n}\n"
 SPACE = 2 << 30  # of the daemon's addresses
+
+def connection(host, port, timeout, tls):
+    if not tls:
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    return http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl._create_unverified_context())
 
 class Target(Daemon):
     """A daemon with tokens of tenants a and b, an operator's, and a model of a's."""
@@ -30,6 +36,10 @@ class Target(Daemon):
         self.tokens["boss"] = add("boss", "--tenant", "boss", "--scopes", "admin")
         worker = os.path.join(os.path.dirname(o.hlod), "hlod-worker") if getattr(attack, "real", False) else o.worker
         self.args = ["--tokens", tokens, *getattr(attack, "options", [])]
+        self.tls = getattr(attack, "tls", False)
+        if self.tls:
+            cert, key = certificate(self.folder)
+            self.args += ["--tls-cert", cert, "--tls-key", key]
         super().__init__(o.hlod, worker, args=self.args)
         self.bytes = HLO if getattr(attack, "real", False) else MODEL
         maps = open(f"/proc/{self.p.pid}/maps").read()
@@ -40,6 +50,9 @@ class Target(Daemon):
         self.model, self.exe = r["sourceDigest"], r["executable"]["digest"]
         assert self.run("a")[0] == 200
         self.idle = self.memory()
+
+    def connect(self, timeout):
+        return connection(*self.addr, timeout, self.tls)
 
     def addr_text(self):
         return [self.addr[0], str(self.addr[1])]
@@ -69,7 +82,7 @@ class Honest:
     """A client of tenant a, a process of its own, that runs a small model, over and over."""
     def __init__(self, d):
         body = json.dumps({"model": d.model, "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
-        self.p = subprocess.Popen([sys.executable, __file__, "--honest", *d.addr_text(), d.tokens["a"], body], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.p = subprocess.Popen([sys.executable, __file__, "--honest", *d.addr_text(), d.tokens["a"], body, *["tls"] * d.tls], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.p.stdout.readline() == "\n"  # it has begun
     def stop(self):
         """p99 of its latencies in seconds"""
@@ -77,14 +90,14 @@ class Honest:
         v = sorted(times)
         return v[min(len(v) - 1, int(len(v) * .99))]
 
-def honest(host, port, token, body):
+def honest(host, port, token, body, tls=""):
     times, wrong = [], []
     print(flush=True)
     threading.Thread(target=lambda: (sys.stdin.readline(), wrong.append(None)), daemon=True).start()
     while None not in wrong:
         t = time.monotonic()
         try:
-            c = http.client.HTTPConnection(host, int(port), timeout=60)
+            c = connection(host, int(port), 60, tls)
             c.request("POST", "/v1/run", body, {"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json"})
             r = c.getresponse()
             text = r.read()
@@ -713,7 +726,7 @@ def ambiguous_http(d):
         assert b" 200 " in sent(d, data)[:20] and b" 200 " in sent(d, [data[i:i + 1] for i in range(len(data))])[:20], data
     assert b" 200 " in sent(d, LARGEST_HEAD)[:20]
 
-ATTACKS = [blob_changed_while_sent, readers_of_all_places, readers_without_token, readers_of_results, handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end, connections_without_end, work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
+ATTACKS = [handshakes_at_once, handshakes_at_once_grpc, blob_changed_while_sent, readers_of_all_places, readers_without_token, readers_of_results, handles_flood, calls_of_gone_clients, calls_without_end, calls_with_token, frames_without_end, connections_without_end, work_made_ahead, texts_made_by_the_compile, names_flood, names_unseen, answers_as_text, unread_answers, packed_answers, frames_of_large_results, regions_of_others, killed_on_a_full_disk, endless_work, endless_work_two_workers, endless_work_isolated, hungry_compile, planned_memory, ambiguous_http, flipped_weights, swapped_executables, announced_and_dripped, slow_share, digests_of_others, first_compiled_by_another, names_of_others, wrong_format, json_without_token, json_with_token, protobuf_with_token, bombs_at_once, no_memory, grpc_bomb, grpc_large, grpc_large_beside]
 
 # ---- one after the other
 

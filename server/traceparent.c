@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // traceparent: the forms that the W3C recommendation allows, and those it calls invalid.
-#include "server/http/traceparent.h"
+#include "server/traceparent.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
