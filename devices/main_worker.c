@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "devices/device.h"
 #include "devices/worker/worker.h"
 #include "devices/worker/worker_cut.h"
 
@@ -26,6 +27,19 @@ static void bound_memory(int64_t bytes) {
 #else
     (void)bytes, (void)out_of_memory;
 #endif
+}
+
+// --role=check, for `hlod --check-config`: opens the device and lets it go.
+static int check(const char *spec) {
+    struct device *d;
+    status_t st = dev_open(spec, &d);
+    if (!st)
+        dev_close(d);
+    else
+        fprintf(stderr, "%s\n", st_message(st));
+    int rc = st ? 1 : 0;
+    st_drop(st);
+    return rc;
 }
 
 int main(int argc, char **argv) {
@@ -47,6 +61,7 @@ int main(int argc, char **argv) {
         else if (strncmp(argv[k], "--state=", 8) == 0)
             o.state = (int)strtol(argv[k] + 8, NULL, 10);
     }
+    if (strcmp(o.role, "check") == 0) return check(o.device);
     if (o.fd < 0 || (strcmp(o.role, "compile") != 0 && strcmp(o.role, "device") != 0)) {
         fputs("hlod-worker is started by hlod: --role=compile|device --device=SPEC --name=NAME "
               "--fd=N\n",

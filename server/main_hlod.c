@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/store/store.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
@@ -25,6 +26,7 @@
 #include "server/api/api_uploads.h"
 #include "server/budget.h"
 #include "server/cache_key.h"
+#include "server/check_device.h"
 #include "server/config.h"
 #include "server/http/cors.h"
 #include "server/grpc/grpc.h"
@@ -404,6 +406,19 @@ static struct http_config http_options(const struct daemon *d, const char *host,
                                               !c->insecure_allow_anonymous};
 }
 
+// A message on stderr. It may hold what a file or the environment holds: shown, so that it moves
+// nothing on a terminal.
+static void say(status_t st, const char *more) {
+    struct strbuf b = {0};
+    struct str text = str_of(st_message(st)), line;
+    for (int n = 0; str_cut(&text, '\n', &line); n++) {
+        if (n) strbuf_putc(&b, '\n');
+        text_show(&b, line, "");
+    }
+    fprintf(stderr, "hlod: %s%s\n", strbuf_cstr(&b), more);
+    strbuf_done(&b);
+}
+
 // --check-config: makes both listeners, with their certificates, and lets them go. A port that is
 // taken may be a daemon's that runs with these options: said, not refused, and another one tried.
 static status_t try_http(struct http_config hc) MUST_CHECK;
@@ -411,7 +426,7 @@ static status_t try_http(struct http_config hc) {
     bool in_use;
     status_t st = http_try(&hc, &in_use);
     if (!in_use) return st;
-    fprintf(stderr, "hlod: %s (another hlod?)\n", st_message(st));
+    say(st, " (another hlod?)");
     st_drop(st);
     hc.port = 0;
     return http_try(&hc, &in_use);
@@ -428,7 +443,7 @@ static status_t try_listeners(struct daemon *d, const char *host, uint16_t port,
     status_t st = http_try(&hc, &in_use); // says why, where the other does not
     if (st && !in_use) return st;
     if (in_use) {
-        fprintf(stderr, "hlod: %s (another hlod?)\n", st_message(st));
+        say(st, " (another hlod?)");
         rc.address =
             arena_printf(&d->cfg.arena, strchr(grpc_host, ':') ? "[%s]:0" : "%s:0", grpc_host);
     }
@@ -479,6 +494,10 @@ static status_t start(struct daemon *d) {
         RETURN_IF_ERR(try_folder(dir));
         if (access(worker_path(d), X_OK))
             return st_note(st_errno(errno, worker_path(d)), "worker program");
+        for (size_t i = 0; i < devices.n; i++)
+            if (i == 0 || strcmp(devices.v[i], devices.v[i - 1]) != 0) // KIND*N: once
+                RETURN_IF_ERR(check_device(&d->plugins, &c->arena, worker_path(d), devices.v[i],
+                                           c->pjrt_plugin));
         return try_listeners(d, host, port, grpc_host, grpc_port);
     }
 
@@ -588,7 +607,7 @@ static void finish(struct daemon *d) {
 }
 
 static int fail(struct daemon *d, status_t st, int code) {
-    fprintf(stderr, "hlod: %s\n", st_message(st));
+    say(st, "");
     st_drop(st);
     finish(d);
     return code;

@@ -92,6 +92,12 @@ def wire():
                 seen += 1
     assert seen > 50
     raises(TypeError, lambda: _wire.encode("RunRequest", {"modle": "x"}), "modle", "model")
+    for message, fields, words in (("RunRequest", {"model": 5}, "RunRequest.model: expected a text, found int 5"), ("Dim", {"size": 1.5}, "Dim.size: expected a whole number, found float 1.5"),
+                                   ("Dim", {"size": "7"}, "found str '7'"), ("Dim", {"size": 1 << 70}, "Dim.size: expected a whole number"), ("TensorSpec", {"optional": "no"}, "True or False"),
+                                   ("TensorSpec", {"dims": [{"size": [1]}]}, "Dim.size: expected a whole number"), ("TensorSpec", {"dims": 3}, "expected a list, each a dict of Dim"),
+                                   ("ShapeBinding", {"dims": "12"}, "expected a list, each a whole number"), ("ShapeBinding", {"dims": ["a"]}, "ShapeBinding.dims"), ("TensorSpec", {"dims": [5]}, "found list [5]")):
+        raises(hlod.InvalidArgument, lambda: _wire.encode(message, fields), words)
+    assert _wire.encode("ShapeBinding", {"dims": np.array([1, 300])}) == _wire.encode("ShapeBinding", {"dims": [np.int64(1), 300]})
 
 
 def schema():
@@ -436,6 +442,9 @@ def too_large(build):
         with hlod.connect("%s:%d" % d.addr) as h:
             big = "HloModule d\nENTRY m { x = f32[16777216] parameter(0) ROOT y = f32[16777216] negate(x) }\n"
             raises(hlod.InvalidArgument, lambda: h.run(big, {"x": np.zeros(1 << 24, np.float32)}), "BODY_TOO_LARGE", "--max-message-bytes")
+        with hlod.connect("grpc://" + d.grpc) as h:
+            raises(hlod.InvalidArgument, lambda: h.run(big, {"x": np.zeros(1 << 24, np.float32)}), "BODY_TOO_LARGE", "--max-message-bytes")
+            raises(hlod.InvalidArgument, lambda: h.call("RemoveModel", {"name": 5}), "RemoveModelRequest.name: expected a text, found int 5")
     finally:
         d.stop()
 

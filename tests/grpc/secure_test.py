@@ -445,6 +445,24 @@ def starts(o, folder):
     os.chmod(tokens, 0o666)
     check(1, "may be written by others", "--tokens", tokens)
 
+def checks(o, folder):
+    """--check-config tries the devices too, by the worker program; what a file holds is shown, never sent to the terminal."""
+    def check(rc, text, *args, **env):
+        p = subprocess.run([o.build + "/hlod", "--check-config", "--data", folder + "/new", "--http", "127.0.0.1:0", "--grpc=", *args], capture_output=True, timeout=20, env={**os.environ, **env})
+        assert p.returncode == rc and text in p.stderr.decode() and not any(c < 32 and c != 10 or c > 126 for c in p.stderr), (args, p.returncode, p.stderr)
+    check(0, "", "--device", "cpu,sim*2:latency_us=5")
+    check(2, "device 'cpu:threads=1': it has no options", "--device", "sim,cpu:threads=1")
+    check(2, "no option bogus=1; there are latency_us", "--device", "sim:bogus=1")
+    check(2, "latency_us cannot be 'x'", "--device", "sim*3:latency_us=x")
+    check(1, "/nonexistent.so: No such file", "--device", "pjrt", "--pjrt-plugin", "/nonexistent.so")
+    check(1, "/nonexistent.so: No such file", "--device", "cpu,pjrt:plugin=/nonexistent.so")
+    check(2, "no plugin is named: --pjrt-plugin", "--device", "pjrt", HLOD_PJRT_PLUGIN="")
+    check(0, "device.absent", "--device", "foo", "--plugins", "foo=/nonexistent.so") # may be installed later
+    config = folder + "/hlod.toml"
+    for line, words in (b"co\x1b[31ml\xff = 1", r"hlod.toml:1: no option 'co\u001b[31ml\xff'"), (b'log = "a\x1b\xff"', r"log: 'a\u001b\xff' is no level"), (b"max_queue = \"\xe2\x80\xae1\"", r"found '\u202e1'"):
+        open(config, "wb").write(line + b"\n")
+        check(2, words, "--config", config)
+
 def team(o, folder):
     """The command of docs/security.md for a team, as written: tokens, a certificate, no client CA, gRPC on."""
     row = next(l for l in open(os.path.join(HERE, "..", "..", "docs", "security.md")) if l.startswith("| for others |"))
@@ -507,6 +525,7 @@ def main():
         results.case(name + "stop", s.close)
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure starts", starts, o, folder)
+    results.case("secure check-config", checks, o, folder)
     shutil.rmtree(folder)
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure team", team, o, folder)

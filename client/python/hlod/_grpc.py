@@ -28,8 +28,11 @@ def _error(e: Any, where: Where) -> HlodError:
         text[0] = f"cannot reach hlod at {where.text}: {text[0]}"
         if "Connection refused" in text[0]:
             hint = "start it: hlod &" if where.loopback else ""
+    reason = str(trailers.get("hlod-reason", ""))
+    if not reason and text[0].startswith("Received message larger than max"):  # the server's gRPC library, before hlod sees the call: the code and reason of hlod's own refusal
+        code, reason = "INVALID_ARGUMENT", "BODY_TOO_LARGE"
     retry = str(trailers.get("hlod-retry-after-ms", ""))
-    return make(code, text[0], reason=str(trailers.get("hlod-reason", "")), details=[t for t in text[1:] if t], retry_after_ms=int(retry) if retry.isdigit() else 0, hint=hint)
+    return make(code, text[0], reason=reason, details=[t for t in text[1:] if t], retry_after_ms=int(retry) if retry.isdigit() else 0, hint=hint)
 
 
 def _read(path: Optional[str]) -> Optional[bytes]:

@@ -6,10 +6,12 @@ are left out on both sides; unknown fields are skipped. Bytes may be anything wi
 from __future__ import annotations
 
 import base64
+import operator
 import struct
 from typing import Any, Dict, List, Mapping
 
 from ._schema import ENUMS, MESSAGES
+from .errors import InvalidArgument
 
 Message = Dict[str, Any]
 _MASK = (1 << 64) - 1
@@ -33,10 +35,21 @@ def _scalar(kind: str, target: str, v: Any) -> bytes:
         return struct.pack("<f", v)
     if kind == "e" and isinstance(v, str):
         v = next(k for k, name in ENUMS[target].items() if name == v)
-    return _varint(int(v))
+    if kind == "?":
+        if isinstance(v, (str, bytes)):
+            raise TypeError("a text")
+        return _varint(1 if v else 0)
+    n = operator.index(v)
+    if not -(1 << 63) <= n < 1 << 64:
+        raise OverflowError("more than 64 bits")
+    return _varint(n)
 
 
 _WIRE_TYPE = {"d": 1, "f": 5, "s": 2, "b": 2, "m": 2}  # others: 0, varint
+
+
+class WrongField(InvalidArgument, TypeError):
+    """A message's field that is not there, or a value that is not of its type."""
 
 
 class _Parts(List[Any]):
@@ -66,31 +79,60 @@ def _put(parts: _Parts, number: int, kind: str, target: str, v: Any) -> None:
         parts.add(_scalar(kind, target, v))
 
 
+def _field(parts: _Parts, number: int, kind: str, target: str, v: Any) -> None:
+    if not kind.endswith("*"):
+        if kind == "m" or kind == "b" or v:  # an empty message says that it is there
+            _put(parts, number, kind, target, v)
+        return
+    if isinstance(v, (str, Mapping)):
+        raise TypeError("no list")
+    if kind[0] in "sbm":
+        for x in v:
+            _put(parts, number, kind[0], target, x)
+    elif len(v):  # packed
+        body = b"".join(_scalar(kind[0], target, x) for x in v)
+        parts.add(_varint(number << 3 | 2))
+        parts.add(_varint(len(body)))
+        parts.add(body)
+
+
+_KINDS = {"d": "a number", "f": "a number", "?": "True or False", "s": "a text", "b": "bytes", "i": "a whole number", "u": "a whole number"}
+
+
+def _expected(kind: str, target: str) -> str:
+    if kind[0] == "e":
+        names = list(ENUMS[target].values())
+        one = f"one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+    else:
+        one = _KINDS.get(kind[0]) or f"a dict of {target}"
+    return f"a list, each {one}" if kind.endswith("*") else one
+
+
+def _found(v: Any) -> str:
+    text = repr(v)
+    return f"{type(v).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
 def _encode(message: str, fields: Mapping[str, Any]) -> _Parts:
     parts = _Parts()
     table = _BY_NAME[message]
     for name, v in fields.items():
         if name not in table:
-            raise TypeError(f"{message} has no field {name!r}: it has {', '.join(table)}")
+            raise WrongField(f"{message} has no field {name!r}: it has {', '.join(table)}")
         number, kind, target = table[name]
         if v is None:
             continue
-        if not kind.endswith("*"):
-            if kind == "m" or kind == "b" or v:  # an empty message says that it is there
-                _put(parts, number, kind, target, v)
-        elif kind[0] in "sbm":
-            for x in v:
-                _put(parts, number, kind[0], target, x)
-        elif len(v):  # packed
-            body = b"".join(_scalar(kind[0], target, x) for x in v)
-            parts.add(_varint(number << 3 | 2))
-            parts.add(_varint(len(body)))
-            parts.add(body)
+        try:
+            _field(parts, number, kind, target, v)
+        except WrongField:  # of a message within: named already
+            raise
+        except (TypeError, ValueError, OverflowError, AttributeError, StopIteration, struct.error):
+            raise WrongField(f"{message}.{name}: expected {_expected(kind, target)}, found {_found(v)}") from None
     return parts
 
 
 def encode(message: str, fields: Mapping[str, Any]) -> bytes:
-    """The message's bytes. TypeError names a field that it has not."""
+    """The message's bytes. WrongField names a field that it has not, or whose value is of another type."""
     return b"".join(_encode(message, fields))
 
 
