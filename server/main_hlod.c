@@ -139,7 +139,8 @@ static void start_backup(struct daemon *d);
 
 // ---- reload
 
-static void reloaded(const char *what, status_t st) {
+static void reloaded(struct daemon *d, const char *what, status_t st) {
+    d->api.reload_failed |= st != ST_OK;
     if (st)
         log_event(LOG_ERROR, "server.reload", "what=%s why=\"%s; what was before stays\"", what,
                   st_message(st));
@@ -149,16 +150,18 @@ static void reloaded(const char *what, status_t st) {
 }
 // Those that have expired may be forgotten ones: `hlo tokens ls` names them.
 static void say_tokens(const struct auth *a) {
-    log_event(LOG_INFO, "server.tokens", "entries=%zu expired=%zu", auth_entries(a),
-              auth_expired(a));
+    size_t n = auth_entries(a), expired = auth_expired(a);
+    log_event(n > expired ? LOG_INFO : LOG_WARN, "server.tokens", "entries=%zu expired=%zu%s", n,
+              expired,
+              n > expired ? "" : " why=\"no entry of the file holds: every caller is refused\"");
 }
 // Tokens, certificates.
 static void reload_security(struct daemon *d) {
     if (d->api.auth) {
-        reloaded("tokens", auth_reload(d->api.auth));
+        reloaded(d, "tokens", auth_reload(d->api.auth));
         say_tokens(d->api.auth);
     }
-    if (d->tls) reloaded("certificates", tls_reload(d->tls));
+    if (d->tls) reloaded(d, "certificates", tls_reload(d->tls));
 }
 static void option_changed(void *ctx, const char *name, bool live, const char *from,
                            const char *to) {
@@ -183,12 +186,13 @@ static void reload_options(struct daemon *d) {
         suites_configure(d->suites, &jobs);
     }
     config_done(&next);
-    reloaded("options", st);
+    reloaded(d, "options", st);
 }
 static void on_hangup(uv_signal_t *s, int number) {
     struct daemon *d = s->data;
     (void)number;
     notify_reloading(d->notify);
+    d->api.reload_failed = false;
     reload_options(d);
     reload_security(d);
     notify_reloaded(d->notify);
@@ -236,6 +240,11 @@ static void on_backup(uv_signal_t *s, int number) {
 static bool can_serve(void *ctx) {
     const struct daemon *d = ctx;
     return sched_can_serve(d->sched);
+}
+
+static status_t of_data(status_t st, const char *dir) MUST_CHECK;
+static status_t of_data(status_t st, const char *dir) {
+    return st_note(st, "data folder %s (--data)", dir);
 }
 
 static const char *data_dir(struct daemon *d) {
@@ -327,9 +336,10 @@ static struct rpc_config grpc_options(const struct daemon *d) {
 static status_t start_grpc(struct daemon *d, const char *host) {
     struct config *c = &d->cfg;
     struct rpc_config rc = grpc_options(d);
-    RETURN_IF_ERR(rpc_start(d->loop, &d->api, &rc, &d->rpc));
+    RETURN_IF_ERR(st_note(rpc_start(d->loop, &d->api, &rc, &d->rpc), "--grpc"));
     log_event(LOG_INFO, "server.listen", "grpc=%s:%d", host, rpc_port(d->rpc));
-    return write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc));
+    return st_note(write_port(c->grpc_port_file, host, (uint16_t)rpc_port(d->rpc)),
+                   "--grpc-port-file");
 }
 
 // One entry of --device: "cpu", "sim:latency_us=5", or so many alike: "cpu*2",
@@ -459,12 +469,12 @@ static status_t try_folder(const char *dir) {
         return st_new(ST_INVALID_ARGUMENT, "data folder %.80s...: the name is too long", dir);
     while (stat(at, &sb)) {
         char *slash = strrchr(at, '/');
-        if (errno != ENOENT) return st_note(st_errno(errno, at), "data folder %s", dir);
+        if (errno != ENOENT) return of_data(st_errno(errno, at), dir);
         snprintf(slash ? slash + (slash == at) : at, 2, "%s", slash ? "" : ".");
     }
     if (!S_ISDIR(sb.st_mode))
         return st_new(ST_INVALID_ARGUMENT, "data folder %s: %s is no folder", dir, at);
-    if (access(at, W_OK | X_OK)) return st_note(st_errno(errno, at), "data folder %s", dir);
+    if (access(at, W_OK | X_OK)) return of_data(st_errno(errno, at), dir);
     return ST_OK;
 }
 
@@ -472,8 +482,8 @@ static status_t start(struct daemon *d) {
     struct config *c = &d->cfg;
     const char *host, *grpc_host = "";
     uint16_t port, grpc_port = 0;
-    RETURN_IF_ERR(address(c, c->http, &host, &port));
-    if (*c->grpc) RETURN_IF_ERR(address(c, c->grpc, &grpc_host, &grpc_port));
+    RETURN_IF_ERR(st_note(address(c, c->http, &host, &port), "--http"));
+    if (*c->grpc) RETURN_IF_ERR(st_note(address(c, c->grpc, &grpc_host, &grpc_port), "--grpc"));
     RETURN_IF_ERR(start_security(d));
     if (!log_set(c->log)) return st_new(ST_INVALID_ARGUMENT, "log: '%s' is no level", c->log);
     struct device_list devices = {0};
@@ -501,8 +511,8 @@ static status_t start(struct daemon *d) {
         return try_listeners(d, host, port, grpc_host, grpc_port);
     }
 
-    RETURN_IF_ERR(make_parents(dir));
-    RETURN_IF_ERR(st_note(store_open(dir, c->cache_bytes, &d->store), "data folder %s", dir));
+    RETURN_IF_ERR(of_data(make_parents(dir), dir));
+    RETURN_IF_ERR(of_data(store_open(dir, c->cache_bytes, &d->store), dir));
     if (*store_mended(d->store))
         log_event(LOG_ERROR, "store.damaged", "why=\"%s\"", store_mended(d->store));
     if (store_free_bytes(d->store) < STORE_LITTLE)
@@ -510,8 +520,8 @@ static status_t start(struct daemon *d) {
                   "free=%lld why=\"the disk is full: uploads, compiles, names and batch jobs are "
                   "refused\"",
                   (long long)store_free_bytes(d->store));
-    RETURN_IF_ERR(journal_open(dir, &d->journal));
-    RETURN_IF_ERR(journal_jobs_open(dir, &d->jobs));
+    RETURN_IF_ERR(of_data(journal_open(dir, &d->journal), dir));
+    RETURN_IF_ERR(of_data(journal_jobs_open(dir, &d->jobs), dir));
     RETURN_IF_ERR(loop_new(&d->loop));
     loop_spin(d->loop, c->spin_us * 1000);
     d->notify = notify_new(d->loop, can_serve, d);
@@ -549,7 +559,7 @@ static status_t start(struct daemon *d) {
     api_options(&d->api, c);
     RETURN_IF_ERR(uploads_load(d->api.uploads, d->sched, d->api.upload_keep_ms));
     struct http_config hc = http_options(d, host, port);
-    RETURN_IF_ERR(http_start(d->loop, &d->api, &hc, &d->http));
+    RETURN_IF_ERR(st_note(http_start(d->loop, &d->api, &hc, &d->http), "--http"));
     if (*c->grpc) RETURN_IF_ERR(start_grpc(d, grpc_host));
     static const struct {
         int number;
@@ -572,7 +582,7 @@ static status_t start(struct daemon *d) {
                   "why=\"tokens cross the network unencrypted: --tls-cert, or a proxy with TLS\"");
     log_event(LOG_INFO, "server.listen", "http=%s:%u data=\"%s\" version=%s", host,
               http_port(d->http), dir, api_version_text());
-    return write_port(c->port_file, host, http_port(d->http));
+    return st_note(write_port(c->port_file, host, http_port(d->http)), "--port-file");
 }
 
 static void finish(struct daemon *d) {

@@ -28,7 +28,8 @@ struct api {
     struct budget *budget; // for request bodies, of all transports
     struct auth *auth;     // NULL: every caller is anonymous, and may do what a loopback caller may
     int64_t start_ns;
-    bool draining; // readiness is off, new work refused
+    bool draining;      // readiness is off, new work refused
+    bool reload_failed; // of options, tokens or certificates, at the last SIGHUP
     bool trust_tenant_header;
     bool allow_model_load;       // over the Open Inference Protocol, with the model's bytes
     bool allow_cache_import;     // executables that other daemons compiled

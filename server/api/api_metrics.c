@@ -121,6 +121,10 @@ void api_metrics(const struct api *api, struct strbuf *b) {
     strbuf_printf(b, "hlod_build_info{version=\"%s\"} 1\n", api_version_text());
     put(b, "hlod_ready", "gauge", "1 while /readyz says so",
         !api->draining && sched_can_serve(api->sched));
+    put(b, "hlod_reload_ok", "gauge",
+        "0 when options, tokens or certificates had a mistake at the last SIGHUP, and those before "
+        "stayed",
+        !api->reload_failed);
     metrics_text(b);
     put_devices(b, sched_pool(api->sched));
     put_models(b, api);

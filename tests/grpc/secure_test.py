@@ -463,6 +463,54 @@ def checks(o, folder):
         open(config, "wb").write(line + b"\n")
         check(2, words, "--config", config)
 
+def start_messages(o, folder):
+    """What stops a start names the option and the file or port."""
+    def fails(*args, words):
+        p = subprocess.run([o.build + "/hlod", "--http", "127.0.0.1:0", "--grpc=", "--data", folder + "/data", *args], capture_output=True, text=True, timeout=20)
+        assert p.returncode and all(w in p.stderr for w in words), (args, p.returncode, p.stderr)
+    d = Daemon(o.build + "/hlod", o.worker)
+    try:
+        port = "127.0.0.1:%d" % d.addr[1]
+        fails("--http", port, words=("--http: 127.0.0.1 port", "in use"))
+        fails("--grpc", port, words=("--grpc: gRPC cannot listen on " + port, "in use"))
+        fails("--data", os.path.join(d.dir, "data"), words=("(--data)", "in use by another process"))
+    finally:
+        assert d.stop() == 0
+    fails("--http", "127.0.0.1:99999", words=("--http: address '127.0.0.1:99999'",))
+    fails("--grpc", "127.0.0.1", words=("--grpc: address '127.0.0.1'",))
+    fails("--port-file", "/nonexistent/p", words=("--port-file: /nonexistent/p",))
+    fails("--data", "/proc/x", words=("data folder /proc/x (--data): ",))
+
+def reload_tells(o, folder):
+    """A file that is damaged at SIGHUP: what was before stays in force, the log names file and line, and hlod_reload_ok is 0 until it is mended."""
+    tokens, config = folder + "/tokens", folder + "/hlod.toml"
+    token = subprocess.run([o.build + "/hlo", "-q", "tokens", "add", "x", "--file", tokens, "--scopes", "read,run,admin"], check=True, capture_output=True, text=True).stdout.strip()
+    good = open(tokens).read()
+    open(config, "w").write("max_queue = 5\n")
+    d = Daemon(o.build + "/hlod", o.worker, args=("--tokens", tokens, "--config", config))
+    try:
+        def hup(ok, words):
+            n = d.logs().count("ev=server.tokens")
+            d.p.send_signal(signal.SIGHUP)
+            until("reloaded", 5, lambda: d.logs().count("ev=server.tokens") > n)
+            assert words in d.logs(), (words, d.logs())
+            assert f"hlod_reload_ok {ok}\n" in d.call("GET", "/metrics", headers=bearer(token))[2].decode()
+        hup(1, "what=tokens")
+        open(tokens, "a").write("rubbish\n")
+        hup(0, "tokens:3: expected NAME")
+        open(tokens, "w").write(good)
+        open(config, "a").write("colour = 1\n")
+        hup(0, "hlod.toml:2: no option 'colour'")
+        os.remove(config)
+        hup(0, "hlod.toml: No such file")
+        open(config, "w").write("max_queue = 5\n")
+        hup(1, "what=options")
+        open(tokens, "w").write("")
+        d.p.send_signal(signal.SIGHUP)
+        until("said", 5, lambda: "lvl=warn ev=server.tokens entries=0" in d.logs())
+    finally:
+        d.stop()
+
 def team(o, folder):
     """The command of docs/security.md for a team, as written: tokens, a certificate, no client CA, gRPC on."""
     row = next(l for l in open(os.path.join(HERE, "..", "..", "docs", "security.md")) if l.startswith("| for others |"))
@@ -526,6 +574,8 @@ def main():
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure starts", starts, o, folder)
     results.case("secure check-config", checks, o, folder)
+    results.case("secure start_messages", start_messages, o, folder)
+    results.case("secure reload_tells", reload_tells, o, folder)
     shutil.rmtree(folder)
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure team", team, o, folder)
