@@ -3,6 +3,7 @@
 // large is in memory: a fork is cheap then), listens, and runs the loop until SIGTERM or SIGINT:
 // then it takes no more connections, waits for the jobs under way, and ends.
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -667,9 +668,19 @@ static int print_docs(const char *what) {
     return ok ? 0 : 1;
 }
 
+// Where stderr is a file, lines go to its end, also after a tool for log rotation has cut it
+// (copytruncate): at the old offset they would stand behind a hole.
+static void append_log(void) {
+    struct stat sb;
+    int flags = fcntl(STDERR_FILENO, F_GETFL);
+    if (flags >= 0 && !fstat(STDERR_FILENO, &sb) && S_ISREG(sb.st_mode))
+        (void)fcntl(STDERR_FILENO, F_SETFL, flags | O_APPEND);
+}
+
 int main(int argc, char **argv) {
     static struct daemon d;
     signal(SIGPIPE, SIG_IGN);
+    append_log();
     last_words_watch();
     reserve_make();
     signal(SIGXFSZ, SIG_IGN); // a file that may not grow is a write that fails

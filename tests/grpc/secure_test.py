@@ -481,6 +481,22 @@ def start_messages(o, folder):
     fails("--port-file", "/nonexistent/p", words=("--port-file: /nonexistent/p",))
     fails("--data", "/proc/x", words=("data folder /proc/x (--data): ",))
 
+def log_is_cut(o, folder):
+    """Log rotation by copytruncate, of a log that was opened without O_APPEND: the next lines stand at the front, behind no hole."""
+    path, port = folder + "/log", folder + "/port"
+    with open(path, "wb") as log:
+        p = subprocess.Popen([o.build + "/hlod", "--http", "127.0.0.1:0", "--grpc=", "--port-file", port, "--worker", o.worker, "--data", folder + "/data"], stderr=log)
+    try:
+        until("started", 10, lambda: os.path.exists(port))
+        assert b"ev=server.listen" in open(path, "rb").read()
+        os.truncate(path, 0)
+        p.send_signal(signal.SIGHUP)
+        until("reloaded", 5, lambda: b"ev=server.reload" in open(path, "rb").read())
+        assert b"\0" not in open(path, "rb").read()
+    finally:
+        p.terminate()
+        assert p.wait(20) == 0
+
 def reload_tells(o, folder):
     """A file that is damaged at SIGHUP: what was before stays in force, the log names file and line, and hlod_reload_ok is 0 until it is mended."""
     tokens, config = folder + "/tokens", folder + "/hlod.toml"
@@ -576,6 +592,7 @@ def main():
     results.case("secure check-config", checks, o, folder)
     results.case("secure start_messages", start_messages, o, folder)
     results.case("secure reload_tells", reload_tells, o, folder)
+    results.case("secure log_is_cut", log_is_cut, o, folder)
     shutil.rmtree(folder)
     folder = tempfile.mkdtemp(prefix="hlod-secure-")
     results.case("secure team", team, o, folder)
