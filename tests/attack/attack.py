@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Attacks on a daemon, each with what it must come to: requests that grow when they are parsed or inflated, and so on. Each runs against a daemon of its own, whose address space is
-bounded, while an honest client asks on; the daemon lives, and its memory stays within the attack's bound: 256 MiB above idle for who shows no token, the budget of the options for
-others. --table adds the peak of memory and the honest client's latencies, alone and meanwhile, and fails where p99 grows more than threefold (and 100 ms).
+"""Attacks on a daemon, each with what it must come to: requests that grow when they are parsed or inflated, and so on. Each runs against a
+daemon of its own, whose address space is bounded, while an honest client asks on; the daemon lives, and its memory stays within the
+attack's bound: 256 MiB above idle for who shows no token, the budget of the options for others. --table adds the peak of memory and the
+honest client's latencies, alone and meanwhile, and fails where p99 is more than three times that of the same client alone on a machine as
+busy (a loop that does nothing on each processor stands for the processor time that attackers take).
+
 Usage: attack.py --hlod BIN --worker BIN [--table] [NAME...]"""
 import argparse, hashlib, http.client, json, os, re, shutil, socket, ssl, struct, subprocess, sys, tempfile, threading, time, zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -737,15 +740,27 @@ def bound(attack, d):
             receive = int(v[:-1]) * {"M": MB, "G": 1 << 30}[v[-1]]
     return d.idle[1] + 256 * MB + (min(receive, SPACE) if getattr(attack, "credentials", False) else 0)
 
+def alone(d, seconds=2):
+    """p99 of an honest client's latencies while nobody else asks"""
+    h = Honest(d)
+    time.sleep(seconds)
+    return h.stop()
+
+def alone_busy(d):
+    """The same while each processor is busy with something else, as attackers of this machine keep them"""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count())]
+    try:
+        return alone(d, 4)
+    finally:
+        for p in loops:
+            p.kill()
+            p.wait()
+
 def one(o, attack):
-    """(seconds, peak, p99 alone, p99 meanwhile); fails by an exception"""
+    """(seconds, peak, p99 alone, p99 alone on a busy machine, p99 meanwhile); fails by an exception"""
     d, honest = Target(o, attack), None
     try:
-        alone = 0
-        if o.table:
-            h = Honest(d)
-            time.sleep(2)
-            alone = h.stop()
+        quiet, busy = (alone(d), alone_busy(d)) if o.table else (0, 0)
         honest, start, p99 = None if getattr(attack, "restarts", False) else Honest(d), time.monotonic(), 0
         attack(d)
         seconds = time.monotonic() - start
@@ -757,11 +772,11 @@ def one(o, attack):
             assert not honest.wrong, honest.wrong[:2]
         assert peak < bound(attack, d), f"peak {peak >> 20} MiB, bound {bound(attack, d) >> 20} MiB"
         if o.table and honest and not getattr(attack, "harms", False) and not getattr(attack, "own", False):
-            assert p99 < max(3 * alone, .1), f"p99 {p99 * 1000:.1f} ms, alone {alone * 1000:.1f} ms"
+            assert p99 < max(3 * busy, getattr(attack, "p99", 0)), f"p99 {p99 * 1000:.1f} ms, alone {quiet * 1000:.1f} ms, on a busy machine {busy * 1000:.1f} ms"
         assert d.run("a")[0] == 200
         assert d.stop_keep() == 0, "the daemon did not end cleanly"
         assert not re.search(r"(Thread|Address|Leak)Sanitizer|runtime error", d.logs()), "a sanitizer complains"
-        return seconds, peak, alone, p99
+        return seconds, peak, quiet, busy, p99
     except BaseException:
         print(d.logs()[-2000:], file=sys.stderr)
         raise
@@ -789,9 +804,9 @@ def main():
         results.case("attack " + attack.__name__, lambda: got.extend(one(o, attack)))
         rows.append((attack, got))
     if o.table:
-        print("\n| attack | held | s | peak MiB | honest p99 alone ms | meanwhile ms | |\n|---|---|---|---|---|---|---|")
+        print("\n| attack | held | s | peak MiB | honest p99 alone ms | on a busy machine | meanwhile | |\n|---|---|---|---|---|---|---|---|")
         for attack, got in rows:
-            figures = "%.1f | %d | %.1f | %.1f" % (got[0], got[1] >> 20, got[2] * 1000, got[3] * 1000) if got else "| | |"
+            figures = "%.1f | %d | %.1f | %.1f | %.1f" % (got[0], got[1] >> 20, *(x * 1000 for x in got[2:])) if got else "| | | |"
             print(f"| `{attack.__name__}` | {'yes' if got else 'NO'} | {figures} | {attack.__doc__.splitlines()[0]} |")
     return results.code()
 
