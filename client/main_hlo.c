@@ -68,6 +68,7 @@ static const struct {
     {"", "plugins", "PJRT plugins for TPUs and GPUs"},
     {"", "cache", "compiled executables: list, keep, verify, exchange"},
     {"", "tenants", "who shares the devices, and how much"},
+    {"", "aside", "work that ended its workers twice, refused for now"},
     {"", "tokens", "who may use a server"},
     {"", "health", "ready or not, for probes"}};
 
