@@ -11,7 +11,7 @@
 #include "scheduler/records/blobs.h"
 #include "scheduler/sched.h"
 
-enum { PIECE = 128 << 10 };
+enum { PIECE = 64 << 10 }; // with its header less than what the reserve is for (server/reserve.c)
 struct sent_file {
     struct sched *sched;
     int fd;

@@ -499,7 +499,7 @@ def log_is_cut(o, folder):
 
 def reload_tells(o, folder):
     """A file that is damaged at SIGHUP: what was before stays in force, the log names file and line, and hlod_reload_ok is 0 until it is mended."""
-    tokens, config = folder + "/tokens", folder + "/hlod.toml"
+    tokens, config = folder + "/tokens_read_again", folder + "/hlod.toml"
     token = subprocess.run([o.build + "/hlo", "-q", "tokens", "add", "x", "--file", tokens, "--scopes", "read,run,admin"], check=True, capture_output=True, text=True).stdout.strip()
     good = open(tokens).read()
     open(config, "w").write("max_queue = 5\n")
@@ -513,7 +513,7 @@ def reload_tells(o, folder):
             assert f"hlod_reload_ok {ok}\n" in d.call("GET", "/metrics", headers=bearer(token))[2].decode()
         hup(1, "what=tokens")
         open(tokens, "a").write("rubbish\n")
-        hup(0, "tokens:3: expected NAME")
+        hup(0, "tokens_read_again:3: expected NAME")
         open(tokens, "w").write(good)
         open(config, "a").write("colour = 1\n")
         hup(0, "hlod.toml:2: no option 'colour'")
