@@ -30,6 +30,7 @@ static inline void hlod_kernel_call(void *code, int n, void *const *b, int64_t b
         void (*of7)(p, p, p, p, p, p, p, i, i, p, s);
         void (*of8)(p, p, p, p, p, p, p, p, i, i, p, s);
     } f = {.code = code};
+
     switch (n) {
     case 1:
         f.of1(b[0], begin, end, scratch, sizes);

@@ -176,8 +176,7 @@ static void generate_one(struct gather *g, size_t n, struct arena *a) {
 // A new kernel, or an equal one. What a loop's body runs counts as run many times.
 static struct kernel *add_kernel(struct gather *g, const struct wanted *w) {
     struct kernel *k = smap_get(&g->by_text, w->text);
-    if (g->text)
-        strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
+    if (g->text) strbuf_printf(g->text, k ? "// %s: as before\n" : "// %s\n", w->instr->name);
     if (k) return k;
     if (g->text) strbuf_add(g->text, w->text.p, w->text.n);
     k = arena_new_of(g->a, struct kernel);

@@ -113,8 +113,7 @@ static LLVMValueRef base_of(struct emit *e, int64_t buf) {
     return buf == KIR_SCRATCH ? e->scratch : e->bufs[buf];
 }
 
-// To 8 or 16 bits: bounded as a float by one instruction each, which the wide form does not come
-// to.
+// To 8 or 16 bits: bounded as a float, an instruction for each bound.
 static LLVMValueRef to_small(struct emit *e, enum dtype to, LLVMValueRef x) {
     LLVMTypeRef f = LLVMTypeOf(x), wide = i_n(e, 32);
     int bits = dtype_bits(to);
@@ -212,6 +211,7 @@ static LLVMValueRef binary(struct emit *e, const struct kir_val *v) {
     LLVMValueRef x = val(v->args[0]), y = val(v->args[1]);
     enum dtype t = v->type;
     bool f = dtype_is_float(t), s = is_signed(t);
+
     switch (v->op) {
     case K_ADD:
         return f ? LLVMBuildFAdd(e->b, x, y, "") : LLVMBuildAdd(e->b, x, y, "");
@@ -348,6 +348,7 @@ static void loop(struct emit *e, struct kir_loop *l) {
         LLVMBuildBr(e->b, body);
     else
         LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, begin, end, ""), body, done);
+
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef i = LLVMBuildPhi(e->b, i64, "");
     LLVMAddIncoming(i, &begin, &pre, 1);
@@ -358,17 +359,21 @@ static void loop(struct emit *e, struct kir_loop *l) {
         LLVMAddIncoming(phi, &init, &pre, 1);
         l->carry[c]->emit = phi;
     }
+
     block(e, &l->body);
     LLVMBasicBlockRef latch = LLVMGetInsertBlock(e->b);
     LLVMValueRef next = LLVMBuildNSWAdd(e->b, i, ci(i64, 1), "");
     LLVMSetNUW(next, 1);
     LLVMAddIncoming(i, &next, &latch, 1);
+
     for (int c = 0; c < l->n_carry; c++) {
         LLVMValueRef y = val(l->yield[c]);
         LLVMAddIncoming(val(l->carry[c]), &y, &latch, 1);
     }
+
     loop_metadata(
         e, LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), body, done), l);
+
     LLVMPositionBuilderAtEnd(e->b, done);
     for (int c = 0; c < l->n_carry; c++) {
         LLVMValueRef phi = LLVMBuildPhi(e->b, type_of(e, l->carry[c]->type), ""),
@@ -431,23 +436,27 @@ static LLVMValueRef body(struct emit *e, const char *name, LLVMTypeRef *out_type
     params[n++] = ptr;
     params[n++] = ptr;
     LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->c), params, n, 0);
+
     LLVMValueRef fn = LLVMAddFunction(e->m, name, ft);
     for (unsigned i = 0; i <= nb; i++) {
         unsigned at = 1 + (i < nb ? i : nb + 2);
         attribute(e, fn, at, "noalias", 0);
         if (i >= (unsigned)e->f->n_in) attribute(e, fn, at, "align", 64);
     }
+
     attribute(e, fn, (unsigned)LLVMAttributeFunctionIndex, "nounwind", 0);
     char width[16];
     snprintf(width, sizeof width, "%d", t->vector_bits ? t->vector_bits : 256);
     text_attribute(e, fn, "prefer-vector-width", width);
     text_attribute(e, fn, "no-trapping-math", "true");
+
     e->fn = fn;
     for (unsigned i = 0; i < nb; i++)
         e->bufs[i] = LLVMGetParam(fn, i);
     e->f->begin->emit = LLVMGetParam(fn, nb);
     e->f->end->emit = LLVMGetParam(fn, nb + 1);
     e->scratch = LLVMGetParam(fn, nb + 2);
+
     LLVMPositionBuilderAtEnd(e->b, LLVMAppendBasicBlockInContext(e->c, fn, ""));
     load_sizes(e, LLVMGetParam(fn, nb + 3));
     block(e, &e->f->top);

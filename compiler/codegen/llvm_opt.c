@@ -70,6 +70,7 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort
     LLVMSetModuleDataLayout(m, layout);
     LLVMDisposeTargetData(layout);
     LLVMDisposeMessage(triple);
+
     LLVMPassBuilderOptionsRef o = LLVMCreatePassBuilderOptions();
     LLVMPassBuilderOptionsSetLoopVectorization(o, 1);
     LLVMPassBuilderOptionsSetLoopInterleaving(o, 1);
@@ -82,11 +83,13 @@ status_t llvm_compile(LLVMModuleRef m, LLVMTargetMachineRef tm, enum llvm_effort
         LLVMDisposeErrorMessage(why);
         return st;
     }
+
     if (text) {
         char *ir = LLVMPrintModuleToString(m);
         strbuf_puts(text, ir);
         LLVMDisposeMessage(ir);
     }
+
     if (LLVMTargetMachineEmitToMemoryBuffer(tm, m, LLVMObjectFile, &msg, out)) {
         status_t st = st_new(ST_INTERNAL, "object: %s", msg ? msg : "?");
         LLVMDisposeMessage(msg);

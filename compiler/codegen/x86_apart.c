@@ -51,9 +51,11 @@ static void load_small(struct x86_gen *g, const struct kir_val *v) {
         x86_op2(g, EV_STOREUPS, L512, x86_lane_reg(g, at, x->wide, TMP0), x86_m(x86_at(RSP, slot)));
         base = x86_base(g, v, RDX);
     }
+
     count_lanes(g);
     x86_op3(g, EV_XOR, L128, TMP0, TMP0, x86_r(TMP0));
     if (lanes > HALF) x86_op3(g, EV_XOR, L128, TMP1, TMP1, x86_r(TMP1));
+
     for (int k = 0; k < lanes && lane_runs(g, k, done); k++) {
         struct x86_mem m = x86_at(RDX, (int32_t)(k * x->stride * size));
         int to = k < HALF ? TMP0 : TMP1;
@@ -65,6 +67,7 @@ static void load_small(struct x86_gen *g, const struct kir_val *v) {
         }
         x86_op3i(g, size == 1 ? INSERT_8 : INSERT_16, L128, to, to, x86_m(m), k % HALF);
     }
+
     x86_bind(&g->as, done);
     if (lanes > HALF && size == 1)
         x86_op3(g, JOIN_LOW, L128, TMP0, TMP0, x86_r(TMP1));
@@ -119,13 +122,13 @@ static void load_gathered(struct x86_gen *g, const struct kir_val *v) {
                              .scale = (uint8_t)x86_log_size(v->elem)};
     }
     if (g->masked)
-        x86_mask2(&g->as, 0x90, K_TMP, K_TAIL);
+        x86_mask2(&g->as, MASK_MOVE, K_TMP, K_TAIL);
     else
-        x86_mask3(&g->as, 0x46, K_TMP, K_TMP, K_TMP);
+        x86_mask3(&g->as, MASK_XNOR, K_TMP, K_TMP, K_TMP);
     x86_op3(g, EV_XOR, L512, TMP3, TMP3, x86_r(TMP3));
     x86_gather(&g->as, (far ? GATHER_WIDE : GATHER) | (wide ? EV_W : 0),
                x86_length(g, SHAPE_LANES, wide || far), TMP3, m, K_TMP);
-    x86_lane_put(g, v, TMP3);
+    x86_put(g, v, TMP3);
 }
 // Every second element of 4 bytes: two loads, the second without the lane behind the last.
 static void load_second(struct x86_gen *g, const struct kir_val *v) {
@@ -136,13 +139,10 @@ static void load_second(struct x86_gen *g, const struct kir_val *v) {
     x86_mov_imm(&g->as, RAX, 0x7fff);
     x86_mask_from(&g->as, K_TMP, RAX);
     x86_op2(g, EV_MOVUPS, L512, TMP0, x86_m(x86_at(RDX, 0)));
-    x86_vec(&g->as,
-            (struct x86_v){
-                .op = EV_MOVUPS, .len = L512, .dst = TMP1, .k = K_TMP, .zero = true, .imm = -1},
-            x86_m(x86_at(RDX, 64)));
+    x86_masked(g, EV_MOVUPS, L512, TMP1, 0, x86_m(x86_at(RDX, 64)), K_TMP, true);
     x86_op2(g, EV_MOVUPS, L512, TMP3, x86_m(x86_pooled(x86_const(&g->as, even, 64))));
     x86_op3(g, PERMUTE_TWO, L512, TMP3, TMP0, x86_r(TMP1));
-    x86_lane_put(g, v, TMP3);
+    x86_put(g, v, TMP3);
 }
 void x86_load_apart(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *at = x86_of(v->args[0]);
@@ -188,8 +188,7 @@ static void codes(struct x86_gen *g, const struct kir_val *s) {
         x86_op3i(g, EV_PS2PH, L512, r, 0, x86_r(TMP0), 0);
         x86_op2(g, EXTEND_16, L512, TMP0, x86_r(TMP0));
     } else {
-        x86_op3(g, EV_AND, L512, TMP0, r,
-                x86_each32(g, dtype_size(s->elem) == 1 ? 0xff : 0xffff));
+        x86_op3(g, EV_AND, L512, TMP0, r, x86_each32(g, dtype_size(s->elem) == 1 ? 0xff : 0xffff));
     }
 }
 // Up to four bytes of a lane side by side.

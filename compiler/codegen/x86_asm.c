@@ -274,9 +274,6 @@ void x86_test(struct x86 *a, int x, int32_t imm) {
 void x86_sxd(struct x86 *a, int dst, int src) {
     two(a, true, 0x63, dst, src);
 }
-void x86_mov32(struct x86 *a, int dst, int src) {
-    two(a, false, 0x89, src, dst);
-}
 static void branch(struct x86 *a, int label) {
     struct x86_fix f = {(uint32_t)a->code.n, 0, label, false};
     vec_push(&a->fixes, f);

@@ -72,7 +72,16 @@ struct x86_v { // k: mask, 0 = none; zero: lanes without it become 0 instead of 
 void x86_vec(struct x86 *a, struct x86_v v, struct x86_arg last);
 // With VSIB: m.index is a vector register.
 void x86_gather(struct x86 *a, uint32_t op, enum x86_len len, int dst, struct x86_mem m, int k);
-// Mask instructions (VEX): op 41 and, 42 andn, 45 or, 46 xnor, 47 xor; 44 not, 90 move.
+// Mask instructions (VEX). ANDN: y without x.
+enum {
+    MASK_AND = 0x41,
+    MASK_ANDN = 0x42,
+    MASK_NOT = 0x44,
+    MASK_OR = 0x45,
+    MASK_XNOR = 0x46,
+    MASK_XOR = 0x47,
+    MASK_MOVE = 0x90
+};
 void x86_mask3(struct x86 *a, int op, int dst, int x, int y);
 void x86_mask2(struct x86 *a, int op, int dst, int x);
 void x86_mask_test(struct x86 *a, int k); // flags: zero where no lane is set
@@ -97,15 +106,14 @@ void x86_imul_imm(struct x86 *a, int dst, int src, int32_t imm);
 enum x86_shift { SHIFT_LEFT = 4, SHIFT_RIGHT = 5, SHIFT_SIGNED = 7 };
 void x86_shift_imm(struct x86 *a, enum x86_shift op, int dst, int imm);
 void x86_shift_cl(struct x86 *a, enum x86_shift op, int dst);
-enum x86_unary { UN_NOT = 2, UN_NEG = 3, UN_DIV = 6, UN_IDIV = 7 };
+enum x86_unary { UN_NEG = 3, UN_DIV = 6, UN_IDIV = 7 };
 void x86_unary(struct x86 *a, enum x86_unary op, int reg, bool wide);
 void x86_sign(struct x86 *a, bool wide); // rdx:rax from rax (edx:eax from eax)
 void x86_cmov(struct x86 *a, enum x86_cc cc, int dst, int src);
 void x86_setcc(struct x86 *a, enum x86_cc cc, int dst);    // dst becomes 0 or 1
 void x86_count(struct x86 *a, bool pop, int dst, int src); // popcnt or lzcnt
 void x86_test(struct x86 *a, int x, int32_t imm);
-void x86_sxd(struct x86 *a, int dst, int src);   // from 32 bits
-void x86_mov32(struct x86 *a, int dst, int src); // from 32 bits, zero extended
+void x86_sxd(struct x86 *a, int dst, int src); // from 32 bits
 void x86_jump(struct x86 *a, int label);
 void x86_jump_if(struct x86 *a, enum x86_cc cc, int label);
 void x86_push(struct x86 *a, int reg);

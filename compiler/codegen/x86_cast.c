@@ -23,13 +23,6 @@ enum { ORDERED = 7, UNORDERED = 3, NOT_LESS = 0x1d }; // comparisons: 0x1d is >=
 #define CVT_PD_QQ  EV(1, 1, 1, 0x7a)
 #define CVT_PD_UQQ EV(1, 1, 1, 0x78)
 
-static void under_mask(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x,
-                       struct x86_arg y, bool zero) {
-    x86_vec(&g->as,
-            (struct x86_v){
-                .op = op, .len = len, .dst = dst, .src = x, .k = K_TMP, .zero = zero, .imm = -1},
-            y);
-}
 static void compare(struct x86_gen *g, enum x86_len len, bool wide, int x, struct x86_arg y,
                     int how) {
     x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, K_TMP, x, y, how);
@@ -38,20 +31,11 @@ static void compare(struct x86_gen *g, enum x86_len len, bool wide, int x, struc
 static void from_mask(struct x86_gen *g, const struct kir_val *v, int dst) {
     int k = x86_mask_reg(g, v->args[0]);
     bool wide = x86_of(v)->wide;
-    struct x86_arg one = v->type == DT_F32   ? x86_each32(g, 0x3f800000)
-                         : v->type == DT_F64 ? x86_each64(g, UINT64_C(0x3ff0000000000000))
-                         : wide              ? x86_each64(g, 1)
-                                             : x86_each32(g, 1);
+    struct x86_arg one =
+        dtype_is_float(v->type) ? x86_each_float(g, wide, 1) : x86_each(g, wide, 1);
     one.each = false;
-    x86_vec(&g->as,
-            (struct x86_v){.op = wide ? EV_EACHSD : EV_EACHSS,
-                           .len = L512,
-                           .dst = dst,
-                           .k = (uint8_t)k,
-                           .zero = true,
-                           .imm = -1},
-            one);
-    x86_lane_put(g, v, dst);
+    x86_masked(g, wide ? EV_EACHSD : EV_EACHSS, L512, dst, 0, one, k, true);
+    x86_put(g, v, dst);
 }
 
 // All lanes of one value: conversions between widths leave half of them.
@@ -73,33 +57,25 @@ static void make_float(struct x86_gen *g, const struct kir_val *v, int dst) {
     x86_op2(g, op, x86_length(g, x86_of(v)->shape, from || to), dst,
             x86_lane_arg(g, x, from, TMP0));
     if (from && !to) fill(g, v, false, dst);
-    x86_lane_put(g, v, dst);
+    x86_put(g, v, dst);
 }
 
-static struct x86_arg number(struct x86_gen *g, bool wide, double v) {
-    float f = (float)v;
-    uint32_t narrow;
-    uint64_t bits;
-    memcpy(&narrow, &f, 4);
-    memcpy(&bits, &v, 8);
-    return wide ? x86_each64(g, bits) : x86_each32(g, narrow);
-}
-// x, float lanes in a register, to t. What 8 and 16 bits cannot hold is bounded as a float first.
-// Masks count lanes of the width they were compared in, so moves under them have that of the
-// result, with as many lanes.
+// dst, made of the float lanes x, is 0 where they are NaN. A mask counts lanes of the width it was
+// compared in, so the move under it has the width of the result, with as many lanes.
 static void zero_nan(struct x86_gen *g, bool from, bool to, enum x86_len len, int dst, int x) {
     enum x86_len kept = from == to ? len : to ? L512 : L256;
     compare(g, len, from, x, x86_r(x), ORDERED);
-    under_mask(g, to ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS, kept, dst, 0, x86_r(dst), true);
+    x86_masked(g, to ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS, kept, dst, 0, x86_r(dst), K_TMP, true);
 }
+// x, float lanes in a register, to t: 8 and 16 bits are bounded as floats first.
 static void make_small(struct x86_gen *g, enum dtype t, bool wide, enum x86_len len, int dst,
                        int x) {
     int bits = dtype_bits(t);
     bool sign = dtype_class(t) == DC_SIGNED;
     uint32_t w = wide ? EV_PD | EV_W : 0;
     double lo = sign ? -(double)(1 << (bits - 1)) : 0, hi = (1 << (bits - sign)) - 1;
-    x86_op3(g, EV_MAXPS + w, len, dst, x, number(g, wide, lo)); // NaN becomes lo
-    x86_op3(g, EV_MINPS + w, len, dst, dst, number(g, wide, hi));
+    x86_op3(g, EV_MAXPS + w, len, dst, x, x86_each_float(g, wide, lo)); // NaN becomes lo
+    x86_op3(g, EV_MINPS + w, len, dst, dst, x86_each_float(g, wide, hi));
     x86_op2(g, wide ? CVT_PD_DQ : CVT_PS_DQ, len, dst, x86_r(dst));
     if (sign) zero_nan(g, wide, false, len, dst, x);
 }
@@ -109,7 +85,7 @@ static void make_int(struct x86_gen *g, enum dtype t, bool wide, enum x86_len le
     // Singles are read from half a register when they become 64 bits.
     enum x86_len made = to || wide ? L512 : len;
     if (!sign) {
-        x86_op3(g, EV_MAXPS + w, len, dst, x, number(g, wide, 0));
+        x86_op3(g, EV_MAXPS + w, len, dst, x, x86_each_float(g, wide, 0));
         x86_op2(g,
                 to     ? wide ? CVT_PD_UQQ : CVT_PS_UQQ
                 : wide ? CVT_PD_UDQ
@@ -122,10 +98,14 @@ static void make_int(struct x86_gen *g, enum dtype t, bool wide, enum x86_len le
             : wide ? CVT_PD_DQ
                    : CVT_PS_DQ,
             made, dst, x86_r(x));
-    compare(g, len, wide, x, number(g, wide, to ? 0x1p63 : 0x1p31), NOT_LESS);
-    struct x86_arg most = to ? x86_each64(g, INT64_MAX) : x86_each32(g, INT32_MAX);
+    compare(g, len, wide, x, x86_each_float(g, wide, to ? 0x1p63 : 0x1p31), NOT_LESS);
+    struct x86_arg most = x86_each(g, to, to ? INT64_MAX : INT32_MAX);
     most.each = false;
-    under_mask(g, to ? EV_EACHSD : EV_EACHSS, to ? L512 : wide ? L256 : len, dst, 0, most, false);
+    x86_masked(g, to ? EV_EACHSD : EV_EACHSS,
+               to     ? L512
+               : wide ? L256
+                      : len,
+               dst, 0, most, K_TMP, false);
     zero_nan(g, wide, to, len, dst, x);
 }
 // Lanes of x, of type `from`, as integers of type t in TMP3.
@@ -153,14 +133,14 @@ static void whole_lanes(struct x86_gen *g, const struct kir_val *v) {
 }
 
 void x86_cast(struct x86_gen *g, const struct kir_val *v) {
-    int dst = x86_lane_dst(g, v);
+    int dst = x86_dst(g, v);
     if (v->args[0]->type == DT_PRED) {
         from_mask(g, v, dst);
     } else if (dtype_is_float(v->type)) {
         make_float(g, v, dst);
     } else {
         whole_lanes(g, v);
-        x86_lane_put(g, v, TMP3);
+        x86_put(g, v, TMP3);
     }
 }
 void x86_cast_index(struct x86_gen *g, const struct kir_val *v) {
@@ -178,7 +158,7 @@ void x86_cast_index(struct x86_gen *g, const struct kir_val *v) {
         x86_op2(g, EV_TO_GPR, L128, x86_lane_reg(g, x, false, TMP0), x86_r(RAX));
         if (dtype_class(x->type) == DC_SIGNED) x86_sxd(&g->as, RAX, RAX);
     }
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 
 // To nearest even; NaN stays NaN (quiet). Uses TMP1, TMP2 and K_TMP; x is not one of them.
@@ -189,12 +169,12 @@ void x86_to_bf16(struct x86_gen *g, enum x86_len len, int dst, int x) {
     x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_r(x));
     x86_op3(g, EV_ADDD, len, TMP1, TMP1, x86_each32(g, 0x7fff));
     compare(g, len, false, x, x86_r(x), UNORDERED);
-    under_mask(g, EV_OR, len, TMP1, x, x86_each32(g, 0x400000), false);
+    x86_masked(g, EV_OR, len, TMP1, x, x86_each32(g, 0x400000), K_TMP, false);
     x86_op3i(g, EV_SHIFT, len, RIGHT, dst, x86_r(TMP1), 16);
 }
 void x86_quant(struct x86_gen *g, const struct kir_val *v) {
     enum x86_len len = x86_length(g, x86_of(v)->shape, false);
-    int x = x86_lane_reg(g, v->args[0], false, TMP0), dst = x86_lane_dst(g, v);
+    int x = x86_lane_reg(g, v->args[0], false, TMP0), dst = x86_dst(g, v);
     if (v->imm_i == DT_BF16) {
         x86_to_bf16(g, len, TMP3, x);
         x86_op3i(g, EV_SHIFT, len, 6, dst, x86_r(TMP3), 16);
@@ -204,5 +184,5 @@ void x86_quant(struct x86_gen *g, const struct kir_val *v) {
     } else {
         g->why = "a small float";
     }
-    x86_lane_put(g, v, dst);
+    x86_put(g, v, dst);
 }

@@ -29,19 +29,16 @@ struct quality {
     struct kir_loop *l;
 };
 
-static bool in_32(const struct kir_val *v) {
-    return v->lo >= INT32_MIN && v->hi <= INT32_MAX;
-}
 static bool is_wide(const struct kir_val *v) {
-    if (v->type == DT_F64) return true;
-    return x86_is_index(v->type) && !in_32(v);
+    bool in_32 = v->lo >= INT32_MIN && v->hi <= INT32_MAX;
+    return v->type == DT_F64 || (x86_is_index(v->type) && !in_32);
 }
 
 // ---- attributes that do not depend on choices
 
 static void attach(struct x86_plan *p, struct kir_val *v) {
     struct x86_val *x = arena_new_of(p->a, struct x86_val);
-    x->wide = v->type != DT_INVALID && is_wide(v);
+    x->wide = is_wide(v);
     v->emit = x;
 }
 static void use(struct kir_val *v) {
@@ -146,11 +143,13 @@ static void judge(struct quality *q, struct kir_val *v) {
         q->values++;
         return;
     }
+
     if (x->shape == SHAPE_SAME) return;
     q->values++;
     for (int k = 0; k < v->n_args && x->shape == SHAPE_LANES; k++)
         if (v->op != K_LOAD && v->op != K_TABLE) q->wide |= x86_of(v->args[k])->wide;
     if (x->shape == SHAPE_LANES) q->wide |= x->wide;
+
     bool integer = dtype_is_int(v->type);
     if (x->shape == SHAPE_LANES) switch (v->op) {
         case K_DIV:
@@ -231,7 +230,6 @@ static bool reorders(const struct kir_val *v) {
         return !is_float || v->flags & KF_REASSOC;
     case K_MIN:
     case K_MAX:
-        return true;
     case K_AND:
     case K_OR:
         return true;
@@ -340,20 +338,22 @@ static int gaps_left(const struct kir_block *b, const struct quality *q) {
     return q->gaps - filled;
 }
 
+static void clear_loop(const struct kir_loop *l);
 static void clear(const struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         struct x86_val *x = x86_of(v);
         x->shape = SHAPE_SAME;
         x->stride = 0;
         x->tile = NULL;
-        if (v->op != K_FOR) continue;
-        struct kir_loop *l = v->loop;
-        x86_of(l->var)->shape = SHAPE_SAME;
-        x86_of(l->var)->stride = 0;
-        for (int c = 0; c < l->n_carry; c++)
-            x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
-        clear(&l->body);
+        if (v->op == K_FOR) clear_loop(v->loop);
     }
+}
+static void clear_loop(const struct kir_loop *l) {
+    x86_of(l->var)->shape = SHAPE_SAME;
+    x86_of(l->var)->stride = 0;
+    for (int c = 0; c < l->n_carry; c++)
+        x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
+    clear(&l->body);
 }
 static struct quality judge_tiles(struct kir_loop *l, struct x86_plan *p, bool no_tiles) {
     struct quality q = {.p = p, .l = l, .no_tiles = no_tiles};
@@ -426,11 +426,7 @@ static void decide(struct x86_plan *p, const struct kir_block *b) {
                 continue;
             }
         }
-        clear(&l->body);
-        x86_of(l->var)->shape = SHAPE_SAME;
-        x86_of(l->var)->stride = 0;
-        for (int c = 0; c < l->n_carry; c++)
-            x86_of(l->carry[c])->shape = x86_of(l->result[c])->shape = SHAPE_SAME;
+        clear_loop(l);
         if (l->vectorize && !inner && l->trip >= SLOW_TRIP) p->slow = why;
         p->open[p->n_open++] = x;
         decide(p, &l->body);

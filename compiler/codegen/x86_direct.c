@@ -13,84 +13,38 @@ static void block(struct x86_gen *g, const struct kir_block *b);
 
 // ---- values between homes
 
+// The register through which a value comes into a home.
+static int by_way_of(const struct x86_home *h) {
+    return h->class == CLASS_V && h->reg < 0 ? TMP0 : x86_home_dst(h);
+}
 static void move_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
                     bool wide) {
-    switch (h->class) {
-    case CLASS_G: {
-        int r = x86_int(g, from, h->reg >= 0 ? h->reg : RAX);
-        if (h->reg >= 0)
-            x86_mov(&g->as, h->reg, r);
-        else
-            x86_store(&g->as, x86_slot(h), r, 8);
-        return;
-    }
-    case CLASS_V: {
-        int r = x86_lane_reg(g, from, wide, h->reg >= 0 ? h->reg : TMP0);
-        if (h->reg < 0)
-            x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
-        else if (h->reg != r)
-            x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(r));
-        return;
-    }
-    default: {
-        int k = x86_mask_reg(g, from);
-        if (h->reg < 0)
-            x86_mask_store(&g->as, x86_slot(h), k);
-        else if (h->reg != k)
-            x86_mask2(&g->as, 0x90, h->reg, k);
-    }
-    }
+    int temp = by_way_of(h);
+    x86_home_put(g, h,
+                 h->class == CLASS_G   ? x86_int(g, from, temp)
+                 : h->class == CLASS_V ? x86_lane_reg(g, from, wide, temp)
+                                       : x86_mask_reg(g, from));
 }
 // In the last turn of a vector loop only its lanes take part.
 static void merge_to(struct x86_gen *g, const struct x86_home *h, const struct kir_val *from,
                      bool wide) {
     if (h->class == CLASS_K) {
-        int k = x86_mask_reg(g, from), now = h->reg;
-        x86_mask3(&g->as, 0x41, K_TMP, K_TAIL, k);
-        if (now < 0) {
-            now = 0;
-            x86_mask_load(&g->as, 0, x86_slot(h));
-        }
-        x86_mask3(&g->as, 0x42, now, K_TAIL, now);
-        x86_mask3(&g->as, 0x45, now, now, K_TMP);
-        if (h->reg < 0) x86_mask_store(&g->as, x86_slot(h), now);
+        x86_mask3(&g->as, MASK_AND, K_TMP, K_TAIL, x86_mask_reg(g, from));
+        int now = x86_home_reg(g, h, 0);
+        x86_mask3(&g->as, MASK_ANDN, now, K_TAIL, now);
+        x86_mask3(&g->as, MASK_OR, now, now, K_TMP);
+        x86_home_put(g, h, now);
         return;
     }
-    int to = h->reg, r = x86_lane_reg(g, from, wide, TMP0);
-    if (to < 0) {
-        to = TMP3;
-        x86_op2(g, EV_MOVUPS, L512, to, x86_m(x86_slot(h)));
-    }
-    x86_vec(&g->as,
-            (struct x86_v){.op = wide ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS,
-                           .len = x86_length(g, SHAPE_LANES, wide),
-                           .dst = to,
-                           .k = K_TAIL,
-                           .imm = -1},
-            x86_r(r));
-    if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, to, x86_m(x86_slot(h)));
+    int r = x86_lane_reg(g, from, wide, TMP0), to = x86_home_reg(g, h, TMP3);
+    x86_masked(g, wide ? EV_MOVAPS | EV_PD | EV_W : EV_MOVAPS, x86_length(g, SHAPE_LANES, wide), to,
+               0, x86_r(r), K_TAIL, false);
+    x86_home_put(g, h, to);
 }
 static struct x86_home *extra_slot(struct x86_gen *g, const struct x86_home *like) {
     struct x86_home *h = arena_new_of(g->p->a, struct x86_home);
     *h = (struct x86_home){.slot = x86_frame_slot(g), .reg = -1, .class = like->class};
     return h;
-}
-static void move_homes(struct x86_gen *g, const struct x86_home *to, const struct x86_home *from) {
-    if (to->class == CLASS_G) {
-        x86_load(&g->as, RAX, x86_slot(from));
-        if (to->reg >= 0)
-            x86_mov(&g->as, to->reg, RAX);
-        else
-            x86_store(&g->as, x86_slot(to), RAX, 8);
-    } else if (to->class == CLASS_V) {
-        int r = to->reg >= 0 ? to->reg : TMP0;
-        x86_op2(g, EV_MOVUPS, L512, r, x86_m(x86_slot(from)));
-        if (to->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(to)));
-    } else {
-        int k = to->reg >= 0 ? to->reg : K_TMP;
-        x86_mask_load(&g->as, k, x86_slot(from));
-        if (to->reg < 0) x86_mask_store(&g->as, x86_slot(to), k);
-    }
 }
 static bool wide_of(const struct kir_val *v) {
     return x86_of(v)->wide;
@@ -114,7 +68,7 @@ static void yields(struct x86_gen *g, const struct kir_loop *l) {
         const struct kir_val *carry = l->carry[c];
         struct x86_home *h = x86_home_of(g, carry);
         if (crossed)
-            move_homes(g, h, kept[c]);
+            x86_home_put(g, h, x86_home_reg(g, kept[c], by_way_of(h)));
         else if (own && g->masked)
             merge_to(g, h, l->yield[c], wide_of(carry));
         else if (l->yield[c] != carry)
@@ -126,10 +80,9 @@ static void set_var(struct x86_gen *g, const struct kir_loop *l) {
 }
 static void step_var(struct x86_gen *g, const struct kir_loop *l, int by) {
     const struct x86_home *h = x86_of(l->var)->home;
-    int r = h->reg >= 0 ? h->reg : RAX;
-    if (h->reg < 0) x86_load(&g->as, r, x86_slot(h));
+    int r = x86_home_reg(g, h, RAX);
     x86_alu_imm(&g->as, ALU_ADD, r, by);
-    if (h->reg < 0) x86_store(&g->as, x86_slot(h), r, 8);
+    x86_home_put(g, h, r);
 }
 // Flags of RAX = var + by against the end.
 static void compare_end(struct x86_gen *g, const struct kir_loop *l, int by) {
@@ -145,11 +98,6 @@ static void compare_end(struct x86_gen *g, const struct kir_loop *l, int by) {
     }
     x86_alu(&g->as, ALU_CMP, r, x86_int(g, l->end, RCX));
 }
-static int64_t known_trip(const struct kir_loop *l) {
-    int64_t b, e;
-    if (!kir_is_const(l->begin, &b) || !kir_is_const(l->end, &e)) return -1;
-    return e > b ? e - b : 0;
-}
 static void spread_results(struct x86_gen *g, const struct kir_loop *l) {
     for (int c = 0; c < l->n_carry; c++)
         x86_spread(g, l->result[c]);
@@ -159,7 +107,7 @@ static void spread_results(struct x86_gen *g, const struct kir_loop *l) {
 
 static void plain_loop(struct x86_gen *g, struct x86_loop *x) {
     struct kir_loop *l = x->l;
-    int64_t trip = known_trip(l);
+    int64_t trip = x86_trip(l);
     for (int c = 0; c < l->n_carry; c++)
         move_to(g, x86_of(l->carry[c])->home, l->init[c], wide_of(l->carry[c]));
     int top = x86_label(&g->as), done = x86_label(&g->as);
@@ -206,17 +154,10 @@ static void start_accumulators(struct x86_gen *g, struct x86_loop *x) {
                 move_to(g, h, l->init[c], wide);
                 continue;
             }
-            double d = op == K_MUL ? 1 : -0.0;
-            float f = (float)d;
-            uint64_t bits = op == K_MUL;
-            uint32_t narrow = op == K_MUL;
-            if (v->type == DT_F64) memcpy(&bits, &d, 8);
-            if (v->type == DT_F32) memcpy(&narrow, &f, 4);
-            struct x86_arg from = wide ? x86_each64(g, bits) : x86_each32(g, narrow);
-            from.each = false;
-            int r = h->reg >= 0 ? h->reg : TMP0;
-            x86_op2(g, wide ? EV_EACHSD : EV_EACHSS, L512, r, from);
-            if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
+            struct x86_arg neutral = dtype_is_float(v->type)
+                                         ? x86_each_float(g, wide, op == K_MUL ? 1 : -0.0)
+                                         : x86_each(g, wide, op == K_MUL);
+            x86_home_put(g, h, x86_in_register(g, neutral, wide, L512, by_way_of(h)));
         }
     g->copy = 0;
 }
@@ -242,27 +183,18 @@ static void across(struct x86_gen *g, enum kop op, enum dtype t, bool wide, int 
     x86_combine(g, op, t, wide, len, r, r, x86_r(TMP1));
     if (len == L256) x86_op2(g, EV_EACHSS, L512, r, x86_r(r));
 }
-static int home_reg(struct x86_gen *g, const struct x86_home *h, int temp) {
-    if (h->reg >= 0) return h->reg;
-    x86_op2(g, EV_MOVUPS, L512, temp, x86_m(x86_slot(h)));
-    return temp;
-}
 static void finish_mask(struct x86_gen *g, struct x86_loop *x, int c) {
     const struct kir_val *v = x->l->carry[c];
     const struct x86_home *h = x86_of(v)->home;
     bool all = reduction(x->l, c) == K_AND;
-    int lanes = (1 << x->lanes) - 1, k = h->reg >= 0 ? h->reg : K_TMP;
-    if (h->reg < 0) x86_mask_load(&g->as, k, x86_slot(h));
-    for (int n = 1; n < x->copies; n++) {
-        int y = x->more[c][n]->reg;
-        if (y < 0) x86_mask_load(&g->as, 0, x86_slot(x->more[c][n]));
-        x86_mask3(&g->as, all ? 0x41 : 0x45, k, k, y < 0 ? 0 : y);
-    }
+    int lanes = (1 << x->lanes) - 1, k = x86_home_reg(g, h, K_TMP);
+    for (int n = 1; n < x->copies; n++)
+        x86_mask3(&g->as, all ? MASK_AND : MASK_OR, k, k, x86_home_reg(g, x->more[c][n], 0));
     x86_mask_to(&g->as, RAX, k);
     x86_alu_imm(&g->as, ALU_AND, RAX, lanes);
     x86_alu_imm(&g->as, ALU_CMP, RAX, all ? lanes : 0);
     x86_mask_of_flags(g, all ? CC_E : CC_NE, k);
-    if (h->reg < 0) x86_mask_store(&g->as, x86_slot(h), k);
+    x86_home_put(g, h, k);
 }
 static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
     struct kir_loop *l = x->l;
@@ -276,17 +208,18 @@ static void finish_accumulators(struct x86_gen *g, struct x86_loop *x) {
             finish_mask(g, x, c);
             continue;
         }
-        int r = home_reg(g, h, TMP0);
+        int r = x86_home_reg(g, h, TMP0);
         for (int n = 1; n < x->copies; n++)
-            x86_combine(g, op, v->type, wide, len, r, r, x86_r(home_reg(g, x->more[c][n], TMP1)));
+            x86_combine(g, op, v->type, wide, len, r, r,
+                        x86_r(x86_home_reg(g, x->more[c][n], TMP1)));
         across(g, op, v->type, wide, x->lanes, r);
         if (starts_apart(op))
             x86_combine(g, op, v->type, wide, L512, r, r,
                         x86_r(x86_lane_reg(g, l->init[c], wide, TMP1)));
-        if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, r, x86_m(x86_slot(h)));
+        x86_home_put(g, h, r);
         if (x86_class(result) == CLASS_G) {
             x86_op2(g, EV_TO_GPR | EV_W, L128, r, x86_r(RAX));
-            x86_int_put(g, result, RAX);
+            x86_put(g, result, RAX);
         }
     }
 }
@@ -337,7 +270,7 @@ static void last_turn(struct x86_gen *g, struct x86_loop *x, int64_t left) {
     x86_bind(&g->as, done);
 }
 static void vector_loop(struct x86_gen *g, struct x86_loop *x) {
-    int64_t trip = known_trip(x->l), left = trip;
+    int64_t trip = x86_trip(x->l), left = trip;
     int many = x->copies * x->lanes;
     g->vec = x;
     start_accumulators(g, x);
@@ -411,8 +344,8 @@ static void parameter(struct x86_gen *g, const struct x86_home *h, int n) {
     if (!h) return;
     struct x86_mem from =
         n < IN_REGISTERS ? x86_at(RBP, -8 * (n + 1)) : x86_at(RBP, 16 + 8 * (n - IN_REGISTERS));
-    x86_load(&g->as, h->reg >= 0 ? h->reg : RAX, from);
-    if (h->reg < 0) x86_store(&g->as, x86_slot(h), RAX, 8);
+    x86_load(&g->as, x86_home_dst(h), from);
+    x86_home_put(g, h, x86_home_dst(h));
 }
 static const int8_t kept_registers[] = {RBX, R12, R13, R14, R15};
 enum { KEPT = 5, PARAMETERS = 6 };
@@ -420,15 +353,18 @@ static size_t enter(struct x86_gen *g) {
     static const int8_t regs[PARAMETERS] = {RDI, RSI, RDX, RCX, R8, R9};
     const struct x86_plan *p = g->p;
     int n = p->f->n_bufs;
+
     x86_push(&g->as, RBP);
     x86_mov(&g->as, RBP, RSP);
     for (int k = 0; k < PARAMETERS; k++)
         x86_push(&g->as, regs[k]);
     for (int k = 0; k < KEPT; k++)
         if (p->saved & 1u << kept_registers[k]) x86_push(&g->as, kept_registers[k]);
+
     x86_alu_imm(&g->as, ALU_SUB, RSP, INT32_MAX); // the frame, set when its size is known
     size_t at = g->as.code.n - 4;
     x86_alu_imm(&g->as, ALU_AND, RSP, -64);
+
     bool many = n > HLOD_KERNEL_DIRECT;
     for (int k = 0; k < n; k++) {
         if (!p->bufs[k]) continue;
@@ -438,11 +374,9 @@ static size_t enter(struct x86_gen *g) {
         }
         x86_load(&g->as, RAX, x86_at(RBP, -8));
         x86_load(&g->as, RAX, x86_at(RAX, 8 * k));
-        if (p->bufs[k]->reg >= 0)
-            x86_mov(&g->as, p->bufs[k]->reg, RAX);
-        else
-            x86_store(&g->as, x86_slot(p->bufs[k]), RAX, 8);
+        x86_home_put(g, p->bufs[k], RAX);
     }
+
     if (many) n = 1;
     parameter(g, p->begin, n);
     parameter(g, p->end, n + 1);

@@ -21,9 +21,6 @@ struct x86_gen {
 static inline struct x86_mem x86_slot(const struct x86_home *h) {
     return x86_at(RSP, h->slot);
 }
-static inline bool x86_integer_type(enum dtype t) {
-    return dtype_is_int(t);
-}
 static inline int x86_log_size(enum dtype t) {
     return __builtin_ctz((unsigned)dtype_size(t));
 }
@@ -32,29 +29,48 @@ static inline int x86_log_size(enum dtype t) {
 struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v);
 int32_t x86_frame_slot(struct x86_gen *g); // 64 more bytes of the frame, from the stack pointer
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide);
-// Class G. A register with v in it (`temp` if it has none of its own); v made in RAX goes home.
+// Of any class. A register to make v in; v, made in register `reg`, goes home.
+int x86_dst(const struct x86_gen *g, const struct kir_val *v);
+void x86_put(struct x86_gen *g, const struct kir_val *v, int reg);
+// The same of a home. A register with what it holds: its own, or `temp`, into which it is read.
+int x86_home_dst(const struct x86_home *h);
+void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg);
+int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp);
+// Class G. A register with v in it (`temp` if it has none of its own).
 int x86_int(struct x86_gen *g, const struct kir_val *v, int temp);
-void x86_int_put(struct x86_gen *g, const struct kir_val *v, int reg);
 // Classes V and K. v as the last operand, in lanes of 64 (wide) or 32 bits; conversions go to
 // `temp`.
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
 int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp);
-int x86_lane_dst(struct x86_gen *g, const struct kir_val *v); // a register to make v in
-void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg);
 int x86_mask_reg(struct x86_gen *g, const struct kir_val *v);
-int x86_mask_dst(struct x86_gen *g, const struct kir_val *v);
-void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k);
 void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k);
-// Constants of the pool, read into all lanes.
+// Constants of the pool, read into all lanes: of 64 (wide) or 32 bits.
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide);
-struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits);
-struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits);
+struct x86_arg x86_each(struct x86_gen *g, bool wide, uint64_t bits);
+struct x86_arg x86_each_float(struct x86_gen *g, bool wide, double v);
+static inline struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits) {
+    return x86_each(g, false, bits);
+}
+static inline struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits) {
+    return x86_each(g, true, bits);
+}
 void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y);
 void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x86_arg y);
 void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
               int imm);
-// dst = x shifted; how: 6 left, 2 right, 4 signed.
+// Under mask k; other lanes stay, or become 0.
+void x86_masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
+                int k, bool zero);
+// The constant of an operation that commutes goes last.
+static inline void x86_constant_last(const struct kir_val **x, const struct kir_val **y) {
+    if ((*x)->op != K_CONST) return;
+    const struct kir_val *t = *x;
+    *x = *y;
+    *y = t;
+}
+// dst = x shifted; how: as EV_SHIFT has it.
+enum { LANES_RIGHT = 2, LANES_SIGNED = 4, LANES_LEFT = 6 };
 void x86_lane_shift(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how, int n);
 // Types of 8 and 16 bits lie extended in 32.
 void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src);
@@ -116,7 +132,6 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_MAXSD      EV(2, 1, 0, 0x3d)
 #define EV_MAXUD      EV(2, 1, 0, 0x3f)
 #define EV_AND        EV(1, 1, 0, 0xdb)
-#define EV_ANDN       EV(1, 1, 0, 0xdf)
 #define EV_OR         EV(1, 1, 0, 0xeb)
 #define EV_XOR        EV(1, 1, 0, 0xef)
 #define EV_SLLV       EV(2, 1, 0, 0x47)
@@ -124,7 +139,7 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
 #define EV_SRAV       EV(2, 1, 0, 0x46)
 #define EV_ABSD       EV(2, 1, 0, 0x1e)
 #define EV_ABSQ       EV(2, 1, 1, 0x1f)
-#define EV_SHIFT      EV(1, 1, 0, 0x72) /* by an immediate: /6 left, /2 right, /4 signed */
+#define EV_SHIFT      EV(1, 1, 0, 0x72) /* by an immediate: src LANES_LEFT, ... */
 #define EV_SHIFTQ     EV(1, 1, 1, 0x73)
 #define EV_MULUDQ     EV(1, 1, 1, 0xf4)
 #define EV_RNDSCALEPS EV(3, 1, 0, 0x08)

@@ -15,6 +15,13 @@ void x86_op3i(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, 
     x86_vec(&g->as, (struct x86_v){.op = op, .len = len, .dst = dst, .src = x, .imm = imm}, y);
 }
 
+void x86_masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y,
+                int k, bool zero) {
+    struct x86_v v = {
+        .op = op, .len = len, .dst = dst, .src = x, .k = (uint8_t)k, .zero = zero, .imm = -1};
+    x86_vec(&g->as, v, y);
+}
+
 void x86_op3(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x, struct x86_arg y) {
     x86_op3i(g, op, len, dst, x, y, -1);
 }
@@ -23,16 +30,19 @@ void x86_op2(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, struct x
     x86_op3i(g, op, len, dst, 0, y, -1);
 }
 
-struct x86_arg x86_each32(struct x86_gen *g, uint32_t bits) {
-    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 4)));
+struct x86_arg x86_each(struct x86_gen *g, bool wide, uint64_t bits) {
+    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, wide ? 8 : 4)));
     r.each = true;
     return r;
 }
 
-struct x86_arg x86_each64(struct x86_gen *g, uint64_t bits) {
-    struct x86_arg r = x86_m(x86_pooled(x86_const(&g->as, &bits, 8)));
-    r.each = true;
-    return r;
+struct x86_arg x86_each_float(struct x86_gen *g, bool wide, double v) {
+    float f = (float)v;
+    uint32_t narrow;
+    uint64_t bits;
+    memcpy(&narrow, &f, 4);
+    memcpy(&bits, &v, 8);
+    return x86_each(g, wide, wide ? bits : narrow);
 }
 
 enum x86_len x86_length(const struct x86_gen *g, enum x86_shape s, bool wide) {
@@ -45,25 +55,52 @@ struct x86_home *x86_home_of(const struct x86_gen *g, const struct kir_val *v) {
     return x86_of(v)->home;
 }
 
+int x86_home_dst(const struct x86_home *h) {
+    static const int8_t temp[CLASSES] = {[CLASS_G] = RAX, [CLASS_V] = TMP3, [CLASS_K] = K_TMP};
+    return h->reg >= 0 ? h->reg : temp[h->class];
+}
+
+int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp) {
+    if (h->reg >= 0) return h->reg;
+    if (h->class == CLASS_G)
+        x86_load(&g->as, temp, x86_slot(h));
+    else if (h->class == CLASS_V)
+        x86_op2(g, EV_MOVUPS, L512, temp, x86_m(x86_slot(h)));
+    else
+        x86_mask_load(&g->as, temp, x86_slot(h));
+    return temp;
+}
+
+void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg) {
+    if (h->reg == reg) return;
+    bool slot = h->reg < 0;
+    if (h->class == CLASS_G && slot)
+        x86_store(&g->as, x86_slot(h), reg, 8);
+    else if (h->class == CLASS_G)
+        x86_mov(&g->as, h->reg, reg);
+    else if (h->class == CLASS_V && slot)
+        x86_op2(g, EV_STOREUPS, L512, reg, x86_m(x86_slot(h)));
+    else if (h->class == CLASS_V)
+        x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(reg));
+    else if (slot)
+        x86_mask_store(&g->as, x86_slot(h), reg);
+    else
+        x86_mask2(&g->as, MASK_MOVE, h->reg, reg);
+}
+
+int x86_dst(const struct x86_gen *g, const struct kir_val *v) {
+    return x86_home_dst(x86_home_of(g, v));
+}
+
+void x86_put(struct x86_gen *g, const struct kir_val *v, int reg) {
+    x86_home_put(g, x86_home_of(g, v), reg);
+}
+
 // ---- lanes and masks
 
 struct x86_arg x86_lane_const(struct x86_gen *g, const struct kir_val *v, bool wide) {
-    if (v->type == DT_F64) {
-        uint64_t bits;
-        memcpy(&bits, &v->imm_f, sizeof bits);
-        return x86_each64(g, bits);
-    }
-    if (v->type == DT_F32) {
-        float f = (float)v->imm_f;
-        uint32_t bits;
-        memcpy(&bits, &f, sizeof bits);
-        return x86_each32(g, bits);
-    }
-    return wide ? x86_each64(g, (uint64_t)v->imm_i) : x86_each32(g, (uint32_t)v->imm_i);
-}
-
-static bool own_wide(const struct kir_val *v) {
-    return x86_of(v)->wide;
+    if (dtype_is_float(v->type)) return x86_each_float(g, v->type == DT_F64, v->imm_f);
+    return x86_each(g, wide, (uint64_t)v->imm_i);
 }
 
 static struct x86_arg place(const struct x86_home *h) {
@@ -81,7 +118,7 @@ struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wid
         return x86_r(temp);
     }
     struct x86_arg a = place(h);
-    if (own_wide(v) == wide) return a;
+    if (x86_of(v)->wide == wide) return a;
     if (wide) {
         x86_op2(g, v->type == DT_U32 ? EV_ZXDQ : EV_SXDQ, L512, temp, a);
         return x86_r(temp);
@@ -107,62 +144,18 @@ int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp
     return x86_in_register(g, x86_lane_arg(g, v, wide, temp), wide, L512, temp);
 }
 
-int x86_lane_dst(struct x86_gen *g, const struct kir_val *v) {
-    const struct x86_home *h = x86_home_of(g, v);
-    return h->reg >= 0 ? h->reg : TMP3;
-}
-
-void x86_lane_put(struct x86_gen *g, const struct kir_val *v, int reg) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg < 0)
-        x86_op2(g, EV_STOREUPS, L512, reg, x86_m(x86_slot(h)));
-    else if (h->reg != reg)
-        x86_op2(g, EV_MOVAPS, L512, h->reg, x86_r(reg));
-}
-
 int x86_mask_reg(struct x86_gen *g, const struct kir_val *v) {
-    if (v->op == K_CONST) {
-        x86_mask3(&g->as, v->imm_i ? 0x46 : 0x47, K_TMP, K_TMP, K_TMP);
-        return K_TMP;
-    }
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0) return h->reg;
-    x86_mask_load(&g->as, K_TMP, x86_slot(h));
+    if (v->op != K_CONST) return x86_home_reg(g, x86_home_of(g, v), K_TMP);
+    x86_mask3(&g->as, v->imm_i ? MASK_XNOR : MASK_XOR, K_TMP, K_TMP, K_TMP);
     return K_TMP;
-}
-
-int x86_mask_dst(struct x86_gen *g, const struct kir_val *v) {
-    const struct x86_home *h = x86_home_of(g, v);
-    return h->reg >= 0 ? h->reg : K_TMP;
-}
-
-void x86_mask_put(struct x86_gen *g, const struct kir_val *v, int k) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg < 0)
-        x86_mask_store(&g->as, x86_slot(h), k);
-    else if (h->reg != k)
-        x86_mask2(&g->as, 0x90, h->reg, k);
 }
 
 // ---- class G
 
 int x86_int(struct x86_gen *g, const struct kir_val *v, int temp) {
-    if (v->op == K_CONST) {
-        x86_mov_imm(&g->as, temp, v->imm_i);
-        return temp;
-    }
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0) return h->reg;
-    x86_load(&g->as, temp, x86_slot(h));
+    if (v->op != K_CONST) return x86_home_reg(g, x86_home_of(g, v), temp);
+    x86_mov_imm(&g->as, temp, v->imm_i);
     return temp;
-}
-
-void x86_int_put(struct x86_gen *g, const struct kir_val *v, int reg) {
-    const struct x86_home *h = x86_home_of(g, v);
-    if (h->reg >= 0)
-        x86_mov(&g->as, h->reg, reg);
-    else
-        x86_store(&g->as, x86_slot(h), reg, 8);
 }
 
 void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k) {
@@ -172,16 +165,16 @@ void x86_mask_of_flags(struct x86_gen *g, enum x86_cc cc, int k) {
 }
 
 void x86_lane_shift(struct x86_gen *g, bool wide, enum x86_len len, int dst, int x, int how,
-                      int n) {
-    uint32_t op = wide ? how == 4 ? EV_SHIFT | EV_W : EV_SHIFTQ : EV_SHIFT;
+                    int n) {
+    uint32_t op = wide ? how == LANES_SIGNED ? EV_SHIFT | EV_W : EV_SHIFTQ : EV_SHIFT;
     x86_op3i(g, op, len, how, dst, x86_r(x), n);
 }
 
 void x86_normal(struct x86_gen *g, enum dtype t, enum x86_len len, int dst, int src) {
     int bits = dtype_bits(t);
     if (dtype_class(t) == DC_SIGNED) {
-        x86_lane_shift(g, false, len, dst, src, 6, 32 - bits);
-        x86_lane_shift(g, false, len, dst, dst, 4, 32 - bits);
+        x86_lane_shift(g, false, len, dst, src, LANES_LEFT, 32 - bits);
+        x86_lane_shift(g, false, len, dst, dst, LANES_SIGNED, 32 - bits);
     } else {
         x86_op3(g, EV_AND, len, dst, src, x86_each32(g, (1u << bits) - 1));
     }

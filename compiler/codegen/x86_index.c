@@ -10,8 +10,7 @@ static bool brief(int64_t v) {
 void x86_spread(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *x = x86_of(v);
     if (!x->lanes || x86_class(v) != CLASS_G || v->op == K_CONST) return;
-    const struct x86_home *h = x->lanes;
-    int from = x86_int(g, v, RAX), dst = h->reg >= 0 ? h->reg : TMP3;
+    int from = x86_int(g, v, RAX), dst = x86_home_dst(x->lanes);
     x86_op2(g, EV_EACH_GPR | (x->wide ? EV_W : 0), L512, dst, x86_r(from));
     if (x->shape == SHAPE_STRIDE) {
         int64_t at64[8];
@@ -23,7 +22,7 @@ void x86_spread(struct x86_gen *g, const struct kir_val *v) {
         int32_t at = x86_const(&g->as, x->wide ? (void *)at64 : (void *)at32, 64);
         x86_op3(g, x->wide ? EV_ADDQ : EV_ADDD, L512, dst, dst, x86_m(x86_pooled(at)));
     }
-    if (h->reg < 0) x86_op2(g, EV_STOREUPS, L512, dst, x86_m(x86_slot(h)));
+    x86_home_put(g, x->lanes, dst);
 }
 
 // RAX = RAX / s by multiplication with a reciprocal rounded up (Granlund and Montgomery 1994):
@@ -62,7 +61,7 @@ static void divmod(struct x86_gen *g, const struct kir_val *v) {
         x86_alu(&g->as, ALU_SUB, RDX, RAX);
         x86_mov(&g->as, RAX, RDX);
     }
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 
 static void shift(struct x86_gen *g, const struct kir_val *v) {
@@ -78,7 +77,7 @@ static void shift(struct x86_gen *g, const struct kir_val *v) {
         x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
         x86_shift_cl(&g->as, op, RAX);
     }
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 static void bound(struct x86_gen *g, const struct kir_val *v) {
     bool sign = v->type == DT_S64, max = v->op == K_MAX;
@@ -86,7 +85,7 @@ static void bound(struct x86_gen *g, const struct kir_val *v) {
     int y = x86_int(g, v->args[1], RCX);
     x86_alu(&g->as, ALU_CMP, RAX, y);
     x86_cmov(&g->as, max ? sign ? CC_L : CC_B : sign ? CC_G : CC_A, RAX, y);
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 static void quotient(struct x86_gen *g, const struct kir_val *v) {
     bool sign = v->type == DT_S64;
@@ -97,46 +96,38 @@ static void quotient(struct x86_gen *g, const struct kir_val *v) {
     else
         x86_mov_imm(&g->as, RDX, 0);
     x86_unary(&g->as, sign ? UN_IDIV : UN_DIV, RCX, true);
-    x86_int_put(g, v, v->op == K_DIV ? RAX : RDX);
+    x86_put(g, v, v->op == K_DIV ? RAX : RDX);
 }
 static void product(struct x86_gen *g, const struct kir_val *v) {
     const struct kir_val *x = v->args[0], *y = v->args[1];
     int64_t c;
-    const struct x86_home *h = x86_home_of(g, v);
-    int dst = h->reg >= 0 ? h->reg : RAX;
-    if (kir_is_const(x, &c)) {
-        y = x;
-        x = v->args[1];
-    }
+    int dst = x86_dst(g, v);
+    x86_constant_last(&x, &y);
     if (kir_is_const(y, &c) && c > 0 && (c & (c - 1)) == 0) {
         x86_mov(&g->as, dst, x86_int(g, x, RAX));
         if (c > 1) x86_shift_imm(&g->as, SHIFT_LEFT, dst, __builtin_ctzll((uint64_t)c));
-        x86_int_put(g, v, dst);
+        x86_put(g, v, dst);
     } else if (kir_is_const(y, &c) && brief(c)) {
         x86_imul_imm(&g->as, dst, x86_int(g, x, RAX), (int32_t)c);
-        x86_int_put(g, v, dst);
+        x86_put(g, v, dst);
     } else {
         x86_mov(&g->as, RAX, x86_int(g, x, RAX));
         x86_imul(&g->as, RAX, x86_int(g, y, RCX));
-        x86_int_put(g, v, RAX);
+        x86_put(g, v, RAX);
     }
 }
 static void sum(struct x86_gen *g, const struct kir_val *v) {
     const struct kir_val *x = v->args[0], *y = v->args[1];
     int64_t c;
-    const struct x86_home *h = x86_home_of(g, v);
-    int dst = h->reg >= 0 ? h->reg : RAX;
-    if (kir_is_const(x, &c)) {
-        y = x;
-        x = v->args[1];
-    }
+    int dst = x86_dst(g, v);
+    x86_constant_last(&x, &y);
     int a = x86_int(g, x, RAX);
     if (kir_is_const(y, &c) && brief(c))
         x86_lea(&g->as, dst, x86_at(a, (int32_t)c));
     else
         x86_lea(&g->as, dst,
                 (struct x86_mem){.base = (int8_t)a, .index = (int8_t)x86_int(g, y, RCX)});
-    x86_int_put(g, v, dst);
+    x86_put(g, v, dst);
 }
 static void plain(struct x86_gen *g, const struct kir_val *v) {
     enum x86_alu op = v->op == K_SUB   ? ALU_SUB
@@ -145,7 +136,7 @@ static void plain(struct x86_gen *g, const struct kir_val *v) {
                                        : ALU_XOR;
     x86_mov(&g->as, RAX, x86_int(g, v->args[0], RAX));
     x86_alu(&g->as, op, RAX, x86_int(g, v->args[1], RCX));
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 // -x, or |x|.
 static void negate(struct x86_gen *g, const struct kir_val *v) {
@@ -156,7 +147,7 @@ static void negate(struct x86_gen *g, const struct kir_val *v) {
         x86_alu_imm(&g->as, ALU_CMP, RCX, 0);
         x86_cmov(&g->as, CC_GE, RAX, RCX);
     }
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 static void choose(struct x86_gen *g, const struct kir_val *v) {
     x86_mask_to(&g->as, RDX, x86_mask_reg(g, v->args[0]));
@@ -164,65 +155,49 @@ static void choose(struct x86_gen *g, const struct kir_val *v) {
     int y = x86_int(g, v->args[2], RCX);
     x86_test(&g->as, RDX, 1);
     x86_cmov(&g->as, CC_E, RAX, y);
-    x86_int_put(g, v, RAX);
+    x86_put(g, v, RAX);
 }
 
+static void count(struct x86_gen *g, const struct kir_val *v) {
+    x86_count(&g->as, v->op == K_POPCNT, RAX, x86_int(g, v->args[0], RAX));
+    x86_put(g, v, RAX);
+}
+static void convert(struct x86_gen *g, const struct kir_val *v) {
+    if (x86_is_index(v->args[0]->type) && x86_class(v->args[0]) == CLASS_G)
+        x86_put(g, v, x86_int(g, v->args[0], RAX));
+    else
+        x86_cast_index(g, v);
+}
+
+typedef void (*rule_fn)(struct x86_gen *g, const struct kir_val *v);
+static const rule_fn rules[KOP_COUNT] = {[K_LOAD] = x86_load_value,
+                                         [K_TABLE] = x86_load_value,
+                                         [K_DIVMOD] = divmod,
+                                         [K_ADD] = sum,
+                                         [K_SUB] = plain,
+                                         [K_AND] = plain,
+                                         [K_OR] = plain,
+                                         [K_XOR] = plain,
+                                         [K_MUL] = product,
+                                         [K_DIV] = quotient,
+                                         [K_REM] = quotient,
+                                         [K_MIN] = bound,
+                                         [K_MAX] = bound,
+                                         [K_SHL] = shift,
+                                         [K_SHR] = shift,
+                                         [K_NEG] = negate,
+                                         [K_ABS] = negate,
+                                         [K_CLZ] = count,
+                                         [K_POPCNT] = count,
+                                         [K_SELECT] = choose,
+                                         [K_CAST] = convert,
+                                         [K_BITS] = convert};
+
 void x86_index_value(struct x86_gen *g, const struct kir_val *v) {
-    switch (v->op) {
-    case K_CONST:
-        return;
-    case K_LOAD:
-    case K_TABLE:
-        x86_load_value(g, v);
-        break;
-    case K_DIVMOD:
-        divmod(g, v);
-        break;
-    case K_ADD:
-        sum(g, v);
-        break;
-    case K_SUB:
-    case K_AND:
-    case K_OR:
-    case K_XOR:
-        plain(g, v);
-        break;
-    case K_MUL:
-        product(g, v);
-        break;
-    case K_DIV:
-    case K_REM:
-        quotient(g, v);
-        break;
-    case K_MIN:
-    case K_MAX:
-        bound(g, v);
-        break;
-    case K_SHL:
-    case K_SHR:
-        shift(g, v);
-        break;
-    case K_NEG:
-    case K_ABS:
-        negate(g, v);
-        break;
-    case K_CLZ:
-    case K_POPCNT:
-        x86_count(&g->as, v->op == K_POPCNT, RAX, x86_int(g, v->args[0], RAX));
-        x86_int_put(g, v, RAX);
-        break;
-    case K_SELECT:
-        choose(g, v);
-        break;
-    case K_CAST:
-    case K_BITS:
-        if (x86_is_index(v->args[0]->type) && x86_class(v->args[0]) == CLASS_G)
-            x86_int_put(g, v, x86_int(g, v->args[0], RAX));
-        else
-            x86_cast_index(g, v);
-        break;
-    default:
+    if (v->op == K_CONST) return;
+    if (rules[v->op])
+        rules[v->op](g, v);
+    else
         g->why = "an integer operation";
-    }
     x86_spread(g, v);
 }

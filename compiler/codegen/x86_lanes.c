@@ -4,16 +4,7 @@
 #include "compiler/codegen/x86_gen.h"
 
 enum { ROUND_NEAREST = 8, ROUND_DOWN, ROUND_UP, ROUND_ZERO }; // 8: no exceptions
-enum { UNORDERED = 3, ORDERED = 7, GREATER = 0x1e };
-
-static void masked(struct x86_gen *g, uint32_t op, enum x86_len len, int dst, int x,
-                   struct x86_arg y, int k, bool zero) {
-    x86_vec(
-        &g->as,
-        (struct x86_v){
-            .op = op, .len = len, .dst = dst, .src = x, .k = (uint8_t)k, .zero = zero, .imm = -1},
-        y);
-}
+enum { UNORDERED = 3 };
 
 static enum x86_len length_of(const struct x86_gen *g, const struct kir_val *v, bool wide) {
     return x86_length(g, x86_of(v)->shape, wide);
@@ -26,62 +17,28 @@ static void extremum(struct x86_gen *g, bool max, bool wide, enum x86_len len, i
                      struct x86_arg y) {
     uint32_t w = wide ? EV_W : 0;
     int k = K_TMP, yr = x86_in_register(g, y, wide, len, TMP2);
-    x86_vec(&g->as,
-            (struct x86_v){.op = EV_CMPPS + (wide ? EV_PD | EV_W : 0),
-                           .len = len,
-                           .dst = k,
-                           .src = x,
-                           .imm = UNORDERED},
-            x86_r(yr));
+    x86_op3i(g, EV_CMPPS + (wide ? EV_PD | EV_W : 0), len, k, x, x86_r(yr), UNORDERED);
     x86_op3i(g, EV_RANGE | w, len, TMP3, x, x86_r(yr), max ? 5 : 4);
-    masked(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP3, x, x86_r(yr), k, false);
+    x86_masked(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP3, x, x86_r(yr), k, false);
     if (dst != TMP3) x86_op2(g, EV_MOVAPS, len, dst, x86_r(TMP3));
 }
-static uint32_t float_op(enum kop op) {
-    switch (op) {
-    case K_ADD:
-        return EV_ADDPS;
-    case K_SUB:
-        return EV_SUBPS;
-    case K_MUL:
-        return EV_MULPS;
-    case K_DIV:
-        return EV_DIVPS;
-    default:
-        return 0;
-    }
-}
+static const uint32_t float_ops[KOP_COUNT] = {
+    [K_ADD] = EV_ADDPS, [K_SUB] = EV_SUBPS, [K_MUL] = EV_MULPS, [K_DIV] = EV_DIVPS};
+// Of unsigned and signed integers. Sums of 64 bits have an opcode of their own.
+static const uint32_t int_ops[KOP_COUNT][2] = {
+    [K_ADD] = {EV_ADDD, EV_ADDD},   [K_SUB] = {EV_SUBD, EV_SUBD},   [K_MUL] = {EV_MULD, EV_MULD},
+    [K_MIN] = {EV_MINUD, EV_MINSD}, [K_MAX] = {EV_MAXUD, EV_MAXSD}, [K_AND] = {EV_AND, EV_AND},
+    [K_OR] = {EV_OR, EV_OR},        [K_XOR] = {EV_XOR, EV_XOR},     [K_SHL] = {EV_SLLV, EV_SLLV},
+    [K_SHR] = {EV_SRLV, EV_SRAV}};
 static uint32_t int_op(enum kop op, bool sign, bool wide) {
-    uint32_t w = wide ? EV_W : 0;
-    switch (op) {
-    case K_ADD:
-        return wide ? EV_ADDQ : EV_ADDD;
-    case K_SUB:
-        return wide ? EV_SUBQ : EV_SUBD;
-    case K_MUL:
-        return EV_MULD | w;
-    case K_MIN:
-        return (sign ? EV_MINSD : EV_MINUD) | w;
-    case K_MAX:
-        return (sign ? EV_MAXSD : EV_MAXUD) | w;
-    case K_AND:
-        return EV_AND | w;
-    case K_OR:
-        return EV_OR | w;
-    case K_XOR:
-        return EV_XOR | w;
-    case K_SHL:
-        return EV_SLLV | w;
-    case K_SHR:
-        return (sign ? EV_SRAV : EV_SRLV) | w;
-    default:
-        return 0;
-    }
+    if (wide && (op == K_ADD || op == K_SUB)) return op == K_ADD ? EV_ADDQ : EV_SUBQ;
+    uint32_t o = int_ops[op][sign];
+    return o && wide ? o | EV_W : o;
 }
 void x86_combine(struct x86_gen *g, enum kop op, enum dtype t, bool wide, enum x86_len len, int dst,
                  int x, struct x86_arg y) {
     if (dtype_is_float(t)) {
-        uint32_t o = float_op(op);
+        uint32_t o = float_ops[op];
         if (o)
             x86_op3(g, o + (wide ? EV_PD | EV_W : 0), len, dst, x, y);
         else
@@ -113,19 +70,11 @@ static bool constant_bound(struct x86_gen *g, const struct kir_val *v, enum x86_
         x86_op3(g, EV_ADDPS + w, len, dst, dst, x86_lane_const(g, bound, wide));
     return true;
 }
-static bool commutes(enum kop op) {
-    return op == K_ADD || op == K_MUL || op == K_MIN || op == K_MAX || op == K_AND || op == K_OR ||
-           op == K_XOR;
-}
-// What memory operands are best at is the last place.
+// The operands, that which may be memory last.
 static void arguments(struct x86_gen *g, const struct kir_val *v, bool wide, int *x,
                       struct x86_arg *y) {
     const struct kir_val *a = v->args[0], *b = v->args[1];
-    if (commutes(v->op) && a->op == K_CONST) {
-        const struct kir_val *t = a;
-        a = b;
-        b = t;
-    }
+    if (kop_commutes(v->op)) x86_constant_last(&a, &b);
     *x = x86_lane_reg(g, a, wide, TMP0);
     *y = x86_lane_arg(g, b, wide, TMP1);
 }
@@ -138,11 +87,7 @@ static bool args_wide(const struct kir_val *v, int from) {
 static void multiply_add(struct x86_gen *g, enum x86_len len, bool wide, const struct kir_val *a,
                          const struct kir_val *b, const struct kir_val *c, int dst) {
     uint32_t w = wide ? EV_W : 0;
-    if (a->op == K_CONST) {
-        const struct kir_val *t = a;
-        a = b;
-        b = t;
-    }
+    x86_constant_last(&a, &b);
     int x = x86_lane_reg(g, a, wide, TMP0);
     struct x86_arg y = x86_lane_arg(g, b, wide, TMP1), z = x86_lane_arg(g, c, wide, TMP2);
     if (!z.mem && z.reg == dst) {
@@ -184,16 +129,16 @@ static void divide(struct x86_gen *g, int64_t s, enum x86_len len, int dst, int 
     uint64_t reciprocal = (uint64_t)(((__int128)1 << (31 + bits)) / s + 1);
     struct x86_arg m = x86_each64(g, reciprocal);
     x86_op3(g, EV_MULUDQ, len, TMP1, x, m);
-    x86_lane_shift(g, true, len, TMP2, x, 2, 32);
+    x86_lane_shift(g, true, len, TMP2, x, LANES_RIGHT, 32);
     x86_op3(g, EV_MULUDQ, len, TMP2, TMP2, m);
-    x86_lane_shift(g, true, len, TMP1, TMP1, 2, 31 + bits);
-    x86_lane_shift(g, true, len, TMP2, TMP2, 2, 31 + bits);
-    x86_lane_shift(g, true, len, TMP2, TMP2, 6, 32);
+    x86_lane_shift(g, true, len, TMP1, TMP1, LANES_RIGHT, 31 + bits);
+    x86_lane_shift(g, true, len, TMP2, TMP2, LANES_RIGHT, 31 + bits);
+    x86_lane_shift(g, true, len, TMP2, TMP2, LANES_LEFT, 32);
     x86_op3(g, EV_OR, len, dst, TMP1, x86_r(TMP2));
 }
 static void quotient(struct x86_gen *g, int64_t s, bool wide, enum x86_len len, int dst, int x) {
     if ((s & (s - 1)) == 0)
-        x86_lane_shift(g, wide, len, dst, x, 2, __builtin_ctzll((uint64_t)s));
+        x86_lane_shift(g, wide, len, dst, x, LANES_RIGHT, __builtin_ctzll((uint64_t)s));
     else if (!wide && s <= INT32_MAX)
         divide(g, s, len, dst, x);
     else if (!wide)
@@ -224,7 +169,7 @@ static void divmod(struct x86_gen *g, const struct kir_val *v) {
         x86_op2(g, EV_NARROWQD, L512, x, x86_r(TMP3));
         x = TMP3;
     }
-    x86_lane_put(g, v, x);
+    x86_put(g, v, x);
 }
 
 static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
@@ -234,12 +179,12 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
     struct x86_arg y = x86_lane_arg(g, v->args[0], wide, TMP0);
     uint64_t sign = UINT64_C(1) << (wide ? 63 : 31);
     int x;
+
     switch (v->op) {
     case K_NEG:
         x = x86_in_register(g, y, wide, len, TMP0);
         if (is_float) {
-            x86_op3(g, EV_XOR | w, len, dst, x,
-                    wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
+            x86_op3(g, EV_XOR | w, len, dst, x, x86_each(g, wide, sign));
             break;
         }
         x86_op3(g, EV_XOR, len, TMP1, TMP1, x86_r(TMP1));
@@ -249,8 +194,7 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
     case K_ABS:
         x = x86_in_register(g, y, wide, len, TMP0);
         if (is_float)
-            x86_op3(g, EV_AND | w, len, dst, x,
-                    wide ? x86_each64(g, sign - 1) : x86_each32(g, (uint32_t)sign - 1));
+            x86_op3(g, EV_AND | w, len, dst, x, x86_each(g, wide, sign - 1));
         else
             x86_op2(g, wide ? EV_ABSQ : EV_ABSD, len, dst, x86_r(x));
         if (dtype_bits(v->type) < 32) x86_normal(g, v->type, len, dst, dst);
@@ -267,16 +211,10 @@ static void unary(struct x86_gen *g, const struct kir_val *v, enum x86_len len, 
                                    : ROUND_NEAREST);
         break;
     default: { // K_ROUND: towards zero of x + copysign(largest below a half, x)
-        float half = 0x1.fffffep-2f;
-        double half_wide = 0x1.fffffffffffffp-2;
-        uint64_t bits = 0;
-        uint32_t narrow = 0;
-        memcpy(&bits, &half_wide, 8);
-        memcpy(&narrow, &half, 4);
+        double half = wide ? 0x1.fffffffffffffp-2 : 0x1.fffffep-2;
         x = x86_in_register(g, y, wide, len, TMP0);
-        x86_op3(g, EV_AND | w, len, TMP1, x,
-                wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign));
-        x86_op3(g, EV_OR | w, len, TMP1, TMP1, wide ? x86_each64(g, bits) : x86_each32(g, narrow));
+        x86_op3(g, EV_AND | w, len, TMP1, x, x86_each(g, wide, sign));
+        x86_op3(g, EV_OR | w, len, TMP1, TMP1, x86_each_float(g, wide, half));
         x86_op3(g, EV_ADDPS + (wide ? EV_PD | EV_W : 0), len, TMP1, TMP1, x86_r(x));
         x86_op3i(g, wide ? EV_RNDSCALEPD : EV_RNDSCALEPS, len, dst, 0, x86_r(TMP1), ROUND_ZERO);
     }
@@ -286,8 +224,7 @@ static void copysign_lanes(struct x86_gen *g, const struct kir_val *v, enum x86_
                            int dst) {
     uint32_t w = wide ? EV_W : 0;
     uint64_t sign = UINT64_C(1) << (wide ? 63 : 31);
-    struct x86_arg s = wide ? x86_each64(g, sign) : x86_each32(g, (uint32_t)sign),
-                   rest = wide ? x86_each64(g, sign - 1) : x86_each32(g, (uint32_t)sign - 1);
+    struct x86_arg s = x86_each(g, wide, sign), rest = x86_each(g, wide, sign - 1);
     int x = x86_lane_reg(g, v->args[0], wide, TMP0), y = x86_lane_reg(g, v->args[1], wide, TMP1);
     x86_op3(g, EV_AND | w, len, TMP2, x, rest);
     x86_op3(g, EV_AND | w, len, TMP1, y, s);
@@ -296,8 +233,8 @@ static void copysign_lanes(struct x86_gen *g, const struct kir_val *v, enum x86_
 static void choose(struct x86_gen *g, const struct kir_val *v, enum x86_len len, bool wide,
                    int dst) {
     int k = x86_mask_reg(g, v->args[0]), no = x86_lane_reg(g, v->args[2], wide, TMP0);
-    masked(g, EV_BLEND | (wide ? EV_W : 0), len, dst, no, x86_lane_arg(g, v->args[1], wide, TMP1),
-           k, false);
+    x86_masked(g, EV_BLEND | (wide ? EV_W : 0), len, dst, no,
+               x86_lane_arg(g, v->args[1], wide, TMP1), k, false);
 }
 // Quotients, and counts of bits, of single integers.
 static void by_integers(struct x86_gen *g, const struct kir_val *v, int dst) {
@@ -327,6 +264,7 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
     enum x86_len len = length_of(g, v, wide);
     int x;
     struct x86_arg y;
+
     switch (v->op) {
     case K_FMA:
         multiply_add(g, len, wide, v->args[0], v->args[1], v->args[2], dst);
@@ -360,11 +298,12 @@ static void arithmetic(struct x86_gen *g, const struct kir_val *v, int dst) {
             x86_combine(g, v->op, v->type, wide, len, dst, x, y);
         }
     }
+
     if (wide && !x86_of(v)->wide) {
         x86_op2(g, EV_NARROWQD, L512, dst, x86_r(TMP3));
-        x86_lane_put(g, v, TMP3);
+        x86_put(g, v, TMP3);
     } else {
-        x86_lane_put(g, v, dst);
+        x86_put(g, v, dst);
     }
 }
 
@@ -372,7 +311,8 @@ void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
     int dst;
     bool wide = x86_of(v)->wide;
     if (v->op == K_CONST || x86_of(v)->fused) return;
-    dst = x86_lane_dst(g, v);
+    dst = x86_dst(g, v);
+
     switch (v->op) {
     case K_LOAD:
     case K_TABLE:
@@ -391,16 +331,16 @@ void x86_lane_value(struct x86_gen *g, const struct kir_val *v) {
         if (dtype_bits(v->type) < 32) {
             x86_normal(g, v->type, length_of(g, v, false), dst,
                        x86_lane_reg(g, v->args[0], false, TMP0));
-            x86_lane_put(g, v, dst);
+            x86_put(g, v, dst);
         } else {
             bool from = wide || dtype_bits(v->type) == 64;
-            x86_lane_put(g, v, x86_lane_reg(g, v->args[0], from, TMP0));
+            x86_put(g, v, x86_lane_reg(g, v->args[0], from, TMP0));
         }
         break;
     case K_CLZ:
     case K_POPCNT:
         by_integers(g, v, dst);
-        x86_lane_put(g, v, dst);
+        x86_put(g, v, dst);
         break;
     default:
         arithmetic(g, v, dst);
@@ -431,43 +371,43 @@ static void compare_ints(struct x86_gen *g, const struct kir_val *v, int k) {
 }
 // Two masks. The second may need K_TMP, so the first goes to RAX where both do.
 static void masks(struct x86_gen *g, const struct kir_val *v, int k) {
-    enum { AND = 0x41, ANDN = 0x42, OR = 0x45, XNOR = 0x46, XOR = 0x47, NOT = 0x44 };
     int x = x86_mask_reg(g, v->args[0]), y;
     bool both = x == K_TMP && x86_mask_reg(g, v->args[1]) == K_TMP;
     if (both) {
         x86_mask_reg(g, v->args[0]);
-        x86_mask2(&g->as, 0x90, 0, K_TMP);
+        x86_mask2(&g->as, MASK_MOVE, 0, K_TMP);
         x = 0;
     }
     y = x86_mask_reg(g, v->args[1]);
     if (x == K_TMP && y != K_TMP) x = x86_mask_reg(g, v->args[0]);
     if (v->op == K_AND)
-        x86_mask3(&g->as, AND, k, x, y);
+        x86_mask3(&g->as, MASK_AND, k, x, y);
     else if (v->op == K_OR)
-        x86_mask3(&g->as, OR, k, x, y);
+        x86_mask3(&g->as, MASK_OR, k, x, y);
     else if (v->op == K_XOR || v->imm_i == CMP_NE)
-        x86_mask3(&g->as, XOR, k, x, y);
+        x86_mask3(&g->as, MASK_XOR, k, x, y);
     else if (v->imm_i == CMP_EQ)
-        x86_mask3(&g->as, XNOR, k, x, y);
+        x86_mask3(&g->as, MASK_XNOR, k, x, y);
     else { // x < y is y without x
         bool less = v->imm_i == CMP_LT || v->imm_i == CMP_GE;
-        x86_mask3(&g->as, ANDN, k, less ? x : y, less ? y : x);
-        if (v->imm_i == CMP_GE || v->imm_i == CMP_LE) x86_mask2(&g->as, NOT, k, k);
+        x86_mask3(&g->as, MASK_ANDN, k, less ? x : y, less ? y : x);
+        if (v->imm_i == CMP_GE || v->imm_i == CMP_LE) x86_mask2(&g->as, MASK_NOT, k, k);
     }
 }
 static void choose_mask(struct x86_gen *g, const struct kir_val *v, int k) {
     int c = x86_mask_reg(g, v->args[0]);
-    x86_mask2(&g->as, 0x90, 0, c);
-    x86_mask3(&g->as, 0x42, K_TMP, 0, x86_mask_reg(g, v->args[2])); // without the condition
+    x86_mask2(&g->as, MASK_MOVE, 0, c);
+    x86_mask3(&g->as, MASK_ANDN, K_TMP, 0, x86_mask_reg(g, v->args[2])); // without the condition
     x86_mask_to(&g->as, RAX, K_TMP);
-    x86_mask3(&g->as, 0x41, 0, 0, x86_mask_reg(g, v->args[1]));
+    x86_mask3(&g->as, MASK_AND, 0, 0, x86_mask_reg(g, v->args[1]));
     x86_mask_from(&g->as, K_TMP, RAX);
-    x86_mask3(&g->as, 0x45, k, 0, K_TMP);
+    x86_mask3(&g->as, MASK_OR, k, 0, K_TMP);
 }
 void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
     if (v->op == K_CONST) return;
-    int k = x86_mask_dst(g, v);
+    int k = x86_dst(g, v);
     const struct kir_val *x = v->n_args ? v->args[0] : NULL;
+
     switch (v->op) {
     case K_LOAD:
     case K_TABLE:
@@ -506,5 +446,5 @@ void x86_mask_value(struct x86_gen *g, const struct kir_val *v) {
     default:
         g->why = "an operation on pred";
     }
-    x86_mask_put(g, v, k);
+    x86_put(g, v, k);
 }

@@ -13,10 +13,7 @@ int x86_base(struct x86_gen *g, const struct kir_val *v, int temp) {
         x86_lea(&g->as, temp, x86_pooled(g->tables[v->imm_i]));
         return temp;
     }
-    const struct x86_home *h = v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i];
-    if (h->reg >= 0) return h->reg;
-    x86_load(&g->as, temp, x86_slot(h));
-    return temp;
+    return x86_home_reg(g, v->imm_i == KIR_SCRATCH ? g->p->scratch : g->p->bufs[v->imm_i], temp);
 }
 struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
     const struct kir_val *at = v->args[0];
@@ -30,14 +27,7 @@ struct x86_mem x86_address(struct x86_gen *g, const struct kir_val *v) {
 
 static void in_lanes(struct x86_gen *g, uint32_t op, enum x86_len len, int dst,
                      struct x86_arg from) {
-    x86_vec(&g->as,
-            (struct x86_v){.op = op,
-                           .len = len,
-                           .dst = dst,
-                           .k = g->masked ? K_TAIL : 0,
-                           .zero = g->masked,
-                           .imm = -1},
-            from);
+    x86_masked(g, op, len, dst, 0, from, g->masked ? K_TAIL : 0, g->masked);
 }
 
 static void load_one(struct x86_gen *g, const struct kir_val *v) {
@@ -45,21 +35,20 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
     enum dtype t = v->elem;
     int size = dtype_size(t);
     if (x86_class(v) == CLASS_G) {
-        const struct x86_home *h = x86_home_of(g, v);
-        int dst = h->reg >= 0 ? h->reg : RAX;
+        int dst = x86_dst(g, v);
         x86_load(&g->as, dst, m);
-        x86_int_put(g, v, dst);
+        x86_put(g, v, dst);
         return;
     }
     if (t == DT_PRED) {
-        int k = x86_mask_dst(g, v);
+        int k = x86_dst(g, v);
         x86_load_small(&g->as, RAX, m, 1, false);
         x86_test(&g->as, RAX, 0xff);
         x86_mask_of_flags(g, CC_NE, k);
-        x86_mask_put(g, v, k);
+        x86_put(g, v, k);
         return;
     }
-    int dst = x86_lane_dst(g, v);
+    int dst = x86_dst(g, v);
     if (size >= 4) {
         x86_op2(g, size == 8 ? EV_EACHSD : EV_EACHSS, L512, dst, x86_m(m));
     } else {
@@ -68,7 +57,7 @@ static void load_one(struct x86_gen *g, const struct kir_val *v) {
         x86_op2(g, t == DT_F16 ? EV_EACHW_GPR : EV_EACH_GPR, L512, dst, x86_r(RAX));
         if (t == DT_F16) x86_op2(g, EV_PH2PS, L512, dst, x86_r(dst));
     }
-    x86_lane_put(g, v, dst);
+    x86_put(g, v, dst);
 }
 void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg m) {
     enum dtype t = v->elem;
@@ -76,13 +65,13 @@ void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg m
     enum x86_len len = x86_length(g, SHAPE_LANES, size == 8);
     bool sign = dtype_class(t) == DC_SIGNED;
     if (t == DT_PRED) {
-        int k = x86_mask_dst(g, v);
+        int k = x86_dst(g, v);
         in_lanes(g, EXTEND(FROM_8, 0, false), len, TMP0, m);
         x86_op3(g, EV_TEST, len, k, TMP0, x86_r(TMP0));
-        x86_mask_put(g, v, k);
+        x86_put(g, v, k);
         return;
     }
-    int dst = x86_lane_dst(g, v);
+    int dst = x86_dst(g, v);
     if (size == 8)
         in_lanes(g, EV_MOVUPS | EV_PD | EV_W, len, dst, m);
     else if (size == 4)
@@ -92,7 +81,7 @@ void x86_load_lanes(struct x86_gen *g, const struct kir_val *v, struct x86_arg m
     else
         in_lanes(g, EXTEND(size == 2 ? FROM_16 : FROM_8, 0, sign && t != DT_BF16), len, dst, m);
     if (t == DT_BF16) x86_op3i(g, EV_SHIFT, len, 6, dst, x86_r(dst), 16);
-    x86_lane_put(g, v, dst);
+    x86_put(g, v, dst);
 }
 void x86_load_value(struct x86_gen *g, const struct kir_val *v) {
     const struct x86_val *at = x86_of(v->args[0]);
@@ -113,14 +102,8 @@ struct x86_v x86_stored(struct x86_gen *g, const struct kir_val *s) {
     struct x86_v how = {.len = x86_length(g, SHAPE_LANES, size == 8), .dst = TMP0, .imm = -1};
     if (t == DT_PRED) {
         struct x86_arg one = x86_each32(g, 1);
-        struct x86_v set = {.op = EV_EACHSS,
-                            .len = how.len,
-                            .dst = TMP0,
-                            .k = (uint8_t)x86_mask_reg(g, v),
-                            .zero = true,
-                            .imm = -1};
         one.each = false;
-        x86_vec(&g->as, set, one);
+        x86_masked(g, EV_EACHSS, how.len, TMP0, 0, one, x86_mask_reg(g, v), true);
     } else {
         how.dst = x86_lane_reg(g, v, size == 8, TMP0);
     }

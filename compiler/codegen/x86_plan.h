@@ -76,7 +76,7 @@ struct x86_plan {
     struct x86_loop *open[KIR_MAX_LEVEL + 2];       // loops around what is being decided
     int n_open;
     const char *slow; // why a loop could not become a vector: static text
-    const char *why;                                // it does not fit: static text
+    const char *why;  // it does not fit: static text
 };
 
 static inline struct x86_val *x86_of(const struct kir_val *v) {
@@ -91,6 +91,12 @@ static inline enum x86_class x86_class(const struct kir_val *v) {
 }
 static inline bool x86_grouped(const struct kir_val *store) {
     return x86_of(store)->group && x86_of(store->args[0])->shape == SHAPE_STRIDE;
+}
+// Turns of a loop; -1: only the run knows.
+static inline int64_t x86_trip(const struct kir_loop *l) {
+    int64_t b, e;
+    if (!kir_is_const(l->begin, &b) || !kir_is_const(l->end, &e)) return -1;
+    return e > b ? e - b : 0;
 }
 // Chooses loops and forms. False, with p->why: the generator does not take this kernel.
 bool x86_choose(struct x86_plan *p);

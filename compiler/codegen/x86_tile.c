@@ -46,19 +46,13 @@ static bool coefficient(const struct kir_val *v, const struct kir_val *var, int6
         return false;
     }
 }
-static bool known(const struct kir_loop *l, int64_t *trip) {
-    int64_t b, e;
-    if (!kir_is_const(l->begin, &b) || !kir_is_const(l->end, &e)) return false;
-    *trip = e - b;
-    return true;
-}
 bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v) {
     struct x86_tile t = {.lanes = lanes, .stride = x86_of(v->args[0])->stride};
-    int64_t size = dtype_size(v->elem), trip, c;
+    int64_t size = dtype_size(v->elem), trip = x86_trip(lanes), c;
     x86_of(v)->tile = NULL;
     if (v->op != K_LOAD || v->block != &lanes->body || size > 4 || v->elem == DT_PRED ||
         v->flags & KF_PINNED || v->imm_i == KIR_SCRATCH || v->imm_i >= p->f->n_in ||
-        llabs(t.stride) < 2 || llabs(t.stride) > (1 << 24) || !known(lanes, &trip) || trip < 4)
+        llabs(t.stride) < 2 || llabs(t.stride) > (1 << 24) || trip < 4)
         return false;
     t.bytes = (trip + ROWS - 1) / ROWS * ROWS * COLUMN;
     for (int d = p->n_open - 1; d >= 0; d--) {
@@ -68,12 +62,14 @@ bool x86_tile_find(struct x86_plan *p, struct kir_loop *lanes, struct kir_val *v
             t.along = x;
             break;
         }
-        if (t.n_between == X86_BETWEEN || !known(x->l, &trip)) return false;
+        if (t.n_between == X86_BETWEEN) return false;
         t.between[t.n_between++] = x;
+        trip = x86_trip(x->l);
         if (trip < 1 || trip > TILE_BYTES || (t.bytes *= trip) > TILE_BYTES) return false;
     }
     if (!t.along || t.along->l->trip < 4 || t.bytes > TILE_BYTES) return false;
-    if (known(t.along->l, &trip) && trip < 4) return false;
+    trip = x86_trip(t.along->l);
+    if (trip >= 0 && trip < 4) return false;
     t.slot = -1;
     x86_of(v)->tile = arena_dup(p->a, &t, sizeof t);
     return true;
@@ -87,16 +83,21 @@ void x86_tile_take(struct x86_plan *p, const struct kir_block *b) {
             continue;
         }
         p->tiles += t->bytes;
-        int64_t trip = t->along->l->trip;
-        known(t->along->l, &trip);
+        int64_t trip = x86_trip(t->along->l);
+        if (trip < 0) trip = t->along->l->trip;
         t->along->window = trip >= 16 ? 16 : trip >= 8 ? 8 : 4;
     }
 }
 
 // ---- windows: of the loop along the columns, at each of its turns
 
-enum { AT = 0, FRESH = 8, FEW = 16, WINDOW_BYTES = 64 }; // offsets: column in bytes; 0: to be
-                                                         // filled; no whole window in the loop
+enum {
+    AT = 0,
+    FRESH = 8,
+    FEW = 16,
+    WINDOW_BYTES = 64
+}; // offsets: column in bytes; 0: to be
+   // filled; no whole window in the loop
 static int32_t take(struct x86_gen *g, int32_t bytes) {
     int32_t at = g->p->frame ? (g->p->frame + 63) / 64 * 64 : 64; // 0 says: none yet
     g->p->frame = at + bytes;
@@ -106,17 +107,19 @@ static struct x86_mem word(int32_t slot, int at) {
     return x86_at(RSP, slot + at);
 }
 void x86_window_turn(struct x86_gen *g, struct x86_loop *x) {
-    int64_t trip = -1, begin;
+    int64_t trip = x86_trip(x->l), begin;
     int w = x->window, past = x86_label(&g->as), done = x86_label(&g->as);
     if (!w) return;
-    bool fixed = known(x->l, &trip), first = kir_is_const(x->l->begin, &begin);
+    bool fixed = trip >= 0, first = kir_is_const(x->l->begin, &begin);
     x->window_slot = x->window_slot ? x->window_slot : take(g, WINDOW_BYTES);
+
     x86_mov(&g->as, RAX, x86_int(g, x->l->var, RAX));
     if (!first || begin) x86_alu(&g->as, ALU_SUB, RAX, x86_int(g, x->l->begin, RCX));
     x86_mov(&g->as, RCX, RAX);
     x86_alu_imm(&g->as, ALU_AND, RCX, w - 1);
     x86_store(&g->as, word(x->window_slot, FRESH), RCX, 8);
     x86_alu(&g->as, ALU_SUB, RAX, RCX); // turns before the window
+
     x86_mov_imm(&g->as, RDX, fixed ? trip : 0);
     if (!fixed) {
         x86_mov(&g->as, RDX, x86_int(g, x->l->end, RDX));
@@ -126,6 +129,7 @@ void x86_window_turn(struct x86_gen *g, struct x86_loop *x) {
             x86_load(&g->as, RCX, word(x->window_slot, AT));
         }
     }
+
     // What the window lies behind the end goes to its beginning.
     x86_alu_imm(&g->as, ALU_ADD, RAX, w);
     x86_alu(&g->as, ALU_SUB, RAX, RDX);
@@ -150,22 +154,19 @@ void x86_window_turn(struct x86_gen *g, struct x86_loop *x) {
 
 // RCX: the block of 16 lanes that is being computed, in bytes from the tile's slot.
 static void block_offset(struct x86_gen *g, const struct x86_tile *t) {
-    int64_t begin = 0, trip = 0;
-    int32_t columns;
+    int64_t begin = 0;
+    int32_t columns = (int32_t)((x86_trip(t->lanes) + ROWS - 1) / ROWS * ROWS);
     kir_is_const(t->lanes->begin, &begin);
-    known(t->lanes, &trip);
-    columns = (int32_t)((trip + ROWS - 1) / ROWS * ROWS);
     x86_mov(&g->as, RCX, x86_int(g, t->lanes->var, RCX));
     if (begin) x86_alu_imm(&g->as, ALU_SUB, RCX, (int32_t)begin);
     for (int k = 0; k < t->n_between; k++) {
         const struct kir_loop *l = t->between[k]->l;
         kir_is_const(l->begin, &begin);
-        known(l, &trip);
         x86_mov(&g->as, RAX, x86_int(g, l->var, RAX));
         if (begin) x86_alu_imm(&g->as, ALU_SUB, RAX, (int32_t)begin);
         x86_imul_imm(&g->as, RAX, RAX, columns);
         x86_alu(&g->as, ALU_ADD, RCX, RAX);
-        columns *= (int32_t)trip;
+        columns *= (int32_t)x86_trip(l);
     }
     x86_shift_imm(&g->as, SHIFT_LEFT, RCX, 6);
 }
@@ -216,16 +217,14 @@ static void one_column(struct x86_gen *g, const struct kir_val *v, int rows) {
 static void fill(struct x86_gen *g, const struct kir_val *v, struct x86_mem from, int rows) {
     const struct x86_tile *t = x86_of(v)->tile;
     const struct x86_loop *along = t->along;
-    int few = x86_label(&g->as), done = x86_label(&g->as), log = 0;
-    int64_t trip;
-    while (1 << log < dtype_size(v->elem))
-        log++;
+    int few = x86_label(&g->as), done = x86_label(&g->as);
+    bool unknown = x86_trip(along->l) < 0;
     x86_lea(&g->as, RDX, from);
     x86_load(&g->as, RAX, word(along->window_slot, AT));
-    x86_shift_imm(&g->as, SHIFT_RIGHT, RAX, 6 - log);
+    x86_shift_imm(&g->as, SHIFT_RIGHT, RAX, 6 - x86_log_size(v->elem));
     x86_alu(&g->as, ALU_SUB, RDX, RAX);
     block_offset(g, t);
-    if (!known(along->l, &trip)) {
+    if (unknown) {
         x86_load(&g->as, RAX, word(along->window_slot, FEW));
         x86_test(&g->as, RAX, 1);
         x86_jump_if(&g->as, CC_NE, few);
@@ -239,19 +238,17 @@ static void fill(struct x86_gen *g, const struct kir_val *v, struct x86_mem from
         x86_op2(g, EV_MOVUPS, L512, k, x86_m(word(g->tile_save, 64 * k)));
     x86_jump(&g->as, done);
     x86_bind(&g->as, few);
-    if (!known(along->l, &trip)) one_column(g, v, rows);
+    if (unknown) one_column(g, v, rows);
     x86_bind(&g->as, done);
 }
 void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem from) {
     struct x86_tile *t = x86_of(v)->tile;
-    int filled = x86_label(&g->as), dst = x86_lane_dst(g, v);
-    int64_t trip = ROWS;
-    known(t->lanes, &trip);
+    int filled = x86_label(&g->as), dst = x86_dst(g, v);
     if (t->slot < 0) t->slot = take(g, (int32_t)t->bytes);
     x86_load(&g->as, RAX, word(t->along->window_slot, FRESH));
     x86_test(&g->as, RAX, 0xff);
     x86_jump_if(&g->as, CC_NE, filled);
-    fill(g, v, from, g->masked ? (int)(trip % ROWS) : ROWS);
+    fill(g, v, from, g->masked ? (int)(x86_trip(t->lanes) % ROWS) : ROWS);
     x86_bind(&g->as, filled);
     block_offset(g, t);
     x86_load(&g->as, RAX, word(t->along->window_slot, AT));
@@ -262,5 +259,5 @@ void x86_tile_load(struct x86_gen *g, const struct kir_val *v, struct x86_mem fr
         x86_op2(g, LOW_WORDS, L512, dst, x86_r(TMP0));
         x86_op2(g, EV_PH2PS, L512, dst, x86_r(TMP0));
     }
-    x86_lane_put(g, v, dst);
+    x86_put(g, v, dst);
 }

@@ -42,6 +42,7 @@ static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_va
     struct kir_loop *loops[LOWER_MAX_CUTS + 1] = {NULL};
     struct kir_val *flat[MAX_ACC], *r = kir_i64(k, 0);
     int base = k->depth, n = split(lw, f, acc, flat);
+
     for (int i = 0; i <= sp->n; i++) {
         int64_t stride = i == sp->n ? 1 : sp->cut[i],
                 extent = (i ? sp->cut[i - 1] : sp->total) / stride;
@@ -50,6 +51,7 @@ static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_va
         lower_track(lw, loops[i]->var, sp, stride);
         r = kir_idx_add(k, r, kir_idx_mul(k, loops[i]->var, stride));
     }
+
     struct kir_loop *last = loops[sp->n];
     last->vectorize = true;
     struct lower_row row = {.var = last->var,
@@ -61,11 +63,13 @@ static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_va
                             .outer = lw->row};
     (void)rank;
     lw->row = sp->n == 0 ? &row : NULL;
+
     struct kir_val *in[LOWER_MAX_RESULTS], *next[LOWER_MAX_RESULTS];
     join(lw, f, flat, in);
     status_t st = f->step(lw, f, index, r, in, next);
     lw->row = row.outer;
     if (st) return st;
+
     split(lw, f, next, flat);
     for (int i = sp->n; i >= 0; i--) {
         kir_end(k, loops[i], flat);
@@ -98,6 +102,7 @@ static status_t column_pass(struct lower *lw, struct lower_fold *f, const struct
     struct kir_loop *l = lower_row_loop(lw, row, &at);
     for (int d = 0; d < rank; d++)
         index[d] = kir_subst(k, canon_index[d], canon, l->var);
+
     struct lower_row inner = *row, *outer = lw->row;
     inner.var = l->var;
     if (r) {
@@ -117,6 +122,7 @@ static status_t column_pass(struct lower *lw, struct lower_fold *f, const struct
     } else {
         RETURN_IF_ERR(f->init(lw, f, acc));
     }
+
     for (int i = 0; i < f->n; i++)
         kir_store(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),
                   lower_scratch_index(lw, f->type[i], acc_at[i], at), acc[i]);
@@ -176,6 +182,7 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
         lw->want_chunk = true;
         return ST_OK;
     }
+
     struct kir_block *now = kir_at_level(k, row->base);
     struct kir_val *canon = lower_canon(lw, row), *cindex[HLO_MAX_RANK + 1];
     kir_restore(k, now);
@@ -185,6 +192,7 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
         fits = cindex[d] && cindex[d]->level <= row->base;
     }
     if (!fits) return ST_OK;
+
     struct lower_kept *kept = lower_find_kept(lw, f->i, cindex, rank, row);
     if (!kept) {
         kept = lower_keep(lw, f->i, cindex, rank, row);
@@ -199,6 +207,7 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
         kept->ready = true;
     }
     if (!kept->ready) return lower_no(lw, "a reduction of itself");
+
     struct kir_val *at = kir_idx_add(k, row->var, kir_idx_mul(k, row->begin, -1));
     for (int i = 0; i < f->n; i++)
         out[i] = kir_load(k, KIR_SCRATCH, lower_scratch_type(f->type[i]),

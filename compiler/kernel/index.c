@@ -33,19 +33,26 @@ static void add_term(struct sum *s, struct kir_val *atom, int64_t coef) {
     s->t[s->n].atom = atom;
     s->t[s->n++].coef = coef;
 }
+// Is v `other` times the constant c?
+static bool times_constant(const struct kir_val *v, struct kir_val **other, int64_t *c) {
+    if (v->op != K_MUL || v->type != DT_S64) return false;
+    for (int k = 1; k >= 0; k--)
+        if (kir_is_const(v->args[k], c) && llabs(*c) < (INT64_C(1) << 40)) {
+            *other = v->args[1 - k];
+            return true;
+        }
+    return false;
+}
 static void flatten(struct sum *s, struct kir_val *v, int64_t coef, int depth) {
+    struct kir_val *other;
     int64_t c;
     if (kir_is_const(v, &c)) {
         s->base += c * coef;
     } else if (v->op == K_ADD && v->type == DT_S64 && v->flags == 0 && depth < 64) {
         flatten(s, v->args[0], coef, depth + 1);
         flatten(s, v->args[1], coef, depth + 1);
-    } else if (v->op == K_MUL && v->type == DT_S64 && kir_is_const(v->args[1], &c) &&
-               llabs(c) < (INT64_C(1) << 40)) {
-        flatten(s, v->args[0], coef * c, depth + 1);
-    } else if (v->op == K_MUL && v->type == DT_S64 && kir_is_const(v->args[0], &c) &&
-               llabs(c) < (INT64_C(1) << 40)) {
-        flatten(s, v->args[1], coef * c, depth + 1);
+    } else if (times_constant(v, &other, &c)) {
+        flatten(s, other, coef * c, depth + 1);
     } else {
         add_term(s, v, coef);
     }
@@ -92,8 +99,7 @@ static void merge(struct kir *k, struct sum *s) {
 }
 
 static struct kir_val *raw(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y) {
-    struct kir_val *v = kir_op(k, op, x, y, NULL);
-    return v;
+    return kir_op(k, op, x, y, NULL);
 }
 static void range(const struct sum *s, int64_t *lo, int64_t *hi) {
     __int128 l = s->base, h = s->base;
@@ -117,12 +123,14 @@ static struct kir_val *build(struct kir *k, struct sum *s) {
             s->t[j] = s->t[j - 1];
             s->t[j - 1] = x;
         }
+
     struct kir_val *v = NULL;
     struct sum part = {.base = 0};
     if (s->base && s->t[0].atom->level == 0) { // keep constants with the outermost part
         v = kir_i64(k, s->base);
         part.base = s->base;
     }
+
     for (int i = 0; i < s->n; i++) {
         struct kir_val *x = s->t[i].atom;
         if (s->t[i].coef != 1) {
@@ -135,6 +143,7 @@ static struct kir_val *build(struct kir *k, struct sum *s) {
         v = v ? raw(k, K_ADD, v, x) : x;
         if (v != s->t[i].atom) range(&part, &v->lo, &v->hi);
     }
+
     if (s->base && s->t[0].atom->level != 0) {
         v = raw(k, K_ADD, v, kir_i64(k, s->base));
         range(s, &v->lo, &v->hi);
@@ -200,11 +209,13 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
     if (m == 1) return kir_i64(k, 0);
     if (s == 1 && m == 0) return x;
     if (kir_is_const(x, &lo)) return kir_i64(k, m ? lo / s % m : lo / s);
+
     flatten(&f, x, 1, 0);
     range(&f, &lo, &hi);
     if (f.full || lo < 0) return atom(k, x, s, m);
     if (hi < s) return kir_i64(k, 0);
     if (m && hi / s < m) m = 0;
+
     if (m) { // modulo s*m, whole multiples drop out
         struct sum g = {.base = f.base % (s * m)};
         for (int i = 0; i < f.n; i++)
@@ -213,6 +224,7 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
         if (lo >= 0) f = g;
         if (lo >= 0 && hi / s < m) m = 0;
     }
+
     struct sum q = {.base = f.base / s}, r = {.base = f.base % s};
     for (int i = 0; i < f.n; i++) {
         if (f.t[i].coef % s == 0) {
@@ -227,9 +239,11 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
         struct kir_val *v = build(k, &q);
         return m ? kir_idx_divmod(k, v, 1, m) : v;
     }
+
     if (f.n == 1 && f.base == 0 && f.t[0].coef == 1) return divmod_atom(k, f.t[0].atom, s, m);
     struct kir_val *v = divmod_low(k, &f, s, m);
     if (v) return v;
+
     int64_t g = gcd(s, f.base);
     for (int i = 0; i < f.n; i++)
         g = gcd(g, f.t[i].coef);
@@ -239,22 +253,21 @@ struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int6
             f.t[i].coef /= g;
         return kir_idx_divmod(k, build(k, &f), s / g, m);
     }
+
     merge(k, &f);
     if (f.n == 1 && f.base == 0 && f.t[0].coef == 1) return divmod_atom(k, f.t[0].atom, s, m);
     return atom(k, build(k, &f), s, m);
 }
 struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi) {
-    x = kir_op(k, K_MAX, x, kir_i64(k, lo), NULL);
-    x = kir_op(k, K_MIN, x, kir_i64(k, hi), NULL);
-    return x;
+    x = raw(k, K_MAX, x, kir_i64(k, lo));
+    return raw(k, K_MIN, x, kir_i64(k, hi));
 }
 
 static struct kir_val *subst(struct kir *k, struct kir_val *x, struct kir_val *var,
                              struct kir_val *with, struct pmap *memo) {
     if (x == var) return with;
     if (x->level < var->level || x->op == K_CONST) return x;
-    // A canonical variable (no loop) stands beside the values of its block, which do not depend on
-    // it.
+    // No value of the block of a canonical variable (one without a loop) depends on it.
     bool leaf = x->op == K_CARRY || x->op == K_RESULT || x->op == K_VAR || (x->flags & KF_PINNED);
     if (leaf) return x->level == var->level && !var->loop ? x : NULL;
     struct kir_val *r = pmap_get_ptr(memo, x), *a[4] = {NULL, NULL, NULL, NULL};

@@ -17,6 +17,9 @@ static const struct {
 const char *kop_name(enum kop op) {
     return (unsigned)op < KOP_COUNT ? kops[op].name : "?";
 }
+bool kop_commutes(enum kop op) {
+    return kops[op].traits & C;
+}
 static const struct {
     const char *name;
     int args;
@@ -166,83 +169,63 @@ bool kir_is_const(const struct kir_val *v, int64_t *out) {
     return true;
 }
 
-// Two integer constants, in the type's width; false if not foldable.
-static bool fold_int(enum kop op, enum dtype t, int64_t a, int64_t b, int64_t *r) {
-    bool s = dtype_class(t) == DC_SIGNED;
+// What a commutative operation or a subtraction makes of two integers; kir_int cuts it to its
+// width.
+static int64_t of_ints(enum kop op, bool sign, int64_t a, int64_t b) {
+    uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch (op) {
     case K_ADD:
-        *r = (int64_t)((uint64_t)a + (uint64_t)b);
-        return true;
+        return (int64_t)(x + y);
     case K_SUB:
-        *r = (int64_t)((uint64_t)a - (uint64_t)b);
-        return true;
+        return (int64_t)(x - y);
     case K_MUL:
-        *r = (int64_t)((uint64_t)a * (uint64_t)b);
-        return true;
+        return (int64_t)(x * y);
     case K_AND:
-        *r = a & b;
-        return true;
+        return a & b;
     case K_OR:
-        *r = a | b;
-        return true;
+        return a | b;
     case K_XOR:
-        *r = a ^ b;
-        return true;
+        return a ^ b;
     case K_MIN:
-        *r = (s ? a < b : (uint64_t)a < (uint64_t)b) ? a : b;
-        return true;
-    case K_MAX:
-        *r = (s ? a > b : (uint64_t)a > (uint64_t)b) ? a : b;
-        return true;
-    default:
-        return false;
+        return (sign ? a < b : x < y) ? a : b;
+    default: // K_MAX
+        return (sign ? a > b : x > y) ? a : b;
     }
 }
-static bool fold_float(enum kop op, double a, double b, double *r) {
-    switch (op) {
-    case K_ADD:
-        *r = a + b;
-        return true;
-    case K_SUB:
-        *r = a - b;
-        return true;
-    case K_MUL:
-        *r = a * b;
-        return true;
-    case K_DIV:
-        *r = a / b;
-        return true;
-    default:
-        return false;
-    }
-}
-
+// The constant that op makes of two; NULL: they are none, or op is not one that is computed here.
 static struct kir_val *fold(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y) {
-    int64_t r;
-    double f;
-    if (!y || x->op != K_CONST) return NULL;
-    if (y->op != K_CONST) return NULL;
-    if (!dtype_is_float(x->type))
-        return fold_int(op, x->type, x->imm_i, y->imm_i, &r) ? kir_int(k, x->type, r) : NULL;
-    if (!fold_float(op, x->imm_f, y->imm_f, &f)) return NULL;
-    if (x->type == DT_F32) f = (double)(float)f; // double rounding of +-*/ to f32 is exact
-    return kir_f(k, x->type, f);
+    if (!y || x->op != K_CONST || y->op != K_CONST) return NULL;
+    if (!dtype_is_float(x->type)) {
+        if (op != K_SUB && !kop_commutes(op)) return NULL;
+        bool sign = dtype_class(x->type) == DC_SIGNED;
+        return kir_int(k, x->type, of_ints(op, sign, x->imm_i, y->imm_i));
+    }
+    double a = x->imm_f, b = y->imm_f;
+    if (op != K_ADD && op != K_SUB && op != K_MUL && op != K_DIV) return NULL;
+    // Rounding +-*/ of f64 to f32 again is exact: kir_f does.
+    return kir_f(k, x->type,
+                 op == K_ADD   ? a + b
+                 : op == K_SUB ? a - b
+                 : op == K_MUL ? a * b
+                               : a / b);
 }
 
 static struct kir_val *op_flags(struct kir *k, enum kop op, struct kir_val *x, struct kir_val *y,
                                 struct kir_val *z, uint8_t flags) {
-    struct kir_val t = {.op = op, .type = x->type, .flags = flags, .args = {x, y, z}};
-    t.n_args = kops[op].args;
-    t.lo = INT64_MIN;
-    t.hi = INT64_MAX;
+    struct kir_val t = {.op = op,
+                        .type = x->type,
+                        .flags = flags,
+                        .n_args = kops[op].args,
+                        .args = {x, y, z},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
     struct kir_val *c = t.n_args == 2 ? fold(k, op, x, y) : NULL;
     if (c) return c;
-    if (x->type == DT_PRED && y && y->op == K_CONST && (op == K_AND || op == K_OR))
-        return (op == K_AND) == (y->imm_i != 0) ? x : y;
-    if (x->type == DT_PRED && x->op == K_CONST && (op == K_AND || op == K_OR))
-        return (op == K_AND) == (x->imm_i != 0) ? y : x;
+    bool either = x->type == DT_PRED && (op == K_AND || op == K_OR);
+    if (either && y->op == K_CONST) return (op == K_AND) == (y->imm_i != 0) ? x : y;
+    if (either && x->op == K_CONST) return (op == K_AND) == (x->imm_i != 0) ? y : x;
     if (op == K_MUL && y->op == K_CONST && dtype_is_float(y->type) && y->imm_f == 1) return x;
-    if (kops[op].traits & C && y->id < x->id) {
+    if (kop_commutes(op) && y->id < x->id) {
         t.args[0] = y;
         t.args[1] = x;
     }
@@ -387,12 +370,12 @@ struct kir_val *kir_load(struct kir *k, int buf, enum dtype elem, struct kir_val
     struct kir_val t = {.op = K_LOAD,
                         .type = kir_type(elem),
                         .elem = elem,
+                        .flags = flags,
                         .imm_i = buf,
                         .n_args = 1,
-                        .args = {at}};
-    t.flags = flags;
-    t.lo = INT64_MIN;
-    t.hi = INT64_MAX;
+                        .args = {at},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
     return kir_intern(k, &t);
 }
 void kir_store(struct kir *k, int buf, enum dtype elem, struct kir_val *at, struct kir_val *v) {
@@ -433,10 +416,14 @@ struct kir_val *kir_table(struct kir *k, int table, struct kir_val *at) {
         k->fn->tables.v[table].elem = DT_U8;
         return kir_decode8(k, e, kir_table(k, table, at));
     }
-    struct kir_val t = {
-        .op = K_TABLE, .type = kir_type(e), .elem = e, .imm_i = table, .n_args = 1, .args = {at}};
-    t.lo = INT64_MIN;
-    t.hi = INT64_MAX;
+    struct kir_val t = {.op = K_TABLE,
+                        .type = kir_type(e),
+                        .elem = e,
+                        .imm_i = table,
+                        .n_args = 1,
+                        .args = {at},
+                        .lo = INT64_MIN,
+                        .hi = INT64_MAX};
     return kir_intern(k, &t);
 }
 
@@ -452,10 +439,9 @@ struct kir_loop *kir_for(struct kir *k, struct kir_val *begin, struct kir_val *e
     l->carry = arrays + n_carry;
     l->yield = arrays + 2 * n_carry;
     l->result = arrays + 3 * n_carry;
-    if (k->depth + 2 >= KIR_MAX_LEVEL) {
-        k->overflow = true;
-    }
+
     int level = k->depth + 1;
+    if (level + 1 >= KIR_MAX_LEVEL) k->overflow = true;
     if (level >= KIR_MAX_LEVEL) level = KIR_MAX_LEVEL - 1;
     l->body = (struct kir_block){.parent = k->stack[k->depth], .level = (uint8_t)level};
     k->depth = level;

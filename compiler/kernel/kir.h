@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kir: a small structured loop and scalar IR, and its builder. SSA values in nested for loops with
-// carried values; no branches. Target-neutral: codegen prints LLVM from it, OpenCL C or GLSL can
-// be.
+// carried values; no branches. It knows no target: compiler/codegen makes code of it.
 //
 // The builder simplifies as it goes. A pure value is placed in the outermost open loop in which its
 // arguments exist, so loop-invariant work is hoisted by construction (reductions too: see
@@ -124,15 +123,14 @@ struct kir_val *kir_intern(struct kir *k, const struct kir_val *t);
 // index.c: sums and atoms. All s64.
 struct kir_val *kir_idx_add(struct kir *k, struct kir_val *x, struct kir_val *y);
 struct kir_val *kir_idx_mul(struct kir *k, struct kir_val *x, int64_t c);
-struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s,
-                               int64_t m); // x >= 0, m = 0: none
+// (x / s) % m, x >= 0; m 0: no remainder is taken.
+struct kir_val *kir_idx_divmod(struct kir *k, struct kir_val *x, int64_t s, int64_t m);
 struct kir_val *kir_idx_clamp(struct kir *k, struct kir_val *x, int64_t lo, int64_t hi);
 // x with loop variable `var` replaced by `with`; NULL if x depends on a carried value.
 struct kir_val *kir_subst(struct kir *k, struct kir_val *x, struct kir_val *var,
                           struct kir_val *with);
 
-// Loops. open: the loop is placed in the current block when closed. yields replace the carried
-// values.
+// Loops. kir_end places the loop in the block around it; `yield` replaces the carried values.
 struct kir_loop *kir_for(struct kir *k, struct kir_val *begin, struct kir_val *end,
                          int64_t max_trip, struct kir_val *const *init, int n_carry);
 void kir_end(struct kir *k, struct kir_loop *l, struct kir_val *const *yield);
@@ -142,10 +140,10 @@ void kir_restore(struct kir *k, struct kir_block *now);
 bool kir_visible(const struct kir *k, const struct kir_val *v);
 
 void kir_sweep(struct kir *k); // drops unused pure values
-// Atoms that are left after kir_sweep: calls fn for each live divmod.
+// Calls fn for each value of the block and of the loops in it, in order.
 void kir_each(struct kir_block *b, void (*fn)(void *ctx, struct kir_val *v), void *ctx);
-void kir_print(struct strbuf *b,
-               const struct kir_fn *f); // text without names: equal text, equal kernel
+// Text without names: kernels of equal text do the same.
+void kir_print(struct strbuf *b, const struct kir_fn *f);
 // Text with the sizes left open: kernels of one form do the same but for the values in *out, which
 // are added in order of the text. Each such constant notes its place, from 1, in imm_j.
 struct kir_sizes {
@@ -167,3 +165,4 @@ enum kir_libm {
 const char *kir_fn_name(int fn);
 int kir_fn_args(int fn);
 const char *kop_name(enum kop op);
+bool kop_commutes(enum kop op);

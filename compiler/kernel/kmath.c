@@ -56,26 +56,27 @@ static struct kir_val *sign(struct kir *k, struct kir_val *x) {
     return kir_select(k, kir_cmp(k, CMP_GT, x, zero), one, neg); // NaN and -0 come out as they are
 }
 
+// Functions that are one operation of kir on values of a class; K_CONST: they are not.
+static const struct {
+    enum kop real, whole, pred;
+} direct[KFN_COUNT] = {
+    [KFN_ABS] = {.real = K_ABS},         [KFN_CEIL] = {.real = K_CEIL},
+    [KFN_FLOOR] = {.real = K_FLOOR},     [KFN_ROUND_AFZ] = {.real = K_ROUND},
+    [KFN_ROUND_EVEN] = {.real = K_RINT}, [KFN_SQRT] = {.real = K_SQRT},
+    [KFN_NEG] = {K_NEG, K_NEG, 0},       [KFN_ADD] = {K_ADD, K_ADD, K_OR},
+    [KFN_SUB] = {K_SUB, K_SUB, 0},       [KFN_MUL] = {0, K_MUL, K_AND}, // of floats: with a flag
+    [KFN_DIV] = {.real = K_DIV},         [KFN_MAX] = {K_MAX, K_MAX, K_OR},
+    [KFN_MIN] = {K_MIN, K_MIN, K_AND},   [KFN_AND] = {0, K_AND, K_AND},
+    [KFN_OR] = {0, K_OR, K_OR},          [KFN_XOR] = {0, K_XOR, K_XOR},
+};
+
 static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x,
                                 struct kir_val *y) {
     struct kir *k = &lw->k;
     enum dtype t = x->type;
     struct kir_val *one = kir_f(k, t, 1);
+    if (direct[fn].real) return kir_op(k, direct[fn].real, x, y, NULL);
     switch (fn) {
-    case KFN_ABS:
-        return kir_op(k, K_ABS, x, NULL, NULL);
-    case KFN_CEIL:
-        return kir_op(k, K_CEIL, x, NULL, NULL);
-    case KFN_FLOOR:
-        return kir_op(k, K_FLOOR, x, NULL, NULL);
-    case KFN_ROUND_AFZ:
-        return kir_op(k, K_ROUND, x, NULL, NULL);
-    case KFN_ROUND_EVEN:
-        return kir_op(k, K_RINT, x, NULL, NULL);
-    case KFN_NEG:
-        return kir_op(k, K_NEG, x, NULL, NULL);
-    case KFN_SQRT:
-        return kir_op(k, K_SQRT, x, NULL, NULL);
     case KFN_RSQRT:
         return kir_op(k, K_DIV, one, kir_op(k, K_SQRT, x, NULL, NULL), NULL);
     case KFN_SIGN:
@@ -86,18 +87,8 @@ static struct kir_val *float_fn(struct lower *lw, enum kfn fn, struct kir_val *x
         return kir_f(k, t, 0);
     case KFN_ISFINITE:
         return kir_cmp(k, CMP_LT, kir_op(k, K_ABS, x, NULL, NULL), kir_f(k, t, INFINITY));
-    case KFN_ADD:
-        return kir_op(k, K_ADD, x, y, NULL);
-    case KFN_SUB:
-        return kir_op(k, K_SUB, x, y, NULL);
     case KFN_MUL:
         return kir_flag(k, K_MUL, x, y, lower_contract(lw));
-    case KFN_DIV:
-        return kir_op(k, K_DIV, x, y, NULL);
-    case KFN_MAX:
-        return kir_op(k, K_MAX, x, y, NULL);
-    case KFN_MIN:
-        return kir_op(k, K_MIN, x, y, NULL);
     case KFN_COMPLEX:
         return kir_complex(k, x, y);
     default:
@@ -213,12 +204,11 @@ static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, stru
                               struct kir_val *y) {
     struct kir *k = &lw->k;
     enum dtype t = x->type;
-    bool s = dtype_class(t) == DC_SIGNED;
+    if (direct[fn].whole) return kir_op(k, direct[fn].whole, x, y, NULL);
+
     switch (fn) {
     case KFN_ABS:
-        return s ? kir_op(k, K_ABS, x, NULL, NULL) : x;
-    case KFN_NEG:
-        return kir_op(k, K_NEG, x, NULL, NULL);
+        return dtype_class(t) == DC_SIGNED ? kir_op(k, K_ABS, x, NULL, NULL) : x;
     case KFN_NOT:
         return kir_op(k, K_XOR, x, kir_int(k, t, -1), NULL);
     case KFN_CLZ:
@@ -229,22 +219,6 @@ static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, stru
         return sign(k, x);
     case KFN_ISFINITE:
         return kir_int(k, DT_PRED, 1);
-    case KFN_ADD:
-        return kir_op(k, K_ADD, x, y, NULL);
-    case KFN_SUB:
-        return kir_op(k, K_SUB, x, y, NULL);
-    case KFN_MUL:
-        return kir_op(k, K_MUL, x, y, NULL);
-    case KFN_AND:
-        return kir_op(k, K_AND, x, y, NULL);
-    case KFN_OR:
-        return kir_op(k, K_OR, x, y, NULL);
-    case KFN_XOR:
-        return kir_op(k, K_XOR, x, y, NULL);
-    case KFN_MAX:
-        return kir_op(k, K_MAX, x, y, NULL);
-    case KFN_MIN:
-        return kir_op(k, K_MIN, x, y, NULL);
     case KFN_DIV:
         return int_divide(k, K_DIV, x, y);
     case KFN_REM:
@@ -262,6 +236,7 @@ static struct kir_val *int_fn(struct lower *lw, enum kfn fn, enum dtype st, stru
     }
 }
 static struct kir_val *pred_fn(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
+    if (direct[fn].pred) return kir_op(k, direct[fn].pred, x, y, NULL);
     switch (fn) {
     case KFN_ABS:
         return x;
@@ -269,16 +244,6 @@ static struct kir_val *pred_fn(struct kir *k, enum kfn fn, struct kir_val *x, st
         return kir_op(k, K_XOR, x, kir_int(k, DT_PRED, 1), NULL);
     case KFN_ISFINITE:
         return kir_int(k, DT_PRED, 1);
-    case KFN_ADD:
-    case KFN_MAX:
-    case KFN_OR:
-        return kir_op(k, K_OR, x, y, NULL);
-    case KFN_MUL:
-    case KFN_MIN:
-    case KFN_AND:
-        return kir_op(k, K_AND, x, y, NULL);
-    case KFN_XOR:
-        return kir_op(k, K_XOR, x, y, NULL);
     default:
         return NULL;
     }

@@ -20,10 +20,7 @@ static V call(struct kir *k, int fn, V x, V y) { // fn is the real part's, the o
 static V real(struct kir *k, enum dtype t, double v) {
     return kir_complex(k, kir_f(k, t, v), kir_f(k, t, 0));
 }
-static V widen(struct kir *k, V x) {
-    return kir_complex(k, kir_cast(k, DT_F64, kir_re(k, x)), kir_cast(k, DT_F64, kir_im(k, x)));
-}
-static V narrow(struct kir *k, enum dtype t, V x) {
+static V in_type(struct kir *k, enum dtype t, V x) {
     return kir_complex(k, kir_cast(k, t, kir_re(k, x)), kir_cast(k, t, kir_im(k, x)));
 }
 static V both(struct kir *k, enum kop op, V x, V y) {
@@ -63,7 +60,8 @@ static V composed(struct kir *k, enum kfn fn, V x) {
 
 // |x| of f32 parts: their squares are exact in f64 and do not overflow, so no scaling is needed.
 static V magnitude(struct kir *k, V x) {
-    V w = widen(k, x), a = kir_re(k, w), b = kir_im(k, w), inf = kir_f(k, DT_F64, HUGE_VAL);
+    V w = in_type(k, DT_F64, x), a = kir_re(k, w), b = kir_im(k, w),
+      inf = kir_f(k, DT_F64, HUGE_VAL);
     V m = kir_op(k, K_SQRT,
                  kir_op(k, K_ADD, kir_op(k, K_MUL, a, a, NULL), kir_op(k, K_MUL, b, b, NULL), NULL),
                  NULL, NULL);
@@ -72,10 +70,20 @@ static V magnitude(struct kir *k, V x) {
     return kir_cast(k, DT_F32, kir_select(k, any, inf, m)); // also beside a NaN
 }
 
+// Functions of the library: the one for the real part.
+static const uint8_t library[KFN_COUNT] = {
+    [KFN_DIV] = KLIBM_CDIV_RE,     [KFN_POW] = KLIBM_CPOW_RE,     [KFN_EXP] = KLIBM_CEXP_RE,
+    [KFN_LOG] = KLIBM_CLOG_RE,     [KFN_SQRT] = KLIBM_CSQRT_RE,   [KFN_SIN] = KLIBM_CSIN_RE,
+    [KFN_COS] = KLIBM_CCOS_RE,     [KFN_TAN] = KLIBM_CTAN_RE,     [KFN_TANH] = KLIBM_CTANH_RE,
+    [KFN_ACOS] = KLIBM_CACOS_RE,   [KFN_ACOSH] = KLIBM_CACOSH_RE, [KFN_ASIN] = KLIBM_CASIN_RE,
+    [KFN_ASINH] = KLIBM_CASINH_RE, [KFN_ATANH] = KLIBM_CATANH_RE, [KFN_COSH] = KLIBM_CCOSH_RE,
+    [KFN_SINH] = KLIBM_CSINH_RE};
+
 V kmath_complex(struct lower *lw, enum kfn fn, V x, V y) {
     struct kir *k = &lw->k;
     V a = kir_re(k, x), b = kir_im(k, x), c = y ? kir_re(k, y) : NULL, d = y ? kir_im(k, y) : NULL;
     enum dtype t = a->type;
+    if (library[fn]) return call(k, library[fn], x, y);
     switch (fn) {
     case KFN_REAL:
         return a;
@@ -93,41 +101,9 @@ V kmath_complex(struct lower *lw, enum kfn fn, V x, V y) {
             kir_op(k, K_ADD, kir_op(k, K_MUL, a, d, NULL), kir_op(k, K_MUL, b, c, NULL), NULL));
     case KFN_ABS:
         return t == DT_F32 ? magnitude(k, x) : part(k, t, KLIBM_HYPOT, x, NULL);
-    case KFN_DIV:
-        return call(k, KLIBM_CDIV_RE, x, y);
-    case KFN_POW:
-        return call(k, KLIBM_CPOW_RE, x, y);
-    case KFN_EXP:
-        return call(k, KLIBM_CEXP_RE, x, NULL);
-    case KFN_LOG:
-        return call(k, KLIBM_CLOG_RE, x, NULL);
-    case KFN_SQRT:
-        return call(k, KLIBM_CSQRT_RE, x, NULL);
-    case KFN_SIN:
-        return call(k, KLIBM_CSIN_RE, x, NULL);
-    case KFN_COS:
-        return call(k, KLIBM_CCOS_RE, x, NULL);
-    case KFN_TAN:
-        return call(k, KLIBM_CTAN_RE, x, NULL);
-    case KFN_TANH:
-        return call(k, KLIBM_CTANH_RE, x, NULL);
-    case KFN_ACOS:
-        return call(k, KLIBM_CACOS_RE, x, NULL);
-    case KFN_ACOSH:
-        return call(k, KLIBM_CACOSH_RE, x, NULL);
-    case KFN_ASIN:
-        return call(k, KLIBM_CASIN_RE, x, NULL);
-    case KFN_ASINH:
-        return call(k, KLIBM_CASINH_RE, x, NULL);
-    case KFN_ATANH:
-        return call(k, KLIBM_CATANH_RE, x, NULL);
-    case KFN_COSH:
-        return call(k, KLIBM_CCOSH_RE, x, NULL);
-    case KFN_SINH:
-        return call(k, KLIBM_CSINH_RE, x, NULL);
     default: {
-        V r = composed(k, fn, widen(k, x));
-        return r ? narrow(k, t, r) : NULL;
+        V r = composed(k, fn, in_type(k, DT_F64, x));
+        return r ? in_type(k, t, r) : NULL;
     }
     }
 }

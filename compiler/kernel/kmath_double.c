@@ -189,11 +189,13 @@ static V trig64(struct kir *k, bool cosine, V x) {
     struct angle a = small_angle(k, x);
     bool small = bound(x, 4) < 0x1p20;
     V n = a.n, hi = a.hi, lo = a.lo;
+
     if (!small) {
         struct angle b = large_angle(k, x);
         V large = CMP(GE, OP1(ABS, x), C(0x1p20));
         n = SEL(large, b.n, n), hi = SEL(large, b.hi, hi), lo = SEL(large, b.lo, lo);
     }
+
     V q = OP2(SUB, n, OP2(MUL, OP1(FLOOR, OP2(MUL, n, C(0.25))), C(4))); // n mod 4
     V s = sin_near(k, hi, lo), c = cos_near(k, hi, lo);
     V odd = OP2(OR, CMP(EQ, q, C(1)), CMP(EQ, q, C(3)));
@@ -203,52 +205,25 @@ static V trig64(struct kir *k, bool cosine, V x) {
     if (!cosine) y = SEL(CMP(EQ, x, C(0)), x, y);
     return small ? y : SEL(CMP(LT, OP1(ABS, x), C(INFINITY)), y, C(NAN));
 }
+static V sin64(struct kir *k, V x) {
+    return trig64(k, false, x);
+}
+static V cos64(struct kir *k, V x) {
+    return trig64(k, true, x);
+}
+
+// Functions of one argument that are made here, and those of libm.
+static V (*const made[KFN_COUNT])(struct kir *, V) = {
+    [KFN_EXP] = exp64,   [KFN_EXPM1] = expm1_64,      [KFN_LOG] = log64, [KFN_LOG1P] = log1p_64,
+    [KFN_TANH] = tanh64, [KFN_LOGISTIC] = logistic64, [KFN_SIN] = sin64, [KFN_COS] = cos64};
+static const uint8_t library[KFN_COUNT] = {
+    [KFN_ERF] = KLIBM_ERF,     [KFN_POW] = KLIBM_POW,     [KFN_CBRT] = KLIBM_CBRT,
+    [KFN_TAN] = KLIBM_TAN,     [KFN_ATAN2] = KLIBM_ATAN2, [KFN_ACOS] = KLIBM_ACOS,
+    [KFN_ACOSH] = KLIBM_ACOSH, [KFN_ASIN] = KLIBM_ASIN,   [KFN_ASINH] = KLIBM_ASINH,
+    [KFN_ATANH] = KLIBM_ATANH, [KFN_COSH] = KLIBM_COSH,   [KFN_SINH] = KLIBM_SINH,
+    [KFN_REM] = KLIBM_FMOD};
 
 struct kir_val *kmath_f64(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
-    switch (fn) {
-    case KFN_EXP:
-        return exp64(k, x);
-    case KFN_EXPM1:
-        return expm1_64(k, x);
-    case KFN_LOG:
-        return log64(k, x);
-    case KFN_LOG1P:
-        return log1p_64(k, x);
-    case KFN_TANH:
-        return tanh64(k, x);
-    case KFN_LOGISTIC:
-        return logistic64(k, x);
-    case KFN_ERF:
-        return kir_call(k, KLIBM_ERF, x, NULL);
-    case KFN_POW:
-        return kir_call(k, KLIBM_POW, x, y);
-    case KFN_CBRT:
-        return kir_call(k, KLIBM_CBRT, x, NULL);
-    case KFN_SIN:
-        return trig64(k, false, x);
-    case KFN_COS:
-        return trig64(k, true, x);
-    case KFN_TAN:
-        return kir_call(k, KLIBM_TAN, x, NULL);
-    case KFN_ATAN2:
-        return kir_call(k, KLIBM_ATAN2, x, y);
-    case KFN_ACOS:
-        return kir_call(k, KLIBM_ACOS, x, NULL);
-    case KFN_ACOSH:
-        return kir_call(k, KLIBM_ACOSH, x, NULL);
-    case KFN_ASIN:
-        return kir_call(k, KLIBM_ASIN, x, NULL);
-    case KFN_ASINH:
-        return kir_call(k, KLIBM_ASINH, x, NULL);
-    case KFN_ATANH:
-        return kir_call(k, KLIBM_ATANH, x, NULL);
-    case KFN_COSH:
-        return kir_call(k, KLIBM_COSH, x, NULL);
-    case KFN_SINH:
-        return kir_call(k, KLIBM_SINH, x, NULL);
-    case KFN_REM:
-        return kir_call(k, KLIBM_FMOD, x, y);
-    default:
-        return NULL;
-    }
+    if (made[fn]) return made[fn](k, x);
+    return library[fn] ? kir_call(k, library[fn], x, y) : NULL;
 }

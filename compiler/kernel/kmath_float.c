@@ -237,43 +237,25 @@ static V atan2_32(struct kir *k, V y, V x) {
     return SEL(OP2(OR, CMP(NE, x, x), CMP(NE, y, y)), C(NAN), res);
 }
 
+// Functions of one argument that are made here.
+static V (*const made[KFN_COUNT])(struct kir *, V) = {
+    [KFN_EXP] = exp32,   [KFN_EXPM1] = expm1_32,      [KFN_LOG] = log32, [KFN_LOG1P] = log1p_32,
+    [KFN_TANH] = tanh32, [KFN_LOGISTIC] = logistic32, [KFN_ERF] = erf32, [KFN_CBRT] = cbrt32};
+
 struct kir_val *kmath_f32(struct kir *k, enum kfn fn, struct kir_val *x, struct kir_val *y) {
+    if (made[fn]) return made[fn](k, x);
     switch (fn) {
-    case KFN_EXP:
-        return exp32(k, x);
-    case KFN_EXPM1:
-        return expm1_32(k, x);
-    case KFN_LOG:
-        return log32(k, x);
-    case KFN_LOG1P:
-        return log1p_32(k, x);
-    case KFN_TANH:
-        return tanh32(k, x);
-    case KFN_LOGISTIC:
-        return logistic32(k, x);
-    case KFN_ERF:
-        return erf32(k, x);
     case KFN_POW:
         return pow32(k, x, y);
-    case KFN_CBRT:
-        return cbrt32(k, x);
     case KFN_SIN:
     case KFN_COS:
     case KFN_TAN:
         return trig32(k, fn, x);
     case KFN_ATAN2:
         return atan2_32(k, x, y);
-    case KFN_REM:
-        return kir_cast(k, DT_F32, kir_call(k, KLIBM_FMOD, wide(k, x), wide(k, y))); // exact in f64
-    case KFN_ACOS:
-    case KFN_ACOSH:
-    case KFN_ASIN:
-    case KFN_ASINH:
-    case KFN_ATANH:
-    case KFN_COSH:
-    case KFN_SINH: // rare: libm's, rounded once
-        return kir_cast(k, DT_F32, kmath_f64(k, fn, wide(k, x), NULL));
-    default:
-        return NULL;
+    default: { // rare, and the remainder, which is exact in f64: rounded once
+        V r = kmath_f64(k, fn, wide(k, x), y ? wide(k, y) : NULL);
+        return r ? kir_cast(k, DT_F32, r) : NULL;
+    }
     }
 }

@@ -234,6 +234,7 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
         !kir_is_const(row->begin, &zero) || zero != 0)
         return ST_OK;
     if (lower_level(index, rank) != row->base + 1) return ST_OK;
+
     struct kir_block *now = kir_at_level(k, row->base);
     struct kir_val *canon = lower_canon(lw, row), *cindex[HLO_MAX_RANK + 1];
     kir_restore(k, now);
@@ -241,6 +242,7 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
         cindex[d] = kir_subst(k, index[d], row->var, canon);
         if (!cindex[d] || cindex[d]->level > row->base) return ST_OK;
     }
+
     enum dtype t = i->shape->dtype;
     struct lower_kept *kept = lower_find_kept(lw, i, cindex, rank, row);
     if (kept && !kept->ready) return ST_OK; // by a loop that is still open: this one precedes it
@@ -251,6 +253,7 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
                         lower_scratch_index(lw, t, kept->at[0], row->var), KF_PINNED);
         return ST_OK;
     }
+
     RETURN_IF_ERR(hlo_op_info(i->op)->lower(lw, i, index, out));
     kept = lower_keep(lw, i, cindex, rank, row);
     kept->filler = row->var;
@@ -267,6 +270,7 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
         *out = v;
         return ST_OK;
     }
+
     bool tuple = shape_is_tuple(i->shape);
     const struct shape *s = tuple ? shape_leaf(i->shape, 0) : i->shape;
     int rank = s->rank, n = tuple ? shape_leaves(i->shape) : 1;
@@ -276,12 +280,14 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
         *out = kir_load(&lw->k, (int)leaf - 1, s->dtype, lower_offset(lw, s, index), 0);
         return ST_OK;
     }
+
     if (n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     if (!lw->env && memo_find(lw, i, index, rank, n, out)) return ST_OK;
     hlo_lower_fn rule = hlo_op_info(i->op)->lower;
     if (!rule) return lower_no(lw, "an operation without a lowering");
     if (lw->depth > MAX_DEPTH) return lower_no(lw, "a fusion that is too deep");
     if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
+
     lw->depth++;
     bool done = false;
     status_t st = ST_OK;
@@ -289,6 +295,7 @@ status_t lower_value(struct lower *lw, const struct hlo_instr *i, struct kir_val
     if (!st && !done) st = rule(lw, i, index, out);
     lw->depth--;
     if (st) return st;
+
     if (lw->env)
         pmap_put_ptr(lw->env, i, *out);
     else
@@ -323,31 +330,18 @@ status_t lower_call(struct lower *lw, const struct hlo_computation *c, struct ki
 
 // ---- the kernel
 
-static bool dear(enum hlo_op op) {
-    switch (op) {
-    case HLO_EXP:
-    case HLO_EXPM1:
-    case HLO_LOG:
-    case HLO_LOG1P:
-    case HLO_TANH:
-    case HLO_LOGISTIC:
-    case HLO_ERF:
-    case HLO_POWER:
-    case HLO_SIN:
-    case HLO_COS:
-    case HLO_TAN:
-    case HLO_ATAN2:
-    case HLO_CBRT:
-        return true;
-    default:
-        return false;
-    }
-}
-// Counts in ->mark the phases (operands of folds, and the root) that reach each instruction.
+// Operations whose values are worth keeping in scratch.
+static const bool dear[HLO_OP_COUNT] = {
+    [HLO_EXP] = true,  [HLO_EXPM1] = true,    [HLO_LOG] = true, [HLO_LOG1P] = true,
+    [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
+    [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
+    [HLO_CBRT] = true};
+// Counts, for each dear instruction, the phases (operands of reductions, and the root) that reach
+// it.
 static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *count) {
     if (pmap_has_ptr(seen, i)) return;
     pmap_put_ptr(seen, i, (void *)i);
-    if (dear(i->op)) pmap_put_ptr(count, i, (void *)((intptr_t)pmap_get_ptr(count, i) + 1));
+    if (dear[i->op]) pmap_put_ptr(count, i, (void *)((intptr_t)pmap_get_ptr(count, i) + 1));
     if (i->op == HLO_REDUCE) return;
     for (int o = 0; o < i->n_operands; o++)
         reach(i->operands[o], seen, count);
@@ -405,14 +399,17 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
         index[p.of[d]] = kir_idx_add(k, index[p.of[d]], kir_idx_mul(k, at, p.step[d]));
         stride *= p.dims[d];
     }
+
     if (p.padded)
         for (int d = 0; d < first->rank; d++) {
             valid = kir_op(k, K_AND, valid,
                            kir_cmp(k, CMP_LT, index[d], kir_i64(k, first->dims[d])), NULL);
             index[d] = kir_idx_clamp(k, index[d], 0, first->dims[d] - 1);
         }
+
     RETURN_IF_ERR(folds_first(lw, first, index));
     if (o->together) RETURN_IF_ERR(lower_value(lw, o->root[0], index, out));
+
     for (int r = 0; r < o->n; r++) {
         const struct shape *s = o->together ? shape_leaf(o->root[0]->shape, r) : o->root[r]->shape;
         if (!o->together) RETURN_IF_ERR(lower_value(lw, o->root[r], index, &out[r]));
@@ -504,10 +501,10 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
         t.stride[i] = i == sp->n ? width(sp) : sp->cut[i];
         t.extent[i] = (i ? sp->cut[i - 1] : sp->total) / t.stride[i];
     }
+
     int64_t units = take_units(lw, &t);
     int n = t.n, p = t.p;
-    // Units of a few elements cost more in loop overhead than they share out: cut the last unit
-    // loop.
+    // Loops over units of a few elements cost more than they share out: cut the last of them.
     if (p && !lw->folded && units > 64 && t.stride[p - 1] < 1024) {
         int64_t best = 1;
         for (int64_t g = 2; g * t.stride[p - 1] <= ROW && g <= t.extent[p - 1]; g++)
@@ -515,6 +512,7 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
         lw->small_units |= best > 1;
         if (best > 1 && lw->settled && cut(sp, t.stride[p - 1] * best)) return build(lw, o, s, sp);
     }
+
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
         int64_t want = t.extent[0] / (lw->folded ? 32 : 16),
@@ -529,11 +527,13 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
         t.chunks = (t.extent[n - 1] + chunk - 1) / chunk;
         units *= p == n - 1 ? t.chunks : 1;
     }
+
     k->fn->extent = units;
     if (sp->total == 0) {
         k->fn->extent = 0;
         return ST_OK;
     }
+
     struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
     struct kir_val *v = kir_i64(k, 0);
     int64_t below = 1;
@@ -548,6 +548,7 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
                         kir_idx_mul(k, kir_idx_divmod(k, u->var, below, t.extent[i]), t.stride[i]));
         below *= t.extent[i];
     }
+
     RETURN_IF_ERR(build_loops(lw, &t, p, v));
     kir_end(k, u, NULL);
     return ST_OK;
@@ -574,6 +575,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
     shape_physical(s, &p);
     for (int d = 0; d < p.rank; d++)
         total *= p.dims[d];
+
     struct lower_space *sp = lw->result = lower_space(lw, lw->instr->shape, total);
     for (int tries = 0;; tries++) {
         bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0,
@@ -581,6 +583,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
         RETURN_IF_ERR(build(lw, o, s, sp));
+
         if (lw->k.n_vals > EDGE_VALUES && sp->n_edges && !lw->no_edges) {
             sp->n_edges = 0;
             lw->no_edges = true;
@@ -588,6 +591,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         }
         if (lw->k.n_vals > MINOR_VALUES && take_back(lw)) continue;
         if (lw->k.overflow) return lower_no(lw, "the kernel is too large");
+
         kir_sweep(&lw->k);
         lw->k.fn->scratch_bytes = lw->scratch;
         lw->ordered |= lw->twice;
@@ -595,6 +599,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         struct cutter c = {.lw = lw};
         kir_each(&lw->k.fn->top, want_cut, &c);
         write_out(&c);
+
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
         if (!c.changed && lw->folded == folded && lw->columns == columns &&
             chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw)) {
@@ -667,9 +672,6 @@ struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
     const struct shape *s = shape_is_tuple(i->shape) ? shape_leaf(i->shape, r) : i->shape;
     return kir_load(&lw->k, lw->k.fn->n_in + r, s->dtype, lower_offset(lw, s, index), KF_PINNED);
 }
-int64_t lower_take_scratch(struct lower *lw, enum dtype t, int64_t n) {
-    return lower_scratch(lw, t, n);
-}
 
 static status_t build_whole(struct lower *lw, const struct hlo_instr *i) {
     int n_in = i->n_operands, n_out = shape_leaves(i->shape);
@@ -711,31 +713,20 @@ static status_t lower_instr(struct lower *lw, const struct hlo_instr *i) {
     return build_until_stable(lw, &o, first, i->n_operands);
 }
 
+static const bool no_kernel[HLO_OP_COUNT] = {
+    [HLO_PARAMETER] = true,   [HLO_CONSTANT] = true,          [HLO_TUPLE] = true,
+    [HLO_BITCAST] = true,     [HLO_GET_TUPLE_ELEMENT] = true, [HLO_CALL] = true,
+    [HLO_WHILE] = true,       [HLO_CONDITIONAL] = true,       [HLO_CUSTOM_CALL] = true,
+    [HLO_OPT_BARRIER] = true, [HLO_ADD_DEPENDENCY] = true,    [HLO_AFTER_ALL] = true};
+
 status_t lower_kernel(struct arena *a, const struct hlo_instr *i, enum precision prec,
                       struct kir_fn **out, const char **why) {
     struct lower *lw = arena_new_of(a, struct lower);
     lw->arena = a;
     lw->instr = i;
     lw->prec = prec;
-    status_t st = ST_OK;
-    switch (i->op) {
-    case HLO_PARAMETER:
-    case HLO_CONSTANT:
-    case HLO_TUPLE:
-    case HLO_GET_TUPLE_ELEMENT:
-    case HLO_BITCAST:
-    case HLO_CALL:
-    case HLO_WHILE:
-    case HLO_CONDITIONAL:
-    case HLO_CUSTOM_CALL:
-    case HLO_OPT_BARRIER:
-    case HLO_ADD_DEPENDENCY:
-    case HLO_AFTER_ALL:
-        st = lower_no(lw, "an operation that is not computed by kernels");
-        break;
-    default:
-        st = lower_instr(lw, i);
-    }
+    status_t st = no_kernel[i->op] ? lower_no(lw, "an operation that is not computed by kernels")
+                                   : lower_instr(lw, i);
     if (!st) st = kir_verify(lw->k.fn);
     if (!st) *out = lw->k.fn;
     if (why) *why = lw->why ? lw->why : st ? "internal error" : NULL;

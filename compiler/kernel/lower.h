@@ -53,11 +53,11 @@ struct lower {
         // (var / below) % extent (0: no remainder) is the turn of the loop of that stride.
         int64_t below, extent, stride;
     } units;
-    bool no_minor, long_rows; // write nothing out; no reductions along a row either
-    bool short_rows;          // one was written out
-    bool no_edges;            // they made the kernel large
+    bool no_minor, long_rows;  // write nothing out; no reductions along a row either
+    bool short_rows;           // one was written out
+    bool no_edges;             // they made the kernel large
     bool small_units, settled; // units are few elements; cuts and edges were found, so merge them
-    struct pmap var_space; // loop variable -> struct lower_space; with its stride in imm_j
+    struct pmap var_space;     // loop variable -> struct lower_space; with its stride in imm_j
     struct lower_row *row;
     struct pmap canon; // block -> canonical row variable
     uint8_t fold_flags;
@@ -110,7 +110,7 @@ void lower_put(struct lower *lw, const struct hlo_instr *i, int r, struct kir_va
                struct kir_val *v);
 struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
                           struct kir_val *const *index);
-int64_t lower_take_scratch(struct lower *lw, enum dtype t, int64_t n);
+int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 
 // A fold: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over r),
 // or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
@@ -182,6 +182,7 @@ enum kfn {
     KFN_SUB,
     KFN_XOR,
     KFN_COMPLEX,
+    KFN_COUNT
 };
 // Integer that orders as IEEE 754 totalOrder does; integers as they are.
 struct kir_val *kmath_total_order(struct kir *k, struct kir_val *x);

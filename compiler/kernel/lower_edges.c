@@ -32,8 +32,8 @@ static void add(const struct lower *lw, struct line *l, const struct kir_val *v,
         add(lw, l, v->args[v->args[0]->op == K_CONST], c * k);
     } else if (v->op == K_VAR && pmap_get_ptr(&lw->var_space, v) == lw->result) {
         add_loop(l, v->imm_j, c);
-    } else if (u->var && (divided ? v->imm_i == u->below
-                                 : v == u->var && u->below == 1 && u->extent == 0)) {
+    } else if (u->var &&
+               (divided ? v->imm_i == u->below : v == u->var && u->below == 1 && u->extent == 0)) {
         add_loop(l, u->stride, c); // the loop of this stride lies in the units
     } else {
         l->terms = 2;
@@ -44,8 +44,7 @@ static int64_t up(int64_t a, int64_t b) { // b > 0
 }
 static void note(struct lower *lw, int64_t stride, int64_t at) {
     struct lower_space *s = lw->result;
-    bool inner = stride == (s->minor ? s->minor : 1),
-         outer = s->n && stride == s->cut[s->n - 1];
+    bool inner = stride == (s->minor ? s->minor : 1), outer = s->n && stride == s->cut[s->n - 1];
     if ((!inner && !outer) || at <= 0 || s->n_edges == LOWER_MAX_EDGES) return;
     for (int k = 0; k < s->n_edges; k++)
         if (s->edge[k].stride == stride && s->edge[k].at == at) return;

@@ -24,7 +24,6 @@ struct lower_kept *lower_keep(struct lower *lw, const struct hlo_instr *i,
                               struct kir_val *const *index, int rank, const struct lower_row *row);
 // The loop over `var` is closed: loops that are placed from now on come after it.
 void lower_kept_ready(struct lower *lw, const struct kir_val *var);
-int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 enum dtype lower_scratch_type(enum dtype t);
 struct kir_val *lower_scratch_index(struct lower *lw, enum dtype t, int64_t at, struct kir_val *i);
 // lower_edges.c. Notes the edges that what was built shows; true: there are new ones.

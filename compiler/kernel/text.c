@@ -133,6 +133,7 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
     ref(p, l->begin);
     strbuf_puts(b, "..");
     ref(p, l->end);
+
     for (int i = 0; i < l->n_carry; i++) {
         strbuf_puts(b, i ? ", " : " carry ");
         ref(p, l->carry[i]);
@@ -141,9 +142,11 @@ static void print_loop(struct printer *p, struct kir_loop *l, int indent) {
         strbuf_puts(b, " = ");
         ref(p, l->init[i]);
     }
+
     if (l->vectorize) strbuf_puts(b, " vectorize");
     strbuf_puts(b, l->unroll ? " unroll {\n" : " {\n");
     print_block(p, &l->body, indent + 1);
+
     if (l->n_carry) {
         put_indent(b, indent + 1);
         strbuf_puts(b, "yield ");
@@ -176,6 +179,7 @@ static bool is_size(const struct kir_val *v) {
 }
 static void print_imm(struct printer *p, struct kir_val *v) {
     struct strbuf *b = p->b;
+
     switch (v->op) {
     case K_CONST:
         if (p->sizes && is_size(v)) {
@@ -221,6 +225,7 @@ static void print_imm(struct printer *p, struct kir_val *v) {
 static void print_val(struct printer *p, struct kir_val *v, int indent) {
     struct strbuf *b = p->b;
     put_indent(b, indent);
+
     if (v->op == K_FOR) {
         print_loop(p, v->loop, indent);
         return;
@@ -237,6 +242,7 @@ static void print_val(struct printer *p, struct kir_val *v, int indent) {
         strbuf_putc(b, '\n');
         return;
     }
+
     ref(p, v);
     strbuf_puts(b, " = ");
     strbuf_puts(b, dtype_name(v->type));

@@ -6,15 +6,13 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 
-const struct machine machine_nominal = {.threads = 1,
-                                        .flops_f32 = 100e9,
-                                        .flops_f64 = 50e9,
-                                        .flops_i8 = 400e9,
-                                        .level = {{32 << 10, 200e9},
-                                                  {1 << 20, 80e9},
-                                                  {16 << 20, 30e9},
-                                                  {INT64_MAX, 10e9}},
-                                        .memory_all = 10e9};
+const struct machine machine_nominal = {
+    .threads = 1,
+    .flops_f32 = 100e9,
+    .flops_f64 = 50e9,
+    .flops_i8 = 400e9,
+    .level = {{32 << 10, 200e9}, {1 << 20, 80e9}, {16 << 20, 30e9}, {INT64_MAX, 10e9}},
+    .memory_all = 10e9};
 
 // ---- work
 
@@ -27,40 +25,15 @@ static double elements(const struct shape *s) {
 }
 
 // Additions that one operation is worth in a vector kernel; 0: a simple one.
-static double hardness(enum hlo_op op, bool f64) {
-    switch (op) {
-    case HLO_DIVIDE:
-    case HLO_SQRT:
-    case HLO_RSQRT:
-    case HLO_REMAINDER:
-        return 8;
-    case HLO_EXP:
-    case HLO_EXPM1:
-    case HLO_LOG:
-    case HLO_LOG1P:
-    case HLO_LOGISTIC:
-    case HLO_TANH:
-        return 20;
-    case HLO_ERF:
-    case HLO_CBRT:
-        return 30;
-    case HLO_SIN:
-    case HLO_COS:
-        return f64 ? 90 : 30; // the reduction of large angles
-    case HLO_POWER:
-    case HLO_TAN:
-    case HLO_ATAN2:
-    case HLO_ACOS:
-    case HLO_ACOSH:
-    case HLO_ASIN:
-    case HLO_ASINH:
-    case HLO_ATANH:
-    case HLO_COSH:
-    case HLO_SINH:
-        return 60;
-    default:
-        return 0;
-    }
+static const uint8_t hardness[HLO_OP_COUNT] = {
+    [HLO_DIVIDE] = 8, [HLO_SQRT] = 8,   [HLO_RSQRT] = 8,  [HLO_REMAINDER] = 8, [HLO_EXP] = 20,
+    [HLO_EXPM1] = 20, [HLO_LOG] = 20,   [HLO_LOG1P] = 20, [HLO_TANH] = 20,     [HLO_LOGISTIC] = 20,
+    [HLO_ERF] = 30,   [HLO_CBRT] = 30,  [HLO_SIN] = 30,   [HLO_COS] = 30,      [HLO_POWER] = 60,
+    [HLO_TAN] = 60,   [HLO_ATAN2] = 60, [HLO_ACOS] = 60,  [HLO_ACOSH] = 60,    [HLO_ASIN] = 60,
+    [HLO_ASINH] = 60, [HLO_ATANH] = 60, [HLO_COSH] = 60,  [HLO_SINH] = 60};
+static double hardness_of(const struct hlo_instr *i) {
+    bool angle = i->op == HLO_SIN || i->op == HLO_COS; // f64: the reduction of large ones
+    return angle && i->shape->dtype == DT_F64 ? 90 : hardness[i->op];
 }
 // A vector has half the lanes for 8 bytes; what is narrower is computed in 4.
 static double width(const struct shape *s) {
@@ -131,6 +104,7 @@ static double log2_of(double n) {
 // Moves of elements, which compute nothing but where an element comes from. False: i is none.
 static bool add_move(const struct hlo_instr *i, struct step_work *w) {
     double n = elements(i->shape);
+
     switch (i->op) {
     case HLO_TRANSPOSE:
     case HLO_COPY:
@@ -165,8 +139,7 @@ static bool add_move(const struct hlo_instr *i, struct step_work *w) {
     }
 }
 static void add_elementwise(const struct hlo_instr *i, struct step_work *w) {
-    double n = elements(i->shape), each = width(i->shape),
-           hard = hardness(i->op, i->shape->dtype == DT_F64) * each;
+    double n = elements(i->shape), each = width(i->shape), hard = hardness_of(i) * each;
     *(hard > 0 ? &w->hard : &w->simple) += n * (hard > 0 ? hard : each);
 }
 
@@ -263,8 +236,7 @@ static void add_bytes(const struct plan_step *s, struct step_work *w) {
         for (int e = 0; e < k; e++)
             again = again || i->operands[e] == x;
         // Weights of one step come from where all weights lie; shared ones were there just before.
-        bool weight =
-            x->op == HLO_PARAMETER && x->param_kind != PARAM_INPUT && x->users.n == 1;
+        bool weight = x->op == HLO_PARAMETER && x->param_kind != PARAM_INPUT && x->users.n == 1;
         if (again) continue;
         double bytes = read_by(x, i);
         *(weight ? &w->weights : &w->bytes) += bytes;
@@ -307,10 +279,10 @@ static double products_ns(const struct machine *m, const struct step_work *w,
                           const struct way_row *r) {
     enum dtype t = w->product_type;
     int size = dtype_size(t);
-    double rate = size == 1 && m->flops_i8 > 0       ? m->flops_i8
-                  : dtype_is_int(t) && size > 4      ? m->flops_f64 / 4
-                  : size > 4 && t != DT_C64          ? m->flops_f64
-                                                     : m->flops_f32;
+    double rate = size == 1 && m->flops_i8 > 0  ? m->flops_i8
+                  : dtype_is_int(t) && size > 4 ? m->flops_f64 / 4
+                  : size > 4 && t != DT_C64     ? m->flops_f64
+                                                : m->flops_f32;
     if (dtype_is_complex(t)) rate /= 4;
     double filled = w->lanes * w->depth / (w->depth + 16); // a sum's end costs as some terms
     return w->products / (rate * r->products * (filled > .02 ? filled : .02)) * 1e9;

@@ -52,7 +52,7 @@ struct machine {
         int64_t bytes;
         double rate;
     } level[MACHINE_LEVELS];
-    double memory_all; // bytes a second that all threads together read from memory
+    double memory_all;  // bytes a second that all threads together read from memory
     double passed_rate; // that one reads of what another has just written; 0: as its own
 };
 // A machine for tests and texts that shall be the same everywhere: one thread, round figures.

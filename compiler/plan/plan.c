@@ -131,6 +131,7 @@ static bool alias(struct planner *pl, const struct hlo_instr *i) {
     default:
         break;
     }
+
     if (i->n_operands >= 1 && same_bytes(i)) {
         set_value(pl, i, value_of(pl, i->operands[0])->leaves);
         return true;
@@ -355,6 +356,7 @@ static status_t plan_body(struct planner *pl) {
     p->kept = arena_zarray(pl->a, bool, root->n_leaves + 1);
     for (int k = 0; k < root->n_leaves; k++)
         p->kept[k] = root->leaves[k].where == SLICE_PARAM && root->leaves[k].index == k;
+
     share_buffers(pl, root);
     for (int k = 0; k < root->n_leaves && pl->entry; k++) {
         struct slice *s = &root->leaves[k];
@@ -362,8 +364,10 @@ static status_t plan_body(struct planner *pl) {
         struct buffer *b = buffer_of(pl, s);
         if (!b->result) b->result = k + 1;
     }
+
     widen(pl);
     place(pl);
+
     for (size_t k = 0; k < pl->steps.n; k++) {
         struct plan_step *s = &pl->steps.v[k];
         for (int e = 0; e < s->n_in; e++)
@@ -372,6 +376,7 @@ static status_t plan_body(struct planner *pl) {
             resolve(pl, &s->out[e]);
         if (s->scratch_bytes) s->scratch_offset = pl->buffers.v[s->scratch_offset]->offset;
     }
+
     p->n_root = root->n_leaves;
     p->root = arena_dup(pl->a, root->leaves, sizeof *root->leaves * (size_t)root->n_leaves);
     for (int k = 0; k < p->n_root; k++)
@@ -386,8 +391,8 @@ static status_t plan_body(struct planner *pl) {
 static status_t plan_computation(struct arena *a, const struct hlo_computation *entry,
                                  enum plan_role role, struct plan **out) {
     struct plan *p = arena_new_of(a, struct plan);
-    struct planner pl = {.a = a, .p = p, .own_params = role == ROLE_LOOP_BODY,
-                         .entry = role == ROLE_ENTRY};
+    struct planner pl = {
+        .a = a, .p = p, .own_params = role == ROLE_LOOP_BODY, .entry = role == ROLE_ENTRY};
     p->comp = entry;
     for (size_t k = 0; k < entry->params.n; k++)
         p->n_params += shape_leaves(entry->params.v[k]->shape);

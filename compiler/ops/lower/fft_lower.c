@@ -199,8 +199,8 @@ WHOLE(FFT) {
         if (f.dims[d] > longest) longest = f.dims[d];
     }
     f.half = to_half || from_half ? f.dims[f.rank - 1] / 2 + 1 : f.dims[f.rank - 1];
-    f.volume = lower_take_scratch(lw, DT_C128, volume) / dtype_size(DT_C128);
-    f.line = lower_take_scratch(lw, DT_C128, longest) / dtype_size(DT_C128);
+    f.volume = lower_scratch(lw, DT_C128, volume) / dtype_size(DT_C128);
+    f.line = lower_scratch(lw, DT_C128, longest) / dtype_size(DT_C128);
     k->fn->extent = units;
     struct kir_loop *unit = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0), *loops[3];
     V index[HLO_MAX_RANK + 1], at, v;

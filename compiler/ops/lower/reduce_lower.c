@@ -309,7 +309,7 @@ WHOLE(REDUCE_WINDOW) {
     int64_t most = inner < BLOCK ? inner : BLOCK;
     blocks = (inner + BLOCK - 1) / BLOCK;
     for (int o = 0; !line && o < r.n; o++)
-        r.at[o] = lower_take_scratch(lw, r.type[o], most);
+        r.at[o] = lower_scratch(lw, r.type[o], most);
     int64_t units = k->fn->extent = shape_elements(s) ? outer * blocks : 0;
     struct kir_loop *u = kir_for(k, k->fn->begin, k->fn->end, units, NULL, 0);
     if (units) {

@@ -119,7 +119,7 @@ static status_t begin_line(struct lower *lw, struct line *l, struct kir_loop **o
     for (int d = 0; d < s->rank; d++)
         if (d != l->dim) lines *= others[rank++] = s->dims[d];
     k->fn->extent = l->n ? lines : 0;
-    l->order = lower_take_scratch(lw, DT_S32, 2 * l->n);
+    l->order = lower_scratch(lw, DT_S32, 2 * l->n);
     *out_unit = kir_for(k, k->fn->begin, k->fn->end, lines, NULL, 0);
     if (lines == 0 || l->n == 0) return ST_OK;
     lower_unflatten(lw, (*out_unit)->var, others, rank, at);
