@@ -129,6 +129,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
         a->cur = (char *)(p + n);
         return (void *)p;
     }
+
     size_t block = a->head ? a->head->size * 2 : MIN_BLOCK;
     if (block > MAX_BLOCK) block = MAX_BLOCK;
     if (n > block / 2) { // its own block, behind the current one, which stays in use
@@ -145,6 +146,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
         p = ((uintptr_t)(big + 1) + align - 1) & ~(uintptr_t)(align - 1);
         return (void *)p;
     }
+
     struct arena_block *b = add_block(a, block, n + align);
     p = ((uintptr_t)(b + 1) + align - 1) & ~(uintptr_t)(align - 1);
     a->cur = (char *)(p + n);

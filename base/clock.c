@@ -67,6 +67,7 @@ bool clock_wall_read(struct str s, int64_t *out) {
     if (!digits(&s, 4, &year) || !letter(&s, "-") || !digits(&s, 2, &month) || !letter(&s, "-") ||
         !digits(&s, 2, &t.tm_mday))
         return false;
+
     if (s.n) {
         if (!letter(&s, "Tt") || !digits(&s, 2, &t.tm_hour) || !letter(&s, ":") ||
             !digits(&s, 2, &t.tm_min) || !letter(&s, ":") || !digits(&s, 2, &t.tm_sec))
@@ -82,6 +83,7 @@ bool clock_wall_read(struct str s, int64_t *out) {
         }
         if (!read_zone(&s, &zone)) return false;
     }
+
     t.tm_year = year - 1900;
     t.tm_mon = month - 1;
     struct tm as = t; // timegm moves what is beyond its bounds on: then it is no such day or hour
@@ -90,6 +92,7 @@ bool clock_wall_read(struct str s, int64_t *out) {
         as.tm_hour != t.tm_hour || as.tm_min != t.tm_min || as.tm_sec != t.tm_sec || year > 2261 ||
         year < 1678)
         return false;
+
     *out = ((int64_t)seconds - zone) * 1000000000 + ns;
     return true;
 }

@@ -88,39 +88,25 @@ status_t st_copy(status_t s) {
 }
 
 status_t st_errno(int err, const char *what) {
+    static const struct {
+        int err;
+        enum status_code code;
+    } known[] = {{ENOENT, ST_NOT_FOUND},
+                 {EEXIST, ST_ALREADY_EXISTS},
+                 {EACCES, ST_PERMISSION_DENIED},
+                 {EPERM, ST_PERMISSION_DENIED},
+                 {ENOSPC, ST_RESOURCE_EXHAUSTED},
+                 {EFBIG, ST_RESOURCE_EXHAUSTED},
+                 {EDQUOT, ST_RESOURCE_EXHAUSTED},
+                 {EMFILE, ST_UNAVAILABLE}, // of the process, of the machine: some are closed soon
+                 {ENFILE, ST_UNAVAILABLE},
+                 {EINVAL, ST_INVALID_ARGUMENT},
+                 {EPIPE, ST_UNAVAILABLE},
+                 {ECONNRESET, ST_UNAVAILABLE},
+                 {ECONNREFUSED, ST_UNAVAILABLE}};
     enum status_code code = ST_UNKNOWN;
-    switch (err) {
-    case ENOENT:
-        code = ST_NOT_FOUND;
-        break;
-    case EEXIST:
-        code = ST_ALREADY_EXISTS;
-        break;
-    case EACCES:
-    case EPERM:
-        code = ST_PERMISSION_DENIED;
-        break;
-    case ENOSPC:
-    case EFBIG:
-    case EDQUOT:
-    case ENOMEM:
-        code = ST_RESOURCE_EXHAUSTED;
-        break;
-    case EMFILE: // of the process, of the machine: some are closed soon
-    case ENFILE:
-        code = ST_UNAVAILABLE;
-        break;
-    case EINVAL:
-        code = ST_INVALID_ARGUMENT;
-        break;
-    case EPIPE:
-    case ECONNRESET:
-    case ECONNREFUSED:
-        code = ST_UNAVAILABLE;
-        break;
-    default:
-        break;
-    }
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (known[k].err == err) code = known[k].code;
     if (err == ENOMEM) return &oom;
     char text[128];
     return st_new(code, "%s: %s", what, strerror_r(err, text, sizeof text));

@@ -237,6 +237,7 @@ static bool short_number(struct str s, double *out) {
     bool negative = n && s.p[0] == '-', point = false;
     int digits = 0, k = 0, e = 0;
     uint64_t m = 0;
+
     for (i = negative; i < n; i++) {
         char c = s.p[i];
         if (c == '.' && !point) {
@@ -250,6 +251,7 @@ static bool short_number(struct str s, double *out) {
         k -= point;
     }
     if (i == (size_t)negative || (point && i == (size_t)negative + 1)) return false;
+
     if (i < n) {
         if (s.p[i] != 'e' && s.p[i] != 'E') return false;
         bool minus = ++i < n && s.p[i] == '-';
@@ -261,6 +263,7 @@ static bool short_number(struct str s, double *out) {
         }
         k += minus ? -e : e;
     }
+
     double v;
     if (digits <= EXACT_DIGITS && abs(k) < EXACT_POWERS)
         v = scaled((double)m, k);

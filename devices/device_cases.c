@@ -28,11 +28,13 @@ static status_t run_loaded(struct device_cases *dc, const struct test_case *c, s
         n_in = leaves_in(c->in[k], in, n_in);
     for (int k = 0; k < n_out; k++)
         out[k] = arena_alloc_aligned(a, (size_t)shape_bytes(shape_leaf(root, k)) + 64, 64);
+
     RETURN_IF_ERR(dev_prepare(x, NULL, 0, NULL, &w));
     struct profile p = {.rows = arena_zarray(a, struct profile_row, 1024), .cap = 1024};
     status_t st = dev_run(x, w, &(struct dev_run){.in = in, .out = out, .profile = &p});
     dev_release(w);
     if (st) return st;
+
     for (int k = 0; k < p.n; k++) {
         bool fell = strcmp(p.rows[k].impl, "reference") == 0;
         dc->steps++;
@@ -40,6 +42,7 @@ static status_t run_loaded(struct device_cases *dc, const struct test_case *c, s
         if (fell && dc->list_reference)
             fprintf(log, "case at line %d: %s on the reference evaluator\n", c->line, p.rows[k].op);
     }
+
     struct strbuf why = {0};
     struct literal **got = arena_array(a, struct literal *, n_out + 1);
     for (int k = 0; k < n_out; k++)

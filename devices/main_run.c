@@ -149,6 +149,7 @@ static status_t buffers(const struct args *a, struct loaded *l) {
     int inputs = -l->n_carried;
     for (size_t k = 0; k < c->params.n; k++)
         inputs += c->params.v[k]->param_kind != PARAM_BOUND;
+
     l->in = arena_zarray(&l->arena, const void *, c->params.n + 1);
     l->n_in = 0;
     for (size_t k = 0; k < c->params.n; k++) {
@@ -172,6 +173,7 @@ static status_t buffers(const struct args *a, struct loaded *l) {
         }
         l->in[l->n_in++] = v->data;
     }
+
     l->n_out = shape_leaves(c->root->shape);
     l->out = arena_zarray(&l->arena, void *, l->n_out + 1);
     for (int k = 0; k < l->n_out; k++)
@@ -196,6 +198,7 @@ static status_t next_part(struct loaded *l, const struct part *is) {
     VEC(struct dim_binding) all = {0};
     for (int k = 0; k < l->req.n_bindings; k++)
         avec_push(&l->arena, &all, l->req.bindings[k]);
+
     int64_t at = 0;
     for (int k = 0; k < is->sizes; k++) {
         const struct shape *s = shape_leaf(root, k);
@@ -210,12 +213,14 @@ static status_t next_part(struct loaded *l, const struct part *is) {
         }
     }
     fputc('\n', stderr);
+
     l->req.bindings = all.v;
     l->req.n_bindings = (int32_t)all.n;
     l->carried = arena_array(&l->arena, const void *, l->n_out + 1);
     l->n_carried = l->n_out - is->sizes;
     for (int k = 0; k < l->n_carried; k++)
         l->carried[k] = l->out[is->sizes + k];
+
     texts_free(l->text.table);
     l->text.table = NULL;
     dev_release(l->weights);
@@ -261,6 +266,7 @@ static status_t compare(struct loaded *l, int *rc) {
     RETURN_IF_ERR(frontend_lower(l->src.format, &l->req, &m));
     RETURN_IF_ERR(pipeline_evaluable(m));
     const struct hlo_computation *c = m->entry;
+
     struct literal **args = arena_array(&l->arena, struct literal *, c->params.n + 1);
     int input = 0;
     for (size_t k = 0; k < c->params.n; k++) {
@@ -270,6 +276,7 @@ static status_t compare(struct loaded *l, int *rc) {
                        p->param_kind == PARAM_WEIGHT ? (const void *)l->spans[p->param_index].p
                                                      : l->in[input++]);
     }
+
     struct hlo_eval ev = hlo_eval_begin(&l->arena);
     RETURN_IF_ERR(hlo_eval_module(&ev, m, args, (int)c->params.n, &want));
     double bound = bound_of(m);
@@ -353,20 +360,15 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
     RETURN_IF_ERR(open_program(a, l));
     RETURN_IF_ERR(run_parts(a, l));
     if (a->compile) return ST_OK;
-    if (a->plan) {
-        struct strbuf b = {0};
-        l->exe->dev->vt->explain(l->exe, &b);
-        fputs(strbuf_cstr(&b), stdout);
-        strbuf_done(&b);
-    }
+
+    struct strbuf b = {0};
+    if (a->plan) l->dev->vt->explain(l->exe, &b);
+    if (a->explain && l->dev->vt->explain_costs) l->dev->vt->explain_costs(l->exe, &b);
+    fputs(strbuf_cstr(&b), stdout);
+    strbuf_done(&b);
     if (a->explain && !l->dev->vt->explain_costs)
         return st_new(ST_UNIMPLEMENTED, "this kind of device explains no costs");
-    if (a->explain) {
-        struct strbuf b = {0};
-        l->dev->vt->explain_costs(l->exe, &b);
-        fputs(strbuf_cstr(&b), stdout);
-        strbuf_done(&b);
-    }
+
     if (a->compare) RETURN_IF_ERR(compare(l, rc));
     if (a->time > 0) {
         int64_t *t = arena_array(&l->arena, int64_t, a->time);
@@ -377,6 +379,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
                (double)t[0] / 1e6, (double)t[a->time - 1] / 1e6, a->time);
     }
     if (a->profile) RETURN_IF_ERR(print_profile(l));
+
     char line[64];
     while (a->loop && fgets(line, sizeof line, stdin)) {
         int64_t n = 0;
@@ -387,6 +390,7 @@ static status_t work(const struct args *a, struct loaded *l, int *rc) {
         }
         fflush(stdout);
     }
+
     if (a->out) {
         const struct hlo_module *m = l->exe->exe->main;
         int64_t **dims = results_cut_all(&l->arena, m, l->out); // as a client gets them

@@ -61,6 +61,7 @@ int main(int argc, char **argv) {
         else if (strncmp(argv[k], "--state=", 8) == 0)
             o.state = (int)strtol(argv[k] + 8, NULL, 10);
     }
+
     if (strcmp(o.role, "check") == 0) return check(o.device);
     if (o.fd < 0 || (strcmp(o.role, "compile") != 0 && strcmp(o.role, "device") != 0)) {
         fputs("hlod-worker is started by hlod: --role=compile|device --device=SPEC --name=NAME "
@@ -68,12 +69,14 @@ int main(int argc, char **argv) {
               stderr);
         return 2;
     }
+
     bound_memory(o.memory);
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     signal(SIGTERM, SIG_IGN); // ends on its closed socket, so that leaks are told
 #endif
+
     worker_cut_watch();
     status_t st = worker_serve(&o);
     if (!st) return 0;

@@ -40,6 +40,7 @@ bool float8_code(const struct float8 *f, double v, uint8_t *out) {
             most = f->kind == IEEE ? (uint8_t)(inf - 1)
                    : f->kind == FN ? 0x7e
                                    : 0x7f;
+
     if (isnan(v)) {
         *out = f->kind == FNUZ ? 0x80 : f->kind == FN ? 0x7f | sign : inf | 1 << (f->mantissa - 1);
         return true;
@@ -48,6 +49,7 @@ bool float8_code(const struct float8 *f, double v, uint8_t *out) {
         *out = sign | inf;
         return f->kind == IEEE;
     }
+
     double x = fabs(v);
     uint8_t lo = 0, hi = most; // codes of one sign are in the order of their values
     while (lo < hi) {
@@ -57,6 +59,7 @@ bool float8_code(const struct float8 *f, double v, uint8_t *out) {
         else
             hi = (uint8_t)(mid - 1);
     }
+
     double below = float8_value(f, lo),
            step = lo > 0 ? below - float8_value(f, (uint8_t)(lo - 1)) : 0,
            above = lo < most ? float8_value(f, (uint8_t)(lo + 1)) : below + step;

@@ -13,7 +13,10 @@
 #include <string.h>
 
 #include "proto/hlod.pb-c.h"
+#include "proto/message.h"
 #include "proto/weigh.h"
+
+#define T(x) PROTOBUF_C_TYPE_##x // a field's type
 
 static status_t bad(const char *path, const char *why) MUST_CHECK;
 static status_t bad(const char *path, const char *why) {
@@ -52,10 +55,10 @@ const ProtobufCFieldDescriptor *json_field(const ProtobufCMessageDescriptor *d, 
 enum { OIP = 1 }; // dialect
 bool json_is_map(const ProtobufCFieldDescriptor *f) {
     const ProtobufCMessageDescriptor *d = f->descriptor;
-    size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE ? strlen(d->short_name) : 0;
+    size_t n = f->type == T(MESSAGE) ? strlen(d->short_name) : 0;
     return f->label == PROTOBUF_C_LABEL_REPEATED && n > 5 && d->n_fields == 2 &&
            !strcmp(d->short_name + n - 5, "Entry") && !strcmp(d->fields[0].name, "key") &&
-           !strcmp(d->fields[1].name, "value") && d->fields[0].type == PROTOBUF_C_TYPE_STRING;
+           !strcmp(d->fields[1].name, "value") && d->fields[0].type == T(STRING);
 }
 static bool ends_in(const char *name, const char *end) {
     size_t n = strlen(name), k = strlen(end);
@@ -66,33 +69,27 @@ bool json_is_choice(const ProtobufCMessageDescriptor *d) {
            d->n_fields > 1 && (d->fields[0].flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
-static size_t value_size(ProtobufCType t) {
-    switch (t) {
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-    case PROTOBUF_C_TYPE_ENUM:
-        return 4;
-    }
-    return 0;
-}
+// How a type of the wire is held: as the type that stands for all of its kind, in so many bytes.
+static const struct {
+    ProtobufCType as;
+    size_t size;
+} held[] = {[T(INT32)] = {T(INT32), 4},
+            [T(SINT32)] = {T(INT32), 4},
+            [T(SFIXED32)] = {T(INT32), 4},
+            [T(UINT32)] = {T(UINT32), 4},
+            [T(FIXED32)] = {T(UINT32), 4},
+            [T(INT64)] = {T(INT64), 8},
+            [T(SINT64)] = {T(INT64), 8},
+            [T(SFIXED64)] = {T(INT64), 8},
+            [T(UINT64)] = {T(UINT64), 8},
+            [T(FIXED64)] = {T(UINT64), 8},
+            [T(FLOAT)] = {T(FLOAT), 4},
+            [T(DOUBLE)] = {T(DOUBLE), 8},
+            [T(BOOL)] = {T(BOOL), sizeof(protobuf_c_boolean)},
+            [T(ENUM)] = {T(ENUM), 4},
+            [T(STRING)] = {T(STRING), sizeof(char *)},
+            [T(BYTES)] = {T(BYTES), sizeof(ProtobufCBinaryData)},
+            [T(MESSAGE)] = {T(MESSAGE), sizeof(void *)}};
 
 // ---- print
 
@@ -125,42 +122,37 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
 
 static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, const void *v,
                         int dialect) {
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
+    switch ((int)held[f->type].as) {
+    case T(INT32):
         strbuf_printf(b, "%" PRId32, *(const int32_t *)v);
         break;
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
+    case T(UINT32):
         strbuf_printf(b, "%" PRIu32, *(const uint32_t *)v);
         break;
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64: {
+    case T(INT64): {
         int64_t x = *(const int64_t *)v;
         bool plain = dialect == OIP || (x > -(1ll << 53) && x < 1ll << 53);
         const char *quote = plain ? "" : "\"";
         strbuf_printf(b, "%s%" PRId64 "%s", quote, x, quote);
         break;
     }
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64: {
+    case T(UINT64): {
         uint64_t x = *(const uint64_t *)v;
         const char *quote = dialect == OIP || x < 1ull << 53 ? "" : "\"";
         strbuf_printf(b, "%s%" PRIu64 "%s", quote, x, quote);
         break;
     }
-    case PROTOBUF_C_TYPE_FLOAT:
+    case T(FLOAT):
         print_double(b, (double)*(const float *)v, 9);
         break;
-    case PROTOBUF_C_TYPE_DOUBLE:
+    case T(DOUBLE):
         print_double(b, *(const double *)v, 12);
         break;
-    case PROTOBUF_C_TYPE_BOOL:
+
+    case T(BOOL):
         strbuf_puts(b, *(const protobuf_c_boolean *)v ? "true" : "false");
         break;
-    case PROTOBUF_C_TYPE_ENUM: {
+    case T(ENUM): {
         const ProtobufCEnumValue *e =
             protobuf_c_enum_descriptor_get_value(f->descriptor, *(const int *)v);
         if (e)
@@ -169,15 +161,15 @@ static void print_value(struct strbuf *b, const ProtobufCFieldDescriptor *f, con
             strbuf_printf(b, "%d", *(const int *)v);
         break;
     }
-    case PROTOBUF_C_TYPE_STRING:
+    case T(STRING):
         strbuf_json_str(b, str_of(*(char *const *)v));
         break;
-    case PROTOBUF_C_TYPE_BYTES: {
+    case T(BYTES): {
         const ProtobufCBinaryData *d = v;
         print_base64(b, d->data, d->len);
         break;
     }
-    case PROTOBUF_C_TYPE_MESSAGE:
+    case T(MESSAGE):
         print_message(b, *(ProtobufCMessage *const *)v, dialect);
         break;
     }
@@ -188,11 +180,11 @@ static bool present(const ProtobufCFieldDescriptor *f, const uint8_t *m) {
     const void *v = m + f->offset;
     if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF)
         return *(const uint32_t *)(m + f->quantifier_offset) == f->id;
-    if (f->type == PROTOBUF_C_TYPE_STRING) return *(char *const *)v && **(char *const *)v;
-    if (f->type == PROTOBUF_C_TYPE_MESSAGE) return *(void *const *)v != NULL;
-    if (f->type == PROTOBUF_C_TYPE_BYTES) return ((const ProtobufCBinaryData *)v)->len > 0;
+    if (f->type == T(STRING)) return *(char *const *)v && **(char *const *)v;
+    if (f->type == T(MESSAGE)) return *(void *const *)v != NULL;
+    if (f->type == T(BYTES)) return ((const ProtobufCBinaryData *)v)->len > 0;
     static const uint8_t zero[8];
-    return memcmp(v, zero, value_size(f->type)) != 0;
+    return memcmp(v, zero, held[f->type].size) != 0;
 }
 
 static void print_map(struct strbuf *b, const ProtobufCFieldDescriptor *f,
@@ -231,8 +223,7 @@ static bool printed(const ProtobufCFieldDescriptor *f, const ProtobufCMessage *m
     if (f->label == PROTOBUF_C_LABEL_REPEATED)
         return n > 0 || (dialect == OIP && !json_is_map(f)) || is_list(m->descriptor);
     if (present(f, base)) return true;
-    return dialect == OIP && f->type != PROTOBUF_C_TYPE_MESSAGE &&
-           !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
+    return dialect == OIP && f->type != T(MESSAGE) && !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF);
 }
 
 static void print_message(struct strbuf *b, const ProtobufCMessage *m, int dialect) {
@@ -242,6 +233,7 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
         print_choice(b, m, dialect);
         return;
     }
+
     strbuf_putc(b, '{');
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
@@ -255,6 +247,7 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
         else
             json_field_name(f, b);
         strbuf_puts(b, "\":");
+
         const uint8_t *v =
             repeated ? *(const uint8_t *const *)(base + f->offset) : base + f->offset;
         if (json_is_map(f)) {
@@ -264,7 +257,7 @@ static void print_message(struct strbuf *b, const ProtobufCMessage *m, int diale
         if (repeated) strbuf_putc(b, '[');
         for (size_t k = 0; k < n; k++) {
             if (k) strbuf_putc(b, ',');
-            print_value(b, f, v + k * value_size(f->type), dialect);
+            print_value(b, f, v + k * held[f->type].size, dialect);
         }
         if (repeated) strbuf_putc(b, ']');
     }
@@ -370,52 +363,48 @@ static status_t parse_value(struct parser *p, const ProtobufCFieldDescriptor *f,
     int64_t i = 0;
     double d = 0;
     struct span bytes;
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_INT32:
-    case PROTOBUF_C_TYPE_SINT32:
-    case PROTOBUF_C_TYPE_SFIXED32:
+
+    switch ((int)held[f->type].as) {
+    case T(INT32):
         RETURN_IF_ERR(parse_integer(p, j, INT32_MIN, INT32_MAX, &i));
         *(int32_t *)v = (int32_t)i;
         return ST_OK;
-    case PROTOBUF_C_TYPE_UINT32:
-    case PROTOBUF_C_TYPE_FIXED32:
+    case T(UINT32):
         RETURN_IF_ERR(parse_integer(p, j, 0, UINT32_MAX, &i));
         *(uint32_t *)v = (uint32_t)i;
         return ST_OK;
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
+    case T(INT64):
         return parse_integer(p, j, INT64_MIN, INT64_MAX, v);
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
+    case T(UINT64):
         RETURN_IF_ERR(parse_integer(p, j, 0, INT64_MAX, &i));
         *(uint64_t *)v = (uint64_t)i;
         return ST_OK;
-    case PROTOBUF_C_TYPE_FLOAT:
+    case T(FLOAT):
         RETURN_IF_ERR(parse_real(p, j, &d));
         *(float *)v = (float)d;
         return ST_OK;
-    case PROTOBUF_C_TYPE_DOUBLE:
+    case T(DOUBLE):
         return parse_real(p, j, v);
-    case PROTOBUF_C_TYPE_BOOL:
+
+    case T(BOOL):
         if (!json_is_boolean(j)) return bad(p->path, "expected true or false");
         *(protobuf_c_boolean *)v = json_is_true(j);
         return ST_OK;
-    case PROTOBUF_C_TYPE_ENUM:
+    case T(ENUM):
         return parse_enum(p, f, j, v);
-    case PROTOBUF_C_TYPE_STRING:
+    case T(STRING):
         if (!json_is_string(j)) return bad(p->path, "expected a string");
         if (strlen(json_string_value(j)) != json_string_length(j))
             return bad(p->path, "string with a NUL");
         *(char **)v = arena_strdup(p->a, json_string_value(j));
         return ST_OK;
-    case PROTOBUF_C_TYPE_BYTES:
+    case T(BYTES):
         if (!json_is_string(j)) return bad(p->path, "expected a base64 string");
         if (!json_base64(p->a, (struct str){json_string_value(j), json_string_length(j)}, &bytes))
             return bad(p->path, "not base64");
         *(ProtobufCBinaryData *)v = (ProtobufCBinaryData){bytes.n, (uint8_t *)bytes.p};
         return ST_OK;
-    case PROTOBUF_C_TYPE_MESSAGE:
+    case T(MESSAGE):
         return parse_message(p, f->descriptor, j, v);
     }
     return bad(p->path, "unknown field type");
@@ -432,8 +421,7 @@ static status_t parse_map(struct parser *p, const ProtobufCFieldDescriptor *f, j
     json_t *val;
     json_object_foreach(j, key, val) {
         snprintf(p->path + at, sizeof p->path - at, ".%.64s", key);
-        ProtobufCMessage *e = arena_zalloc(p->a, d->sizeof_message);
-        protobuf_c_message_init(d, e);
+        ProtobufCMessage *e = message_new(p->a, d);
         *(char **)((uint8_t *)e + kf->offset) = arena_strdup(p->a, key);
         RETURN_IF_ERR(parse_value(p, vf, val, (uint8_t *)e + vf->offset));
         v[n++] = e;
@@ -446,15 +434,15 @@ static status_t parse_map(struct parser *p, const ProtobufCFieldDescriptor *f, j
 
 // The field of the choice that fits the scalar; values of other types leave it empty.
 static status_t parse_choice(struct parser *p, json_t *j, ProtobufCMessage *m) {
-    ProtobufCType want = json_is_boolean(j)   ? PROTOBUF_C_TYPE_BOOL
-                         : json_is_integer(j) ? PROTOBUF_C_TYPE_INT64
-                         : json_is_real(j)    ? PROTOBUF_C_TYPE_DOUBLE
-                                              : PROTOBUF_C_TYPE_STRING;
+    ProtobufCType want = json_is_boolean(j)   ? T(BOOL)
+                         : json_is_integer(j) ? T(INT64)
+                         : json_is_real(j)    ? T(DOUBLE)
+                                              : T(STRING);
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         bool fits = f->type == want || // a choice has one kind of integer at least
-                    (want == PROTOBUF_C_TYPE_INT64 && f->type == PROTOBUF_C_TYPE_UINT32);
-        if (!fits || (want == PROTOBUF_C_TYPE_STRING && !json_is_string(j))) continue;
+                    (want == T(INT64) && f->type == T(UINT32));
+        if (!fits || (want == T(STRING) && !json_is_string(j))) continue;
         *(uint32_t *)((uint8_t *)m + f->quantifier_offset) = f->id;
         return parse_value(p, f, j, (uint8_t *)m + f->offset);
     }
@@ -470,7 +458,7 @@ static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f,
     }
     if (json_is_map(f)) return parse_map(p, f, j, m);
     if (!json_is_array(j)) return bad(p->path, "expected an array");
-    size_t n = json_array_size(j), size = value_size(f->type), at = strlen(p->path);
+    size_t n = json_array_size(j), size = held[f->type].size, at = strlen(p->path);
     uint8_t *v = arena_zalloc(p->a, n * size + 1);
     for (size_t i = 0; i < n; i++) {
         snprintf(p->path + at, sizeof p->path - at, "[%zu]", i);
@@ -484,8 +472,7 @@ static status_t parse_field(struct parser *p, const ProtobufCFieldDescriptor *f,
 
 static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor *d, json_t *j,
                               ProtobufCMessage **out) {
-    ProtobufCMessage *m = arena_zalloc(p->a, d->sizeof_message);
-    protobuf_c_message_init(d, m);
+    ProtobufCMessage *m = message_new(p->a, d);
     if (json_is_choice(d)) {
         *out = m;
         return parse_choice(p, j, m);
@@ -561,21 +548,19 @@ status_t json_set_text(struct arena *a, ProtobufCMessage *m, struct str name, st
     struct parser p = {.a = a};
     snprintf(p.path, sizeof p.path, "%.*s", (int)(name.n < 64 ? name.n : 64), name.p);
     const ProtobufCFieldDescriptor *f = json_field(m->descriptor, name);
-    if (!f || f->type == PROTOBUF_C_TYPE_MESSAGE) return bad(p.path, "no such parameter");
+    if (!f || f->type == T(MESSAGE)) return bad(p.path, "no such parameter");
     json_t *j;
-    if (f->type == PROTOBUF_C_TYPE_BOOL)
+    if (f->type == T(BOOL))
         j = str_is(value, "1") || str_is(value, "true")    ? json_true()
             : str_is(value, "0") || str_is(value, "false") ? json_false()
                                                            : NULL;
     else
         j = json_stringn(value.p, value.n);
-    if (!j)
-        return bad(p.path,
-                   f->type == PROTOBUF_C_TYPE_BOOL ? "expected 0, 1, true or false" : "not UTF-8");
+    if (!j) return bad(p.path, f->type == T(BOOL) ? "expected 0, 1, true or false" : "not UTF-8");
     status_t st;
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         uint8_t *base = (uint8_t *)m, **v = (uint8_t **)(base + f->offset);
-        size_t *n = (size_t *)(base + f->quantifier_offset), size = value_size(f->type);
+        size_t *n = (size_t *)(base + f->quantifier_offset), size = held[f->type].size;
         uint8_t *grown = arena_zalloc(a, (*n + 1) * size);
         if (*n) memcpy(grown, *v, *n * size);
         st = parse_value(&p, f, j, grown + *n * size);

@@ -126,12 +126,14 @@ static const char *scan_number(const char *p, const char *end, struct number *ou
     struct number n = {.is_int = true};
     if (p < end && *p == '-') n.negative = true, p++;
     if (!digit(p, end) || (*p == '0' && digit(p + 1, end))) return NULL;
+
     uint64_t m = 0;
     int exp10 = 0;
     bool exact = true; // all digits so far are in m
     for (; digit(p, end); p++)
         exact = exact && append(&m, *p);
     n.is_int = exact;
+
     if (p < end && *p == '.') {
         n.is_int = false;
         p++;
@@ -139,6 +141,7 @@ static const char *scan_number(const char *p, const char *end, struct number *ou
         for (; digit(p, end); p++, exp10--)
             exact = exact && append(&m, *p);
     }
+
     if (p < end && (*p == 'e' || *p == 'E')) {
         n.is_int = false;
         p++;
@@ -150,6 +153,7 @@ static const char *scan_number(const char *p, const char *end, struct number *ou
             if (e < 100000) e = e * 10 + (*p - '0');
         exp10 += neg ? -e : e;
     }
+
     n.magnitude = m;
     if (exact && m < 1ull << 53 && exp10 >= -22 && exp10 <= 22) {
         double d = (double)m;
@@ -214,21 +218,22 @@ static bool to_int(const struct number *v, int64_t *out) {
     return true;
 }
 
-// Stores an integer of one of the classes of `range`; false when it does not fit.
+// Integers that an int64_t holds: their bounds and width in memory; no bytes: another class.
+static const struct {
+    int64_t lo, hi;
+    size_t bytes;
+} range[NUM_CLASSES] = {[NUM_PRED] = {0, 1, 1},
+                        [NUM_S4] = {-8, 7, 1},
+                        [NUM_U4] = {0, 15, 1},
+                        [NUM_S8] = {-128, 127, 1},
+                        [NUM_S16] = {-32768, 32767, 2},
+                        [NUM_S32] = {INT32_MIN, INT32_MAX, 4},
+                        [NUM_S64] = {INT64_MIN, INT64_MAX, 8},
+                        [NUM_U8] = {0, 255, 1},
+                        [NUM_U16] = {0, 65535, 2},
+                        [NUM_U32] = {0, UINT32_MAX, 4}};
+// Stores an integer of class c; false when it does not fit.
 static bool store_int(const struct number *v, enum number_class c, uint8_t *out) {
-    static const struct {
-        int64_t lo, hi;
-        size_t bytes;
-    } range[] = {[NUM_PRED] = {0, 1, 1},
-                 [NUM_S4] = {-8, 7, 1},
-                 [NUM_U4] = {0, 15, 1},
-                 [NUM_S8] = {-128, 127, 1},
-                 [NUM_S16] = {-32768, 32767, 2},
-                 [NUM_S32] = {INT32_MIN, INT32_MAX, 4},
-                 [NUM_S64] = {INT64_MIN, INT64_MAX, 8},
-                 [NUM_U8] = {0, 255, 1},
-                 [NUM_U16] = {0, 65535, 2},
-                 [NUM_U32] = {0, UINT32_MAX, 4}};
     int64_t i;
     if (!to_int(v, &i) || i < range[c].lo || i > range[c].hi) return false;
     memcpy(out, &i, range[c].bytes); // little-endian
@@ -246,15 +251,11 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
     case NUM_F64:
         memcpy(out, &v->d, 8);
         return true;
-    case NUM_F16: {
-        uint16_t h = f16_of(f);
-        memcpy(out, &h, 2);
-        return (h & 0x7fff) < 0x7c00 || !isfinite(v->d);
-    }
+    case NUM_F16:
     case NUM_BF16: {
-        uint16_t h = bf16_of(f);
+        uint16_t h = c == NUM_F16 ? f16_of(f) : bf16_of(f);
         memcpy(out, &h, 2);
-        return (h & 0x7fff) < 0x7f80 || !isfinite(v->d);
+        return (h & 0x7fff) < (c == NUM_F16 ? 0x7c00 : 0x7f80) || !isfinite(v->d);
     }
     case NUM_U64:
         if (v->is_int && !v->negative) {
@@ -264,23 +265,9 @@ static bool store(const struct number *v, enum number_class c, uint8_t *out) {
         if (!to_int(v, &i) || i < 0) return false;
         memcpy(out, &i, 8);
         return true;
-    case NUM_PRED:
-    case NUM_S4:
-    case NUM_S8:
-    case NUM_S16:
-    case NUM_S32:
-    case NUM_S64:
-    case NUM_U4:
-    case NUM_U8:
-    case NUM_U16:
-    case NUM_U32:
-        return store_int(v, c, out);
-    case NUM_F8: // float8_code
-    case NUM_TEXT:
-    case NUM_RAW:
-        return false;
+    default: // f8: float8_code
+        return range[c].bytes && store_int(v, c, out);
     }
-    return false;
 }
 
 static status_t bad_data(const char *why, int64_t index, size_t offset) MUST_CHECK;
@@ -301,6 +288,7 @@ static inline __attribute__((always_inline)) status_t walk(struct str text, int6
     int depth = 0;
     bool value_may = true, opened = false,
          array_seen = false; // value_may: a value or '[' may come here; opened: nothing since '['
+
     while (p < end) {
         char c = *p;
         size_t at = (size_t)(p - text.p);
@@ -328,6 +316,7 @@ static inline __attribute__((always_inline)) status_t walk(struct str text, int6
             value_may = opened = false;
         }
     }
+
     if (depth || (value_may && !array_seen)) return bad_data("data ends too early", i, text.n);
     if (i != n)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -471,22 +460,32 @@ status_t texts_check(struct span data, int64_t n) {
 
 // ---- print
 
-union element { // an element, by its class
-    int8_t s8;
-    int16_t s16;
-    int32_t s32;
-    int64_t s64;
-    uint8_t u8;
-    uint16_t u16;
-    uint32_t u32;
-    uint64_t u64;
+// The element at p, of a class that `range` has.
+static int64_t int_at(enum number_class c, const uint8_t *p) {
+    uint64_t u = 0;
+    int unused = 64 - 8 * (int)range[c].bytes;
+    memcpy(&u, p, range[c].bytes); // little-endian
+    return range[c].lo < 0 ? (int64_t)(u << unused) >> unused : (int64_t)u;
+}
+// The element at p, of a class of floats.
+static double float_at(const struct dtype_row *t, const struct float8 *f8, const uint8_t *p) {
+    uint16_t h = 0;
     float f;
     double d;
-};
-static union element load(const struct dtype_row *t, const uint8_t *p) {
-    union element v;
-    memcpy(&v, p, t->bytes <= 8 ? (size_t)t->bytes : 8);
-    return v;
+    switch (t->cls) {
+    case NUM_F8:
+        return (double)float8_value(f8, *p);
+    case NUM_F16:
+    case NUM_BF16:
+        memcpy(&h, p, sizeof h);
+        return (double)(t->cls == NUM_F16 ? f16_to(h) : bf16_to(h));
+    case NUM_F32:
+        memcpy(&f, p, sizeof f);
+        return (double)f;
+    default:
+        memcpy(&d, p, sizeof d);
+        return d;
+    }
 }
 
 static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max, bool single) {
@@ -512,62 +511,32 @@ static void print_f64(struct strbuf *b, double v, int digits_min, int digits_max
 }
 
 void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in) {
+    // The least digits of a float that are tried, and those that are always enough.
+    static const struct {
+        int least, most;
+    } digits[NUM_CLASSES] = {[NUM_F8] = {2, 9},
+                             [NUM_F16] = {4, 9},
+                             [NUM_BF16] = {4, 9},
+                             [NUM_F32] = {8, 9},
+                             [NUM_F64] = {15, 17}};
     const uint8_t *p = in;
-    const struct float8 *f8 = t->cls == NUM_F8 ? float8_find(t->name) : NULL;
+    enum number_class c = t->cls;
+    const struct float8 *f8 = c == NUM_F8 ? float8_find(t->name) : NULL;
+    uint64_t u;
+
     strbuf_putc(b, '[');
     for (int64_t i = 0; i < n; i++, p += t->bytes) {
         if (i) strbuf_putc(b, ',');
-        union element v = load(t, p);
-        switch (t->cls) {
-        case NUM_PRED:
+        if (digits[c].most)
+            print_f64(b, float_at(t, f8, p), digits[c].least, digits[c].most, c != NUM_F64);
+        else if (c == NUM_PRED)
             strbuf_puts(b, *p ? "true" : "false");
-            break;
-        case NUM_S4:
-        case NUM_S8:
-            strbuf_printf(b, "%d", v.s8);
-            break;
-        case NUM_S16:
-            strbuf_printf(b, "%d", v.s16);
-            break;
-        case NUM_S32:
-            strbuf_printf(b, "%" PRId32, v.s32);
-            break;
-        case NUM_S64:
-            strbuf_printf(b, "%" PRId64, v.s64);
-            break;
-        case NUM_U4:
-        case NUM_U8:
-            strbuf_printf(b, "%d", *p);
-            break;
-        case NUM_U16:
-            strbuf_printf(b, "%d", v.u16);
-            break;
-        case NUM_U32:
-            strbuf_printf(b, "%" PRIu32, v.u32);
-            break;
-        case NUM_U64:
-            strbuf_printf(b, "%" PRIu64, v.u64);
-            break;
-        case NUM_F8:
-            print_f64(b, (double)float8_value(f8, v.u8), 2, 9, true);
-            break;
-        case NUM_F16:
-            print_f64(b, (double)f16_to(v.u16), 4, 9, true);
-            break;
-        case NUM_BF16:
-            print_f64(b, (double)bf16_to(v.u16), 4, 9, true);
-            break;
-        case NUM_F32:
-            print_f64(b, (double)v.f, 8, 9, true);
-            break;
-        case NUM_F64:
-            print_f64(b, v.d, 15, 17, false);
-            break;
-        case NUM_TEXT:
-        case NUM_RAW:
+        else if (range[c].bytes)
+            strbuf_i64(b, int_at(c, p));
+        else if (c == NUM_U64)
+            strbuf_printf(b, "%" PRIu64, (memcpy(&u, p, sizeof u), u));
+        else
             strbuf_puts(b, "null");
-            break;
-        }
     }
     strbuf_putc(b, ']');
 }
@@ -583,41 +552,19 @@ void texts_print(struct strbuf *b, int64_t n, struct span data) {
 }
 
 long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
-    union element v = load(t, (const uint8_t *)in + i * t->bytes);
+    const uint8_t *p = (const uint8_t *)in + i * t->bytes;
+    uint64_t u;
+    if (t->cls == NUM_PRED) return *p != 0;
+    if (range[t->cls].bytes) return int_at(t->cls, p);
     switch (t->cls) {
-    case NUM_PRED:
-        return v.u8 != 0;
-    case NUM_S4:
-    case NUM_S8:
-        return v.s8;
-    case NUM_S16:
-        return v.s16;
-    case NUM_S32:
-        return v.s32;
-    case NUM_S64:
-        return v.s64;
-    case NUM_U4:
-    case NUM_U8:
-    case NUM_RAW:
-        return v.u8;
-    case NUM_U16:
-        return v.u16;
-    case NUM_U32:
-        return v.u32;
     case NUM_U64:
-        return v.u64;
-    case NUM_F8:
-        return float8_value(float8_find(t->name), v.u8);
-    case NUM_F16:
-        return f16_to(v.u16);
-    case NUM_BF16:
-        return bf16_to(v.u16);
-    case NUM_F32:
-        return v.f;
-    case NUM_F64:
-        return v.d;
+        memcpy(&u, p, sizeof u);
+        return u;
+    case NUM_RAW:
+        return *p;
     case NUM_TEXT:
-        break;
+        return 0;
+    default:
+        return (long double)float_at(t, t->cls == NUM_F8 ? float8_find(t->name) : NULL, p);
     }
-    return 0;
 }

@@ -27,6 +27,7 @@ enum number_class {
     NUM_TEXT, // bytes 0: each element has its own length
     NUM_RAW
 };
+enum { NUM_CLASSES = NUM_RAW + 1 };
 struct dtype_row {
     const char *name, *oip; // oip NULL = none
     int32_t bytes;

@@ -80,6 +80,7 @@ static int64_t weigh(const ProtobufCMessageDescriptor *d, struct span s, int dep
     if (depth > WEIGH_MAX_DEPTH) return -1;
     const ProtobufCFieldDescriptor *f = NULL;
     uint64_t last = 0;
+
     while (s.n) {
         uint64_t tag, n = 0;
         if (!varint(&s, &tag) || tag >> 3 > UINT32_MAX) return -1;
@@ -88,6 +89,7 @@ static int64_t weigh(const ProtobufCMessageDescriptor *d, struct span s, int dep
         marks += MARK;
         if (!f || f->label == PROTOBUF_C_LABEL_REPEATED)
             sum += f ? sizeof(ProtobufCBinaryData) : UNKNOWN + ITEM; // its place in the list
+
         switch (tag & 7) {
         case PROTOBUF_C_WIRE_TYPE_VARINT:
             if (!varint(&s, &n)) return -1;
@@ -107,6 +109,7 @@ static int64_t weigh(const ProtobufCMessageDescriptor *d, struct span s, int dep
         default:
             return -1;
         }
+
         if (n > s.n) return -1;
         s.p += n;
         s.n -= (size_t)n;

@@ -600,6 +600,7 @@ status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
         close(fd);
         return st;
     }
+
     struct stamp was = stamp_of(&l.sb);
     bool known = !l.entry && is_checked(s, kind, key, &l.sb);
     bool look = l.entry || check == STORE_CHECK || check == STORE_COPY ||
@@ -607,14 +608,17 @@ status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
     if (!l.why && look &&
         !payload_matches(fd, l.offset, l.size, l.entry ? &key : NULL, l.want, copy.p))
         l.why = "digest";
+
     int copied = copy_end(&copy, !l.why);
     if (l.why) {
         close(fd);
         return quarantine(s, kind, key, l.why);
     }
+
     if (look && !l.entry) now_checked(s, kind, key, &was); // a change meanwhile shows at the next
     touch(s, kind, key, fd, &l, look || known);
     if (copied >= 0) close(fd);
+
     *out_fd = copied >= 0 ? copied : fd;
     *out_offset = copied >= 0 ? 0 : l.offset;
     *out_size = l.size;

@@ -65,17 +65,20 @@ static status_t run_while(struct cpu_exe *x, struct cpu_step *s, const struct cp
     for (int k = 0; k < ps->n_out; k++)
         if (out[k] != in[k] && ps->out[k].size_bytes)
             memcpy(out[k], in[k], (size_t)ps->out[k].size_bytes);
+
     struct cpu_frame f = {.params = (const void *const *)out,
                           .memory = memory,
                           .weights = outer->weights,
                           .run = outer->run};
     if (s->loop && !(f.run && f.run->profile)) return cpu_loop_run(x, s, &f, out);
+
     for (;;) {
         uint8_t go = 0;
         void *go_at = &go;
         RETURN_IF_ERR(run_called(x, s->called[0], outer, memory, out, &go_at));
         if (!go) return ST_OK;
         RETURN_IF_ERR(cpu_run_plan(x, body, &f));
+
         char *at = s->stage;
         for (int k = 0; k < ps->n_out; k++)
             if (moves(body, k)) {

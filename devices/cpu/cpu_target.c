@@ -37,6 +37,7 @@ const struct target *cpu_target(void) {
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (forced && strcmp(forced, "avx2") == 0) avx512 = false;
+
     t.kind = "cpu";
     t.llvm_triple = t.llvm_cpu = t.llvm_features = "";
     t.vector_bits = avx512 ? 512 : avx2 ? 256 : 128;
@@ -44,6 +45,7 @@ const struct target *cpu_target(void) {
     t.direct = avx512 && !(codegen && strcmp(codegen, "llvm") == 0);
     t.conv_block = avx512 ? 16 : avx2 ? 8 : 0;
     t.threads = cpu_threads();
+
     const char *impl = cpu_forced_impl();
     bool library = !impl || strcmp(impl, "onednn") == 0 || strcmp(impl, "thin") == 0 ||
                    strcmp(impl, "gemm") == 0 || strcmp(impl, "sort") == 0 ||
@@ -56,6 +58,7 @@ const struct target *cpu_target(void) {
     t.library_int8 = t.library_accepts == cpu_library_accepts && cpu_has_int8();
     if (!impl) t.little_work = LITTLE_WORK, t.less_work = LESS_WORK;
     if (impl && strcmp(impl, "kernel") != 0) t.min_kernel_elements = INT64_MAX; // not compiled
+
     snprintf(id, sizeof id, "cpu:x86-64:%s%s:block%d:abi%d:cost%d%s%.20s%s",
              avx512 ? "avx512f+bw+dq+vl"
              : avx2 ? "avx2+fma"

@@ -55,6 +55,7 @@ static status_t execute(const struct pj_exe *x, void *loaded, const struct hlo_c
     o.keep_inputs = kept;
     void *const **arguments = arena_array(&a, void *const *, n);
     void ***outputs = arena_array(&a, void **, n), **events = arena_zarray(&a, void *, n);
+
     for (size_t r = 0; r < n; r++) {
         arguments[r] = w->in + r * n_in;
         outputs[r] = w->out + r * n_out;
@@ -67,6 +68,7 @@ static status_t execute(const struct pj_exe *x, void *loaded, const struct hlo_c
                            .outputs = outputs,
                            .events = events,
                            .device = n == 1 ? d->device : NULL};
+
     status_t st = PJ_CALL(d->plugin, LoadedExecutable_Execute, &e);
     for (size_t r = 0; r < n; r++)
         pj_pending_add(&w->execution, events[r], "execution on device", r);

@@ -123,11 +123,13 @@ status_t pj_open(const char *path, const struct pj_plugin **out) {
     if (opened.api)
         return st_new(ST_FAILED_PRECONDITION, "this process has the plugin %s already",
                       opened_path);
+
     struct pj_plugin p = {.path = opened_path};
     if (snprintf(opened_path, sizeof opened_path, "%s", path) >= (int)sizeof opened_path)
         return st_new(ST_INVALID_ARGUMENT, "a plugin's path is longer than %zu bytes",
                       sizeof opened_path - 1);
     RETURN_IF_ERR(file_digest(path, p.digest));
+
     void *dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!dl) return st_new(ST_FAILED_PRECONDITION, "%s is not a plugin: %s", path, dlerror());
     const struct pj_api *(*get)(void) = (const struct pj_api *(*)(void))dlsym(dl, "GetPjrtApi");
@@ -140,6 +142,7 @@ status_t pj_open(const char *path, const struct pj_plugin **out) {
     if (p.api->version.major != 0 || p.api->version.minor < OLDEST_MINOR)
         return st_new(ST_FAILED_PRECONDITION, "%s speaks version %d.%d, expected 0.%d or later",
                       path, p.api->version.major, p.api->version.minor, OLDEST_MINOR);
+
     struct pj_no_args init = {0};
     if (pj_has(&p, PJ_Plugin_Initialize)) RETURN_IF_ERR(PJ_CALL(&p, Plugin_Initialize, &init));
     p.family = family_of(&p);

@@ -36,38 +36,30 @@ struct worker {
 
 // ---- the run thread
 
-static ProtobufCMessage *dispatch(struct worker *w, struct worker_call *c) {
-    switch (c->type) {
-    case HLOD__WIRE__TYPE__TYPE_INGEST:
-        return worker_ingest(c);
-    case HLOD__WIRE__TYPE__TYPE_COMPILE:
-        return worker_compile(c);
-    case HLOD__WIRE__TYPE__TYPE_INSPECT:
-        return worker_inspect(c);
-    case HLOD__WIRE__TYPE__TYPE_TARGET:
-        return worker_target(c);
-    case HLOD__WIRE__TYPE__TYPE_LOAD:
-        return worker_load(c, w->dev);
-    case HLOD__WIRE__TYPE__TYPE_EXPECT:
-        return worker_expect(c, w->dev);
-    case HLOD__WIRE__TYPE__TYPE_PREPARE:
-        return worker_prepare(c);
-    case HLOD__WIRE__TYPE__TYPE_RUN:
-        return worker_run(c, w->dev);
-    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
-        return worker_unload(c);
-    case HLOD__WIRE__TYPE__TYPE_PUT:
-        return worker_put(c, w->dev);
-    case HLOD__WIRE__TYPE__TYPE_GET:
-        return worker_get(c);
-    case HLOD__WIRE__TYPE__TYPE_FREE:
-        return worker_free(c);
-    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
-        return worker_run_plan(c, w->dev);
-    default:
-        return NULL;
-    }
-}
+// By type of frame: its body, whether workers of devices or compile workers answer it, and how.
+static const struct handler {
+    const ProtobufCMessageDescriptor *request;
+    bool device_role;
+    ProtobufCMessage *(*answer)(struct worker_call *c);
+    ProtobufCMessage *(*answer_with)(struct worker_call *c, struct device *d); // or this one
+} handlers[] = {
+#define ON(type, message, device, answer, with)                                                    \
+    [HLOD__WIRE__TYPE__TYPE_##type] = {&hlod__wire__##message##__descriptor, device, answer, with}
+    ON(INGEST, ingest, false, worker_ingest, NULL),
+    ON(COMPILE, compile, false, worker_compile, NULL),
+    ON(INSPECT, inspect, false, worker_inspect, NULL),
+    ON(TARGET, target, false, worker_target, NULL),
+    ON(LOAD, load, true, NULL, worker_load),
+    ON(EXPECT, expect, true, NULL, worker_expect),
+    ON(PREPARE, prepare, true, worker_prepare, NULL),
+    ON(RUN, run, true, NULL, worker_run),
+    ON(UNLOAD, unload, true, worker_unload, NULL),
+    ON(PUT, put, true, NULL, worker_put),
+    ON(GET, get, true, worker_get, NULL),
+    ON(FREE, free, true, worker_free, NULL),
+    ON(RUN_PLAN, run_plan, true, NULL, worker_run_plan),
+#undef ON
+};
 
 static void answer_stats(struct worker *w, uint64_t id, bool ending);
 static void give_up_device(struct worker *w) { // a new process has a new one
@@ -87,7 +79,8 @@ static void serve(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);
     if (w->begun) *w->begun = c->id;
-    ProtobufCMessage *reply = dispatch(w, c);
+    const struct handler *h = &handlers[c->type]; // descriptor_of found it
+    ProtobufCMessage *reply = h->answer ? h->answer(c) : h->answer_with(c, w->dev);
     // First, so that nothing is placed here once the reply is known.
     if (c->device_lost) answer_stats(w, 0, true);
     if (reply) worker_send(&w->socket, c->type + 40, c->id, reply, c->reply_fds, c->n_reply_fds);
@@ -151,36 +144,8 @@ static void *run_thread(void *arg) {
 // ---- the loop thread
 
 static const ProtobufCMessageDescriptor *descriptor_of(const struct worker *w, uint32_t type) {
-    switch (type) {
-    case HLOD__WIRE__TYPE__TYPE_INGEST:
-        return w->device_role ? NULL : &hlod__wire__ingest__descriptor;
-    case HLOD__WIRE__TYPE__TYPE_COMPILE:
-        return w->device_role ? NULL : &hlod__wire__compile__descriptor;
-    case HLOD__WIRE__TYPE__TYPE_INSPECT:
-        return w->device_role ? NULL : &hlod__wire__inspect__descriptor;
-    case HLOD__WIRE__TYPE__TYPE_TARGET:
-        return w->device_role ? NULL : &hlod__wire__target__descriptor;
-    case HLOD__WIRE__TYPE__TYPE_LOAD:
-        return w->device_role ? &hlod__wire__load__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_EXPECT:
-        return w->device_role ? &hlod__wire__expect__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_PREPARE:
-        return w->device_role ? &hlod__wire__prepare__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_RUN:
-        return w->device_role ? &hlod__wire__run__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_UNLOAD:
-        return w->device_role ? &hlod__wire__unload__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_PUT:
-        return w->device_role ? &hlod__wire__put__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_GET:
-        return w->device_role ? &hlod__wire__get__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_FREE:
-        return w->device_role ? &hlod__wire__free__descriptor : NULL;
-    case HLOD__WIRE__TYPE__TYPE_RUN_PLAN:
-        return w->device_role ? &hlod__wire__run_plan__descriptor : NULL;
-    default:
-        return NULL;
-    }
+    bool known = type < sizeof handlers / sizeof *handlers;
+    return known && handlers[type].device_role == w->device_role ? handlers[type].request : NULL;
 }
 
 // By a descriptor that was opened before the filter.
@@ -260,6 +225,7 @@ static status_t accept_call(struct worker *w, struct frame *f) {
         worker_call_free(c);
         return st_new(ST_INTERNAL, "a %s does not parse", d->name);
     }
+
     // Waking the run thread takes longer than a brief run does. While nothing runs, its tables are
     // this thread's to use.
     pthread_mutex_lock(&w->mutex);
@@ -291,6 +257,7 @@ static void say_hello(struct worker *w, const char *error) {
         formats[k].name = (char *)(uintptr_t)names[k][0];
         formats[k].media_type = (char *)(uintptr_t)names[k][1];
     }
+
     h.protocol = FRAME_PROTOCOL;
     h.role = (char *)(uintptr_t)w->opt->role;
     h.pid = (int32_t)getpid();
@@ -301,6 +268,7 @@ static void say_hello(struct worker *w, const char *error) {
     h.formats = list;
     h.error = (char *)(uintptr_t)error;
     h.single_use = !w->device_role && w->dev && dev_attributes(w->dev).single_use;
+
     if (w->device_role && w->dev) {
         const struct target *t = dev_target(w->dev);
         struct dev_attributes at = dev_attributes(w->dev);
@@ -381,8 +349,7 @@ static void end_at_once(int status, void *arg) {
 }
 
 status_t worker_serve(const struct worker_options *o) {
-    // Once in a process. The device is not closed: it lives as long, and a plugin's client may hang
-    // on the way out.
+    // One a process. The device is not closed: a plugin's client may hang on the way out.
     static struct worker w;
     w.opt = o;
     w.device_role = strcmp(o->role, "device") == 0;
@@ -395,10 +362,12 @@ status_t worker_serve(const struct worker_options *o) {
         close(o->state);
         w.begun = (_Atomic uint64_t *)(void *)p;
     }
+
     pthread_mutex_init(&w.mutex, NULL);
     w.socket.fd = o->fd;
     pthread_mutex_init(&w.socket.mutex, NULL);
     pthread_cond_init(&w.more, NULL);
+
     status_t opened = (w.device_role ? dev_open : dev_open_compiler)(o->device, &w.dev);
     if (opened) {
         say_hello(&w, st_message(opened));
@@ -411,6 +380,7 @@ status_t worker_serve(const struct worker_options *o) {
     if (pthread_create(&thread, NULL, run_thread, &w))
         return st_new(ST_RESOURCE_EXHAUSTED, "no thread");
     say_hello(&w, "");
+
     status_t st = read_frames(&w);
     if (!end_run_thread(&w, thread)) { // what still runs has nobody to answer to
         pthread_detach(thread);

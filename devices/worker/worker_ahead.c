@@ -143,9 +143,8 @@ static status_t serve(struct worker_call *c, struct device *d) {
     return st;
 }
 ProtobufCMessage *worker_expect(struct worker_call *c, struct device *d) {
-    Hlod__Wire__ExpectReply *r = arena_new_of(&c->arena, Hlod__Wire__ExpectReply);
+    Hlod__Wire__ExpectReply *r = message_new(&c->arena, &hlod__wire__expect_reply__descriptor);
     int64_t start = clock_ns();
-    hlod__wire__expect_reply__init(r);
     r->status = worker_call_status(c, serve(c, d));
     r->ms = (double)(clock_ns() - start) / 1e6;
     return &r->base;

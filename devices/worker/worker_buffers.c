@@ -84,16 +84,14 @@ static status_t put(struct worker_call *c, struct device *d) {
     return st;
 }
 ProtobufCMessage *worker_put(struct worker_call *c, struct device *d) {
-    Hlod__Wire__PutReply *r = arena_new_of(&c->arena, Hlod__Wire__PutReply);
-    hlod__wire__put_reply__init(r);
+    Hlod__Wire__PutReply *r = message_new(&c->arena, &hlod__wire__put_reply__descriptor);
     r->status = worker_call_status(c, put(c, d));
     return &r->base;
 }
 
 // ---- get
 
-static status_t not_here(uint64_t id) MUST_CHECK;
-static status_t not_here(uint64_t id) {
+status_t worker_buffer_missing(uint64_t id) {
     return st_reason(
         st_new(ST_NOT_FOUND, "buffer number %llu is not in this worker", (unsigned long long)id),
         HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND);
@@ -108,7 +106,7 @@ static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
         return st_new(ST_INVALID_ARGUMENT, "a part of %zu buffers", q->n_ids);
     for (int k = 0; k < n; k++) {
         struct dev_buffer *b = worker_buffer(q->ids[k]);
-        if (!b) return not_here(q->ids[k]);
+        if (!b) return worker_buffer_missing(q->ids[k]);
         if (q->offset > (uint64_t)b->bytes || q->length > (uint64_t)b->bytes - q->offset)
             return st_new(ST_OUT_OF_RANGE, "%llu bytes at %llu of a buffer of %lld",
                           (unsigned long long)q->length, (unsigned long long)q->offset,
@@ -126,8 +124,7 @@ static status_t get(struct worker_call *c, Hlod__Wire__GetReply *out) {
     return st;
 }
 ProtobufCMessage *worker_get(struct worker_call *c) {
-    Hlod__Wire__GetReply *r = arena_new_of(&c->arena, Hlod__Wire__GetReply);
-    hlod__wire__get_reply__init(r);
+    Hlod__Wire__GetReply *r = message_new(&c->arena, &hlod__wire__get_reply__descriptor);
     r->status = worker_call_status(c, get(c, r));
     return &r->base;
 }
@@ -136,8 +133,7 @@ ProtobufCMessage *worker_get(struct worker_call *c) {
 
 ProtobufCMessage *worker_free(struct worker_call *c) {
     const Hlod__Wire__Free *q = (const Hlod__Wire__Free *)c->request;
-    Hlod__Wire__FreeReply *r = arena_new_of(&c->arena, Hlod__Wire__FreeReply);
-    hlod__wire__free_reply__init(r);
+    Hlod__Wire__FreeReply *r = message_new(&c->arena, &hlod__wire__free_reply__descriptor);
     int64_t before = total;
     for (size_t k = 0; k < q->n_ids; k++)
         worker_buffer_drop(q->ids[k]);

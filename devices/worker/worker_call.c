@@ -41,8 +41,7 @@ status_t worker_call_blob(struct worker_call *c, const Hlod__Wire__Blob *b, stru
 
 status_t worker_call_put_blob(struct worker_call *c, const void *p, size_t n,
                               Hlod__Wire__Blob **out) {
-    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
-    hlod__wire__blob__init(b);
+    Hlod__Wire__Blob *b = message_new(&c->arena, &hlod__wire__blob__descriptor);
     b->size = n;
     if (n <= 4096) {
         b->inline_bytes = (ProtobufCBinaryData){n, arena_dup(&c->arena, p, n)};
@@ -68,8 +67,7 @@ status_t worker_call_put_blob(struct worker_call *c, const void *p, size_t n,
 }
 
 Hlod__Wire__Status *worker_call_status(struct worker_call *c, status_t st) {
-    Hlod__Wire__Status *s = arena_new_of(&c->arena, Hlod__Wire__Status);
-    hlod__wire__status__init(s);
+    Hlod__Wire__Status *s = message_new(&c->arena, &hlod__wire__status__descriptor);
     const char *refused;
     if (worker_cut_happened()) {
         st_drop(st);

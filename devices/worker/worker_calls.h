@@ -7,6 +7,7 @@
 
 #include "devices/device.h"
 #include "proto/frame.h"
+#include "proto/message.h"
 #include "proto/wire.pb-c.h"
 
 // The sending side of the socket to the daemon. Thread: any.
@@ -115,6 +116,7 @@ void worker_unpin(void); // the call is over
 // Libraries want aligned data; what lies in the body of a frame need not be.
 const void *worker_align(struct worker_call *c, struct span data);
 struct dev_buffer *worker_buffer(uint64_t id);              // borrowed; NULL if there is none
+status_t worker_buffer_missing(uint64_t id) MUST_CHECK;     // NOT_FOUND, REASON_BUFFER_NOT_FOUND
 void worker_buffer_keep(uint64_t id, struct dev_buffer *b); // takes the reference
 void worker_buffer_drop(uint64_t id);                       // none is fine
 

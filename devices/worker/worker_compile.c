@@ -14,8 +14,7 @@
 #include "devices/worker/worker_calls.h"
 
 static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t) {
-    Hlod__V1__TensorSpec *s = arena_new_of(a, Hlod__V1__TensorSpec);
-    hlod__v1__tensor_spec__init(s);
+    Hlod__V1__TensorSpec *s = message_new(a, &hlod__v1__tensor_spec__descriptor);
     s->name = arena_strdup(a, t->name);
     if (t->alias) s->alias = arena_strdup(a, t->alias);
     s->dtype = (char *)(uintptr_t)(t->text ? "string" : dtype_name(t->dtype));
@@ -26,8 +25,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     s->n_dims = t->rank > 0 ? (size_t)t->rank : 0;
     s->dims = arena_array(a, Hlod__V1__Dim *, s->n_dims + 1);
     for (size_t d = 0; d < s->n_dims; d++) {
-        s->dims[d] = arena_new_of(a, Hlod__V1__Dim);
-        hlod__v1__dim__init(s->dims[d]);
+        s->dims[d] = message_new(a, &hlod__v1__dim__descriptor);
         s->dims[d]->size = t->dims[d].size;
         if (t->dims[d].symbol) s->dims[d]->symbol = arena_strdup(a, t->dims[d].symbol);
         s->dims[d]->usual = t->dims[d].usual;
@@ -35,8 +33,7 @@ static Hlod__V1__TensorSpec *spec_of(struct arena *a, const struct sig_tensor *t
     return s;
 }
 Hlod__V1__Signature *worker_signature(struct arena *a, const struct signature *s) {
-    Hlod__V1__Signature *w = arena_new_of(a, Hlod__V1__Signature);
-    hlod__v1__signature__init(w);
+    Hlod__V1__Signature *w = message_new(a, &hlod__v1__signature__descriptor);
     w->n_inputs = (size_t)s->n_in;
     w->n_outputs = (size_t)s->n_out;
     w->inputs = arena_array(a, Hlod__V1__TensorSpec *, s->n_in + 1);
@@ -57,8 +54,7 @@ static struct frontend_limits limits_of(const Hlod__Wire__Limits *l) {
 // ---- ingest
 
 static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct program_info *p) {
-    Hlod__V1__ProgramInfo *m = arena_new_of(a, Hlod__V1__ProgramInfo);
-    hlod__v1__program_info__init(m);
+    Hlod__V1__ProgramInfo *m = message_new(a, &hlod__v1__program_info__descriptor);
     m->nodes = p->nodes;
     m->parameters = p->parameters;
     m->parameter_bytes = p->parameter_bytes;
@@ -67,14 +63,12 @@ static Hlod__V1__ProgramInfo *program_info_message(struct arena *a, const struct
     m->opsets = arena_array(a, Hlod__V1__Opset *, p->opsets.n + 1);
     for (; m->n_operators < p->ops.n; m->n_operators++) {
         Hlod__V1__OperatorCount *o = m->operators[m->n_operators] =
-            arena_new_of(a, Hlod__V1__OperatorCount);
-        hlod__v1__operator_count__init(o);
+            message_new(a, &hlod__v1__operator_count__descriptor);
         o->name = (char *)(uintptr_t)p->ops.v[m->n_operators].name;
         o->count = p->ops.v[m->n_operators].count;
     }
     for (; m->n_opsets < p->opsets.n; m->n_opsets++) {
-        Hlod__V1__Opset *o = m->opsets[m->n_opsets] = arena_new_of(a, Hlod__V1__Opset);
-        hlod__v1__opset__init(o);
+        Hlod__V1__Opset *o = m->opsets[m->n_opsets] = message_new(a, &hlod__v1__opset__descriptor);
         o->domain = (char *)(uintptr_t)p->opsets.v[m->n_opsets].domain;
         o->version = p->opsets.v[m->n_opsets].version;
     }
@@ -89,9 +83,11 @@ static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
     const char *format = q->format && strchr(q->format, '/')
                              ? frontend_from_media_type(str_of(q->format))
                              : q->format;
+
     RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
     RETURN_IF_ERR(
         frontend_ingest(&c->arena, format && format[0] ? format : NULL, source, &limits, &r));
+
     out->format = (char *)(uintptr_t)r.format;
     out->program_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.program_digest.b, 32)};
     out->weights_digest = (ProtobufCBinaryData){32, arena_dup(&c->arena, r.weights_digest.b, 32)};
@@ -100,12 +96,13 @@ static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
     worker_expect_compile(c, &r, &limits);
     out->signature = worker_signature(&c->arena, &r.sig);
     out->info = program_info_message(&c->arena, &r.info);
+
     out->n_weights = (size_t)r.n_weights;
     out->weights = arena_array(&c->arena, Hlod__Wire__Weight *, r.n_weights + 1);
     for (int k = 0; k < r.n_weights; k++) {
         const struct weight *w = &r.weights[k];
-        Hlod__Wire__Weight *m = out->weights[k] = arena_new_of(&c->arena, Hlod__Wire__Weight);
-        hlod__wire__weight__init(m);
+        Hlod__Wire__Weight *m = out->weights[k] =
+            message_new(&c->arena, &hlod__wire__weight__descriptor);
         m->name = (char *)(uintptr_t)w->name;
         m->dtype = (char *)(uintptr_t)dtype_name(w->dtype);
         m->n_dims = (size_t)w->rank;
@@ -118,8 +115,7 @@ static status_t ingest(struct worker_call *c, Hlod__Wire__IngestReply *out) {
     return ST_OK;
 }
 ProtobufCMessage *worker_ingest(struct worker_call *c) {
-    Hlod__Wire__IngestReply *r = arena_new_of(&c->arena, Hlod__Wire__IngestReply);
-    hlod__wire__ingest_reply__init(r);
+    Hlod__Wire__IngestReply *r = message_new(&c->arena, &hlod__wire__ingest_reply__descriptor);
     r->status = worker_call_status(c, ingest(c, r));
     return &r->base;
 }
@@ -192,8 +188,7 @@ static void concrete(struct arena *a, const struct shape *s, int replicas, const
 
 static Hlod__V1__DeviceMemory *memory_of(struct arena *a, const struct executable *e) {
     const struct emitted *x = &e->emitted;
-    Hlod__V1__DeviceMemory *m = arena_new_of(a, Hlod__V1__DeviceMemory);
-    hlod__v1__device_memory__init(m);
+    Hlod__V1__DeviceMemory *m = message_new(a, &hlod__v1__device_memory__descriptor);
     m->arguments = x->argument_bytes;
     m->results = x->output_bytes;
     m->aliased = x->alias_bytes;
@@ -244,8 +239,7 @@ static Hlod__V1__Signature *signature_of(struct arena *a, const struct executabl
 static Hlod__V1__Part *part_of(struct arena *a, const struct executable *e) {
     struct part part;
     if (!parts_of(e->main, &part)) return NULL;
-    Hlod__V1__Part *m = arena_new_of(a, Hlod__V1__Part);
-    hlod__v1__part__init(m);
+    Hlod__V1__Part *m = message_new(a, &hlod__v1__part__descriptor);
     m->index = (uint32_t)part.index;
     m->sizes = (uint32_t)part.sizes;
     m->carried = (uint32_t)part.carried;
@@ -261,8 +255,7 @@ static char *digest_text(struct arena *a, struct digest d) {
 static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct executable *e,
                                          struct digest content) {
     struct arena *a = &c->arena;
-    Hlod__V1__ExecutableInfo *i = arena_new_of(a, Hlod__V1__ExecutableInfo);
-    hlod__v1__executable_info__init(i);
+    Hlod__V1__ExecutableInfo *i = message_new(a, &hlod__v1__executable_info__descriptor);
     i->signature = signature_of(a, e);
     i->part = part_of(a, e);
     i->rows_independent = e->rows.independent;
@@ -350,8 +343,7 @@ static status_t compile(struct worker_call *c, Hlod__Wire__CompileReply *out) {
     return st;
 }
 ProtobufCMessage *worker_compile(struct worker_call *c) {
-    Hlod__Wire__CompileReply *r = arena_new_of(&c->arena, Hlod__Wire__CompileReply);
-    hlod__wire__compile_reply__init(r);
+    Hlod__Wire__CompileReply *r = message_new(&c->arena, &hlod__wire__compile_reply__descriptor);
     r->status = worker_call_status(c, lacking(compile(c, r)));
     return &r->base;
 }
@@ -366,8 +358,7 @@ static status_t find_target(struct worker_call *c, Hlod__Wire__TargetReply *out)
     return ST_OK;
 }
 ProtobufCMessage *worker_target(struct worker_call *c) {
-    Hlod__Wire__TargetReply *r = arena_new_of(&c->arena, Hlod__Wire__TargetReply);
-    hlod__wire__target_reply__init(r);
+    Hlod__Wire__TargetReply *r = message_new(&c->arena, &hlod__wire__target_reply__descriptor);
     r->status = worker_call_status(c, lacking(find_target(c, r)));
     return &r->base;
 }
@@ -454,6 +445,28 @@ static status_t inspect_artifact(struct span bytes, const char *stage, struct st
     return st;
 }
 
+// The kernels of main for the target and by the options that it was compiled for.
+static status_t code_text(struct worker_call *c, const struct executable *e, const char *stage,
+                          struct strbuf *b) {
+    struct kernel_set k;
+    struct strbuf kir = {0}, llvm = {0};
+    const struct target *t;
+    struct compile_options own;
+    RETURN_IF_ERR(compile_options_parse(&c->arena, str_of(e->options_text), &own));
+    RETURN_IF_ERR(dev_find_target(compiles_for, e->target_id, &t));
+    if (t->emit)
+        return st_reason(st_new(ST_INVALID_ARGUMENT,
+                                "no stage %s: the plugin of %s compiles the program whole", stage,
+                                e->target_id),
+                         HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+    status_t st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
+    const struct strbuf *text = strcmp(stage, "kir") == 0 ? &kir : &llvm;
+    strbuf_add(b, strbuf_cstr(text), text->n);
+    strbuf_done(&kir);
+    strbuf_done(&llvm);
+    return st;
+}
+
 static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q,
                              struct strbuf *b) {
     static const char *const stored[] = {"hlo-after", "prepare", "plan", "explain", "optimized"};
@@ -470,25 +483,11 @@ static status_t inspect_text(struct worker_call *c, const Hlod__Wire__Inspect *q
     if (!q->compile || (!code && !d.want[0]))
         return st_reason(st_new(ST_INVALID_ARGUMENT, "no stage is called '%s'", q->stage),
                          HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
+
     RETURN_IF_ERR(compile_request(c, q->compile, &obs, &e));
     status_t st = ST_OK;
     if (code) {
-        struct kernel_set k;
-        struct strbuf kir = {0}, llvm = {0};
-        const struct target *t;
-        struct compile_options own; // the executable's, as it was compiled
-        st = compile_options_parse(&c->arena, str_of(e->options_text), &own);
-        if (!st) st = dev_find_target(compiles_for, e->target_id, &t);
-        if (!st && t->emit)
-            st = st_reason(st_new(ST_INVALID_ARGUMENT,
-                                  "no stage %s: the plugin of %s compiles the program whole",
-                                  q->stage, e->target_id),
-                           HLOD__V1__REASON__REASON_NO_SUCH_STAGE);
-        if (!st) st = codegen_module(&c->arena, e->main, t, own.precision, &kir, &llvm, &k);
-        const struct strbuf *text = strcmp(q->stage, "kir") == 0 ? &kir : &llvm;
-        strbuf_add(b, strbuf_cstr(text), text->n);
-        strbuf_done(&kir);
-        strbuf_done(&llvm);
+        st = code_text(c, e, q->stage, b);
     } else if (!d.found) {
         st =
             st_reason(st_new(ST_INVALID_ARGUMENT, "no pass of this compile is called '%s'", d.want),

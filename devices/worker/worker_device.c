@@ -133,9 +133,8 @@ static status_t load(struct worker_call *c, struct device *d, int64_t *out_bytes
     return ST_OK;
 }
 ProtobufCMessage *worker_load(struct worker_call *c, struct device *d) {
-    Hlod__Wire__LoadReply *r = arena_new_of(&c->arena, Hlod__Wire__LoadReply);
+    Hlod__Wire__LoadReply *r = message_new(&c->arena, &hlod__wire__load_reply__descriptor);
     int64_t start = clock_ns(), begun = 0;
-    hlod__wire__load_reply__init(r);
     r->status = worker_call_status(c, load(c, d, &r->resident_bytes, &begun));
     r->ms = (double)(clock_ns() - start + begun) / 1e6;
     return &r->base;
@@ -152,6 +151,7 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
         return st_new(ST_INTERNAL, "key is not a digest");
     struct resident **slot = find(key);
     if (!slot) return not_here("the executable");
+
     RETURN_IF_ERR(worker_call_blob(c, q->source, &source));
     RETURN_IF_ERR(worker_call_blob(c, q->sidecar, &sidecar));
     struct span *spans = arena_zarray(&c->arena, struct span, q->n_weights + 1);
@@ -163,6 +163,7 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
             return st_new(ST_DATA_LOSS, "weight '%s' lies outside its blob", w->name);
         spans[k] = (struct span){from.p + w->offset, (size_t)w->size};
     }
+
     p.digest = weights;
     status_t st;
     (*slot)->pinned = true;
@@ -171,6 +172,7 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     while (worker_make_room(&st));
     worker_unpin();
     RETURN_IF_ERR(st);
+
     for (size_t k = 0; k < (*slot)->sets.n; k++)
         if (digest_eq((*slot)->sets.v[k].digest, weights)) { // again: the new one replaces
             prepared_total -= (*slot)->sets.v[k].w->bytes;
@@ -184,9 +186,8 @@ static status_t prepare(struct worker_call *c, int64_t *out_bytes) {
     return ST_OK;
 }
 ProtobufCMessage *worker_prepare(struct worker_call *c) {
-    Hlod__Wire__PrepareReply *r = arena_new_of(&c->arena, Hlod__Wire__PrepareReply);
+    Hlod__Wire__PrepareReply *r = message_new(&c->arena, &hlod__wire__prepare_reply__descriptor);
     int64_t start = clock_ns();
-    hlod__wire__prepare_reply__init(r);
     r->status = worker_call_status(c, prepare(c, &r->prepared_bytes));
     r->ms = (double)(clock_ns() - start) / 1e6;
     return &r->base;
@@ -288,8 +289,7 @@ status_t worker_outputs_make(struct worker_call *c, const int64_t *bytes, int n,
 
 Hlod__Wire__Blob *worker_outputs_blob(struct worker_call *c, const struct worker_outputs *o, int k,
                                       int64_t bytes) {
-    Hlod__Wire__Blob *b = arena_new_of(&c->arena, Hlod__Wire__Blob);
-    hlod__wire__blob__init(b);
+    Hlod__Wire__Blob *b = message_new(&c->arena, &hlod__wire__blob__descriptor);
     b->size = (uint64_t)bytes;
     if (!o->shared) {
         b->inline_bytes = (ProtobufCBinaryData){b->size, o->p[k]};
@@ -310,8 +310,7 @@ static int64_t *with_replicas(struct worker_call *c, int replicas, const int64_t
 
 Hlod__Wire__WireTensor *worker_tensor(struct arena *a, const struct shape *s, int64_t *dims,
                                       Hlod__Wire__Blob *data) {
-    Hlod__Wire__WireTensor *t = arena_new_of(a, Hlod__Wire__WireTensor);
-    hlod__wire__wire_tensor__init(t);
+    Hlod__Wire__WireTensor *t = message_new(a, &hlod__wire__wire_tensor__descriptor);
     t->dtype = (char *)(uintptr_t)dtype_name(s->dtype);
     t->n_dims = (size_t)s->rank;
     t->dims = dims ? dims : arena_dup_array(a, s->dims, s->rank);
@@ -328,6 +327,7 @@ static status_t send_outputs(struct worker_call *c, const Hlod__Wire__Run *q,
     size_t n = q->n_outputs ? q->n_outputs : (size_t)sent;
     int64_t **dims = results_cut_all(&c->arena, m, o->p);
     out->outputs = arena_array(&c->arena, Hlod__Wire__WireTensor *, n + 1);
+
     for (size_t k = 0; k < n; k++) {
         uint32_t leaf = q->n_outputs ? q->outputs[k] : (uint32_t)k;
         if (leaf >= (uint32_t)sent)
@@ -455,9 +455,11 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     struct resident *res;
     struct dev_weights *w;
     struct texts *texts = NULL;
+
     bool again = q->profile && dev_peak(d).machine; // measures the machine, the first time
     out->peak_ms = q->profile ? (double)(clock_ns() - begun) / 1e6 : 0;
     begun = clock_ns();
+
     RETURN_IF_ERR(find_pinned(q->key, q->weights_digest, &res, &w));
     const void **in = arena_zarray(&c->arena, const void *, q->n_inputs + 1);
     RETURN_IF_ERR(bind_inputs(c, q, res, in, &texts));
@@ -466,6 +468,7 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
     struct dev_run r = {.in = in, .out = o.p, .cancel = &c->cancel, .texts = o.texts};
     again = again && !o.texts; // each run would add its own
     status_t st = run_all(c, res, w, &r, &profiles, again, out, &last);
+
     if (!st) st = send_outputs(c, q, res->exe->exe, &o, out);
     if (!st && o.texts) st = send_in_one(c, out);
     if (!st && q->profile) {
@@ -480,14 +483,14 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
                                       !q->foreign_names);
         out->profile->start_ms = (double)(last - begun - early) / 1e6;
     }
+
     out->peak_bytes = dev_stats(res->exe).arena_bytes;
     out->prepared_bytes = w->bytes;
     frame_unmap(o.base, o.base_bytes);
     return st;
 }
 ProtobufCMessage *worker_run(struct worker_call *c, struct device *d) {
-    Hlod__Wire__RunReply *r = arena_new_of(&c->arena, Hlod__Wire__RunReply);
-    hlod__wire__run_reply__init(r);
+    Hlod__Wire__RunReply *r = message_new(&c->arena, &hlod__wire__run_reply__descriptor);
     if (!((const Hlod__Wire__Run *)c->request)->quiet)
         worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
     r->status = worker_call_status(c, run(c, d, r));
@@ -506,9 +509,8 @@ bool worker_run_is_brief(const struct worker_call *c) {
 
 ProtobufCMessage *worker_unload(struct worker_call *c) {
     const Hlod__Wire__Unload *q = (const Hlod__Wire__Unload *)c->request;
-    Hlod__Wire__UnloadReply *r = arena_new_of(&c->arena, Hlod__Wire__UnloadReply);
+    Hlod__Wire__UnloadReply *r = message_new(&c->arena, &hlod__wire__unload_reply__descriptor);
     struct digest key;
-    hlod__wire__unload_reply__init(r);
     struct resident **slot = digest_of(q->key, &key) ? find(key) : NULL;
     int64_t before = prepared_total;
     if (slot) drop(slot);

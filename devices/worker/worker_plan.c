@@ -53,10 +53,7 @@ static status_t read_input(struct plan_run *p, size_t k) {
     v->donate = q->donate && q->buffer;
     if (v->id) {
         v->buffer = worker_buffer(v->id);
-        if (!v->buffer)
-            return st_reason(st_new(ST_NOT_FOUND, "buffer number %llu is not in this worker",
-                                    (unsigned long long)v->id),
-                             HLOD__V1__REASON__REASON_BUFFER_NOT_FOUND);
+        if (!v->buffer) return worker_buffer_missing(v->id);
         const struct shape *s = v->buffer->shape;
         v->t = (struct dev_tensor){dtype_name(s->dtype), s->rank, s->dims, {NULL, 0}};
         v->t.data.n = (size_t)v->buffer->bytes;
@@ -85,12 +82,14 @@ static status_t read_step(struct plan_run *p, size_t k) {
     if (s->x->exe->replicas > 1)
         return st_new(ST_UNIMPLEMENTED, "step '%s': replicas in a plan", s->q->name);
     const struct hlo_module *m = s->x->exe->main;
+
     struct dynamic_result one[1];
     struct str texts; // their places mean nothing outside of one run
     if (hlo_frontend(m, "hlod_text", &texts))
         return st_reason(
             st_new(ST_INVALID_ARGUMENT, "step '%s': a program with text in a plan", s->q->name),
             HLOD__V1__REASON__REASON_UNSUPPORTED_DTYPE);
+
     s->root = m->entry->root->shape;
     s->cut = results_dynamic(m, one, 1) > 0;
     s->n_results = shape_leaves(s->root);
@@ -101,6 +100,7 @@ static status_t read_step(struct plan_run *p, size_t k) {
         s->results[i].t.data.n = (size_t)shape_bytes(leaf);
         s->results[i].slot = -1;
     }
+
     struct dev_tensor *in = arena_zarray(a, struct dev_tensor, s->q->n_args + 1);
     for (size_t i = 0; i < s->q->n_args; i++) {
         struct value *v = arg_value(p, k, s->q->args[i]);
@@ -126,10 +126,7 @@ static status_t read_results(struct plan_run *p) {
         struct value *v = &s->results[q->index];
         p->slot[r] = q->keep ? -1 : sent;
         if (!q->keep) bytes[sent++] = (int64_t)v->t.data.n;
-        if (!q->keep && !v->wanted && !v->uses)
-            v->slot = p->slot[r];
-        else
-            v->slot = -1;
+        v->slot = v->wanted || v->uses ? -1 : p->slot[r];
         v->wanted = true;
     }
     return worker_outputs_make(p->c, bytes, sent, p->q->output_fd, &p->out);
@@ -208,17 +205,20 @@ static status_t run_on_device(struct plan_run *p, struct step *s, struct profile
     const void **in = arena_zarray(a, const void *, n + 1);
     struct dev_buffer **buffers = arena_zarray(a, struct dev_buffer *, n + 1);
     bool *donate = arena_zarray(a, bool, n + 1);
+
     for (size_t i = 0; i < n; i++) {
         const struct value *v = arg_value(p, p->q->n_steps, s->q->args[i]);
         in[i] = v->t.data.p;
         buffers[i] = v->buffer;
         donate[i] = gives(p, s, v);
     }
+
     for (int k = 0; k < s->n_results; k++)
         if (s->cut)
             out[k] = arena_alloc_aligned(a, s->results[k].t.data.n + 64, 64);
         else if (s->results[k].slot >= 0)
             out[k] = p->out.p[s->results[k].slot];
+
     struct dev_run r = {.in = in,
                         .out = out,
                         .in_buffers = buffers,
@@ -226,6 +226,7 @@ static status_t run_on_device(struct plan_run *p, struct step *s, struct profile
                         .kept = kept,
                         .profile = profile,
                         .cancel = &p->c->cancel};
+
     status_t st;
     bool again = true;
     do {
@@ -257,11 +258,10 @@ static void release_args(struct plan_run *p, struct step *s) {
     for (size_t i = 0; i < s->q->n_args; i++) {
         struct value *v = arg_value(p, p->q->n_steps, s->q->args[i]);
         if (--v->left > 0) continue;
-        if (!v->id) {
+        if (!v->id)
             let_go(v);
-        } else if (v->donate) {
+        else if (v->donate)
             consume(p, v);
-        }
     }
 }
 // After a step that failed: what the device took of the table's is gone all the same.
@@ -282,6 +282,7 @@ static status_t run_step(struct plan_run *p, size_t k) {
     if (rows)
         profile = (struct profile){.rows = arena_zarray(a, struct profile_row, MAX_ROWS),
                                    .cap = MAX_ROWS};
+
     int64_t start = clock_ns();
     if (rows) dev_peak(p->d); // measures it, the first time
     double peak_ms = (double)(clock_ns() - start) / 1e6;
@@ -290,6 +291,7 @@ static status_t run_step(struct plan_run *p, size_t k) {
     if (st) drop_spent(p, s);
     RETURN_IF_ERR(st);
     double ms = (double)(clock_ns() - start) / 1e6;
+
     s->reply->run_ms[s->reply->n_run_ms++] = ms;
     s->reply->peak_bytes = dev_stats(s->x).arena_bytes;
     s->reply->prepared_bytes = s->w->bytes;
@@ -298,6 +300,7 @@ static status_t run_step(struct plan_run *p, size_t k) {
         s->reply->profile->start_ms = (double)(start - p->begun_ns) / 1e6 - peak_ms;
         p->reply->peak_ms += peak_ms;
     }
+
     for (int i = 0; i < s->n_results; i++)
         s->results[i].buffer = kept[i];
     release_args(p, s);
@@ -368,8 +371,7 @@ static status_t run_plan(struct worker_call *c, struct device *d, Hlod__Wire__Ru
     return st;
 }
 ProtobufCMessage *worker_run_plan(struct worker_call *c, struct device *d) {
-    Hlod__Wire__RunPlanReply *r = arena_new_of(&c->arena, Hlod__Wire__RunPlanReply);
-    hlod__wire__run_plan_reply__init(r);
+    Hlod__Wire__RunPlanReply *r = message_new(&c->arena, &hlod__wire__run_plan_reply__descriptor);
     worker_call_event(c, HLOD__WIRE__TYPE__TYPE_RUNNING, NULL);
     r->status = worker_call_status(c, run_plan(c, d, r));
     worker_unpin();

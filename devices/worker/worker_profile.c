@@ -5,6 +5,7 @@
 
 #include "compiler/ir/module.h"
 #include "compiler/ir/op.h"
+#include "proto/message.h"
 
 struct names {
     char **v;
@@ -49,19 +50,18 @@ static void put_bound(const struct dev_peak *peak, Hlod__V1__ProfileRow *r) {
 Hlod__V1__Profile *worker_profile(struct arena *a, struct device *d, const struct profile *p,
                                   int runs, double total_ms, bool with_nodes) {
     struct dev_peak peak = dev_peak(d);
-    Hlod__V1__Profile *m = arena_new_of(a, Hlod__V1__Profile);
-    hlod__v1__profile__init(m);
+    Hlod__V1__Profile *m = message_new(a, &hlod__v1__profile__descriptor);
     m->total_ms = total_ms;
     m->runs = (uint32_t)runs;
     m->peak_gflops = peak.flops / 1e9;
     m->peak_gbytes = peak.bytes / 1e9;
     m->peak_source = (char *)(uintptr_t)peak.source;
+
     m->n_rows = (size_t)p->n;
     m->rows = arena_array(a, Hlod__V1__ProfileRow *, p->n + 1);
     for (int k = 0; k < p->n; k++) {
         const struct profile_row *from = &p->rows[k];
-        Hlod__V1__ProfileRow *r = m->rows[k] = arena_new_of(a, Hlod__V1__ProfileRow);
-        hlod__v1__profile_row__init(r);
+        Hlod__V1__ProfileRow *r = m->rows[k] = message_new(a, &hlod__v1__profile_row__descriptor);
         r->name = (char *)(uintptr_t)from->name;
         bool opcode = !with_nodes && from->instr; // `op` may be a node's name
         r->op = (char *)(uintptr_t)(opcode ? hlo_op_name(from->instr->op) : from->op);

@@ -108,10 +108,12 @@ static void open_block(struct cpu_exe *x, struct channels_state *c, int64_t b) {
         terms[k].lanes |= (__mmask16)(1 << lane);
         block->lanes |= (__mmask16)(1 << lane);
     }
+
     block->whole = n == 1 && terms[0].lanes == block->lanes;
     for (int lane = 0; lane < LANES && block->whole; lane++)
         block->whole = !(block->lanes >> lane & 1) || terms[0].from[lane] == lane;
     if (block->whole) terms[0].has &= block->lanes; // beside them stands nothing
+
     struct term *own = arena_array(&x->arena, struct term, n);
     memcpy(own, terms, (size_t)n * sizeof *own);
     block->terms = own;

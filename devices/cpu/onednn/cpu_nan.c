@@ -14,42 +14,37 @@
 
 // May `i` make NaN or an infinity of finite numbers, other than by leaving the range in a sum?
 static bool makes_nan(const struct hlo_instr *i) {
-    switch (i->op) {
-    case HLO_DIVIDE: {
-        const struct hlo_instr *by = i->operands[1];
-        while (by->op == HLO_BROADCAST)
-            by = by->operands[0];
-        return by->op != HLO_CONSTANT;
-    }
-    case HLO_EXP:
-    case HLO_EXPM1:
-    case HLO_LOG:
-    case HLO_LOG1P:
-    case HLO_SQRT:
-    case HLO_RSQRT:
-    case HLO_POWER:
-    case HLO_REMAINDER:
-    case HLO_ACOS:
-    case HLO_ACOSH:
-    case HLO_ASIN:
-    case HLO_ATANH:
-    case HLO_COSH:
-    case HLO_SINH:
-    case HLO_TAN:
-    case HLO_BITCAST_CONVERT:
-    case HLO_BATCH_NORM_TRAINING:
-    case HLO_BATCH_NORM_INFERENCE:
-    case HLO_CHOLESKY:
-    case HLO_TRIANGULAR_SOLVE:
-    case HLO_CUSTOM_CALL:
-    case HLO_CALL:
-    case HLO_CONDITIONAL:
-    case HLO_WHILE:
-    case HLO_SCAN:
-        return true;
-    default:
-        return false;
-    }
+    static const bool makes[HLO_OP_COUNT] = {[HLO_EXP] = true,
+                                             [HLO_EXPM1] = true,
+                                             [HLO_LOG] = true,
+                                             [HLO_LOG1P] = true,
+                                             [HLO_SQRT] = true,
+                                             [HLO_RSQRT] = true,
+                                             [HLO_POWER] = true,
+                                             [HLO_REMAINDER] = true,
+                                             [HLO_ACOS] = true,
+                                             [HLO_ACOSH] = true,
+                                             [HLO_ASIN] = true,
+                                             [HLO_ATANH] = true,
+                                             [HLO_COSH] = true,
+                                             [HLO_SINH] = true,
+                                             [HLO_TAN] = true,
+                                             [HLO_CHOLESKY] = true,
+                                             [HLO_BITCAST_CONVERT] = true,
+                                             [HLO_BATCH_NORM_TRAINING] = true,
+                                             [HLO_BATCH_NORM_INFERENCE] = true,
+                                             [HLO_TRIANGULAR_SOLVE] = true,
+                                             [HLO_CUSTOM_CALL] = true,
+                                             [HLO_CALL] = true,
+                                             [HLO_CONDITIONAL] = true,
+                                             [HLO_WHILE] = true,
+                                             [HLO_SCAN] = true};
+
+    if (i->op != HLO_DIVIDE) return makes[i->op];
+    const struct hlo_instr *by = i->operands[1];
+    while (by->op == HLO_BROADCAST)
+        by = by->operands[0];
+    return by->op != HLO_CONSTANT;
 }
 static bool holds_floats(const struct shape *s) {
     if (!shape_is_tuple(s)) return dtype_is_float(s->dtype) || dtype_is_complex(s->dtype);

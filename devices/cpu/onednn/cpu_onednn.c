@@ -17,11 +17,11 @@ struct onednn_arg {
 }; // leaf: index into bufs, or one of
 enum { LEAF_SCRATCH = -1, LEAF_REPACKED = -2 };
 struct onednn_state {
+    struct onednn_packing weights; // first; both the same: not packed
     dnnl_primitive_t prim;
     struct onednn_arg args[MAX_ARGS];
     int n_args;
-    dnnl_memory_desc_t weights_user, weights_packed; // packed == user: not packed
-    dnnl_primitive_t repack; // weights_user -> weights_packed before each run; NULL = not needed
+    dnnl_primitive_t repack; // weights.user -> weights.packed before each run; NULL = not needed
     dnnl_memory_t repack_from;
     int repack_leaf;
     int64_t scratch_bytes; // of the primitive, rounded up; the repacked kernel lies behind
@@ -80,9 +80,7 @@ static status_t pool_prim(const struct hlo_instr *i, dnnl_memory_desc_t *src,
 }
 // Its plain loops, which take images that are no blocks of channels, are slower than a kernel.
 static bool pool_fast(const_dnnl_primitive_desc_t pd) {
-    const char *info = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
-           info && !onednn_is_reference(info);
+    return *onednn_info(pd) && !onednn_is_reference(onednn_info(pd));
 }
 static bool pool_ok(const struct hlo_instr *i) {
     dnnl_memory_desc_t src, dst;
@@ -179,7 +177,6 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
                        const_dnnl_primitive_desc_t pd, const struct lib_call *c,
                        const dnnl_memory_desc_t *result) {
     const struct hlo_instr *i = s->plan->instr;
-    const char *info = NULL;
     dnnl_status_t rc = dnnl_primitive_create(&st->prim, pd);
     if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
     const dnnl_memory_desc_t *scratch =
@@ -187,8 +184,7 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
     st->scratch_bytes = ((int64_t)dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
     if (st->scratch_bytes > x->scratch_bytes) x->scratch_bytes = st->scratch_bytes;
     RETURN_IF_ERR(add_arg(st, DNNL_ARG_SCRATCHPAD, LEAF_SCRATCH, scratch));
-    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success && info)
-        s->detail = arena_printf(&x->arena, "onednn:%s", info);
+    if (*onednn_info(pd)) s->detail = arena_printf(&x->arena, "onednn:%s", onednn_info(pd));
     st->sum_leaf = -1;
     s->swallows = c && onednn_swallows(c) < c->n_post;
     st->out_leaf = s->plan->n_in;
@@ -207,8 +203,8 @@ static status_t finish(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
 
 static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_state *st, int leaf,
                        const dnnl_memory_desc_t *wanted) {
-    st->weights_packed = *wanted;
-    if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return;
+    st->weights.packed = *wanted;
+    if (dnnl_memory_desc_equal(&st->weights.user, wanted)) return;
     s->packed_in = leaf;
     s->pack_slot = x->n_packs++;
 }
@@ -217,15 +213,11 @@ static void set_packed(struct cpu_exe *x, struct cpu_step *s, struct onednn_stat
 // plain form's reference implementation would take it as it is, at a hundredth of the speed.
 static status_t repack_open(struct cpu_exe *x, struct onednn_state *st, int leaf,
                             const dnnl_memory_desc_t *wanted) {
-    dnnl_primitive_desc_t pd = NULL;
-    st->weights_packed = *wanted;
-    if (dnnl_memory_desc_equal(&st->weights_user, wanted)) return ST_OK;
-    RETURN_IF_ERR(onednn_reorder_desc(&st->weights_user, wanted, &pd));
-    dnnl_status_t rc = dnnl_primitive_create(&st->repack, pd);
-    dnnl_primitive_desc_destroy(pd);
-    if (rc == dnnl_success)
-        rc = dnnl_memory_create(&st->repack_from, &st->weights_user, onednn_engine(),
-                                DNNL_MEMORY_NONE);
+    st->weights.packed = *wanted;
+    if (dnnl_memory_desc_equal(&st->weights.user, wanted)) return ST_OK;
+    RETURN_IF_ERR(onednn_reorder_prim(&st->weights.user, wanted, &st->repack));
+    dnnl_status_t rc =
+        dnnl_memory_create(&st->repack_from, &st->weights.user, onednn_engine(), DNNL_MEMORY_NONE);
     if (rc != dnnl_success) return onednn_failed("reorder", rc);
     st->repack_leaf = leaf;
     int64_t total = st->scratch_bytes + (int64_t)dnnl_memory_desc_get_size(wanted);
@@ -255,9 +247,11 @@ static status_t open_prim(struct cpu_exe *x, struct cpu_step *s, const struct li
         return ST_OK;
     }
     RETURN_IF_ERR(status);
+
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(p.pd, dnnl_query_weights_md, 0);
-    st->weights_user = p.user;
+    st->weights.user = p.user;
     if (bound) set_packed(x, s, st, rhs, wanted);
+
     status = finish(x, s, st, p.pd, c, &p.dst);
     if (!status && conv && !bound) status = repack_open(x, st, rhs, wanted);
     if (!status) status = add_arg(st, DNNL_ARG_SRC, lhs, &p.src);
@@ -382,11 +376,11 @@ int onednn_swallows(const struct lib_call *c) {
 static status_t short_prim(const struct onednn_state *st, const struct cpu_step *s,
                            const struct lib_call *c, struct onednn_short *w) {
     const struct hlo_instr *i = s->plan->instr;
-    bool packed = st->weights_packed.ndims > 0;
+    bool packed = st->weights.packed.ndims > 0;
     struct onednn_ask q = {.in = i->operands[lib_operand(i, c->lhs)]->shape->layout,
                            .out = i->shape->layout,
                            .winograd = s->detail && strstr(s->detail, "wino"),
-                           .weights = packed ? &st->weights_packed : NULL};
+                           .weights = packed ? &st->weights.packed : NULL};
     struct onednn_prim p;
     status_t status = onednn_prim_of(c, &q, &p);
     const dnnl_memory_desc_t *scratch =
@@ -429,22 +423,6 @@ static status_t run_with_nan(struct cpu_exe *x, struct cpu_step *s, void **bufs)
 static status_t onednn_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     if (s->swallows && cpu_meets_nan(x, s, bufs)) return run_with_nan(x, s, bufs);
     return execute(x, s, NULL, bufs);
-}
-static int64_t onednn_pack_bytes(const struct cpu_step *s) {
-    return (int64_t)dnnl_memory_desc_get_size(
-        &((const struct onednn_state *)s->state)->weights_packed);
-}
-
-static status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain,
-                            void *packed) {
-    const struct onednn_state *st = s->state;
-    (void)x;
-    return onednn_reorder_once(&st->weights_user, &st->weights_packed, plain, packed);
-}
-static bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
-    const struct onednn_state *s = a->state, *t = b->state;
-    return dnnl_memory_desc_equal(&s->weights_user, &t->weights_user) &&
-           dnnl_memory_desc_equal(&s->weights_packed, &t->weights_packed);
 }
 const struct cpu_impl cpu_impl_onednn = {"onednn",     onednn_accepts,  onednn_open,
                                          onednn_close, onednn_run,      onednn_pack_bytes,

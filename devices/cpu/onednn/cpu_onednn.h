@@ -28,6 +28,29 @@ bool onednn_dot_ok(const struct hlo_instr *h);  // the same of a dot (cpu_onednn
 // they lie together.
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides);
+// Both operands of a dot so, and its result, row-major: n dims each, the batch's first.
+struct onednn_dot {
+    int n;
+    dnnl_dims_t left, left_strides, right, right_strides, out, out_strides;
+};
+void onednn_dot_dims(const struct hlo_instr *h, struct onednn_dot *out);
+dnnl_format_tag_t onednn_rows(int rank); // row-major, rank 1 to 6
+// One value per channel, as a result of n dims sees it: dims of 1 but for the channel's.
+dnnl_status_t onednn_channel_desc(const struct lib_call *c, int n, const struct shape *v,
+                                  dnnl_data_type_t t, dnnl_memory_desc_t *out);
+// A function of one element as a post-operation.
+dnnl_status_t onednn_add_function(dnnl_post_ops_t ops, const struct lib_post *p);
+// The right operand's two forms, first in the state of a step that packs it, and what a row of the
+// implementation list says of them.
+struct onednn_packing {
+    dnnl_memory_desc_t user, packed; // as the program has it, as the primitive wants it
+};
+int64_t onednn_pack_bytes(const struct cpu_step *s);
+status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed);
+bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b);
+// The primitive of a change of form: *out is the caller's to destroy.
+status_t onednn_reorder_prim(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             dnnl_primitive_t *out) MUST_CHECK;
 
 // ---- a convolution (cpu_onednn_conv.c)
 
@@ -63,6 +86,8 @@ struct onednn_prim {
 };
 status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
                         struct onednn_prim *out) MUST_CHECK;
+// The implementation behind a descriptor, static text; empty: the library does not say.
+const char *onednn_info(const_dnnl_primitive_desc_t pd);
 bool onednn_is_reference(const char *info);
 // Is the chosen implementation one made for speed, and right about the call's steps?
 bool onednn_fast(const struct lib_call *c, const struct onednn_prim *p);

@@ -57,18 +57,12 @@ static void put_conv(struct key *k, const struct lib_call *c) {
     put_all(k, high, spatial);
 }
 static void put_dot(struct key *k, const struct lib_call *c) {
-    const struct hlo_instr *h = c->hero;
-    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    dnnl_dims_t dims, strides;
-    int n = d->lhs_batch_dims.n + 2;
-    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true,
-                  dims, strides);
-    put_all(k, dims, n);
-    put_all(k, strides, n);
-    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false,
-                  dims, strides);
-    put_all(k, dims, n);
-    put_all(k, strides, n);
+    struct onednn_dot d;
+    onednn_dot_dims(c->hero, &d);
+    put_all(k, d.left, d.n);
+    put_all(k, d.left_strides, d.n);
+    put_all(k, d.right, d.n);
+    put_all(k, d.right_strides, d.n);
 }
 static void put_post(struct key *k, const struct lib_post *p) {
     int32_t alpha, beta;

@@ -77,7 +77,7 @@ static bool attention_accepts(const struct cpu_exe *x, const struct hlo_instr *i
 static int64_t up(int64_t n) {
     return (n + LINE - 1) / LINE * LINE;
 }
-static dnnl_status_t make_side(struct attention_state *s, int k, int64_t terms, int64_t cols) {
+static status_t make_side(struct attention_state *s, int k, int64_t terms, int64_t cols) {
     struct side *d = &s->side[k];
     const struct hlo_attr_dot *a = HLO_ATTR(d->hero, dot);
     dnnl_dims_t dims, strides, wide = {terms, cols}, in = {s->block, terms}, out = {s->block, cols};
@@ -89,28 +89,23 @@ static dnnl_status_t make_side(struct attention_state *s, int k, int64_t terms, 
     dnnl_memory_desc_init_by_tag(&d->dst, 2, out, dnnl_f32, dnnl_ab);
     dnnl_memory_desc_t any;
     dnnl_memory_desc_init_by_tag(&any, 2, wide, dnnl_f32, dnnl_format_tag_any);
+
     dnnl_primitive_attr_t attr;
     dnnl_matmul_desc_t md;
-    dnnl_primitive_desc_t pd = NULL, rd = NULL;
-    status_t st = onednn_make_attr(k ? NULL : &s->c.first, &d->dst, &attr);
-    if (st) {
-        st_drop(st);
-        return dnnl_invalid_arguments;
-    }
+    dnnl_primitive_desc_t pd = NULL;
+    RETURN_IF_ERR(onednn_make_attr(k ? NULL : &s->c.first, &d->dst, &attr));
+
     dnnl_status_t rc = dnnl_matmul_desc_init(&md, &d->left, &any, NULL, &d->dst);
     if (rc == dnnl_success) rc = dnnl_primitive_desc_create(&pd, &md, attr, onednn_engine(), NULL);
     dnnl_primitive_attr_destroy(attr);
-    if (rc != dnnl_success) return rc;
+    if (rc != dnnl_success) return onednn_failed("attention", rc);
     d->packed = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     d->scratch = *dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     rc = dnnl_primitive_create(&d->prim, pd);
     dnnl_primitive_desc_destroy(pd);
-    if (rc == dnnl_success)
-        rc = dnnl_reorder_primitive_desc_create(&rd, &d->user, onednn_engine(), &d->packed,
-                                                onednn_engine(), NULL);
-    if (rc == dnnl_success) rc = dnnl_primitive_create(&d->pack, rd);
-    if (rd) dnnl_primitive_desc_destroy(rd);
-    return rc;
+
+    if (rc != dnnl_success) return onednn_failed("attention", rc);
+    return onednn_reorder_prim(&d->user, &d->packed, &d->pack);
 }
 static dnnl_status_t make_own(struct attention_state *s, struct own *o) {
     const dnnl_memory_desc_t *mds[MEMS] = {
@@ -152,24 +147,29 @@ static status_t attention_open(struct cpu_exe *x, struct cpu_step *step) {
     s->code = code_symbol(x->binding, s->info->symbol);
     if (!s->code)
         return st_new(ST_INTERNAL, "kernel '%s' is not in the object code", s->info->symbol);
+
     const struct hlo_instr *first = s->c.first.hero;
     s->side[0] = (struct side){.hero = first, .leaf = side_leaf(&s->c, 0, 1)};
     s->side[1] = (struct side){.hero = s->c.product, .leaf = side_leaf(&s->c, 1, 1)};
     s->q_leaf = side_leaf(&s->c, 0, 0);
     s->depth = first->operands[0]->shape->dims[HLO_ATTR(first, dot)->lhs_contracting_dims.v[0]];
     s->width = s->c.product->shape->dims[s->c.product->shape->rank - 1];
+
     s->block = BLOCK_ELEMENTS / s->c.n_keys;
     s->block = s->block < ATTENTION_MIN_ROWS ? ATTENTION_MIN_ROWS
                : s->block > MOST_ROWS        ? MOST_ROWS
                                              : s->block;
     if (s->block > s->c.n_rows) s->block = s->c.n_rows;
     s->blocks = (s->c.n_rows + s->block - 1) / s->block;
+
     s->n_threads = cpu_threads();
     s->own = arena_zarray(&x->arena, struct own, s->n_threads);
     int threads = cpu_use_threads(1); // the units are divided here
-    dnnl_status_t rc = make_side(s, 0, s->depth, s->c.n_keys);
-    if (rc == dnnl_success) rc = make_side(s, 1, s->c.n_keys, s->width);
+    status_t st = make_side(s, 0, s->depth, s->c.n_keys);
+    if (!st) st = make_side(s, 1, s->c.n_keys, s->width);
     cpu_use_threads(threads);
+    RETURN_IF_ERR(st);
+    dnnl_status_t rc = dnnl_success;
     for (int t = 0; t < s->n_threads && rc == dnnl_success; t++)
         rc = make_own(s, &s->own[t]);
     if (rc != dnnl_success) return onednn_failed("attention", rc);

@@ -9,13 +9,17 @@
 
 #include "devices/cpu/onednn/cpu_onednn.h"
 
+dnnl_format_tag_t onednn_rows(int rank) {
+    static const dnnl_format_tag_t tags[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
+                                             dnnl_abcd, dnnl_abcde, dnnl_abcdef};
+    return tags[rank];
+}
 dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
                              dnnl_memory_desc_t *out) {
-    static const dnnl_format_tag_t rows[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde},
-                                   by16[] = {0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
+    static const dnnl_format_tag_t by16[] = {0, 0, 0, dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
                                    by8[] = {0, 0, 0, dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},
                                    last[] = {0, 0, 0, dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    const dnnl_format_tag_t *tags = rows;
+    const dnnl_format_tag_t *tags = NULL;
     int block;
     switch (lib_form_of(l, s->rank, &block)) {
     case FORM_BLOCKED:
@@ -29,7 +33,8 @@ dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int6
     }
     dnnl_dims_t dims;
     int rank = onednn_fold_dims(s, fold, dims);
-    return dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32, tags[rank]);
+    return dnnl_memory_desc_init_by_tag(out, rank, dims, dnnl_f32,
+                                        tags ? tags[rank] : onednn_rows(rank));
 }
 
 // ---- steps
@@ -40,65 +45,54 @@ int onednn_first_post(const struct lib_call *c) {
 bool onednn_adds_in_place(const struct lib_call *c, int k) {
     return c->post[k].kind == LIB_POST_SUM && k == onednn_first_post(c);
 }
-// A bias behind other steps: one value per channel, as the primitive's result has it.
-static void channel_desc(const struct lib_call *c, const struct lib_post *p,
-                         const dnnl_memory_desc_t *result, dnnl_memory_desc_t *out) {
-    static const dnnl_format_tag_t rows[] = {0,         dnnl_a,     dnnl_ab,    dnnl_abc,
-                                             dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    int n = result->ndims, channel = c->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
+dnnl_status_t onednn_channel_desc(const struct lib_call *c, int n, const struct shape *v,
+                                  dnnl_data_type_t t, dnnl_memory_desc_t *out) {
+    int channel = c->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
     dnnl_dims_t dims;
     for (int k = 0; k < n; k++)
-        dims[k] = k == channel ? p->operand->shape->dims[0] : 1;
-    dnnl_memory_desc_init_by_tag(out, n, dims, dnnl_f32, rows[n]);
+        dims[k] = k == channel && v->rank ? v->dims[0] : 1;
+    return dnnl_memory_desc_init_by_tag(out, n, dims, t, onednn_rows(n));
 }
 bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
                       dnnl_memory_desc_t *out) {
     const struct lib_post *p = &c->post[k];
     if (k < onednn_first_post(c) || !p->operand || onednn_adds_in_place(c, k)) return false;
     if (p->kind == LIB_POST_BIAS)
-        channel_desc(c, p, result, out);
+        onednn_channel_desc(c, result->ndims, p->operand->shape, dnnl_f32, out);
     else
         *out = *result;
     return true;
 }
 
-static dnnl_status_t eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t alg, float alpha, float beta) {
-    return dnnl_post_ops_append_eltwise(ops, 1, alg, alpha, beta);
+dnnl_status_t onednn_add_function(dnnl_post_ops_t ops, const struct lib_post *p) {
+    static const dnnl_alg_kind_t algs[] = {
+        [LIB_POST_RELU] = dnnl_eltwise_relu,         [LIB_POST_CLIP] = dnnl_eltwise_clip_v2,
+        [LIB_POST_LOGISTIC] = dnnl_eltwise_logistic, [LIB_POST_TANH] = dnnl_eltwise_tanh,
+        [LIB_POST_GELU_ERF] = dnnl_eltwise_gelu_erf, [LIB_POST_SWISH] = dnnl_eltwise_swish,
+        [LIB_POST_SCALE] = dnnl_eltwise_linear,      [LIB_POST_QUANTISE] = dnnl_eltwise_linear};
+    if ((size_t)p->kind >= sizeof algs / sizeof *algs || !algs[p->kind])
+        return dnnl_invalid_arguments;
+    float alpha = p->kind == LIB_POST_QUANTISE ? 1 / p->alpha : p->alpha;
+    return dnnl_post_ops_append_eltwise(ops, 1, algs[p->kind], alpha, p->beta);
 }
 static dnnl_status_t add_post(dnnl_post_ops_t ops, const struct lib_call *c, int k,
                               const dnnl_memory_desc_t *result) {
     const struct lib_post *p = &c->post[k];
     dnnl_memory_desc_t d;
     switch (p->kind) {
-    case LIB_POST_BIAS_S32:
-    case LIB_POST_TO_F32: // of 8-bit products: cpu_onednn_int8.c
-    case LIB_POST_CHANNEL_SCALE:
-    case LIB_POST_QUANTISE:
-        break;
-    case LIB_POST_RELU:
-        return eltwise(ops, dnnl_eltwise_relu, 0, 0);
-    case LIB_POST_CLIP:
-        return eltwise(ops, dnnl_eltwise_clip_v2, p->alpha, p->beta);
-    case LIB_POST_LOGISTIC:
-        return eltwise(ops, dnnl_eltwise_logistic, 0, 0);
-    case LIB_POST_TANH:
-        return eltwise(ops, dnnl_eltwise_tanh, 0, 0);
-    case LIB_POST_SCALE:
-        return eltwise(ops, dnnl_eltwise_linear, p->alpha, 0);
-    case LIB_POST_GELU_ERF:
-        return eltwise(ops, dnnl_eltwise_gelu_erf, 0, 0);
-    case LIB_POST_SWISH:
-        return eltwise(ops, dnnl_eltwise_swish, p->alpha, 0);
+    case LIB_POST_QUANTISE: // of 8-bit products: cpu_onednn_int8.c
+        return dnnl_invalid_arguments;
     case LIB_POST_SUM:
         // Into the destination as the first step. Behind another its kernels take no sum, but they
         // take an addition that reads a tensor of the result's form.
         if (onednn_adds_in_place(c, k)) return dnnl_post_ops_append_sum(ops, 1);
         return dnnl_post_ops_append_binary(ops, dnnl_binary_add, result);
     case LIB_POST_BIAS: // not the first: a broadcast addition
-        channel_desc(c, p, result, &d);
+        onednn_channel_desc(c, result->ndims, p->operand->shape, dnnl_f32, &d);
         return dnnl_post_ops_append_binary(ops, dnnl_binary_add, &d);
+    default:
+        return onednn_add_function(ops, p);
     }
-    return dnnl_invalid_arguments;
 }
 // Post-operations and a scratchpad of ours. The first bias is the primitive's own argument.
 status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
@@ -130,14 +124,13 @@ bool onednn_winograd_pays(const struct hlo_instr *h) {
 
 static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
                           struct onednn_prim *p) {
-    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     const struct hlo_instr *h = c->hero;
     dnnl_dims_t stride, dilate, low, high, wdims;
     dnnl_memory_desc_t weights;
     int n = onednn_kernel_dims(h, wdims);
     onednn_desc_of(h->operands[0]->shape, q->in, onednn_fold(h), &p->src);
     onednn_desc_of(c->result, q->out, onednn_fold(h), &p->dst);
-    dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, tags[n]);
+    dnnl_memory_desc_init_by_tag(&p->user, n, wdims, dnnl_f32, onednn_rows(n));
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_f32, dnnl_format_tag_any);
     if (q->weights) weights = *q->weights;
     if (p->has_bias) onednn_desc_of(c->post[0].operand->shape, NULL, 1, &p->bias);
@@ -151,8 +144,7 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
         rc = dnnl_dilated_convolution_forward_desc_init(
             &d, dnnl_forward_inference, algs[a], &p->src, &weights, p->has_bias ? &p->bias : NULL,
             &p->dst, stride, dilate, low, high);
-        if (rc == dnnl_success)
-            rc = onednn_conv_choose(&d, attr, &p->pd);
+        if (rc == dnnl_success) rc = onednn_conv_choose(&d, attr, &p->pd);
     }
     dnnl_primitive_attr_destroy(attr);
     return rc == dnnl_success ? ST_OK : onednn_failed("convolution", rc);
@@ -183,31 +175,41 @@ void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, b
     if (dims[c] == 1) strides[c] = !contract_last && row_stride == 1 ? rows : 1;
 }
 
+void onednn_dot_dims(const struct hlo_instr *h, struct onednn_dot *out) {
+    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
+    int nb = d->lhs_batch_dims.n;
+    int64_t stride = 1;
+    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true,
+                  out->left, out->left_strides);
+    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false,
+                  out->right, out->right_strides);
+    out->n = nb + 2;
+    for (int k = nb + 1; k >= 0; k--) {
+        out->out[k] = k <= nb ? out->left[k] : out->right[k];
+        out->out_strides[k] = stride;
+        stride *= out->out[k];
+    }
+}
+
 static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
                          struct onednn_prim *p) {
-    const struct hlo_instr *h = c->hero;
-    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    int nb = d->lhs_batch_dims.n, nd = nb + 2;
-    dnnl_dims_t xd, xs, yd, ys, rd, rs, bd, bs;
-    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
-                  xs);
-    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
-                  ys);
-    int64_t stride = 1;
-    for (int k = nd - 1; k >= 0; k--) {
-        rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
-        rs[k] = stride;
-        stride *= rd[k];
-        bd[k] = k == nd - 1 ? rd[k] : 1;
-        bs[k] = k == nd - 1 ? 1 : rd[nd - 1];
+    struct onednn_dot d;
+    onednn_dot_dims(c->hero, &d);
+    int n = d.n;
+    int64_t cols = d.out[n - 1];
+    dnnl_dims_t bias, bias_strides;
+    for (int k = 0; k < n; k++) {
+        bias[k] = k == n - 1 ? cols : 1;
+        bias_strides[k] = k == n - 1 ? 1 : cols;
     }
-    dnnl_memory_desc_init_by_strides(&p->src, nd, xd, dnnl_f32, xs);
-    dnnl_memory_desc_init_by_strides(&p->user, nd, yd, dnnl_f32, ys);
-    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, dnnl_f32, rs);
-    dnnl_memory_desc_init_by_strides(&p->bias, nd, bd, dnnl_f32, bs);
+    dnnl_memory_desc_init_by_strides(&p->src, n, d.left, dnnl_f32, d.left_strides);
+    dnnl_memory_desc_init_by_strides(&p->user, n, d.right, dnnl_f32, d.right_strides);
+    dnnl_memory_desc_init_by_strides(&p->dst, n, d.out, dnnl_f32, d.out_strides);
+    dnnl_memory_desc_init_by_strides(&p->bias, n, bias, dnnl_f32, bias_strides);
+
     dnnl_memory_desc_t weights = p->user;
-    if (q->bound && nb == 0)
-        dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_f32, dnnl_format_tag_any);
+    if (q->bound && n == 2)
+        dnnl_memory_desc_init_by_tag(&weights, n, d.right, dnnl_f32, dnnl_format_tag_any);
     if (q->weights) weights = *q->weights;
     dnnl_primitive_attr_t attr;
     RETURN_IF_ERR(onednn_make_attr(c, &p->dst, &attr));
@@ -224,13 +226,16 @@ static status_t dot_prim(const struct lib_call *c, const struct onednn_ask *q,
 
 status_t onednn_prim_of(const struct lib_call *c, const struct onednn_ask *q,
                         struct onednn_prim *p) {
-    const char *info = NULL;
     *p = (struct onednn_prim){.has_bias = onednn_first_post(c)};
     RETURN_IF_ERR(onednn_start());
     RETURN_IF_ERR(c->hero->op == HLO_CONVOLUTION ? conv_prim(c, q, p) : dot_prim(c, q, p));
-    dnnl_status_t rc = dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &info);
-    p->info = rc == dnnl_success && info ? info : "";
+    p->info = onednn_info(p->pd);
     return ST_OK;
+}
+const char *onednn_info(const_dnnl_primitive_desc_t pd) {
+    const char *info = NULL;
+    dnnl_status_t rc = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info);
+    return rc == dnnl_success && info ? info : "";
 }
 bool onednn_is_reference(const char *info) {
     return strncmp(info, "ref", 3) == 0 || strncmp(info, "simple", 6) == 0;

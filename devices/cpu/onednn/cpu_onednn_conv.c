@@ -84,11 +84,6 @@ static bool instead(const dnnl_convolution_desc_t *d, const char *info) {
     return strcmp(info, "jit_int8:avx512_core_vnni") == 0 ||
            (strcmp(info, "jit:avx512_core") == 0 && blocks_divide(d));
 }
-static const char *info_of(const_dnnl_primitive_desc_t pd) {
-    const char *info = NULL;
-    dnnl_status_t rc = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info);
-    return rc == dnnl_success && info ? info : "unknown implementation";
-}
 // The matrix products that others may stand for. By groups those take longer (1x1 twice as long,
 // depthwise up to half as long again); 1x1 of f32 are made in no less time; in three dimensions
 // nothing was measured.
@@ -106,11 +101,11 @@ dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_pr
     dnnl_status_t rc = dnnl_primitive_desc_iterator_create(&all, d, attr, onednn_engine(), NULL);
     if (rc != dnnl_success) return rc;
     *out = dnnl_primitive_desc_iterator_fetch(all);
-    const char *first = *out ? info_of(*out) : "unknown implementation";
+    const char *first = onednn_info(*out);
     bool products = replaceable(d, first);
     while (products && dnnl_primitive_desc_iterator_next(all) == dnnl_success) {
         dnnl_primitive_desc_t next = dnnl_primitive_desc_iterator_fetch(all);
-        const char *info = next ? info_of(next) : "unknown implementation";
+        const char *info = onednn_info(next);
         if (instead(d, info)) {
             dnnl_primitive_desc_destroy(*out);
             *out = next;

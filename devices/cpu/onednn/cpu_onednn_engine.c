@@ -36,6 +36,15 @@ status_t onednn_reorder_desc(const dnnl_memory_desc_t *from, const dnnl_memory_d
     return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
 }
 
+status_t onednn_reorder_prim(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                             dnnl_primitive_t *out) {
+    dnnl_primitive_desc_t pd = NULL;
+    RETURN_IF_ERR(onednn_reorder_desc(from, to, &pd));
+    dnnl_status_t rc = dnnl_primitive_create(out, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return rc == dnnl_success ? ST_OK : onednn_failed("reorder", rc);
+}
+
 // A mapped model file gives no alignment, and the library's C++ may take its elements' for granted.
 static _Thread_local struct {
     void *p;
@@ -93,4 +102,18 @@ status_t onednn_reorder_once(const dnnl_memory_desc_t *user, const dnnl_memory_d
     if (prim) dnnl_primitive_destroy(prim);
     if (pd) dnnl_primitive_desc_destroy(pd);
     return status;
+}
+
+int64_t onednn_pack_bytes(const struct cpu_step *s) {
+    return (int64_t)dnnl_memory_desc_get_size(&((const struct onednn_packing *)s->state)->packed);
+}
+status_t onednn_pack(struct cpu_exe *x, struct cpu_step *s, const void *plain, void *packed) {
+    const struct onednn_packing *p = s->state;
+    (void)x;
+    return onednn_reorder_once(&p->user, &p->packed, plain, packed);
+}
+bool onednn_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
+    const struct onednn_packing *p = a->state, *q = b->state;
+    return dnnl_memory_desc_equal(&p->user, &q->user) &&
+           dnnl_memory_desc_equal(&p->packed, &q->packed);
 }

@@ -25,9 +25,9 @@ struct primitive {
     int n;
 };
 struct int8_state {
+    struct onednn_packing kernel; // first
     struct primitive calls[MAX_CALLS];
     int n;
-    dnnl_memory_desc_t user, packed; // the kernel
     int64_t scratch_bytes;
 };
 
@@ -45,9 +45,8 @@ static bool image(const struct shape *s) {
            (is_last(s) || layout_is_default(s->layout, s->rank));
 }
 static dnnl_format_tag_t image_tag(const struct shape *s, int rank) {
-    static const dnnl_format_tag_t rows[] = {dnnl_abc, dnnl_abcd, dnnl_abcde},
-                                   last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    return is_last(s) ? last[rank - 3] : rows[rank - 3];
+    static const dnnl_format_tag_t last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
+    return is_last(s) ? last[rank - 3] : onednn_rows(rank);
 }
 static bool steps_ok(const struct lib_call *c) {
     for (int k = 0; k < c->n_post; k++)
@@ -104,22 +103,21 @@ static struct int8_place reserve(struct int8_state *st, const dnnl_memory_desc_t
     st->scratch_bytes += ((int64_t)dnnl_memory_desc_get_size(d) + 63) / 64 * 64;
     return at;
 }
+// A call that changes the form of what lies at a place.
+static status_t reform(struct int8_state *st, const dnnl_memory_desc_t *from, struct int8_place at,
+                       const dnnl_memory_desc_t *to, struct int8_place there) {
+    struct primitive *c = &st->calls[st->n++];
+    RETURN_IF_ERR(onednn_reorder_prim(from, to, &c->prim));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_FROM, at, from));
+    return add_arg(c, DNNL_ARG_TO, there, to);
+}
 // `from` at a place in the form of `to`: there, or a new place that a call fills.
 static status_t in_form(struct int8_state *st, const dnnl_memory_desc_t *from,
                         const dnnl_memory_desc_t *to, struct int8_place *at) {
-    dnnl_primitive_desc_t pd = NULL;
     if (dnnl_memory_desc_equal(from, to)) return ST_OK;
-    struct int8_place there = reserve(st, to);
-    struct primitive *c = &st->calls[st->n++];
-    dnnl_status_t rc =
-        dnnl_reorder_primitive_desc_create(&pd, from, onednn_engine(), to, onednn_engine(), NULL);
-    if (rc == dnnl_success) rc = dnnl_primitive_create(&c->prim, pd);
-    if (pd) dnnl_primitive_desc_destroy(pd);
-    if (rc != dnnl_success) return onednn_failed("reorder", rc);
-    RETURN_IF_ERR(add_arg(c, DNNL_ARG_FROM, *at, from));
-    RETURN_IF_ERR(add_arg(c, DNNL_ARG_TO, there, to));
-    *at = there;
-    return ST_OK;
+    struct int8_place was = *at;
+    *at = reserve(st, to);
+    return reform(st, from, was, to, *at);
 }
 
 // What the product needs: its descriptor's forms against the plain ones.
@@ -135,27 +133,13 @@ static bool has_bias(const struct lib_call *c) {
     return c->n_post && c->post[0].kind == LIB_POST_BIAS_S32;
 }
 
-// One value per channel as the product's result sees it: dims of 1 but for the channel's.
-static dnnl_status_t channel_desc(const struct product *p, const struct shape *v, bool wide,
-                                  dnnl_data_type_t t, dnnl_memory_desc_t *out) {
-    static const dnnl_format_tag_t tags[] = {0, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
-    int n = p->dst.ndims, channel = p->call->hero->op == HLO_CONVOLUTION ? 1 : n - 1;
-    dnnl_dims_t dims;
-    for (int k = 0; k < n; k++)
-        dims[k] = k == channel && v->rank ? v->dims[0] : 1;
-    if (!wide) dims[0] = v->dims[0], n = 1;
-    return dnnl_memory_desc_init_by_tag(out, n, dims, t, tags[n]);
-}
-static dnnl_status_t add_function(dnnl_post_ops_t ops, const struct lib_post *p) {
-    static const dnnl_alg_kind_t algs[] = {
-        [LIB_POST_RELU] = dnnl_eltwise_relu,         [LIB_POST_CLIP] = dnnl_eltwise_clip_v2,
-        [LIB_POST_LOGISTIC] = dnnl_eltwise_logistic, [LIB_POST_TANH] = dnnl_eltwise_tanh,
-        [LIB_POST_GELU_ERF] = dnnl_eltwise_gelu_erf, [LIB_POST_SWISH] = dnnl_eltwise_swish,
-        [LIB_POST_QUANTISE] = dnnl_eltwise_linear};
-    if ((size_t)p->kind >= sizeof algs / sizeof *algs || !algs[p->kind])
-        return dnnl_invalid_arguments;
-    float alpha = p->kind == LIB_POST_QUANTISE ? 1 / p->alpha : p->alpha;
-    return dnnl_post_ops_append_eltwise(ops, 1, algs[p->kind], alpha, p->beta);
+// A bias of s32, an argument of the product: of one dim for a convolution, of all for a dot.
+static void bias_desc(struct product *p, bool conv) {
+    const struct shape *v = p->call->post[0].operand->shape;
+    if (conv)
+        dnnl_memory_desc_init_by_tag(&p->bias, 1, v->dims, dnnl_s32, dnnl_a);
+    else
+        onednn_channel_desc(p->call, p->dst.ndims, v, dnnl_s32, &p->bias);
 }
 // Scales, bias and functions are post-operations; a scale of the whole is part of the product.
 static status_t make_attr(const struct product *p, dnnl_primitive_attr_t *out) {
@@ -170,14 +154,14 @@ static status_t make_attr(const struct product *p, dnnl_primitive_attr_t *out) {
         const struct lib_post *post = &p->call->post[k];
         bool scale = post->kind == LIB_POST_CHANNEL_SCALE;
         if (scale || post->kind == LIB_POST_BIAS) { // output scales of a run are not in its kernels
-            rc = channel_desc(p, post->operand->shape, true, dnnl_f32, &d);
+            rc = onednn_channel_desc(p->call, p->dst.ndims, post->operand->shape, dnnl_f32, &d);
             if (rc == dnnl_success)
                 rc =
                     dnnl_post_ops_append_binary(ops, scale ? dnnl_binary_mul : dnnl_binary_add, &d);
         } else if (post->kind == LIB_POST_SCALE) {
             rc = dnnl_primitive_attr_set_output_scales(*out, 1, 0, &post->alpha);
         } else if (post->kind != LIB_POST_TO_F32) {
-            rc = add_function(ops, post);
+            rc = onednn_add_function(ops, post);
         }
     }
     if (rc == dnnl_success) rc = dnnl_primitive_attr_set_post_ops(*out, ops);
@@ -197,7 +181,7 @@ static status_t add_vectors(const struct hlo_instr *i, const struct product *p,
         const struct lib_post *post = &p->call->post[k];
         if (post->operand) {
             struct int8_place at = {.leaf = lib_operand(i, post->operand)};
-            channel_desc(p, post->operand->shape, true, dnnl_f32, &d);
+            onednn_channel_desc(p->call, p->dst.ndims, post->operand->shape, dnnl_f32, &d);
             RETURN_IF_ERR(add_arg(c, DNNL_ARG_ATTR_MULTIPLE_POST_OP(op) | DNNL_ARG_SRC_1, at, &d));
         }
         op += post->kind != LIB_POST_TO_F32 && post->kind != LIB_POST_SCALE;
@@ -213,18 +197,16 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
     const struct shape *x = h->operands[0]->shape;
     dnnl_dims_t in, out;
     int n = onednn_kernel_dims(h, wdims), rank = onednn_fold_dims(x, onednn_fold(h), in);
-    static const dnnl_format_tag_t tags[] = {0, 0, 0, dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
     onednn_fold_dims(p->result, onednn_fold(h), out);
     dnnl_memory_desc_init_by_tag(&p->src, rank, in, type_of(x), image_tag(x, rank));
     dnnl_memory_desc_init_by_tag(&p->dst, rank, out, type_of(p->result),
                                  image_tag(p->result, rank));
-    dnnl_memory_desc_init_by_tag(&st->user, n, wdims, dnnl_s8, tags[n]);
+    dnnl_memory_desc_init_by_tag(&st->kernel.user, n, wdims, dnnl_s8, onednn_rows(n));
     dnnl_memory_desc_init_by_tag(&src, rank, in, type_of(x), dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&weights, n, wdims, dnnl_s8, dnnl_format_tag_any);
     dnnl_memory_desc_init_by_tag(&dst, rank, out, type_of(p->result), dnnl_format_tag_any);
     onednn_conv_dims(h, stride, dilate, low, high);
-    if (has_bias(p->call))
-        channel_desc(p, p->call->post[0].operand->shape, false, dnnl_s32, &p->bias);
+    if (has_bias(p->call)) bias_desc(p, true);
     dnnl_status_t rc = dnnl_dilated_convolution_forward_desc_init(
         &d, dnnl_forward_inference, dnnl_convolution_direct, &src, &weights,
         has_bias(p->call) ? &p->bias : NULL, &dst, stride, dilate, low, high);
@@ -233,28 +215,16 @@ static status_t conv_desc(const struct hlo_instr *h, dnnl_primitive_attr_t attr,
 }
 static status_t dot_desc(const struct hlo_instr *h, bool bound, dnnl_primitive_attr_t attr,
                          struct product *p, struct int8_state *st) {
-    const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
-    dnnl_dims_t xd, xs, yd, ys, rd, rs;
-    dnnl_memory_desc_t weights;
+    struct onednn_dot d;
     dnnl_matmul_desc_t m;
-    int nb = d->lhs_batch_dims.n, nd = nb + 2;
-    int64_t stride = 1;
-    onednn_matrix(h->operands[0]->shape, d->lhs_batch_dims, d->lhs_contracting_dims.v[0], true, xd,
-                  xs);
-    onednn_matrix(h->operands[1]->shape, d->rhs_batch_dims, d->rhs_contracting_dims.v[0], false, yd,
-                  ys);
-    for (int k = nd - 1; k >= 0; k--) {
-        rd[k] = k < nb ? xd[k] : k == nb ? xd[nb] : yd[nb + 1];
-        rs[k] = stride;
-        stride *= rd[k];
-    }
-    dnnl_memory_desc_init_by_strides(&p->src, nd, xd, type_of(h->operands[0]->shape), xs);
-    dnnl_memory_desc_init_by_strides(&p->dst, nd, rd, type_of(p->result), rs);
-    dnnl_memory_desc_init_by_strides(&st->user, nd, yd, dnnl_s8, ys);
-    weights = st->user;
-    if (bound) dnnl_memory_desc_init_by_tag(&weights, nd, yd, dnnl_s8, dnnl_format_tag_any);
-    if (has_bias(p->call))
-        channel_desc(p, p->call->post[0].operand->shape, true, dnnl_s32, &p->bias);
+    onednn_dot_dims(h, &d);
+    dnnl_memory_desc_init_by_strides(&p->src, d.n, d.left, type_of(h->operands[0]->shape),
+                                     d.left_strides);
+    dnnl_memory_desc_init_by_strides(&p->dst, d.n, d.out, type_of(p->result), d.out_strides);
+    dnnl_memory_desc_init_by_strides(&st->kernel.user, d.n, d.right, dnnl_s8, d.right_strides);
+    dnnl_memory_desc_t weights = st->kernel.user;
+    if (bound) dnnl_memory_desc_init_by_tag(&weights, d.n, d.right, dnnl_s8, dnnl_format_tag_any);
+    if (has_bias(p->call)) bias_desc(p, false);
     dnnl_status_t rc =
         dnnl_matmul_desc_init(&m, &p->src, &weights, has_bias(p->call) ? &p->bias : NULL, &p->dst);
     if (rc == dnnl_success)
@@ -271,9 +241,8 @@ static int result_rank(const struct hlo_instr *h) {
                                     : HLO_ATTR(h, dot)->lhs_batch_dims.n + 2;
 }
 static bool fast(const struct hlo_instr *h, const_dnnl_primitive_desc_t pd) {
-    const char *info = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
-           info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
+    const char *info = onednn_info(pd);
+    return *info && !onednn_is_reference(info) && (!grouped(h) || !strstr(info, "gemm"));
 }
 bool cpu_int8_runs(const struct lib_call *call) {
     return accepts(call->hero, false) && onednn_runs(call, NULL, NULL);
@@ -305,40 +274,29 @@ static status_t assemble(struct cpu_exe *x, struct cpu_step *s, struct int8_stat
                                  dnnl_primitive_desc_query_md(p->pd, dnnl_query_scratchpad_md, 0);
     struct int8_place from = {.leaf = p->lhs}, kernel = {.leaf = p->rhs},
                       to = {.leaf = s->plan->n_in};
-    const char *info = NULL;
-    st->packed = *dnnl_primitive_desc_query_md(p->pd, dnnl_query_weights_md, 0);
+    st->kernel.packed = *dnnl_primitive_desc_query_md(p->pd, dnnl_query_weights_md, 0);
     RETURN_IF_ERR(in_form(st, &p->src, src, &from));
     if (!bound) {
-        RETURN_IF_ERR(in_form(st, &st->user, &st->packed, &kernel));
-    } else if (!dnnl_memory_desc_equal(&st->user, &st->packed)) {
+        RETURN_IF_ERR(in_form(st, &st->kernel.user, &st->kernel.packed, &kernel));
+    } else if (!dnnl_memory_desc_equal(&st->kernel.user, &st->kernel.packed)) {
         s->packed_in = p->rhs;
         s->pack_slot = x->n_packs++;
     }
+
     bool turned = !dnnl_memory_desc_equal(&p->dst, dst);
     struct int8_place result = turned ? reserve(st, dst) : to;
     struct primitive *c = &st->calls[st->n++];
     dnnl_status_t rc = dnnl_primitive_create(&c->prim, p->pd);
     if (rc != dnnl_success) return onednn_failed("primitive_create", rc);
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_SRC, from, src));
-    RETURN_IF_ERR(add_arg(c, DNNL_ARG_WEIGHTS, kernel, &st->packed));
+    RETURN_IF_ERR(add_arg(c, DNNL_ARG_WEIGHTS, kernel, &st->kernel.packed));
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_DST, result, dst));
     RETURN_IF_ERR(add_vectors(s->plan->instr, p, c));
     RETURN_IF_ERR(add_arg(c, DNNL_ARG_SCRATCHPAD, reserve(st, scratch), scratch));
-    if (turned) {
-        struct primitive *back = &st->calls[st->n++];
-        dnnl_primitive_desc_t pd = NULL;
-        rc = dnnl_reorder_primitive_desc_create(&pd, dst, onednn_engine(), &p->dst, onednn_engine(),
-                                                NULL);
-        if (rc == dnnl_success) rc = dnnl_primitive_create(&back->prim, pd);
-        if (pd) dnnl_primitive_desc_destroy(pd);
-        if (rc != dnnl_success) return onednn_failed("reorder", rc);
-        RETURN_IF_ERR(add_arg(back, DNNL_ARG_FROM, result, dst));
-        RETURN_IF_ERR(add_arg(back, DNNL_ARG_TO, to, &p->dst));
-    }
+    if (turned) RETURN_IF_ERR(reform(st, dst, result, &p->dst, to));
+
     if (st->scratch_bytes > x->scratch_bytes) x->scratch_bytes = st->scratch_bytes;
-    if (dnnl_primitive_desc_query(p->pd, dnnl_query_impl_info_str, 0, &info) == dnnl_success &&
-        info)
-        s->detail = arena_printf(&x->arena, "onednn:%s", info);
+    if (*onednn_info(p->pd)) s->detail = arena_printf(&x->arena, "onednn:%s", onednn_info(p->pd));
     return ST_OK;
 }
 
@@ -356,6 +314,7 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
                         .rhs = lib_operand(i, call.rhs),
                         .call = &call,
                         .result = i->shape};
+
     s->state = st;
     s->flops = onednn_flops(i, &call);
     s->alone = s->flops < ONEDNN_ALONE_FLOPS;
@@ -363,11 +322,13 @@ static status_t int8_open(struct cpu_exe *x, struct cpu_step *s) {
     p.dst.ndims = result_rank(h);
     bool bound =
         cpu_is_bound(x, s, p.rhs) && (h->op != HLO_DOT || HLO_ATTR(h, dot)->lhs_batch_dims.n == 0);
+
     status_t status = make_attr(&p, &attr);
     if (!status)
         status = h->op == HLO_CONVOLUTION ? conv_desc(h, attr, &p, st)
                                           : dot_desc(h, bound, attr, &p, st);
     if (attr) dnnl_primitive_attr_destroy(attr);
+
     s->declined = h->op == HLO_CONVOLUTION && (status || !p.pd || !fast(h, p.pd));
     if (s->declined) {
         st_drop(status);
@@ -405,18 +366,5 @@ static status_t int8_run(struct cpu_exe *x, struct cpu_step *s, void **bufs) {
     if (s->alone) cpu_use_threads(threads);
     return rc == dnnl_success ? ST_OK : onednn_failed("execute", rc);
 }
-static int64_t int8_pack_bytes(const struct cpu_step *s) {
-    return (int64_t)dnnl_memory_desc_get_size(&((const struct int8_state *)s->state)->packed);
-}
-static status_t int8_pack(struct cpu_exe *x, struct cpu_step *s, const void *from, void *packed) {
-    const struct int8_state *st = s->state;
-    (void)x;
-    return onednn_reorder_once(&st->user, &st->packed, from, packed);
-}
-static bool int8_same_pack(const struct cpu_step *a, const struct cpu_step *b) {
-    const struct int8_state *s = a->state, *t = b->state;
-    return dnnl_memory_desc_equal(&s->user, &t->user) &&
-           dnnl_memory_desc_equal(&s->packed, &t->packed);
-}
-const struct cpu_impl cpu_impl_int8 = {"onednn", int8_accepts,    int8_open, int8_close,
-                                       int8_run, int8_pack_bytes, int8_pack, int8_same_pack};
+const struct cpu_impl cpu_impl_int8 = {"onednn", int8_accepts,      int8_open,   int8_close,
+                                       int8_run, onednn_pack_bytes, onednn_pack, onednn_same_pack};

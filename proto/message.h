@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// message: a protobuf-c message in an arena: never protobuf_c_message_free_unpacked it.
+#pragma once
+#include <protobuf-c/protobuf-c.h>
+
+#include "base/arena.h"
+
+// A new message of its defaults.
+static inline void *message_new(struct arena *a, const ProtobufCMessageDescriptor *d) {
+    ProtobufCMessage *m = arena_alloc(a, d->sizeof_message);
+    protobuf_c_message_init(d, m);
+    return m;
+}
