@@ -26,8 +26,7 @@ void executable_free(struct executable *e) {
 
 static void add_stat(struct pass_ctx *p, const char *name, int64_t ns, int64_t before,
                      int64_t after) {
-    struct pass_stat s = {
-        .name = name, .ns = ns, .instrs_before = before, .instrs_after = after};
+    struct pass_stat s = {.name = name, .ns = ns, .instrs_before = before, .instrs_after = after};
     avec_push(p->keep, &p->stats, s);
     if (p->obs && p->obs->on_pass) p->obs->on_pass(p->obs->ctx, &s);
 }
@@ -53,7 +52,7 @@ static status_t measure_emitted(struct executable *e) {
         return ST_OK;
     }
     int64_t flops = e->cost.flops; // fusion hides nothing from a count of before
-    e->cost = hlo_cost(m);
+    e->cost = plan_cost(m);
     e->cost.flops = flops;
     hlo_module_free(m);
     return ST_OK;
@@ -208,7 +207,7 @@ static status_t compile_into(struct executable *e, const struct compile_options 
     RETURN_IF_ERR(st_note(hlo_verify(e->main), "main module"));
     RETURN_IF_ERR(st_note(hlo_verify(e->prepare), "prepare module"));
     e->after = hlo_count(e->main);
-    e->cost = hlo_cost(e->main);
+    e->cost = plan_cost(e->main);
     e->prepare_counts = hlo_count(e->prepare);
     e->bound_bytes = bytes_of_leaves(e->prepare->entry->root->shape);
     if (t->emit) return emit_code(e, t, p);
@@ -264,10 +263,8 @@ status_t hlo_compile(const char *format, const struct lower_request *req,
         m = req->lowered;
     else
         RETURN_IF_ERR(frontend_lower(format, &with, &m));
-    struct pass_stat s = {.name = "lower",
-                          .ns = clock_ns() - start,
-                          .instrs_after = hlo_total(m),
-                          .changed = true};
+    struct pass_stat s = {
+        .name = "lower", .ns = clock_ns() - start, .instrs_after = hlo_total(m), .changed = true};
     if (obs && obs->on_pass) obs->on_pass(obs->ctx, &s);
     RETURN_IF_ERR(compile_verified(m, opt, t, obs, out));
     struct executable *e = *out;

@@ -38,10 +38,10 @@ static status_t to_places(struct texts *run, struct arena *a, struct dev_tensor 
                          HLOD__V1__REASON__REASON_DTYPE_MISMATCH);
     for (int d = 0; d < t->rank; d++)
         if (!sz_mul(n, t->dims[d], &n)) n = INT64_MAX;
-    RETURN_IF_ERR(texts_check(t->data, n));
+    RETURN_IF_ERR(numbers_check_strings(t->data, n));
     struct span rest = t->data; // at least four bytes each: n is bounded by what came
     int32_t *places = arena_alloc_aligned(a, (size_t)n * sizeof *places + 64, 64);
-    for (int64_t k = 0; k < n && texts_next(&rest, &s); k++)
+    for (int64_t k = 0; k < n && numbers_next_string(&rest, &s); k++)
         RETURN_IF_ERR(texts_add(run, s, &places[k]));
     t->dtype = "s32";
     t->data = (struct span){(const uint8_t *)places, (size_t)n * sizeof *places};

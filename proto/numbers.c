@@ -19,7 +19,7 @@ static const struct dtype_row rows[] = {
 #undef DTYPE
 };
 
-const struct dtype_row *dtype_find(struct str name) {
+const struct dtype_row *numbers_dtype(struct str name) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (str_is(name, rows[i].name) || (rows[i].oip && str_is(name, rows[i].oip)))
             return &rows[i];
@@ -345,7 +345,7 @@ static const char *number_element(void *ctx, const char *p, const char *end, con
 }
 status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, void *out) {
     struct number_out to = {t, t->cls == NUM_F8 ? float8_find(t->name) : NULL, out};
-    if (t->cls == NUM_RAW || t->cls == NUM_TEXT)
+    if (t->cls == NUM_RAW || t->cls == NUM_STRING)
         return bad_data("this type has no numbers in JSON; send it as binary", 0, 0);
     return walk(text, n, number_element, &to);
 }
@@ -428,7 +428,7 @@ static const char *text_element(void *ctx, const char *p, const char *end, const
     if (to->o) memcpy(to->o + head, &len, 4); // little-endian
     return p < end ? p + 1 : NULL;
 }
-status_t texts_scan(struct str text, int64_t n, void *out, int64_t *out_bytes) {
+status_t numbers_scan_strings(struct str text, int64_t n, void *out, int64_t *out_bytes) {
     struct text_out to = {.o = out};
     if (text.n > INT32_MAX) return bad_data("more than 2 GiB of text in JSON", 0, 0);
     RETURN_IF_ERR(walk(text, n, text_element, &to));
@@ -436,7 +436,7 @@ status_t texts_scan(struct str text, int64_t n, void *out, int64_t *out_bytes) {
     return ST_OK;
 }
 
-bool texts_next(struct span *rest, struct str *out) {
+bool numbers_next_string(struct span *rest, struct str *out) {
     uint32_t n;
     if (rest->n < sizeof n) return false;
     memcpy(&n, rest->p, sizeof n);
@@ -446,11 +446,11 @@ bool texts_next(struct span *rest, struct str *out) {
     rest->n -= sizeof n + n;
     return true;
 }
-status_t texts_check(struct span data, int64_t n) {
+status_t numbers_check_strings(struct span data, int64_t n) {
     struct span rest = data;
     struct str s;
     int64_t i = 0;
-    while (i < n && texts_next(&rest, &s))
+    while (i < n && numbers_next_string(&rest, &s))
         i++;
     if (i == n && rest.n == 0) return ST_OK;
     return bad_data(i == n ? "bytes behind the last text"
@@ -541,10 +541,10 @@ void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const
     strbuf_putc(b, ']');
 }
 
-void texts_print(struct strbuf *b, int64_t n, struct span data) {
+void numbers_print_strings(struct strbuf *b, int64_t n, struct span data) {
     struct str s = {0};
     strbuf_putc(b, '[');
-    for (int64_t i = 0; i < n && texts_next(&data, &s); i++) {
+    for (int64_t i = 0; i < n && numbers_next_string(&data, &s); i++) {
         if (i) strbuf_putc(b, ',');
         strbuf_json_str(b, s);
     }
@@ -562,7 +562,7 @@ long double numbers_at(const struct dtype_row *t, const void *in, int64_t i) {
         return u;
     case NUM_RAW:
         return *p;
-    case NUM_TEXT:
+    case NUM_STRING:
         return 0;
     default:
         return (long double)float_at(t, t->cls == NUM_F8 ? float8_find(t->name) : NULL, p);

@@ -24,7 +24,7 @@ enum number_class {
     NUM_BF16,
     NUM_F32,
     NUM_F64,
-    NUM_TEXT, // bytes 0: each element has its own length
+    NUM_STRING, // bytes 0: each element has its own length
     NUM_RAW
 };
 enum { NUM_CLASSES = NUM_RAW + 1 };
@@ -33,7 +33,7 @@ struct dtype_row {
     int32_t bytes;
     enum number_class cls; // NUM_RAW: has no JSON form
 };
-const struct dtype_row *dtype_find(struct str name); // by either name; NULL if unknown
+const struct dtype_row *numbers_dtype(struct str name); // by either name; NULL if unknown
 
 // Scans text (one JSON value: an array, nested at will, or a number) into out[0..n * bytes).
 // Exactly n elements are required. Integers out of range, fractions for integer types, junk:
@@ -44,18 +44,17 @@ status_t numbers_scan(struct str text, const struct dtype_row *t, int64_t n, voi
 // values as strings.
 void numbers_print(struct strbuf *b, const struct dtype_row *t, int64_t n, const void *in);
 
-// Texts (type string, OIP's BYTES) travel as they do there: for each element 4 bytes of length,
+// String tensors (OIP's BYTES) travel as they do there: for each element 4 bytes of length,
 // little-endian, and that many bytes. What the bytes mean is between model and client (ONNX:
-// UTF-8). texts_scan reads JSON strings, nested arrays of them or a single one; out NULL: only the
-// size.
-status_t texts_scan(struct str text, int64_t n, void *out, int64_t *out_bytes) MUST_CHECK;
+// UTF-8). Reads JSON strings, nested arrays of them or a single one; out NULL: only the size.
+status_t numbers_scan_strings(struct str text, int64_t n, void *out, int64_t *out_bytes) MUST_CHECK;
 // Are these exactly n elements? INVALID_ARGUMENT, REASON_BAD_TENSOR_DATA.
-status_t texts_check(struct span data, int64_t n) MUST_CHECK;
+status_t numbers_check_strings(struct span data, int64_t n) MUST_CHECK;
 // Takes the first element off `rest`; false when there is none that is whole.
-bool texts_next(struct span *rest, struct str *out);
+bool numbers_next_string(struct span *rest, struct str *out);
 // One flat JSON array; what is not UTF-8 becomes U+FFFD.
-void texts_print(struct strbuf *b, int64_t n, struct span data);
+void numbers_print_strings(struct strbuf *b, int64_t n, struct span data);
 
 // Element i as a number: exact for every class but NUM_RAW, which gives its first
-// byte, and NUM_TEXT, which is no number.
+// byte, and NUM_STRING, which is no number.
 long double numbers_at(const struct dtype_row *t, const void *p, int64_t i);

@@ -19,7 +19,7 @@ static void put_input(struct strbuf *b, const struct npy *x, bool json) {
     for (int d = 0; d < x->rank; d++)
         strbuf_printf(b, "%s%lld", d ? "," : "", (long long)x->dims[d]);
     if (json) {
-        const struct dtype_row *t = dtype_find(str_of(type));
+        const struct dtype_row *t = numbers_dtype(str_of(type));
         strbuf_puts(b, "],\"data\":");
         numbers_print(b, t, (int64_t)x->size_bytes / t->bytes, x->data);
         strbuf_putc(b, '}');

@@ -28,7 +28,7 @@ const char *input_type(const struct npy *x) {
     return x->type ? x->type : input_datatype(x->descr);
 }
 bool input_set_type(struct npy *x, const char *datatype) {
-    const struct dtype_row *t = dtype_find(str_of(datatype));
+    const struct dtype_row *t = numbers_dtype(str_of(datatype));
     const char *descr = NULL;
     for (int k = 0; k < N_TYPES; k++)
         if (!strcmp(types[k].datatype, datatype) ||
@@ -71,7 +71,7 @@ static bool parse_type(struct str text, struct npy *x, const struct dtype_row **
             if (d < 0 || x->rank == NPY_MAX_RANK) return false;
             x->dims[x->rank++] = d;
         } else {
-            *out = dtype_find(part);
+            *out = numbers_dtype(part);
             if (!*out || !input_set_type(x, (*out)->oip ? (*out)->oip : (*out)->name)) return false;
             typed = true;
         }
@@ -84,7 +84,7 @@ static bool parse_type(struct str text, struct npy *x, const struct dtype_row **
 static status_t converted(struct arena *a, struct npy *from, const struct dtype_row *t,
                           struct npy *x) {
     const char *datatype = input_type(from);
-    const struct dtype_row *f = datatype ? dtype_find(str_of(datatype)) : NULL;
+    const struct dtype_row *f = datatype ? numbers_dtype(str_of(datatype)) : NULL;
     int64_t n = 1;
     for (int d = 0; d < from->rank; d++)
         n *= from->dims[d]; // was checked when it was read
@@ -100,7 +100,8 @@ static status_t converted(struct arena *a, struct npy *from, const struct dtype_
             p[k] &= 15;
         return ST_OK;
     }
-    if (!f || f->cls == NUM_TEXT || f->cls == NUM_RAW || t->cls == NUM_TEXT || t->cls == NUM_RAW)
+    if (!f || f->cls == NUM_STRING || f->cls == NUM_RAW || t->cls == NUM_STRING ||
+        t->cls == NUM_RAW)
         return st_new(ST_INVALID_ARGUMENT, "an array of dtype %s does not become %s", from->descr,
                       t->name);
     struct strbuf b = {0};
@@ -166,7 +167,7 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
         if (!sz_mul(n, x->dims[d], &n)) return st_new(ST_INVALID_ARGUMENT, "the shape overflows");
     if (!sz_mul(n, t->bytes, &bytes) || bytes > 1ll << 40)
         return st_new(ST_INVALID_ARGUMENT, "the shape is too large");
-    if (t->cls == NUM_TEXT && *text != '@') return comma_texts(a, text, n, x);
+    if (t->cls == NUM_STRING && *text != '@') return comma_texts(a, text, n, x);
     x->size_bytes = (size_t)bytes;
     if (strcmp(text, "random") == 0) {
         input_random(a, x);
@@ -182,7 +183,7 @@ static status_t typed_value(struct arena *a, const struct dtype_row *t, const ch
                 return st_new(ST_INVALID_ARGUMENT, "%s has another shape", text + 1);
             return converted(a, &file, t, x);
         }
-        if (t->cls == NUM_TEXT)
+        if (t->cls == NUM_STRING)
             x->size_bytes = b.n; // as texts travel
         else if (b.n != x->size_bytes)
             return st_new(ST_INVALID_ARGUMENT, "%s has %zu bytes, its shape %zu", text + 1, b.n,
@@ -236,7 +237,7 @@ static status_t plain_numbers(struct arena *a, const char *text, struct npy *x) 
             x->dims[0] += *p == ',';
     }
     memcpy(x->descr, "<f4", 4);
-    return st_note(typed_value(a, dtype_find(STR("f32")), text, x),
+    return st_note(typed_value(a, numbers_dtype(STR("f32")), text, x),
                    "'%.100s' is neither @file nor numbers", text);
 }
 
@@ -278,7 +279,7 @@ status_t input_parse(struct arena *a, const char *word, const struct image_optio
             return st_new(ST_INVALID_ARGUMENT,
                           "input '%s': expected dims, type or both as in 1x3xf32", name);
         if (!t) memcpy(x.descr, "<f4", 4);
-        st = typed_value(a, t ? t : dtype_find(STR("f32")), value, &x);
+        st = typed_value(a, t ? t : numbers_dtype(STR("f32")), value, &x);
     } else if (*value == '@')
         st = from_file(a, value + 1, name, o, &x);
     else
@@ -338,7 +339,7 @@ static status_t misfit(struct arena *a, const char *name, int64_t n, const struc
 status_t input_fit(struct arena *a, const char *word, const char *dtype, const struct npy *shape,
                    struct npy *out) {
     struct str name, text;
-    const struct dtype_row *t = dtype_find(str_of(dtype)), *none;
+    const struct dtype_row *t = numbers_dtype(str_of(dtype)), *none;
     const char *value = split_word(word, &name, &text);
     struct npy x = {.name = out->name};
     if (!t || !input_set_type(&x, t->oip ? t->oip : t->name))
@@ -347,7 +348,7 @@ status_t input_fit(struct arena *a, const char *word, const char *dtype, const s
     if (value != text.p)
         parse_type(text, &x, &none); // input_untyped saw that it is one
     else {
-        bool list = *value == '[' && t->cls != NUM_TEXT;
+        bool list = *value == '[' && t->cls != NUM_STRING;
         if (list && !nested_dims(value, &x)) return st_note(ragged(), "input '%s'", x.name);
         int64_t n = 1;
         for (const char *p = value; *p && !list; p++)

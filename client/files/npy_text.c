@@ -91,7 +91,7 @@ status_t npy_text_write(struct arena *a, const struct npy *x, struct npy *out) {
     int64_t n = 0, bytes = 1, points = 1, total; // at least one: NumPy has no items of width 0
     uint32_t u;
     bool wide = true;
-    for (; texts_next(&rest, &s); n++) {
+    for (; numbers_next_string(&rest, &s); n++) {
         int64_t count = 0;
         if ((int64_t)s.n > bytes) bytes = (int64_t)s.n;
         for (; wide && s.n; count++)
@@ -106,7 +106,7 @@ status_t npy_text_write(struct arena *a, const struct npy *x, struct npy *out) {
     snprintf(out->descr, sizeof out->descr, wide ? "<U%d" : "|S%d", (int)width);
     out->size_bytes = (size_t)total;
     uint8_t *p = out->data = arena_zalloc(a, (size_t)total + 1);
-    for (; texts_next(&data, &s); p += item) {
+    for (; numbers_next_string(&data, &s); p += item) {
         if (!wide) memcpy(p, s.p, s.n);
         for (uint8_t *o = p; wide && s.n && take_utf8(&s, &u); o += 4)
             memcpy(o, &u, 4); // little-endian

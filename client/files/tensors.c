@@ -29,17 +29,17 @@ status_t tensors_send(struct hlo *h, const char *path, json_t *head, const struc
         parts[k + 1] = (struct span){in[k].data, in[k].size_bytes};
     snprintf(length, sizeof length, "Inference-Header-Content-Length: %zu", strlen(text));
     const char *headers[] = {length, NULL};
-    status_t st = http_send(h->http,
-                            &(struct http_request){.method = "POST",
-                                                   .path = path,
-                                                   .content_type = "application/octet-stream",
-                                                   .accept = form == REPLY_JSON
-                                                                 ? "application/json"
-                                                                 : "application/octet-stream",
-                                                   .headers = headers,
-                                                   .parts = parts,
-                                                   .n_parts = (size_t)n + 1},
-                            out);
+    status_t st =
+        http_send(h->http,
+                  &(struct http_request){.method = "POST",
+                                         .path = path,
+                                         .content_type = "application/octet-stream",
+                                         .accept = form == REPLY_JSON ? "application/json"
+                                                                      : "application/octet-stream",
+                                         .headers = headers,
+                                         .parts = parts,
+                                         .n_parts = (size_t)n + 1},
+                  out);
     free(text);
     return st;
 }
@@ -127,7 +127,7 @@ enum { MAX_SHOWN = 8 }; // elements of a tensor on the terminal; all go into fil
 static void print_texts(const struct npy *x) {
     struct span rest = {x->data, x->size_bytes};
     struct str s;
-    for (int k = 0; k < MAX_SHOWN && texts_next(&rest, &s); k++) {
+    for (int k = 0; k < MAX_SHOWN && numbers_next_string(&rest, &s); k++) {
         struct strbuf b = {0};
         strbuf_json_str(&b, s); // a terminal is not asked to obey
         printf(" %s", strbuf_cstr(&b));
@@ -137,8 +137,8 @@ static void print_texts(const struct npy *x) {
 
 void tensor_print(const struct npy *x) {
     const char *datatype = input_type(x);
-    const struct dtype_row *type = datatype ? dtype_find(str_of(datatype)) : NULL;
-    bool numbers = type && type->cls != NUM_TEXT && type->cls != NUM_RAW;
+    const struct dtype_row *type = datatype ? numbers_dtype(str_of(datatype)) : NULL;
+    bool numbers = type && type->cls != NUM_STRING && type->cls != NUM_RAW;
     int64_t n = numbers ? (int64_t)x->size_bytes / type->bytes : 0;
     printf("%s %s[", x->name, type ? type->name : x->descr);
     for (int d = 0; d < x->rank; d++)

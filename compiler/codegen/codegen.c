@@ -81,7 +81,7 @@ struct gather {
     VEC(struct unit) units;
 };
 
-bool kernel_supported(const struct hlo_instr *i, const char **why) {
+bool codegen_supports(const struct hlo_instr *i, const char **why) {
     struct arena a = {0};
     struct kir_fn *fn;
     const char *reason;

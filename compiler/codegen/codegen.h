@@ -28,7 +28,7 @@ struct kernel_set {
 
 // Can this instruction (fusion or single op of an entry, while body, ... computation) be a kernel?
 // Says why not in *why when false (static text).
-bool kernel_supported(const struct hlo_instr *i, const char **why);
+bool codegen_supports(const struct hlo_instr *i, const char **why);
 // Makes kernels for every instruction of `m` (all computations that run as steps: entry,
 // while/conditional/call bodies) that is supported and that t->library_accepts does not take.
 // Objects in arena a. text_kir/text_llvm: optional dumps for inspect.

@@ -101,7 +101,7 @@ static void want_minor(struct cutter *c, const struct lower_space *s, int64_t b,
 // written out in each turn: no division is left, and the loop over the rest is the one for vectors.
 static void write_out(struct cutter *c) {
     struct lower_space *s = c->lw->result;
-    if (!c->minor || c->lw->folded || c->lw->no_minor) return;
+    if (!c->minor || c->lw->reduces || c->lw->no_minor) return;
     s->minor = c->minor;
     s->n = 0; // cuts are found again
     c->changed = true;
@@ -223,7 +223,7 @@ static void memo_add(struct lower *lw, const struct hlo_instr *i, struct kir_val
     pmap_put(&lw->memo, memo_key(i, index, rank), m);
 }
 
-// A value that several phases need and that is dear: filled by the first fold that meets it.
+// A value that several phases need and that is dear: filled by the first reduction that meets it.
 static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_val *const *index,
                        int rank, bool *done, struct kir_val **out) {
     struct kir *k = &lw->k;
@@ -246,7 +246,7 @@ static status_t cached(struct lower *lw, const struct hlo_instr *i, struct kir_v
     enum dtype t = i->shape->dtype;
     struct lower_kept *kept = lower_find_kept(lw, i, cindex, rank, row);
     if (kept && !kept->ready) return ST_OK; // by a loop that is still open: this one precedes it
-    if (!kept && !row->fold) return ST_OK;
+    if (!kept && !row->reduces) return ST_OK;
     *done = true;
     if (kept) {
         *out = kir_load(k, KIR_SCRATCH, lower_scratch_type(t),
@@ -367,10 +367,10 @@ struct outputs {
     bool together;
 };
 
-// The folds of a row come first, whatever the order of operands: they fill the caches that the rest
-// of the row reads. A row fusion may end in such a fold.
-static status_t folds_first(struct lower *lw, const struct shape *out,
-                            struct kir_val *const *index) {
+// The reductions of a row come first, whatever the order of operands: they fill the caches that the
+// rest of the row reads. A row fusion may end in such a reduction.
+static status_t reductions_first(struct lower *lw, const struct shape *out,
+                                 struct kir_val *const *index) {
     if (!lw->cached.n || lw->instr->op != HLO_FUSION) return ST_OK;
     bool rows = HLO_ATTR(lw->instr, fusion)->kind == FUSION_CUSTOM;
     HLO_EACH_INSTR(i, lw->instr->called[0]) {
@@ -407,7 +407,7 @@ static status_t store_all(struct lower *lw, const struct outputs *o, const struc
             index[d] = kir_idx_clamp(k, index[d], 0, first->dims[d] - 1);
         }
 
-    RETURN_IF_ERR(folds_first(lw, first, index));
+    RETURN_IF_ERR(reductions_first(lw, first, index));
     if (o->together) RETURN_IF_ERR(lower_value(lw, o->root[0], index, out));
 
     for (int r = 0; r < o->n; r++) {
@@ -485,7 +485,7 @@ static int64_t take_units(struct lower *lw, struct nest *t) {
     enum { ENOUGH = 64, SOME = 16 };
     int64_t begin[LOWER_MAX_EDGES + 2], units = 1;
     for (t->p = 0; t->p < t->n - 1 && units < ENOUGH; t->p++) {
-        if (t->p == t->n - 2 && units >= SOME && !lw->folded &&
+        if (t->p == t->n - 2 && units >= SOME && !lw->reduces &&
             lower_parts(t->sp, t->stride[t->p], t->extent[t->p], false, begin) > 1)
             break;
         units *= t->extent[t->p];
@@ -505,7 +505,7 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
     int64_t units = take_units(lw, &t);
     int n = t.n, p = t.p;
     // Loops over units of a few elements cost more than they share out: cut the last of them.
-    if (p && !lw->folded && units > 64 && t.stride[p - 1] < 1024) {
+    if (p && !lw->reduces && units > 64 && t.stride[p - 1] < 1024) {
         int64_t best = 1;
         for (int64_t g = 2; g * t.stride[p - 1] <= ROW && g <= t.extent[p - 1]; g++)
             if (t.extent[p - 1] % g == 0) best = g;
@@ -515,11 +515,11 @@ static status_t build(struct lower *lw, const struct outputs *o, const struct sh
 
     int64_t chunk = lw->chunk;
     if (n == 1 && !chunk) {
-        int64_t want = t.extent[0] / (lw->folded ? 32 : 16),
-                least = lw->columns  ? 64
-                        : lw->folded ? 16
-                                     : 1024,
-                most = lw->folded ? 1024 : ROW;
+        int64_t want = t.extent[0] / (lw->reduces ? 32 : 16),
+                least = lw->columns   ? 64
+                        : lw->reduces ? 16
+                                      : 1024,
+                most = lw->reduces ? 1024 : ROW;
         chunk = want < least ? least : want > most ? most : (want + 15) / 16 * 16;
     }
     if (chunk && chunk < t.extent[n - 1]) {
@@ -558,8 +558,8 @@ static void forget(struct lower *lw) {
     pmap_done(&lw->memo);
     pmap_done(&lw->var_space);
     pmap_done(&lw->canon);
-    pmap_done(&lw->folds);
-    lw->memo = lw->var_space = lw->canon = lw->folds = (struct pmap){0};
+    pmap_done(&lw->reductions);
+    lw->memo = lw->var_space = lw->canon = lw->reductions = (struct pmap){0};
     lw->twice = false;
     lw->kept.n = 0;
     lw->scratch = 0;
@@ -578,7 +578,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
 
     struct lower_space *sp = lw->result = lower_space(lw, lw->instr->shape, total);
     for (int tries = 0;; tries++) {
-        bool folded = lw->folded, columns = lw->columns, chunked = lw->chunk != 0,
+        bool reduces = lw->reduces, columns = lw->columns, chunked = lw->chunk != 0,
              ordered = lw->ordered;
         forget(lw);
         kir_init(&lw->k, lw->arena, n_in, n_in + o->n);
@@ -601,7 +601,7 @@ static status_t build_until_stable(struct lower *lw, const struct outputs *o, co
         write_out(&c);
 
         if (lw->want_chunk && !lw->chunk) lw->chunk = 1024;
-        if (!c.changed && lw->folded == folded && lw->columns == columns &&
+        if (!c.changed && lw->reduces == reduces && lw->columns == columns &&
             chunked == (lw->chunk != 0) && lw->ordered == ordered && !take_back(lw)) {
             bool again = lw->small_units && !lw->settled;
             lw->settled = true;

@@ -3,8 +3,8 @@
 // compiler/ops/*_lower.c are written against this header.
 //
 // A rule computes one element: it gets a logical index and asks operands for theirs. Everything
-// else is here: loops over the physical result, flattening and splitting of loops, folds
-// (reductions of any kind) and where they run, values kept in scratch, loads through layouts.
+// else is here: loops over the physical result, flattening and splitting of loops,
+// reductions of any kind and where they run, values kept in scratch, loads through layouts.
 #pragma once
 #include "compiler/ir/op.h"
 #include "compiler/kernel/kir.h"
@@ -27,12 +27,13 @@ struct lower_space {
     } edge[LOWER_MAX_EDGES];
     int n_edges;
 };
-// An innermost loop that runs over contiguous elements: what a column fold and a cached value need.
+// An innermost loop that runs over contiguous elements: what a reduction by columns and a
+// cached value need.
 struct lower_row {
     struct kir_val *var, *begin, *end;
     int base;       // level of the block around the row's loops
     int64_t extent; // most iterations
-    bool fold;      // the loop of a fold, which may fill a cache
+    bool reduces;   // the loop of a reduction, which may fill a cache
     struct lower_row *outer;
 };
 struct lower {
@@ -60,13 +61,12 @@ struct lower {
     struct pmap var_space;     // loop variable -> struct lower_space; with its stride in imm_j
     struct lower_row *row;
     struct pmap canon; // block -> canonical row variable
-    uint8_t fold_flags;
     int64_t scratch;
-    int64_t chunk;                    // 0 = innermost loop not chunked
-    bool want_chunk, folded, columns; // seen while building: asks for other chunks the next time
-    struct pmap folds;                // folds of floats that were built
-    bool twice;                       // one of them at several places: the next time
-    bool ordered;                     // sums keep their order
+    int64_t chunk;                     // 0 = innermost loop not chunked
+    bool want_chunk, reduces, columns; // seen while building: asks for other chunks the next time
+    struct pmap reductions;            // reductions of floats that were built
+    bool twice;                        // one of them at several places: the next time
+    bool ordered;                      // sums keep their order
     int depth;
 };
 
@@ -93,13 +93,13 @@ struct kir_val *lower_flatten(struct lower *lw, struct kir_val *const *index, co
 struct kir_val *lower_offset(struct lower *lw, const struct shape *s,
                              struct kir_val *const *index); // element offset in the buffer
 int lower_level(struct kir_val *const *v, int n);
-// Flags of a product: a fold's sum may take it in before it is rounded; strict kernels round after
-// each operation. Outside of folds what fuses is said in kir, as fma.
+// Flags of a product: a reduction's sum may take it in before it is rounded; strict kernels round
+// after each operation. Outside of reductions products that fuse are fma in kir.
 static inline uint8_t lower_contract(const struct lower *lw) {
     return lw->prec == PRECISION_STRICT ? 0 : KF_CONTRACT;
 }
-// Flags of the additions of a fold. A kernel that computes one sum at several places adds in order,
-// so that all copies are the same.
+// Flags of the additions of a reduction. A kernel that computes one sum at several places adds in
+// order, so that all copies are the same.
 static inline uint8_t lower_reassoc(const struct lower *lw) {
     return lw->ordered ? 0 : KF_REASSOC;
 }
@@ -112,10 +112,10 @@ struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
                           struct kir_val *const *index);
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 
-// A fold: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over r),
-// or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
+// A reduction: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over
+// r), or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
 // scratch.
-struct lower_fold {
+struct lower_reduce {
     const struct hlo_instr *i;
     int n;            // accumulators
     enum dtype *type; // [n] storage types (complex allowed)
@@ -123,12 +123,12 @@ struct lower_fold {
     bool column; // neighbours along the row are neighbours in memory
     bool unroll; // straight-line
     void *ctx;
-    status_t (*init)(struct lower *lw, struct lower_fold *f, struct kir_val **acc);
-    status_t (*step)(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+    status_t (*init)(struct lower *lw, struct lower_reduce *f, struct kir_val **acc);
+    status_t (*step)(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                      struct kir_val *r, struct kir_val *const *acc, struct kir_val **out);
 };
-status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *const *index, int rank,
-                    struct kir_val **out) MUST_CHECK;
+status_t lower_reduce(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                      int rank, struct kir_val **out) MUST_CHECK;
 
 // kmath.c: the functions of elementwise.def's kir column on values of storage type t.
 enum kfn {

@@ -3,7 +3,7 @@
 // padding begins, or the next operand of a concatenation. The loops of the result begin anew there
 // (lower.c), so that in each part the comparison is decided, what it leaves out is not computed,
 // and loads read neighbours. Only the two innermost loops: further out a condition costs little.
-// Does not: conditions on more than one loop, and folds.
+// Does not: conditions on more than one loop, and reductions.
 #include "compiler/kernel/lower_priv.h"
 
 enum { LEAST_PART = 8, MOST_OUTER = 6 }; // turns of the innermost loop; edges of the one around it
@@ -70,7 +70,7 @@ static void look(void *ctx, struct kir_val *v) {
 bool lower_edges_find(struct lower *lw) {
     struct lower_space *s = lw->result;
     int before = s->n_edges;
-    if (lw->no_edges || lw->folded || lw->cached.n) return false;
+    if (lw->no_edges || lw->reduces || lw->cached.n) return false;
     kir_each(&lw->k.fn->top, look, lw);
     return s->n_edges > before;
 }

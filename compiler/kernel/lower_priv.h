@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lower_priv: shared by lower.c, lower_edges.c and fold.c only.
+// lower_priv: shared by lower.c, lower_edges.c and lower_reduce.c only.
 #pragma once
 #include "compiler/kernel/lower.h"
 

@@ -27,6 +27,6 @@ static int64_t body_bytes(const struct hlo_computation *c) {
     return n;
 }
 
-struct hlo_cost hlo_cost(const struct hlo_module *m) {
+struct hlo_cost plan_cost(const struct hlo_module *m) {
     return (struct hlo_cost){hlo_body_flops(m->entry), body_bytes(m->entry)};
 }

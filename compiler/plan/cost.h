@@ -12,4 +12,4 @@ struct hlo_cost {
 };
 // A loop's body counts once: how often it runs is not known here; of a conditional all branches
 // count. Saturates.
-struct hlo_cost hlo_cost(const struct hlo_module *m);
+struct hlo_cost plan_cost(const struct hlo_module *m);

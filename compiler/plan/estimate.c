@@ -6,7 +6,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/work.h"
 
-const struct machine machine_nominal = {
+const struct machine estimate_nominal = {
     .threads = 1,
     .flops_f32 = 100e9,
     .flops_f64 = 50e9,

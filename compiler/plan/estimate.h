@@ -56,7 +56,7 @@ struct machine {
     double passed_rate; // that one reads of what another has just written; 0: as its own
 };
 // A machine for tests and texts that shall be the same everywhere: one thread, round figures.
-extern const struct machine machine_nominal;
+extern const struct machine estimate_nominal;
 
 // The work of `s`. What a called plan does is not in it.
 void estimate_work(const struct plan_step *s, struct step_work *out);

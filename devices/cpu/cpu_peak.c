@@ -200,7 +200,7 @@ struct dev_peak cpu_peak(struct device *d) {
     if (peak.source) return peak;
     const char *forced = getenv("HLOD_CPU_MACHINE");
     if (forced && strcmp(forced, "nominal") == 0) {
-        m = machine_nominal;
+        m = estimate_nominal;
         peak = (struct dev_peak){m.flops_f32, m.memory_all, &m, "nominal figures, not measured"};
         return peak;
     }

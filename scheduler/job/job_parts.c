@@ -88,7 +88,7 @@ struct found {
 // The elements of one result as bindings "@<part>[<element>]"; *at counts through all of them.
 static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_t *at,
                            struct found *all) {
-    const struct dtype_row *type = dtype_find(str_of(t->dtype));
+    const struct dtype_row *type = numbers_dtype(str_of(t->dtype));
     int64_t n = 1;
     uint8_t bytes[KEY_MAX_VALUES * 8];
     for (size_t d = 0; d < t->n_dims; d++)

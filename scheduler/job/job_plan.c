@@ -13,8 +13,8 @@
 #include "base/metrics.h"
 #include "scheduler/job/job_call.h"
 #include "scheduler/job/job_plan.h"
-#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/workers/memfds.h"
 
 static status_t step_note(const struct job *j, const struct pstep *s, status_t st) {
@@ -162,7 +162,7 @@ static status_t from_step(struct job *j, const struct pstep *s, struct parg *a,
     const Hlod__V1__TensorSpec *t = job_names(from->job)->outputs[a->leaf];
     int64_t *dims = arena_array(&j->arena, int64_t, t->n_dims + 1);
     *in = (struct job_input){.name = a->name,
-                             .dtype = dtype_find(str_of(t->dtype)),
+                             .dtype = numbers_dtype(str_of(t->dtype)),
                              .rank = (int32_t)t->n_dims,
                              .dims = dims,
                              .elements = 1,

@@ -15,7 +15,7 @@
 
 // The exact size, where the run does not have to be asked; else 0.
 static int64_t kept_bytes(const struct pout *o) {
-    const struct dtype_row *t = dtype_find(str_of(o->type->dtype));
+    const struct dtype_row *t = numbers_dtype(str_of(o->type->dtype));
     int64_t bytes = t ? t->bytes : 0;
     for (size_t d = 0; d < o->type->n_dims; d++)
         if (o->type->dims[d]->size < 0 || !sz_mul(bytes, o->type->dims[d]->size, &bytes)) return 0;
@@ -185,8 +185,8 @@ static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply 
     const struct plan_run *p = j->plan;
     bool good = r->n_outputs == p->outs.n && r->n_steps == p->n_steps;
     for (size_t k = 0; k < r->n_outputs && good; k++)
-        good =
-            dtype_find(str_of(r->outputs[k]->dtype)) && (p->outs.v[k].keep || r->outputs[k]->data);
+        good = numbers_dtype(str_of(r->outputs[k]->dtype)) &&
+               (p->outs.v[k].keep || r->outputs[k]->data);
     return good ? ST_OK : st_new(ST_INTERNAL, "the worker's reply does not fit the plan");
 }
 
@@ -198,7 +198,7 @@ static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPla
         const Hlod__Wire__WireTensor *t = r->outputs[k];
         if (!p->outs.v[k].keep) continue;
         struct buffer *x = h->made.v[i];
-        buffer_fill(x, p->outs.v[k].name, dtype_find(str_of(t->dtype)), (int32_t)t->n_dims,
+        buffer_fill(x, p->outs.v[k].name, numbers_dtype(str_of(t->dtype)), (int32_t)t->n_dims,
                     t->dims);
         if (!j->spec.tuple) handles[k] = job_handle(j, &x, 1, false);
         i++;

@@ -304,7 +304,7 @@ void run_end(struct job *j) {
 }
 
 int64_t job_add_output_bytes(int64_t total, const Hlod__V1__TensorSpec *spec) {
-    const struct dtype_row *t = dtype_find(str_of(spec->dtype));
+    const struct dtype_row *t = numbers_dtype(str_of(spec->dtype));
     int64_t bytes = t ? t->bytes : 0;
     if (!bytes) return 0; // texts: their size is known when they are
     for (size_t d = 0; d < spec->n_dims; d++)

@@ -20,8 +20,8 @@ static const struct dtype_row *part_type(const struct dtype_row *t, int64_t *out
     *out_parts = 1;
     if (t->cls != NUM_RAW) return t;
     *out_parts = 2;
-    if (!strcmp(t->name, "c64")) return dtype_find(STR("f32"));
-    if (!strcmp(t->name, "c128")) return dtype_find(STR("f64"));
+    if (!strcmp(t->name, "c64")) return numbers_dtype(STR("f32"));
+    if (!strcmp(t->name, "c128")) return numbers_dtype(STR("f64"));
     return NULL;
 }
 

@@ -40,7 +40,7 @@ static status_t check_name(const char *where, size_t i, const char *name) {
 
 static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTensor *t,
                              const struct suite_checker *k) {
-    const struct dtype_row *type = dtype_find(str_of(t->dtype));
+    const struct dtype_row *type = numbers_dtype(str_of(t->dtype));
     struct digest d;
     RETURN_IF_ERR(check_name(where, i, t->name));
     if (!type) return bad(where, i, "unknown dtype");
@@ -49,9 +49,10 @@ static status_t check_tensor(const char *where, size_t i, const Hlod__V1__JobTen
     for (size_t dim = 0; dim < t->n_shape; dim++)
         if (!sz_mul(n, t->shape[dim], &n)) return bad(where, i, "absurd shape");
     if (t->raw.len > MAX_RAW) return bad(where, i, "raw of more than 64 KiB: send it as a blob");
-    if (type->cls == NUM_TEXT) {
+    if (type->cls == NUM_STRING) {
         if (*t->blob) return bad(where, i, "texts come as raw, not as a blob");
-        return st_note(texts_check((struct span){t->raw.data, t->raw.len}, n), "%s[%zu]", where, i);
+        return st_note(numbers_check_strings((struct span){t->raw.data, t->raw.len}, n), "%s[%zu]",
+                       where, i);
     }
     if (!sz_mul(n, type->bytes, &bytes)) return bad(where, i, "absurd shape");
     if (!*t->blob)

@@ -13,15 +13,15 @@
 
 #include "base/store/store.h"
 #include "proto/numbers.h"
-#include "scheduler/records/blobs.h"
-#include "scheduler/job/key.h"
-#include "scheduler/suite/compare.h"
-#include "scheduler/loop.h"
-#include "scheduler/workers/memfds.h"
 #include "scheduler/job/job.h"
+#include "scheduler/job/key.h"
+#include "scheduler/loop.h"
 #include "scheduler/op/op.h"
+#include "scheduler/records/blobs.h"
 #include "scheduler/sched_inside.h"
+#include "scheduler/suite/compare.h"
 #include "scheduler/suite/suite_inside.h"
+#include "scheduler/workers/memfds.h"
 
 enum { INLINE_BYTES = 64 << 10, ALIGN = 64, BEHIND = 1000 };
 struct suite_run {
@@ -67,8 +67,8 @@ static status_t read_tensor(struct store *s, const Hlod__V1__JobTensor *t, int64
 }
 
 static int64_t tensor_bytes(const Hlod__V1__JobTensor *t, const struct dtype_row **out_type) {
-    *out_type = dtype_find(str_of(t->dtype));
-    if ((*out_type)->cls == NUM_TEXT) return (int64_t)t->raw.len;
+    *out_type = numbers_dtype(str_of(t->dtype));
+    if ((*out_type)->cls == NUM_STRING) return (int64_t)t->raw.len;
     int64_t bytes = (*out_type)->bytes;
     for (size_t d = 0; d < t->n_shape; d++)
         bytes *= t->shape[d]; // checked when the suite was accepted
@@ -223,17 +223,17 @@ static const char *missing(struct suite_run *r, const struct job_result *x) {
 static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
                             const Hlod__Wire__WireTensor *t, struct span found,
                             Hlod__V1__Comparison *c) {
-    const struct dtype_row *type, *have = t ? dtype_find(str_of(t->dtype)) : NULL;
+    const struct dtype_row *type, *have = t ? numbers_dtype(str_of(t->dtype)) : NULL;
     int64_t bytes = tensor_bytes(e, &type);
     c->elements = type->bytes ? bytes / type->bytes : 0;
     if (!t)
         c->message = (char *)(uintptr_t)missing(r, job_result(r->job));
     else if (have != type)
         c->message = arena_printf(&r->arena, "is %s, expected %s", t->dtype, type->name);
-    else if (!same_shape(t, e) || (type->cls != NUM_TEXT && (int64_t)found.n != bytes))
+    else if (!same_shape(t, e) || (type->cls != NUM_STRING && (int64_t)found.n != bytes))
         c->message = (char *)(uintptr_t)"has another shape than expected";
     if (*c->message) return ST_OK;
-    if (type->cls == NUM_TEXT) {
+    if (type->cls == NUM_STRING) {
         c->ok = found.n == e->raw.len && (!found.n || !memcmp(found.p, e->raw.data, found.n));
         if (!c->ok) c->message = (char *)(uintptr_t)"has other texts than expected";
         return ST_OK;

@@ -25,7 +25,7 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
             return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
     if (!sz_mul(o->elements, need, &need))
         return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
-    if (o->dtype->cls == NUM_TEXT && b) need = (int64_t)b->size; // as the worker says
+    if (o->dtype->cls == NUM_STRING && b) need = (int64_t)b->size; // as the worker says
     if (r->part) need = r->part_bytes;
     if (need == 0) return ST_OK;
     if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
@@ -63,7 +63,7 @@ status_t api_take_outputs(struct call *c, const struct job_result *r) {
         const Hlod__Wire__WireTensor *t = r->run->outputs[i];
         struct call_output *o = &c->outputs[i];
         o->name = r->names->outputs[r->outputs[i]]->name;
-        o->dtype = dtype_find(str_of(t->dtype));
+        o->dtype = numbers_dtype(str_of(t->dtype));
         o->rank = (int32_t)t->n_dims;
         o->dims = t->dims;
         if (!o->dtype)

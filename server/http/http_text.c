@@ -51,7 +51,7 @@ void http_away(struct http *h, void (*work)(void *arg), void (*done)(void *arg),
 
 static int64_t values_of(const struct call_output *o) {
     int64_t bytes = (int64_t)o->data.n;
-    return o->dtype->cls == NUM_TEXT && bytes > o->elements ? bytes : o->elements;
+    return o->dtype->cls == NUM_STRING && bytes > o->elements ? bytes : o->elements;
 }
 int64_t http_text_values(const text_holes *holes) {
     int64_t n = 0;
@@ -61,8 +61,8 @@ int64_t http_text_values(const text_holes *holes) {
 }
 
 void http_text_print(struct strbuf *b, const struct call_output *o) {
-    if (o->dtype->cls == NUM_TEXT)
-        texts_print(b, o->elements, o->data);
+    if (o->dtype->cls == NUM_STRING)
+        numbers_print_strings(b, o->elements, o->data);
     else
         numbers_print(b, o->dtype, o->elements, o->data.p);
 }
@@ -108,13 +108,15 @@ static void print_some(struct http_text *t, const struct call_output *o) {
     int64_t n = o->elements - t->value;
     size_t from = t->ready.n;
     if (t->value == 0) t->texts = o->data;
-    if (o->dtype->cls == NUM_TEXT) {
+    if (o->dtype->cls == NUM_STRING) {
         struct span rest = t->texts;
         struct str s;
         size_t bytes = 0;
-        for (n = 0; t->value + n < o->elements && bytes < PIECE_BYTES && texts_next(&rest, &s); n++)
+        for (n = 0;
+             t->value + n < o->elements && bytes < PIECE_BYTES && numbers_next_string(&rest, &s);
+             n++)
             bytes += s.n;
-        texts_print(&t->ready, n, t->texts);
+        numbers_print_strings(&t->ready, n, t->texts);
         t->texts = rest;
         if (!n && !t->value) n = o->elements;
     } else {

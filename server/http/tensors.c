@@ -28,7 +28,7 @@ static const char *type_here(struct arena *a, const char *type) {
         size_t n = strlen(begins[k].there);
         if (strncmp(type, begins[k].there, n) != 0) continue;
         const char *here = arena_printf(a, "%s%s", begins[k].here, type + n);
-        if (dtype_find(str_of(here))) return here;
+        if (numbers_dtype(str_of(here))) return here;
     }
     return NULL;
 }
@@ -62,7 +62,7 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
     if (t->donate)
         return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
                    "only a resident buffer can be donated");
-    in->dtype = dtype_find(str_of(t->type));
+    in->dtype = numbers_dtype(str_of(t->type));
     if (!in->dtype) return bad_type(c, i, t);
     if (t->rank > 64)
         return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name, "rank beyond 64");
@@ -73,7 +73,7 @@ static status_t layout_one(struct call *c, const struct tensor_desc *t, size_t i
         if (t->dims[d] < 0 || !sz_mul(n, t->dims[d], &n))
             return bad(HLOD__V1__REASON__REASON_SHAPE_MISMATCH, i, t->name,
                        "negative or overflowing shape");
-    if (in->dtype->cls == NUM_TEXT) { // the worker looks inside
+    if (in->dtype->cls == NUM_STRING) { // the worker looks inside
         size = t->given < 0 && n == 0 ? 0 : t->given;
         if (size < 0 || n > size / 4)
             return bad(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, i, t->name,
@@ -138,16 +138,16 @@ struct tensor_desc *tensors_of_run(struct call *c, int from) {
 static status_t size_texts(const struct call *c, struct tensor_desc *t,
                            const struct tensors_spans *json, int from) {
     for (size_t i = 0; i < c->n_inputs; i++) {
-        const struct dtype_row *type = dtype_find(str_of(t[i].type));
+        const struct dtype_row *type = numbers_dtype(str_of(t[i].type));
         int64_t n = 1;
-        if (!type || type->cls != NUM_TEXT || !json->v[i].p ||
+        if (!type || type->cls != NUM_STRING || !json->v[i].p ||
             (from == TENSORS_BINARY && !t[i].in_json))
             continue;
         for (size_t d = 0; d < t[i].rank; d++)
             if (t[i].dims[d] < 0 || !sz_mul(n, t[i].dims[d], &n))
                 n = 0; // refused with a word below
-        RETURN_IF_ERR(st_note(texts_scan(json->v[i], n, NULL, &t[i].given), "inputs[%zu] '%.80s'",
-                              i, t[i].name));
+        RETURN_IF_ERR(st_note(numbers_scan_strings(json->v[i], n, NULL, &t[i].given),
+                              "inputs[%zu] '%.80s'", i, t[i].name));
     }
     return ST_OK;
 }
@@ -374,8 +374,9 @@ bool tensors_split(struct str text, struct strbuf *reduced, struct tensors_spans
 
 static status_t scan_one(struct str text, const struct job_input *in, void *out) {
     int64_t bytes; // as counted for the layout
-    status_t st = in->dtype->cls == NUM_TEXT ? texts_scan(text, in->elements, out, &bytes)
-                                             : numbers_scan(text, in->dtype, in->elements, out);
+    status_t st = in->dtype->cls == NUM_STRING
+                      ? numbers_scan_strings(text, in->elements, out, &bytes)
+                      : numbers_scan(text, in->dtype, in->elements, out);
     if (!st || in->rank || !text.n || *text.p != '[') return st;
     st_drop(st);
     return st_reason(st_new(ST_INVALID_ARGUMENT, "a list of data, and no \"shape\" that says its "

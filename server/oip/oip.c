@@ -35,7 +35,7 @@ status_t oip_find(struct call *c, const char *name, const char *version, struct 
 }
 
 const char *oip_datatype(const char *dtype) {
-    const struct dtype_row *t = dtype_find(str_of(dtype));
+    const struct dtype_row *t = numbers_dtype(str_of(dtype));
     return t && t->oip ? t->oip : dtype;
 }
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/vec.h"
-#include "server/oip/oip.h"
 #include "server/http/tensors.h"
+#include "server/oip/oip.h"
 
 // One element of a typed list to its place; narrow integers travel as 32 bits.
 static status_t put_list(struct call *c, const struct job_input *in, const void *v, size_t n,
@@ -80,7 +80,7 @@ status_t oip_contents(struct call *c) {
         case NUM_F64:
             RETURN_IF_ERR(put_list(c, in, k->fp64_contents, k->n_fp64_contents, 8));
             break;
-        case NUM_TEXT:
+        case NUM_STRING:
             RETURN_IF_ERR(put_texts(c, in, k));
             break;
         case NUM_F8:
@@ -232,7 +232,7 @@ static void put_class(struct strbuf *b, const struct call_output *o, int64_t row
 static status_t classify(struct call *c, struct call_output *o, const struct named_model *x,
                          int64_t n) {
     int64_t rows = o->rank > 1 ? o->dims[0] : 1, count = rows ? o->elements / rows : 0;
-    if (o->dtype->cls == NUM_TEXT || o->dtype->cls == NUM_RAW || n < 1 || n > MAX_CLASSES)
+    if (o->dtype->cls == NUM_STRING || o->dtype->cls == NUM_RAW || n < 1 || n > MAX_CLASSES)
         return st_reason(
             st_new(ST_INVALID_ARGUMENT,
                    "output '%.80s': a classification takes 1 to %d of the largest of a "
@@ -256,7 +256,7 @@ static status_t classify(struct call *c, struct call_output *o, const struct nam
     dims[o->rank > 1] = n;
     o->rank = o->rank > 1 ? 2 : 1;
     o->dims = dims;
-    o->dtype = dtype_find(STR("string"));
+    o->dtype = numbers_dtype(STR("string"));
     o->elements = rows * n;
     o->data = (struct span){arena_dup(&c->arena, strbuf_cstr(&all), all.n + 1), all.n};
     strbuf_done(&all);

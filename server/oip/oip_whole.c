@@ -7,8 +7,8 @@
 
 #include "base/vec.h"
 #include "proto/json.h"
-#include "server/oip/oip.h"
 #include "server/http/tensors.h"
+#include "server/oip/oip.h"
 
 typedef Inference__ModelInferRequest__InferInputTensor input;
 typedef Hlod__V1__TensorSpec spec;
@@ -58,8 +58,8 @@ static status_t raw(struct call *c, const Hlod__V1__Signature *sig,
                                 sig->n_inputs),
                          HLOD__V1__REASON__REASON_BAD_TENSOR_DATA);
     const spec *s = sig->inputs[0];
-    const struct dtype_row *t = dtype_find(str_of(s->dtype));
-    bool text = t && t->cls == NUM_TEXT;
+    const struct dtype_row *t = numbers_dtype(str_of(s->dtype));
+    bool text = t && t->cls == NUM_STRING;
     size_t unknown = 0;
     for (size_t i = 0; i < s->n_dims; i++)
         unknown += s->dims[i]->size < 0;
@@ -135,7 +135,7 @@ static bool measure(const char **p, const char *end, int depth, struct nest *n) 
 static status_t add_value(struct call *c, const spec *s, struct str value, int64_t *given) {
     struct nest n = {.rank = -1};
     const char *p = value.p;
-    const struct dtype_row *t = dtype_find(str_of(s->dtype));
+    const struct dtype_row *t = numbers_dtype(str_of(s->dtype));
     if (!t || s->sequence)
         return refuse(HLOD__V1__REASON__REASON_BAD_TENSOR_DATA, s->name, "cannot be given so");
     if (!measure(&p, value.p + value.n, 0, &n) || p != value.p + value.n)
@@ -153,8 +153,8 @@ static status_t add_value(struct call *c, const spec *s, struct str value, int64
                          HLOD__V1__REASON__REASON_SHAPE_MISMATCH);
     add_input(c, s, dims, rank);
     *given = n.leaves * t->bytes;
-    return t->cls == NUM_TEXT
-               ? st_note(texts_scan(value, n.leaves, NULL, given), "'%.80s'", s->name)
+    return t->cls == NUM_STRING
+               ? st_note(numbers_scan_strings(value, n.leaves, NULL, given), "'%.80s'", s->name)
                : ST_OK;
 }
 
@@ -188,8 +188,8 @@ static status_t fill(struct call *c, const struct str *values) {
         int64_t n;
         void *data = malloc((size_t)in->size + 1); // bounded by the layout
         if (!data) return st_oom();
-        status_t st = in->dtype->cls == NUM_TEXT
-                          ? texts_scan(values[i], in->elements, data, &n)
+        status_t st = in->dtype->cls == NUM_STRING
+                          ? numbers_scan_strings(values[i], in->elements, data, &n)
                           : numbers_scan(values[i], in->dtype, in->elements, data);
         if (!st) st = tensors_put(c, in->offset, data, (size_t)in->size);
         free(data);

@@ -53,24 +53,25 @@ static void cut(struct span s, size_t piece, uint32_t outer, uint32_t inner) {
 
 static void numbers(struct str text, const char *type) {
     int64_t out[64];
-    const struct dtype_row *t = dtype_find(str_of(type));
+    const struct dtype_row *t = numbers_dtype(str_of(type));
     for (int64_t n = 0; n <= 64; n = n * 2 + 1)
         st_drop(numbers_scan(text, t, n, out));
 }
 static void texts(struct str text) {
     for (int64_t n = 0, bytes; n <= 64; n = n * 2 + 1) {
-        status_t st = texts_scan(text, n, NULL, &bytes);
+        status_t st = numbers_scan_strings(text, n, NULL, &bytes);
         if (!st) { // what was scanned is whole, and prints
             struct span data = {malloc((size_t)bytes + 1), (size_t)bytes};
             struct strbuf b = {0};
-            if (texts_scan(text, n, (void *)(uintptr_t)data.p, &bytes) || texts_check(data, n))
+            if (numbers_scan_strings(text, n, (void *)(uintptr_t)data.p, &bytes) ||
+                numbers_check_strings(data, n))
                 abort();
-            texts_print(&b, n, data);
+            numbers_print_strings(&b, n, data);
             strbuf_done(&b);
             free((void *)(uintptr_t)data.p);
         }
         st_drop(st);
-        st_drop(texts_check((struct span){(const uint8_t *)text.p, text.n}, n));
+        st_drop(numbers_check_strings((struct span){(const uint8_t *)text.p, text.n}, n));
     }
 }
 

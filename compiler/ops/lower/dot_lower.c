@@ -4,11 +4,11 @@
 #include "compiler/ops/dot_blocks.h"
 #include "compiler/ops/lower/lower_rules.h"
 
-static status_t zero(struct lower *lw, struct lower_fold *f, struct kir_val **acc) {
+static status_t zero(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
     acc[0] = kir_zero(&lw->k, f->type[0]);
     return ST_OK;
 }
-// acc + x * y in the type of the fold; floats may be reordered and fused.
+// acc + x * y in the type of the sum; floats may be reordered and fused.
 static struct kir_val *multiply_add(struct lower *lw, enum dtype t, enum dtype tx,
                                     struct kir_val *x, enum dtype ty, struct kir_val *y,
                                     struct kir_val *acc) {
@@ -34,12 +34,12 @@ struct groups {
     const struct hlo_instr *i;
     struct kir_val *size_at[HLO_MAX_RANK + 1], *row;
 };
-static status_t no_group(struct lower *lw, struct lower_fold *f, struct kir_val **acc) {
+static status_t no_group(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
     (void)f;
     acc[0] = acc[1] = kir_i64(&lw->k, 0); // where the group ends, how many ended
     return ST_OK;
 }
-static status_t next_group(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t next_group(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                            struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     struct groups *g = f->ctx;
     struct kir *k = &lw->k;
@@ -65,15 +65,15 @@ static status_t group_of(struct lower *lw, const struct hlo_instr *i, const stru
     for (int k = 0; k < n; k++)
         index[k] = g.size_at[k] = at[lead[k]];
     index[n] = g.row;
-    struct lower_fold f = {.i = i,
-                           .n = 2,
-                           .type = types,
-                           .total = s->dims[s->rank - 1],
-                           .unroll = s->dims[s->rank - 1] <= 8,
-                           .ctx = &g,
-                           .init = no_group,
-                           .step = next_group};
-    RETURN_IF_ERR(lower_fold(lw, &f, index, n + 1, both));
+    struct lower_reduce f = {.i = i,
+                             .n = 2,
+                             .type = types,
+                             .total = s->dims[s->rank - 1],
+                             .unroll = s->dims[s->rank - 1] <= 8,
+                             .ctx = &g,
+                             .init = no_group,
+                             .step = next_group};
+    RETURN_IF_ERR(lower_reduce(lw, &f, index, n + 1, both));
     *out = both[1];
     return ST_OK;
 }
@@ -91,7 +91,7 @@ static status_t scale(struct lower *lw, const struct hlo_instr *i, int s, enum d
     return ST_OK;
 }
 
-static status_t dot_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t dot_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                          struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct hlo_instr *i = f->i;
     const struct contraction *c = f->ctx;
@@ -130,7 +130,7 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
                           struct kir_val *const *index, struct kir_val **out) {
     const struct shape *a = i->operands[0]->shape, *b = i->operands[1]->shape;
     enum dtype t = i->shape->dtype;
-    struct lower_fold f = {
+    struct lower_reduce f = {
         .i = i, .n = 1, .type = &t, .total = 1, .ctx = c, .init = zero, .step = dot_step};
     struct shape_phys p;
     for (int n = 0; n < c->d.lhs_contracting_dims.n; n++)
@@ -138,7 +138,7 @@ static status_t lower_dot(struct lower *lw, const struct hlo_instr *i, struct co
     shape_physical(b, &p);
     f.column = p.rank > 0 && c->mode == RAGGED_NONE &&
                !i64s_has(c->d.rhs_contracting_dims, p.of[p.rank - 1]);
-    RETURN_IF_ERR(lower_fold(lw, &f, index, i->shape->rank, out));
+    RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
 }
@@ -179,7 +179,7 @@ struct conv {
     int64_t group_in, group_out;
     int64_t batch, batch_out; // with batch groups: images and output features of one, else 0
 };
-static status_t conv_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t conv_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                           struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct hlo_instr *i = f->i;
     const struct hlo_attr_conv *a = HLO_ATTR(i, conv);
@@ -241,7 +241,7 @@ LOWER(CONVOLUTION) {
                      .group_out = ker->dims[l->k_out] /
                                   (a->feature_group_count ? a->feature_group_count : 1)};
     enum dtype t = i->shape->dtype;
-    struct lower_fold f = {
+    struct lower_reduce f = {
         .i = i, .n = 1, .type = &t, .ctx = &c, .init = zero, .step = conv_step, .column = true};
     if (a->batch_group_count > 1) {
         c.batch = in->dims[l->in_batch] / a->batch_group_count;
@@ -253,7 +253,7 @@ LOWER(CONVOLUTION) {
         f.total *= c.dims[1 + d] = a->window.v[d].size;
     if (shape_elements(in) == 0) f.total = 0;
     f.unroll = f.total <= 12;
-    RETURN_IF_ERR(lower_fold(lw, &f, index, i->shape->rank, out));
+    RETURN_IF_ERR(lower_reduce(lw, &f, index, i->shape->rank, out));
     *out = kmath_wrap(lw, t, *out);
     return ST_OK;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of reductions and windows: each is a fold whose step asks the operands at one position
-// and calls the reducer. Windows that all reach to one end (running sums) are a kernel of their own
-// with one step an element.
+// Lowering of reductions and windows: each is a lower_reduce whose step asks the operands at one
+// position and calls the reducer. Windows that all reach to one end (running sums) are a kernel of
+// their own with one step an element.
 #include "compiler/kernel/lower.h"
 #include "compiler/ops/lower/lower_rules.h"
 #include "compiler/ops/rules.h"
@@ -16,7 +16,7 @@ static bool plain_sum(const struct lower *lw, const struct hlo_computation *c) {
                  r->operands[0] != r->operands[1];
     return plain && dtype_is_float(r->shape->dtype);
 }
-static status_t combine(struct lower *lw, struct lower_fold *f, struct kir_val *const *acc,
+static status_t combine(struct lower *lw, struct lower_reduce *f, struct kir_val *const *acc,
                         struct kir_val *const *x, struct kir_val **out) {
     const struct hlo_computation *c = f->i->called[0];
     struct kir_val *args[2 * LOWER_MAX_RESULTS];
@@ -29,12 +29,12 @@ static status_t combine(struct lower *lw, struct lower_fold *f, struct kir_val *
     memcpy(args + f->n, x, sizeof *x * (size_t)f->n);
     return lower_call(lw, c, args, 2 * f->n, out);
 }
-static status_t init_values(struct lower *lw, struct lower_fold *f, struct kir_val **acc) {
+static status_t init_values(struct lower *lw, struct lower_reduce *f, struct kir_val **acc) {
     for (int n = 0; n < f->n; n++)
         RETURN_IF_ERR(lower_operand(lw, f->i, f->n + n, NULL, &acc[n]));
     return ST_OK;
 }
-static void round_results(struct lower *lw, struct lower_fold *f, struct kir_val **out) {
+static void round_results(struct lower *lw, struct lower_reduce *f, struct kir_val **out) {
     for (int n = 0; n < f->n; n++)
         out[n] = kir_quant(&lw->k, f->type[n], out[n]);
 }
@@ -74,7 +74,7 @@ static void reduced_dims(const struct lower *lw, const struct hlo_instr *i, stru
         rd->dims[rd->n++] = s->dims[order[k]];
     }
 }
-static status_t reduce_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t reduce_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                             struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct reduce *rd = f->ctx;
     struct kir_val *at[HLO_MAX_RANK + 1] = {NULL}, *red[HLO_MAX_RANK + 1], *x[LOWER_MAX_RESULTS];
@@ -92,13 +92,13 @@ LOWER(REDUCE) {
     const struct shape *s = i->operands[0]->shape;
     struct reduce rd = {.n = 0};
     enum dtype types[LOWER_MAX_RESULTS];
-    struct lower_fold f = {.i = i,
-                           .n = i->n_operands / 2,
-                           .type = types,
-                           .total = 1,
-                           .ctx = &rd,
-                           .init = init_values,
-                           .step = reduce_step};
+    struct lower_reduce f = {.i = i,
+                             .n = i->n_operands / 2,
+                             .type = types,
+                             .total = 1,
+                             .ctx = &rd,
+                             .init = init_values,
+                             .step = reduce_step};
     struct shape_phys p;
     if (f.n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     for (int n = 0; n < f.n; n++)
@@ -113,7 +113,7 @@ LOWER(REDUCE) {
     f.unroll = f.total <= SHORT && (!row || (minor && !lw->long_rows));
     lw->short_rows |= f.unroll && row && f.total > 1;
     f.column = p.rank > 0 && !i64s_has(HLO_ATTR(i, dims)->dimensions, p.of[p.rank - 1]);
-    RETURN_IF_ERR(lower_fold(lw, &f, index, s->rank - rd.n, out));
+    RETURN_IF_ERR(lower_reduce(lw, &f, index, s->rank - rd.n, out));
     round_results(lw, &f, out);
     return ST_OK;
 }
@@ -140,7 +140,7 @@ static struct kir_val *window_at(struct lower *lw, const struct window_dim *w, i
     *at = x;
     return ok;
 }
-static status_t window_step(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t window_step(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                             struct kir_val *r, struct kir_val *const *acc, struct kir_val **out) {
     const struct hlo_instr *i = f->i;
     struct window w = HLO_ATTR(i, window)->window;
@@ -165,12 +165,12 @@ static status_t window_step(struct lower *lw, struct lower_fold *f, struct kir_v
 LOWER(REDUCE_WINDOW) {
     struct window w = HLO_ATTR(i, window)->window;
     enum dtype types[LOWER_MAX_RESULTS];
-    struct lower_fold f = {.i = i,
-                           .n = i->n_operands / 2,
-                           .type = types,
-                           .total = 1,
-                           .init = init_values,
-                           .step = window_step};
+    struct lower_reduce f = {.i = i,
+                             .n = i->n_operands / 2,
+                             .type = types,
+                             .total = 1,
+                             .init = init_values,
+                             .step = window_step};
     if (f.n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     if (w.n != i->operands[0]->shape->rank || shape_elements(i->operands[0]->shape) == 0)
         return lower_no(lw, "a window without values");
@@ -180,7 +180,7 @@ LOWER(REDUCE_WINDOW) {
         f.total *= w.v[d].size;
     f.unroll = f.total <= 32;
     f.column = true;
-    RETURN_IF_ERR(lower_fold(lw, &f, index, w.n, out));
+    RETURN_IF_ERR(lower_reduce(lw, &f, index, w.n, out));
     round_results(lw, &f, out);
     return ST_OK;
 }

@@ -190,7 +190,7 @@ static void check_module(const char *text) {
         const struct kernel_info *k = NULL;
         for (int n = 0; n < set.n; n++)
             if (strcmp(set.k[n].instr, i->name) == 0) k = &set.k[n];
-        assert_int_equal(kernel_supported(i, &why), k != NULL);
+        assert_int_equal(codegen_supports(i, &why), k != NULL);
         if (!k && i->op != HLO_CONSTANT && i->op != HLO_TUPLE && i->op != HLO_GET_TUPLE_ELEMENT) {
             print_error("%s: no kernel: %s\n", i->name, why);
             fail();

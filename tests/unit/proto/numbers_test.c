@@ -23,7 +23,7 @@ static uint64_t next(void) {
 
 static void scan_bad(const char *text, const char *dtype, int64_t n, const char *words) {
     uint8_t out[256];
-    status_t s = numbers_scan(str_of(text), dtype_find(str_of(dtype)), n, out);
+    status_t s = numbers_scan(str_of(text), numbers_dtype(str_of(dtype)), n, out);
     if (st_code(s) != ST_INVALID_ARGUMENT) fail_msg("'%s' was taken", text);
     if (!strstr(st_message(s), words))
         fail_msg("'%s': '%s' lacks '%s'", text, st_message(s), words);
@@ -32,7 +32,7 @@ static void scan_bad(const char *text, const char *dtype, int64_t n, const char 
 
 static void against_strtod(void **state) {
     (void)state;
-    const struct dtype_row *f64 = dtype_find(STR("FP64"));
+    const struct dtype_row *f64 = numbers_dtype(STR("FP64"));
     for (int i = 0; i < 200000; i++) {
         char text[64], list[128];
         uint64_t r = next();
@@ -77,7 +77,7 @@ static void print_scan(void **state) {
     const char *types[] = {"pred", "s8",  "s16", "s32",  "s64", "u8", "u16",
                            "u32",  "u64", "f16", "bf16", "f32", "f64"};
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
-        const struct dtype_row *t = dtype_find(str_of(types[k]));
+        const struct dtype_row *t = numbers_dtype(str_of(types[k]));
         enum { N = 4096 };
         uint64_t in[N], out[N];
         for (int i = 0; i < N; i++)
@@ -108,16 +108,16 @@ static void shapes_and_words(void **state) {
     (void)state;
     float f[4];
     assert_null(
-        numbers_scan(STR(" [ [1, 2.5] ,[ -3e2,\"NaN\" ] ] "), dtype_find(STR("f32")), 4, f));
+        numbers_scan(STR(" [ [1, 2.5] ,[ -3e2,\"NaN\" ] ] "), numbers_dtype(STR("f32")), 4, f));
     assert_true(f[0] == 1 && f[1] == 2.5f && f[2] == -300 && isnan(f[3]));
-    assert_null(numbers_scan(STR("7"), dtype_find(STR("f32")), 1, f));
-    assert_null(numbers_scan(STR("[]"), dtype_find(STR("f32")), 0, f));
-    assert_null(numbers_scan(STR("[ [ ] ]"), dtype_find(STR("f32")), 0, f));
-    assert_null(numbers_scan(STR("[-Infinity]"), dtype_find(STR("f32")), 1, f));
+    assert_null(numbers_scan(STR("7"), numbers_dtype(STR("f32")), 1, f));
+    assert_null(numbers_scan(STR("[]"), numbers_dtype(STR("f32")), 0, f));
+    assert_null(numbers_scan(STR("[ [ ] ]"), numbers_dtype(STR("f32")), 0, f));
+    assert_null(numbers_scan(STR("[-Infinity]"), numbers_dtype(STR("f32")), 1, f));
     uint8_t p[2];
-    assert_null(numbers_scan(STR("[true,0]"), dtype_find(STR("BOOL")), 2, p));
+    assert_null(numbers_scan(STR("[true,0]"), numbers_dtype(STR("BOOL")), 2, p));
     assert_true(p[0] == 1 && p[1] == 0);
-    assert_null(dtype_find(STR("FP8")));
+    assert_null(numbers_dtype(STR("FP8")));
 }
 
 static void refusals(void **state) {
@@ -158,19 +158,19 @@ static void texts(void **state) {
     static const uint8_t want[] = "\2\0\0\0ab\0\0\0\0\7\0\0\0\xc3\xa9\xf0\x9f\x98\x80\n\1\0\0\0c";
     uint8_t got[64];
     int64_t bytes;
-    assert_null(texts_scan(str_of(json), 4, NULL, &bytes));
+    assert_null(numbers_scan_strings(str_of(json), 4, NULL, &bytes));
     assert_int_equal(bytes, sizeof want - 1);
-    assert_null(texts_scan(str_of(json), 4, got, &bytes));
+    assert_null(numbers_scan_strings(str_of(json), 4, got, &bytes));
     assert_memory_equal(got, want, sizeof want - 1);
     struct span data = {got, (size_t)bytes};
-    assert_null(texts_check(data, 4));
+    assert_null(numbers_check_strings(data, 4));
     struct strbuf b = {0};
-    texts_print(&b, 4, data);
-    assert_null(texts_scan((struct str){b.p, b.n}, 4, got, &bytes));
+    numbers_print_strings(&b, 4, data);
+    assert_null(numbers_scan_strings((struct str){b.p, b.n}, 4, got, &bytes));
     assert_memory_equal(got, want, sizeof want - 1);
     strbuf_done(&b);
     for (size_t cut = 0; cut < data.n; cut++) {
-        status_t st = texts_check((struct span){got, cut}, 4);
+        status_t st = numbers_check_strings((struct span){got, cut}, 4);
         assert_int_equal(st_code(st), ST_INVALID_ARGUMENT);
         st_drop(st);
     }
@@ -178,7 +178,7 @@ static void texts(void **state) {
                                       "[\"\\ud83d\",\"\"]",  "[\"\\x\",\"\"]",  "[\"a\tb\",\"\"]",
                                       "[\"a\",\"b\",\"c\"]", "[\"\\u12\",\"\"]"};
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
-        status_t st = texts_scan(str_of(bad[k]), 2, NULL, &bytes);
+        status_t st = numbers_scan_strings(str_of(bad[k]), 2, NULL, &bytes);
         if (st_code(st) != ST_INVALID_ARGUMENT) fail_msg("'%s' was taken", bad[k]);
         st_drop(st);
     }

@@ -15,7 +15,7 @@ static void expect(const char *body, int64_t flops, int64_t bytes) {
     struct hlo_module *m;
     status_t st = hlo_parse(str_of(body), NULL, &m);
     if (st) fail_msg("%s", st_message(st));
-    struct hlo_cost c = hlo_cost(m);
+    struct hlo_cost c = plan_cost(m);
     if (c.flops != flops || c.bytes != bytes)
         fail_msg("%lld flops, %lld bytes of:\n%s", (long long)c.flops, (long long)c.bytes, body);
     hlo_module_free(m);

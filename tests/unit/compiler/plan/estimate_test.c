@@ -23,7 +23,7 @@ static double us_of(const char *body, enum way way) {
     if (st) fail_msg("%s", st_message(st));
     assert_true(p->n_steps > 0);
     estimate_work(&p->steps[p->n_steps - 1], &w);
-    double ns = estimate_ns(&machine_nominal, &w, way, 0, true);
+    double ns = estimate_ns(&estimate_nominal, &w, way, 0, true);
     arena_done(&a);
     hlo_module_free(m);
     return ns / 1e3;
@@ -72,7 +72,7 @@ static void loops(void **state) {
 static void passed(void **state) {
     (void)state;
     struct step_work w = {.lanes = 1, .depth = 1, .bytes = 200e3, .passed = 100e3};
-    struct machine m = machine_nominal;
+    struct machine m = estimate_nominal;
     m.threads = 2;
     double own = estimate_ns(&m, &w, WAY_COPY, 0, true);
     m.passed_rate = 4e9; // half of 100e3 bytes, .25 ns each instead of 1 / 40

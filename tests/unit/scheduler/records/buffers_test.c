@@ -38,7 +38,7 @@ static struct buffer *make(struct buffers *b, const char *tenant, int worker, in
     struct buffer *x = NULL;
     assert_null(buffers_reserve(b, tenant, worker, 1, 1 << 20, 4 * n, 0, &x));
     assert_int_equal(x->state, BUFFER_PENDING);
-    buffer_fill(x, "x", dtype_find(str_of("f32")), 1, &n);
+    buffer_fill(x, "x", numbers_dtype(str_of("f32")), 1, &n);
     return x;
 }
 static struct handle *put(struct buffers *b, const char *tenant, int64_t n, int64_t lease_ms,
@@ -124,8 +124,9 @@ static void quota(void **state) {
     buffer_unref(x);
     assert_int_equal(dropped, 0); // it never was
     assert_int_equal(used(b, "a"), 80);
-    assert_null(buffers_reserve(b, "a", 1, 1, 1000, 100, 0, &x));              // another device
-    buffer_fill(x, "cut", dtype_find(str_of("f32")), 1, (const int64_t[]){3}); // less than planned
+    assert_null(buffers_reserve(b, "a", 1, 1, 1000, 100, 0, &x)); // another device
+    buffer_fill(x, "cut", numbers_dtype(str_of("f32")), 1,
+                (const int64_t[]){3}); // less than planned
     int64_t bytes;
     int n;
     buffers_used(b, NULL, 1, &bytes, &n);

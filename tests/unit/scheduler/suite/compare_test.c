@@ -14,7 +14,7 @@
 static struct compare_result compare(const char *type, int64_t n, const void *f, const void *e,
                                      double rtol, double atol) {
     struct compare_result r;
-    const struct dtype_row *t = dtype_find(str_of(type));
+    const struct dtype_row *t = numbers_dtype(str_of(type));
     assert_non_null(t);
     compare_values(t, n, f, e, rtol, atol, &r);
     return r;

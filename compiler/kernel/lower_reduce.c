@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds: reduce, dot, convolution and windows all come here. See lower.h.
+// Reductions: reduce, dot, convolution and windows all come here. See lower.h.
 #include "compiler/kernel/lower.h"
 #include "compiler/kernel/lower_priv.h"
 
 enum { MAX_ACC = 2 * LOWER_MAX_RESULTS, UNROLL = 8 };
 
 // Carried values are real: complex accumulators travel as two.
-static int split(struct lower *lw, const struct lower_fold *f, struct kir_val *const *acc,
+static int split(struct lower *lw, const struct lower_reduce *f, struct kir_val *const *acc,
                  struct kir_val **flat) {
     int n = 0;
     for (int i = 0; i < f->n; i++) {
@@ -15,7 +15,7 @@ static int split(struct lower *lw, const struct lower_fold *f, struct kir_val *c
     }
     return n;
 }
-static void join(struct lower *lw, const struct lower_fold *f, struct kir_val *const *flat,
+static void join(struct lower *lw, const struct lower_reduce *f, struct kir_val *const *flat,
                  struct kir_val **acc) {
     for (int i = 0; i < f->n; i++) {
         acc[i] = *flat++;
@@ -23,7 +23,7 @@ static void join(struct lower *lw, const struct lower_fold *f, struct kir_val *c
     }
 }
 
-static status_t straight(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t straight(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                          struct kir_val **acc) {
     for (int64_t r = 0; r < f->total; r++) {
         struct kir_val *next[LOWER_MAX_RESULTS];
@@ -35,7 +35,7 @@ static status_t straight(struct lower *lw, struct lower_fold *f, struct kir_val 
 }
 
 // Loops over r inside the element, at the level of the index.
-static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+static status_t inner_nest(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                            int rank, struct kir_val **acc) {
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
@@ -59,7 +59,7 @@ static status_t inner_nest(struct lower *lw, struct lower_fold *f, struct kir_va
                             .end = last->end,
                             .base = base,
                             .extent = sp->total,
-                            .fold = true,
+                            .reduces = true,
                             .outer = lw->row};
     (void)rank;
     lw->row = sp->n == 0 ? &row : NULL;
@@ -94,7 +94,7 @@ struct kir_loop *lower_row_loop(struct lower *lw, const struct lower_row *row,
 }
 
 // One pass of the row's loop: acc[at] = step applied to r, r+1, ... r+times-1.
-static status_t column_pass(struct lower *lw, struct lower_fold *f, const struct lower_row *row,
+static status_t column_pass(struct lower *lw, struct lower_reduce *f, const struct lower_row *row,
                             struct kir_val *const *canon_index, int rank, struct kir_val *canon,
                             const int64_t *acc_at, struct kir_val *r, int times) {
     struct kir *k = &lw->k;
@@ -130,7 +130,7 @@ static status_t column_pass(struct lower *lw, struct lower_fold *f, const struct
     return ST_OK;
 }
 
-static status_t column_nest(struct lower *lw, struct lower_fold *f, struct lower_kept *kept,
+static status_t column_nest(struct lower *lw, struct lower_reduce *f, struct lower_kept *kept,
                             const struct lower_row *row, int rank, struct kir_val *canon) {
     struct kir *k = &lw->k;
     struct lower_space *sp = lower_space(lw, f->i, f->total);
@@ -159,19 +159,19 @@ static status_t column_nest(struct lower *lw, struct lower_fold *f, struct lower
     return ST_OK;
 }
 
-// Another place where a fusion computes this fold. Integers are the same in any order.
-static void note_place(struct lower *lw, const struct lower_fold *f) {
+// Another place where a fusion computes this reduction. Integers are the same in any order.
+static void note_place(struct lower *lw, const struct lower_reduce *f) {
     bool floats = false;
     for (int n = 0; n < f->n; n++)
         floats |= dtype_is_float(f->type[n]) || dtype_is_complex(f->type[n]);
     if (!floats || lw->instr->op != HLO_FUSION) return;
-    lw->twice |= pmap_has_ptr(&lw->folds, f->i);
-    pmap_put_ptr(&lw->folds, f->i, (void *)(uintptr_t)f->i);
+    lw->twice |= pmap_has_ptr(&lw->reductions, f->i);
+    pmap_put_ptr(&lw->reductions, f->i, (void *)(uintptr_t)f->i);
 }
 
-// Does a row fold apply here? The index must be a function of the row's variable and of what is
-// known outside it.
-static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *const *index,
+// Reduces a whole row at once, where the index is a function of the row's variable and of what is
+// known outside of the row.
+static status_t column(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
                        int rank, bool *done, struct kir_val **out) {
     struct kir *k = &lw->k;
     struct lower_row *row = lw->row;
@@ -216,8 +216,8 @@ static status_t column(struct lower *lw, struct lower_fold *f, struct kir_val *c
     return ST_OK;
 }
 
-status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *const *index, int rank,
-                    struct kir_val **out) {
+status_t lower_reduce(struct lower *lw, struct lower_reduce *f, struct kir_val *const *index,
+                      int rank, struct kir_val **out) {
     bool done = false;
     if (f->n > LOWER_MAX_RESULTS) return lower_no(lw, "too many results");
     if (f->total == 0) return f->init(lw, f, out);
@@ -226,7 +226,7 @@ status_t lower_fold(struct lower *lw, struct lower_fold *f, struct kir_val *cons
         RETURN_IF_ERR(f->init(lw, f, out));
         return straight(lw, f, index, out);
     }
-    lw->folded = true;
+    lw->reduces = true;
     RETURN_IF_ERR(column(lw, f, index, rank, &done, out));
     if (done) return ST_OK;
     note_place(lw, f);
