@@ -125,18 +125,19 @@ int64_t batch_bucket(int64_t rows, int64_t max) {
 }
 
 static bool wants(struct job *j) {
-    const struct job_spec *p = &j->spec;
+    const struct job_spec *p = j->spec;
     const Hlod__V1__Signature *sig = j->model->rec->signature;
-    if (p->kind != JOB_RUN || p->batching.max <= 1 || p->repeat > 1 || p->no_compile || p->leads ||
-        job_has(j, ROW_KEY) || p->n_inputs != sig->n_inputs || !p->n_inputs || job_replicas(j) > 1)
+    if (p->kind != JOB_RUN || p->run.batching.max <= 1 || p->repeat > 1 || p->no_compile ||
+        p->run.leads || job_has(j, ROW_KEY) || p->n_inputs != sig->n_inputs || !p->n_inputs ||
+        job_replicas(j) > 1)
         return false;
-    int64_t rows = p->inputs[0].rank ? p->inputs[0].dims[0] : 0;
+    int64_t rows = j->inputs[0].rank ? j->inputs[0].dims[0] : 0;
     for (size_t i = 0; i < p->n_inputs; i++)
-        if (!p->inputs[i].rank || p->inputs[i].dims[0] != rows || p->inputs[i].resident ||
-            (p->inputs[i].handle && *p->inputs[i].handle))
+        if (!j->inputs[i].rank || j->inputs[i].dims[0] != rows || j->inputs[i].resident ||
+            (j->inputs[i].handle && *j->inputs[i].handle))
             return false;
-    if (rows < 1 || rows > p->batching.max || !job_device_kind(j)) return false;
-    status_t st = batch_check(&p->batching, sig); // the name may have moved on to another model
+    if (rows < 1 || rows > p->run.batching.max || !job_device_kind(j)) return false;
+    status_t st = batch_check(&p->run.batching, sig); // the name may have moved on to another model
     if (!st) st = job_check_inputs(j);
     bool fits = !st;
     st_drop(st); // what is wrong with it will be said on the way of a single run
@@ -147,28 +148,28 @@ static bool wants(struct job *j) {
 static const struct job_input *ordered(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     struct job_input *v = arena_array(&j->arena, struct job_input, sig->n_inputs);
-    for (size_t k = 0; k < j->spec.n_inputs; k++) {
-        size_t i = *j->spec.inputs[k].name ? 0 : k;
-        while (*j->spec.inputs[k].name && strcmp(sig->inputs[i]->name, j->spec.inputs[k].name))
+    for (size_t k = 0; k < j->spec->n_inputs; k++) {
+        size_t i = *j->inputs[k].name ? 0 : k;
+        while (*j->inputs[k].name && strcmp(sig->inputs[i]->name, j->inputs[k].name))
             i++;
-        v[i] = j->spec.inputs[k];
+        v[i] = j->inputs[k];
     }
     return v;
 }
 
 static const char *device_of(struct job *j) { // "auto" until its batch is queued
-    return j->spec.device && *j->spec.device ? j->spec.device : job_device_kind(j);
+    return j->device && *j->device ? j->device : job_device_kind(j);
 }
 
 // Runs with equal keys differ in their rows only.
 static void put_key(struct job *j, const struct job_input *in, struct strbuf *b) {
     const char *options = "", *device = device_of(j);
-    st_drop(key_options(&j->arena, j->spec.options, &options));
+    st_drop(key_options(&j->arena, j->spec->options, &options));
     strbuf_add(b, (const char *)j->model->source.b, sizeof j->model->source.b);
     strbuf_add(b, (const char *)j->weights->source.b, sizeof j->weights->source.b);
-    strbuf_printf(b, "%s\n%s\n%s\n%d/%d/%d/%d", j->tenant->name, device, options, j->spec.priority,
-                  j->spec.profile, j->spec.batching.max, j->spec.batching.delay_us);
-    for (size_t i = 0; i < j->spec.n_inputs; i++)
+    strbuf_printf(b, "%s\n%s\n%s\n%d/%d/%d/%d", j->tenant->name, device, options, j->spec->priority,
+                  j->spec->profile, j->spec->run.batching.max, j->spec->run.batching.delay_us);
+    for (size_t i = 0; i < j->spec->n_inputs; i++)
         for (int32_t d = 1; d < in[i].rank; d++)
             strbuf_printf(b, "%c%" PRId64, d == 1 ? ';' : ',', in[i].dims[d]);
 }
@@ -195,7 +196,7 @@ void batch_unref(struct batch *b) {
 }
 
 const char *batch_doing(const struct job *j) {
-    return j->at == ROW_JOINED && j->run.batch && j->run.batch->leader ? "running" : NULL;
+    return j->at == ROW_JOINED && j->run->batch && j->run->batch->leader ? "running" : NULL;
 }
 
 static void close_to_others(struct batch *b) {
@@ -226,7 +227,7 @@ static void fail_all(struct batch *b, status_t st) {
 }
 
 void batch_leave(struct job *j) {
-    struct batch *b = j->run.batch;
+    struct batch *b = j->run->batch;
     if (!b || b->over) return;
     bool any = false;
     for (size_t i = 0; i < b->members.n; i++) {
@@ -268,15 +269,30 @@ static Hlod__Wire__WireTensor *rows_of(struct arena *a, const Hlod__Wire__WireTe
     return t;
 }
 
+// The member's outputs out of those of the bucket.
+static status_t cut_outputs(struct job *j, const struct member *m, int64_t bucket,
+                            const Hlod__Wire__RunReply *all, const Hlod__Wire__RunReply **out) {
+    Hlod__Wire__RunReply *r = arena_dup(&j->arena, all, sizeof *all);
+    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->r.n_outputs + 1);
+    for (r->n_outputs = 0; r->n_outputs < j->r.n_outputs; r->n_outputs++) {
+        uint32_t k = j->r.outputs[r->n_outputs];
+        const Hlod__Wire__WireTensor *t = k < all->n_outputs ? all->outputs[k] : NULL;
+        if (!t || !t->data || !t->n_dims || t->dims[0] != bucket ||
+            t->data->size % (uint64_t)bucket)
+            return st_new(ST_INTERNAL, "an output of the batch of %" PRId64 " has no such rows",
+                          bucket);
+        r->outputs[r->n_outputs] = rows_of(&j->arena, t, m, bucket);
+    }
+    *out = r;
+    return ST_OK;
+}
+
 static status_t give_rows(struct batch *b, const struct member *m, int64_t bucket) {
     struct job *j = m->j;
     const struct job_result *from = &b->leader->r;
     struct delivery all = {.key = &b->leader->key, .exe = b->leader->exe, .hit = from->cache_hit};
     job_deliver(j, ROW_KEY, &all);
     job_deliver(j, ROW_EXECUTABLE, &all);
-    j->r.device = from->device ? arena_strdup(&j->arena, from->device) : NULL;
-    j->r.batch_rows = b->rows;
-    j->r.rows = m->rows;
     for (size_t i = 0; i + 1 < from->n_timings; i++) { // the last is its total
         const Hlod__V1__Timing *t = from->timings[i];
         job_timing_to(j, t->name, clock_of_ms(t->ms),
@@ -284,23 +300,17 @@ static status_t give_rows(struct batch *b, const struct member *m, int64_t bucke
     }
     RETURN_IF_ERR(job_order_outputs(j, &all));
     job_deliver(j, ROW_CHECKED, &all);
-    j->r.n_fds = from->n_fds;
-    memcpy(j->r.fds, from->fds, sizeof from->fds);
-    Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
-    *r = *from->run;
-    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->r.n_outputs + 1);
-    for (r->n_outputs = 0; r->n_outputs < j->r.n_outputs; r->n_outputs++) {
-        uint32_t k = j->r.outputs[r->n_outputs];
-        const Hlod__Wire__WireTensor *t = k < from->run->n_outputs ? from->run->outputs[k] : NULL;
-        if (!t || !t->data || !t->n_dims || t->dims[0] != bucket ||
-            t->data->size % (uint64_t)bucket)
-            return st_new(ST_INTERNAL, "an output of the batch of %" PRId64 " has no such rows",
-                          bucket);
-        r->outputs[r->n_outputs] = rows_of(&j->arena, t, m, bucket);
-    }
-    j->r.run = r;
-    job_deliver(j, ROW_REPLY, &(struct delivery){0}); // the message is the leader's
-    return ST_OK;
+
+    struct job_result r = j->r;
+    r.device = from->device ? arena_strdup(&j->arena, from->device) : NULL;
+    r.run.batch_rows = b->rows;
+    r.run.rows = m->rows;
+    r.n_fds = from->n_fds;
+    memcpy(r.fds, from->fds, sizeof from->fds);
+    status_t st = cut_outputs(j, m, bucket, from->reply, &r.reply);
+    job_answer(j, &r);
+    if (!st) job_deliver(j, ROW_REPLY, &(struct delivery){0}); // the message is the leader's
+    return st;
 }
 
 static void on_done(void *ctx, struct job *leader, status_t st) {
@@ -313,9 +323,9 @@ static void on_done(void *ctx, struct job *leader, status_t st) {
     metric_add(M_BATCH_ROWS, b->rows);
     for (size_t i = 0; i < b->members.n; i++) { // for the statistics of its name
         const struct job *j = b->members.v[i].j;
-        if (!j || !j->spec.name) continue;
-        models_count_batch(b->s->names, j->spec.space, j->spec.name, j->spec.version, b->rows,
-                           (uint64_t)(clock_ns() - leader->sent_ns));
+        if (!j || !j->spec->run.name) continue;
+        models_count_batch(b->s->names, j->spec->run.space, j->spec->run.name, j->spec->run.version,
+                           b->rows, (uint64_t)(clock_ns() - leader->sent_ns));
         break;
     }
     leader->model->batch_plan = job_footprint(leader);
@@ -353,7 +363,7 @@ static status_t keep_sources(struct batch *b) {
     int64_t inline_bytes = 0, at = 0;
     for (size_t i = 0; i < b->members.n; i++) {
         struct member *m = &b->members.v[i];
-        const struct job_spec *p = &m->j->spec;
+        const struct job_spec *p = m->j->spec;
         m->inputs = arena_dup(&b->arena, m->inputs, b->n_inputs * sizeof *m->inputs);
         if (p->payload_fd < 0) {
             m->bytes = (struct span){arena_dup(&b->arena, p->payload_bytes.p, p->payload_bytes.n),
@@ -430,7 +440,7 @@ static void copy_options(struct batch *b, const Hlod__V1__CompileOptions *o) {
 
 static void start_leader(struct batch *b, const struct seat *seat) {
     struct member *first = &b->members.v[0];
-    const struct job_spec *p = &first->j->spec;
+    const struct job_spec *p = first->j->spec;
     copy_options(b, p->options);
     struct job_spec spec = {.kind = JOB_RUN,
                             .model = first->j->model->source,
@@ -443,12 +453,12 @@ static void start_leader(struct batch *b, const struct seat *seat) {
                             .device =
                                 arena_strdup(&b->arena, job_wants_auto(first->j)
                                                             ? worker_hello(seat->w)->device_kind
-                                                        : p->device ? p->device
-                                                                    : ""),
+                                                        : first->j->device ? first->j->device
+                                                                           : ""),
                             .tenant = arena_strdup(&b->arena, b->ticket.tenant->name),
                             .priority = p->priority,
                             .profile = p->profile,
-                            .leads = b,
+                            .run.leads = b,
                             .on_event = on_event,
                             .on_done = on_done,
                             .ctx = b};
@@ -507,7 +517,7 @@ static void queue_ticket(struct batch *b) {
         .cost_ns = m->batch_ns,
         .placed = placed,
         .failed = failed,
-        .item = {.priority = first->spec.priority}};
+        .item = {.priority = first->spec->priority}};
     task_queue(b->s, &b->ticket);
 }
 
@@ -517,8 +527,8 @@ static void on_timer(void *arg) {
 }
 
 static bool has_room(const struct batch *b, const struct job *j) {
-    return b->rows + j->spec.inputs[0].dims[0] <= b->how.max &&
-           (j->spec.payload_fd < 0 || b->sources < MAX_SOURCES);
+    return b->rows + j->inputs[0].dims[0] <= b->how.max &&
+           (j->spec->payload_fd < 0 || b->sources < MAX_SOURCES);
 }
 
 // One that is full stays where it is, in the queue.
@@ -540,8 +550,8 @@ static struct batch *open_one(struct job *j, struct strbuf *key) {
                         .refs = 1,
                         .open = true,
                         .key = *key,
-                        .how = j->spec.batching,
-                        .n_inputs = j->spec.n_inputs,
+                        .how = j->spec->run.batching,
+                        .n_inputs = j->spec->n_inputs,
                         .inline_fd = -1};
     smap_put(&j->s->batches, name, b);
     b->timer = loop_timer_new(j->s->loop, on_timer, b);
@@ -562,8 +572,8 @@ status_t batch_start(struct job *j, bool *later) {
         .j = j, .rows = in[0].dims[0], .joined_ns = clock_ns(), .inputs = in, .fd = -1};
     vec_push(&b->members, m);
     b->rows += m.rows;
-    b->sources += j->spec.payload_fd >= 0;
-    j->run.batch = batch_ref(b);
+    b->sources += j->spec->payload_fd >= 0;
+    j->run->batch = batch_ref(b);
     *later = true;
     job_event_queued(j);
     if (b->rows == b->how.max && !task_waits(&b->ticket)) queue_ticket(b);

@@ -13,21 +13,14 @@
 // with it. That rows are independent is shown by the compiler (compiler/rows.h) for each bucket
 // when the model is named, unless whoever names it says so himself. Thread: loop.
 #pragma once
-#include <stdbool.h>
-
 #include "base/status.h"
 #include "proto/hlod.pb-c.h"
 #include "proto/wire.pb-c.h"
+#include "scheduler/job/batching.h"
 
 struct batch;
 struct job;
 struct sched;
-struct batching {     // how runs of a model are joined
-    int32_t max;      // rows of one batch; 0 and 1 = they are not
-    int32_t delay_us; // the first waits so long for others
-    bool unchecked;   // the compiler need not show that rows are independent
-};
-enum { BATCH_MAX = 1024, BATCH_MAX_DELAY_US = 10000000 };
 // Bounds, and that each input and output has the same symbol as dimension 0 and nowhere else, and
 // a shape known beforehand. INVALID_ARGUMENT names what is in the way.
 status_t batch_check(const struct batching *b, const Hlod__V1__Signature *sig) MUST_CHECK;
@@ -37,13 +30,12 @@ status_t batch_check_outputs(const Hlod__V1__ExecutableInfo *x, int64_t bucket) 
 // constants are those of the bucket before (NULL: none to compare with). INVALID_ARGUMENT says
 // where rows meet.
 status_t batch_check_rows(const Hlod__V1__ExecutableInfo *x, const char *constants) MUST_CHECK;
-int64_t batch_bucket(int64_t rows, int64_t max); // the size that runs so many
 
 // ROW_JOINED of a run (job_table.c): it goes alone, or later its rows come as its REPLY.
 status_t batch_start(struct job *j, bool *later) MUST_CHECK;
-void batch_leave(struct job *j);          // it ends otherwise; none is fine
-struct batch *batch_ref(struct batch *b); // NULL is fine
-void batch_unref(struct batch *b);        // its results are no longer looked at; NULL is fine
+void batch_leave(struct job *j);              // it ends otherwise; none is fine
+struct batch *batch_ref(struct batch *b);     // NULL is fine
+void batch_unref(struct batch *b);            // its results are no longer looked at; NULL is fine
 const char *batch_doing(const struct job *j); // a member whose rows are running
 // For the leader: input i of the RUN frame out of the members' memory. Descriptors are borrowed.
 status_t batch_gather(struct batch *b, size_t i, Hlod__Wire__WireTensor *t, int *fds,

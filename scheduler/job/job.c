@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's life: start, events and timings, the one end. What it does in between is job_table.c.
-#include "scheduler/job/job_inside.h"
-
-#include <inttypes.h>
+// A job's state, and the only file that writes it: how rows are had and given up, what others tell
+// of it, its start and its one end. Which rows there are is job_table.c, what is told of a job that
+// has ended job_report.c.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,12 +10,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/text.h"
 #include "scheduler/job/job_call.h"
+#include "scheduler/job/job_run.h"
 #include "scheduler/loop.h"
 #include "scheduler/records/models.h"
-#include "scheduler/records/recent.h"
 #include "scheduler/workers/memfds.h"
+
+static void forget_from(struct job *j, enum job_row first);
+
+// ---- what is told
 
 const struct job_result *job_result(const struct job *j) {
     return &j->r;
@@ -27,9 +29,9 @@ int64_t job_start_ns(const struct job *j) {
 
 void job_event(struct job *j, Hlod__V1__Event *e) {
     if (!j->finished && job_kind(j)->tell) job_kind(j)->tell(j, e);
-    if (j->finished || !j->spec.on_event) return;
+    if (j->finished || !j->spec->on_event) return;
     e->t_ms = (double)(clock_ns() - j->start_ns) / 1e6;
-    j->spec.on_event(j->spec.ctx, e);
+    j->spec->on_event(j->spec->ctx, e);
 }
 
 void job_timing(struct job *j, const char *name, int64_t ns) { // told when it ends
@@ -76,28 +78,74 @@ void job_wait_worker(struct job *j) {
     j->waits_for_worker = true;
 }
 void job_choose_device(struct job *j, const char *kind) {
-    j->spec.device = kind;
+    j->device = kind;
 }
 void job_count_out(struct job *j, int64_t bytes) {
     metric_add(M_DEVICE_BYTES_OUT, bytes);
     j->tenant->total_bytes += bytes;
     quota_charge(&j->tenant->bytes, bytes);
 }
-void job_drop_result(struct job *j) {
-    for (int i = 0; i < j->r.n_fds && !j->out; i++)
-        close(j->r.fds[i]);
-    memfd_unref(j->out);
+void job_joined(struct job *j) {
+    if (j->spec->kind == JOB_COMPILE) j->r.compile.joined = true;
+}
+void job_answer(struct job *j, const struct job_result *r) {
+    j->r = *r;
+}
+static struct seat *seat_of(struct job *j) {
+    return j->parent ? &j->parent->seat : &j->seat;
+}
+void job_used(struct job *j, int64_t ns) {
+    seat_of(j)->used_ns = ns;
+}
+void job_used_before(struct job *j, int64_t ns) {
+    seat_of(j)->before_ns += ns;
+}
+struct seat job_take_seat(struct job *j) {
+    struct seat taken = *seat_of(j);
+    *seat_of(j) = (struct seat){0};
+    return taken;
+}
+
+// ---- its call
+
+void job_sent(struct job *j, struct run_call *c) {
+    j->call = c;
+    j->sent_ns = clock_ns();
+}
+
+void job_answered(struct job *j, struct frame *f, struct memfd *out) {
+    j->call = NULL;
+    j->r.n_fds = f ? f->n_fds : 0;
+    for (int i = 0; i < j->r.n_fds; i++)
+        j->r.fds[i] = frame_take_fd(f, i);
+    if (!out || !f || f->n_fds) {
+        memfd_unref(out);
+        return;
+    }
+    j->out = j->r.memory = out; // the results lie where we said
+    j->r.fds[0] = memfd_fd(out);
+    j->r.n_fds = 1;
+}
+
+Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory) {
+    Hlod__Wire__RunReply *r = j->reply.run;
+    if (j->r.n_fds) *fd = j->r.fds[0];
+    if (j->out) *memory = j->out;
+    j->reply.any = NULL;
     j->out = j->r.memory = NULL;
     j->r.n_fds = 0;
-}
-struct seat *job_seat(struct job *j) {
-    return j->parent ? &j->parent->seat : &j->seat;
+    return r;
 }
 
 // ---- its inputs
 
+static bool brings_inputs(const struct job *j) {
+    enum job_kind kind = j->spec->kind;
+    return kind == JOB_RUN || kind == JOB_STEP || kind == JOB_PLAN || kind == JOB_PUT;
+}
+
 int job_replicas(const struct job *j) {
-    const Hlod__V1__CompileOptions *o = j->spec.options;
+    const Hlod__V1__CompileOptions *o = j->spec->options;
     int n = j->exe ? j->exe->info->replicas : o ? o->replicas : 1;
     return n > 1 ? n : 1;
 }
@@ -117,33 +165,235 @@ static const char *name_of_alias(const Hlod__V1__Signature *sig, const char *nam
     return name;
 }
 
-void job_rename_inputs(struct job *j) {
+// The job's inputs, and shapes, that are called by an alias get the model's own names.
+static void rename_inputs(struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     bool any = false;
     for (size_t i = 0; i < sig->n_inputs; i++)
         any |= *sig->inputs[i]->alias != 0;
     if (!any) return;
-    struct job_spec *spec = &j->spec;
-    if (spec->n_inputs) {
+
+    const struct job_spec *spec = j->spec;
+    if (brings_inputs(j) && spec->n_inputs) {
         struct job_input *in =
             arena_dup(&j->arena, spec->inputs, spec->n_inputs * sizeof *spec->inputs);
         for (size_t k = 0; k < spec->n_inputs; k++)
             in[k].name = name_of_alias(sig, in[k].name);
-        spec->inputs = in;
+        j->inputs = in;
     }
-    Hlod__V1__ShapeBinding **shapes =
-        arena_array(&j->arena, Hlod__V1__ShapeBinding *, spec->n_shapes + 1);
-    for (size_t k = 0; k < spec->n_shapes; k++) {
-        shapes[k] = arena_dup(&j->arena, spec->shapes[k], sizeof *shapes[k]);
+
+    size_t n = spec->kind == JOB_COMPILE ? spec->compile.n_shapes : 0;
+    Hlod__V1__ShapeBinding **shapes = arena_array(&j->arena, Hlod__V1__ShapeBinding *, n + 1);
+    for (size_t k = 0; k < n; k++) {
+        shapes[k] = arena_dup(&j->arena, spec->compile.shapes[k], sizeof *shapes[k]);
         shapes[k]->input = (char *)(uintptr_t)name_of_alias(sig, shapes[k]->input);
     }
-    spec->shapes = shapes;
+    j->shapes = shapes;
+}
+
+// ---- rows
+
+static void drop_result(struct job *j) {
+    for (int i = 0; i < j->r.n_fds && !j->out; i++)
+        close(j->r.fds[i]);
+    memfd_unref(j->out);
+    j->out = j->r.memory = NULL;
+    j->r.n_fds = 0;
+}
+void job_forget_model(struct job *j) {
+    j->subject = j->model->source; // an executable's digest has led here
+    j->reread = true;
+    j->model = model_unref(j->model);
+    j->weights = model_unref(j->weights);
+}
+void job_forget_executable(struct job *j) {
+    j->exe = exe_unref(j->exe);
+    j->r.exe = NULL;
+}
+void job_forget_slot(struct job *j) {
+    if (j->parent) // it sits in its parent's
+        j->seat = (struct seat){0};
+    seat_leave(j->s, &j->seat);
+}
+void job_leave_slot(struct job *j) {
+    job_forget_slot(j);
+    j->has &= ~(ROW_BIT(ROW_SLOT) | ROW_BIT(ROW_PREPARED));
+}
+void job_forget_prepared(struct job *j) {
+    if (job_kind(j)->unprepare) job_kind(j)->unprepare(j);
+}
+void job_forget_reply(struct job *j) {
+    if (j->reply.any) protobuf_c_message_free_unpacked(j->reply.any, NULL);
+    j->reply.any = NULL;
+    drop_result(j);
+}
+
+static struct job *of_task(struct task *t) {
+    return (struct job *)((char *)t - offsetof(struct job, task));
+}
+static void no_slot(struct task *t, status_t st) {
+    job_finish(of_task(t), st);
+}
+static void placed(struct task *t) {
+    struct job *j = of_task(t);
+    bool told = t->want.role == ROLE_DEVICE;
+    job_deliver(j, ROW_SLOT,
+                &(struct delivery){
+                    .seat = &t->seat, .timing = told ? "queue" : NULL, .since_ns = t->queued_ns});
+    job_advance(j);
+}
+status_t job_start_slot(struct job *j, bool *later) {
+    *later = true;
+    if (j->parent) { // its plan gives it, when all steps are here
+        job_kind(j)->end(j);
+        return ST_OK;
+    }
+
+    forget_from(j, ROW_SLOT); // one of a worker that has died
+    j->task = (struct task){.want = {.role = ROLE_DEVICE},
+                            .tenant = j->tenant,
+                            .placed = placed,
+                            .failed = no_slot,
+                            .item = {.priority = j->spec->priority, .deadline_ns = j->deadline_ns}};
+
+    RETURN_IF_ERR(job_kind(j)->want(j, &j->task));
+    if (j->task.want.role == ROLE_DEVICE) job_event_queued(j);
+    task_queue(j->s, &j->task);
+    return ST_OK;
+}
+void job_deliver(struct job *j, enum job_row row, const struct delivery *d) {
+    if (d->timing) job_timing(j, d->timing, clock_ns() - d->since_ns);
+    if (row == ROW_MODEL && d->weights) j->weights = model_ref(d->weights);
+    if (row == ROW_MODEL && !d->model) return;
+    switch (row) {
+    case ROW_MODEL:
+        j->model = model_ref(d->model);
+        if (!j->weights) j->weights = model_ref(d->model);
+        j->r.model = d->model->rec;
+        j->r.source = d->model->source;
+        j->r.ingest_hit |= d->hit;
+        rename_inputs(j);
+        break;
+    case ROW_KEY:
+        j->key = *d->key;
+        if (j->spec->kind != JOB_COMPILE) break;
+        j->r.compile.assumed = d->key->assumed;
+        j->r.compile.n_assumed = d->key->n_assumed;
+        break;
+    case ROW_EXECUTABLE:
+        j->exe = exe_ref(d->exe);
+        j->r.cache_hit = d->hit;
+        break;
+    case ROW_CHECKED:
+        if (j->exe) j->r.exe = j->exe->info;
+        j->r.names = d->names;
+        j->r.outputs = d->outputs;
+        j->r.n_outputs = d->n_outputs;
+        break;
+    case ROW_COMPARED:
+        j->r.verify.differs = arena_strdup(&j->arena, d->differs);
+        break;
+    case ROW_SLOT:
+        j->seat = *d->seat;
+        if (!j->parent && j->seat.role == ROLE_DEVICE)
+            j->r.device = arena_strdup(&j->arena, worker_hello(j->seat.w)->device_name);
+        j->has &= ~ROW_BIT(ROW_PREPARED); // not there
+        break;
+    case ROW_REPLY:
+        j->reply.any = d->reply;
+        break;
+    default: // are had or not
+        break;
+    }
+    j->has |= ROW_BIT(row);
+}
+
+static void forget_from(struct job *j, enum job_row first) {
+    for (int row = ROWS - 1; row >= (int)first; row--) {
+        if ((j->has & ROW_BIT(row)) && job_rows[row].forget) job_rows[row].forget(j);
+        j->has &= ~ROW_BIT(row);
+    }
+    if (j->at > first) j->at = first;
+}
+bool job_invalidate(struct job *j, enum job_row row) {
+    if (j->retries >= job_rows[row].retries) return false;
+    j->retries++;
+    forget_from(j, row);
+    return true;
+}
+void job_repeat(struct job *j, enum job_row row) {
+    j->retries = 0;
+    forget_from(j, row);
+}
+
+bool job_call_again(struct job *j, status_t st, bool lost, bool began) {
+    bool waited = lost && !began; // it only waited there: another worker, or the next life
+    bool evicted = st_code(st) == ST_NOT_FOUND &&
+                   st_get_reason(st) == HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND;
+    if (!waited && !evicted) return false;
+    if (!job_invalidate(j, waited ? ROW_SLOT : ROW_PREPARED)) return false;
+    st_drop(st);
+    if (evicted && worker_epoch(j->seat.w) == j->seat.epoch) job_kind(j)->evicted(j);
+    drop_result(j);
+    job_advance(j);
+    return true;
+}
+
+bool job_call_moved(struct job *j, const struct worker *w, status_t lost) {
+    forget_from(j, ROW_SLOT);
+    return task_moved(&j->task, w, lost);
+}
+
+void job_advance(struct job *j) {
+    while (!j->finished) {
+        if (j->s->stopping) {
+            job_finish(j, st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
+                                    HLOD__V1__REASON__REASON_SHUTTING_DOWN));
+            return;
+        }
+        enum job_row row = job_next_row(j);
+        if (row == ROWS) {
+            if (job_kind(j)->end)
+                job_kind(j)->end(j);
+            else
+                job_finish(j, ST_OK);
+            return;
+        }
+
+        j->at = row;
+        bool later = false;
+        status_t st = job_rows[row].start(j, &later);
+        if (st) job_finish(j, st);
+        if (st || later) return;
+    }
+}
+
+void jobs_wake(struct sched *s) {
+    for (struct job *j = s->jobs; j; j = j->next)
+        j->woken = j->waits_for_worker || (task_waits(&j->task) && job_kind(j)->lost);
+    for (struct job *j = s->jobs; j && !s->stopping;) {
+        if (!j->woken) {
+            j = j->next;
+            continue;
+        }
+        j->woken = false;
+        if (j->waits_for_worker) {
+            j->waits_for_worker = false;
+            j->has &= ~ROW_BIT(ROW_JOINED); // there may be a device to wait with others for
+            job_advance(j);
+        } else {
+            status_t st = job_kind(j)->lost(j);
+            if (!st) continue;
+            job_finish(j, st);
+        }
+        j = s->jobs; // advancing one may end and free others: look from the start again
+    }
 }
 
 // ---- the end
 
 static bool is_batched(const struct job *j) {
-    return j->spec.kind == JOB_RUN && j->run.batch;
+    return j->spec->kind == JOB_RUN && j->run->batch;
 }
 
 // Nobody waits for the call any more: it holds the place now.
@@ -171,81 +421,13 @@ static void detach(struct job *j) {
     metric_set(M_JOBS_ACTIVE, --j->s->n_jobs);
 }
 
-// The beginning of why it failed, in the job's arena: messages name what the client sent.
-static char *failure_text(struct job *j, status_t st) {
-    enum { MOST = 500 };
-    struct str all = str_of(st_message(st)), rest = all;
-    struct strbuf shown = {0};
-    uint32_t code;
-    while (rest.n) {
-        size_t n = text_first(rest, &code);
-        if ((size_t)(rest.p - all.p) + n > MOST) break;
-        rest = (struct str){rest.p + n, rest.n - n};
-    }
-    text_show(&shown, (struct str){all.p, all.n - rest.n}, "");
-    if (rest.n) strbuf_puts(&shown, " ...");
-    char *text = arena_strdup(&j->arena, strbuf_cstr(&shown));
-    strbuf_done(&shown);
-    return text;
-}
-
-// What GET /v1/runs shows of the job. Looking at an executable or a model is
-// none of it.
-static void remember(struct job *j, const char *key, status_t st) {
-    if (j->spec.kind == JOB_INSPECT || (j->spec.kind == JOB_INGEST && j->r.ingest_hit)) return;
-    Hlod__V1__RunRecord m = HLOD__V1__RUN_RECORD__INIT;
-    char source[65], started[32];
-    digest_hex(j->r.source, source);
-    clock_wall_text(clock_wall_ns() - (clock_ns() - j->start_ns), started);
-    m.job = j->r.id;
-    m.kind = (char *)job_kind(j)->name;
-    m.code = (char *)(st ? st_code_name(st_code(st)) : "OK");
-    m.message = failure_text(j, st);
-    m.started = started;
-    m.model = source;
-    m.executable = (char *)key;
-    if (j->r.device) m.device = (char *)j->r.device;
-    m.tenant = (char *)(j->spec.tenant ? j->spec.tenant : "default");
-    if (j->spec.trace) m.trace_id = (char *)j->spec.trace;
-    m.cache_hit = j->r.cache_hit;
-    m.timings = j->r.timings;
-    m.n_timings = j->r.n_timings;
-    for (size_t i = 0; i < j->r.n_timings; i++)
-        m.compiled |= !strcmp(j->r.timings[i]->name, "compile");
-    if (m.compiled && j->exe) {
-        m.passes = j->exe->info->passes;
-        m.n_passes = j->exe->info->n_passes;
-    }
-    if (j->r.run) m.profile = j->r.run->profile;
-    m.profiled = m.profile != NULL;
-    recent_add(j->s->recent, &m, m.compiled || m.profiled);
-}
-
 // What a tenant's model was compiled to is the tenant's, by that model.
 void job_own_executable(struct job *j) {
-    if (!j->exe || !j->model || j->spec.leads) return;
-    const char *tenant = j->spec.tenant ? j->spec.tenant : MODELS_DEFAULT;
+    if (!j->exe || !j->model || job_leads(j)) return;
+    const char *tenant = j->spec->tenant ? j->spec->tenant : MODELS_DEFAULT;
     struct digest source;
     if (!owners_knows(j->s->owners, tenant, j->exe->key, &source) || digest_is_zero(source))
         owners_add(j->s->owners, tenant, j->exe->key, j->model->source);
-}
-
-// A compile that was refused at sizes that the request did not say.
-static status_t at_assumed_sizes(const struct job *j, status_t st) {
-    if (st_code(st) != ST_INVALID_ARGUMENT || !j->r.n_assumed || j->r.exe ||
-        st_get_reason(st) == HLOD__V1__REASON__REASON_BAD_OPTION)
-        return st;
-    struct strbuf t = {0};
-    strbuf_limit(&t, 2000);
-    for (size_t i = 0; i < j->r.n_assumed; i++) {
-        const Hlod__V1__ShapeBinding *s = j->r.assumed[i];
-        strbuf_printf(&t, " %s=", s->input);
-        for (size_t d = 0; d < s->n_dims; d++)
-            strbuf_printf(&t, "%s%" PRId64, d ? "x" : "", s->dims[d]);
-    }
-    st = st_note(st, "with shapes that were not given, taken as%s", strbuf_cstr(&t));
-    strbuf_done(&t);
-    return st;
 }
 
 // Memory that its result holds until the client has taken it.
@@ -263,39 +445,21 @@ void job_finish(struct job *j, status_t st) {
         st_drop(st);
         return;
     }
-    st = at_assumed_sizes(j, st);
+    st = job_at_assumed_sizes(j, st);
     if (job_kind(j)->note) st = job_kind(j)->note(j, st);
     if (!st) job_own_executable(j);
     // Refused for want of room, not tried: it does not count.
     bool refused = st_code(st) == ST_UNAVAILABLE || st_code(st) == ST_RESOURCE_EXHAUSTED;
     if (j->admitted && refused && !j->r.device) tenant_return(j->tenant, j->admitted_bytes);
+
     job_timing(j, "total", clock_ns() - j->start_ns);
     j->finished = true;
     detach(j);
     j->unread_bytes = result_bytes(j);
     if (j->unread_bytes) sched_unread(j->s, j->tenant, j->unread_bytes);
-    if (j->parent) { // its plan tells
-        j->spec.on_done(j->spec.ctx, j, st);
-        return;
-    }
-    char key[65] = "";
-    if (!digest_is_zero(j->key.digest)) digest_hex(j->key.digest, key);
-    const char *code = st ? st_code_name(st_code(st)) : "OK";
-    remember(j, key, st);
-    struct strbuf times = {0};
-    for (size_t i = 0; i < j->r.n_timings; i++)
-        strbuf_printf(&times, " %s_ms=%.2f", j->r.timings[i]->name, j->r.timings[i]->ms);
-    // Runs that went well, and looks at models that are known, are too many for a log: they are in
-    // /metrics and /v1/runs.
-    bool usual = !st && !j->spec.trace &&
-                 (j->spec.kind == JOB_RUN || (j->spec.kind == JOB_INGEST && j->r.ingest_hit));
-    log_event(usual ? LOG_DEBUG : LOG_INFO, "job.done",
-              "job=%llu tenant=%s kind=%s key=%s dev=%s%s code=%s%s%s", (unsigned long long)j->r.id,
-              j->tenant->name, job_kind(j)->name, *key ? key : "-", j->r.device ? j->r.device : "-",
-              strbuf_cstr(&times), code, j->spec.trace ? " trace=" : "",
-              j->spec.trace ? j->spec.trace : "");
-    strbuf_done(&times);
-    j->spec.on_done(j->spec.ctx, j, st);
+
+    if (!j->parent) job_report(j, job_kind(j)->name, st); // else its plan tells
+    j->spec->on_done(j->spec->ctx, j, st);
 }
 
 void job_retire(struct job *j) {
@@ -337,7 +501,7 @@ void job_free(struct job *j) {
 static void on_deadline(void *arg) {
     struct job *j = arg;
     job_finish(j, st_reason(st_new(ST_DEADLINE_EXCEEDED, "the deadline of %lld ms passed while %s",
-                                   (long long)j->spec.timeout_ms, job_doing(j)),
+                                   (long long)j->timeout_ms, job_doing(j)),
                             HLOD__V1__REASON__REASON_DEADLINE));
 }
 
@@ -352,41 +516,53 @@ static void first_step(void *arg) {
         job_advance(j);
 }
 
+// By its tenant's quotas; a batch's members have been counted, its leader is not.
+static void admit(struct job *j) {
+    const struct job_spec *spec = j->spec;
+    if (spec->kind == JOB_STEP || !brings_inputs(j) || job_leads(j)) return;
+    for (size_t i = 0; i < spec->n_inputs; i++)
+        j->admitted_bytes += spec->inputs[i].size;
+    j->tenant->total_bytes += j->admitted_bytes;
+    j->refused = tenant_admit(j->tenant, j->start_ns, j->admitted_bytes);
+    j->admitted = !j->refused;
+}
+
+static void start_deadline(struct job *j) {
+    j->timeout_ms = j->spec->timeout_ms;
+    // A step's is its plan's.
+    if (!j->timeout_ms && !j->parent) j->timeout_ms = j->s->cfg.default_timeout_ms;
+    if (!j->timeout_ms) return;
+    j->deadline_ns = j->start_ns + j->timeout_ms * 1000000;
+    j->deadline = loop_timer_new(j->s->loop, on_deadline, j);
+    loop_timer_start(j->deadline, j->timeout_ms);
+}
+
 struct job *job_start(struct sched *s, const struct job_spec *spec) {
     struct job *j = calloc(1, sizeof *j);
     if (!j) abort();
     j->s = s;
-    j->spec = *spec;
+    j->spec = arena_dup(&j->arena, spec, sizeof *spec);
+    j->own = arena_zalloc(&j->arena, job_kind(j)->own);
     j->start_ns = clock_ns();
     j->r.id = ++s->next_job;
-    j->r.source = spec->model;
+    j->r.kind = spec->kind;
+    j->r.source = j->subject = spec->model;
+    j->device = spec->device;
+    if (brings_inputs(j)) j->inputs = spec->inputs;
+    if (spec->kind == JOB_COMPILE) j->shapes = spec->compile.shapes;
+    if (spec->kind == JOB_STEP) j->parent = spec->ctx;
     // A batch's leader runs what its members found.
-    if (s->cfg.by_tenant && !spec->sees_all && !spec->leads)
+    if (s->cfg.by_tenant && !spec->sees_all && !job_leads(j))
         j->owner = spec->tenant ? spec->tenant : MODELS_DEFAULT;
-    if (spec->kind == JOB_STEP) // its plan's deadline is its own
-        j->parent = spec->ctx;
-    else if (!j->spec.timeout_ms)
-        j->spec.timeout_ms = s->cfg.default_timeout_ms;
+
     j->tenant = tenants_get(&s->tenants, spec->tenant, j->start_ns);
     j->tenant->jobs++;
     j->tenant->total_jobs++;
     if (s->last_tenant && s->last_tenant != j->tenant) s->mixed_ns = j->start_ns;
     s->last_tenant = j->tenant;
-    bool runs = spec->kind == JOB_RUN || spec->kind == JOB_PLAN || spec->kind == JOB_PUT;
-    if (runs && !spec->leads) { // whose members have been counted
-        int64_t bytes = 0;
-        for (size_t i = 0; i < spec->n_inputs; i++)
-            bytes += spec->inputs[i].size;
-        j->tenant->total_bytes += bytes;
-        j->refused = tenant_admit(j->tenant, j->start_ns, bytes);
-        j->admitted = !j->refused;
-        j->admitted_bytes = bytes;
-    }
-    if (j->spec.timeout_ms) {
-        j->deadline_ns = j->start_ns + j->spec.timeout_ms * 1000000;
-        j->deadline = loop_timer_new(s->loop, on_deadline, j);
-        loop_timer_start(j->deadline, j->spec.timeout_ms);
-    }
+    admit(j);
+    start_deadline(j);
+
     j->next = s->jobs;
     if (j->next) j->next->prev = j;
     s->jobs = j;

@@ -9,7 +9,7 @@
 #include "proto/hlod.pb-c.h"
 #include "proto/numbers.h"
 #include "proto/wire.pb-c.h"
-#include "scheduler/job/batch.h"
+#include "scheduler/job/batching.h"
 #include "scheduler/sched.h"
 
 struct batch;
@@ -45,47 +45,72 @@ struct job_input {
     bool resident; // its bytes are on the device: set by the scheduler
 };
 struct job;
+// What a job is to do: what several kinds share, and a member for what only one kind has, which is
+// read for that kind alone.
 struct job_spec { // everything borrowed until on_done
     enum job_kind kind;
-    struct digest model; // of a source or an executable
-    bool has_weights;
-    struct digest weights;           // source whose weights to use with an executable
-    const char *format;              // hint for ingest
-    Hlod__V1__ShapeBinding **shapes; // JOB_COMPILE
-    size_t n_shapes;
-    const struct job_input *inputs; // JOB_RUN, JOB_PLAN, JOB_PUT
-    size_t n_inputs;
-    int payload_fd;        // memfd with the inputs, or -1: they are in payload_bytes
-    struct memfd *payload; // whose payload_fd is, where it is kept for reuse; else NULL
-    struct span payload_bytes;
-    char **outputs;
-    size_t n_outputs;
+    struct digest model;                     // of a source or an executable
+    const char *format;                      // hint for ingest
     const Hlod__V1__CompileOptions *options; // NULL = defaults
-    const char *device, *stage;              // "" where not given
-    const char *target;                      // JOB_COMPILE: instead of a device; NULL or "" = none
+    const char *device;                      // "" where not given
     int64_t timeout_ms;                      // 0 = the default
     const char *tenant;                      // whose share and quotas; NULL = "default"
     int32_t priority;                        // higher first
     const char *trace; // W3C trace id (32 hex digits) that the client gave, or NULL
-    uint32_t repeat;
-    bool sees_all; // the caller may use what is not its tenant's
-    bool profile, no_compile;
-    bool quiet;       // nobody is told that it runs
-    const char *name; // of the model, and which version, where it was asked for by name
-    int64_t version;
-    const char *space;        // whose name that is
-    struct batching batching; // JOB_RUN: may be joined with others; JOB_WARM: compile its buckets
-    struct batch *leads;      // the scheduler's own
-    struct plan_spec *plan;   // JOB_PLAN: resolved (plan.h)
-    int64_t lease_ms;         // of the handles that are made: 0 = the default, -1 = none
-    bool tuple;               // one handle for all of them
-    const char *handle;       // JOB_GET
-    int64_t part_offset, part_bytes;                 // JOB_GET: of its contents; 0, 0 = all
+    bool sees_all;     // the caller may use what is not its tenant's
+    bool quiet;        // nobody is told that it runs
     void (*on_event)(void *ctx, Hlod__V1__Event *e); // optional; the event is borrowed, t_ms is set
-    void (*on_done)(
-        void *ctx, struct job *j,
-        status_t st); // takes st; the result is valid until job_free, which the owner calls
-    void *ctx;
+    // Takes st; the result is valid until job_free, which the owner calls.
+    void (*on_done)(void *ctx, struct job *j, status_t st);
+    void *ctx; // STEP: the plan's job
+
+    // RUN, STEP, PLAN, PUT: the tensors that it brings. Other kinds do not look at them.
+    const struct job_input *inputs;
+    size_t n_inputs;
+    int payload_fd;        // memfd with the inputs, or -1: they are in payload_bytes
+    struct memfd *payload; // whose payload_fd is, where it is kept for reuse; else NULL
+    struct span payload_bytes;
+    // RUN, STEP, PLAN.
+    bool has_weights;      // PLAN: its steps say it
+    struct digest weights; // source whose weights to use with an executable
+    uint32_t repeat;
+    bool profile, no_compile;
+
+    union {
+        struct {
+            Hlod__V1__ShapeBinding **shapes;
+            size_t n_shapes;
+            const char *target; // instead of a device; NULL or "" = none
+        } compile;
+        struct { // a run with resident buffers is a PLAN of one step
+            char **outputs;
+            size_t n_outputs;
+            const char *name; // of the model, and which version, where it was asked for by name
+            int64_t version;
+            const char *space;        // whose name that is
+            struct batching batching; // it may be joined with others
+            struct batch *leads;      // the scheduler's own
+        } run;
+        struct {
+            const char *stage;
+        } inspect;
+        struct {
+            struct batching batching; // whose buckets to compile
+        } warm;
+        struct {
+            struct plan_spec *spec; // resolved (plan.h)
+            int64_t lease_ms;       // of the handles that are made: 0 = the default, -1 = none
+            bool tuple;             // one handle for all of them
+        } plan;
+        struct {
+            int64_t lease_ms; // as a plan's
+            bool tuple;
+        } put;
+        struct {
+            const char *handle;
+            int64_t offset, bytes; // of its contents; 0, 0 = all
+        } get;
+    };
 };
 struct job *job_start(struct sched *s,
                       const struct job_spec *spec); // on_done never fires from inside
@@ -100,34 +125,55 @@ struct job_step_result {
 };
 struct job_result {
     uint64_t id;
+    enum job_kind kind;
     const Hlod__Wire__IngestReply *model; // NULL if not reached
     const Hlod__V1__ExecutableInfo *exe;  // NULL if not reached
     struct digest source;
-    bool ingest_hit, cache_hit, joined;
+    bool ingest_hit, cache_hit;
     const char *device;
-    const Hlod__Wire__RunReply *run; // JOB_RUN
-    int fds[FRAME_MAX_FDS];          // of run's or inspect's blobs; the job's
+    int fds[FRAME_MAX_FDS]; // of the reply's blobs; the job's
     int n_fds;
-    struct memfd *memory; // whose descriptor fds[0] is, where the daemon gave it; or NULL
-    // JOB_PLAN, JOB_PUT, JOB_GET.
-    const struct job_step_result *steps; // as they ran
-    size_t n_steps;
-    struct buffer *const *held; // PUT, GET: the buffers
-    size_t n_held;
-    const char *const *handles; // PUT, PLAN: of those, of the outputs; NULL where it is not kept
-    const char *tuple;          // one for all, or NULL
-    bool part;                  // GET: its output is only so many bytes
-    int64_t part_bytes;
-    const Hlod__V1__Signature *names; // JOB_RUN: of the tensors in and out, sequences flattened
-    const uint32_t *outputs;          // names' index of each of run->outputs
-    size_t n_outputs;
-    int64_t batch_rows, rows;         // that ran together, and this job's own; 0 = not batched
-    const Hlod__Wire__Blob *text;     // JOB_INSPECT
-    Hlod__V1__ShapeBinding **assumed; // inputs of which the request left sizes open
-    size_t n_assumed;
-    const char *differs;           // JOB_VERIFY: the first part that does, "" for none
+    struct memfd *memory;          // whose descriptor fds[0] is, where the daemon gave it; or NULL
     Hlod__V1__Timing *timings[96]; // in order, of all parts; the last is total
     size_t n_timings;
+
+    // RUN, PLAN, GET: the tensors that it gives.
+    const Hlod__Wire__RunReply *reply; // NULL if not reached, and for other kinds
+    const Hlod__V1__Signature *names;  // of the tensors out (RUN: and in), sequences flattened
+    const uint32_t *outputs;           // names' index of each of reply->outputs
+    size_t n_outputs;
+    const struct job_step_result *steps; // PLAN, and a RUN in parts: as they ran
+    size_t n_steps;
+
+    union {
+        struct {
+            bool joined;                      // a compile that was under way
+            Hlod__V1__ShapeBinding **assumed; // inputs of which the request left sizes open
+            size_t n_assumed;
+        } compile;
+        struct {
+            int64_t batch_rows, rows; // that ran together, and this job's own; 0 = not batched
+        } run;
+        struct {
+            const Hlod__Wire__Blob *text;
+        } inspect;
+        struct {
+            const char *differs; // the first part that does, "" for none
+        } verify;
+        struct {
+            const char *const *handles; // of the outputs; NULL where one is not kept
+            const char *tuple;          // one for all, or NULL
+        } plan;
+        struct {
+            const char *const *handles; // of the buffers, unless there is a tuple
+            size_t n_handles;
+            const char *tuple;
+        } put;
+        struct {
+            bool part; // its output is only so many bytes
+            int64_t part_bytes;
+        } get;
+    };
 };
 const struct job_result *job_result(const struct job *j);
 int64_t job_start_ns(const struct job *j);

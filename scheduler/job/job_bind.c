@@ -21,11 +21,11 @@ static status_t job_values(struct job *j, const struct job_input *in,
     uint8_t bytes[KEY_MAX_VALUES * 8];
     int64_t width = in->dtype->bytes, n = width ? in->size / width : 0;
     if (!spec || !spec->by_value || in->resident || n > KEY_MAX_VALUES || width > 8) return ST_OK;
-    if (j->spec.payload_fd >= 0) {
-        if (in->size && pread(j->spec.payload_fd, bytes, (size_t)in->size, in->offset) != in->size)
+    if (j->spec->payload_fd >= 0) {
+        if (in->size && pread(j->spec->payload_fd, bytes, (size_t)in->size, in->offset) != in->size)
             return st_errno(errno, "tensor memory");
     } else if (in->size) {
-        memcpy(bytes, j->spec.payload_bytes.p + in->offset, (size_t)in->size);
+        memcpy(bytes, j->spec->payload_bytes.p + in->offset, (size_t)in->size);
     }
     int64_t *v = arena_array(&j->arena, int64_t, n + 1);
     for (int64_t k = 0; k < n; k++)
@@ -38,7 +38,7 @@ static status_t job_values(struct job *j, const struct job_input *in,
 // The shapes of a run's inputs, with the values of those that are bound by value.
 static status_t input_shapes(struct job *j, struct key_shape **out) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
-    size_t n = j->spec.n_inputs;
+    size_t n = j->spec->n_inputs;
     struct key_shape *shapes = arena_zarray(&j->arena, struct key_shape, n + 1);
     const struct job_input *inputs;
     RETURN_IF_ERR(job_one_replica(j, &inputs));
@@ -62,7 +62,7 @@ status_t job_same_values(struct job *j, const struct job_key *k) {
     struct key_shape *shapes;
     size_t n;
     RETURN_IF_ERR(input_shapes(j, &shapes));
-    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec.n_inputs, true, &given, &n));
+    RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, j->spec->n_inputs, true, &given, &n));
     for (size_t g = 0; g < n; g++)
         for (size_t i = 0; given[g]->symbol[0] == '=' && i < k->n_bindings; i++)
             if (!strcmp(given[g]->symbol, k->bindings[i]->symbol) &&
@@ -121,7 +121,7 @@ static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out
 static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out) {
     struct key_shape *shapes;
     Hlod__Wire__Binding **bindings;
-    size_t n_bindings, n = j->spec.n_inputs;
+    size_t n_bindings, n = j->spec->n_inputs;
     RETURN_IF_ERR(input_shapes(j, &shapes));
     for (size_t i = 0; i < n; i++) {
         int64_t *dims = arena_dup(&j->arena, shapes[i].dims, (size_t)shapes[i].rank * sizeof *dims);
@@ -131,7 +131,7 @@ static status_t parts_of_rows(struct job *j, int64_t rows, struct key_parts *out
     RETURN_IF_ERR(
         key_bind(&j->arena, j->model->rec->signature, shapes, n, true, &bindings, &n_bindings));
     out->bindings = key_bindings_text(&j->arena, bindings, n_bindings);
-    return key_options(&j->arena, j->spec.options, &out->options);
+    return key_options(&j->arena, j->spec->options, &out->options);
 }
 const char *job_auto_device(struct job *j, int64_t rows) {
     struct key_parts parts = {.bindings = "", .options = ""};
@@ -143,7 +143,7 @@ const char *job_auto_device(struct job *j, int64_t rows) {
 // one that keeps failing only where there is no other.
 static const Hlod__Wire__Hello *find_target(struct job *j, bool *out_hopeless) {
     struct place_want want = {.role = ROLE_DEVICE,
-                              .device = j->spec.device && !job_wants_auto(j) ? j->spec.device : ""};
+                              .device = j->device && !job_wants_auto(j) ? j->device : ""};
     const Hlod__Wire__Hello *drained = NULL;
     *out_hopeless = true;
     for (int i = 0; i < pool_size(j->s->pool); i++) {
@@ -167,12 +167,12 @@ const char *job_device_kind(struct job *j) {
 }
 
 static status_t no_device(const struct job *j) {
-    bool named = j->spec.device && *j->spec.device;
-    const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->spec.device : "");
+    bool named = j->device && *j->device;
+    const char *why = pool_why(j->s->pool, ROLE_DEVICE, named ? j->device : "");
     struct strbuf there = {0};
     if (named && !*why) pool_devices(j->s->pool, &there);
     status_t st = st_new(named ? ST_NOT_FOUND : ST_UNAVAILABLE, "no device worker%s%s%s%s%s%s",
-                         named ? " for " : "", named ? j->spec.device : "", *why ? ": " : "", why,
+                         named ? " for " : "", named ? j->device : "", *why ? ": " : "", why,
                          there.n ? "; there are " : "", strbuf_cstr(&there));
     strbuf_done(&there);
     return st_reason(st, HLOD__V1__REASON__REASON_NO_WORKER);
@@ -182,8 +182,9 @@ static status_t no_device(const struct job *j) {
 static status_t bind_target(struct job *j, struct job_key *k, bool *later) {
     const Hlod__Wire__Hello *h;
     const char *id, *kind;
-    if (j->spec.target && *j->spec.target) {
-        const struct target_rec *t = sched_target(j->s, j->spec.target);
+    const char *target = j->spec->kind == JOB_COMPILE ? j->spec->compile.target : NULL;
+    if (target && *target) {
+        const struct target_rec *t = sched_target(j->s, target);
         *later = !t;
         if (!t) return op_target_start(j);
         h = worker_hello(t->worker);
@@ -224,9 +225,9 @@ static status_t check_replicas(const struct job *j) {
 
 // The shapes that a request gives where it brings no inputs.
 static struct key_shape *given_shapes(struct job *j, size_t *n) {
-    bool bucket = j->spec.kind == JOB_WARM && j->warm.n_shapes;
-    Hlod__V1__ShapeBinding **v = bucket ? j->warm.shapes : j->spec.shapes;
-    *n = bucket ? j->warm.n_shapes : j->spec.n_shapes;
+    bool warm = j->spec->kind == JOB_WARM;
+    Hlod__V1__ShapeBinding **v = warm ? j->warm->shapes : j->shapes;
+    *n = warm ? j->warm->n_shapes : j->spec->kind == JOB_COMPILE ? j->spec->compile.n_shapes : 0;
     struct key_shape *shapes = arena_zarray(&j->arena, struct key_shape, *n + 1);
     for (size_t i = 0; i < *n; i++)
         shapes[i] = (struct key_shape){.input = v[i]->input,
@@ -240,7 +241,7 @@ static struct key_shape *given_shapes(struct job *j, size_t *n) {
 status_t job_bind(struct job *j, bool *later) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     bool runs = job_takes_inputs(j);
-    size_t n = j->spec.n_inputs;
+    size_t n = j->spec->n_inputs;
     struct key_shape *shapes;
     struct job_key k = {.parts.program = j->model->program};
 
@@ -253,7 +254,7 @@ status_t job_bind(struct job *j, bool *later) {
     RETURN_IF_ERR(key_bind(&j->arena, sig, shapes, n, runs, &k.bindings, &k.n_bindings));
     if (!runs)
         key_assumed(&j->arena, sig, shapes, n, k.bindings, k.n_bindings, &k.assumed, &k.n_assumed);
-    RETURN_IF_ERR(key_options(&j->arena, j->spec.options, &k.parts.options));
+    RETURN_IF_ERR(key_options(&j->arena, j->spec->options, &k.parts.options));
     k.parts.bindings = key_bindings_text(&j->arena, k.bindings, k.n_bindings);
 
     k.work = work_of(j, &k.parts);

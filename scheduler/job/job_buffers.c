@@ -17,23 +17,26 @@
 
 // ---- put
 
-const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple) {
-    struct handle *h = buffers_name(sched_buffers(j->s), j->tenant->name, b, n, tuple,
-                                    j->spec.lease_ms, clock_ns());
+const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple,
+                       int64_t lease_ms) {
+    struct handle *h =
+        buffers_name(sched_buffers(j->s), j->tenant->name, b, n, tuple, lease_ms, clock_ns());
     return arena_strdup(&j->arena, h->text);
 }
 
 static void name_put(struct job *j, struct hold *h) {
     size_t n = h->made.n;
     const char **handles = arena_zarray(&j->arena, const char *, n + 1);
-    if (j->spec.tuple) j->r.tuple = job_handle(j, h->made.v, n, true);
+    int64_t lease_ms = j->spec->put.lease_ms;
+    struct job_result r = j->r;
+    r.put.handles = handles;
+    r.put.n_handles = n;
+    if (j->spec->put.tuple) r.put.tuple = job_handle(j, h->made.v, n, true, lease_ms);
     for (size_t i = 0; i < n; i++) {
-        vec_push(&j->kept, buffer_ref(h->made.v[i]));
-        if (!j->spec.tuple) handles[i] = job_handle(j, &h->made.v[i], 1, false);
+        vec_push(&j->kept->buffers, buffer_ref(h->made.v[i]));
+        if (!r.put.tuple) handles[i] = job_handle(j, &h->made.v[i], 1, false, lease_ms);
     }
-    j->r.held = j->kept.v;
-    j->r.n_held = n;
-    j->r.handles = handles;
+    job_answer(j, &r);
     sched_watch_leases(j->s);
 }
 
@@ -49,7 +52,7 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
     }
     hold_settle(c->hold, !st, NULL, 0);
     for (size_t i = 0; i < c->hold->made.n && !st && j; i++) {
-        const struct job_input *in = &j->spec.inputs[i];
+        const struct job_input *in = &j->inputs[i];
         buffer_fill(c->hold->made.v[i], in->name, in->dtype, in->rank, in->dims);
     }
     if (!st && !j) hold_abandon(c->hold);
@@ -61,13 +64,13 @@ static void on_put(void *ctx, struct frame *f, status_t lost) {
 }
 
 status_t put_want(const struct job *j, struct task *t) {
-    t->want.device = j->spec.device ? j->spec.device : "";
+    t->want.device = j->device ? j->device : "";
     return ST_OK;
 }
 
 status_t put_send(struct job *j) {
     struct worker *w = j->seat.w;
-    size_t n = j->spec.n_inputs;
+    size_t n = j->spec->n_inputs;
     Hlod__Wire__Put m = HLOD__WIRE__PUT__INIT;
     m.ids = arena_array(&j->arena, uint64_t, n + 1);
     m.tensors = arena_array(&j->arena, Hlod__Wire__WireTensor *, n + 1);
@@ -75,9 +78,8 @@ status_t put_send(struct job *j) {
     c->hold = hold_new(j);
     for (size_t i = 0; i < n; i++) {
         struct buffer *x;
-        status_t st =
-            buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(w), j->seat.epoch,
-                            device_memory(w), j->spec.inputs[i].size, 0, &x);
+        status_t st = buffers_reserve(sched_buffers(j->s), j->tenant->name, worker_index(w),
+                                      j->seat.epoch, device_memory(w), j->inputs[i].size, 0, &x);
         if (st) {
             hold_free(c->hold);
             free(c);
@@ -85,13 +87,13 @@ status_t put_send(struct job *j) {
         }
         vec_push(&c->hold->made, x);
         m.ids[m.n_ids++] = x->id;
-        m.tensors[m.n_tensors++] = job_wire_input(j, &j->spec.inputs[i]);
-        c->flight_bytes += j->spec.inputs[i].size;
+        m.tensors[m.n_tensors++] = job_wire_input(j, &j->inputs[i]);
+        c->flight_bytes += j->inputs[i].size;
     }
     metric_add(M_DEVICE_BYTES_IN, c->flight_bytes);
-    c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
-    job_call_send(c, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &j->spec.payload_fd,
-                  j->spec.payload_fd >= 0, on_put);
+    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
+    job_call_send(c, HLOD__WIRE__TYPE__TYPE_PUT, &m.base, &j->spec->payload_fd,
+                  j->spec->payload_fd >= 0, on_put);
     return ST_OK;
 }
 
@@ -100,13 +102,13 @@ status_t put_send(struct job *j) {
 static void get_result(struct job *j) {
     Hlod__Wire__RunReply *r = arena_new_of(&j->arena, Hlod__Wire__RunReply);
     hlod__wire__run_reply__init(r);
-    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->kept.n + 1);
+    r->outputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, j->kept->buffers.n + 1);
     Hlod__V1__Signature *names = arena_new_of(&j->arena, Hlod__V1__Signature);
     hlod__v1__signature__init(names);
-    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, j->kept.n + 1);
-    uint32_t *outputs = arena_array(&j->arena, uint32_t, j->kept.n + 1);
-    for (size_t i = 0; i < j->kept.n; i++) {
-        const struct buffer *b = j->kept.v[i];
+    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, j->kept->buffers.n + 1);
+    uint32_t *outputs = arena_array(&j->arena, uint32_t, j->kept->buffers.n + 1);
+    for (size_t i = 0; i < j->kept->buffers.n; i++) {
+        const struct buffer *b = j->kept->buffers.v[i];
         Hlod__Wire__WireTensor *t = r->outputs[i] = arena_new_of(&j->arena, Hlod__Wire__WireTensor);
         hlod__wire__wire_tensor__init(t);
         t->dtype = (char *)(uintptr_t)b->dtype->name;
@@ -119,13 +121,17 @@ static void get_result(struct job *j) {
         outputs[i] = (uint32_t)i;
         metric_add(M_DEVICE_BYTES_OUT, t->data ? (int64_t)t->data->size : 0);
     }
-    r->n_outputs = names->n_outputs = j->r.n_outputs = j->kept.n;
-    j->r.run = r;
-    j->r.names = names;
-    j->r.outputs = outputs;
-    j->r.part = j->spec.part_offset || j->spec.part_bytes;
-    j->r.part_bytes =
-        j->spec.part_bytes ? j->spec.part_bytes : j->kept.v[0]->bytes - j->spec.part_offset;
+    r->n_outputs = names->n_outputs = j->kept->buffers.n;
+
+    int64_t offset = j->spec->get.offset, bytes = j->spec->get.bytes;
+    struct job_result done = j->r;
+    done.reply = r;
+    done.names = names;
+    done.outputs = outputs;
+    done.n_outputs = j->kept->buffers.n;
+    done.get.part = offset || bytes;
+    done.get.part_bytes = bytes ? bytes : j->kept->buffers.v[0]->bytes - offset;
+    job_answer(j, &done);
 }
 
 static void on_get(void *ctx, struct frame *f, status_t lost) {
@@ -137,9 +143,9 @@ static void on_get(void *ctx, struct frame *f, status_t lost) {
     if (f) {
         Hlod__Wire__GetReply *r = weigh_unpack_or_null(&hlod__wire__get_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable get reply");
-        if (!st && r->n_data != j->kept.n)
+        if (!st && r->n_data != j->kept->buffers.n)
             st = st_new(ST_INTERNAL, "the worker sent %zu buffers, expected %zu", r->n_data,
-                        j->kept.n);
+                        j->kept->buffers.n);
         if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
     }
     job_timing(j, "get", clock_ns() - j->sent_ns);
@@ -152,39 +158,41 @@ static status_t why_lost(const struct job *j) MUST_CHECK;
 static status_t why_lost(const struct job *j) {
     struct handle *h;
     int leaf;
-    RETURN_IF_ERR(
-        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf));
+    RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, j->spec->get.handle,
+                               clock_ns(), &h, &leaf));
     return st_new(ST_INTERNAL, "a buffer is not where its handle says");
 }
 
 status_t get_lost_buffers(const struct job *j) {
-    for (size_t i = 0; i < j->kept.n; i++)
-        if (!buffer_alive(j->s, j->kept.v[i])) return why_lost(j);
+    for (size_t i = 0; i < j->kept->buffers.n; i++)
+        if (!buffer_alive(j->s, j->kept->buffers.v[i])) return why_lost(j);
     return ST_OK;
 }
 
 status_t get_want(const struct job *j, struct task *t) {
     t->want.device = "";
-    t->want.pinned = j->kept.v[0]->worker + 1;
+    t->want.pinned = j->kept->buffers.v[0]->worker + 1;
     return ST_OK;
 }
 
 status_t get_send(struct job *j) {
     RETURN_IF_ERR(get_lost_buffers(j));
     Hlod__Wire__Get m = HLOD__WIRE__GET__INIT;
-    m.offset = (uint64_t)j->spec.part_offset;
-    m.length = (uint64_t)j->spec.part_bytes;
-    m.ids = arena_array(&j->arena, uint64_t, j->kept.n + 1);
-    for (size_t i = 0; i < j->kept.n; i++)
-        m.ids[m.n_ids++] = j->kept.v[i]->id;
+    m.offset = (uint64_t)j->spec->get.offset;
+    m.length = (uint64_t)j->spec->get.bytes;
+    m.ids = arena_array(&j->arena, uint64_t, j->kept->buffers.n + 1);
+    for (size_t i = 0; i < j->kept->buffers.n; i++)
+        m.ids[m.n_ids++] = j->kept->buffers.v[i]->id;
     job_call_send(job_call_new(j), HLOD__WIRE__TYPE__TYPE_GET, &m.base, NULL, 0, on_get);
     return ST_OK;
 }
 
 static status_t check_part(struct job *j) {
-    int64_t offset = j->spec.part_offset, n = j->spec.part_bytes, all = j->kept.v[0]->bytes;
+    int64_t offset = j->spec->get.offset, n = j->spec->get.bytes,
+            all = j->kept->buffers.v[0]->bytes;
     if (!offset && !n) return ST_OK;
-    if (j->kept.n != 1) return st_new(ST_INVALID_ARGUMENT, "parts are of an array, not of a tuple");
+    if (j->kept->buffers.n != 1)
+        return st_new(ST_INVALID_ARGUMENT, "parts are of an array, not of a tuple");
     if (offset < 0 || n < 0 || offset > all || n > all - offset)
         return st_new(ST_OUT_OF_RANGE, "%lld bytes at %lld of a buffer of %lld", (long long)n,
                       (long long)offset, (long long)all);
@@ -195,22 +203,19 @@ status_t get_start(struct job *j, bool *later) {
     struct handle *h;
     int leaf;
     (void)later;
-    RETURN_IF_ERR(
-        buffers_find(sched_buffers(j->s), j->tenant->name, j->spec.handle, clock_ns(), &h, &leaf));
+    RETURN_IF_ERR(buffers_find(sched_buffers(j->s), j->tenant->name, j->spec->get.handle,
+                               clock_ns(), &h, &leaf));
     for (size_t i = 0; i < h->n; i++)
-        if (leaf < 0 || leaf == (int)i) vec_push(&j->kept, buffer_ref(h->leaf[i]));
-    j->r.held = j->kept.v;
-    j->r.n_held = j->kept.n;
-    if (h->tuple && leaf < 0) j->r.tuple = arena_strdup(&j->arena, h->text);
+        if (leaf < 0 || leaf == (int)i) vec_push(&j->kept->buffers, buffer_ref(h->leaf[i]));
     sched_watch_leases(j->s);
-    if (!j->kept.n) return st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
+    if (!j->kept->buffers.n) return st_new(ST_INVALID_ARGUMENT, "the tuple has no elements");
     RETURN_IF_ERR(check_part(j));
     job_deliver(j, ROW_BUFFERS, &(struct delivery){0});
     return ST_OK;
 }
 
 void kept_free(struct job *j) {
-    for (size_t i = 0; i < j->kept.n; i++)
-        buffer_unref(j->kept.v[i]);
-    vec_done(&j->kept);
+    for (size_t i = 0; i < j->kept->buffers.n; i++)
+        buffer_unref(j->kept->buffers.v[i]);
+    vec_done(&j->kept->buffers);
 }

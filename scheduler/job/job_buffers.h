@@ -4,8 +4,12 @@
 #include "scheduler/job/hold.h"
 #include "scheduler/job/job_inside.h"
 
-// A handle for n buffers, or a tuple of them, in the job's tenant and with its lease.
-const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple);
+struct kept {
+    VEC(struct buffer *) buffers; // results of PUT and GET; references
+};
+// A handle for n buffers, or a tuple of them, in the job's tenant.
+const char *job_handle(struct job *j, struct buffer *const *b, size_t n, bool tuple,
+                       int64_t lease_ms);
 // Rows of the table (job_table.c).
 status_t put_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t put_send(struct job *j) MUST_CHECK;

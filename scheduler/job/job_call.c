@@ -3,9 +3,7 @@
 #include "scheduler/job/job_call.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "scheduler/job/hold.h"
 #include "scheduler/workers/memfds.h"
 
@@ -19,8 +17,7 @@ struct run_call *job_call_new(struct job *j) {
 void job_call_send(struct run_call *c, uint32_t type, const ProtobufCMessage *m, const int *fds,
                    int n_fds, pool_reply_fn fn) {
     worker_flight(c->w, c->flight_bytes);
-    c->j->call = c;
-    c->j->sent_ns = clock_ns();
+    job_sent(c->j, c);
     c->id = pool_call(c->w, type, m, fds, n_fds, fn, c);
 }
 
@@ -46,28 +43,10 @@ struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st) {
     free(c);
     if (was.let_go) was.let_go(was.batch);
     if (j) {
-        j->call = NULL;
-        j->r.n_fds = f ? f->n_fds : 0;
-        for (int i = 0; i < j->r.n_fds; i++)
-            j->r.fds[i] = frame_take_fd(f, i);
-        if (out && f && f->n_fds == 0) { // the results lie where we said
-            j->out = j->r.memory = out;
-            j->r.fds[0] = memfd_fd(out);
-            j->r.n_fds = 1;
-            return j;
-        }
+        job_answered(j, f, out);
+        return j;
     }
     memfd_unref(out);
-    if (!j) st_drop(st);
-    return j;
-}
-
-Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory) {
-    Hlod__Wire__RunReply *r = j->reply.run;
-    if (j->r.n_fds) *fd = j->r.fds[0];
-    if (j->out) *memory = j->out;
-    j->reply.any = NULL;
-    j->out = j->r.memory = NULL;
-    j->r.n_fds = 0;
-    return r;
+    st_drop(st);
+    return NULL;
 }

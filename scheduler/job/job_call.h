@@ -29,6 +29,3 @@ void job_call_running(struct run_call *c);
 // too). NULL when nobody waits any more: then `st`, how it ended, is dropped. The hold is the
 // caller's to settle, before.
 struct job *job_call_ended(struct run_call *c, struct frame *f, status_t st);
-// The reply with its memory, which then is not the job's any more. *fd and *memory stay as they are
-// where it has none.
-Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_inside: a job's inside, for files of this folder. job_table.c has the rows that a job goes
-// through, job.c its life, job_call.c its calls of workers: these three write struct job. Others
-// read it and hand over what they found by job_deliver; a kind's own files fill its part of the
-// union and its fields of the result. Thread: loop.
+// job_inside: a job's inside, for files of this folder and op/. job_table.c has the rows that a job
+// goes through. Only job.c writes struct job (`make lint` looks for others); everybody reads it,
+// and hands over what was found by job_deliver and the other functions of job.c below. Two things
+// in it are others' to write: its arena, from which all take memory that lives as long as the job,
+// and what `own` points to, a struct that the kind's files declare. Thread: loop.
 #pragma once
 #include <string.h>
 
@@ -26,6 +27,7 @@ enum job_row { // in the order in which a job has them; job_table.c
     ROW_REPLY,
     ROWS
 };
+#define ROW_BIT(row) (1u << (row))
 struct job_key { // what its executable is found by
     struct digest digest;
     struct key_parts parts;
@@ -36,18 +38,16 @@ struct job_key { // what its executable is found by
     Hlod__V1__ShapeBinding **assumed;
     size_t n_assumed; // shapes that the request left open
 };
-struct plan_run;
-struct run_call;
 struct job {
     struct sched *s;
     struct job *prev, *next;
     struct arena arena;
-    struct job_spec spec;
+    const struct job_spec *spec; // as it was asked for
     struct job_result r;
     struct tenant *tenant;
     struct job *parent; // JOB_STEP; its slot is the parent's
     const char *owner;  // must own what is used; NULL: all may be
-    int64_t start_ns, deadline_ns;
+    int64_t start_ns, timeout_ms, deadline_ns;
     struct loop_timer *deadline;
     bool finished, cancelled, free_later;
     bool held;              // a posted step or pool work uses the job
@@ -55,6 +55,12 @@ struct job {
     bool admitted;          // by its tenant's quotas, for so many bytes
     int64_t admitted_bytes; // then
     int64_t unread_bytes;   // of the result, until job_free
+
+    // What of its spec is understood otherwise than it was said.
+    struct digest subject;           // spec.model; or the source that an executable's digest led to
+    const char *device;              // spec.device; or the kind that was chosen for "auto"
+    const struct job_input *inputs;  // spec.inputs, under the model's own names once it has MODEL
+    Hlod__V1__ShapeBinding **shapes; // spec.compile.shapes, the same; COMPILE
 
     // Where it stands: the rows it has as bits, the first it lacks, how often it went back.
     uint32_t has;
@@ -81,20 +87,12 @@ struct job {
         Hlod__Wire__GetReply *get;
     } reply;
 
-    union { // by kind
-        struct {
-            const struct job_input **order; // inputs as the executable has them
-            struct job_parts *parts;        // of the program that are over; or NULL
-            struct batch *batch;            // it was run in, or waits for
-        } run;
-        struct {
-            size_t n_buckets;      // begun
-            const char *constants; // of the last of them that has several rows
-            Hlod__V1__ShapeBinding **shapes;
-            size_t n_shapes; // of the one under way; 0 = those of the request
-        } warm;
-        struct plan_run *plan;
-        VEC(struct buffer *) kept; // results of PUT and GET; references
+    union {                    // the kind's own (kind.own bytes, zero at the start), in the arena
+        struct run_own *run;   // job_run.h
+        struct warm_own *warm; // the same
+        struct plan_run *plan; // job_plan.h
+        struct kept *kept;     // job_buffers.h: PUT, GET
+        void *own;
     };
 };
 
@@ -104,10 +102,9 @@ struct delivery {                  // of one row; what it has no use for is zero
     struct model *model, *weights; // MODEL: borrowed. weights alone: they are known, the model not
     const struct job_key *key;     // KEY
     struct exe *exe;               // EXECUTABLE: borrowed
-    bool hit;
-    const char *differs;            // COMPARED
-    const struct job_input **order; // CHECKED
-    const Hlod__V1__Signature *names;
+    bool hit;                      // MODEL, EXECUTABLE: it was here
+    const char *differs;           // COMPARED
+    const Hlod__V1__Signature *names; // CHECKED
     const uint32_t *outputs;
     size_t n_outputs;
     const struct seat *seat; // SLOT: taken over
@@ -115,12 +112,10 @@ struct delivery {                  // of one row; what it has no use for is zero
     const char *timing;      // what the time since then is told as; NULL: it is not
     int64_t since_ns;
 };
-// The job has this row now. Whoever delivers wakes it by job_advance, unless a row's `start` does
-// it.
-void job_deliver(struct job *j, enum job_row row, const struct delivery *d);
 struct kind { // what it goes through, and what is its own of that; NULL where there is nothing
     const char *name;                                      // "run"
     uint32_t rows;                                         // bits
+    size_t own;                                            // bytes of job.own
     status_t (*check)(struct job *j, struct delivery *d);  // CHECKED
     status_t (*want)(const struct job *j, struct task *t); // SLOT: what place, beside whose
     status_t (*prepare)(struct job *j, bool *later);       // PREPARED
@@ -136,9 +131,24 @@ struct kind { // what it goes through, and what is its own of that; NULL where t
     void (*free)(struct job *j);
 };
 const struct kind *job_kind(const struct job *j);
+extern const struct row {
+    bool (*have)(const struct job *j);             // NULL: since it was delivered
+    status_t (*start)(struct job *j, bool *later); // later: it comes, the job may be gone by now
+    void (*forget)(struct job *j);                 // of job.c
+    const char *doing;
+    int retries;
+} job_rows[ROWS];
+bool job_has(const struct job *j, enum job_row row);
+enum job_row job_next_row(const struct job *j); // the first that it lacks; ROWS: it has its last
+const char *job_doing(const struct job *j);     // for an error
+
+// ---- job.c: rows had and given up
+
+// The job has this row now. Whoever delivers wakes it by job_advance, unless a row's `start` does
+// it.
+void job_deliver(struct job *j, enum job_row row, const struct delivery *d);
 void op_deliver(struct op *op, enum job_row row, const struct delivery *d); // to every waiter
 void job_advance(struct job *j); // starts the first row that it lacks, or ends it
-bool job_has(const struct job *j, enum job_row row);
 // What the job has from this row on does not hold: it goes back there, if it did not too often.
 // False: nothing is changed. The only rule for retries.
 bool job_invalidate(struct job *j, enum job_row row) MUST_CHECK;
@@ -151,11 +161,17 @@ bool job_call_again(struct job *j, status_t st, bool lost, bool began) MUST_CHEC
 // Its call was lost with a compilers' relief, and it waits for another worker: not a retry. True:
 // takes `lost`.
 bool job_call_moved(struct job *j, const struct worker *w, status_t lost) MUST_CHECK;
-void job_leave_slot(struct job *j);         // and what was prepared there
-const char *job_doing(const struct job *j); // for an error
-void jobs_wake(struct sched *s);            // a worker came, went or became free
+void job_leave_slot(struct job *j); // and what was prepared there
+void jobs_wake(struct sched *s);    // a worker came, went or became free
+// Rows' `start` and `forget`, for the table.
+status_t job_start_slot(struct job *j, bool *later) MUST_CHECK;
+void job_forget_model(struct job *j);
+void job_forget_executable(struct job *j);
+void job_forget_slot(struct job *j);
+void job_forget_prepared(struct job *j);
+void job_forget_reply(struct job *j);
 
-// ---- job.c
+// ---- job.c: its life and what others tell it
 
 void job_finish(struct job *j, status_t st); // takes st
 void job_retire(struct job *j);              // a JOB_STEP ends, without a word
@@ -163,19 +179,33 @@ void job_event(struct job *j, Hlod__V1__Event *e);
 void job_event_queued(struct job *j);
 void job_timing(struct job *j, const char *name, int64_t ns); // it ends now
 void job_timing_to(struct job *j, const char *name, int64_t ns, int64_t end_ns);
+// The result as the kind completes it: a changed copy of job.r, with no timing told in between.
+void job_answer(struct job *j, const struct job_result *r);
 void job_own_executable(struct job *j);         // it is its tenant's, by its model
 void job_hold(struct job *j);                   // work off the loop uses it
 bool job_held_no_more(struct job *j);           // false: it has ended, and may be freed
 void job_wait_op(struct job *j, struct op *op); // NULL: it does not any more
+void job_joined(struct job *j);                 // a compile that is under way
 void job_wait_worker(struct job *j);
 void job_choose_device(struct job *j, const char *kind); // for "auto"
 void job_count_out(struct job *j, int64_t bytes);        // a device gave so many
-void job_drop_result(struct job *j);                     // a reply's descriptors and memory
-int job_replicas(const struct job *j); // 1 and up
-// The job's inputs, and shapes, that are called by an alias get the model's own names.
-void job_rename_inputs(struct job *j);
+void job_used(struct job *j, int64_t ns);                // of its worker, by its running
+void job_used_before(struct job *j, int64_t ns);         // and by loading, preparing
+struct seat job_take_seat(struct job *j);                // its place is the caller's now
+int job_replicas(const struct job *j);                   // 1 and up
 const Hlod__V1__TensorSpec *job_signature_input(const Hlod__V1__Signature *sig, const char *name);
-struct seat *job_seat(struct job *j); // where it works: its own or its plan's
+// Of its call (job_call.c): it was sent; its last frame, or loss, came. `out`: where the worker was
+// told to put the results, or NULL; taken.
+void job_sent(struct job *j, struct run_call *c);
+void job_answered(struct job *j, struct frame *f, struct memfd *out);
+// The reply with its memory, which then is not the job's any more. *fd and *memory stay as they are
+// where it has none.
+Hlod__Wire__RunReply *job_take_reply(struct job *j, int *fd, struct memfd **memory);
+
+// ---- job_report.c: what is told of a job that ends. Borrows st
+
+status_t job_at_assumed_sizes(const struct job *j, status_t st) MUST_CHECK; // takes st
+void job_report(struct job *j, const char *kind, status_t st); // to the log and GET /v1/runs
 
 // ---- job_resolve.c, job_bind.c
 
@@ -187,7 +217,10 @@ status_t job_same_values(struct job *j, const struct job_key *k) MUST_CHECK;
 const char *job_device_kind(struct job *j);
 // "auto", and no kind was chosen yet.
 static inline bool job_wants_auto(const struct job *j) {
-    return j->spec.device && !strcmp(j->spec.device, "auto");
+    return j->device && !strcmp(j->device, "auto");
+}
+static inline struct batch *job_leads(const struct job *j) {
+    return j->spec->kind == JOB_RUN ? j->spec->run.leads : NULL;
 }
 // The kind that history finds best for it with so many rows in dimension 0 of each input; "": none
 // is up, any will do.

@@ -23,7 +23,9 @@ static void on_inspect(void *ctx, struct frame *f, status_t lost) {
             weigh_unpack_or_null(&hlod__wire__inspect_reply__descriptor, f->body);
         st = r ? wire_status(r->status) : st_new(ST_INTERNAL, "unreadable inspect reply");
         if (r) job_deliver(j, ROW_REPLY, &(struct delivery){.reply = &r->base});
-        if (!st) j->r.text = r->text;
+        struct job_result done = j->r;
+        if (!st) done.inspect.text = r->text;
+        job_answer(j, &done);
     }
     job_finish(j, st);
 }
@@ -59,7 +61,7 @@ status_t inspect_send(struct job *j) {
         how.entry_name = (char *)"main";
         how.limits = &j->s->cfg.limits;
         Hlod__Wire__Inspect m = HLOD__WIRE__INSPECT__INIT;
-        m.stage = (char *)j->spec.stage;
+        m.stage = (char *)j->spec->inspect.stage;
         m.artifact = &artifact;
         m.compile = &how;
         struct run_call *c = job_call_new(j);
@@ -72,7 +74,8 @@ status_t inspect_send(struct job *j) {
 }
 
 status_t inspect_want(const struct job *j, struct task *t) {
-    const char *stage = j->spec.stage; // these are not in the artefact: the worker compiles again
+    const char *stage =
+        j->spec->inspect.stage; // these are not in the artefact: the worker compiles again
     bool again = !strcmp(stage, "kir") || !strcmp(stage, "llvm") || !strncmp(stage, "pass/", 5);
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "inspect", j->key.digest));
     t->want = (struct place_want){.role = ROLE_COMPILE, .device = j->key.device_kind};

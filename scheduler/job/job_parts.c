@@ -23,7 +23,7 @@ struct job_parts {
 enum { MAX_PARTS = 64, MAX_ELEMENTS = 4096 }; // the compiler's limits are lower
 
 static struct job_parts *parts_of(const struct job *j) {
-    return j->spec.kind == JOB_RUN ? j->run.parts : NULL;
+    return j->spec->kind == JOB_RUN ? j->run->parts : NULL;
 }
 static void let_go(struct job_parts *p) {
     if (p->fd >= 0 && !p->memory) close(p->fd);
@@ -39,16 +39,16 @@ void job_drop_parts(struct job *j) {
         hlod__wire__run_reply__free_unpacked(p->replies[k], NULL);
         exe_unref(p->exes[k]);
     }
-    j->run.parts = NULL;
+    j->run->parts = NULL;
 }
 
 status_t job_check_part(struct job *j, struct delivery *d) {
     const Hlod__V1__Part *p = j->exe->info->part;
     (void)d;
-    const char *with = j->spec.leads              ? "batching"
-                       : job_replicas(j) > 1      ? "replicas"
-                       : j->spec.kind == JOB_STEP ? "plans and resident buffers"
-                                                  : NULL;
+    const char *with = job_leads(j)                ? "batching"
+                       : job_replicas(j) > 1       ? "replicas"
+                       : j->spec->kind == JOB_STEP ? "plans and resident buffers"
+                                                   : NULL;
     if (!p) return ST_OK;
     if (with)
         return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -100,7 +100,7 @@ static status_t bind_found(struct job *j, const Hlod__Wire__WireTensor *t, size_
     for (int64_t k = 0; k < n; k++, ++*at) {
         Hlod__Wire__Binding *b = arena_new_of(&j->arena, Hlod__Wire__Binding);
         hlod__wire__binding__init(b);
-        b->symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run.parts->n, *at);
+        b->symbol = arena_printf(&j->arena, "@%zu[%04zu]", j->run->parts->n, *at);
         b->size = key_element(bytes + k * type->bytes, type);
         avec_push(&j->arena, all, b);
     }
@@ -132,8 +132,8 @@ status_t job_next_part(struct job *j) {
     const Hlod__V1__Part *is = j->exe->info->part;
     struct found all = {0};
     size_t at = 0;
-    if (!j->run.parts) {
-        struct job_parts *p = j->run.parts = arena_new_of(&j->arena, struct job_parts);
+    if (!j->run->parts) {
+        struct job_parts *p = j->run->parts = arena_new_of(&j->arena, struct job_parts);
         p->fd = -1;
         p->replies = arena_zarray(&j->arena, Hlod__Wire__RunReply *, MAX_PARTS + 1);
         p->exes = arena_zarray(&j->arena, struct exe *, MAX_PARTS + 1);
@@ -196,12 +196,12 @@ void job_carry(struct job *j, uint32_t fd, Hlod__Wire__WireTensor **to) {
 
 // ---- the end
 
-void job_tell_parts(struct job *j) {
+void job_tell_parts(struct job *j, struct job_result *r) {
     struct job_parts *p = parts_of(j);
     if (!p) return;
     keep_step(j);
-    j->r.steps = p->steps;
-    j->r.n_steps = p->n + 1;
+    r->steps = p->steps;
+    r->n_steps = p->n + 1;
     double before = 0;
     for (size_t k = 0; k < p->n; k++)
         for (size_t i = 0; i < p->steps[k].reply->n_run_ms; i++)

@@ -21,8 +21,8 @@ size_t job_carried(const struct job *j);
 int64_t job_carried_bytes(const struct job *j);
 int job_parts_fd(const struct job *j);
 void job_carry(struct job *j, uint32_t fd, Hlod__Wire__WireTensor **to);
-// The last part has run: all parts as steps of the result, and in its times those before it.
-void job_tell_parts(struct job *j);
+// The last part has run: all parts as steps of *r, and in the reply's times those before it.
+void job_tell_parts(struct job *j, struct job_result *r);
 void job_drop_parts(struct job *j); // job_free's
 // Why the compile of a later part was refused, with the sizes that it was for. Takes st.
 status_t job_note_parts(const struct job *j, status_t st) MUST_CHECK;

@@ -18,7 +18,7 @@
 #include "scheduler/workers/memfds.h"
 
 static status_t step_note(const struct job *j, const struct pstep *s, status_t st) {
-    return j->spec.plan->single ? st : st_note(st, "step '%s'", s->spec->name);
+    return j->spec->plan.spec->single ? st : st_note(st, "step '%s'", s->spec->name);
 }
 
 // ---- inputs and handles
@@ -76,7 +76,7 @@ static status_t find_worker(struct job *j) {
                                 pool_place(pool_worker(j->s->pool, v->held->worker)).name),
                          HLOD__V1__REASON__REASON_BUFFERS_APART);
     }
-    p->device = j->spec.device ? j->spec.device : "";
+    p->device = j->device ? j->device : "";
     if (!first) return ST_OK;
     struct place_worker w = pool_place(pool_worker(j->s->pool, first->held->worker));
     if (*p->device && strcmp(p->device, w.kind) != 0 && strcmp(p->device, w.name) != 0)
@@ -108,15 +108,15 @@ status_t plan_lost_buffers(const struct job *j) {
 }
 
 static status_t begin(struct job *j) {
-    const struct plan_spec *spec = j->spec.plan;
-    struct plan_run *p = j->plan = arena_new_of(&j->arena, struct plan_run);
-    p->inputs = arena_zarray(&j->arena, struct pinput, j->spec.n_inputs + 1);
+    const struct plan_spec *spec = j->spec->plan.spec;
+    struct plan_run *p = j->plan;
+    p->inputs = arena_zarray(&j->arena, struct pinput, j->spec->n_inputs + 1);
     p->steps = arena_zarray(&j->arena, struct pstep, spec->n_steps + 1);
     p->n_steps = spec->n_steps;
     for (size_t k = 0; k < spec->n_steps; k++)
         p->steps[k].spec = &spec->steps[k];
-    for (size_t i = 0; i < j->spec.n_inputs; i++) {
-        const struct job_input *in = &j->spec.inputs[i];
+    for (size_t i = 0; i < j->spec->n_inputs; i++) {
+        const struct job_input *in = &j->inputs[i];
         if (in->handle && *in->handle) {
             RETURN_IF_ERR(add_handle(j, in, &p->inputs[i]));
             continue;
@@ -126,7 +126,7 @@ static status_t begin(struct job *j) {
         p->inputs[i].values[0] = (int)p->values.n;
         vec_push(&p->values, ((struct pvalue){.in = *in}));
     }
-    if (p->lent.n && j->spec.repeat > 1)
+    if (p->lent.n && j->spec->repeat > 1)
         return st_reason(st_new(ST_INVALID_ARGUMENT, "donated buffers can be run with only once"),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     sched_watch_leases(j->s);
@@ -223,15 +223,15 @@ static status_t start_step(struct job *j, struct pstep *s) {
                             .weights = s->spec->weights,
                             .inputs = in,
                             .n_inputs = s->args.n,
-                            .payload_fd = j->spec.payload_fd,
-                            .payload_bytes = j->spec.payload_bytes,
-                            .options = j->spec.options,
+                            .payload_fd = j->spec->payload_fd,
+                            .payload_bytes = j->spec->payload_bytes,
+                            .options = j->spec->options,
                             .device = j->plan->device,
-                            .tenant = j->spec.tenant,
-                            .sees_all = j->spec.sees_all,
-                            .priority = j->spec.priority,
-                            .trace = j->spec.trace,
-                            .no_compile = j->spec.no_compile,
+                            .tenant = j->spec->tenant,
+                            .sees_all = j->spec->sees_all,
+                            .priority = j->spec->priority,
+                            .trace = j->spec->trace,
+                            .no_compile = j->spec->no_compile,
                             .on_done = on_step_done,
                             .ctx = j};
     s->inputs = in;
@@ -247,7 +247,7 @@ static const struct pstep *step_of(const struct job *child) {
 }
 void plan_step_event(struct job *child, Hlod__V1__Event *e) {
     struct job *j = child->parent;
-    if (!j->spec.plan->single) e->step = (char *)(uintptr_t)step_of(child)->spec->name;
+    if (!j->spec->plan.spec->single) e->step = (char *)(uintptr_t)step_of(child)->spec->name;
     job_event(j, e);
 }
 // Only failures come here: a step that has what it needs waits for its plan.
@@ -263,10 +263,10 @@ void plan_step_ready(struct job *step) {
 
 // Starts steps whose inputs are known.
 status_t plan_start(struct job *j, bool *later) {
-    if (!j->plan) RETURN_IF_ERR(begin(j));
+    if (!j->plan->steps) RETURN_IF_ERR(begin(j));
     struct plan_run *p = j->plan;
     for (size_t n = 0; n < p->n_steps; n++) {
-        struct pstep *s = &p->steps[j->spec.plan->order[n]];
+        struct pstep *s = &p->steps[j->spec->plan.spec->order[n]];
         bool ready = true;
         for (size_t k = 0; k < s->spec->n_args; k++) {
             int from = s->spec->args[k].from_step;
@@ -293,12 +293,12 @@ static status_t order_args(struct job *j, struct pstep *s) {
                                 "an executable of several replicas cannot be run with resident "
                                 "buffers or in a plan"),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
-    RETURN_IF_ERR(job_order_inputs(s->job, s->job->spec.inputs, sig, in));
+    RETURN_IF_ERR(job_order_inputs(s->job, s->job->inputs, sig, in));
     RETURN_IF_ERR(job_check_weights(s->job));
     s->order = arena_array(&j->arena, uint32_t, sig->n_inputs + 1);
     s->n_order = sig->n_inputs;
     for (size_t i = 0; i < sig->n_inputs; i++)
-        s->order[i] = (uint32_t)(in[i] - s->job->spec.inputs);
+        s->order[i] = (uint32_t)(in[i] - s->job->inputs);
     return ST_OK;
 }
 
@@ -323,7 +323,7 @@ static status_t add_outputs(struct job *j, const struct plan_result *r) {
         struct pout o = {.name = name,
                          .step = r->from_step,
                          .leaf = k,
-                         .keep = r->keep || is_kept(j->spec.plan, name),
+                         .keep = r->keep || is_kept(j->spec->plan.spec, name),
                          .type = t};
         for (size_t i = 0; i < p->outs.n; i++)
             if (!strcmp(p->outs.v[i].name, name))
@@ -336,7 +336,7 @@ static status_t add_outputs(struct job *j, const struct plan_result *r) {
 }
 
 static status_t check_keep(const struct job *j) {
-    const struct plan_spec *spec = j->spec.plan;
+    const struct plan_spec *spec = j->spec->plan.spec;
     for (size_t k = 0; k < spec->n_keep; k++) {
         bool found = !strcmp(spec->keep[k], "*");
         for (size_t i = 0; i < j->plan->outs.n && !found; i++)
@@ -363,8 +363,8 @@ status_t plan_check(struct job *j, struct delivery *d) {
                              HLOD__V1__REASON__REASON_BAD_PLAN);
     }
     p->outs.n = 0;
-    for (size_t r = 0; r < j->spec.plan->n_results; r++)
-        RETURN_IF_ERR(add_outputs(j, &j->spec.plan->results[r]));
+    for (size_t r = 0; r < j->spec->plan.spec->n_results; r++)
+        RETURN_IF_ERR(add_outputs(j, &j->spec->plan.spec->results[r]));
     RETURN_IF_ERR(check_keep(j));
     return check_held(j);
 }
@@ -375,7 +375,7 @@ struct digest plan_work(const struct job *j) {
     struct sha256 h;
     sha256_init(&h);
     for (size_t k = 0; k < j->plan->n_steps; k++) {
-        struct digest key = j->plan->steps[j->spec.plan->order[k]].job->key.digest;
+        struct digest key = j->plan->steps[j->spec->plan.spec->order[k]].job->key.digest;
         sha256_add(&h, key.b, sizeof key.b);
     }
     return sha256_end(&h);
@@ -384,7 +384,7 @@ struct digest plan_work(const struct job *j) {
 status_t plan_want(const struct job *j, struct task *t) {
     const struct plan_run *p = j->plan;
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "plan", plan_work(j)));
-    const struct job *first = p->steps[j->spec.plan->order[0]].job;
+    const struct job *first = p->steps[j->spec->plan.spec->order[0]].job;
     int64_t expected = 0;
     t->plan.key = first->key.digest;
     for (size_t k = 0; k < p->n_steps; k++) {
@@ -393,7 +393,7 @@ status_t plan_want(const struct job *j, struct task *t) {
             t->plan.resident_bytes = INT64_MAX / 4;
         if (e->info->prepare_bytes > t->plan.prepare_bytes)
             t->plan.prepare_bytes = e->info->prepare_bytes;
-        expected += e->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
+        expected += e->run_ns * (j->spec->repeat > 1 ? j->spec->repeat : 1);
     }
     for (size_t k = 0; k < p->values.n; k++)
         t->plan.tensor_bytes += p->values.v[k].in.size;
@@ -440,13 +440,12 @@ void plan_evicted(struct job *j) {
 // ---- the end
 
 void plan_detach(struct job *j) {
-    for (size_t k = 0; j->plan && k < j->plan->n_steps; k++)
+    for (size_t k = 0; k < j->plan->n_steps; k++)
         if (j->plan->steps[k].job) job_retire(j->plan->steps[k].job);
 }
 
 void plan_free(struct job *j) {
     struct plan_run *p = j->plan;
-    if (!p) return;
     for (size_t k = 0; k < p->n_steps; k++)
         job_free(p->steps[k].job);
     for (size_t k = 0; k < p->values.n; k++)

@@ -88,11 +88,12 @@ static void describe(struct job *j, Hlod__Wire__RunPlan *m) {
     int number[PLAN_MAX_STEPS]; // from 1, in the order they run
     hlod__wire__run_plan__init(m);
     for (size_t n = 0; n < p->n_steps; n++)
-        number[j->spec.plan->order[n]] = (int)n + 1;
+        number[j->spec->plan.spec->order[n]] = (int)n + 1;
     m->inputs = arena_array(a, Hlod__Wire__PlanInput *, p->values.n + 1);
     m->steps = arena_array(a, Hlod__Wire__PlanStep *, p->n_steps + 1);
     for (; m->n_steps < p->n_steps; m->n_steps++)
-        m->steps[m->n_steps] = wire_step(j, &p->steps[j->spec.plan->order[m->n_steps]], number);
+        m->steps[m->n_steps] =
+            wire_step(j, &p->steps[j->spec->plan.spec->order[m->n_steps]], number);
     m->results = arena_array(a, Hlod__Wire__PlanResult *, p->outs.n + 1);
     for (; m->n_results < p->outs.n; m->n_results++) {
         const struct pout *o = &p->outs.v[m->n_results];
@@ -102,8 +103,8 @@ static void describe(struct job *j, Hlod__Wire__RunPlan *m) {
         r->step = (uint32_t)number[o->step];
         r->index = o->leaf;
     }
-    m->profile = j->spec.profile;
-    m->repeat = j->spec.repeat;
+    m->profile = j->spec->profile;
+    m->repeat = j->spec->repeat;
 }
 
 // As for a run: memory of ours, kept from call to call, for what is sent.
@@ -146,13 +147,13 @@ status_t plan_send(struct job *j) {
     for (size_t k = 0; k < j->plan->values.n; k++)
         if (!j->plan->values.v[k].held) c->flight_bytes += j->plan->values.v[k].in.size;
     metric_add(M_DEVICE_BYTES_IN, c->flight_bytes);
-    if (j->spec.payload_fd >= 0) fds[n_fds++] = j->spec.payload_fd;
+    if (j->spec->payload_fd >= 0) fds[n_fds++] = j->spec->payload_fd;
     give_output_memory(j, c);
     if (c->out) {
         fds[n_fds++] = memfd_fd(c->out);
         m.output_fd = (uint32_t)n_fds;
     }
-    c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
+    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN_PLAN, &m.base, fds, n_fds, on_plan);
     sched_charge(c->w, c->id, j->tenant, "plan", plan_work(j));
     return ST_OK;
@@ -169,8 +170,8 @@ static void on_event(struct run_call *c, const struct frame *f) {
         return;
     }
     Hlod__Wire__StepDone *d = weigh_unpack_or_null(&hlod__wire__step_done__descriptor, f->body);
-    if (d && j && !j->spec.plan->single && d->step >= 1 && d->step <= j->plan->n_steps) {
-        const struct pstep *s = &j->plan->steps[j->spec.plan->order[d->step - 1]];
+    if (d && j && !j->spec->plan.spec->single && d->step >= 1 && d->step <= j->plan->n_steps) {
+        const struct pstep *s = &j->plan->steps[j->spec->plan.spec->order[d->step - 1]];
         step.name = (char *)(uintptr_t)s->spec->name;
         step.ms = d->ms;
         e.kind_case = HLOD__V1__EVENT__KIND_PLAN_STEP;
@@ -192,7 +193,10 @@ static status_t check_reply(const struct job *j, const Hlod__Wire__RunPlanReply 
 
 // Fills what was made; the handles, if somebody waits for them.
 static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPlanReply *r) {
-    struct plan_run *p = j->plan;
+    const struct plan_run *p = j->plan;
+    int64_t lease_ms = j->spec->plan.lease_ms;
+    bool tuple = j->spec->plan.tuple;
+    struct job_result done = j->r;
     const char **handles = arena_zarray(&j->arena, const char *, p->outs.n + 1);
     for (size_t k = 0, i = 0; k < p->outs.n; k++) {
         const Hlod__Wire__WireTensor *t = r->outputs[k];
@@ -200,74 +204,83 @@ static void keep_results(struct job *j, struct hold *h, const Hlod__Wire__RunPla
         struct buffer *x = h->made.v[i];
         buffer_fill(x, p->outs.v[k].name, numbers_dtype(str_of(t->dtype)), (int32_t)t->n_dims,
                     t->dims);
-        if (!j->spec.tuple) handles[k] = job_handle(j, &x, 1, false);
+        if (!tuple) handles[k] = job_handle(j, &x, 1, false, lease_ms);
         i++;
     }
-    if (j->spec.tuple && h->made.n) {
-        j->r.tuple = job_handle(j, h->made.v, h->made.n, true);
+    if (tuple && h->made.n) {
+        done.plan.tuple = job_handle(j, h->made.v, h->made.n, true, lease_ms);
         for (size_t k = 0, i = 0; k < p->outs.n; k++)
-            if (p->outs.v[k].keep) handles[k] = arena_printf(&j->arena, "%s.%zu", j->r.tuple, i++);
+            if (p->outs.v[k].keep)
+                handles[k] = arena_printf(&j->arena, "%s.%zu", done.plan.tuple, i++);
     }
-    j->r.handles = handles;
+    done.plan.handles = handles;
+    job_answer(j, &done);
     sched_watch_leases(j->s);
 }
 
 static void measure(struct job *j, const Hlod__Wire__RunPlanReply *r) {
     int64_t used_ns = 0, out = 0;
     for (size_t n = 0; n < r->n_steps; n++) {
-        struct exe *e = j->plan->steps[j->spec.plan->order[n]].job->exe;
+        struct exe *e = j->plan->steps[j->spec->plan.spec->order[n]].job->exe;
         used_ns += exe_measured(e, r->steps[n]->run_ms, r->steps[n]->n_run_ms,
                                 clock_ns() - j->sent_ns - used_ns);
     }
     for (size_t k = 0; k < r->n_outputs; k++)
         out += r->outputs[k]->data ? (int64_t)r->outputs[k]->data->size : 0;
-    job_seat(j)->used_ns = used_ns;
+    job_used(j, used_ns);
     job_count_out(j, out);
     int64_t carried_ns = clock_ns() - j->sent_ns - used_ns - clock_of_ms(r->peak_ms);
     if (carried_ns > 0) job_timing(j, "transfer", carried_ns);
 }
 
-// In the form of a run's result.
-static void make_result(struct job *j, const Hlod__Wire__RunPlanReply *r) {
-    struct plan_run *p = j->plan;
-    struct arena *a = &j->arena;
-    Hlod__Wire__RunReply *run = arena_new_of(a, Hlod__Wire__RunReply);
-    Hlod__V1__Signature *names = arena_new_of(a, Hlod__V1__Signature);
-    struct job_step_result *steps = arena_zarray(a, struct job_step_result, p->n_steps + 1);
-    uint32_t *outputs = arena_array(a, uint32_t, p->outs.n + 1);
-    hlod__wire__run_reply__init(run);
+// The outputs' names, and each as itself.
+static void name_outputs(struct job *j, struct job_result *done) {
+    const struct plan_run *p = j->plan;
+    Hlod__V1__Signature *names = arena_new_of(&j->arena, Hlod__V1__Signature);
+    uint32_t *outputs = arena_array(&j->arena, uint32_t, p->outs.n + 1);
     hlod__v1__signature__init(names);
-    run->outputs = r->outputs;
-    run->n_outputs = r->n_outputs;
-    names->outputs = arena_array(a, Hlod__V1__TensorSpec *, p->outs.n + 1);
+    names->outputs = arena_array(&j->arena, Hlod__V1__TensorSpec *, p->outs.n + 1);
     for (size_t k = 0; k < p->outs.n; k++) {
-        names->outputs[k] = arena_new_of(a, Hlod__V1__TensorSpec);
+        names->outputs[k] = arena_new_of(&j->arena, Hlod__V1__TensorSpec);
         hlod__v1__tensor_spec__init(names->outputs[k]);
         names->outputs[k]->name = (char *)(uintptr_t)p->outs.v[k].name;
         outputs[k] = (uint32_t)k;
     }
-    names->n_outputs = p->outs.n;
-    j->r.cache_hit = true;
+    done->n_outputs = names->n_outputs = p->outs.n;
+    done->names = names;
+    done->outputs = outputs;
+}
+
+// In the form of a run's result.
+static void make_result(struct job *j, const Hlod__Wire__RunPlanReply *r) {
+    const struct plan_run *p = j->plan;
+    struct job_result done = j->r;
+    Hlod__Wire__RunReply *run = arena_new_of(&j->arena, Hlod__Wire__RunReply);
+    struct job_step_result *steps = arena_zarray(&j->arena, struct job_step_result, p->n_steps + 1);
+    name_outputs(j, &done);
+    hlod__wire__run_reply__init(run);
+    run->outputs = r->outputs;
+    run->n_outputs = r->n_outputs;
+    done.reply = run;
+
+    done.cache_hit = true;
+    done.steps = steps;
+    done.n_steps = p->n_steps;
     for (size_t n = 0; n < p->n_steps; n++) {
-        const struct pstep *s = &p->steps[j->spec.plan->order[n]];
+        const struct pstep *s = &p->steps[j->spec->plan.spec->order[n]];
         steps[n] = (struct job_step_result){s->spec->name, s->job->exe->info, s->job->r.cache_hit,
                                             r->steps[n]};
-        j->r.cache_hit &= s->job->r.cache_hit;
+        done.cache_hit &= s->job->r.cache_hit;
         sz_sum(&run->prepared_bytes, r->steps[n]->prepared_bytes);
         if (r->steps[n]->peak_bytes > run->peak_bytes) run->peak_bytes = r->steps[n]->peak_bytes;
     }
-    if (j->spec.plan->single) {
+    if (j->spec->plan.spec->single) {
         run->run_ms = r->steps[0]->run_ms;
         run->n_run_ms = r->steps[0]->n_run_ms;
         run->profile = r->steps[0]->profile;
-        j->r.exe = steps[0].exe;
+        done.exe = steps[0].exe;
     }
-    j->r.steps = steps;
-    j->r.n_steps = p->n_steps;
-    j->r.run = run;
-    j->r.names = names;
-    j->r.outputs = outputs;
-    j->r.n_outputs = p->outs.n;
+    job_answer(j, &done);
 }
 
 static void on_plan(void *ctx, struct frame *f, status_t lost) {

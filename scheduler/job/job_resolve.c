@@ -71,15 +71,14 @@ static void lookup_work(void *arg) {
     struct lookup *l = arg;
     struct job *j = l->j;
     if (l->want_weights && !l->owns_weights)
-        l->owns_weights = owns(l, j->spec.weights, &l->weights_source);
-    l->model = j->spec.model;
+        l->owns_weights = owns(l, j->spec->weights, &l->weights_source);
+    l->model = j->subject;
     if (!l->owns_model) l->owns_model = owns(l, l->model, &l->model_source);
     if (!l->owns_model) return;
     l->source = j->reread ? NULL : read_source(l, l->model);
     struct span rec;
     if (!l->source && !l->st) {
-        status_t st =
-            journal_get(j->s->journal, JOURNAL_EXECUTABLE, j->spec.model, &l->arena, &rec);
+        status_t st = journal_get(j->s->journal, JOURNAL_EXECUTABLE, j->subject, &l->arena, &rec);
         if (!st) l->exe = weigh_unpack_or_null(&hlod__v1__executable_info__descriptor, rec);
         st_drop(st);
         l->by = l->model_source; // its owner's model, not whose was compiled first
@@ -93,7 +92,7 @@ static void lookup_work(void *arg) {
         }
     }
     l->have_blob = store_has(j->s->store, STORE_BLOB, l->model);
-    if (l->want_weights && !l->st && l->owns_weights) l->weights = read_source(l, j->spec.weights);
+    if (l->want_weights && !l->st && l->owns_weights) l->weights = read_source(l, j->spec->weights);
 }
 
 static status_t not_found(struct digest d) MUST_CHECK;
@@ -132,7 +131,6 @@ static status_t adopt_exe(struct job *j, struct exe *e) {
 }
 
 static void tell_hit(struct job *j) {
-    j->r.ingest_hit = true;
     char hex[65];
     digest_hex(j->model->source, hex);
     Hlod__V1__IngestEvent ingest = HLOD__V1__INGEST_EVENT__INIT;
@@ -148,8 +146,8 @@ static void tell_hit(struct job *j) {
 
 static status_t resolved(struct job *j, struct model *m, struct exe *e) MUST_CHECK;
 static status_t resolved(struct job *j, struct model *m, struct exe *e) {
-    job_deliver(j, ROW_MODEL, &(struct delivery){.model = m});
-    if (!e && j->spec.kind == JOB_INSPECT)
+    job_deliver(j, ROW_MODEL, &(struct delivery){.model = m, .hit = true});
+    if (!e && j->spec->kind == JOB_INSPECT)
         return st_reason(
             st_new(ST_NOT_FOUND, "the digest names a model; stages belong to an executable"),
             HLOD__V1__REASON__REASON_EXECUTABLE_NOT_FOUND);
@@ -173,7 +171,7 @@ static bool same_format(const char *hint, const char *format) {
 }
 // What was found by another reader than the one that is asked for now does not stand for it.
 static bool read_otherwise(const struct job *j, const Hlod__Wire__IngestReply *rec) {
-    return j->spec.format && !same_format(j->spec.format, rec->format);
+    return j->spec->format && !same_format(j->spec->format, rec->format);
 }
 
 static void looked_up(void *arg) {
@@ -186,18 +184,17 @@ static void looked_up(void *arg) {
         m = sched_keep_model(j->s, model_new(record_of(j, l->model), l->model, l->source));
     if (l->weights)
         weights = sched_keep_model(
-            j->s, model_new(record_of(j, j->spec.weights), j->spec.weights, l->weights));
+            j->s, model_new(record_of(j, j->spec->weights), j->spec->weights, l->weights));
     // The file of an executable may be gone: that shows when it is loaded, and then it is compiled
     // again.
     if (l->exe && m)
-        e = sched_keep_exe(j->s, exe_new(j->spec.model, l->exe));
+        e = sched_keep_exe(j->s, exe_new(j->subject, l->exe));
     else if (l->exe)
         hlod__v1__executable_info__free_unpacked(l->exe, NULL);
     bool have_blob = l->have_blob;
-    if (j->owner && l->owns_model)
-        owners_keep(j->s->owners, j->owner, j->spec.model, l->model_source);
+    if (j->owner && l->owns_model) owners_keep(j->s->owners, j->owner, j->subject, l->model_source);
     if (j->owner && l->owns_weights)
-        owners_keep(j->s->owners, j->owner, j->spec.weights, l->weights_source);
+        owners_keep(j->s->owners, j->owner, j->spec->weights, l->weights_source);
     arena_done(&l->arena);
     bool want_weights = l->want_weights, ingest = !m && have_blob && !e;
     free(l);
@@ -206,13 +203,13 @@ static void looked_up(void *arg) {
         return;
     }
     if (weights) job_deliver(j, ROW_MODEL, &(struct delivery){.weights = weights});
-    if (!st && want_weights && !weights) st = not_found(j->spec.weights);
+    if (!st && want_weights && !weights) st = not_found(j->spec->weights);
     if (m && !e && read_otherwise(j, m->rec)) ingest = true;
     if (!st && ingest) {
         op_ingest_start(j);
         return;
     }
-    if (!st) st = m ? resolved(j, m, e) : not_found(j->spec.model);
+    if (!st) st = m ? resolved(j, m, e) : not_found(j->subject);
     if (st)
         job_finish(j, st);
     else
@@ -223,10 +220,10 @@ static void looked_up(void *arg) {
 // the journal has to be asked.
 static bool source_in_memory(struct job *j, const struct exe *e, struct digest *out) {
     struct digest by = {0}, none;
-    *out = j->spec.model;
-    if (j->owner && !owners_knows(j->s->owners, j->owner, j->spec.model, &by)) return false;
-    if (j->owner && j->spec.has_weights &&
-        !owners_knows(j->s->owners, j->owner, j->spec.weights, &none))
+    *out = j->subject;
+    if (j->owner && !owners_knows(j->s->owners, j->owner, j->subject, &by)) return false;
+    if (j->owner && j->spec->has_weights &&
+        !owners_knows(j->s->owners, j->owner, j->spec->weights, &none))
         return false;
     if (!e) return true;
     *out = by;
@@ -239,11 +236,11 @@ static bool source_in_memory(struct job *j, const struct exe *e, struct digest *
 static bool find_in_memory(struct job *j, struct model **m, struct exe **e) {
     struct digest source;
     struct model *w;
-    *e = sched_exe(j->s, j->spec.model);
+    *e = sched_exe(j->s, j->subject);
     if (j->reread || !source_in_memory(j, *e, &source)) return false;
     *m = sched_model(j->s, record_of(j, source));
-    if (j->spec.has_weights && !j->weights) {
-        if (!(w = sched_model(j->s, record_of(j, j->spec.weights)))) return false;
+    if (j->spec->has_weights && !j->weights) {
+        if (!(w = sched_model(j->s, record_of(j, j->spec->weights)))) return false;
         job_deliver(j, ROW_MODEL, &(struct delivery){.weights = w});
     }
     return *m;
@@ -262,12 +259,12 @@ status_t job_resolve(struct job *j, bool *later) {
     struct lookup *l = calloc(1, sizeof *l);
     if (!l) abort();
     l->j = j;
-    l->want_weights = j->spec.has_weights && !j->weights;
+    l->want_weights = j->spec->has_weights && !j->weights;
     // What is known here counts: a row is written on the pool too, perhaps after this lookup.
     if (j->owner) {
-        l->owns_model = owners_knows(j->s->owners, j->owner, j->spec.model, &l->model_source);
-        l->owns_weights = l->want_weights &&
-                          owners_knows(j->s->owners, j->owner, j->spec.weights, &l->weights_source);
+        l->owns_model = owners_knows(j->s->owners, j->owner, j->subject, &l->model_source);
+        l->owns_weights = l->want_weights && owners_knows(j->s->owners, j->owner, j->spec->weights,
+                                                          &l->weights_source);
     }
     job_hold(j);
     loop_work(j->s->loop, lookup_work, looked_up, l);

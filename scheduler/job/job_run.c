@@ -27,8 +27,8 @@ static bool any_loose(const Hlod__V1__Signature *s) {
     return false;
 }
 static const struct job_input *input_given(const struct job *j, const char *name) {
-    for (size_t k = 0; k < j->spec.n_inputs; k++)
-        if (!strcmp(j->spec.inputs[k].name, name)) return &j->spec.inputs[k];
+    for (size_t k = 0; k < j->spec->n_inputs; k++)
+        if (!strcmp(j->inputs[k].name, name)) return &j->inputs[k];
     return NULL;
 }
 static Hlod__V1__TensorSpec *tensor_of(struct arena *a, const Hlod__V1__TensorSpec *from,
@@ -120,7 +120,7 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
         return st_new(ST_INTERNAL, "the executable's signature does not fit its model");
     for (size_t i = 0; i < n; i++)
         out[i] = NULL;
-    for (size_t k = 0; k < j->spec.n_inputs; k++) {
+    for (size_t k = 0; k < j->spec->n_inputs; k++) {
         const struct job_input *in = &given[k];
         size_t i = *in->name ? 0 : k;
         while (*in->name && i < names->n_inputs && strcmp(names->inputs[i]->name, in->name))
@@ -156,10 +156,10 @@ status_t job_order_inputs(struct job *j, const struct job_input *given,
 
 status_t job_one_replica(struct job *j, const struct job_input **out) {
     int all = job_replicas(j);
-    *out = j->spec.inputs;
+    *out = j->inputs;
     if (all == 1) return ST_OK;
-    struct job_input *own = arena_dup(&j->arena, *out, j->spec.n_inputs * sizeof *own);
-    for (size_t k = 0; k < j->spec.n_inputs; k++) {
+    struct job_input *own = arena_dup(&j->arena, *out, j->spec->n_inputs * sizeof *own);
+    for (size_t k = 0; k < j->spec->n_inputs; k++) {
         struct job_input *in = &own[k];
         if (in->rank < 1 || in->dims[0] != all)
             return st_reason(st_new(ST_INVALID_ARGUMENT,
@@ -177,7 +177,7 @@ status_t job_one_replica(struct job *j, const struct job_input **out) {
 }
 
 bool job_takes_inputs(const struct job *j) {
-    return j->spec.kind == JOB_RUN || j->spec.kind == JOB_STEP;
+    return j->spec->kind == JOB_RUN || j->spec->kind == JOB_STEP;
 }
 
 status_t job_check_inputs(struct job *j) {
@@ -196,15 +196,15 @@ status_t job_order_outputs(struct job *j, struct delivery *d) {
         d->n_outputs = j->exe->info->signature->n_outputs;
         return ST_OK;
     }
-    size_t n = j->spec.n_outputs ? j->spec.n_outputs : names->n_outputs;
+    size_t n = j->spec->run.n_outputs ? j->spec->run.n_outputs : names->n_outputs;
     uint32_t *v = arena_array(&j->arena, uint32_t, n + 1);
     for (size_t k = 0; k < n; k++) {
-        size_t i = j->spec.n_outputs ? 0 : k;
-        while (j->spec.n_outputs && i < names->n_outputs &&
-               strcmp(names->outputs[i]->name, j->spec.outputs[k]))
+        size_t i = j->spec->run.n_outputs ? 0 : k;
+        while (j->spec->run.n_outputs && i < names->n_outputs &&
+               strcmp(names->outputs[i]->name, j->spec->run.outputs[k]))
             i++;
         if (i >= names->n_outputs)
-            return key_no_such("output", j->spec.outputs[k], names->outputs, names->n_outputs);
+            return key_no_such("output", j->spec->run.outputs[k], names->outputs, names->n_outputs);
         v[k] = (uint32_t)i;
     }
     d->outputs = v;
@@ -229,7 +229,7 @@ static void measure(struct job *j) {
     const Hlod__Wire__RunReply *r = j->reply.run;
     int64_t ns = exe_measured(j->exe, r->run_ms, r->n_run_ms, clock_ns() - j->sent_ns);
     if (ns <= 0) return;
-    job_seat(j)->used_ns = ns;
+    job_used(j, ns);
     const Hlod__V1__ExecutableInfo *info = j->exe->info;
     int64_t size; // 0: not known, or below zero or beyond all bounds, as a broken worker may say
     if (!sz_add(info->flops, info->bytes_accessed, &size)) size = 0;
@@ -297,8 +297,10 @@ void run_end(struct job *j) {
             return;
         }
     } else if (own) {
-        job_tell_parts(j);
-        j->r.run = j->reply.run;
+        struct job_result r = j->r;
+        job_tell_parts(j, &r);
+        r.reply = j->reply.run;
+        job_answer(j, &r);
     }
     job_finish(j, st);
 }
@@ -321,8 +323,8 @@ static int64_t output_bytes(const Hlod__V1__Signature *sig) {
 static int64_t tensor_bytes(const struct job *j) {
     int64_t total = output_bytes(j->exe->info->signature);
     total = total > 64 ? total - 64 : 0; // the slack at its end is not the device's
-    for (size_t i = 0; i < j->spec.n_inputs; i++)
-        if (!sz_add(total, j->spec.inputs[i].size, &total)) return INT64_MAX / 4;
+    for (size_t i = 0; i < j->spec->n_inputs; i++)
+        if (!sz_add(total, j->inputs[i].size, &total)) return INT64_MAX / 4;
     return sz_add(total, job_carried_bytes(j), &total) ? total : INT64_MAX / 4;
 }
 
@@ -361,13 +363,13 @@ Hlod__Wire__WireTensor *job_wire_input(struct job *j, const struct job_input *in
     t->n_dims = (size_t)in->rank;
     t->data = b;
     b->size = (uint64_t)in->size;
-    if (j->spec.leads) return t; // gathered from its members
-    if (j->spec.payload_fd >= 0) {
+    if (job_leads(j)) return t; // gathered from its members
+    if (j->spec->payload_fd >= 0) {
         b->fd = 1;
         b->offset = (uint64_t)in->offset;
     } else
         b->inline_bytes = (ProtobufCBinaryData){(size_t)in->size,
-                                                (uint8_t *)j->spec.payload_bytes.p + in->offset};
+                                                (uint8_t *)j->spec->payload_bytes.p + in->offset};
     return t;
 }
 
@@ -387,17 +389,18 @@ status_t job_check_weights(const struct job *j) {
 
 // What was sent and asked for, in the executable's order: refused before any waiting.
 status_t run_check(struct job *j, struct delivery *d) {
-    d->order = arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
+    const struct job_input **in = j->run->order =
+        arena_array(&j->arena, const struct job_input *, job_names(j)->n_inputs + 1);
     RETURN_IF_ERR(job_check_weights(j));
     RETURN_IF_ERR(job_check_part(j, d));
-    RETURN_IF_ERR(job_order_inputs(j, j->spec.inputs, j->exe->info->signature, d->order));
+    RETURN_IF_ERR(job_order_inputs(j, j->inputs, j->exe->info->signature, in));
     return job_order_outputs(j, d);
 }
 
 status_t run_want(const struct job *j, struct task *t) {
     RETURN_IF_ERR(sched_aside(j->s, j->tenant, "run", j->key.digest));
-    int64_t expected = j->exe->run_ns * (j->spec.repeat > 1 ? j->spec.repeat : 1);
-    t->want.device = j->spec.device && *j->spec.device ? j->spec.device : j->key.device_kind;
+    int64_t expected = j->exe->run_ns * (j->spec->repeat > 1 ? j->spec->repeat : 1);
+    t->want.device = j->device && *j->device ? j->device : j->key.device_kind;
     t->want.alone = sched_alone(j->s, expected);
     t->want.expected_ns = expected;
     t->has_key = true;
@@ -423,21 +426,22 @@ void run_evicted(struct job *j) {
 }
 void run_free(struct job *j) {
     job_drop_parts(j);
-    batch_unref(j->run.batch);
+    batch_unref(j->run->batch);
 }
 
 // The inputs as they travel, with what an earlier part left behind them.
 static status_t wire_inputs(struct job *j, Hlod__Wire__Run *m, int *fds, int *n_fds) {
-    const struct job_input **in = j->run.order;
+    const struct job_input **in = j->run->order;
     size_t n = job_names(j)->n_inputs;
-    if (j->spec.payload_fd >= 0) fds[(*n_fds)++] = j->spec.payload_fd;
+    if (j->spec->payload_fd >= 0) fds[(*n_fds)++] = j->spec->payload_fd;
     m->n_inputs = n + job_carried(j);
     m->inputs = arena_array(&j->arena, Hlod__Wire__WireTensor *, m->n_inputs + 1);
     if (job_parts_fd(j) >= 0) fds[(*n_fds)++] = job_parts_fd(j);
     job_carry(j, (uint32_t)*n_fds, m->inputs + n);
     for (size_t i = 0; i < n; i++) {
         m->inputs[i] = job_wire_input(j, in[i]);
-        if (j->spec.leads) RETURN_IF_ERR(batch_gather(j->spec.leads, i, m->inputs[i], fds, n_fds));
+        if (j->spec->run.leads)
+            RETURN_IF_ERR(batch_gather(j->spec->run.leads, i, m->inputs[i], fds, n_fds));
     }
     return ST_OK;
 }
@@ -449,17 +453,15 @@ status_t run_send(struct job *j) {
     RETURN_IF_ERR(wire_inputs(j, &m, fds, &n_fds));
     m.key = (ProtobufCBinaryData){32, j->key.digest.b};
     m.weights_digest = (ProtobufCBinaryData){32, j->weights->weights.b};
-    if (j->spec.n_outputs && !open) {
+    if (j->spec->run.n_outputs && !open) {
         m.outputs = (uint32_t *)j->r.outputs;
         m.n_outputs = j->r.n_outputs;
     }
-    m.profile = j->spec.profile;
+    m.profile = j->spec->profile;
     m.foreign_names = job_foreign_names(j);
-    m.quiet = j->spec.quiet;
-    m.repeat = open ? 1 : j->spec.repeat;
-    m.timeout_ms = j->spec.timeout_ms > 0 && j->spec.timeout_ms < UINT32_MAX
-                       ? (uint32_t)j->spec.timeout_ms
-                       : 0;
+    m.quiet = j->spec->quiet;
+    m.repeat = open ? 1 : j->spec->repeat;
+    m.timeout_ms = j->timeout_ms > 0 && j->timeout_ms < UINT32_MAX ? (uint32_t)j->timeout_ms : 0;
 
     struct run_call *c = job_call_new(j);
     give_output_memory(j, c);
@@ -467,13 +469,13 @@ status_t run_send(struct job *j) {
         fds[n_fds++] = memfd_fd(c->out);
         m.output_fd = (uint32_t)n_fds;
     }
-    c->in = j->spec.payload ? memfd_ref(j->spec.payload) : NULL;
-    c->batch = batch_ref(j->spec.leads);
+    c->in = j->spec->payload ? memfd_ref(j->spec->payload) : NULL;
+    c->batch = batch_ref(j->spec->run.leads);
     c->let_go = batch_unref;
     c->flight_bytes += job_carried_bytes(j);
     for (size_t i = 0, n = job_names(j)->n_inputs; i < n; i++) {
-        c->flight_bytes += j->run.order[i]->size;
-        metric_add(M_DEVICE_BYTES_IN, j->run.order[i]->size);
+        c->flight_bytes += j->run->order[i]->size;
+        metric_add(M_DEVICE_BYTES_IN, j->run->order[i]->size);
     }
     job_call_send(c, HLOD__WIRE__TYPE__TYPE_RUN, &m.base, fds, n_fds, on_run);
     sched_charge(c->w, c->id, j->tenant, "run", j->key.digest);

@@ -1,8 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// job_run: the rows of RUN and INSPECT jobs, and what plain runs and plans share: inputs in a
+// job_run: the rows of RUN, WARM and INSPECT jobs, and what plain runs and plans share: inputs in a
 // signature's order, the model's names, what a run is expected to take. Thread: loop.
 #pragma once
 #include "scheduler/job/job_inside.h"
+
+struct run_own {
+    const struct job_input **order; // inputs as the executable has them
+    struct job_parts *parts;        // of the program that are over; or NULL
+    struct batch *batch;            // it was run in, or waits for
+};
+struct warm_own {
+    size_t n_buckets;      // begun
+    const char *constants; // of the last of them that has several rows
+    Hlod__V1__ShapeBinding **shapes;
+    size_t n_shapes; // of the one under way; 0 = those of the model
+};
 
 // Rows of the table (job_table.c).
 status_t run_check(struct job *j, struct delivery *d) MUST_CHECK;
@@ -14,6 +26,9 @@ void run_evicted(struct job *j);
 void run_free(struct job *j);
 status_t inspect_want(const struct job *j, struct task *t) MUST_CHECK;
 status_t inspect_send(struct job *j) MUST_CHECK;
+status_t warm_start(struct job *j, bool *later) MUST_CHECK; // the next bucket
+status_t warm_check(struct job *j, struct delivery *d) MUST_CHECK;
+void warm_end(struct job *j);
 
 // The model's names for tensors in and out, sequences flattened; needs model, and exe for outputs.
 const Hlod__V1__Signature *job_names(struct job *j);

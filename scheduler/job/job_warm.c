@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "scheduler/job/job_warm.h"
-
+// A WARM job's own rows (job_table.c): a model is compiled before anybody runs it; one whose runs
+// will be joined for one bucket after the other, each checked to have independent rows.
 #include "scheduler/job/batch.h"
+#include "scheduler/job/job_run.h"
 
 // Dimensions from `from` on that only a request fixes.
 static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
@@ -13,7 +14,7 @@ static bool has_open_dims(const Hlod__V1__Signature *s, size_t from) {
 
 // The largest batch of the name that is made; 1: its runs are not joined.
 static int64_t most_rows(const struct job *j) {
-    return j->spec.batching.max > 1 ? j->spec.batching.max : 1;
+    return j->spec->warm.batching.max > 1 ? j->spec->warm.batching.max : 1;
 }
 // How many rows the last of n buckets has.
 static int64_t bucket_rows(const struct job *j, size_t n) {
@@ -22,8 +23,8 @@ static int64_t bucket_rows(const struct job *j, size_t n) {
 
 // One of a single row shows nothing about rows, unless it is to be compared with the only other.
 status_t warm_check(struct job *j, struct delivery *d) {
-    const struct batching *b = &j->spec.batching;
-    size_t n = j->warm.n_buckets;
+    const struct batching *b = &j->spec->warm.batching;
+    size_t n = j->warm->n_buckets;
     (void)d;
     if (b->max <= 1 || (b->unchecked && !j->exe->info->part)) return ST_OK;
     if (j->exe->info->part)
@@ -32,19 +33,19 @@ status_t warm_check(struct job *j, struct delivery *d) {
                                 "it cannot be joined"),
                          HLOD__V1__REASON__REASON_BAD_OPTION);
     if (n > 1) {
-        RETURN_IF_ERR(batch_check_rows(j->exe->info, j->warm.constants));
+        RETURN_IF_ERR(batch_check_rows(j->exe->info, j->warm->constants));
         RETURN_IF_ERR(batch_check_outputs(j->exe->info, bucket_rows(j, n)));
     }
     if (n > 1 || b->max == 2)
-        j->warm.constants = arena_strdup(&j->arena, j->exe->info->constants_digest);
+        j->warm->constants = arena_strdup(&j->arena, j->exe->info->constants_digest);
     return ST_OK;
 }
 
 static status_t check_model(const struct job *j) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     if (most_rows(j) == 1) return ST_OK;
-    RETURN_IF_ERR(batch_check(&j->spec.batching, sig));
-    if (j->spec.batching.unchecked || !has_open_dims(sig, 1)) return ST_OK;
+    RETURN_IF_ERR(batch_check(&j->spec->warm.batching, sig));
+    if (j->spec->warm.batching.unchecked || !has_open_dims(sig, 1)) return ST_OK;
     return st_reason(
         st_new(ST_INVALID_ARGUMENT,
                "only dimension 0 may be open where the compiler shall show that rows are "
@@ -55,13 +56,13 @@ static status_t check_model(const struct job *j) {
 status_t warm_start(struct job *j, bool *later) {
     const Hlod__V1__Signature *sig = j->model->rec->signature;
     bool batched = most_rows(j) > 1;
-    if (!j->warm.n_buckets) RETURN_IF_ERR(check_model(j));
+    if (!j->warm->n_buckets) RETURN_IF_ERR(check_model(j));
     if (has_open_dims(sig, batched)) { // only a request fixes them
         *later = true;
         job_finish(j, ST_OK);
         return ST_OK;
     }
-    j->warm.n_buckets++;
+    j->warm->n_buckets++;
     if (batched) {
         job_repeat(j, ROW_BUCKET); // an executable that the digest named is not the bucket's
         Hlod__V1__ShapeBinding **v =
@@ -74,17 +75,17 @@ status_t warm_start(struct job *j, bool *later) {
             v[i]->dims = arena_array(&j->arena, int64_t, v[i]->n_dims + 1);
             for (size_t d = 0; d < v[i]->n_dims; d++)
                 v[i]->dims[d] =
-                    d ? sig->inputs[i]->dims[d]->size : bucket_rows(j, j->warm.n_buckets);
+                    d ? sig->inputs[i]->dims[d]->size : bucket_rows(j, j->warm->n_buckets);
         }
-        j->warm.shapes = v;
-        j->warm.n_shapes = sig->n_inputs;
+        j->warm->shapes = v;
+        j->warm->n_shapes = sig->n_inputs;
     }
     job_deliver(j, ROW_BUCKET, &(struct delivery){0});
     return ST_OK;
 }
 
 void warm_end(struct job *j) {
-    if (bucket_rows(j, j->warm.n_buckets) == most_rows(j)) {
+    if (bucket_rows(j, j->warm->n_buckets) == most_rows(j)) {
         job_finish(j, ST_OK);
         return;
     }

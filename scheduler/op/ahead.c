@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/aside.h"
 
 enum { PATIENCE_MS = 3000 };
 struct ahead {
@@ -72,7 +72,7 @@ static void on_expected(void *ctx, struct frame *f, status_t lost) {
 }
 
 static bool runs(const struct job *j) {
-    return j->spec.kind == JOB_RUN || j->spec.kind == JOB_STEP;
+    return j->spec->kind == JOB_RUN || j->spec->kind == JOB_STEP;
 }
 static const struct job *who_runs(const struct op *op) {
     for (size_t i = 0; i < op->waiters.n; i++)
@@ -90,8 +90,7 @@ static struct worker *choose(const struct op *op, const struct job *j) {
     int n = pool_size(s->pool);
     struct place_want want = {
         .role = ROLE_DEVICE,
-        .device = j->spec.device && *j->spec.device && !job_wants_auto(j) ? j->spec.device
-                                                                         : op->device_kind};
+        .device = j->device && *j->device && !job_wants_auto(j) ? j->device : op->device_kind};
     if (s->cfg.pool.isolate) want.tenant = j->tenant->name;
     for (int i = 0; i < n; i++) {
         view[i] = pool_place(pool_worker(s->pool, i));

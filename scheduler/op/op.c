@@ -40,11 +40,6 @@ void op_join(struct op *op, struct job *j) {
 static struct worker *op_worker(const struct op *op) {
     return op->kind == OP_PREPARE ? pool_worker(op->s->pool, op->target_index) : op->seat.w;
 }
-static void op_take_seat(struct op *op, struct job *j) {
-    struct seat *from = job_seat(j);
-    op->seat = *from;
-    *from = (struct seat){0};
-}
 
 void op_leave(struct op *op, struct job *j) {
     for (size_t i = 0; i < op->waiters.n; i++)
@@ -57,7 +52,7 @@ void op_leave(struct op *op, struct job *j) {
     if (op->waiters.n || op->ending) return;
     if (op->call) { // stop the worker; the reply, or the loss, ends the op
         unlist(op);
-        if (op->kind == OP_PREPARE) op_take_seat(op, j);
+        if (op->kind == OP_PREPARE) op->seat = job_take_seat(j);
         pool_cancel(op_worker(op), op->call);
     } else if (task_waits(&op->task)) {
         task_drop(&op->task);

@@ -17,10 +17,10 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/error.h"
-#include "scheduler/op/ahead.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
+#include "scheduler/op/ahead.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/records/artifact.h"
 #include "scheduler/records/journal.h"
 
@@ -93,7 +93,7 @@ static void looked_up(void *arg) {
     st_drop(st);
     for (size_t i = 0; i < op->waiters.n;) { // those that will not wait for a compile
         struct job *j = op->waiters.v[i];
-        if (!j->spec.no_compile) {
+        if (!j->spec->no_compile) {
             i++;
             continue;
         }
@@ -284,7 +284,7 @@ static bool told(const struct op *op) {
     for (size_t i = 0; i < op->waiters.n; i++) {
         const struct job *j = op->waiters.v[i];
         if (j->parent) j = j->parent;
-        if (j->spec.on_event && !j->spec.quiet) return true;
+        if (j->spec->on_event && !j->spec->quiet) return true;
     }
     return false;
 }
@@ -356,9 +356,10 @@ static void failed(struct task *t, status_t st) {
 
 static void queue_compile(struct op *op) {
     const struct job *first = op->waiters.v[0]; // on whose account it goes
-    int32_t priority = first->spec.priority;
+    int32_t priority = first->spec->priority;
     for (size_t i = 1; i < op->waiters.n; i++)
-        if (op->waiters.v[i]->spec.priority > priority) priority = op->waiters.v[i]->spec.priority;
+        if (op->waiters.v[i]->spec->priority > priority)
+            priority = op->waiters.v[i]->spec->priority;
     op->task = (struct task){.want = {.role = ROLE_COMPILE, .device = op->device_kind},
                              .tenant = first->tenant,
                              .placed = placed,
@@ -434,12 +435,12 @@ status_t op_exe_start(struct job *j, bool *later) {
         loop_work(j->s->loop, lookup_work, looked_up, op);
         return ST_OK;
     }
-    if (op->compiling && j->spec.no_compile)
+    if (op->compiling && j->spec->no_compile)
         return st_reason(st_new(ST_FAILED_PRECONDITION,
                                 "the executable is being compiled and no_compile was asked"),
                          HLOD__V1__REASON__REASON_WOULD_COMPILE);
     op_join(op, j);
-    j->r.joined = true;
+    job_joined(j);
     metric_add(M_COMPILE_JOINS, 1);
     if (op->compiling) tell_joined(j, name + 4);
     return ST_OK;

@@ -15,8 +15,8 @@
 #include "proto/weigh.h"
 #include "scheduler/error.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/records/blobs.h"
 #include "scheduler/records/journal.h"
 
@@ -189,10 +189,10 @@ static void checked(void *arg) {
 // By digest and format: who asks for another reader shares nothing with those who ask for this one.
 void op_ingest_start(struct job *j) {
     char name[200] = "ingest/";
-    struct digest record = sched_record(j->s, j->tenant->name, j->spec.model);
+    struct digest record = sched_record(j->s, j->tenant->name, j->subject);
     digest_hex(record, name + strlen(name));
     snprintf(name + strlen(name), sizeof name - strlen(name), "/%.100s",
-             j->spec.format ? j->spec.format : "");
+             j->spec->format ? j->spec->format : "");
     struct op *op = op_find(j->s, name);
     if (op) {
         op_join(op, j);
@@ -200,10 +200,10 @@ void op_ingest_start(struct job *j) {
     }
     op = op_new(j->s, OP_INGEST, name);
     op_join(op, j);
-    op->digest = j->spec.model;
+    op->digest = j->subject;
     op->record = record;
-    op->format = arena_strdup(&op->arena, j->spec.format ? j->spec.format : "");
+    op->format = arena_strdup(&op->arena, j->spec->format ? j->spec->format : "");
     op->tenant = j->tenant;
-    op->priority = j->spec.priority;
+    op->priority = j->spec->priority;
     loop_work(j->s->loop, check_work, checked, op);
 }

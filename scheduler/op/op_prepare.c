@@ -14,8 +14,8 @@
 #include "base/store/store.h"
 #include "proto/weigh.h"
 #include "scheduler/job/job_inside.h"
-#include "scheduler/queue/aside.h"
 #include "scheduler/loop.h"
+#include "scheduler/queue/aside.h"
 #include "scheduler/records/blobs.h"
 
 static void prepare(struct op *op);
@@ -29,9 +29,7 @@ static struct worker *target(const struct op *op) {
 static void charge(struct op *op, double ms) {
     int64_t ns = clock_of_ms(ms), most = clock_ns() - op->start_ns;
     if (!op->waiters.n) return; // the op has the seat, and its whole time counts
-    struct job *j = op->waiters.v[0];
-    struct seat *x = job_seat(j);
-    if (ns > 0) x->before_ns += ns < most ? ns : most; // the worker may say anything
+    if (ns > 0) job_used_before(op->waiters.v[0], ns < most ? ns : most); // it may say anything
 }
 
 // The run that it is for is blamed for its end.

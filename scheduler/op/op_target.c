@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "proto/weigh.h"
+#include "scheduler/job/job_inside.h"
 #include "scheduler/loop.h"
 #include "scheduler/workers/plugins.h"
-#include "scheduler/job/job_inside.h"
 
 static struct op *op_of(struct task *t) {
     return (struct op *)((char *)t - offsetof(struct op, task));
@@ -59,7 +59,7 @@ struct target_rec *sched_target(struct sched *s, const char *name) {
 }
 
 status_t op_target_start(struct job *j) {
-    const char *kind, *name, *target = j->spec.target;
+    const char *kind, *name, *target = j->spec->compile.target;
     char key[TARGET_NAME_MAX + 8];
     RETURN_IF_ERR(plugins_target(j->s->cfg.pool.plugins, &j->arena, target, &kind, &name));
     if (strlen(target) >= TARGET_NAME_MAX)
@@ -80,7 +80,7 @@ status_t op_target_start(struct job *j) {
                              .tenant = j->tenant,
                              .placed = placed,
                              .failed = failed,
-                             .item = {.priority = j->spec.priority}};
+                             .item = {.priority = j->spec->priority}};
     task_queue(j->s, &op->task);
     return ST_OK;
 }

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/store/store.h"
-#include "scheduler/records/journal.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/journal.h"
 #include "scheduler/sched_inside.h"
 
 struct candidate {

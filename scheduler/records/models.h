@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "scheduler/job/batch.h"
+#include "scheduler/job/batching.h"
 
 struct sched;
 struct models;

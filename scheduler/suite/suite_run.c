@@ -213,7 +213,7 @@ static const char *missing(struct suite_run *r, const struct job_result *x) {
     struct strbuf b = {0};
     strbuf_limit(&b, 500);
     strbuf_puts(&b, "is missing; the model gives");
-    for (size_t k = 0; k < x->run->n_outputs; k++)
+    for (size_t k = 0; k < x->reply->n_outputs; k++)
         strbuf_printf(&b, "%s '%s'", k ? "," : "", x->names->outputs[x->outputs[k]]->name);
     const char *text = arena_strndup(&r->arena, strbuf_cstr(&b), b.n);
     strbuf_done(&b);
@@ -265,11 +265,11 @@ static status_t compare_one(struct suite_run *r, const Hlod__V1__JobTensor *e,
 // The output that the i-th expected one is about, by name or, without one, by position; or NULL.
 static const Hlod__Wire__WireTensor *output_of(const struct job_result *x, size_t i,
                                                const char **name) {
-    for (size_t k = 0; k < x->run->n_outputs; k++) {
+    for (size_t k = 0; k < x->reply->n_outputs; k++) {
         const char *is = x->names->outputs[x->outputs[k]]->name;
         if (**name ? strcmp(is, *name) != 0 : k != i) continue;
         *name = is;
-        return x->run->outputs[k];
+        return x->reply->outputs[k];
     }
     return NULL;
 }
@@ -300,9 +300,9 @@ static status_t compare_all(struct suite_run *r, const struct job_result *x) {
 static status_t keep_outputs(struct suite_run *r, const struct job_result *x) {
     Hlod__V1__JobOutcome *o = r->outcome;
     struct sched *s = r->suite->s->sched;
-    o->outputs = arena_array(&r->arena, Hlod__V1__JobTensor *, x->run->n_outputs + 1);
-    for (size_t k = 0; k < x->run->n_outputs; k++) {
-        const Hlod__Wire__WireTensor *t = x->run->outputs[k];
+    o->outputs = arena_array(&r->arena, Hlod__V1__JobTensor *, x->reply->n_outputs + 1);
+    for (size_t k = 0; k < x->reply->n_outputs; k++) {
+        const Hlod__Wire__WireTensor *t = x->reply->outputs[k];
         struct span found;
         void *base;
         size_t base_bytes;
@@ -379,10 +379,10 @@ static void take_result(struct suite_run *r, const struct job_result *x) {
     for (; o->n_timings < x->n_timings; o->n_timings++)
         o->timings[o->n_timings] =
             arena_dup(a, x->timings[o->n_timings], sizeof **x->timings); // names are literals
-    if (!x->run) return;
-    o->run_ms = arena_dup_array(a, x->run->run_ms, x->run->n_run_ms);
-    o->n_run_ms = x->run->n_run_ms;
-    if (x->run->peak_bytes) o->peak_bytes = x->run->peak_bytes;
+    if (!x->reply) return;
+    o->run_ms = arena_dup_array(a, x->reply->run_ms, x->reply->n_run_ms);
+    o->n_run_ms = x->reply->n_run_ms;
+    if (x->reply->peak_bytes) o->peak_bytes = x->reply->peak_bytes;
 }
 
 static void on_done(void *ctx, struct job *job, status_t st) {
@@ -391,7 +391,7 @@ static void on_done(void *ctx, struct job *job, status_t st) {
     take_result(r, x);
     r->st = st;
     r->busy = true;
-    if (!st && x->run && (r->in->n_expect || r->suite->q->keep_outputs))
+    if (!st && x->reply && (r->in->n_expect || r->suite->q->keep_outputs))
         loop_work(r->suite->s->sched->loop, outputs_work, finish, r);
     else
         finish_soon(r);
@@ -406,8 +406,6 @@ static void start_job(struct suite_run *r) {
     const Hlod__V1__JobTarget *target = q->n_targets ? q->targets[r->j->cell.target] : NULL;
     struct job_spec spec = {.kind = r->in ? JOB_RUN : JOB_COMPILE,
                             .format = "",
-                            .shapes = m->shapes,
-                            .n_shapes = r->in ? 0 : m->n_shapes,
                             .inputs = r->inputs,
                             .n_inputs = r->in ? r->in->n_inputs : 0,
                             .payload_fd = r->payload ? memfd_fd(r->payload) : -1,
@@ -415,7 +413,6 @@ static void start_job(struct suite_run *r) {
                             .payload_bytes = {r->bytes, r->bytes ? (size_t)r->total : 0},
                             .options = m->options,
                             .device = target ? target->device : "",
-                            .target = target ? target->target : "",
                             .timeout_ms = q->timeout_ms,
                             .tenant = r->suite->tenant,
                             .priority = priority - BEHIND,
@@ -423,6 +420,11 @@ static void start_job(struct suite_run *r) {
                             .on_event = note_event,
                             .on_done = on_done,
                             .ctx = r};
+    if (spec.kind == JOB_COMPILE) {
+        spec.compile.shapes = m->shapes;
+        spec.compile.n_shapes = m->n_shapes;
+        spec.compile.target = target ? target->target : "";
+    }
     if (digest_parse(str_of(m->model), &spec.model))
         r->job = job_start(r->suite->s->sched, &spec);
     else {

@@ -132,10 +132,10 @@ void api_name(struct call *c, const char *text, struct job_spec *out) {
     struct digest d;
     const struct named_model *x = digest_parse(str_of(text), &d) ? NULL : named(c, text);
     if (!x) return;
-    out->name = arena_strdup(&c->arena, x->name);
-    out->version = x->version;
-    out->space = arena_strdup(&c->arena, x->tenant);
-    out->batching = x->batching;
+    out->run.name = arena_strdup(&c->arena, x->name);
+    out->run.version = x->version;
+    out->run.space = arena_strdup(&c->arena, x->tenant);
+    out->run.batching = x->batching;
 }
 
 bool api_is_probe(const struct api_row *r) {

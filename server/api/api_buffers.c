@@ -72,11 +72,11 @@ static status_t put_done(struct call *c, const struct job_result *r, Hlod__V1__E
     (void)result;
     Hlod__V1__PutBufferReply *m = arena_new_of(&c->arena, Hlod__V1__PutBufferReply);
     hlod__v1__put_buffer_reply__init(m);
-    m->buffers = arena_array(&c->arena, Hlod__V1__Buffer *, r->n_held + 1);
-    for (size_t k = 0; k < (r->tuple ? 1 : r->n_held); k++) {
+    m->buffers = arena_array(&c->arena, Hlod__V1__Buffer *, r->put.n_handles + 1);
+    for (size_t k = 0; k < (r->put.tuple ? 1 : r->put.n_handles); k++) {
         struct handle *h;
         int leaf;
-        RETURN_IF_ERR(find(c, r->tuple ? r->tuple : r->handles[k], &h, &leaf));
+        RETURN_IF_ERR(find(c, r->put.tuple ? r->put.tuple : r->put.handles[k], &h, &leaf));
         m->buffers[m->n_buffers++] = message(c, h);
     }
     *out = &m->base;
@@ -102,8 +102,8 @@ void api_put_buffer(struct call *c) {
     }
     struct job_spec spec = api_job_spec(c, JOB_PUT);
     spec.device = q->device;
-    spec.lease_ms = q->lease_ms;
-    spec.tuple = q->tuple;
+    spec.put.lease_ms = q->lease_ms;
+    spec.put.tuple = q->tuple;
     api_start_job(c, &spec, put_done);
 }
 
@@ -116,7 +116,7 @@ static status_t got(struct call *c, const struct job_result *r, Hlod__V1__Event 
     hlod__v1__get_buffer_reply__init(m);
     m->buffer = c->state;
     RETURN_IF_ERR(api_take_outputs(c, r));
-    if (r->part && !c->wants_file) {
+    if (r->get.part && !c->wants_file) {
         m->part =
             (ProtobufCBinaryData){c->outputs[0].data.n, (uint8_t *)(uintptr_t)c->outputs[0].data.p};
         c->n_outputs = 0;
@@ -128,8 +128,8 @@ static status_t got(struct call *c, const struct job_result *r, Hlod__V1__Event 
 static status_t choose_part(struct call *c, const struct handle *h, int leaf,
                             struct job_spec *spec) {
     const Hlod__V1__GetBufferRequest *q = (Hlod__V1__GetBufferRequest *)c->request;
-    spec->part_offset = q->offset;
-    spec->part_bytes = q->length;
+    spec->get.offset = q->offset;
+    spec->get.bytes = q->length;
     if (!c->wants_file) return ST_OK;
     if (h->tuple && leaf < 0)
         return st_new(ST_INVALID_ARGUMENT,
@@ -138,15 +138,15 @@ static status_t choose_part(struct call *c, const struct handle *h, int leaf,
     c->file = (struct call_file){.fd = -1, .bytes = total, .total = total};
     RETURN_IF_ERR(call_range(c->range, &c->file));
     if (c->file.part) {
-        spec->part_offset = c->file.offset;
-        spec->part_bytes = c->file.bytes;
+        spec->get.offset = c->file.offset;
+        spec->get.bytes = c->file.bytes;
     }
     return ST_OK;
 }
 
 void api_get_buffer(struct call *c) {
     const Hlod__V1__GetBufferRequest *q = (Hlod__V1__GetBufferRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_GET, .payload_fd = -1, .handle = q->handle};
+    struct job_spec spec = {.kind = JOB_GET, .get.handle = q->handle};
     struct handle *h = NULL;
     int leaf;
     status_t st = find(c, q->handle, &h, &leaf);

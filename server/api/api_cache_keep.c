@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "scheduler/records/blobs.h"
-#include "scheduler/suite/journal_jobs.h"
 #include "scheduler/records/pins.h"
+#include "scheduler/suite/journal_jobs.h"
 #include "scheduler/suite/suite.h"
 #include "server/api/api_cache.h"
 #include "server/api/api_job.h"
@@ -212,10 +212,11 @@ static status_t recompiled(struct call *c, const struct job_result *r, Hlod__V1_
                            const ProtobufCMessage **out) {
     (void)result;
     struct verify v = {.w = c->state, .m = ((struct cache_work *)c->state)->own};
-    if (*r->differs)
+    if (*r->verify.differs)
         finding(&v, v.w->digest, "differs",
-                arena_printf(&c->arena, "a new compile of it differs first in '%s'", r->differs));
-    v.m->recompiled = !*r->differs;
+                arena_printf(&c->arena, "a new compile of it differs first in '%s'",
+                             r->verify.differs));
+    v.m->recompiled = !*r->verify.differs;
     v.m->findings = v.found.v;
     v.m->n_findings = v.found.n;
     *out = &v.m->base;
@@ -227,7 +228,7 @@ static void recompile(struct cache_work *w) {
         call_finish(w->c, w->reply, ST_OK);
         return;
     }
-    struct job_spec spec = {.kind = JOB_VERIFY, .model = w->digest, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_VERIFY, .model = w->digest};
     w->c->state = w;
     api_start_job(w->c, &spec, recompiled);
 }

@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/store/store.h"
-#include "scheduler/records/blobs.h"
 #include "scheduler/job/key.h"
 #include "scheduler/loop.h"
+#include "scheduler/records/blobs.h"
 #include "server/api/api_job.h"
 
 // Within what the request allows? A line for each part that is not, and for what cannot be told.
@@ -44,13 +44,13 @@ static status_t compiled(struct call *c, const struct job_result *r, Hlod__V1__E
     m->source_digest = api_hex(&c->arena, r->source);
     m->ingest_hit = r->ingest_hit;
     m->cache_hit = r->cache_hit;
-    m->joined = r->joined;
+    m->joined = r->compile.joined;
     m->executable = arena_dup(&c->arena, r->exe, sizeof *r->exe);
     m->executable->signature = key_signature(&c->arena, r->exe, r->model->signature);
     m->model_signature = r->model->signature;
     m->job = r->id;
-    m->assumed = r->assumed;
-    m->n_assumed = r->n_assumed;
+    m->assumed = r->compile.assumed;
+    m->n_assumed = r->compile.n_assumed;
     check_budget(c, m);
     size_t upload = c->upload_ms > 0;
     m->timings = arena_array(&c->arena, Hlod__V1__Timing *, r->n_timings + 1);
@@ -81,12 +81,9 @@ static void start(struct call *c) {
     struct job_spec spec = {.kind = JOB_COMPILE,
                             .model = c->source,
                             .format = *q->format ? q->format : c->content_type,
-                            .shapes = q->shapes,
-                            .n_shapes = q->n_shapes,
-                            .payload_fd = -1,
+                            .compile = {q->shapes, q->n_shapes, q->target},
                             .options = q->options,
                             .device = q->device,
-                            .target = q->target,
                             .timeout_ms = q->timeout_ms,
                             .priority = q->priority};
     api_start_job(c, &spec, compiled);
@@ -160,21 +157,21 @@ static status_t inspected(struct call *c, const struct job_result *r, Hlod__V1__
     hlod__v1__inspect_reply__init(m);
     m->stage = q->stage;
     *out = &m->base;
-    if (!r->text) return ST_OK;
-    if (r->text->fd == 0) {
-        m->text = arena_strndup(&c->arena, (const char *)r->text->inline_bytes.data,
-                                r->text->inline_bytes.len);
+    if (!r->inspect.text) return ST_OK;
+    if (r->inspect.text->fd == 0) {
+        m->text = arena_strndup(&c->arena, (const char *)r->inspect.text->inline_bytes.data,
+                                r->inspect.text->inline_bytes.len);
         return ST_OK;
     }
-    if (r->text->size == 0) return ST_OK;
-    if (r->text->fd > (uint32_t)r->n_fds || r->text->size > 1u << 30)
+    if (r->inspect.text->size == 0) return ST_OK;
+    if (r->inspect.text->fd > (uint32_t)r->n_fds || r->inspect.text->size > 1u << 30)
         return st_new(ST_INTERNAL, "a worker's text names no descriptor");
     uint8_t *p;
     void *base;
     size_t n;
-    RETURN_IF_ERR(frame_map(r->fds[r->text->fd - 1], (int64_t)r->text->offset,
-                            (int64_t)r->text->size, false, &p, &base, &n));
-    m->text = arena_strndup(&c->arena, (const char *)p, r->text->size);
+    RETURN_IF_ERR(frame_map(r->fds[r->inspect.text->fd - 1], (int64_t)r->inspect.text->offset,
+                            (int64_t)r->inspect.text->size, false, &p, &base, &n));
+    m->text = arena_strndup(&c->arena, (const char *)p, r->inspect.text->size);
     frame_unmap(base, n);
     return ST_OK;
 }
@@ -189,7 +186,7 @@ static bool stage_known(const char *s) {
 
 void api_inspect(struct call *c) {
     const Hlod__V1__InspectRequest *q = (Hlod__V1__InspectRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_INSPECT, .payload_fd = -1, .stage = q->stage};
+    struct job_spec spec = {.kind = JOB_INSPECT, .inspect.stage = q->stage};
     status_t st = api_digest(q->digest, "digest", &spec.model);
     if (!st && !stage_known(q->stage))
         st = st_reason(st_new(ST_NOT_FOUND,

@@ -69,7 +69,7 @@ static status_t ingested(struct call *c, const struct job_result *r, Hlod__V1__E
 
 void api_set_model(struct call *c) {
     const Hlod__V1__SetModelRequest *q = (const Hlod__V1__SetModelRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_WARM, .payload_fd = -1, .batching = batching(q)};
+    struct job_spec spec = {.kind = JOB_WARM, .warm.batching = batching(q)};
     status_t st = api_model(c, q->model, &spec.model);
     if (st)
         call_finish(c, NULL, st);

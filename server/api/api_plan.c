@@ -77,9 +77,9 @@ void api_plan(struct call *c) {
     }
     spec.inputs = in.v;
     spec.n_inputs = in.n;
-    spec.plan = p;
-    spec.lease_ms = q->lease_ms;
-    spec.tuple = q->keep_tuple;
+    spec.plan.spec = p;
+    spec.plan.lease_ms = q->lease_ms;
+    spec.plan.tuple = q->keep_tuple;
     api_start_job(c, &spec, api_ran);
 }
 
@@ -118,9 +118,9 @@ void api_run_resident(struct call *c, struct job_spec *spec) {
     p->keep = q->keep;
     p->n_keep = q->n_keep;
     p->single = true;
-    spec->kind = JOB_PLAN;
-    spec->plan = p;
-    spec->lease_ms = q->lease_ms;
-    spec->tuple = q->keep_tuple;
+    spec->kind = JOB_PLAN; // the run's own part of the spec gives way to a plan's
+    spec->plan.spec = p;
+    spec->plan.lease_ms = q->lease_ms;
+    spec->plan.tuple = q->keep_tuple;
     api_start_job(c, spec, api_ran);
 }

@@ -26,7 +26,7 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
     if (!sz_mul(o->elements, need, &need))
         return st_new(ST_INTERNAL, "output '%s' has an absurd shape", o->name);
     if (o->dtype->cls == NUM_STRING && b) need = (int64_t)b->size; // as the worker says
-    if (r->part) need = r->part_bytes;
+    if (r->kind == JOB_GET && r->get.part) need = r->get.part_bytes;
     if (need == 0) return ST_OK;
     if (!b) return st_new(ST_INTERNAL, "output '%s' has no data", o->name);
     if (b->fd == 0) {
@@ -57,10 +57,10 @@ static status_t output_data(struct call *c, const struct job_result *r, const Hl
 }
 
 status_t api_take_outputs(struct call *c, const struct job_result *r) {
-    c->n_outputs = r->run->n_outputs;
-    c->outputs = arena_zarray(&c->arena, struct call_output, r->run->n_outputs + 1);
-    for (size_t i = 0; i < r->run->n_outputs; i++) {
-        const Hlod__Wire__WireTensor *t = r->run->outputs[i];
+    c->n_outputs = r->reply->n_outputs;
+    c->outputs = arena_zarray(&c->arena, struct call_output, r->reply->n_outputs + 1);
+    for (size_t i = 0; i < r->reply->n_outputs; i++) {
+        const Hlod__Wire__WireTensor *t = r->reply->outputs[i];
         struct call_output *o = &c->outputs[i];
         o->name = r->names->outputs[r->outputs[i]]->name;
         o->dtype = numbers_dtype(str_of(t->dtype));
@@ -68,7 +68,7 @@ status_t api_take_outputs(struct call *c, const struct job_result *r) {
         o->dims = t->dims;
         if (!o->dtype)
             return st_new(ST_INTERNAL, "output '%s' has unknown type '%s'", o->name, t->dtype);
-        o->handle = r->handles ? r->handles[i] : NULL;
+        o->handle = r->kind == JOB_PLAN && r->plan.handles ? r->plan.handles[i] : NULL;
         if (!o->handle) RETURN_IF_ERR(output_data(c, r, t->data, o));
     }
     return ST_OK;
@@ -102,23 +102,23 @@ status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *re
     m->steps = arena_array(&c->arena, Hlod__V1__StepReport *, r->n_steps + 1);
     for (; m->n_steps < r->n_steps; m->n_steps++)
         m->steps[m->n_steps] = step_report(&c->arena, &r->steps[m->n_steps]);
-    if (r->tuple) m->tuple = (char *)(uintptr_t)r->tuple;
+    if (r->kind == JOB_PLAN && r->plan.tuple) m->tuple = (char *)(uintptr_t)r->plan.tuple;
     m->timings = c->timings;
     m->n_timings = c->n_timings;
-    m->run_ms = r->run->run_ms;
-    m->n_run_ms = r->run->n_run_ms;
-    m->peak_bytes = r->run->peak_bytes;
-    m->prepared_bytes = r->run->prepared_bytes;
+    m->run_ms = r->reply->run_ms;
+    m->n_run_ms = r->reply->n_run_ms;
+    m->peak_bytes = r->reply->peak_bytes;
+    m->prepared_bytes = r->reply->prepared_bytes;
     m->device = (char *)r->device;
     m->cache_hit = r->cache_hit;
     m->job = r->id;
-    m->batch_rows = r->batch_rows;
+    if (r->kind == JOB_RUN) m->batch_rows = r->run.batch_rows;
     if (!c->row->stream)
-        m->profile = r->run->profile;
-    else if (r->run->profile) { // a line of its own before the result
+        m->profile = r->reply->profile;
+    else if (r->reply->profile) { // a line of its own before the result
         Hlod__V1__Event e = HLOD__V1__EVENT__INIT;
         e.kind_case = HLOD__V1__EVENT__KIND_PROFILE;
-        e.profile = r->run->profile;
+        e.profile = r->reply->profile;
         e.t_ms = (double)(clock_ns() - c->start_ns) / 1e6;
         call_event(c, &e);
     }
@@ -132,8 +132,8 @@ void api_run(struct call *c) {
     Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     struct job_spec spec = api_job_spec(c, JOB_RUN);
     spec.has_weights = *q->weights != 0;
-    spec.outputs = q->outputs;
-    spec.n_outputs = q->n_outputs;
+    spec.run.outputs = q->outputs;
+    spec.run.n_outputs = q->n_outputs;
     status_t st = api_model(c, q->model, &spec.model);
     if (!st) api_name(c, q->model, &spec);
     if (!st && spec.has_weights) st = api_model(c, q->weights, &spec.weights);

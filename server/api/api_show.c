@@ -76,7 +76,7 @@ static status_t shown(struct call *c, const struct job_result *r, Hlod__V1__Even
 
 void api_show_model(struct call *c) {
     const Hlod__V1__ShowModelRequest *q = (const Hlod__V1__ShowModelRequest *)c->request;
-    struct job_spec spec = {.kind = JOB_INGEST, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_INGEST};
     status_t st = api_model(c, q->model, &spec.model);
     if (st)
         call_finish(c, NULL, st);

@@ -71,7 +71,7 @@ static void with_signature(struct call *c, const char *name, const char *version
                            api_reply_fn reply) {
     struct oip_model x;
     status_t st = oip_find(c, name, version, &x);
-    struct job_spec spec = {.kind = JOB_INGEST, .model = x.source, .payload_fd = -1};
+    struct job_spec spec = {.kind = JOB_INGEST, .model = x.source};
     if (st)
         call_finish(c, NULL, st);
     else

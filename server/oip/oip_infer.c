@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "base/vec.h"
 #include "scheduler/loop.h"
-#include "server/oip/oip.h"
 #include "server/http/tensors.h"
+#include "server/oip/oip.h"
 
 struct infer { // c->state
     struct oip_model model;
@@ -160,12 +160,12 @@ static void finished(struct call *c, bool ok) {
     if (!x) return;
     count(ok ? &x->success : &x->fail, (uint64_t)(clock_ns() - c->start_ns));
     if (!ok || !f->r) return;
-    if (!f->r->batch_rows) { // else the scheduler counts
+    if (!f->r->run.batch_rows) { // else the scheduler counts
         x->inferences++;
         x->executions++;
     }
     x->last_ms = (uint64_t)(clock_wall_ns() / 1000000);
-    if (f->r->run) x->prepared_bytes = f->r->run->prepared_bytes;
+    if (f->r->reply) x->prepared_bytes = f->r->reply->prepared_bytes;
     snprintf(x->device, sizeof x->device, "%.*s", (int)strcspn(f->r->device, ":"), f->r->device);
     for (size_t i = 0; i < f->r->n_timings; i++) {
         uint64_t ns = (uint64_t)(f->r->timings[i]->ms * 1e6);
@@ -184,14 +184,14 @@ static void run(struct call *c) {
     spec.timeout_ms = f->timeout_ms;
     spec.priority = f->priority;
     if (f->model.named) {
-        spec.name = f->model.name;
-        spec.version = f->version;
-        spec.space = api_space(c, f->model.name);
-        spec.batching = f->batching;
+        spec.run.name = f->model.name;
+        spec.run.version = f->version;
+        spec.run.space = api_space(c, f->model.name);
+        spec.run.batching = f->batching;
     }
-    spec.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
-    for (; spec.n_outputs < q->n_outputs; spec.n_outputs++)
-        spec.outputs[spec.n_outputs] = q->outputs[spec.n_outputs]->name;
+    spec.run.outputs = arena_array(&c->arena, char *, q->n_outputs + 1);
+    for (; spec.run.n_outputs < q->n_outputs; spec.run.n_outputs++)
+        spec.run.outputs[spec.run.n_outputs] = q->outputs[spec.run.n_outputs]->name;
     api_start_job(c, &spec, inferred);
 }
 
@@ -238,7 +238,6 @@ static void look_up(struct call *c) {
     const struct infer *f = c->state;
     struct job_spec spec = {.kind = JOB_INGEST,
                             .model = f->model.source,
-                            .payload_fd = -1,
                             .tenant = c->principal.tenant,
                             .sees_all = api_sees_all(c),
                             .on_done = on_signature,

@@ -90,8 +90,7 @@ static void stored(void *arg) {
     if (!call_goes_on(c, l->st)) return;
     c->has_source = true;
     c->source = l->digest;
-    struct job_spec spec = {
-        .kind = JOB_WARM, .model = l->digest, .payload_fd = -1, .batching = l->batching};
+    struct job_spec spec = {.kind = JOB_WARM, .model = l->digest, .warm.batching = l->batching};
     api_start_job(c, &spec, loaded);
 }
 
