@@ -118,8 +118,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
     if (align < ALIGN) align = ALIGN;
     a->used_bytes += n;
 #ifdef ARENA_DEBUG
-    // The item ends where the malloc block ends (up to alignment), so that a sanitizer sees an
-    // overrun.
+    // The item ends where the malloc block does (up to alignment): a sanitizer sees an overrun.
     struct arena_block *b = add_block(a, n + (align > ALIGN ? align : 0), SIZE_MAX);
     uintptr_t p = (uintptr_t)(b + 1);
     return (void *)((p + align - 1) & ~(uintptr_t)(align - 1));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear probing at a load of at most 3/4; deletion shifts the following run back, so there are no
-// tombstones.
+// Linear probing at a load of at most 3/4; deletion shifts the following run back: no tombstones.
 #include "base/map.h"
 
 #include <stdlib.h>
@@ -169,4 +168,3 @@ void *pmap_del(struct pmap *m, uint64_t key) {
     m->n--;
     return was;
 }
-

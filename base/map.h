@@ -53,6 +53,5 @@ static inline bool pmap_has_ptr(const struct pmap *m, const void *key) {
     return pmap_has(m, (uint64_t)(uintptr_t)key);
 }
 
-// for (size_t i = 0; smap_next(m, &i, &key, &val);) { ... }   No changes to the map while
-// iterating.
+// for (size_t i = 0; smap_next(m, &i, &key, &val);) { ... }   The map must not change meanwhile.
 bool smap_next(const struct smap *m, size_t *i, struct str *key, void **val);

@@ -33,11 +33,9 @@ status_t st_new_at(enum status_code code, const char *file, int line, const char
 // Adds context in front of the message ("while compiling fusion.3: ..."), keeps the code. Takes and
 // returns `s`; NULL stays NULL.
 status_t st_note(status_t s, const char *fmt, ...) MUST_CHECK __attribute__((format(printf, 2, 3)));
-// Sets the stable reason (a number of enum Reason in proto/hlod.proto). Takes and returns `s`; NULL
-// stays NULL.
+// Sets the stable reason (enum Reason in proto/hlod.proto). Takes and returns `s`; NULL stays NULL.
 status_t st_reason(status_t s, int reason) MUST_CHECK;
-// When trying again makes sense (RESOURCE_EXHAUSTED, UNAVAILABLE). Takes and returns `s`; NULL
-// stays NULL.
+// When a retry makes sense (RESOURCE_EXHAUSTED, UNAVAILABLE). Takes and returns `s`; NULL stays so.
 status_t st_retry_after(status_t s, int64_t ms) MUST_CHECK;
 status_t st_copy(status_t s) MUST_CHECK; // another one that says the same; NULL for NULL
 // errno as a status: "what: strerror"; ENOENT -> NOT_FOUND, ENOSPC/ENOMEM -> RESOURCE_EXHAUSTED,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builder and scanners. Numbers are read and written without the locale: the scanners accept only
-// ASCII forms.
+// Builder and scanners. Numbers are read and written in ASCII, whatever the locale.
 #include "base/str.h"
 
 #include <arpa/inet.h>
@@ -109,8 +108,7 @@ void strbuf_printf(struct strbuf *b, const char *fmt, ...) {
     va_end(ap);
 }
 
-// What is not seen (base/text.h) is escaped too: the same text to who reads JSON, and harmless in a
-// terminal.
+// Escapes what is not seen (base/text.h) too: the same text in JSON, and harmless in a terminal.
 static void json_char(struct strbuf *b, uint32_t code, const char *p, size_t n) {
     if (code == UINT32_MAX)
         strbuf_puts(b, "\xef\xbf\xbd");

@@ -55,7 +55,6 @@ struct str str_trim(struct str s);
 // The host part of an address means this machine: localhost, a number of 127.0.0.0/8, ::1 with or
 // without brackets. A name that only begins like one (127.example.org) does not.
 bool str_is_loopback(struct str host);
-// `known` is likely what was meant by `given`: few letters differ (Levenshtein's distance, in which
-// two neighbours that changed places count as one, is at most a third of its length; both are below
-// 64 bytes).
+// Is `known` likely what was meant by `given`? Levenshtein's distance, swapped neighbours counted
+// as one, is at most a third of its length. Both are below 64 bytes.
 bool str_is_like(struct str given, struct str known);

@@ -2,8 +2,7 @@
 // text: UTF-8 from outside that is shown to people, in logs, terminals, pages and lists. Some
 // characters move what stands around them or are not seen at all (control characters and escape
 // sequences, directions, joiners, fillers, tags): a name with them can pass for another, a line
-// with them for two. Names may not have them; where such text is shown, it is shown by number.
-// Thread: any.
+// with them for two. Names may not have them; such text is shown by number. Thread: any.
 #pragma once
 #include <stdint.h>
 

@@ -57,7 +57,7 @@ struct dev_attributes {
 
 // What the device could do at best; 0 = not known.
 struct dev_peak {
-    double flops, bytes; // a second: f32 arithmetic, reads from memory; all threads
+    double flops, bytes;           // a second: f32 arithmetic, reads from memory; all threads
     const struct machine *machine; // for the cost model; NULL: its steps have no estimates
     const char *source;            // how it was found, for people; static
 };
@@ -124,8 +124,7 @@ struct dev_vtable {
     // Optional, both or none: load in two parts. begin: exe is a draft (executable_unpack_main) or
     // whole; does of a load what takes long and needs main alone, until *stop. finish: what is
     // left, once exe is whole; CANCELLED leaves x as far as it came, to be finished or unloaded,
-    // any other error only to be unloaded. Nothing else may be done with x in between. Finished
-    // twice is fine.
+    // any other error only to be unloaded. No other call may use x in between; a second is a no-op.
     status_t (*begin)(struct device *d, struct executable *exe, const _Atomic bool *stop,
                       struct dev_exe **out); // takes exe, also on failure
     status_t (*finish)(struct dev_exe *x, const _Atomic bool *cancel);

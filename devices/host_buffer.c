@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A donated buffer changes hands, it is not copied: the result lies in its memory. That is only
-// done when no other result still has to be read from there (a result may be an input passed
-// through).
+// A donated buffer is not copied: the result lies in its memory, unless another result has to be
+// read from there (a result may be an input passed through).
 #include "devices/host_buffer.h"
 
 #include <stdlib.h>

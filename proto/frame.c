@@ -51,8 +51,7 @@ status_t frame_pair(int out_fds[2]) {
     return ST_OK;
 }
 
-// Waits until the socket is ready for `events`; false when the time is over. timeout_ms -1 waits
-// for ever.
+// Waits until the socket is ready for `events`; false when the time is over, -1: no limit.
 static bool wait_for(int sock, short events, int timeout_ms) {
     if (timeout_ms == 0) return false;
     int64_t end_ns = clock_ns() + timeout_ms * 1000000ll;

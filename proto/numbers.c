@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See numbers.h. Decimal text of up to 19 digits and a small exponent is converted exactly with one
-// multiplication or division (both operands exact in a double, the classic fast path); the rest
-// goes to strtod.
+// See numbers.h. Decimal text of up to 19 digits and a small exponent is converted exactly by one
+// multiplication or division (both operands are exact in a double); the rest goes to strtod.
 #include "proto/numbers.h"
 
 #include <inttypes.h>
@@ -160,8 +159,7 @@ static const char *scan_number(const char *p, const char *end, struct number *ou
         n.d = exp10 < 0 ? d / powers[-exp10] : d * powers[exp10];
         if (n.negative) n.d = -n.d;
     } else {
-        // strtod needs a terminator; a number this long is rare, a huge one is cut where more
-        // digits no longer matter to a double.
+        // strtod needs a terminator; a number this long is rare.
         char tmp[800];
         size_t len = (size_t)(p - start);
         if (len >= sizeof tmp) return NULL;

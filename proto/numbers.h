@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// numbers: tensor elements, numbers and texts, between JSON text and little-endian bytes, without a
+// numbers: tensor elements, numbers and strings, between JSON and little-endian bytes, without a
 // tree (D18.11: a general parser took most of a small request's time). Nested or flat arrays are
-// read alike, as row-major order; nesting is not compared with the shape, the count is. Thread:
-// any.
+// read alike, in row-major order; the shape says their number, not their nesting. Thread: any.
 #pragma once
 #include "base/status.h"
 #include "base/str.h"

@@ -64,7 +64,6 @@ status_t tokens_expire(struct token *x, struct arena *a, const char *text,
                        int64_t now_ns) MUST_CHECK;
 bool tokens_expired(const struct token *x, int64_t now_ns); // CLOCK_REALTIME
 bool tokens_remove(struct tokens *t, const char *name);
-// Whose token this text is, NULL if nobody's; it may have expired. Takes the same time for any
-// wrong secret.
+// Whose token this text is, or NULL; it may have expired. As fast for any wrong secret.
 const struct token *tokens_find(const struct tokens *t, struct str text);
 const struct token *tokens_find_subject(const struct tokens *t, const char *subject);

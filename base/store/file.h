@@ -12,6 +12,5 @@
 // out_mode   the permissions of what was read; NULL: not asked
 status_t file_read(struct arena *a, const char *path, size_t max_bytes, unsigned *out_mode,
                    struct str *out) MUST_CHECK;
-// A file's bytes, read when they are touched, as long as `a` lives. Nobody may shorten it
-// meanwhile.
+// A file's bytes, read when they are touched, while `a` lives. The file must not be shortened.
 status_t file_map(struct arena *a, const char *path, struct span *out) MUST_CHECK;

@@ -625,8 +625,7 @@ status_t store_open_fd(struct store *s, enum store_kind kind, struct digest key,
     return ST_OK;
 }
 
-// The file's head, and its bytes in *to, or where *to points; `room`: so many they must be, -1 =
-// any.
+// The file's head, and its bytes in *to, or where *to points; `room`: their number, -1 = any.
 static status_t read_payload(struct store *s, enum store_kind kind, struct digest key,
                              struct arena *a, uint8_t **to, int64_t room, int64_t *out_size) {
     char path[PATH];

@@ -17,8 +17,7 @@
 struct store;
 enum store_kind { STORE_BLOB, STORE_PROGRAM, STORE_EXECUTABLE, STORE_KIND_COUNT };
 
-// Where hlod's data lies unless it is told otherwise: $XDG_DATA_HOME/hlod, or under the home
-// folder.
+// Where hlod's data lies by default: $XDG_DATA_HOME/hlod, or under the home folder.
 const char *store_default_dir(struct arena *a);
 
 // budget_bytes: soft cap over all kinds that may be evicted (executables), 0 = none. Makes the
@@ -37,9 +36,8 @@ status_t store_write(struct store_writer *w, const void *p,
 status_t store_write_end(struct store_writer *w, struct digest *out_digest,
                          bool *out_fresh) MUST_CHECK;
 void store_write_abort(struct store_writer *w); // NULL is fine
-// A writer whose file, uploads/NAME, outlives the store: begun anew, or gone on with after its
-// first `bytes` bytes, which must have the digest *prefix (else DATA_LOSS; NOT_FOUND: no such
-// file).
+// A writer whose file, uploads/NAME, outlives the store: begun anew, or continued after its first
+// `bytes` bytes, which must have the digest *prefix (else DATA_LOSS; NOT_FOUND: no such file).
 status_t store_write_named(struct store *s, enum store_kind kind, const char *name, int64_t bytes,
                            const struct digest *prefix, struct store_writer **out) MUST_CHECK;
 // What was written is on the disk; the digest of all of it so far.
@@ -52,10 +50,9 @@ void store_uploads_keep(struct store *s, bool (*known)(void *ctx, const char *na
 // the disk when this returns, as blobs are; for entries that we did not make.
 status_t store_put(struct store *s, enum store_kind kind, struct digest key, const void *p,
                    size_t n, bool lasts) MUST_CHECK;
-// Opens read-only. Blobs and programs that are named by their own digest: the file itself, looked
-// at as `check` says. Entries: payload starts at *out_offset, digest always checked, and it covers
-// the key, so that no entry stands in for another. Caller closes the fd. NOT_FOUND, DATA_LOSS (then
-// quarantined).
+// Opens read-only. Blobs and programs, named by their own digest: the file itself, checked as
+// `check` says. Entries: payload starts at *out_offset, digest always checked; it covers the key,
+// so that no entry stands in for another. Caller closes the fd. NOT_FOUND, DATA_LOSS (quarantined).
 enum store_check {
     STORE_TRUST,      // not
     STORE_CHECK,      // all of it
@@ -76,8 +73,7 @@ bool store_has(struct store *s, enum store_kind kind, struct digest key);
 status_t store_remove(struct store *s, enum store_kind kind, struct digest key) MUST_CHECK;
 void store_pin(struct store *s, enum store_kind kind, struct digest key, bool pinned);
 bool store_pinned(struct store *s, enum store_kind kind, struct digest key);
-// Removes least recently used, unpinned executables until the budget holds. Called by store_put
-// too.
+// Removes least recently used, unpinned executables until the budget holds. store_put does too.
 status_t store_evict(struct store *s, int64_t *out_freed_bytes) MUST_CHECK;
 // Told of each before it goes, on the thread that evicts.
 typedef void (*store_evicted_fn)(void *ctx, struct digest key);

@@ -11,8 +11,7 @@
 enum { PATH = 4096, FORMAT = 1 };
 static const char schema[] = "hlod-store 1\n";
 
-// The format, twice, so that a damaged word about it is not taken for another format. 0: not there
-// or no such word.
+// The format, written twice so that a damaged copy is found. 0: not there, or not readable.
 static int read_schema(const char *dir, const char *name) {
     char path[PATH], text[64] = {0};
     int format = 0, end = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// codegen: kernels for the instructions that no library takes: lowered to kir, emitted by LLVM as
-// one relocatable object, and loaded again without the optimiser. Only llvm_*.c behind this header
-// knows LLVM. Thread: compile on any thread (one target machine per call); load and lookup on one
-// thread.
+// codegen: kernels for the instructions that no library takes: lowered to kir, made into code here
+// or by LLVM (llvm_*.c alone know it), and loaded again without the optimiser. Thread: compile on
+// any (one target machine per call); load and lookup on one.
 #pragma once
 #include "base/span.h"
 #include "compiler/target.h"

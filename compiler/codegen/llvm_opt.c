@@ -3,8 +3,7 @@
 // with loop-invariant code hoisted and values shared, so what is left is vectorising and cleaning
 // up. Two things that cost much and gain nothing measurable here are off: unrolling at run time
 // (the vectoriser interleaves, what would be unrolled are its remainders) and loop strength
-// reduction, a third of the back end's time; its switch is LLVM's own option, hence once for the
-// process.
+// reduction, a third of the back end's time, by an option of LLVM that is the whole process's.
 #include <llvm-c/Error.h>
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>

@@ -27,8 +27,7 @@
 static void count_lanes(struct x86_gen *g) { // before the first lane_runs: in RAX
     if (g->masked && g->left < 0) x86_mask_to(&g->as, RAX, K_TAIL);
 }
-// Is there anything to do for this lane and those behind it? Where only the run knows, the code
-// jumps to `done`.
+// Do this lane and those behind it take part? Where only the run knows, the code jumps to `done`.
 static bool lane_runs(struct x86_gen *g, int lane, int done) {
     if (!g->masked) return true;
     if (g->left >= 0) return lane < g->left;

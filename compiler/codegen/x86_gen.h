@@ -38,8 +38,7 @@ void x86_home_put(struct x86_gen *g, const struct x86_home *h, int reg);
 int x86_home_reg(struct x86_gen *g, const struct x86_home *h, int temp);
 // Class G. A register with v in it (`temp` if it has none of its own).
 int x86_int(struct x86_gen *g, const struct kir_val *v, int temp);
-// Classes V and K. v as the last operand, in lanes of 64 (wide) or 32 bits; conversions go to
-// `temp`.
+// Classes V and K. v as the last operand, in lanes of 64 (wide) or 32 bits; converted in `temp`.
 struct x86_arg x86_lane_arg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
 int x86_lane_reg(struct x86_gen *g, const struct kir_val *v, bool wide, int temp);
 int x86_in_register(struct x86_gen *g, struct x86_arg a, bool wide, enum x86_len len, int temp);

@@ -169,8 +169,7 @@ bool kir_is_const(const struct kir_val *v, int64_t *out) {
     return true;
 }
 
-// What a commutative operation or a subtraction makes of two integers; kir_int cuts it to its
-// width.
+// A commutative operation or a subtraction of two integers; kir_int cuts the result to its width.
 static int64_t of_ints(enum kop op, bool sign, int64_t a, int64_t b) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch (op) {

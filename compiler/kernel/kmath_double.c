@@ -46,8 +46,8 @@ static V expm1_64(struct kir *k, V x) {
     V s = pow2i(k, OP2(SUB, n, I64(1))), m = FMA(s, p, OP2(SUB, s, C(0.5)));
     return SEL(CMP(EQ, x, C(0)), x, OP2(ADD, m, m));
 }
-// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)) with
-// s = f / (2 + f).
+// x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2), s = f / (2 + f);
+// log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)).
 static V log64(struct kir *k, V x) {
     static const double c[] = {2. / 3,  2. / 5,  2. / 7,  2. / 9, 2. / 11,
                                2. / 13, 2. / 15, 2. / 17, 2. / 19};

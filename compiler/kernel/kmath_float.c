@@ -198,8 +198,7 @@ static V sin_turns(struct kir *k, V u) {
                                3.663464503001106};
     return OP2(MUL, u, POLY(OP2(MUL, u, u), c));
 }
-// f turns and n quarters: sin is sin f, cos f, -sin f, -cos f for n = 0..3, and cos f is
-// sin(1/4 - |f|).
+// f turns and n quarters: sin is sin f, cos f, -sin f, -cos f for n = 0..3; cos f = sin(1/4 - |f|).
 static V trig32(struct kir *k, enum kfn fn, V x) {
     enum dtype t = DT_F64;
     V n, f = quarter(k, x, &n), cross = OP2(SUB, C(0.25), OP1(ABS, f)), y;

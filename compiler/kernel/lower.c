@@ -336,8 +336,7 @@ static const bool dear[HLO_OP_COUNT] = {
     [HLO_TANH] = true, [HLO_LOGISTIC] = true, [HLO_ERF] = true, [HLO_POWER] = true,
     [HLO_SIN] = true,  [HLO_COS] = true,      [HLO_TAN] = true, [HLO_ATAN2] = true,
     [HLO_CBRT] = true};
-// Counts, for each dear instruction, the phases (operands of reductions, and the root) that reach
-// it.
+// Counts for each dear instruction the phases (operands of reductions, the root) that reach it.
 static void reach(const struct hlo_instr *i, struct pmap *seen, struct pmap *count) {
     if (pmap_has_ptr(seen, i)) return;
     pmap_put_ptr(seen, i, (void *)i);
@@ -479,8 +478,7 @@ static status_t build_loops(struct lower *lw, const struct nest *t, int i, struc
                                  begin[e + 1] - begin[e], v));
     return ST_OK;
 }
-// Which loops are units: leading ones until there are enough; not one that has edges, where there
-// are some before.
+// Which loops are units: leading ones until there are enough; some do where the last has edges.
 static int64_t take_units(struct lower *lw, struct nest *t) {
     enum { ENOUGH = 64, SOME = 16 };
     int64_t begin[LOWER_MAX_EDGES + 2], units = 1;

@@ -112,9 +112,8 @@ struct kir_val *lower_get(struct lower *lw, const struct hlo_instr *i, int r,
                           struct kir_val *const *index);
 int64_t lower_scratch(struct lower *lw, enum dtype t, int64_t n);
 
-// A reduction: acc = step(acc, r) for r in 0..total, for one element. In place (an inner loop over
-// r), or, when `column`, for a whole row at once: loops over r outside, over the row inside, acc in
-// scratch.
+// A reduction: acc = step(acc, r) for r in 0..total: of one element, an inner loop over r; when
+// `column`, of a whole row at once: loops over r outside, over the row inside, acc in scratch.
 struct lower_reduce {
     const struct hlo_instr *i;
     int n;            // accumulators

@@ -26,8 +26,7 @@ static V quant_power(struct kir *k, V x) {
         OP2(OR, CMP(LE, bits, I32(0)), CMP(GE, bits, I32(0x7f400000))); // -x, 0, and 1.5 * 2^127 on
     return kir_bits(k, DT_F32, SEL(bad, I32(0x7fc00000), r));
 }
-// x on the grid of f. The quantum is a power of two: adding and taking away 1.5 * 2^23 quanta
-// rounds.
+// x on the grid of f: adding and taking away 1.5 * 2^23 quanta, each a power of two, rounds.
 V kir_quant8(struct kir *k, enum dtype type, V x) {
     struct float_format f = float_format(type);
     if (f.special == FLOAT_POW) return quant_power(k, x);

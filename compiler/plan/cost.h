@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cost: how much work a module is, counted from its shapes: what `hlo compile` reports and what
-// placement over devices plans with. A number to compare by, not a promise of time. Pure. Thread:
-// any.
+// placement over devices compares. No estimate of time. Pure. Thread: any.
 #pragma once
 #include "compiler/ir/module.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CPU device: loading (plan, code, one implementation a step), preparing weights, running. A
-// run allocates nothing: the plan's arena, the libraries' scratchpad and all step states are taken
-// at load.
+// run allocates nothing: the plan's arena, scratchpads and all step states are made at load.
 #include "devices/cpu/cpu.h"
 #include "devices/cpu/cpu_pool.h"
 
@@ -516,7 +515,7 @@ static status_t place_results(struct cpu_exe *x, const struct dev_run *r, int n_
     }
     return ST_OK;
 }
-// After a run the buffers are its caller's, or nobody's.
+// After a run the buffers are its caller's; after a failed one they are freed.
 static void settle_results(struct cpu_exe *x, bool failed) {
     for (int k = 0; k < x->main->plan->n_root; k++) {
         if (failed && x->ahead[k]) host_buffer_free(x->ahead[k]);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the owner of the pool works alone. No clock is read here: the rule is of times that the
-// caller gives.
+// When the owner of the pool works alone, by times that the caller gives: no clock is read here.
 #include "devices/cpu/cpu_pool.h"
 
 enum {

@@ -11,8 +11,7 @@
 #include "base/clock.h"
 #include "devices/cpu/cpu.h"
 
-// CHAINS independent sums of vectors of N floats: enough to keep two units with a latency of four
-// turns busy.
+// CHAINS independent sums of vectors of N floats keep two units with a latency of four turns busy.
 enum { CHAINS = 12, TURNS = 1 << 18, BURSTS = 5, READ_BYTES = 64 << 20, PIECES = 16 };
 enum { PASSED = 64, PASSED_LINES = 64, PASSED_BURSTS = 20 }; // pieces of so many lines
 #define BURN(NAME, TARGET, TYPE, BYTES)                                                            \

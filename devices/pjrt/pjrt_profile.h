@@ -11,8 +11,7 @@
 struct pj_profiler;
 // NULL where the plugin has none, or it does not start: a run is not refused over its profile.
 struct pj_profiler *pj_profiler_begin(const struct pj_plugin *p);
-// Stops it, adds rows whose start counts from start_ns after the profile's zero; names in `a`.
-// NULL is fine.
+// Stops it (NULL: nothing), adds rows that start start_ns after the profile's zero; names in `a`.
 void pj_profiler_end(struct pj_profiler *x, struct arena *a, int64_t start_ns, struct profile *out);
 // The rows of an XSpace: its planes "/device:...", their lines of operations. INVALID_ARGUMENT for
 // bytes that are not one. Pure.

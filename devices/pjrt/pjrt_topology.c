@@ -164,8 +164,7 @@ static status_t create_gpu(const struct pj_plugin *p, struct arena *a, const cha
     return ST_OK;
 }
 
-// Canonical names have '_' for the spaces of a device's kind ("TPU_v5_lite"), short ones ("v5e")
-// have neither.
+// Canonical names have '_' for the spaces of a device's kind ("TPU_v5_lite"); short ones: "v5e".
 static status_t create_tpu(const struct pj_plugin *p, struct arena *a, const char *name,
                            struct pj_topology *out) {
     RETURN_IF_ERR(check_tpu_name(name));

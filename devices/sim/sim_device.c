@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated device: answers come from the reference evaluator, everything else is made up. Its
-// time, its memory and its misfortunes are options, so that what depends on them (the scheduler,
-// the worker, clients) is tested without waiting for luck; and it is the shortest complete device:
-// a new one starts as a copy of this file (docs/adding/device.md).
+// time, its memory and its faults are options, so that what depends on them (the scheduler, the
+// worker, clients) can be tested; and it is the shortest complete device: a new one starts as a
+// copy of this file (docs/adding/device.md).
 //
 //     sim:latency_us=500:memory=64M            a run takes 0.5 ms; 64 MiB for everything resident
 //     sim:latency_us=1000000:clock=virtual     a run takes a second of virtual time and no waiting
@@ -11,9 +11,8 @@
 //
 // Faults: crash ends the process by a signal, hang never returns and does not look at cancel, oom
 // answers RESOURCE_EXHAUSTED, lose makes the device UNAVAILABLE from then on, escape opens a file
-// that is none of its business, as broken-in code would, and fails where that is refused, wild is
-// a run whose stores go astray: the weights that are prepared for other executables change. Without
-// @N a fault happens every time.
+// as injected code would, and fails where that is refused, wild overwrites the weights that are
+// prepared for other executables. Without @N a fault happens every time.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -37,8 +36,8 @@ enum sim_fault {
     FAULT_COUNT
 };
 static const char *const step_names[STEP_COUNT] = {"", "open", "load", "prepare", "run"};
-static const char *const fault_names[FAULT_COUNT] = {"crash", "hang", "oom", "lose", "escape",
-                                                        "wild"};
+static const char *const fault_names[FAULT_COUNT] = {"crash", "hang",   "oom",
+                                                     "lose",  "escape", "wild"};
 
 struct sim_trigger {
     enum sim_step step;
@@ -118,7 +117,7 @@ static status_t set_option(struct sim_device *d, struct str key, struct str valu
                   STR_ARG(key), STR_ARG(value));
 }
 
-// ---- time, memory, misfortune
+// ---- time, memory, faults
 
 // Waits in slices, so that a cancelled run ends soon.
 static status_t spend(struct sim_device *d, int64_t ns, const _Atomic bool *cancel) {
@@ -342,8 +341,7 @@ static struct literal *take_leaves(struct arena *a, const struct shape *s, const
     return lit_tuple(a, s, e);
 }
 
-// What a run needs beside the working set and what is resident anyway: inputs that came for it,
-// results.
+// What a run needs beside what is resident: inputs that came for it, results.
 static int64_t transfer_bytes(const struct sim_exe *x, const struct dev_run *r) {
     const struct hlo_computation *m = x->exe->main->entry;
     int64_t bytes = 0;

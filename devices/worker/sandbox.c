@@ -38,8 +38,8 @@ static const int allowed[] = {
     // threads: glibc, libgomp, LLVM
     SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(rseq), SCMP_SYS(sched_yield),
     SCMP_SYS(sched_getaffinity), // libgomp asks by the number of the thread that calls
-    SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(exit), SCMP_SYS(exit_group),
-    SCMP_SYS(membarrier), SCMP_SYS(getcpu),
+    SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(membarrier),
+    SCMP_SYS(getcpu),
     // signals of its own: this filter's report, abort
     SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack),
     SCMP_SYS(restart_syscall),
@@ -162,15 +162,14 @@ bool sandbox_forget_paths(void) {
     size_t size = version >= 6 ? sizeof a : version >= 4 ? 16 : 8;
     long rules = syscall(LANDLOCK_CREATE, &a, size, 0);
     if (rules < 0) return false;
-    bool done = !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-                syscall(LANDLOCK_RESTRICT, (int)rules, 0) == 0;
+    bool done =
+        !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && syscall(LANDLOCK_RESTRICT, (int)rules, 0) == 0;
     close((int)rules);
     return done;
 }
 
-// What libraries read from disk once, at first use, they read before the filter: OpenSSL its
-// configuration at the first digest; malloc the kernel's overcommit mode when a thread's heap first
-// shrinks.
+// Lets libraries read what they read from disk at first use: OpenSSL its configuration at the first
+// digest, malloc the kernel's overcommit mode when a thread's heap first shrinks.
 static void *grow_and_shrink(void *arg) {
     void *volatile p[16];
     for (int k = 0; k < 16; k++)

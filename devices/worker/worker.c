@@ -110,8 +110,7 @@ static void wait_for_call(struct worker *w) {
     st_drop(st);
 }
 
-// What was only expected stops for what is there, unless that is what it is made for. Under the
-// mutex.
+// Cancels work on what was only expected, unless `next` is what it is made for. Under the mutex.
 static void yield_to(struct worker *w, struct worker_call *next) {
     if (next && w->running && w->running->type == HLOD__WIRE__TYPE__TYPE_EXPECT)
         w->running->cancel = true;
@@ -190,7 +189,7 @@ static void answer_cancelled(struct worker *w, struct worker_call *c) {
     worker_call_free(c);
 }
 
-// The first behind what is made ahead has begun, as the daemon sees it: who does not end is killed.
+// For the daemon the first call behind what is made ahead has begun: both are told to end.
 static void cancel_call(struct worker *w, uint64_t id) {
     struct worker_call *waits = NULL, *before = NULL;
     pthread_mutex_lock(&w->mutex);
@@ -282,8 +281,8 @@ static void say_hello(struct worker *w, const char *error) {
     worker_send(&w->socket, HLOD__WIRE__TYPE__TYPE_HELLO, 0, &h.base, NULL, 0);
 }
 
-// What is made ahead for nobody yet has so long. Says how long the loop may sleep: while a compile
-// worker is at work it looks again.
+// Cancels what is made ahead when no call came for it in time. Returns how long the loop may sleep,
+// -1: no limit; while a compile worker is at work it looks again.
 static int watch_ahead(struct worker *w) {
     enum { AHEAD_MS = 1000, LOOK_MS = 200 };
     pthread_mutex_lock(&w->mutex);
@@ -317,7 +316,7 @@ static status_t read_frames(struct worker *w) {
     return st;
 }
 
-// Without it a worker still works, and says so.
+// A worker without the filter works too; its HELLO tells why there is none.
 static void enter_filter(struct worker *w, bool foreign) {
     w->statm_fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     worker_peak_open();
@@ -382,7 +381,7 @@ status_t worker_serve(const struct worker_options *o) {
     say_hello(&w, "");
 
     status_t st = read_frames(&w);
-    if (!end_run_thread(&w, thread)) { // what still runs has nobody to answer to
+    if (!end_run_thread(&w, thread)) { // no reply can be sent any more
         pthread_detach(thread);
         _exit(st || w.lost);
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // worker_calls: what the request handlers share. A handler runs on the run thread, reads its
-// request from the frame and fills a reply message in the call's arena; descriptors for the reply
-// go into `fds`.
+// request from the frame and fills a reply in the call's arena; its descriptors go into reply_fds.
 #pragma once
 #include <pthread.h>
 
@@ -58,8 +57,7 @@ void worker_compile_for(struct device *d); // before the first compile; borrowed
 // Compiles a program of its own for nothing but warmth; some 20 ms. Thread: run.
 void worker_compile_warm(const struct target *t);
 void worker_device_warm(struct device *d); // the same for what runs; some 30 ms
-// worker_lowered.c; run thread. After an ingest: remembers in c what a COMPILE of its result asks
-// to be lowered.
+// worker_lowered.c; run thread. After an ingest: keeps in c what a COMPILE of its result lowers.
 void worker_expect_compile(struct worker_call *c, const struct ingest_result *r,
                            const struct frontend_limits *limits);
 // Once the reply is sent and while no call waits: lowers that, and compiles it for t (or NULL) by
@@ -105,8 +103,7 @@ void worker_buffers_held(int32_t *n, int64_t *bytes); // any thread
 
 // ---- for calls that run or hold something on the device; run thread
 
-// What is resident under these names, or NOT_FOUND, REASON_EXECUTABLE_NOT_FOUND. Stays until the
-// call ends.
+// What is resident by these names until the call ends; or NOT_FOUND, REASON_EXECUTABLE_NOT_FOUND.
 status_t worker_resident(ProtobufCBinaryData key, ProtobufCBinaryData weights, struct dev_exe **x,
                          struct dev_weights **w) MUST_CHECK;
 // After a call that the device's memory did not suffice for: lets go of the executable used longest

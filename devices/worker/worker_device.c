@@ -195,8 +195,7 @@ ProtobufCMessage *worker_prepare(struct worker_call *c) {
 
 // ---- run
 
-// The bytes of an input: a blob, or the rows of several requests one behind the other, the rest of
-// the shape zero.
+// The bytes of an input: a blob, or the rows of several requests in turn, then zeros.
 static status_t input_bytes(struct worker_call *c, const Hlod__Wire__WireTensor *w,
                             struct span *out) {
     if (!w->n_parts) return worker_call_blob(c, w->data, out);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memfd is known again by its inode, which cannot come to name another one while a mapping holds
-// it. What is used longest ago goes when there are too many or too much, but never what the present
-// call uses.
+// A memfd is recognized by its inode, which names no other one while a mapping holds it. The least
+// recently used go when there are too many or too much, but none that the present call uses.
 #include "devices/worker/worker_maps.h"
 
 #include <errno.h>

@@ -180,8 +180,7 @@ static bool gives(const struct plan_run *p, const struct step *s, const struct v
     return v->buffer && may && v->left == here && v->buffer->refs == 1;
 }
 
-// What the device left in the process's memory, of true sizes; as buffers where steps or the table
-// want it.
+// Makes buffers of true sizes of what the device left in memory, for steps and the table.
 static status_t take_cut(struct plan_run *p, struct step *s, void *const *out) {
     int64_t **dims = results_cut_all(&p->c->arena, s->x->exe->main, out);
     for (int k = 0; k < s->n_results; k++) {

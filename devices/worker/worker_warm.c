@@ -11,8 +11,7 @@
 #include "devices/worker/worker_calls.h"
 
 // A softmax, a layout change and a lookup, at sizes of each effort (codegen/llvm_emit.h); a product
-// and convolutions of each kind with bias and activation, and of bytes, about which the library is
-// asked.
+// and convolutions of each kind with bias and activation, of floats and of bytes.
 static const char program[] =
     "HloModule warm\n"
     "sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
@@ -89,8 +88,7 @@ void worker_compile_warm(const struct target *t) {
     warm_heap();
 }
 
-// One call of each kind that has code of its own in the library; none of its other steps is worth a
-// kernel.
+// One call of each kind that has code of its own in the library; no kernels for other steps.
 static const char calls[] =
     "HloModule calls\n"
     "ENTRY e {\n"

@@ -73,9 +73,9 @@ dnnl_status_t onednn_conv_choose(const dnnl_convolution_desc_t *d, const_dnnl_pr
 dnnl_status_t onednn_desc_of(const struct shape *s, const struct layout *l, int64_t fold,
                              dnnl_memory_desc_t *out);
 struct onednn_ask {
-    const struct layout *in, *out; // of a convolution's input and result; a dot's are rows
-    bool bound;                    // the right operand may be packed
-    bool winograd;                 // try it first
+    const struct layout *in, *out;     // of a convolution's input and result; a dot's are rows
+    bool bound;                        // the right operand may be packed
+    bool winograd;                     // try it first
     const dnnl_memory_desc_t *weights; // the packed form that it has; NULL: as the library likes
 };
 struct onednn_prim {
@@ -99,8 +99,7 @@ bool onednn_adds_in_place(const struct lib_call *c, int k); // step k adds into 
 // The tensor that post-operation k reads; false when it reads none.
 bool onednn_post_desc(const struct lib_call *c, int k, const dnnl_memory_desc_t *result,
                       dnnl_memory_desc_t *out);
-// The first step at which the library loses a NaN (its maxima and minima give the constant);
-// c->n_post: none.
+// The first step that loses a NaN (the library's maxima and minima do); c->n_post: none.
 int onednn_swallows(const struct lib_call *c);
 // The steps of `c` from number `from` on, on the result as the call left it, NaN kept: one element
 // after another. i: the instruction; bufs: its operand leaves, then its result.
@@ -109,8 +108,7 @@ void onednn_steps(const struct lib_call *c, int from, const struct hlo_instr *i,
 status_t onednn_make_attr(const struct lib_call *c, const dnnl_memory_desc_t *result,
                           dnnl_primitive_attr_t *out) MUST_CHECK;
 // Winograd F(4x4,3x3) reads the input once for four outputs a side but packs weights fourfold: it
-// pays for 3x3 stride 1 with many channels (facts measured offline, version COST_VERSION of
-// cpu_target.c).
+// pays for 3x3 stride 1 with many channels (measured; COST_VERSION of cpu_target.c).
 bool onednn_winograd_pays(const struct hlo_instr *h);
 int64_t onednn_flops(const struct hlo_instr *i, const struct lib_call *c);
 

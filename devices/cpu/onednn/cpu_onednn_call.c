@@ -152,8 +152,7 @@ static status_t conv_prim(const struct lib_call *c, const struct onednn_ask *q,
 
 // ---- dot
 
-// An operand as [batch..., rows, cols] by strides. free_n rows collapse into one when they lie
-// together.
+// An operand as [batch..., rows, cols] by strides.
 void onednn_matrix(const struct shape *s, struct i64s batch, int64_t contract, bool contract_last,
                    dnnl_dims_t dims, dnnl_dims_t strides) {
     int64_t st[HLO_MAX_RANK], rows = 1, row_stride = 1;
@@ -241,8 +240,7 @@ bool onednn_is_reference(const char *info) {
     return strncmp(info, "ref", 3) == 0 || strncmp(info, "simple", 6) == 0;
 }
 
-// One contracting dim; the free dims of a side lie together. Where a batch dim lies is a matter of
-// strides.
+// One contracting dim; the free dims of a side lie together, its batch dims anywhere.
 bool onednn_dot_ok(const struct hlo_instr *h) {
     const struct hlo_attr_dot *d = HLO_ATTR(h, dot);
     const struct shape *x = h->operands[0]->shape, *y = h->operands[1]->shape;

@@ -3,8 +3,7 @@
 // exactly. (Without them the library adds pairs in 16 bits, which saturate: then nothing is taken.)
 // Its convolutions want channels last (compiler/passes/layout/layout.c sees to that). Where a form
 // is another, a call is up to four primitives: the input into the wanted one, a kernel that the
-// program computes into the packed one, the product, the result back. Bound kernels are packed at
-// PREPARE.
+// program computes into the packed one (bound ones are, at PREPARE), the product, the result back.
 #include <stdlib.h>
 
 #include "devices/cpu/onednn/cpu_onednn.h"
