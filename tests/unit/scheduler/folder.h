@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // folder: the end of a test's own folder of files.
 #pragma once
-#include <dirent.h>
-#include <fcntl.h>
-#include <unistd.h>
+#include <ftw.h>
+#include <stdio.h>
 
-// 0 where it and its files are gone.
+static inline int folder_remove_one(const char *path, const struct stat *st, int type,
+                                    struct FTW *at) {
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+// 0 where it and all below it are gone.
 static inline int folder_remove(const char *dir) {
-    DIR *d = opendir(dir);
-    for (struct dirent *e; (e = readdir(d));)
-        unlinkat(dirfd(d), e->d_name, 0);
-    closedir(d);
-    return rmdir(dir);
+    return nftw(dir, folder_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
