@@ -10,27 +10,28 @@
 #include "scheduler/records/models.h"
 #include "server/reserve.h"
 
-enum { UNARY = 0, SERVER = 1 };
 struct api_row api_rows[ALL_ROWS] = {
-#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
-    {"hlod.v1.Hlod", #method,     DIALECT_V1,    handler, stream, VERB_##verb,                     \
-     alias,          BODY_##body, SCOPE_##scope, NULL,    NULL},
-#include "server/api/api.def"
-#undef RPC
-#define RPC(method, handler, stream, verb, alias, body, scope)                                     \
-    {"inference.GRPCInferenceService",                                                             \
+#define ROW(service, dialect, method, handler, verb, body, reply, scope, state, alias)             \
+    {service,                                                                                      \
      #method,                                                                                      \
-     DIALECT_OIP,                                                                                  \
+     dialect,                                                                                      \
      handler,                                                                                      \
-     stream,                                                                                       \
      VERB_##verb,                                                                                  \
-     alias,                                                                                        \
      BODY_##body,                                                                                  \
+     REPLY_##reply,                                                                                \
      SCOPE_##scope,                                                                                \
+     STATE_##state,                                                                                \
+     alias,                                                                                        \
+     REPLY_##reply == REPLY_STREAM,                                                                \
      NULL,                                                                                         \
      NULL},
+#define RPC(...) ROW("hlod.v1.Hlod", DIALECT_V1, __VA_ARGS__)
+#include "server/api/api.def"
+#undef RPC
+#define RPC(...) ROW("inference.GRPCInferenceService", DIALECT_OIP, __VA_ARGS__)
 #include "server/oip/oip.def"
 #undef RPC
+#undef ROW
 };
 
 const char *api_version_text(void) {
@@ -39,6 +40,17 @@ const char *api_version_text(void) {
 const char *api_verb_name(enum api_verb v) {
     static const char *const names[] = {"GET", "POST", "PUT", "DELETE", "GET, POST"};
     return names[v];
+}
+
+static bool ends_with(struct str path, const char *end) {
+    size_t n = strlen(end);
+    return path.n > n && !memcmp(path.p + path.n - n, end, n);
+}
+enum api_generate api_generate(const struct api_row *row, struct str path) {
+    if (row->reply != REPLY_INFER) return GENERATE_NO;
+    return ends_with(path, "/generate")          ? GENERATE_REPLY
+           : ends_with(path, "/generate_stream") ? GENERATE_STREAM
+                                                 : GENERATE_NO;
 }
 
 static status_t join(const ProtobufCServiceDescriptor *d, struct api_row *rows, unsigned n) {
@@ -56,7 +68,8 @@ static status_t join(const ProtobufCServiceDescriptor *d, struct api_row *rows, 
 }
 status_t api_init(void) {
     RETURN_IF_ERR(join(&hlod__v1__hlod__descriptor, api_rows, API_ROWS));
-    return join(&inference__grpcinference_service__descriptor, api_rows + API_ROWS, OIP_ROWS);
+    return join(&inference__grpcinference_service__descriptor, api_rows + API_ROWS,
+                ALL_ROWS - API_ROWS);
 }
 
 char *api_hex(struct arena *a, struct digest d) {
@@ -138,15 +151,10 @@ void api_name(struct call *c, const char *text, struct job_spec *out) {
     out->run.batching = x->batching;
 }
 
-bool api_is_probe(const struct api_row *r) {
-    return r->handler == api_health || r->handler == api_version || r->handler == oip_live ||
-           r->handler == oip_ready;
-}
-
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) {
     struct principal p;
-    status_t st = reserve_there() || api_is_probe(row)
+    status_t st = reserve_there() || row->state == STATE_PROBE
                       ? ST_OK
                       : st_retry_after(st_reason(st_new(ST_UNAVAILABLE, "memory is short"),
                                                  HLOD__V1__REASON__REASON_RECEIVE_BUDGET),
@@ -166,7 +174,7 @@ status_t api_admit(const struct api *api, const struct api_row *row, struct aren
 void api_dispatch(struct call *c) {
     if (!c->principal.name)
         call_finish(c, NULL, st_new(ST_INTERNAL, "a call that was not admitted"));
-    else if (c->api->draining && !api_is_probe(c->row))
+    else if (c->api->draining && c->row->state != STATE_PROBE)
         call_finish(c, NULL,
                     st_reason(st_new(ST_UNAVAILABLE, "the server is shutting down"),
                               HLOD__V1__REASON__REASON_SHUTTING_DOWN));

@@ -7,18 +7,44 @@
 #include "server/call.h"
 
 enum api_dialect { DIALECT_V1, DIALECT_OIP }; // JSON names and numbers, form of errors
-enum api_body { BODY_MODEL, BODY_TENSORS, BODY_JSON, BODY_NONE, BODY_BLOB, BODY_BYTES };
+// The columns of api.def, where each value is explained.
+enum api_body {
+    BODY_NONE,
+    BODY_JSON,
+    BODY_LOAD,
+    BODY_MODEL,
+    BODY_TENSORS,
+    BODY_INFER,
+    BODY_BLOB,
+    BODY_BYTES,
+    BODY_SETTINGS
+};
+enum api_reply {
+    REPLY_JSON,
+    REPLY_STREAM,
+    REPLY_TEXT,
+    REPLY_FILE,
+    REPLY_BYTES,
+    REPLY_INFER,
+    REPLY_STATUS,
+    REPLY_MEMBER,
+    REPLY_LIST,
+    REPLY_SETTINGS
+};
+enum api_state { STATE_SERVING, STATE_PROBE };
 enum { API_OPEN_BYTES = 4096 }; // of a request to a row that asks for no scope
 enum api_verb { VERB_GET, VERB_POST, VERB_PUT, VERB_DELETE, VERB_BOTH }; // BOTH: GET and POST
 struct api_row {
     const char *service, *method;
     enum api_dialect dialect;
     void (*handler)(struct call *c);
-    bool stream;
     enum api_verb verb;
-    const char *alias; // several, with a space between; "" = none
     enum api_body body;
-    unsigned scope;                                   // SCOPE_* that the caller must have
+    enum api_reply reply;
+    unsigned scope; // SCOPE_* that the caller must have
+    enum api_state state;
+    const char *alias;                                // several, with a space between; "" = none
+    bool stream;                                      // the reply is STREAM
     const ProtobufCMessageDescriptor *input, *output; // from the service
 };
 struct named_model;
@@ -40,15 +66,13 @@ struct api {
     struct oip_regions *regions; // shared memory that clients registered; NULL: not offered
 };
 // hlod.v1 first (api.def), then the Open Inference Protocol (oip.def).
-#define RPC(method, handler, stream, verb, alias, body, scope) +1
+#define RPC(method, ...) ROW_##method,
 enum {
-    API_ROWS = 0
 #include "server/api/api.def"
-    ,
-    OIP_ROWS = 0
+    API_ROWS,
+    API_LAST = API_ROWS - 1,
 #include "server/oip/oip.def"
-    ,
-    ALL_ROWS = API_ROWS + OIP_ROWS
+    ALL_ROWS
 };
 #undef RPC
 extern struct api_row api_rows[ALL_ROWS];
@@ -58,8 +82,11 @@ status_t api_init(void) MUST_CHECK;
 // c->principal, in `a`. UNAUTHENTICATED, PERMISSION_DENIED.
 status_t api_admit(const struct api *api, const struct api_row *row, struct arena *a,
                    const struct credentials *who, struct principal *out) MUST_CHECK;
-void api_dispatch(struct call *c);              // row and request are set; answers through the sink
-const char *api_verb_name(enum api_verb v);     // "GET, POST" for BOTH
+void api_dispatch(struct call *c);          // row and request are set; answers through the sink
+const char *api_verb_name(enum api_verb v); // "GET, POST" for BOTH
+// What an alias of a row whose reply is INFER is for.
+enum api_generate { GENERATE_NO, GENERATE_REPLY, GENERATE_STREAM };
+enum api_generate api_generate(const struct api_row *row, struct str path);
 const char *api_media_type(const char *format); // "onnx" -> "application/onnx"
 // Messages that rows take and give, each once, with those inside them; vec_done is the caller's.
 struct api_messages {
@@ -141,8 +168,6 @@ void oip_shm_unregister(struct call *c);
 void oip_cuda(struct call *c);
 void oip_trace(struct call *c);
 void oip_log(struct call *c);
-// May be called while the server drains, and answers at once.
-bool api_is_probe(const struct api_row *r);
 
 // For handlers.
 char *api_hex(struct arena *a, struct digest d);

@@ -37,7 +37,7 @@ static void start(struct call *c, void (*fn)(struct blob_work *), const char *di
                             .store = sched_store(c->api->sched),
                             .journal = sched_journal(c->api->sched),
                             .work = fn,
-                            .any = !*digest && c->row->handler == api_put_blob};
+                            .any = !*digest && c->row->body == BODY_BLOB};
     status_t st = w->any ? ST_OK : api_digest(digest, "digest", &w->digest);
     if (st) {
         call_finish(c, NULL, st);

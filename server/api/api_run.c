@@ -90,12 +90,11 @@ static Hlod__V1__StepReport *step_report(struct arena *a, const struct job_step_
 
 status_t api_ran(struct call *c, const struct job_result *r, Hlod__V1__Event *result,
                  const ProtobufCMessage **out) {
-    bool plan = c->row->handler == api_plan;
     const Hlod__V1__RunRequest *q = (Hlod__V1__RunRequest *)c->request;
     RETURN_IF_ERR(api_take_outputs(c, r));
     Hlod__V1__RunReply *m = arena_new_of(&c->arena, Hlod__V1__RunReply);
     hlod__v1__run_reply__init(m);
-    if (!plan) {
+    if (q->base.descriptor == &hlod__v1__run_request__descriptor) { // a plan names its own
         m->model = q->model;
         m->executable = r->exe->digest;
     }

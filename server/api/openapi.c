@@ -187,16 +187,6 @@ static void put_content(struct strbuf *b, const char *type, const ProtobufCMessa
         strbuf_puts(b, binary);
     strbuf_putc(b, '}');
 }
-static bool ends_with(struct str path, const char *end) {
-    size_t n = strlen(end);
-    return path.n > n && !memcmp(path.p + path.n - n, end, n);
-}
-static bool settings(const struct api_row *row) { // over HTTP the message is the object itself
-    return row->handler == oip_trace || row->handler == oip_log;
-}
-static bool generates(struct str path) {
-    return ends_with(path, "/generate") || ends_with(path, "/generate_stream");
-}
 
 static void put_request(struct strbuf *b, const struct api_row *row, struct str path, bool rpc) {
     if (!rpc && row->body == BODY_NONE) return;
@@ -207,7 +197,7 @@ static void put_request(struct strbuf *b, const struct api_row *row, struct str 
         put_content(b, "application/octet-stream", NULL);
         strbuf_putc(b, ',');
         put_content(b, "application/x-protobuf", NULL);
-    } else if (!rpc && (settings(row) || generates(path)))
+    } else if (!rpc && (row->body == BODY_SETTINGS || api_generate(row, path)))
         strbuf_puts(b, "\"application/json\":{\"schema\":{\"type\":\"object\"}}");
     else
         put_content(b, "application/json", row->input);
@@ -216,39 +206,31 @@ static void put_request(struct strbuf *b, const struct api_row *row, struct str 
 
 // What a GET or POST of the OIP answers that is not the message itself.
 static bool put_oip_reply(struct strbuf *b, const struct api_row *row, struct str path) {
-    const ProtobufCMessageDescriptor *d = row->output;
-    const char *list = NULL;
-    if (ends_with(path, "/generate_stream")) {
+    const ProtobufCFieldDescriptor *first = row->output->fields;
+    enum api_generate generate = api_generate(row, path);
+    if (generate == GENERATE_STREAM) {
         strbuf_puts(b, ",\"content\":{\"text/event-stream\":{}}");
         return true;
     }
-    if (settings(row) || generates(path)) {
+    if (generate || row->reply == REPLY_SETTINGS) {
         strbuf_puts(b, ",\"content\":{\"application/json\":{\"schema\":{\"type\":\"object\"}}}");
         return true;
     }
-    if (d == &inference__repository_index_response__descriptor)
-        list = "inference.RepositoryIndexResponse.ModelIndex";
-    if (d == &inference__system_shared_memory_status_response__descriptor)
-        list = "inference.SystemSharedMemoryStatusResponse.RegionStatus";
-    if (d == &inference__cuda_shared_memory_status_response__descriptor)
-        list = "inference.CudaSharedMemoryStatusResponse.RegionStatus";
-    if (list) {
-        strbuf_printf(
-            b,
-            ",\"content\":{\"application/json\":{\"schema\":{\"type\":\"array\",\"items\":"
-            "{\"$ref\":\"#/components/schemas/%s\"}}}}",
-            list);
+    if (row->reply == REPLY_LIST) {
+        strbuf_puts(
+            b, ",\"content\":{\"application/json\":{\"schema\":{\"type\":\"array\",\"items\":");
+        const ProtobufCMessageDescriptor *d = first->descriptor;
+        put_ref(b, json_is_map(first) ? d->fields[1].descriptor : d);
+        strbuf_puts(b, "}}}");
         return true;
     }
-    if (d == &inference__model_config_response__descriptor) {
+    if (row->reply == REPLY_MEMBER) {
         strbuf_puts(b, ",\"content\":{");
-        put_content(b, "application/json", &inference__model_config__descriptor);
+        put_content(b, "application/json", first->descriptor);
         strbuf_putc(b, '}');
         return true;
     }
-    return d->n_fields == 0 || d == &inference__server_live_response__descriptor ||
-           d == &inference__server_ready_response__descriptor ||
-           d == &inference__model_ready_response__descriptor; // no body
+    return row->output->n_fields == 0 || row->reply == REPLY_STATUS; // no body
 }
 static const char *reply_type(const struct api_row *row) {
     return row->stream ? "application/x-ndjson" : "application/json";
@@ -266,11 +248,12 @@ static void put_replies(struct strbuf *b, const struct api_row *row, const struc
             strbuf_putc(b, ',');
             put_content(b, reply_type(twin), twin->output);
         }
-        if (row->body == BODY_TENSORS || (row->handler == api_get_blob && !rpc)) {
+        if (row->body == BODY_TENSORS || row->body == BODY_INFER ||
+            (row->reply == REPLY_FILE && !rpc)) {
             strbuf_putc(b, ',');
             put_content(b, "application/octet-stream", NULL);
         }
-        if (row->handler == api_inspect && !rpc)
+        if (row->reply == REPLY_TEXT && !rpc)
             strbuf_puts(b, ",\"text/plain\":{\"schema\":{\"type\":\"string\"}}");
         strbuf_putc(b, '}');
     }

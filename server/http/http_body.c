@@ -48,7 +48,7 @@ static int64_t limit(const struct http_req *r) {
     case IN_TEXT: // a load brings a model in base64
         return r->protobuf || (r->call && r->call->whole == WHOLE_RAW) ||
                        (r->route.row &&
-                        (r->route.row->handler == oip_load || r->route.row->body == BODY_BYTES))
+                        (r->route.row->body == BODY_LOAD || r->route.row->body == BODY_BYTES))
                    ? c->max_message_bytes
                    : c->max_json_bytes;
     case IN_NONE:
@@ -72,6 +72,9 @@ static status_t choose_coding(struct http_req *r, const char *coding) {
     return ST_OK;
 }
 
+static bool takes_tensors(const struct api_row *row) {
+    return row->body == BODY_TENSORS || row->body == BODY_INFER;
+}
 static bool generates(const struct http_req *r) {
     return r->route.form == FORM_GENERATE || r->route.form == FORM_GENERATE_STREAM;
 }
@@ -105,10 +108,10 @@ static status_t choose(struct http_req *r) {
                 st_new(ST_INVALID_ARGUMENT,
                        "multipart bodies are not supported: send the model's bytes as they are"),
                 HLOD__V1__REASON__REASON_UNSUPPORTED_MEDIA_TYPE);
-    } else if (row->handler == oip_infer && (generates(r) || !strcmp(split, "0"))) {
+    } else if (row->body == BODY_INFER && (generates(r) || !strcmp(split, "0"))) {
         r->in = IN_TEXT;
         r->call->whole = generates(r) ? WHOLE_GENERATE : WHOLE_RAW;
-    } else if (row->body == BODY_TENSORS && *split) {
+    } else if (takes_tensors(row) && *split) {
         r->in = IN_BINARY;
         if (!str_to_i64(str_of(split), &r->json_bytes) || r->json_bytes <= 0 ||
             r->json_bytes > r->h->cfg.max_json_bytes)
@@ -260,7 +263,7 @@ static status_t parse(struct http_req *r) {
     if (r->compressed && r->json_bytes) return parse_split(r);
     struct str text = {r->text.p, r->text.n};
     struct tensors_limits l = {r->h->cfg.max_message_bytes};
-    bool oip = c->row->dialect == DIALECT_OIP, tensors = c->row->body == BODY_TENSORS;
+    bool oip = c->row->dialect == DIALECT_OIP, tensors = takes_tensors(c->row);
     if (r->in == IN_TEXT && r->protobuf && !oip) {
         RETURN_IF_ERR(call_unpack(c, (struct span){(const uint8_t *)text.p, text.n}));
         return tensors ? tensors_raw(c, &l) : ST_OK;
@@ -276,7 +279,7 @@ static status_t parse(struct http_req *r) {
         r->text = (struct strbuf){0};
         return json_parse(&c->arena, c->row->input, (struct str){0}, &c->request);
     }
-    if (oip_is_settings(c->row) && !r->route.rpc) return oip_parse_settings(c, text);
+    if (c->row->body == BODY_SETTINGS && !r->route.rpc) return oip_parse_settings(c, text);
     if (r->in == IN_TEXT && tensors) return tensors_json(c, &l, text);
     if (r->in == IN_TEXT && oip) return json_parse_oip(&c->arena, c->row->input, text, &c->request);
     if (r->in == IN_TEXT) return json_parse(&c->arena, c->row->input, text, &c->request);

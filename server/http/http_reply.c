@@ -363,49 +363,52 @@ static void reply_generate(struct http_req *r, const Inference__ModelInferRespon
     http_reply_text(r, 200, events ? "text/event-stream; charset=utf-8" : "application/json", &b);
 }
 
+static const void *member(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f) {
+    return (const char *)m + f->offset;
+}
+// A bare list of what the first field of a message, repeated or a map, holds.
+static void print_list(struct strbuf *b, const ProtobufCMessage *m) {
+    const ProtobufCFieldDescriptor *f = m->descriptor->fields;
+    const ProtobufCMessageDescriptor *entry = json_is_map(f) ? f->descriptor : NULL;
+    size_t n;
+    memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+    ProtobufCMessage *const *v = *(ProtobufCMessage * *const *)member(m, f);
+
+    strbuf_putc(b, '[');
+    for (size_t i = 0; i < n; i++) {
+        if (i) strbuf_putc(b, ',');
+        const ProtobufCMessage *x =
+            entry ? *(ProtobufCMessage *const *)member(v[i], &entry->fields[1]) : v[i];
+        json_print_oip(b, x);
+    }
+    strbuf_putc(b, ']');
+}
 static void reply_oip(struct http_req *r, const ProtobufCMessage *m) {
     const ProtobufCMessageDescriptor *d = m->descriptor;
     struct strbuf b = {0};
     unsigned code = 200;
-    if (d == &inference__model_infer_response__descriptor) {
-        const Inference__ModelInferResponse *x = (const Inference__ModelInferResponse *)m;
+    switch (r->route.row->reply) {
+    case REPLY_INFER:
         if (r->route.form == FORM_OIP)
-            reply_infer(r, x);
+            reply_infer(r, (const Inference__ModelInferResponse *)m);
         else
-            reply_generate(r, x);
+            reply_generate(r, (const Inference__ModelInferResponse *)m);
         return;
-    }
-    if (d == &inference__server_live_response__descriptor)
-        code = ((const Inference__ServerLiveResponse *)m)->live ? 200 : 400;
-    else if (d == &inference__server_ready_response__descriptor)
-        code = ((const Inference__ServerReadyResponse *)m)->ready ? 200 : 400;
-    else if (d == &inference__model_ready_response__descriptor)
-        code = ((const Inference__ModelReadyResponse *)m)->ready ? 200 : 400;
-    else if (d == &inference__model_config_response__descriptor) // the config itself
-        json_print_oip(&b, &((const Inference__ModelConfigResponse *)m)->config->base);
-    else if (d == &inference__repository_index_response__descriptor) { // a bare list
-        const Inference__RepositoryIndexResponse *x = (const Inference__RepositoryIndexResponse *)m;
-        strbuf_putc(&b, '[');
-        for (size_t i = 0; i < x->n_models; i++) {
-            if (i) strbuf_putc(&b, ',');
-            json_print_oip(&b, &x->models[i]->base);
-        }
-        strbuf_putc(&b, ']');
-    } else if (d == &inference__system_shared_memory_status_response__descriptor) {
-        const Inference__SystemSharedMemoryStatusResponse *x =
-            (const Inference__SystemSharedMemoryStatusResponse *)m;
-        strbuf_putc(&b, '[');
-        for (size_t i = 0; i < x->n_regions; i++) {
-            if (i) strbuf_putc(&b, ',');
-            json_print_oip(&b, &x->regions[i]->value->base);
-        }
-        strbuf_putc(&b, ']');
-    } else if (d == &inference__cuda_shared_memory_status_response__descriptor)
-        strbuf_puts(&b, "[]");
-    else if (oip_is_settings(r->call->row))
+    case REPLY_STATUS:
+        code = *(const protobuf_c_boolean *)member(m, d->fields) ? 200 : 400;
+        break;
+    case REPLY_MEMBER:
+        json_print_oip(&b, *(ProtobufCMessage *const *)member(m, d->fields));
+        break;
+    case REPLY_LIST:
+        print_list(&b, m);
+        break;
+    case REPLY_SETTINGS:
         oip_print_settings(&b, m);
-    else if (d->n_fields) // an empty reply has no body
-        json_print_oip(&b, m);
+        break;
+    default:
+        if (d->n_fields) json_print_oip(&b, m); // an empty reply has no body
+    }
     http_reply_text(r, code, "application/json", &b);
 }
 

@@ -49,23 +49,17 @@ static bool match(const char *aliases, struct str path, struct route *out) {
     return found;
 }
 
-static bool ends_with(const char *path, const char *end) {
-    size_t n = strlen(path), k = strlen(end);
-    return n >= k && !strcmp(path + n - k, end);
-}
 static enum reply_form form_of(const struct api_row *row, bool rpc, const char *accept) {
     if (row->dialect == DIALECT_OIP) return FORM_OIP;
     if (row->stream)
         return accepts(accept, "application/x-protobuf-stream") ? FORM_FRAMES : FORM_NDJSON;
     if (accepts(accept, "application/x-protobuf")) return FORM_PROTO;
-    if (row->handler == api_get_buffer && !rpc && accepts(accept, "application/octet-stream"))
+    if (row->reply == REPLY_BYTES && !rpc && accepts(accept, "application/octet-stream"))
         return FORM_BYTES;
     if (call_has_outputs(row->output) && accepts(accept, "application/octet-stream"))
         return FORM_BINARY;
-    if (row->handler == api_inspect && !rpc && !accepts(accept, "application/json"))
-        return FORM_TEXT;
-    if (row->handler == api_get_blob && !rpc && !accepts(accept, "application/json"))
-        return FORM_FILE;
+    if (row->reply == REPLY_TEXT && !rpc && !accepts(accept, "application/json")) return FORM_TEXT;
+    if (row->reply == REPLY_FILE && !rpc && !accepts(accept, "application/json")) return FORM_FILE;
     return FORM_JSON;
 }
 
@@ -144,9 +138,9 @@ status_t http_route(struct arena *a, const char *verb, const char *path, const c
         best.row = found;
         best.rpc = false;
         best.form = form_of(found, false, accept);
-        if (best.form == FORM_OIP && ends_with(path, "/generate")) best.form = FORM_GENERATE;
-        if (best.form == FORM_OIP && ends_with(path, "/generate_stream"))
-            best.form = FORM_GENERATE_STREAM;
+        enum api_generate generate = api_generate(found, str_of(path));
+        if (generate)
+            best.form = generate == GENERATE_STREAM ? FORM_GENERATE_STREAM : FORM_GENERATE;
         *out = best;
     } else if (allow.n) {
         *out_allow = arena_strdup(a, strbuf_cstr(&allow));

@@ -16,12 +16,6 @@ struct stream {
     bool half_closed, errors_end;
 };
 
-static const struct api_row *infer_row(void) {
-    for (int i = 0; i < ALL_ROWS; i++)
-        if (api_rows[i].handler == oip_infer && !api_rows[i].stream) return &api_rows[i];
-    return NULL;
-}
-
 static void forget(struct api_request *q) {
     if (!q) return;
     budget_drop(&q->hold);
@@ -97,7 +91,7 @@ static void message(struct rpc_call *rc, const struct rpc_bytes *m) {
     call_init(c, rpc_api(rpc_of(rc)));
     struct api_request *q = arena_new_of(&c->arena, struct api_request);
     *q = (struct api_request){.c = c, .rc = rc, .ready = ready};
-    c->row = infer_row();
+    c->row = &api_rows[ROW_ModelInfer];
     c->principal = s->principal;
     c->sink = &sink;
     c->transport = s;
@@ -117,7 +111,7 @@ static void begin(struct rpc_call *rc) {
     const char *wanted = rpc_header(rc, &s->arena, "triton_grpc_error");
     s->errors_end = wanted && !strcmp(wanted, "true");
     rpc_set_data(rc, s);
-    status_t st = api_request_admit(rc, infer_row(), &s->arena, &s->principal);
+    status_t st = api_request_admit(rc, &api_rows[ROW_ModelInfer], &s->arena, &s->principal);
     if (st)
         rpc_finish(rc, st);
     else

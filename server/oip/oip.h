@@ -52,6 +52,5 @@ status_t oip_region_write(struct call *c, const ProtobufCMessage *tensor,
                           struct span data) MUST_CHECK;
 
 // oip_settings.c. Over HTTP a settings message is the object of settings itself.
-bool oip_is_settings(const struct api_row *row);
 status_t oip_parse_settings(struct call *c, struct str text) MUST_CHECK; // c->request
 void oip_print_settings(struct strbuf *b, const ProtobufCMessage *m);

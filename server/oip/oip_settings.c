@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/vec.h"
 #include "proto/json.h"
-#include "server/oip/oip.h"
 #include "server/http/tensors.h"
+#include "server/oip/oip.h"
 
 // ---- over HTTP the settings are the body's own keys
 
@@ -15,9 +15,6 @@ static status_t not_settings(void) MUST_CHECK;
 static status_t not_settings(void) {
     return st_reason(st_new(ST_INVALID_ARGUMENT, "the body is not a JSON object of settings"),
                      HLOD__V1__REASON__REASON_BAD_JSON);
-}
-bool oip_is_settings(const struct api_row *row) {
-    return row->handler == oip_trace || row->handler == oip_log;
 }
 status_t oip_parse_settings(struct call *c, struct str text) {
     text = str_trim(text);
@@ -31,7 +28,7 @@ status_t oip_parse_settings(struct call *c, struct str text) {
         while (tensors_member(&rest, &key, &value)) {
             bool list = value.p[0] == '[', null = str_is(value, "null");
             strbuf_printf(&b, "%s\"" STR_FMT "\":", sep, STR_ARG(key));
-            if (c->row->handler == oip_log)
+            if (c->row->input == &inference__log_settings_request__descriptor)
                 strbuf_add(&b, value.p, value.n);
             else
                 strbuf_printf(&b, "{\"value\":%s" STR_FMT "%s}", list ? "" : "[",

@@ -43,6 +43,12 @@ static void rows(void **state) {
     goes("DELETE", "/v1/executables/abc", "", -1, "RemoveExecutable", FORM_JSON);
     goes("GET", "/v1/executables/abc/stage/pass/dce", "", -1, "Inspect", FORM_TEXT);
     goes("GET", "/v1/executables/abc/stage/kir", "application/json", -1, "Inspect", FORM_JSON);
+    goes("GET", "/v1/blobs/abc", "", -1, "GetBlob", FORM_FILE);
+    goes("GET", "/v1/buffers/abc", "application/octet-stream", -1, "GetBuffer", FORM_BYTES);
+    goes("POST", "/v2/models/m/infer", "", -1, "ModelInfer", FORM_OIP);
+    goes("POST", "/v2/models/m/generate", "", -1, "ModelInfer", FORM_GENERATE);
+    goes("POST", "/v2/models/m/generate_stream", "", -1, "ModelInfer", FORM_GENERATE_STREAM);
+    goes("GET", "/v2/models/generate", "", -1, "ModelMetadata", FORM_OIP);
     goes("POST", "/hlod.v1.Hlod/RunUnary", "application/x-protobuf", -1, "RunUnary", FORM_PROTO);
 }
 
