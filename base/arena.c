@@ -44,7 +44,7 @@ void *arena_must_realloc(void *old, size_t n) {
 }
 void *arena_must_calloc(size_t n, size_t size) {
     void *p = calloc(n, size);
-    size_t bytes = n > PTRDIFF_MAX / size ? PTRDIFF_MAX : n * size; // which nobody has
+    size_t bytes = n > PTRDIFF_MAX / size ? PTRDIFF_MAX : n * size; // too large
     return p ? p : memset(arena_must_realloc(NULL, bytes), 0, bytes);
 }
 
@@ -133,7 +133,7 @@ void *arena_alloc_aligned(struct arena *a, size_t n, size_t align) {
     if (block > MAX_BLOCK) block = MAX_BLOCK;
     if (n > block / 2) { // its own block, behind the current one, which stays in use
         if (n > SIZE_MAX - 2 * align && a->guard) longjmp(a->guard->place, 1);
-        if (n > SIZE_MAX - 2 * align) n = SIZE_MAX - 2 * align; // which nobody has
+        if (n > SIZE_MAX - 2 * align) n = SIZE_MAX - 2 * align; // too large
         struct arena_block *head = a->head, *big = add_block(a, n + align, SIZE_MAX);
         if (head) {
             a->head = head;

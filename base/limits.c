@@ -25,7 +25,7 @@ int64_t limits_number_in(const char *path) {
     return numbers_in(path, n) ? n[0] : -1;
 }
 
-// What the kernel takes back by itself before memory runs out: file pages that nobody used lately.
+// What the kernel takes back by itself before memory runs out: file pages not used recently.
 static int64_t reclaimable(const char *group, bool second) {
     const char *name = second ? "inactive_file" : "total_inactive_file";
     char path[1100], line[128];

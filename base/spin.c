@@ -7,8 +7,8 @@
 
 enum {
     TIMES_USUAL = 3,
-    TAKEN_NS = 5000,         // a yield to nobody takes less than one microsecond
-    OTHER_WORK_NS = 1000000, // whom this thread works with needs less; a slice of time is more
+    TAKEN_NS = 5000,         // a yield with no other thread ready takes less
+    OTHER_WORK_NS = 1000000, // the other side of a call needs less; a time slice is more
     REST_MIN_NS = 8000000,
     REST_MAX_NS = 2000000000
 };
@@ -25,8 +25,8 @@ void spin_saw_wait(struct spin *s, int64_t waited_ns) {
     s->usual_ns = s->usual_ns ? (7 * s->usual_ns + seen) / 8 : seen;
 }
 
-// Somebody brief may be whom this thread works for: it sleeps now, the processor being awake, and
-// looks at the next wait. Somebody long is other work: a yield to it costs a slice of time.
+// A brief yield may have run what this thread works for: it sleeps now, the processor being awake,
+// and looks at the next wait. A long one ran other work: a yield to it costs a time slice.
 bool spin_saw_yield(struct spin *s, int64_t now_ns, int64_t took_ns) {
     if (took_ns < TAKEN_NS) return true;
     if (took_ns > OTHER_WORK_NS) {

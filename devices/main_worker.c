@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, SIGKILL); // never outlives the daemon
     signal(SIGINT, SIG_IGN);          // a terminal's interrupt is for the daemon to handle
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    signal(SIGTERM, SIG_IGN); // ends on its closed socket, so that leaks are told
+    signal(SIGTERM, SIG_IGN); // ends on its closed socket, so that leaks are reported
 #endif
 
     worker_cut_watch();

@@ -495,7 +495,7 @@ static status_t parse_message(struct parser *p, const ProtobufCMessageDescriptor
 }
 
 // jansson 2.14 does not look whether the text of a value could grow: where memory was short it goes
-// on without the bytes, and nothing says so but its allocator.
+// on without the bytes, and only its allocator shows it.
 static _Thread_local bool short_of_memory;
 static void *noting_alloc(size_t n) {
     void *p = malloc(n);
@@ -505,7 +505,7 @@ static void *noting_alloc(size_t n) {
 static void note_memory(void) {
     json_set_alloc_funcs(noting_alloc, free);
 }
-// Not complete where short_of_memory says so; NULL then, or as well when it is no JSON.
+// NULL where short_of_memory is set, or the text is not JSON.
 static json_t *load_noting(struct str text, json_error_t *e) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, note_memory);

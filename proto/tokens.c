@@ -224,7 +224,7 @@ static bool write_all(int fd, const char *p, size_t n) {
     return true;
 }
 // A new file is its writer's alone. One that was there keeps owner, group and who may read it, as
-// far as the writer may give them; nobody else may ever write it.
+// far as the writer may give them; no other user may write it.
 static bool set_readers(int fd, const char *path, int64_t group) {
     struct stat sb;
     if (group >= 0) return fchown(fd, (uid_t)-1, (gid_t)group) == 0 && fchmod(fd, 0640) == 0;

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Who may read it and who asked: what one has to know to mend it.
+// The file's permissions and the process's user, which say how to mend it.
 static status_t not_opened(int err, const char *path) {
     struct stat sb;
     if (err != EACCES || stat(path, &sb)) return st_errno(err, path);
@@ -30,7 +30,7 @@ static status_t open_file(const char *path, int *out_fd, struct stat *out) {
     return ST_OK;
 }
 
-// The size a file tells is where reading begins: a pipe tells none, and a file may grow.
+// Reading begins with the size of the file: a pipe has none, and a file may grow.
 static status_t read_all(struct arena *a, int fd, const char *path, size_t expected, size_t max,
                          struct str *out) {
     size_t n = 0, room = expected < max ? expected + 1 : max + 1; // one more: to see the end

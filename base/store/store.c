@@ -178,7 +178,7 @@ struct store_writer {
     struct sha256 hash;
     int64_t bytes;
     struct stamp last; // after our last write
-    bool doubted;      // somebody else wrote, or may have
+    bool doubted;      // another process wrote, or may have
     char path[PATH];
 };
 
@@ -189,7 +189,7 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
     snprintf(path, PATH, "%s/tmp/%d-%llu", s->dir, (int)getpid(), (unsigned long long)n);
     *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*out_fd >= 0 || errno != ENOENT) return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
-    RETURN_IF_ERR(make_parent(path)); // somebody removed it
+    RETURN_IF_ERR(make_parent(path)); // it was removed
     *out_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return *out_fd < 0 ? st_errno(errno, path) : ST_OK;
 }
@@ -197,10 +197,10 @@ static status_t open_tmp(struct store *s, char path[PATH], int *out_fd) {
 static status_t move_into_place(const char *tmp, const char *path, const char *folder) {
     if (rename(tmp, path) == 0) return ST_OK;
     if (errno != ENOENT) return st_errno(errno, path);
-    RETURN_IF_ERR(make_dirs(folder)); // the first of its folder, or somebody removed that
+    RETURN_IF_ERR(make_dirs(folder)); // the first of its folder, or that was removed
     return rename(tmp, path) ? st_errno(errno, path) : ST_OK;
 }
-// Rename into place; what nobody can make again (`sync`) with an fsync before, and of the folder
+// Rename into place; what cannot be made again (`sync`) with an fsync before, and of the folder
 // behind. The temporary file is gone afterwards, whatever happens.
 static status_t commit(struct store *s, enum store_kind kind, struct digest key, const char *tmp,
                        int fd, bool sync) {
@@ -286,7 +286,7 @@ status_t store_write_named(struct store *s, enum store_kind kind, const char *na
     upload_path(s, name, w->path);
     int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (bytes ? 0 : O_CREAT | O_TRUNC);
     w->fd = open(w->path, flags, 0600);
-    if (w->fd < 0 && errno == ENOENT && !bytes) { // somebody removed the folder
+    if (w->fd < 0 && errno == ENOENT && !bytes) { // the folder was removed
         status_t st = make_parent(w->path);
         st_drop(st);
         w->fd = open(w->path, flags, 0600);
@@ -416,7 +416,7 @@ static struct str pin_name(enum store_kind kind, struct digest key, char buf[96]
     snprintf(buf, 96, "%s/%s", kinds[kind], hex);
     return str_of(buf);
 }
-// Reads, and not maps: a file that somebody cuts short would end the process. Into `into` too,
+// Reads, and not maps: a file cut short meanwhile would end the process. Into `into` too,
 // unless that is NULL.
 static bool payload_matches(int fd, int64_t offset, int64_t size, const struct digest *key,
                             struct digest want, uint8_t *into) {
@@ -493,7 +493,7 @@ static void forget_checked(struct store *s) {
     smap_done(&s->checked);
 }
 
-// A private copy, which nobody changes behind the reader.
+// A private copy, which does not change while it is read.
 struct copy {
     int fd; // -1: none
     uint8_t *p;

@@ -71,7 +71,7 @@ const struct code_symbol code_symbols[] = {
 #define LIBM(e, name, n) {"hlod_" #name, hlod_##name},
 #include "compiler/kernel/libm.def"
 #undef LIBM
-    // What the code generator may emit of its own accord.
+    // What LLVM may emit calls of.
     {"memcpy", memcpy},
     {"memset", memset},
     {"memmove", memmove},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of a module: finds the instructions that need one, lowers them, makes equal kernels share
 // one symbol and kernels that differ in sizes alone one body, compiles each body that this process
-// has not compiled lately, and packs the objects. All that is done for a kernel alone, by two
+// has not compiled recently, and packs the objects. All that is done for a kernel alone, by two
 // threads. A body of its own is the better code, so only forms that are met often are shared:
 // networks whose every layer has another shape compile in a fraction of the time. A symbol is a
 // digest of the text it was made from, so that an object does not know the module it is in.
@@ -27,7 +27,7 @@ struct form {          // distinct kernels of one form
     int64_t work;      // of the heaviest
     int n_sizes, kernels;
 };
-struct kernel { // what a kernel_info is made from once it is known who shares a body
+struct kernel { // what a kernel_info is made from once it is known which share a body
     struct kir_fn *fn;
     struct str exact;   // its text
     struct form *form;  // NULL: made directly
@@ -291,7 +291,7 @@ static const char *add_unit(struct gather *g, const struct kernel *k, bool share
     return u.symbol;
 }
 
-// Decides who shares a body, and tells each kernel_info its symbol.
+// Decides which kernels share a body, and sets the symbol of each kernel_info.
 static void make_units(struct gather *g) {
     struct pmap symbols = {0}; // struct kernel, or struct form that is shared -> symbol
     for (size_t i = 0; i < g->kernels.n; i++) {

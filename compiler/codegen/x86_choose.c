@@ -500,7 +500,7 @@ static bool cuts_tile(const struct kir_block *b, const struct kir_val *c) {
     return false;
 }
 // Values that only one arm of a select reads are computed when that arm is taken: concatenations
-// read one operand, not all. From the end: who reads a value stands behind it.
+// read one operand, not all. From the end: the readers of a value stand behind it.
 static void lazy_selects(const struct kir_block *b, struct arena *a) {
     VEC(struct kir_val *) all = {0};
     for (struct kir_val *v = b->first; v; v = v->next) {

@@ -394,7 +394,7 @@ static void leave(struct x86_gen *g) {
     x86_pop(&g->as, RBP);
     x86_ret(&g->as);
 }
-// Constants in registers, once for all.
+// Loads constants that live in registers.
 static void constants(struct x86_gen *g, struct kir_block *b) {
     for (struct kir_val *v = b->first; v; v = v->next) {
         if (v->op == K_FOR) {

@@ -49,12 +49,12 @@ static struct {
     _Atomic bool waiting;    // the owner sleeps on it
     int spin_turns;
     _Atomic uint64_t region; // its number
-    _Atomic bool alone;      // the owner does all of it, and woke nobody
-    _Atomic bool rescued;    // somebody came all the same
+    _Atomic bool alone;      // the owner does all of it, and woke no other
+    _Atomic bool rescued;    // another thread came all the same
     struct cpu_pace pace;    // the owner's, and what follows
     bool watched;            // others know that it works alone
     int64_t together_until_ns;
-    // Of the region: read by who holds a chunk of it.
+    // Of the region: read by threads that hold a chunk of it.
     void (*part)(void *ctx, int64_t begin, int64_t end, int thread);
     void (*team)(void *ctx, int k); // or this
     void *ctx;

@@ -93,7 +93,7 @@ status_t pj_buffer_put(struct device *base, const struct shape *s, const void *d
     struct pj_pending w = {0};
     struct pj_get_args there = {0};
     RETURN_IF_ERR(pj_to_device(d, d->device, s, data, 0, &w, &there.object));
-    // Done with the host's memory is not yet arrived: what the device has to say is said here.
+    // Done with the host's memory is not yet arrived: errors of the device show here.
     status_t st = pj_has(d->plugin, PJ_Buffer_ReadyEvent)
                       ? PJ_CALL(d->plugin, Buffer_ReadyEvent, &there)
                       : ST_OK;
@@ -121,7 +121,7 @@ static status_t get_all(struct pj_device *d, const struct pj_buffer *b, void *ds
     pj_to_host_end(b->base.shape, dst);
     return ST_OK;
 }
-// Through a copy of the whole where a part is asked for: a plugin's layout is its own affair.
+// Through a copy of the whole where a part is asked for: the layout is the plugin's own.
 status_t pj_buffer_get(struct dev_buffer *base, int64_t offset, int64_t n, void *dst) {
     const struct pj_buffer *b = (const struct pj_buffer *)base;
     struct pj_device *d = (struct pj_device *)base->dev;

@@ -156,7 +156,7 @@ static status_t pjrt_open_compiler(const char *options, struct device **out) {
     RETURN_IF_ERR(open_plugin(options, &d));
     static const char *const platforms[] = {
         [PJ_FAMILY_OTHER] = "cpu", [PJ_FAMILY_TPU] = "tpu", [PJ_FAMILY_GPU] = "cuda"};
-    d->platform = platforms[d->plugin->family]; // until a client says so itself
+    d->platform = platforms[d->plugin->family]; // until there is a client
     set_target(d, &d->own, "none", 1);          // what is asked for by name or id comes with it
     d->description = arena_printf(&d->arena, "compiles with PJRT %d.%d",
                                   d->plugin->api->version.major, d->plugin->api->version.minor);

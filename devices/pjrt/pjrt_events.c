@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See pjrt_events.h. Waiting for an event with Event_Await cannot be given up, so whoever can be
+// See pjrt_events.h. Waiting for an event with Event_Await cannot be given up, so what can be
 // cancelled sleeps until an Event_OnReady of any event wakes it, and looks at the flag now and
 // then. One condition serves the process, which has one plugin: a callback carries nothing whose
 // life could end before it is called.

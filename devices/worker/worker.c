@@ -74,7 +74,7 @@ static void make_ahead(struct worker *w, struct worker_call *c) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-// `c` is w->running already: nobody else calls the device. Frees it.
+// `c` is w->running already: no other thread calls the device. Frees it.
 static void serve(struct worker *w, struct worker_call *c) {
     const char *last;
     c->refused_before = sandbox_refused(&last);

@@ -133,7 +133,7 @@ static status_t serve(struct worker_call *c, struct device *d) {
     memcpy(key.b, q->key.data, sizeof key.b);
     RETURN_IF_ERR(worker_call_blob(c, q->artifact, &bytes));
     if (!bytes.n) return st_new(ST_INTERNAL, "an EXPECT without an artefact");
-    uint8_t *own = malloc(bytes.n); // nobody can change it while it is read
+    uint8_t *own = malloc(bytes.n); // it cannot change while it is read
     if (!own) return st_oom();
     memcpy(own, bytes.p, bytes.n);
     int64_t start = clock_ns();

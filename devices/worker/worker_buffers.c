@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PUT, GET, FREE: the buffers that this worker holds for the daemon, under the daemon's numbers.
-// Whose they are and how long they stay is the daemon's affair. The table is the run thread's; its
+// The daemon decides whose they are and how long they stay. The table is the run thread's; its
 // size is published for STATS.
 #include "base/map.h"
 #include "devices/worker/worker_calls.h"

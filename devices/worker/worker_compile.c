@@ -292,7 +292,7 @@ static Hlod__V1__ExecutableInfo *info_of(struct worker_call *c, const struct exe
     return i;
 }
 
-// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is the request's affair.
+// UNIMPLEMENTED is for calls that do not exist; what a compiler lacks is an error of the request.
 static status_t lacking(status_t st) {
     if (st_code(st) != ST_UNIMPLEMENTED) return st;
     status_t other =

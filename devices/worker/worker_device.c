@@ -474,7 +474,7 @@ static status_t run(struct worker_call *c, struct device *d, Hlod__Wire__RunRepl
         struct profile profile;
         int runs;
         profile_median(&profiles, &profile, &runs);
-        // Medians together may take longer than the last run did: then so long is what is told,
+        // Medians together may take longer than the last run did: then that time is reported,
         // and it begins so much earlier, among the runs they are of.
         int64_t all = profile_end(&profile), ns = res->last_run_ns, early = all > ns ? all - ns : 0;
         if (early > last - begun) early = last - begun;

@@ -84,7 +84,7 @@ static status_t read_step(struct plan_run *p, size_t k) {
     const struct hlo_module *m = s->x->exe->main;
 
     struct dynamic_result one[1];
-    struct str texts; // their places mean nothing outside of one run
+    struct str texts; // their places are valid within one run only
     if (hlo_frontend(m, "hlod_text", &texts))
         return st_reason(
             st_new(ST_INVALID_ARGUMENT, "step '%s': a program with text in a plan", s->q->name),
@@ -171,7 +171,7 @@ static void consume(struct plan_run *p, struct value *v) {
     v->buffer = NULL;
 }
 
-// May this step take the memory of v? It is the last to read it, and nobody else holds it.
+// May this step take the memory of v? It is the last to read it, and there is no other reference.
 static bool gives(const struct plan_run *p, const struct step *s, const struct value *v) {
     int here = 0;
     for (size_t i = 0; i < s->q->n_args; i++)
@@ -252,7 +252,7 @@ static status_t collect(struct plan_run *p, size_t step) {
     return ST_OK;
 }
 
-// The step's arguments have been read: what nobody needs any more goes.
+// The step's arguments have been read: what is not needed any more goes.
 static void release_args(struct plan_run *p, struct step *s) {
     for (size_t i = 0; i < s->q->n_args; i++) {
         struct value *v = arg_value(p, p->q->n_steps, s->q->args[i]);

@@ -18,7 +18,7 @@ static void add_name(struct arena *a, struct names *l, const char *name) {
     if (name && *name) avec_push(a, l, (char *)(uintptr_t)name);
 }
 
-// Constants are shared by whoever needs the value: their node says nothing of this step.
+// Constants are shared by all that read the value: their node is not this step's.
 static bool constant(const struct hlo_instr *x) {
     return x->op == HLO_CONSTANT || (x->op == HLO_BROADCAST && x->operands[0]->op == HLO_CONSTANT);
 }

@@ -33,7 +33,7 @@ static struct cpu_step *step_of(const struct cpu_plan *p, const struct hlo_instr
     return NULL;
 }
 // Tells every step that reads i, itself or reshaped, that view makes it; false: not all are steps
-// that can be told. With `tell` false nobody is told yet.
+// that can be told. With `tell` false none is told yet.
 static bool readers(struct cpu_exe *x, const struct cpu_plan *p, const struct hlo_instr *i,
                     struct cpu_step *view, bool tell) {
     if (p->plan->comp->root == i || !i->users.n) return false;

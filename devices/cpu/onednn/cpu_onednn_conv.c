@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How oneDNN 2.6 is told a convolution, and which of its implementations runs it. The library's own
+// How a convolution is described to oneDNN 2.6, and which implementation runs it. The library's own
 // order looks at the time of a run alone; what it generates at load is ours to wait for, and its
 // kernels of small matrix products (brgconv) are many: one for each number of positions in a row, a
 // hundred times the work of a kernel that is as fast. So such a choice is passed over where a later
 // one measured no slower (COST_VERSION of cpu_target.c), and a convolution in one dimension with
-// taps far apart is told as one in two, which kernels without padding across take.
+// taps far apart is described as one in two, which kernels without padding across take.
 #include <string.h>
 
 #include "devices/cpu/onednn/cpu_onednn.h"
 
-// ---- how it is told
+// ---- how it is described
 
 static int64_t common(int64_t a, int64_t b) {
     while (b) {
